@@ -1,0 +1,55 @@
+"""Errors a user can cause, each with what was wrong and what is allowed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class GridprivError(Exception):
+    """Base of every error a user can cause; ``exit_code`` is the command's exit status."""
+
+    exit_code = 2
+
+
+class InputError(GridprivError):
+    """A wrong setting, file or argument (exit code 2)."""
+
+
+class SolverError(GridprivError):
+    """A solver ended without a usable solution (exit code 3)."""
+
+    exit_code = 3
+
+
+class BudgetError(GridprivError):
+    """A release would overspend an owner's privacy budget (exit code 4)."""
+
+    exit_code = 4
+
+
+class GridprivWarning(UserWarning):
+    """Something a user should know that does not stop the work."""
+
+
+def not_allowed(field: str, value: object, allowed: str) -> InputError:
+    """Return the one message format for a bad value: the field, the value, what is allowed."""
+    return InputError(f"{field} = {value!r} is not allowed: {allowed}")
+
+
+def one_of(field: str, value: object, choices: Iterable[str]) -> None:
+    """Raise :class:`InputError` unless ``value`` is one of ``choices``; name the nearest one."""
+    names = list(choices)
+    if value in names:
+        return
+    near = get_close_matches(str(value), names, n=1)
+    hint = f" (did you mean {near[0]!r}?)" if near else ""
+    raise not_allowed(field, value, f"one of {', '.join(names)}{hint}")
+
+
+def missing_extra(package: str, extra: str, purpose: str) -> InputError:
+    """Return the error for an optional package that is not installed."""
+    return InputError(
+        f"{purpose} needs the package {package}, which is not installed: "
+        f"pip install 'gridpriv[{extra}]'"
+    )

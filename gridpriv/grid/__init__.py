@@ -1,0 +1,1 @@
+"""The grid: cases, readers, admittances and zones."""

@@ -1,0 +1,242 @@
+"""A power grid as arrays in per unit: what every other module reads.
+
+Rows that do not take part (branches and generators out of service, isolated buses) are
+left out when a case is made; ``branch_row`` and ``gen_row`` keep the source's row numbers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gridpriv.errors import InputError, not_allowed
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+POLYNOMIAL, PIECEWISE = 2, 1
+
+
+@dataclass(frozen=True)
+class GenCost:
+    """Cost of one generator in $/h as a function of its output in MW (MATPOWER gencost).
+
+    Attributes
+    ----------
+    model : int
+        ``POLYNOMIAL`` (coefficients, highest power first) or ``PIECEWISE`` (x1, y1, x2, y2, ...).
+    values : tuple of float
+        The coefficients or the breakpoints.
+    """
+
+    model: int
+    values: tuple[float, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """A grid in per unit of ``base_mva``; buses are numbered 0..n-1, ``bus_id`` has their names.
+
+    Attributes
+    ----------
+    name : str
+    base_mva : float
+    bus_id : (n,) int
+        Bus numbers of the source.
+    pd, qd, gs, bs : (n,) float
+        Demand and shunts at 1 p.u. voltage.
+    vmin, vmax, vm, va : (n,) float
+        Voltage band and the source's voltage (magnitude p.u., angle rad).
+    base_kv : (n,) float
+    reference : (n,) bool
+        Reference buses of the source.
+    f_bus, t_bus : (m,) int
+        Branch ends as bus indices.
+    r, x, b, tap, shift, rate : (m,) float
+        Series impedance, charging, tap ratio (1 where the source says 0), phase shift (rad),
+        apparent power limit (0: none).
+    angmin, angmax : (m,) float
+        Angle difference limits in rad; -inf and inf where the source gives none.
+    gen_bus : (g,) int
+    pmin, pmax, qmin, qmax, vg, pg : (g,) float
+    cost : tuple of GenCost or None
+        One per generator, or empty where the source gives none.
+    branch_row, gen_row : int arrays
+        1-based rows of the source tables.
+    """
+
+    name: str
+    base_mva: float
+    bus_id: Ints
+    pd: Floats
+    qd: Floats
+    gs: Floats
+    bs: Floats
+    vmin: Floats
+    vmax: Floats
+    vm: Floats
+    va: Floats
+    base_kv: Floats
+    reference: NDArray[np.bool_]
+    f_bus: Ints
+    t_bus: Ints
+    r: Floats
+    x: Floats
+    b: Floats
+    tap: Floats
+    shift: Floats
+    rate: Floats
+    angmin: Floats
+    angmax: Floats
+    gen_bus: Ints
+    pmin: Floats
+    pmax: Floats
+    qmin: Floats
+    qmax: Floats
+    vg: Floats
+    pg: Floats
+    branch_row: Ints
+    gen_row: Ints
+    cost: tuple[GenCost, ...] = ()
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, np.ndarray):
+                value.setflags(write=False)
+        _validate(self)
+
+    @property
+    def n_bus(self) -> int:
+        """Number of buses."""
+        return len(self.bus_id)
+
+    @property
+    def n_branch(self) -> int:
+        """Number of branches in service."""
+        return len(self.f_bus)
+
+    @property
+    def n_gen(self) -> int:
+        """Number of generators in service."""
+        return len(self.gen_bus)
+
+    @cached_property
+    def index_of(self) -> dict[int, int]:
+        """Map from the source's bus number to the bus index."""
+        return {int(bus): i for i, bus in enumerate(self.bus_id)}
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 of every number of the case: the identity a ledger or a manifest records."""
+        digest = hashlib.sha256(f"{self.base_mva!r}".encode())
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, np.ndarray):
+                digest.update(field.name.encode() + np.ascontiguousarray(value).tobytes())
+        return digest.hexdigest()
+
+    def scale_load(self, factor: float) -> Case:
+        """Return the case with every demand multiplied by ``factor``."""
+        if not np.isfinite(factor) or factor < 0:
+            raise not_allowed("load_scale", factor, "a finite number, 0 or more")
+        return replace(self, pd=self.pd * factor, qd=self.qd * factor)
+
+    def without(self, outages: tuple[str, ...]) -> Case:
+        """Return the case with generators and branches out of service.
+
+        Parameters
+        ----------
+        outages : tuple of str
+            Each ``gen:N`` or ``branch:N`` with N the 1-based row of the source table.
+        """
+        keep_gen = np.ones(self.n_gen, bool)
+        keep_branch = np.ones(self.n_branch, bool)
+        for outage in outages:
+            kind, _, number = outage.partition(":")
+            rows, keep = {
+                "gen": (self.gen_row, keep_gen),
+                "branch": (self.branch_row, keep_branch),
+            }.get(kind, (None, None))
+            if rows is None or keep is None or not number.isdigit():
+                raise not_allowed("outage", outage, "gen:N or branch:N with N a row of the case")
+            hit = rows == int(number)
+            if not hit.any():
+                raise not_allowed("outage", outage, f"{kind} rows in service, 1 to {rows.max()}")
+            keep[hit] = False
+        return _keep_rows(self, keep_gen, keep_branch)
+
+
+GEN_FIELDS = ("gen_bus", "pmin", "pmax", "qmin", "qmax", "vg", "pg", "gen_row")
+BRANCH_FIELDS = (
+    "f_bus", "t_bus", "r", "x", "b", "tap", "shift", "rate", "angmin", "angmax", "branch_row",
+)  # fmt: skip
+BUS_FIELDS = (
+    "bus_id", "pd", "qd", "gs", "bs", "vmin", "vmax", "vm", "va", "base_kv", "reference",
+)  # fmt: skip
+
+
+def _keep_rows(case: Case, gens: NDArray[np.bool_], branches: NDArray[np.bool_]) -> Case:
+    changes: dict[str, Any] = {name: getattr(case, name)[gens] for name in GEN_FIELDS}
+    changes |= {name: getattr(case, name)[branches] for name in BRANCH_FIELDS}
+    if case.cost:
+        changes["cost"] = tuple(c for c, keep in zip(case.cost, gens, strict=True) if keep)
+    return replace(case, **changes)
+
+
+def _validate(case: Case) -> None:
+    if case.n_bus == 0:
+        raise InputError(f"case {case.name}: no bus in service")
+    if not (np.isfinite(case.base_mva) and case.base_mva > 0):
+        raise not_allowed("baseMVA", case.base_mva, "a positive number")
+    _unique_buses(case)
+    _finite(case, ("pd", "qd", "gs", "bs", "vmin", "vmax", "vm", "va"), "bus", case.bus_id)
+    _finite(case, ("r", "x", "b", "tap", "shift", "rate"), "branch", case.branch_row)
+    _ordered(case, "vmin", "vmax", "bus", case.bus_id)
+    _ordered(case, "pmin", "pmax", "generator", case.gen_row)
+    _ordered(case, "qmin", "qmax", "generator", case.gen_row)
+    _ordered(case, "angmin", "angmax", "branch", case.branch_row)
+    _refuse(case.vmin < 0, case.vmin, "Vmin", "bus", case.bus_id, "0 or more")
+    _refuse(case.rate < 0, case.rate, "rateA", "branch", case.branch_row, "0 (no limit) or more")
+    _refuse(case.tap <= 0, case.tap, "ratio", "branch", case.branch_row, "0 (none) or more")
+    zero = (case.r == 0) & (case.x == 0)
+    _refuse(zero, case.x, "r = x", "branch", case.branch_row, "a branch of non-zero impedance")
+    loop = case.f_bus == case.t_bus
+    _refuse(loop, case.f_bus, "from = to bus", "branch", case.branch_row, "two different buses")
+    if case.cost and len(case.cost) != case.n_gen:
+        raise InputError(
+            f"case {case.name}: {len(case.cost)} cost rows for {case.n_gen} generators"
+        )
+
+
+def _unique_buses(case: Case) -> None:
+    ids, counts = np.unique(case.bus_id, return_counts=True)
+    if (counts > 1).any():
+        raise InputError(f"case {case.name}: bus {ids[counts > 1][0]} is listed more than once")
+
+
+def _refuse(
+    wrong: NDArray[np.bool_], values: NDArray[Any], field: str, kind: str, rows: Ints, allowed: str
+) -> None:
+    if wrong.any():
+        at = int(np.argmax(wrong))
+        raise InputError(
+            f"{kind} {rows[at]}: {field} = {values[at]} is not allowed: {allowed}"
+        )
+
+
+def _finite(case: Case, names: tuple[str, ...], kind: str, rows: Ints) -> None:
+    for name in names:
+        values = getattr(case, name)
+        _refuse(~np.isfinite(values), values, name, kind, rows, "a finite number")
+
+
+def _ordered(case: Case, low: str, high: str, kind: str, rows: Ints) -> None:
+    lower, upper = getattr(case, low), getattr(case, high)
+    wrong = ~(lower <= upper)  # also true for NaN
+    _refuse(wrong, lower, low, kind, rows, f"at most {high}")

@@ -1,0 +1,211 @@
+"""Read MATPOWER case files (``.m``, format version 2) without MATLAB.
+
+Only literal assignments are read. A file that computes (``case33bw`` converts ohm and kW
+below its tables) cannot be read by a parser without changing its meaning, so it is refused
+with the line. docs/decisions/0002-matpower-reader.md says why no library is used here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from gridpriv.errors import InputError
+from gridpriv.grid.case import Case, Floats
+from gridpriv.grid.tables import MatpowerTables, case_from_tables
+
+_ASSIGN = re.compile(r"^\s*mpc\.(\w+)\s*=\s*(.*)$")
+_OPENING = {"[": "]", "{": "}"}
+_HARMLESS = re.compile(r"^\s*(function\b|return\b|end\s*;?$|$)")
+_NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|Inf|inf|NaN|nan)")
+
+
+@dataclass(frozen=True)
+class _Line:
+    number: int
+    text: str
+
+
+@dataclass(frozen=True)
+class _Assignment:
+    field: str
+    line: int
+    body: tuple[_Line, ...]
+
+
+def read_matpower(path: Path) -> Case:
+    """Read a MATPOWER ``.m`` case.
+
+    Parameters
+    ----------
+    path : Path
+
+    Returns
+    -------
+    Case
+        In per unit.
+
+    Raises
+    ------
+    InputError
+        With the line number, where the file is malformed, runs code after its tables, or
+        holds something a grid cannot have.
+    """
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise InputError(f"case file {path}: {error.strerror}") from error
+    try:
+        return case_from_tables(parse_matpower(text, path.stem))
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error
+
+
+def parse_matpower(text: str, name: str) -> MatpowerTables:
+    """Return the tables of a MATPOWER case given as text."""
+    found: dict[str, _Assignment] = {}
+    for assignment in _assignments(_code_lines(text)):
+        if assignment.field in found:
+            raise InputError(f"line {assignment.line}: mpc.{assignment.field} is assigned twice")
+        found[assignment.field] = assignment
+    for needed in ("baseMVA", "bus", "gen", "branch"):
+        if needed not in found:
+            raise InputError(f"mpc.{needed} is missing; is this a MATPOWER version 2 case?")
+    version = found.get("version")
+    if version and "2" not in version.body[0].text:
+        raise InputError(f"line {version.line}: only MATPOWER case format version 2 is read")
+    return MatpowerTables(
+        name=name,
+        base_mva=_scalar(found["baseMVA"]),
+        bus=_matrix(found["bus"]),
+        gen=_matrix(found["gen"]),
+        branch=_matrix(found["branch"]),
+        gencost=_ragged(found["gencost"]) if "gencost" in found else (),
+    )
+
+
+def _code_lines(text: str) -> Iterator[_Line]:
+    for number, raw in enumerate(text.splitlines(), start=1):
+        yield _Line(number, _without_comment(raw))
+
+
+def _without_comment(line: str) -> str:
+    """Cut a ``%`` comment, minding quoted strings."""
+    if "%" not in line:
+        return line
+    quoted = False
+    for at, char in enumerate(line):
+        if char == "'":
+            quoted = not quoted
+        elif char == "%" and not quoted:
+            return line[:at]
+    return line
+
+
+def _assignments(lines: Iterator[_Line]) -> Iterator[_Assignment]:
+    for line in lines:
+        match = _ASSIGN.match(line.text)
+        if match:
+            field, value = match.groups()
+            body = _collect(_Line(line.number, value), lines, field)
+            yield _Assignment(field, line.number, body)
+        elif not _HARMLESS.match(line.text):
+            raise InputError(
+                f"line {line.number}: {line.text.strip()!r} is MATLAB code that may change the "
+                "tables or their units; save the case from MATPOWER (savecase) and read that"
+            )
+
+
+def _collect(first: _Line, lines: Iterator[_Line], field: str) -> tuple[_Line, ...]:
+    """Return the lines of a value up to its closing bracket, without the brackets."""
+    opening = first.text.strip()[:1]
+    if opening not in _OPENING:
+        return (first,)
+    close = _OPENING[opening]
+    body = []
+    line = _Line(first.number, first.text.strip()[1:])
+    while True:
+        at = _unquoted(line.text, close)
+        if at >= 0:
+            rest = line.text[at + 1 :].strip().rstrip(";").strip()
+            if rest:
+                raise InputError(f"line {line.number}: {rest!r} after the end of mpc.{field}")
+            body.append(_Line(line.number, line.text[:at]))
+            return tuple(body)
+        if _ASSIGN.match(line.text):
+            raise InputError(
+                f"line {line.number}: mpc.{field} (line {first.number}) is not closed with {close}"
+            )
+        body.append(line)
+        following = next(lines, None)
+        if following is None:
+            raise InputError(
+                f"line {first.number}: mpc.{field} is not closed with {close} before the file ends"
+            )
+        line = following
+
+
+def _unquoted(text: str, char: str) -> int:
+    if "'" not in text:
+        return text.find(char)
+    quoted = False
+    for at, here in enumerate(text):
+        if here == "'":
+            quoted = not quoted
+        elif here == char and not quoted:
+            return at
+    return -1
+
+
+def _scalar(assignment: _Assignment) -> float:
+    text = assignment.body[0].text.strip().rstrip(";").strip()
+    numerator, _, denominator = text.partition("/")  # case533mt has baseMVA = 50/3
+    terms = (numerator.strip(), denominator.strip() or "1")
+    if not all(_NUMBER.fullmatch(term) for term in terms) or float(terms[1]) == 0:
+        raise InputError(
+            f"line {assignment.line}: mpc.{assignment.field} = {text!r} is not allowed: a number"
+        )
+    return float(terms[0]) / float(terms[1])
+
+
+def _rows(assignment: _Assignment) -> Iterator[tuple[int, list[float]]]:
+    for line in assignment.body:
+        if "..." in line.text:
+            raise InputError(f"line {line.number}: rows continued with '...' are not read")
+        for piece in line.text.replace(",", " ").split(";"):
+            words = piece.split()
+            if words:
+                yield line.number, _numbers(words, line.number, assignment.field)
+
+
+def _numbers(words: list[str], number: int, field: str) -> list[float]:
+    try:
+        values = [float(word) for word in words]
+    except ValueError:
+        wrong = next(word for word in words if not _NUMBER.fullmatch(word))
+        raise InputError(
+            f"line {number}: mpc.{field}: {wrong!r} is not allowed: a number"
+        ) from None
+    return values
+
+
+def _matrix(assignment: _Assignment) -> Floats:
+    rows = list(_rows(assignment))
+    if not rows:
+        return np.zeros((0, 0))
+    width = len(rows[0][1])
+    for number, row in rows:
+        if len(row) != width:
+            raise InputError(
+                f"line {number}: mpc.{assignment.field} row has {len(row)} columns; "
+                f"the rows before have {width}"
+            )
+    return np.array([row for _, row in rows], dtype=float)
+
+
+def _ragged(assignment: _Assignment) -> tuple[tuple[float, ...], ...]:
+    return tuple(tuple(row) for _, row in _rows(assignment))

@@ -1,0 +1,269 @@
+"""Computed zone maps: one function a method, one repair and one balance step for all.
+
+Every method works on the graph of buses weighted by branch admittance, is deterministic for
+a seed, and returns connected zones (on a connected grid).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+import networkx as nx
+import numpy as np
+
+from gridpriv.errors import missing_extra, not_allowed, one_of
+from gridpriv.grid.case import Case
+from gridpriv.grid.zoning import Zoning, bus_graph, warn_disconnected, zoning_from_groups
+
+Groups = list[set[int]]
+SMALLEST_SHARE = 1 / 3
+
+
+def partition(
+    case: Case,
+    zones: int,
+    method: str = "spectral",
+    seed: int = 0,
+    smallest_share: float = SMALLEST_SHARE,
+) -> Zoning:
+    """Partition the buses of a case into connected, balanced zones.
+
+    Parameters
+    ----------
+    case : Case
+    zones : int
+        Number of zones, 1 to the number of buses.
+    method : {'spectral', 'louvain', 'kernighan-lin', 'metis'}
+    seed : int
+        Of the method's own choices (ties, start vectors); not a privacy seed.
+    smallest_share : float
+        No zone is left smaller than this share of the mean size, where the graph allows it.
+
+    Returns
+    -------
+    Zoning
+
+    Raises
+    ------
+    InputError
+        For an unknown method, a number of zones that cannot be, or a missing extra.
+    """
+    one_of("method", method, METHODS)
+    if not 1 <= zones <= case.n_bus:
+        raise not_allowed("zones", zones, f"1 to {case.n_bus}, the number of buses")
+    graph = bus_graph(case)
+    groups = METHODS[method](graph, zones, seed) if zones > 1 else [set(graph)]
+    groups = fill_empty(graph, connect(graph, groups), zones)
+    groups = balance(graph, groups, smallest_share)
+    zoning = zoning_from_groups(case, groups, f"{method}, {zones} zones")
+    warn_disconnected(case, zoning)
+    return zoning
+
+
+def spectral(graph: nx.Graph, zones: int, seed: int) -> Groups:
+    """Recursive bisection by the Fiedler vector, split where sizes allow equal zones."""
+    return _recursive(graph, zones, seed, _fiedler_side)
+
+
+def kernighan_lin(graph: nx.Graph, zones: int, seed: int) -> Groups:
+    """Recursive bisection: a Fiedler split refined by Kernighan and Lin's exchanges."""
+    return _recursive(graph, zones, seed, _kernighan_lin_side)
+
+
+def louvain(graph: nx.Graph, zones: int, seed: int) -> Groups:
+    """Louvain communities at the first resolution that gives enough, merged down to ``zones``."""
+    resolution = 1.0
+    while True:
+        groups = [
+            set(c)
+            for c in nx.community.louvain_communities(graph, resolution=resolution, seed=seed)
+        ]
+        if len(groups) >= zones:
+            return _merge(graph, groups, zones)
+        resolution *= 2.0
+
+
+def metis(graph: nx.Graph, zones: int, seed: int) -> Groups:
+    """METIS k-way partition (the ``metis`` extra)."""
+    try:
+        import pymetis
+    except ImportError:
+        raise missing_extra("pymetis", "metis", "--method metis") from None
+    nodes = list(graph)
+    number = {node: i for i, node in enumerate(nodes)}
+    adjacency = [[number[other] for other in graph[node]] for node in nodes]
+    options = pymetis.Options(seed=seed)
+    _, membership = pymetis.part_graph(zones, adjacency=adjacency, options=options)
+    groups: Groups = [set() for _ in range(zones)]
+    for node, group in zip(nodes, membership, strict=True):
+        groups[group].add(node)
+    return groups
+
+
+METHODS: dict[str, Callable[[nx.Graph, int, int], Groups]] = {
+    "spectral": spectral,
+    "louvain": louvain,
+    "kernighan-lin": kernighan_lin,
+    "metis": metis,
+}
+
+
+def connect(graph: nx.Graph, groups: Collection[set[int]]) -> Groups:
+    """Keep the largest piece of every group; give each other piece to its strongest neighbour."""
+    kept: Groups = []
+    loose: Groups = []
+    for group in groups:
+        pieces = nx.connected_components(graph.subgraph(group))
+        ranked = sorted(pieces, key=lambda piece: (-len(piece), min(piece)))
+        kept.extend(set(piece) for piece in ranked[:1])
+        loose.extend(set(piece) for piece in ranked[1:])
+    zone_of = _zone_of(kept)
+    while loose:
+        loose.sort(key=lambda piece: (not _touches(graph, piece, zone_of), len(piece), min(piece)))
+        piece = loose.pop(0)
+        ties = _tie_weights(graph, piece, zone_of)
+        target = max(ties, key=lambda z: (ties[z], -z)) if ties else _smallest(kept)
+        _move(piece, target, kept, zone_of)
+    return kept
+
+
+def _zone_of(groups: Groups) -> dict[int, int]:
+    return {node: z for z, group in enumerate(groups) for node in group}
+
+
+def _touches(graph: nx.Graph, piece: set[int], zone_of: dict[int, int]) -> bool:
+    return any(other in zone_of for node in piece for other in graph[node])
+
+
+def _move(piece: set[int], target: int, groups: Groups, zone_of: dict[int, int]) -> None:
+    groups[target] |= piece
+    zone_of.update(dict.fromkeys(piece, target))
+
+
+def _smallest(groups: Groups) -> int:
+    return min(range(len(groups)), key=lambda z: (len(groups[z]), min(groups[z])))
+
+
+def _tie_weights(graph: nx.Graph, piece: set[int], zone_of: dict[int, int]) -> dict[int, float]:
+    weights: dict[int, float] = {}
+    for node in piece:
+        for other, edge in graph[node].items():
+            if other not in piece and other in zone_of:
+                zone = zone_of[other]
+                weights[zone] = weights.get(zone, 0.0) + edge["weight"]
+    return weights
+
+
+def fill_empty(graph: nx.Graph, groups: Groups, zones: int) -> Groups:
+    """Split the largest groups until there are ``zones`` of them."""
+    groups = list(groups)
+    while len(groups) < zones:
+        largest = max(groups, key=lambda g: (len(g), -min(g)))
+        groups.remove(largest)
+        groups.extend(_halve(graph.subgraph(largest)))
+    return groups
+
+
+def _halve(graph: nx.Graph) -> Groups:
+    side = _fiedler_side(graph, len(graph) // 2, 0)
+    return connect(graph, [side, set(graph) - side])
+
+
+def balance(graph: nx.Graph, groups: Groups, smallest_share: float) -> Groups:
+    """Raise zones under ``smallest_share`` of the mean size, keeping every zone connected.
+
+    A small zone takes boundary buses of its largest neighbour. Where that would cut the
+    neighbour in two, the small zone is merged into its smallest neighbour and the largest
+    zone is halved instead. What the graph does not allow is left as it is.
+    """
+    groups = [set(g) for g in groups]
+    zone_of = _zone_of(groups)
+    least = smallest_share * len(zone_of) / len(groups)
+    for _ in range(2 * len(groups)):
+        zone = _smallest(groups)
+        while len(groups[zone]) < least and _take_one(graph, groups, zone_of, zone):
+            pass
+        if len(groups[_smallest(groups)]) >= least:
+            break
+        if len(groups[zone]) < least:
+            groups = _merge_and_halve(graph, groups, zone)
+            zone_of = _zone_of(groups)
+    return groups
+
+
+def _take_one(graph: nx.Graph, groups: Groups, zone_of: dict[int, int], zone: int) -> bool:
+    frontier = {o for node in groups[zone] for o in graph[node] if zone_of[o] != zone}
+    for node in sorted(frontier, key=lambda o: (-len(groups[zone_of[o]]), o)):
+        donor = groups[zone_of[node]]
+        if len(donor) > len(groups[zone]) + 1 and nx.is_connected(graph.subgraph(donor - {node})):
+            donor.discard(node)
+            _move({node}, zone, groups, zone_of)
+            return True
+    return False
+
+
+def _merge_and_halve(graph: nx.Graph, groups: Groups, zone: int) -> Groups:
+    rest = [group for z, group in enumerate(groups) if z != zone]
+    ties = _tie_weights(graph, groups[zone], _zone_of(rest))
+    if not ties:  # an island cannot be merged into anything
+        return groups
+    target = min(ties, key=lambda z: (len(rest[z]), -ties[z], z))
+    rest[target] = rest[target] | groups[zone]
+    return fill_empty(graph, rest, len(groups))
+
+
+def _merge(graph: nx.Graph, groups: Groups, zones: int) -> Groups:
+    """Merge the smallest group into its smallest neighbour until ``zones`` are left."""
+    groups = [set(g) for g in groups]
+    while len(groups) > zones:
+        piece = groups.pop(_smallest(groups))
+        ties = _tie_weights(graph, piece, _zone_of(groups))
+        target = (
+            min(ties, key=lambda z: (len(groups[z]), -ties[z], z)) if ties else _smallest(groups)
+        )
+        groups[target] |= piece
+    return groups
+
+
+def _recursive(
+    graph: nx.Graph, zones: int, seed: int, side: Callable[[nx.Graph, int, int], set[int]]
+) -> Groups:
+    if zones == 1:
+        return [set(graph)]
+    first = zones // 2
+    size = round(len(graph) * first / zones)
+    taken = side(graph, size, seed)
+    parts = connect(graph, [taken, set(graph) - taken])
+    if len(parts) < 2 or min(map(len, parts)) == 0:
+        return [set(graph)]
+    return [
+        group
+        for part, count in zip(parts, (first, zones - first), strict=True)
+        for group in _recursive(graph.subgraph(part), count, seed, side)
+    ]
+
+
+def _fiedler_side(graph: nx.Graph, size: int, seed: int) -> set[int]:
+    nodes = sorted(graph)
+    ranked = sorted(zip(_fiedler(graph, nodes, seed), nodes, strict=True))
+    return {node for _, node in ranked[:size]}
+
+
+def _fiedler(graph: nx.Graph, nodes: list[int], seed: int) -> list[float]:
+    """Return the Fiedler vector of the normalised Laplacian, rounded so that ties are ties."""
+    if len(nodes) <= 2:
+        return list(map(float, range(len(nodes))))
+    ordered = nx.Graph()
+    ordered.add_nodes_from(nodes)
+    ordered.add_edges_from(graph.edges(data=True))
+    vector = nx.fiedler_vector(ordered, normalized=True, method="tracemin_lu", seed=seed)
+    vector = vector * (1.0 if vector[np.argmax(np.abs(vector))] > 0 else -1.0)
+    return [float(v) for v in np.round(vector, 6)]
+
+
+def _kernighan_lin_side(graph: nx.Graph, size: int, seed: int) -> set[int]:
+    start = _fiedler_side(graph, size, seed)
+    pair = (start, set(graph) - start)
+    return set(
+        nx.community.kernighan_lin_bisection(graph, partition=pair, weight="weight", seed=seed)[0]
+    )

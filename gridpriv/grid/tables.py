@@ -1,0 +1,179 @@
+"""From MATPOWER's tables (MW, degrees, source bus numbers) to a per-unit :class:`Case`.
+
+Every reader (.m, .mat, PYPOWER, pandapower) ends here, so units and conventions are
+converted in one place. Column numbers are those of MATPOWER's ``idx_bus``, ``idx_brch`` and
+``idx_gen`` (counted from 0).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gridpriv.errors import InputError
+from gridpriv.grid.case import PIECEWISE, POLYNOMIAL, Case, Floats, GenCost, Ints
+
+ISOLATED, REFERENCE = 4, 3
+BUS_COLUMNS, BRANCH_COLUMNS, GEN_COLUMNS = 13, 11, 10
+BUS_I, BUS_TYPE, PD, QD, GS, BS, VM, VA, BASE_KV, VMAX, VMIN = 0, 1, 2, 3, 4, 5, 7, 8, 9, 11, 12
+F_BUS, T_BUS, BR_R, BR_X, BR_B, RATE_A, TAP, SHIFT, BR_STATUS = 0, 1, 2, 3, 4, 5, 8, 9, 10
+ANGMIN, ANGMAX = 11, 12
+GEN_BUS, PG, QMAX, QMIN, VG, GEN_STATUS, PMAX, PMIN = 0, 1, 3, 4, 5, 7, 8, 9
+RIGHT_ANGLE_DEG = 90.0
+
+
+@dataclass(frozen=True)
+class MatpowerTables:
+    """The tables of a MATPOWER case (version 2) as they stand in the source."""
+
+    name: str
+    base_mva: float
+    bus: Floats
+    gen: Floats
+    branch: Floats
+    gencost: tuple[tuple[float, ...], ...] = field(default=())
+
+
+def case_from_tables(tables: MatpowerTables) -> Case:
+    """Return the per-unit case of MATPOWER tables.
+
+    Out-of-service branches and generators and isolated buses (type 4) are left out, with
+    whatever is connected to them.
+    """
+    bus = _columns(tables.bus, "bus", BUS_COLUMNS)
+    gen = _columns(tables.gen, "gen", GEN_COLUMNS)
+    branch = _columns(tables.branch, "branch", BRANCH_COLUMNS)
+    base = float(tables.base_mva)
+    all_ids = _integers(bus[:, BUS_I], "bus", "bus_i")
+    ids, counts = np.unique(all_ids, return_counts=True)
+    if (counts > 1).any():
+        raise InputError(f"bus {ids[counts > 1][0]} is listed more than once")
+    bus = bus[bus[:, BUS_TYPE] != ISOLATED]
+    bus_id = _integers(bus[:, BUS_I], "bus", "bus_i")
+    known = {int(i) for i in all_ids}
+    index = {int(b): i for i, b in enumerate(bus_id)}
+    f_id = _known(branch[:, F_BUS], "branch", "fbus", known)
+    t_id = _known(branch[:, T_BUS], "branch", "tbus", known)
+    g_id = _known(gen[:, GEN_BUS], "gen", "bus", known)
+    on = (branch[:, BR_STATUS] > 0) & _in(f_id, index) & _in(t_id, index)
+    run = (gen[:, GEN_STATUS] > 0) & _in(g_id, index)
+    branch_row, gen_row = np.flatnonzero(on) + 1, np.flatnonzero(run) + 1
+    branch, gen = branch[on], gen[run]
+    angmin, angmax = _angle_limits(branch)
+    return Case(
+        name=tables.name,
+        base_mva=base,
+        bus_id=bus_id,
+        pd=bus[:, PD] / base,
+        qd=bus[:, QD] / base,
+        gs=bus[:, GS] / base,
+        bs=bus[:, BS] / base,
+        vmin=bus[:, VMIN].copy(),
+        vmax=bus[:, VMAX].copy(),
+        vm=bus[:, VM].copy(),
+        va=np.deg2rad(bus[:, VA]),
+        base_kv=bus[:, BASE_KV].copy(),
+        reference=bus[:, BUS_TYPE] == REFERENCE,
+        f_bus=_indices(f_id[on], index),
+        t_bus=_indices(t_id[on], index),
+        r=branch[:, BR_R].copy(),
+        x=branch[:, BR_X].copy(),
+        b=branch[:, BR_B].copy(),
+        tap=np.where(branch[:, TAP] == 0, 1.0, branch[:, TAP]),
+        shift=np.deg2rad(branch[:, SHIFT]),
+        rate=branch[:, RATE_A] / base,
+        angmin=angmin,
+        angmax=angmax,
+        gen_bus=_indices(g_id[run], index),
+        pmin=gen[:, PMIN] / base,
+        pmax=gen[:, PMAX] / base,
+        qmin=gen[:, QMIN] / base,
+        qmax=gen[:, QMAX] / base,
+        vg=gen[:, VG].copy(),
+        pg=gen[:, PG] / base,
+        branch_row=branch_row.astype(np.int64),
+        gen_row=gen_row.astype(np.int64),
+        cost=_costs(tables.gencost, len(run), run),
+    )
+
+
+def _columns(table: Floats, name: str, least: int) -> Floats:
+    table = np.asarray(table, dtype=float)
+    if table.size == 0:
+        return np.zeros((0, least))
+    if table.ndim != 2 or table.shape[1] < least:
+        raise InputError(f"mpc.{name} has {table.shape[-1]} columns; at least {least} are needed")
+    return table
+
+
+def _integers(values: Floats, table: str, column: str) -> Ints:
+    wrong = ~(np.isfinite(values) & (values == np.round(values)) & (values > 0))
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise InputError(
+            f"mpc.{table} row {row + 1}: {column} = {values[row]:g} is not allowed: "
+            "a positive whole number"
+        )
+    return values.astype(np.int64)
+
+
+def _known(values: Floats, table: str, column: str, known: set[int]) -> Ints:
+    numbers = _integers(values, table, column)
+    for row, bus in enumerate(numbers):
+        if int(bus) not in known:
+            raise InputError(
+                f"mpc.{table} row {row + 1}: {column} = {bus} is not allowed: a bus of mpc.bus"
+            )
+    return numbers
+
+
+def _in(numbers: Ints, index: dict[int, int]) -> NDArray[np.bool_]:
+    return np.array([int(n) in index for n in numbers], dtype=bool)
+
+
+def _indices(numbers: Ints, index: dict[int, int]) -> Ints:
+    return np.array([index[int(n)] for n in numbers], dtype=np.int64)
+
+
+def _angle_limits(branch: Floats) -> tuple[Floats, Floats]:
+    """Return (angmin, angmax) in rad; 0/0 and limits at or beyond 90 degrees mean none."""
+    if branch.shape[1] <= ANGMAX:
+        return np.full(len(branch), -np.inf), np.full(len(branch), np.inf)
+    low, high = branch[:, ANGMIN], branch[:, ANGMAX]
+    none = (low == 0) & (high == 0)
+    angmin = np.where(none | (low <= -RIGHT_ANGLE_DEG), -np.inf, np.deg2rad(low))
+    angmax = np.where(none | (high >= RIGHT_ANGLE_DEG), np.inf, np.deg2rad(high))
+    return angmin, angmax
+
+
+def _costs(
+    rows: Sequence[Sequence[float]], n_gen: int, running: NDArray[np.bool_]
+) -> tuple[GenCost, ...]:
+    """Return active-power costs of the generators in service (reactive rows are ignored)."""
+    if not rows:
+        return ()
+    if len(rows) not in (n_gen, 2 * n_gen):
+        raise InputError(f"mpc.gencost has {len(rows)} rows for {n_gen} generators")
+    return tuple(
+        _cost(row, number + 1)
+        for number, (row, on) in enumerate(zip(rows[:n_gen], running, strict=True))
+        if on
+    )
+
+
+def _cost(row: Sequence[float], number: int) -> GenCost:
+    model = int(row[0]) if len(row) > 4 else 0
+    if model not in (POLYNOMIAL, PIECEWISE):
+        raise InputError(
+            f"mpc.gencost row {number}: model = {row[0] if row else None} is not allowed: "
+            "1 (piecewise linear) or 2 (polynomial)"
+        )
+    count = int(row[3]) * (2 if model == PIECEWISE else 1)
+    values: tuple[Any, ...] = tuple(row[4 : 4 + count])
+    if len(values) < count or not np.isfinite(values).all():
+        raise InputError(f"mpc.gencost row {number}: {count} finite numbers are needed after n")
+    return GenCost(model, values)

@@ -1,0 +1,207 @@
+"""Zone maps: which bus belongs to which zone."""
+
+from __future__ import annotations
+
+import csv
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import networkx as nx
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from gridpriv.errors import GridprivWarning, InputError
+from gridpriv.grid.case import Case, Ints
+
+
+@dataclass(frozen=True, eq=False)
+class Zoning:
+    """A partition of a case's buses into zones.
+
+    Zones are kept in the order of their smallest bus number, so that neither the order of a
+    file nor the names of the zones change a result.
+
+    Attributes
+    ----------
+    names : tuple of str
+        Zone names, one per zone.
+    zone_of : (n_bus,) int
+        Zone index of every bus.
+    source : str
+        Where the map comes from (file name, or method and number of zones).
+    """
+
+    names: tuple[str, ...]
+    zone_of: Ints
+    source: str
+
+    @property
+    def n_zone(self) -> int:
+        """Number of zones."""
+        return len(self.names)
+
+    @cached_property
+    def members(self) -> tuple[Ints, ...]:
+        """Bus indices of each zone."""
+        return tuple(np.flatnonzero(self.zone_of == z) for z in range(self.n_zone))
+
+
+def zoning_from_groups(
+    case: Case, groups: Iterable[Iterable[int]], source: str, names: Iterable[str] | None = None
+) -> Zoning:
+    """Return the zoning of groups of bus indices that together hold every bus once.
+
+    Raises
+    ------
+    InputError
+        If a group is empty, a bus is missing, or a bus is in two groups.
+    """
+    members = [sorted(group) for group in groups]
+    labels = [str(n) for n in names] if names is not None else [""] * len(members)
+    for label, group in zip(labels, members, strict=True):
+        if not group:
+            raise InputError(f"zone {label or '?'} has no buses")
+    order = sorted(range(len(members)), key=lambda z: int(case.bus_id[members[z]].min()))
+    zone_of = np.full(case.n_bus, -1, dtype=np.int64)
+    for new, old in enumerate(order):
+        if (zone_of[members[old]] >= 0).any():
+            twice = next(b for b in members[old] if zone_of[b] >= 0)
+            raise InputError(f"bus {case.bus_id[twice]} is in more than one zone")
+        zone_of[members[old]] = new
+    if (zone_of < 0).any():
+        raise InputError(f"bus {case.bus_id[np.argmax(zone_of < 0)]} is in no zone")
+    final = tuple(labels[z] or str(new + 1) for new, z in enumerate(order))
+    return Zoning(final, zone_of, source)
+
+
+def read_zoning(path: str | Path, case: Case) -> Zoning:
+    """Read a zone map: a CSV file with the columns ``bus,zone``.
+
+    A disconnected zone is read with a :class:`GridprivWarning`; a map that misses or repeats
+    a bus, or names one that the case does not have, is refused with its line.
+    """
+    file = Path(path)
+    try:
+        text = file.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"zone map {file}: {error}") from error
+    groups = _read_groups(text.splitlines(), file, case)
+    zoning = zoning_from_groups(case, groups.values(), file.name, groups.keys())
+    warn_disconnected(case, zoning)
+    return zoning
+
+
+def _read_groups(lines: list[str], file: Path, case: Case) -> dict[str, list[int]]:
+    rows = csv.reader(lines)
+    header = [cell.strip().lower() for cell in next(rows, [])]
+    if header != ["bus", "zone"]:
+        raise InputError(f"zone map {file}: line 1 is {','.join(header)!r}; it must be 'bus,zone'")
+    groups: dict[str, list[int]] = {}
+    seen: dict[int, int] = {}
+    for number, row in enumerate(rows, start=2):
+        if not row:
+            continue
+        bus, zone = _bus_and_zone(row, number, file)
+        if bus not in case.index_of:
+            raise InputError(
+                f"zone map {file}, line {number}: bus {bus} is not a bus in service of {case.name}"
+            )
+        if bus in seen:
+            raise InputError(
+                f"zone map {file}, line {number}: bus {bus} is repeated (first on line {seen[bus]})"
+            )
+        seen[bus] = number
+        groups.setdefault(zone, []).append(case.index_of[bus])
+    missing = [int(b) for b in case.bus_id if int(b) not in seen]
+    if missing:
+        shown = ", ".join(map(str, missing[:5])) + (", ..." if len(missing) > 5 else "")
+        raise InputError(
+            f"zone map {file} misses {len(missing)} of the {case.n_bus} buses: {shown}"
+        )
+    return groups
+
+
+def _bus_and_zone(row: list[str], number: int, file: Path) -> tuple[int, str]:
+    if len(row) != 2 or not row[1].strip():
+        raise InputError(f"zone map {file}, line {number}: {','.join(row)!r}; it must be bus,zone")
+    try:
+        return int(row[0]), row[1].strip()
+    except ValueError:
+        raise InputError(
+            f"zone map {file}, line {number}: bus = {row[0]!r} is not allowed: a bus number"
+        ) from None
+
+
+def write_zoning(zoning: Zoning, case: Case, path: str | Path) -> None:
+    """Write the zone map as CSV (``bus,zone``)."""
+    table = pd.DataFrame(
+        {"bus": case.bus_id, "zone": [zoning.names[z] for z in zoning.zone_of]}
+    )
+    file = Path(path)
+    part = file.with_name(file.name + ".part")
+    try:
+        table.to_csv(part, index=False)
+        part.replace(file)
+    except OSError as error:
+        raise InputError(f"cannot write {file}: {error.strerror}") from error
+
+
+def bus_graph(case: Case) -> nx.Graph:
+    """Return the graph of buses (indices); edge ``weight`` is the sum of |y| of its branches."""
+    graph = nx.Graph()
+    graph.add_nodes_from(range(case.n_bus))
+    strength = 1.0 / np.abs(case.r + 1j * case.x)
+    for f, t, y in zip(case.f_bus.tolist(), case.t_bus.tolist(), strength.tolist(), strict=True):
+        weight = graph[f][t]["weight"] if graph.has_edge(f, t) else 0.0
+        graph.add_edge(f, t, weight=weight + y)
+    return graph
+
+
+def tie_lines(case: Case, zoning: Zoning) -> NDArray[np.bool_]:
+    """Return a mask of the branches whose ends lie in two zones, shape (m,)."""
+    ties: NDArray[np.bool_] = zoning.zone_of[case.f_bus] != zoning.zone_of[case.t_bus]
+    return ties
+
+
+def zone_report(case: Case, zoning: Zoning) -> pd.DataFrame:
+    """Return one row per zone: buses, tie lines, generators, load, capacity, connectedness.
+
+    Units are in the column names; ``share_of_mean`` is the zone's size over the mean size.
+    """
+    graph = bus_graph(case)
+    ties = tie_lines(case, zoning)
+    ends = np.concatenate([zoning.zone_of[case.f_bus[ties]], zoning.zone_of[case.t_bus[ties]]])
+    mean = case.n_bus / zoning.n_zone
+    rows = []
+    for z, buses in enumerate(zoning.members):
+        gens = np.isin(case.gen_bus, buses)
+        rows.append(
+            {
+                "zone": zoning.names[z],
+                "buses": len(buses),
+                "share_of_mean": len(buses) / mean,
+                "tie_lines": int((ends == z).sum()),
+                "generators": int(gens.sum()),
+                "load_mw": case.base_mva * float(case.pd[buses].sum()),
+                "capacity_mw": case.base_mva * float(case.pmax[gens].sum()),
+                "connected": nx.is_connected(graph.subgraph(buses.tolist())),
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def warn_disconnected(case: Case, zoning: Zoning) -> None:
+    """Warn (:class:`GridprivWarning`) of every zone whose buses are not connected."""
+    graph = bus_graph(case)
+    for name, buses in zip(zoning.names, zoning.members, strict=True):
+        pieces = nx.number_connected_components(graph.subgraph(buses.tolist()))
+        if pieces > 1:
+            warnings.warn(
+                f"zone {name} is not connected: its {len(buses)} buses fall into {pieces} parts",
+                GridprivWarning,
+                stacklevel=2,
+            )
