@@ -22,8 +22,8 @@ from gridpriv.grid.case import Case, Ints
 class Zoning:
     """A partition of a case's buses into zones.
 
-    Zones are kept in the order of their smallest bus number, so that neither the order of a
-    file nor the names of the zones change a result.
+    Zones stand in the natural order of their names. Nothing computed depends on that order:
+    a zone's identity is its smallest bus number (:attr:`gridpriv.power.zone.Zone.key`).
 
     Attributes
     ----------
@@ -61,11 +61,12 @@ def zoning_from_groups(
         If a group is empty, a bus is missing, or a bus is in two groups.
     """
     members = [sorted(group) for group in groups]
-    labels = [str(n) for n in names] if names is not None else [""] * len(members)
-    for label, group in zip(labels, members, strict=True):
+    for number, group in enumerate(members, start=1):
         if not group:
-            raise InputError(f"zone {label or '?'} has no buses")
-    order = sorted(range(len(members)), key=lambda z: int(case.bus_id[members[z]].min()))
+            raise InputError(f"zone {number} of {len(members)} has no buses")
+    first_bus = [int(case.bus_id[group].min()) for group in members]
+    labels = _labels(first_bus, names)
+    order = sorted(range(len(members)), key=lambda z: _natural(labels[z]))
     zone_of = np.full(case.n_bus, -1, dtype=np.int64)
     for new, old in enumerate(order):
         if (zone_of[members[old]] >= 0).any():
@@ -74,8 +75,19 @@ def zoning_from_groups(
         zone_of[members[old]] = new
     if (zone_of < 0).any():
         raise InputError(f"bus {case.bus_id[np.argmax(zone_of < 0)]} is in no zone")
-    final = tuple(labels[z] or str(new + 1) for new, z in enumerate(order))
-    return Zoning(final, zone_of, source)
+    return Zoning(tuple(labels[z] for z in order), zone_of, source)
+
+
+def _labels(first_bus: list[int], names: Iterable[str] | None) -> list[str]:
+    """Return the given names, or 1, 2, ... in the order of the zones' smallest bus numbers."""
+    if names is not None:
+        return [str(name) for name in names]
+    rank = {bus: str(r) for r, bus in enumerate(sorted(first_bus), start=1)}
+    return [rank[bus] for bus in first_bus]
+
+
+def _natural(label: str) -> tuple[int, int, str]:
+    return (0, int(label), "") if label.isdecimal() else (1, 0, label)
 
 
 def read_zoning(path: str | Path, case: Case) -> Zoning:

@@ -1,0 +1,229 @@
+"""The coordinator: lines 1-9 of Algorithm 3.1, on whatever transport carries the messages."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+
+from gridpriv.coordination.agent import Agent, Message
+from gridpriv.coordination.schedules import PenaltySchedule, StepSize
+from gridpriv.errors import GridprivError
+from gridpriv.grid.case import Floats, Ints
+from gridpriv.privacy.release import Release
+
+
+@dataclass(frozen=True, eq=False)
+class RoundRecord:
+    """One round's figures. ``consensus_residual`` is public; the rest use private data.
+
+    Attributes
+    ----------
+    consensus_residual : float
+        ||Aw - z||_2 at the round's w and the z sent after it.
+    figures : dict
+        Sums over agents of their figures at the average they sent.
+    by_agent : dict of str to dict
+        The same per agent.
+    """
+
+    round: int
+    consensus_residual: float
+    noise_magnitude: float
+    figures: dict[str, float]
+    by_agent: dict[str, dict[str, float]]
+    penalty: tuple[float, float]
+    seconds: float
+    iterations: int
+    retries: int
+    solves: int
+
+
+@dataclass(eq=False)
+class Trace:
+    """What a run leaves: its rounds and, per agent, every release.
+
+    It grows while the run goes on, so a run that fails keeps what it has.
+    """
+
+    rounds: list[RoundRecord] = field(default_factory=list)
+    releases: dict[str, dict[Release, int]] = field(default_factory=dict)
+    w: Floats = field(default_factory=lambda: np.zeros(0))
+    sent: Floats = field(default_factory=lambda: np.zeros(0))
+
+
+class Transport(Protocol):
+    """Carries rounds to agents and their messages back, in the agents' order."""
+
+    def round(
+        self, number: int, w: Sequence[Floats], penalty: Sequence[Floats], step: float
+    ) -> list[Message]:
+        """Run one round at every agent."""
+        ...
+
+    def averages(self) -> list[Floats]:
+        """Return every agent's last average, shape (n,) each; private."""
+        ...
+
+
+class InProcess:
+    """Agents in this process, one after the other."""
+
+    def __init__(self, agents: Sequence[Agent]) -> None:
+        self._agents = agents
+
+    def round(
+        self, number: int, w: Sequence[Floats], penalty: Sequence[Floats], step: float
+    ) -> list[Message]:
+        """Run one round at every agent."""
+        return [
+            agent.round(number, *given, step)
+            for agent, given in zip(self._agents, zip(w, penalty, strict=True), strict=True)
+        ]
+
+    def averages(self) -> list[Floats]:
+        """Return every agent's last average."""
+        return [agent.average for agent in self._agents]
+
+
+@dataclass(frozen=True, eq=False)
+class Consensus:
+    """Which global variable each agent's shared coordinates are.
+
+    Attributes
+    ----------
+    place : (S,) int
+        Global variable (0..K-1) of every agent's shared coordinates, one agent after the other.
+    cuts : tuple of int
+        Where one agent's part ends and the next begins.
+    holders : (K,) int
+        How many agents hold each global variable.
+    """
+
+    place: Ints
+    cuts: tuple[int, ...]
+    holders: Ints
+
+    @property
+    def size(self) -> int:
+        """Number of global variables K."""
+        return len(self.holders)
+
+    def average(self, values: Floats) -> Floats:
+        """Return the mean over holders of stacked values, shape (K,)."""
+        return np.bincount(self.place, values, minlength=self.size) / self.holders
+
+    def norms(self, values: Floats) -> Floats:
+        """Return the 2-norm over holders of stacked values, shape (K,)."""
+        return np.sqrt(np.bincount(self.place, values**2, minlength=self.size))
+
+    def split(self, stacked: Floats) -> list[Floats]:
+        """Return each agent's part of stacked values."""
+        return np.split(stacked, self.cuts)
+
+
+def make_consensus(shared_coordinates: Sequence[Ints]) -> Consensus:
+    """Return the consensus of agents, from the global numbers of their shared coordinates."""
+    stacked = np.concatenate(list(shared_coordinates))
+    _, place, holders = np.unique(stacked, return_inverse=True, return_counts=True)
+    cuts = np.cumsum([len(part) for part in shared_coordinates])[:-1]
+    return Consensus(place.reshape(-1), tuple(int(c) for c in cuts), holders)
+
+
+def coordinate(
+    transport: Transport,
+    consensus: Consensus,
+    start: Floats,
+    names: Sequence[str],
+    rounds: int,
+    step: StepSize,
+    penalty: PenaltySchedule,
+    trace: Trace,
+    watch: Callable[[RoundRecord], None] = lambda _: None,
+    tolerance: float = 0.0,
+) -> Trace:
+    """Run Algorithm 3.1 and fill ``trace``.
+
+    Parameters
+    ----------
+    transport : Transport
+    consensus : Consensus
+    start : (S,)
+        Shared coordinates of every agent's start, stacked.
+    names : sequence of str
+        Of the agents, in the transport's order.
+    rounds : int
+        T.
+    step, penalty
+        eta^t and rho^t.
+    trace : Trace
+        Filled round by round; it keeps what was done if an agent's solver fails.
+    watch : callable
+        Called after every round.
+    tolerance : float
+        Stop when the consensus residual, a public figure, falls below it.
+    """
+    sent, dual = start, np.zeros_like(start)
+    rho = penalty.first(consensus.size)
+    last_w: Floats | None = None
+    for t in range(1, rounds + 1):
+        began = time.perf_counter()
+        each = rho[consensus.place]
+        w = consensus.average(sent - dual / each)
+        mine = w[consensus.place]
+        try:
+            messages = transport.round(
+                t, consensus.split(mine), consensus.split(each), step(t)
+            )
+        except GridprivError as error:
+            error.add_note(f"{len(trace.rounds)} of {rounds} rounds were finished")
+            raise
+        sent = np.concatenate([message.sent for message in messages])
+        dual = dual + each * (mine - sent)
+        primal = consensus.norms(mine - sent)
+        moved = np.zeros_like(w) if last_w is None else rho * np.sqrt(consensus.holders) * (w - last_w)
+        seconds = time.perf_counter() - began
+        record = _record(t, messages, names, float(np.linalg.norm(primal)), rho, seconds)
+        trace.rounds.append(record)
+        for name, message in zip(names, messages, strict=True):
+            _count(trace.releases.setdefault(name, {}), message.releases)
+        trace.w, trace.sent = w, sent
+        watch(record)
+        if record.consensus_residual < tolerance:
+            break
+        rho, last_w = penalty.following(t, rho, primal, np.abs(moved)), w
+    return trace
+
+
+def _count(total: dict[Release, int], new: dict[Release, int]) -> None:
+    for release, count in new.items():
+        total[release] = total.get(release, 0) + count
+
+
+def _record(
+    t: int,
+    messages: Sequence[Message],
+    names: Sequence[str],
+    residual: float,
+    rho: Floats,
+    seconds: float,
+) -> RoundRecord:
+    by_agent = {n: m.figures for n, m in zip(names, messages, strict=True)}
+    totals = {
+        key: float(sum(m.figures[key] for m in messages)) for key in messages[0].figures
+    }
+    return RoundRecord(
+        round=t,
+        consensus_residual=residual,
+        noise_magnitude=float(sum(m.noise_magnitude for m in messages)),
+        figures=totals,
+        by_agent=by_agent,
+        penalty=(float(rho.min()), float(rho.max())),
+        seconds=seconds,
+        iterations=sum(m.iterations for m in messages),
+        retries=sum(m.retries for m in messages),
+        solves=sum(m.solves for m in messages),
+    )

@@ -1,0 +1,132 @@
+"""Step sizes and penalties of the rounds. All of them use public figures only."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from gridpriv.errors import not_allowed
+from gridpriv.grid.case import Floats
+
+StepSize = Callable[[int], float]
+
+
+def nonsmooth_step() -> StepSize:
+    """Return eta^t = 1/sqrt(t), Ryu and Kim's theorem 5.4 and experiments."""
+    return lambda t: 1.0 / math.sqrt(t)
+
+
+def smooth_step(smoothness: float, epsilon: float) -> StepSize:
+    """Return eta^t = 1/(L + sqrt(t)/epsilon), (5.1a); epsilon is inf without noise."""
+    return lambda t: 1.0 / (smoothness + math.sqrt(t) / epsilon)
+
+
+def strongly_convex_step(modulus: float) -> StepSize:
+    """Return eta^t = 2/(alpha (t + 2)), (5.3a)."""
+    return lambda t: 2.0 / (modulus * (t + 2))
+
+
+class PenaltySchedule(Protocol):
+    """rho of every shared variable, round by round, from released values only."""
+
+    def first(self, size: int) -> Floats:
+        """Return rho^1 of each of ``size`` shared variables."""
+        ...
+
+    def following(self, t: int, rho: Floats, primal: Floats, dual: Floats) -> Floats:
+        """Return rho^{t+1} after round t.
+
+        Parameters
+        ----------
+        rho, primal, dual : (size,)
+            The round's penalties and, per shared variable, the norm of its consensus
+            residual over its holders and of the change of w times rho.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class ConstantPenalty:
+    """rho^t = rho."""
+
+    rho: float
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.rho) and self.rho > 0):
+            raise not_allowed("penalty", self.rho, "a positive number")
+
+    def first(self, size: int) -> Floats:
+        """Return the constant."""
+        return np.full(size, self.rho)
+
+    def following(self, t: int, rho: Floats, primal: Floats, dual: Floats) -> Floats:
+        """Return the constant."""
+        del t, primal, dual
+        return rho
+
+
+@dataclass(frozen=True)
+class GrowingPenalty:
+    """rho^t = min(most, start * factor^floor(t/every)): nondecreasing and bounded (E.1)."""
+
+    start: float
+    factor: float
+    every: int
+    most: float
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.start) and self.start > 0):
+            raise not_allowed("penalty start", self.start, "a positive number")
+        if not 1.0 <= self.factor < math.inf:
+            raise not_allowed("penalty factor", self.factor, "a number of 1 or more")
+        if self.every < 1:
+            raise not_allowed("penalty every", self.every, "a number of rounds, 1 or more")
+        if not self.start <= self.most < math.inf:
+            raise not_allowed("penalty most", self.most, "a number of at least the start")
+
+    def first(self, size: int) -> Floats:
+        """Return rho^1."""
+        return np.full(size, self._at(1))
+
+    def following(self, t: int, rho: Floats, primal: Floats, dual: Floats) -> Floats:
+        """Return rho^{t+1}."""
+        del primal, dual
+        return np.full_like(rho, self._at(t + 1))
+
+    def _at(self, t: int) -> float:
+        exponent = min((t // self.every) * math.log(self.factor), math.log(self.most / self.start))
+        return min(self.most, self.start * math.exp(exponent))
+
+
+@dataclass(frozen=True)
+class BalancedPenalty:
+    """Per-variable residual balancing on released values (He, Yang and Wang 2000).
+
+    A variable whose copies disagree more than it moves gets a larger rho, one that moves
+    more than its copies disagree a smaller one. The rule reads consensus residuals and
+    changes of w, which are public. It stops adapting after ``adaptations`` rounds, so that
+    rho is bounded and the run ends as plain ADMM.
+    """
+
+    start: float = 3.0
+    factor: float = 2.0
+    ratio: float = 3.0
+    adaptations: int = 40
+    least: float = 1e-2
+    most: float = 1e4
+
+    def first(self, size: int) -> Floats:
+        """Return the start."""
+        return np.full(size, self.start)
+
+    def following(self, t: int, rho: Floats, primal: Floats, dual: Floats) -> Floats:
+        """Return rho scaled up where the primal residual leads, down where the dual does."""
+        if t < 2 or t > self.adaptations:
+            return rho
+        up = np.where(primal > self.ratio * dual, self.factor, 1.0)
+        down = np.where(dual > self.ratio * primal, 1.0 / self.factor, 1.0)
+        return np.clip(rho * up * down, self.least, self.most)

@@ -1,0 +1,1 @@
+"""The zone problem: relaxation (Pyomo), program (sparse matrices), solvers, recourse, AC check."""

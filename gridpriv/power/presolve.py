@@ -1,0 +1,235 @@
+"""Eliminate what a zone's program fixes: z = T x + t0 with fewer variables x.
+
+Flows are linear in w, wr, wi (Ohm's law), so the equalities are solved for them; variables
+with equal bounds are constants. The diagonal quadratic that a local update adds to z becomes
+a sparse quadratic in x whose entries are linear in that diagonal (``metric_map``), so a solve
+needs no matrix product. Bounds of wr and wi that the cones imply are dropped.
+
+Measured in docs/decisions/0004-presolve.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from gridpriv.errors import SolverError
+from gridpriv.grid.case import Floats, Ints
+from gridpriv.power.program import Matrix, ZoneProgram
+
+CONSTANT_TOLERANCE = 1e-6
+
+
+@dataclass(frozen=True, eq=False)
+class ReducedProgram:
+    """The program of a zone in the variables x that are left, shape (r,).
+
+    minimise 1/2 x'Px + q'x  subject to  a_in x <= b_in, lower <= x <= upper,
+    cone x + cone_offset in second-order cones of ``cone_sizes``.
+
+    P is upper triangular in the pattern (``p_indices``, ``p_indptr``) of a csc matrix, with
+    values ``metric_map @ metric (+ curvature)``.
+    """
+
+    program: ZoneProgram
+    expand: Matrix
+    shift: Floats
+    a_in: Matrix
+    b_in: Floats
+    lower: Floats
+    upper: Floats
+    cone: Matrix
+    cone_offset: Floats
+    cone_sizes: Ints
+    p_indices: Ints
+    p_indptr: Ints
+    metric_map: Matrix
+    curvature: Floats
+
+    @property
+    def size(self) -> int:
+        """Number of variables left."""
+        return self.expand.shape[1]
+
+    def quadratic(self, metric: Floats, *, exact: bool) -> Floats:
+        """Return the values of P for the diagonal ``metric`` on z (and f's own curvature)."""
+        values: Floats = self.metric_map @ metric
+        return values + self.curvature if exact else values
+
+    def linear(self, linear: Floats, metric: Floats, *, exact: bool) -> Floats:
+        """Return q for the linear term ``linear`` on z and the quadratic of :meth:`quadratic`."""
+        on_z = linear + metric * self.shift
+        if exact:
+            on_z = on_z + self.program.hessian @ self.shift
+        return np.asarray(self.expand.T @ on_z)
+
+    def restore(self, x: Floats) -> Floats:
+        """Return z of x."""
+        return np.asarray(self.expand @ x + self.shift)
+
+
+def presolve(program: ZoneProgram) -> ReducedProgram:
+    """Return the reduced form of a program."""
+    fixed = program.lower == program.upper
+    row_of = _pivots(program, fixed)
+    kept = np.flatnonzero(~fixed & (row_of < 0))
+    expand, shift = _substitution(program, fixed, row_of, kept)
+    lower, upper = program.lower[kept], program.upper[kept]
+    cone, cone_offset, cone_sizes = _cones(program, expand, shift)
+    implied = _implied(program, kept)
+    a_in, b_in = _rows(program, expand, shift, row_of)
+    pattern, metric_map, curvature = _quadratic_pattern(program, expand)
+    return ReducedProgram(
+        program=program,
+        expand=expand,
+        shift=shift,
+        a_in=a_in,
+        b_in=b_in,
+        lower=np.where(implied, -np.inf, lower),
+        upper=np.where(implied, np.inf, upper),
+        cone=cone,
+        cone_offset=cone_offset,
+        cone_sizes=cone_sizes,
+        p_indices=pattern.indices.astype(np.int64),
+        p_indptr=pattern.indptr.astype(np.int64),
+        metric_map=metric_map,
+        curvature=curvature,
+    )
+
+
+def _pivots(program: ZoneProgram, fixed: NDArray[np.bool_]) -> Ints:
+    """Return for each variable the equality that is solved for it, or -1.
+
+    A variable can be a pivot when it stands in one equality only; each equality takes one.
+    """
+    columns = sparse.csc_array(program.a_eq)
+    counts = np.diff(columns.indptr)
+    row_of = np.full(program.size, -1, dtype=np.int64)
+    taken = np.zeros(program.a_eq.shape[0], dtype=bool)
+    for c in np.flatnonzero((counts == 1) & ~fixed):
+        row = columns.indices[columns.indptr[c]]
+        if not taken[row]:
+            taken[row], row_of[c] = True, row
+    if not taken.all():
+        raise ValueError(f"zone {program.name}: an equality has no variable of its own")
+    return row_of
+
+
+def _substitution(
+    program: ZoneProgram, fixed: NDArray[np.bool_], row_of: Ints, kept: Ints
+) -> tuple[Matrix, Floats]:
+    """Return (T, t0): identity on kept variables, constants on fixed, rows of Ohm on pivots."""
+    n, pivots = program.size, np.flatnonzero(row_of >= 0)
+    constant = np.where(fixed, np.where(np.isfinite(program.lower), program.lower, 0.0), 0.0)
+    identity = Matrix((np.ones(len(kept)), (kept, np.arange(len(kept)))), shape=(n, len(kept)))
+    rows = program.a_eq[row_of[pivots]]
+    scale = np.asarray(sparse.csc_array(program.a_eq)[row_of[pivots], pivots]).ravel()
+    solved = sparse.diags_array(-1.0 / scale) @ rows @ identity
+    place = Matrix((np.ones(len(pivots)), (pivots, np.arange(len(pivots)))), shape=(n, len(pivots)))
+    shift = constant.copy()
+    shift[pivots] = (program.b_eq[row_of[pivots]] - rows @ constant) / scale
+    expand = Matrix(identity + place @ solved)
+    expand.eliminate_zeros()
+    return expand, shift
+
+
+def _rows(
+    program: ZoneProgram, expand: Matrix, shift: Floats, row_of: Ints
+) -> tuple[Matrix, Floats]:
+    """Return the inequality rows on x: those of the program and the bounds of pivots."""
+    blocks = [Matrix(program.a_in @ expand)]
+    rhs = [program.b_in - program.a_in @ shift]
+    for bound, sign in ((program.upper, 1.0), (program.lower, -1.0)):
+        bounded = np.flatnonzero((row_of >= 0) & np.isfinite(bound))
+        blocks.append(Matrix(sign * expand[bounded]))
+        rhs.append(sign * (bound[bounded] - shift[bounded]))
+    rows, limits = Matrix(sparse.vstack(blocks, format="csr")), np.concatenate(rhs)
+    rows.eliminate_zeros()
+    empty = np.diff(rows.indptr) == 0
+    _hold(program, -limits[empty])
+    return rows[~empty], limits[~empty]
+
+
+def _cones(
+    program: ZoneProgram, expand: Matrix, shift: Floats
+) -> tuple[Matrix, Floats, Ints]:
+    """Return the cones on x, without those that hold no variable any more."""
+    rows = Matrix(program.cone @ expand)
+    rows.eliminate_zeros()
+    offset = np.asarray(program.cone @ shift + program.cone_offset)
+    block = np.repeat(np.arange(len(program.cone_sizes)), program.cone_sizes)
+    entries = np.bincount(block, np.diff(rows.indptr), minlength=len(program.cone_sizes))
+    constant = entries == 0
+    head = np.concatenate([[0], np.cumsum(program.cone_sizes)])[:-1]
+    square = np.bincount(block, offset**2, minlength=len(constant))
+    apex = offset[head] if len(head) else np.zeros(0)
+    _hold(program, (np.sqrt(np.maximum(square - apex**2, 0.0)) - apex)[constant])
+    keep = ~constant[block]
+    return rows[keep], offset[keep], program.cone_sizes[~constant]
+
+
+def _hold(program: ZoneProgram, excess: Floats) -> None:
+    """Raise unless constraints that hold no variable are satisfied."""
+    if (excess > CONSTANT_TOLERANCE).any():
+        raise SolverError(
+            f"zone {program.name}: its fixed variables violate a constraint by {excess.max():.3g}"
+        )
+
+
+def _implied(program: ZoneProgram, kept: Ints) -> NDArray[np.bool_]:
+    """Mark kept variables whose bounds a rotated cone implies: |x| <= sqrt(ymax zmax)."""
+    most = np.full(program.size, np.inf)
+    heads = np.concatenate([[0], np.cumsum(program.cone_sizes)[:-1]]).astype(int)
+    for head, size in zip(heads, program.cone_sizes, strict=True):
+        apex = program.cone[[head]].indices
+        if len(apex) == 2:
+            reach = np.sqrt(program.upper[apex].prod())
+            for tail in range(head + 2, head + size):
+                most[program.cone[[tail]].indices] = reach
+    slack = 1e-12
+    inside = (program.upper >= most - slack) & (program.lower <= -most + slack)
+    return np.asarray(inside[kept])
+
+
+def _quadratic_pattern(
+    program: ZoneProgram, expand: Matrix
+) -> tuple[sparse.csc_array, Matrix, Floats]:
+    """Return the pattern of P, the map from a diagonal on z to its values, and f's curvature."""
+    size = expand.shape[1]
+    source, row, column, value = _products(expand)
+    half = Matrix(program.imbalance @ expand)
+    curved = sparse.coo_array(sparse.triu(2.0 * half.T @ half))
+    keys = np.concatenate([column * size + row, curved.col.astype(np.int64) * size + curved.row])
+    places, where = np.unique(keys, return_inverse=True)
+    metric_map = Matrix(
+        (value, (where[: len(value)], source)), shape=(len(places), program.size)
+    )
+    curvature = np.bincount(where[len(value) :], curved.data, minlength=len(places))
+    pattern = sparse.csc_array(
+        (np.ones(len(places)), (places % size, places // size)), shape=(size, size)
+    )
+    pattern.sort_indices()
+    return pattern, metric_map, curvature
+
+
+def _products(expand: Matrix) -> tuple[Ints, Ints, Ints, Floats]:
+    """Return (i, a, b, T_ia T_ib) for each row i of T and its pairs of columns a <= b."""
+    counts = np.diff(expand.indptr)
+    found: list[tuple[Ints, Ints, Ints, Floats]] = []
+    for length in np.unique(counts[counts > 0]):
+        rows = np.flatnonzero(counts == length)
+        take = expand.indptr[rows][:, None] + np.arange(length)
+        columns, values = expand.indices[take].astype(np.int64), expand.data[take]
+        first, second = np.triu_indices(length)
+        a, b = columns[:, first], columns[:, second]
+        found.append((
+            np.repeat(rows, len(first)),
+            np.minimum(a, b).ravel(),
+            np.maximum(a, b).ravel(),
+            (values[:, first] * values[:, second]).ravel(),
+        ))
+    i, a, b, v = (np.concatenate(part) for part in zip(*found, strict=True))
+    return i, a, b, v

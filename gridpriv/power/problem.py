@@ -1,0 +1,111 @@
+"""A zone as the local problem of the consensus algorithm."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+
+from gridpriv.coordination.problem import Minimiser, Update
+from gridpriv.grid.case import Floats, Ints
+from gridpriv.power.presolve import ReducedProgram, presolve
+from gridpriv.power.program import ZoneProgram
+from gridpriv.power.sensitivity import (
+    demand_sensitivity,
+    gradient_sensitivity,
+    output_sensitivity,
+)
+from gridpriv.power.solvers import Solution, ZoneSolver, make_solver
+from gridpriv.privacy.adjacency import DemandAdjacency
+from gridpriv.privacy.sensitivity import Norm, Sensitivity
+
+
+class ZoneProblem:
+    """f(z; d) = ||Bz + d||^2 over a zone's W; the data d are (pd, qd) of its own buses.
+
+    Parameters
+    ----------
+    program : ZoneProgram
+    solver : str
+        ``ipopt``, ``clarabel`` or ``pyomo:NAME``.
+    """
+
+    def __init__(self, program: ZoneProgram, solver: str) -> None:
+        self.program = program
+        self.name = program.name
+        self.key = program.key
+        self.coordinates: Ints = program.coordinates
+        self._solver_name = solver
+        self._sensitivities: dict[tuple[DemandAdjacency, Norm], Sensitivity] = {}
+
+    @cached_property
+    def smoothness(self) -> float:
+        """L = 2 lambda_max(BB') (public)."""
+        gram = (self.program.imbalance @ self.program.imbalance.T).toarray()
+        return 2.0 * float(np.linalg.eigvalsh(gram)[-1])
+
+    @cached_property
+    def reduced(self) -> ReducedProgram:
+        """The presolved program."""
+        return presolve(self.program)
+
+    @cached_property
+    def _linearized_solver(self) -> ZoneSolver:
+        return make_solver(self._solver_name, self.program, lambda: self.reduced, exact=False)
+
+    @cached_property
+    def _exact_solver(self) -> ZoneSolver:
+        return make_solver(self._solver_name, self.program, lambda: self.reduced, exact=True)
+
+    def start(self) -> Floats:
+        """Return the flat start."""
+        return self.program.start.copy()
+
+    def imbalance(self, z: Floats, data: Floats) -> Floats:
+        """Return s = Bz + d: active, then reactive, of the own buses; positive is unserved."""
+        return np.asarray(self.program.imbalance @ z + data)
+
+    def gradient(self, z: Floats, data: Floats) -> Floats:
+        """Return 2 B'(Bz + d)."""
+        return np.asarray(2.0 * (self.program.imbalance.T @ self.imbalance(z, data)))
+
+    def minimise(self, linear: Floats, metric: Floats) -> Minimiser:
+        """Return argmin over W of <linear, z> + 1/2 z' diag(metric) z."""
+        return _minimiser(self._linearized_solver.solve(linear, metric))
+
+    def minimise_exact(self, linear: Floats, metric: Floats) -> Minimiser:
+        """Return argmin over W of ||Bz||^2 + <linear, z> + 1/2 z' diag(metric) z."""
+        return _minimiser(self._exact_solver.solve(linear, metric))
+
+    def figures(self, z: Floats, data: Floats) -> dict[str, float]:
+        """Return objective (p.u. squared), and shed and surplus in MW and MVAr; private."""
+        base = self.program.zone.network.case.base_mva
+        active, reactive = np.split(self.imbalance(z, data), 2)
+        return {
+            "objective": float(active @ active + reactive @ reactive),
+            "shed_mw": base * float(np.maximum(active, 0.0).sum()),
+            "surplus_mw": base * float(np.maximum(-active, 0.0).sum()),
+            "shed_mvar": base * float(np.maximum(reactive, 0.0).sum()),
+            "surplus_mvar": base * float(np.maximum(-reactive, 0.0).sum()),
+        }
+
+    def gradient_sensitivity(self, adjacency: DemandAdjacency, norm: Norm) -> Sensitivity:
+        """Return the sensitivity of the gradient."""
+        place = (adjacency, norm)
+        if place not in self._sensitivities:
+            self._sensitivities[place] = gradient_sensitivity(self.program, adjacency, norm)
+        return self._sensitivities[place]
+
+    def output_sensitivity(
+        self, adjacency: DemandAdjacency, norm: Norm, update: Update, metric: Floats
+    ) -> Sensitivity:
+        """Return the sensitivity of the released minimiser."""
+        return output_sensitivity(self.program, adjacency, norm, update, metric)
+
+    def data_sensitivity(self, adjacency: DemandAdjacency, norm: Norm) -> Sensitivity:
+        """Return the sensitivity of the demand."""
+        return demand_sensitivity(adjacency, norm)
+
+
+def _minimiser(solution: Solution) -> Minimiser:
+    return Minimiser(solution.z, solution.iterations, solution.retries)

@@ -1,0 +1,206 @@
+"""A zone's Pyomo model compiled once to sparse matrices.
+
+:func:`compile_zone` reads the model's linear rows, bounds and cones; what it returns is the
+feasible set and the map B of imbalances, and holds no demand:
+
+    W_z = { z : A_eq z = b_eq, A_in z <= b_in, lower <= z <= upper, cone rows in their cones }
+    s = B z + d
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyomo.environ as pyo
+from pyomo.repn import generate_standard_repn
+from pyomo.repn.plugins.standard_form import LinearStandardFormCompiler
+from scipy import sparse
+
+from gridpriv.grid.case import Floats, Ints
+from gridpriv.power.relaxation import CONES, variables, zone_model
+from gridpriv.power.zone import Zone
+
+Matrix = sparse.csr_array
+
+
+@dataclass(frozen=True, eq=False)
+class ZoneProgram:
+    """The matrices of one zone.
+
+    Attributes
+    ----------
+    name, key
+        Of the zone.
+    coordinates : (n,) int
+        Number of each variable in the whole grid.
+    a_eq, b_eq, a_in, b_in, lower, upper
+        Linear part of the feasible set.
+    cone, cone_offset : (c, n), (c,)
+        Rows of all cones, one below the other: (cone z + cone_offset) = (t, u) with
+        ||u|| <= t for each block.
+    cone_sizes : (k,) int
+        Number of rows of each block.
+    imbalance : (2 b, n)
+        B: active rows, then reactive rows, of the b own buses.
+    start : (n,)
+        The flat start: w = wr = 1, wi and flows 0, generation 0 clipped to its box.
+    zone : Zone
+        What was compiled; the Pyomo model can be built from it again.
+    """
+
+    name: str
+    key: int
+    coordinates: Ints
+    a_eq: Matrix
+    b_eq: Floats
+    a_in: Matrix
+    b_in: Floats
+    lower: Floats
+    upper: Floats
+    cone: Matrix
+    cone_offset: Floats
+    cone_sizes: Ints
+    imbalance: Matrix
+    start: Floats
+    zone: Zone
+
+    @property
+    def size(self) -> int:
+        """Number of variables n."""
+        return len(self.coordinates)
+
+    @cached_property
+    def hessian(self) -> Matrix:
+        """Hessian 2 B'B of the squared imbalance (public: it holds no demand)."""
+        return Matrix(2.0 * self.imbalance.T @ self.imbalance)
+
+
+def compile_zone(zone: Zone) -> ZoneProgram:
+    """Build a zone's Pyomo model and compile it."""
+    return compile_model(zone_model(zone), zone)
+
+
+def compile_model(model: pyo.ConcreteModel, zone: Zone) -> ZoneProgram:
+    """Compile a zone's Pyomo model to matrices; the model is left as it was."""
+    columns = variables(model)
+    number = {id(var): c for c, var in enumerate(columns)}
+    lower, upper = _bounds(columns)
+    a_eq, b_eq, a_in, b_in = _linear_rows(model, columns, number)
+    cone, cone_offset, cone_sizes = _cone_rows(_cone_constraints(model), number)
+    return ZoneProgram(
+        name=zone.name,
+        key=zone.key,
+        coordinates=zone.coordinates,
+        a_eq=a_eq,
+        b_eq=b_eq,
+        a_in=a_in,
+        b_in=b_in,
+        lower=lower,
+        upper=upper,
+        cone=cone,
+        cone_offset=cone_offset,
+        cone_sizes=cone_sizes,
+        imbalance=_imbalance_rows(model, number),
+        start=_flat_start(columns, lower, upper),
+        zone=zone,
+    )
+
+
+def _bounds(columns: list[Any]) -> tuple[Floats, Floats]:
+    lower = [-np.inf if v.lb is None else v.lb for v in columns]
+    upper = [np.inf if v.ub is None else v.ub for v in columns]
+    return np.array(lower, dtype=float), np.array(upper, dtype=float)
+
+
+def _flat_start(columns: list[Any], lower: Floats, upper: Floats) -> Floats:
+    """Return the initial values of the model; variables without one start at 0 in their box."""
+    given = [v.value for v in columns]
+    start = np.array([0.0 if value is None else value for value in given])
+    free = np.array([value is None for value in given])
+    return np.where(free, np.clip(start, lower, upper), start)
+
+
+def _linear_rows(
+    model: pyo.ConcreteModel, columns: list[Any], number: dict[int, int]
+) -> tuple[Matrix, Floats, Matrix, Floats]:
+    """Return (A_eq, b_eq, A_in, b_in) of the model's linear constraints."""
+    aside = [getattr(model, family) for family in CONES] + [model.imbalance]
+    for component in aside:
+        component.deactivate()
+    form = LinearStandardFormCompiler().write(model, mixed_form=True, column_order=columns)
+    for component in aside:
+        component.activate()
+    kind = np.array([row.bound_type for row in form.rows], dtype=int)
+    found = sparse.coo_array(form.A)
+    place = np.array([number[id(v)] for v in form.columns], dtype=np.int64)
+    shape = (len(form.rows), len(columns))
+    matrix = Matrix((found.data, (found.row, place[found.col])), shape=shape)
+    rhs = np.asarray(form.rhs, dtype=float)
+    sign = kind[kind != 0].astype(float)
+    inequality = Matrix(sparse.diags_array(sign) @ matrix[kind != 0])
+    return matrix[kind == 0], rhs[kind == 0], inequality, sign * rhs[kind != 0]
+
+
+def _cone_constraints(model: pyo.ConcreteModel) -> Iterable[Any]:
+    for family in CONES:
+        yield from getattr(model, family).values()
+
+
+def _cone_rows(
+    constraints: Iterable[Any], number: dict[int, int]
+) -> tuple[Matrix, Floats, Ints]:
+    """Return the stacked second-order cones of convex quadratic constraints.
+
+    Two shapes are recognised: a ball, sum a_i x_i^2 <= r^2, and a rotated cone,
+    sum a_i x_i^2 <= y z with y, z >= 0, written as ||(2 sqrt(a_i) x_i, y - z)|| <= y + z.
+    """
+    entries: list[tuple[int, int, float]] = []
+    offset: list[float] = []
+    sizes: list[int] = []
+    for constraint in constraints:
+        repn = generate_standard_repn(constraint.body, quadratic=True, compute_values=True)
+        head = len(offset)
+        products = [
+            (number[id(x)], number[id(y)], float(c))
+            for (x, y), c in zip(repn.quadratic_vars, repn.quadratic_coefs, strict=True)
+        ]
+        squares = [(x, c) for x, y, c in products if x == y and c > 0]
+        mixed = [(x, y) for x, y, c in products if x != y and c == -1.0]
+        if len(squares) + len(mixed) != len(products) or repn.linear_vars or len(mixed) > 1:
+            raise ValueError(f"{constraint.name} is neither a ball nor a rotated cone")
+        limit = float(pyo.value(constraint.upper)) - float(repn.constant)
+        if mixed:
+            (x, y), scale = mixed[0], 2.0
+            entries += [(head, x, 1.0), (head, y, 1.0), (head + 1, x, 1.0), (head + 1, y, -1.0)]
+            offset += [0.0, 0.0]
+        else:
+            scale = 1.0
+            offset.append(float(np.sqrt(limit)))
+        for x, c in squares:
+            entries.append((len(offset), x, scale * float(np.sqrt(c))))
+            offset.append(0.0)
+        sizes.append(len(offset) - head)
+    shape = (len(offset), len(number))
+    return _matrix(entries, shape), np.array(offset), np.array(sizes, dtype=np.int64)
+
+
+def _imbalance_rows(model: pyo.ConcreteModel, number: dict[int, int]) -> Matrix:
+    """Return B: the linear coefficients of the active, then the reactive, imbalances."""
+    entries = []
+    expressions = [*model.p_imbalance.values(), *model.q_imbalance.values()]
+    for row, expression in enumerate(expressions):
+        repn = generate_standard_repn(expression.expr, compute_values=True)
+        for var, coefficient in zip(repn.linear_vars, repn.linear_coefs, strict=True):
+            entries.append((row, number[id(var)], float(coefficient)))
+    return _matrix(entries, (len(expressions), len(number)))
+
+
+def _matrix(entries: list[tuple[int, int, float]], shape: tuple[int, int]) -> Matrix:
+    if not entries:
+        return Matrix(shape)
+    rows, columns, values = zip(*entries, strict=True)
+    return Matrix((values, (rows, columns)), shape=shape)

@@ -1,0 +1,134 @@
+r"""Sensitivities of a zone's releases, from public topology only. Derivations.
+
+Neighbours differ at one own bus i by (dp, dq) with \|dp\|, \|dq\| <= beta (one of them zero where
+``protects`` is p or q). With a_p, a_q the rows of B of bus i and e_p, e_q the unit vectors:
+
+demand
+    The data move by dp e_p + dq e_q: D1 = 2 beta, D2 = sqrt(2) beta (beta for p or q alone).
+
+objective (gradient 2 B'(Bz + d), and the linear term 2 B'd of the exact update)
+    They move by g = 2 (dp a_p + dq a_q), whatever z. The norm is convex in (dp, dq), so it is
+    largest at a corner: D1 = 2 beta max_i max_+- \|a_p +- a_q\|_1, D2 likewise. Where a_p and a_q
+    share a coordinate the spec's bound \|\|a_p\| + \|a_q\|\|_1 is the same: it is reached with
+    equal or opposite signs only if all shared signs agree, so it is kept as the bound for D1.
+
+output, linearized
+    z minimises <c, z> + 1/2 z'Qz over a convex W with Q = diag(metric), and c moves by g.
+    Adding the two optimality conditions, <Q dz + g, dz> <= 0, that is
+        \|\|dz + u\|\|_Q <= \|\|u\|\|_Q,   u = Q^{-1} g / 2:
+    dz lies in a ball around -u. Over that ball, by the triangle inequality,
+        \|dz\|_2 <= \|u\|_2 + \|u\|_Q / sqrt(min Q),
+        \|dz\|_1 <= \|u\|_1 + \|u\|_Q sqrt(sum 1/Q_kk).
+    The first is \|g\|_{Q^-1}/sqrt(min Q) where Q is uniform; the second is about half of
+    sqrt(n) times it. docs/decisions/0006-output-sensitivity.md has the proof at length.
+
+output, exact
+    f is not linearized, Q = 2 B'B + diag(rho) with rho on the shared coordinates y only, and
+    only y is released. With e the change of d, g = 2 B'e and the condition above reads
+        2 \|B dz\|^2 + sum_y rho dy^2 <= -2 <B dz, e>  <=  2 \|B dz\|^2 + \|e\|^2 / 2,
+    so sum_y rho dy^2 <= \|e\|^2 / 2 and
+        \|dy\|_2 <= \|e\|_2 / sqrt(2 min rho),  \|dy\|_1 <= \|e\|_2 sqrt(sum 1/(2 rho)).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gridpriv.coordination.problem import Update
+from gridpriv.grid.case import Floats
+from gridpriv.power.program import Matrix, ZoneProgram
+from gridpriv.privacy.adjacency import DemandAdjacency
+from gridpriv.privacy.sensitivity import Norm, Sensitivity
+
+
+def demand_sensitivity(adjacency: DemandAdjacency, norm: Norm) -> Sensitivity:
+    """Return how far a zone's demand moves between neighbours."""
+    entries = 2 if adjacency.protects == "p+q" else 1
+    value = adjacency.beta * (entries if norm == 1 else float(np.sqrt(entries)))
+    return Sensitivity(value, norm, f"{entries} demand entries of one bus move by beta each")
+
+
+def gradient_sensitivity(
+    program: ZoneProgram, adjacency: DemandAdjacency, norm: Norm
+) -> Sensitivity:
+    """Return how far the gradient of the squared imbalance moves between neighbours."""
+    rows = _changes(program.imbalance, adjacency, norm)
+    lengths = _row_norms(rows, norm)
+    worst = int(np.argmax(lengths))
+    bus = _bus(program, worst)
+    row = {"p+q": "|a_p|+|a_q|" if norm == 1 else "a_p+-a_q", "p": "a_p", "q": "a_q"}
+    return Sensitivity(
+        2.0 * adjacency.beta * float(lengths[worst]),
+        norm,
+        f"2 beta ||{row[adjacency.protects]}||_{norm} = 2 beta {lengths[worst]:.6g} at bus {bus}",
+    )
+
+
+def output_sensitivity(
+    program: ZoneProgram,
+    adjacency: DemandAdjacency,
+    norm: Norm,
+    update: Update,
+    metric: Floats,
+) -> Sensitivity:
+    """Return how far the released minimiser moves; ``metric`` is the local quadratic's diagonal."""
+    if update == "exact":
+        return _exact_output(adjacency, norm, metric[metric > 0])
+    gradients = 2.0 * adjacency.beta * _corner_rows(program.imbalance, adjacency)
+    half = Matrix(gradients.multiply(0.5 / metric[None, :]))
+    radius = np.sqrt(np.asarray((half.multiply(half)).multiply(metric[None, :]).sum(axis=1))).ravel()
+    reach = np.sqrt((1.0 / metric).sum()) if norm == 1 else 1.0 / np.sqrt(metric.min())
+    bounds = _row_norms(half, norm) + radius * reach
+    worst = int(np.argmax(bounds))
+    return Sensitivity(
+        float(bounds[worst]),
+        norm,
+        f"minimiser over W is Lipschitz in its metric (min {metric.min():.6g}), "
+        f"largest at bus {_bus(program, worst)}",
+    )
+
+
+def _exact_output(adjacency: DemandAdjacency, norm: Norm, rho: Floats) -> Sensitivity:
+    change = demand_sensitivity(adjacency, 2).value
+    reach = np.sqrt((0.5 / rho).sum()) if norm == 1 else 1.0 / np.sqrt(2.0 * rho.min())
+    return Sensitivity(
+        change * float(reach),
+        norm,
+        f"shared part of the exact minimiser at penalty of at least {rho.min():.6g}",
+    )
+
+
+def _changes(imbalance: Matrix, adjacency: DemandAdjacency, norm: Norm) -> Matrix:
+    """Return the rows whose largest norm bounds a change of the gradient (over 2 beta)."""
+    if norm == 2 or adjacency.protects != "p+q":
+        return _corner_rows(imbalance, adjacency)
+    active, reactive = _halves(imbalance)
+    return Matrix(abs(active) + abs(reactive))
+
+
+def _corner_rows(imbalance: Matrix, adjacency: DemandAdjacency) -> Matrix:
+    """Return a_p, a_q, or both a_p + a_q and a_p - a_q, of every own bus, one below the other."""
+    from scipy import sparse
+
+    active, reactive = _halves(imbalance)
+    if adjacency.protects == "p":
+        return active
+    if adjacency.protects == "q":
+        return reactive
+    return Matrix(sparse.vstack([active + reactive, active - reactive], format="csr"))
+
+
+def _halves(imbalance: Matrix) -> tuple[Matrix, Matrix]:
+    own = imbalance.shape[0] // 2
+    return imbalance[:own], imbalance[own:]
+
+
+def _row_norms(rows: Matrix, norm: Norm) -> Floats:
+    if norm == 1:
+        return np.asarray(abs(rows).sum(axis=1), dtype=float).ravel()
+    return np.sqrt(np.asarray(rows.multiply(rows).sum(axis=1), dtype=float).ravel())
+
+
+def _bus(program: ZoneProgram, row: int) -> int:
+    own = program.zone.own
+    return int(program.zone.network.case.bus_id[own[row % len(own)]])

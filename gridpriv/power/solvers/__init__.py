@@ -1,0 +1,60 @@
+"""Solvers of zone problems, one file each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from gridpriv.errors import not_allowed
+from gridpriv.power.presolve import ReducedProgram
+from gridpriv.power.program import ZoneProgram
+from gridpriv.power.solvers.base import Solution, ZoneSolver
+
+SOLVERS = ("ipopt", "clarabel", "pyomo:NAME")
+
+__all__ = ["SOLVERS", "Solution", "ZoneSolver", "check_solver", "make_solver", "solver_version"]
+
+
+def check_solver(name: str) -> None:
+    """Raise :class:`gridpriv.errors.InputError` unless ``name`` is a solver that can run."""
+    if name.startswith("pyomo:"):
+        from gridpriv.power.solvers.pyomo import check_available
+
+        check_available(name.removeprefix("pyomo:"))
+    elif name not in ("ipopt", "clarabel"):
+        raise not_allowed("solver", name, f"one of {', '.join(SOLVERS)}")
+
+
+def make_solver(
+    name: str, program: ZoneProgram, reduced: Callable[[], ReducedProgram], *, exact: bool
+) -> ZoneSolver:
+    """Return a solver of a zone.
+
+    Parameters
+    ----------
+    name : str
+        ``ipopt``, ``clarabel`` or ``pyomo:NAME``.
+    program : ZoneProgram
+    reduced : callable
+        Gives the presolved program; called by solvers that use it.
+    exact : bool
+        Whether the objective holds f's own quadratic.
+    """
+    if name == "clarabel":
+        from gridpriv.power.solvers.clarabel import ClarabelSolver
+
+        return ClarabelSolver(reduced(), exact=exact)
+    if name == "ipopt":
+        from gridpriv.power.solvers.ipopt import IpoptSolver
+
+        return IpoptSolver(reduced(), exact=exact)
+    from gridpriv.power.solvers.pyomo import PyomoSolver
+
+    return PyomoSolver(program, name.removeprefix("pyomo:"), exact=exact)
+
+
+def solver_version(name: str) -> str:
+    """Return the version of a solver's package."""
+    from importlib.metadata import version
+
+    package = {"ipopt": "casadi", "clarabel": "clarabel"}.get(name, "pyomo")
+    return f"{package} {version(package)}"

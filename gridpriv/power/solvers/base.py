@@ -1,0 +1,39 @@
+"""What every zone solver offers, and what it returns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from gridpriv.grid.case import Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """A solved local problem.
+
+    Attributes
+    ----------
+    z : (n,)
+        The minimiser.
+    iterations : int
+    retries : int
+        How often the solve was repeated with safer settings before it ended as solved.
+    """
+
+    z: Floats
+    iterations: int
+    retries: int
+
+
+class ZoneSolver(Protocol):
+    """Solve minimise 1/2 z'(D + [exact] 2B'B) z + linear'z over a zone's feasible set.
+
+    D is the diagonal ``metric``. A solver keeps what does not change between solves.
+    """
+
+    name: str
+
+    def solve(self, linear: Floats, metric: Floats) -> Solution:
+        """Return the minimiser; raise :class:`gridpriv.errors.SolverError` if there is none."""
+        ...

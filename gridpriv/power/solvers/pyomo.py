@@ -1,0 +1,90 @@
+"""Any Pyomo solver on the Pyomo model itself: the cross-check of the compiled program.
+
+The model is written and the result read back by Pyomo at every solve, so this is slow. It
+shares nothing with the compiled program but the variables' order. ``pyomo:ipopt`` needs an
+``ipopt`` executable; where none is on the PATH, the Ipopt that came with CasADi is started
+through the same AMPL interface (:mod:`gridpriv.power.solvers.ampl`).
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyomo.environ as pyo
+from pyomo.common.errors import ApplicationError
+
+from gridpriv.errors import InputError, SolverError
+from gridpriv.grid.case import Floats
+from gridpriv.power.program import ZoneProgram
+from gridpriv.power.relaxation import variables, zone_model
+from gridpriv.power.solvers.base import Solution
+
+
+class PyomoSolver:
+    """Solve a zone's Pyomo model with a solver that Pyomo knows by name."""
+
+    def __init__(self, program: ZoneProgram, solver: str, *, exact: bool) -> None:
+        self.name = f"pyomo:{solver}"
+        self._program = program
+        self._solver = pyomo_solver(solver)
+        self._model = zone_model(program.zone)
+        self._variables = variables(self._model)
+        self._quadratic = self._model.imbalance.expr if exact else 0.0
+        self._model.imbalance.deactivate()
+
+    def solve(self, linear: Floats, metric: Floats) -> Solution:
+        """Return the minimiser; the model's demand stays 0, ``linear`` holds its effect."""
+        if hasattr(self._model, "local"):
+            self._model.del_component("local")
+        self._model.local = pyo.Objective(
+            expr=self._quadratic
+            + sum(
+                c * v + 0.5 * m * v**2
+                for c, m, v in zip(linear.tolist(), metric.tolist(), self._variables, strict=True)
+            )
+        )
+        try:
+            result = self._solver.solve(self._model, load_solutions=False)
+        except (ApplicationError, RuntimeError, ValueError) as error:
+            raise SolverError(f"{self.name} failed: {error}") from error
+        status = str(result.solver.termination_condition)
+        if status != "optimal":
+            raise SolverError(f"{self.name} ended {status}: {result.solver.message}")
+        self._model.solutions.load_from(result)
+        return Solution(np.array([pyo.value(v) for v in self._variables]), 0, 0)
+
+
+@lru_cache
+def pyomo_solver(name: str) -> Any:
+    """Return Pyomo's solver ``name``; Ipopt falls back on the bundled one."""
+    if name == "ipopt" and shutil.which("ipopt") is None:
+        return pyo.SolverFactory("ipopt", executable=bundled_ipopt())
+    return pyo.SolverFactory(name)
+
+
+def bundled_ipopt() -> str:
+    """Return the path of the ``gridpriv-ipopt`` executable."""
+    beside = Path(sys.executable).parent / "gridpriv-ipopt"
+    found = str(beside) if beside.exists() else shutil.which("gridpriv-ipopt")
+    if found is None:
+        raise InputError("the executable gridpriv-ipopt is missing: install gridpriv with pip")
+    return found
+
+
+def check_available(name: str) -> None:
+    """Raise :class:`InputError` unless Pyomo can run the solver ``name``."""
+    try:
+        solver = pyomo_solver(name)
+        available = bool(solver.available(exception_flag=False))
+    except (ApplicationError, RuntimeError, ValueError, AttributeError):
+        available = False
+    if not available:
+        raise InputError(
+            f"solver = 'pyomo:{name}' is not allowed: Pyomo finds no such solver here "
+            "(pyomo:ipopt comes with gridpriv; others need their own installation)"
+        )

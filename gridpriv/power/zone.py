@@ -1,0 +1,149 @@
+"""What a zone sees of the grid: its buses, their neighbours, the lines between, its generators.
+
+Everything here is public topology. The zone's demand is not part of it.
+
+Coordinates. The variables of the whole grid are numbered once, family by family::
+
+    w | wr | wi | p_from | q_from | p_to | q_to | pg | qg
+    n   P    P    m        m        m      m      g    g
+
+with n buses, P connected bus pairs, m branches and g generators. A zone holds some of them
+(spec section 2); two zones share a variable when both hold its number.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gridpriv.grid.case import Case, Floats, Ints
+from gridpriv.grid.zoning import Zoning
+
+FLOWS = ("p_from", "q_from", "p_to", "q_to")
+
+
+@dataclass(frozen=True, eq=False)
+class Network:
+    """A case with its connected bus pairs (i < j) and the numbering of its variables.
+
+    Attributes
+    ----------
+    pair_i, pair_j : (P,) int
+        Bus indices of the pairs, i < j.
+    pair_of : (m,) int
+        Pair of each branch; parallel branches share one.
+    forward : (m,) bool
+        Whether the branch runs from i to j (else wi changes sign in its flows).
+    """
+
+    case: Case
+    pair_i: Ints
+    pair_j: Ints
+    pair_of: Ints
+    forward: NDArray[np.bool_]
+
+    @cached_property
+    def offsets(self) -> dict[str, int]:
+        """First coordinate of each family, and ``end`` for their total number."""
+        n, pairs, m, g = self.case.n_bus, len(self.pair_i), self.case.n_branch, self.case.n_gen
+        sizes = {"w": n, "wr": pairs, "wi": pairs} | dict.fromkeys(FLOWS, m) | {"pg": g, "qg": g}
+        starts = np.concatenate([[0], np.cumsum(list(sizes.values()))])
+        return dict(zip([*sizes, "end"], map(int, starts), strict=True))
+
+    @cached_property
+    def angle_limits(self) -> tuple[Floats, Floats]:
+        """(min, max) angle difference of each pair, the tightest of its branches, in rad."""
+        low, high = self.case.angmin, self.case.angmax
+        lower = np.full(len(self.pair_i), -np.inf)
+        upper = np.full(len(self.pair_i), np.inf)
+        np.maximum.at(lower, self.pair_of, np.where(self.forward, low, -high))
+        np.minimum.at(upper, self.pair_of, np.where(self.forward, high, -low))
+        return lower, upper
+
+
+@dataclass(frozen=True, eq=False)
+class Zone:
+    """One zone of a network (spec section 2): N_z, V_z, its pairs, L_z and its generators.
+
+    Attributes
+    ----------
+    name : str
+    key : int
+        Smallest bus number of the zone: its identity for noise streams, whatever the order.
+    own : int array
+        Bus indices N_z; only these have a balance and a demand.
+    buses, pairs, branches, gens : int arrays
+        V_z, the pairs of L_z, L_z, and the zone's generators, as indices of the network.
+    """
+
+    network: Network
+    name: str
+    key: int
+    own: Ints
+    buses: Ints
+    pairs: Ints
+    branches: Ints
+    gens: Ints
+
+    @cached_property
+    def coordinates(self) -> Ints:
+        """Number of each of the zone's variables in the whole grid, in the zone's order."""
+        held = {"w": self.buses, "wr": self.pairs, "wi": self.pairs}
+        held |= dict.fromkeys(FLOWS, self.branches) | {"pg": self.gens, "qg": self.gens}
+        start = self.network.offsets
+        return np.concatenate([start[family] + index for family, index in held.items()])
+
+    @cached_property
+    def demand(self) -> Floats:
+        """The zone's private data: (pd, qd) of its own buses, shape (2 |N_z|,)."""
+        case = self.network.case
+        return np.concatenate([case.pd[self.own], case.qd[self.own]])
+
+
+def make_network(case: Case) -> Network:
+    """Return the network of a case: its pairs and the orientation of its branches."""
+    low, high = np.minimum(case.f_bus, case.t_bus), np.maximum(case.f_bus, case.t_bus)
+    pairs, pair_of = np.unique(np.stack([low, high], axis=1), axis=0, return_inverse=True)
+    return Network(
+        case=case,
+        pair_i=pairs[:, 0],
+        pair_j=pairs[:, 1],
+        pair_of=pair_of.reshape(-1),
+        forward=case.f_bus < case.t_bus,
+    )
+
+
+def make_zones(network: Network, zoning: Zoning) -> tuple[Zone, ...]:
+    """Return the zones of a network under a zone map, in the map's order."""
+    case, zone_of = network.case, zoning.zone_of
+    f_zone, t_zone = zone_of[case.f_bus], zone_of[case.t_bus]
+    lines = _grouped(np.concatenate([f_zone, t_zone]), zoning.n_zone, case.n_branch)
+    gens = _grouped(zone_of[case.gen_bus], zoning.n_zone, case.n_gen)
+    return tuple(
+        _zone(network, zoning, z, np.unique(lines[z]), gens[z]) for z in range(zoning.n_zone)
+    )
+
+
+def _grouped(zone_of: Ints, n_zone: int, modulus: int) -> list[Ints]:
+    """Return for each zone the positions (modulo ``modulus``) at which it stands."""
+    order = np.argsort(zone_of, kind="stable")
+    cuts = np.searchsorted(zone_of[order], np.arange(1, n_zone))
+    return [part % max(modulus, 1) for part in np.split(order, cuts)]
+
+
+def _zone(network: Network, zoning: Zoning, z: int, branches: Ints, gens: Ints) -> Zone:
+    case, own = network.case, zoning.members[z]
+    ends = np.concatenate([own, case.f_bus[branches], case.t_bus[branches]])
+    return Zone(
+        network=network,
+        name=zoning.names[z],
+        key=int(case.bus_id[own].min()),
+        own=own,
+        buses=np.unique(ends),
+        pairs=np.unique(network.pair_of[branches]),
+        branches=branches,
+        gens=gens,
+    )

@@ -1,0 +1,1 @@
+"""Adjacency, sensitivity, mechanisms, releases, accounting and the ledger."""

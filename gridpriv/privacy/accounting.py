@@ -1,0 +1,182 @@
+"""Totals from dp_accounting; no bound is made here.
+
+A charge is what one release costs (:class:`gridpriv.privacy.mechanism.Charge`). Charges of
+plain mechanisms are composed by their privacy loss distribution (PLD). Gaussian mechanisms
+alone compose to one Gaussian mechanism of multiplier (sum 1/m_i^2)^(-1/2) exactly (Dong, Roth
+and Su 2022, corollary 3.3), whose curve dp_accounting gives in closed form. Charges of secure
+noise are what OpenDP's map states: pure epsilon (dominated by randomised response) or zCDP.
+
+dp_accounting's default neighbouring relation is kept and multipliers are scale/D with D the
+full replacement distance: under REPLACE_ONE its accountants disagree (google
+differential-privacy issue 378).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+from gridpriv.errors import InputError, not_allowed
+from gridpriv.privacy.mechanism import Charge
+
+Charges = Mapping[Charge, int]
+
+
+def pure_epsilon(charge: Charge) -> float:
+    """Return the epsilon of a charge at delta 0; infinite where there is none."""
+    if charge.kind == "laplace":
+        return 1.0 / charge.parameter
+    return charge.parameter if charge.kind == "pure" else math.inf
+
+
+def total_pure(charges: Charges) -> float:
+    """Return the pure epsilon of all charges by basic composition."""
+    return math.fsum(count * pure_epsilon(charge) for charge, count in charges.items())
+
+
+def epsilon_of(charge: Charge, delta: float) -> float:
+    """Return the epsilon of one release: pure for Laplace, at ``delta`` for the others."""
+    pure = pure_epsilon(charge)
+    return pure if math.isfinite(pure) else total_epsilon({charge: 1}, delta)
+
+
+def total_epsilon(charges: Charges, delta: float) -> float:
+    """Return an upper bound of epsilon at ``delta`` of the composition of all charges.
+
+    Parameters
+    ----------
+    charges : mapping of Charge to int
+        How often each was made; adaptively chosen.
+    delta : float
+        In (0, 1).
+    """
+    check_delta("delta", delta)
+    return _total(tuple(sorted(Counter(charges).items(), key=lambda c: (c[0].kind, c[0].parameter))), delta)
+
+
+@lru_cache(maxsize=1024)
+def _total(charges: tuple[tuple[Charge, int], ...], delta: float) -> float:
+    if not charges:
+        return 0.0
+    kinds = {charge.kind for charge, _ in charges}
+    if kinds == {"gaussian"}:
+        import dp_accounting
+
+        return float(dp_accounting.get_epsilon_gaussian(_one_gaussian(charges), delta))
+    if "zcdp" in kinds:
+        return _rdp_epsilon(charges, delta)
+    return min(_pld_epsilon(charges, delta), total_pure(dict(charges)))
+
+
+def _one_gaussian(charges: tuple[tuple[Charge, int], ...]) -> float:
+    return 1.0 / math.sqrt(math.fsum(n / c.parameter**2 for c, n in charges))
+
+
+def _pld_epsilon(charges: tuple[tuple[Charge, int], ...], delta: float) -> float:
+    import dp_accounting
+    from dp_accounting import pld
+
+    accountant = pld.PLDAccountant()
+    for charge, count in charges:
+        accountant.compose(dp_accounting.SelfComposedDpEvent(_event(charge), count))
+    return float(accountant.get_epsilon(delta))
+
+
+def _rdp_epsilon(charges: tuple[tuple[Charge, int], ...], delta: float) -> float:
+    """Return epsilon of zCDP charges by Renyi accounting; pure charges are eps^2/2-zCDP."""
+    import dp_accounting
+    from dp_accounting import rdp
+
+    rho = math.fsum(n * _zcdp(charge) for charge, n in charges)
+    accountant = rdp.RdpAccountant()
+    accountant.compose(dp_accounting.ZCDpEvent(rho))
+    return float(accountant.get_epsilon(delta))
+
+
+def _zcdp(charge: Charge) -> float:
+    """Return rho of a charge (Bun and Steinke 2016, propositions 1.4 and 1.6)."""
+    if charge.kind == "zcdp":
+        return charge.parameter
+    if charge.kind == "gaussian":
+        return 0.5 / charge.parameter**2
+    return 0.5 * pure_epsilon(charge) ** 2
+
+
+def _event(charge: Charge) -> Any:
+    import dp_accounting
+
+    if charge.kind == "laplace":
+        return dp_accounting.LaplaceDpEvent(charge.parameter)
+    if charge.kind == "gaussian":
+        return dp_accounting.GaussianDpEvent(charge.parameter)
+    # randomised response between two values dominates every purely private mechanism
+    # (Kairouz, Oh and Viswanath 2015): the truth with probability e^eps / (1 + e^eps)
+    noise = 2.0 / (1.0 + math.exp(charge.parameter))
+    return dp_accounting.RandomizedResponseDpEvent(noise, 2)
+
+
+def laplace_multiplier(epsilon: float, delta: float, releases: int) -> float:
+    """Return the noise multiplier b/D1 at which ``releases`` Laplace releases cost a total.
+
+    With ``delta`` 0 the total is pure (basic composition); else it is (epsilon, delta) by PLD.
+    """
+    if delta == 0.0 or releases == 1:
+        return releases / epsilon
+    import dp_accounting
+    from dp_accounting import pld
+
+    found = dp_accounting.calibrate_dp_mechanism(
+        pld.PLDAccountant,
+        lambda m: dp_accounting.SelfComposedDpEvent(dp_accounting.LaplaceDpEvent(m), releases),
+        epsilon,
+        delta,
+        bracket_interval=dp_accounting.ExplicitBracketInterval(
+            math.sqrt(releases) / (8.0 * epsilon + 8.0), releases / epsilon
+        ),
+        tol=1e-4 * math.sqrt(releases) / epsilon,
+    )
+    return float(found)
+
+
+def gaussian_multiplier(epsilon: float, delta: float, releases: int) -> float:
+    """Return the noise multiplier sigma/D2 at which Gaussian releases cost (epsilon, delta).
+
+    The analytic Gaussian mechanism (Balle and Wang 2018) at sqrt(releases) times the noise.
+    """
+    if delta == 0.0:
+        raise InputError(
+            "the Gaussian mechanism has no pure epsilon: state the total as total:EPSILON,DELTA"
+        )
+    import dp_accounting
+
+    return math.sqrt(releases) * float(dp_accounting.get_sigma_gaussian(epsilon, delta))
+
+
+def classical_gaussian_multiplier(epsilon: float, delta: float) -> float:
+    """Return sqrt(2 ln(1.25/delta))/epsilon (Dwork and Roth 2014, theorem A.1); epsilon <= 1."""
+    if epsilon > 1.0:
+        raise not_allowed(
+            "epsilon",
+            epsilon,
+            "at most 1 with the classical Gaussian calibration of the paper, whose proof holds "
+            "there only (--calibration sound uses the analytic Gaussian mechanism)",
+        )
+    return math.sqrt(2.0 * math.log(1.25 / delta)) / epsilon
+
+
+def paper_total(epsilon: float, delta: float, releases: int) -> float:
+    """Return RK's theorem 4.6, sqrt(TE ln(1/delta)/ln(1.25/delta)) epsilon.
+
+    It is derived as a lower bound of the total and certifies nothing; it is reported under
+    calibration ``paper`` only, labelled as the paper's.
+    """
+    return math.sqrt(releases * math.log(1 / delta) / math.log(1.25 / delta)) * epsilon
+
+
+def check_delta(field: str, delta: float) -> None:
+    """Raise :class:`InputError` unless delta is in (0, 1)."""
+    if not 0.0 < delta < 1.0:
+        raise not_allowed(field, delta, "a number above 0 and below 1")

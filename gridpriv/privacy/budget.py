@@ -1,0 +1,87 @@
+"""The budget a user states, and the noise multiplier it buys."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from gridpriv.errors import not_allowed
+from gridpriv.privacy.accounting import (
+    check_delta,
+    classical_gaussian_multiplier,
+    gaussian_multiplier,
+    laplace_multiplier,
+)
+
+Scope = Literal["per-release", "total"]
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Epsilon (and delta) of one release, or of all of them.
+
+    Attributes
+    ----------
+    scope : {'per-release', 'total'}
+    epsilon : float
+    delta : float or None
+        None where the user states none: pure for a total, the settings' delta per release.
+    """
+
+    scope: Scope
+    epsilon: float
+    delta: float | None = None
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.epsilon) and self.epsilon > 0):
+            raise not_allowed("epsilon", self.epsilon, "a positive number")
+        if self.delta is not None:
+            check_delta("delta", self.delta)
+
+    def __str__(self) -> str:
+        tail = "" if self.delta is None else f",{self.delta:g}"
+        return f"{self.scope}:{self.epsilon:g}{tail}"
+
+
+def parse_budget(text: str) -> Budget:
+    """Return the budget of ``per-release:E[,D]`` or ``total:E[,D]``."""
+    scope, _, numbers = text.partition(":")
+    parts = numbers.split(",")
+    if scope not in ("per-release", "total") or not 1 <= len(parts) <= 2:
+        raise not_allowed("budget", text, "per-release:E[,D] or total:E[,D]")
+    try:
+        values = [float(part) for part in parts]
+    except ValueError:
+        raise not_allowed("budget", text, "per-release:E[,D] or total:E[,D] in numbers") from None
+    return Budget(
+        "total" if scope == "total" else "per-release",
+        values[0],
+        values[1] if len(values) == 2 else None,
+    )
+
+
+def noise_multiplier(
+    budget: Budget, mechanism: str, calibration: str, releases: int, delta: float
+) -> float:
+    """Return scale / sensitivity for one release.
+
+    Parameters
+    ----------
+    budget : Budget
+    mechanism : {'laplace', 'gaussian'}
+    calibration : {'sound', 'paper'}
+        ``paper`` uses the classical Gaussian per release.
+    releases : int
+        Planned number for a zone; matters for totals.
+    delta : float
+        Of one Gaussian release, where the budget states none.
+    """
+    if budget.scope == "total":
+        find = laplace_multiplier if mechanism == "laplace" else gaussian_multiplier
+        return find(budget.epsilon, budget.delta or 0.0, releases)
+    if mechanism == "laplace":
+        return 1.0 / budget.epsilon
+    if calibration == "paper":
+        return classical_gaussian_multiplier(budget.epsilon, budget.delta or delta)
+    return gaussian_multiplier(budget.epsilon, budget.delta or delta, 1)

@@ -1,0 +1,82 @@
+"""Where noise enters a local update, and how often it is drawn.
+
+A release must be a function of the private data and of what was released before; then each
+costs what its own sensitivity says, and they compose. What is released, by target:
+
+- ``objective``: the perturbed gradient. The minimiser, the averages and the next iterate are
+  computed from it and from public settings: post-processing.
+- ``output``: the perturbed minimiser. A linearized update starts from the last perturbed
+  minimiser, so every coordinate carries noise; an exact update starts from nothing, so its
+  minimiser is released, and perturbed, on the shared coordinates only.
+- ``demand``: the perturbed data; the local problem never sees anything else. Drawn anew per
+  update, per round, or once per run, which then costs one release whatever the rounds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from gridpriv.privacy.mechanism import MECHANISMS
+from gridpriv.privacy.release import Release
+from gridpriv.privacy.sensitivity import Norm, Sensitivity
+
+Target = Literal["none", "objective", "output", "demand"]
+Refresh = Literal["update", "round", "run"]
+
+
+@dataclass(frozen=True)
+class Perturbation:
+    """What is perturbed and when its noise is drawn.
+
+    Attributes
+    ----------
+    target : {'none', 'objective', 'output', 'demand'}
+    refresh : {'update', 'round', 'run'}
+        ``update`` unless the target is ``demand``.
+    """
+
+    target: Target
+    refresh: Refresh = "update"
+
+    def releases(self, rounds: int, local_updates: int) -> int:
+        """Return the number of releases of one agent in a run."""
+        if self.target == "none":
+            return 0
+        per_run = {"update": rounds * local_updates, "round": rounds, "run": 1}
+        return per_run[self.refresh]
+
+    def drawn_at(self, round_: int, update: int) -> tuple[int, int]:
+        """Return the (round, update) at which the noise used at this one was drawn."""
+        return {"update": (round_, update), "round": (round_, 1), "run": (1, 1)}[self.refresh]
+
+
+@dataclass(frozen=True)
+class NoiseRule:
+    """From a sensitivity to a release.
+
+    Attributes
+    ----------
+    mechanism : {'laplace', 'gaussian'}
+    source : {'simulated', 'secure'}
+    multiplier : float
+        Scale of the noise over the sensitivity it is calibrated to.
+    assumed : float or None
+        The paper's sensitivity under calibration ``paper``; None to use the sound one.
+    """
+
+    mechanism: str
+    source: str
+    multiplier: float
+    assumed: float | None = None
+
+    @property
+    def norm(self) -> Norm:
+        """Norm in which the mechanism needs its sensitivity."""
+        return 1 if self.mechanism == "laplace" else 2
+
+    def release(self, sensitivity: Sensitivity) -> Release:
+        """Return the release of a quantity of this sensitivity."""
+        assumed = sensitivity.value if self.assumed is None else self.assumed
+        mechanism = MECHANISMS[self.mechanism, self.source](self.multiplier * assumed)
+        return Release(mechanism, sensitivity, assumed)

@@ -1,0 +1,83 @@
+"""What a run cost: claimed and certified, per release and in total, zone by zone.
+
+Neighbouring data differ in one zone, and the others see that zone only through its releases,
+so a zone's loss is that of its own releases and a run's is that of its worst zone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gridpriv.privacy.accounting import epsilon_of, total_epsilon, total_pure
+from gridpriv.privacy.mechanism import Charge
+from gridpriv.privacy.release import Release
+
+
+@dataclass(frozen=True)
+class ZoneStatement:
+    """One zone's privacy loss.
+
+    Attributes
+    ----------
+    releases : int
+    claimed, certified : float
+        Epsilon of one release: as stated, and of the worst release under the sound
+        sensitivity (at the release's delta where it is not pure).
+    total_pure : float
+        By basic composition; inf for Gaussian noise.
+    total : float
+        Epsilon of all releases at the target delta.
+    assumed, sensitivity : float
+        Calibrated to, and sound, of the worst release.
+    norm : int
+    scale : float
+        Of the noise of the worst release.
+    provenance : str
+        Where the sound sensitivity comes from.
+    """
+
+    zone: str
+    releases: int
+    claimed: float
+    certified: float
+    total_pure: float
+    total: float
+    assumed: float
+    sensitivity: float
+    norm: int
+    scale: float
+    provenance: str
+
+    @property
+    def ratio(self) -> float:
+        """Sound over assumed sensitivity: above 1, the stated epsilon is not what is delivered."""
+        return self.sensitivity / self.assumed
+
+
+def zone_statement(
+    zone: str,
+    releases: Mapping[Release, int],
+    claimed: float,
+    release_delta: float,
+    target_delta: float,
+) -> ZoneStatement:
+    """Return the statement of a zone's releases."""
+    charges: dict[Charge, int] = {}
+    for release, count in releases.items():
+        charge = release.certified
+        charges[charge] = charges.get(charge, 0) + count
+    worst = max(releases, key=lambda r: r.sensitivity.value / r.mechanism.scale)
+    return ZoneStatement(
+        zone=zone,
+        releases=sum(releases.values()),
+        claimed=claimed,
+        certified=epsilon_of(worst.certified, release_delta),
+        total_pure=total_pure(charges),
+        total=total_epsilon(charges, target_delta),
+        assumed=worst.assumed,
+        sensitivity=worst.sensitivity.value,
+        norm=worst.sensitivity.norm,
+        scale=worst.mechanism.scale,
+        provenance=worst.sensitivity.provenance,
+    )

@@ -1,0 +1,261 @@
+"""What a run returns: immutable figures, with tables at the edge."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from gridpriv.coordination.agent import AgentRules
+from gridpriv.coordination.coordinator import Consensus, Trace
+from gridpriv.grid.case import Case, Floats
+from gridpriv.grid.zoning import Zoning, zone_report
+from gridpriv.power.accheck import AcCheck
+from gridpriv.power.problem import ZoneProblem
+from gridpriv.power.recourse import Recourse
+from gridpriv.power.solvers import solver_version
+from gridpriv.privacy.statement import ZoneStatement, zone_statement
+from gridpriv.settings import Settings
+
+PUBLIC_ROUND_COLUMNS = ("round", "consensus_residual", "penalty_min", "penalty_max")
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Seconds of a run's parts."""
+
+    load: float
+    build: float
+    solve: float
+    total: float
+
+
+@dataclass(frozen=True, eq=False)
+class RunResult:
+    """A finished (or failed) run.
+
+    Figures that come from private demand are *local*: the owner may see them, a public
+    export leaves them out. ``rounds`` and ``buses`` say which is which in ``local_columns``.
+    """
+
+    case: Case
+    zoning: Zoning
+    settings: Settings
+    problems: tuple[ZoneProblem, ...]
+    shared: tuple[NDArray[np.bool_], ...]
+    consensus: Consensus
+    trace: Trace
+    averages: tuple[Floats, ...]
+    seed: int
+    rules: AgentRules
+    recourse: Recourse | None
+    ac: AcCheck | None
+    timing: Timing
+
+    @cached_property
+    def rounds(self) -> pd.DataFrame:
+        """One row per round: objective (p.u. squared), residual, noise, shed in MW and MVAr."""
+        return pd.DataFrame(
+            [
+                {
+                    "round": r.round,
+                    "objective": r.figures["objective"],
+                    "consensus_residual": r.consensus_residual,
+                    "noise_magnitude": r.noise_magnitude,
+                    **{k: v for k, v in r.figures.items() if k != "objective"},
+                    "penalty_min": r.penalty[0],
+                    "penalty_max": r.penalty[1],
+                    "solver_iterations": r.iterations,
+                    "solver_retries": r.retries,
+                    "seconds": r.seconds,
+                }
+                for r in self.trace.rounds
+            ]
+        )
+
+    @cached_property
+    def zones(self) -> pd.DataFrame:
+        """One row per zone: size, ties, and its own figures after the last round."""
+        report = zone_report(self.case, self.zoning).set_index("zone")
+        size = {p.name: (p.program.size, int(s.sum())) for p, s in self._zones()}
+        report["variables"] = [size[zone][0] for zone in report.index]
+        report["shared"] = [size[zone][1] for zone in report.index]
+        if self.trace.rounds:
+            last = pd.DataFrame(self.trace.rounds[-1].by_agent).T
+            report = report.join(last)
+        return report.reset_index()
+
+    @cached_property
+    def buses(self) -> pd.DataFrame:
+        """One row per bus: zone, demand, shed (positive) or surplus, voltage; before recourse."""
+        base = self.case.base_mva
+        p, q, w = (np.full(self.case.n_bus, np.nan) for _ in range(3))
+        for problem, z in zip(self.problems, self.averages, strict=True):
+            own = problem.program.zone.own
+            p[own], q[own] = np.split(problem.imbalance(z, problem.program.zone.demand), 2)
+            w[own] = z[np.isin(problem.program.zone.buses, own).nonzero()[0]]
+        table = pd.DataFrame(
+            {
+                "bus": self.case.bus_id,
+                "zone": [self.zoning.names[z] for z in self.zoning.zone_of],
+                "pd_mw": base * self.case.pd,
+                "qd_mvar": base * self.case.qd,
+                "shed_mw": base * p,
+                "shed_mvar": base * q,
+                "vm_pu": np.sqrt(np.maximum(w, 0.0)),
+            }
+        )
+        if self.recourse is not None:
+            table["recourse_shed_mw"] = base * self.recourse.p_imbalance
+            table["recourse_shed_mvar"] = base * self.recourse.q_imbalance
+        return table
+
+    @cached_property
+    def statements(self) -> tuple[ZoneStatement, ...]:
+        """Each zone's privacy loss, in the order of the zone map; empty without noise."""
+        if self.rules.noise is None:
+            return ()
+        settings = self.settings
+        claimed = claimed_epsilon(settings, self.rules)
+        return tuple(
+            zone_statement(
+                zone, self.trace.releases[zone], claimed, settings.release_delta,
+                settings.target_delta,
+            )
+            for zone in self.zoning.names
+            if self.trace.releases.get(zone)
+        )
+
+    def as_dict(self, *, public: bool = False) -> dict[str, Any]:
+        """Return the run as JSON can hold it; ``public`` leaves local figures null."""
+        document = {
+            "case": self.case.name,
+            "buses": self.case.n_bus,
+            "zones": self._zone_rows(),
+            "settings": self.settings.as_dict() | {"zoning": self.zoning.source},
+            "rounds": self._round_rows(public),
+            "final": self._final(public),
+            "privacy": self._privacy(),
+            "solver": self._solver(),
+            "timing": {k: v for k, v in vars(self.timing).items()},
+            "seed": None if self.settings.noise == "secure" else self.seed,
+            "version": _version(),
+        }
+        cleaned: dict[str, Any] = _finite(document)
+        return cleaned
+
+    def _zones(self) -> list[tuple[ZoneProblem, NDArray[np.bool_]]]:
+        return list(zip(self.problems, self.shared, strict=True))
+
+    def _zone_rows(self) -> list[dict[str, Any]]:
+        columns = ["zone", "buses", "variables", "shared", "tie_lines", "generators", "connected"]
+        rows: list[dict[str, Any]] = self.zones[columns].to_dict("records")
+        return rows
+
+    def _round_rows(self, public: bool) -> list[dict[str, Any]]:
+        columns = [
+            "round", "objective", "consensus_residual", "noise_magnitude", "shed_mw",
+            "surplus_mw", "seconds",
+        ]  # fmt: skip
+        if self.rounds.empty:
+            return []
+        table = self.rounds[columns].astype(object)
+        if public:
+            hidden = [c for c in columns if c not in ("round", "consensus_residual", "seconds")]
+            table[hidden] = None
+        rows: list[dict[str, Any]] = table.to_dict("records")
+        return rows
+
+    def _final(self, public: bool) -> dict[str, Any]:
+        last = self.trace.rounds[-1] if self.trace.rounds else None
+        local = None if last is None or public else last.figures
+        keys = ("objective", "shed_mw", "surplus_mw", "shed_mvar", "surplus_mvar")
+        final: dict[str, Any] = {key: local[key] if local else None for key in keys}
+        final["consensus_residual"] = last.consensus_residual if last else None
+        final["recourse"] = {"objective": None, "shed_mw": None}
+        final["ac"] = {"converged": None, "slack_mw": None, "vm_violations": None}
+        if self.recourse is not None and not public:
+            final["recourse"] = self.recourse.as_dict(self.case.base_mva)
+        if self.ac is not None and not public:
+            final["ac"] = self.ac.as_dict()
+        return final
+
+    def _privacy(self) -> dict[str, Any]:
+        settings, statements = self.settings, self.statements
+        worst = max(statements, key=lambda s: s.total, default=None)
+        release = max(statements, key=lambda s: s.certified, default=None)
+        return {
+            "mechanism": settings.mechanism,
+            "perturbation": self.rules.perturbation.target,
+            "calibration": settings.calibration,
+            "noise": settings.noise,
+            "adjacency": str(self.rules.adjacency),
+            "beta": self.rules.adjacency.beta,
+            "protects": settings.protects,
+            "releases_per_zone": max((s.releases for s in statements), default=0),
+            "per_release": {
+                "claimed": release.claimed if release else None,
+                "certified": release.certified if release else None,
+                "delta": settings.release_delta if settings.mechanism == "gaussian" else 0.0,
+            },
+            "noise_multiplier": self.rules.noise.multiplier if self.rules.noise else None,
+            "total_pure": max((s.total_pure for s in statements), default=None),
+            "total": {"epsilon": worst.total if worst else None, "delta": settings.target_delta},
+            "paper_total": self._paper_total(),
+            "sensitivity": [vars(s) | {"ratio": s.ratio} for s in statements],
+        }
+
+    def _paper_total(self) -> float | None:
+        """RK's theorem 4.6, under calibration ``paper`` with Gaussian noise; no certificate."""
+        from gridpriv.privacy.accounting import paper_total
+
+        settings = self.settings
+        if settings.mechanism != "gaussian" or settings.calibration != "paper":
+            return None
+        return paper_total(
+            settings.privacy_budget.epsilon, settings.release_delta, settings.planned_releases()
+        )
+
+    def _solver(self) -> dict[str, Any]:
+        solves = sum(r.solves for r in self.trace.rounds)
+        seconds = sum(r.seconds for r in self.trace.rounds)
+        return {
+            "name": self.settings.solver,
+            "version": solver_version(self.settings.solver),
+            "solves": solves,
+            "failures": sum(r.retries for r in self.trace.rounds),
+            "seconds_per_solve": seconds / solves if solves else None,
+        }
+
+
+def claimed_epsilon(settings: Settings, rules: AgentRules) -> float:
+    """Return the epsilon of one release that the settings state."""
+    from gridpriv.privacy.accounting import epsilon_of
+    from gridpriv.privacy.mechanism import Charge
+
+    budget = settings.privacy_budget
+    if budget.scope == "per-release" or rules.noise is None:
+        return budget.epsilon
+    return epsilon_of(Charge(settings.mechanism, rules.noise.multiplier), settings.release_delta)
+
+
+def _finite(value: Any) -> Any:
+    """Replace numbers that JSON cannot hold by null, and numpy scalars by Python's."""
+    if isinstance(value, dict):
+        return {k: _finite(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(v) for v in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _version() -> str:
+    from importlib.metadata import version
+
+    return version("gridpriv")
