@@ -3,7 +3,7 @@
 The model is written and the result read back by Pyomo at every solve, so this is slow. It
 shares nothing with the compiled program but the variables' order. ``pyomo:ipopt`` needs an
 ``ipopt`` executable; where none is on the PATH, the Ipopt that came with CasADi is started
-through the same AMPL interface (:mod:`gridpriv.power.solvers.ampl`).
+through the same AMPL interface (:mod:`gridpriv.power.ampl_ipopt`).
 """
 
 from __future__ import annotations

@@ -1,0 +1,162 @@
+"""Arguments, tables and progress that several commands share."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from gridpriv.errors import InputError, one_of
+from gridpriv.grid.case import Case
+from gridpriv.grid.library import SHIPPED_ZONES, shipped_zoning
+from gridpriv.grid.partition import METHODS, partition
+from gridpriv.grid.zoning import Zoning, read_zoning
+
+
+def number(kind: Callable[[str], Any], what: str) -> Callable[[str], Any]:
+    """Return an argparse type that refuses in gridpriv's words."""
+
+    def parse(text: str) -> Any:
+        try:
+            return kind(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"{text!r} is not allowed: {what}") from None
+
+    return parse
+
+
+WHOLE = number(int, "a whole number")
+REAL = number(float, "a number")
+
+
+def add_zone_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add ``--zones``, ``--zoning`` and ``--method``."""
+    parser.add_argument("--zones", type=WHOLE, metavar="K", help="number of zones")
+    parser.add_argument("--zoning", metavar="FILE.csv", help="zone map with columns bus,zone")
+    parser.add_argument(
+        "--method",
+        help=f"how zones are computed: {', '.join(METHODS)} (default: the shipped map, or spectral)",
+    )
+    parser.add_argument("--zone-size", type=WHOLE, metavar="N", help="buses per zone, instead of K")
+
+
+def chosen_zoning(case: Case, args: argparse.Namespace) -> Zoning:
+    """Return the zone map that the arguments ask for."""
+    if args.zoning:
+        if args.zones or args.method or args.zone_size:
+            raise InputError("--zoning names a map; leave out --zones, --zone-size and --method")
+        return read_zoning(args.zoning, case)
+    if args.zone_size is not None and args.zone_size < 1:
+        raise InputError(f"zone-size = {args.zone_size} is not allowed: 1 or more buses")
+    if args.zones and args.zone_size:
+        raise InputError("--zones and --zone-size exclude each other")
+    zones = args.zones
+    if args.zone_size:
+        zones = max(1, round(case.n_bus / args.zone_size))
+    if args.method is not None:
+        one_of("method", args.method, METHODS)
+    elif zones is None or zones == SHIPPED_ZONES.get(case.name):
+        shipped = shipped_zoning(case)
+        if shipped is not None:
+            return shipped
+    elif case.name in SHIPPED_ZONES:
+        shipped = shipped_zoning(case, zones)
+        if shipped is not None:
+            return shipped
+    if zones is None:
+        raise InputError(f"case {case.name} has no shipped zone map: give --zones K or --zoning FILE.csv")
+    return partition(case, zones, args.method or "spectral")
+
+
+def write_json(document: dict[str, Any], path: Path | None = None) -> None:
+    """Print a JSON document on standard output, or write it beside and rename."""
+    text = json.dumps(document, indent=2, allow_nan=False)
+    if path is None:
+        print(text)
+        return
+    write_text(path, text + "\n")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file whole or not at all."""
+    part = path.with_name(path.name + ".part")
+    part.write_text(text, encoding="utf-8")
+    part.replace(path)
+
+
+def console(*, error: bool = False) -> Any:
+    """Return a rich console on standard output, or standard error."""
+    from rich.console import Console
+
+    return Console(stderr=error, highlight=False, soft_wrap=False)
+
+
+def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """Print a table that fits 80 columns; numbers stand to the right."""
+    from rich import box
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, title_style="bold")
+    for position, column in enumerate(columns):
+        numeric = all(isinstance(row[position], int | float) for row in rows)
+        table.add_column(column, justify="right" if numeric else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(shown(cell) for cell in row))
+    console().print(table)
+
+
+def shown(value: object) -> str:
+    """Return a figure for people: four digits, '-' where there is none."""
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return str(value)
+
+
+@contextmanager
+def progress(label: str, total: int, *, quiet: bool) -> Iterator[Callable[[str], None]]:
+    """Show a progress bar with the time left on a terminal; yield ``advance(note)``."""
+    if quiet or not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    bar = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=24),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[note]}"),
+        console=console(error=True),
+        transient=True,
+    )
+    with bar:
+        task = bar.add_task(label, total=total, note="")
+        yield lambda note: bar.update(task, advance=1, note=note)
+
+
+def output_folder(text: str | None) -> Path | None:
+    """Return the folder of ``--out``, refusing early what cannot be written to."""
+    if text is None:
+        return None
+    folder = Path(text)
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"out = {text!r} is not allowed: a folder, not a file")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot write to {folder}: {error.strerror}") from error
+    return folder

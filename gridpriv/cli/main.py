@@ -1,0 +1,77 @@
+"""``gridpriv``: find the command, run it, turn errors into messages and exit codes."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import warnings
+from importlib import import_module
+
+from gridpriv.errors import GridprivError, GridprivWarning
+
+COMMANDS = {
+    "run": "one private run of a case",
+    "zones": "partition a case into zones, check and draw them",
+    "cases": "the cases that can be found by name",
+}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one command; return its exit code (0 done, 2 input, 3 solver, 4 budget)."""
+    words = sys.argv[1:] if arguments is None else arguments
+    parser = _parser(words[0] if words else "")
+    args = parser.parse_args(words)
+    if args.command is None:
+        parser.print_help()
+        return 2
+    _show_warnings()
+    try:
+        return int(import_module(f"gridpriv.cli.{args.command}").execute(args))
+    except GridprivError as error:
+        notes = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
+        print(f"gridpriv {args.command}: {error}{notes}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print(f"gridpriv {args.command}: interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        return 0
+
+
+def _parser(command: str) -> argparse.ArgumentParser:
+    """Return the parser; only the named command's module is imported, so that help is fast."""
+    parser = argparse.ArgumentParser(
+        prog="gridpriv",
+        description="Differentially private distributed control of power grids.",
+        epilog="gridpriv COMMAND --help says what a command takes.",
+    )
+    parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
+    for name, summary in COMMANDS.items():
+        described = commands.add_parser(name, help=summary, description=summary, allow_abbrev=False)
+        if name == command:
+            import_module(f"gridpriv.cli.{name}").add_arguments(described)
+    return parser
+
+
+class _Version(argparse.Action):
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from importlib.metadata import version
+
+        print(f"gridpriv {version('gridpriv')}")
+        parser.exit()
+
+
+def _show_warnings() -> None:
+    """Print what a user should know on standard error, one line each; hide other packages'."""
+    warnings.simplefilter("ignore")
+    warnings.simplefilter("always", GridprivWarning)
+
+    def show(message: Warning | str, *_: object, **__: object) -> None:
+        print(f"warning: {message}", file=sys.stderr)
+
+    warnings.showwarning = show
+
+
+if __name__ == "__main__":
+    sys.exit(main())

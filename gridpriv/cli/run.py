@@ -1,0 +1,176 @@
+"""``gridpriv run``: one private run of a case."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from typing import Any
+
+from gridpriv.cli.common import (
+    REAL,
+    WHOLE,
+    add_zone_arguments,
+    chosen_zoning,
+    console,
+    output_folder,
+    print_table,
+    progress,
+    shown,
+    write_json,
+)
+from gridpriv.errors import InputError, SolverError
+from gridpriv.grid.library import load_case
+
+SETTINGS: tuple[tuple[str, Any, str], ...] = (
+    ("mechanism", str, "none | laplace | gaussian"),
+    ("perturbation", str, "objective | output | demand: what carries noise"),
+    ("refresh", str, "update | round | run: how often demand noise is drawn"),
+    ("calibration", str, "sound | paper: whose sensitivity the noise is calibrated to"),
+    ("budget", str, "per-release:E[,D] or total:E[,D]"),
+    ("delta", REAL, "delta of one Gaussian release"),
+    ("target-delta", REAL, "delta at which totals are stated"),
+    ("beta", str, "adjacency distance: per unit, or such as 1MW"),
+    ("protects", str, "p+q | p | q: which demands of a bus are protected"),
+    ("update", str, "exact | linearized local update"),
+    ("consensus", str, "boundary | all: what zones share"),
+    ("step", str, "nonsmooth | smooth | strongly-convex step size"),
+    ("convexity", REAL, "modulus of the strongly convex step"),
+    ("penalty", str, "a number, balanced, or growing:START,FACTOR,EVERY,MOST"),
+    ("rounds", WHOLE, "number of rounds T"),
+    ("local-updates", WHOLE, "local updates E of a round"),
+    ("tolerance", REAL, "stop below this consensus residual"),
+    ("solver", str, "ipopt | clarabel | pyomo:NAME"),
+    ("noise", str, "simulated | secure (OpenDP, operating system's entropy)"),
+    ("load-scale", REAL, "multiply every demand"),
+    ("workers", WHOLE, "processes over zones"),
+    ("seed", WHOLE, "seed of the simulated noise"),
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments; unset ones keep the defaults or the preset's."""
+    parser.add_argument("case", metavar="CASE", help="a case by name, or a path")
+    add_zone_arguments(parser)
+    parser.add_argument("--preset", help="ryu-kim: the paper's settings; other flags override")
+    for name, kind, text in SETTINGS:
+        parser.add_argument(f"--{name}", type=kind, metavar=name.upper()[:12], help=text)
+    parser.add_argument(
+        "--epsilon", type=REAL, metavar="E", help="short for --budget per-release:E"
+    )
+    parser.add_argument(
+        "--outage", action="append", metavar="gen:N|branch:N", help="take a row out of service"
+    )
+    parser.add_argument("--out", metavar="DIR", help="write settings, tables and figures")
+    parser.add_argument("--public", action="store_true", help="export releases only")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    parser.add_argument("--quiet", action="store_true", help="print nothing but errors")
+
+
+def given_settings(args: argparse.Namespace) -> dict[str, Any]:
+    """Return the settings that the command line names."""
+    given = {
+        name.replace("-", "_"): getattr(args, name.replace("-", "_"))
+        for name, _, _ in SETTINGS
+        if getattr(args, name.replace("-", "_")) is not None
+    }
+    if args.epsilon is not None:
+        if args.budget is not None:
+            raise InputError("--epsilon and --budget exclude each other")
+        given["budget"] = f"per-release:{args.epsilon!r}"
+    if args.outage:
+        given["outage"] = tuple(args.outage)
+    return given
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Run, print the summary or the JSON document, write the folder."""
+    from gridpriv.settings import make_settings
+
+    settings = make_settings(args.preset, **given_settings(args))
+    began = time.perf_counter()
+    case = load_case(args.case)
+    zoning = chosen_zoning(case, args)
+    load_seconds = time.perf_counter() - began
+    folder = output_folder(args.out)
+
+    from gridpriv.run import run
+
+    failure = None
+    with progress(case.name, settings.rounds, quiet=args.quiet or args.json) as advance:
+        try:
+            result = run(
+                case,
+                zoning,
+                settings,
+                watch=lambda r: advance(f"residual {r.consensus_residual:.2e}"),
+                load_seconds=load_seconds,
+            )
+        except SolverError as error:
+            if not hasattr(error, "result"):
+                raise
+            failure, result = error, error.result
+    if folder is not None:
+        from gridpriv.report import write_run
+
+        write_run(result, folder, public=args.public)
+    if args.json:
+        write_json(result.as_dict(public=args.public))
+    elif not args.quiet and failure is None:
+        summarise(result.as_dict(public=args.public))
+        if folder is not None:
+            console().print(f"Written to {folder}")
+    if failure is not None:
+        raise failure
+    return 0
+
+
+def summarise(document: dict[str, Any]) -> None:
+    """Print the run's summary: settings, result, privacy."""
+    settings, final, privacy = document["settings"], document["final"], document["privacy"]
+    what = settings["mechanism"]
+    if what != "none":
+        what += f" noise on {settings['perturbation']}"
+        what += f" (drawn per {settings['refresh']})" if settings["refresh"] else ""
+    print_table(
+        f"{document['case']}: {document['buses']} buses, {len(document['zones'])} zones, "
+        f"{len(document['rounds'])} rounds of {settings['update']} updates, {what}",
+        ["result", "value", "unit"],
+        [
+            ["objective (squared imbalance)", final["objective"], "p.u.^2"],
+            ["consensus residual", final["consensus_residual"], "p.u."],
+            ["shed (last round)", final["shed_mw"], "MW"],
+            ["surplus (last round)", final["surplus_mw"], "MW"],
+            ["shed after local recourse", final["recourse"]["shed_mw"], "MW"],
+            ["AC power flow converged", final["ac"]["converged"], ""],
+            ["AC slack deviation", final["ac"]["slack_mw"], "MW"],
+            ["AC voltage violations", final["ac"]["vm_violations"], "buses"],
+            ["solver", f"{document['solver']['name']}, {document['solver']['solves']} solves", ""],
+            ["seconds", document["timing"]["total"], "s"],
+        ],
+    )
+    if what != "none":
+        _print_privacy(privacy)
+    seed = document["seed"]
+    console().print(f"seed {seed}" if seed is not None else "secure noise: no seed")
+
+
+def _print_privacy(privacy: dict[str, Any]) -> None:
+    release, total = privacy["per_release"], privacy["total"]
+    pure = privacy["total_pure"]
+    print_table(
+        "Privacy (worst zone)",
+        ["figure", "claimed", "certified"],
+        [
+            ["epsilon of one release", release["claimed"], release["certified"]],
+            [f"total pure epsilon, {privacy['releases_per_zone']} releases", None, pure],
+            [f"total epsilon at delta {total['delta']:g}", privacy["paper_total"], total["epsilon"]],
+        ],
+    )
+    print(f"Protected: {privacy['adjacency']}.")
+    worst = max(privacy["sensitivity"], key=lambda row: row["ratio"], default=None)
+    if worst and worst["ratio"] > 1.0 + 1e-9:
+        print(
+            f"The noise is calibrated to sensitivity {shown(worst['assumed'])} (the paper's), but "
+            f"zone {worst['zone']} has {shown(worst['sensitivity'])}: {worst['provenance']}. "
+            f"What is delivered is {shown(worst['ratio'])} times the claimed epsilon per release."
+        )

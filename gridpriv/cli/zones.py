@@ -1,0 +1,55 @@
+"""``gridpriv zones``: partition, check, write and draw."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from gridpriv.cli.common import add_zone_arguments, chosen_zoning, print_table, write_json
+from gridpriv.errors import InputError
+from gridpriv.grid.library import load_case
+from gridpriv.grid.zoning import tie_lines, write_zoning, zone_report
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.add_argument("case", metavar="CASE", help="a case by name, or a path")
+    add_zone_arguments(parser)
+    parser.add_argument("--out", metavar="F.csv", help="write the map")
+    parser.add_argument("--plot", metavar="F.png", help="draw the map")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Report the zones of a case."""
+    for option in ("out", "plot"):
+        path = getattr(args, option)
+        if path and not Path(path).parent.is_dir():
+            raise InputError(f"{option} = {path!r} is not allowed: its folder does not exist")
+    case = load_case(args.case)
+    zoning = chosen_zoning(case, args)
+    report = zone_report(case, zoning)
+    ties = int(tie_lines(case, zoning).sum())
+    if args.out:
+        write_zoning(zoning, case, args.out)
+    if args.plot:
+        from gridpriv.report.figures import draw_zones
+
+        draw_zones(case, zoning, Path(args.plot))
+    if args.json:
+        rows = report.to_dict("records")
+        write_json(
+            {"case": case.name, "buses": case.n_bus, "source": zoning.source, "tie_lines": ties,
+             "zones": rows}
+        )  # fmt: skip
+        return 0
+    print_table(
+        f"{case.name}: {case.n_bus} buses in {zoning.n_zone} zones ({zoning.source}), "
+        f"{ties} tie lines",
+        ["zone", "buses", "of mean", "ties", "gens", "load MW", "capacity MW", "connected"],
+        report.values.tolist(),
+    )
+    without = report.loc[report.generators == 0, "zone"].tolist()
+    if without:
+        print(f"Zones without a generator: {', '.join(without)}")
+    return 0
