@@ -1,0 +1,1 @@
+"""What epsilon really is (audit) and what an adversary really learns (attack)."""

@@ -1,0 +1,98 @@
+"""Neighbouring demands of a zone: the worst ones by public topology, and random ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from gridpriv.grid.case import Floats
+from gridpriv.power.problem import ZoneProblem
+from gridpriv.privacy.adjacency import DemandAdjacency
+
+
+@dataclass(frozen=True, eq=False)
+class Neighbour:
+    """A change of one bus's demand within the adjacency.
+
+    Attributes
+    ----------
+    bus : int
+        Bus number.
+    dp, dq : float
+        Change of its active and reactive demand, per unit.
+    change : (2 |N_z|,)
+        The same as a change of the zone's data.
+    """
+
+    bus: int
+    dp: float
+    dq: float
+    change: Floats
+
+    def __str__(self) -> str:
+        return f"bus {self.bus}, dp {self.dp:+.3g}, dq {self.dq:+.3g} p.u."
+
+
+def neighbour(problem: ZoneProblem, own: int, dp: float, dq: float) -> Neighbour:
+    """Return the neighbour that moves own bus number ``own`` (0..|N_z|-1) by (dp, dq)."""
+    zone = problem.program.zone
+    change = np.zeros(2 * len(zone.own))
+    change[own], change[own + len(zone.own)] = dp, dq
+    return Neighbour(int(zone.network.case.bus_id[zone.own[own]]), dp, dq, change)
+
+
+def corners(adjacency: DemandAdjacency) -> list[tuple[float, float]]:
+    """Return the extreme (dp, dq) of an adjacency."""
+    beta = adjacency.beta
+    if adjacency.protects == "p":
+        return [(beta, 0.0), (-beta, 0.0)]
+    if adjacency.protects == "q":
+        return [(0.0, beta), (0.0, -beta)]
+    return [(beta, beta), (beta, -beta), (-beta, beta), (-beta, -beta)]
+
+
+def gradient_norms(problem: ZoneProblem, adjacency: DemandAdjacency) -> Floats:
+    """Return for each own bus the largest 2-norm by which it can move the gradient, (|N_z|,)."""
+    own = len(problem.program.zone.own)
+    norms = np.zeros(own)
+    for bus in range(own):
+        for dp, dq in corners(adjacency):
+            moved = 2.0 * (problem.program.imbalance.T @ neighbour(problem, bus, dp, dq).change)
+            norms[bus] = max(norms[bus], float(np.linalg.norm(moved)))
+    return norms
+
+
+def worst_neighbours(problem: ZoneProblem, adjacency: DemandAdjacency) -> list[Neighbour]:
+    """Return every corner change at the bus that moves the gradient most."""
+    bus = int(np.argmax(gradient_norms(problem, adjacency)))
+    return [neighbour(problem, bus, dp, dq) for dp, dq in corners(adjacency)]
+
+
+def corner_neighbours(
+    problem: ZoneProblem, adjacency: DemandAdjacency, bus_id: int
+) -> list[Neighbour]:
+    """Return every corner change at a bus of the zone."""
+    zone = problem.program.zone
+    own = int(np.flatnonzero(zone.network.case.bus_id[zone.own] == bus_id)[0])
+    return [neighbour(problem, own, dp, dq) for dp, dq in corners(adjacency)]
+
+
+def random_neighbours(
+    problem: ZoneProblem, adjacency: DemandAdjacency, count: int, generator: np.random.Generator
+) -> list[Neighbour]:
+    """Return neighbours at random buses, uniform in the adjacency's box."""
+    own = len(problem.program.zone.own)
+    drawn = []
+    for _ in range(count):
+        bus = int(generator.integers(own))
+        dp, dq = generator.uniform(-adjacency.beta, adjacency.beta, 2)
+        drawn.append(
+            neighbour(
+                problem,
+                bus,
+                0.0 if adjacency.protects == "q" else float(dp),
+                0.0 if adjacency.protects == "p" else float(dq),
+            )
+        )
+    return drawn

@@ -1,0 +1,357 @@
+"""Replay audit: the same run on neighbouring demand, with every release frozen.
+
+An agent is played on D against a recorded network, and each release (private value, noisy
+output, declared sensitivity) is taped. It is then played on D' against the same network, and
+each release returns the output it had on D. What is left to differ is the private value that
+each release hides, so that five things can be read off:
+
+calls      the same releases are asked for, in the same rounds, at the same sensitivity and
+           scale: control flow and noise do not depend on the data;
+values     each private value moves by no more than its declared sensitivity (plus the
+           solver's error, stated);
+messages   what is sent is the same: it is computed from releases alone;
+history    with the data swapped between D and D' after every release, each value is that of
+           the data in force: no private state outlives a release;
+noise      on D, noise reached every coordinate, and every release was charged.
+
+Nothing is drawn here beyond the run's own noise, so the audit is exact, not statistical.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from gridpriv.assurance.eavesdrop import Heard, MakeAgent, answer, listen
+from gridpriv.assurance.neighbours import Neighbour
+from gridpriv.coordination.agent import Agent
+from gridpriv.grid.case import Floats
+from gridpriv.privacy.mechanism import Charge, Mechanism, Stream
+from gridpriv.privacy.noise import NoiseStreams
+from gridpriv.privacy.perturbation import NoiseRule
+from gridpriv.privacy.release import Release
+from gridpriv.privacy.sensitivity import Norm, Sensitivity
+from gridpriv.run import Prepared
+
+CHECKS = ("calls", "values", "messages", "history", "noise")
+ROUNDING = 1e-12  # per coordinate of a value that no solver touched, times its size
+
+
+@dataclass(frozen=True, eq=False)
+class Draw:
+    """One release on tape.
+
+    Attributes
+    ----------
+    value : array
+        The private quantity, before noise.
+    output : array
+        What was released.
+    sensitivity : Sensitivity
+        As declared.
+    scale : float
+        Of the noise, as declared.
+    """
+
+    value: Floats
+    output: Floats
+    sensitivity: Sensitivity
+    scale: float
+
+    @property
+    def call(self) -> tuple[float, Norm, float, tuple[int, ...]]:
+        """What must not depend on the data."""
+        return (self.sensitivity.value, self.sensitivity.norm, self.scale, self.value.shape)
+
+
+@dataclass(eq=False)
+class Tape:
+    """Releases of one agent: recorded, or returned as they were recorded before.
+
+    Attributes
+    ----------
+    frozen : sequence of array or None
+        Outputs to return; None records the mechanism's own.
+    drawn : list of Draw
+    after : callable
+        Called after every release.
+    """
+
+    frozen: Sequence[Floats] | None = None
+    drawn: list[Draw] = field(default_factory=list)
+    after: Callable[[], None] = lambda: None
+
+    def release(self, inner: Release, value: Floats, stream: Stream) -> Floats:
+        """Tape one release and return its output."""
+        place = len(self.drawn)
+        if self.frozen is not None and place < len(self.frozen):
+            output = self.frozen[place]
+        else:
+            output = inner.mechanism.perturb(value, stream)
+        self.drawn.append(Draw(value.copy(), output, inner.sensitivity, inner.mechanism.scale))
+        self.after()
+        return output
+
+
+class TapedMechanism:
+    """A mechanism whose draws go through a tape; scale, norm and charge are the inner one's."""
+
+    def __init__(self, inner: Release, tape: Tape) -> None:
+        self._inner = inner
+        self._tape = tape
+
+    @property
+    def norm(self) -> Norm:
+        """Norm of the sensitivity."""
+        return self._inner.mechanism.norm
+
+    @property
+    def scale(self) -> float:
+        """Scale of the noise."""
+        return self._inner.mechanism.scale
+
+    def perturb(self, value: Floats, stream: Stream) -> Floats:
+        """Return the taped output."""
+        return self._tape.release(self._inner, value, stream)
+
+    def charge(self, distance: float) -> Charge:
+        """Return the inner mechanism's charge."""
+        return self._inner.mechanism.charge(distance)
+
+
+@dataclass(frozen=True)
+class TapedRule(NoiseRule):
+    """A noise rule whose releases go through a tape."""
+
+    inner: NoiseRule | None = None
+    tape: Tape = field(default_factory=Tape, compare=False)
+
+    def release(self, sensitivity: Sensitivity) -> Release:
+        """Return the inner rule's release, taped."""
+        assert self.inner is not None
+        inner = self.inner.release(sensitivity)
+        mechanism: Mechanism = TapedMechanism(inner, self.tape)
+        return replace(inner, mechanism=mechanism)
+
+
+def taped(rule: NoiseRule, tape: Tape) -> TapedRule:
+    """Return a rule that does what ``rule`` does, on tape."""
+    return TapedRule(
+        rule.mechanism, rule.source, rule.multiplier, rule.assumed, inner=rule, tape=tape
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Played:
+    """An agent's run against a recorded network.
+
+    Attributes
+    ----------
+    draws : tuple of Draw
+    per_round : tuple of int
+        Number of releases in each round.
+    sent : tuple of array
+        Message of each round.
+    charged : int
+        Releases that the messages reported, for the accountant.
+    """
+
+    draws: tuple[Draw, ...]
+    per_round: tuple[int, ...]
+    sent: tuple[Floats, ...]
+    charged: int
+
+
+Play = Callable[[Floats, Tape], Played]
+"""Plays an agent on data (which the tape's ``after`` may swap) with a tape in its noise rule."""
+
+
+def agent_play(
+    prepared: Prepared, zone: int, script: Sequence[Heard], make_agent: MakeAgent = Agent
+) -> Play:
+    """Return how one zone's agent is played against the rounds of ``script``."""
+    rule = prepared.rules.noise
+    assert rule is not None
+
+    def play(data: Floats, tape: Tape) -> Played:
+        rules = replace(prepared.rules, noise=taped(rule, tape))
+        streams = NoiseStreams(prepared.seed)
+        agent = make_agent(prepared.problems[zone], data, prepared.shared[zone], rules, streams)
+        sent, counts, charged = [], [], 0
+        for heard in script:
+            before = len(tape.drawn)
+            message = answer(agent, heard)
+            sent.append(message.sent.copy())
+            counts.append(len(tape.drawn) - before)
+            charged += sum(message.releases.values())
+        return Played(tuple(tape.drawn), tuple(counts), tuple(sent), charged)
+
+    return play
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The worst outcome of one check.
+
+    Attributes
+    ----------
+    check : str
+        One of :data:`CHECKS`.
+    zone, neighbour : str
+    measured, allowed : float
+        In the check's unit: for ``values`` the distance and the declared sensitivity plus the
+        solver's allowance; for the rest a difference that must vanish.
+    ratio : float
+        ``values``: distance over declared sensitivity, without any allowance.
+    """
+
+    check: str
+    zone: str
+    neighbour: str
+    measured: float
+    allowed: float
+    ratio: float = 0.0
+
+    @property
+    def passed(self) -> bool:
+        """Whether the measured figure is within the allowed one."""
+        return self.measured <= self.allowed
+
+
+def replay(
+    play: Play,
+    data: Floats,
+    neighbours: Sequence[Neighbour],
+    zone: str,
+    solver_error: float = 0.0,
+) -> list[Finding]:
+    """Return the findings of every check for every neighbour.
+
+    Parameters
+    ----------
+    play : callable
+    data : array
+        D.
+    neighbours : sequence of Neighbour
+    zone : str
+        For the report.
+    solver_error : float
+        2-norm by which a solver's minimiser may miss the true one. It is allowed twice, once
+        for D and once for D' (times sqrt(n) in the 1-norm), on values that a solver gave.
+    """
+    base = play(data.copy(), Tape())
+    findings = [_noise(base, zone)]
+    frozen = [draw.output for draw in base.draws]
+    for other in neighbours:
+        moved = data + other.change
+        twin = play(moved.copy(), Tape(frozen))
+        findings += [
+            _calls(base, twin, zone, other),
+            _values(base, twin, zone, other, solver_error),
+            _messages(base, twin, zone, other, solver_error),
+            _history(play, base, twin, data, moved, zone, other, solver_error),
+        ]
+    return findings
+
+
+def _noise(base: Played, zone: str) -> Finding:
+    """Count coordinates without noise, and releases that nobody charged."""
+    bare = sum(int((draw.output == draw.value).sum()) for draw in base.draws)
+    return Finding("noise", zone, "-", float(bare + abs(len(base.draws) - base.charged)), 0.0)
+
+
+def _calls(base: Played, twin: Played, zone: str, other: Neighbour) -> Finding:
+    same = base.per_round == twin.per_round
+    pairs = zip(base.draws, twin.draws, strict=False)
+    differ = sum(a.call != b.call for a, b in pairs) + (0 if same else 1)
+    return Finding("calls", zone, str(other), float(differ), 0.0)
+
+
+def _values(
+    base: Played, twin: Played, zone: str, other: Neighbour, solver_error: float
+) -> Finding:
+    worst = Finding("values", zone, str(other), 0.0, 0.0)
+    for a, b in zip(base.draws, twin.draws, strict=False):
+        if a.value.shape != b.value.shape:
+            continue  # reported by the check of calls
+        norm = a.sensitivity.norm
+        distance = float(np.linalg.norm(a.value - b.value, norm))
+        reach = np.sqrt(a.value.size) if norm == 1 else 1.0
+        slack = ROUNDING * float(np.linalg.norm(a.value, norm)) + 2.0 * solver_error * float(reach)
+        found = Finding(
+            "values", zone, str(other), distance, a.sensitivity.value + slack,
+            distance / a.sensitivity.value,
+        )  # fmt: skip
+        if found.measured - found.allowed > worst.measured - worst.allowed or not worst.allowed:
+            worst = found
+    return worst
+
+
+def _messages(
+    base: Played, twin: Played, zone: str, other: Neighbour, solver_error: float
+) -> Finding:
+    gap = max(float(np.linalg.norm(a - b)) for a, b in zip(base.sent, twin.sent, strict=True))
+    size = max(float(np.linalg.norm(a)) for a in base.sent)
+    return Finding("messages", zone, str(other), gap, ROUNDING * size + 2.0 * solver_error)
+
+
+def _history(
+    play: Play,
+    base: Played,
+    twin: Played,
+    data: Floats,
+    moved: Floats,
+    zone: str,
+    other: Neighbour,
+    solver_error: float,
+) -> Finding:
+    """Swap D and D' after every release; each value must be that of the data in force."""
+    working = data.copy()
+    tape = Tape([draw.output for draw in base.draws])
+
+    def swap() -> None:
+        working[:] = moved if len(tape.drawn) % 2 else data
+
+    tape.after = swap
+    mixed = play(working, tape)
+    gap, size = 0.0, 1.0
+    for place, draw in enumerate(mixed.draws):
+        owner = (twin if place % 2 else base).draws
+        if place < len(owner) and owner[place].value.shape == draw.value.shape:
+            gap = max(gap, float(np.linalg.norm(owner[place].value - draw.value)))
+            size = max(size, float(np.linalg.norm(draw.value)))
+    return Finding("history", zone, str(other), gap, ROUNDING * size + 2.0 * solver_error)
+
+
+def replay_run(
+    prepared: Prepared,
+    choose: Callable[[int], Sequence[Neighbour]],
+    solver_error: float = 0.0,
+    make_agent: MakeAgent = Agent,
+    watch: Callable[[str], None] = lambda _: None,
+) -> list[Finding]:
+    """Record a run, then replay every zone on its neighbours.
+
+    Parameters
+    ----------
+    prepared : Prepared
+        With noise.
+    choose : callable
+        From a zone's position to its neighbours.
+    solver_error : float
+        See :func:`replay`.
+    make_agent : callable
+    watch : callable
+        Called with a note after every zone.
+    """
+    network = listen(prepared, make_agent=make_agent)
+    findings: list[Finding] = []
+    for zone, problem in enumerate(prepared.problems):
+        play = agent_play(prepared, zone, network.heard[zone], make_agent)
+        findings += replay(
+            play, problem.program.zone.demand, choose(zone), problem.name, solver_error
+        )
+        watch(f"zone {problem.name}")
+    return findings

@@ -1,0 +1,105 @@
+"""Mechanisms and agents that are broken on purpose, and prepared runs to break."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from gridpriv.coordination.agent import Agent
+from gridpriv.grid.library import load_case, shipped_zoning
+from gridpriv.privacy.mechanism import Laplace, Stream
+from gridpriv.privacy.perturbation import NoiseRule
+from gridpriv.run import Prepared, prepare
+from gridpriv.settings import Settings
+
+
+@cache
+def prepared(case: str = "case14", **given: Any) -> Prepared:
+    settings = {
+        "budget": "per-release:1", "rounds": 3, "solver": "clarabel", "seed": 1, "penalty": "3"
+    } | given  # fmt: skip
+    loaded = load_case(case)
+    zoning = shipped_zoning(loaded)
+    assert zoning is not None
+    return prepare(loaded, zoning, Settings(**settings))
+
+
+def with_rule(run: Prepared, rule: NoiseRule) -> Prepared:
+    return replace(run, rules=replace(run.rules, noise=rule))
+
+
+@dataclass(frozen=True)
+class HalfNoise(Laplace):
+    """Draws half the noise that it states and charges for."""
+
+    def perturb(self, value: Any, stream: Stream) -> Any:
+        return value + stream().laplace(0.0, self.scale / 2.0, value.shape)
+
+
+@dataclass(frozen=True)
+class SkipsOne(Laplace):
+    """Leaves the last coordinate without noise."""
+
+    def perturb(self, value: Any, stream: Stream) -> Any:
+        noisy = value + stream().laplace(0.0, self.scale, value.shape)
+        noisy[-1] = value[-1]
+        return noisy
+
+
+@dataclass(frozen=True)
+class BrokenRule(NoiseRule):
+    """A noise rule that hands out a broken mechanism."""
+
+    kind: type[Laplace] = Laplace
+
+    def release(self, sensitivity: Any) -> Any:
+        sound = super().release(sensitivity)
+        return replace(sound, mechanism=self.kind(sound.mechanism.scale))
+
+
+def broken(run: Prepared, kind: type[Laplace]) -> Prepared:
+    rule = run.rules.noise
+    assert rule is not None
+    return with_rule(
+        run, BrokenRule(rule.mechanism, rule.source, rule.multiplier, rule.assumed, kind)
+    )
+
+
+class DataDependentStep(Agent):
+    """Takes smaller steps where the demand is larger."""
+
+    def round(self, number: int, w: Any, penalty: Any, step: float) -> Any:
+        return super().round(number, w, penalty, step / (1.0 + float(np.linalg.norm(self._data))))
+
+
+class HiddenState(Agent):
+    """Sends a noisy minimiser and starts the next update from the clean one."""
+
+    clean: Any = None
+
+    def _local_update(self, *place: Any) -> Any:
+        if self.clean is not None:
+            self._z = self.clean
+        return super()._local_update(*place)
+
+    def _released(self, z: Any, *rest: Any) -> Any:
+        self.clean = z
+        return super()._released(z, *rest)
+
+
+class Uncharged(Agent):
+    """Forgets to report what it released."""
+
+    def round(self, *given: Any) -> Any:
+        return replace(super().round(*given), releases={})
+
+
+class DataDependentNoise(Agent):
+    """Reads its sensitivity off the data, as the published codes do."""
+
+    def _sensitivity(self, noise: Any, metric: Any) -> Any:
+        declared = super()._sensitivity(noise, metric)
+        return replace(declared, value=declared.value * float(np.abs(self._data).max()))

@@ -1,0 +1,168 @@
+"""Neighbouring demand, releases frozen: what each release hides moves by no more than declared."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+from assurance_broken import (
+    DataDependentNoise,
+    DataDependentStep,
+    HiddenState,
+    SkipsOne,
+    Uncharged,
+    broken,
+    prepared,
+)
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from gridpriv.assurance.eavesdrop import listen
+from gridpriv.assurance.neighbours import neighbour, random_neighbours, worst_neighbours
+from gridpriv.assurance.replay import CHECKS, agent_play, replay, replay_run
+
+CONSENSUS = (
+    ("objective", "boundary", None),
+    ("objective", "all", None),
+    ("output", "boundary", None),
+    ("output", "all", None),
+    ("demand", "boundary", "update"),
+    ("demand", "boundary", "round"),
+    ("demand", "boundary", "run"),
+)
+EVERY = [
+    dict(
+        zip(
+            ("perturbation", "consensus", "refresh", "mechanism", "update", "local_updates"),
+            (*place, m, u, e),
+            strict=True,
+        )
+    )
+    for place, m, u, e in itertools.product(
+        CONSENSUS, ("laplace", "gaussian"), ("linearized", "exact"), (1, 5)
+    )
+]
+
+
+def _name(config: dict[str, Any]) -> str:
+    return "-".join(str(v) for v in config.values() if v is not None)
+
+
+def _worst(run: Any, zone: int) -> Any:
+    return worst_neighbours(run.problems[zone], run.rules.adjacency)
+
+
+def _failed(findings: Any) -> set[str]:
+    return {finding.check for finding in findings if not finding.passed}
+
+
+@pytest.mark.parametrize("config", EVERY, ids=_name)
+def test_every_configuration_on_worst_and_random_neighbours(config: dict[str, Any]) -> None:
+    """No allowance for the solver: at beta 0.01 its error is far below every sensitivity."""
+    run = prepared(**config)
+    generator = np.random.default_rng(5)
+
+    def choose(zone: int) -> Any:
+        problem, adjacency = run.problems[zone], run.rules.adjacency
+        return _worst(run, zone) + random_neighbours(problem, adjacency, 1, generator)
+
+    findings = replay_run(run, choose, solver_error=0.0)
+    assert {finding.check for finding in findings} == set(CHECKS)
+    assert [f for f in findings if not f.passed] == []
+
+
+@pytest.mark.parametrize("protects", ["p", "q", "p+q"])
+@pytest.mark.parametrize("norm", ["laplace", "gaussian"])
+def test_gradient_sensitivity_is_reached(protects: str, norm: str) -> None:
+    """The declared sensitivity is tight for the worst bus: half of it would be caught."""
+    run = prepared(perturbation="objective", mechanism=norm, protects=protects)
+    ratios = [f.ratio for f in replay_run(run, lambda z: _worst(run, z)) if f.check == "values"]
+    assert max(ratios) > 0.999
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    config=st.sampled_from(EVERY),
+    zone=st.integers(0, 2),
+    bus=st.integers(0, 100),
+    dp=st.floats(-0.01, 0.01),
+    dq=st.floats(-0.01, 0.01),
+)
+def test_any_neighbour(config: dict[str, Any], zone: int, bus: int, dp: float, dq: float) -> None:
+    run = prepared(**config)
+    problem = run.problems[zone]
+    other = neighbour(problem, bus % len(problem.program.zone.own), dp, dq)
+    script = listen(run).heard[zone]
+    findings = replay(agent_play(run, zone, script), problem.program.zone.demand, [other], "z")
+    assert [f for f in findings if not f.passed] == []
+
+
+@pytest.mark.parametrize("perturbation", ["objective", "output", "demand"])
+@pytest.mark.parametrize("update", ["linearized", "exact"])
+def test_case118(perturbation: str, update: str) -> None:
+    run = prepared("case118", perturbation=perturbation, update=update, rounds=2)
+    findings = replay_run(run, lambda z: _worst(run, z)[:2])
+    assert [f for f in findings if not f.passed] == []
+
+
+def test_paper_calibration_declares_the_sound_sensitivity() -> None:
+    """What the accountant charges for is sound even where the noise is not."""
+    run = prepared(
+        "case118", perturbation="objective", calibration="paper", mechanism="laplace",
+        update="linearized", consensus="all", protects="p", rounds=1,
+    )  # fmt: skip
+    findings = replay_run(run, lambda z: _worst(run, z))
+    assert not _failed(findings)
+    largest = max(f.measured for f in findings if f.check == "values")
+    # 2 beta ||a||_1 = 2 * 0.01 * 13 at the largest bus, against the paper's 2 beta
+    assert largest == pytest.approx(0.26, rel=1e-6)
+
+
+def test_solver_error_is_seen_and_can_be_allowed_for() -> None:
+    """At beta 1e-6 p.u. Clarabel's error is larger than how far the minimiser may move.
+
+    Its gap tolerance g bounds the error by sqrt(2 g / min Q); penalty 1, exact, all shared.
+    """
+    run = prepared(
+        perturbation="output", update="exact", consensus="all", penalty="1", beta="1e-6",
+        mechanism="gaussian",
+    )  # fmt: skip
+    assert _failed(replay_run(run, lambda z: _worst(run, z))) == {"values"}
+    assert not _failed(replay_run(run, lambda z: _worst(run, z), np.sqrt(2e-8)))
+
+
+def test_a_data_dependent_step_size_is_caught() -> None:
+    run = prepared(perturbation="objective", update="linearized")
+    findings = replay_run(run, lambda z: _worst(run, z), make_agent=DataDependentStep)
+    assert "messages" in _failed(findings)
+    assert not _failed(replay_run(run, lambda z: _worst(run, z)))
+
+
+def test_hidden_state_is_caught() -> None:
+    run = prepared(perturbation="output", update="linearized")
+    findings = replay_run(run, lambda z: _worst(run, z), make_agent=HiddenState)
+    assert "history" in _failed(findings)
+
+
+def test_noise_skipped_on_one_coordinate_is_caught() -> None:
+    run = broken(prepared(perturbation="objective"), SkipsOne)
+    assert _failed(replay_run(run, lambda z: _worst(run, z))) == {"noise"}
+
+
+def test_an_uncharged_release_is_caught() -> None:
+    run = prepared(perturbation="demand")
+    findings = replay_run(run, lambda z: _worst(run, z), make_agent=Uncharged)
+    assert _failed(findings) == {"noise"}
+
+
+def test_a_sensitivity_read_off_the_data_is_caught() -> None:
+    run = prepared(perturbation="demand", refresh="update")
+    # the largest demand of zone 1 is bus 3's: moving it moves what the agent believes
+    problem = run.problems[0]
+    own = int(np.argmax(problem.program.zone.demand)) % len(problem.program.zone.own)
+    script = listen(run, make_agent=DataDependentNoise).heard[0]
+    play = agent_play(run, 0, script, DataDependentNoise)
+    other = neighbour(problem, own, 0.01, 0.0)
+    assert "calls" in _failed(replay(play, problem.program.zone.demand, [other], "1"))
