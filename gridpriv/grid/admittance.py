@@ -32,7 +32,7 @@ def branch_admittance(case: Case) -> BranchAdmittance:
     """
     series = 1.0 / (case.r + 1j * case.x)
     ratio = case.tap * np.exp(1j * case.shift)
-    to_end = series + 0.5j * case.b
+    to_end: Complexes = series + 0.5j * case.b
     return BranchAdmittance(
         ff=to_end / case.tap**2,
         ft=-series / np.conj(ratio),

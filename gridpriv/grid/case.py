@@ -139,6 +139,7 @@ class Case:
             value = getattr(self, field.name)
             if isinstance(value, np.ndarray):
                 digest.update(field.name.encode() + np.ascontiguousarray(value).tobytes())
+        digest.update(repr([(c.model, *map(float, c.values)) for c in self.cost]).encode())
         return digest.hexdigest()
 
     def scale_load(self, factor: float) -> Case:
@@ -195,12 +196,20 @@ def _validate(case: Case) -> None:
     if not (np.isfinite(case.base_mva) and case.base_mva > 0):
         raise not_allowed("baseMVA", case.base_mva, "a positive number")
     _unique_buses(case)
-    _finite(case, ("pd", "qd", "gs", "bs", "vmin", "vmax", "vm", "va"), "bus", case.bus_id)
+    bus_numbers = ("pd", "qd", "gs", "bs", "vmin", "vmax", "vm", "va", "base_kv")
+    _finite(case, bus_numbers, "bus", case.bus_id)
     _finite(case, ("r", "x", "b", "tap", "shift", "rate"), "branch", case.branch_row)
+    _finite(case, ("vg", "pg"), "generator", case.gen_row)
     _ordered(case, "vmin", "vmax", "bus", case.bus_id)
     _ordered(case, "pmin", "pmax", "generator", case.gen_row)
     _ordered(case, "qmin", "qmax", "generator", case.gen_row)
     _ordered(case, "angmin", "angmax", "branch", case.branch_row)
+    _open_ended(case, "angmin", -np.inf, "branch", case.branch_row, np.pi / 2)
+    _open_ended(case, "angmax", np.inf, "branch", case.branch_row, np.pi / 2)
+    for name in ("pmin", "qmin"):
+        _open_ended(case, name, -np.inf, "generator", case.gen_row, np.inf)
+    for name in ("pmax", "qmax"):
+        _open_ended(case, name, np.inf, "generator", case.gen_row, np.inf)
     _refuse(case.vmin < 0, case.vmin, "Vmin", "bus", case.bus_id, "0 or more")
     _refuse(case.rate < 0, case.rate, "rateA", "branch", case.branch_row, "0 (no limit) or more")
     _refuse(case.tap <= 0, case.tap, "ratio", "branch", case.branch_row, "0 (none) or more")
@@ -220,7 +229,7 @@ def _unique_buses(case: Case) -> None:
         raise InputError(f"case {case.name}: bus {ids[counts > 1][0]} is listed more than once")
 
 
-def _refuse(
+def _refuse(  # noqa: PLR0917
     wrong: NDArray[np.bool_], values: NDArray[Any], field: str, kind: str, rows: Ints, allowed: str
 ) -> None:
     if wrong.any():
@@ -234,6 +243,15 @@ def _finite(case: Case, names: tuple[str, ...], kind: str, rows: Ints) -> None:
     for name in names:
         values = getattr(case, name)
         _refuse(~np.isfinite(values), values, name, kind, rows, "a finite number")
+
+
+def _open_ended(  # noqa: PLR0917
+    case: Case, name: str, none: float, kind: str, rows: Ints, within: float
+) -> None:
+    """Refuse limits that are neither ``none`` nor of a magnitude below ``within``."""
+    values = getattr(case, name)
+    wrong = (values != none) & ~(np.abs(values) < within)
+    _refuse(wrong, values, name, kind, rows, f"{none:g} (no limit) or within +-{within:.4g}")
 
 
 def _ordered(case: Case, low: str, high: str, kind: str, rows: Ints) -> None:

@@ -20,8 +20,9 @@ from gridpriv.grid.tables import MatpowerTables, case_from_tables
 
 _ASSIGN = re.compile(r"^\s*mpc\.(\w+)\s*=\s*(.*)$")
 _OPENING = {"[": "]", "{": "}"}
-_HARMLESS = re.compile(r"^\s*(function\b|return\b|end\s*;?$|$)")
-_NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|Inf|inf|NaN|nan)")
+_HEADER = re.compile(r"^\s*function\s+(\w+|\[\s*\w+\s*\])\s*=\s*\w+\s*(\(\s*\))?\s*;?\s*$")
+_END = re.compile(r"^\s*(return|end|endfunction)\s*;?\s*$")
+_NUMBER = re.compile(r"[-+]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?|Inf|inf|NaN|nan)")
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ def parse_matpower(text: str, name: str) -> MatpowerTables:
         if needed not in found:
             raise InputError(f"mpc.{needed} is missing; is this a MATPOWER version 2 case?")
     version = found.get("version")
-    if version and "2" not in version.body[0].text:
+    if version and version.body[0].text.strip("'\" ") != "2":
         raise InputError(f"line {version.line}: only MATPOWER case format version 2 is read")
     return MatpowerTables(
         name=name,
@@ -89,8 +90,16 @@ def parse_matpower(text: str, name: str) -> MatpowerTables:
 
 
 def _code_lines(text: str) -> Iterator[_Line]:
-    for number, raw in enumerate(text.splitlines(), start=1):
-        yield _Line(number, _without_comment(raw))
+    """Yield the lines without comments; ``%{`` and ``%}`` alone on a line enclose a block."""
+    depth = 0
+    for number, raw in enumerate(re.split(r"\r\n|\r|\n", text), start=1):
+        mark = raw.strip()
+        if mark in ("%{", "#{"):
+            depth += 1
+        elif depth == 0:
+            yield _Line(number, _without_comment(raw))
+        elif mark in ("%}", "#}"):
+            depth -= 1
 
 
 def _without_comment(line: str) -> str:
@@ -107,13 +116,18 @@ def _without_comment(line: str) -> str:
 
 
 def _assignments(lines: Iterator[_Line]) -> Iterator[_Assignment]:
+    header = ended = False
     for line in lines:
-        match = _ASSIGN.match(line.text)
+        match = None if ended else _ASSIGN.match(line.text)
         if match:
             field, value = match.groups()
-            body = _collect(_Line(line.number, value), lines, field)
-            yield _Assignment(field, line.number, body)
-        elif not _HARMLESS.match(line.text):
+            header = True  # a second function would follow the tables
+            yield _Assignment(field, line.number, _collect(_Line(line.number, value), lines, field))
+        elif not header and _HEADER.match(line.text):
+            header = True
+        elif _END.match(line.text):
+            ended = True
+        elif line.text.strip():
             raise InputError(
                 f"line {line.number}: {line.text.strip()!r} is MATLAB code that may change the "
                 "tables or their units; save the case from MATPOWER (savecase) and read that"
@@ -124,7 +138,12 @@ def _collect(first: _Line, lines: Iterator[_Line], field: str) -> tuple[_Line, .
     """Return the lines of a value up to its closing bracket, without the brackets."""
     opening = first.text.strip()[:1]
     if opening not in _OPENING:
-        return (first,)
+        value = first.text.strip().rstrip(";").rstrip()
+        if _unquoted(value, ";") >= 0 or not value:
+            raise InputError(
+                f"line {first.number}: {value!r} is not allowed: one value for mpc.{field}"
+            )
+        return (_Line(first.number, value),)
     close = _OPENING[opening]
     body = []
     line = _Line(first.number, first.text.strip()[1:])
@@ -183,14 +202,11 @@ def _rows(assignment: _Assignment) -> Iterator[tuple[int, list[float]]]:
 
 
 def _numbers(words: list[str], number: int, field: str) -> list[float]:
-    try:
-        values = [float(word) for word in words]
-    except ValueError:
-        wrong = next(word for word in words if not _NUMBER.fullmatch(word))
-        raise InputError(
-            f"line {number}: mpc.{field}: {wrong!r} is not allowed: a number"
-        ) from None
-    return values
+    """Return the numbers of a row, as MATLAB reads them (``1_0`` is a number to Python only)."""
+    wrong = next((word for word in words if not _NUMBER.fullmatch(word)), None)
+    if wrong is not None:
+        raise InputError(f"line {number}: mpc.{field}: {wrong!r} is not allowed: a number")
+    return [float(word) for word in words]
 
 
 def _matrix(assignment: _Assignment) -> Floats:

@@ -244,9 +244,14 @@ def _recursive(
 
 
 def _fiedler_side(graph: nx.Graph, size: int, seed: int) -> set[int]:
-    nodes = sorted(graph)
-    ranked = sorted(zip(_fiedler(graph, nodes, seed), nodes, strict=True))
-    return {node for _, node in ranked[:size]}
+    """Return the first ``size`` nodes, island after island, each by its Fiedler vector."""
+    islands = sorted(nx.connected_components(graph), key=lambda island: (-len(island), min(island)))
+    ranked: list[int] = []
+    for island in islands:
+        nodes = sorted(island)
+        vector = _fiedler(graph.subgraph(island), nodes, seed)
+        ranked += [node for _, node in sorted(zip(vector, nodes, strict=True))]
+    return set(ranked[:size])
 
 
 def _fiedler(graph: nx.Graph, nodes: list[int], seed: int) -> list[float]:
@@ -264,6 +269,8 @@ def _fiedler(graph: nx.Graph, nodes: list[int], seed: int) -> list[float]:
 def _kernighan_lin_side(graph: nx.Graph, size: int, seed: int) -> set[int]:
     start = _fiedler_side(graph, size, seed)
     pair = (start, set(graph) - start)
+    if not all(pair):  # networkx exchanges between two sides only
+        return start
     return set(
         nx.community.kernighan_lin_bisection(graph, partition=pair, weight="weight", seed=seed)[0]
     )

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gridpriv.errors import InputError
+from gridpriv.errors import InputError, not_allowed
 from gridpriv.grid.case import PIECEWISE, POLYNOMIAL, Case, Floats, GenCost, Ints
 
 ISOLATED, REFERENCE = 4, 3
@@ -24,6 +23,7 @@ F_BUS, T_BUS, BR_R, BR_X, BR_B, RATE_A, TAP, SHIFT, BR_STATUS = 0, 1, 2, 3, 4, 5
 ANGMIN, ANGMAX = 11, 12
 GEN_BUS, PG, QMAX, QMIN, VG, GEN_STATUS, PMAX, PMIN = 0, 1, 3, 4, 5, 7, 8, 9
 RIGHT_ANGLE_DEG = 90.0
+LARGEST_BUS = 2**53  # beyond it a float is no longer every whole number
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,11 @@ def case_from_tables(tables: MatpowerTables) -> Case:
     gen = _columns(tables.gen, "gen", GEN_COLUMNS)
     branch = _columns(tables.branch, "branch", BRANCH_COLUMNS)
     base = float(tables.base_mva)
+    if not (np.isfinite(base) and base > 0):
+        raise not_allowed("baseMVA", base, "a positive number")
+    _listed(bus[:, BUS_TYPE], "bus", "type", (1, 2, 3, 4))
+    _finite(branch[:, BR_STATUS], "branch", "status")
+    _finite(gen[:, GEN_STATUS], "gen", "status")
     all_ids = _integers(bus[:, BUS_I], "bus", "bus_i")
     ids, counts = np.unique(all_ids, return_counts=True)
     if (counts > 1).any():
@@ -111,14 +116,30 @@ def _columns(table: Floats, name: str, least: int) -> Floats:
 
 
 def _integers(values: Floats, table: str, column: str) -> Ints:
-    wrong = ~(np.isfinite(values) & (values == np.round(values)) & (values > 0))
+    whole = np.isfinite(values) & (values == np.round(values))
+    _refuse(
+        ~(whole & (values > 0) & (values < LARGEST_BUS)), values, table, column,
+        f"a positive whole number below {LARGEST_BUS:g}",
+    )  # fmt: skip
+    return values.astype(np.int64)
+
+
+def _listed(values: Floats, table: str, column: str, allowed: tuple[int, ...]) -> None:
+    _refuse(~np.isin(values, allowed), values, table, column, f"one of {allowed}")
+
+
+def _finite(values: Floats, table: str, column: str) -> None:
+    _refuse(~np.isfinite(values), values, table, column, "a finite number")
+
+
+def _refuse(
+    wrong: NDArray[np.bool_], values: Floats, table: str, column: str, allowed: str
+) -> None:
     if wrong.any():
         row = int(np.argmax(wrong))
         raise InputError(
-            f"mpc.{table} row {row + 1}: {column} = {values[row]:g} is not allowed: "
-            "a positive whole number"
+            f"mpc.{table} row {row + 1}: {column} = {values[row]:g} is not allowed: {allowed}"
         )
-    return values.astype(np.int64)
 
 
 def _known(values: Floats, table: str, column: str, known: set[int]) -> Ints:
@@ -166,14 +187,26 @@ def _costs(
 
 
 def _cost(row: Sequence[float], number: int) -> GenCost:
-    model = int(row[0]) if len(row) > 4 else 0
+    """Return one cost row: model, startup, shutdown, n, then n coefficients or n points."""
+    model = row[0] if len(row) > 4 else None
     if model not in (POLYNOMIAL, PIECEWISE):
         raise InputError(
-            f"mpc.gencost row {number}: model = {row[0] if row else None} is not allowed: "
+            f"mpc.gencost row {number}: model = {model} is not allowed: "
             "1 (piecewise linear) or 2 (polynomial)"
         )
-    count = int(row[3]) * (2 if model == PIECEWISE else 1)
-    values: tuple[Any, ...] = tuple(row[4 : 4 + count])
+    least = 2 if model == PIECEWISE else 1
+    n = row[3]
+    if not (np.isfinite(n) and n == int(n) and least <= n <= len(row)):
+        raise InputError(
+            f"mpc.gencost row {number}: n = {n:g} is not allowed: "
+            f"a whole number, {least} or more, with the numbers it counts"
+        )
+    count = int(n) * (2 if model == PIECEWISE else 1)
+    values = tuple(float(value) for value in row[4 : 4 + count])
     if len(values) < count or not np.isfinite(values).all():
         raise InputError(f"mpc.gencost row {number}: {count} finite numbers are needed after n")
-    return GenCost(model, values)
+    if model == PIECEWISE and not (np.diff(values[::2]) > 0).all():
+        raise InputError(
+            f"mpc.gencost row {number}: breakpoints {values[::2]} are not allowed: increasing MW"
+        )
+    return GenCost(int(model), values)

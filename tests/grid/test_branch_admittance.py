@@ -1,0 +1,73 @@
+"""Branch admittances against the two-port by hand, another code, and a published solution."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gridpriv.grid.admittance import branch_admittance
+from gridpriv.grid.case import BRANCH_FIELDS, Case
+from gridpriv.grid.library import load_case
+
+
+def one_branch(**values: float) -> Case:
+    case = load_case("case14")
+    rows = {n: getattr(case, n)[:1] for n in BRANCH_FIELDS}
+    rows |= {name: np.array([value]) for name, value in values.items()}
+    return replace(case, **rows)
+
+
+@given(
+    st.floats(0.001, 0.2), st.floats(0.01, 0.5), st.floats(0, 0.5), st.floats(0.8, 1.2),
+    st.floats(-0.6, 0.6), st.complex_numbers(min_magnitude=0.9, max_magnitude=1.1),
+    st.complex_numbers(min_magnitude=0.9, max_magnitude=1.1),
+)  # fmt: skip
+def test_two_port_is_an_ideal_transformer_then_a_pi(  # noqa: PLR0917
+    r: float, x: float, b: float, tap: float, shift: float, v_f: complex, v_t: complex
+) -> None:
+    y = branch_admittance(one_branch(r=r, x=x, b=b, tap=tap, shift=shift))
+    ratio = tap * np.exp(1j * shift)
+    inner = v_f / ratio  # voltage behind the transformer
+    through = (inner - v_t) / (r + 1j * x)
+    i_inner = through + 0.5j * b * inner
+    i_t = -through + 0.5j * b * v_t
+    i_f = i_inner / np.conj(ratio)  # an ideal transformer keeps power
+    np.testing.assert_allclose(y.ff[0] * v_f + y.ft[0] * v_t, i_f, atol=1e-9)
+    np.testing.assert_allclose(y.tf[0] * v_f + y.tt[0] * v_t, i_t, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["case14", "case118"])
+def test_agrees_with_the_pypower_of_pandapower(name: str) -> None:
+    make_ybus = pytest.importorskip("pandapower.pypower.makeYbus")
+    case = load_case(name)
+    bus, branch = np.zeros((case.n_bus, 15)), np.zeros((case.n_branch, 26))
+    bus[:, 0], bus[:, 4], bus[:, 5] = np.arange(case.n_bus), 100 * case.gs, 100 * case.bs
+    branch[:, 0], branch[:, 1], branch[:, 10] = case.f_bus, case.t_bus, 1
+    branch[:, 2], branch[:, 3], branch[:, 4] = case.r, case.x, case.b
+    branch[:, 8], branch[:, 9] = case.tap, np.rad2deg(case.shift)
+    _, from_end, to_end = make_ybus.makeYbus(100.0, bus, branch)
+    y, rows = branch_admittance(case), np.arange(case.n_branch)
+    for ours, theirs, at in [
+        (y.ff, from_end, case.f_bus), (y.ft, from_end, case.t_bus),
+        (y.tf, to_end, case.f_bus), (y.tt, to_end, case.t_bus),
+    ]:  # fmt: skip
+        np.testing.assert_allclose(ours, np.asarray(theirs[rows, at]).ravel(), atol=1e-10)
+
+
+def test_the_published_voltages_of_case14_balance(case14: Case) -> None:
+    """The archive prints voltages to 3 and angles to 2 decimals: balance holds to about 1 MW."""
+    y = branch_admittance(case14)
+    v = case14.vm * np.exp(1j * case14.va)
+    f, t = case14.f_bus, case14.t_bus
+    flow_f = v[f] * np.conj(y.ff * v[f] + y.ft * v[t])
+    flow_t = v[t] * np.conj(y.tf * v[f] + y.tt * v[t])
+    shunt = np.abs(v) ** 2 * (case14.gs - 1j * case14.bs)
+    leaving = np.bincount(f, flow_f.real, 14) + np.bincount(t, flow_t.real, 14) + shunt.real
+    given_in = np.bincount(case14.gen_bus, case14.pg, 14) - case14.pd
+    np.testing.assert_allclose(leaving, given_in, atol=0.012)
+    losses = 100 * (flow_f + flow_t).real.sum()
+    assert losses == pytest.approx(13.39, abs=0.1)  # the archive's slack gives 232.4 - 219 served

