@@ -1,0 +1,256 @@
+"""Privacy filters: when a ledger must refuse, whoever chooses the next release.
+
+An owner may choose the noise of the next run after looking at the last one's releases. The
+parameters of the charges are then adaptive, and stopping when the PLD total of what was
+charged would pass the grant proves nothing: that "natural" filter fails in general (arXiv
+2602.06756 and 2602.15815, 2026). A grant (epsilon, delta) is kept by these instead:
+
+- :class:`PureFilter`: the sum of pure epsilons stays at most epsilon (Rogers, Roth, Ullman and
+  Vadhan 2016: basic composition is a valid filter). The only one when delta is 0.
+- :class:`RenyiFilter`: at one order, fixed before the first charge, the sum of the releases'
+  Renyi divergences stays within what converts to (epsilon, delta) (Feldman and Zrnic 2021,
+  Lecuyer 2021; the conversion is Canonne, Kamath and Steinke 2020, proposition 12). It takes
+  any releases in any order and costs some 7 % of epsilon against PLD.
+- :class:`PlannedFilter`: the releases were all stated before the first charge, and their PLD
+  total is within the grant. Nothing is adaptive but the order and the stopping, which cost
+  nothing (Vadhan and Zhang 2023, concurrent composition of f-DP mechanisms). It is exact, and
+  good for that plan alone; it is taken only when the Renyi filter has no room for the plan.
+
+A grant's *rule*, Renyi or planned, is fixed before anything of its owner was released, hence
+from public figures alone. The ledger goes on while the pure filter or the rule says yes. That
+is sound at the full delta: let L_t be the privacy loss after t charges, N the last charge, and
+N_1, N_2 the last ones that the pure filter and the rule allow (each says no for good once it
+has). N is N^N_1 or N^N_2 (^: the smaller), so
+
+    E(1 - e^(epsilon-L_N))+ <= E(1 - e^(epsilon-L_{N^N_1}))+ + E(1 - e^(epsilon-L_{N^N_2}))+
+
+which is at most 0 + delta. Interleaved runs are covered: filters hold under concurrent
+composition (Haney et al. 2023).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Protocol
+
+import numpy as np
+
+from gridpriv.errors import not_allowed
+from gridpriv.grid.case import Floats
+from gridpriv.privacy.accounting import Charges, check_delta, total_epsilon, total_pure
+from gridpriv.privacy.mechanism import Charge
+
+SLACK = 1e-9  # figures are compared to nine digits: sums of floats end a little off
+ORDERS: Floats = 1.0 + np.geomspace(0.05, 1e6, 500)
+
+
+class Rule(Protocol):
+    """A filter beside the pure one; ``str()`` says which."""
+
+    def used(self, charges: Charges) -> float:
+        """Return the share of the grant that the charges use; above 1 they pass it."""
+        ...
+
+
+@dataclass(frozen=True)
+class PureFilter:
+    """The sum of pure epsilons, at most ``epsilon``."""
+
+    epsilon: float
+
+    def used(self, charges: Charges) -> float:
+        """Return the share of epsilon; infinite with a charge that has no pure epsilon."""
+        return total_pure(charges) / self.epsilon
+
+
+@dataclass(frozen=True)
+class RenyiFilter:
+    """The sum of Renyi divergences of one order.
+
+    Attributes
+    ----------
+    order : float
+        alpha, above 1.
+    capacity : float
+        The divergence that converts to the grant.
+    """
+
+    order: float
+    capacity: float
+
+    def __str__(self) -> str:
+        return f"a Renyi filter of order {self.order:.4g}"
+
+    def used(self, charges: Charges) -> float:
+        """Return the share of the capacity."""
+        spent = math.fsum(n * divergence(charge, self.order) for charge, n in charges.items())
+        return spent / self.capacity
+
+
+@dataclass(frozen=True)
+class PlannedFilter:
+    """The releases of a plan and no others; parameters equal to nine digits are the same."""
+
+    plan: tuple[tuple[Charge, int], ...]
+
+    def __str__(self) -> str:
+        entries = " and ".join(f"{n} of {c.kind} {c.parameter:.6g}" for c, n in self.plan)
+        return f"the plan of its first run ({entries})"
+
+    def used(self, charges: Charges) -> float:
+        """Return the largest share of one of the plan's entries; infinite outside the plan."""
+        counts = dict.fromkeys(range(len(self.plan)), 0)
+        for charge, count in charges.items():
+            entry = self._entry(charge)
+            if entry is None:
+                return math.inf
+            counts[entry] += count
+        return max(counts[i] / planned for i, (_, planned) in enumerate(self.plan))
+
+    def _entry(self, charge: Charge) -> int | None:
+        for i, (planned, _) in enumerate(self.plan):
+            near = math.isclose(charge.parameter, planned.parameter, rel_tol=SLACK)
+            if charge.kind == planned.kind and near:
+                return i
+        return None
+
+
+@dataclass(frozen=True)
+class GrantFilter:
+    """What keeps a grant: the pure filter, and the rule where delta allows one."""
+
+    epsilon: float
+    rule: Rule | None
+
+    def __str__(self) -> str:
+        return "basic composition" if self.rule is None else f"basic composition or {self.rule}"
+
+    def used(self, charges: Charges) -> float:
+        """Return the share of the grant that the charges use; they fit up to 1."""
+        pure = PureFilter(self.epsilon).used(charges)
+        return pure if self.rule is None else min(pure, self.rule.used(charges))
+
+    def fits(self, charges: Charges) -> bool:
+        """Say whether all charges together stay within the grant."""
+        return self.used(charges) <= 1.0 + SLACK
+
+    def room(self, spent: Charges, one: Charges, most: int = 10**12) -> int:
+        """Return how many times ``one`` still fits after ``spent``, up to ``most``."""
+        low, high = 0, 1
+        while high < most and self.fits(combined(spent, one, high)):
+            low, high = high, 2 * high
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (
+                (middle, high) if self.fits(combined(spent, one, middle)) else (low, middle)
+            )
+        return low
+
+
+def choose_rule(
+    epsilon: float, delta: float, first: Charges, *, planned: bool = False
+) -> Rule | None:
+    """Return the rule of a grant, from what is to be charged first.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        The grant.
+    first : Charges
+        The first charges: the Renyi order is the one that allows most of them.
+    planned : bool
+        ``first`` is all that will be charged: a :class:`PlannedFilter` is returned when the
+        others have no room for it and its PLD total is within the grant.
+    """
+    if delta == 0.0:
+        return None
+    rule = renyi_filter(epsilon, delta, first)
+    if not planned or GrantFilter(epsilon, rule).fits(first):
+        return rule
+    if total_epsilon(first, delta) <= epsilon * (1.0 + SLACK):
+        return PlannedFilter(tuple(first.items()))
+    return rule
+
+
+def renyi_filter(epsilon: float, delta: float, first: Charges) -> RenyiFilter | None:
+    """Return the filter of the order that allows most multiples of ``first``."""
+    check_delta("delta", delta)
+    capacity = _capacities(epsilon, delta)
+    cost = np.sum([n * _divergences(charge) for charge, n in first.items()], axis=0)
+    if not (capacity > 0).any():
+        return None
+    best = int(np.argmax(np.where(capacity > 0, capacity / cost, -np.inf)))
+    return RenyiFilter(float(ORDERS[best]), float(capacity[best]))
+
+
+@lru_cache(maxsize=64)
+def _capacities(epsilon: float, delta: float) -> Floats:
+    """Return the divergence that converts to (epsilon, delta), at each order.
+
+    The conversion is epsilon = divergence + a constant of order and delta.
+    """
+    from dp_accounting.rdp.rdp_privacy_accountant import compute_epsilon
+
+    high = 100.0  # a divergence at which no special case of the conversion applies
+    constant = np.array([compute_epsilon([a], [high], delta)[0] - high for a in ORDERS])
+    return epsilon - constant
+
+
+@lru_cache(maxsize=4096)
+def divergence(charge: Charge, order: float) -> float:
+    """Return the Renyi divergence of one release at ``order``."""
+    return float(_renyi(charge, [order])[0])
+
+
+@lru_cache(maxsize=256)
+def _divergences(charge: Charge) -> Floats:
+    return _renyi(charge, ORDERS)
+
+
+def _renyi(charge: Charge, orders: Any) -> Floats:
+    """Return dp_accounting's Renyi divergences of a release.
+
+    Randomised response dominates every purely private mechanism (Kairouz, Oh and Viswanath
+    2015); dp_accounting states it for replacement neighbours only.
+    """
+    import dp_accounting
+    from dp_accounting import rdp
+
+    relation = dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE
+    event: Any
+    if charge.kind == "laplace":
+        event = dp_accounting.LaplaceDpEvent(charge.parameter)
+    elif charge.kind == "gaussian":
+        event = dp_accounting.GaussianDpEvent(charge.parameter)
+    elif charge.kind == "zcdp":
+        event = dp_accounting.ZCDpEvent(charge.parameter)
+    elif charge.parameter > 30.0:  # no divergence passes epsilon; the bound is tight here
+        return np.full(len(orders), charge.parameter)
+    else:
+        relation = dp_accounting.NeighboringRelation.REPLACE_ONE
+        event = dp_accounting.RandomizedResponseDpEvent(2.0 / (1.0 + math.exp(charge.parameter)), 2)
+    accountant = rdp.RdpAccountant(orders, relation)
+    accountant.compose(event)
+    return np.asarray(accountant.rdp, dtype=float)
+
+
+def combined(charges: Charges, more: Charges, times: int = 1) -> dict[Charge, int]:
+    """Return ``charges`` with ``more`` added ``times`` times."""
+    total = dict(charges)
+    for charge, count in more.items():
+        total[charge] = total.get(charge, 0) + times * count
+    return total
+
+
+def check_charges(charges: Mapping[Charge, int]) -> None:
+    """Raise :class:`InputError` for a charge that means nothing."""
+    for charge, count in charges.items():
+        if charge.kind not in ("laplace", "gaussian", "pure", "zcdp"):
+            raise not_allowed("charge kind", charge.kind, "laplace, gaussian, pure or zcdp")
+        if not (math.isfinite(charge.parameter) and charge.parameter > 0):
+            raise not_allowed(f"{charge.kind} parameter", charge.parameter, "a positive number")
+        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+            raise not_allowed(f"count of {charge.kind}", count, "a whole number, 1 or more")
