@@ -1,0 +1,18 @@
+"""Federated learning of linear models with certified privacy: four papers on one core.
+
+>>> from gridpriv.learning import LearnSettings, learn, load_dataset
+>>> lasso = load_dataset("lasso")
+>>> settings = LearnSettings(algorithm="centralized", mechanism="none", split="writer", rounds=1)
+>>> learn(lasso, settings).final["train_loss"] < 0.11
+True
+"""
+
+from gridpriv.learning.datasets import DATASETS, Dataset, load_dataset
+from gridpriv.learning.result import LearnResult
+from gridpriv.learning.run import learn
+from gridpriv.learning.settings import LearnSettings, make_learn_settings
+
+__all__ = [
+    "DATASETS", "Dataset", "LearnResult", "LearnSettings", "learn", "load_dataset",
+    "make_learn_settings",
+]  # fmt: skip

@@ -1,0 +1,270 @@
+"""What a learning run costs: one tally per client, totals by dp_accounting.
+
+Clients' data are disjoint and others see a client only through its releases, so a run's loss
+is its worst client's. Four kinds of release occur:
+
+- plain Laplace and Gaussian noise of known sensitivity: composed by
+  :mod:`gridpriv.privacy.accounting`;
+- Gaussian noise on a step over a *Poisson* sample that the client draws in secret: the PLD of
+  the sampled Gaussian mechanism, under ``add-one`` adjacency only. Fixed-size batches and
+  ``replace-one`` are charged without amplification: the event assumes neither. Participation
+  of clients is known to whoever sees the messages, so it amplifies nothing;
+- (epsilon, delta) mechanisms that are no additive noise (objective perturbation of an exact
+  minimiser): the PLD that dominates every such mechanism;
+- releases about which nothing is proved: then nothing is certified, and the total is infinite.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, Literal
+
+from gridpriv.learning.settings import LearnSettings
+from gridpriv.privacy.accounting import epsilon_of, paper_total, total_epsilon, total_pure
+from gridpriv.privacy.budget import noise_multiplier
+from gridpriv.privacy.mechanism import Charge
+
+Kind = Literal["gaussian", "laplace", "sampled-gaussian", "approximate", "uncertified"]
+DIGITS = 10
+
+
+@dataclass(frozen=True)
+class ClientCharge:
+    """What one release of a client costs.
+
+    Attributes
+    ----------
+    kind : {'gaussian', 'laplace', 'sampled-gaussian', 'approximate', 'uncertified'}
+    parameter : float
+        Noise multiplier (scale over sound sensitivity), or epsilon of ``approximate``.
+    second : float
+        Sampling rate of ``sampled-gaussian``, delta of ``approximate``, else 0.
+    """
+
+    kind: Kind
+    parameter: float
+    second: float = 0.0
+
+
+def charge(kind: Kind, parameter: float, second: float = 0.0) -> ClientCharge:
+    """Return a charge with its multiplier rounded down to 10 digits, so that equal ones are one.
+
+    Less noise than there is costs more, so rounding errs on the safe side.
+    """
+    if kind in ("gaussian", "laplace", "sampled-gaussian") and parameter > 0:
+        unit = 10.0 ** (math.floor(math.log10(parameter)) + 1 - DIGITS)
+        # a float that is one unit in the last place short of a multiple is that multiple
+        parameter = math.floor(parameter / unit + 1e-3) * unit * (1.0 - 1e-9)
+    return ClientCharge(kind, parameter, second)
+
+
+@dataclass(eq=False)
+class Charging:
+    """The noise a budget buys and the tally of what was released.
+
+    Attributes
+    ----------
+    multiplier : float
+        Noise scale over the assumed sensitivity of one release; 0 without noise.
+    tallies : dict of int to Counter
+        Charges of every client.
+    sensitivity : dict
+        Per client, what the last release was calibrated to and what is sound.
+    notes : list of str
+        What a reader must know about the certificate.
+    """
+
+    multiplier: float
+    tallies: dict[int, Counter[ClientCharge]] = field(default_factory=dict)
+    sensitivity: dict[int, dict[str, Any]] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    def record(self, client: int, what: ClientCharge, count: int = 1) -> None:
+        """Add releases to a client's tally."""
+        self.tallies.setdefault(client, Counter())[what] += count
+
+    def calibrated(
+        self, client: int, assumed: float, sound: float, scale: float, provenance: str
+    ) -> None:
+        """Keep what a client's last release was calibrated to."""
+        self.sensitivity[client] = {
+            "client": client + 1, "assumed": assumed, "sensitivity": sound,
+            "ratio": sound / assumed if assumed > 0 else None, "scale": scale,
+            "provenance": provenance,
+        }  # fmt: skip
+
+    def note(self, text: str) -> None:
+        """Add a note once."""
+        if text not in self.notes:
+            self.notes.append(text)
+
+
+def multiplier_for(settings: LearnSettings, releases: int) -> float:
+    """Return the noise multiplier of the budget for a number of plain releases."""
+    if settings.mechanism == "none":
+        return 0.0
+    return noise_multiplier(
+        settings.privacy_budget, settings.mechanism, settings.calibration, releases, settings.delta
+    )
+
+
+def sampled_multiplier(settings: LearnSettings, releases: int, rate: float) -> float:
+    """Return the multiplier at which sampled Gaussian releases cost the budget's total."""
+    budget = settings.privacy_budget
+    plain = multiplier_for(settings, releases)
+    if settings.mechanism == "none" or budget.scope == "per-release" or rate >= 1.0:
+        return plain
+
+    def cost(multiplier: float) -> float:
+        return total({ClientCharge("sampled-gaussian", multiplier, rate): releases}, budget.delta or 0.0)
+
+    return _smallest(cost, budget.epsilon, plain)
+
+
+def _smallest(cost: Callable[[float], float], epsilon: float, most: float) -> float:
+    """Return the smallest multiplier up to ``most`` whose cost is at most epsilon, to 0.1 %.
+
+    Amplification only lowers the cost, so ``most`` (no amplification) is always enough.
+    """
+    low, high = most / 1024.0, most
+    while high / low > 1.001:
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if cost(middle) <= epsilon else (middle, high)
+    return high
+
+
+def classical_epsilon(multiplier: float, delta: float, mechanism: str) -> float:
+    """Return the epsilon that the papers' step sizes and penalties read off the noise.
+
+    sqrt(2 ln(1.25/delta)) / multiplier, or 1 / multiplier for Laplace; inf without noise. It
+    states no privacy.
+    """
+    if multiplier == 0.0:
+        return math.inf
+    if mechanism == "laplace":
+        return 1.0 / multiplier
+    return math.sqrt(2.0 * math.log(1.25 / delta)) / multiplier
+
+
+def total(charges: dict[ClientCharge, int], delta: float) -> float:
+    """Return epsilon at ``delta`` of one client's releases; inf where nothing is certified."""
+    kinds = {c.kind for c in charges}
+    if "uncertified" in kinds:
+        return math.inf
+    if kinds <= {"gaussian", "laplace"}:
+        return total_epsilon(_plain(charges), delta)
+    return _pld_total(tuple(sorted(charges.items(), key=lambda c: repr(c[0]))), delta)
+
+
+def _plain(charges: dict[ClientCharge, int]) -> dict[Charge, int]:
+    return {Charge(c.kind, c.parameter): n for c, n in charges.items()}
+
+
+@lru_cache(maxsize=1024)
+def _pld_total(charges: tuple[tuple[ClientCharge, int], ...], delta: float) -> float:
+    composed: Any = None
+    for what, count in charges:
+        loss = _loss(what).self_compose(count)
+        composed = loss if composed is None else composed.compose(loss)
+    return float(composed.get_epsilon_for_delta(delta))
+
+
+def _loss(what: ClientCharge) -> Any:
+    """Return the privacy loss distribution of one release."""
+    from dp_accounting.pld import common
+    from dp_accounting.pld import privacy_loss_distribution as distribution
+
+    if what.kind == "approximate":
+        parameters = common.DifferentialPrivacyParameters(what.parameter, what.second)
+        return distribution.from_privacy_parameters(parameters)
+    if what.kind == "laplace":
+        return distribution.from_laplace_mechanism(what.parameter)
+    rate = what.second if what.kind == "sampled-gaussian" else 1.0
+    return distribution.from_gaussian_mechanism(what.parameter, sampling_prob=rate)
+
+
+def one_release(what: ClientCharge, delta: float) -> float:
+    """Return the epsilon of one release at ``delta``."""
+    if what.kind in ("gaussian", "laplace"):
+        return epsilon_of(Charge(what.kind, what.parameter), delta)
+    return what.parameter if what.kind == "approximate" else total({what: 1}, delta)
+
+
+def zcdp_total(charges: dict[ClientCharge, int]) -> float | None:
+    """Return rho of zero-concentrated privacy, sum of 1/(2 m^2); None if not all are Gaussian.
+
+    Sampled releases are charged without amplification (Bun and Steinke 2016, proposition 1.6).
+    """
+    if not charges or any(c.kind not in ("gaussian", "sampled-gaussian") for c in charges):
+        return None
+    return math.fsum(n * 0.5 / c.parameter**2 for c, n in charges.items())
+
+
+def privacy_statement(
+    settings: LearnSettings, charging: Charging, adjacency: str, paper: dict[str, Any] | None
+) -> dict[str, Any]:
+    """Return the ``privacy`` block of a run.
+
+    Parameters
+    ----------
+    paper : dict or None
+        The total that the paper states, labelled as its own; it certifies nothing.
+    """
+    totals = {key: total(dict(key), settings.target_delta) for key in _distinct(charging)}
+    worst = max(totals, key=lambda key: totals[key], default=())
+    tally = dict(worst)
+    releases = max((sum(t.values()) for t in charging.tallies.values()), default=0)
+    delta = settings.release_delta
+    certified = max((one_release(c, delta) for c in tally), default=None)
+    pure = total_pure(_plain(tally)) if tally and all(c.kind == "laplace" for c in tally) else None
+    return {
+        "mechanism": settings.mechanism,
+        "perturbation": settings.as_dict()["perturbation"],
+        "calibration": settings.calibration,
+        "noise": "simulated",
+        "adjacency": adjacency,
+        "releases_per_client": releases,
+        "per_release": {
+            "claimed": _claimed(settings, charging.multiplier),
+            "certified": certified,
+            "delta": delta if settings.mechanism == "gaussian" else 0.0,
+        },
+        "noise_multiplier": charging.multiplier or None,
+        "total_pure": pure,
+        "total": {
+            "epsilon": totals[worst] if worst else None,
+            "delta": settings.target_delta,
+        },
+        "zcdp": zcdp_total(tally),
+        "paper_total": paper,
+        "sensitivity": [charging.sensitivity[c] for c in sorted(charging.sensitivity)],
+        "notes": charging.notes,
+    }
+
+
+def _distinct(charging: Charging) -> Iterable[tuple[tuple[ClientCharge, int], ...]]:
+    return {
+        tuple(sorted(tally.items(), key=lambda c: repr(c[0])))
+        for tally in charging.tallies.values()
+        if tally
+    }
+
+
+def _claimed(settings: LearnSettings, multiplier: float) -> float | None:
+    if settings.mechanism == "none" or multiplier == 0.0:
+        return None
+    if settings.privacy_budget.scope == "per-release":
+        return settings.privacy_budget.epsilon
+    return epsilon_of(Charge(settings.mechanism, multiplier), settings.release_delta)
+
+
+def ryu_kim_total(settings: LearnSettings, releases: int) -> dict[str, Any] | None:
+    """Return theorem 4.6 of Ryu and Kim under calibration ``paper``; no certificate."""
+    if settings.calibration != "paper" or settings.mechanism != "gaussian":
+        return None
+    value = paper_total(settings.privacy_budget.epsilon, settings.release_delta, releases)
+    return {"epsilon": value, "formula": "Ryu and Kim, theorem 4.6 (a lower bound)"}

@@ -1,0 +1,113 @@
+"""All clients' samples in one array, and their losses and gradients at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from gridpriv.errors import InputError
+from gridpriv.grid.case import Floats
+from gridpriv.learning.arrays import Array, namespace, on_device, to_numpy
+from gridpriv.learning.datasets.base import Dataset
+from gridpriv.learning.datasets.split import Indices
+from gridpriv.learning.losses import Loss, loss_of, mean_gradient, mean_value, targets_of
+
+
+@dataclass(frozen=True, eq=False)
+class Clients:
+    """Samples of P clients, one client after the other.
+
+    Attributes
+    ----------
+    x : (N, J)
+    targets : (N, K)
+    cuts : tuple of int
+        Client p holds rows ``cuts[p]`` to ``cuts[p+1]``.
+    loss : Loss
+    """
+
+    x: Array
+    targets: Array
+    cuts: tuple[int, ...]
+    loss: Loss
+
+    @property
+    def number(self) -> int:
+        """P."""
+        return len(self.cuts) - 1
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(J, K) of a model."""
+        return int(self.x.shape[1]), int(self.targets.shape[1])
+
+    @cached_property
+    def counts(self) -> Floats:
+        """Samples of every client, shape (P,)."""
+        return np.diff(self.cuts).astype(float)
+
+    @cached_property
+    def _equal(self) -> tuple[Array, Array] | None:
+        """Views of shape (P, m, J) and (P, m, K) if all clients hold as many samples."""
+        sizes = set(self.counts.tolist())
+        if len(sizes) > 1:
+            return None
+        xp, m = namespace(self.x), int(sizes.pop())
+        return (
+            xp.reshape(self.x, (self.number, m, -1)),
+            xp.reshape(self.targets, (self.number, m, -1)),
+        )
+
+    def part(self, p: int) -> tuple[Array, Array]:
+        """Return one client's features and targets: views."""
+        rows = slice(self.cuts[p], self.cuts[p + 1])
+        return self.x[rows], self.targets[rows]
+
+    def zeros(self) -> Array:
+        """Return P models of zeros."""
+        xp = namespace(self.x)
+        return xp.zeros_like(self.x, shape=(self.number, *self.shape)) if xp is np else (
+            self.x.new_zeros((self.number, *self.shape))
+        )
+
+    def gradients(self, w: Array, clip: float | None = None) -> Array:
+        """Return every client's mean gradient at its own model, (P, J, K) to (P, J, K)."""
+        if self._equal is not None:
+            return mean_gradient(self.loss, *self._equal, w, clip)
+        parts = [mean_gradient(self.loss, *self.part(p), w[p], clip) for p in range(self.number)]
+        return namespace(w).stack(parts)
+
+    def values(self, w: Array) -> Floats:
+        """Return every client's mean loss at its own model (P, J, K), or all at one (J, K)."""
+        if len(w.shape) == 2:
+            rows = to_numpy(self.loss.values(namespace(w).matmul(self.x, w), self.targets))
+            return np.add.reduceat(rows, self.cuts[:-1]) / self.counts
+        if self._equal is not None:
+            return np.asarray(to_numpy(mean_value(self.loss, *self._equal, w)))
+        return np.array(
+            [float(mean_value(self.loss, *self.part(p), w[p])) for p in range(self.number)]
+        )
+
+
+def make_clients(dataset: Dataset, parts: list[Indices], device: str = "cpu") -> Clients:
+    """Return the clients of a split.
+
+    The features are not copied if the split follows the rows of the data set.
+
+    Raises
+    ------
+    InputError
+        Naming a client with no samples.
+    """
+    for p, part in enumerate(parts):
+        if len(part) == 0:
+            raise InputError(f"client {p + 1} of {len(parts)} has no samples")
+    rows = np.concatenate(parts)
+    in_order = len(rows) == len(dataset.y_train) and bool(np.all(np.diff(rows) == 1))
+    x = dataset.x_train if in_order else dataset.x_train[rows]
+    y = dataset.y_train if in_order else dataset.y_train[rows]
+    targets = targets_of(dataset, y, x.dtype.type)
+    cuts = (0, *np.cumsum([len(part) for part in parts]).tolist())
+    return Clients(on_device(x, device), on_device(targets, device), cuts, loss_of(dataset))

@@ -1,0 +1,77 @@
+"""Data sets by name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from gridpriv.errors import one_of
+from gridpriv.learning.datasets.adult import FILES as ADULT_FILES
+from gridpriv.learning.datasets.adult import SITE as ADULT_SITE
+from gridpriv.learning.datasets.adult import load_adult
+from gridpriv.learning.datasets.base import Dataset
+from gridpriv.learning.datasets.femnist import load_femnist
+from gridpriv.learning.datasets.files import data_folder, fetch
+from gridpriv.learning.datasets.lasso import make_lasso
+from gridpriv.learning.datasets.mnist import FILES as MNIST_FILES
+from gridpriv.learning.datasets.mnist import SITE as MNIST_SITE
+from gridpriv.learning.datasets.mnist import load_mnist
+
+DATASETS = ("mnist", "femnist", "adult", "lasso")
+
+
+def load_dataset(
+    name: str,
+    folder: str | Path | None = None,
+    *,
+    download: bool = False,
+    dtype: type[np.floating] = np.float32,
+    missing: str = "drop",
+    seed: int = 0,
+) -> Dataset:
+    """Return a data set by name, or from a path whose last part is the name.
+
+    Parameters
+    ----------
+    name : str
+        ``mnist``, ``femnist``, ``adult``, ``lasso``, or a folder such as ``/data/mnist``.
+    folder : path, optional
+        Where the files are; default $GRIDPRIV_DATA.
+    download : bool
+        Fetch missing files from the data set's own site (not for FEMNIST, which LEAF makes).
+    dtype : type
+        float32, or float64 for reference solutions.
+    missing, seed
+        Of Adult (see :func:`load_adult`); ``seed`` also of the synthetic data.
+
+    Raises
+    ------
+    InputError
+        Naming the missing or corrupted file.
+    """
+    if Path(name).is_dir() and Path(name).name in DATASETS:
+        folder, name = Path(name), Path(name).name
+    one_of("dataset", name, DATASETS)
+    if name == "lasso":
+        return make_lasso(seed, dtype=dtype)
+    where = data_folder(name, folder)
+    if download:
+        where = _download(name, where)
+    if name == "mnist":
+        return load_mnist(where, dtype)
+    if name == "femnist":
+        return load_femnist(where, dtype)
+    return load_adult(where, dtype, missing, seed)
+
+
+def _download(name: str, folder: Path) -> Path:
+    files, site = {
+        "mnist": (MNIST_FILES, MNIST_SITE),
+        "adult": (ADULT_FILES, ADULT_SITE),
+    }.get(name, ((), ""))
+    folder = folder if folder.name == name else folder / name
+    for file in files:
+        if not (folder / file).is_file():
+            fetch(site + file, folder / file)
+    return folder

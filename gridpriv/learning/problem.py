@@ -1,0 +1,181 @@
+"""A client as the consensus algorithm's local problem.
+
+The private data that the algorithm passes around are *weights*, one per sample and 1 where
+nothing is changed: f(z; weights) = sum_j weights_j loss_j(z) / count + lambda R(z). So a
+neighbour under ``add-one`` is a weight of 0, and an audit can replay on it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gridpriv.coordination.problem import Minimiser, Update
+from gridpriv.errors import InputError
+from gridpriv.grid.case import Floats, Ints
+from gridpriv.learning.adjacency import SampleAdjacency
+from gridpriv.learning.arrays import Array, like, to_numpy
+from gridpriv.learning.losses import Loss, clip_factors
+from gridpriv.learning.regularizers import Regularizer, boxed
+from gridpriv.privacy.sensitivity import Norm, Sensitivity
+
+# rows whose features (4 bytes x 784) stay in a core's cache between the two products
+BLOCK_ROWS = 512
+
+
+class ClientProblem:
+    """One client's loss over a box.
+
+    Parameters
+    ----------
+    name : str
+    key : int
+        Of the noise streams.
+    x : (m, J)
+        Features, a view of the data set's one copy where the split allows.
+    targets : (m, K)
+    loss : Loss
+    norm : float
+        Public bound R of ||x||_2.
+    count : int
+        Public number the sum of gradients is divided by: all clients' samples, or this one's.
+    regularizer : Regularizer
+        Its subgradient is added in full; it is public.
+    box : float or None
+        u of W = [-u, u]^n.
+    clip : float or None
+        Per-sample gradient clip; needed where the loss has no Lipschitz constant.
+    watch_residuals : bool
+        Keep the largest sample gradient of every call, for the data-dependent calibration.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        key: int,
+        x: Array,
+        targets: Array,
+        loss: Loss,
+        norm: float,
+        count: int,
+        regularizer: Regularizer,
+        box: float | None = None,
+        clip: float | None = None,
+        watch_residuals: bool = False,
+    ) -> None:
+        self.name, self.key = name, key
+        self._x, self._targets, self._loss = x, targets, loss
+        self._norm, self.count = norm, count
+        self._regularizer, self._box, self._clip = regularizer, box, clip
+        self.shape = (int(x.shape[1]), int(targets.shape[1]))
+        self.samples = int(x.shape[0])
+        self.coordinates: Ints = np.arange(self.shape[0] * self.shape[1])
+        self.smoothness = (
+            loss.smoothness(norm) * self.samples / count + regularizer.modulus
+        )
+        self.largest_gradient = 0.0
+        self._lengths = _row_lengths(x) if watch_residuals else None
+
+    def start(self) -> Floats:
+        """Return zero."""
+        return np.zeros(len(self.coordinates))
+
+    def gradient(self, z: Floats, data: Floats) -> Floats:
+        """Return sum_j data_j grad loss_j(z) / count + lambda R'(z), shape (J*K,).
+
+        The rows are taken in blocks, so that the second product finds them in the cache.
+        """
+        w = like(z.reshape(self.shape), self._x)
+        weights = None if data.min(initial=1.0) == 1.0 == data.max(initial=1.0) else data
+        total = None
+        self.largest_gradient = 0.0
+        for first in range(0, self.samples, self._block()):
+            rows = slice(first, first + self._block())
+            x = self._x[rows]
+            residual = self._residual(x, rows, w)
+            if weights is not None:
+                residual = residual * like(weights[rows, None], x)
+            part = x.T @ residual
+            total = part if total is None else total + part
+        mean = to_numpy(total).reshape(-1) / self.count
+        return mean + self._regularizer.subgradient(z)
+
+    def minimise(self, linear: Floats, metric: Floats) -> Minimiser:
+        """Return argmin over the box of <linear, z> + 1/2 z' diag(metric) z: a clip."""
+        return Minimiser(boxed(-linear / metric, self._box))
+
+    def minimise_exact(self, linear: Floats, metric: Floats) -> Minimiser:
+        """Refuse: the loss is no public quadratic."""
+        raise InputError(
+            "update = 'exact' is not allowed: this loss is no public quadratic; "
+            "--algorithm admm, pvp or dvp solve the local problems"
+        )
+
+    def figures(self, z: Floats, data: Floats) -> dict[str, float]:
+        """Return nothing: the objective costs as much as a round, so a run evaluates it apart."""
+        return {}
+
+    def gradient_sensitivity(self, adjacency: SampleAdjacency, norm: Norm) -> Sensitivity:
+        """Return how far the gradient moves between neighbours, at any z.
+
+        A sample's gradient is x residual'. In the 2-norm ||x||_2 ||residual||_2 <= R c; in the
+        1-norm ||x||_1 ||residual||_1 <= sqrt(J) R c_1, or by a clip C to sqrt(J K) C. One such
+        term joins the sum (add-one), or one leaves and one joins (replace-one); the sum is
+        divided by a public count.
+        """
+        factor = adjacency.factor / self.count
+        one = self._sample_bound(norm)
+        if not np.isfinite(one):
+            raise InputError(
+                f"the gradient of the {self._loss.name} loss has no bound: give --clip C"
+            )
+        return Sensitivity(
+            factor * one,
+            norm,
+            f"{adjacency.factor:g} sample gradient of norm {one:.6g} at most (features of norm "
+            f"{self._norm:.6g}), over {self.count} samples",
+        )
+
+    def output_sensitivity(
+        self, adjacency: SampleAdjacency, norm: Norm, update: Update, metric: Floats
+    ) -> Sensitivity:
+        """Return how far the minimiser moves: the gradient's distance over the metric.
+
+        A projection on a box is non-expansive in every coordinate, so it does not add.
+        """
+        del update
+        gradient = self.gradient_sensitivity(adjacency, norm)
+        least = float(metric.min())
+        return Sensitivity(
+            gradient.value / least, norm, f"{gradient.provenance}; over rho + 1/eta = {least:.6g}"
+        )
+
+    def data_sensitivity(self, adjacency: Any, norm: Norm) -> Sensitivity:
+        """Refuse: noisy weights are no release that protects a sample's features."""
+        del adjacency, norm
+        raise InputError("perturbation = 'demand' is not allowed: objective or output in learning")
+
+    def _sample_bound(self, norm: Norm) -> float:
+        if norm == 2:
+            return self._loss.gradient_bound(self._norm, self._clip)
+        plain = np.sqrt(self.shape[0]) * self._norm * self._loss.bound_1
+        if self._clip is None:
+            return float(plain)
+        return float(min(plain, np.sqrt(len(self.coordinates)) * self._clip))
+
+    def _residual(self, x: Array, rows: slice, w: Array) -> Array:
+        residual = self._loss.residual(x @ w, self._targets[rows])
+        if self._lengths is not None:
+            norms = np.sqrt((to_numpy(residual) ** 2).sum(axis=-1)) * self._lengths[rows]
+            self.largest_gradient = max(self.largest_gradient, float(norms.max()))
+        if self._clip is not None:
+            residual = residual * clip_factors(x, residual, self._clip)
+        return residual
+
+    def _block(self) -> int:
+        return BLOCK_ROWS if isinstance(self._x, np.ndarray) else self.samples
+
+
+def _row_lengths(x: Array) -> Floats:
+    return np.sqrt((to_numpy(x) ** 2).sum(axis=1))

@@ -1,0 +1,106 @@
+"""What a learning run returns."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from gridpriv.grid.case import Floats
+from gridpriv.learning.settings import LearnSettings
+
+COLUMNS = (
+    "round", "objective", "consensus_residual", "noise_magnitude", "train_loss",
+    "test_accuracy", "test_error", "seconds",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class LearnTiming:
+    """Seconds of a run's parts; ``solve`` leaves out what evaluation took."""
+
+    load: float
+    build: float
+    solve: float
+    total: float
+
+
+@dataclass(frozen=True, eq=False)
+class LearnResult:
+    """A finished learning run.
+
+    Attributes
+    ----------
+    dataset : dict
+        Name, samples, features, classes, norm, clipped rows and source.
+    clients : DataFrame
+        One row per client: samples, and its loss at the global model.
+    rounds : DataFrame
+        One row per round; loss and test figures are NaN where they were not evaluated.
+    w : (J, K)
+        Global model.
+    local : (P, J, K)
+        Local models.
+    privacy : dict
+        See :func:`gridpriv.learning.accounting.privacy_statement`.
+    """
+
+    dataset: dict[str, Any]
+    settings: LearnSettings
+    clients: pd.DataFrame
+    rounds: pd.DataFrame
+    w: Floats
+    local: Floats
+    privacy: dict[str, Any]
+    timing: LearnTiming
+
+    @property
+    def final(self) -> dict[str, float]:
+        """Figures after the last round."""
+        last = self.rounds.iloc[-1]
+        keys = ("objective", "consensus_residual", "train_loss", "test_accuracy", "test_error")
+        return {key: float(last[key]) for key in keys}
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the run as JSON can hold it."""
+        document = {
+            "case": self.dataset["name"],
+            "dataset": self.dataset,
+            "clients": self.clients.to_dict("records"),
+            "settings": self.settings.as_dict(),
+            "rounds": self.rounds[list(COLUMNS)].to_dict("records"),
+            "final": self.final,
+            "privacy": self.privacy,
+            "solver": {
+                "name": self.settings.algorithm,
+                "version": _version(),
+                "solves": len(self.rounds),
+                "failures": 0,
+                "seconds_per_solve": float(self.rounds["seconds"].mean()),
+            },
+            "timing": vars(self.timing),
+            "seed": self.settings.seed,
+            "version": _version(),
+        }
+        cleaned: dict[str, Any] = finite(document)
+        return cleaned
+
+
+def finite(value: Any) -> Any:
+    """Replace numbers that JSON cannot hold by null, and numpy scalars by Python's."""
+    if isinstance(value, dict):
+        return {k: finite(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(v) for v in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _version() -> str:
+    from importlib.metadata import version
+
+    return version("gridpriv")

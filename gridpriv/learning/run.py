@@ -1,0 +1,217 @@
+"""One learning run: data set and settings in, :class:`LearnResult` out."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from gridpriv.errors import SolverError, not_allowed
+from gridpriv.grid.case import Floats
+from gridpriv.learning.accounting import (
+    Charging,
+    multiplier_for,
+    privacy_statement,
+    ryu_kim_total,
+)
+from gridpriv.learning.algorithms import find_algorithm
+from gridpriv.learning.algorithms.base import Round, Task, Watch
+from gridpriv.learning.arrays import check_device, like, namespace, to_numpy
+from gridpriv.learning.clients import make_clients
+from gridpriv.learning.datasets.base import Dataset
+from gridpriv.learning.datasets.split import split
+from gridpriv.learning.losses import test_error
+from gridpriv.learning.regularizers import parse_regularizer
+from gridpriv.learning.result import LearnResult, LearnTiming
+from gridpriv.learning.settings import LearnSettings
+from gridpriv.privacy.noise import NoiseStreams
+
+DEFAULT_CLIENTS = 10
+NON_PRIVATE = ("admm", "centralized")
+
+
+def learn(
+    dataset: Dataset,
+    settings: LearnSettings,
+    watch: Watch = lambda _: None,
+    load_seconds: float = 0.0,
+) -> LearnResult:
+    """Train a linear model with an algorithm of the module.
+
+    Parameters
+    ----------
+    dataset : Dataset
+    settings : LearnSettings
+    watch : callable
+        Called after every round with its :class:`Round`, which is private.
+    load_seconds : float
+        What reading the data took, for the timing table.
+
+    Raises
+    ------
+    InputError
+        For settings that this data set or machine cannot have.
+    SolverError
+        If the iterates stop being finite numbers.
+    """
+    began = time.perf_counter()
+    task, dataset = make_task(dataset, settings)
+    log = _Log(dataset, task, watch)
+    build = time.perf_counter() - began
+    log.resume()
+    find_algorithm(settings.algorithm)(task, log)
+    total = time.perf_counter() - began
+    rounds = pd.DataFrame(log.rows)
+    return LearnResult(
+        dataset=_described(dataset),
+        settings=task.settings,
+        clients=_client_table(task, log.w),
+        rounds=rounds,
+        w=log.w,
+        local=log.local,
+        privacy=_privacy(task),
+        timing=LearnTiming(
+            load=load_seconds,
+            build=build,
+            solve=float(rounds["seconds"].sum()),
+            total=load_seconds + total,
+        ),
+    )
+
+
+def make_task(dataset: Dataset, settings: LearnSettings) -> tuple[Task, Dataset]:
+    """Return the task of a data set under settings, and the data set with clipped features."""
+    check_device(settings.device)
+    if settings.norm is not None:
+        dataset = dataset.clip_to(settings.norm)
+    count = settings.clients
+    if count is None and settings.split != "writer":
+        count = DEFAULT_CLIENTS
+    clients = make_clients(
+        dataset, split(dataset, settings.split, count, settings.seed), settings.device
+    )
+    chosen = settings.sampled_clients
+    if chosen is not None and chosen > clients.number:
+        raise not_allowed(
+            "sampled_clients", chosen, f"at most {clients.number}, the number of clients"
+        )
+    if settings.batch is not None and settings.batch > clients.counts.min():
+        raise not_allowed(
+            "batch", settings.batch, f"at most {clients.counts.min():g}, the smallest client's samples"
+        )
+    if settings.mechanism != "none" and settings.algorithm in NON_PRIVATE:
+        raise not_allowed("mechanism", settings.mechanism, f"none with {settings.algorithm}")
+    settings = replace(settings, clients=clients.number)
+    releases = settings.rounds
+    if settings.algorithm == "ryu-kim":
+        releases *= settings.local_updates
+    task = Task(
+        clients=clients,
+        regularizer=parse_regularizer(settings.regularizer),
+        norm=dataset.norm,
+        settings=settings,
+        streams=NoiseStreams(settings.seed),
+        charging=Charging(multiplier_for(settings, releases)),
+    )
+    return task, dataset
+
+
+@dataclass(eq=False)
+class _Log:
+    """Evaluates rounds and keeps their figures; its own time is not the rounds'."""
+
+    dataset: Dataset
+    task: Task
+    watch: Callable[[Round], None]
+
+    def __post_init__(self) -> None:
+        self.rows: list[dict[str, Any]] = []
+        self.w: Floats = np.zeros(self.task.clients.shape)
+        self.local: Floats = np.zeros((0, *self.task.clients.shape))
+        self.resume()
+
+    def resume(self) -> None:
+        """Start the clock of the next round."""
+        self._began = time.perf_counter()
+
+    def __call__(self, done: Round) -> None:
+        """Keep one round."""
+        seconds = time.perf_counter() - self._began
+        xp = namespace(done.w)
+        apart = float(xp.sqrt(xp.sum((done.local - done.w[None]) ** 2)))
+        if not math.isfinite(apart):
+            raise SolverError(
+                f"{self.task.settings.algorithm} diverged in round {done.number}: "
+                "take smaller steps (--step-scale, --learning-rate) or a larger --penalty"
+            )
+        row: dict[str, Any] = {
+            "round": done.number,
+            "objective": math.nan,
+            "consensus_residual": apart,
+            "noise_magnitude": done.noise_magnitude,
+            "train_loss": math.nan,
+            "test_accuracy": math.nan,
+            "test_error": math.nan,
+            "seconds": seconds,
+        }
+        settings = self.task.settings
+        if done.number % settings.evaluate_every == 0 or done.number == settings.rounds:
+            row |= self._evaluated(done)
+        self.rows.append(row)
+        if done.number == settings.rounds:
+            self.w, self.local = to_numpy(done.w), to_numpy(done.local)
+        self.watch(done)
+        self.resume()
+
+    def _evaluated(self, done: Round) -> dict[str, float]:
+        clients = self.task.clients
+        w = to_numpy(done.w)
+        weights = np.full(clients.number, 1.0 / clients.number)
+        if self.task.settings.algorithm == "ryu-kim":
+            weights = clients.counts / clients.counts.sum()
+        loss = float(weights @ clients.values(like(w, clients.x)))
+        error = test_error(self.dataset, w)
+        accuracy = 1.0 - error if self.dataset.task != "regression" else math.nan
+        return {
+            "objective": loss + self.task.regularizer.value(w),
+            "train_loss": loss,
+            "test_accuracy": accuracy,
+            "test_error": error,
+        }
+
+
+def _described(dataset: Dataset) -> dict[str, Any]:
+    return {
+        "name": dataset.name, "train_samples": len(dataset.y_train),
+        "test_samples": len(dataset.y_test), "features": dataset.features,
+        "classes": dataset.classes, "norm": dataset.norm, "clipped": dataset.clipped,
+        "source": dataset.source,
+    }  # fmt: skip
+
+
+def _client_table(task: Task, w: Floats) -> pd.DataFrame:
+    clients = task.clients
+    return pd.DataFrame(
+        {
+            "client": [str(p + 1) for p in range(clients.number)],
+            "samples": clients.counts.astype(int),
+            "variables": task.size,
+            "train_loss": clients.values(like(w, clients.x)),
+        }
+    )
+
+
+def _privacy(task: Task) -> dict[str, Any]:
+    settings = task.settings
+    paper: dict[str, Any] | None = None
+    if settings.algorithm == "ryu-kim":
+        paper = ryu_kim_total(settings, settings.rounds * settings.local_updates)
+    adjacency = str(task.adjacency)
+    if settings.algorithm == "dp-fedavg":
+        adjacency = "one client's whole training set is there or not (trusted server)"
+    return privacy_statement(settings, task.charging, adjacency, paper)

@@ -1,0 +1,64 @@
+"""Clients on threads: numpy's products leave Python's lock, so two cores work at once.
+
+BLAS is held to one thread meanwhile (with threadpoolctl, where it is installed): many skinny
+products on threads of their own are faster than one after the other on all of BLAS's, and
+stay so when other work shares the cores.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from types import TracebackType
+
+from gridpriv.coordination.agent import Agent, Message
+from gridpriv.grid.case import Floats
+
+
+class Threads:
+    """Agents of this process on a few threads; results do not depend on how many."""
+
+    def __init__(self, agents: Sequence[Agent], workers: int) -> None:
+        self._agents = agents
+        self._workers = max(1, min(workers, len(agents), os.cpu_count() or 1))
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Threads:
+        self._stack.enter_context(one_blas_thread())
+        self._pool = self._stack.enter_context(ThreadPoolExecutor(self._workers))
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stack.close()
+
+    def round(
+        self, number: int, w: Sequence[Floats], penalty: Sequence[Floats], step: float
+    ) -> list[Message]:
+        """Run one round at every agent."""
+        jobs = [
+            self._pool.submit(agent.round, number, own_w, own_penalty, step)
+            for agent, own_w, own_penalty in zip(self._agents, w, penalty, strict=True)
+        ]
+        return [job.result() for job in jobs]
+
+    def averages(self) -> list[Floats]:
+        """Return every agent's last average."""
+        return [agent.average for agent in self._agents]
+
+
+def one_blas_thread() -> ExitStack:
+    """Return a context in which BLAS uses one thread, where threadpoolctl is installed."""
+    stack = ExitStack()
+    try:
+        from threadpoolctl import threadpool_limits
+    except ImportError:
+        return stack
+    stack.enter_context(threadpool_limits(1, user_api="blas"))
+    return stack
