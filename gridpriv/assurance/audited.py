@@ -1,0 +1,264 @@
+"""What the statistical audit needs of a mechanism, and a zone's three levels of it.
+
+``release``   one local update's perturbed quantity (gradient, minimiser or demand): where the
+              paper states its guarantee, and the most that can be seen;
+``solution``  the local solution computed from it;
+``messages``  what the zone sends over several rounds, which is all that a network carries.
+
+Later levels are computed from earlier ones, so their true epsilon is no larger; the audit
+reports how much of it survives.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+
+from gridpriv.assurance.eavesdrop import Heard, MakeAgent, answer
+from gridpriv.assurance.neighbours import Neighbour
+from gridpriv.assurance.replay import Draw, Tape, agent_play
+from gridpriv.assurance.statistic import Statistic
+from gridpriv.coordination.agent import Agent
+from gridpriv.grid.case import Floats
+from gridpriv.privacy.accounting import epsilon_of, total_epsilon, total_pure
+from gridpriv.privacy.mechanism import Charge
+from gridpriv.privacy.noise import NoiseStreams
+from gridpriv.privacy.release import Release
+from gridpriv.result import claimed_epsilon
+from gridpriv.run import Prepared
+
+LEVELS = ("release", "solution", "messages")
+VISIBLE = 256  # coordinates of a release that move most; the rest carry next to nothing
+
+
+class AuditedMechanism(Protocol):
+    """Anything that claims (epsilon, delta) between two neighbouring data sets.
+
+    Attributes
+    ----------
+    level : str
+        What is observed.
+    claimed, certified : float
+        Epsilon as stated by the settings, and as charged by the accountant.
+    delta : float
+        At which both are stated; 0 for pure privacy.
+    """
+
+    @property
+    def level(self) -> str: ...  # noqa: D102
+    @property
+    def claimed(self) -> float: ...  # noqa: D102
+    @property
+    def certified(self) -> float: ...  # noqa: D102
+    @property
+    def delta(self) -> float: ...  # noqa: D102
+    @property
+    def log_ratio(self) -> Statistic | None:
+        """Log-likelihood ratio of the stated mechanism, where it is known."""
+        ...
+
+    def sample(self, neighbour: bool, seed: int) -> Floats:
+        """Return one observed output on D, or on its neighbour, shape (k,).
+
+        The same seed must give the same noise on both.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class Stated:
+    """Claimed and certified epsilon at a delta."""
+
+    claimed: float
+    certified: float
+    delta: float
+
+
+@dataclass(frozen=True, eq=False)
+class ReleaseLevel:
+    """One release: a fixed private quantity on D and on D', under the run's own mechanism."""
+
+    release: Release
+    here: Floats
+    there: Floats
+    stated: Stated
+    level: str = "release"
+
+    @property
+    def claimed(self) -> float:
+        """Epsilon of one release, as stated."""
+        return self.stated.claimed
+
+    @property
+    def certified(self) -> float:
+        """Epsilon of one release, as charged."""
+        return self.stated.certified
+
+    @property
+    def delta(self) -> float:
+        """Delta of one release."""
+        return self.stated.delta
+
+    @property
+    def visible(self) -> Floats:
+        """Coordinates that move, the most moved first; at most :data:`VISIBLE`."""
+        moved = np.abs(self.here - self.there)
+        order = np.argsort(-moved, kind="stable")[:VISIBLE]
+        return np.asarray(order[moved[order] > 1e-9 * moved.max()])
+
+    def sample(self, neighbour: bool, seed: int) -> Floats:
+        """Return one noisy release, at the coordinates that move."""
+        value = self.there if neighbour else self.here
+        noisy = self.release.apply(value, lambda: NoiseStreams(seed).stream(1, 1, 1))
+        return noisy[self.visible]
+
+    @property
+    def log_ratio(self) -> Statistic:
+        """ln p(o | D) - ln p(o | D') of the stated density."""
+        a, b = self.here[self.visible], self.there[self.visible]
+        scale = self.release.mechanism.scale
+        if self.release.sensitivity.norm == 1:
+            return lambda x: (np.abs(x - b) - np.abs(x - a)).sum(axis=1) / scale
+        return lambda x: ((x - b) ** 2 - (x - a) ** 2).sum(axis=1) / (2.0 * scale**2)
+
+
+@dataclass(frozen=True, eq=False)
+class RunLevel:
+    """An agent played against a recorded network with fresh noise: its solution or messages."""
+
+    prepared: Prepared
+    zone: int
+    script: Sequence[Heard]
+    here: Floats
+    there: Floats
+    stated: Stated
+    level: str
+    make_agent: MakeAgent = Agent
+    log_ratio: Statistic | None = None
+
+    @property
+    def claimed(self) -> float:
+        """Total of the rounds played, as stated."""
+        return self.stated.claimed
+
+    @property
+    def certified(self) -> float:
+        """Total of the rounds played, as charged."""
+        return self.stated.certified
+
+    @property
+    def delta(self) -> float:
+        """Delta of the total."""
+        return self.stated.delta
+
+    def sample(self, neighbour: bool, seed: int) -> Floats:
+        """Return the zone's solution, or all its messages one after the other."""
+        prepared, shared = self.prepared, self.prepared.shared[self.zone]
+        data = self.there if neighbour else self.here
+        streams = NoiseStreams(seed)
+        agent = self.make_agent(
+            prepared.problems[self.zone], data, shared, prepared.rules, streams
+        )
+        sent = [answer(agent, heard).sent for heard in self.script]
+        if self.level == "messages":
+            return np.concatenate(sent)
+        return agent.average if _all_released(prepared) else agent.average[shared]
+
+
+def _all_released(prepared: Prepared) -> bool:
+    """Return whether a local solution is computed from releases in all its coordinates."""
+    rules = prepared.rules
+    return not (rules.perturbation.target == "output" and rules.update == "exact")
+
+
+def zone_levels(
+    prepared: Prepared,
+    zone: int,
+    script: Sequence[Heard],
+    other: Neighbour,
+    levels: Sequence[str] = LEVELS,
+    make_agent: MakeAgent = Agent,
+) -> list[AuditedMechanism]:
+    """Return a zone's audited levels between its demand and a neighbour.
+
+    Parameters
+    ----------
+    prepared : Prepared
+        With noise.
+    zone : int
+        Position of the zone.
+    script : sequence of Heard
+        The rounds of the ``messages`` level; the others use the first.
+    other : Neighbour
+    levels : sequence of str
+    make_agent : callable
+    """
+    one = replace(prepared, rules=replace(prepared.rules, local_updates=1))
+    data = prepared.problems[zone].program.zone.demand
+    found: list[AuditedMechanism] = []
+    first = _taped(one, zone, script[:1], data, make_agent)
+    for level in levels:
+        if level == "release":
+            frozen = [draw.output for draw in first]
+            twin = agent_play(one, zone, script[:1], make_agent)(data + other.change, Tape(frozen))
+            release = _release(one, first[0])
+            found.append(
+                ReleaseLevel(
+                    release, first[0].value, twin.draws[0].value, _stated_once(one, release)
+                )
+            )
+            continue
+        run, rounds = (one, script[:1]) if level == "solution" else (prepared, script)
+        draws = first if level == "solution" else _taped(run, zone, rounds, data, make_agent)
+        stated = _stated_once(run, _release(run, draws[0]))
+        if level == "messages":
+            stated = _stated_total(run, draws)
+        found.append(
+            RunLevel(run, zone, rounds, data, data + other.change, stated, level, make_agent)
+        )
+    return found
+
+
+def _taped(
+    prepared: Prepared, zone: int, script: Sequence[Heard], data: Floats, make_agent: MakeAgent
+) -> tuple[Draw, ...]:
+    return agent_play(prepared, zone, script, make_agent)(data.copy(), Tape()).draws
+
+
+def _release(prepared: Prepared, draw: Draw) -> Release:
+    rule = prepared.rules.noise
+    assert rule is not None
+    return rule.release(draw.sensitivity)
+
+
+def _stated_once(prepared: Prepared, release: Release) -> Stated:
+    """Return claimed and certified epsilon of one release."""
+    settings = prepared.settings
+    pure = release.sensitivity.norm == 1
+    certified = epsilon_of(release.certified, settings.release_delta)
+    return Stated(
+        claimed_epsilon(settings, prepared.rules), certified, 0.0 if pure else settings.release_delta
+    )
+
+
+def _stated_total(prepared: Prepared, draws: Sequence[Draw]) -> Stated:
+    """Return claimed and certified totals of all releases of the rounds that are played."""
+    releases = [_release(prepared, draw) for draw in draws]
+    delta = prepared.settings.target_delta
+    certified, claimed = _count([r.certified for r in releases]), _count([r.claimed for r in releases])
+    if all(r.sensitivity.norm == 1 for r in releases):
+        pure = Stated(total_pure(claimed), total_pure(certified), 0.0)
+        if math.isfinite(pure.certified):
+            return pure
+    return Stated(total_epsilon(claimed, delta), total_epsilon(certified, delta), delta)
+
+
+def _count(charges: Sequence[Charge]) -> dict[Charge, int]:
+    counts: dict[Charge, int] = {}
+    for charge in charges:
+        counts[charge] = counts.get(charge, 0) + 1
+    return counts
