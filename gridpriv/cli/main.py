@@ -11,8 +11,13 @@ from gridpriv.errors import GridprivError, GridprivWarning
 
 COMMANDS = {
     "run": "one private run of a case",
+    "compare": "a study over budgets, mechanisms and seeds, with its report",
+    "report": "build the report of a study or a run: html, pdf, xlsx, csv, tex",
+    "reproduce": "a figure or table of a paper, from a bundled study",
     "zones": "partition a case into zones, check and draw them",
     "cases": "the cases that can be found by name",
+    "ledger": "grants of data owners, and what was charged: grant, show, export",
+    "account": "total privacy of T releases, or the noise for a total",
 }
 
 

@@ -24,7 +24,7 @@ from threading import Lock
 from types import TracebackType
 
 from gridpriv.errors import BudgetError, InputError, not_allowed
-from gridpriv.privacy.accounting import Charges, check_delta, total_epsilon, total_pure
+from gridpriv.privacy.accounting import Charges, check_delta
 from gridpriv.privacy.filters import Rule, check_charges, choose_rule, combined
 from gridpriv.privacy.ledger_file import connect, immediate, now, refusing
 from gridpriv.privacy.ledger_rows import (
@@ -33,7 +33,7 @@ from gridpriv.privacy.ledger_rows import (
     grant_row,
     marks,
     read_account,
-    rounded,
+    total_of,
     write_rule,
 )
 from gridpriv.privacy.mechanism import Charge
@@ -288,7 +288,7 @@ def _refused(path: Path, account: Account, asked: Charges, outcome: str) -> str:
         f"spent {_percent(before)} ({_epsilon(account, account.spent)}); "
         f"asked {releases}, in all {_percent(then)} ({_epsilon(account, after)}{hint}); "
         f"left {_percent(max(0.0, 1.0 - before))}, room for {room} more such "
-        f"release{'s' * (room != 1)}; kept by {keeper}; {outcome}"
+        f"release{'s' * (room != 1)}; kept by {account.kept_by}; {outcome}"
     )
 
 
@@ -297,7 +297,4 @@ def _percent(share: float) -> str:
 
 
 def _epsilon(account: Account, charges: Charges) -> str:
-    total = total_pure(charges)
-    if account.delta and charges:
-        total = total_epsilon(rounded(charges), account.delta)
-    return f"epsilon {total:.5g}"
+    return f"epsilon {total_of(charges, account.delta):.5g}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import math
 import sqlite3
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -13,11 +14,13 @@ import numpy as np
 
 from gridpriv.grid.case import Case, Ints
 from gridpriv.grid.zoning import Zoning
-from gridpriv.privacy.accounting import Charges, total_epsilon, total_pure
+from gridpriv.privacy.accounting import Charges, pure_epsilon, total_epsilon, total_pure
 from gridpriv.privacy.adjacency import DemandAdjacency
 from gridpriv.privacy.filters import GrantFilter, PlannedFilter, RenyiFilter, Rule, combined
 from gridpriv.privacy.ledger_file import reading
 from gridpriv.privacy.mechanism import Charge
+
+LARGE, SMALL = 30.0, 0.2  # pure epsilon and Gaussian multiplier of a release that hides nothing
 
 
 @dataclass(frozen=True)
@@ -99,9 +102,13 @@ class Account:
     @property
     def total(self) -> float:
         """Epsilon of all charges at the grant's delta, if their parameters were fixed ahead."""
-        if self.delta == 0.0:
-            return self.total_pure
-        return total_epsilon(rounded(self.spent), self.delta)
+        return total_of(self.spent, self.delta)
+
+    @property
+    def kept_by(self) -> str:
+        """What keeps the grant, in words."""
+        unfixed = self.delta > 0.0 and self.rule is None
+        return str(self.filter) + (" or a rule that the first charge fixes" if unfixed else "")
 
     def __str__(self) -> str:
         return f"epsilon {self.epsilon:g}" + (f" at delta {self.delta:g}" if self.delta else "")
@@ -195,12 +202,32 @@ def write_rule(db: sqlite3.Connection, owner: str, rule: Rule | None) -> None:
         )
 
 
-def rounded(charges: Charges) -> dict[Charge, int]:
-    """Return charges whose parameters agree to nine digits as one, to be shown."""
+def total_of(charges: Charges, delta: float) -> float:
+    """Return epsilon of charges at ``delta`` (0: pure), to be shown.
+
+    Parameters that agree to nine digits are taken as one. The loss distribution of a release
+    that hides nothing needs gigabytes: it is composed purely, or by its Renyi divergences, as
+    is secure noise, of which OpenDP's map is all that is known.
+    """
+    if not charges or delta == 0.0:
+        return total_pure(charges)
+    near: dict[Charge, int] = {}
+    for charge, count in charges.items():
+        rounded = float(f"{charge.parameter:.9g}")
+        kind = charge.kind
+        if kind == "gaussian" and rounded < SMALL and len(charges) > 1:
+            kind, rounded = "zcdp", 0.5 / rounded**2
+        near = combined(near, {Charge(kind, rounded): count})
+    if any(c.kind == "pure" or LARGE < pure_epsilon(c) < math.inf for c in near):
+        return min(total_pure(near), total_epsilon(_as_zcdp(near), delta))
+    return total_epsilon(near, delta)
+
+
+def _as_zcdp(charges: Charges) -> dict[Charge, int]:
+    """Return pure charges as zero-concentrated ones (Bun and Steinke 2016, proposition 1.4)."""
     total: dict[Charge, int] = {}
     for charge, count in charges.items():
-        near = Charge(charge.kind, float(f"{charge.parameter:.9g}"))
-        total = combined(total, {near: count})
+        pure = pure_epsilon(charge)
+        same = Charge("zcdp", 0.5 * pure**2) if math.isfinite(pure) else charge
+        total = combined(total, {same: count})
     return total
-
-

@@ -1,0 +1,186 @@
+"""``gridpriv account``: the total privacy of T releases, or the noise for a total."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from gridpriv.cli.common import REAL, WHOLE, print_table, write_json
+from gridpriv.errors import InputError, not_allowed, one_of
+
+MECHANISMS = ("laplace", "gaussian")
+CALIBRATIONS = ("sound", "paper")
+LARGEST = 30.0  # epsilon of one release: its odds of being told apart are e^30 to 1
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.add_argument("--mechanism", default="laplace", help="laplace | gaussian")
+    parser.add_argument("--epsilon", type=REAL, metavar="E", help="of one release")
+    parser.add_argument(
+        "--delta", type=REAL, metavar="D", help="of one Gaussian release (default 1e-5)"
+    )
+    parser.add_argument(
+        "--calibration",
+        default="sound",
+        help="sound | paper: the analytic or the classical Gaussian of --epsilon and --delta",
+    )
+    parser.add_argument(
+        "--noise-multiplier",
+        type=REAL,
+        metavar="M",
+        help="scale of the noise over the sensitivity, instead of --epsilon",
+    )
+    parser.add_argument(
+        "--total", metavar="E[,D]", help="find the noise for this total, instead of --epsilon"
+    )
+    parser.add_argument(
+        "--releases", type=WHOLE, required=True, metavar="T", help="number of releases"
+    )
+    parser.add_argument(
+        "--target-delta",
+        type=REAL,
+        metavar="D",
+        help="delta at which the total is stated (default: that of --total, or 1e-5)",
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Print the statement."""
+    document = statement(question(args))
+    if args.json:
+        write_json(document)
+    else:
+        _print(document)
+    return 0
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked, with every default filled in.
+
+    Attributes
+    ----------
+    mechanism : {'laplace', 'gaussian'}
+    calibration : {'sound', 'paper'}
+    multiplier : float
+        Noise scale over sensitivity.
+    releases : int
+    release_delta, target_delta : float
+    stated : float or None
+        Epsilon of one release as the user stated it.
+    """
+
+    mechanism: str
+    calibration: str
+    multiplier: float
+    releases: int
+    release_delta: float
+    target_delta: float
+    stated: float | None
+
+
+def question(args: argparse.Namespace) -> Question:
+    """Return the checked question of the command line."""
+    from gridpriv.privacy.accounting import check_delta
+    from gridpriv.privacy.budget import Budget, noise_multiplier, parse_budget
+    from gridpriv.settings import Settings
+
+    one_of("mechanism", args.mechanism, MECHANISMS)
+    one_of("calibration", args.calibration, CALIBRATIONS)
+    given = [args.epsilon, args.noise_multiplier, args.total]
+    if sum(value is not None for value in given) != 1:
+        raise InputError("give one of --epsilon, --noise-multiplier and --total")
+    if args.releases < 1:
+        raise not_allowed("releases", args.releases, "a whole number, 1 or more")
+    release_delta = Settings.delta if args.delta is None else args.delta
+    check_delta("delta", release_delta)
+    target = Settings.target_delta if args.target_delta is None else args.target_delta
+    check_delta("target-delta", target)
+    if args.calibration == "paper" and args.epsilon is None:
+        raise InputError("--calibration paper states the noise of one release: give --epsilon")
+    if args.noise_multiplier is not None:
+        if not (math.isfinite(args.noise_multiplier) and args.noise_multiplier > 0):
+            raise not_allowed("noise-multiplier", args.noise_multiplier, "a positive number")
+        multiplier = args.noise_multiplier
+    else:
+        text = "" if args.total is None else f"total:{args.total}"
+        budget = parse_budget(text) if text else Budget("per-release", args.epsilon)
+        if budget.scope == "total" and budget.delta is not None and args.target_delta is None:
+            target = budget.delta
+        multiplier = noise_multiplier(
+            budget, args.mechanism, args.calibration, args.releases, release_delta
+        )
+    return Question(
+        mechanism=args.mechanism,
+        calibration=args.calibration,
+        multiplier=multiplier,
+        releases=args.releases,
+        release_delta=release_delta,
+        target_delta=target,
+        stated=args.epsilon,
+    )
+
+
+def statement(asked: Question) -> dict[str, Any]:
+    """Return per-release and total privacy as JSON can hold it; infinite epsilon is null."""
+    from gridpriv.privacy.accounting import epsilon_of, paper_total, total_epsilon, total_pure
+    from gridpriv.privacy.mechanism import Charge
+
+    charge = Charge(asked.mechanism, asked.multiplier)
+    gaussian = asked.mechanism == "gaussian"
+    release = epsilon_of(charge, asked.release_delta)
+    if release > LARGEST:
+        raise InputError(
+            f"one release has epsilon {release:.4g}: at most {LARGEST:g} can be accounted for; "
+            "use more noise"
+        )
+    pure = total_pure({charge: asked.releases})
+    paper = None
+    if gaussian and asked.calibration == "paper" and asked.stated is not None:
+        paper = paper_total(asked.stated, asked.release_delta, asked.releases)
+    return {
+        "mechanism": asked.mechanism,
+        "calibration": asked.calibration,
+        "releases": asked.releases,
+        "noise_multiplier": asked.multiplier,
+        "per_release": {
+            "claimed": release if asked.stated is None else asked.stated,
+            "certified": release,
+            "delta": asked.release_delta if gaussian else 0.0,
+        },
+        "total_pure": pure if math.isfinite(pure) else None,
+        "total": {
+            "epsilon": total_epsilon({charge: asked.releases}, asked.target_delta),
+            "delta": asked.target_delta,
+        },
+        "paper_total": paper,
+    }
+
+
+def _print(document: dict[str, Any]) -> None:
+    release, total = document["per_release"], document["total"]
+    rows = [
+        ["noise scale / sensitivity", document["noise_multiplier"]],
+        [f"epsilon of one release at delta {release['delta']:g}", release["certified"]],
+        ["total epsilon at delta 0 (basic composition)", document["total_pure"]],
+        [f"total epsilon at delta {total['delta']:g} (PLD)", total["epsilon"]],
+    ]
+    paper = document["paper_total"]
+    if paper is not None:
+        rows.append(["the paper's Theorem 4.6 (not a certificate)", paper])
+    plural = "s" * (document["releases"] != 1)
+    print_table(
+        f"{document['releases']} {document['mechanism']} release{plural}",
+        ["figure", "value"],
+        [[name, None if value is None else f"{value:.5g}"] for name, value in rows],
+    )
+    if paper is not None:
+        wrong = paper < total["epsilon"]
+        print(
+            "Theorem 4.6 is derived as a lower bound: "
+            + ("here it is below the true total." if wrong else "it certifies nothing.")
+        )
