@@ -1,4 +1,4 @@
-"""A run's folder: settings.json, run.json, rounds.csv, buses.csv and two figures."""
+"""A run's folder: settings, document and network as JSON, tables as CSV, figures."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gridpriv.errors import InputError
-from gridpriv.report.figures import draw_convergence, draw_zones
+from gridpriv.grid.case import Case
+from gridpriv.grid.zoning import Zoning, tie_lines
+from gridpriv.report.figures import draw_convergence, draw_zones, layout
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from gridpriv.result import RunResult
 
+NETWORK = "network.json"
 PUBLIC_ROUNDS = (
     "round", "consensus_residual", "penalty_min", "penalty_max", "solver_iterations",
     "solver_retries", "seconds",
@@ -28,24 +31,41 @@ def write_run(result: RunResult, folder: Path, *, public: bool) -> None:
     result : RunResult
     folder : Path
     public : bool
-        Leave out whatever is computed from private demand: ``buses.csv`` is not written and
-        ``rounds.csv`` holds public columns only.
+        Leave out whatever is computed from private demand: ``buses.csv`` and ``zones.csv`` are
+        not written and ``rounds.csv`` holds public columns only.
     """
     document = result.as_dict(public=public)
     try:
         _text(folder / "settings.json", json.dumps(document["settings"], indent=2))
         _text(folder / "run.json", json.dumps(document, indent=2))
+        _text(folder / NETWORK, json.dumps(network(result.case, result.zoning)))
         rounds = result.rounds
         if public and not rounds.empty:
             rounds = rounds[list(PUBLIC_ROUNDS)]
         _table(folder / "rounds.csv", rounds)
         if not public:
+            _table(folder / "zones.csv", result.zones)
             _table(folder / "buses.csv", result.buses)
         draw_zones(result.case, result.zoning, folder / "zones.png")
         if not rounds.empty:
             draw_convergence(result, folder / "convergence.png", public=public)
     except OSError as error:
         raise InputError(f"cannot write to {folder}: {error.strerror}") from error
+
+
+def network(case: Case, zoning: Zoning) -> dict[str, list[dict[str, Any]]]:
+    """Return buses with position and zone, and branches with whether they tie zones (public)."""
+    place = layout(case, zoning)
+    return {
+        "buses": [
+            {"bus": int(bus), "zone": zoning.names[z], "x": float(x), "y": float(y)}
+            for bus, z, (x, y) in zip(case.bus_id, zoning.zone_of, place, strict=True)
+        ],
+        "branches": [
+            {"from": int(case.bus_id[f]), "to": int(case.bus_id[t]), "tie": bool(tie)}
+            for f, t, tie in zip(case.f_bus, case.t_bus, tie_lines(case, zoning), strict=True)
+        ],
+    }
 
 
 def _text(path: Path, text: str) -> None:

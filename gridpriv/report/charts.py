@@ -1,0 +1,157 @@
+"""The charts of a study: cost against privacy, and what happens round by round."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from gridpriv.report.summary import COSTS, NO_NOISE, Metric, epsilon_of, panel_names, series_names
+from gridpriv.report.svg import Chart, Series, Style, described
+from gridpriv.study.store import Study
+
+BY_ROUND = (
+    Metric("objective", "Objective", "p.u. squared", "from private demand"),
+    Metric("consensus_residual", "Consensus residual", "p.u.", "from releases only"),
+    Metric("noise_magnitude", "Noise magnitude", "sum of |noise|", "from private noise"),
+)
+MOST_POINTS = 120
+
+
+def cost_charts(table: pd.DataFrame, look: dict[str, Style]) -> list[Chart]:
+    """Return cost against certified total epsilon, per panel and cost, with 95 % bands."""
+    charts = []
+    noisy = table[(table.budget != NO_NOISE) & (table.seeds > 0)]
+    for panel in dict.fromkeys(noisy.panel):
+        for metric in COSTS[:2]:
+            if metric.key not in table or table[metric.key].isna().all():
+                continue
+            series = _cost_series(table[(table.panel == panel) & (table.seeds > 0)], metric)
+            if series:
+                charts.append(_cost_chart(panel, metric, series, look))
+    return charts
+
+
+def _cost_series(rows: pd.DataFrame, metric: Metric) -> list[Series]:
+    found = []
+    for name, curve in rows.groupby("series", sort=False):
+        known = curve[curve[metric.key].notna()].sort_values("total_epsilon")
+        if known.empty:
+            continue
+        flat = known.budget.iloc[0] == NO_NOISE
+        found.append(
+            Series(
+                str(name),
+                () if flat else _floats(known["total_epsilon"]),
+                _floats(known[metric.key]),
+                () if flat else _floats(known[f"{metric.key}_low"]),
+                () if flat else _floats(known[f"{metric.key}_high"]),
+                flat=flat,
+            )
+        )
+    return found
+
+
+def _floats(column: Iterable[Any]) -> tuple[float, ...]:
+    return tuple(float(v) for v in column)
+
+
+def _cost_chart(
+    panel: str, metric: Metric, series: Sequence[Series], look: dict[str, Style]
+) -> Chart:
+    title = f"{panel}: {metric.title.lower()}"
+    return Chart(
+        name=slug(f"cost {panel} {metric.key}"),
+        title=title,
+        x_label="certified total epsilon (smaller is more private)",
+        y_label=metric.label,
+        series=tuple(series),
+        alt=described(title, series, metric.unit),
+        x_log=True,
+        styles=look,
+    )
+
+
+def round_charts(
+    study: Study, table: pd.DataFrame, look: dict[str, Style]
+) -> dict[str, list[Chart]]:
+    """Return, per metric, a chart by round for every panel and budget."""
+    rounds = study.rounds
+    if rounds.empty or table.empty:
+        return {}
+    runs = study.done.assign(panel=panel_names(study.done), series=series_names(study.done))
+    found: dict[str, list[Chart]] = {}
+    for metric in BY_ROUND:
+        if metric.key not in rounds or rounds[metric.key].isna().all():
+            continue
+        title = f"{metric.title} by round ({metric.origin})"
+        found[title] = [
+            chart
+            for panel in dict.fromkeys(runs.panel)
+            for chart in _panel_rounds(rounds, runs[runs.panel == panel], metric, panel, look)
+        ]
+    return {title: charts for title, charts in found.items() if charts}
+
+
+def _panel_rounds(
+    rounds: pd.DataFrame, runs: pd.DataFrame, metric: Metric, panel: str, look: dict[str, Style]
+) -> list[Chart]:
+    budgets = [b for b in dict.fromkeys(runs.budget) if b != NO_NOISE] or [NO_NOISE]
+    charts = []
+    for budget in sorted(budgets, key=epsilon_of):
+        shown = runs[runs.budget.isin([budget, NO_NOISE])]
+        if metric.key == "noise_magnitude":
+            shown = runs[runs.budget == budget]
+        series = [
+            _round_series(str(name), rounds[rounds.run.isin(group.run)], metric)
+            for name, group in shown.groupby("series", sort=False)
+        ]
+        if not any(s.y for s in series):
+            continue
+        at = "" if budget == NO_NOISE else f", {budget_words(budget)}"
+        title = f"{panel}{at}"
+        charts.append(
+            Chart(
+                name=slug(f"{metric.key} {panel} {budget}"),
+                title=title,
+                x_label="round",
+                y_label=metric.label,
+                series=tuple(series),
+                alt=described(f"{metric.title}, {title}", series, metric.unit),
+                width=360,
+                height=250,
+                styles=look,
+            )
+        )
+    return charts
+
+
+def _round_series(name: str, rounds: pd.DataFrame, metric: Metric) -> Series:
+    wide = rounds.pivot(index="round", columns="run", values=metric.key)
+    kept = np.unique(np.linspace(0, len(wide) - 1, min(len(wide), MOST_POINTS)).round().astype(int))
+    wide = wide.iloc[kept]
+    mean = wide.mean(axis=1).to_numpy(dtype=float)
+    least, most = wide.min(axis=1), wide.max(axis=1)
+    banded = wide.shape[1] > 1
+    return Series(
+        name,
+        tuple(float(x) for x in wide.index),
+        tuple(mean.tolist()),
+        tuple(least.astype(float)) if banded else (),
+        tuple(most.astype(float)) if banded else (),
+        marks=len(wide) <= 12,
+    )
+
+
+def budget_words(budget: str) -> str:
+    """Return a budget's label in words."""
+    scope, _, numbers = budget.partition(":")
+    return f"{'total' if scope == 'total' else 'per release'} epsilon {numbers.partition(',')[0]}"
+
+
+def slug(text: str) -> str:
+    """Return a text as an identifier for an element or a file."""
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")

@@ -1,0 +1,400 @@
+"""A report as a list of sections: words, charts, maps and tables; writers turn it into files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pandas as pd
+
+from gridpriv.report.charts import budget_words, cost_charts, round_charts
+from gridpriv.report.maps import Map, shed_map, zone_map
+from gridpriv.report.summary import (
+    NO_NOISE,
+    PANEL,
+    answers,
+    best_series,
+    panel_names,
+    reference_budget,
+    series_names,
+    summary,
+)
+from gridpriv.report.svg import Chart, Style, styles
+from gridpriv.report.tables import Column, Table, make_table
+from gridpriv.study.store import Study
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of a report.
+
+    Attributes
+    ----------
+    title : str
+    text : tuple of str
+        Paragraphs.
+    charts : tuple of (heading, charts)
+    maps : tuple of Map
+    tables : tuple of Table
+    """
+
+    title: str
+    text: tuple[str, ...] = ()
+    charts: tuple[tuple[str, tuple[Chart, ...]], ...] = ()
+    maps: tuple[Map, ...] = ()
+    tables: tuple[Table, ...] = ()
+
+
+@dataclass(frozen=True)
+class Report:
+    """A whole report."""
+
+    title: str
+    question: str
+    answer: tuple[str, ...]
+    sections: tuple[Section, ...]
+    styles: dict[str, Style] = field(default_factory=dict)
+    flat: frozenset[str] = frozenset()
+
+    @property
+    def tables(self) -> list[Table]:
+        """Every table, in order."""
+        return [table for section in self.sections for table in section.tables]
+
+
+SUMMARY_COLUMNS = (
+    Column("panel", "Case"),
+    Column("series", "Way"),
+    Column("budget_shown", "Budget"),
+    Column("total_epsilon", "Total epsilon"),
+    Column("recourse_shed_mw", "Shed after recourse", "MW"),
+    Column("recourse_shed_mw_low", "95 % from", "MW"),
+    Column("recourse_shed_mw_high", "95 % to", "MW"),
+    Column("imbalance_mw", "Imbalance", "MW"),
+    Column("shed_mw", "Shed in the last round", "MW"),
+    Column("objective", "Objective", "p.u. squared"),
+    Column("consensus_residual", "Residual", "p.u."),
+    Column("seeds", "Seeds"),
+    Column("failed", "Failed"),
+)
+PRIVACY_COLUMNS = (
+    Column("panel", "Case"),
+    Column("series", "Way"),
+    Column("budget_shown", "Budget"),
+    Column("releases_per_zone", "Releases per zone"),
+    Column("epsilon_claimed", "Claimed epsilon per release"),
+    Column("epsilon_certified", "Certified epsilon per release"),
+    Column("release_delta", "Delta per release"),
+    Column("total_pure", "Pure total epsilon"),
+    Column("total_epsilon", "Total epsilon"),
+    Column("target_delta", "at delta"),
+    Column("paper_total", "Paper's theorem 4.6 (no certificate)"),
+    Column("sensitivity_ratio", "Sound over assumed sensitivity"),
+)
+AC_COLUMNS = (
+    Column("panel", "Case"),
+    Column("series", "Way"),
+    Column("budget_shown", "Budget"),
+    Column("ac_converged_pct", "AC power flow converged", "% of runs"),
+    Column("ac_slack_mw", "Mean slack deviation", "MW"),
+    Column("ac_vm_violations", "Most voltage violations", "buses"),
+    Column("ac_loading_violations", "Most loading violations", "branches"),
+)
+ZONE_COLUMNS = (
+    Column("panel", "Case"),
+    Column("series", "Way"),
+    Column("zone", "Zone"),
+    Column("buses", "Buses"),
+    Column("tie_lines", "Tie lines"),
+    Column("generators", "Generators"),
+    Column("load_mw", "Load", "MW"),
+    Column("variables", "Variables"),
+    Column("shared", "Shared"),
+    Column("shed_mw", "Shed", "MW"),
+    Column("surplus_mw", "Surplus", "MW"),
+    Column("objective", "Objective", "p.u. squared"),
+)
+CLAIM_COLUMNS = (
+    Column("claim", "What the paper states"),
+    Column("calibration", "Calibration"),
+    Column("outcome", "Outcome"),
+    Column("holding", "Comparisons that hold"),
+    Column("comparisons", "Comparisons"),
+    Column("detail", "Where not, or how far"),
+)
+FAILED_COLUMNS = (
+    Column("case", "Case"),
+    Column("scheme", "Way"),
+    Column("budget", "Budget"),
+    Column("seed", "Seed"),
+    Column("finished_rounds", "Rounds finished"),
+    Column("reason", "Reason"),
+)
+
+
+def make_report(study: Study) -> Report:
+    """Return the report of a study, or of one run's folder."""
+    table = with_words(study, summary(study))
+    names = list(dict.fromkeys(table.series)) if len(table) else []
+    look = styles(names)
+    flat = frozenset(table.loc[table.budget == NO_NOISE, "series"]) if len(table) else frozenset()
+    sections = [_first(table, look)]
+    makers: tuple[Callable[..., Section | None], ...] = (
+        _claims, _convergence, _places, _privacy, _ac, _failed, _provenance,
+    )  # fmt: skip
+    for make in makers:
+        section = make(study, table, look)
+        if section is not None:
+            sections.append(section)
+    return Report(
+        title=str(study.manifest["title"]),
+        question=str(study.manifest["question"]),
+        answer=tuple(answers(study, table)),
+        sections=tuple(sections),
+        styles=look,
+        flat=flat if len(names) > len(flat) else frozenset(),
+    )
+
+
+def with_words(study: Study, table: pd.DataFrame) -> pd.DataFrame:
+    """Add columns in words and shares to the summary."""
+    if table.empty:
+        return table
+    table = table.copy()
+    table["budget_shown"] = ["no noise" if b == NO_NOISE else budget_words(b) for b in table.budget]
+    table["ac_converged_pct"] = table.ac_converged * 100.0
+    statements = study.tables["statements"]
+    if len(statements) and "ratio" in statements:
+        worst = statements.groupby("run").ratio.max()
+        runs = study.done.assign(ratio=study.done.run.map(worst))
+        keys = [*PANEL, "scheme", "local_updates", "budget"]
+        ratios = runs.groupby(keys, dropna=False).ratio.max()
+        table["sensitivity_ratio"] = [
+            ratios.get(tuple(row)) for row in table[keys].itertuples(index=False)
+        ]
+    return table
+
+
+def _first(table: pd.DataFrame, look: dict[str, Style]) -> Section:
+    charts = cost_charts(table, look) if len(table) else []
+    text = []
+    if charts:
+        text = [
+            "Each curve is the mean over seeds; its band is the 95 % confidence interval of that "
+            "mean (Student's t). Dashed levels are runs without noise. Shed after local recourse "
+            "is load that stays unserved when every zone keeps its agreed boundary and re-plans "
+            "with its true demand; imbalance is shed plus surplus of the last round's plan."
+        ]
+    return Section(
+        "Cost of privacy",
+        tuple(text),
+        (("", tuple(charts)),) if charts else (),
+        tables=(make_table("summary", "Means over seeds", SUMMARY_COLUMNS, table),)
+        if len(table)
+        else (),
+    )
+
+
+def _claims(study: Study, *_: Any) -> Section | None:
+    claims = study.tables.get("claims", pd.DataFrame())
+    if claims.empty:
+        return None
+    return Section(
+        "What the paper states, and whether it holds here",
+        (
+            "Every ordering that the paper states for this figure, compared on means over seeds "
+            "and the last ten rounds (noise: all rounds). 'paper' draws the noise that the paper "
+            "states; 'sound' draws what its epsilon per release needs under a proven sensitivity.",
+        ),
+        tables=(make_table("claims", "Stated orderings", CLAIM_COLUMNS, claims),),
+    )
+
+
+def _convergence(study: Study, table: pd.DataFrame, look: dict[str, Style]) -> Section | None:
+    groups = round_charts(study, table, look)
+    if not groups:
+        return None
+    return Section(
+        "Convergence, residual and noise",
+        ("Means over seeds; bands span the seeds. Only the consensus residual is computed from "
+         "released values; stopping rules may use it alone.",),
+        tuple((title, tuple(charts)) for title, charts in groups.items()),
+    )  # fmt: skip
+
+
+def _places(study: Study, table: pd.DataFrame, look: dict[str, Style]) -> Section | None:
+    del look
+    places = study.tables.get("network_buses", pd.DataFrame())
+    if places.empty or table.empty:
+        return None
+    runs = study.done.assign(panel=panel_names(study.done), series=series_names(study.done))
+    maps: list[Map] = []
+    zones = []
+    for panel, rows in table.groupby("panel", sort=False):
+        at = rows.iloc[0]
+        buses, branches = (
+            t[(t.case == at.case) & (t.zoning == at.zoning)]
+            for t in (places, study.tables["network_branches"])
+        )
+        maps.append(zone_map(f"{panel}: zones", buses, branches))
+        here = runs[runs.panel == panel]
+        maps += _shed_maps(study.tables["buses"], rows, here, (buses, branches))
+        zones.append(_zone_rows(study, rows, here))
+    tables = [t for t in zones if len(t)]
+    return Section(
+        "Where",
+        ("Dashed lines are tie lines between zones. Shed per bus is after local recourse, the "
+         "mean over seeds. Per-zone figures are of the last round.",),
+        maps=tuple(maps),
+        tables=(make_table("zones", "Per zone, means over seeds", ZONE_COLUMNS, pd.concat(tables)),)
+        if tables
+        else (),
+    )  # fmt: skip
+
+
+def _shed_maps(
+    shed: pd.DataFrame,
+    rows: pd.DataFrame,
+    runs: pd.DataFrame,
+    network: tuple[pd.DataFrame, pd.DataFrame],
+) -> list[Map]:
+    """Return shed per bus of the best way and of the dearest one, at the reference budget."""
+    column = "recourse_shed_mw" if "recourse_shed_mw" in shed else "shed_mw"
+    budget = reference_budget(rows)
+    if shed.empty or column not in shed:
+        return []
+    best = best_series(rows, budget)
+    ranked = rows[(rows.budget == budget) & (rows.seeds > 0)].sort_values("recourse_shed_mw")
+    chosen = dict.fromkeys([best, str(ranked.series.iloc[-1])] if len(ranked) else [])
+    maps = []
+    for series in chosen:
+        these = runs[(runs.series == series) & (runs.budget == budget)]
+        mean = shed[shed.run.isin(these.run)].groupby("bus")[column].mean()
+        at = "" if budget == NO_NOISE else f", {budget_words(budget)}"
+        title = f"{rows.panel.iloc[0]}: {series}{at}"
+        values = dict(zip(map(int, mean.index), map(float, mean.fillna(0.0)), strict=True))
+        maps.append(shed_map(title, *network, values))
+    return maps
+
+
+def _zone_rows(study: Study, rows: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
+    budget = reference_budget(rows)
+    chosen = runs[runs.budget.isin([budget, NO_NOISE])]
+    zones = study.tables["zones"]
+    if zones.empty or chosen.empty:
+        return pd.DataFrame()
+    joined = zones.merge(chosen[["run", "panel", "series"]], on="run")
+    words = ("panel", "series", "zone")
+    numbers = [c.key for c in ZONE_COLUMNS if c.key in joined and c.key not in words]
+    means = joined.groupby(["panel", "series", "zone"], sort=False)[numbers].mean().reset_index()
+    for column in ("buses", "tie_lines", "generators", "variables", "shared"):
+        if column in means:
+            means[column] = means[column].astype(int)
+    return means
+
+
+def _privacy(study: Study, table: pd.DataFrame, look: dict[str, Style]) -> Section | None:
+    del look
+    noisy = table[table.budget != NO_NOISE] if len(table) else table
+    if len(noisy) == 0:
+        return None
+    statements = study.tables["statements"]
+    text = [
+        "Of the worst zone. 'Claimed' is the epsilon that the settings state for one release; "
+        "'certified' is what the drawn noise gives under a sensitivity that is proven for this "
+        "network. Totals are certified: pure by basic composition, and at the stated delta from "
+        "the privacy loss distribution."
+    ]
+    if len(statements) and "provenance" in statements:
+        text += [f"Sensitivity: {p}." for p in dict.fromkeys(statements.provenance)][:6]
+    return Section(
+        "Privacy accounting",
+        tuple(text),
+        tables=(make_table("privacy", "Privacy, claimed and certified", PRIVACY_COLUMNS, noisy),),
+    )
+
+
+def _ac(study: Study, table: pd.DataFrame, look: dict[str, Style]) -> Section | None:
+    del study, look
+    if table.empty or table.ac_converged.isna().all():
+        return None
+    return Section(
+        "AC check",
+        ("An AC power flow at the dispatch after local recourse: whether it has a solution, what "
+         "the reference bus has to add, and which limits it leaves.",),
+        tables=(make_table("ac", "AC power flow at the dispatched generation", AC_COLUMNS, table),),
+    )  # fmt: skip
+
+
+def _failed(study: Study, *_: Any) -> Section | None:
+    noted = study.runs[study.runs["reason"].fillna("") != ""] if len(study.runs) else study.runs
+    missing = int(study.manifest.get("planned", len(study.runs))) - len(study.runs)
+    if noted.empty and missing <= 0:
+        return None
+    text = []
+    if len(study.failed):
+        text.append(
+            f"{len(study.failed)} of {len(study.runs)} runs failed; means are over the rest."
+        )
+    if missing > 0:
+        text.append(f"{missing} of the planned runs are not in this folder: it was interrupted. "
+                    "Run the same command with --resume.")  # fmt: skip
+    return Section(
+        "Runs that failed or did not settle",
+        tuple(text),
+        tables=(make_table("failed", "Reasons", FAILED_COLUMNS, noted),) if len(noted) else (),
+    )
+
+
+def _provenance(study: Study, *_: Any) -> Section:
+    manifest = study.manifest
+    rows = [("runs", f"{len(study.done)} finished, {len(study.failed)} failed"),
+            ("seeds", ", ".join(map(str, manifest.get("seeds", [])))),
+            ("created", manifest.get("created", "")),
+            ("machine", ", ".join(f"{k} {v}" for k, v in manifest.get("machine", {}).items())),
+            ("versions", ", ".join(f"{k} {v}" for k, v in manifest.get("versions", {}).items())),
+        ]  # fmt: skip
+    settings = pd.DataFrame(_setting_rows(manifest), columns=["where", "setting", "value"])
+    grids = pd.DataFrame(manifest.get("cases", []))
+    if len(grids):
+        grids["fingerprint"] = grids.fingerprint.str[:16]
+        grids["zoning"] = grids.zoning.replace("", "default")
+    return Section(
+        "Settings and provenance",
+        (f"To repeat: {manifest['repeat']}",) if manifest.get("repeat") else
+        ("To repeat: gridpriv compare --study study.toml --out NEW_FOLDER, with the study.toml of "
+         "this folder; noise comes from the seeds, so figures are the same.",),
+        tables=(
+            make_table("provenance", "This study", (Column("k", "What"), Column("v", "Value")),
+                       pd.DataFrame([r for r in rows if r[1]], columns=["k", "v"])),
+            make_table("cases", "Cases", GRID_COLUMNS, grids),
+            make_table("settings", "Settings", SETTING_COLUMNS, settings),
+        ),
+    )  # fmt: skip
+
+
+SETTING_COLUMNS = (
+    Column("where", "Where"),
+    Column("setting", "Setting"),
+    Column("value", "Value"),
+)
+GRID_COLUMNS = (
+    Column("case", "Case"), Column("zoning", "Zoning"), Column("source", "Zone map"),
+    Column("buses", "Buses"), Column("branches", "Branches"), Column("zones", "Zones"),
+    Column("tie_lines", "Tie lines"), Column("load_mw", "Load", "MW"),
+    Column("fingerprint", "Fingerprint (SHA-256, first 16)"),
+)  # fmt: skip
+
+
+def _setting_rows(manifest: dict[str, Any]) -> list[tuple[str, str, str]]:
+    told = manifest["study"]
+    rows = [("all runs", k, str(v)) for k, v in told.get("settings", {}).items()]
+    rows += [
+        ("axis", k, ", ".join(map(str, v)))
+        for k, v in told.items()
+        if isinstance(v, list) and k != "schemes" and v not in ([], [""])
+    ]
+    for scheme in told.get("schemes", []):
+        rows += [(f"way: {scheme['name']}", k, str(v)) for k, v in scheme.items() if k != "name"]
+    return rows

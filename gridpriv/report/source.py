@@ -1,0 +1,150 @@
+"""What a report is made of: a study's folder, or a single run's (``gridpriv run --out``)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from gridpriv.errors import InputError
+from gridpriv.report.folder import NETWORK
+from gridpriv.study.record import FINALS, SETTINGS_SHOWN, TABLES
+from gridpriv.study.store import MANIFEST, Study, read_study
+
+PUBLIC = {
+    "runs": ("noise_magnitude", "objective", "shed_mw", "surplus_mw", "imbalance_mw", "shed_mvar",
+             "recourse_shed_mw", "recourse_surplus_mw", "recourse_objective", "ac_converged",
+             "ac_slack_mw", "ac_vm_violations", "ac_loading_violations"),
+    "rounds": ("noise_magnitude", "objective", "shed_mw", "surplus_mw", "shed_mvar",
+               "surplus_mvar"),
+    "zones": ("objective", "shed_mw", "surplus_mw", "shed_mvar", "surplus_mvar", "load_mw"),
+}  # fmt: skip
+
+
+def read_source(folder: str | Path, *, public: bool = False) -> Study:
+    """Return the tables of a study's or a run's folder.
+
+    Parameters
+    ----------
+    folder : path
+    public : bool
+        Leave out every figure that is computed from private demand or noise.
+    """
+    place = Path(folder)
+    if (place / MANIFEST).is_file():
+        study = read_study(place)
+    elif (place / "run.json").is_file():
+        study = _run_folder(place)
+    else:
+        raise InputError(
+            f"{place} holds neither a study ({MANIFEST}) nor a run (run.json): name the folder of "
+            "'gridpriv compare --out' or 'gridpriv run --out'"
+        )
+    return without_private(study) if public else study
+
+
+def without_private(study: Study) -> Study:
+    """Return the study with figures from private demand as None and its bus table empty."""
+    tables = dict(study.tables)
+    for name, columns in PUBLIC.items():
+        table = tables[name].copy()
+        for column in columns:
+            if column in table:
+                table[column] = None
+        tables[name] = table
+    tables["buses"] = pd.DataFrame({"run": pd.Series(dtype=str)})
+    manifest = dict(study.manifest, public=True)
+    manifest["cases"] = [
+        {k: v for k, v in grid.items() if k != "load_mw"} for grid in manifest.get("cases", [])
+    ]
+    return Study(study.folder, manifest, tables)
+
+
+def _run_folder(place: Path) -> Study:
+    """Return one run's folder in the shape of a study."""
+    try:
+        document = json.loads((place / "run.json").read_text(encoding="utf-8"))
+    except (OSError, json.JSONDecodeError) as error:
+        raise InputError(f"{place / 'run.json'} cannot be read: {error}") from error
+    name = "run"
+    tables = {table: pd.DataFrame({"run": pd.Series(dtype=str)}) for table in TABLES}
+    tables["runs"] = pd.DataFrame([_run_row(document, name)])
+    tables["rounds"] = _csv(place / "rounds.csv", name)
+    tables["buses"] = _csv(place / "buses.csv", name)
+    zones = _csv(place / "zones.csv", name)
+    tables["zones"] = zones if len(zones) else pd.DataFrame(document["zones"]).assign(run=name)
+    tables["statements"] = pd.DataFrame(document["privacy"]["sensitivity"]).assign(run=name)
+    tables["timing"] = pd.DataFrame([{"run": name, **document["timing"]}])
+    tables |= _network(place, document)
+    return Study(place, _run_manifest(document), tables)
+
+
+def _run_row(document: dict[str, Any], name: str) -> dict[str, Any]:
+    settings, final, privacy = document["settings"], document["final"], document["privacy"]
+    quiet = settings["mechanism"] == "none"
+    way = "no noise" if quiet else f"{settings['mechanism']}, {settings['perturbation']}"
+    if settings.get("refresh"):
+        way += f" per {settings['refresh']}"
+    shed, surplus = final["shed_mw"], final["surplus_mw"]
+    row = dict.fromkeys(FINALS) | {
+        "run": name, "number": 0, "case": document["case"], "zoning": "", "scheme": way,
+        "budget": "none" if quiet else settings["budget"], "seed": document["seed"],
+        **{key: settings[key] for key in SETTINGS_SHOWN},
+        "objective": final["objective"], "consensus_residual": final["consensus_residual"],
+        "shed_mw": shed, "surplus_mw": surplus, "shed_mvar": final["shed_mvar"],
+        "imbalance_mw": None if shed is None else shed + surplus,
+        "recourse_shed_mw": final["recourse"]["shed_mw"],
+        "recourse_objective": final["recourse"]["objective"],
+        "ac_converged": final["ac"]["converged"], "ac_slack_mw": final["ac"]["slack_mw"],
+        "ac_vm_violations": final["ac"]["vm_violations"],
+        "ac_loading_violations": final["ac"].get("loading_violations"),
+        "releases_per_zone": privacy["releases_per_zone"],
+        "epsilon_claimed": privacy["per_release"]["claimed"],
+        "epsilon_certified": privacy["per_release"]["certified"],
+        "release_delta": privacy["per_release"].get("delta"),
+        "total_pure": privacy["total_pure"], "total_epsilon": privacy["total"]["epsilon"],
+        "target_delta": privacy["total"]["delta"], "paper_total": privacy.get("paper_total"),
+        "finished_rounds": len(document["rounds"]),
+    }  # fmt: skip
+    short = len(document["rounds"]) < settings["rounds"] and not settings["tolerance"]
+    row["status"] = "failed" if short else "done"
+    row["reason"] = "ended before its last round" if short else ""
+    return row
+
+
+def _run_manifest(document: dict[str, Any]) -> dict[str, Any]:
+    case = document["case"]
+    flags = " ".join(
+        f"--{k.replace('_', '-')} {v}" for k, v in document["settings"].items()
+        if v not in (None, [], "") and k not in ("zoning", "outage", "seed")
+    )  # fmt: skip
+    seed = f" --seed {document['seed']}" if document["seed"] is not None else ""
+    return {
+        "title": f"A run of {case}",
+        "question": f"What does this private run of {case} cost, and what does it protect?",
+        "study": {"settings": document["settings"]},
+        "seeds": [document["seed"]] if document["seed"] is not None else [],
+        "cases": [],
+        "planned": 1,
+        "versions": {"gridpriv": document["version"],
+                     document["solver"]["name"]: document["solver"]["version"]},
+        "repeat": f"gridpriv run {case} {flags}{seed}",
+    }  # fmt: skip
+
+
+def _network(place: Path, document: dict[str, Any]) -> dict[str, pd.DataFrame]:
+    empty = {"network_buses": pd.DataFrame(), "network_branches": pd.DataFrame()}
+    path = place / NETWORK
+    if not path.is_file():
+        return empty
+    told = json.loads(path.read_text(encoding="utf-8"))
+    at = {"case": document["case"], "zoning": ""}
+    return {f"network_{k}": pd.DataFrame(told[k]).assign(**at) for k in ("buses", "branches")}
+
+
+def _csv(path: Path, name: str) -> pd.DataFrame:
+    if not path.is_file():
+        return pd.DataFrame({"run": pd.Series(dtype=str)})
+    return pd.read_csv(path).assign(run=name)

@@ -1,0 +1,269 @@
+"""What a study found: means over seeds with confidence intervals, and the answer in words."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from gridpriv.report.tables import figure
+from gridpriv.study.store import Study
+
+METRICS = (
+    "imbalance_mw", "shed_mw", "recourse_shed_mw", "objective", "consensus_residual",
+    "noise_magnitude",
+)  # fmt: skip
+CONSTANT = (
+    "total_epsilon", "total_pure", "target_delta", "epsilon_claimed", "epsilon_certified",
+    "release_delta", "releases_per_zone", "paper_total", "ac_slack_mw", "ac_vm_violations",
+    "ac_loading_violations",
+)  # fmt: skip
+PANEL = ["case", "zoning", "load_scale"]
+VARIED = (("local_updates", "E = {}"),)
+NO_NOISE = "none"
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A cost that a report draws: column, title, unit, and where it is computed."""
+
+    key: str
+    title: str
+    unit: str
+    origin: str
+
+    @property
+    def label(self) -> str:
+        """Title with unit, for an axis."""
+        return f"{self.title} ({self.unit})"
+
+
+COSTS = (
+    Metric("recourse_shed_mw", "Shed after local recourse", "MW", "from private demand"),
+    Metric("imbalance_mw", "Imbalance in the last round", "MW", "from private demand"),
+    Metric("consensus_residual", "Consensus residual", "p.u.", "from releases only"),
+)
+
+
+def half_width(values: Any, level: float = 0.95) -> float:
+    """Return the half width of Student's confidence interval of the mean; NaN below two values."""
+    from scipy.stats import t
+
+    given = np.asarray(values, dtype=float)
+    given = given[np.isfinite(given)]
+    if len(given) < 2:
+        return math.nan
+    spread = float(given.std(ddof=1)) / math.sqrt(len(given))
+    return float(t.ppf(0.5 + level / 2.0, len(given) - 1)) * spread
+
+
+def summary(study: Study) -> pd.DataFrame:
+    """Return one row per combination over its seeds, in the plan's order.
+
+    For every metric the mean and the ends of its 95 % interval (``_low``, never below 0, and
+    ``_high``); of privacy figures the largest over seeds; ``seeds``, ``failed`` and the share of
+    AC power flows that converged.
+    """
+    runs = study.runs
+    if runs.empty:
+        return pd.DataFrame()
+    keys = [*PANEL, "scheme", "local_updates", "budget"]
+    rows = []
+    for key, group in runs.groupby(keys, sort=False, dropna=False):
+        done = group[group["status"] == "done"]
+        row = dict(zip(keys, key, strict=True))
+        row["mechanism"] = group["mechanism"].iloc[0]
+        row["seeds"] = len(done)
+        row["failed"] = len(group) - len(done)
+        row |= {name: _largest(done, name) for name in CONSTANT}
+        for name in METRICS:
+            row |= _interval(done, name)
+        row["ac_converged"] = _share(done, "ac_converged")
+        rows.append(row)
+    table = pd.DataFrame(rows)
+    table["series"] = series_names(table)
+    table["panel"] = panel_names(table)
+    return table
+
+
+def series_names(table: pd.DataFrame) -> list[str]:
+    """Return what each row's curve is called: the scheme, and what varies beside it."""
+    suffix = [""] * len(table)
+    for column, words in VARIED:
+        if len(set(table.loc[table.mechanism != NO_NOISE, column])) > 1 and _varies(table, column):
+            values = table[column]
+            suffix = [f"{s}, {words.format(v)}" for s, v in zip(suffix, values, strict=True)]
+    return [f"{name}{s}" for name, s in zip(table.scheme, suffix, strict=True)]
+
+
+def panel_names(table: pd.DataFrame) -> list[str]:
+    """Return which chart each row belongs to: the case, and zoning and load scale if they vary."""
+    names = table["case"].map(_short)
+    if table["zoning"].nunique() > 1:
+        names = names + table["zoning"].map(lambda z: f", zoning {_short(z) or 'default'}")
+    if table["load_scale"].nunique() > 1:
+        names = names + table["load_scale"].map(lambda s: f", load x {s:g}")
+    return list(names)
+
+
+def answers(study: Study, table: pd.DataFrame) -> list[str]:
+    """Return the answer: a sentence with numbers for every panel."""
+    if table.empty or not (table.seeds > 0).any():
+        return ["No run finished, so there is no answer yet; the reasons are listed below."]
+    return _claims_answer(study) + [
+        _answer(study, str(name), rows[rows.seeds > 0])
+        for name, rows in table.groupby("panel", sort=False)
+        if (rows.seeds > 0).any()
+    ]
+
+
+def _claims_answer(study: Study) -> list[str]:
+    """Return, of a reproduction, how many of the paper's statements hold."""
+    claims = study.tables.get("claims", pd.DataFrame())
+    if claims.empty:
+        return []
+    told = [
+        f"{int((rows.outcome == 'holds').sum())} of {len(rows)} hold {words}"
+        for kind, words in (("paper", "with the noise that the paper states"),
+                            ("sound", "with noise that certifies the stated epsilon"))
+        if len(rows := claims[claims.calibration == kind])
+    ]  # fmt: skip
+    text = "Of the orderings that the paper states for this figure, " + ", ".join(told) + "."
+    ratios = study.tables["statements"]
+    paper = set(study.done.loc[study.done.calibration == "paper", "run"])
+    if len(ratios) and paper:
+        here = ratios[ratios.run.isin(paper)].ratio
+        text += (
+            f" The proven sensitivity is {here.min():.3g} to {here.max():.3g} times the one that "
+            "the paper's noise is calibrated to; above 1, less privacy is delivered than stated."
+        )
+    return [text]
+
+
+def reference_budget(table: pd.DataFrame) -> str:
+    """Return the budget at which schemes are set side by side: the upper middle one."""
+    budgets = [b for b in dict.fromkeys(table.budget) if b != NO_NOISE]
+    budgets.sort(key=epsilon_of)
+    return budgets[len(budgets) // 2] if budgets else NO_NOISE
+
+
+def epsilon_of(budget: str) -> float:
+    """Return the number of a budget's label; 0 without noise."""
+    return 0.0 if budget == NO_NOISE else float(budget.partition(":")[2].split(",")[0])
+
+
+def cost_metric(table: pd.DataFrame) -> Metric | None:
+    """Return the cost that sentences are about: the first that the study has."""
+    return next((m for m in COSTS if m.key in table and table[m.key].notna().any()), None)
+
+
+def best_series(table: pd.DataFrame, budget: str) -> str | None:
+    """Return the series with the lowest cost at a budget."""
+    metric = cost_metric(table)
+    noisy = table[(table.budget == budget) & (table.seeds > 0)]
+    if metric is None or noisy.empty or noisy[metric.key].isna().all():
+        return None
+    return str(noisy.sort_values(metric.key).series.iloc[0])
+
+
+def _answer(study: Study, panel: str, rows: pd.DataFrame) -> str:
+    metric = cost_metric(rows)
+    budget = reference_budget(rows)
+    if metric is None:
+        return f"{panel}: figures computed from private demand are left out."
+    quiet = rows[rows.budget == NO_NOISE]
+    base = ""
+    if not quiet.empty:
+        base = f"; without noise it is {figure(quiet[metric.key].min())} {metric.unit}"
+    here = rows[rows.budget == budget]
+    if budget == NO_NOISE:
+        return f"{panel}: {metric.title.lower()} is {figure(rows[metric.key].min())} {metric.unit}."
+    ranked = here.sort_values(metric.key)
+    best, worst = ranked.iloc[0], ranked.iloc[-1]
+    text = (
+        f"{panel}{_load(study, rows)}: {_at(here, budget)}, {best.series} costs the least, "
+        f"{_with_interval(best, metric)} {metric.title.lower()}{base}"
+    )
+    if len(ranked) > 1:
+        text += (
+            f"; the dearest of the {len(ranked)} ways, {worst.series}, costs "
+            f"{figure(worst[metric.key])} {metric.unit}"
+        )
+    return text + _slope(rows, str(best.series), metric) + "."
+
+
+def _at(rows: pd.DataFrame, budget: str) -> str:
+    totals = rows.total_epsilon.dropna()
+    delta = rows.target_delta.dropna()
+    if totals.empty:
+        return f"at budget {budget}"
+    low, high = totals.min(), totals.max()
+    if high <= 1.01 * low:
+        return f"at a certified total epsilon of {high:.3g} (delta {delta.iloc[0]:g})"
+    return (
+        f"at the stated {budget.replace(':', ' epsilon ')}, which certifies totals of "
+        f"{low:.3g} to {high:.3g} (delta {delta.iloc[0]:g})"
+    )
+
+
+def _with_interval(row: Any, metric: Metric) -> str:
+    low, high = row[f"{metric.key}_low"], row[f"{metric.key}_high"]
+    text = f"{figure(row[metric.key])} {metric.unit}"
+    if not math.isfinite(low):
+        return text
+    return f"{text} (95 % interval {figure(low)} to {figure(high)}, {row.seeds} seeds)"
+
+
+def _slope(rows: pd.DataFrame, series: str, metric: Metric) -> str:
+    curve = rows[(rows.series == series) & (rows.budget != NO_NOISE)].sort_values("total_epsilon")
+    curve = curve[curve[metric.key].notna()]
+    if len(curve) < 2:
+        return ""
+    first, last = curve.iloc[0], curve.iloc[-1]
+    return (
+        f". From total epsilon {first.total_epsilon:.3g} to {last.total_epsilon:.3g} "
+        f"its cost goes from {figure(first[metric.key])} to {figure(last[metric.key])} "
+        f"{metric.unit}"
+    )
+
+
+def _load(study: Study, rows: pd.DataFrame) -> str:
+    for grid in study.manifest.get("cases", []):
+        if grid["case"] == rows.iloc[0]["case"]:
+            return f" ({figure(grid['load_mw'] * rows.iloc[0].load_scale, 4)} MW of load)"
+    return ""
+
+
+def _interval(done: pd.DataFrame, name: str) -> dict[str, float]:
+    values = pd.to_numeric(done[name], errors="coerce").dropna() if name in done else done[:0]
+    if len(values) == 0:
+        return {name: math.nan, f"{name}_low": math.nan, f"{name}_high": math.nan}
+    mean, half = float(np.mean(values)), half_width(values)
+    low = max(mean - half, 0.0) if math.isfinite(half) else math.nan
+    return {name: mean, f"{name}_low": low, f"{name}_high": mean + half}
+
+
+def _largest(done: pd.DataFrame, name: str) -> float | None:
+    if name not in done:
+        return None
+    values = pd.to_numeric(done[name], errors="coerce").dropna()
+    if len(values) == 0:
+        return None
+    return float(np.mean(values) if name == "ac_slack_mw" else np.max(values))
+
+
+def _share(done: pd.DataFrame, name: str) -> float | None:
+    values = done[name].dropna() if name in done else done[:0]
+    return float(np.mean(values.astype(bool))) if len(values) else None
+
+
+def _varies(table: pd.DataFrame, column: str) -> bool:
+    """Return whether any one scheme is run at several values."""
+    return bool((table.groupby("scheme")[column].nunique() > 1).any())
+
+
+def _short(label: str) -> str:
+    return str(label).rsplit("/", 1)[-1].removesuffix(".m").removesuffix(".csv")

@@ -1,0 +1,299 @@
+"""Charts as SVG text: the same drawing in HTML and PDF.
+
+Colours are Okabe and Ito's; every series also has its own marker and dash, so that a chart
+reads in grey. A chart holds two layers, one per scale of the vertical axis; the page's script
+shows one of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from html import escape
+
+from gridpriv.report.figures import PALETTE
+from gridpriv.report.tables import figure
+
+LEFT, RIGHT, TOP, BOTTOM = 62, 12, 26, 42
+MARKERS = ("circle", "square", "diamond", "triangle", "cross", "plus", "circle", "square")
+DASHES = ("", "6 3", "2 3", "8 3 2 3")
+
+
+@dataclass(frozen=True)
+class Style:
+    """Look of a series, the same in every chart of a report."""
+
+    colour: str
+    marker: str
+    dash: str
+
+
+def styles(names: Sequence[str]) -> dict[str, Style]:
+    """Return a style per series name, stable in their order."""
+    return {
+        name: Style(
+            PALETTE[k % len(PALETTE)] if PALETTE[k % len(PALETTE)] != "#F0E442" else "#000000",
+            MARKERS[(k + k // len(PALETTE)) % len(MARKERS)],
+            DASHES[(k // len(PALETTE)) % len(DASHES)],
+        )
+        for k, name in enumerate(dict.fromkeys(names))
+    }
+
+
+@dataclass(frozen=True)
+class Series:
+    """A curve with an optional band; ``flat`` draws one value as a level across the chart."""
+
+    name: str
+    x: tuple[float, ...]
+    y: tuple[float, ...]
+    low: tuple[float, ...] = ()
+    high: tuple[float, ...] = ()
+    flat: bool = False
+    marks: bool = True
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A chart: series, axes and words for those who cannot see it."""
+
+    name: str
+    title: str
+    x_label: str
+    y_label: str
+    series: tuple[Series, ...]
+    alt: str
+    x_log: bool = False
+    width: int = 470
+    height: int = 300
+    styles: dict[str, Style] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A scale from values to pixels."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+    log: bool
+
+    def at(self, value: float) -> float:
+        """Return the pixel of a value; what a log axis cannot show lies on its edge."""
+        a, b, v = self.low, self.high, value
+        if self.log:
+            a, b, v = math.log10(a), math.log10(b), math.log10(max(value, self.low))
+        share = (v - a) / (b - a) if b > a else 0.5
+        return self.start + min(max(share, 0.0), 1.0) * (self.end - self.start)
+
+    def ticks(self) -> list[float]:
+        """Return round values along the axis."""
+        return _log_ticks(self.low, self.high) if self.log else _linear_ticks(self.low, self.high)
+
+
+def render(chart: Chart, scale: str = "both") -> str:
+    """Return a chart as SVG; ``scale`` is 'log', 'linear', or 'both' for the page's script."""
+    can_log = any(v > 0 for s in chart.series for v in s.y)
+    kinds = [k for k in ("log", "linear") if scale in (k, "both") and (k == "linear" or can_log)]
+    hidden = ' style="display:none"'
+    layers = [
+        f'<g class="layer {kind}"{hidden if n else ""}>{_layer(chart, kind == "log")}</g>'
+        for n, kind in enumerate(kinds or ["linear"])
+    ]
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="chart" id="{chart.name}" role="img" '
+        f'aria-labelledby="{chart.name}-t {chart.name}-d" '
+        f'viewBox="0 0 {chart.width} {chart.height}" '
+        f'font-family="DejaVu Sans, Arial, sans-serif" font-size="11">'
+        f'<title id="{chart.name}-t">{escape(chart.title)}</title>'
+        f'<desc id="{chart.name}-d">{escape(chart.alt)}</desc>'
+        f'<text x="{LEFT}" y="14" font-size="12" font-weight="bold" fill="#222">'
+        f"{escape(chart.title)}</text>" + "".join(layers) + "</svg>"
+    )
+
+
+def _layer(chart: Chart, log: bool) -> str:
+    x = _x_axis(chart)
+    y = _y_axis(chart, log)
+    return _frame(chart, x, y) + "".join(
+        _series(s, chart.styles[s.name], x, y, n) for n, s in enumerate(chart.series)
+    )
+
+
+def _x_axis(chart: Chart) -> Axis:
+    values = [v for s in chart.series if not s.flat for v in s.x if not chart.x_log or v > 0]
+    low, high = (min(values), max(values)) if values else (0.0, 1.0)
+    if chart.x_log:
+        low, high = (low / 1.15, high * 1.15) if values else (0.1, 1.0)
+    elif low == high:
+        low, high = low - 0.5, high + 0.5
+    return Axis(low, high, LEFT, chart.width - RIGHT, chart.x_log)
+
+
+def _y_axis(chart: Chart, log: bool) -> Axis:
+    values = [v for s in chart.series for v in (*s.y, *s.high) if math.isfinite(v)]
+    lows = [v for s in chart.series for v in (*s.y, *s.low) if math.isfinite(v)]
+    bottom, top = chart.height - BOTTOM, TOP
+    if not log:
+        high = max([*values, 0.0]) * 1.05 or 1.0
+        return Axis(min([*lows, 0.0]), high, bottom, top, log=False)
+    shown = [v for s in chart.series for v in s.y if v > 0] + [v for v in values if v > 0]
+    least = min(shown)
+    # a band may reach down to zero; one decade below the lowest mean is enough of it
+    floor = max(min([v for v in lows if v > 0] or [least]), least / 10)
+    return Axis(floor / 1.2, max(shown) * 1.2, bottom, top, log=True)
+
+
+def _frame(chart: Chart, x: Axis, y: Axis) -> str:
+    parts = []
+    for tick in y.ticks():
+        at = y.at(tick)
+        parts.append(
+            f'<line x1="{x.start}" x2="{x.end}" y1="{at:.1f}" y2="{at:.1f}" stroke="#ddd"/>'
+            f'<text x="{x.start - 6}" y="{at + 4:.1f}" text-anchor="end" fill="#444">'
+            f"{_tick(tick)}</text>"
+        )
+    for tick in x.ticks():
+        at = x.at(tick)
+        parts.append(
+            f'<line x1="{at:.1f}" x2="{at:.1f}" y1="{y.start}" y2="{y.start + 4}" stroke="#444"/>'
+            f'<text x="{at:.1f}" y="{y.start + 16}" text-anchor="middle" fill="#444">'
+            f"{_tick(tick)}</text>"
+        )
+    middle = (y.start + y.end) / 2
+    parts.append(
+        f'<line x1="{x.start}" x2="{x.end}" y1="{y.start}" y2="{y.start}" stroke="#444"/>'
+        f'<text x="{(x.start + x.end) / 2}" y="{chart.height - 8}" text-anchor="middle" '
+        f'fill="#222">{escape(chart.x_label)}</text>'
+        f'<text transform="translate(13 {middle}) rotate(-90)" text-anchor="middle" '
+        f'fill="#222">{escape(chart.y_label)}</text>'
+    )
+    return "".join(parts)
+
+
+def _series(series: Series, style: Style, x: Axis, y: Axis, number: int) -> str:
+    kept = [
+        k for k, v in enumerate(series.y)
+        if math.isfinite(v) and (series.flat or not x.log or series.x[k] > 0)
+    ]  # fmt: skip
+    if not kept:
+        return ""
+    if series.flat:
+        at = y.at(series.y[kept[0]])
+        return (
+            f'<g class="series" data-s="{number}"><polyline class="line" '
+            f'points="{x.start},{at:.1f} '
+            f'{x.end},{at:.1f}" fill="none" stroke="{style.colour}" stroke-width="1.5" '
+            f'stroke-dasharray="3 4"/></g>'
+        )
+    points = [(x.at(series.x[k]), y.at(series.y[k])) for k in kept]
+    dash = f' stroke-dasharray="{style.dash}"' if style.dash else ""
+    line = (
+        f'<polyline class="line" data-k="{",".join(map(str, kept))}" points="{_points(points)}" '
+        f'fill="none" stroke="{style.colour}" stroke-width="1.8"{dash}/>'
+    )
+    marks = "".join(mark(style, px, py) for px, py in points) if series.marks else ""
+    return (
+        f'<g class="series" data-s="{number}">{_band(series, style, x, y, kept)}{line}{marks}</g>'
+    )
+
+
+def _band(series: Series, style: Style, x: Axis, y: Axis, kept: list[int]) -> str:
+    inside = [
+        k for k in kept
+        if series.low and math.isfinite(series.low[k]) and math.isfinite(series.high[k])
+    ]  # fmt: skip
+    if not inside:
+        return ""
+    over = [(x.at(series.x[k]), y.at(series.high[k])) for k in inside]
+    under = [(x.at(series.x[k]), y.at(series.low[k])) for k in reversed(inside)]
+    if len(inside) == 1:
+        (px, top), (_, bottom) = over[0], under[0]
+        return (
+            f'<line x1="{px:.1f}" x2="{px:.1f}" y1="{top:.1f}" y2="{bottom:.1f}" '
+            f'stroke="{style.colour}" stroke-opacity="0.5" stroke-width="3"/>'
+        )
+    return f'<polygon points="{_points(over + under)}" fill="{style.colour}" fill-opacity="0.15"/>'
+
+
+def mark(style: Style, x: float, y: float, r: float = 3.6) -> str:
+    """Return a marker; shapes tell series apart without colour."""
+    wide, tall = 1.2 * r, 1.3 * r
+    shapes = {
+        "square": f"M{x - r:.1f} {y - r:.1f}h{2 * r}v{2 * r}h{-2 * r}z",
+        "diamond": f"M{x:.1f} {y - tall:.1f}l{wide} {tall}l{-wide} {tall}l{-wide} {-tall}z",
+        "triangle": f"M{x:.1f} {y - 1.2 * r:.1f}l{1.2 * r} {2.2 * r}h{-2.4 * r}z",
+        "cross": f"M{x - r:.1f} {y - r:.1f}l{2 * r} {2 * r}m0 {-2 * r}l{-2 * r} {2 * r}",
+        "plus": f"M{x - r:.1f} {y:.1f}h{2 * r}m{-r} {-r}v{2 * r}",
+    }
+    if style.marker in shapes:
+        fill = "none" if style.marker in ("cross", "plus") else style.colour
+        look = f'fill="{fill}" stroke="{style.colour}" stroke-width="1.5"'
+        return f'<path d="{shapes[style.marker]}" {look}/>'
+    return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{r}" fill="{style.colour}"/>'
+
+
+def swatch(style: Style, *, flat: bool = False) -> str:
+    """Return a legend's sample of a series."""
+    dash = "3 4" if flat else style.dash
+    line = (
+        f'<line x1="1" x2="29" y1="7" y2="7" stroke="{style.colour}" stroke-width="2" '
+        f'stroke-dasharray="{dash}"/>'
+    )
+    return (
+        '<svg xmlns="http://www.w3.org/2000/svg" class="swatch" width="30" height="14" '
+        f'viewBox="0 0 30 14" aria-hidden="true">{line}{"" if flat else mark(style, 15, 7)}</svg>'
+    )
+
+
+def _points(points: Sequence[tuple[float, float]]) -> str:
+    return " ".join(f"{px:.1f},{py:.1f}" for px, py in points)
+
+
+def _tick(value: float) -> str:
+    if value != 0 and (abs(value) >= 1e5 or abs(value) < 1e-3):
+        return f"1e{round(math.log10(abs(value)))}" if _is_decade(value) else f"{value:.0e}"
+    return f"{value:g}"
+
+
+def _is_decade(value: float) -> bool:
+    return abs(math.log10(abs(value)) - round(math.log10(abs(value)))) < 1e-9
+
+
+def _log_ticks(low: float, high: float) -> list[float]:
+    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+    decades = last - first
+    steps = (1, 2, 5) if math.log10(high / low) <= 2.1 else (1,)
+    stride = max(1, decades // 6)
+    found = [s * 10.0**d for d in range(first, last + 1, stride) for s in steps]
+    return [v for v in found if low <= v <= high]
+
+
+def _linear_ticks(low: float, high: float) -> list[float]:
+    raw = (high - low) / 5
+    if raw <= 0:
+        return [low]
+    power = 10.0 ** math.floor(math.log10(raw))
+    step = next(s * power for s in (1, 2, 5, 10) if s * power >= raw * 0.999)
+    first = math.ceil(low / step)
+    return [float(f"{k * step:.10g}") for k in range(first, math.floor(high / step) + 1)]
+
+
+def described(chart_title: str, series: Sequence[Series], unit: str) -> str:
+    """Return a chart in words: each series' first and last value."""
+    told = []
+    for s in series:
+        values = [(x, y) for x, y in zip(s.x or (0.0,), s.y, strict=False) if math.isfinite(y)]
+        if not values:
+            continue
+        (x0, y0), (x1, y1) = values[0], values[-1]
+        if s.flat or len(values) == 1:
+            told.append(f"{s.name}: {figure(y0)} {unit}")
+        else:
+            told.append(
+                f"{s.name}: {figure(y0)} {unit} at {figure(x0)} to {figure(y1)} {unit} "
+                f"at {figure(x1)}"
+            )
+    return f"{chart_title}. " + "; ".join(told) + "."

@@ -1,0 +1,48 @@
+"""The report of Ryu and Kim's table 1."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+
+from gridpriv.report.document import CLAIM_COLUMNS, Report, Section
+from gridpriv.report.export import write_bytes
+from gridpriv.report.html import to_html
+from gridpriv.report.tables import Column, make_table
+from gridpriv.report.text import to_csv
+
+VARIANCE_COLUMNS = (
+    Column("algorithm", "Algorithm"),
+    Column("epsilon", "Epsilon per release"),
+    Column("printed", "Printed in the paper", "p.u. squared"),
+    Column("drawn", "Drawn by gridpriv, calibration paper", "p.u. squared"),
+    Column("sound_case14", "Sound, case14", "p.u. squared"),
+    Column("sound_case118", "Sound, case118", "p.u. squared"),
+)
+
+
+def write_table1(table: pd.DataFrame, claims: pd.DataFrame, folder: Path) -> list[Path]:
+    """Write table1.csv and report.html."""
+    variances = make_table("table1", "Variance of the noise", VARIANCE_COLUMNS, table)
+    held = claims.set_index("calibration").outcome
+    worst = (table.sound_case118 / table.drawn).groupby(table.algorithm).max()
+    answer = (
+        f"Drawn as the paper states it, ObjG > OutG > ObjL > OutL {held['paper']}; with noise that "
+        f"certifies the stated epsilon it {held['sound, case118']} on case118, where sound "
+        f"noise has {worst.min():.3g} to {worst.max():.3g} times the paper's variance."
+    )
+    report = Report(
+        "Ryu and Kim, table 1",
+        "How large is the noise of the four algorithms, as stated and as privacy needs it?",
+        (answer,),
+        (
+            Section("Variance", tables=(variances,)),
+            Section("What the paper states, and whether it holds here",
+                    tables=(make_table("claims", "Stated ordering", CLAIM_COLUMNS, claims),)),
+        ),
+    )  # fmt: skip
+    return [
+        write_bytes(folder / "table1.csv", to_csv(variances).encode()),
+        write_bytes(folder / "report.html", to_html(report).encode()),
+    ]

@@ -1,0 +1,102 @@
+"""Tables of a report: columns with units, cells as numbers until a writer formats them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column.
+
+    Attributes
+    ----------
+    key : str
+        Column of the data frame it is taken from.
+    title : str
+    unit : str
+        Shown in the header; empty for none.
+    """
+
+    key: str
+    title: str
+    unit: str = ""
+
+    @property
+    def header(self) -> str:
+        """Title and unit."""
+        return f"{self.title} ({self.unit})" if self.unit else self.title
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of a report.
+
+    Attributes
+    ----------
+    name : str
+        Short and unique; names files and sheets.
+    caption : str
+    columns : tuple of Column
+    rows : tuple of tuples
+        Numbers stay numbers; None where there is none.
+    """
+
+    name: str
+    caption: str
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[Any, ...], ...]
+
+    def numeric(self, position: int) -> bool:
+        """Return whether a column holds numbers (and gaps) only, and at least one."""
+        values = [row[position] for row in self.rows if row[position] is not None]
+        return bool(values) and all(
+            isinstance(v, int | float) and not isinstance(v, bool) for v in values
+        )
+
+
+def make_table(name: str, caption: str, columns: Sequence[Column], frame: pd.DataFrame) -> Table:
+    """Return the table of those columns that the frame has with at least one value."""
+    kept = [c for c in columns if c.key in frame.columns and frame[c.key].notna().any()]
+    rows = [
+        tuple(cell(v) for v in row) for row in frame[[c.key for c in kept]].itertuples(index=False)
+    ]
+    return Table(name, caption, tuple(kept), tuple(rows))
+
+
+def cell(value: Any) -> Any:
+    """Return a cell as Python's own number, text, or None."""
+    if hasattr(value, "item"):
+        value = value.item()
+    if value is None or (isinstance(value, float) and not math.isfinite(value)):
+        return None
+    return value
+
+
+def shown(value: Any, digits: int = 4) -> str:
+    """Return a cell for people: four digits, '–' where there is none."""
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, float):
+        return figure(value, digits)
+    return str(value)
+
+
+def figure(value: float, digits: int = 3) -> str:
+    """Return a number in words' company: digits that mean something, no exponent where short."""
+    if value == 0 or not math.isfinite(value):
+        return f"{value:g}"
+    value = float(f"{value:.{digits - 1}e}")
+    size = math.floor(math.log10(abs(value)))
+    if size < -4 or size > 6:
+        return f"{value:.{digits - 1}e}"
+    return f"{value:.{max(0, digits - 1 - size)}f}"

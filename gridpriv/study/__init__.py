@@ -1,0 +1,16 @@
+"""Studies: a plan (a grid of settings), a runner (processes or a cluster), a store (a folder)."""
+
+from gridpriv.study.compare import compare
+from gridpriv.study.plan import Scheme, StudyPlan, Task, make_plan, read_plan
+from gridpriv.study.store import Study, read_study
+
+__all__ = [
+    "Scheme",
+    "Study",
+    "StudyPlan",
+    "Task",
+    "compare",
+    "make_plan",
+    "read_plan",
+    "read_study",
+]

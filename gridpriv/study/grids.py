@@ -1,0 +1,91 @@
+"""The grids of a study: cases and zone maps, loaded once, and what figures need of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from gridpriv.errors import not_allowed, one_of
+from gridpriv.grid.case import Case
+from gridpriv.grid.library import SHIPPED_ZONES, load_case, shipped_zoning
+from gridpriv.grid.partition import METHODS, partition
+from gridpriv.grid.zoning import Zoning, read_zoning, tie_lines
+from gridpriv.study.plan import StudyPlan
+
+
+@dataclass(frozen=True, eq=False)
+class Grid:
+    """A case under one zone map; ``case_label`` and ``zoning_label`` are the plan's."""
+
+    case_label: str
+    zoning_label: str
+    case: Case
+    zoning: Zoning
+
+
+def load_grids(plan: StudyPlan) -> dict[tuple[str, str], Grid]:
+    """Return the grid of every case and zoning of a plan; raises before anything runs."""
+    found = {}
+    for label in plan.cases:
+        case = load_case(label)
+        for zoning in plan.zonings:
+            found[label, zoning] = Grid(label, zoning, case, parse_zoning(case, zoning))
+    return found
+
+
+def parse_zoning(case: Case, text: str) -> Zoning:
+    """Return the zone map of ``''`` (the shipped one), ``K``, ``METHOD:K`` or a CSV file."""
+    if text.endswith(".csv"):
+        return read_zoning(text, case)
+    method, _, count = text.rpartition(":")
+    if method:
+        one_of("zonings: method", method, METHODS)
+    if text and not count.isdigit():
+        raise not_allowed("zonings", text, "K, METHOD:K, or a CSV file with columns bus,zone")
+    zones = int(count) if text else SHIPPED_ZONES.get(case.name)
+    if zones is None:
+        raise not_allowed(
+            "zonings", "the default map",
+            f"K, METHOD:K or a file for case {case.name}, which has no shipped map",
+        )  # fmt: skip
+    shipped = None if method else shipped_zoning(case, zones)
+    return shipped if shipped is not None else partition(case, zones, method or "spectral")
+
+
+def describe(grids: dict[tuple[str, str], Grid]) -> list[dict[str, Any]]:
+    """Return what the manifest says of each grid: its identity, size and zone map."""
+    return [
+        {
+            "case": grid.case_label,
+            "zoning": grid.zoning_label,
+            "name": grid.case.name,
+            "fingerprint": grid.case.fingerprint,
+            "buses": grid.case.n_bus,
+            "branches": grid.case.n_branch,
+            "load_mw": grid.case.base_mva * float(grid.case.pd.sum()),
+            "zones": grid.zoning.n_zone,
+            "tie_lines": int(tie_lines(grid.case, grid.zoning).sum()),
+            "source": grid.zoning.source,
+            "map": dict(
+                zip(
+                    map(str, grid.case.bus_id.tolist()),
+                    (grid.zoning.names[z] for z in grid.zoning.zone_of),
+                    strict=True,
+                )
+            ),
+        }
+        for grid in grids.values()
+    ]
+
+
+def network_tables(grids: dict[tuple[str, str], Grid]) -> dict[str, pd.DataFrame]:
+    """Return positions of buses, and branches, of every grid (public)."""
+    from gridpriv.report.folder import network
+
+    tables: dict[str, list[pd.DataFrame]] = {"buses": [], "branches": []}
+    for (case, zoning), grid in grids.items():
+        for name, rows in network(grid.case, grid.zoning).items():
+            tables[name].append(pd.DataFrame(rows).assign(case=case, zoning=zoning))
+    return {f"network_{name}": pd.concat(parts) for name, parts in tables.items()}

@@ -1,0 +1,59 @@
+"""A study's manifest: everything from which it can be repeated."""
+
+from __future__ import annotations
+
+import os
+import platform
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from gridpriv.study.grids import Grid, describe
+from gridpriv.study.plan import StudyPlan
+from gridpriv.study.store import FORMAT
+
+PACKAGES = (
+    "gridpriv", "numpy", "scipy", "pandas", "pyomo", "casadi", "clarabel", "pandapower",
+    "dp-accounting", "joblib", "pyarrow",
+)  # fmt: skip
+
+
+def make_manifest(
+    plan: StudyPlan, grids: dict[tuple[str, str], Grid], planned: int
+) -> dict[str, Any]:
+    """Return the manifest of a study that is about to begin."""
+    return {
+        "format": FORMAT,
+        "kind": "study",
+        "title": plan.title,
+        "question": plan.question,
+        "study": plan.as_dict(),
+        "seeds": list(plan.seeds),
+        "cases": describe(grids),
+        "planned": planned,
+        "version": version("gridpriv"),
+        "versions": versions(),
+        "machine": machine(),
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+
+
+def versions() -> dict[str, str]:
+    """Return the version of Python and of every package that figures depend on."""
+    found = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def machine() -> dict[str, Any]:
+    """Return what this machine is; no name or address of it."""
+    return {
+        "system": platform.system(),
+        "release": platform.release(),
+        "processor": platform.machine(),
+        "cpus": os.cpu_count(),
+    }

@@ -1,0 +1,142 @@
+"""From a run to rows of tables.
+
+Every table has the column ``run`` (the task's identity). Whatever differs between two machines
+or two attempts (seconds, process) stands in ``timing`` alone, so that the other tables of a
+study are the same however it was run.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from typing import Any
+
+from gridpriv.result import RunResult
+from gridpriv.study.plan import Task
+
+Rows = dict[str, list[dict[str, Any]]]
+TABLES = ("runs", "rounds", "zones", "buses", "statements", "timing")
+OUT_OF_ORDER = ("seconds",)
+FINALS = (
+    "objective", "consensus_residual", "shed_mw", "surplus_mw", "imbalance_mw", "shed_mvar",
+    "recourse_shed_mw", "recourse_surplus_mw", "recourse_objective", "noise_magnitude",
+    "ac_converged", "ac_slack_mw", "ac_vm_violations", "ac_loading_violations",
+    "releases_per_zone", "epsilon_claimed", "epsilon_certified", "release_delta", "total_pure",
+    "total_epsilon", "target_delta", "paper_total", "solves", "solver_retries",
+)  # fmt: skip
+SETTINGS_SHOWN = (
+    "mechanism", "perturbation", "refresh", "calibration", "protects", "beta", "update",
+    "consensus", "local_updates", "rounds", "penalty", "solver", "load_scale",
+)  # fmt: skip
+
+
+def run_rows(task: Task, result: RunResult, reason: str = "") -> Rows:
+    """Return a finished run's rows, or those of what a failed one finished."""
+    rounds = result.rounds.drop(columns=list(OUT_OF_ORDER), errors="ignore")
+    return {
+        "runs": [identity(task) | _finals(result) | _status(result, reason)],
+        "rounds": _with_id(task, _records(rounds)),
+        "zones": _with_id(task, _records(result.zones)),
+        "buses": _with_id(task, _records(result.buses)),
+        "statements": _with_id(task, [vars(s) | {"ratio": s.ratio} for s in result.statements]),
+        "timing": [{"run": task.id, "process": os.getpid(), **vars(result.timing)}],
+    }
+
+
+def failed_rows(task: Task, reason: str) -> Rows:
+    """Return the rows of a run that left nothing but a reason."""
+    rows: Rows = {name: [] for name in TABLES}
+    nothing = dict.fromkeys(FINALS)
+    status = {"status": "failed", "reason": reason, "finished_rounds": 0}
+    rows["runs"] = [identity(task) | nothing | status]
+    return rows
+
+
+def identity(task: Task) -> dict[str, Any]:
+    """Return what a run is, as a row."""
+    settings = task.settings.as_dict()
+    return {
+        "run": task.id,
+        "number": task.number,
+        "case": task.case,
+        "zoning": task.zoning,
+        "scheme": task.scheme,
+        "budget": task.budget,
+        "seed": task.settings.seed,
+        **{name: settings[name] for name in SETTINGS_SHOWN},
+        "outage": " ".join(task.settings.outage),
+    }
+
+
+def _finals(result: RunResult) -> dict[str, Any]:
+    document = result.as_dict()
+    final, privacy = document["final"], document["privacy"]
+    recourse, ac = final["recourse"], final["ac"]
+    return {
+        "objective": final["objective"],
+        "consensus_residual": final["consensus_residual"],
+        "shed_mw": final["shed_mw"],
+        "surplus_mw": final["surplus_mw"],
+        "imbalance_mw": _sum(final["shed_mw"], final["surplus_mw"]),
+        "shed_mvar": final["shed_mvar"],
+        "recourse_shed_mw": recourse["shed_mw"],
+        "recourse_surplus_mw": recourse.get("surplus_mw"),
+        "recourse_objective": recourse["objective"],
+        "noise_magnitude": _mean(result.rounds.get("noise_magnitude", ())),
+        "ac_converged": ac["converged"],
+        "ac_slack_mw": ac["slack_mw"],
+        "ac_vm_violations": ac["vm_violations"],
+        "ac_loading_violations": ac.get("loading_violations"),
+        "releases_per_zone": privacy["releases_per_zone"],
+        "epsilon_claimed": privacy["per_release"]["claimed"],
+        "epsilon_certified": privacy["per_release"]["certified"],
+        "release_delta": privacy["per_release"]["delta"],
+        "total_pure": privacy["total_pure"],
+        "total_epsilon": privacy["total"]["epsilon"],
+        "target_delta": privacy["total"]["delta"],
+        "paper_total": privacy["paper_total"],
+        "solves": document["solver"]["solves"],
+        "solver_retries": document["solver"]["failures"],
+    }
+
+
+def _status(result: RunResult, reason: str) -> dict[str, Any]:
+    finished = len(result.trace.rounds)
+    return {
+        "status": "failed" if reason else "done",
+        "reason": reason or _warning(result),
+        "finished_rounds": finished,
+    }
+
+
+def _warning(result: RunResult) -> str:
+    """Return what a reader of a finished run should know: it moved away from agreement."""
+    rounds = result.trace.rounds
+    if len(rounds) > 1:
+        first, last = rounds[0].consensus_residual, rounds[-1].consensus_residual
+        if not math.isfinite(last) or last > max(first, 1e-6):
+            return (
+                f"did not converge: consensus residual {last:.3g} after round {len(rounds)}, "
+                f"{first:.3g} after round 1"
+            )
+    if result.recourse is not None and result.recourse.failed:
+        return f"no local recourse in zone {', '.join(result.recourse.failed)}"
+    return ""
+
+
+def _with_id(task: Task, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{"run": task.id, **row} for row in rows]
+
+
+def _records(table: Any) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = table.to_dict("records")
+    return rows
+
+
+def _sum(*values: float | None) -> float | None:
+    given = [v for v in values if v is not None]
+    return math.fsum(given) if len(given) == len(values) else None
+
+
+def _mean(values: Any) -> float | None:
+    return float(sum(values) / len(values)) if len(values) else None

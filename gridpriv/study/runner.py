@@ -1,0 +1,202 @@
+"""Runs a study's tasks: in this process, on joblib's processes, or on a Dask cluster.
+
+Tasks that differ in their seed only go to one worker together: they share the calibration of
+the noise and the accounting of the total, which cost more than a small case's rounds. A local
+worker stores each run itself, at once; on a cluster, whose machines need not share a disk, runs
+come back and are stored here.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from gridpriv.coordination.coordinator import RoundRecord
+from gridpriv.errors import GridprivError, InputError, SolverError, missing_extra
+from gridpriv.study.grids import Grid
+from gridpriv.study.plan import Task
+from gridpriv.study.record import Rows, failed_rows, run_rows
+from gridpriv.study.store import StorageError, Store
+
+Advance = Callable[[str], None]
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Tasks for one worker, with their grid."""
+
+    tasks: tuple[Task, ...]
+    grid: Grid
+    time_limit: float | None
+
+    @property
+    def effort(self) -> float:
+        """Rough cost, to start the longest first."""
+        settings = self.tasks[0].settings
+        solves = settings.rounds * settings.local_updates * len(self.tasks)
+        return float(self.grid.case.n_bus * solves)
+
+
+def run_tasks(
+    tasks: Sequence[Task],
+    grids: dict[tuple[str, str], Grid],
+    store: Store,
+    *,
+    jobs: int = 1,
+    cluster: str | None = None,
+    time_limit: float | None = None,
+    advance: Advance = lambda _: None,
+) -> None:
+    """Run tasks and store each as soon as it is finished.
+
+    Raises
+    ------
+    StorageError
+        If the folder cannot be written to; stored runs stay.
+    InputError
+        If the cluster cannot be reached.
+    """
+    workers = max(jobs, 1) if cluster is None else 8
+    batches = make_batches(tasks, grids, workers, time_limit)
+    if cluster is None and jobs == 1:
+        for batch in batches:
+            for rows in executed(batch):
+                store.add(rows)
+                advance(note(rows))
+        return
+    from joblib import Parallel, delayed
+
+    folder = store.folder if cluster is None else None
+    with _backend(jobs, cluster):
+        results = Parallel(
+            n_jobs=jobs if cluster is None else -1,
+            return_as="generator_unordered",
+            pre_dispatch="all" if cluster else "2*n_jobs",
+            batch_size=1,
+        )(delayed(run_batch)(batch, folder) for batch in batches)
+        for finished in _watched(results):
+            for rows, words in finished:
+                if rows is not None:
+                    store.add(rows)
+                advance(words)
+
+
+def run_batch(batch: Batch, folder: Path | None) -> list[tuple[Rows | None, str]]:
+    """Run a batch in a worker; store its runs in ``folder``, or return their rows."""
+    warnings.simplefilter("ignore")
+    finished: list[tuple[Rows | None, str]] = []
+    for rows in executed(batch):
+        if folder is not None:
+            Store(folder).add(rows)
+        finished.append((None if folder is not None else rows, note(rows)))
+    return finished
+
+
+def executed(batch: Batch) -> Iterator[Rows]:
+    """Yield the rows of each of a batch's runs, failed ones with their reason."""
+    for task in batch.tasks:
+        yield run_task(task, batch.grid, batch.time_limit)
+
+
+def run_task(task: Task, grid: Grid, time_limit: float | None = None) -> Rows:
+    """Run one task and return its rows; a failure becomes a row that says why."""
+    from gridpriv.run import run
+
+    try:
+        return run_rows(task, run(grid.case, grid.zoning, task.settings, _limit(time_limit)))
+    except GridprivError as error:
+        result = getattr(error, "result", None)
+        reason = " ".join([str(error), *getattr(error, "__notes__", ())])
+        return failed_rows(task, reason) if result is None else run_rows(task, result, reason)
+    except (ArithmeticError, ValueError, LookupError, MemoryError, RuntimeError) as error:
+        # a defect in one combination must not cost the others; the reason names it as such
+        return failed_rows(task, f"internal error, {type(error).__name__}: {error}")
+
+
+def make_batches(
+    tasks: Sequence[Task],
+    grids: dict[tuple[str, str], Grid],
+    workers: int,
+    time_limit: float | None = None,
+) -> list[Batch]:
+    """Return batches of tasks that differ in their seed only, the longest first.
+
+    They are cut so that every worker has several, or the last one to finish would idle the rest.
+    """
+    most = max(1, len(tasks) // (8 * workers))
+    batches = []
+    for _, alike in groupby(tasks, key=_unseeded):
+        group = tuple(alike)
+        batches += [
+            Batch(group[k : k + most], grids[group[0].case, group[0].zoning], time_limit)
+            for k in range(0, len(group), most)
+        ]
+    return sorted(batches, key=lambda b: -b.effort)
+
+
+def note(rows: Rows) -> str:
+    """Return a run in a few words, for the progress bar."""
+    row = rows["runs"][0]
+    words = f"{row['case']}, {row['scheme']}, {row['budget']}"
+    return words if row["status"] == "done" else f"{words}: failed"
+
+
+def _unseeded(task: Task) -> tuple[Any, ...]:
+    """Return what two tasks have in common that differ in their seed only."""
+    return (task.case, task.zoning, task.scheme, task.budget, replace(task.settings, seed=None))
+
+
+def _limit(seconds: float | None) -> Callable[[RoundRecord], None]:
+    """Return a watch that ends a run which takes longer than ``seconds``."""
+    began = time.perf_counter()
+
+    def watch(record: RoundRecord) -> None:
+        if seconds is not None and time.perf_counter() - began > seconds:
+            raise SolverError(
+                f"stopped by the time limit of {seconds:g} s after round {record.round}, "
+                f"consensus residual {record.consensus_residual:.3g}"
+            )
+
+    return watch
+
+
+def _watched(results: Iterator[Any]) -> Iterator[Any]:
+    """Yield results; say in words when a worker dies."""
+    from joblib.externals.loky.process_executor import TerminatedWorkerError
+
+    try:
+        yield from results
+    except TerminatedWorkerError as error:
+        raise StorageError(
+            "a worker process was killed (out of memory?). Finished runs are kept: "
+            "run the same command with --resume, and fewer --jobs"
+        ) from error
+
+
+@contextmanager
+def _backend(jobs: int, cluster: str | None) -> Iterator[None]:
+    import joblib
+
+    if cluster is None:
+        with joblib.parallel_config(backend="loky", n_jobs=jobs, inner_max_num_threads=1):
+            yield
+        return
+    try:
+        from distributed import Client
+    except ImportError:
+        raise missing_extra("distributed", "cluster", "--cluster") from None
+    try:
+        client = Client(cluster, timeout="10s")
+    except (OSError, ValueError) as error:
+        raise InputError(
+            f"cluster = {cluster!r} cannot be reached: {error}; start one with "
+            "'dask scheduler' and 'dask worker ADDRESS'"
+        ) from error
+    with client, joblib.parallel_config(backend="dask"):
+        yield
