@@ -13,12 +13,13 @@ from numpy.typing import NDArray
 
 from gridpriv.coordination.agent import AgentRules
 from gridpriv.coordination.coordinator import Consensus, Trace
-from gridpriv.grid.case import Case, Floats
+from gridpriv.grid.case import Case
 from gridpriv.grid.zoning import Zoning, zone_report
 from gridpriv.power.accheck import AcCheck
-from gridpriv.power.problem import ZoneProblem
+from gridpriv.power.fleet import ZoneOutcome
 from gridpriv.power.recourse import Recourse
 from gridpriv.power.solvers import solver_version
+from gridpriv.power.zone import Zone
 from gridpriv.privacy.statement import ZoneStatement, zone_statement
 from gridpriv.settings import Settings
 
@@ -46,11 +47,11 @@ class RunResult:
     case: Case
     zoning: Zoning
     settings: Settings
-    problems: tuple[ZoneProblem, ...]
+    zone_models: tuple[Zone, ...]
     shared: tuple[NDArray[np.bool_], ...]
     consensus: Consensus
     trace: Trace
-    averages: tuple[Floats, ...]
+    outcomes: tuple[ZoneOutcome, ...]
     seed: int
     rules: AgentRules
     recourse: Recourse | None
@@ -82,7 +83,10 @@ class RunResult:
     def zones(self) -> pd.DataFrame:
         """One row per zone: size, ties, and its own figures after the last round."""
         report = zone_report(self.case, self.zoning).set_index("zone")
-        size = {p.name: (p.program.size, int(s.sum())) for p, s in self._zones()}
+        size = {
+            zone.name: (len(zone.coordinates), int(shared.sum()))
+            for zone, shared in zip(self.zone_models, self.shared, strict=True)
+        }
         report["variables"] = [size[zone][0] for zone in report.index]
         report["shared"] = [size[zone][1] for zone in report.index]
         if self.trace.rounds:
@@ -95,10 +99,9 @@ class RunResult:
         """One row per bus: zone, demand, shed (positive) or surplus, voltage; before recourse."""
         base = self.case.base_mva
         p, q, w = (np.full(self.case.n_bus, np.nan) for _ in range(3))
-        for problem, z in zip(self.problems, self.averages, strict=True):
-            own = problem.program.zone.own
-            p[own], q[own] = np.split(problem.imbalance(z, problem.program.zone.demand), 2)
-            w[own] = z[np.isin(problem.program.zone.buses, own).nonzero()[0]]
+        for zone, after in zip(self.zone_models, self.outcomes, strict=True):
+            p[zone.own], q[zone.own] = after.p_imbalance, after.q_imbalance
+            w[zone.own] = after.z[np.searchsorted(zone.buses, zone.own)]
         table = pd.DataFrame(
             {
                 "bus": self.case.bus_id,
@@ -148,9 +151,6 @@ class RunResult:
         }
         cleaned: dict[str, Any] = _finite(document)
         return cleaned
-
-    def _zones(self) -> list[tuple[ZoneProblem, NDArray[np.bool_]]]:
-        return list(zip(self.problems, self.shared, strict=True))
 
     def _zone_rows(self) -> list[dict[str, Any]]:
         columns = ["zone", "buses", "variables", "shared", "tie_lines", "generators", "connected"]

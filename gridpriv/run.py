@@ -5,35 +5,49 @@ from __future__ import annotations
 import math
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
-from gridpriv.coordination.agent import Agent, AgentRules
+from gridpriv.coordination.agent import AgentRules
 from gridpriv.coordination.coordinator import (
-    InProcess,
+    Consensus,
+    Plan,
     RoundRecord,
+    State,
     Trace,
     coordinate,
     make_consensus,
 )
 from gridpriv.coordination.schedules import (
+    BalancedPenalty,
+    KeptPenalty,
     StepSize,
     nonsmooth_step,
     smooth_step,
     strongly_convex_step,
 )
+from gridpriv.coordination.transport import Transport
 from gridpriv.errors import SolverError, not_allowed
 from gridpriv.grid.case import Case, Floats
 from gridpriv.grid.zoning import Zoning
 from gridpriv.power.accheck import AcCheck, ac_check
+from gridpriv.power.fleet import (
+    Charge,
+    FleetPlan,
+    after_recourse,
+    make_transport,
+    outcome,
+    smoothness,
+)
 from gridpriv.power.problem import ZoneProblem
 from gridpriv.power.program import compile_zone
-from gridpriv.power.recourse import Recourse, dispatch, recourse
+from gridpriv.power.recourse import Pin, Recourse, agreed_point, dispatch
 from gridpriv.power.solvers import check_solver
-from gridpriv.power.zone import make_network, make_zones
+from gridpriv.power.zone import Network, Zone, flat_start, make_network, make_zones
 from gridpriv.privacy.adjacency import DemandAdjacency, parse_beta
 from gridpriv.privacy.budget import noise_multiplier
 from gridpriv.privacy.noise import NoiseStreams
@@ -44,18 +58,39 @@ from gridpriv.settings import Settings
 PAPER_SENSITIVITY = {"objective": 2.0, "output": 1.0}  # times beta, RK section 6.1.1
 
 
+REHEARSAL_ROUNDS = 20
+
+
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """A run ready to start: everything public about it, and the zones' problems."""
+    """A run ready to start: everything public about it, and the zones.
+
+    ``zones``, ``shared`` and ``problems`` are in the order of the zones' keys, which does not
+    depend on how a zone map orders or names them.
+    """
 
     case: Case
     zoning: Zoning
     settings: Settings
-    problems: tuple[ZoneProblem, ...]
-    shared: tuple[Any, ...]
+    network: Network
+    zones: tuple[Zone, ...]
+    shared: tuple[NDArray[np.bool_], ...]
     seed: int
     rules: AgentRules
-    build_seconds: float
+
+    @cached_property
+    def problems(self) -> tuple[ZoneProblem, ...]:
+        """The zones' problems, compiled in this process."""
+        return tuple(
+            ZoneProblem(compile_zone(zone), self.settings.solver) for zone in self.zones
+        )
+
+    @cached_property
+    def consensus(self) -> Consensus:
+        """Which global variable each zone's shared coordinates are."""
+        return make_consensus(
+            [z.coordinates[s] for z, s in zip(self.zones, self.shared, strict=True)]
+        )
 
 
 def run(
@@ -64,6 +99,7 @@ def run(
     settings: Settings,
     watch: Callable[[RoundRecord], None] = lambda _: None,
     load_seconds: float = 0.0,
+    charge: Charge | None = None,
 ) -> RunResult:
     """Run the consensus algorithm on a case.
 
@@ -76,6 +112,8 @@ def run(
         Called after every round with its :class:`RoundRecord`.
     load_seconds : float
         What reading the case took, for the timing table.
+    charge : callable, optional
+        Called with a zone's name and new releases before they leave it (a ledger).
 
     Returns
     -------
@@ -88,57 +126,54 @@ def run(
     SolverError
         Naming zone, round and status; ``error.result`` holds the rounds before it.
     """
-    prepared = prepare(case, zoning, settings)
-    trace = Trace()
+    return run_prepared(prepare(case, zoning, settings), watch, load_seconds, charge)
+
+
+def run_prepared(
+    prepared: Prepared,
+    watch: Callable[[RoundRecord], None] = lambda _: None,
+    load_seconds: float = 0.0,
+    charge: Charge | None = None,
+) -> RunResult:
+    """Run what :func:`prepare` returned; problems it has compiled are used again."""
+    settings = prepared.settings
     began = time.perf_counter()
-    agents = [
-        Agent(problem, problem.program.zone.demand, shared, prepared.rules, NoiseStreams(prepared.seed))
-        for problem, shared in zip(prepared.problems, prepared.shared, strict=True)
-    ]
-    transport = InProcess(agents)
-    consensus = make_consensus(
-        [p.coordinates[s] for p, s in zip(prepared.problems, prepared.shared, strict=True)]
-    )
-    start = np.concatenate(
-        [p.start()[s] for p, s in zip(prepared.problems, prepared.shared, strict=True)]
-    )
-    failure: SolverError | None = None
+    plan = FleetPlan(
+        prepared.zones, prepared.shared, prepared.rules, settings.solver,
+        NoiseStreams(prepared.seed), charge,
+    )  # fmt: skip
+    local = prepared.problems if settings.workers == 1 else None
+    transport = make_transport(plan, settings.workers, local)
+    built = time.perf_counter()
+    trace, failure = Trace(), None
     try:
-        coordinate(
-            transport,
-            consensus,
-            start,
-            [p.name for p in prepared.problems],
-            settings.rounds,
-            step_size(prepared),
-            settings.penalty_schedule(),
-            trace,
-            watch,
-            settings.tolerance,
-        )
-    except SolverError as error:
-        failure = error
-    solve_seconds = time.perf_counter() - began
-    averages = tuple(transport.averages())
-    after = None if failure else _after(prepared, averages)
+        try:
+            _coordinate(prepared, transport, trace, watch)
+        except SolverError as error:
+            failure = error
+        solved = time.perf_counter()
+        outcomes = transport.apply(outcome, [None] * len(prepared.zones))
+        after = None if failure else _after(prepared, transport, [o.z for o in outcomes])
+    finally:
+        transport.close()
     result = RunResult(
         case=prepared.case,
-        zoning=zoning,
+        zoning=prepared.zoning,
         settings=settings,
-        problems=prepared.problems,
+        zone_models=prepared.zones,
         shared=prepared.shared,
-        consensus=consensus,
+        consensus=prepared.consensus,
         trace=trace,
-        averages=averages,
+        outcomes=tuple(outcomes),
         seed=prepared.seed,
         rules=prepared.rules,
         recourse=after[0] if after else None,
         ac=after[1] if after else None,
         timing=Timing(
             load=load_seconds,
-            build=prepared.build_seconds,
-            solve=solve_seconds,
-            total=load_seconds + prepared.build_seconds + time.perf_counter() - began,
+            build=built - began,
+            solve=solved - built,
+            total=load_seconds + time.perf_counter() - began,
         ),
     )
     if failure is not None:
@@ -147,29 +182,16 @@ def run(
     return result
 
 
-def _after(prepared: Prepared, averages: tuple[Floats, ...]) -> tuple[Recourse, AcCheck]:
-    """Return local recourse and the AC check of what it would dispatch."""
-    network = prepared.problems[0].program.zone.network
-    solved = recourse(
-        network, prepared.zoning, prepared.problems, averages, prepared.settings.solver
-    )
-    plan = dispatch(prepared.problems, solved, network.case.n_bus)
-    return solved, ac_check(network.case, plan)
-
-
 def prepare(case: Case, zoning: Zoning, settings: Settings) -> Prepared:
-    """Return everything a run needs before its first round."""
+    """Return everything a run needs before its zones are compiled."""
     check_solver(settings.solver)
     case = case.scale_load(settings.load_scale).without(settings.outage)
     if settings.workers > zoning.n_zone:
         raise not_allowed(
             "workers", settings.workers, f"at most {zoning.n_zone}, the number of zones"
         )
-    began = time.perf_counter()
-    zones = make_zones(make_network(case), zoning)
-    problems = sorted(
-        (ZoneProblem(compile_zone(zone), settings.solver) for zone in zones), key=lambda p: p.key
-    )
+    network = make_network(case)
+    zones = tuple(sorted(make_zones(network, zoning), key=lambda zone: zone.key))
     adjacency = DemandAdjacency(parse_beta(settings.beta, case.base_mva), settings.protects)
     rules = AgentRules(
         update=settings.update,
@@ -182,20 +204,65 @@ def prepare(case: Case, zoning: Zoning, settings: Settings) -> Prepared:
         case=case,
         zoning=zoning,
         settings=settings,
-        problems=tuple(problems),
-        shared=shared_coordinates(problems, settings.consensus),
+        network=network,
+        zones=zones,
+        shared=shared_coordinates(zones, settings.consensus),
         seed=secrets.randbits(64) if settings.seed is None else settings.seed,
         rules=rules,
-        build_seconds=time.perf_counter() - began,
     )
 
 
-def shared_coordinates(problems: list[ZoneProblem], consensus: str) -> tuple[Any, ...]:
-    """Return a mask per problem: coordinates with two holders or more, or all of them."""
+def shared_coordinates(
+    zones: Sequence[Zone], consensus: str
+) -> tuple[NDArray[np.bool_], ...]:
+    """Return a mask per zone: coordinates with two holders or more, or all of them."""
     if consensus == "all":
-        return tuple(np.ones(len(p.coordinates), dtype=bool) for p in problems)
-    holders = np.bincount(np.concatenate([p.coordinates for p in problems]))
-    return tuple(holders[p.coordinates] > 1 for p in problems)
+        return tuple(np.ones(len(zone.coordinates), dtype=bool) for zone in zones)
+    holders = np.bincount(np.concatenate([zone.coordinates for zone in zones]))
+    return tuple(holders[zone.coordinates] > 1 for zone in zones)
+
+
+def _coordinate(
+    prepared: Prepared,
+    transport: Transport,
+    trace: Trace,
+    watch: Callable[[RoundRecord], None],
+) -> State:
+    """Rehearse on the public proxy if the settings ask for it, then run the private rounds."""
+    settings, consensus = prepared.settings, prepared.consensus
+    schedule, step = settings.penalty_schedule(), step_size(prepared, transport)
+    names = [zone.name for zone in prepared.zones]
+    start = np.concatenate(
+        [flat_start(zone)[s] for zone, s in zip(prepared.zones, prepared.shared, strict=True)]
+    )
+    state = State(start, np.zeros_like(start), schedule.first(consensus.size))
+    if settings.effective_start() == "proxy":
+        rehearsal = Plan(REHEARSAL_ROUNDS, step, schedule, rehearsal=True)
+        state = coordinate(transport, consensus, state, rehearsal, names, Trace())
+    if settings.noise_is_fresh() and isinstance(schedule, BalancedPenalty):
+        schedule = KeptPenalty(schedule)
+    plan = Plan(settings.rounds, step, schedule, settings.tolerance)
+    return coordinate(transport, consensus, state, plan, names, trace, watch)
+
+
+def _after(
+    prepared: Prepared, transport: Transport, averages: list[Floats]
+) -> tuple[Recourse, AcCheck]:
+    """Return local recourse and the AC check of what it would dispatch."""
+    network, solver = prepared.network, prepared.settings.solver
+    tied, point = agreed_point(network, prepared.zoning, prepared.zones, averages, solver)
+    pins = [Pin(tied[z.coordinates], point[z.coordinates], solver) for z in prepared.zones]
+    found = transport.apply(after_recourse, pins)
+    p, q = np.full(network.case.n_bus, np.nan), np.full(network.case.n_bus, np.nan)
+    solution, failed = point.copy(), []
+    for zone, answer in zip(prepared.zones, found, strict=True):
+        if answer is None:
+            failed.append(zone.name)
+            continue
+        p[zone.own], q[zone.own] = answer.p_imbalance, answer.q_imbalance
+        solution[zone.coordinates] = answer.z
+    solved = Recourse(p, q, solution, tuple(failed))
+    return solved, ac_check(network.case, dispatch(network, solved))
 
 
 def noise_rule(settings: Settings, adjacency: DemandAdjacency) -> NoiseRule | None:
@@ -215,14 +282,14 @@ def noise_rule(settings: Settings, adjacency: DemandAdjacency) -> NoiseRule | No
     return NoiseRule(settings.mechanism, settings.noise, multiplier, assumed)
 
 
-def step_size(prepared: Prepared) -> StepSize:
+def step_size(prepared: Prepared, transport: Transport) -> StepSize:
     """Return the step size rule; L is the largest of the zones', epsilon that of one release."""
     settings = prepared.settings
     if settings.step == "nonsmooth" or settings.update == "exact":
         return nonsmooth_step()
     if settings.step == "strongly-convex":
         return strongly_convex_step(settings.convexity)
-    smoothness = max(problem.smoothness for problem in prepared.problems)
+    largest = max(transport.apply(smoothness, [None] * len(prepared.zones)))
     if prepared.rules.noise is None:
-        return smooth_step(smoothness, math.inf)
-    return smooth_step(smoothness, claimed_epsilon(settings, prepared.rules))
+        return smooth_step(largest, math.inf)
+    return smooth_step(largest, claimed_epsilon(settings, prepared.rules))

@@ -26,6 +26,7 @@ CHOICES = {
     "protects": PROTECTS,
     "update": ("linearized", "exact"),
     "consensus": ("boundary", "all"),
+    "start": ("flat", "proxy"),
     "step": ("nonsmooth", "smooth", "strongly-convex"),
     "noise": ("simulated", "secure"),
 }
@@ -51,6 +52,9 @@ class Settings:
     protects : {'p+q', 'p', 'q'}
     update : {'exact', 'linearized'}
     consensus : {'boundary', 'all'}
+    start : {'flat', 'proxy'} or None
+        ``proxy`` first rehearses, without noise, on a public stand-in for the demand and
+        hands over iterates, duals and penalties; None means ``proxy`` for exact updates.
     step : {'nonsmooth', 'smooth', 'strongly-convex'}
         Step size rule of the linearized update.
     convexity : float
@@ -83,6 +87,7 @@ class Settings:
     protects: Protects = "p+q"
     update: Literal["linearized", "exact"] = "exact"
     consensus: Literal["boundary", "all"] = "boundary"
+    start: Literal["flat", "proxy"] | None = None
     step: Literal["nonsmooth", "smooth", "strongly-convex"] = "nonsmooth"
     convexity: float = 1.0
     penalty: str = "balanced"
@@ -99,7 +104,7 @@ class Settings:
     def __post_init__(self) -> None:
         for name, choices in CHOICES.items():
             value = getattr(self, name)
-            if not (name == "refresh" and value is None):
+            if not (name in ("refresh", "start") and value is None):
                 one_of(name, value, choices)
         for name in ("rounds", "local_updates", "workers"):
             value = getattr(self, name)
@@ -164,6 +169,15 @@ class Settings:
             return Perturbation(target, self.refresh or "round")
         return Perturbation(target)
 
+    def effective_start(self) -> str:
+        """Return the start that applies."""
+        return self.start or ("proxy" if self.update == "exact" else "flat")
+
+    def noise_is_fresh(self) -> bool:
+        """Return whether every round draws new noise, which a penalty rule must not chase."""
+        perturbation = self.effective_perturbation()
+        return perturbation.target != "none" and perturbation.refresh != "run"
+
     def planned_releases(self) -> int:
         """Return the number of releases of one zone."""
         return self.effective_perturbation().releases(self.rounds, self.local_updates)
@@ -191,6 +205,7 @@ class Settings:
         perturbation = self.effective_perturbation()
         shown["perturbation"] = perturbation.target
         shown["refresh"] = perturbation.refresh if perturbation.target == "demand" else None
+        shown["start"] = self.effective_start()
         shown["outage"] = list(self.outage)
         return shown
 
@@ -205,6 +220,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "beta": "0.01",
         "update": "linearized",
         "consensus": "all",
+        "start": "flat",
         "step": "nonsmooth",
         "penalty": "100",
         "rounds": 100,

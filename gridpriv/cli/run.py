@@ -33,6 +33,7 @@ SETTINGS: tuple[tuple[str, Any, str], ...] = (
     ("protects", str, "p+q | p | q: which demands of a bus are protected"),
     ("update", str, "exact | linearized local update"),
     ("consensus", str, "boundary | all: what zones share"),
+    ("start", str, "flat, or proxy: rehearse first on a public stand-in for the demand"),
     ("step", str, "nonsmooth | smooth | strongly-convex step size"),
     ("convexity", REAL, "modulus of the strongly convex step"),
     ("penalty", str, "a number, balanced, or growing:START,FACTOR,EVERY,MOST"),

@@ -88,6 +88,8 @@ class Agent:
     streams : Streams
     charge : callable, optional
         Called with a round's new releases before the message leaves; refusing raises.
+    proxy : array, optional
+        Public stand-in for the data, for rehearsals.
     """
 
     def __init__(
@@ -98,11 +100,14 @@ class Agent:
         rules: AgentRules,
         streams: Streams,
         charge: Callable[[str, dict[Release, int]], None] | None = None,
+        proxy: Floats | None = None,
     ) -> None:
         self.problem = problem
         self.shared = shared
         self.average = problem.start()
         self._data = data
+        self._proxy = proxy
+        self._rehearsal = False
         self._rules = rules
         self._streams = streams
         self._charge = charge
@@ -113,26 +118,40 @@ class Agent:
         self._releases: Counter[Release] = Counter()
         self._magnitude = 0.0
 
-    def round(self, number: int, w: Floats, penalty: Floats, step: float) -> Message:
+    @property
+    def data(self) -> Floats:
+        """The private data."""
+        return self._data
+
+    def round(
+        self,
+        number: int,
+        w: Floats,
+        penalty: Floats,
+        step: float,
+        *,
+        rehearsal: bool = False,
+    ) -> Message:
         """Run one round: E local updates, their average, the dual update.
 
         Parameters
         ----------
         number : int
             t, from 1.
-        w : (shared,)
-            Global variables of this agent's shared coordinates.
-        penalty : (shared,)
-            rho of each of them.
+        w, penalty : (shared,)
+            Global variables of this agent's shared coordinates, and rho of each.
         step : float
             eta^t.
+        rehearsal : bool
+            Run on the public proxy, without noise: nothing private is touched.
         """
         self._releases.clear()
         self._magnitude = 0.0
+        self._rehearsal = rehearsal
         rho = self._spread(penalty)
         pull = self._spread(penalty * w) + self._dual
         solved = [
-            self._local_update(number, e, pull, rho, step)
+            self._local_update((number, e), pull, rho, step)
             for e in range(1, self._rules.local_updates + 1)
         ]
         self.average = np.mean([m.z for m in solved], axis=0) if len(solved) > 1 else self._z
@@ -142,7 +161,7 @@ class Agent:
             self._charge(self.problem.name, dict(self._releases))
         return Message(
             sent=sent,
-            figures=self.problem.figures(self.average, self._data),
+            figures=self.problem.figures(self.average, self._seen),
             noise_magnitude=self._magnitude,
             releases=dict(self._releases),
             iterations=sum(m.iterations for m in solved),
@@ -150,46 +169,48 @@ class Agent:
             solves=len(solved),
         )
 
+    @property
+    def _seen(self) -> Floats:
+        """The data of this round: private, or in a rehearsal the public proxy."""
+        if not self._rehearsal:
+            return self._data
+        if self._proxy is None:
+            raise ValueError("a rehearsal needs a proxy of the data")
+        return self._proxy
+
     def _local_update(
-        self, number: int, update: int, pull: Floats, rho: Floats, step: float
+        self, place: tuple[int, int], pull: Floats, rho: Floats, step: float
     ) -> Minimiser:
         """(3.2): the noisy linearized update, or the exact one, from the last iterate."""
-        place = (number, update)
         exact = self._rules.update == "exact"
         metric = rho if exact else rho + 1.0 / step
-        data = self._perturb("demand", self._data, place, metric)
         at = np.zeros_like(self._z) if exact else self._z
-        gradient = self._perturb(
-            "objective", self.problem.gradient(at, data), place, metric
-        )
+        data = self._perturb("demand", self._seen, place, metric)
+        gradient = self._perturb("objective", self.problem.gradient(at, data), place, metric)
         try:
             if exact:
                 found = self.problem.minimise_exact(gradient - pull, metric)
             else:
                 found = self.problem.minimise(gradient - pull - self._z / step, metric)
         except SolverError as error:
+            phase = "rehearsal round" if self._rehearsal else "round"
             raise SolverError(
-                f"zone {self.problem.name}, round {number}, local update {update}: {error}"
+                f"zone {self.problem.name}, {phase} {place[0]}, local update {place[1]}: {error}"
             ) from error
-        self._z = self._released(found.z, place, metric, exact)
+        if exact:
+            # the minimiser is not fed back, so only what is sent carries noise
+            self._z = found.z.copy()
+            self._z[self.shared] = self._perturb("output", found.z[self.shared], place, metric)
+        else:
+            self._z = self._perturb("output", found.z, place, metric)
         return Minimiser(self._z, found.iterations, found.retries)
-
-    def _released(
-        self, z: Floats, place: tuple[int, int], metric: Floats, exact: bool
-    ) -> Floats:
-        """Perturb the minimiser: all of it when it is fed back, else the shared part."""
-        if not exact:
-            return self._perturb("output", z, place, metric)
-        kept = z.copy()
-        kept[self.shared] = self._perturb("output", z[self.shared], place, metric)
-        return kept
 
     def _perturb(
         self, target: str, value: Floats, place: tuple[int, int], metric: Floats
     ) -> Floats:
         """Return ``value`` with noise if it is what this run perturbs; record the release."""
         rules = self._rules
-        if rules.perturbation.target != target or rules.noise is None:
+        if rules.perturbation.target != target or rules.noise is None or self._rehearsal:
             return value
         draw = rules.perturbation.drawn_at(*place)
         if target != "demand" or draw != self._draw:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import numpy as np
 
 from gridpriv.coordination.agent import Agent, Message
 from gridpriv.coordination.schedules import PenaltySchedule, StepSize
+from gridpriv.coordination.transport import Transport
 from gridpriv.errors import GridprivError
 from gridpriv.grid.case import Floats, Ints
 from gridpriv.privacy.release import Release
@@ -51,42 +51,6 @@ class Trace:
 
     rounds: list[RoundRecord] = field(default_factory=list)
     releases: dict[str, dict[Release, int]] = field(default_factory=dict)
-    w: Floats = field(default_factory=lambda: np.zeros(0))
-    sent: Floats = field(default_factory=lambda: np.zeros(0))
-
-
-class Transport(Protocol):
-    """Carries rounds to agents and their messages back, in the agents' order."""
-
-    def round(
-        self, number: int, w: Sequence[Floats], penalty: Sequence[Floats], step: float
-    ) -> list[Message]:
-        """Run one round at every agent."""
-        ...
-
-    def averages(self) -> list[Floats]:
-        """Return every agent's last average, shape (n,) each; private."""
-        ...
-
-
-class InProcess:
-    """Agents in this process, one after the other."""
-
-    def __init__(self, agents: Sequence[Agent]) -> None:
-        self._agents = agents
-
-    def round(
-        self, number: int, w: Sequence[Floats], penalty: Sequence[Floats], step: float
-    ) -> list[Message]:
-        """Run one round at every agent."""
-        return [
-            agent.round(number, *given, step)
-            for agent, given in zip(self._agents, zip(w, penalty, strict=True), strict=True)
-        ]
-
-    def averages(self) -> list[Floats]:
-        """Return every agent's last average."""
-        return [agent.average for agent in self._agents]
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,69 +97,116 @@ def make_consensus(shared_coordinates: Sequence[Ints]) -> Consensus:
     return Consensus(place.reshape(-1), tuple(int(c) for c in cuts), holders)
 
 
+@dataclass(frozen=True, eq=False)
+class State:
+    """Where the coordinator stands: what was sent last, the duals, the penalties; all public.
+
+    Attributes
+    ----------
+    sent, dual : (S,)
+        Stacked over agents.
+    rho : (K,)
+        Of each global variable.
+    """
+
+    sent: Floats
+    dual: Floats
+    rho: Floats
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How many rounds are run, and how.
+
+    Attributes
+    ----------
+    rounds : int
+        T.
+    step : callable
+        eta^t.
+    penalty : PenaltySchedule
+        How rho follows from released values.
+    tolerance : float
+        Stop when the consensus residual, a public figure, falls below it.
+    rehearsal : bool
+        Whether agents run on their public proxies, without noise.
+    """
+
+    rounds: int
+    step: StepSize
+    penalty: PenaltySchedule
+    tolerance: float = 0.0
+    rehearsal: bool = False
+
+
 def coordinate(
     transport: Transport,
     consensus: Consensus,
-    start: Floats,
+    state: State,
+    plan: Plan,
     names: Sequence[str],
-    rounds: int,
-    step: StepSize,
-    penalty: PenaltySchedule,
     trace: Trace,
     watch: Callable[[RoundRecord], None] = lambda _: None,
-    tolerance: float = 0.0,
-) -> Trace:
-    """Run Algorithm 3.1 and fill ``trace``.
+) -> State:
+    """Run Algorithm 3.1, fill ``trace`` and return the last state.
 
     Parameters
     ----------
-    transport : Transport
-    consensus : Consensus
-    start : (S,)
-        Shared coordinates of every agent's start, stacked.
     names : sequence of str
         Of the agents, in the transport's order.
-    rounds : int
-        T.
-    step, penalty
-        eta^t and rho^t.
     trace : Trace
         Filled round by round; it keeps what was done if an agent's solver fails.
     watch : callable
         Called after every round.
-    tolerance : float
-        Stop when the consensus residual, a public figure, falls below it.
     """
-    sent, dual = start, np.zeros_like(start)
-    rho = penalty.first(consensus.size)
+    sent, dual, rho = state.sent, state.dual, state.rho
     last_w: Floats | None = None
-    for t in range(1, rounds + 1):
+    for t in range(1, plan.rounds + 1):
         began = time.perf_counter()
         each = rho[consensus.place]
         w = consensus.average(sent - dual / each)
-        mine = w[consensus.place]
+        target = w[consensus.place]
+        orders = [
+            Order(t, *given, plan.step(t), plan.rehearsal)
+            for given in zip(consensus.split(target), consensus.split(each), strict=True)
+        ]
         try:
-            messages = transport.round(
-                t, consensus.split(mine), consensus.split(each), step(t)
-            )
+            messages = transport.apply(run_round, orders)
         except GridprivError as error:
-            error.add_note(f"{len(trace.rounds)} of {rounds} rounds were finished")
+            error.add_note(f"{len(trace.rounds)} of {plan.rounds} rounds were finished")
             raise
         sent = np.concatenate([message.sent for message in messages])
-        dual = dual + each * (mine - sent)
-        primal = consensus.norms(mine - sent)
-        moved = np.zeros_like(w) if last_w is None else rho * np.sqrt(consensus.holders) * (w - last_w)
+        dual = dual + each * (target - sent)
+        apart = consensus.norms(target - sent)
         seconds = time.perf_counter() - began
-        record = _record(t, messages, names, float(np.linalg.norm(primal)), rho, seconds)
+        record = _record(t, messages, names, float(np.linalg.norm(apart)), rho, seconds)
         trace.rounds.append(record)
         for name, message in zip(names, messages, strict=True):
             _count(trace.releases.setdefault(name, {}), message.releases)
-        trace.w, trace.sent = w, sent
         watch(record)
-        if record.consensus_residual < tolerance:
+        moved = rho * np.sqrt(consensus.holders) * np.abs(w - (w if last_w is None else last_w))
+        rho, last_w = plan.penalty.following(t, rho, apart, moved), w
+        if record.consensus_residual < plan.tolerance:
             break
-        rho, last_w = penalty.following(t, rho, primal, np.abs(moved)), w
-    return trace
+    return State(sent, dual, rho)
+
+
+@dataclass(frozen=True, eq=False)
+class Order:
+    """What an agent is given for one round: number, w, rho, step; all of it is public."""
+
+    number: int
+    w: Floats
+    penalty: Floats
+    step: float
+    rehearsal: bool
+
+
+def run_round(agent: Agent, order: Order) -> Message:
+    """Have an agent run the round it is given."""
+    return agent.round(
+        order.number, order.w, order.penalty, order.step, rehearsal=order.rehearsal
+    )
 
 
 def _count(total: dict[Release, int], new: dict[Release, int]) -> None:

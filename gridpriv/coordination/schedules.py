@@ -108,16 +108,14 @@ class BalancedPenalty:
 
     A variable whose copies disagree more than it moves gets a larger rho, one that moves
     more than its copies disagree a smaller one. The rule reads consensus residuals and
-    changes of w, which are public. It stops adapting after ``adaptations`` rounds, so that
-    rho is bounded and the run ends as plain ADMM.
+    changes of w, which are public.
     """
 
     start: float = 3.0
     factor: float = 2.0
     ratio: float = 3.0
-    adaptations: int = 40
-    least: float = 1e-2
-    most: float = 1e4
+    least: float = 1e-3
+    most: float = 1e5
 
     def first(self, size: int) -> Floats:
         """Return the start."""
@@ -125,8 +123,27 @@ class BalancedPenalty:
 
     def following(self, t: int, rho: Floats, primal: Floats, dual: Floats) -> Floats:
         """Return rho scaled up where the primal residual leads, down where the dual does."""
-        if t < 2 or t > self.adaptations:
+        if t < 2:
             return rho
         up = np.where(primal > self.ratio * dual, self.factor, 1.0)
         down = np.where(dual > self.ratio * primal, 1.0 / self.factor, 1.0)
         return np.clip(rho * up * down, self.least, self.most)
+
+
+@dataclass(frozen=True)
+class KeptPenalty:
+    """Whatever rho a rehearsal handed over, unchanged: for rounds whose noise is fresh.
+
+    Fresh noise moves w every round, and a rule that reads residuals would chase it.
+    """
+
+    given: PenaltySchedule
+
+    def first(self, size: int) -> Floats:
+        """Return the start of the schedule that was rehearsed."""
+        return self.given.first(size)
+
+    def following(self, t: int, rho: Floats, primal: Floats, dual: Floats) -> Floats:
+        """Return rho as it is."""
+        del t, primal, dual
+        return rho

@@ -22,7 +22,7 @@ from scipy import sparse
 
 from gridpriv.grid.case import Floats, Ints
 from gridpriv.power.relaxation import CONES, variables, zone_model
-from gridpriv.power.zone import Zone
+from gridpriv.power.zone import Zone, flat_start
 
 Matrix = sparse.csr_array
 
@@ -105,7 +105,7 @@ def compile_model(model: pyo.ConcreteModel, zone: Zone) -> ZoneProgram:
         cone_offset=cone_offset,
         cone_sizes=cone_sizes,
         imbalance=_imbalance_rows(model, number),
-        start=_flat_start(columns, lower, upper),
+        start=flat_start(zone),
         zone=zone,
     )
 
@@ -114,14 +114,6 @@ def _bounds(columns: list[Any]) -> tuple[Floats, Floats]:
     lower = [-np.inf if v.lb is None else v.lb for v in columns]
     upper = [np.inf if v.ub is None else v.ub for v in columns]
     return np.array(lower, dtype=float), np.array(upper, dtype=float)
-
-
-def _flat_start(columns: list[Any], lower: Floats, upper: Floats) -> Floats:
-    """Return the initial values of the model; variables without one start at 0 in their box."""
-    given = [v.value for v in columns]
-    start = np.array([0.0 if value is None else value for value in given])
-    free = np.array([value is None for value in given])
-    return np.where(free, np.clip(start, lower, upper), start)
 
 
 def _linear_rows(

@@ -147,3 +147,12 @@ def _zone(network: Network, zoning: Zoning, z: int, branches: Ints, gens: Ints) 
         branches=branches,
         gens=gens,
     )
+
+
+def flat_start(zone: Zone) -> Floats:
+    """Return the flat start: w = wr = 1, wi and flows 0, generation 0 clipped to its box."""
+    case = zone.network.case
+    pg = np.clip(0.0, case.pmin[zone.gens], case.pmax[zone.gens])
+    qg = np.clip(0.0, case.qmin[zone.gens], case.qmax[zone.gens])
+    ones = np.ones(len(zone.buses) + len(zone.pairs))
+    return np.concatenate([ones, np.zeros(len(zone.pairs) + 4 * len(zone.branches)), pg, qg])
