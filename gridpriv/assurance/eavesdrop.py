@@ -4,14 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gridpriv.coordination.agent import Agent, AgentRules, Message, Streams
-from gridpriv.coordination.coordinator import InProcess, Trace, coordinate, make_consensus
+from gridpriv.coordination.coordinator import (
+    Plan,
+    State,
+    Trace,
+    coordinate,
+    make_consensus,
+    run_round,
+)
 from gridpriv.coordination.problem import LocalProblem
+from gridpriv.coordination.transport import InProcess
 from gridpriv.errors import SolverError
 from gridpriv.grid.case import Floats
 from gridpriv.privacy.noise import NoiseStreams
@@ -62,20 +70,21 @@ class Eavesdropper:
         self.heard: list[list[Heard]] = [[] for _ in agents]
         self.messages: list[list[Message]] = [[] for _ in agents]
 
-    def round(
-        self, number: int, w: Sequence[Floats], penalty: Sequence[Floats], step: float
-    ) -> list[Message]:
-        """Run one round at every agent and keep what was said."""
-        answers = self._inner.round(number, w, penalty, step)
-        for zone, answer in enumerate(answers):
-            said = Heard(number, w[zone].copy(), penalty[zone].copy(), step, answer.sent.copy())
-            self.heard[zone].append(said)
-            self.messages[zone].append(answer)
+    def apply(self, task: Callable[[Agent, Any], Any], given: Sequence[Any]) -> list[Any]:
+        """Apply a task to every agent; if it is a round, keep what was said."""
+        answers = self._inner.apply(task, given)
+        if task is run_round:
+            for zone, (order, answer) in enumerate(zip(given, answers, strict=True)):
+                said = Heard(
+                    order.number, order.w.copy(), order.penalty.copy(), order.step,
+                    answer.sent.copy(),
+                )  # fmt: skip
+                self.heard[zone].append(said)
+                self.messages[zone].append(answer)
         return answers
 
-    def averages(self) -> list[Floats]:
-        """Return every agent's last average; private."""
-        return self._inner.averages()
+    def close(self) -> None:
+        """Do nothing."""
 
 
 def listen(
@@ -103,23 +112,25 @@ def listen(
     streams = NoiseStreams(prepared.seed if seed is None else seed)
     each = [rules.noise] * len(prepared.problems) if noise is None else list(noise)
     agents = [
-        make_agent(problem, problem.program.zone.demand, shared, replace(rules, noise=rule), streams)
+        make_agent(
+            problem, problem.program.zone.demand, shared, replace(rules, noise=rule), streams
+        )
         for problem, shared, rule in zip(prepared.problems, prepared.shared, each, strict=True)
     ]
     transport = Eavesdropper(agents)
     pairs = list(zip(prepared.problems, prepared.shared, strict=True))
     settings = prepared.settings
+    consensus = make_consensus([p.coordinates[s] for p, s in pairs])
+    start = np.concatenate([p.start()[s] for p, s in pairs])
+    schedule = settings.penalty_schedule()
     coordinate(
         transport,
-        make_consensus([p.coordinates[s] for p, s in pairs]),
-        np.concatenate([p.start()[s] for p, s in pairs]),
+        consensus,
+        State(start, np.zeros_like(start), schedule.first(consensus.size)),
+        Plan(settings.rounds, step_size(prepared, transport), schedule, settings.tolerance),
         [p.name for p in prepared.problems],
-        settings.rounds,
-        step_size(prepared),
-        settings.penalty_schedule(),
         Trace(),
         lambda record: watch(f"round {record.round}"),
-        settings.tolerance,
     )
     return transport
 

@@ -123,15 +123,15 @@ class Agent:
         """The private data."""
         return self._data
 
-    def round(
-        self,
-        number: int,
-        w: Floats,
-        penalty: Floats,
-        step: float,
-        *,
-        rehearsal: bool = False,
-    ) -> Message:
+    def rehearse(self, number: int, w: Floats, penalty: Floats, step: float) -> Message:
+        """Run a round on the public proxy, without noise: nothing private is touched."""
+        self._rehearsal = True
+        try:
+            return self.round(number, w, penalty, step)
+        finally:
+            self._rehearsal = False
+
+    def round(self, number: int, w: Floats, penalty: Floats, step: float) -> Message:
         """Run one round: E local updates, their average, the dual update.
 
         Parameters
@@ -142,12 +142,9 @@ class Agent:
             Global variables of this agent's shared coordinates, and rho of each.
         step : float
             eta^t.
-        rehearsal : bool
-            Run on the public proxy, without noise: nothing private is touched.
         """
         self._releases.clear()
         self._magnitude = 0.0
-        self._rehearsal = rehearsal
         rho = self._spread(penalty)
         pull = self._spread(penalty * w) + self._dual
         solved = [

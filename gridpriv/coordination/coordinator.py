@@ -51,6 +51,8 @@ class Trace:
 
     rounds: list[RoundRecord] = field(default_factory=list)
     releases: dict[str, dict[Release, int]] = field(default_factory=dict)
+    w: Floats = field(default_factory=lambda: np.zeros(0))
+    sent: Floats = field(default_factory=lambda: np.zeros(0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,6 +185,7 @@ def coordinate(
         trace.rounds.append(record)
         for name, message in zip(names, messages, strict=True):
             _count(trace.releases.setdefault(name, {}), message.releases)
+        trace.w, trace.sent = w, sent
         watch(record)
         moved = rho * np.sqrt(consensus.holders) * np.abs(w - (w if last_w is None else last_w))
         rho, last_w = plan.penalty.following(t, rho, apart, moved), w
@@ -203,10 +206,9 @@ class Order:
 
 
 def run_round(agent: Agent, order: Order) -> Message:
-    """Have an agent run the round it is given."""
-    return agent.round(
-        order.number, order.w, order.penalty, order.step, rehearsal=order.rehearsal
-    )
+    """Have an agent run, or rehearse, the round it is given."""
+    act = agent.rehearse if order.rehearsal else agent.round
+    return act(order.number, order.w, order.penalty, order.step)
 
 
 def _count(total: dict[Release, int], new: dict[Release, int]) -> None:

@@ -8,13 +8,16 @@ stay so when other work shares the cores.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from types import TracebackType
+from typing import TypeVar
 
-from gridpriv.coordination.agent import Agent, Message
-from gridpriv.grid.case import Floats
+from gridpriv.coordination.agent import Agent
+
+Given = TypeVar("Given")
+Answer = TypeVar("Answer")
 
 
 class Threads:
@@ -38,19 +41,18 @@ class Threads:
     ) -> None:
         self._stack.close()
 
-    def round(
-        self, number: int, w: Sequence[Floats], penalty: Sequence[Floats], step: float
-    ) -> list[Message]:
-        """Run one round at every agent."""
+    def apply(
+        self, task: Callable[[Agent, Given], Answer], given: Sequence[Given]
+    ) -> list[Answer]:
+        """Return ``task(agent, given)`` of every agent."""
         jobs = [
-            self._pool.submit(agent.round, number, own_w, own_penalty, step)
-            for agent, own_w, own_penalty in zip(self._agents, w, penalty, strict=True)
+            self._pool.submit(task, agent, one)
+            for agent, one in zip(self._agents, given, strict=True)
         ]
         return [job.result() for job in jobs]
 
-    def averages(self) -> list[Floats]:
-        """Return every agent's last average."""
-        return [agent.average for agent in self._agents]
+    def close(self) -> None:
+        """Do nothing: leaving the context ends the threads."""
 
 
 def one_blas_thread() -> ExitStack:

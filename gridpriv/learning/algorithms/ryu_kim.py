@@ -13,7 +13,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from gridpriv.coordination.agent import Agent, AgentRules, Message
-from gridpriv.coordination.coordinator import RoundRecord, Trace, coordinate, make_consensus
+from gridpriv.coordination.coordinator import (
+    Plan,
+    RoundRecord,
+    State,
+    Trace,
+    coordinate,
+    make_consensus,
+)
 from gridpriv.coordination.schedules import StepSize
 from gridpriv.errors import not_allowed
 from gridpriv.grid.case import Floats
@@ -96,14 +103,14 @@ def ryu_kim(task: Task, watch: Watch) -> None:
         )
 
     with Threads(agents, settings.workers) as transport:
+        start = np.zeros(math.prod(shape))
+        penalty = settings.penalty_schedule().for_epsilon(epsilon)
         coordinate(
             transport,
             consensus,
-            np.zeros(math.prod(shape)),
+            State(start, np.zeros_like(start), penalty.first(consensus.size)),
+            Plan(settings.rounds, scaled_step(settings.step_scale), penalty),
             [p.name for p in problems],
-            settings.rounds,
-            scaled_step(settings.step_scale),
-            settings.penalty_schedule().for_epsilon(epsilon),
             trace,
             report,
         )
