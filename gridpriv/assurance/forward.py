@@ -1,0 +1,269 @@
+r"""A zone's answers as a differentiable function of its demand.
+
+Everything but the demand is known to the adversary: the feasible set, B, the settings, what
+the network sent. The duals follow from messages alone. So each answer is computed, and with it
+how it moves with the demand and with the noise.
+
+Derivative of a local update. Its reduced program is  min 1/2 x'Px + q'x,  Ax + s = b,  s in K.
+On the central path at the solver's last barrier, s = -mu grad F*(y) for the dual y, whose
+derivative is ds = -H dy with H the Nesterov-Todd scaling matrix (H y = s): s/y for a linear
+row, eta^2 (2 u u' - J) for a second-order cone. With P dx + A'dy = -dq and A dx + ds = 0:
+
+    [ P   A' ] [ dx ]   [ -dq ]
+    [ A  -H  ] [ dy ] = [  0  ]
+
+a quasi-definite system, also where constraints are nearly active (the path is smooth there).
+With z = T x + t0, a change g of the gradient gives dz = T dx, dq = T'g.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import clarabel
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.sparse.linalg import splu
+
+from gridpriv.assurance.eavesdrop import Heard
+from gridpriv.errors import SolverError
+from gridpriv.grid.case import Floats
+from gridpriv.power.presolve import ReducedProgram
+from gridpriv.power.problem import ZoneProblem
+from gridpriv.power.solvers.clarabel import FAST, SAFER, _conic_rows, _settings
+
+FLOOR = 1e-14  # of slacks and duals, so that the scaling stays finite
+
+
+@dataclass(frozen=True, eq=False)
+class Solved:
+    """A local update's minimiser and the factors of its derivative."""
+
+    z: Floats
+    factor: Any
+    program: ReducedProgram
+
+    def response(self, directions: Floats) -> Floats:
+        """Return dz for changes of the linear term, shape (n, k) -> (n, k)."""
+        size = self.program.size
+        rhs = np.zeros((self.factor.shape[0], directions.shape[1]))
+        rhs[:size] = -(self.program.expand.T @ directions)
+        return np.asarray(self.program.expand @ self.factor.solve(rhs)[:size])
+
+
+class DifferentiableSolver:
+    """Clarabel on a zone's reduced program, with the derivative of its minimiser."""
+
+    def __init__(self, program: ReducedProgram, *, exact: bool) -> None:
+        self._program = program
+        self._exact = exact
+        rows, self._offset, self._cones = _conic_rows(program)
+        self._rows = sparse.csc_matrix(rows)
+        self._linear = self._rows.shape[0] - int(program.cone_sizes.sum())
+        self._blocks = _cone_pattern(self._linear, program.cone_sizes)
+        self._solver: Any = None
+
+    def solve(self, linear: Floats, metric: Floats) -> Solved:
+        """Return the minimiser for a linear term on z and a diagonal quadratic."""
+        program = self._program
+        p = program.quadratic(metric, exact=self._exact)
+        q = program.linear(linear, metric, exact=self._exact)
+        upper = sparse.csc_matrix(
+            (p, program.p_indices, program.p_indptr), shape=(program.size, program.size)
+        )
+        if self._solver is None:
+            self._solver = self._setup(upper, q, FAST)
+        else:
+            self._solver.update(P=p, q=q)
+        found, scale = self._solver.solve(), 1.0
+        for scale_next, settings in SAFER:
+            if found.status == clarabel.SolverStatus.Solved:
+                break
+            scale = scale_next
+            found = self._setup(scale * upper, scale * q, settings).solve()
+        if found.status != clarabel.SolverStatus.Solved:
+            raise SolverError(f"clarabel ended {found.status} in the forward model")
+        dual, slack = np.asarray(found.z) / scale, np.asarray(found.s)
+        full = upper + sparse.triu(upper, 1).T
+        system = sparse.block_array(
+            [[full, self._rows.T], [self._rows, -self._scaling(slack, dual)]], format="csc"
+        )
+        return Solved(program.restore(np.asarray(found.x)), splu(system), program)
+
+    def _setup(self, upper: Any, q: Floats, settings: dict[str, Any]) -> Any:
+        return clarabel.DefaultSolver(
+            sparse.csc_matrix(upper), q, self._rows, self._offset, self._cones, _settings(settings)
+        )
+
+    def _scaling(self, slack: Floats, dual: Floats) -> Any:
+        """Return H with H dual = slack, block by block."""
+        cut = self._linear
+        diagonal = np.maximum(slack[:cut], FLOOR) / np.maximum(dual[:cut], FLOOR)
+        rows, columns, groups = self._blocks
+        values = [diagonal]
+        for heads, size in groups:
+            place = heads[:, None] + np.arange(size)
+            values.append(_cone_scaling(slack[place], dual[place]).ravel())
+        total = len(slack)
+        return sparse.csc_matrix((np.concatenate(values), (rows, columns)), shape=(total, total))
+
+
+def _cone_pattern(
+    linear: int, sizes: NDArray[np.int64]
+) -> tuple[Any, Any, list[tuple[Any, int]]]:
+    """Return rows and columns of the block-diagonal H, and the heads of equal-sized cones."""
+    rows, columns = [np.arange(linear)], [np.arange(linear)]
+    heads = linear + np.concatenate([[0], np.cumsum(sizes)])[:-1].astype(np.int64)
+    groups = []
+    for size in np.unique(sizes):
+        mine = heads[sizes == size]
+        place = mine[:, None] + np.arange(size)
+        rows.append(np.repeat(place, size, axis=1).ravel())
+        columns.append(np.tile(place, (1, int(size))).ravel())
+        groups.append((mine, int(size)))
+    return np.concatenate(rows), np.concatenate(columns), groups
+
+
+def _cone_scaling(slack: Floats, dual: Floats) -> Floats:
+    """Return eta^2 (2 u u' - J) for second-order cones of one size, (k, size) -> (k, size, size).
+
+    Nesterov-Todd scaling (Vandenberghe 2010, CVXOPT's coneprog, section 4).
+    """
+    s_norm, y_norm = _hyperbolic(slack), _hyperbolic(dual)
+    s, y = slack / s_norm[:, None], dual / y_norm[:, None]
+    mirrored = y.copy()
+    mirrored[:, 1:] *= -1.0
+    gamma = np.sqrt(np.maximum((1.0 + (s * y).sum(axis=1)) / 2.0, 0.5))
+    u = (s + mirrored) / (2.0 * gamma[:, None])
+    mirror = np.diag(np.concatenate([[1.0], -np.ones(slack.shape[1] - 1)]))
+    block = 2.0 * u[:, :, None] * u[:, None, :] - mirror
+    return np.asarray(block * (s_norm / y_norm)[:, None, None])
+
+
+def _hyperbolic(x: Floats) -> Floats:
+    """Return sqrt(x0^2 - ||x1||^2), away from zero."""
+    square = x[:, 0] ** 2 - (x[:, 1:] ** 2).sum(axis=1)
+    return np.asarray(np.sqrt(np.maximum(square, FLOOR)))
+
+
+@dataclass(frozen=True, eq=False)
+class Predicted:
+    """What a demand would have made the zone send.
+
+    Attributes
+    ----------
+    sent : (R, m)
+    by_demand : (R, m, 2 |N_z|)
+        Derivative of each round's message by the demand.
+    by_gradient : (R, m, n) or None
+        Derivative by that round's gradient noise.
+    """
+
+    sent: Floats
+    by_demand: Floats
+    by_gradient: Floats | None
+
+
+class ForwardModel:
+    """Predicts a zone's messages from a demand, round by round.
+
+    Parameters
+    ----------
+    problem : ZoneProblem
+    shared : (n,) bool
+    script : sequence of Heard
+        The recorded rounds.
+    exact : bool
+        Which local update.
+    local_updates : int
+    """
+
+    def __init__(
+        self,
+        problem: ZoneProblem,
+        shared: NDArray[np.bool_],
+        script: Sequence[Heard],
+        *,
+        exact: bool,
+        local_updates: int,
+    ) -> None:
+        self.problem = problem
+        self.shared = shared
+        self.script = script
+        self.observed = np.array([heard.sent for heard in script])
+        self._exact = exact
+        # an exact update starts from nothing, so its E repetitions without noise are one
+        self._updates = 1 if exact else local_updates
+
+    @cached_property
+    def _solver(self) -> DifferentiableSolver:
+        return DifferentiableSolver(self.problem.reduced, exact=self._exact)
+
+    @cached_property
+    def _duals(self) -> list[Floats]:
+        """The zone's dual before each round, from messages alone."""
+        duals, dual = [], np.zeros(len(self.script[0].w))
+        for heard in self.script:
+            duals.append(dual)
+            dual = dual + heard.penalty * (heard.w - heard.sent)
+        return duals
+
+    def predict(self, demand: Floats, *, gradients: bool = False) -> Predicted:
+        """Return the messages of a demand and their derivatives.
+
+        Parameters
+        ----------
+        demand : (2 |N_z|,)
+        gradients : bool
+            Also by the gradient (for noise on the gradient).
+        """
+        z = self.problem.start()
+        moved = np.zeros((len(z), len(demand)))
+        sent, by_demand, by_gradient = [], [], []
+        for place, heard in enumerate(self.script):
+            rho, pull = np.zeros_like(z), np.zeros_like(z)
+            rho[self.shared] = heard.penalty
+            pull[self.shared] = heard.penalty * heard.w + self._duals[place]
+            total, total_moved = np.zeros_like(z), np.zeros_like(moved)
+            for _ in range(self._updates):
+                solved, z, moved = self._update(z, moved, demand, pull, rho, heard.step)
+                total, total_moved = total + z, total_moved + moved
+            sent.append(total[self.shared] / self._updates)
+            by_demand.append(total_moved[self.shared] / self._updates)
+            if gradients:
+                chosen = np.zeros((len(z), int(self.shared.sum())))
+                chosen[self.shared, np.arange(chosen.shape[1])] = 1.0
+                by_gradient.append(solved.response(chosen).T)
+            z, moved = self._known(z, moved, heard)
+        return Predicted(
+            np.array(sent), np.array(by_demand), np.array(by_gradient) if gradients else None
+        )
+
+    def _update(
+        self, z: Floats, moved: Floats, demand: Floats, pull: Floats, rho: Floats, step: float
+    ) -> tuple[Solved, Floats, Floats]:
+        """(3.2), and its derivative by the demand given that of z."""
+        imbalance = self.problem.program.imbalance
+        if self._exact:
+            linear = self.problem.gradient(np.zeros_like(z), demand) - pull
+            changes = 2.0 * imbalance.T.toarray()
+            solved = self._solver.solve(linear, rho)
+        else:
+            linear = self.problem.gradient(z, demand) - pull - z / step
+            curved = 2.0 * (imbalance.T @ (imbalance @ moved))
+            changes = 2.0 * imbalance.T.toarray() + curved - moved / step
+            solved = self._solver.solve(linear, rho + 1.0 / step)
+        return solved, solved.z, solved.response(np.asarray(changes))
+
+    def _known(self, z: Floats, moved: Floats, heard: Heard) -> tuple[Floats, Floats]:
+        """Put what was heard in place of what was predicted: it holds the noise that fed back."""
+        if self._updates > 1:
+            return z, moved
+        z, moved = z.copy(), moved.copy()
+        z[self.shared] = heard.sent
+        moved[self.shared] = 0.0
+        return z, moved
