@@ -194,13 +194,16 @@ class Agent:
             raise SolverError(
                 f"zone {self.problem.name}, {phase} {place[0]}, local update {place[1]}: {error}"
             ) from error
-        if exact:
-            # the minimiser is not fed back, so only what is sent carries noise
-            self._z = found.z.copy()
-            self._z[self.shared] = self._perturb("output", found.z[self.shared], place, metric)
-        else:
-            self._z = self._perturb("output", found.z, place, metric)
+        self._z = self._released(found.z, place, metric)
         return Minimiser(self._z, found.iterations, found.retries)
+
+    def _released(self, z: Floats, place: tuple[int, int], metric: Floats) -> Floats:
+        """Perturb the minimiser: all of it where it is fed back, else what is sent."""
+        if self._rules.update == "linearized":
+            return self._perturb("output", z, place, metric)
+        kept = z.copy()
+        kept[self.shared] = self._perturb("output", z[self.shared], place, metric)
+        return kept
 
     def _perturb(
         self, target: str, value: Floats, place: tuple[int, int], metric: Floats
