@@ -115,7 +115,7 @@ def convert_net(net: Any, name: str | None = None) -> Conversion:
     """
     check_net(net)
     label = name or str(net["name"] or "pandapower")
-    flexible = _flexible(net)
+    flexible = flexible_sgens(net)
     work, ppc = _to_ppc(net, flexible)
     bus_of, ids = _bus_numbers(work, len(ppc["bus"]))
     branch = _branch_elements(work, ppc)
@@ -136,7 +136,7 @@ def convert_net(net: Any, name: str | None = None) -> Conversion:
     return Conversion(case, report, PandapowerLink(bus_of, branch, gen, shunt_f, shunt_t))
 
 
-def _flexible(net: Any) -> NDArray[np.bool_]:
+def flexible_sgens(net: Any) -> NDArray[np.bool_]:
     """Return which static generators may be dispatched: controllable, with limits of P."""
     rows = frame(net, "sgen")
     mask = in_service(net, "sgen")

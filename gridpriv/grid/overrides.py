@@ -1,0 +1,287 @@
+"""Demand that replaces a case's own: per bus from CSV, over time from CSV or simbench profiles.
+
+Three CSV shapes, units in the column names, the first line is the header:
+
+- ``bus,pd_mw,qd_mvar``: one row per bus to change (:func:`override_demand`);
+- ``step,load_scale``: one row per step, every demand times the factor;
+- ``step,bus,pd_mw,qd_mvar``: rows of a step stand together; buses not named keep their demand.
+
+``pd_mw`` or ``qd_mvar`` may be left out, as a column or as an empty cell: that demand is kept.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pandas import DataFrame
+
+from gridpriv.errors import InputError, not_allowed
+from gridpriv.grid.case import Case, Floats
+from gridpriv.grid.pandapower import flexible_sgens
+from gridpriv.grid.pandapower_checks import frame, in_service
+
+DEMANDS = ("pd_mw", "qd_mvar")
+
+
+@dataclass(frozen=True, eq=False)
+class DemandSeries:
+    """Demand of every bus over time.
+
+    Attributes
+    ----------
+    case : Case
+        The grid, with its own demand.
+    steps : tuple of str
+        Names of the steps, in order.
+    pd, qd : (steps, n_bus) float
+        Demand in per unit.
+    source : str
+    """
+
+    case: Case
+    steps: tuple[str, ...]
+    pd: Floats
+    qd: Floats
+    source: str
+
+    def __post_init__(self) -> None:
+        shape = (len(self.steps), self.case.n_bus)
+        if len(self.steps) == 0:
+            raise InputError(f"{self.source}: a series needs at least one step")
+        for name in ("pd", "qd"):
+            values = getattr(self, name)
+            if values.shape != shape:
+                raise InputError(f"{self.source}: {name} has shape {values.shape}, not {shape}")
+            if not np.isfinite(values).all():
+                step, bus = np.argwhere(~np.isfinite(values))[0]
+                raise InputError(
+                    f"{self.source}: step {self.steps[step]}, bus {self.case.bus_id[bus]}: "
+                    f"{name} is not a finite number"
+                )
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+    def __iter__(self) -> Iterator[Case]:
+        return (self.at(step) for step in range(len(self)))
+
+    def at(self, step: int) -> Case:
+        """Return the case with the demand of a step, counted from 0."""
+        if not 0 <= step < len(self):
+            raise not_allowed("step", step, f"0 to {len(self) - 1}")
+        return replace(self.case, pd=self.pd[step].copy(), qd=self.qd[step].copy())
+
+    def table(self) -> DataFrame:
+        """Return one row per step: its name and the total demand in MW and MVAr."""
+        base = self.case.base_mva
+        return DataFrame(
+            {"step": self.steps, "pd_mw": base * self.pd.sum(axis=1),
+             "qd_mvar": base * self.qd.sum(axis=1)}
+        )  # fmt: skip
+
+
+def override_demand(case: Case, path: str | Path) -> Case:
+    """Return the case with the demand of the buses that a CSV file names.
+
+    Raises
+    ------
+    InputError
+        With the line, for an unknown or repeated bus, or a demand that is no finite number.
+    """
+    rows = _Rows(Path(path), "demand file", (("bus",),), DEMANDS)
+    pd_new, qd_new = case.pd.copy(), case.qd.copy()
+    seen: dict[str, int] = {}
+    for line, row in rows:
+        rows.once(seen, str(int(rows.bus(row, line, case)[1])), line, "bus")
+        _apply(rows, row, line, case, pd_new, qd_new)
+    return replace(case, pd=pd_new, qd=qd_new)
+
+
+def read_demand_series(path: str | Path, case: Case) -> DemandSeries:
+    """Read a series of demand from CSV (``step,load_scale`` or ``step,bus,pd_mw,qd_mvar``)."""
+    rows = _Rows(Path(path), "demand series", (("step", "load_scale"), ("step", "bus")), DEMANDS)
+    names: list[str] = []
+    pds: list[Floats] = []
+    qds: list[Floats] = []
+    seen: dict[str, int] = {}
+    for line, row in rows:
+        step = row["step"]
+        if not step:
+            raise rows.error(line, "step", step, "a name or number")
+        if "load_scale" in row or not names or names[-1] != step:
+            rows.once(seen, step, line, "step")
+            names.append(step)
+            pds.append(case.pd.copy())
+            qds.append(case.qd.copy())
+            buses: dict[str, int] = {}
+        if "load_scale" in row:
+            factor = rows.number(row, "load_scale", line)
+            if factor < 0:
+                raise rows.error(line, "load_scale", row["load_scale"], "0 or more")
+            pds[-1] *= factor
+            qds[-1] *= factor
+        else:
+            rows.once(buses, str(int(rows.bus(row, line, case)[1])), line, f"step {step}: bus")
+            _apply(rows, row, line, case, pds[-1], qds[-1])
+    return DemandSeries(
+        case, tuple(names), _stack(pds, case), _stack(qds, case), Path(path).name
+    )
+
+
+def series_from_simbench(
+    net: Any, case: Case, bus_of: dict[int, int], first: int = 0, steps: int | None = None
+) -> DemandSeries:
+    """Return the demand of a simbench net's profiles.
+
+    A load's P and Q are its nominal values times the profile's ``_pload`` and ``_qload``; a
+    static generator's P is its nominal value times its profile (as simbench's own
+    ``get_absolute_values``). Everything else keeps its demand.
+
+    Parameters
+    ----------
+    net : pandapowerNet
+        With ``net.profiles``.
+    case : Case
+        Converted from this net.
+    bus_of : dict of int to int
+        :attr:`gridpriv.grid.pandapower.PandapowerLink.bus`.
+    first, steps : int
+        Part of the year: 96 steps are a day.
+    """
+    profiles = net.get("profiles")
+    if not isinstance(profiles, dict) or "load" not in profiles:
+        raise InputError("the net has no profiles: take a simbench net with time series")
+    length = len(profiles["load"])
+    count = length - first if steps is None else steps
+    if not (first >= 0 and count >= 1 and first + count <= length):
+        raise not_allowed("steps", f"{first} to {first + count}", f"within 0 to {length}")
+    window = slice(first, first + count)
+    pd_new, qd_new = (np.tile(values, (count, 1)) for values in (case.pd, case.qd))
+    index = {bus: case.index_of[number] for bus, number in bus_of.items()
+             if number in case.index_of}  # fmt: skip
+    load, sgen = profiles["load"][window], profiles.get("renewables")
+    base = case.base_mva
+    _add_profiles(net, "load", "p_mw", load, "_pload", index, pd_new, 1.0 / base)
+    _add_profiles(net, "load", "q_mvar", load, "_qload", index, qd_new, 1.0 / base)
+    if sgen is not None:
+        _add_profiles(net, "sgen", "p_mw", sgen[window], "", index, pd_new, -1.0 / base)
+    names = load.get("time", load.index)
+    return DemandSeries(case, tuple(map(str, names)), pd_new, qd_new, "simbench profiles")
+
+
+def _add_profiles(  # noqa: PLR0917
+    net: Any,
+    table: str,
+    column: str,
+    profiles: DataFrame,
+    suffix: str,
+    index: dict[int, int],
+    demand: Floats,
+    factor: float,
+) -> None:
+    """Add (profile - 1) times the nominal value of every row in service to its bus."""
+    mask = in_service(net, table)
+    if table == "sgen":
+        mask = mask & ~flexible_sgens(net)
+    rows = frame(net, table)[mask]
+    if len(rows) and "profile" not in rows:
+        raise InputError(f"net.{table} has no column profile: take a simbench net")
+    for _, row in rows.iterrows():
+        name = f"{row['profile']}{suffix}"
+        if name not in profiles:
+            raise InputError(f"net.{table} row {row.name}: profile {name!r} is not in the net")
+        if int(row["bus"]) in index:
+            nominal = factor * float(row[column]) * float(row["scaling"])
+            demand[:, index[int(row["bus"])]] += nominal * (profiles[name].to_numpy(float) - 1.0)
+
+
+def _apply(  # noqa: PLR0917
+    rows: _Rows, row: dict[str, str], line: int, case: Case, pd_new: Floats, qd_new: Floats
+) -> None:
+    index, _ = rows.bus(row, line, case)
+    for column, values in zip(DEMANDS, (pd_new, qd_new), strict=True):
+        if row.get(column):
+            values[index] = rows.number(row, column, line) / case.base_mva
+
+
+def _stack(rows: list[Floats], case: Case) -> Floats:
+    return np.array(rows) if rows else np.zeros((0, case.n_bus))
+
+
+class _Rows:
+    """The rows of a CSV file as dictionaries, with errors that name the line."""
+
+    def __init__(
+        self, path: Path, what: str, keys: tuple[tuple[str, ...], ...], values: tuple[str, ...]
+    ) -> None:
+        self.label = f"{what} {path}"
+        try:
+            text = path.read_text(encoding="utf-8-sig")
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(
+                f"{self.label}: {getattr(error, 'strerror', None) or error}"
+            ) from error
+        self.lines = text.splitlines()
+        self.header = [cell.strip().lower() for cell in next(csv.reader(self.lines), [])]
+        self._check_header(keys, values)
+
+    def _check_header(self, keys: tuple[tuple[str, ...], ...], values: tuple[str, ...]) -> None:
+        given = self.header
+        for key in keys:
+            rest = [name for name in given if name not in key]
+            enough = "load_scale" in key or bool(rest)
+            allowed = () if "load_scale" in key else values
+            fits = set(key) <= set(given) and set(rest) <= set(allowed)
+            if fits and enough and len(set(given)) == len(given):
+                return
+        shapes = " or ".join(
+            ",".join(key if "load_scale" in key else (*key, *values)) for key in keys
+        )
+        raise InputError(f"{self.label}: line 1 is {','.join(given)!r}; it must be {shapes}")
+
+    def __iter__(self) -> Iterator[tuple[int, dict[str, str]]]:
+        for line, cells in enumerate(csv.reader(self.lines), start=1):
+            if line == 1 or not cells:
+                continue
+            if len(cells) != len(self.header):
+                raise InputError(
+                    f"{self.label}, line {line}: {len(cells)} cells; line 1 has {len(self.header)}"
+                )
+            yield line, dict(zip(self.header, (cell.strip() for cell in cells), strict=True))
+
+    def error(self, line: int, column: str, value: str, allowed: str) -> InputError:
+        return InputError(
+            f"{self.label}, line {line}: {column} = {value!r} is not allowed: {allowed}"
+        )
+
+    def number(self, row: dict[str, str], column: str, line: int) -> float:
+        """Return a finite number."""
+        try:
+            value = float(row[column]) if "_" not in row[column] else math.nan
+        except ValueError:
+            value = math.nan
+        if not math.isfinite(value):
+            raise self.error(line, column, row[column], "a finite number")
+        return value
+
+    def bus(self, row: dict[str, str], line: int, case: Case) -> tuple[int, int]:
+        """Return (index, number) of the row's bus."""
+        text = row["bus"]
+        number = int(text) if text.isascii() and text.isdecimal() else -1
+        if number not in case.index_of:
+            raise self.error(line, "bus", text, f"a bus in service of {case.name}")
+        return case.index_of[number], number
+
+    def once(self, seen: dict[str, int], key: str, line: int, what: str) -> None:
+        """Refuse a second row for the same bus or step."""
+        if key in seen:
+            raise InputError(
+                f"{self.label}, line {line}: {what} {key} is repeated (first on line {seen[key]})"
+            )
+        seen[key] = line

@@ -1,0 +1,189 @@
+"""Write a case as a pandapower net.
+
+A branch without transformer between buses of one voltage is a line; any other is a
+transformer, whose charging becomes shunts at its end buses (pandapower's default T model
+would place it elsewhere). Balance, voltages and losses are those of the case; docs/readers.md
+lists what a net cannot hold (angle limits, cost polynomials above quadratic).
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import networkx as nx
+import numpy as np
+from numpy.typing import NDArray
+
+from gridpriv.grid.case import PIECEWISE, POLYNOMIAL, Case, Floats
+from gridpriv.grid.pandapower import NO_LIMIT, Element, PandapowerLink
+from gridpriv.grid.zoning import bus_graph
+
+LARGEST_INDEX = 1_000_000
+"""pandapower allocates arrays up to the largest index: names beyond it are renumbered."""
+HERTZ = 50.0
+
+
+def write_net(case: Case) -> tuple[Any, PandapowerLink]:
+    """Return a pandapower net of a case, and the link between the two.
+
+    Buses keep their numbers as indices (unless beyond a million); generators hold the case's
+    ``pg`` and ``vg``. Each island has one external grid or slack generator: a reference bus of
+    the case, or the bus of its largest generator.
+    """
+    import pandapower as pp
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        net = pp.create_empty_network(name=case.name, sn_mva=case.base_mva, f_hz=HERTZ)
+        index = case.bus_id if case.bus_id.max() <= LARGEST_INDEX else np.arange(case.n_bus)
+        kv = np.where(case.base_kv > 0, case.base_kv, 1.0)
+        pp.create_buses(
+            net, case.n_bus, vn_kv=kv, index=index, min_vm_pu=case.vmin, max_vm_pu=case.vmax,
+            name=[str(b) for b in case.bus_id],
+        )  # fmt: skip
+        line = (case.tap == 1) & (case.shift == 0) & np.isclose(kv[case.f_bus], kv[case.t_bus])
+        shunt_f = np.where(line, 0.0, -0.5j * case.b / case.tap**2)
+        shunt_t = np.where(line, 0.0, -0.5j * case.b)
+        _demands(net, case, index, shunt_f, shunt_t)
+        branch = _branches(net, case, index, kv, line)
+        gen = _generators(net, case, index)
+    numbers = dict(zip(map(int, index), map(int, case.bus_id), strict=True))
+    return net, PandapowerLink(numbers, branch, gen, shunt_f, shunt_t)
+
+
+def _demands(  # noqa: PLR0917
+    net: Any,
+    case: Case,
+    index: NDArray[np.int64],
+    shunt_f: NDArray[np.complex128],
+    shunt_t: NDArray[np.complex128],
+) -> None:
+    import pandapower as pp
+
+    base, loaded = case.base_mva, np.flatnonzero((case.pd != 0) | (case.qd != 0))
+    if len(loaded):
+        pp.create_loads(
+            net, index[loaded], p_mw=base * case.pd[loaded], q_mvar=base * case.qd[loaded]
+        )
+    admittance = case.gs + 1j * case.bs
+    np.add.at(admittance, case.f_bus, -shunt_f)
+    np.add.at(admittance, case.t_bus, -shunt_t)
+    for bus in np.flatnonzero(admittance):
+        pp.create_shunt(
+            net, int(index[bus]), p_mw=base * admittance[bus].real,
+            q_mvar=-base * admittance[bus].imag,
+        )  # fmt: skip
+
+
+def _branches(  # noqa: PLR0917
+    net: Any, case: Case, index: NDArray[np.int64], kv: Floats, line: NDArray[np.bool_]
+) -> tuple[Element, ...]:
+    import pandapower as pp
+
+    f, t, base = index[case.f_bus], index[case.t_bus], case.base_mva
+    limited = (case.rate > 0) & np.isfinite(case.rate)
+    rate = base * np.where(limited, case.rate, 0.0)
+    elements: list[Element] = [Element("line", 0)] * case.n_branch
+    at = np.flatnonzero(line)
+    if len(at):
+        volts = kv[case.f_bus[at]]
+        ohm = volts**2 / base
+        made = pp.create_lines_from_parameters(
+            net, f[at], t[at], length_km=1.0, r_ohm_per_km=case.r[at] * ohm,
+            x_ohm_per_km=case.x[at] * ohm,
+            c_nf_per_km=case.b[at] / ohm / (2 * np.pi * HERTZ) * 1e9,
+            max_i_ka=np.where(limited[at], rate[at] / volts / np.sqrt(3.0), NO_LIMIT),
+            max_loading_percent=100.0,
+        )  # fmt: skip
+        for row, number in zip(at, made, strict=True):
+            elements[row] = Element("line", int(number))
+    at = np.flatnonzero(~line)
+    if len(at):
+        power = np.where(limited[at], rate[at], NO_LIMIT)
+        sign = np.where(case.x[at] < 0, -1.0, 1.0)
+        made = pp.create_transformers_from_parameters(
+            net, f[at], t[at], sn_mva=power, vn_hv_kv=kv[case.f_bus[at]] * case.tap[at],
+            vn_lv_kv=kv[case.t_bus[at]],
+            vk_percent=sign * np.hypot(case.r[at], case.x[at]) * power / base * 100.0,
+            vkr_percent=case.r[at] * power / base * 100.0, pfe_kw=0.0, i0_percent=0.0,
+            shift_degree=np.rad2deg(case.shift[at]), max_loading_percent=100.0,
+        )  # fmt: skip
+        for row, number in zip(at, made, strict=True):
+            elements[row] = Element("trafo", int(number))
+    return tuple(elements)
+
+
+def slack_generators(case: Case) -> tuple[list[int], list[int]]:
+    """Return generators that are slacks, and reference buses that have no generator.
+
+    One per island: at a reference bus where the island has one, or else the largest generator.
+    """
+    gens: list[int] = []
+    bare: list[int] = []
+    for island in nx.connected_components(bus_graph(case)):
+        inside = np.isin(case.gen_bus, list(island))
+        reference = [bus for bus in np.flatnonzero(case.reference).tolist() if bus in island]
+        at_reference = np.flatnonzero(inside & np.isin(case.gen_bus, reference))
+        if reference:
+            gens += [int(at_reference[case.gen_bus[at_reference] == bus][0]) for bus in reference
+                     if (case.gen_bus[at_reference] == bus).any()]  # fmt: skip
+            bare += [bus for bus in reference if not (case.gen_bus[at_reference] == bus).any()]
+        elif inside.any():
+            gens.append(int(np.argmax(np.where(inside, case.pmax, -np.inf))))
+    return gens, bare
+
+
+def _generators(net: Any, case: Case, index: NDArray[np.int64]) -> tuple[Element, ...]:
+    import pandapower as pp
+
+    base = case.base_mva
+    slacks, bare = slack_generators(case)
+    setpoint = case.vm.copy()
+    setpoint[case.gen_bus[::-1]] = case.vg[::-1]  # generators of one bus share the first's
+    setpoint = np.where(setpoint > 0, setpoint, 1.0)
+    elements: list[Element] = []
+    for g, bus in enumerate(case.gen_bus.tolist()):
+        limits = {
+            name: float(base * value)
+            for name, value in (
+                ("min_p_mw", case.pmin[g]), ("max_p_mw", case.pmax[g]),
+                ("min_q_mvar", case.qmin[g]), ("max_q_mvar", case.qmax[g]),
+            )
+            if np.isfinite(value)
+        }  # fmt: skip
+        if g in slacks:
+            number = pp.create_ext_grid(
+                net, int(index[bus]), vm_pu=setpoint[bus], va_degree=np.rad2deg(case.va[bus]),
+                **limits,
+            )  # fmt: skip
+        else:
+            number = pp.create_gen(
+                net, int(index[bus]), p_mw=base * case.pg[g], vm_pu=setpoint[bus],
+                controllable=True, **limits,
+            )  # fmt: skip
+        elements.append(Element("ext_grid" if g in slacks else "gen", int(number)))
+    for bus in bare:  # holds voltage and angle, gives nothing in the model
+        pp.create_ext_grid(
+            net, int(index[bus]), vm_pu=setpoint[bus], va_degree=np.rad2deg(case.va[bus]),
+            min_p_mw=0.0, max_p_mw=0.0, min_q_mvar=0.0, max_q_mvar=0.0,
+        )  # fmt: skip
+    _write_costs(net, case, elements)
+    return tuple(elements)
+
+
+def _write_costs(net: Any, case: Case, elements: list[Element]) -> None:
+    import pandapower as pp
+
+    for element, cost in zip(elements, case.cost, strict=False):
+        values = cost.values
+        if cost.model == POLYNOMIAL and not any(values[:-3]):
+            c2, c1, c0 = (0.0, 0.0, 0.0, *values)[-3:]
+            pp.create_poly_cost(
+                net, element.index, element.table, cp1_eur_per_mw=c1, cp0_eur=c0,
+                cp2_eur_per_mw2=c2,
+            )  # fmt: skip
+        elif cost.model == PIECEWISE:
+            mw, price = np.array(values[::2]), np.array(values[1::2])
+            areas = np.column_stack([mw[:-1], mw[1:], np.diff(price) / np.diff(mw)])
+            pp.create_pwl_cost(net, element.index, element.table, areas.tolist())
