@@ -127,7 +127,10 @@ class RunResult:
         claimed = claimed_epsilon(settings, self.rules)
         return tuple(
             zone_statement(
-                zone, self.trace.releases[zone], claimed, settings.release_delta,
+                zone,
+                self.trace.releases[zone],
+                claimed,
+                settings.release_delta,
                 settings.target_delta,
             )
             for zone in self.zoning.names
@@ -145,7 +148,7 @@ class RunResult:
             "final": self._final(public),
             "privacy": self._privacy(),
             "solver": self._solver(),
-            "timing": {k: v for k, v in vars(self.timing).items()},
+            "timing": dict(vars(self.timing)),
             "seed": None if self.settings.noise == "secure" else self.seed,
             "version": _version(),
         }

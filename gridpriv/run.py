@@ -81,9 +81,7 @@ class Prepared:
     @cached_property
     def problems(self) -> tuple[ZoneProblem, ...]:
         """The zones' problems, compiled in this process."""
-        return tuple(
-            ZoneProblem(compile_zone(zone), self.settings.solver) for zone in self.zones
-        )
+        return tuple(ZoneProblem(compile_zone(zone), self.settings.solver) for zone in self.zones)
 
     @cached_property
     def consensus(self) -> Consensus:
@@ -212,9 +210,7 @@ def prepare(case: Case, zoning: Zoning, settings: Settings) -> Prepared:
     )
 
 
-def shared_coordinates(
-    zones: Sequence[Zone], consensus: str
-) -> tuple[NDArray[np.bool_], ...]:
+def shared_coordinates(zones: Sequence[Zone], consensus: str) -> tuple[NDArray[np.bool_], ...]:
     """Return a mask per zone: coordinates with two holders or more, or all of them."""
     if consensus == "all":
         return tuple(np.ones(len(zone.coordinates), dtype=bool) for zone in zones)

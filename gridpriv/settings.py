@@ -142,7 +142,9 @@ class Settings:
             )
         if self.mechanism == "gaussian" and budget.scope == "total" and budget.delta is None:
             raise not_allowed(
-                "budget", self.budget, "total:E,D with the Gaussian mechanism (it has no pure epsilon)"
+                "budget",
+                self.budget,
+                "total:E,D with the Gaussian mechanism (it has no pure epsilon)",
             )
         if (
             self.mechanism == "gaussian"

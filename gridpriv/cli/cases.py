@@ -21,7 +21,7 @@ def execute(args: argparse.Namespace) -> int:
     shipped = shipped_folder("cases")
     files = case_files()
     own = {name: path for name, path in files.items() if path.parent == shipped}
-    rows = []
+    rows: list[dict[str, object]] = []
     for name, path in (files if args.all else own).items():
         try:
             case = read_matpower(path)
@@ -45,8 +45,11 @@ def execute(args: argparse.Namespace) -> int:
         return 0
     keys = ("case", "buses", "branches", "generators", "load_mw", "capacity_mw", "source")
     read = [row for row in rows if "reason" not in row]
-    print_table("Cases", ["case", "buses", "branches", "gens", "load MW", "capacity MW", "source"],
-                [[row[key] for key in keys] for row in read])
+    print_table(
+        "Cases",
+        ["case", "buses", "branches", "gens", "load MW", "capacity MW", "source"],
+        [[row[key] for key in keys] for row in read],
+    )
     refused = len(rows) - len(read)
     if refused:
         print(f"{refused} more cannot be read (they run MATLAB code); --json says why.")

@@ -39,7 +39,7 @@ def add_zone_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--zoning", metavar="FILE.csv", help="zone map with columns bus,zone")
     parser.add_argument(
         "--method",
-        help=f"how zones are computed: {', '.join(METHODS)} (default: the shipped map, or spectral)",
+        help=f"{' | '.join(METHODS)}: how zones are computed (default: spectral)",
     )
     parser.add_argument("--zone-size", type=WHOLE, metavar="N", help="buses per zone, instead of K")
 
@@ -68,7 +68,9 @@ def chosen_zoning(case: Case, args: argparse.Namespace) -> Zoning:
         if shipped is not None:
             return shipped
     if zones is None:
-        raise InputError(f"case {case.name} has no shipped zone map: give --zones K or --zoning FILE.csv")
+        raise InputError(
+            f"case {case.name} has no shipped zone map: give --zones K or --zoning FILE.csv"
+        )
     return partition(case, zones, args.method or "spectral")
 
 

@@ -164,7 +164,7 @@ def _print_privacy(privacy: dict[str, Any]) -> None:
         [
             ["epsilon of one release", release["claimed"], release["certified"]],
             [f"total pure epsilon, {privacy['releases_per_zone']} releases", None, pure],
-            [f"total epsilon at delta {total['delta']:g}", privacy["paper_total"], total["epsilon"]],
+            [f"total at delta {total['delta']:g}", privacy["paper_total"], total["epsilon"]],
         ],
     )
     print(f"Protected: {privacy['adjacency']}.")

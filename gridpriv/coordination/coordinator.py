@@ -225,9 +225,7 @@ def _record(
     seconds: float,
 ) -> RoundRecord:
     by_agent = {n: m.figures for n, m in zip(names, messages, strict=True)}
-    totals = {
-        key: float(sum(m.figures[key] for m in messages)) for key in messages[0].figures
-    }
+    totals = {key: float(sum(m.figures[key] for m in messages)) for key in messages[0].figures}
     return RoundRecord(
         round=t,
         consensus_residual=residual,

@@ -41,10 +41,17 @@ class LocalProblem(Protocol):
         Lipschitz constant L of the gradient of f (public).
     """
 
-    name: str
-    key: int
-    coordinates: Ints
-    smoothness: float
+    @property
+    def name(self) -> str: ...  # noqa: D102
+
+    @property
+    def key(self) -> int: ...  # noqa: D102
+
+    @property
+    def coordinates(self) -> Ints: ...  # noqa: D102
+
+    @property
+    def smoothness(self) -> float: ...  # noqa: D102
 
     def start(self) -> Floats:
         """Return the public start z^1, shape (n,)."""

@@ -22,9 +22,7 @@ MakeAgents = Callable[[Sequence[int]], list[Agent]]
 class Transport(Protocol):
     """Applies a task to every agent, in the agents' order."""
 
-    def apply(
-        self, task: Callable[[Agent, Given], Answer], given: Sequence[Given]
-    ) -> list[Answer]:
+    def apply(self, task: Callable[[Agent, Given], Answer], given: Sequence[Given]) -> list[Answer]:
         """Return ``task(agent, given)`` of every agent."""
         ...
 
@@ -39,9 +37,7 @@ class InProcess:
     def __init__(self, agents: Sequence[Agent]) -> None:
         self._agents = agents
 
-    def apply(
-        self, task: Callable[[Agent, Given], Answer], given: Sequence[Given]
-    ) -> list[Answer]:
+    def apply(self, task: Callable[[Agent, Given], Answer], given: Sequence[Given]) -> list[Answer]:
         """Return ``task(agent, given)`` of every agent."""
         return [task(agent, one) for agent, one in zip(self._agents, given, strict=True)]
 
@@ -68,9 +64,7 @@ class Workers:
         self._processes = []
         for share in self._shares:
             ours, theirs = context.Pipe()
-            process = context.Process(
-                target=_serve, args=(theirs, make_agents, share), daemon=True
-            )
+            process = context.Process(target=_serve, args=(theirs, make_agents, share), daemon=True)
             process.start()
             theirs.close()
             self._pipes.append(ours)
@@ -78,9 +72,7 @@ class Workers:
         for pipe in self._pipes:
             _answer(pipe)
 
-    def apply(
-        self, task: Callable[[Agent, Given], Answer], given: Sequence[Given]
-    ) -> list[Answer]:
+    def apply(self, task: Callable[[Agent, Given], Answer], given: Sequence[Given]) -> list[Answer]:
         """Return ``task(agent, given)`` of every agent."""
         for pipe, share in zip(self._pipes, self._shares, strict=True):
             pipe.send((task, [given[position] for position in share]))

@@ -26,9 +26,9 @@ def main(arguments: list[str] | None = None) -> int:
     """Solve ``STUB.nl`` and write ``STUB.sol``; ``-v`` prints the version."""
     words = sys.argv[1:] if arguments is None else arguments
     if not words or words[0] in ("-v", "--version"):
-        import casadi
+        from importlib.metadata import version
 
-        print(f"Ipopt 3.14.19 (in CasADi {casadi.__version__})")
+        print(f"Ipopt 3.14.19 (in CasADi {version('casadi')})")
         return 0
     stub = Path(words[0]).with_suffix(".nl")
     options = dict(word.split("=", 1) for word in words[1:] if "=" in word)
@@ -43,12 +43,12 @@ def solve_nl(path: Path, options: dict[str, str]) -> tuple[Any, Any, str]:
 
     builder = casadi.NlpBuilder()
     builder.import_nl(str(path), {"verbose": False})
-    problem = {
+    problem: dict[str, Any] = {
         "x": casadi.vertcat(*builder.x),
         "f": builder.f,
         "g": casadi.vertcat(*builder.g),
     }
-    settings = {"print_time": False, "ipopt.print_level": 0, "ipopt.sb": "yes"}
+    settings: dict[str, Any] = {"print_time": False, "ipopt.print_level": 0, "ipopt.sb": "yes"}
     settings |= {f"ipopt.{key}": _number(value) for key, value in options.items()}
     solver = casadi.nlpsol("nl", "ipopt", problem, settings)
     found = solver(

@@ -52,7 +52,7 @@ class ReducedProgram:
     @property
     def size(self) -> int:
         """Number of variables left."""
-        return self.expand.shape[1]
+        return int(self.expand.shape[1])
 
     def quadratic(self, metric: Floats, *, exact: bool) -> Floats:
         """Return the values of P for the diagonal ``metric`` on z (and f's own curvature)."""
@@ -153,9 +153,7 @@ def _rows(
     return rows[~empty], limits[~empty]
 
 
-def _cones(
-    program: ZoneProgram, expand: Matrix, shift: Floats
-) -> tuple[Matrix, Floats, Ints]:
+def _cones(program: ZoneProgram, expand: Matrix, shift: Floats) -> tuple[Matrix, Floats, Ints]:
     """Return the cones on x, without those that hold no variable any more."""
     rows = Matrix(program.cone @ expand)
     rows.eliminate_zeros()
@@ -204,10 +202,8 @@ def _quadratic_pattern(
     curved = sparse.coo_array(sparse.triu(2.0 * half.T @ half))
     keys = np.concatenate([column * size + row, curved.col.astype(np.int64) * size + curved.row])
     places, where = np.unique(keys, return_inverse=True)
-    metric_map = Matrix(
-        (value, (where[: len(value)], source)), shape=(len(places), program.size)
-    )
-    curvature = np.bincount(where[len(value) :], curved.data, minlength=len(places))
+    metric_map = Matrix((value, (where[: len(value)], source)), shape=(len(places), program.size))
+    curvature = np.bincount(where[len(value) :], curved.data, minlength=len(places)).astype(float)
     pattern = sparse.csc_array(
         (np.ones(len(places)), (places % size, places // size)), shape=(size, size)
     )
@@ -225,11 +221,13 @@ def _products(expand: Matrix) -> tuple[Ints, Ints, Ints, Floats]:
         columns, values = expand.indices[take].astype(np.int64), expand.data[take]
         first, second = np.triu_indices(length)
         a, b = columns[:, first], columns[:, second]
-        found.append((
-            np.repeat(rows, len(first)),
-            np.minimum(a, b).ravel(),
-            np.maximum(a, b).ravel(),
-            (values[:, first] * values[:, second]).ravel(),
-        ))
+        found.append(
+            (
+                np.repeat(rows, len(first)),
+                np.minimum(a, b).ravel(),
+                np.maximum(a, b).ravel(),
+                (values[:, first] * values[:, second]).ravel(),
+            )
+        )
     i, a, b, v = (np.concatenate(part) for part in zip(*found, strict=True))
     return i, a, b, v

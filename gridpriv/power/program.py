@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pyomo.environ as pyo
@@ -24,7 +24,10 @@ from gridpriv.grid.case import Floats, Ints
 from gridpriv.power.relaxation import CONES, variables, zone_model
 from gridpriv.power.zone import Zone, flat_start
 
-Matrix = sparse.csr_array
+if TYPE_CHECKING:
+    Matrix: TypeAlias = Any  # scipy has no types of its own
+else:
+    Matrix = sparse.csr_array
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,9 +145,7 @@ def _cone_constraints(model: pyo.ConcreteModel) -> Iterable[Any]:
         yield from getattr(model, family).values()
 
 
-def _cone_rows(
-    constraints: Iterable[Any], number: dict[int, int]
-) -> tuple[Matrix, Floats, Ints]:
+def _cone_rows(constraints: Iterable[Any], number: dict[int, int]) -> tuple[Matrix, Floats, Ints]:
     """Return the stacked second-order cones of convex quadratic constraints.
 
     Two shapes are recognised: a ball, sum a_i x_i^2 <= r^2, and a rotated cone,

@@ -161,8 +161,8 @@ def dispatch(network: Network, solved: Recourse) -> Dispatch:
     pg = solved.solution[start["pg"] : start["qg"]]
     qg = solved.solution[start["qg"] : start["end"]]
     return Dispatch(
-        pg=np.bincount(case.gen_bus, pg, minlength=case.n_bus),
-        qg=np.bincount(case.gen_bus, qg, minlength=case.n_bus),
+        pg=np.bincount(case.gen_bus, pg, minlength=case.n_bus).astype(float),
+        qg=np.bincount(case.gen_bus, qg, minlength=case.n_bus).astype(float),
         p_served=case.pd - solved.p_imbalance,
         q_served=case.qd - solved.q_imbalance,
         vm=np.sqrt(np.maximum(solved.solution[: case.n_bus], 0.0)),

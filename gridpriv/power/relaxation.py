@@ -95,7 +95,7 @@ def declare_generation(m: pyo.ConcreteModel, zone: Zone) -> None:
     m.qg = pyo.Var(m.gens, bounds=lambda _, g: _box(case.qmin[g], case.qmax[g]))
 
 
-def _box(low: float, high: float) -> tuple[float | None, float | None]:
+def _box(low: Any, high: Any) -> tuple[float | None, float | None]:
     return (
         float(low) if np.isfinite(low) else None,
         float(high) if np.isfinite(high) else None,
@@ -139,12 +139,8 @@ def constrain_angles(m: pyo.ConcreteModel, zone: Zone) -> None:
     pairs = zone.pairs
     at_least = pairs[np.isfinite(low[pairs])].tolist()
     at_most = pairs[np.isfinite(high[pairs])].tolist()
-    m.angle_min = pyo.Constraint(
-        at_least, rule=lambda m, k: m.wi[k] >= math.tan(low[k]) * m.wr[k]
-    )
-    m.angle_max = pyo.Constraint(
-        at_most, rule=lambda m, k: m.wi[k] <= math.tan(high[k]) * m.wr[k]
-    )
+    m.angle_min = pyo.Constraint(at_least, rule=lambda m, k: m.wi[k] >= math.tan(low[k]) * m.wr[k])
+    m.angle_max = pyo.Constraint(at_most, rule=lambda m, k: m.wi[k] <= math.tan(high[k]) * m.wr[k])
 
 
 def constrain_thermal(m: pyo.ConcreteModel, zone: Zone) -> None:
@@ -161,7 +157,7 @@ def constrain_thermal(m: pyo.ConcreteModel, zone: Zone) -> None:
 
 
 def constrain_soc(m: pyo.ConcreteModel, zone: Zone) -> None:
-    """The relaxation |V_i V_j*|^2 <= |V_i|^2 |V_j|^2 of each pair, (D.2l)."""
+    """Relax V_i V_j* of each pair to |V_i V_j*|^2 <= |V_i|^2 |V_j|^2 of each pair, (D.2l)."""
     i, j = zone.network.pair_i.tolist(), zone.network.pair_j.tolist()
     m.soc = pyo.Constraint(
         m.pairs, rule=lambda m, k: m.wr[k] ** 2 + m.wi[k] ** 2 <= m.w[i[k]] * m.w[j[k]]

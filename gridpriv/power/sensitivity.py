@@ -76,7 +76,8 @@ def output_sensitivity(
         return _exact_output(adjacency, norm, metric[metric > 0])
     gradients = 2.0 * adjacency.beta * _corner_rows(program.imbalance, adjacency)
     half = Matrix(gradients.multiply(0.5 / metric[None, :]))
-    radius = np.sqrt(np.asarray((half.multiply(half)).multiply(metric[None, :]).sum(axis=1))).ravel()
+    square = half.multiply(half).multiply(metric[None, :]).sum(axis=1)
+    radius = np.sqrt(np.asarray(square)).ravel()
     reach = np.sqrt((1.0 / metric).sum()) if norm == 1 else 1.0 / np.sqrt(metric.min())
     bounds = _row_norms(half, norm) + radius * reach
     worst = int(np.argmax(bounds))
@@ -126,7 +127,8 @@ def _halves(imbalance: Matrix) -> tuple[Matrix, Matrix]:
 def _row_norms(rows: Matrix, norm: Norm) -> Floats:
     if norm == 1:
         return np.asarray(abs(rows).sum(axis=1), dtype=float).ravel()
-    return np.sqrt(np.asarray(rows.multiply(rows).sum(axis=1), dtype=float).ravel())
+    squares: Floats = np.asarray(rows.multiply(rows).sum(axis=1), dtype=float).ravel()
+    return np.sqrt(squares)
 
 
 def _bus(program: ZoneProgram, row: int) -> int:

@@ -14,7 +14,6 @@ differential-privacy issue 378).
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
@@ -54,7 +53,8 @@ def total_epsilon(charges: Charges, delta: float) -> float:
         In (0, 1).
     """
     check_delta("delta", delta)
-    return _total(tuple(sorted(Counter(charges).items(), key=lambda c: (c[0].kind, c[0].parameter))), delta)
+    ordered = sorted(charges.items(), key=lambda item: (item[0].kind, item[0].parameter))
+    return _total(tuple(ordered), delta)
 
 
 @lru_cache(maxsize=1024)

@@ -35,8 +35,8 @@ class DemandAdjacency:
         one_of("protects", self.protects, PROTECTS)
 
     def __str__(self) -> str:
-        kind = {"p+q": "active and reactive demand", "p": "active demand", "q": "reactive demand"}
-        return f"one bus of one zone changes its {kind[self.protects]} by at most {self.beta:g} p.u."
+        kind = {"p+q": "active and reactive", "p": "active", "q": "reactive"}[self.protects]
+        return f"one bus of one zone changes its {kind} demand by at most {self.beta:g} p.u."
 
 
 def parse_beta(text: str, base_mva: float) -> float:

@@ -23,7 +23,6 @@ from gridpriv.errors import missing_extra
 from gridpriv.grid.case import Floats
 from gridpriv.privacy.sensitivity import Norm
 
-
 Stream = Callable[[], np.random.Generator]
 
 

@@ -15,7 +15,6 @@ from gridpriv.power.program import Matrix
 from gridpriv.power.solvers.base import Solution
 
 
-
 class ClarabelSolver:
     """Solve a zone with Clarabel; P and q change in place between solves."""
 

@@ -13,14 +13,17 @@ from gridpriv.grid.case import Floats
 from gridpriv.power.presolve import ReducedProgram
 from gridpriv.power.solvers.base import Solution
 
-OPTIONS = {
+OPTIONS: dict[str, Any] = {
     "print_time": False,
     "ipopt.print_level": 0,
     "ipopt.sb": "yes",
     "ipopt.tol": 1e-9,
     "ipopt.bound_relax_factor": 0.0,
 }
-SAFER = ({"ipopt.mu_strategy": "adaptive"}, {"ipopt.tol": 1e-8, "ipopt.max_iter": 10000})
+SAFER: tuple[dict[str, Any], ...] = (
+    {"ipopt.mu_strategy": "adaptive"},
+    {"ipopt.tol": 1e-8, "ipopt.max_iter": 10000},
+)
 
 
 class IpoptSolver:
