@@ -21,7 +21,7 @@ from gridpriv.learning.regularizers import Regularizer, boxed
 from gridpriv.privacy.sensitivity import Norm, Sensitivity
 
 # rows whose features (4 bytes x 784) stay in a core's cache between the two products
-BLOCK_ROWS = 512
+BLOCK_ROWS = 1024
 
 
 class ClientProblem:

@@ -57,7 +57,7 @@ class LearnSettings:
     step : {'nonsmooth', 'smooth'}
         Huang et al.'s theorem 3 or 4 for dp-admm.
     step_scale : float
-        a of ryu-kim's eta^t = a / sqrt(t).
+        a of ryu-kim's eta^t = a / sqrt(t); the constant eta of cdp-admm and ddp-admm.
     penalty : str
         A number, or ``growing:START,FACTOR,EVERY,MOST[,OVER_EPSILON]``.
     batch, sampling : int or None, str
@@ -74,6 +74,8 @@ class LearnSettings:
         Of dpsgd and of dp-fedavg's local steps.
     decay : float
         R of cdp-admm's variance.
+    graph : str
+        Of cdp-admm and ddp-admm: ring, complete, regular:D or a file of links.
     missing : {'drop', 'mode'}
         Of Adult's missing values.
     device : {'cpu', 'cuda', 'torch'}
@@ -110,6 +112,7 @@ class LearnSettings:
     radius: float = 23.0
     learning_rate: float = 0.1
     decay: float = 0.97
+    graph: str = "regular:4"
     missing: Literal["drop", "mode"] = "drop"
     device: str = "cpu"
     workers: int = 2
@@ -189,7 +192,7 @@ HUANG: dict[str, Any] = {
 LI: dict[str, Any] = {
     "algorithm": "fedspd-dp", "calibration": "paper", "budget": "per-release:1", "delta": 1e-4,
     "clients": 100, "sampled_clients": 20, "penalty": "20", "local_updates": 5, "batch": 10,
-    "sampling": "without-replacement", "regularizer": "l1:0.01", "rounds": 100,
+    "sampling": "without-replacement", "regularizer": "l1:1e-4", "rounds": 100,
     "missing": "mode", "evaluate_every": 1,
 }  # fmt: skip
 GAUTHIER: dict[str, Any] = {

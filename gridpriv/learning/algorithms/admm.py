@@ -1,0 +1,19 @@
+"""ADMM with exact local updates (Huang et al., algorithm 1): the non-private baseline."""
+
+from __future__ import annotations
+
+from gridpriv.learning.algorithms.base import Task, Watch
+from gridpriv.learning.algorithms.exact import minimise_locally
+from gridpriv.learning.algorithms.star import star_admm
+from gridpriv.learning.arrays import Array
+
+
+def admm(task: Task, watch: Watch) -> None:
+    """Run algorithm 1; it protects nothing."""
+    schedule = task.settings.penalty_schedule()
+
+    def step(k: int, local: Array, w: Array, dual: Array) -> tuple[Array, None]:
+        rho = schedule.at(k)
+        return minimise_locally(task, -dual - rho * w[None], rho, local), None
+
+    star_admm(task, watch, step)

@@ -1,0 +1,95 @@
+"""Minibatches as weights on a client's samples, and the gradients of weighted samples."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gridpriv.errors import not_allowed
+from gridpriv.grid.case import Floats, Ints
+from gridpriv.learning.algorithms.base import Task
+from gridpriv.learning.arrays import Array, like, namespace, transposed
+from gridpriv.learning.losses import clip_factors
+
+
+def participants(task: Task, t: int) -> Ints:
+    """Return the clients of round t, drawn without replacement; the draw is public."""
+    number, chosen = task.clients.number, task.settings.sampled_clients
+    if chosen is None or chosen == number:
+        return np.arange(number)
+    random = task.streams.stream(1, t, 0)
+    return np.sort(random.choice(number, size=chosen, replace=False))
+
+
+def draw_weights(task: Task, samples: int, random: np.random.Generator) -> Floats:
+    """Return how often each of a client's samples is in a batch, shape (m,).
+
+    ``poisson``: each with probability b/m on its own, so the size varies.
+    """
+    batch = task.settings.batch
+    if batch is None:
+        return np.ones(samples)
+    if task.settings.sampling == "poisson":
+        return (random.random(samples) < batch / samples).astype(float)
+    if task.settings.sampling == "with-replacement":
+        return np.bincount(random.integers(samples, size=batch), minlength=samples).astype(float)
+    weights = np.zeros(samples)
+    weights[random.choice(samples, size=batch, replace=False)] = 1.0
+    return weights
+
+
+def batch_divisor(task: Task, samples: int) -> float:
+    """Return the public number that a batch's sum of gradients is divided by."""
+    return float(samples if task.settings.batch is None else task.settings.batch)
+
+
+def step_sensitivity(task: Task, samples: int, bound: float) -> float:
+    """Return how far one step's gradient moves between neighbours.
+
+    ``bound`` is a sample gradient's; a sample may fill a batch that is drawn with replacement.
+    """
+    batch = task.settings.batch
+    repeated = batch if batch and task.settings.sampling == "with-replacement" else 1
+    return task.adjacency.factor * bound * repeated / batch_divisor(task, samples)
+
+
+def inclusion_rate(task: Task, samples: int, steps: int) -> float | None:
+    """Return the chance that a sample is in any of a release's batches, where it amplifies.
+
+    Poisson batches of a client's own secret draw under ``add-one`` only: then what is released
+    is (1 - q) A + q B with A independent of the sample. None elsewhere.
+    """
+    settings = task.settings
+    if settings.batch is None or settings.sampling != "poisson" or settings.adjacency != "add-one":
+        return None
+    return float(1.0 - (1.0 - settings.batch / samples) ** steps)
+
+
+def weighted_gradients(
+    task: Task, active: Ints, w: Array, weights: list[Floats], clip: float | None
+) -> Array:
+    """Return the active clients' weighted sums of sample gradients over the divisor.
+
+    Parameters
+    ----------
+    w : (A, J, K)
+    weights : list of (m_i,)
+    """
+    clients, parts = task.clients, []
+    xp = namespace(clients.x)
+    for k, p in enumerate(active):
+        x, targets = clients.part(int(p))
+        rows = np.flatnonzero(weights[k])
+        chosen, counts = x[rows], like(weights[k][rows, None], x)
+        residual = clients.loss.residual(xp.matmul(chosen, w[k]), targets[rows])
+        if clip is not None:
+            residual = residual * clip_factors(chosen, residual, clip)
+        total = xp.matmul(transposed(chosen), residual * counts)
+        parts.append(total / batch_divisor(task, int(clients.counts[p])))
+    return xp.stack(parts)
+
+
+def need_batches(task: Task) -> None:
+    """Refuse a batch that no fixed-size draw can give."""
+    batch = task.settings.batch
+    if batch is not None and batch > task.clients.counts.min():
+        raise not_allowed("batch", batch, "at most the smallest client's samples")

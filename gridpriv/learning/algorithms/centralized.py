@@ -1,0 +1,81 @@
+"""The centralized reference: scipy's L-BFGS-B on all samples, with bounds for the box."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gridpriv.errors import SolverError
+from gridpriv.grid.case import Floats
+from gridpriv.learning.algorithms.base import Round, Task, Watch
+from gridpriv.learning.arrays import like, namespace, to_numpy
+from gridpriv.learning.clients import Clients
+from gridpriv.learning.losses import mean_gradient, mean_value
+from gridpriv.learning.regularizers import Regularizer
+
+
+def centralized(task: Task, watch: Watch) -> None:
+    """Solve once and report it as the last round; it protects nothing."""
+    w = solve(task.clients, task.regularizer, task.settings.box)
+    typed = like(w, task.clients.x)
+    local = namespace(typed).stack([typed] * task.clients.number)
+    watch(Round(task.settings.rounds, typed, local))
+
+
+def solve(
+    clients: Clients, regularizer: Regularizer, box: float | None = None, tolerance: float = 1e-9
+) -> Floats:
+    """Return argmin of the mean loss of all samples + lambda R(w) over the box, shape (J, K).
+
+    The l1 norm is split into positive and negative parts, w = u - v with u, v >= 0, which
+    makes the problem smooth with bounds.
+
+    Raises
+    ------
+    SolverError
+        If L-BFGS-B does not converge.
+    """
+    from scipy.optimize import minimize
+
+    shape = clients.shape
+    size = shape[0] * shape[1]
+    split = regularizer.kind == "l1"
+
+    def objective(flat: Floats) -> tuple[float, Floats]:
+        w = flat[:size] - flat[size:] if split else flat
+        value, gradient = _smooth_part(clients, regularizer, w.reshape(shape))
+        if not split:
+            return value, gradient
+        value += regularizer.strength * float(flat.sum())
+        return value, np.concatenate([gradient, -gradient]) + regularizer.strength
+
+    most = np.inf if box is None else box
+    bounds = (0.0, most) if split else (-most, most)
+    found = minimize(
+        objective, np.zeros(2 * size if split else size), jac=True, method="L-BFGS-B",
+        bounds=[bounds] * (2 * size if split else size),
+        options={"maxiter": 20000, "maxfun": 50000, "ftol": 1e-14, "gtol": tolerance,
+                 "maxcor": 30},
+    )  # fmt: skip
+    if not found.success and "ABNORMAL" not in found.message:
+        raise SolverError(f"the centralized solution was not found: {found.message}")
+    w = found.x[:size] - found.x[size:] if split else found.x
+    solution: Floats = w.reshape(shape)
+    return solution
+
+
+def objective_value(clients: Clients, regularizer: Regularizer, w: Floats) -> float:
+    """Return the mean loss of all samples + lambda R(w)."""
+    loss = float(mean_value(clients.loss, clients.x, clients.targets, like(w, clients.x)))
+    return loss + regularizer.value(w)
+
+
+def _smooth_part(
+    clients: Clients, regularizer: Regularizer, w: Floats
+) -> tuple[float, Floats]:
+    typed = like(w, clients.x)
+    value = float(mean_value(clients.loss, clients.x, clients.targets, typed))
+    gradient = to_numpy(mean_gradient(clients.loss, clients.x, clients.targets, typed))
+    if regularizer.kind == "l2":
+        value += regularizer.value(w)
+        gradient = gradient + regularizer.subgradient(w)
+    return value, np.asarray(gradient).reshape(-1).copy()

@@ -1,0 +1,78 @@
+"""DP-ADMM (Huang et al., algorithm 3): linearized local updates, noise on what is sent."""
+
+from __future__ import annotations
+
+from gridpriv.coordination.schedules import StepSize
+from gridpriv.errors import not_allowed
+from gridpriv.grid.case import Floats
+from gridpriv.learning.accounting import charge
+from gridpriv.learning.algorithms.base import Task, Watch, spread
+from gridpriv.learning.algorithms.star import star_admm
+from gridpriv.learning.arrays import Array
+from gridpriv.learning.schedules import nonsmooth_step, smooth_step
+
+
+def dp_admm(task: Task, watch: Watch) -> None:
+    """Run algorithm 3 with the step sizes of theorem 3 (nonsmooth) or 4 (smooth)."""
+    clients, regularizer = task.clients, task.regularizer
+    schedule = task.settings.penalty_schedule()
+    gradient = task.mean_sensitivity()
+    steps = [step_size(task, s) for s in gradient]
+
+    def step(k: int, local: Array, w: Array, dual: Array) -> tuple[Array, Array]:
+        """(12a) and (10b): every client's minimiser in closed form, and its noise."""
+        rho = schedule.at(k)
+        inverse = _inverse(steps, k)
+        slope = clients.gradients(local, task.settings.clip) + regularizer.subgradient(local)
+        pull = dual + rho * w[None] + local * spread(inverse, clients.x)
+        minimiser = (pull - slope) / spread(rho + inverse, clients.x)
+        distance = sensitivity(gradient, rho, inverse)
+        noise = task.noise(k, task.multiplier * distance)
+        _record(task, distance)
+        return minimiser + noise, noise
+
+    star_admm(task, watch, step)
+
+
+def sensitivity(gradient: Floats, rho: float, inverse_step: Floats) -> Floats:
+    """Return lemma 1: the update is affine in the gradient with factor 1/(rho + 1/eta).
+
+    It starts from released models, so the mean gradient is all that a neighbour changes.
+    """
+    distance: Floats = gradient / (rho + inverse_step)
+    return distance
+
+
+def step_size(task: Task, gradient_sensitivity: float) -> StepSize:
+    """Return eta_i^k of a client."""
+    settings, regularizer = task.settings, task.regularizer
+    if settings.step == "smooth":
+        if regularizer.kind == "l1":
+            raise not_allowed("step", "smooth", "nonsmooth with an l1 regularizer")
+        smoothness = task.clients.loss.smoothness(task.norm) + regularizer.modulus
+        return smooth_step(
+            settings.radius, smoothness, task.size, gradient_sensitivity, task.multiplier
+        )
+    bound = task.sample_gradient() + regularizer.strength * regularizer.subgradient_bound(
+        task.size, settings.radius
+    )
+    return nonsmooth_step(
+        settings.radius, bound, task.size, gradient_sensitivity, task.multiplier
+    )
+
+
+def _inverse(steps: list[StepSize], k: int) -> Floats:
+    import numpy as np
+
+    return np.array([1.0 / step(k) for step in steps])
+
+
+def _record(task: Task, distance: Floats) -> None:
+    if task.multiplier == 0.0:
+        return
+    what = charge("gaussian", task.multiplier)
+    for p in range(task.clients.number):
+        task.charging.record(p, what)
+        task.charging.calibrated(
+            p, distance[p], distance[p], task.multiplier * distance[p], "lemma 1 of Huang et al."
+        )

@@ -1,0 +1,59 @@
+"""DP-FedAvg (McMahan et al. 2018): clients' clipped updates, noise added by a trusted server.
+
+It protects a client's whole training set from those who see the models, not from the server:
+another adjacency and another adversary than the rest of the module, and stated as such.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gridpriv.learning.accounting import charge
+from gridpriv.learning.algorithms.base import Round, Task, Watch, magnitude
+from gridpriv.learning.algorithms.batches import draw_weights, participants, weighted_gradients
+from gridpriv.learning.arrays import Array, namespace
+
+DEFAULT_CLIP = 1.0
+
+
+def dp_fedavg(task: Task, watch: Watch) -> None:
+    """Run T rounds of Q local steps on each sampled client."""
+    clients, settings = task.clients, task.settings
+    xp = namespace(clients.x)
+    w = clients.zeros()[0]
+    clip = DEFAULT_CLIP if settings.clip is None else settings.clip
+    for t in range(1, settings.rounds + 1):
+        active = participants(task, t)
+        updates = clipped(_local_models(task, t, active, w) - w[None], clip)
+        # one client joins the sum, which is divided by a public number of clients
+        scale = task.multiplier * clip / len(active)
+        noise = task.noise(t, np.array([scale]))[0]
+        w = w + xp.mean(updates, axis=0) + noise
+        for p in active if settings.mechanism != "none" else ():
+            task.charging.record(int(p), charge("gaussian", task.multiplier))
+            task.charging.calibrated(
+                int(p), clip / len(active), clip / len(active), scale, "a client's clipped update"
+            )
+        watch(Round(t, w, xp.stack([w] * clients.number), magnitude(noise)))
+
+
+def clipped(updates: Array, most: float) -> Array:
+    """Return updates (A, J, K) scaled down to 2-norm ``most``."""
+    xp = namespace(updates)
+    lengths = xp.sqrt(xp.sum(updates**2, axis=(1, 2)))[:, None, None]
+    return updates * (most / xp.where(lengths > most, lengths, xp.full_like(lengths, most)))
+
+
+def _local_models(task: Task, t: int, active: np.ndarray, w: Array) -> Array:
+    xp = namespace(w)
+    local = xp.stack([w] * len(active))
+    for q in range(1, task.settings.local_updates + 1):
+        weights = [
+            draw_weights(task, int(task.clients.counts[p]), task.streams.stream(2 + int(p), t, q))
+            for p in active
+        ]
+        slope = weighted_gradients(task, active, local, weights, None)
+        local = local - task.settings.learning_rate * (
+            slope + task.regularizer.subgradient(local)
+        )
+    return local

@@ -1,0 +1,65 @@
+"""Distributed DP-SGD (Abadi et al. 2016, without a trusted server).
+
+Every client sends its noisy gradient and the server averages and steps. With ``--batch`` a
+client's gradient is that of a batch; with ``--clip`` every sample's gradient is scaled down to
+the clip, as published; without, the loss's own bound holds.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gridpriv.learning.accounting import charge, sampled_multiplier
+from gridpriv.learning.algorithms.base import Round, Task, Watch, magnitude
+from gridpriv.learning.algorithms.batches import (
+    draw_weights,
+    inclusion_rate,
+    participants,
+    step_sensitivity,
+    weighted_gradients,
+)
+from gridpriv.learning.arrays import namespace
+
+
+def dpsgd(task: Task, watch: Watch) -> None:
+    """Run T steps of size ``learning_rate``."""
+    clients, settings = task.clients, task.settings
+    xp = namespace(clients.x)
+    w = clients.zeros()[0]
+    bound = task.sample_gradient()
+    whole = settings.batch is None and settings.sampled_clients is None
+    for t in range(1, settings.rounds + 1):
+        active = participants(task, t)
+        local = xp.stack([w] * len(active))
+        if whole:
+            gradients = clients.gradients(local, settings.clip)
+        else:
+            weights = [
+                draw_weights(task, int(clients.counts[p]), task.streams.stream(2 + int(p), t, 0))
+                for p in active
+            ]
+            gradients = weighted_gradients(task, active, local, weights, settings.clip)
+        scales = np.array([_release(task, int(p), bound) for p in active])
+        noise = task.noise(t, scales)
+        mean = xp.mean(gradients + noise, axis=0)
+        w = w - settings.learning_rate * (mean + task.regularizer.subgradient(w))
+        watch(Round(t, w, xp.stack([w] * clients.number), magnitude(noise)))
+
+
+def _release(task: Task, p: int, bound: float) -> float:
+    """Charge one client's gradient and return the scale of its noise."""
+    if task.settings.mechanism == "none":
+        return 0.0
+    samples = int(task.clients.counts[p])
+    distance = step_sensitivity(task, samples, bound)
+    rate = inclusion_rate(task, samples, 1)
+    multiplier = task.multiplier
+    if rate is None:
+        what = charge("gaussian", multiplier)
+    else:
+        multiplier = sampled_multiplier(task.settings, task.settings.rounds, rate)
+        what = charge("sampled-gaussian", multiplier, rate)
+    task.charging.record(p, what)
+    scale = multiplier * distance
+    task.charging.calibrated(p, distance, distance, scale, "one sample's bounded gradient")
+    return scale

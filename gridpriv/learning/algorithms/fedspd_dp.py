@@ -1,0 +1,182 @@
+"""FedSPD-DP (Li et al.): Q local proximal SGD steps, partial participation, noise on y.
+
+Under calibration ``paper`` it is the published algorithm. There the next round starts from the
+client's unperturbed x and its dual holds the unperturbed x, so a release depends on private
+state of all rounds before, which lemma 2 (x^{t,0} equal on neighbours) leaves out: nothing is
+certified. Under ``sound`` the client keeps what it released instead: y = 2x - lambda/rho - x_0
+is a public shift of 2x, so noise xi on y is noise xi/2 on x, and x + xi/2 takes the place of x
+in the next start and in the dual. Then only the round's own steps are private.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from gridpriv.errors import not_allowed
+from gridpriv.grid.case import Ints
+from gridpriv.learning.accounting import charge, sampled_multiplier
+from gridpriv.learning.algorithms.base import Round, Task, Watch, magnitude
+from gridpriv.learning.algorithms.batches import (
+    draw_weights,
+    inclusion_rate,
+    participants,
+    step_sensitivity,
+    weighted_gradients,
+)
+from gridpriv.learning.arrays import Array, namespace
+
+# G, phi, d_lambda, d_X of section V
+GRADIENT, DEVIATION, DUAL_DIAMETER, DIAMETER = 1.0, 1.0, 1.0, 1.0
+
+
+def fedspd_dp(task: Task, watch: Watch) -> None:
+    """Run algorithm 1."""
+    clients, settings = task.clients, task.settings
+    xp = namespace(clients.x)
+    rho = settings.penalty_schedule().at(1)
+    state = clients.zeros()
+    average, dual, sent = clients.zeros(), clients.zeros(), clients.zeros()
+    for t in range(1, settings.rounds + 1):
+        x_0 = xp.mean(sent, axis=0)
+        active = participants(task, t)
+        gamma = proximity(task, t, rho)
+        last, mean = _local_steps(task, t, active, gamma, rho, state, dual, x_0)
+        noise = task.noise(t, _scales(task, active, gamma, rho))
+        for k, p in enumerate(active):
+            kept = mean[k] if settings.calibration == "paper" else mean[k] + noise[k] / 2.0
+            dual[p] = dual[p] - rho * (kept - x_0)
+            sent[p] = kept - dual[p] / rho
+            if settings.calibration == "paper":
+                sent[p] = sent[p] + noise[k]
+            state[p] = last[k] if settings.calibration == "paper" else kept
+            average[p] = kept
+        watch(Round(t, xp.mean(sent, axis=0), xp.asarray(average, copy=True), magnitude(noise)))
+
+
+def proximity(task: Task, t: int, rho: float) -> float:
+    """Return gamma^t of (26) and (27), with (m S)^2 rho d/(2 Q^2) for its noise term.
+
+    S is the sensitivity of y times (rho + gamma): the paper's 4 Q G/(Q - 1), or the sound one's
+    bound (Q + 1) s. With m = sqrt(2 ln(1.25/delta))/epsilon the paper's is
+    16 rho d G^2 ln(1.25/delta)/((Q - 1) epsilon)^2.
+    """
+    settings, steps = task.settings, task.settings.local_updates
+    batch = settings.batch or int(task.clients.counts.min())
+    number = task.clients.number
+    share = (settings.sampled_clients or number) / number
+    if settings.calibration == "paper":
+        reach = paper_reach(steps)
+    else:
+        samples = int(task.clients.counts.min())
+        reach = (steps + 1) * step_sensitivity(task, samples, task.sample_gradient())
+    spread_ = rho * task.size * (task.multiplier * reach) ** 2 / (2.0 * steps**2)
+    constant = GRADIENT**2 + 2.0 * DUAL_DIAMETER**2 + 2.0 * DEVIATION**2 / batch + spread_
+    return 2.0 * math.sqrt(steps * share * constant) / DIAMETER * math.sqrt(t)
+
+
+def paper_reach(steps: int) -> float:
+    """Return lemma 2's numerator, 4 G for one step and 4 Q G/(Q - 1) for more."""
+    return 4.0 * GRADIENT * (1.0 if steps == 1 else steps / (steps - 1.0))
+
+
+def sound_sensitivity(steps: int, gamma: float, rho: float, one: float, smoothness: float) -> float:
+    """Return how far y moves between neighbours when the round starts from released values.
+
+    A step maps x to prox((gamma x - grad f(x) + public)/(gamma + rho)). The proximal map is
+    non-expansive, and x - grad f(x)/gamma is too where gamma >= L/2 (L the smoothness of f;
+    else it stretches by L/gamma - 1). So d_r <= (gamma d_{r-1} + s)/(gamma + rho) with d_0 = 0
+    and s the step's gradient sensitivity; x is the mean of the Q iterates and y moves by 2 x.
+    """
+    stretch = max(1.0, smoothness / gamma - 1.0)
+    distance, total = 0.0, 0.0
+    for _ in range(steps):
+        distance = (gamma * stretch * distance + one) / (gamma + rho)
+        total += distance
+    return 2.0 * total / steps
+
+
+def paper_total(epsilon: float, steps: int, batch: int, samples: float, share: float,
+                rounds: int, with_replacement: bool) -> float:  # fmt: skip
+    """Return (21) with c_0 = 3.04; it certifies nothing."""
+    rate = steps * batch / samples
+    if with_replacement:
+        rate = 1.0 - (1.0 - 1.0 / samples) ** (steps * batch)
+    if rate >= 1.0:
+        raise not_allowed("batch", batch, f"below {samples / steps:g}: Q b under m_i in (21)")
+    return 3.04 * rate * epsilon * math.sqrt(share * rounds / (1.0 - rate))
+
+
+@dataclass(frozen=True)
+class _Noise:
+    multiplier: float
+    sound: float
+    assumed: float
+
+
+def _local_steps(
+    task: Task, t: int, active: Ints, gamma: float, rho: float, state: Array, dual: Array,
+    x_0: Array,
+) -> tuple[Array, Array]:  # fmt: skip
+    """Return the active clients' last iterates and the means of their Q iterates, (13)."""
+    xp = namespace(state)
+    x = xp.stack([state[int(p)] for p in active])
+    public = rho * x_0[None] + xp.stack([dual[int(p)] for p in active])
+    total = xp.zeros_like(x)
+    for q in range(1, task.settings.local_updates + 1):
+        weights = [
+            draw_weights(task, int(task.clients.counts[p]), task.streams.stream(2 + int(p), t, q))
+            for p in active
+        ]
+        slope = weighted_gradients(task, active, x, weights, task.settings.clip)
+        x = task.regularizer.prox((gamma * x + public - slope) / (gamma + rho), 1.0 / (gamma + rho))
+        total = total + x
+    return x, total / task.settings.local_updates
+
+
+def _scales(task: Task, active: Ints, gamma: float, rho: float) -> np.ndarray:
+    """Charge the round's releases and return the scale of each active client's noise."""
+    if task.settings.mechanism == "none":
+        return np.zeros(len(active))
+    scales = np.zeros(len(active))
+    for k, p in enumerate(active):
+        noise = _noise(task, int(task.clients.counts[p]), gamma, rho)
+        scales[k] = noise.multiplier * noise.assumed
+        _record(task, int(p), noise)
+    return scales
+
+
+def _noise(task: Task, samples: int, gamma: float, rho: float) -> _Noise:
+    settings, steps = task.settings, task.settings.local_updates
+    one = step_sensitivity(task, samples, task.sample_gradient())
+    smoothness = task.clients.loss.smoothness(task.norm)
+    sound = sound_sensitivity(steps, gamma, rho, one, smoothness)
+    if settings.calibration == "paper":
+        return _Noise(task.multiplier, sound, paper_reach(steps) / (gamma + rho))
+    rate = inclusion_rate(task, samples, steps)
+    multiplier = task.multiplier
+    if rate is not None:
+        multiplier = sampled_multiplier(settings, settings.rounds, rate)
+    return _Noise(multiplier, sound, sound)
+
+
+def _record(task: Task, p: int, noise: _Noise) -> None:
+    settings, charging = task.settings, task.charging
+    rate = inclusion_rate(task, int(task.clients.counts[p]), settings.local_updates)
+    if settings.calibration == "paper":
+        charging.note(
+            "the published algorithm carries unperturbed state from round to round, which lemma 2 "
+            "leaves out: nothing is certified"
+        )
+        what = charge("uncertified", 0.0)
+    elif rate is None:
+        what = charge("gaussian", noise.multiplier)
+    else:
+        what = charge("sampled-gaussian", noise.multiplier, rate)
+    charging.record(p, what)
+    charging.calibrated(
+        p, noise.assumed, noise.sound, noise.multiplier * noise.assumed,
+        "recursion over the round's steps from released values",
+    )  # fmt: skip

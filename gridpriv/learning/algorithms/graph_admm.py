@@ -1,0 +1,93 @@
+"""CDP-ADMM and DDP-ADMM (Gauthier et al.): linearized ADMM on a graph, no server.
+
+The two differ in the noise: its variance falls by a constant factor R a round (CDP) or like
+1/sqrt(t) (DDP). Either way a run's releases are Gaussian and compose to one Gaussian release
+of multiplier (sum 1/m_t^2)^(-1/2), which is set to the budget's.
+"""
+
+from __future__ import annotations
+
+import math
+
+import networkx as nx
+import numpy as np
+
+from gridpriv.errors import not_allowed
+from gridpriv.grid.case import Floats
+from gridpriv.learning.accounting import charge
+from gridpriv.learning.algorithms.base import Round, Task, Watch, magnitude, spread
+from gridpriv.learning.arrays import like, namespace
+from gridpriv.learning.graph import make_graph
+from gridpriv.privacy.accounting import gaussian_multiplier
+
+
+def cdp_admm(task: Task, watch: Watch) -> None:
+    """Run algorithm 1 with variances R^t."""
+    rounds = np.arange(task.settings.rounds, dtype=float)
+    _run(task, watch, task.settings.decay**rounds)
+
+
+def ddp_admm(task: Task, watch: Watch) -> None:
+    """Run algorithm 1 with variances 1/sqrt(t)."""
+    _run(task, watch, 1.0 / np.sqrt(np.arange(1.0, task.settings.rounds + 1.0)))
+
+
+def multipliers(task: Task, variances: Floats) -> Floats:
+    """Return every round's noise multiplier, in proportion to the square root of a variance.
+
+    A total budget fixes sum 1/m_t^2; a budget per release is the first round's.
+    """
+    if task.settings.mechanism == "none":
+        return np.zeros(len(variances))
+    budget = task.settings.privacy_budget
+    if budget.scope == "per-release":
+        return task.multiplier * np.sqrt(variances / variances[0])
+    whole = gaussian_multiplier(budget.epsilon, budget.delta or 0.0, 1)
+    return np.asarray(whole * np.sqrt(variances * np.sum(1.0 / variances)))
+
+
+def sensitivity(gradient: Floats, rho: float, degrees: Floats, step: float) -> Floats:
+    """Return lemma I: the update is affine in the gradient, factor 1/(2 rho |N_k| + 1/eta)."""
+    distance: Floats = gradient / (2.0 * rho * degrees + 1.0 / step)
+    return distance
+
+
+def _run(task: Task, watch: Watch, variances: Floats) -> None:
+    settings, clients, regularizer = task.settings, task.clients, task.regularizer
+    if settings.batch is not None or settings.sampled_clients is not None:
+        raise not_allowed("batch or sampled-clients", "given", f"left out with {settings.algorithm}")
+    xp = namespace(clients.x)
+    graph = make_graph(settings.graph, clients.number, settings.seed)
+    links = nx.to_numpy_array(graph, nodelist=range(clients.number), weight=None)
+    degrees = links.sum(axis=1)
+    rho, eta = settings.penalty_schedule().at(1), settings.step_scale
+    adjacent = like(links, clients.x)
+    metric = spread(2.0 * rho * degrees + 1.0 / eta, clients.x)
+    scales = multipliers(task, variances)
+    distance = sensitivity(task.mean_sensitivity(), rho, degrees, eta)
+    count = spread(degrees, clients.x)
+
+    def neighbours(beta: np.ndarray) -> np.ndarray:
+        flat = xp.reshape(beta, (clients.number, -1))
+        return xp.reshape(xp.matmul(adjacent, flat), beta.shape)
+
+    beta, dual = clients.zeros(), clients.zeros()
+    for t in range(1, settings.rounds + 1):
+        slope = clients.gradients(beta, settings.clip) + regularizer.subgradient(beta)
+        pull = beta / eta + rho * (count * beta + neighbours(beta))
+        noise = task.noise(t, scales[t - 1] * distance)
+        beta = (pull - slope - dual) / metric + noise
+        dual = dual + rho * (count * beta - neighbours(beta))
+        _record(task, float(scales[t - 1]), distance)
+        watch(Round(t, xp.mean(beta, axis=0), beta, magnitude(noise)))
+
+
+def _record(task: Task, multiplier: float, distance: Floats) -> None:
+    if multiplier == 0.0 or not math.isfinite(multiplier):
+        return
+    what = charge("gaussian", multiplier)
+    for p in range(task.clients.number):
+        task.charging.record(p, what)
+        task.charging.calibrated(
+            p, distance[p], distance[p], multiplier * distance[p], "lemma I of Gauthier et al."
+        )

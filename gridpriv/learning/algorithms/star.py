@@ -1,0 +1,29 @@
+"""The star ADMM of Huang et al. (algorithms 1 to 3): clients, an aggregator, dual updates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from gridpriv.learning.algorithms.base import Round, Task, Watch, magnitude
+from gridpriv.learning.arrays import Array, namespace
+
+# (k, local models, global model, duals) -> released local models, noise in them or None
+LocalStep = Callable[[int, Array, Array, Array], tuple[Array, Array | None]]
+
+
+def star_admm(task: Task, watch: Watch, local_step: LocalStep) -> None:
+    """Run T rounds of local steps, (10c) and (10d).
+
+    The aggregator and, in dp-admm, the next local step see released models only.
+    """
+    local = task.clients.zeros()
+    dual = task.clients.zeros()
+    xp = namespace(local)
+    w = xp.mean(local, axis=0)
+    schedule = task.settings.penalty_schedule()
+    for k in range(1, task.settings.rounds + 1):
+        rho = schedule.at(k)
+        local, noise = local_step(k, local, w, dual)
+        w = xp.mean(local - dual / rho, axis=0)
+        dual = dual - rho * (local - w[None])
+        watch(Round(k, w, local, 0.0 if noise is None else magnitude(noise)))
