@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from gridpriv.study import Scheme, StudyPlan, make_plan
+
+ONCE = Scheme("demand, once", (("perturbation", "demand"), ("refresh", "run")))
+QUIET = Scheme("no noise", (("mechanism", "none"),))
+
+
+@pytest.fixture
+def small_plan() -> StudyPlan:
+    return plan_of(seeds=[1, 2])
+
+
+def plan_of(**changes: Any) -> StudyPlan:
+    given: dict[str, Any] = {
+        "budgets": [1, 5],
+        "schemes": [QUIET, ONCE],
+        "seeds": [1, 2],
+        "settings": {"rounds": 3},
+    }
+    return make_plan(["case14"], **(given | changes))
+
+
+@pytest.fixture
+def make_small_plan() -> Any:
+    return plan_of
+
+
+def same_tables(a: Any, b: Any) -> None:
+    """Assert that two studies have the same tables; only ``timing`` may differ."""
+    for name in ("runs", "rounds", "zones", "buses", "statements"):
+        pd.testing.assert_frame_equal(a.tables[name], b.tables[name], check_exact=True)
+    assert list(a.tables["timing"].run) == list(b.tables["timing"].run)
+
+
+@pytest.fixture
+def assert_same_tables() -> Any:
+    return same_tables

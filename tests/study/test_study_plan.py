@@ -1,0 +1,156 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from gridpriv.errors import InputError
+from gridpriv.study import make_plan, read_plan
+from gridpriv.study.files import bundled, plan_from, to_toml
+
+
+def write(folder: Path, text: str) -> Path:
+    path = folder / "study.toml"
+    path.write_text(text)
+    return path
+
+
+def test_default_study_sets_the_stated_ways_side_by_side_at_equal_totals() -> None:
+    tasks = make_plan(["case14"], seeds=[1]).tasks()
+    noisy = [t for t in tasks if t.settings.mechanism != "none"]
+    budgets = {t.settings.privacy_budget.epsilon for t in noisy}
+    assert budgets == {0.5, 1.0, 5.0, 10.0}
+    assert {t.settings.privacy_budget.scope for t in noisy} == {"total"}
+    assert {t.settings.privacy_budget.delta for t in noisy} == {1e-5}
+    assert {t.settings.calibration for t in noisy} == {"sound"}
+    ways = {(t.settings.perturbation, t.settings.effective_perturbation().refresh) for t in noisy}
+    assert ways == {
+        ("objective", "update"), ("output", "update"), ("demand", "round"), ("demand", "run"),
+    }  # fmt: skip
+    assert any(t.settings.mechanism == "none" for t in tasks)
+
+
+def test_runs_without_noise_are_planned_once_whatever_budgets_and_seeds(small_plan) -> None:
+    quiet = [t for t in small_plan.tasks() if t.settings.mechanism == "none"]
+    noisy = [t for t in small_plan.tasks() if t.settings.mechanism != "none"]
+    assert len(quiet) == 1
+    assert len(noisy) == 2 * 2  # budgets x seeds
+    assert [t.number for t in small_plan.tasks()] == list(range(5))
+
+
+def test_every_task_has_its_own_identity_and_the_same_one_each_time(small_plan) -> None:
+    first, again = ([t.id for t in small_plan.tasks()] for _ in range(2))
+    assert first == again
+    assert len(set(first)) == len(first)
+
+
+def test_budgets_are_per_release_on_request() -> None:
+    plan = make_plan(["case14"], budgets=[0.1], per_release=True)
+    assert plan.budgets == ("per-release:0.1",)
+
+
+def test_a_number_of_seeds_means_one_to_it() -> None:
+    assert make_plan(["case14"], seeds=3).seeds == (1, 2, 3)
+
+
+def test_axes_combine_and_refresh_applies_to_demand_only() -> None:
+    plan = make_plan(
+        ["case14"],
+        mechanisms=["none", "laplace"],
+        perturbations=["objective", "demand"],
+        refresh=["round", "run"],
+        updates=["exact", "linearized"],
+        seeds=[1],
+    )
+    names = [s.name for s in plan.schemes]
+    assert names.count("no noise, exact") == 1
+    assert "laplace, objective, exact" in names
+    assert {"laplace, demand, per round, exact", "laplace, demand, per run, exact"} <= set(names)
+    assert len(names) == 2 + 2 + 4
+
+
+@pytest.mark.parametrize("name", ["rk-fig3", "rk-fig4"])
+def test_bundled_figures_have_the_papers_grid(name: str) -> None:
+    # RK 6.1.1: 4 algorithms, epsilon in {.05, .1, .5, 1}, E in {1, 5}, T = 100, rho = 100
+    tasks = read_plan(bundled(name)).tasks()
+    paper = [t for t in tasks if t.settings.calibration == "paper" and t.budget != "none"]
+    assert {t.scheme for t in paper} == {"ObjG", "ObjL", "OutG", "OutL"}
+    assert {t.settings.privacy_budget.epsilon for t in paper} == {0.05, 0.1, 0.5, 1.0}
+    assert {t.settings.local_updates for t in paper} == {1, 5}
+    assert {(t.settings.rounds, t.settings.penalty) for t in paper} == {(100, "100")}
+    assert {t.settings.delta for t in paper} == {1e-2}
+    assert len(paper) == 4 * 4 * 2 * 5
+
+
+@pytest.mark.parametrize("name", ["rk-fig3", "rk-fig4"])
+def test_a_plan_written_as_toml_reads_back_the_same(name: str, tmp_path: Path) -> None:
+    plan = read_plan(bundled(name))
+    again = read_plan(write(tmp_path, to_toml(plan)))
+    assert again == plan
+    assert [t.id for t in again.tasks()] == [t.id for t in plan.tasks()]
+
+
+def test_a_plan_with_defaults_reads_back_the_same(tmp_path: Path) -> None:
+    plan = make_plan(["case14"], title='a "quoted" title', settings={"outage": ("gen:2",)})
+    assert read_plan(write(tmp_path, to_toml(plan))) == plan
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('cases = ["case14"]\nbudget = [1]', "did you mean 'budgets'"),
+        ('cases = ["case14"]\nlocal_updates = [1]', "did you mean 'local-updates'"),
+        ('cases = ["case14"]\n[settings]\nmechansim = "none"', "did you mean 'mechanism'"),
+        ('cases = ["case14"]\n[[schemes]]\nname = "a"\npertubation = "x"', "did you mean 'perturb"),
+        ('cases = ["case14"]\nbudgets = []', r"budgets = \[\] is not allowed: an axis needs"),
+        ("cases = []", r"cases = \[\] is not allowed"),
+        ("budgets = [1]", "cases is missing"),
+        ('cases = "case14"', "cases = 'case14' is not allowed: a list"),
+        ('cases = ["case14"]\nseeds = 0', "seeds = 0 is not allowed"),
+        ('cases = ["case14"]\nseeds = [-1]', "seeds = -1 is not allowed"),
+        ('cases = ["case14"]\nseeds = "3"', "seeds = '3' is not allowed"),
+        ('cases = ["case14"]\nbudgets = [1, 1]', "each value once"),
+        ('cases = ["case14"]\nbudgets = ["lots"]', "budgets = 'lots' is not allowed"),
+        ('cases = ["case14"]\nload-scales = ["x"]', "load-scales = 'x' is not allowed"),
+        ('cases = ["case14"]\n[settings]\nseed = 3', "use the axis seeds"),
+        ('cases = ["case14"]\n[[schemes]]\nmechanism = "none"', "a text that names the scheme"),
+        ("cases = [", "study.toml"),
+    ],
+)
+def test_a_bad_study_file_is_refused_in_words(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        read_plan(write(tmp_path, text))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ('mechanism = "gausian"', "did you mean 'gaussian'"),
+        ("rounds = 0", "rounds = 0 is not allowed"),
+        ('rounds = "ten"', "rounds = 'ten' is not allowed"),
+        ('delta = "small"', "scheme 'a'"),
+    ],
+)
+def test_a_bad_setting_is_found_before_anything_runs(
+    tmp_path: Path, settings: str, message: str
+) -> None:
+    plan = read_plan(write(tmp_path, f'cases = ["case14"]\n[[schemes]]\nname = "a"\n{settings}'))
+    with pytest.raises(InputError, match=message):
+        plan.tasks()
+
+
+def test_a_missing_study_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=re.escape(str(tmp_path / "none.toml"))):
+        read_plan(tmp_path / "none.toml")
+
+
+def test_a_schemes_own_local_updates_win_over_the_axis() -> None:
+    plan = plan_from(
+        {
+            "cases": ["case14"], "budgets": [1], "seeds": [1], "local-updates": [1, 5],
+            "schemes": [{"name": "both"}, {"name": "own", "local-updates": 2}],
+        }
+    )  # fmt: skip
+    found = [(t.scheme, t.settings.local_updates) for t in plan.tasks()]
+    assert sorted(found) == [("both", 1), ("both", 5), ("own", 2)]

@@ -1,0 +1,111 @@
+"""Studies in processes of their own: workers, kills, full disks, a Dask cluster."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from gridpriv.study import compare, read_study
+from gridpriv.study.files import to_toml
+
+pytestmark = pytest.mark.slow
+
+
+def start(plan_file: Path, out: Path, *more: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "gridpriv.cli.main", "compare", "--study", str(plan_file),
+         "--out", str(out), "--format", "none", *more],
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True,
+    )  # fmt: skip
+
+
+def test_two_workers_give_the_tables_of_one(tmp_path, make_small_plan, assert_same_tables) -> None:
+    plan = make_small_plan(seeds=[1, 2, 3, 4])
+    one = compare(plan, out=tmp_path / "one", jobs=1)
+    two = compare(plan, out=tmp_path / "two", jobs=2)
+    assert_same_tables(one, two)
+    assert two.tables["timing"].process.nunique() == 2
+
+
+@pytest.mark.parametrize("attempt", range(2))
+def test_killed_at_a_random_time_and_resumed_gives_the_same_tables(
+    tmp_path, make_small_plan, assert_same_tables, attempt
+) -> None:
+    plan = make_small_plan(seeds=list(range(1, 13)), settings={"rounds": 20})
+    file = tmp_path / "study.toml"
+    file.write_text(to_toml(plan))
+    whole = compare(plan, out=tmp_path / "whole", jobs=1)
+    out = tmp_path / "killed"
+    process = start(file, out, "--jobs", "2")
+    deadline = time.monotonic() + 120
+    while not list((out / "parts").glob("*.json")) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    time.sleep(random.Random(time.time_ns()).uniform(0.0, 2.0))
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    stored = len(read_study(out).runs)
+    assert stored > 0
+    done = start(file, out, "--resume", "--jobs", "1")
+    assert done.wait(timeout=300) == 0, done.stderr.read().decode()
+    assert_same_tables(read_study(out), whole)
+
+
+FULL_DISK = """
+import resource, sys
+from contextlib import contextmanager
+from gridpriv.study import compare, read_plan
+
+@contextmanager
+def progress(total):
+    left = [3]
+    def advance(note):
+        left[0] -= 1
+        if left[0] == 0:  # from here on, no file can grow: writing fails as on a full disk
+            resource.setrlimit(resource.RLIMIT_FSIZE, (64, resource.RLIM_INFINITY))
+    yield advance
+
+try:
+    compare(read_plan(sys.argv[1]), out=sys.argv[2], jobs=1, progress=progress)
+except Exception as error:
+    print(type(error).__name__, error, *getattr(error, "__notes__", ()))
+"""
+
+
+def test_a_full_disk_is_said_and_loses_nothing(
+    tmp_path, make_small_plan, assert_same_tables
+) -> None:
+    plan = make_small_plan(seeds=[1, 2, 3])
+    file = tmp_path / "study.toml"
+    file.write_text(to_toml(plan))
+    out = tmp_path / "out"
+    told = subprocess.run(
+        [sys.executable, "-c", FULL_DISK, str(file), str(out)],
+        capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
+    assert told.startswith("StorageError cannot write")
+    assert "--resume" in told
+    assert "3 of 7 runs are stored" in told
+    assert not [p for p in out.rglob("*.part")]
+    whole = compare(plan, out=tmp_path / "whole", jobs=1)
+    assert_same_tables(compare(plan, out=out, jobs=1, resume=True), whole)
+
+
+def test_a_dask_cluster_of_two_gives_the_same_tables(
+    tmp_path, make_small_plan, assert_same_tables
+) -> None:
+    distributed = pytest.importorskip("distributed")
+    plan = make_small_plan(seeds=[1, 2, 3])
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+    ) as cluster:
+        far = compare(plan, out=tmp_path / "dask", cluster=cluster.scheduler_address)
+    near = compare(plan, out=tmp_path / "joblib", jobs=2)
+    assert_same_tables(far, near)
+    assert far.failed.empty

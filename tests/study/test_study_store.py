@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+import json
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from gridpriv.errors import InputError
+from gridpriv.study import Scheme, compare, read_study
+from gridpriv.study.plan import make_plan
+from gridpriv.study.store import Store, StorageError
+
+
+class Stop(Exception):
+    """Stands for a kill: nothing catches it."""
+
+
+def stopping_after(count: int):
+    @contextmanager
+    def progress(_total: int):
+        left = [count]
+
+        def advance(_note: str) -> None:
+            left[0] -= 1
+            if left[0] == 0:
+                raise Stop
+
+        yield advance
+
+    return progress
+
+
+def test_an_interrupted_study_resumes_to_the_same_tables(
+    tmp_path: Path, small_plan, assert_same_tables
+) -> None:
+    whole = compare(small_plan, out=tmp_path / "whole", jobs=1)
+    out = tmp_path / "cut"
+    with pytest.raises(Stop):
+        compare(small_plan, out=out, jobs=1, progress=stopping_after(2))
+    assert len(read_study(out).runs) == 2
+    with pytest.raises(InputError, match="2 of the 5 runs of this study: add --resume"):
+        compare(small_plan, out=out, jobs=1)
+    with pytest.raises(Stop):
+        compare(small_plan, out=out, jobs=1, resume=True, progress=stopping_after(1))
+    assert_same_tables(compare(small_plan, out=out, jobs=1, resume=True), whole)
+    assert not list((out / "parts").iterdir())
+
+
+def test_a_resume_runs_nothing_twice(tmp_path: Path, small_plan) -> None:
+    compare(small_plan, out=tmp_path, jobs=1)
+    before = read_study(tmp_path).tables["timing"]
+    again = compare(small_plan, out=tmp_path, jobs=1, resume=True).tables["timing"]
+    assert again.equals(before)
+
+
+def test_a_crash_between_writing_two_tables_loses_and_doubles_nothing(
+    tmp_path: Path, small_plan, assert_same_tables
+) -> None:
+    whole = compare(small_plan, out=tmp_path / "whole", jobs=1)
+    out = tmp_path / "cut"
+    with pytest.raises(Stop):
+        compare(small_plan, out=out, jobs=1, progress=stopping_after(3))
+    store = Store(out)
+    tables = store.tables()
+    # what a crash in the middle of merge() leaves: some tables new, runs.parquet not yet
+    store.table("rounds", tables["rounds"])
+    store.table("buses", tables["buses"])
+    assert_same_tables(compare(small_plan, out=out, jobs=1, resume=True), whole)
+
+
+def test_a_folder_with_another_study_or_other_files_is_refused(
+    tmp_path: Path, small_plan, make_small_plan
+) -> None:
+    compare(small_plan, out=tmp_path / "a", jobs=1)
+    other = make_small_plan(seeds=[1, 2, 3])
+    for resume in (False, True):
+        with pytest.raises(InputError, match="holds another study .*other seeds"):
+            compare(other, out=tmp_path / "a", jobs=1, resume=resume)
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "thesis.doc").write_text("years of work")
+    with pytest.raises(InputError, match=r"other files \(thesis.doc\)"):
+        compare(small_plan, out=tmp_path / "b", jobs=1)
+    assert (tmp_path / "b" / "thesis.doc").read_text() == "years of work"
+
+
+def test_a_failed_run_is_recorded_with_its_reason_and_the_rest_go_on(tmp_path: Path) -> None:
+    plan = make_plan(
+        ["case14"],
+        budgets=[5],
+        seeds=[1],
+        settings={"rounds": 2},
+        schemes=[
+            Scheme("broken", (("solver", "pyomo:nosuchsolver"),)),
+            Scheme("fine", (("refresh", "run"),)),
+        ],
+    )
+    study = compare(plan, out=tmp_path, jobs=1)
+    assert list(study.done.scheme) == ["fine"]
+    assert "nosuchsolver" in study.failed.reason.iloc[0]
+
+
+def test_the_time_limit_stops_a_run_and_keeps_its_rounds(tmp_path: Path, small_plan) -> None:
+    study = compare(small_plan, out=tmp_path, jobs=1, time_limit=1e-9)
+    assert len(study.failed) == len(small_plan.tasks())
+    assert study.failed.reason.str.contains("time limit of 1e-09 s after round 1").all()
+    assert (study.failed.finished_rounds == 1).all()
+    assert (study.rounds.groupby("run").size() == 1).all()
+    retried = compare(small_plan, out=tmp_path, jobs=1, resume=True, retry_failed=True)
+    assert retried.failed.empty
+    assert len(retried.done) == len(small_plan.tasks())
+
+
+def test_the_manifest_repeats_the_study(tmp_path: Path, small_plan, assert_same_tables) -> None:
+    from gridpriv.study.files import plan_from, read_plan
+
+    first = compare(small_plan, out=tmp_path / "a", jobs=1)
+    manifest = json.loads((tmp_path / "a" / "manifest.json").read_text())
+    from_manifest = compare(plan_from(manifest["study"]), out=tmp_path / "b", jobs=1)
+    from_file = compare(read_plan(tmp_path / "a" / "study.toml"), out=tmp_path / "c", jobs=1)
+    assert_same_tables(from_manifest, first)
+    assert_same_tables(from_file, first)
+    assert manifest["seeds"] == [1, 2]
+    assert len(manifest["cases"][0]["fingerprint"]) == 64
+    assert manifest["cases"][0]["load_mw"] == pytest.approx(259.0)  # IEEE 14-bus
+    assert len(manifest["cases"][0]["map"]) == 14
+    assert manifest["versions"]["gridpriv"] == manifest["version"]
+
+
+def test_a_folder_without_a_study_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="holds no study"):
+        read_study(tmp_path)
+
+
+@pytest.mark.parametrize(("field", "value"), [("jobs", 0), ("time_limit", 0.0)])
+def test_bad_running_options_are_refused(tmp_path: Path, small_plan, field, value) -> None:
+    with pytest.raises(InputError, match="is not allowed"):
+        compare(small_plan, out=tmp_path, **{field: value})
+
+
+def test_an_unreachable_cluster_is_named(tmp_path: Path, small_plan) -> None:
+    pytest.importorskip("distributed")
+    with pytest.raises(InputError, match=r"cluster = 'tcp://127.0.0.1:9' cannot be reached"):
+        compare(small_plan, out=tmp_path, cluster="tcp://127.0.0.1:9")
+
+
+def test_storage_errors_have_an_exit_code_of_their_own() -> None:
+    assert StorageError("x").exit_code == 3
