@@ -125,7 +125,7 @@ class Ledger:
         with self._transaction() as db:
             account = self._account(db, owner)
             after = combined(account.spent, charges)
-            if not account.spent and (account.rule is None or not account.filter.fits(after)):
+            if not account.spent and (account.rule is None or account.rule.used(after) > 1.0):
                 rule = choose_rule(account.epsilon, account.delta, charges)
                 account = replace(account, rule=rule)
             allowed = account.filter.fits(after)
