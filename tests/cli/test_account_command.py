@@ -1,0 +1,139 @@
+"""``gridpriv account`` against published and cross-checked totals."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import pytest
+
+from gridpriv.cli.main import main
+
+
+def account(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
+    assert main(["account", *words, "--json"]) == 0
+    document: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return document
+
+
+# Checked with two other accountants; the printed digits are all asserted.
+REFERENCE = [
+    ("laplace", 100, 0.1, None, 1e-5, "4.220", "10", None),
+    ("laplace", 500, 0.1, None, 1e-5, "11.191", "50", None),
+    ("gaussian", 100, 0.1, 1e-2, 1e-5, "1.2227", None, "1.544"),
+    ("gaussian", 500, 0.1, 1e-2, 1e-2, "1.4929", None, "2.184"),
+    ("gaussian", 100, 1.0, 1e-5, 1e-5, "10.394", None, "9.904"),
+    ("gaussian", 500, 1.0, 1e-5, 1e-5, "29.629", None, "22.147"),
+]
+
+
+def printed(value: float, like: str) -> str:
+    return f"{value:.{len(like.partition('.')[2])}f}"
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "releases", "epsilon", "delta", "target", "pld", "basic", "paper"), REFERENCE
+)
+def test_the_reference_totals_to_their_digits(
+    capsys: pytest.CaptureFixture[str],
+    mechanism: str,
+    releases: int,
+    epsilon: float,
+    delta: float | None,
+    target: float,
+    pld: str,
+    basic: str | None,
+    paper: str | None,
+) -> None:
+    words = ["--mechanism", mechanism, "--epsilon", str(epsilon), "--releases", str(releases)]
+    words += ["--target-delta", str(target), "--calibration", "paper"]
+    found = account(capsys, *words, *(["--delta", str(delta)] if delta else []))
+    assert printed(found["total"]["epsilon"], pld) == pld
+    assert found["total"]["delta"] == target
+    if basic is not None:
+        assert printed(found["total_pure"], basic) == basic
+        assert found["paper_total"] is None
+    if paper is not None:
+        assert found["total_pure"] is None
+        assert printed(found["paper_total"], paper) == paper
+
+
+@pytest.mark.parametrize(("releases", "multiplier"), [(100, "37.3"), (1, "3.73")])
+def test_the_noise_for_a_total(
+    capsys: pytest.CaptureFixture[str], releases: int, multiplier: str
+) -> None:
+    words = ["--total", "1,1e-5", "--mechanism", "gaussian", "--releases", str(releases)]
+    found = account(capsys, *words)
+    assert printed(found["noise_multiplier"], multiplier) == multiplier
+    assert found["total"]["epsilon"] == pytest.approx(1.0, rel=1e-9)
+    assert found["total"]["delta"] == 1e-5
+
+
+def test_the_noise_for_a_total_costs_that_total(capsys: pytest.CaptureFixture[str]) -> None:
+    """What one question answers, the reverse question confirms, with the total never passed."""
+    for total, releases in (("2,1e-6", "50"), ("5", "10")):
+        noise = account(capsys, "--total", total, "--releases", releases)
+        epsilon = float(total.partition(",")[0])
+        words = ["--noise-multiplier", repr(noise["noise_multiplier"]), "--releases", releases]
+        words += ["--target-delta", "1e-6"]
+        back = account(capsys, *words)
+        figure = back["total"]["epsilon"] if "," in total else back["total_pure"]
+        assert 0.999 * epsilon < figure <= epsilon * (1 + 1e-12)
+
+
+def test_analytic_gaussian_needs_less_noise_than_the_classical(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    words = ["--mechanism", "gaussian", "--epsilon", "1", "--delta", "1e-5", "--releases", "1"]
+    sound = account(capsys, *words)
+    classical = account(capsys, *words, "--calibration", "paper")
+    assert sound["per_release"]["certified"] == pytest.approx(1.0, rel=1e-6)
+    assert classical["noise_multiplier"] == pytest.approx(math.sqrt(2 * math.log(1.25e5)))
+    assert sound["noise_multiplier"] < classical["noise_multiplier"]
+    assert classical["per_release"]["certified"] < classical["per_release"]["claimed"] == 1.0
+
+
+def test_the_papers_formula_is_labelled(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["account", "--mechanism", "gaussian", "--epsilon", "1", "--delta", "1e-5"]
+    assert main([*words, "--releases", "100", "--calibration", "paper"]) == 0
+    text = capsys.readouterr().out
+    assert "Theorem 4.6 (not a certificate)" in text
+    assert "below the true total" in text
+    assert "10.394" in text
+    assert main([*words, "--releases", "100"]) == 0
+    assert "Theorem" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--releases", "10"], "--epsilon, --noise-multiplier"),
+        (["--epsilon", "1", "--total", "5", "--releases", "10"], "give one of"),
+        (["--epsilon", "1", "--releases", "0"], "releases = 0"),
+        (["--epsilon", "-1", "--releases", "2"], "epsilon = -1.0"),
+        (["--epsilon", "nan", "--releases", "2"], "epsilon = nan"),
+        (["--epsilon", "1e6", "--releases", "2"], "use more noise"),
+        (["--noise-multiplier", "0", "--releases", "2"], "noise-multiplier = 0.0"),
+        (["--noise-multiplier", "inf", "--releases", "2"], "noise-multiplier = inf"),
+        (["--total", "five", "--releases", "2"], "total:five"),
+        (["--total", "1", "--mechanism", "gaussian", "--releases", "2"], "no pure epsilon"),
+        (["--epsilon", "1", "--mechanism", "cauchy", "--releases", "2"], "cauchy"),
+        (["--epsilon", "1", "--target-delta", "1", "--releases", "2"], "target-delta"),
+        (["--epsilon", "1", "--delta", "0", "--releases", "2"], "delta = 0.0"),
+        (["--epsilon", "1", "--calibration", "papper", "--releases", "2"], "did you mean"),
+        (["--total", "1", "--calibration", "paper", "--releases", "2"], "give --epsilon"),
+        (
+            ["--epsilon", "2", "--mechanism", "gaussian", "--calibration", "paper", "--releases",
+             "2"],
+            "at most 1",
+        ),
+    ],
+)  # fmt: skip
+def test_wrong_questions_are_refused(
+    capsys: pytest.CaptureFixture[str], words: list[str], told: str
+) -> None:
+    assert main(["account", *words]) == 2
+    captured = capsys.readouterr()
+    assert told in captured.err
+    assert captured.out == ""

@@ -1,0 +1,172 @@
+"""``gridpriv ledger`` as a user types it."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gridpriv.cli.main import main
+from gridpriv.errors import GridprivWarning
+from gridpriv.grid.library import load_case, shipped_zoning
+from gridpriv.privacy.adjacency import DemandAdjacency
+from gridpriv.privacy.ledger import Ledger
+from gridpriv.privacy.ledger_rows import zone_datasets
+from gridpriv.privacy.mechanism import Charge
+
+
+def run(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    assert main(["ledger", *words]) == 0
+    return capsys.readouterr().out
+
+
+def charge(path: Path, charges: dict[str, dict[Charge, int]], beta: float = 0.01) -> None:
+    case = load_case("case14")
+    zoning = shipped_zoning(case)
+    assert zoning is not None
+    with Ledger(path, zone_datasets(case, zoning, DemandAdjacency(beta))) as ledger:
+        for owner, group in charges.items():
+            ledger.charge(owner, "run-1", group)
+
+
+@pytest.fixture
+def granted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Path:
+    path = tmp_path / "case14.ledger"
+    text = run(capsys, "grant", str(path), "--case", "case14", "--epsilon", "2", "--delta", "1e-5")
+    assert "epsilon 2 at delta 1e-05 granted to each of 3 zones of case14 (1, 2, 3)" in text
+    assert "active and reactive demand by at most 0.01 p.u." in text
+    return path
+
+
+def shown(capsys: pytest.CaptureFixture[str], path: Path) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(run(capsys, "show", str(path), "--json"))
+    return document
+
+
+def test_show_says_what_is_granted_spent_and_left(
+    granted: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    charge(granted, {"1": {Charge("laplace", 10.0): 5}, "3": {Charge("gaussian", 20.0): 4}})
+    document = shown(capsys, granted)
+    first, second, third = document["owners"]
+    assert [o["owner"] for o in document["owners"]] == ["1", "2", "3"]
+    assert all((o["epsilon"], o["delta"]) == (2.0, 1e-5) for o in document["owners"])
+    assert first["releases"] == 5
+    assert first["total_pure"] == pytest.approx(0.5)
+    assert 0.0 < first["total"]["epsilon"] <= 0.5
+    assert first["used"] + first["left"] == pytest.approx(1.0)
+    assert second["left"] == 1.0
+    assert "first charge" in second["kept_by"]
+    assert third["total_pure"] is None
+    assert third["charges"] == [{"kind": "gaussian", "parameter": 20.0, "count": 4}]
+    table = run(capsys, "show", str(granted))
+    assert "left %" in table
+    assert "Renyi filter" in table
+    assert max(map(len, table.splitlines())) <= 100
+
+
+def test_export_holds_every_charge_and_no_mark_of_the_data(
+    granted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    charge(granted, {"1": {Charge("laplace", 10.0): 5}, "2": {Charge("pure", 0.1 + 0.2): 1}})
+    rows = list(csv.DictReader(io.StringIO(run(capsys, "export", str(granted)))))
+    assert [(r["owner"], r["run"], r["kind"], r["count"]) for r in rows] == [
+        ("1", "run-1", "laplace", "5"),
+        ("2", "run-1", "pure", "1"),
+    ]
+    assert float(rows[1]["parameter"]) == 0.1 + 0.2  # every digit
+    assert run(capsys, "export", str(granted), "--out", str(tmp_path / "a.csv")) == ""
+    assert list(csv.DictReader((tmp_path / "a.csv").open())) == rows
+    run(capsys, "export", str(granted), "--out", str(tmp_path / "a.json"))
+    document = json.loads((tmp_path / "a.json").read_text())
+    assert [c["count"] for c in document["charges"]] == [5, 1]
+    assert len(document["owners"]) == 3
+    assert "dataset" not in (tmp_path / "a.json").read_text()
+
+
+def test_a_grant_to_one_zone_under_another_adjacency(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "one.ledger"
+    words = ["--case", "case14", "--epsilon", "5", "--beta", "1MW", "--protects", "p"]
+    run(capsys, "grant", str(path), *words, "--owner", "2")
+    (owner,) = shown(capsys, path)["owners"]
+    assert owner["owner"] == "2"
+    assert owner["delta"] == 0.0
+    assert "changes its active demand by at most 0.01 p.u." in owner["adjacency"]
+
+
+def test_zones_other_than_the_shipped_ones(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "four.ledger"
+    words = ["--case", "case14", "--zones", "4", "--epsilon", "5", "--json"]
+    document = json.loads(run(capsys, "grant", str(path), *words))
+    assert len(document["owners"]) == 4
+
+
+@pytest.mark.filterwarnings("default::gridpriv.errors.GridprivWarning")
+def test_a_delta_of_one_over_the_entries_is_warned_of(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["ledger", "grant", str(tmp_path / "l"), "--case", "case14", "--epsilon", "1"]
+    assert main([*words, "--delta", "0.2"]) == 0
+    assert "1/10" in capsys.readouterr().err
+    assert issubclass(GridprivWarning, UserWarning)
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "told"),
+    [
+        (["show", "{}/absent"], 2, "there is no ledger"),
+        (["export", "{}/absent"], 2, "there is no ledger"),
+        (["show", "{}"], 2, "is a folder"),
+        (["show", "{}/text"], 2, "not a gridpriv ledger"),
+        (["grant", "{}/text", "--case", "case14", "--epsilon", "1"], 2, "not a gridpriv ledger"),
+        (["grant", "{}/new", "--case", "case14", "--epsilon", "0"], 2, "epsilon = 0.0"),
+        (["grant", "{}/new", "--case", "case14", "--epsilon", "1", "--delta", "1"], 2, "delta"),
+        (["grant", "{}/new", "--case", "case14", "--epsilon", "1", "--beta", "x"], 2, "beta"),
+        (["grant", "{}/new", "--case", "case14", "--epsilon", "1", "--protects", "x"], 2, "p+q"),
+        (["grant", "{}/new", "--case", "case14", "--epsilon", "1", "--owner", "9"], 2, "1, 2, 3"),
+        (["grant", "{}/new", "--case", "nocase", "--epsilon", "1"], 2, "nocase"),
+        (["grant", "{}/a/b", "--case", "case14", "--epsilon", "1"], 2, "no folder"),
+    ],
+)
+def test_wrong_words_are_refused_and_nothing_is_made(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    words: list[str],
+    code: int,
+    told: str,
+) -> None:
+    (tmp_path / "text").write_text("bus,zone\n" * 99)
+    assert main(["ledger", *[word.format(tmp_path) for word in words]]) == code
+    captured = capsys.readouterr()
+    assert told in captured.err
+    assert "Traceback" not in captured.err
+    assert captured.out == ""
+    assert [path.name for path in tmp_path.iterdir()] == ["text"]
+    assert (tmp_path / "text").read_text() == "bus,zone\n" * 99
+
+
+def test_a_second_grant_and_a_bad_export_format_are_refused(
+    granted: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["ledger", "grant", str(granted), "--case", "case14", "--epsilon", "9"]
+    assert main(words) == 2
+    assert "has a grant already" in capsys.readouterr().err
+    assert main(["ledger", "export", str(granted), "--format", "xml"]) == 2
+    assert "csv, json" in capsys.readouterr().err
+    assert main(["ledger", "export", str(granted), "--out", str(granted / "x" / "a.csv")]) == 2
+    assert shown(capsys, granted)["owners"][0]["epsilon"] == 2.0
+
+
+def test_a_missing_action_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(["ledger"])
+    assert stopped.value.code == 2
+    assert "grant|show|export" in capsys.readouterr().err
