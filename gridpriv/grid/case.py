@@ -229,7 +229,7 @@ def _unique_buses(case: Case) -> None:
         raise InputError(f"case {case.name}: bus {ids[counts > 1][0]} is listed more than once")
 
 
-def _refuse(  # noqa: PLR0917
+def _refuse(
     wrong: NDArray[np.bool_], values: NDArray[Any], field: str, kind: str, rows: Ints, allowed: str
 ) -> None:
     if wrong.any():
@@ -245,7 +245,7 @@ def _finite(case: Case, names: tuple[str, ...], kind: str, rows: Ints) -> None:
         _refuse(~np.isfinite(values), values, name, kind, rows, "a finite number")
 
 
-def _open_ended(  # noqa: PLR0917
+def _open_ended(
     case: Case, name: str, none: float, kind: str, rows: Ints, within: float
 ) -> None:
     """Refuse limits that are neither ``none`` nor of a magnitude below ``within``."""

@@ -175,7 +175,7 @@ def series_from_simbench(
     return DemandSeries(case, tuple(map(str, names)), pd_new, qd_new, "simbench profiles")
 
 
-def _add_profiles(  # noqa: PLR0917
+def _add_profiles(
     net: Any,
     table: str,
     column: str,
@@ -201,7 +201,7 @@ def _add_profiles(  # noqa: PLR0917
             demand[:, index[int(row["bus"])]] += nominal * (profiles[name].to_numpy(float) - 1.0)
 
 
-def _apply(  # noqa: PLR0917
+def _apply(
     rows: _Rows, row: dict[str, str], line: int, case: Case, pd_new: Floats, qd_new: Floats
 ) -> None:
     index, _ = rows.bus(row, line, case)

@@ -235,7 +235,7 @@ def _moved_shunts(
     return at_from, 0.5 * (g + g_skew + 1j * b_skew)
 
 
-def _bus_table(  # noqa: PLR0917
+def _bus_table(
     net: Any,
     ppc: dict[str, Any],
     ids: NDArray[np.int64],

@@ -90,7 +90,7 @@ def in_service(net: Any, table: str) -> np.ndarray[Any, np.dtype[np.bool_]]:
     rows = frame(net, table)
     if "in_service" not in rows:
         return np.ones(len(rows), dtype=bool)
-    return rows["in_service"].fillna(False).to_numpy(dtype=bool)
+    return np.asarray(rows["in_service"].fillna(False), dtype=bool)
 
 
 def _refuse(table: str, row: object, column: str, value: object, allowed: str) -> InputError:
@@ -159,7 +159,7 @@ def _column(rows: pd.DataFrame, table: str, column: str) -> pd.Series[Any]:
 
 def _floats(values: pd.Series[Any], table: str) -> np.ndarray[Any, np.dtype[np.float64]]:
     try:
-        return values.to_numpy(dtype=float, na_value=np.nan)
+        return np.asarray(values.to_numpy(dtype=float, na_value=np.nan))
     except (TypeError, ValueError):
         raise InputError(f"net.{table}: {values.name} is not a column of numbers") from None
 

@@ -52,7 +52,7 @@ def write_net(case: Case) -> tuple[Any, PandapowerLink]:
     return net, PandapowerLink(numbers, branch, gen, shunt_f, shunt_t)
 
 
-def _demands(  # noqa: PLR0917
+def _demands(
     net: Any,
     case: Case,
     index: NDArray[np.int64],
@@ -76,7 +76,7 @@ def _demands(  # noqa: PLR0917
         )  # fmt: skip
 
 
-def _branches(  # noqa: PLR0917
+def _branches(
     net: Any, case: Case, index: NDArray[np.int64], kv: Floats, line: NDArray[np.bool_]
 ) -> tuple[Element, ...]:
     import pandapower as pp

@@ -26,7 +26,7 @@ def one_branch(**values: float) -> Case:
     st.floats(-0.6, 0.6), st.complex_numbers(min_magnitude=0.9, max_magnitude=1.1),
     st.complex_numbers(min_magnitude=0.9, max_magnitude=1.1),
 )  # fmt: skip
-def test_two_port_is_an_ideal_transformer_then_a_pi(  # noqa: PLR0917
+def test_two_port_is_an_ideal_transformer_then_a_pi(
     r: float, x: float, b: float, tap: float, shift: float, v_f: complex, v_t: complex
 ) -> None:
     y = branch_admittance(one_branch(r=r, x=x, b=b, tap=tap, shift=shift))
