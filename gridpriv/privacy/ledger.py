@@ -18,7 +18,7 @@ import os
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Lock
 from types import TracebackType
@@ -178,6 +178,10 @@ class Ledger:
         if opened is not None:
             opened[0].close()
 
+    def __reduce__(self) -> tuple[type[Ledger], tuple[Path, tuple[Dataset, ...], float]]:
+        """Open the file anew where a worker process unpickles the ledger."""
+        return Ledger, (self.path, tuple(self._datasets.values()), self._timeout)
+
     def __enter__(self) -> Ledger:
         return self
 
@@ -239,10 +243,25 @@ class Ledger:
             account.filter.used(charges)
 
 
+@dataclass(frozen=True)
+class ReleaseCharge:
+    """What an agent calls with its new releases before its message leaves; it can be pickled."""
+
+    ledger: Ledger
+    run_id: str
+
+    def __call__(self, owner: str, releases: dict[Release, int]) -> None:
+        """Charge what the releases certifiably cost."""
+        charges: dict[Charge, int] = {}
+        for release, count in releases.items():
+            charges = combined(charges, {release.certified: count})
+        self.ledger.charge(owner, self.run_id, charges)
+
+
 def ledger_charge(
     ledger: Ledger, run_id: str, planned: Mapping[str, Charges] | None = None
 ) -> Callable[[str, dict[Release, int]], None]:
-    """Return what an agent calls with its new releases before its message leaves.
+    """Return the ``charge`` of :func:`gridpriv.run.run`.
 
     Parameters
     ----------
@@ -254,14 +273,7 @@ def ledger_charge(
     """
     if planned is not None:
         ledger.plan(planned)
-
-    def charge(owner: str, releases: dict[Release, int]) -> None:
-        charges: dict[Charge, int] = {}
-        for release, count in releases.items():
-            charges = combined(charges, {release.certified: count})
-        ledger.charge(owner, run_id, charges)
-
-    return charge
+    return ReleaseCharge(ledger, run_id)
 
 
 def _identity(path: Path) -> tuple[int, int]:

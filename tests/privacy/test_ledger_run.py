@@ -1,0 +1,109 @@
+"""A run of case14 that charges a ledger: what leaves was charged, what is refused never left."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gridpriv.errors import BudgetError, InputError
+from gridpriv.grid.library import load_case, shipped_zoning
+from gridpriv.grid.zoning import Zoning
+from gridpriv.privacy.accounting import gaussian_multiplier
+from gridpriv.privacy.adjacency import DemandAdjacency
+from gridpriv.privacy.ledger import Ledger, grant, ledger_charge
+from gridpriv.privacy.ledger_rows import Dataset, read_accounts, zone_datasets
+from gridpriv.privacy.mechanism import Charge
+from gridpriv.run import run
+from gridpriv.settings import Settings
+
+CASE = load_case("case14")
+
+
+@pytest.fixture
+def zoning() -> Zoning:
+    found = shipped_zoning(CASE)
+    assert found is not None
+    return found
+
+
+@pytest.fixture
+def datasets(zoning: Zoning) -> tuple[Dataset, ...]:
+    return zone_datasets(CASE, zoning, DemandAdjacency(0.01))
+
+
+@pytest.mark.parametrize("perturbation", ["demand", "objective", "output"])
+def test_a_run_is_charged_what_it_states(
+    tmp_path: Path,
+    zoning: Zoning,
+    datasets: tuple[Dataset, ...],
+    perturbation: str,
+) -> None:
+    path = tmp_path / "l.db"
+    grant(path, datasets, 3.0)
+    settings = Settings(perturbation=perturbation, budget="total:3", rounds=3, seed=1, start="flat")
+    with Ledger(path, datasets) as ledger:
+        result = run(CASE, zoning, settings, charge=ledger_charge(ledger, "run-1"))
+        for account, stated in zip(read_accounts(path), result.statements, strict=True):
+            assert account.owner == stated.zone
+            assert sum(account.spent.values()) == stated.releases == 3
+            assert account.total_pure == pytest.approx(stated.total_pure)
+            assert account.total_pure == pytest.approx(3.0)
+        with pytest.raises(BudgetError, match="room for 0"):
+            run(CASE, zoning, settings, charge=ledger_charge(ledger, "run-1"))
+    assert [sum(a.spent.values()) for a in read_accounts(path)] == [3, 3, 3]
+
+
+def test_a_gaussian_run_planned_at_the_whole_grant_finishes(
+    tmp_path: Path,
+    zoning: Zoning,
+    datasets: tuple[Dataset, ...],
+) -> None:
+    path = tmp_path / "l.db"
+    grant(path, datasets, 1.0, 1e-5)
+    settings = Settings(mechanism="gaussian", budget="total:1,1e-5", rounds=4, seed=1, start="flat")
+    plan = {Charge("gaussian", gaussian_multiplier(1.0, 1e-5, 4)): 4}
+    planned = dict.fromkeys(zoning.names, plan)
+    with Ledger(path, datasets) as ledger:
+        run(CASE, zoning, settings, charge=ledger_charge(ledger, "run-1", planned))
+        assert [a.total for a in read_accounts(path)] == pytest.approx([1.0] * 3, rel=1e-7)
+        with pytest.raises(BudgetError, match="not started"):
+            run(CASE, zoning, settings, charge=ledger_charge(ledger, "run-1", planned))
+
+
+def test_a_run_refused_on_the_way_keeps_what_it_was_charged_for(
+    tmp_path: Path,
+    zoning: Zoning,
+    datasets: tuple[Dataset, ...],
+) -> None:
+    path = tmp_path / "l.db"
+    grant(path, datasets, 1.0)
+    settings = Settings(budget="per-release:0.3", rounds=10, seed=1, start="flat")
+    with Ledger(path, datasets) as ledger, pytest.raises(BudgetError) as refused:
+        run(CASE, zoning, settings, charge=ledger_charge(ledger, "run-1"))
+    assert "3 of 10 rounds were finished" in str(refused.value.__notes__)
+    assert [sum(a.spent.values()) for a in read_accounts(path)] == [3, 3, 3]
+
+
+@pytest.mark.slow
+def test_worker_processes_charge_the_same_ledger(
+    tmp_path: Path, zoning: Zoning, datasets: tuple[Dataset, ...]
+) -> None:
+    path = tmp_path / "l.db"
+    grant(path, datasets, 1.0)
+    settings = Settings(budget="per-release:0.25", rounds=4, seed=1, start="flat", workers=2)
+    with Ledger(path, datasets) as ledger:
+        run(CASE, zoning, settings, charge=ledger_charge(ledger, "run-1"))
+        with pytest.raises(BudgetError, match="left 0 %"):
+            run(CASE, zoning, settings, charge=ledger_charge(ledger, "run-2"))
+    assert [sum(a.spent.values()) for a in read_accounts(path)] == [4, 4, 4]
+
+
+def test_a_ledger_of_another_case_stops_the_run_before_it_starts(
+    tmp_path: Path, zoning: Zoning, datasets: tuple[Dataset, ...]
+) -> None:
+    path = tmp_path / "l.db"
+    grant(path, datasets, 1.0)
+    scaled = zone_datasets(CASE.scale_load(1.01), zoning, DemandAdjacency(0.01))
+    with pytest.raises(InputError, match="for other data"):
+        Ledger(path, scaled)
