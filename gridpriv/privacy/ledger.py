@@ -105,6 +105,7 @@ class Ledger:
         self._datasets = {dataset.owner: dataset for dataset in datasets}
         self._timeout = timeout
         self._lock = Lock()
+        self._fixed: set[str] = set()
         self._opened: dict[int, tuple[sqlite3.Connection, tuple[int, int]]] = {}
         with self._transaction() as db:
             for owner in self._datasets:
@@ -234,13 +235,18 @@ class Ledger:
         return account
 
     def _warm_up(self, owner: str, charges: Charges, *, planned: bool) -> None:
-        """Do the slow part of choosing a rule, which is cached, before the file is locked."""
+        """Do the slow part of fixing a rule, which is cached, before the file is locked."""
+        if owner in self._fixed:
+            return
         with self._lock, refusing(self.path):
             account = read_account(self._connection(), owner)
-        if account is not None and not account.spent:
-            choose_rule(account.epsilon, account.delta, charges, planned=planned)
-        if account is not None:
+        if account is None:
+            return
+        if account.spent:
+            self._fixed.add(owner)
             account.filter.used(charges)
+        else:
+            choose_rule(account.epsilon, account.delta, charges, planned=planned)
 
 
 @dataclass(frozen=True)
