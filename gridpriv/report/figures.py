@@ -44,7 +44,7 @@ def draw_zones(case: Case, zoning: Zoning, path: Path) -> None:
     size = max(10.0, min(220.0, 26000.0 / case.n_bus))
     for z, buses in enumerate(zoning.members):
         axes.scatter(
-            *positions[buses].T, s=size, color=PALETTE[z % len(PALETTE)],
+            positions[buses, 0], positions[buses, 1], s=size, color=PALETTE[z % len(PALETTE)],
             marker="osD^vP*X"[(z // len(PALETTE)) % 8], edgecolor="black", linewidth=0.4, zorder=2,
             label=f"zone {zoning.names[z]} ({len(buses)} buses)" if zoning.n_zone <= 12 else None,
         )  # fmt: skip

@@ -128,6 +128,7 @@ def _run_manifest(document: dict[str, Any]) -> dict[str, Any]:
         "seeds": [document["seed"]] if document["seed"] is not None else [],
         "cases": [],
         "planned": 1,
+        "public": document["final"]["objective"] is None and bool(document["rounds"]),
         "versions": {"gridpriv": document["version"],
                      document["solver"]["name"]: document["solver"]["version"]},
         "repeat": f"gridpriv run {case} {flags}{seed}",

@@ -113,11 +113,13 @@ def answers(study: Study, table: pd.DataFrame) -> list[str]:
     """Return the answer: a sentence with numbers for every panel."""
     if table.empty or not (table.seeds > 0).any():
         return ["No run finished, so there is no answer yet; the reasons are listed below."]
-    return _claims_answer(study) + [
+    told = [
         _answer(study, str(name), rows[rows.seeds > 0])
         for name, rows in table.groupby("panel", sort=False)
         if (rows.seeds > 0).any()
     ]
+    left_out = ["Figures computed from private demand are left out."] if study.public else []
+    return [*_claims_answer(study), *told, *left_out]
 
 
 def _claims_answer(study: Study) -> list[str]:
@@ -232,7 +234,7 @@ def _slope(rows: pd.DataFrame, series: str, metric: Metric) -> str:
 
 def _load(study: Study, rows: pd.DataFrame) -> str:
     for grid in study.manifest.get("cases", []):
-        if grid["case"] == rows.iloc[0]["case"]:
+        if grid["case"] == rows.iloc[0]["case"] and "load_mw" in grid:
             return f" ({figure(grid['load_mw'] * rows.iloc[0].load_scale, 4)} MW of load)"
     return ""
 

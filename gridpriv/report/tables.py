@@ -95,8 +95,7 @@ def figure(value: float, digits: int = 3) -> str:
     """Return a number in words' company: digits that mean something, no exponent where short."""
     if value == 0 or not math.isfinite(value):
         return f"{value:g}"
-    value = float(f"{value:.{digits - 1}e}")
-    size = math.floor(math.log10(abs(value)))
+    size = math.floor(math.log10(abs(float(f"{value:.{digits - 1}e}"))))
     if size < -4 or size > 6:
         return f"{value:.{digits - 1}e}"
     return f"{value:.{max(0, digits - 1 - size)}f}"

@@ -38,6 +38,7 @@ def test_two_workers_give_the_tables_of_one(tmp_path, make_small_plan, assert_sa
 def test_killed_at_a_random_time_and_resumed_gives_the_same_tables(
     tmp_path, make_small_plan, assert_same_tables, attempt
 ) -> None:
+    del attempt  # each draws its own moment
     plan = make_small_plan(seeds=list(range(1, 13)), settings={"rounds": 20})
     file = tmp_path / "study.toml"
     file.write_text(to_toml(plan))
@@ -92,7 +93,7 @@ def test_a_full_disk_is_said_and_loses_nothing(
     assert told.startswith("StorageError cannot write")
     assert "--resume" in told
     assert "3 of 7 runs are stored" in told
-    assert not [p for p in out.rglob("*.part")]
+    assert not list(out.rglob("*.part"))
     whole = compare(plan, out=tmp_path / "whole", jobs=1)
     assert_same_tables(compare(plan, out=out, jobs=1, resume=True), whole)
 

@@ -9,10 +9,10 @@ import pytest
 from gridpriv.errors import InputError
 from gridpriv.study import Scheme, compare, read_study
 from gridpriv.study.plan import make_plan
-from gridpriv.study.store import Store, StorageError
+from gridpriv.study.store import StorageError, Store
 
 
-class Stop(Exception):
+class StopError(Exception):
     """Stands for a kill: nothing catches it."""
 
 
@@ -24,7 +24,7 @@ def stopping_after(count: int):
         def advance(_note: str) -> None:
             left[0] -= 1
             if left[0] == 0:
-                raise Stop
+                raise StopError
 
         yield advance
 
@@ -36,12 +36,12 @@ def test_an_interrupted_study_resumes_to_the_same_tables(
 ) -> None:
     whole = compare(small_plan, out=tmp_path / "whole", jobs=1)
     out = tmp_path / "cut"
-    with pytest.raises(Stop):
+    with pytest.raises(StopError):
         compare(small_plan, out=out, jobs=1, progress=stopping_after(2))
     assert len(read_study(out).runs) == 2
     with pytest.raises(InputError, match="2 of the 5 runs of this study: add --resume"):
         compare(small_plan, out=out, jobs=1)
-    with pytest.raises(Stop):
+    with pytest.raises(StopError):
         compare(small_plan, out=out, jobs=1, resume=True, progress=stopping_after(1))
     assert_same_tables(compare(small_plan, out=out, jobs=1, resume=True), whole)
     assert not list((out / "parts").iterdir())
@@ -59,7 +59,7 @@ def test_a_crash_between_writing_two_tables_loses_and_doubles_nothing(
 ) -> None:
     whole = compare(small_plan, out=tmp_path / "whole", jobs=1)
     out = tmp_path / "cut"
-    with pytest.raises(Stop):
+    with pytest.raises(StopError):
         compare(small_plan, out=out, jobs=1, progress=stopping_after(3))
     store = Store(out)
     tables = store.tables()
@@ -75,7 +75,7 @@ def test_a_folder_with_another_study_or_other_files_is_refused(
     compare(small_plan, out=tmp_path / "a", jobs=1)
     other = make_small_plan(seeds=[1, 2, 3])
     for resume in (False, True):
-        with pytest.raises(InputError, match="holds another study .*other seeds"):
+        with pytest.raises(InputError, match=r"holds another study .*other seeds"):
             compare(other, out=tmp_path / "a", jobs=1, resume=resume)
     (tmp_path / "b").mkdir()
     (tmp_path / "b" / "thesis.doc").write_text("years of work")

@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from gridpriv.report.export import export
+from gridpriv.report.source import read_source
+from gridpriv.study import Scheme, Study, compare, make_plan
+
+SCHEMES = [
+    Scheme("no noise", (("mechanism", "none"),)),
+    Scheme("demand, once", (("perturbation", "demand"), ("refresh", "run"))),
+    Scheme("a <b>bold</b> & 100 % name", (("perturbation", "demand"), ("refresh", "run"),
+                                          ("rounds", 3))),
+]  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def study_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("study")
+    plan = make_plan(
+        ["case14"], budgets=[0.5, 5, 10], schemes=SCHEMES, seeds=[1, 2, 3], settings={"rounds": 5}
+    )
+    compare(plan, out=folder, jobs=1)
+    export(folder, ["html", "xlsx", "csv", "tex"])
+    return folder
+
+
+@pytest.fixture(scope="session")
+def study(study_folder: Path) -> Study:
+    return read_source(study_folder)
+
+
+@pytest.fixture
+def copied(study_folder: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(study_folder, tmp_path / "copy"))
+
+
+@pytest.fixture(scope="session")
+def browser():
+    webdriver = pytest.importorskip("selenium.webdriver")
+    if shutil.which("chromium") is None or shutil.which("chromedriver") is None:
+        pytest.skip("chromium and chromium-driver are not installed")
+    from selenium.webdriver.chrome.service import Service
+
+    options = webdriver.ChromeOptions()
+    for flag in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+                 "--host-resolver-rules=MAP * ~NOTFOUND"):  # fmt: skip
+        options.add_argument(flag)
+    options.binary_location = shutil.which("chromium")
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    os.environ.setdefault("SE_OFFLINE", "true")
+    driver = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
+    yield driver
+    driver.quit()

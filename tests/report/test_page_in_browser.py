@@ -1,0 +1,197 @@
+"""The HTML report in headless Chromium; skipped where it is not installed."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def page(browser, study_folder: Path):
+    browser.set_window_size(1280, 900)
+    browser.get((study_folder / "report.html").as_uri())
+    assert browser.execute_script("return document.documentElement.dataset.ready") == "yes"
+    return browser
+
+
+def find(page, selector: str):
+    from selenium.webdriver.common.by import By
+
+    return page.find_elements(By.CSS_SELECTOR, selector)
+
+
+def hover(page, element, x: float, y: float) -> None:
+    """Move the pointer to a place of a chart in its own (viewBox) units."""
+    from selenium.webdriver import ActionChains
+
+    page.execute_script("arguments[0].scrollIntoView({block: 'center'})", element)
+    width, height = page.execute_script(
+        "const b = arguments[0].getBoundingClientRect(); return [b.width, b.height]", element
+    )
+    box = page.execute_script(
+        "const v = arguments[0].viewBox.baseVal; return [v.width, v.height]", element
+    )
+    offset = (x / box[0] - 0.5) * width, (y / box[1] - 0.5) * height
+    ActionChains(page).move_to_element_with_offset(
+        element, round(offset[0]), round(offset[1])
+    ).perform()
+
+
+def tip(page) -> str:
+    return page.execute_script(
+        "const t = document.getElementById('tip'); return t.hidden ? '' : t.textContent"
+    )
+
+
+def shown_points(page, chart) -> list[tuple[str, float, float]]:
+    return page.execute_script(
+        """
+        const layer = [...arguments[0].querySelectorAll('.layer')]
+          .find(l => l.style.display !== 'none');
+        return [...layer.querySelectorAll('.series .line[data-k]')].flatMap(l =>
+          l.getAttribute('points').trim().split(' ').map(p => p.split(',').map(Number)));
+        """,
+        chart,
+    )
+
+
+def test_no_console_error_and_no_network(page) -> None:
+    assert page.get_log("browser") == []
+    loaded = page.execute_script("return performance.getEntriesByType('resource').map(e => e.name)")
+    assert [name for name in loaded if not name.startswith("data:")] == []
+
+
+def test_charts_are_drawn_where_they_should_be(page) -> None:
+    charts = find(page, "svg.chart")
+    assert len(charts) >= 2 + 2 * 3
+    for chart in charts:
+        box = chart.rect
+        assert box["width"] > 200 and box["height"] > 120
+        points = shown_points(page, chart)
+        assert points
+        view = page.execute_script(
+            "const v = arguments[0].viewBox.baseVal; return [v.width, v.height]", chart
+        )
+        assert all(0 <= x <= view[0] and 0 <= y <= view[1] for x, y in points)
+    assert len(find(page, "svg.map circle")) >= 14
+
+
+def test_hover_shows_the_value_under_the_pointer(page) -> None:
+    chart = find(page, "svg.chart")[0]
+    told = json.loads(
+        page.execute_script(
+            "return document.getElementById('data-' + arguments[0].id).textContent", chart
+        )
+    )
+    first = next(s for s in told["series"] if s["x"])
+    x, y = shown_points(page, chart)[-1]  # the last point of the last curve
+    last = [s for s in told["series"] if s["x"]][-1]
+    hover(page, chart, x, y)
+    assert tip(page).startswith((f"{last['name']}: ", f"{first['name']}: "))
+    assert f"total epsilon {last['x'][-1]:.4g}" in tip(page)
+    assert f" {last['y'][-1]:.4g} MW" in tip(page)
+    hover(page, chart, 5, 5)
+    assert tip(page) == ""
+
+
+def test_the_keyboard_reaches_every_point(page) -> None:
+    from selenium.webdriver.common.keys import Keys
+
+    chart = find(page, "svg.chart")[0]
+    page.execute_script("arguments[0].focus()", chart)
+    seen = set()
+    for _ in range(8):
+        chart.send_keys(Keys.ARROW_RIGHT)
+        seen.add(tip(page))
+    assert len(seen) >= 7
+    live = page.execute_script("return document.getElementById('live').textContent")
+    assert live in seen
+    chart.send_keys(Keys.ESCAPE)
+    assert tip(page) == ""
+
+
+def test_a_legend_button_hides_its_series_in_every_chart(page) -> None:
+    button = next(b for b in find(page, "button[data-series]") if b.text == "demand, once")
+    count = (
+        "return [...document.querySelectorAll('.layer .series')]"
+        ".filter(g => g.style.display !== 'none').length"
+    )
+    before = page.execute_script(count)
+    button.click()
+    after = page.execute_script(count)
+    assert after < before
+    assert button.get_attribute("aria-pressed") == "false"
+    button.click()
+    assert page.execute_script(count) == before
+
+
+def test_the_scale_button_switches_the_axis(page) -> None:
+    chart = find(page, "svg.chart")[0]
+    log = shown_points(page, chart)
+    find(page, "button[data-scale]")[0].click()
+    linear = shown_points(page, chart)
+    assert [p[0] for p in log] == [p[0] for p in linear]
+    assert [p[1] for p in log] != [p[1] for p in linear]
+
+
+def test_a_header_sorts_its_column_as_numbers(page) -> None:
+    table = find(page, "table")[0]
+    heads = page.execute_script(
+        "return [...arguments[0].tHead.rows[0].cells].map(c => c.textContent)", table
+    )
+    column = next(k for k, h in enumerate(heads) if h.startswith("Imbalance (MW)"))
+    button = find(page, "table:first-of-type th button")[column]
+    read = "return [...arguments[0].tBodies[0].rows].map(r => r.cells[arguments[1]].dataset.v)"
+    page.execute_script("arguments[0].scrollIntoView({block: 'center'})", button)
+    button.click()
+    up = [float(v) for v in page.execute_script(read, table, column) if v]
+    button.click()
+    down = [float(v) for v in page.execute_script(read, table, column) if v]
+    assert up == sorted(up)
+    assert down == sorted(up, reverse=True)
+    assert len(set(up)) > 3
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_the_page_fits_its_width(page, width: int, tmp_path: Path) -> None:
+    page.execute_cdp_cmd(
+        "Emulation.setDeviceMetricsOverride",
+        {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500},
+    )
+    try:
+        inner = page.execute_script("return document.documentElement.clientWidth")
+        assert width - 20 <= inner <= width  # a scroll bar may take some
+        assert page.execute_script("return document.documentElement.scrollWidth") <= inner
+        assert page.save_screenshot(str(tmp_path / "page.png"))
+        assert (tmp_path / "page.png").stat().st_size > 20_000
+    finally:
+        page.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def test_headings_and_alternatives_are_there_for_those_who_cannot_see(page) -> None:
+    levels = page.execute_script(
+        "return [...document.querySelectorAll('h1,h2,h3')].map(h => +h.tagName[1])"
+    )
+    assert levels.count(1) == 1 and levels[0] == 1
+    assert all(b - a <= 1 for a, b in pairwise(levels))
+    for drawing in find(page, "svg.chart, svg.map"):
+        assert drawing.get_attribute("role") == "img"
+        ids = drawing.get_attribute("aria-labelledby").split()
+        words = [
+            page.execute_script("return document.getElementById(arguments[0]).textContent", i)
+            for i in ids
+        ]
+        assert all(words) and any(c.isdigit() for c in words[1])
+    assert page.execute_script("return document.documentElement.lang") == "en"
+    ids = page.execute_script("return [...document.querySelectorAll('[id]')].map(e => e.id)")
+    assert len(ids) == len(set(ids))
+
+
+def test_names_with_markup_are_shown_as_text(page) -> None:
+    assert find(page, "td b, button b") == []
+    assert any("a <b>bold</b> & 100 % name" in b.text for b in find(page, "button[data-series]"))

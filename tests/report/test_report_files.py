@@ -1,0 +1,268 @@
+from __future__ import annotations
+
+import csv
+import json
+import re
+import shutil
+import subprocess
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import gridpriv
+from gridpriv.cli.main import main
+from gridpriv.errors import InputError
+from gridpriv.report.document import make_report
+from gridpriv.report.export import export
+from gridpriv.report.source import PUBLIC, read_source, without_private
+from gridpriv.report.summary import answers, half_width, summary
+from gridpriv.report.tables import figure
+from gridpriv.report.text import escaped
+from gridpriv.study import Study
+
+
+def test_the_interval_is_students() -> None:
+    # mean 2, s = 1, n = 3; the 97.5 % quantile of t with 2 degrees of freedom is 4.302653
+    assert half_width([1.0, 2.0, 3.0]) == pytest.approx(4.302653 / np.sqrt(3.0), rel=1e-6)
+    assert np.isnan(half_width([1.0]))
+
+
+def test_the_summary_is_the_mean_over_seeds(study: Study) -> None:
+    table = summary(study)
+    row = table[(table.scheme == "demand, once") & (table.budget == "total:5,1e-05")].iloc[0]
+    runs = study.runs[(study.runs.scheme == "demand, once") & (study.runs.budget == row.budget)]
+    assert row.seeds == 3
+    assert row.imbalance_mw == pytest.approx(sum(runs.imbalance_mw) / 3, rel=1e-12)
+    assert row.imbalance_mw_low <= row.imbalance_mw <= row.imbalance_mw_high
+    assert row.total_epsilon == pytest.approx(5.0, abs=1e-3)
+
+
+def test_the_answer_names_the_cheapest_way_with_its_numbers(study: Study) -> None:
+    table = summary(study)
+    (answer,) = answers(study, table)
+    at = table[table.budget == "total:5,1e-05"].sort_values("recourse_shed_mw")
+    assert (
+        f"{at.iloc[0].series} costs the least, {figure(at.iloc[0].recourse_shed_mw)} MW" in answer
+    )
+    assert f"the dearest of the 2 ways, {at.iloc[-1].series}" in answer
+    assert "certified total epsilon of 5 (delta 1e-05)" in answer
+    assert "259.0 MW of load" in answer
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.0, "0"), (0.99997, "1.00"), (12.345, "12.3"), (1234.5, "1234"), (3.2e-7, "3.20e-07")],
+)
+def test_figures_keep_three_digits_that_mean_something(value: float, text: str) -> None:
+    assert figure(value) == text
+
+
+def test_the_page_asks_nothing_of_the_network(study_folder: Path) -> None:
+    page = (study_folder / "report.html").read_text()
+    addresses = set(re.findall(r"https?://[^\s\"'<>]+", page))
+    assert addresses <= {"http://www.w3.org/2000/svg"}
+    assert not re.search(r"<(?:link|script|img|iframe)[^>]+(?:src|href)=\"(?!data:)", page)
+    assert "@import" not in page and "fetch(" not in page
+
+
+def test_the_page_is_well_formed(study_folder: Path) -> None:
+    void = {"meta", "link", "br", "hr", "img", "input"}
+
+    class Checker(HTMLParser):
+        def __init__(self) -> None:
+            super().__init__()
+            self.open: list[str] = []
+
+        def handle_starttag(self, tag, attrs) -> None:
+            if tag not in void:
+                self.open.append(tag)
+
+        def handle_startendtag(self, *_) -> None:
+            pass
+
+        def handle_endtag(self, tag) -> None:
+            assert self.open.pop() == tag
+
+    checker = Checker()
+    checker.feed((study_folder / "report.html").read_text())
+    assert checker.open == []
+
+
+def test_the_workbook_has_numbers_as_numbers_and_units_in_headers(
+    study_folder: Path, study: Study
+) -> None:
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.load_workbook(study_folder / "report.xlsx")
+    assert {"answer", "summary", "privacy", "runs", "rounds", "timing"} <= set(book.sheetnames)
+    rows = list(book["runs"].values)
+    header = list(rows[0])
+    assert "shed (MW)" in header and "objective (p.u. squared)" in header
+    column = header.index("imbalance (MW)")
+    assert [row[column] for row in rows[1:]] == pytest.approx(list(study.runs.imbalance_mw))
+    assert all(isinstance(row[column], float) for row in rows[1:])
+    timing = next(iter(book["timing"].values))
+    assert "solve (s)" in timing
+    texts = [c for sheet in book for row in sheet.values for c in row if isinstance(c, str)]
+    assert not [t for t in texts if t.startswith("=")]
+
+
+def test_csv_holds_the_numbers_in_full(study_folder: Path, study: Study) -> None:
+    with (study_folder / "report-csv" / "summary.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    table = summary(study)
+    assert [float(r["Imbalance (MW)"]) for r in rows] == list(table.imbalance_mw)
+
+
+def test_latex_escapes_what_it_must(study_folder: Path) -> None:
+    assert escaped(r"50 % of a_b & {c} \ #1") == r"50 \% of a\_b \& \{c\} \textbackslash{} \#1"
+    text = (study_folder / "report-tex" / "summary.tex").read_text()
+    assert r"bold</b> \& 100 \% name" in text
+    body = text[text.index(r"\midrule") : text.index(r"\bottomrule")]
+    columns = re.search(r"tabular}{([lr]+)}", text).group(1)
+    for line in body.splitlines()[1:]:
+        assert len(re.findall(r"(?<!\\)&", line)) == len(columns) - 1
+        assert line.endswith(r"\\")
+
+
+@pytest.mark.slow
+def test_the_pdf_is_typeset_with_the_answer_on_its_first_page(study_folder: Path) -> None:
+    pytest.importorskip("typst")
+    (path,) = export(study_folder, ["pdf"])
+    assert path.read_bytes().startswith(b"%PDF-")
+    if shutil.which("pdftotext") is None:
+        pytest.skip("pdftotext (poppler-utils) is not installed")
+    first = subprocess.run(
+        ["pdftotext", "-l", "1", "-layout", str(path), "-"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    words = " ".join(first.split())
+    assert "costs the least" in words
+    assert "Cost of privacy" in words
+    assert "bold</b> & 100 % name" in words
+
+
+def scrambled(study: Study) -> Study:
+    """Return the study with every private figure changed."""
+    tables = dict(study.tables)
+    for name, columns in PUBLIC.items():
+        table = tables[name].copy()
+        for column in columns:
+            if column in table and table[column].dtype == float:
+                table[column] = table[column] * -3.7 + 11.0
+        tables[name] = table
+    tables["buses"] = tables["buses"].assign(shed_mw=1e6, recourse_shed_mw=1e6, pd_mw=1e6)
+    return Study(study.folder, study.manifest, tables)
+
+
+def test_a_public_report_does_not_depend_on_private_figures(study: Study) -> None:
+    from gridpriv.report.html import to_html
+    from gridpriv.report.sheets import to_xlsx
+
+    mine, other = (make_report(without_private(s)) for s in (study, scrambled(study)))
+    assert to_html(mine) == to_html(other)
+    assert to_html(make_report(study)) != to_html(make_report(scrambled(study)))
+    openpyxl = pytest.importorskip("openpyxl")
+    import io
+
+    books = [
+        openpyxl.load_workbook(
+            io.BytesIO(to_xlsx(make_report(without_private(s)), without_private(s)))
+        )
+        for s in (study, scrambled(study))
+    ]
+    cells = [[list(sheet.values) for sheet in book] for book in books]
+    assert cells[0] == cells[1]
+
+
+def test_a_single_runs_folder_has_a_report(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    assert main(["run", "case14", "--rounds", "3", "--seed", "1", "--out", str(folder), "--quiet",
+                 "--solver", "clarabel"]) == 0  # fmt: skip
+    assert main(["report", str(folder), "--format", "html,csv"]) == 0
+    page = (folder / "report.html").read_text()
+    final = json.loads((folder / "run.json").read_text())["final"]
+    assert figure(final["recourse"]["shed_mw"]) in page
+    assert "--seed 1" in page and 'class="map"' in page
+
+
+def test_a_public_runs_folder_has_a_report_without_private_figures(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    assert main(["run", "case14", "--rounds", "3", "--seed", "1", "--out", str(folder), "--quiet",
+                 "--solver", "clarabel", "--public"]) == 0  # fmt: skip
+    assert not (folder / "zones.csv").exists()
+    assert main(["report", str(folder)]) == 0
+    assert "left out" in (folder / "report.html").read_text()
+
+
+def test_a_study_without_any_finished_run_still_has_a_report(copied: Path) -> None:
+    runs = pd.read_parquet(copied / "runs.parquet").assign(status="failed", reason="no luck")
+    runs.to_parquet(copied / "runs.parquet")
+    export(copied, ["html"])
+    page = (copied / "report.html").read_text()
+    assert "No run finished" in page and "no luck" in page
+
+
+def test_missing_and_failed_runs_are_told(copied: Path) -> None:
+    runs = pd.read_parquet(copied / "runs.parquet").iloc[:-2]
+    runs.to_parquet(copied / "runs.parquet")
+    export(copied, ["html"])
+    assert "2 of the planned runs are not in this folder" in (copied / "report.html").read_text()
+
+
+def test_a_folder_without_results_and_a_bad_format_are_refused(
+    tmp_path: Path, study_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(InputError, match="neither a study"):
+        read_source(tmp_path)
+    assert main(["report", str(study_folder), "--format", "docx"]) == 2
+    assert "format = 'docx' is not allowed" in capsys.readouterr().err
+
+
+def test_the_compare_command_ends_with_a_report(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    words = ["compare", "case14", "--perturbations", "demand", "--refresh", "run", "--budgets", "5",
+             "--rounds", "2", "--seeds", "2", "--jobs", "1", "--out", str(out)]  # fmt: skip
+    assert main(words) == 0
+    told = capsys.readouterr().out
+    assert "costs the least" in told and "report.html" in told
+    assert (out / "report.html").stat().st_size > 50_000
+    assert main(words) == 2
+    assert "--resume" in capsys.readouterr().err
+    assert main([*words, "--resume", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["runs"] == 2 and document["failed"] == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["compare"], "name at least one case"),
+        (["compare", "case14", "--budgets", ","], "an axis needs at least one value"),
+        (["compare", "case14", "--seeds", "two"], "--seeds = 'two' is not allowed"),
+        (["compare", "case14", "--mechanisms", "gausian"], "did you mean 'gaussian'"),
+        (["compare", "case14", "--study", "x.toml"], "--study names a whole study"),
+        (["compare", "case14", "--zonings", "spectrl:3"], "did you mean 'spectral'"),
+        (["compare", "nocase"], "nocase"),
+        (["compare", "case14", "--format", "odt"], "format = 'odt' is not allowed"),
+    ],
+)
+def test_wrong_use_of_compare_is_refused_in_words(
+    words: list[str], message: str, tmp_path: Path, monkeypatch, capsys
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(words) == 2
+    assert message in capsys.readouterr().err
+    assert not [p for p in tmp_path.rglob("*") if p.is_file()]
+
+
+def test_python_api_gives_tables(study: Study) -> None:
+    assert {"run", "round", "objective"} <= set(study.rounds.columns)
+    assert gridpriv.load_case("case14").n_bus == 14
+    assert len(study.done) == 1 + 3 * 2 * 3  # no noise; budgets x ways x seeds
