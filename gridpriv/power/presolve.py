@@ -104,12 +104,15 @@ def _pivots(program: ZoneProgram, fixed: NDArray[np.bool_]) -> Ints:
     """Return for each variable the equality that is solved for it, or -1.
 
     A variable can be a pivot when it stands in one equality only; each equality takes one.
+    Free variables come first, so that flows are solved for and bounds stay bounds.
     """
     columns = sparse.csc_array(program.a_eq)
     counts = np.diff(columns.indptr)
     row_of = np.full(program.size, -1, dtype=np.int64)
     taken = np.zeros(program.a_eq.shape[0], dtype=bool)
-    for c in np.flatnonzero((counts == 1) & ~fixed):
+    bounded = np.isfinite(program.lower) | np.isfinite(program.upper)
+    alone = np.flatnonzero((counts == 1) & ~fixed)
+    for c in alone[np.argsort(bounded[alone], kind="stable")]:
         row = columns.indices[columns.indptr[c]]
         if not taken[row]:
             taken[row], row_of[c] = True, row

@@ -1,0 +1,94 @@
+"""Independent solvers on every zone."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from gridpriv import SolverError, load_case, shipped_zoning
+from gridpriv.power.presolve import presolve
+from gridpriv.power.program import compile_zone
+from gridpriv.power.solvers import check_solver, make_solver
+from gridpriv.power.zone import make_network, make_zones
+
+RHO = 100.0
+
+
+def zone_programs(name):
+    case = load_case(name)
+    return [(compile_zone(z), z) for z in make_zones(make_network(case), shipped_zoning(case))]
+
+
+def first_update(program, zone, *, exact):
+    """Return (linear, metric) of the first local update from the flat start."""
+    z = program.start
+    s = zone.demand + (0.0 if exact else 1.0) * (program.imbalance @ z)
+    gradient = 2.0 * (program.imbalance.T @ s)
+    metric = np.full(program.size, RHO + (0.0 if exact else 1.0))
+    return gradient - metric * z, metric
+
+
+def objective(program, z, linear, metric, *, exact):
+    curved = np.sum((program.imbalance @ z) ** 2) if exact else 0.0
+    return curved + linear @ z + 0.5 * z @ (metric * z)
+
+
+@pytest.mark.parametrize("exact", [False, True])
+@pytest.mark.parametrize("name", ["case14", "case118"])
+def test_ipopt_clarabel_and_pyomo_agree_on_every_zone(name, exact):
+    for program, zone in zone_programs(name):
+        linear, metric = first_update(program, zone, exact=exact)
+        values = {}
+        for solver in ("clarabel", "ipopt", "pyomo:ipopt"):
+            found = make_solver(
+                solver, program, lambda program=program: presolve(program), exact=exact
+            ).solve(linear, metric)
+            values[solver] = objective(program, found.z, linear, metric, exact=exact)
+            assert abs(program.a_eq @ found.z - program.b_eq).max() < 1e-6
+            assert (found.z >= program.lower - 1e-6).all()
+            assert (found.z <= program.upper + 1e-6).all()
+        assert values["ipopt"] == pytest.approx(values["clarabel"], rel=1e-6, abs=1e-6)
+        assert values["pyomo:ipopt"] == pytest.approx(values["clarabel"], rel=1e-6, abs=1e-6)
+
+
+@pytest.mark.parametrize("solver", ["clarabel", "ipopt"])
+def test_a_kept_solver_returns_what_a_fresh_one_does(solver):
+    program, zone = zone_programs("case14")[0]
+    kept = make_solver(solver, program, lambda: presolve(program), exact=True)
+    rng = np.random.default_rng(3)
+    for _ in range(5):
+        linear = rng.normal(size=program.size)
+        metric = rng.uniform(0.5, 5.0, program.size)
+        fresh = make_solver(solver, program, lambda: presolve(program), exact=True)
+        a, b = kept.solve(linear, metric).z, fresh.solve(linear, metric).z
+        one = objective(program, a, linear, metric, exact=True)
+        other = objective(program, b, linear, metric, exact=True)
+        assert one == pytest.approx(other, rel=1e-7, abs=1e-7)
+    assert zone.name == "1"
+
+
+@pytest.mark.parametrize("solver", ["clarabel", "ipopt"])
+def test_a_problem_without_solution_is_an_error_with_the_solvers_status(solver):
+    from dataclasses import replace
+
+    program, _ = zone_programs("case14")[1]
+    w = program.coordinates < 14
+    impossible = replace(
+        program,  # w held far below what its lower voltage bound and the cones allow
+        lower=np.where(w, 1.0, program.lower),
+        upper=np.where(w, 1.0, program.upper),
+        cone_offset=program.cone_offset - 5.0,
+    )
+    with pytest.raises(SolverError, match=solver):
+        make_solver(solver, impossible, lambda: presolve(impossible), exact=False).solve(
+            np.zeros(program.size), np.ones(program.size)
+        )
+
+
+def test_unknown_solvers_are_refused_with_the_choices():
+    from gridpriv import InputError
+
+    with pytest.raises(InputError, match="ipopt, clarabel, pyomo:NAME"):
+        check_solver("gurobi")
+    with pytest.raises(InputError, match="pyomo:nosuchsolver"):
+        check_solver("pyomo:nosuchsolver")

@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from gridpriv import InputError, Settings, make_settings
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"budget": "per-release:0"}, "epsilon = 0.0"),
+        ({"budget": "per-release:-1"}, "epsilon = -1.0"),
+        ({"budget": "total:nan"}, "epsilon = nan"),
+        ({"budget": "total:1,2"}, "delta = 2.0"),
+        ({"budget": "weekly:1"}, "per-release:E"),
+        ({"delta": 0.0}, "delta = 0.0"),
+        ({"delta": 1.0}, "delta = 1.0"),
+        ({"target_delta": -0.1}, "target_delta"),
+        ({"rounds": 0}, "rounds = 0"),
+        ({"local_updates": 0}, "local_updates = 0"),
+        ({"mechanism": "gausian"}, "did you mean 'gaussian'"),
+        ({"beta": "0"}, "beta"),
+        ({"beta": "1 parsec"}, "beta"),
+        ({"refresh": "run", "perturbation": "output"}, "perturbation output has none"),
+        ({"mechanism": "gaussian", "budget": "total:1"}, "no pure epsilon"),
+        ({"calibration": "paper"}, "no such calibration"),
+        ({"seed": -1}, "seed"),
+        ({"noise": "secure", "seed": 1}, "secure noise has no seed"),
+        ({"load_scale": -1.0}, "load_scale"),
+        ({"workers": 0}, "workers"),
+    ],
+)
+def test_bad_values_are_refused_by_name(given, message):
+    with pytest.raises(InputError) as caught:
+        Settings(**given)
+    assert message in str(caught.value)
+
+
+def test_the_classical_gaussian_is_refused_above_one():
+    with pytest.raises(InputError, match="at most 1"):
+        make_settings("ryu-kim", mechanism="gaussian", budget="per-release:2")
+    make_settings("ryu-kim", mechanism="gaussian", budget="per-release:2", calibration="sound")
+
+
+def test_flags_beside_a_preset_override_it():
+    settings = make_settings("ryu-kim", rounds=7, calibration="sound")
+    assert (settings.rounds, settings.calibration, settings.penalty) == (7, "sound", "100")
+    assert settings.effective_start() == "flat"
+
+
+def test_unknown_presets_and_settings_name_the_nearest():
+    with pytest.raises(InputError, match="ryu-kim"):
+        make_settings("ryu-kin")
+    with pytest.raises(InputError, match="rounds"):
+        make_settings(round=3)
+
+
+def test_effective_settings_are_json():
+    shown = Settings().as_dict()
+    assert json.loads(json.dumps(shown))["refresh"] == "round"
+    assert Settings(mechanism="none").as_dict()["perturbation"] == "none"
