@@ -16,6 +16,7 @@ COMMANDS = {
     "reproduce": "a figure or table of a paper, from a bundled study",
     "zones": "partition a case into zones, check and draw them",
     "cases": "the cases that can be found by name",
+    "learn": "federated learning of linear models: run, compare, reproduce",
     "ledger": "grants of data owners, and what was charged: grant, show, export",
     "account": "total privacy of T releases, or the noise for a total",
 }

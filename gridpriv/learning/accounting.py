@@ -24,7 +24,13 @@ from functools import lru_cache
 from typing import Any, Literal
 
 from gridpriv.learning.settings import LearnSettings
-from gridpriv.privacy.accounting import epsilon_of, paper_total, total_epsilon, total_pure
+from gridpriv.privacy.accounting import (
+    epsilon_of,
+    gaussian_multiplier,
+    paper_total,
+    total_epsilon,
+    total_pure,
+)
 from gridpriv.privacy.budget import noise_multiplier
 from gridpriv.privacy.mechanism import Charge
 
@@ -112,12 +118,20 @@ def multiplier_for(settings: LearnSettings, releases: int) -> float:
     )
 
 
-def sampled_multiplier(settings: LearnSettings, releases: int, rate: float) -> float:
-    """Return the multiplier at which sampled Gaussian releases cost the budget's total."""
+@lru_cache(maxsize=64)
+def sampled_multiplier(settings: LearnSettings, plain: float, rate: float) -> float:
+    """Return the multiplier at which sampled releases cost what plain ones of ``plain`` do.
+
+    ``plain`` is the multiplier of the budget without amplification: as many plain releases as
+    its total allows are (sum 1/plain^2) of one, and as many sampled ones are calibrated by
+    their PLD. A budget per release buys the noise it names, and amplification shows in the
+    certificate alone.
+    """
     budget = settings.privacy_budget
-    plain = multiplier_for(settings, releases)
-    if settings.mechanism == "none" or budget.scope == "per-release" or rate >= 1.0:
+    if budget.scope == "per-release" or rate >= 1.0:
         return plain
+    whole = gaussian_multiplier(budget.epsilon, budget.delta or 0.0, 1)
+    releases = max(1, round((plain / whole) ** 2))
 
     def cost(multiplier: float) -> float:
         return total({ClientCharge("sampled-gaussian", multiplier, rate): releases}, budget.delta or 0.0)

@@ -148,18 +148,22 @@ def targets_of(dataset: Dataset, y: Labels, dtype: type[np.floating]) -> Array:
     return hot
 
 
-def test_error(dataset: Dataset, w: Array) -> float:
-    """Return the share of test samples whose class is wrong, or the mean squared error.
+def test_errors(dataset: Dataset, models: Array) -> Array:
+    """Return each model's share of test samples with a wrong class, or mean squared error.
 
     Parameters
     ----------
-    w : (J, K) numpy
+    models : (P, J, K) numpy
+        All are applied in one product.
     """
-    if len(dataset.y_test) == 0:
-        return math.nan
-    scores = dataset.x_test @ w.astype(dataset.x_test.dtype)
+    x, y = dataset.x_test, dataset.y_test
+    if len(y) == 0:
+        return np.full(len(models), math.nan)
+    number, features, outputs = models.shape
+    side_by_side = np.moveaxis(models, 0, 1).reshape(features, number * outputs)
+    scores = (x @ side_by_side.astype(x.dtype)).reshape(len(y), number, outputs)
     if dataset.task == "multiclass":
-        return float(np.mean(scores.argmax(axis=1) != dataset.y_test))
+        return np.mean(scores.argmax(axis=2) != y[:, None], axis=0)
     if dataset.task == "binary":
-        return float(np.mean(np.where(scores[:, 0] > 0, 1, -1) != dataset.y_test))
-    return float(np.mean((scores[:, 0] - dataset.y_test) ** 2))
+        return np.mean(np.where(scores[:, :, 0] > 0, 1, -1) != y[:, None], axis=0)
+    return np.mean((scores[:, :, 0] - y[:, None]) ** 2, axis=0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,14 +22,16 @@ from gridpriv.learning.accounting import (
 )
 from gridpriv.learning.algorithms import find_algorithm
 from gridpriv.learning.algorithms.base import Round, Task, Watch
+from gridpriv.learning.algorithms.batches import participants
 from gridpriv.learning.arrays import check_device, like, namespace, to_numpy
 from gridpriv.learning.clients import make_clients
 from gridpriv.learning.datasets.base import Dataset
 from gridpriv.learning.datasets.split import split
-from gridpriv.learning.losses import test_error
+from gridpriv.learning.losses import test_errors
 from gridpriv.learning.regularizers import parse_regularizer
 from gridpriv.learning.result import LearnResult, LearnTiming
 from gridpriv.learning.settings import LearnSettings
+from gridpriv.learning.transport import one_blas_thread
 from gridpriv.privacy.noise import NoiseStreams
 
 DEFAULT_CLIENTS = 10
@@ -64,7 +67,8 @@ def learn(
     log = _Log(dataset, task, watch)
     build = time.perf_counter() - began
     log.resume()
-    find_algorithm(settings.algorithm)(task, log)
+    with one_blas_thread() if settings.device == "cpu" else ExitStack():
+        find_algorithm(settings.algorithm)(task, log)
     total = time.perf_counter() - began
     rounds = pd.DataFrame(log.rows)
     return LearnResult(
@@ -107,18 +111,30 @@ def make_task(dataset: Dataset, settings: LearnSettings) -> tuple[Task, Dataset]
     if settings.mechanism != "none" and settings.algorithm in NON_PRIVATE:
         raise not_allowed("mechanism", settings.mechanism, f"none with {settings.algorithm}")
     settings = replace(settings, clients=clients.number)
-    releases = settings.rounds
-    if settings.algorithm == "ryu-kim":
-        releases *= settings.local_updates
+    streams = NoiseStreams(settings.seed)
     task = Task(
         clients=clients,
         regularizer=parse_regularizer(settings.regularizer),
         norm=dataset.norm,
         settings=settings,
-        streams=NoiseStreams(settings.seed),
-        charging=Charging(multiplier_for(settings, releases)),
+        streams=streams,
+        charging=Charging(
+            multiplier_for(settings, planned_releases(settings, streams, clients.number))
+        ),
     )
     return task, dataset
+
+
+def planned_releases(settings: LearnSettings, streams: NoiseStreams, clients: int) -> int:
+    """Return the releases of the client that makes most; who takes part is drawn in public."""
+    if settings.algorithm == "ryu-kim":
+        return settings.rounds * settings.local_updates
+    if settings.sampled_clients is None or settings.mechanism == "none":
+        return settings.rounds
+    rounds = np.zeros(clients, int)
+    for t in range(1, settings.rounds + 1):
+        rounds[participants(settings, streams, clients, t)] += 1
+    return int(rounds.max())
 
 
 @dataclass(eq=False)
@@ -157,6 +173,8 @@ class _Log:
             "train_loss": math.nan,
             "test_accuracy": math.nan,
             "test_error": math.nan,
+            "local_loss": math.nan,
+            "local_error": math.nan,
             "seconds": seconds,
         }
         settings = self.task.settings
@@ -175,13 +193,16 @@ class _Log:
         if self.task.settings.algorithm == "ryu-kim":
             weights = clients.counts / clients.counts.sum()
         loss = float(weights @ clients.values(like(w, clients.x)))
-        error = test_error(self.dataset, w)
+        error = float(test_errors(self.dataset, w[None])[0])
         accuracy = 1.0 - error if self.dataset.task != "regression" else math.nan
+        local = to_numpy(done.local)
         return {
             "objective": loss + self.task.regularizer.value(w),
             "train_loss": loss,
             "test_accuracy": accuracy,
             "test_error": error,
+            "local_loss": float(weights @ clients.values(like(local, clients.x))),
+            "local_error": float(np.mean(test_errors(self.dataset, local))),
         }
 
 

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import numpy as np
 
-from gridpriv.errors import not_allowed
 from gridpriv.grid.case import Floats, Ints
 from gridpriv.learning.algorithms.base import Task
 from gridpriv.learning.arrays import Array, like, namespace, transposed
 from gridpriv.learning.losses import clip_factors
+from gridpriv.learning.settings import LearnSettings
+from gridpriv.privacy.noise import NoiseStreams
 
 
-def participants(task: Task, t: int) -> Ints:
+def participants(settings: LearnSettings, streams: NoiseStreams, clients: int, t: int) -> Ints:
     """Return the clients of round t, drawn without replacement; the draw is public."""
-    number, chosen = task.clients.number, task.settings.sampled_clients
-    if chosen is None or chosen == number:
-        return np.arange(number)
-    random = task.streams.stream(1, t, 0)
-    return np.sort(random.choice(number, size=chosen, replace=False))
+    chosen = settings.sampled_clients
+    if chosen is None or chosen == clients:
+        return np.arange(clients)
+    return np.sort(streams.stream(1, t, 0).choice(clients, size=chosen, replace=False))
+
+
+def active_clients(task: Task, t: int) -> Ints:
+    """Return the clients of round t of a task."""
+    return participants(task.settings, task.streams, task.clients.number, t)
 
 
 def draw_weights(task: Task, samples: int, random: np.random.Generator) -> Floats:
@@ -86,10 +91,3 @@ def weighted_gradients(
         total = xp.matmul(transposed(chosen), residual * counts)
         parts.append(total / batch_divisor(task, int(clients.counts[p])))
     return xp.stack(parts)
-
-
-def need_batches(task: Task) -> None:
-    """Refuse a batch that no fixed-size draw can give."""
-    batch = task.settings.batch
-    if batch is not None and batch > task.clients.counts.min():
-        raise not_allowed("batch", batch, "at most the smallest client's samples")

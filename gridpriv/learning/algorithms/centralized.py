@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from gridpriv.errors import SolverError
@@ -11,6 +13,9 @@ from gridpriv.learning.arrays import like, namespace, to_numpy
 from gridpriv.learning.clients import Clients
 from gridpriv.learning.losses import mean_gradient, mean_value
 from gridpriv.learning.regularizers import Regularizer
+from gridpriv.learning.transport import one_blas_thread
+
+MOST_VALUES = 2**25
 
 
 def centralized(task: Task, watch: Watch) -> None:
@@ -22,7 +27,7 @@ def centralized(task: Task, watch: Watch) -> None:
 
 
 def solve(
-    clients: Clients, regularizer: Regularizer, box: float | None = None, tolerance: float = 1e-9
+    clients: Clients, regularizer: Regularizer, box: float | None = None, tolerance: float = 1e-7
 ) -> Floats:
     """Return argmin of the mean loss of all samples + lambda R(w) over the box, shape (J, K).
 
@@ -36,6 +41,7 @@ def solve(
     """
     from scipy.optimize import minimize
 
+    clients = _precise(clients)
     shape = clients.shape
     size = shape[0] * shape[1]
     split = regularizer.kind == "l1"
@@ -50,12 +56,13 @@ def solve(
 
     most = np.inf if box is None else box
     bounds = (0.0, most) if split else (-most, most)
-    found = minimize(
-        objective, np.zeros(2 * size if split else size), jac=True, method="L-BFGS-B",
-        bounds=[bounds] * (2 * size if split else size),
-        options={"maxiter": 20000, "maxfun": 50000, "ftol": 1e-14, "gtol": tolerance,
-                 "maxcor": 30},
-    )  # fmt: skip
+    options = {"maxiter": 20000, "maxfun": 50000, "ftol": 1e-12, "gtol": tolerance, "maxcor": 30}
+    start = np.zeros(2 * size if split else size)
+    with one_blas_thread():
+        found = minimize(
+            objective, start, jac=True, method="L-BFGS-B", bounds=[bounds] * len(start),
+            options=options,
+        )  # fmt: skip
     if not found.success and "ABNORMAL" not in found.message:
         raise SolverError(f"the centralized solution was not found: {found.message}")
     w = found.x[:size] - found.x[size:] if split else found.x
@@ -67,6 +74,15 @@ def objective_value(clients: Clients, regularizer: Regularizer, w: Floats) -> fl
     """Return the mean loss of all samples + lambda R(w)."""
     loss = float(mean_value(clients.loss, clients.x, clients.targets, like(w, clients.x)))
     return loss + regularizer.value(w)
+
+
+def _precise(clients: Clients) -> Clients:
+    """Return the clients in float64 where that fits; gradients then reach the tolerance."""
+    if not isinstance(clients.x, np.ndarray) or clients.x.size > MOST_VALUES:
+        return clients
+    return replace(
+        clients, x=clients.x.astype(np.float64), targets=clients.targets.astype(np.float64)
+    )
 
 
 def _smooth_part(

@@ -10,7 +10,7 @@ import numpy as np
 
 from gridpriv.learning.accounting import charge
 from gridpriv.learning.algorithms.base import Round, Task, Watch, magnitude
-from gridpriv.learning.algorithms.batches import draw_weights, participants, weighted_gradients
+from gridpriv.learning.algorithms.batches import active_clients, draw_weights, weighted_gradients
 from gridpriv.learning.arrays import Array, namespace
 
 DEFAULT_CLIP = 1.0
@@ -23,7 +23,7 @@ def dp_fedavg(task: Task, watch: Watch) -> None:
     w = clients.zeros()[0]
     clip = DEFAULT_CLIP if settings.clip is None else settings.clip
     for t in range(1, settings.rounds + 1):
-        active = participants(task, t)
+        active = active_clients(task, t)
         updates = clipped(_local_models(task, t, active, w) - w[None], clip)
         # one client joins the sum, which is divided by a public number of clients
         scale = task.multiplier * clip / len(active)

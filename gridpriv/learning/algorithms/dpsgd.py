@@ -12,9 +12,9 @@ import numpy as np
 from gridpriv.learning.accounting import charge, sampled_multiplier
 from gridpriv.learning.algorithms.base import Round, Task, Watch, magnitude
 from gridpriv.learning.algorithms.batches import (
+    active_clients,
     draw_weights,
     inclusion_rate,
-    participants,
     step_sensitivity,
     weighted_gradients,
 )
@@ -29,7 +29,7 @@ def dpsgd(task: Task, watch: Watch) -> None:
     bound = task.sample_gradient()
     whole = settings.batch is None and settings.sampled_clients is None
     for t in range(1, settings.rounds + 1):
-        active = participants(task, t)
+        active = active_clients(task, t)
         local = xp.stack([w] * len(active))
         if whole:
             gradients = clients.gradients(local, settings.clip)
@@ -57,7 +57,7 @@ def _release(task: Task, p: int, bound: float) -> float:
     if rate is None:
         what = charge("gaussian", multiplier)
     else:
-        multiplier = sampled_multiplier(task.settings, task.settings.rounds, rate)
+        multiplier = sampled_multiplier(task.settings, task.multiplier, rate)
         what = charge("sampled-gaussian", multiplier, rate)
     task.charging.record(p, what)
     scale = multiplier * distance

@@ -20,9 +20,9 @@ from gridpriv.grid.case import Ints
 from gridpriv.learning.accounting import charge, sampled_multiplier
 from gridpriv.learning.algorithms.base import Round, Task, Watch, magnitude
 from gridpriv.learning.algorithms.batches import (
+    active_clients,
     draw_weights,
     inclusion_rate,
-    participants,
     step_sensitivity,
     weighted_gradients,
 )
@@ -41,7 +41,7 @@ def fedspd_dp(task: Task, watch: Watch) -> None:
     average, dual, sent = clients.zeros(), clients.zeros(), clients.zeros()
     for t in range(1, settings.rounds + 1):
         x_0 = xp.mean(sent, axis=0)
-        active = participants(task, t)
+        active = active_clients(task, t)
         gamma = proximity(task, t, rho)
         last, mean = _local_steps(task, t, active, gamma, rho, state, dual, x_0)
         noise = task.noise(t, _scales(task, active, gamma, rho))
@@ -158,7 +158,7 @@ def _noise(task: Task, samples: int, gamma: float, rho: float) -> _Noise:
     rate = inclusion_rate(task, samples, steps)
     multiplier = task.multiplier
     if rate is not None:
-        multiplier = sampled_multiplier(settings, settings.rounds, rate)
+        multiplier = sampled_multiplier(settings, task.multiplier, rate)
     return _Noise(multiplier, sound, sound)
 
 

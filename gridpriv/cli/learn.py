@@ -1,0 +1,269 @@
+"""``gridpriv learn``: run, compare and reproduce the learning papers."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from typing import Any
+
+from gridpriv.cli.common import (
+    REAL,
+    WHOLE,
+    console,
+    output_folder,
+    print_table,
+    progress,
+    shown,
+    write_json,
+)
+from gridpriv.errors import InputError
+
+SETTINGS: tuple[tuple[str, Any, str], ...] = (
+    ("algorithm", str, "ryu-kim | admm | pvp | dvp | dp-admm | dpsgd | dp-fedavg | fedspd-dp | "
+     "cdp-admm | ddp-admm | centralized"),
+    ("mechanism", str, "none | laplace | gaussian"),
+    ("perturbation", str, "objective | output (ryu-kim)"),
+    ("calibration", str, "sound | paper: whose sensitivity the noise is calibrated to"),
+    ("budget", str, "per-release:E[,D] or total:E[,D]"),
+    ("delta", REAL, "delta of one Gaussian release"),
+    ("target-delta", REAL, "delta at which totals are stated"),
+    ("adjacency", str, "replace-one | add-one: what one sample may do"),
+    ("norm", REAL, "clip features to this 2-norm"),
+    ("clip", REAL, "clip every sample's gradient (dp-fedavg: a client's update) to this 2-norm"),
+    ("clients", WHOLE, "number of clients"),
+    ("split", str, "iid | contiguous | writer | dirichlet:A"),
+    ("rounds", WHOLE, "number of rounds T"),
+    ("local-updates", WHOLE, "local updates of a round (E, or Q)"),
+    ("step", str, "nonsmooth | smooth step size of dp-admm"),
+    ("step-scale", REAL, "a of eta = a/sqrt(t) (ryu-kim), or the constant eta (cdp-admm)"),
+    ("penalty", str, "a number, or growing:START,FACTOR,EVERY,MOST[,OVER_EPSILON]"),
+    ("batch", WHOLE, "samples of a local step"),
+    ("sampling", str, "poisson | without-replacement | with-replacement"),
+    ("sampled-clients", WHOLE, "clients of a round"),
+    ("regularizer", str, "none | l1:L | l2:L"),
+    ("box", REAL, "U: every parameter stays in [-U, U]"),
+    ("radius", REAL, "norm of a solution, in dp-admm's step size"),
+    ("learning-rate", REAL, "of dpsgd and dp-fedavg"),
+    ("decay", REAL, "factor of cdp-admm's variance a round"),
+    ("graph", str, "ring | complete | regular:D | FILE (cdp-admm, ddp-admm)"),
+    ("missing", str, "drop | mode: Adult's missing values"),
+    ("device", str, "cpu | cuda | torch"),
+    ("workers", WHOLE, "threads over clients"),
+    ("evaluate-every", WHOLE, "rounds between evaluations"),
+    ("seed", WHOLE, "seed of splits, samples and simulated noise"),
+)  # fmt: skip
+ACTIONS = {
+    "run": "one run on a data set",
+    "compare": "algorithms side by side at equal certified totals",
+    "reproduce": "a figure or table of a learning paper",
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the actions and their arguments."""
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    for name, summary in ACTIONS.items():
+        described = actions.add_parser(name, help=summary, description=summary, allow_abbrev=False)
+        {"run": _run_arguments, "compare": _compare_arguments, "reproduce": _reproduce_arguments}[
+            name
+        ](described)
+
+
+def _run_arguments(parser: argparse.ArgumentParser) -> None:
+    _data_arguments(parser)
+    parser.add_argument("--epsilon", type=REAL, metavar="E", help="short for --budget per-release:E")
+    parser.add_argument("--out", metavar="DIR", help="write run.json and rounds.csv")
+    _output_arguments(parser)
+
+
+def _compare_arguments(parser: argparse.ArgumentParser) -> None:
+    _data_arguments(parser, without=("algorithm", "budget", "seed"))
+    parser.add_argument(
+        "--algorithms", default="ryu-kim,dp-admm,dpsgd", metavar="A,B", help="names, by commas"
+    )
+    parser.add_argument(
+        "--totals", default="0.5,1,5", metavar="E,E", help="certified total epsilons, by commas"
+    )
+    parser.add_argument("--seeds", type=WHOLE, default=3, metavar="N", help="repetitions")
+    parser.add_argument("--out", default="learn-compare", metavar="DIR", help="folder; resumes")
+    _output_arguments(parser)
+
+
+def _reproduce_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", nargs="?", metavar="NAME", help="such as rk-fig5; none: list them")
+    parser.add_argument("--scale", default="quick", metavar="quick|full", help="quick | full")
+    parser.add_argument("--data", metavar="DIR", help="folder of data sets")
+    parser.add_argument("--out", metavar="DIR", help="folder; resumes (default: learn-NAME)")
+    _output_arguments(parser)
+
+
+def _data_arguments(parser: argparse.ArgumentParser, without: tuple[str, ...] = ()) -> None:
+    parser.add_argument("dataset", metavar="DATASET", help="mnist | femnist | adult | lasso | DIR")
+    parser.add_argument("--data", metavar="DIR", help="folder of data sets (default: $GRIDPRIV_DATA)")
+    parser.add_argument("--download", action="store_true", help="fetch missing files")
+    parser.add_argument(
+        "--preset", help="ryu-kim | huang-l1 | huang-l2 | li | gauthier; other flags override"
+    )
+    for name, kind, text in SETTINGS:
+        if name not in without:
+            parser.add_argument(f"--{name}", type=kind, metavar=name.upper()[:12], help=text)
+
+
+def _output_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    parser.add_argument("--quiet", action="store_true", help="print nothing but errors")
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Run the action."""
+    return {"run": _run, "compare": _compare, "reproduce": _reproduce}[args.action](args)
+
+
+def given_settings(args: argparse.Namespace) -> dict[str, Any]:
+    """Return the settings that the command line names."""
+    given = {}
+    for name, _, _ in SETTINGS:
+        value = getattr(args, name.replace("-", "_"), None)
+        if value is not None:
+            given[name.replace("-", "_")] = value
+    if getattr(args, "epsilon", None) is not None:
+        if args.budget is not None:
+            raise InputError("--epsilon and --budget exclude each other")
+        given["budget"] = f"per-release:{args.epsilon!r}"
+    return given
+
+
+def _run(args: argparse.Namespace) -> int:
+    from gridpriv.learning import learn, load_dataset, make_learn_settings
+
+    given = given_settings(args)
+    name = _dataset_name(args.dataset)
+    settings = make_learn_settings(name, args.preset, **given)
+    folder = output_folder(args.out)
+    began = time.perf_counter()
+    dataset = load_dataset(
+        args.dataset, args.data, download=args.download, missing=settings.missing,
+        seed=settings.seed,
+    )  # fmt: skip
+    load_seconds = time.perf_counter() - began
+    with progress(dataset.name, settings.rounds, quiet=args.quiet or args.json) as advance:
+        result = learn(dataset, settings, lambda _: advance(""), load_seconds)
+    document = result.as_dict()
+    if folder is not None:
+        write_json(document, folder / "run.json")
+        part = folder / "rounds.csv.part"
+        result.rounds.to_csv(part, index=False)
+        part.replace(folder / "rounds.csv")
+    if args.json:
+        write_json(document)
+    elif not args.quiet:
+        summarise(document)
+        if folder is not None:
+            console().print(f"Written to {folder}")
+    return 0
+
+
+def _dataset_name(text: str) -> str:
+    """Return the data set's name of a name or a path."""
+    return text.rstrip("/").rpartition("/")[2]
+
+
+def summarise(document: dict[str, Any]) -> None:
+    """Print a run's summary."""
+    dataset, settings, final = document["dataset"], document["settings"], document["final"]
+    what = settings["mechanism"]
+    if what != "none":
+        what += f" noise on the {settings['perturbation']}, {settings['calibration']} calibration"
+    print_table(
+        f"{dataset['name']}: {settings['algorithm']}, {len(document['clients'])} clients, "
+        f"{settings['rounds']} rounds, {what}",
+        ["result", "value"],
+        [
+            ["objective at the global model", final["objective"]],
+            ["training loss", final["train_loss"]],
+            ["test accuracy", final["test_accuracy"]],
+            ["test error", final["test_error"]],
+            ["consensus residual", final["consensus_residual"]],
+            ["features clipped to the norm", f"{dataset['clipped']} rows, norm {dataset['norm']:.6g}"],
+            ["seconds a round", document["solver"]["seconds_per_solve"]],
+            ["seconds in all", document["timing"]["total"]],
+        ],
+    )
+    if settings["mechanism"] != "none":
+        _print_privacy(document["privacy"])
+    print(f"seed {document['seed']}; {dataset['source']}")
+
+
+def _print_privacy(privacy: dict[str, Any]) -> None:
+    release, total, paper = privacy["per_release"], privacy["total"], privacy["paper_total"]
+    print_table(
+        "Privacy (worst client)",
+        ["figure", "claimed", "certified"],
+        [
+            ["epsilon of one release", release["claimed"], release["certified"]],
+            [
+                f"total epsilon at delta {total['delta']:g}, {privacy['releases_per_client']} releases",
+                paper["epsilon"] if paper else None,
+                "none" if total["epsilon"] is None else total["epsilon"],
+            ],
+            ["total rho of zero-concentrated privacy", None, privacy["zcdp"]],
+        ],
+    )
+    print(f"Protected: {privacy['adjacency']}. Simulated noise: for study, not for release.")
+    for note in privacy["notes"]:
+        print(f"Note: {note}.")
+    worst = max(privacy["sensitivity"], key=lambda row: row["ratio"] or 0.0, default=None)
+    if worst and worst["ratio"] and worst["ratio"] > 1.0 + 1e-9:
+        print(
+            f"The noise is calibrated to sensitivity {shown(worst['assumed'])}, but client "
+            f"{worst['client']} has {shown(worst['sensitivity'])}: {worst['provenance']}."
+        )
+
+
+def _compare(args: argparse.Namespace) -> int:
+    from gridpriv.learning.compare import compare
+    from gridpriv.learning.datasets import load_dataset
+
+    given = given_settings(args)
+    dataset = load_dataset(
+        args.dataset, args.data, download=args.download, missing=given.get("missing", "drop")
+    )
+    table = compare(
+        dataset,
+        args.preset,
+        [name.strip() for name in args.algorithms.split(",")],
+        _numbers(args.totals),
+        args.seeds,
+        output_folder(args.out),
+        given,
+        quiet=args.quiet or args.json,
+    )
+    if args.json:
+        write_json({"runs": table.astype(object).where(table.notna(), None).to_dict("records")})
+    elif not args.quiet:
+        print_table(
+            f"{dataset.name} at equal certified totals, mean and spread of {args.seeds} seeds",
+            list(table.columns),
+            table.astype(object).where(table.notna(), None).values.tolist(),
+        )
+        console().print(f"Written to {args.out}")
+    return 0
+
+
+def _numbers(text: str) -> list[float]:
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise InputError(f"totals = {text!r} is not allowed: numbers, by commas") from None
+
+
+def _reproduce(args: argparse.Namespace) -> int:
+    from gridpriv.errors import one_of
+    from gridpriv.learning.papers import REPRODUCTIONS
+
+    if args.name is None:
+        rows = [[name, one.title] for name, one in REPRODUCTIONS.items()]
+        print_table("Reproductions", ["name", "what"], rows)
+        return 0
+    one_of("name", args.name, REPRODUCTIONS)
+    return REPRODUCTIONS[args.name].run(args)

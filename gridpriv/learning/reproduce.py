@@ -1,0 +1,220 @@
+"""What every reproduction of a learning paper shares: runs, claims, the folder it writes."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+
+from gridpriv.errors import one_of
+from gridpriv.learning.datasets import load_dataset
+from gridpriv.learning.datasets.base import Dataset
+from gridpriv.learning.settings import make_learn_settings
+from gridpriv.learning.stored import StoredRuns, Watcher
+
+Scale = Literal["quick", "full"]
+SCALES: tuple[Scale, ...] = ("quick", "full")
+DPI = 150
+# Okabe and Ito's colour-blind safe palette
+PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#000000")
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A statement of the paper and what was found.
+
+    Attributes
+    ----------
+    text : str
+    holding, comparisons : int
+        In how many of the comparisons made it holds; it holds if it does in all.
+    numbers : str
+    """
+
+    text: str
+    holding: int
+    comparisons: int
+    numbers: str
+
+    @property
+    def outcome(self) -> str:
+        """``holds``, ``holds in part`` or ``does not hold``."""
+        if self.holding == self.comparisons:
+            return "holds"
+        return "holds in part" if self.holding else "does not hold"
+
+
+@dataclass(eq=False)
+class Outcome:
+    """A reproduction's table, claims and figure."""
+
+    table: pd.DataFrame
+    claims: list[Claim]
+    draw: Callable[[Any], None]
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass(eq=False)
+class Bench:
+    """Runs of a reproduction: data sets loaded once, records kept in the folder."""
+
+    scale: Scale
+    data: str | None
+    store: StoredRuns
+    _loaded: dict[tuple[str, str], Dataset] = field(default_factory=dict)
+
+    @property
+    def full(self) -> bool:
+        """Whether the paper's own sizes are run."""
+        return self.scale == "full"
+
+    def dataset(self, name: str, missing: str = "drop") -> Dataset:
+        """Return a data set."""
+        if (name, missing) not in self._loaded:
+            self._loaded[name, missing] = load_dataset(name, self.data, missing=missing)
+        return self._loaded[name, missing]
+
+    def run(
+        self, name: str, preset: str, watcher: Watcher | None = None, **given: Any
+    ) -> dict[str, Any]:
+        """Return the record of a run."""
+        settings = make_learn_settings(name, preset, **given)
+        return self.store.get(self.dataset(name, settings.missing), settings, watcher)
+
+    def mean(
+        self, name: str, preset: str, figure: str, seeds: Sequence[int], **given: Any
+    ) -> float:
+        """Return a final figure's mean over seeds."""
+        records = [self.run(name, preset, seed=seed, **given) for seed in seeds]
+        return float(np.mean([r["final"][figure] for r in records]))
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """A figure or table of a paper.
+
+    Attributes
+    ----------
+    name, title : str
+    make : callable
+        From a :class:`Bench` to an :class:`Outcome`.
+    size : (width, height)
+        Of the figure, in inches.
+    """
+
+    name: str
+    title: str
+    make: Callable[[Bench], Outcome]
+    size: tuple[float, float] = (8.0, 4.5)
+
+    def run(self, args: argparse.Namespace) -> int:
+        """Reproduce from command line arguments (out, data, scale, json, quiet); return 0."""
+        from gridpriv.cli.common import console, output_folder, print_table, write_json
+
+        scale = getattr(args, "scale", None) or "quick"
+        one_of("scale", scale, SCALES)
+        folder = output_folder(args.out or f"learn-{self.name}")
+        assert folder is not None
+        silent = bool(args.quiet or args.json)
+        with _notes(silent) as note:
+            outcome = self.make(Bench(scale, args.data, StoredRuns(folder, note)))
+        write_outcome(self, outcome, folder, scale)
+        claims = claim_table(outcome)
+        if args.json:
+            write_json(
+                {"name": self.name, "scale": scale, "folder": str(folder),
+                 "table": _records(outcome.table), "claims": _records(claims),
+                 "notes": outcome.notes}
+            )  # fmt: skip
+        elif not args.quiet:
+            print_table(self.title, list(outcome.table.columns), outcome.table.values.tolist())
+            print_table(
+                "What the paper states, and whether it holds here",
+                list(claims.columns),
+                claims.values.tolist(),
+            )
+            for text in outcome.notes:
+                print(text)
+            console().print(f"Written to {folder}")
+        return 0
+
+
+def claim_table(outcome: Outcome) -> pd.DataFrame:
+    """Return one row per claim."""
+    return pd.DataFrame(
+        [
+            {"claim": c.text, "outcome": c.outcome, "in": f"{c.holding} of {c.comparisons}",
+             "numbers": c.numbers}
+            for c in outcome.claims
+        ]
+    )  # fmt: skip
+
+
+def write_outcome(which: Reproduction, outcome: Outcome, folder: Path, scale: str) -> None:
+    """Write figure.png, table.csv, claims.csv and a page that says it all."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=which.size, layout="constrained")
+    outcome.draw(figure)
+    part = folder / "figure.png.part"
+    figure.savefig(part, format="png", dpi=DPI)
+    part.replace(folder / "figure.png")
+    claims = claim_table(outcome)
+    for name, table in (("table", outcome.table), ("claims", claims)):
+        beside = folder / f"{name}.csv.part"
+        table.to_csv(beside, index=False)
+        beside.replace(folder / f"{name}.csv")
+    lines = [f"# {which.title}", "", f"Scale: {scale}.", ""]
+    lines += [f"- {c.outcome} ({c.holding} of {c.comparisons}): {c.text} {c.numbers}"
+              for c in outcome.claims]  # fmt: skip
+    lines += ["", *outcome.notes, ""]
+    page = folder / "claims.md.part"
+    page.write_text("\n".join(lines), encoding="utf-8")
+    page.replace(folder / "claims.md")
+
+
+def claim(text: str, pairs: Sequence[tuple[str, float, float]], factor: float = 1.0) -> Claim:
+    """Return the claim that the first figure is below ``factor`` times the second in each pair."""
+    held = sum(bool(one < factor * other) for _, one, other in pairs)
+    numbers = "; ".join(f"{label}: {one:.4g} against {other:.4g}" for label, one, other in pairs)
+    return Claim(text, held, len(pairs), numbers)
+
+
+def falling(text: str, label: str, values: Sequence[float], slack: float = 0.0) -> Claim:
+    """Return the claim that values do not rise along a sequence, up to ``slack``."""
+    steps = list(zip(values[:-1], values[1:], strict=True))
+    held = sum(bool(after <= before + slack) for before, after in steps)
+    shown = ", ".join(f"{value:.4g}" for value in values)
+    return Claim(text, held, len(steps), f"{label}: {shown}")
+
+
+def _records(table: pd.DataFrame) -> list[dict[str, Any]]:
+    from gridpriv.learning.result import finite
+
+    rows: list[dict[str, Any]] = finite(table.to_dict("records"))
+    return rows
+
+
+@contextmanager
+def _notes(silent: bool) -> Iterator[Callable[[str], None]]:
+    """Show on a terminal what runs, with the time it has taken."""
+    import sys
+
+    if silent or not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    from gridpriv.cli.common import console
+
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TextColumn("{task.completed} runs"),
+               TimeElapsedColumn())  # fmt: skip
+    with Progress(*columns, console=console(error=True), transient=True) as bar:
+        task = bar.add_task("", total=None)
+        yield lambda text: bar.update(task, advance=1, description=text)

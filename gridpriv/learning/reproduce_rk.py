@@ -1,0 +1,218 @@
+"""Figures 5, 6 and 7 of Ryu and Kim: MNIST and FEMNIST."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from gridpriv.learning.reproduce import PALETTE, Bench, Claim, Outcome, claim
+
+EPSILONS = (0.05, 0.1, 0.5, 1.0)
+TOTALS = (0.5, 1.0, 5.0)
+OUTPUT = "OutG"
+
+
+def figure5(bench: Bench) -> Outcome:
+    """MNIST: noise, objective and test error of ObjG and OutG."""
+    return _noise_objective_error(bench, "mnist")
+
+
+def figure6(bench: Bench) -> Outcome:
+    """FEMNIST."""
+    return _noise_objective_error(bench, "femnist")
+
+
+def _sizes(bench: Bench, name: str) -> tuple[int, tuple[int, ...], range]:
+    """Return rounds, local updates and seeds."""
+    if bench.full:
+        return 5000, (1, 5, 10), range(10)
+    return (60, (1, 5), range(1)) if name == "mnist" else (30, (1, 5), range(1))
+
+
+def _noise_objective_error(bench: Bench, name: str) -> Outcome:
+    rounds, updates, seeds = _sizes(bench, name)
+    every = max(1, rounds // 20)
+    runs: dict[tuple[float, str], list[dict[str, Any]]] = {}
+    for epsilon in EPSILONS:
+        for label, given in _variants(updates):
+            runs[epsilon, label] = [
+                bench.run(name, "ryu-kim", budget=f"per-release:{epsilon}", rounds=rounds,
+                          evaluate_every=every, seed=seed, **given)
+                for seed in seeds
+            ]  # fmt: skip
+    table = pd.DataFrame(
+        [
+            {
+                "epsilon": epsilon,
+                "variant": label,
+                "noise": _noise(records),
+                "objective": _final(records, "objective"),
+                "test_error": _final(records, "test_error"),
+                "certified_total": records[0]["privacy"]["total"]["epsilon"],
+                "seconds_per_round": float(np.median(records[0]["series"]["seconds"])),
+            }
+            for (epsilon, label), records in runs.items()
+        ]
+    )
+    equal = _equal_totals(bench, name, rounds, updates)
+    labels = [label for label, _ in _variants(updates)]
+    return Outcome(
+        table=pd.concat([table.assign(budget="per release (paper)"), equal], ignore_index=True),
+        claims=_claims(table, updates, equal),
+        draw=lambda figure: _draw(figure, runs, labels),
+        notes=[
+            f"{rounds} rounds, {len(seeds)} seed(s); the noise is (6.5), a mean over parameters "
+            "and a sum over clients and local updates.",
+            *sorted({note for r in runs.values() for note in r[0]["privacy"]["notes"]}),
+        ],
+    )
+
+
+def _variants(updates: tuple[int, ...]) -> list[tuple[str, dict[str, Any]]]:
+    objective: list[tuple[str, dict[str, Any]]] = [
+        (f"ObjG E={e}", {"local_updates": e}) for e in updates
+    ]
+    return [*objective, (OUTPUT, {"perturbation": "output"})]
+
+
+def _equal_totals(
+    bench: Bench, name: str, rounds: int, updates: tuple[int, ...]
+) -> pd.DataFrame:
+    """Return sound runs at equal certified totals, where the paper compares per release."""
+    rows = []
+    for total in TOTALS:
+        for label, given in _variants(updates):
+            record = bench.run(
+                name, "ryu-kim", calibration="sound", budget=f"total:{total},1e-5",
+                rounds=rounds, evaluate_every=rounds, **given,
+            )  # fmt: skip
+            rows.append(
+                {
+                    "epsilon": total, "variant": label, "noise": _noise([record]),
+                    "objective": record["final"]["objective"],
+                    "test_error": record["final"]["test_error"],
+                    "certified_total": record["privacy"]["total"]["epsilon"],
+                    "seconds_per_round": float(np.median(record["series"]["seconds"])),
+                    "budget": "certified total at delta 1e-5 (sound)",
+                }
+            )  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def _claims(table: pd.DataFrame, updates: tuple[int, ...], equal: pd.DataFrame) -> list[Claim]:
+    one, most = f"ObjG E={updates[0]}", f"ObjG E={updates[-1]}"
+    look, fair = _lookup(table), _lookup(equal)
+
+    def pairs(figure: str, a: str, b: str, at: Any, levels: tuple[float, ...]) -> Any:
+        return [(f"eps {e:g}", at(figure, e, a), at(figure, e, b)) for e in levels]
+
+    return [
+        claim("The noise of ObjG is greater than that of OutG (E = 1).",
+              pairs("noise", OUTPUT, one, look, EPSILONS)),
+        claim("ObjG's objective is below OutG's (E = 1).",
+              pairs("objective", one, OUTPUT, look, EPSILONS)),
+        claim(f"More local updates lower the objective (E = {updates[-1]} against 1).",
+              pairs("objective", most, one, look, EPSILONS)),
+        claim("ObjG's test error is below OutG's (E = 1).",
+              pairs("test_error", one, OUTPUT, look, EPSILONS)),
+        claim(f"More local updates lower the test error (E = {updates[-1]} against 1).",
+              pairs("test_error", most, one, look, EPSILONS)),
+        claim("At equal certified totals ObjG's test error is still below OutG's (E = 1).",
+              pairs("test_error", one, OUTPUT, fair, TOTALS)),
+        claim(f"At equal certified totals E = {updates[-1]} is still better than 1.",
+              pairs("test_error", most, one, fair, TOTALS)),
+    ]  # fmt: skip
+
+
+def _lookup(table: pd.DataFrame) -> Callable[[str, float, str], float]:
+    indexed = table.set_index(["epsilon", "variant"])
+    return lambda figure, epsilon, label: float(indexed.loc[(epsilon, label), figure])
+
+
+def _noise(records: list[dict[str, Any]]) -> float:
+    """Return (6.5), the mean over parameters of |noise|, as a mean over rounds and seeds."""
+    magnitude = np.mean([np.mean(r["series"]["noise_magnitude"]) for r in records])
+    settings = records[0]["settings"]
+    size = 784 * (10 if settings["box"] == 0.1 else 62)
+    return float(magnitude / size)
+
+
+def _final(records: list[dict[str, Any]], figure: str) -> float:
+    return float(np.mean([r["final"][figure] for r in records]))
+
+
+def _draw(figure: Any, runs: dict[tuple[float, str], Any], labels: list[str]) -> None:
+    rows = (("noise_magnitude", "noise (sum of |noise|)"), ("objective", "objective"),
+            ("test_error", "test error"))  # fmt: skip
+    axes = figure.subplots(len(rows), len(EPSILONS), sharex=True, sharey="row")
+    for j, epsilon in enumerate(EPSILONS):
+        for i, (key, text) in enumerate(rows):
+            for k, label in enumerate(labels):
+                t, values = _mean_series(runs[epsilon, label], key)
+                axes[i, j].plot(t, values, color=PALETTE[k], linestyle=("-", "--", "-.", ":")[k % 4],
+                                label=label)  # fmt: skip
+            axes[i, j].grid(alpha=0.3)
+            if j == 0:
+                axes[i, j].set_ylabel(text)
+            if key == "noise_magnitude":
+                axes[i, j].set_yscale("log")
+        axes[0, j].set_title(f"epsilon {epsilon:g} per release")
+        axes[-1, j].set_xlabel("round")
+    axes[0, 0].legend(fontsize=7)
+
+
+def _mean_series(records: list[dict[str, Any]], key: str) -> tuple[Any, Any]:
+    rounds = np.array(records[0]["series"]["round"])
+    values = np.mean(
+        [np.array(r["series"][key], dtype=float) for r in records], axis=0
+    )
+    there = np.isfinite(values)
+    return rounds[there], values[there]
+
+
+def figure7(bench: Bench) -> Outcome:
+    """The output baseline under other penalties: it depends on epsilon, not on rho."""
+    seeds = range(10 if bench.full else 1)
+    rows = []
+    for name, first in (("mnist", "growing:2,1.2,10000,1e9,5"),
+                        ("femnist", "growing:0.005,1.2,2000,1e9,0.05")):  # fmt: skip
+        rounds = 5000 if bench.full else (60 if name == "mnist" else 30)
+        numbers = first.removeprefix("growing:").split(",")
+        small = ",".join([str(float(numbers[0]) / 100), *numbers[1:4], str(float(numbers[4]) / 100)])
+        penalties = {"0.1": "0.1", "1": "1", "10": "10", "rho^t": first, "rho^t/100": f"growing:{small}"}
+        for epsilon in EPSILONS:
+            for label, penalty in penalties.items():
+                error = bench.mean(
+                    name, "ryu-kim", "test_error", seeds, perturbation="output", rounds=rounds,
+                    evaluate_every=rounds, budget=f"per-release:{epsilon}", penalty=penalty,
+                )  # fmt: skip
+                rows.append({"dataset": name, "epsilon": epsilon, "penalty": label, "test_error": error})
+    table = pd.DataFrame(rows)
+    return Outcome(table, [_spread_claim(table, name) for name in ("mnist", "femnist")],
+                   lambda figure: _draw7(figure, table))  # fmt: skip
+
+
+def _spread_claim(table: pd.DataFrame, name: str) -> Claim:
+    part = table[table.dataset == name].pivot(index="epsilon", columns="penalty", values="test_error")
+    over_penalty = float((part.max(axis=1) - part.min(axis=1)).mean())
+    over_epsilon = float((part.max(axis=0) - part.min(axis=0)).mean())
+    return claim(
+        f"OutG on {name} depends on epsilon more than on the penalty (mean range of test error).",
+        [("over penalties against over epsilons", over_penalty, over_epsilon)],
+    )
+
+
+def _draw7(figure: Any, table: pd.DataFrame) -> None:
+    axes = figure.subplots(1, 2, sharey=True)
+    for ax, (name, part) in zip(axes, table.groupby("dataset", sort=False), strict=True):
+        for k, (label, line) in enumerate(part.groupby("penalty", sort=False)):
+            ax.plot(line.epsilon, line.test_error, marker="osD^v"[k], color=PALETTE[k], label=label)
+        ax.set_xscale("log")
+        ax.set_title(name)
+        ax.set_xlabel("epsilon per release")
+        ax.grid(alpha=0.3)
+    axes[0].set_ylabel("test error of OutG")
+    axes[0].legend(title="penalty", fontsize=8)
