@@ -127,9 +127,10 @@ FAILED_COLUMNS = (
     Column("case", "Case"),
     Column("scheme", "Way"),
     Column("budget", "Budget"),
-    Column("seed", "Seed"),
+    Column("status", "Status"),
+    Column("count", "Runs"),
     Column("finished_rounds", "Rounds finished"),
-    Column("reason", "Reason"),
+    Column("reason", "Reason (of the first)"),
 )
 
 
@@ -343,8 +344,17 @@ def _failed(study: Study, *_: Any) -> Section | None:
     return Section(
         "Runs that failed or did not settle",
         tuple(text),
-        tables=(make_table("failed", "Reasons", FAILED_COLUMNS, noted),) if len(noted) else (),
+        tables=(make_table("failed", "Reasons", FAILED_COLUMNS, _alike(noted)),)
+        if len(noted)
+        else (),
     )
+
+
+def _alike(noted: pd.DataFrame) -> pd.DataFrame:
+    """Return one row per way, budget and status: how many runs, and the first one's reason."""
+    groups = noted.groupby(["case", "scheme", "budget", "status"], sort=False)
+    first = groups[["finished_rounds", "reason"]].first()
+    return first.assign(count=groups.size()).reset_index()
 
 
 def _provenance(study: Study, *_: Any) -> Section:

@@ -93,7 +93,7 @@ def _legend(report: Report, place: Path) -> str:
         items.append(
             f'#box[#box(baseline: 1pt, image("{path.name}", height: 7pt)) {_text(name)}] #h(8pt)'
         )
-    return "#text(size: 8pt)[" + " ".join(items) + "]\n"
+    return "#block(sticky: true, text(size: 8pt)[" + " ".join(items) + "])\n"
 
 
 def _map_grid(section: Section, place: Path) -> str:
@@ -120,7 +120,7 @@ def _table(table: Table) -> str:
     rows = ",\n".join(", ".join(f"[{_text(shown(v))}]" for v in row) for row in table.rows)
     size = "6pt" if len(table.columns) > 10 else "6.8pt"
     return (
-        f"#block(above: 1em)[*{_text(table.caption)}*]\n"
+        f"#block(above: 1em, sticky: true)[*{_text(table.caption)}*]\n"
         f"#[#set text(size: {size})\n"
         f"#table(columns: ({widths},), align: ({align},), table.hline(), table.header({head}, "
         f"table.hline(stroke: 0.5pt)),\n{rows},\ntable.hline())]\n"
