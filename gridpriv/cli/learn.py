@@ -71,7 +71,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _run_arguments(parser: argparse.ArgumentParser) -> None:
     _data_arguments(parser)
-    parser.add_argument("--epsilon", type=REAL, metavar="E", help="short for --budget per-release:E")
+    parser.add_argument(
+        "--epsilon", type=REAL, metavar="E", help="short for --budget per-release:E"
+    )
     parser.add_argument("--out", metavar="DIR", help="write run.json and rounds.csv")
     _output_arguments(parser)
 
@@ -99,7 +101,9 @@ def _reproduce_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _data_arguments(parser: argparse.ArgumentParser, without: tuple[str, ...] = ()) -> None:
     parser.add_argument("dataset", metavar="DATASET", help="mnist | femnist | adult | lasso | DIR")
-    parser.add_argument("--data", metavar="DIR", help="folder of data sets (default: $GRIDPRIV_DATA)")
+    parser.add_argument(
+        "--data", metavar="DIR", help="folder of data sets (default: $GRIDPRIV_DATA)"
+    )
     parser.add_argument("--download", action="store_true", help="fetch missing files")
     parser.add_argument(
         "--preset", help="ryu-kim | huang-l1 | huang-l2 | li | gauthier; other flags override"
@@ -184,7 +188,10 @@ def summarise(document: dict[str, Any]) -> None:
             ["test accuracy", final["test_accuracy"]],
             ["test error", final["test_error"]],
             ["consensus residual", final["consensus_residual"]],
-            ["features clipped to the norm", f"{dataset['clipped']} rows, norm {dataset['norm']:.6g}"],
+            [
+                "features clipped to the norm",
+                f"{dataset['clipped']} rows, norm {dataset['norm']:.6g}",
+            ],
             ["seconds a round", document["solver"]["seconds_per_solve"]],
             ["seconds in all", document["timing"]["total"]],
         ],
@@ -202,7 +209,8 @@ def _print_privacy(privacy: dict[str, Any]) -> None:
         [
             ["epsilon of one release", release["claimed"], release["certified"]],
             [
-                f"total epsilon at delta {total['delta']:g}, {privacy['releases_per_client']} releases",
+                f"total epsilon at delta {total['delta']:g}, "
+                f"{privacy['releases_per_client']} releases",
                 paper["epsilon"] if paper else None,
                 "none" if total["epsilon"] is None else total["epsilon"],
             ],

@@ -134,7 +134,9 @@ def sampled_multiplier(settings: LearnSettings, plain: float, rate: float) -> fl
     releases = max(1, round((plain / whole) ** 2))
 
     def cost(multiplier: float) -> float:
-        return total({ClientCharge("sampled-gaussian", multiplier, rate): releases}, budget.delta or 0.0)
+        return total(
+            {ClientCharge("sampled-gaussian", multiplier, rate): releases}, budget.delta or 0.0
+        )
 
     return _smallest(cost, budget.epsilon, plain)
 

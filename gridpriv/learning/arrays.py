@@ -24,7 +24,7 @@ def namespace(x: Array) -> Any:
 
 
 def on_device(x: Array, device: str) -> Array:
-    """Return a numpy array on a device: ``cpu`` (numpy), ``cuda`` or ``torch`` (torch on the CPU)."""
+    """Return a numpy array on a device: ``cpu`` (numpy), ``cuda``, or ``torch`` on the CPU."""
     if device == "cpu":
         return x
     torch = _torch(device)

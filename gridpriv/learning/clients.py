@@ -68,8 +68,10 @@ class Clients:
     def zeros(self) -> Array:
         """Return P models of zeros."""
         xp = namespace(self.x)
-        return xp.zeros_like(self.x, shape=(self.number, *self.shape)) if xp is np else (
-            self.x.new_zeros((self.number, *self.shape))
+        return (
+            xp.zeros_like(self.x, shape=(self.number, *self.shape))
+            if xp is np
+            else (self.x.new_zeros((self.number, *self.shape)))
         )
 
     def gradients(self, w: Array, clip: float | None = None) -> Array:

@@ -71,6 +71,8 @@ def _read(path: Path, clients: int) -> Any:
         except ValueError:
             raise InputError(f"{path} line {number}: two client numbers expected") from None
         if not (0 <= one < clients and 0 <= other < clients) or one == other:
-            raise InputError(f"{path} line {number}: two different clients of 1 to {clients} expected")
+            raise InputError(
+                f"{path} line {number}: two different clients of 1 to {clients} expected"
+            )
         graph.add_edge(one, other)
     return graph

@@ -71,9 +71,7 @@ class ClientProblem:
         self.shape = (int(x.shape[1]), int(targets.shape[1]))
         self.samples = int(x.shape[0])
         self.coordinates: Ints = np.arange(self.shape[0] * self.shape[1])
-        self.smoothness = (
-            loss.smoothness(norm) * self.samples / count + regularizer.modulus
-        )
+        self.smoothness = loss.smoothness(norm) * self.samples / count + regularizer.modulus
         self.largest_gradient = 0.0
         self._lengths = _row_lengths(x) if watch_residuals else None
 
@@ -99,7 +97,8 @@ class ClientProblem:
             part = x.T @ residual
             total = part if total is None else total + part
         mean = to_numpy(total).reshape(-1) / self.count
-        return mean + self._regularizer.subgradient(z)
+        slope: Floats = mean + self._regularizer.subgradient(z)
+        return slope
 
     def minimise(self, linear: Floats, metric: Floats) -> Minimiser:
         """Return argmin over the box of <linear, z> + 1/2 z' diag(metric) z: a clip."""
@@ -107,6 +106,7 @@ class ClientProblem:
 
     def minimise_exact(self, linear: Floats, metric: Floats) -> Minimiser:
         """Refuse: the loss is no public quadratic."""
+        del linear, metric
         raise InputError(
             "update = 'exact' is not allowed: this loss is no public quadratic; "
             "--algorithm admm, pvp or dvp solve the local problems"
@@ -114,6 +114,7 @@ class ClientProblem:
 
     def figures(self, z: Floats, data: Floats) -> dict[str, float]:
         """Return nothing: the objective costs as much as a round, so a run evaluates it apart."""
+        del z, data
         return {}
 
     def gradient_sensitivity(self, adjacency: SampleAdjacency, norm: Norm) -> Sensitivity:
@@ -178,4 +179,5 @@ class ClientProblem:
 
 
 def _row_lengths(x: Array) -> Floats:
-    return np.sqrt((to_numpy(x) ** 2).sum(axis=1))
+    lengths: Floats = np.sqrt((to_numpy(x) ** 2).sum(axis=1))
+    return lengths

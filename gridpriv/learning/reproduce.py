@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
@@ -117,8 +118,9 @@ class Reproduction:
         """Reproduce from command line arguments (out, data, scale, json, quiet); return 0."""
         from gridpriv.cli.common import console, output_folder, print_table, write_json
 
-        scale = getattr(args, "scale", None) or "quick"
-        one_of("scale", scale, SCALES)
+        given = getattr(args, "scale", None) or "quick"
+        one_of("scale", given, SCALES)
+        scale: Scale = "full" if given == "full" else "quick"
         folder = output_folder(args.out or f"learn-{self.name}")
         assert folder is not None
         silent = bool(args.quiet or args.json)
@@ -128,10 +130,15 @@ class Reproduction:
         claims = claim_table(outcome)
         if args.json:
             write_json(
-                {"name": self.name, "scale": scale, "folder": str(folder),
-                 "table": _records(outcome.table), "claims": _records(claims),
-                 "notes": outcome.notes}
-            )  # fmt: skip
+                {
+                    "name": self.name,
+                    "scale": scale,
+                    "folder": str(folder),
+                    "table": _records(outcome.table),
+                    "claims": _records(claims),
+                    "notes": outcome.notes,
+                }
+            )
         elif not args.quiet:
             print_table(self.title, list(outcome.table.columns), outcome.table.values.tolist())
             print_table(
@@ -149,11 +156,15 @@ def claim_table(outcome: Outcome) -> pd.DataFrame:
     """Return one row per claim."""
     return pd.DataFrame(
         [
-            {"claim": c.text, "outcome": c.outcome, "in": f"{c.holding} of {c.comparisons}",
-             "numbers": c.numbers}
+            {
+                "claim": c.text,
+                "outcome": c.outcome,
+                "in": f"{c.holding} of {c.comparisons}",
+                "numbers": c.numbers,
+            }
             for c in outcome.claims
         ]
-    )  # fmt: skip
+    )
 
 
 def write_outcome(which: Reproduction, outcome: Outcome, folder: Path, scale: str) -> None:
@@ -171,8 +182,10 @@ def write_outcome(which: Reproduction, outcome: Outcome, folder: Path, scale: st
         table.to_csv(beside, index=False)
         beside.replace(folder / f"{name}.csv")
     lines = [f"# {which.title}", "", f"Scale: {scale}.", ""]
-    lines += [f"- {c.outcome} ({c.holding} of {c.comparisons}): {c.text} {c.numbers}"
-              for c in outcome.claims]  # fmt: skip
+    lines += [
+        f"- {c.outcome} ({c.holding} of {c.comparisons}): {c.text} {c.numbers}"
+        for c in outcome.claims
+    ]
     lines += ["", *outcome.notes, ""]
     page = folder / "claims.md.part"
     page.write_text("\n".join(lines), encoding="utf-8")
@@ -188,7 +201,7 @@ def claim(text: str, pairs: Sequence[tuple[str, float, float]], factor: float = 
 
 def falling(text: str, label: str, values: Sequence[float], slack: float = 0.0) -> Claim:
     """Return the claim that values do not rise along a sequence, up to ``slack``."""
-    steps = list(zip(values[:-1], values[1:], strict=True))
+    steps = list(pairwise(values))
     held = sum(bool(after <= before + slack) for before, after in steps)
     shown = ", ".join(f"{value:.4g}" for value in values)
     return Claim(text, held, len(steps), f"{label}: {shown}")
@@ -213,8 +226,12 @@ def _notes(silent: bool) -> Iterator[Callable[[str], None]]:
 
     from gridpriv.cli.common import console
 
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TextColumn("{task.completed} runs"),
-               TimeElapsedColumn())  # fmt: skip
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        TextColumn("{task.completed} runs"),
+        TimeElapsedColumn(),
+    )
     with Progress(*columns, console=console(error=True), transient=True) as bar:
         task = bar.add_task("", total=None)
         yield lambda text: bar.update(task, advance=1, description=text)

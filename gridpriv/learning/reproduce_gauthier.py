@@ -47,22 +47,36 @@ def penalty_of(dataset: Dataset) -> str:
 
 
 def figure1(bench: Bench) -> Outcome:
-    """Normalized error against rounds at one total."""
+    """Compare normalized errors round by round at one total."""
     rounds, seeds = 300, range(20 if bench.full else 5)
-    curves = {label: _curve(bench, algorithm, 10.0, rounds, seeds) for label, algorithm in ALGORITHMS.items()}
+    curves = {
+        label: _curve(bench, algorithm, 10.0, rounds, seeds)
+        for label, algorithm in ALGORITHMS.items()
+    }
     cdp, ddp = curves["CDP-ADMM"], curves["DDP-ADMM"]
     crossing = int(np.argmax(cdp < ddp)) + 1 if (cdp < ddp).any() else None
     last = rounds - 1
     claims = [
         claim("CDP-ADMM ends below DDP-ADMM.", [(f"round {rounds}", cdp[last], ddp[last])]),
-        Claim("CDP-ADMM falls below DDP-ADMM before about 200 rounds (and stays there).",
-              int(crossing is not None and crossing <= 200 and bool((cdp[200:] < ddp[200:]).all())),
-              1, f"first below at round {crossing}"),
-        claim("CDP-ADMM keeps falling after 200 rounds.", [("round 300 against 200", cdp[last], cdp[199])]),
-        claim("DDP-ADMM hardly falls after 125 rounds (by less than a fifth).",
-              [("0.8 of round 125 against 300", 0.8 * ddp[124], ddp[last])]),
-        claim("CDP-ADMM ends below DP-ADMM.", [(f"round {rounds}", cdp[last], curves["DP-ADMM"][last])]),
-    ]  # fmt: skip
+        Claim(
+            "CDP-ADMM falls below DDP-ADMM before about 200 rounds (and stays there).",
+            int(crossing is not None and crossing <= 200 and bool((cdp[200:] < ddp[200:]).all())),
+            1,
+            f"first below at round {crossing}",
+        ),
+        claim(
+            "CDP-ADMM keeps falling after 200 rounds.",
+            [("round 300 against 200", cdp[last], cdp[199])],
+        ),
+        claim(
+            "DDP-ADMM hardly falls after 125 rounds (by less than a fifth).",
+            [("0.8 of round 125 against 300", 0.8 * ddp[124], ddp[last])],
+        ),
+        claim(
+            "CDP-ADMM ends below DP-ADMM.",
+            [(f"round {rounds}", cdp[last], curves["DP-ADMM"][last])],
+        ),
+    ]
     shown = [25, 50, 100, 125, 150, 200, 250, 300]
     table = pd.DataFrame(
         [{"round": t} | {label: float(c[t - 1]) for label, c in curves.items()} for t in shown]
@@ -71,8 +85,13 @@ def figure1(bench: Bench) -> Outcome:
     def draw(figure: Any) -> None:
         ax = figure.subplots()
         for k, (label, values) in enumerate(curves.items()):
-            ax.semilogy(np.arange(1, rounds + 1), values, color=PALETTE[k], label=label,
-                        linestyle=("-", "--", "-.")[k])  # fmt: skip
+            ax.semilogy(
+                np.arange(1, rounds + 1),
+                values,
+                color=PALETTE[k],
+                label=label,
+                linestyle=("-", "--", "-.")[k],
+            )
         ax.set_xlabel("round")
         ax.set_ylabel("normalized error")
         ax.set_title("equal certified totals: epsilon 10 at delta 1e-5")
@@ -83,7 +102,7 @@ def figure1(bench: Bench) -> Outcome:
 
 
 def figure2(bench: Bench) -> Outcome:
-    """Normalized error after 200 rounds against the total."""
+    """Compare normalized errors after 200 rounds over totals."""
     rounds, seeds = 200, range(20 if bench.full else 5)
     names = {k: v for k, v in ALGORITHMS.items() if k != "DP-ADMM"}
     errors = {
@@ -115,14 +134,23 @@ def _curve(bench: Bench, algorithm: str, total: float, rounds: int, seeds: range
     regularizer = penalty_of(dataset)
     clients = make_clients(dataset, split(dataset, "writer", None, 0))
     reference = solve(clients, parse_regularizer(regularizer))
-    given: dict[str, Any] = {"radius": float(np.linalg.norm(reference))} if algorithm == "dp-admm" else {}
+    given: dict[str, Any] = (
+        {"radius": float(np.linalg.norm(reference))} if algorithm == "dp-admm" else {}
+    )
     errors = []
     for seed in seeds:
         record = bench.run(
-            "lasso", "gauthier", NormalizedError(reference), algorithm=algorithm, rounds=rounds,
-            budget=f"total:{total},1e-5", regularizer=regularizer, seed=seed,
-            evaluate_every=rounds, **given,
-        )  # fmt: skip
+            "lasso",
+            "gauthier",
+            NormalizedError(reference),
+            algorithm=algorithm,
+            rounds=rounds,
+            budget=f"total:{total},1e-5",
+            regularizer=regularizer,
+            seed=seed,
+            evaluate_every=rounds,
+            **given,
+        )
         errors.append(record["series"]["normalized_error"])
     return np.mean(errors, axis=0)
 

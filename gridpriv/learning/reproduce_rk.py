@@ -39,10 +39,17 @@ def _noise_objective_error(bench: Bench, name: str) -> Outcome:
     for epsilon in EPSILONS:
         for label, given in _variants(updates):
             runs[epsilon, label] = [
-                bench.run(name, "ryu-kim", budget=f"per-release:{epsilon}", rounds=rounds,
-                          evaluate_every=every, seed=seed, **given)
+                bench.run(
+                    name,
+                    "ryu-kim",
+                    budget=f"per-release:{epsilon}",
+                    rounds=rounds,
+                    evaluate_every=every,
+                    seed=seed,
+                    **given,
+                )
                 for seed in seeds
-            ]  # fmt: skip
+            ]
     table = pd.DataFrame(
         [
             {
@@ -78,27 +85,32 @@ def _variants(updates: tuple[int, ...]) -> list[tuple[str, dict[str, Any]]]:
     return [*objective, (OUTPUT, {"perturbation": "output"})]
 
 
-def _equal_totals(
-    bench: Bench, name: str, rounds: int, updates: tuple[int, ...]
-) -> pd.DataFrame:
+def _equal_totals(bench: Bench, name: str, rounds: int, updates: tuple[int, ...]) -> pd.DataFrame:
     """Return sound runs at equal certified totals, where the paper compares per release."""
     rows = []
     for total in TOTALS:
         for label, given in _variants(updates):
             record = bench.run(
-                name, "ryu-kim", calibration="sound", budget=f"total:{total},1e-5",
-                rounds=rounds, evaluate_every=rounds, **given,
-            )  # fmt: skip
+                name,
+                "ryu-kim",
+                calibration="sound",
+                budget=f"total:{total},1e-5",
+                rounds=rounds,
+                evaluate_every=rounds,
+                **given,
+            )
             rows.append(
                 {
-                    "epsilon": total, "variant": label, "noise": _noise([record]),
+                    "epsilon": total,
+                    "variant": label,
+                    "noise": _noise([record]),
                     "objective": record["final"]["objective"],
                     "test_error": record["final"]["test_error"],
                     "certified_total": record["privacy"]["total"]["epsilon"],
                     "seconds_per_round": float(np.median(record["series"]["seconds"])),
                     "budget": "certified total at delta 1e-5 (sound)",
                 }
-            )  # fmt: skip
+            )
     return pd.DataFrame(rows)
 
 
@@ -110,21 +122,35 @@ def _claims(table: pd.DataFrame, updates: tuple[int, ...], equal: pd.DataFrame) 
         return [(f"eps {e:g}", at(figure, e, a), at(figure, e, b)) for e in levels]
 
     return [
-        claim("The noise of ObjG is greater than that of OutG (E = 1).",
-              pairs("noise", OUTPUT, one, look, EPSILONS)),
-        claim("ObjG's objective is below OutG's (E = 1).",
-              pairs("objective", one, OUTPUT, look, EPSILONS)),
-        claim(f"More local updates lower the objective (E = {updates[-1]} against 1).",
-              pairs("objective", most, one, look, EPSILONS)),
-        claim("ObjG's test error is below OutG's (E = 1).",
-              pairs("test_error", one, OUTPUT, look, EPSILONS)),
-        claim(f"More local updates lower the test error (E = {updates[-1]} against 1).",
-              pairs("test_error", most, one, look, EPSILONS)),
-        claim("At equal certified totals ObjG's test error is still below OutG's (E = 1).",
-              pairs("test_error", one, OUTPUT, fair, TOTALS)),
-        claim(f"At equal certified totals E = {updates[-1]} is still better than 1.",
-              pairs("test_error", most, one, fair, TOTALS)),
-    ]  # fmt: skip
+        claim(
+            "The noise of ObjG is greater than that of OutG (E = 1).",
+            pairs("noise", OUTPUT, one, look, EPSILONS),
+        ),
+        claim(
+            "ObjG's objective is below OutG's (E = 1).",
+            pairs("objective", one, OUTPUT, look, EPSILONS),
+        ),
+        claim(
+            f"More local updates lower the objective (E = {updates[-1]} against 1).",
+            pairs("objective", most, one, look, EPSILONS),
+        ),
+        claim(
+            "ObjG's test error is below OutG's (E = 1).",
+            pairs("test_error", one, OUTPUT, look, EPSILONS),
+        ),
+        claim(
+            f"More local updates lower the test error (E = {updates[-1]} against 1).",
+            pairs("test_error", most, one, look, EPSILONS),
+        ),
+        claim(
+            "At equal certified totals ObjG's test error is still below OutG's (E = 1).",
+            pairs("test_error", one, OUTPUT, fair, TOTALS),
+        ),
+        claim(
+            f"At equal certified totals E = {updates[-1]} is still better than 1.",
+            pairs("test_error", most, one, fair, TOTALS),
+        ),
+    ]
 
 
 def _lookup(table: pd.DataFrame) -> Callable[[str, float, str], float]:
@@ -145,15 +171,23 @@ def _final(records: list[dict[str, Any]], figure: str) -> float:
 
 
 def _draw(figure: Any, runs: dict[tuple[float, str], Any], labels: list[str]) -> None:
-    rows = (("noise_magnitude", "noise (sum of |noise|)"), ("objective", "objective"),
-            ("test_error", "test error"))  # fmt: skip
+    rows = (
+        ("noise_magnitude", "noise (sum of |noise|)"),
+        ("objective", "objective"),
+        ("test_error", "test error"),
+    )
     axes = figure.subplots(len(rows), len(EPSILONS), sharex=True, sharey="row")
     for j, epsilon in enumerate(EPSILONS):
         for i, (key, text) in enumerate(rows):
             for k, label in enumerate(labels):
                 t, values = _mean_series(runs[epsilon, label], key)
-                axes[i, j].plot(t, values, color=PALETTE[k], linestyle=("-", "--", "-.", ":")[k % 4],
-                                label=label)  # fmt: skip
+                axes[i, j].plot(
+                    t,
+                    values,
+                    color=PALETTE[k],
+                    linestyle=("-", "--", "-.", ":")[k % 4],
+                    label=label,
+                )
             axes[i, j].grid(alpha=0.3)
             if j == 0:
                 axes[i, j].set_ylabel(text)
@@ -166,37 +200,59 @@ def _draw(figure: Any, runs: dict[tuple[float, str], Any], labels: list[str]) ->
 
 def _mean_series(records: list[dict[str, Any]], key: str) -> tuple[Any, Any]:
     rounds = np.array(records[0]["series"]["round"])
-    values = np.mean(
-        [np.array(r["series"][key], dtype=float) for r in records], axis=0
-    )
+    values = np.mean([np.array(r["series"][key], dtype=float) for r in records], axis=0)
     there = np.isfinite(values)
     return rounds[there], values[there]
 
 
 def figure7(bench: Bench) -> Outcome:
-    """The output baseline under other penalties: it depends on epsilon, not on rho."""
+    """Run the output baseline under other penalties: it depends on epsilon, not on rho."""
     seeds = range(10 if bench.full else 1)
     rows = []
-    for name, first in (("mnist", "growing:2,1.2,10000,1e9,5"),
-                        ("femnist", "growing:0.005,1.2,2000,1e9,0.05")):  # fmt: skip
+    for name, first in (
+        ("mnist", "growing:2,1.2,10000,1e9,5"),
+        ("femnist", "growing:0.005,1.2,2000,1e9,0.05"),
+    ):
         rounds = 5000 if bench.full else (60 if name == "mnist" else 30)
         numbers = first.removeprefix("growing:").split(",")
-        small = ",".join([str(float(numbers[0]) / 100), *numbers[1:4], str(float(numbers[4]) / 100)])
-        penalties = {"0.1": "0.1", "1": "1", "10": "10", "rho^t": first, "rho^t/100": f"growing:{small}"}
+        small = ",".join(
+            [str(float(numbers[0]) / 100), *numbers[1:4], str(float(numbers[4]) / 100)]
+        )
+        penalties = {
+            "0.1": "0.1",
+            "1": "1",
+            "10": "10",
+            "rho^t": first,
+            "rho^t/100": f"growing:{small}",
+        }
         for epsilon in EPSILONS:
             for label, penalty in penalties.items():
                 error = bench.mean(
-                    name, "ryu-kim", "test_error", seeds, perturbation="output", rounds=rounds,
-                    evaluate_every=rounds, budget=f"per-release:{epsilon}", penalty=penalty,
-                )  # fmt: skip
-                rows.append({"dataset": name, "epsilon": epsilon, "penalty": label, "test_error": error})
+                    name,
+                    "ryu-kim",
+                    "test_error",
+                    seeds,
+                    perturbation="output",
+                    rounds=rounds,
+                    evaluate_every=rounds,
+                    budget=f"per-release:{epsilon}",
+                    penalty=penalty,
+                )
+                rows.append(
+                    {"dataset": name, "epsilon": epsilon, "penalty": label, "test_error": error}
+                )
     table = pd.DataFrame(rows)
-    return Outcome(table, [_spread_claim(table, name) for name in ("mnist", "femnist")],
-                   lambda figure: _draw7(figure, table))  # fmt: skip
+    return Outcome(
+        table,
+        [_spread_claim(table, name) for name in ("mnist", "femnist")],
+        lambda figure: _draw7(figure, table),
+    )
 
 
 def _spread_claim(table: pd.DataFrame, name: str) -> Claim:
-    part = table[table.dataset == name].pivot(index="epsilon", columns="penalty", values="test_error")
+    part = table[table.dataset == name].pivot(
+        index="epsilon", columns="penalty", values="test_error"
+    )
     over_penalty = float((part.max(axis=1) - part.min(axis=1)).mean())
     over_epsilon = float((part.max(axis=0) - part.min(axis=0)).mean())
     return claim(

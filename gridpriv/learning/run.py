@@ -106,7 +106,9 @@ def make_task(dataset: Dataset, settings: LearnSettings) -> tuple[Task, Dataset]
         )
     if settings.batch is not None and settings.batch > clients.counts.min():
         raise not_allowed(
-            "batch", settings.batch, f"at most {clients.counts.min():g}, the smallest client's samples"
+            "batch",
+            settings.batch,
+            f"at most {clients.counts.min():g}, the smallest client's samples",
         )
     if settings.mechanism != "none" and settings.algorithm in NON_PRIVATE:
         raise not_allowed("mechanism", settings.mechanism, f"none with {settings.algorithm}")

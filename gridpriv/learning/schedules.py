@@ -68,9 +68,7 @@ def parse_penalty(text: str) -> BudgetedPenalty:
             return BudgetedPenalty(numbers[0])
     except (ValueError, OverflowError):
         pass
-    raise not_allowed(
-        "penalty", text, "a number or growing:START,FACTOR,EVERY,MOST[,OVER_EPSILON]"
-    )
+    raise not_allowed("penalty", text, "a number or growing:START,FACTOR,EVERY,MOST[,OVER_EPSILON]")
 
 
 def scaled_step(scale: float) -> StepSize:
@@ -103,6 +101,6 @@ def smooth_step(
     radius: float, smoothness: float, size: int, sensitivity: float, multiplier: float
 ) -> StepSize:
     """Return Huang et al.'s (34), eta^k = (L + s m sqrt(2 n k)/c_w)^(-1)."""
-    return lambda k: 1.0 / (
-        smoothness + sensitivity * multiplier * math.sqrt(2.0 * size * k) / radius
+    return lambda k: (
+        1.0 / (smoothness + sensitivity * multiplier * math.sqrt(2.0 * size * k) / radius)
     )

@@ -152,7 +152,9 @@ class LearnSettings:
             return
         if budget.scope == "total" and budget.delta is None:
             raise not_allowed(
-                "budget", self.budget, "total:E,D with the Gaussian mechanism (it has no pure epsilon)"
+                "budget",
+                self.budget,
+                "total:E,D with the Gaussian mechanism (it has no pure epsilon)",
             )
         if self.calibration == "paper" and budget.scope == "per-release":
             classical_gaussian_multiplier(budget.epsilon, budget.delta or self.delta)

@@ -41,9 +41,7 @@ class Threads:
     ) -> None:
         self._stack.close()
 
-    def apply(
-        self, task: Callable[[Agent, Given], Answer], given: Sequence[Given]
-    ) -> list[Answer]:
+    def apply(self, task: Callable[[Agent, Given], Answer], given: Sequence[Given]) -> list[Answer]:
         """Return ``task(agent, given)`` of every agent."""
         jobs = [
             self._pool.submit(task, agent, one)

@@ -68,7 +68,7 @@ class Task:
 
             raise not_allowed(
                 "clip", None,
-                f"a positive number: the gradient of the {self.clients.loss.name} loss has no bound",
+                f"a positive number: the {self.clients.loss.name} loss has no gradient bound",
             )  # fmt: skip
         if not np.isfinite(bound):
             return np.zeros(self.clients.number)

@@ -85,9 +85,7 @@ def _precise(clients: Clients) -> Clients:
     )
 
 
-def _smooth_part(
-    clients: Clients, regularizer: Regularizer, w: Floats
-) -> tuple[float, Floats]:
+def _smooth_part(clients: Clients, regularizer: Regularizer, w: Floats) -> tuple[float, Floats]:
     typed = like(w, clients.x)
     value = float(mean_value(clients.loss, clients.x, clients.targets, typed))
     gradient = to_numpy(mean_gradient(clients.loss, clients.x, clients.targets, typed))

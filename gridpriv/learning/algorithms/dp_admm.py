@@ -56,9 +56,7 @@ def step_size(task: Task, gradient_sensitivity: float) -> StepSize:
     bound = task.sample_gradient() + regularizer.strength * regularizer.subgradient_bound(
         task.size, settings.radius
     )
-    return nonsmooth_step(
-        settings.radius, bound, task.size, gradient_sensitivity, task.multiplier
-    )
+    return nonsmooth_step(settings.radius, bound, task.size, gradient_sensitivity, task.multiplier)
 
 
 def _inverse(steps: list[StepSize], k: int) -> Floats:

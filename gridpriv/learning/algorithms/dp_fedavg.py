@@ -53,7 +53,5 @@ def _local_models(task: Task, t: int, active: np.ndarray, w: Array) -> Array:
             for p in active
         ]
         slope = weighted_gradients(task, active, local, weights, None)
-        local = local - task.settings.learning_rate * (
-            slope + task.regularizer.subgradient(local)
-        )
+        local = local - task.settings.learning_rate * (slope + task.regularizer.subgradient(local))
     return local

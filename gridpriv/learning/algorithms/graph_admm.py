@@ -16,7 +16,7 @@ from gridpriv.errors import not_allowed
 from gridpriv.grid.case import Floats
 from gridpriv.learning.accounting import charge
 from gridpriv.learning.algorithms.base import Round, Task, Watch, magnitude, spread
-from gridpriv.learning.arrays import like, namespace
+from gridpriv.learning.arrays import Array, like, namespace
 from gridpriv.learning.graph import make_graph
 from gridpriv.privacy.accounting import gaussian_multiplier
 
@@ -41,7 +41,8 @@ def multipliers(task: Task, variances: Floats) -> Floats:
         return np.zeros(len(variances))
     budget = task.settings.privacy_budget
     if budget.scope == "per-release":
-        return task.multiplier * np.sqrt(variances / variances[0])
+        falling: Floats = task.multiplier * np.sqrt(variances / variances[0])
+        return falling
     whole = gaussian_multiplier(budget.epsilon, budget.delta or 0.0, 1)
     return np.asarray(whole * np.sqrt(variances * np.sum(1.0 / variances)))
 
@@ -55,7 +56,9 @@ def sensitivity(gradient: Floats, rho: float, degrees: Floats, step: float) -> F
 def _run(task: Task, watch: Watch, variances: Floats) -> None:
     settings, clients, regularizer = task.settings, task.clients, task.regularizer
     if settings.batch is not None or settings.sampled_clients is not None:
-        raise not_allowed("batch or sampled-clients", "given", f"left out with {settings.algorithm}")
+        raise not_allowed(
+            "batch or sampled-clients", "given", f"left out with {settings.algorithm}"
+        )
     xp = namespace(clients.x)
     graph = make_graph(settings.graph, clients.number, settings.seed)
     links = nx.to_numpy_array(graph, nodelist=range(clients.number), weight=None)
@@ -67,7 +70,7 @@ def _run(task: Task, watch: Watch, variances: Floats) -> None:
     distance = sensitivity(task.mean_sensitivity(), rho, degrees, eta)
     count = spread(degrees, clients.x)
 
-    def neighbours(beta: np.ndarray) -> np.ndarray:
+    def neighbours(beta: Array) -> Array:
         flat = xp.reshape(beta, (clients.number, -1))
         return xp.reshape(xp.matmul(adjacent, flat), beta.shape)
 

@@ -15,7 +15,8 @@ def pvp(task: Task, watch: Watch) -> None:
     Sensitivity (lemma 4). The local objective on D is (rho + modulus)-strongly convex,
     whatever the regularizer's smoothness, and on D' its gradient differs by g with
     ||g|| <= factor c_1/m_i at any point. For the minimisers v, v' strong convexity gives
-    (rho + modulus) ||v - v'||^2 <= <g(v'), v - v'>, so ||v - v'|| <= factor c_1/(m_i (rho + modulus)).
+    (rho + modulus) ||v - v'||^2 <= <g(v'), v - v'>, so
+    ||v - v'|| <= factor c_1/(m_i (rho + modulus)).
     """
     schedule = task.settings.penalty_schedule()
     gradient = task.mean_sensitivity()

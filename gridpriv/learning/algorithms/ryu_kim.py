@@ -213,8 +213,8 @@ def _charge(task: Task, problems: list[ClientProblem], trace: Trace) -> None:
             if observed:
                 what = charge("uncertified", 0.0)
             else:
-                kind = "laplace" if certified.kind == "laplace" else "gaussian"
-                what = charge(kind, certified.parameter)
+                plain = certified.kind == "laplace"
+                what = charge("laplace" if plain else "gaussian", certified.parameter)
             charging.record(problem.key, what, count)
         last = release
         charging.calibrated(

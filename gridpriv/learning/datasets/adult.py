@@ -1,4 +1,4 @@
-"""UCI Adult (Kohavi and Becker 1996): does a person earn more than 50,000 dollars a year?
+"""UCI Adult (Kohavi and Becker 1996): who earns more than 50,000 dollars a year.
 
 Columns are scaled by public bounds and categories are those of ``adult.names``, so that
 nothing about the preparation depends on the private rows.

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gridpriv.errors import InputError
-from gridpriv.learning.datasets.base import Dataset, Features, Labels
+from gridpriv.learning.datasets.base import Dataset, Features
 from gridpriv.learning.datasets.files import check_sum, packaged_sums
 
 CLASSES = 62
@@ -38,11 +39,13 @@ def load_femnist(folder: Path, dtype: type[np.floating] = np.float32) -> Dataset
 
 def _read(
     folder: Path, dtype: type[np.floating]
-) -> tuple[Features, Labels, np.ndarray[Any, np.dtype[np.int64]], int]:
+) -> tuple[Features, NDArray[np.int64], NDArray[np.int64], int]:
     paths = sorted([*folder.glob("*.json"), *folder.glob("*.json.gz")])
     if not paths:
         raise InputError(f"{folder} has no .json or .json.gz file: put LEAF's there, from {SITE}")
-    features, labels, writers = [], [], []
+    features: list[Features] = []
+    labels: list[NDArray[np.int64]] = []
+    writers: list[NDArray[np.int64]] = []
     for path in paths:
         check_sum(path, f"femnist/{folder.name}/{path.name}")
         for user in _users(path).values():
@@ -51,7 +54,9 @@ def _read(
             except (KeyError, TypeError, ValueError) as error:
                 raise InputError(f"{path} is not a LEAF file: {error!r}") from error
             if x.ndim != 2 or len(x) != len(y):
-                raise InputError(f"{path}: a writer has features of shape {x.shape}, {len(y)} labels")
+                raise InputError(
+                    f"{path}: a writer has features of shape {x.shape}, {len(y)} labels"
+                )
             if x.min() < 0.0 or x.max() > 1.0:
                 raise InputError(f"{path}: a pixel is outside [0, 1]")
             features.append(x)

@@ -23,7 +23,8 @@ def data_folder(name: str, given: str | Path | None) -> Path:
     root = given if given is not None else os.environ.get(VARIABLE)
     if not root:
         raise InputError(
-            f"no folder with data: give --data DIR or set {VARIABLE}; {name} is looked for in DIR/{name}"
+            f"no folder with data: give --data DIR or set {VARIABLE}; "
+            f"{name} is looked for in DIR/{name}"
         )
     folder = Path(root)
     if not folder.is_dir():

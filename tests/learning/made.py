@@ -1,0 +1,78 @@
+"""Small data sets that tests make."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import numpy as np
+
+from gridpriv.learning.datasets.base import Dataset, clip_rows
+
+
+def multiclass(samples: int = 300, features: int = 6, classes: int = 3, seed: int = 1) -> Dataset:
+    random = np.random.default_rng(seed)
+    x = random.random((samples + 100, features)).astype(np.float32)
+    y = (x @ random.normal(size=(features, classes))).argmax(axis=1)
+    return Dataset(
+        name="made", task="multiclass", x_train=x[:samples], y_train=y[:samples],
+        x_test=x[samples:], y_test=y[samples:], classes=classes, norm=float(np.sqrt(features)),
+        writer_of=np.arange(samples) % 7,
+    )  # fmt: skip
+
+
+def binary(samples: int = 400, features: int = 5, seed: int = 2) -> Dataset:
+    random = np.random.default_rng(seed)
+    x, _ = clip_rows(random.normal(size=(samples + 100, features)), 1.0)
+    y = np.where(x @ random.normal(size=features) + 0.3 * random.normal(size=len(x)) > 0, 1, -1)
+    return Dataset(
+        name="made", task="binary", x_train=x[:samples], y_train=y[:samples], x_test=x[samples:],
+        y_test=y[samples:], classes=2, norm=1.0,
+    )  # fmt: skip
+
+
+def write_idx(path: Path, array: np.ndarray) -> None:
+    header = b"\x00\x00\x08" + bytes([array.ndim])
+    sizes = b"".join(n.to_bytes(4, "big") for n in array.shape)
+    with gzip.open(path, "wb") as file:
+        file.write(header + sizes + array.astype(np.uint8).tobytes())
+
+
+def write_mnist(folder: Path, samples: int = 40) -> None:
+    random = np.random.default_rng(3)
+    for part, count in (("train", samples), ("t10k", 10)):
+        images = random.integers(0, 256, (count, 28, 28))
+        write_idx(folder / f"{part}-images-idx3-ubyte.gz", images)
+        write_idx(folder / f"{part}-labels-idx1-ubyte.gz", random.integers(0, 10, count))
+    (folder / "SHA256SUMS").write_text("")  # data of our own
+
+
+def write_leaf(folder: Path, writers: int = 3) -> None:
+    random = np.random.default_rng(4)
+    for part in ("train", "test"):
+        (folder / part).mkdir(parents=True)
+        (folder / part / "SHA256SUMS").write_text("")
+        users = {
+            f"f{k}": {"x": random.random((4 + k, 784)).round(2).tolist(),
+                      "y": random.integers(0, 62, 4 + k).tolist()}
+            for k in range(writers)
+        }  # fmt: skip
+        with gzip.open(folder / part / "all_data_0.json.gz", "wt") as file:
+            json.dump({"users": list(users), "user_data": users}, file)
+
+
+ADULT_ROWS = (
+    "39, State-gov, 77516, Bachelors, 13, Never-married, Adm-clerical, Not-in-family, White, Male, "
+    "2174, 0, 40, United-States, <=50K",
+    "52, Private, 209642, HS-grad, 9, Married-civ-spouse, Exec-managerial, Husband, White, Male, "
+    "0, 0, 45, United-States, >50K",
+    "28, ?, 338409, Bachelors, 13, Married-civ-spouse, ?, Wife, Black, Female, 0, 0, 40, Cuba, <=50K",
+)
+
+
+def write_adult(folder: Path) -> None:
+    (folder / "SHA256SUMS").write_text("")
+    (folder / "adult.data").write_text("\n".join(ADULT_ROWS * 4) + "\n\n")
+    test = ["|1x3 Cross validator", *(row + "." for row in ADULT_ROWS)]
+    (folder / "adult.test").write_text("\n".join(test) + "\n")
