@@ -31,7 +31,7 @@ from gridpriv.coordination.schedules import (
     strongly_convex_step,
 )
 from gridpriv.coordination.transport import Transport
-from gridpriv.errors import SolverError, not_allowed
+from gridpriv.errors import BudgetError, SolverError, not_allowed
 from gridpriv.grid.case import Case, Floats
 from gridpriv.grid.zoning import Zoning
 from gridpriv.power.accheck import AcCheck, ac_check
@@ -50,6 +50,7 @@ from gridpriv.power.solvers import check_solver
 from gridpriv.power.zone import Network, Zone, flat_start, make_network, make_zones
 from gridpriv.privacy.adjacency import DemandAdjacency, parse_beta
 from gridpriv.privacy.budget import noise_multiplier
+from gridpriv.privacy.mechanism import Charge as Charged
 from gridpriv.privacy.noise import NoiseStreams
 from gridpriv.privacy.perturbation import NoiseRule
 from gridpriv.result import RunResult, Timing, claimed_epsilon
@@ -123,6 +124,8 @@ def run(
         For settings that this case or machine cannot have.
     SolverError
         Naming zone, round and status; ``error.result`` holds the rounds before it.
+    BudgetError
+        If ``charge`` refuses; ``error.result`` holds the rounds before it.
     """
     return run_prepared(prepare(case, zoning, settings), watch, load_seconds, charge)
 
@@ -143,11 +146,12 @@ def run_prepared(
     local = prepared.problems if settings.workers == 1 else None
     transport = make_transport(plan, settings.workers, local)
     built = time.perf_counter()
-    trace, failure = Trace(), None
+    trace = Trace()
+    failure: SolverError | BudgetError | None = None
     try:
         try:
             _coordinate(prepared, transport, trace, watch)
-        except SolverError as error:
+        except (SolverError, BudgetError) as error:
             failure = error
         solved = time.perf_counter()
         outcomes = transport.apply(outcome, [None] * len(prepared.zones))
@@ -175,7 +179,7 @@ def run_prepared(
         ),
     )
     if failure is not None:
-        failure.result = result  # type: ignore[attr-defined]
+        failure.result = result  # type: ignore[union-attr]
         raise failure
     return result
 
@@ -259,6 +263,15 @@ def _after(
         solution[zone.coordinates] = answer.z
     solved = Recourse(p, q, solution, tuple(failed))
     return solved, ac_check(network.case, dispatch(network, solved))
+
+
+def planned_charges(prepared: Prepared) -> dict[str, dict[Charged, int]] | None:
+    """Return what every zone's releases will cost, where the settings alone tell."""
+    settings, rule = prepared.settings, prepared.rules.noise
+    if rule is None or settings.calibration == "paper" or settings.noise == "secure":
+        return None
+    each = {Charged(settings.mechanism, rule.multiplier): settings.planned_releases()}
+    return {zone.name: each for zone in prepared.zones}
 
 
 def noise_rule(settings: Settings, adjacency: DemandAdjacency) -> NoiseRule | None:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from gridpriv.errors import InputError, one_of
+from gridpriv.errors import InputError, not_allowed, one_of
 from gridpriv.grid.case import Case
 from gridpriv.grid.library import SHIPPED_ZONES, shipped_zoning
 from gridpriv.grid.partition import METHODS, partition
@@ -51,7 +51,9 @@ def chosen_zoning(case: Case, args: argparse.Namespace) -> Zoning:
             raise InputError("--zoning names a map; leave out --zones, --zone-size and --method")
         return read_zoning(args.zoning, case)
     if args.zone_size is not None and args.zone_size < 1:
-        raise InputError(f"zone-size = {args.zone_size} is not allowed: 1 or more buses")
+        raise not_allowed("zone-size", args.zone_size, "1 or more buses")
+    if args.zones is not None and args.zones < 1:
+        raise not_allowed("zones", args.zones, f"1 to {case.n_bus}, the number of buses")
     if args.zones and args.zone_size:
         raise InputError("--zones and --zone-size exclude each other")
     zones = args.zones

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import time
-from typing import Any
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
 
 from gridpriv.cli.common import (
     REAL,
@@ -18,8 +20,12 @@ from gridpriv.cli.common import (
     shown,
     write_json,
 )
-from gridpriv.errors import InputError, SolverError
+from gridpriv.errors import BudgetError, InputError, SolverError
 from gridpriv.grid.library import load_case
+
+if TYPE_CHECKING:
+    from gridpriv.power.fleet import Charge
+    from gridpriv.run import Prepared
 
 SETTINGS: tuple[tuple[str, Any, str], ...] = (
     ("mechanism", str, "none | laplace | gaussian"),
@@ -61,6 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--outage", action="append", metavar="gen:N|branch:N", help="take a row out of service"
     )
+    parser.add_argument("--ledger", metavar="FILE", help="charge every release to this ledger")
     parser.add_argument("--out", metavar="DIR", help="write settings, tables and figures")
     parser.add_argument("--public", action="store_true", help="export releases only")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
@@ -94,19 +101,23 @@ def execute(args: argparse.Namespace) -> int:
     load_seconds = time.perf_counter() - began
     folder = output_folder(args.out)
 
-    from gridpriv.run import run
+    from gridpriv.run import prepare, run_prepared
 
+    prepared = prepare(case, zoning, settings)
     failure = None
-    with progress(case.name, settings.rounds, quiet=args.quiet or args.json) as advance:
+    with ExitStack() as stack:
+        charge = stack.enter_context(_ledger(args.ledger, prepared))
+        advance = stack.enter_context(
+            progress(case.name, settings.rounds, quiet=args.quiet or args.json)
+        )
         try:
-            result = run(
-                case,
-                zoning,
-                settings,
+            result = run_prepared(
+                prepared,
                 watch=lambda r: advance(f"residual {r.consensus_residual:.2e}"),
                 load_seconds=load_seconds,
+                charge=charge,
             )
-        except SolverError as error:
+        except (SolverError, BudgetError) as error:
             if not hasattr(error, "result"):
                 raise
             failure, result = error, error.result
@@ -123,6 +134,25 @@ def execute(args: argparse.Namespace) -> int:
     if failure is not None:
         raise failure
     return 0
+
+
+@contextmanager
+def _ledger(path: str | None, prepared: Prepared) -> Iterator[Charge | None]:
+    """Open the ledger, check that the planned run fits, and yield what charges its releases."""
+    if path is None:
+        yield None
+        return
+    if prepared.rules.noise is None:
+        raise InputError("--ledger charges releases; this run has none (mechanism none)")
+    import uuid
+
+    from gridpriv.privacy.ledger import Ledger, ledger_charge
+    from gridpriv.privacy.ledger_rows import zone_datasets
+    from gridpriv.run import planned_charges
+
+    owners = zone_datasets(prepared.case, prepared.zoning, prepared.rules.adjacency)
+    with Ledger(path, owners) as ledger:
+        yield ledger_charge(ledger, uuid.uuid4().hex, planned_charges(prepared))
 
 
 def summarise(document: dict[str, Any]) -> None:

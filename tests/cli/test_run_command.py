@@ -1,0 +1,191 @@
+"""The run command as users and outside checks see it."""
+
+from __future__ import annotations
+
+import json
+
+import pandas as pd
+import pytest
+
+from gridpriv.cli.main import main
+
+
+def call(capsys, *words):
+    code = main(list(words))
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+def as_json(capsys, *words):
+    code, out, _ = call(capsys, *words, "--json")
+    assert code == 0
+    return json.loads(out)
+
+
+def test_the_json_document_has_the_promised_shape(capsys):
+    document = as_json(capsys, "run", "case14", "--rounds", "2", "--seed", "1", "--solver",
+                       "clarabel")  # fmt: skip
+    assert set(document) >= {
+        "case", "buses", "zones", "settings", "rounds", "final", "privacy", "solver", "timing",
+        "seed", "version",
+    }  # fmt: skip
+    assert set(document["zones"][0]) >= {"zone", "buses", "variables", "shared", "tie_lines"}
+    assert set(document["rounds"][0]) >= {
+        "round", "objective", "consensus_residual", "noise_magnitude", "shed_mw", "surplus_mw",
+        "seconds",
+    }  # fmt: skip
+    final = document["final"]
+    assert set(final) >= {"objective", "consensus_residual", "shed_mw", "surplus_mw", "shed_mvar"}
+    assert set(final["recourse"]) >= {"objective", "shed_mw"}
+    assert set(final["ac"]) >= {"converged", "slack_mw", "vm_violations"}
+    privacy = document["privacy"]
+    assert privacy["releases_per_zone"] == 2
+    assert privacy["per_release"]["claimed"] == pytest.approx(2.5)
+    assert privacy["total_pure"] == pytest.approx(5.0)
+    assert privacy["total"]["delta"] == 1e-5
+    assert len(privacy["sensitivity"]) == 3
+    assert set(document["solver"]) >= {
+        "name", "version", "solves", "failures", "seconds_per_solve"
+    }  # fmt: skip
+    assert set(document["timing"]) >= {"load", "build", "solve", "total"}
+
+
+def test_without_noise_every_epsilon_is_null(capsys):
+    document = as_json(capsys, "run", "case14", "--mechanism", "none", "--rounds", "1", "--solver",
+                       "clarabel")  # fmt: skip
+    privacy = document["privacy"]
+    assert privacy["mechanism"] == "none"
+    assert privacy["per_release"]["claimed"] is None
+    assert privacy["total"]["epsilon"] is None
+
+
+def test_the_preset_certifies_13_times_what_it_claims_and_says_why(capsys):
+    words = ("run", "case118", "--preset", "ryu-kim", "--mechanism", "laplace", "--epsilon", "0.1",
+             "--protects", "p", "--rounds", "2", "--solver", "clarabel", "--seed", "1")  # fmt: skip
+    document = as_json(capsys, *words)
+    release = document["privacy"]["per_release"]
+    assert release["claimed"] == pytest.approx(0.1)
+    assert release["certified"] == pytest.approx(1.3)
+    code, out, _ = call(capsys, *words)
+    assert code == 0
+    flat = " ".join(out.split())
+    assert "bus 49" in flat
+    assert "13 times the claimed epsilon" in flat
+
+
+@pytest.mark.parametrize(
+    ("words", "multiplier"),
+    [
+        (("--perturbation", "objective"), 37.3),
+        (("--perturbation", "demand", "--refresh", "run"), 3.73),
+    ],
+)
+def test_total_budgets_calibrate_the_noise(capsys, words, multiplier):
+    document = as_json(
+        capsys, "run", "case14", "--budget", "total:1,1e-5", "--mechanism", "gaussian", "--rounds",
+        "100", "--solver", "clarabel", "--seed", "1", "--start", "flat", "--tolerance", "1e9",
+        *words,
+    )  # fmt: skip
+    assert document["privacy"]["noise_multiplier"] == pytest.approx(multiplier, rel=2e-3)
+
+
+def test_a_folder_holds_settings_tables_and_figures(capsys, tmp_path):
+    code, out, _ = call(capsys, "run", "case14", "--rounds", "2", "--seed", "4", "--solver",
+                        "clarabel", "--out", str(tmp_path / "run"))  # fmt: skip
+    assert code == 0
+    assert "Written to" in out
+    folder = tmp_path / "run"
+    names = {path.name for path in folder.iterdir()}
+    assert {"settings.json", "rounds.csv", "buses.csv", "convergence.png", "zones.png"} <= names
+    assert json.loads((folder / "settings.json").read_text())["seed"] == 4
+    rounds = pd.read_csv(folder / "rounds.csv")
+    assert rounds["round"].tolist() == [1, 2]
+    buses = pd.read_csv(folder / "buses.csv")
+    assert buses.pd_mw.sum() == pytest.approx(259.0)
+    assert (folder / "zones.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_public_export_holds_nothing_computed_from_demand(capsys, tmp_path):
+    """The same releases from another demand give the same public document."""
+    document = as_json(capsys, "run", "case14", "--rounds", "2", "--seed", "4", "--solver",
+                       "clarabel", "--public", "--out", str(tmp_path / "run"))  # fmt: skip
+    assert document["final"]["objective"] is None
+    assert document["final"]["shed_mw"] is None
+    assert document["final"]["recourse"]["shed_mw"] is None
+    assert document["final"]["ac"]["slack_mw"] is None
+    assert all(row["objective"] is None for row in document["rounds"])
+    assert all(row["noise_magnitude"] is None for row in document["rounds"])
+    assert all(row["consensus_residual"] is not None for row in document["rounds"])
+    assert not (tmp_path / "run" / "buses.csv").exists()
+    assert "objective" not in pd.read_csv(tmp_path / "run" / "rounds.csv").columns
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("run", "case15"), "case 'case15' is not known"),
+        (("run", "case14", "--epsilon", "0"), "epsilon = 0.0"),
+        (("run", "case14", "--epsilon", "-2"), "epsilon = -2.0"),
+        (("run", "case14", "--delta", "1"), "delta = 1.0"),
+        (("run", "case14", "--rounds", "0"), "rounds = 0"),
+        (("run", "case14", "--solver", "gurobi"), "solver = 'gurobi'"),
+        (("run", "case14", "--workers", "9"), "the number of zones"),
+        (("run", "case14", "--zones", "99"), "zones = 99"),
+        (("run", "case14", "--zones", "3", "--method", "kmeans"), "method = 'kmeans'"),
+        (("run", "case14", "--epsilon", "1", "--budget", "total:1"), "exclude each other"),
+        (("run", "case14", "--preset", "ryukim"), "did you mean 'ryu-kim'"),
+        (("run", "case14", "--preset", "ryu-kim", "--mechanism", "gaussian", "--epsilon", "2"),
+         "at most 1"),
+        (("run", "case14", "--outage", "bus:1"), "gen:N or branch:N"),
+        (("zones", "case14", "--zones", "0"), "zones = 0"),
+    ],
+)  # fmt: skip
+def test_bad_input_names_the_value_and_writes_nothing(capsys, tmp_path, words, message):
+    out = () if words[0] == "zones" else ("--out", str(tmp_path / "run"))
+    code, printed, err = call(capsys, *words, *out)
+    assert code == 2
+    assert message in err
+    assert printed == ""
+    assert not (tmp_path / "run").exists() or not list((tmp_path / "run").iterdir())
+
+
+def test_a_missing_bus_in_a_map_is_refused_before_anything_runs(capsys, tmp_path):
+    path = tmp_path / "map.csv"
+    path.write_text("bus,zone\n" + "\n".join(f"{b},1" for b in range(1, 14)) + "\n")
+    code, _, err = call(capsys, "run", "case14", "--zoning", str(path))
+    assert code == 2
+    assert "misses" in err
+    assert "14" in err
+
+
+def test_zones_reports_draws_and_writes(capsys, tmp_path):
+    document = as_json(
+        capsys, "zones", "case118", "--zones", "4", "--method", "louvain", "--out",
+        str(tmp_path / "z.csv"), "--plot", str(tmp_path / "z.png"),
+    )  # fmt: skip
+    assert len(document["zones"]) == 4
+    assert all(zone["connected"] for zone in document["zones"])
+    assert len((tmp_path / "z.csv").read_text().splitlines()) == 119
+    assert (tmp_path / "z.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_cases_lists_the_shipped_ones(capsys):
+    document = as_json(capsys, "cases")
+    rows = {row["case"]: row for row in document["cases"]}
+    assert rows["case14"]["load_mw"] == pytest.approx(259.0)
+    assert rows["case118"]["buses"] == 118
+    assert rows["case118"]["load_mw"] == pytest.approx(4242.0)
+
+
+def test_help_needs_no_heavy_import():
+    import subprocess
+    import sys
+
+    code = (
+        "import sys; from gridpriv.cli.main import main\n"
+        "try: main(['--help'])\nexcept SystemExit: pass\n"
+        "heavy = {'numpy','pandas','pyomo','casadi','matplotlib','dp_accounting','pandapower'}\n"
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip().endswith("[]")

@@ -1,0 +1,104 @@
+"""Totals against published values and against what is known in closed form."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gridpriv import InputError
+from gridpriv.privacy.accounting import (
+    classical_gaussian_multiplier,
+    epsilon_of,
+    gaussian_multiplier,
+    laplace_multiplier,
+    paper_total,
+    total_epsilon,
+    total_pure,
+)
+from gridpriv.privacy.budget import Budget, noise_multiplier
+from gridpriv.privacy.mechanism import Charge
+
+
+@pytest.mark.parametrize(
+    ("charge", "releases", "delta", "epsilon"),
+    [
+        (Charge("laplace", 10.0), 100, 1e-5, "4.220"),
+        (Charge("laplace", 10.0), 500, 1e-5, "11.191"),
+        (Charge("gaussian", classical_gaussian_multiplier(0.1, 1e-2)), 100, 1e-5, "1.2227"),
+        (Charge("gaussian", classical_gaussian_multiplier(0.1, 1e-2)), 500, 1e-2, "1.4929"),
+        (Charge("gaussian", classical_gaussian_multiplier(1.0, 1e-5)), 100, 1e-5, "10.394"),
+        (Charge("gaussian", classical_gaussian_multiplier(1.0, 1e-5)), 500, 1e-5, "29.629"),
+    ],
+)
+def test_totals_are_the_reference_values(charge, releases, delta, epsilon):
+    digits = len(epsilon.split(".")[1])
+    assert f"{total_epsilon({charge: releases}, delta):.{digits}f}" == epsilon
+
+
+def test_the_papers_theorem_is_below_the_truth_where_the_table_says_so():
+    assert paper_total(0.1, 1e-2, 100) == pytest.approx(0.9765, abs=1e-3)
+    assert paper_total(1.0, 1e-5, 100) == pytest.approx(9.904, abs=5e-3)
+    assert paper_total(1.0, 1e-5, 500) == pytest.approx(22.147, abs=5e-3)
+    truth = total_epsilon({Charge("gaussian", classical_gaussian_multiplier(1.0, 1e-5)): 500}, 1e-5)
+    assert paper_total(1.0, 1e-5, 500) < truth
+
+
+def test_gaussians_compose_as_the_privacy_loss_distribution_says():
+    """The closed form of one Gaussian and dp_accounting's PLD of many are the same number."""
+    import dp_accounting
+    from dp_accounting import pld
+
+    accountant = pld.PLDAccountant()
+    for multiplier, count in ((20.0, 30), (35.0, 70)):
+        event = dp_accounting.GaussianDpEvent(multiplier)
+        accountant.compose(dp_accounting.SelfComposedDpEvent(event, count))
+    ours = total_epsilon({Charge("gaussian", 20.0): 30, Charge("gaussian", 35.0): 70}, 1e-5)
+    assert ours == pytest.approx(accountant.get_epsilon(1e-5), rel=1e-3)
+
+
+def test_the_noise_for_a_total_is_the_published_multiplier():
+    assert gaussian_multiplier(1.0, 1e-5, 100) == pytest.approx(37.3, abs=0.05)
+    assert gaussian_multiplier(1.0, 1e-5, 1) == pytest.approx(3.73, abs=0.005)
+
+
+@given(epsilon=st.floats(0.1, 5.0), releases=st.integers(1, 60))
+@settings(max_examples=8, deadline=None)
+def test_calibrated_laplace_noise_costs_the_total(epsilon, releases):
+    pure = laplace_multiplier(epsilon, 0.0, releases)
+    assert total_pure({Charge("laplace", pure): releases}) == pytest.approx(epsilon)
+    approximate = laplace_multiplier(epsilon, 1e-5, releases)
+    assert approximate <= pure * (1 + 1e-9)
+    spent = total_epsilon({Charge("laplace", approximate): releases}, 1e-5)
+    assert spent <= epsilon * (1 + 1e-3)
+    assert spent >= 0.97 * epsilon
+
+
+def test_pure_charges_are_dominated_by_randomised_response():
+    """A Laplace release costs no more as itself than as any purely private mechanism."""
+    laplace = total_epsilon({Charge("laplace", 2.0): 40}, 1e-5)
+    pure = total_epsilon({Charge("pure", 0.5): 40}, 1e-5)
+    assert laplace <= pure <= 20.0
+    assert pure == pytest.approx(15.9995, abs=1e-3)  # each release composed on its own
+    assert epsilon_of(Charge("pure", 0.5), 1e-5) == 0.5
+
+
+def test_mixed_charges_are_never_cheaper_than_their_parts():
+    parts = [{Charge("zcdp", 0.01): 5}, {Charge("pure", 0.1): 5}, {Charge("gaussian", 9.0): 5}]
+    mixed = {key: n for part in parts for key, n in part.items()}
+    assert total_epsilon(mixed, 1e-5) >= max(total_epsilon(part, 1e-5) for part in parts[:1])
+    assert math.isinf(total_pure(mixed))
+
+
+def test_the_classical_gaussian_holds_up_to_one_only():
+    with pytest.raises(InputError, match="at most 1"):
+        noise_multiplier(Budget("per-release", 1.5), "gaussian", "paper", 10, 1e-2)
+    assert noise_multiplier(Budget("per-release", 1.5), "gaussian", "sound", 10, 1e-2) > 0
+
+
+def test_delta_outside_its_range_is_refused():
+    for delta in (0.0, 1.0, -1.0, 2.0):
+        with pytest.raises(InputError, match="delta"):
+            total_epsilon({Charge("laplace", 1.0): 1}, delta)

@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from gridpriv.privacy.mechanism import Gaussian, Laplace, SecureGaussian, SecureLaplace
+from gridpriv.privacy.noise import NoiseStreams
+from gridpriv.privacy.perturbation import NoiseRule, Perturbation
+from gridpriv.privacy.sensitivity import Sensitivity
+
+
+def test_a_stream_depends_on_its_place_and_on_nothing_else():
+    streams = NoiseStreams(7)
+    late = streams.stream(3, 9, 2).normal(size=4)
+    streams.stream(1, 1, 1).normal(size=1000)
+    assert np.array_equal(streams.stream(3, 9, 2).normal(size=4), late)
+    places = [(z, t, e) for z in range(4) for t in range(4) for e in range(4)]
+    draws = {tuple(streams.stream(*place).normal(size=2)) for place in places}
+    assert len(draws) == len(places)
+    assert not np.array_equal(NoiseStreams(8).stream(3, 9, 2).normal(size=4), late)
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "law"),
+    [
+        (Laplace(0.7), stats.laplace(scale=0.7)),
+        (Gaussian(0.7), stats.norm(scale=0.7)),
+        (SecureLaplace(0.7), stats.laplace(scale=0.7)),
+        (SecureGaussian(0.7), stats.norm(scale=0.7)),
+    ],
+)
+def test_noise_has_the_law_its_name_says(mechanism, law):
+    value = np.full(4000, 3.0)
+    noise = mechanism.perturb(value, lambda: np.random.default_rng(1)) - value
+    assert stats.kstest(noise, law.cdf).pvalue > 1e-4
+
+
+def test_secure_noise_lands_on_a_grid_and_ignores_the_stream():
+    value = np.array([0.1, 0.2, 0.3])
+
+    def forbidden():
+        raise AssertionError("secure noise drew from a simulation's stream")
+
+    for mechanism in (SecureLaplace(1.0), SecureGaussian(1.0)):
+        noisy = mechanism.perturb(value, forbidden)
+        assert not np.array_equal(noisy, mechanism.perturb(value, forbidden))
+        grid = noisy * 2.0**1074 if abs(noisy).max() < 1e-300 else noisy
+        assert np.isfinite(grid).all()
+
+
+def test_secure_noise_charges_opendps_own_map():
+    charge = SecureLaplace(2.0).charge(1.0)
+    assert charge.kind == "pure"
+    assert 0.5 <= charge.parameter < 0.5001
+    charge = SecureGaussian(2.0).charge(1.0)
+    assert charge.kind == "zcdp"
+    assert charge.parameter == pytest.approx(0.125, rel=1e-3)
+
+
+def test_sampler_and_accountant_read_the_same_object():
+    rule = NoiseRule("laplace", "simulated", multiplier=4.0)
+    release = rule.release(Sensitivity(0.5, 1, "for the test"))
+    assert release.mechanism.scale == 2.0
+    assert release.certified.parameter == 4.0
+    assert release.claimed == release.certified
+    paper = NoiseRule("laplace", "simulated", multiplier=4.0, assumed=0.05)
+    release = paper.release(Sensitivity(0.5, 1, "for the test"))
+    assert release.claimed.parameter == pytest.approx(4.0)
+    assert release.certified.parameter == pytest.approx(0.4)
+
+
+@pytest.mark.parametrize(
+    ("perturbation", "releases"),
+    [
+        (Perturbation("objective"), 60), (Perturbation("output"), 60),
+        (Perturbation("demand", "update"), 60), (Perturbation("demand", "round"), 20),
+        (Perturbation("demand", "run"), 1), (Perturbation("none"), 0),
+    ],
+)  # fmt: skip
+def test_releases_of_a_run_are_counted(perturbation, releases):
+    assert perturbation.releases(rounds=20, local_updates=3) == releases
+    if perturbation.target != "none":
+        drawn = {perturbation.drawn_at(t, e) for t in range(1, 21) for e in range(1, 4)}
+        assert len(drawn) == releases
