@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from gridpriv.result import RunResult
 
 FORMATS = ("csv", "parquet", "json")
+SMALLEST_MVA = 1e-9
+"""Differences of served demand below this are rounding."""
 Complexes = NDArray[np.complex128]
 
 
@@ -335,7 +337,7 @@ def _not_served(net: Any, link: PandapowerLink, solution: GridSolution, given: C
     served = case.pd + 1j * case.qd - solution.p_shed - 1j * solution.q_shed
     difference = base * (given - served)
     bus_at = _net_buses(link)
-    for bus in np.flatnonzero(np.abs(difference) > 1e-12):
+    for bus in np.flatnonzero(np.abs(difference) > SMALLEST_MVA):
         create_sgen(
             net, bus_at[int(case.bus_id[bus])], p_mw=float(difference[bus].real),
             q_mvar=float(difference[bus].imag), name="gridpriv: not served", controllable=False,

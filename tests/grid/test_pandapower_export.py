@@ -1,0 +1,230 @@
+"""Results in pandapower: its power flow finds what the tables say, and files hold them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import gridpriv
+from gridpriv.errors import InputError
+from gridpriv.export import (
+    GridSolution,
+    result_tables,
+    run_to_pandapower,
+    solution_of_run,
+    solution_of_variables,
+    solution_of_voltages,
+    to_pandapower,
+    write_tables,
+)
+from gridpriv.grid.case import Case
+from gridpriv.grid.library import load_case, shipped_zoning
+from gridpriv.grid.pandapower import case_from_pandapower, convert_net
+from gridpriv.grid.pandapower_writer import write_net
+from gridpriv.power.zone import make_network
+
+pp = pytest.importorskip("pandapower")
+networks = pytest.importorskip("pandapower.networks")
+pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
+FLOWS = {"line": "p_from_mw q_from_mvar p_to_mw q_to_mvar pl_mw ql_mvar i_ka loading_percent",
+         "trafo": "p_hv_mw q_hv_mvar p_lv_mw q_lv_mvar pl_mw ql_mvar i_hv_ka loading_percent",
+         "bus": "vm_pu va_degree p_mw q_mvar", "gen": "p_mw q_mvar vm_pu va_degree",
+         "ext_grid": "p_mw q_mvar"}  # fmt: skip
+
+
+def power_flow(net: Any) -> Any:
+    pp.runpp(net, numba=False, init="dc", calculate_voltage_angles=True, tolerance_mva=1e-9)
+    assert net.converged
+    return net
+
+
+def ac_solution(net: Any, served: float = 1.0) -> tuple[GridSolution, Any]:
+    """Return an AC-feasible state of a net's case, where ``served`` of the load is served."""
+    net = power_flow(net)
+    found = convert_net(net)
+    case = found.case
+    voltage = case.vm * np.exp(1j * case.va)
+    output = [net[f"res_{e.table}"].loc[e.index] for e in found.link.gen]
+    pg = np.array([row.p_mw for row in output]) / case.base_mva
+    qg = np.array([row.q_mvar for row in output]) / case.base_mva
+    asked = case.scale_load(1 / served)
+    return solution_of_voltages(asked, voltage, pg, qg), net
+
+
+def assert_power_flow_agrees(filled: Any, tolerance: float = 1e-6) -> None:
+    """Assert that AC power flow reproduces the result tables that were written."""
+    written = {name: filled[f"res_{name}"].copy() for name in FLOWS}
+    power_flow(filled)
+    for name, columns in FLOWS.items():
+        for column in columns.split():
+            if len(written[name]):
+                difference = np.abs(written[name][column] - filled[f"res_{name}"][column]).max()
+                assert difference < tolerance, (name, column, difference)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [networks.case14, networks.case118, networks.iceland,
+     networks.create_kerber_landnetz_freileitung_1],
+)  # fmt: skip
+def test_there_and_back_power_flow_and_losses_agree(make: Any) -> None:
+    solution, net = ac_solution(make())
+    assert np.abs(solution.p_shed).max() < 1e-9
+    filled = to_pandapower(solution, net)
+    losses = filled.res_line.pl_mw.sum() + filled.res_trafo.pl_mw.sum()
+    assert_power_flow_agrees(filled)
+    assert losses == pytest.approx(
+        filled.res_line.pl_mw.sum() + filled.res_trafo.pl_mw.sum(), abs=1e-6
+    )
+
+
+@pytest.mark.parametrize("name", ["case14", "case118"])
+def test_a_case_without_a_net_gets_one(name: str) -> None:
+    case = load_case(name)
+    net, _ = write_net(case)
+    solution, _ = ac_solution(net)
+    filled = to_pandapower(solution, None)
+    assert_power_flow_agrees(filled, tolerance=2e-6)
+
+
+@pytest.mark.parametrize("name", ["case14", "case118"])
+def test_a_written_net_is_the_case(name: str) -> None:
+    case = load_case(name)
+    net, link = write_net(case)
+    back = convert_net(net)
+    row = {element: at for at, element in enumerate(back.link.branch)}
+    order = [row[element] for element in link.branch]
+    for field in ("r", "x", "tap", "shift", "rate"):
+        np.testing.assert_allclose(
+            getattr(back.case, field)[order], getattr(case, field), atol=1e-9
+        )
+    for field in ("bus_id", "pd", "qd", "vmin", "vmax"):
+        np.testing.assert_allclose(getattr(back.case, field), getattr(case, field), atol=1e-12)
+    gens = [back.link.gen.index(element) for element in link.gen]
+    for field in ("gen_bus", "pmin", "pmax", "qmin", "qmax"):
+        np.testing.assert_allclose(getattr(back.case, field)[gens], getattr(case, field), atol=1e-9)
+    assert [back.case.cost[g].values[-2] for g in gens] == [c.values[-2] for c in case.cost]
+    power_flow(net)
+    # MATPOWER's printed losses of both cases: 13.393 MW and 132.863 MW.
+    losses = net.res_line.pl_mw.sum() + net.res_trafo.pl_mw.sum()
+    assert losses == pytest.approx({"case14": 13.393, "case118": 132.863}[name], abs=1e-3)
+
+
+def test_shed_load_becomes_a_static_generator_and_a_table() -> None:
+    solution, net = ac_solution(networks.case14(), served=0.8)
+    loads = solution.case.pd.sum() * 100
+    assert solution.p_shed.sum() * 100 == pytest.approx(0.2 * loads)
+    filled = to_pandapower(solution, net)
+    assert filled.res_shed.p_mw.sum() == pytest.approx(0.2 * loads)
+    added = filled.sgen[filled.sgen.name == "gridpriv: not served"]
+    assert len(added) == 0, "the net asks for what is served: load scale and shed cancel"
+    assert_power_flow_agrees(filled)
+    without = to_pandapower(solution, None)
+    assert without.sgen.p_mw.sum() == pytest.approx(0.2 * loads)
+    assert_power_flow_agrees(without, tolerance=2e-6)
+
+
+def run_small(**settings: Any) -> Any:
+    case = load_case("case14")
+    zoning = shipped_zoning(case, 2)
+    assert zoning is not None
+    chosen = gridpriv.Settings(mechanism="none", solver="clarabel", rounds=6, **settings)
+    return gridpriv.run(case, zoning, chosen)
+
+
+def test_a_stressed_run_lands_in_pandapower() -> None:
+    result = run_small(load_scale=3.5)
+    solution = solution_of_run(result)
+    shed = result.recourse.as_dict(100.0)["shed_mw"]
+    assert 100 * np.maximum(solution.p_shed, 0).sum() == pytest.approx(shed, abs=1e-6)
+    assert shed > 100
+    filled = run_to_pandapower(result)
+    supplied = filled.load.p_mw.sum() - filled.sgen.p_mw.sum()
+    assert supplied == pytest.approx(259 * 3.5 - 100 * solution.p_shed.sum(), abs=1e-6)
+    power_flow(filled)
+
+
+def test_an_outage_is_out_of_service_in_the_users_net() -> None:
+    net = networks.case14()
+    case = case_from_pandapower(net)
+    link = convert_net(net).link
+    zoning = gridpriv.partition(case, 2)
+    settings = gridpriv.Settings(
+        mechanism="none", solver="clarabel", rounds=4, outage=("branch:3", "gen:2")
+    )
+    filled = run_to_pandapower(gridpriv.run(case, zoning, settings), net)
+    for element in (link.branch[2], link.gen[1]):
+        assert not filled[element.table].in_service[element.index]
+        assert net[element.table].in_service[element.index], "the user's net is not changed"
+    power_flow(filled)
+
+
+def test_another_net_is_refused() -> None:
+    solution, _ = ac_solution(networks.case14())
+    with pytest.raises(InputError, match="this net is not the one case case14 was converted from"):
+        to_pandapower(solution, networks.case30())
+
+
+def test_angles_of_a_tight_solution_are_the_ac_angles(case118: Case) -> None:
+    network = make_network(case118)
+    v = case118.vm * np.exp(1j * case118.va)
+    exact = solution_of_voltages(case118, v, case118.pg, np.zeros(case118.n_gen))
+    product = v[network.pair_i] * np.conj(v[network.pair_j])
+    z = np.concatenate(
+        [np.abs(v) ** 2, product.real, product.imag, exact.s_from.real, exact.s_from.imag,
+         exact.s_to.real, exact.s_to.imag, exact.pg, exact.qg]
+    )  # fmt: skip
+    ours = solution_of_variables(network, z, "test")
+    np.testing.assert_allclose(ours.va, case118.va, atol=1e-10)
+    np.testing.assert_allclose(ours.vm, case118.vm, atol=1e-12)
+    np.testing.assert_allclose(ours.p_shed, exact.p_shed, atol=1e-10)
+
+
+def test_tables_balance_and_keep_source_rows(case14: Case) -> None:
+    case = case14.without(("branch:1", "gen:3"))
+    v = case.vm * np.exp(1j * case.va)
+    tables = result_tables(solution_of_voltages(case, v, case.pg, np.zeros(case.n_gen)))
+    assert tables["res_line"].index.tolist() == list(range(2, 21))
+    assert tables["res_gen"].index.tolist() == [1, 2, 4, 5]
+    line = tables["res_line"]
+    np.testing.assert_allclose(line.pl_mw, line.p_from_mw + line.p_to_mw)
+    leaving = line.groupby("from_bus").p_from_mw.sum().add(
+        line.groupby("to_bus").p_to_mw.sum(), fill_value=0
+    )
+    np.testing.assert_allclose(tables["res_bus"].p_mw, -leaving, atol=1e-9)
+    made = tables["res_gen"].groupby("bus").p_mw.sum().reindex(range(1, 15), fill_value=0)
+    shed = 100 * case.pd - made.to_numpy() - tables["res_bus"].p_mw.to_numpy()
+    np.testing.assert_allclose(tables["res_shed"].p_mw, shed, atol=1e-9)
+    assert line.loading_percent.isna().all(), "case14 has no limits"
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "json"])
+def test_files_hold_the_tables(tmp_path: Path, case14: Case, kind: str) -> None:
+    if kind == "parquet":
+        pytest.importorskip("pyarrow")
+    v = case14.vm * np.exp(1j * case14.va)
+    tables = result_tables(solution_of_voltages(case14, v, case14.pg, np.zeros(5)))
+    files = write_tables(tables, tmp_path / "out", kind)
+    assert sorted(tmp_path.joinpath("out").iterdir()) == sorted(files)
+    for name, table in tables.items():
+        if kind == "json":
+            rows = json.loads(files[0].read_text())[name]
+            read = pd.DataFrame(rows).set_index("index").astype(float)
+        else:
+            reader = pd.read_csv if kind == "csv" else pd.read_parquet
+            read = reader(tmp_path / "out" / f"{name}.{kind}").set_index("index")
+        np.testing.assert_allclose(read.astype(float), table.astype(float), rtol=1e-12, atol=1e-12)
+        assert list(read) == list(table)
+
+
+def test_an_unknown_format_or_folder_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="did you mean 'csv'"):
+        write_tables({}, tmp_path, "cvs")
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(InputError, match="cannot write to"):
+        write_tables({}, tmp_path / "file" / "inside", "csv")
