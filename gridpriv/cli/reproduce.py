@@ -18,6 +18,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     parser.add_argument("name", metavar="NAME", nargs="?", help="such as rk-fig3; none: list them")
     parser.add_argument("--data", metavar="DIR", help="folder of data sets (learning papers)")
+    parser.add_argument("--scale", default="quick", metavar="quick|full",
+                        help="sizes of the learning papers: quick | full")  # fmt: skip
     add_running(parser)
 
 

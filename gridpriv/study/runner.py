@@ -13,12 +13,14 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from gridpriv.coordination.coordinator import RoundRecord
 from gridpriv.errors import GridprivError, InputError, SolverError, missing_extra
+from gridpriv.result import RunResult
 from gridpriv.study.grids import Grid
 from gridpriv.study.plan import Task
 from gridpriv.study.record import Rows, failed_rows, run_rows
@@ -99,24 +101,39 @@ def run_batch(batch: Batch, folder: Path | None) -> list[tuple[Rows | None, str]
 
 
 def executed(batch: Batch) -> Iterator[Rows]:
-    """Yield the rows of each of a batch's runs, failed ones with their reason."""
-    for task in batch.tasks:
-        yield run_task(task, batch.grid, batch.time_limit)
+    """Yield the rows of each of a batch's runs, failed ones with their reason.
 
+    The noise is calibrated once for all of them; each run compiles its zones anew, so that what
+    a solver remembers from one run cannot reach the next and a resumed study has the same tables.
+    """
+    from gridpriv.run import prepare, run_prepared
 
-def run_task(task: Task, grid: Grid, time_limit: float | None = None) -> Rows:
-    """Run one task and return its rows; a failure becomes a row that says why."""
-    from gridpriv.run import run
-
+    first = batch.tasks[0].settings
     try:
-        return run_rows(task, run(grid.case, grid.zoning, task.settings, _limit(time_limit)))
+        prepared = prepare(batch.grid.case, batch.grid.zoning, first)
+    except GridprivError as error:
+        yield from (failed_rows(task, _reason(error)) for task in batch.tasks)
+        return
+    for task in batch.tasks:
+        one = replace(prepared, settings=task.settings, seed=task.settings.seed or 0)
+        yield attempted(task, partial(run_prepared, one, _limit(batch.time_limit)))
+
+
+def attempted(task: Task, run: Callable[[], RunResult]) -> Rows:
+    """Return a run's rows; a failure becomes a row that says why."""
+    try:
+        return run_rows(task, run())
     except GridprivError as error:
         result = getattr(error, "result", None)
-        reason = " ".join([str(error), *getattr(error, "__notes__", ())])
+        reason = _reason(error)
         return failed_rows(task, reason) if result is None else run_rows(task, result, reason)
     except (ArithmeticError, ValueError, LookupError, MemoryError, RuntimeError) as error:
         # a defect in one combination must not cost the others; the reason names it as such
         return failed_rows(task, f"internal error, {type(error).__name__}: {error}")
+
+
+def _reason(error: GridprivError) -> str:
+    return " ".join([str(error), *getattr(error, "__notes__", ())])
 
 
 def make_batches(
