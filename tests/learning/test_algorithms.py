@@ -1,0 +1,270 @@
+"""Algorithms: limits without noise, replays on neighbours, independence of workers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import made
+import networkx as nx
+import numpy as np
+import pytest
+
+from gridpriv.errors import InputError, SolverError
+from gridpriv.learning import LearnSettings, learn
+from gridpriv.learning.algorithms.centralized import objective_value, solve
+from gridpriv.learning.algorithms.graph_admm import multipliers
+from gridpriv.learning.clients import make_clients
+from gridpriv.learning.datasets.split import split
+from gridpriv.learning.graph import check_graph, make_graph
+from gridpriv.learning.regularizers import parse_regularizer
+from gridpriv.learning.run import make_task
+from gridpriv.learning.schedules import (
+    BudgetedPenalty,
+    nonsmooth_step,
+    output_step,
+    parse_penalty,
+    smooth_step,
+)
+
+FREE = {"mechanism": "none", "clients": 5, "evaluate_every": 100}
+
+
+def optimum(data, regularizer, box=None):
+    clients = make_clients(data, split(data, "contiguous", 5, 0))
+    term = parse_regularizer(regularizer)
+    return objective_value(clients, term, solve(clients, term, box))
+
+
+@pytest.mark.parametrize("regularizer", ["l2:0.01", "l1:0.01"])
+def test_admm_reaches_the_centralized_objective(regularizer):
+    data = made.binary()
+    found = learn(
+        data, LearnSettings(algorithm="admm", penalty="0.1", rounds=300, regularizer=regularizer, **FREE)
+    )
+    assert found.final["objective"] == pytest.approx(optimum(data, regularizer), rel=1e-4)
+    assert found.final["consensus_residual"] < 1e-3
+
+
+def test_dp_admm_reaches_it_without_noise():
+    data = made.binary()
+    found = learn(
+        data,
+        LearnSettings(algorithm="dp-admm", penalty="0.1", rounds=3000, regularizer="l2:0.01",
+                      step="smooth", **FREE),
+    )  # fmt: skip
+    assert found.final["objective"] == pytest.approx(optimum(data, "l2:0.01"), rel=1e-4)
+
+
+def test_ryu_kim_reaches_the_boxed_optimum():
+    data = made.multiclass()
+    found = learn(
+        data,
+        LearnSettings(
+            rounds=2000, box=0.5, split="contiguous", penalty="0.2", step_scale=50.0, **FREE
+        ),
+    )
+    assert np.abs(found.local).max() <= 0.5
+    assert found.final["objective"] == pytest.approx(optimum(data, "none", 0.5), rel=1e-3)
+
+
+@pytest.mark.parametrize("algorithm", ["cdp-admm", "ddp-admm"])
+def test_graph_admm_reaches_it_without_noise(algorithm):
+    data = made.binary()
+    found = learn(
+        data,
+        LearnSettings(algorithm=algorithm, penalty="0.05", rounds=2000, regularizer="l2:0.01",
+                      graph="ring", **FREE),
+    )  # fmt: skip
+    assert found.final["objective"] == pytest.approx(optimum(data, "l2:0.01"), rel=1e-4)
+
+
+def test_centralized_objective_is_scikit_learns():
+    linear_model = pytest.importorskip("sklearn.linear_model")
+    data = made.binary(samples=2000)
+    clients = make_clients(data, split(data, "contiguous", 5, 0))
+    term = parse_regularizer("l2:0.003")
+    ours = objective_value(clients, term, solve(clients, term))
+    model = linear_model.LogisticRegression(
+        C=1.0 / (0.003 * 2000), fit_intercept=False, tol=1e-10, max_iter=5000
+    ).fit(data.x_train, data.y_train)
+    theirs = objective_value(clients, term, model.coef_.T)
+    assert ours == pytest.approx(theirs, rel=1e-6)
+
+
+def test_gradients_do_not_depend_on_how_clients_are_stacked():
+    data = made.multiclass()
+    equal = make_clients(data, split(data, "contiguous", 5, 0))
+    w = np.random.default_rng(0).normal(size=(5, 6, 3)).astype(np.float32)
+    one_by_one = [equal.gradients(np.stack([w[p]] * 5))[p] for p in range(5)]
+    assert np.allclose(equal.gradients(w), one_by_one, atol=1e-6)
+    uneven = make_clients(data, [np.arange(0, 100), np.arange(100, 300)])
+    both = uneven.gradients(w[:2]) * np.array([100, 200])[:, None, None]
+    at_one = uneven.gradients(np.stack([w[0], w[0]])) * np.array([100, 200])[:, None, None]
+    whole = make_clients(data, [np.arange(300)]).gradients(w[:1]) * 300
+    assert np.allclose(at_one.sum(axis=0), whole[0], atol=1e-3)
+    assert np.allclose(both[0], at_one[0], atol=1e-4)
+
+
+@pytest.mark.parametrize("mechanism", ["gaussian", "laplace"])
+@pytest.mark.parametrize("perturbation", ["objective", "output"])
+def test_results_do_not_depend_on_threads(mechanism, perturbation):
+    data = made.multiclass()
+    budget = "total:5" if mechanism == "laplace" else "total:5,1e-5"
+    settings = LearnSettings(
+        mechanism=mechanism, perturbation=perturbation, budget=budget, rounds=5, local_updates=2,
+        clients=4, workers=1,
+    )  # fmt: skip
+    one, two = learn(data, settings), learn(data, replace(settings, workers=2))
+    assert np.array_equal(one.w, two.w)
+    assert one.privacy["total"]["epsilon"] <= 5.0 * (1 + 1e-6)
+    assert one.privacy["releases_per_client"] == 10
+
+
+@pytest.mark.parametrize("algorithm", ["ryu-kim", "dp-admm", "pvp", "dvp", "dpsgd", "cdp-admm", "fedspd-dp"])
+def test_sound_calibration_certifies_the_budget(algorithm):
+    given = {"graph": "ring"} if algorithm == "cdp-admm" else {}
+    found = learn(
+        made.binary(),
+        LearnSettings(algorithm=algorithm, budget="total:2,1e-5", rounds=8, clients=5,
+                      penalty="1", regularizer="l2:0.01", **given),
+    )  # fmt: skip
+    total = found.privacy["total"]["epsilon"]
+    if algorithm == "dvp":  # no additive noise: its certificate is looser than the budget
+        assert 2.0 < total < 20.0
+    else:
+        assert 1.99 < total <= 2.0001
+    assert found.rounds["noise_magnitude"].min() > 0
+
+
+def test_amplified_run_uses_less_noise_for_the_same_total():
+    data = made.binary(samples=1000)
+    settings = LearnSettings(
+        algorithm="dpsgd", budget="total:1,1e-5", rounds=10, clients=5, batch=10,
+        adjacency="add-one", sampling="poisson",
+    )  # fmt: skip
+    amplified = learn(data, settings)
+    fixed = learn(data, replace(settings, sampling="without-replacement"))
+    for found in (amplified, fixed):
+        assert 0.97 < found.privacy["total"]["epsilon"] <= 1.0001
+    assert amplified.rounds.noise_magnitude.sum() < 0.5 * fixed.rounds.noise_magnitude.sum()
+
+
+def test_dp_admm_release_moves_no_further_than_lemma_1():
+    """Replay: the same noise and other clients, one sample replaced, first release."""
+    data = made.binary(samples=100)
+    settings = LearnSettings(
+        algorithm="dp-admm", rounds=1, clients=2, split="contiguous", penalty="0.1"
+    )
+    x = data.x_train.copy()
+    x[0] = -x[0] / np.linalg.norm(x[0])
+    before = data.x_train.copy()
+    before[0] = -x[0]
+    one = learn(replace(data, x_train=before), settings)
+    two = learn(replace(data, x_train=x), settings)
+    moved = np.linalg.norm(one.local[0] - two.local[0])
+    stated = one.privacy["sensitivity"][0]["sensitivity"]
+    # at w = 0 the residuals are 1/2, so half of the bound is reached
+    assert moved == pytest.approx(0.5 * stated, rel=1e-3)
+    assert np.array_equal(one.local[1], two.local[1])
+
+
+def test_fedspd_paper_certifies_nothing_and_says_so():
+    found = learn(
+        made.binary(),
+        LearnSettings(algorithm="fedspd-dp", calibration="paper", budget="per-release:1,1e-4",
+                      rounds=3, clients=4, local_updates=2, batch=5, penalty="20"),
+    )  # fmt: skip
+    assert found.as_dict()["privacy"]["total"]["epsilon"] is None
+    assert any("nothing is certified" in note for note in found.privacy["notes"])
+
+
+def test_data_dependent_noise_certifies_nothing():
+    found = learn(
+        made.multiclass(),
+        LearnSettings(calibration="paper", budget="per-release:1,1e-6", rounds=2, split="writer",
+                      adjacency="add-one"),
+    )  # fmt: skip
+    assert found.privacy["total"]["epsilon"] == np.inf
+
+
+def test_only_sampled_clients_release():
+    found = make_task(made.binary(), LearnSettings(clients=10, algorithm="dpsgd"))[0]
+    assert found.clients.number == 10
+    result = learn(
+        made.binary(),
+        LearnSettings(algorithm="dpsgd", clients=10, sampled_clients=3, rounds=20, budget="total:1,1e-5"),
+    )
+    assert result.privacy["releases_per_client"] < 20
+    assert 0.99 < result.privacy["total"]["epsilon"] <= 1.0001
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"sampled_clients": 6}, "at most 5, the number of clients"),
+        ({"batch": 81}, "at most 80, the smallest client's samples"),
+        ({"algorithm": "admm"}, "none with admm"),
+        ({"algorithm": "dp-admm", "step": "smooth", "regularizer": "l1:0.1"}, "nonsmooth with an l1"),
+        ({"algorithm": "cdp-admm", "graph": "regular:9"}, "a degree below 5"),
+    ],
+)
+def test_settings_that_the_data_cannot_have_are_refused(given, message):
+    with pytest.raises(InputError, match=message):
+        learn(made.binary(), LearnSettings(**({"clients": 5, "algorithm": "dpsgd"} | given)))
+
+
+def test_divergence_is_an_error_not_a_table_of_nans():
+    data = made.binary()
+    wild = LearnSettings(
+        algorithm="dpsgd", mechanism="none", clients=5, rounds=400, learning_rate=1e6,
+        regularizer="l2:1",
+    )  # fmt: skip
+    with np.errstate(over="ignore", invalid="ignore"), pytest.raises(SolverError, match="diverged in round"):
+        learn(data, wild)
+
+
+def test_disconnected_graph_is_refused(tmp_path):
+    links = tmp_path / "links.txt"
+    links.write_text("# clients\n1 2\n3,4\n")
+    with pytest.raises(InputError, match="not connected: 2 parts"):
+        make_graph(str(links), 4, 0)
+    links.write_text("1 2\n2 5\n")
+    with pytest.raises(InputError, match="line 2"):
+        make_graph(str(links), 4, 0)
+    with pytest.raises(InputError, match="not connected"):
+        check_graph(nx.empty_graph(3), 3)
+    assert nx.is_connected(make_graph("regular:4", 50, 0))
+
+
+@pytest.mark.parametrize("variances", [0.9 ** np.arange(30.0), 1 / np.sqrt(np.arange(1.0, 31.0))])
+def test_decaying_noise_meets_the_total(variances):
+    task = make_task(made.binary(), LearnSettings(algorithm="cdp-admm", rounds=30, clients=5))[0]
+    found = multipliers(task, variances)
+    from gridpriv.privacy.accounting import gaussian_multiplier
+
+    assert np.sum(1 / found**2) ** -0.5 == pytest.approx(gaussian_multiplier(1.0, 1e-5, 1))
+    assert np.allclose(found**2 / found[0] ** 2, variances / variances[0])
+
+
+def test_schedules_are_the_papers():
+    # Huang et al., the L1 and L2 step sizes printed in section VI
+    m_i, epsilon, delta, k = 400, 0.1, 1e-3, 7
+    multiplier = np.sqrt(2 * np.log(1.25 / delta)) / epsilon
+    s = 2.0 / m_i
+    printed = 23 * (2 * k * (1 + 1e-6 * np.sqrt(104)) ** 2
+                    + 1664 * k * np.log(1.25 / delta) / (m_i * epsilon) ** 2) ** -0.5  # fmt: skip
+    assert nonsmooth_step(23, 1 + 1e-6 * np.sqrt(104), 104, s, multiplier)(k) == pytest.approx(printed)
+    printed = 1 / (0.25 + 1e-6 + 2 * np.sqrt(416 * k * np.log(1.25 / delta)) / (89 * m_i * epsilon))
+    assert smooth_step(89, 0.25 + 1e-6, 104, s, multiplier)(k) == pytest.approx(printed)
+    # the output baseline of Ryu and Kim
+    size, c_1, n_p = 7840, np.sqrt(7840), 6000
+    inverse = size + 4 * c_1 * np.sqrt(size * k * np.log(1.25 / delta)) / (n_p * epsilon * size)
+    assert 1 / output_step(size, 2 * c_1 / n_p, multiplier)(k) == pytest.approx(inverse)
+    # Ryu and Kim (E.1)
+    rho = parse_penalty("growing:0.005,1.2,2000,1e9,0.05").for_epsilon(0.1)
+    assert rho.at(1999) == pytest.approx(0.505)
+    assert rho.at(4000) == pytest.approx(0.005 * 1.44 + 0.5)
+    assert BudgetedPenalty(1.0, 10.0, 1, 1e9).at(400) == pytest.approx(1e9)
+    for text in ("0", "-1", "growing:1,2,3", "many"):
+        with pytest.raises(InputError, match="penalty"):
+            parse_penalty(text)

@@ -1,0 +1,150 @@
+"""The command, its JSON document, comparisons that resume, and reproductions."""
+
+from __future__ import annotations
+
+import json
+
+import made
+import pandas as pd
+import pytest
+
+from gridpriv.cli.main import main
+from gridpriv.learning import LearnSettings, learn, make_learn_settings
+from gridpriv.learning import stored as stored_module
+from gridpriv.learning.compare import compare
+from gridpriv.learning.papers import REPRODUCTIONS
+from gridpriv.learning.reproduce import Claim, Outcome, Reproduction, claim, falling
+
+
+@pytest.fixture
+def mnist(tmp_path):
+    (tmp_path / "mnist").mkdir()
+    made.write_mnist(tmp_path / "mnist")
+    return tmp_path
+
+
+def test_run_prints_one_json_document(mnist, capsys):
+    words = ["learn", "run", "mnist", "--data", str(mnist), "--preset", "ryu-kim", "--rounds", "3",
+             "--epsilon", "0.1", "--evaluate-every", "2", "--json"]  # fmt: skip
+    assert main(words) == 0
+    out, err = capsys.readouterr()
+    found = json.loads(out)
+    assert err == ""
+    assert {"case", "clients", "settings", "rounds", "final", "privacy", "solver", "timing", "seed",
+            "version"} <= set(found)  # fmt: skip
+    assert set(found["final"]) == {
+        "objective", "consensus_residual", "train_loss", "test_accuracy", "test_error",
+    }  # fmt: skip
+    assert [row["test_error"] is None for row in found["rounds"]] == [True, False, False]
+    assert len(found["clients"]) == 10 and found["clients"][0]["samples"] == 4
+    assert found["settings"]["penalty"] == "growing:2,1.2,10000,1e9,5"
+    privacy = found["privacy"]
+    assert privacy["per_release"]["claimed"] == 0.1
+    # sqrt(2) 28 is below the paper's sqrt(7840), so the paper's noise is more than enough
+    assert privacy["sensitivity"][0]["ratio"] == pytest.approx((2 * 784 / 7840) ** 0.5)
+    assert privacy["per_release"]["certified"] < 0.1
+    assert privacy["total"]["delta"] == 1e-5 and privacy["releases_per_client"] == 3
+
+
+def test_run_without_noise_has_null_privacy(mnist, capsys):
+    words = ["learn", "run", str(mnist / "mnist"), "--mechanism", "none", "--rounds", "2", "--json"]
+    assert main(words) == 0
+    privacy = json.loads(capsys.readouterr().out)["privacy"]
+    assert privacy["mechanism"] == "none"
+    assert privacy["total"]["epsilon"] is None and privacy["per_release"]["certified"] is None
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--clients", "41"], "no client may be empty"),
+        (["--algorithm", "dpsgd", "--sampled-clients", "11"], "at most 10"),
+        (["--split", "writer"], "names no writers"),
+        (["--preset", "li"], "with data set adult, not mnist"),
+        (["--preset", "ryu-kin"], "did you mean 'ryu-kim'"),
+        (["--budget", "total:1"], "total:E,D"),
+        (["--norm", "-3"], "norm = -3.0"),
+        (["--rounds", "0"], "a whole number, 1 or more"),
+        (["--device", "tpu"], "one of cpu, cuda, torch"),
+        (["--epsilon", "1", "--budget", "total:1,1e-5"], "exclude each other"),
+    ],
+)
+def test_bad_input_exits_with_2_and_a_message(mnist, capsys, words, message):
+    assert main(["learn", "run", "mnist", "--data", str(mnist), *words]) == 2
+    out, err = capsys.readouterr()
+    assert message in err and "Traceback" not in err and out == ""
+
+
+def test_run_writes_a_folder(mnist, tmp_path):
+    out = tmp_path / "run"
+    words = ["learn", "run", "mnist", "--data", str(mnist), "--rounds", "2", "--out", str(out), "--quiet"]
+    assert main(words) == 0
+    assert len(pd.read_csv(out / "rounds.csv")) == 2
+    assert json.loads((out / "run.json").read_text())["dataset"]["train_samples"] == 40
+    assert not list(out.glob("*.part"))
+
+
+def test_seed_alone_decides_the_result():
+    data = made.multiclass()
+    one, same, other = (learn(data, LearnSettings(rounds=3, seed=s)) for s in (1, 1, 2))
+    assert (one.w == same.w).all() and not (one.w == other.w).all()
+
+
+def test_comparison_is_at_equal_certified_totals_and_resumes(tmp_path, monkeypatch):
+    data = made.binary()
+    given = {"rounds": 4, "clients": 4, "penalty": "1"}
+    names = ["ryu-kim", "ryu-kim:output", "dp-admm", "dpsgd", "centralized"]
+    table = compare(data, None, names, [1.0, 4.0], 2, tmp_path, given)
+    private = table[table.total.notna()]
+    assert len(private) == 8 and len(table) == 9
+    assert (private.certified / private.total).between(0.99, 1.0001).all()
+    monkeypatch.setattr(stored_module, "learn", lambda *_: pytest.fail("ran again"))
+    again = compare(data, None, names, [1.0, 4.0], 2, tmp_path, given)
+    assert again.test_error.tolist() == table.test_error.tolist()
+    assert len(pd.read_csv(tmp_path / "compare.csv")) == 9
+
+
+def test_preset_gives_way_to_what_is_given():
+    found = make_learn_settings("adult", "huang-l2", clients=7)
+    assert (found.clients, found.radius, found.step, found.rounds) == (7, 89.0, "smooth", 100)
+
+
+def test_claims_are_counted():
+    assert claim("a", [("x", 1, 2), ("y", 3, 2)]) == Claim(
+        "a", 1, 2, "x: 1 against 2; y: 3 against 2"
+    )
+    assert claim("a", [("x", 1, 2)]).outcome == "holds"
+    assert claim("a", [("x", 2, 2)]).outcome == "does not hold"
+    assert falling("b", "v", [3, 2, 2.5]).outcome == "holds in part"
+
+
+def test_every_reproduction_of_the_issue_is_there():
+    wanted = {"rk-fig5", "rk-fig6", "rk-fig7", "huang-table2", "gauthier-fig1", "gauthier-fig2"}
+    wanted |= {f"huang-fig{k}" for k in range(1, 7)} | {f"li-fig{k}" for k in range(2, 7)}
+    assert set(REPRODUCTIONS) == wanted
+
+
+def test_reproduction_without_data_runs_and_writes_figure_table_and_claims(tmp_path, capsys):
+    assert main(["learn", "reproduce", "li-fig6", "--out", str(tmp_path), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert len(found["claims"]) == 4 and found["scale"] == "quick"
+    assert (tmp_path / "figure.png").stat().st_size > 5000
+    assert len(pd.read_csv(tmp_path / "table.csv")) == 6
+    lines = (tmp_path / "claims.md").read_text().splitlines()
+    assert sum(line.startswith("- holds") for line in lines) >= 2
+
+
+def test_wrong_scale_is_refused(tmp_path, capsys):
+    words = ["learn", "reproduce", "li-fig6", "--out", str(tmp_path), "--scale", "half"]
+    assert main(words) == 2
+    assert "one of quick, full" in capsys.readouterr().err
+
+
+def test_reproduction_runs_from_plain_arguments(tmp_path):
+    from argparse import Namespace
+
+    made_up = Reproduction(
+        "x", "X", lambda _: Outcome(pd.DataFrame({"a": [1]}), [], lambda figure: figure.subplots())
+    )
+    assert made_up.run(Namespace(out=str(tmp_path), data=None, json=False, quiet=True)) == 0
+    assert (tmp_path / "table.csv").read_text() == "a\n1\n"
