@@ -11,7 +11,7 @@ import numpy as np
 
 from gridpriv.assurance.audited import LEVELS, AuditedMechanism, zone_levels
 from gridpriv.assurance.bounds import ceiling, check_runs, detectable
-from gridpriv.assurance.eavesdrop import MakeAgent, listen
+from gridpriv.assurance.eavesdrop import MakeAgent, listen, varied
 from gridpriv.assurance.neighbours import (
     Neighbour,
     corner_neighbours,
@@ -88,7 +88,7 @@ class LevelAudit:
 
     @property
     def verdict(self) -> str:
-        """``violation`` above the certified, ``claim refuted`` above the claimed, or ``consistent``."""
+        """``violation`` above the certified, ``claim refuted`` above the claimed epsilon."""
         if self.measured.epsilon > self.certified:
             return "violation"
         return "claim refuted" if self.measured.epsilon > self.claimed else "consistent"
@@ -197,7 +197,8 @@ def audit(
             "(gridpriv attack runs without noise)"
         )
     zone, other = target(prepared, plan.bus)
-    short = replace(prepared, settings=replace(prepared.settings, rounds=plan.rounds))
+    rounds = min(plan.rounds, prepared.settings.rounds)
+    short = varied(prepared, settings=replace(prepared.settings, rounds=rounds))
     network = listen(short, make_agent=make_agent)
     script = network.heard[zone]
     mechanisms = zone_levels(short, zone, script, other, plan.levels, make_agent)

@@ -11,14 +11,16 @@ reports how much of it survives.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
 
-from gridpriv.assurance.eavesdrop import Heard, MakeAgent, answer
+from gridpriv.assurance.eavesdrop import Heard, MakeAgent, answer, opening, varied, zone_agent
 from gridpriv.assurance.neighbours import Neighbour
 from gridpriv.assurance.replay import Draw, Tape, agent_play
 from gridpriv.assurance.statistic import Statistic
@@ -114,11 +116,11 @@ class ReleaseLevel:
         """Return one noisy release, at the coordinates that move."""
         value = self.there if neighbour else self.here
         noisy = self.release.apply(value, lambda: NoiseStreams(seed).stream(1, 1, 1))
-        return noisy[self.visible]
+        return np.asarray(noisy[self.visible])
 
     @property
     def log_ratio(self) -> Statistic:
-        """ln p(o | D) - ln p(o | D') of the stated density."""
+        """Logarithm of p(o | D) / p(o | D') of the stated density."""
         a, b = self.here[self.visible], self.there[self.visible]
         scale = self.release.mechanism.scale
         if self.release.sensitivity.norm == 1:
@@ -157,16 +159,30 @@ class RunLevel:
 
     def sample(self, neighbour: bool, seed: int) -> Floats:
         """Return the zone's solution, or all its messages one after the other."""
-        prepared, shared = self.prepared, self.prepared.shared[self.zone]
-        data = self.there if neighbour else self.here
-        streams = NoiseStreams(seed)
-        agent = self.make_agent(
-            prepared.problems[self.zone], data, shared, prepared.rules, streams
-        )
-        sent = [answer(agent, heard).sent for heard in self.script]
+        agent = _fork(self._rehearsed, self.there if neighbour else self.here, seed)
+        sent = [answer(agent, heard).sent for heard in self.script if not heard.rehearsal]
         if self.level == "messages":
             return np.concatenate(sent)
-        return agent.average if _all_released(prepared) else agent.average[shared]
+        shared = self.prepared.shared[self.zone]
+        return agent.average if _all_released(self.prepared) else agent.average[shared]
+
+    @cached_property
+    def _rehearsed(self) -> Agent:
+        """The agent after its rehearsal, which is public and the same in every run."""
+        rules, streams = self.prepared.rules, NoiseStreams(0)
+        agent = zone_agent(self.prepared, self.zone, self.here, rules, streams, self.make_agent)
+        for heard in self.script:
+            if heard.rehearsal:
+                answer(agent, heard)
+        return agent
+
+
+def _fork(agent: Agent, data: Floats, seed: int) -> Agent:
+    """Return a copy of an agent on other data and noise, around the same problem."""
+    shared = (agent.problem, agent._rules, agent.shared)
+    twin = copy.deepcopy(agent, {id(part): part for part in shared})
+    twin._data, twin._noisy, twin._streams = data, data, NoiseStreams(seed)
+    return twin
 
 
 def _all_released(prepared: Prepared) -> bool:
@@ -197,14 +213,15 @@ def zone_levels(
     levels : sequence of str
     make_agent : callable
     """
-    one = replace(prepared, rules=replace(prepared.rules, local_updates=1))
+    one = varied(prepared, rules=replace(prepared.rules, local_updates=1))
+    opened = opening(script, 1)
     data = prepared.problems[zone].program.zone.demand
     found: list[AuditedMechanism] = []
-    first = _taped(one, zone, script[:1], data, make_agent)
+    first = _taped(one, zone, opened, data, make_agent)
     for level in levels:
         if level == "release":
             frozen = [draw.output for draw in first]
-            twin = agent_play(one, zone, script[:1], make_agent)(data + other.change, Tape(frozen))
+            twin = agent_play(one, zone, opened, make_agent)(data + other.change, Tape(frozen))
             release = _release(one, first[0])
             found.append(
                 ReleaseLevel(
@@ -212,7 +229,7 @@ def zone_levels(
                 )
             )
             continue
-        run, rounds = (one, script[:1]) if level == "solution" else (prepared, script)
+        run, rounds = (one, opened) if level == "solution" else (prepared, script)
         draws = first if level == "solution" else _taped(run, zone, rounds, data, make_agent)
         stated = _stated_once(run, _release(run, draws[0]))
         if level == "messages":
@@ -240,16 +257,16 @@ def _stated_once(prepared: Prepared, release: Release) -> Stated:
     settings = prepared.settings
     pure = release.sensitivity.norm == 1
     certified = epsilon_of(release.certified, settings.release_delta)
-    return Stated(
-        claimed_epsilon(settings, prepared.rules), certified, 0.0 if pure else settings.release_delta
-    )
+    delta = 0.0 if pure else settings.release_delta
+    return Stated(claimed_epsilon(settings, prepared.rules), certified, delta)
 
 
 def _stated_total(prepared: Prepared, draws: Sequence[Draw]) -> Stated:
     """Return claimed and certified totals of all releases of the rounds that are played."""
     releases = [_release(prepared, draw) for draw in draws]
     delta = prepared.settings.target_delta
-    certified, claimed = _count([r.certified for r in releases]), _count([r.claimed for r in releases])
+    certified = _count([release.certified for release in releases])
+    claimed = _count([release.claimed for release in releases])
     if all(r.sensitivity.norm == 1 for r in releases):
         pure = Stated(total_pure(claimed), total_pure(certified), 0.0)
         if math.isfinite(pure.certified):

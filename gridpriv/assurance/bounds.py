@@ -68,7 +68,8 @@ def runs_needed(epsilon: float, delta: float, confidence: float) -> int:
     low, high = runs // 2, runs
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if ceiling(middle, delta, confidence) > epsilon else (middle, high)
+        enough = ceiling(middle, delta, confidence) > epsilon
+        low, high = (low, middle) if enough else (middle, high)
     return high
 
 

@@ -10,21 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridpriv.coordination.agent import Agent, AgentRules, Message, Streams
-from gridpriv.coordination.coordinator import (
-    Plan,
-    State,
-    Trace,
-    coordinate,
-    make_consensus,
-    run_round,
-)
+from gridpriv.coordination.coordinator import Trace, run_round
 from gridpriv.coordination.problem import LocalProblem
 from gridpriv.coordination.transport import InProcess
 from gridpriv.errors import SolverError
 from gridpriv.grid.case import Floats
+from gridpriv.power.fleet import public_proxy
 from gridpriv.privacy.noise import NoiseStreams
-from gridpriv.privacy.perturbation import NoiseRule
-from gridpriv.run import Prepared, step_size
+from gridpriv.run import Prepared, _coordinate
 
 
 class MakeAgent(Protocol):
@@ -37,6 +30,8 @@ class MakeAgent(Protocol):
         shared: NDArray[np.bool_],
         rules: AgentRules,
         streams: Streams,
+        *,
+        proxy: Floats | None = None,
     ) -> Agent:
         """Return the agent."""
         ...
@@ -53,6 +48,8 @@ class Heard:
     step : float
     sent : (m,)
         What it answered.
+    rehearsal : bool
+        Whether it ran on the public proxy.
     """
 
     number: int
@@ -60,6 +57,7 @@ class Heard:
     penalty: Floats
     step: float
     sent: Floats
+    rehearsal: bool = False
 
 
 class Eavesdropper:
@@ -77,7 +75,7 @@ class Eavesdropper:
             for zone, (order, answer) in enumerate(zip(given, answers, strict=True)):
                 said = Heard(
                     order.number, order.w.copy(), order.penalty.copy(), order.step,
-                    answer.sent.copy(),
+                    answer.sent.copy(), order.rehearsal,
                 )  # fmt: skip
                 self.heard[zone].append(said)
                 self.messages[zone].append(answer)
@@ -91,48 +89,61 @@ def listen(
     prepared: Prepared,
     seed: int | None = None,
     *,
-    noise: Sequence[NoiseRule | None] | None = None,
     make_agent: MakeAgent = Agent,
     watch: Callable[[str], None] = lambda _: None,
 ) -> Eavesdropper:
-    """Run the consensus algorithm and return what crossed the network.
+    """Run the consensus algorithm as :func:`gridpriv.run.run` does and keep what was said.
 
     Parameters
     ----------
     prepared : Prepared
     seed : int, optional
         Of the simulated noise; the prepared run's own if not given.
-    noise : sequence of NoiseRule, optional
-        One per zone in place of the run's (a tape recorder, say).
     make_agent : callable
     watch : callable
         Called after every round with a note.
     """
-    rules = prepared.rules
     streams = NoiseStreams(prepared.seed if seed is None else seed)
-    each = [rules.noise] * len(prepared.problems) if noise is None else list(noise)
     agents = [
-        make_agent(
-            problem, problem.program.zone.demand, shared, replace(rules, noise=rule), streams
-        )
-        for problem, shared, rule in zip(prepared.problems, prepared.shared, each, strict=True)
+        zone_agent(prepared, zone, None, prepared.rules, streams, make_agent)
+        for zone in range(len(prepared.zones))
     ]
     transport = Eavesdropper(agents)
-    pairs = list(zip(prepared.problems, prepared.shared, strict=True))
-    settings = prepared.settings
-    consensus = make_consensus([p.coordinates[s] for p, s in pairs])
-    start = np.concatenate([p.start()[s] for p, s in pairs])
-    schedule = settings.penalty_schedule()
-    coordinate(
-        transport,
-        consensus,
-        State(start, np.zeros_like(start), schedule.first(consensus.size)),
-        Plan(settings.rounds, step_size(prepared, transport), schedule, settings.tolerance),
-        [p.name for p in prepared.problems],
-        Trace(),
-        lambda record: watch(f"round {record.round}"),
-    )
+    _coordinate(prepared, transport, Trace(), lambda record: watch(f"round {record.round}"))
     return transport
+
+
+def zone_agent(
+    prepared: Prepared,
+    zone: int,
+    data: Floats | None,
+    rules: AgentRules,
+    streams: Streams,
+    make_agent: MakeAgent = Agent,
+) -> Agent:
+    """Return the agent of the zone at a position, on its own demand or on ``data``."""
+    problem = prepared.problems[zone]
+    own = problem.program.zone
+    return make_agent(
+        problem, own.demand if data is None else data, prepared.shared[zone], rules, streams,
+        proxy=public_proxy(own),
+    )  # fmt: skip
+
+
+def varied(prepared: Prepared, **changes: Any) -> Prepared:
+    """Return a prepared run with other rules or settings, around the same compiled problems.
+
+    Its zones, consensus and solver stay what they are.
+    """
+    twin = replace(prepared, **changes)
+    twin.__dict__["problems"] = prepared.problems
+    return twin
+
+
+def opening(script: Sequence[Heard], rounds: int) -> list[Heard]:
+    """Return the rehearsal, if there is one, and the first private rounds."""
+    rehearsed = [heard for heard in script if heard.rehearsal]
+    return rehearsed + [heard for heard in script if not heard.rehearsal][:rounds]
 
 
 def answer(agent: Agent, heard: Heard) -> Message:
@@ -144,7 +155,8 @@ def answer(agent: Agent, heard: Heard) -> Message:
         With the zone and round, from the agent.
     """
     try:
-        return agent.round(heard.number, heard.w, heard.penalty, heard.step)
+        run = agent.rehearse if heard.rehearsal else agent.round
+        return run(heard.number, heard.w, heard.penalty, heard.step)
     except SolverError as error:
         error.add_note("while a recorded run was played again")
         raise

@@ -19,7 +19,7 @@ With z = T x + t0, a change g of the gradient gives dz = T dx, dq = T'g.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -180,6 +180,8 @@ class ForwardModel:
     exact : bool
         Which local update.
     local_updates : int
+    proxy : (2 |N_z|,), optional
+        Public stand-in for the demand, where the script holds a rehearsal.
     """
 
     def __init__(
@@ -190,11 +192,15 @@ class ForwardModel:
         *,
         exact: bool,
         local_updates: int,
+        proxy: Floats | None = None,
     ) -> None:
         self.problem = problem
         self.shared = shared
-        self.script = script
-        self.observed = np.array([heard.sent for heard in script])
+        self.last = problem.start()
+        self.script = [heard for heard in script if not heard.rehearsal]
+        self._rehearsal = [heard for heard in script if heard.rehearsal]
+        self._proxy = proxy
+        self.observed = np.array([heard.sent for heard in self.script])
         self._exact = exact
         # an exact update starts from nothing, so its E repetitions without noise are one
         self._updates = 1 if exact else local_updates
@@ -207,24 +213,42 @@ class ForwardModel:
     def _duals(self) -> list[Floats]:
         """The zone's dual before each round, from messages alone."""
         duals, dual = [], np.zeros(len(self.script[0].w))
+        for heard in self._rehearsal:
+            dual = dual + heard.penalty * (heard.w - heard.sent)
         for heard in self.script:
             duals.append(dual)
             dual = dual + heard.penalty * (heard.w - heard.sent)
         return duals
 
-    def predict(self, demand: Floats, *, gradients: bool = False) -> Predicted:
+    @cached_property
+    def _start(self) -> Floats:
+        """The zone's iterate before the first private round; an exact update has no use for it."""
+        if not self._rehearsal or self._exact or self._proxy is None:
+            return self.problem.start()
+        rehearsed = ForwardModel(
+            self.problem, self.shared, [replace(h, rehearsal=False) for h in self._rehearsal],
+            exact=False, local_updates=self._updates,
+        )  # fmt: skip
+        rehearsed.predict(self._proxy)
+        return rehearsed.last
+
+    def predict(
+        self, demand: Floats, rounds: int | None = None, *, gradients: bool = False
+    ) -> Predicted:
         """Return the messages of a demand and their derivatives.
 
         Parameters
         ----------
         demand : (2 |N_z|,)
+        rounds : int, optional
+            How many of the recorded rounds.
         gradients : bool
             Also by the gradient (for noise on the gradient).
         """
-        z = self.problem.start()
+        z = self._start
         moved = np.zeros((len(z), len(demand)))
         sent, by_demand, by_gradient = [], [], []
-        for place, heard in enumerate(self.script):
+        for place, heard in enumerate(self.script[:rounds]):
             rho, pull = np.zeros_like(z), np.zeros_like(z)
             rho[self.shared] = heard.penalty
             pull[self.shared] = heard.penalty * heard.w + self._duals[place]
@@ -239,6 +263,7 @@ class ForwardModel:
                 chosen[self.shared, np.arange(chosen.shape[1])] = 1.0
                 by_gradient.append(solved.response(chosen).T)
             z, moved = self._known(z, moved, heard)
+        self.last = z
         return Predicted(
             np.array(sent), np.array(by_demand), np.array(by_gradient) if gradients else None
         )

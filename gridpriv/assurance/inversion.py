@@ -1,4 +1,4 @@
-r"""From messages back to demand: a Gauss-Newton MAP estimate, and inversion of stationarity.
+r"""From messages back to demand: a damped Gauss-Newton MAP estimate.
 
 The estimate minimises, over demands d within public bounds,
 
@@ -10,10 +10,11 @@ the covariance of what the noise does to y_t, linearised:
     gradient noise   C = v G G' + tau^2 I     G = d y_t / d gradient
     output noise     C = v I
     demand noise     C = v J J' + tau^2 I     J = d y_t / d d, if it is drawn anew each round
-                     C = tau^2 I              if it is drawn once: what can be fitted is d + nu,
-                                              which the prior then shrinks
+                     C = tau^2 I              if it is drawn once
 
-v the variance of one coordinate's noise and tau the solver's error. All rounds are fitted at
+What can be fitted is not d but d plus the noise that even the releases leave in it, so the
+prior of the fit is widened by that variance and the answer then shrunk by what it takes up.
+v is the variance of one coordinate's noise and tau the solver's error. All rounds are fitted at
 once, which is how noise drawn anew each round is averaged out.
 
 Answers are piecewise smooth in d (active sets change), so plain Gauss-Newton wanders: steps are
@@ -22,7 +23,6 @@ damped (Levenberg-Marquardt), clipped to the bounds, and tau falls in stages.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,7 +30,7 @@ import numpy as np
 from gridpriv.assurance.forward import ForwardModel, Predicted
 from gridpriv.grid.case import Floats
 
-STAGES = (1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7)
+STAGES = (1e-2, 1e-4, 1e-6)
 SOLVER_ERROR = 1e-6
 
 
@@ -92,14 +92,16 @@ def fit(model: ForwardModel, prior: Prior, noise: Noise, iterations: int = 8) ->
     iterations : int
         Damped steps of each stage.
     """
-    spread = prior.spread
-    if noise.target == "demand" and noise.once:
-        spread = np.sqrt(spread**2 + noise.variance)
+    hidden = _hidden(model, noise)
+    spread = np.sqrt(prior.spread**2 + hidden)
     exact = noise.target == "none" or (noise.target == "demand" and noise.once)
     stages = STAGES if exact else (1e-3, SOLVER_ERROR)
     demand, damping = prior.mean.copy(), 1e-2
-    at = model.predict(demand, gradients=noise.target == "objective")
-    for tau in stages:
+    gradients = noise.target == "objective"
+    total = len(model.script)
+    horizons = range(1, total + 1) if exact else (total,)
+    for rounds, tau in ((r, tau) for r in horizons for tau in stages):
+        at = model.predict(demand, rounds, gradients=gradients)
         weights = _weights(at, noise, tau)
         for _ in range(iterations):
             trial, now, damping = _step(
@@ -116,11 +118,25 @@ def fit(model: ForwardModel, prior: Prior, noise: Noise, iterations: int = 8) ->
     information = _information(at, weights) + np.diag(1.0 / spread**2)
     posterior = np.sqrt(np.diag(np.linalg.pinv(information, hermitian=True)))
     misfit = float(np.sqrt(np.mean((at.sent - model.observed) ** 2)))
-    if noise.target == "demand" and noise.once:
-        keep = prior.spread**2 / spread**2
-        demand = prior.mean + keep * (demand - prior.mean)
-        posterior = np.sqrt(keep * noise.variance + (keep * posterior) ** 2)
+    residual = model.observed - at.sent
+    fitted = float(np.einsum("tm,tmn,tn->", residual, weights, residual, optimize=True))
+    # a fit that leaves more than the noise explains is trusted less
+    doubt = max(0.0, fitted / residual.size - 1.0) if noise.target != "none" else 0.0
+    keep = prior.spread**2 / (spread**2 + doubt * posterior**2)
+    demand = prior.mean + keep * (demand - prior.mean)
+    posterior = np.sqrt(keep * hidden + (keep * posterior) ** 2)
     return Estimate(demand, np.minimum(posterior, prior.spread), misfit)
+
+
+def _hidden(model: ForwardModel, noise: Noise) -> Floats:
+    """Return the variance that noise leaves in each demand even for who sees every release."""
+    size, draws = model.problem.program.imbalance.shape[0], len(model.script)
+    if noise.target == "demand":
+        return np.full(size, noise.variance / (1 if noise.once else draws))
+    if noise.target == "objective":
+        inverse = np.linalg.pinv(2.0 * model.problem.program.imbalance.T.toarray())
+        return np.asarray((inverse**2).sum(axis=1) * noise.variance / draws)
+    return np.zeros(size)
 
 
 def _weights(at: Predicted, noise: Noise, tau: float) -> Floats:
@@ -155,7 +171,7 @@ def _step(
     damping: float,
 ) -> tuple[Floats, Predicted | None, float]:
     """Return (demand, its prediction, damping) after one accepted step; None if none helps."""
-    residual = model.observed - at.sent
+    residual = model.observed[: len(at.sent)] - at.sent
     pull = np.einsum("tmi,tmn,tn->i", at.by_demand, weights, residual, optimize=True)
     pull = pull - (demand - prior.mean) / spread**2
     hessian = _information(at, weights) + np.diag(1.0 / spread**2)
@@ -166,8 +182,9 @@ def _step(
         damped = hessian[np.ix_(free, free)] + damping * np.diag(np.diag(hessian)[free])
         change[free] = np.linalg.solve(damped, pull[free])
         trial = np.clip(demand + change, prior.lower, prior.upper)
-        now = model.predict(trial, gradients=noise.target == "objective")
-        after = _cost(model.observed - now.sent, weights, trial, prior.mean, spread)
+        now = model.predict(trial, len(at.sent), gradients=noise.target == "objective")
+        left = model.observed[: len(now.sent)] - now.sent
+        after = _cost(left, weights, trial, prior.mean, spread)
         if after < before:
             return trial, now, max(damping / 5.0, 1e-9)
         damping *= 5.0
@@ -185,26 +202,3 @@ def _cost(
 ) -> float:
     fitted = float(np.einsum("tm,tmn,tn->", residual, weights, residual, optimize=True))
     return fitted + float((((demand - mean) / spread) ** 2).sum())
-
-
-def stationarity(model: ForwardModel, prior: Prior, noise: Noise, rounds: Sequence[int]) -> Floats:
-    """Return the demand from the optimality conditions of rounds in which all of z was heard.
-
-    With T the reduced program's map and N the rows of its constraints that are active at z,
-        T'(2B'(B z_prev + d) - pull - z_prev/eta + metric z) + N'mu = 0
-    is linear in (d, mu). The conditions of every round are solved in least squares, and the
-    rounds' answers averaged with the prior: (a) and (b) of the attack.
-    """
-    found = np.array([model.stationary_demand(place) for place in rounds])
-    spread = noise.variance * _reach(model) / len(rounds) + SOLVER_ERROR**2
-    if noise.target == "none":
-        spread = np.full(len(prior.mean), SOLVER_ERROR**2)
-    keep = prior.spread**2 / (prior.spread**2 + spread)
-    shrunk = prior.mean + keep * (found.mean(axis=0) - prior.mean)
-    return np.clip(shrunk, prior.lower, prior.upper)
-
-
-def _reach(model: ForwardModel) -> Floats:
-    """Return how gradient noise of variance 1 spreads to d in (2B')^+ , (2 b,)."""
-    inverse = np.linalg.pinv(2.0 * model.problem.program.imbalance.T.toarray())
-    return np.asarray((inverse**2).sum(axis=1))

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from gridpriv.assurance.eavesdrop import Heard, MakeAgent, answer, listen
+from gridpriv.assurance.eavesdrop import Heard, MakeAgent, answer, listen, zone_agent
 from gridpriv.assurance.neighbours import Neighbour
 from gridpriv.coordination.agent import Agent
 from gridpriv.grid.case import Floats
@@ -178,7 +178,7 @@ def agent_play(
     def play(data: Floats, tape: Tape) -> Played:
         rules = replace(prepared.rules, noise=taped(rule, tape))
         streams = NoiseStreams(prepared.seed)
-        agent = make_agent(prepared.problems[zone], data, prepared.shared[zone], rules, streams)
+        agent = zone_agent(prepared, zone, data, rules, streams, make_agent)
         sent, counts, charged = [], [], 0
         for heard in script:
             before = len(tape.drawn)
@@ -246,14 +246,31 @@ def replay(
     frozen = [draw.output for draw in base.draws]
     for other in neighbours:
         moved = data + other.change
-        twin = play(moved.copy(), Tape(frozen))
-        findings += [
-            _calls(base, twin, zone, other),
-            _values(base, twin, zone, other, solver_error),
-            _messages(base, twin, zone, other, solver_error),
-            _history(play, base, twin, data, moved, zone, other, solver_error),
-        ]
+        pair = Pair(base, play(moved.copy(), Tape(frozen)), zone, str(other), solver_error)
+        findings += [_calls(pair), _values(pair), _messages(pair)]
+        findings.append(_history(pair, play, data, moved))
     return findings
+
+
+@dataclass(frozen=True, eq=False)
+class Pair:
+    """An agent's runs on D and on D', with the releases of D."""
+
+    base: Played
+    twin: Played
+    zone: str
+    neighbour: str
+    solver_error: float
+
+    def draws(self) -> list[tuple[Draw, Draw]]:
+        """Return releases side by side; other shapes are reported by the check of calls."""
+        both = zip(self.base.draws, self.twin.draws, strict=False)
+        return [(a, b) for a, b in both if a.value.shape == b.value.shape]
+
+    def finding(self, check: str, measured: float, size: float) -> Finding:
+        """Return the finding of a difference that must vanish."""
+        allowed = ROUNDING * size + 2.0 * self.solver_error
+        return Finding(check, self.zone, self.neighbour, measured, allowed)
 
 
 def _noise(base: Played, zone: str) -> Finding:
@@ -262,54 +279,40 @@ def _noise(base: Played, zone: str) -> Finding:
     return Finding("noise", zone, "-", float(bare + abs(len(base.draws) - base.charged)), 0.0)
 
 
-def _calls(base: Played, twin: Played, zone: str, other: Neighbour) -> Finding:
-    same = base.per_round == twin.per_round
-    pairs = zip(base.draws, twin.draws, strict=False)
-    differ = sum(a.call != b.call for a, b in pairs) + (0 if same else 1)
-    return Finding("calls", zone, str(other), float(differ), 0.0)
+def _calls(pair: Pair) -> Finding:
+    """Count releases that were asked for differently."""
+    same = pair.base.per_round == pair.twin.per_round
+    both = zip(pair.base.draws, pair.twin.draws, strict=False)
+    differ = sum(a.call != b.call for a, b in both) + (0 if same else 1)
+    return Finding("calls", pair.zone, pair.neighbour, float(differ), 0.0)
 
 
-def _values(
-    base: Played, twin: Played, zone: str, other: Neighbour, solver_error: float
-) -> Finding:
-    worst = Finding("values", zone, str(other), 0.0, 0.0)
-    for a, b in zip(base.draws, twin.draws, strict=False):
-        if a.value.shape != b.value.shape:
-            continue  # reported by the check of calls
-        norm = a.sensitivity.norm
+def _values(pair: Pair) -> Finding:
+    """Return the private value that comes nearest to, or furthest beyond, what is declared."""
+    found = [Finding("values", pair.zone, pair.neighbour, 0.0, 0.0)]
+    for a, b in pair.draws():
+        norm, declared = a.sensitivity.norm, a.sensitivity.value
         distance = float(np.linalg.norm(a.value - b.value, norm))
         reach = np.sqrt(a.value.size) if norm == 1 else 1.0
-        slack = ROUNDING * float(np.linalg.norm(a.value, norm)) + 2.0 * solver_error * float(reach)
-        found = Finding(
-            "values", zone, str(other), distance, a.sensitivity.value + slack,
-            distance / a.sensitivity.value,
-        )  # fmt: skip
-        if found.measured - found.allowed > worst.measured - worst.allowed or not worst.allowed:
-            worst = found
-    return worst
+        slack = ROUNDING * float(np.linalg.norm(a.value, norm))
+        allowed = declared + slack + 2.0 * pair.solver_error * float(reach)
+        found.append(
+            replace(found[0], measured=distance, allowed=allowed, ratio=distance / declared)
+        )
+    return max(found[1:] or found, key=lambda row: row.measured - row.allowed)
 
 
-def _messages(
-    base: Played, twin: Played, zone: str, other: Neighbour, solver_error: float
-) -> Finding:
-    gap = max(float(np.linalg.norm(a - b)) for a, b in zip(base.sent, twin.sent, strict=True))
-    size = max(float(np.linalg.norm(a)) for a in base.sent)
-    return Finding("messages", zone, str(other), gap, ROUNDING * size + 2.0 * solver_error)
+def _messages(pair: Pair) -> Finding:
+    """Return how far what is sent differs although the releases do not."""
+    both = zip(pair.base.sent, pair.twin.sent, strict=True)
+    gap = max(float(np.linalg.norm(a - b)) for a, b in both)
+    return pair.finding("messages", gap, max(float(np.linalg.norm(a)) for a in pair.base.sent))
 
 
-def _history(
-    play: Play,
-    base: Played,
-    twin: Played,
-    data: Floats,
-    moved: Floats,
-    zone: str,
-    other: Neighbour,
-    solver_error: float,
-) -> Finding:
+def _history(pair: Pair, play: Play, data: Floats, moved: Floats) -> Finding:
     """Swap D and D' after every release; each value must be that of the data in force."""
     working = data.copy()
-    tape = Tape([draw.output for draw in base.draws])
+    tape = Tape([draw.output for draw in pair.base.draws])
 
     def swap() -> None:
         working[:] = moved if len(tape.drawn) % 2 else data
@@ -318,11 +321,11 @@ def _history(
     mixed = play(working, tape)
     gap, size = 0.0, 1.0
     for place, draw in enumerate(mixed.draws):
-        owner = (twin if place % 2 else base).draws
+        owner = (pair.twin if place % 2 else pair.base).draws
         if place < len(owner) and owner[place].value.shape == draw.value.shape:
             gap = max(gap, float(np.linalg.norm(owner[place].value - draw.value)))
             size = max(size, float(np.linalg.norm(draw.value)))
-    return Finding("history", zone, str(other), gap, ROUNDING * size + 2.0 * solver_error)
+    return pair.finding("history", gap, size)
 
 
 def replay_run(

@@ -75,7 +75,8 @@ def measure(
         name: _rounded(statistic, float(np.ptp(statistic(train))) * resolution)
         for name, statistic in candidates.items()
     }
-    best, chosen = -1.0, ("", _first, 0.0, 1)
+    best = -1.0
+    chosen: tuple[str, Statistic, float, int] = ("", _first, 0.0, 1)
     for name, statistic in candidates.items():
         a, b = statistic(here[:half]), statistic(there[:half])
         for sign in (1, -1):
@@ -105,14 +106,12 @@ def _count(
 
 def _threshold(a: Floats, b: Floats, delta: float, confidence: float) -> tuple[float, float]:
     """Return (bound, threshold) of the best of a grid of thresholds."""
-    grid = np.unique(
-        np.quantile(np.concatenate([a, b]), np.concatenate([
-            np.linspace(0.02, 0.98, 49), 1.0 - np.geomspace(1e-4, 1e-2, 8), np.geomspace(1e-4, 1e-2, 8)
-        ]))
-    )  # fmt: skip
+    tails = np.geomspace(1e-4, 1e-2, 8)
+    shares = np.concatenate([tails, np.linspace(0.02, 0.98, 49), 1.0 - tails])
+    grid = np.unique(np.quantile(np.concatenate([a, b]), shares))
     middles = np.concatenate([grid, (a.mean() + b.mean())[None] / 2.0])
-    hits = (np.sort(a).searchsorted(middles, side="right") - len(a)) * -1
-    misses = (np.sort(b).searchsorted(middles, side="right") - len(b)) * -1
+    hits = len(a) - np.sort(a).searchsorted(middles, side="right").astype(float)
+    misses = len(b) - np.sort(b).searchsorted(middles, side="right").astype(float)
     bounds = epsilon_bound(hits, misses, len(a), delta, confidence)
     best = int(np.argmax(bounds))
     return float(bounds[best]), float(middles[best])

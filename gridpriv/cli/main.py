@@ -14,6 +14,8 @@ COMMANDS = {
     "compare": "a study over budgets, mechanisms and seeds, with its report",
     "report": "build the report of a study or a run: html, pdf, xlsx, csv, tex",
     "reproduce": "a figure or table of a paper, from a bundled study",
+    "audit": "does the code deliver the epsilon that it states?",
+    "attack": "what somebody who hears every message learns about a bus's demand",
     "zones": "partition a case into zones, check and draw them",
     "cases": "the cases that can be found by name",
     "learn": "federated learning of linear models: run, compare, reproduce",

@@ -1,0 +1,124 @@
+"""``gridpriv attack``: what somebody who hears every message learns about a bus's demand."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gridpriv.cli.common import (
+    REAL,
+    WHOLE,
+    chosen_zoning,
+    console,
+    number,
+    output_folder,
+    print_table,
+    progress,
+    write_json,
+)
+from gridpriv.cli.run import add_arguments as add_run_arguments
+from gridpriv.cli.run import given_settings
+from gridpriv.grid.library import load_case
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from gridpriv.assurance.attack import AttackResult
+
+AVERAGED = (1, 2, 5, 10, 20, 40)
+
+
+def _numbers(text: str) -> tuple[float, ...]:
+    return tuple(float(part) for part in text.split(","))
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``run`` and the attack's own."""
+    add_run_arguments(parser)
+    parser.add_argument("--seeds", type=WHOLE, default=5, metavar="N",
+                        help="noisy runs that are attacked (5)")  # fmt: skip
+    parser.add_argument("--epsilons", type=number(_numbers, "numbers, such as 0.5,1,5"),
+                        default=(), metavar="E,E", help="total budgets to sweep")  # fmt: skip
+    parser.add_argument("--attack-rounds", type=WHOLE, default=10, metavar="R",
+                        help="rounds that are heard at most (10)")  # fmt: skip
+    parser.add_argument("--prior-spread", type=REAL, default=1.0, metavar="S",
+                        help="spread of the public prior over its mean (1)")  # fmt: skip
+    parser.add_argument("--bus", type=WHOLE, help="attack this bus's zone only")
+    parser.add_argument("--averaging", action="store_true",
+                        help="also: error against rounds, noise drawn each round and once")  # fmt: skip
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Attack; print or write what was learned."""
+    from gridpriv.assurance.attack import AttackPlan, attack, averaging
+    from gridpriv.run import prepare
+    from gridpriv.settings import make_settings
+
+    settings = make_settings(args.preset, **({"solver": "clarabel"} | given_settings(args)))
+    case = load_case(args.case)
+    zoning = chosen_zoning(case, args)
+    plan = AttackPlan(args.seeds, args.epsilons, args.attack_rounds, args.prior_spread, args.bus)
+    folder = output_folder(args.out)
+    prepared = prepare(case, zoning, settings)
+    noisy = settings.mechanism != "none"
+    zones = zoning.n_zone if args.bus is None else 1
+    steps = zones * (1 + noisy * plan.seeds * (1 + len(plan.epsilons)))
+    steps += args.averaging * 2 * plan.seeds * len(AVERAGED)
+    with progress(case.name, steps, quiet=args.quiet or args.json) as advance:
+        result = attack(prepared, plan, advance)
+        curve = averaging(prepared, plan, AVERAGED, advance) if args.averaging and noisy else None
+    document = result.as_dict()
+    document["averaging"] = None if curve is None else curve.to_dict("records")
+    if folder is not None:
+        _write(result, curve, folder)
+        write_json(document, folder / "attack.json")
+    if args.json:
+        write_json(document)
+    elif not args.quiet:
+        _print(result)
+        if folder is not None:
+            console().print(f"Written to {folder}")
+    return 0
+
+
+def _write(result: AttackResult, curve: pd.DataFrame | None, folder: Path) -> None:
+    from gridpriv.assurance.figures import draw_averaging, draw_errors, draw_map
+
+    for name, table in (("buses", result.buses()), ("by_distance", result.by_distance())):
+        part = folder / f"{name}.csv.part"
+        table.to_csv(part, index=False)
+        part.replace(folder / f"{name}.csv")
+    draw_errors(result, folder / "attack.png")
+    draw_map(result, folder / "map.png")
+    draw_map(result, folder / "map_no_noise.png", "no noise")
+    if curve is not None:
+        title = f"{result.prepared.case.name}: the same demand noise, drawn each round or once"
+        prior = float(result.prior_errors.mean())
+        draw_averaging(curve, folder / "averaging.png", prior, title)
+
+
+def _print(result: AttackResult) -> None:
+    prepared = result.prepared
+    print_table(
+        f"{prepared.case.name}: error of active demand, {len(result.attacked)} buses, "
+        f"{result.plan.seeds} seeds",
+        ["configuration", "seen", "MW", "+-95%", "median %", "within 5%", "of prior's"],
+        [
+            [r["configuration"], r["adversary"], r["mae_mw"], r["interval_mw"],
+             r["error_percent"], r["recovered"], r["of_prior"]]
+            for r in result.as_dict()["summary"]
+        ],
+    )  # fmt: skip
+    table = result.by_distance()
+    rows = table[table["adversary"] == "messages"]
+    print_table(
+        "Share recovered within 5 % by lines to the nearest tie bus",
+        ["configuration", "lines", "buses", "within 5%", "within 1 MW"],
+        [
+            [r.configuration, int(r.lines_to_tie), int(r.buses), r.recovered, r.within_1mw]
+            for r in rows.itertuples()
+        ],
+    )
+    worst = result.buses().sort_values(result.buses().columns[-3]).head(5)["bus"].tolist()
+    print(f"Worst protected buses: {', '.join(map(str, worst))}.")

@@ -1,0 +1,168 @@
+"""``gridpriv audit``: does the code deliver the epsilon that it states?"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gridpriv.cli.common import (
+    REAL,
+    WHOLE,
+    chosen_zoning,
+    console,
+    output_folder,
+    print_table,
+    progress,
+    write_json,
+)
+from gridpriv.cli.run import add_arguments as add_run_arguments
+from gridpriv.cli.run import given_settings
+from gridpriv.errors import InputError
+from gridpriv.grid.library import load_case
+
+if TYPE_CHECKING:
+    from gridpriv.assurance.audit import AuditPlan, AuditResult
+    from gridpriv.grid.case import Case
+    from gridpriv.grid.zoning import Zoning
+    from gridpriv.settings import Settings
+
+FAILED = 1
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``run`` and the audit's own."""
+    add_run_arguments(parser)
+    parser.add_argument("--runs", type=WHOLE, metavar="N", help="runs on each of D and D', per level")
+    parser.add_argument("--confidence", type=REAL, default=0.999, help="of the bound (0.999)")
+    parser.add_argument("--audit-rounds", type=WHOLE, default=5, metavar="R",
+                        help="rounds that are replayed and observed (5)")  # fmt: skip
+    parser.add_argument("--levels", default="release,solution,messages", metavar="A,B",
+                        help="what is observed: release, solution, messages")  # fmt: skip
+    parser.add_argument("--bus", type=WHOLE, help="bus whose demand moves (default: the worst)")
+    parser.add_argument("--sweep", action="store_true",
+                        help="audit every perturbation, mechanism and update")  # fmt: skip
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Audit; print or write the verdict; return 1 if what is certified does not hold."""
+    from gridpriv.assurance.audit import RUNS, AuditPlan
+    from gridpriv.settings import make_settings
+
+    settings = make_settings(args.preset, **({"solver": "clarabel"} | given_settings(args)))
+    case = load_case(args.case)
+    zoning = chosen_zoning(case, args)
+    levels = tuple(args.levels.split(","))
+    runs = dict(RUNS) if args.runs is None else dict.fromkeys(RUNS, args.runs)
+    plan = AuditPlan(runs, args.confidence, args.audit_rounds, levels=levels, bus=args.bus)
+    folder = output_folder(args.out)
+    chosen = sweep(settings) if args.sweep else [settings]
+    results = [_one(case, zoning, each, plan, args) for each in chosen]
+    if folder is not None:
+        _write(results, folder)
+    if args.json:
+        document = results[0].as_dict()
+        write_json({"audits": [r.as_dict() for r in results]} if args.sweep else document)
+    elif not args.quiet:
+        _print(results, args.sweep)
+        if folder is not None:
+            console().print(f"Written to {folder}")
+    return 0 if all(result.passed for result in results) else FAILED
+
+
+def sweep(settings: Settings) -> list[Settings]:
+    """Return the settings with every perturbation, mechanism and update (sound calibration)."""
+    if settings.mechanism == "none" or settings.calibration == "paper":
+        raise InputError("--sweep needs a mechanism and --calibration sound")
+    budget = settings.privacy_budget
+    if budget.scope == "total" and budget.delta is None:
+        budget = replace(budget, scope="per-release")
+    return [
+        replace(
+            settings, perturbation=p, mechanism=m, update=u, budget=str(budget),
+            refresh=settings.refresh if p == "demand" else None,
+        )
+        for p, m, u in itertools.product(
+            ("objective", "output", "demand"), ("laplace", "gaussian"), ("linearized", "exact")
+        )
+    ]  # fmt: skip
+
+
+def _one(
+    case: Case, zoning: Zoning, settings: Settings, plan: AuditPlan, args: argparse.Namespace
+) -> AuditResult:
+    from gridpriv.assurance.audit import audit
+    from gridpriv.run import prepare
+
+    total = 100 * len(plan.levels) + zoning.n_zone
+    label = f"{case.name} {settings.perturbation}"
+    with progress(label, total, quiet=args.quiet or args.json) as advance:
+        return audit(prepare(case, zoning, settings), plan, watch=advance)
+
+
+def _write(results: list[AuditResult], folder: Path) -> None:
+    from gridpriv.assurance.figures import draw_audit
+
+    if len(results) == 1:
+        write_json(results[0].as_dict(), folder / "audit.json")
+        draw_audit(results[0], folder / "audit.png")
+        return
+    write_json({"audits": [r.as_dict() for r in results]}, folder / "audit.json")
+
+
+def _print(results: list[AuditResult], many: bool) -> None:
+    if many:
+        print_table(
+            f"{results[0].prepared.case.name}: audit of {len(results)} configurations",
+            ["configuration", "level", "claimed", "certified", "measured", "verdict"],
+            [row for result in results for row in _sweep_rows(result)],
+        )
+        failed = sum(not result.passed for result in results)
+        print(f"{len(results) - failed} of {len(results)} configurations hold what is certified.")
+        return
+    document = results[0].as_dict()
+    _print_replay(document)
+    print_table(
+        f"Statistical audit, bus {document['neighbour']['bus']} of zone {document['zone']}, "
+        f"{100 * document['confidence']:g} % confidence",
+        ["observed", "delta", "claimed", "certified", "measured", "runs", "sees above", "verdict"],
+        [
+            [r["level"], r["delta"], r["claimed"], r["certified"], r["measured"], r["runs"],
+             r["detectable"], r["verdict"]]
+            for r in document["statistical"]
+        ],
+    )  # fmt: skip
+    print(f"Verdict: {document['verdict']}.")
+
+
+def _sweep_rows(result: AuditResult) -> list[list[object]]:
+    document: dict[str, Any] = result.as_dict()
+    name = " ".join(str(document["settings"][k]) for k in ("perturbation", "mechanism", "update"))
+    replayed = all(row["passed"] for row in document["replay"])
+    rows: list[list[object]] = [
+        [name, r["level"], r["claimed"], r["certified"], r["measured"], r["verdict"]]
+        for r in document["statistical"]
+    ]
+    ratio = next(row["ratio"] for row in document["replay"] if row["check"] == "values")
+    verdict = "consistent" if replayed else "violation"
+    return [*rows, [name, "replay (of declared)", None, 1.0, ratio, verdict]]
+
+
+def _print_replay(document: dict[str, Any]) -> None:
+    what = {
+        "calls": "releases asked for differently",
+        "values": "private value moved, at most",
+        "messages": "messages moved",
+        "history": "state that outlives a release",
+        "noise": "coordinates without noise",
+    }
+    print_table(
+        f"{document['case']}: replay on neighbouring demand, releases frozen",
+        ["check", "neighbours", "measured", "allowed", "passed"],
+        [
+            [what[r["check"]], r["neighbours"], r["measured"], r["allowed"], r["passed"]]
+            for r in document["replay"]
+        ],
+    )
