@@ -7,6 +7,7 @@ voltages. What the reference bus then has to add, and what leaves its band, is r
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -118,7 +119,9 @@ def ac_network(case: Case, dispatch: Dispatch) -> Any:
     from pandapower.converter.pypower.from_ppc import from_ppc
 
     logging.getLogger("pandapower.converter.pypower.from_ppc").setLevel(logging.ERROR)
-    return from_ppc(_ppc(case, dispatch), f_hz=50, validate_conversion=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # pandas on pandapower's converter
+        return from_ppc(_ppc(case, dispatch), f_hz=50, validate_conversion=False)
 
 
 def _ppc(case: Case, dispatch: Dispatch) -> dict[str, Any]:

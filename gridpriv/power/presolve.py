@@ -182,14 +182,19 @@ def _hold(program: ZoneProgram, excess: Floats) -> None:
 
 def _implied(program: ZoneProgram, kept: Ints) -> NDArray[np.bool_]:
     """Mark kept variables whose bounds a rotated cone implies: |x| <= sqrt(ymax zmax)."""
+    counts = np.diff(program.cone.indptr)
+    heads = np.concatenate([[0], np.cumsum(program.cone_sizes)])[:-1].astype(np.int64)
     most = np.full(program.size, np.inf)
-    heads = np.concatenate([[0], np.cumsum(program.cone_sizes)[:-1]]).astype(int)
-    for head, size in zip(heads, program.cone_sizes, strict=True):
-        apex = program.cone[[head]].indices
-        if len(apex) == 2:
-            reach = np.sqrt(program.upper[apex].prod())
-            for tail in range(head + 2, head + size):
-                most[program.cone[[tail]].indices] = reach
+    rotated = heads[counts[heads] == 2]  # t = y + z
+    if len(rotated):
+        first = program.cone.indptr[rotated]
+        y, z = program.cone.indices[first], program.cone.indices[first + 1]
+        reach = np.sqrt(program.upper[y] * program.upper[z])
+        block = np.repeat(np.arange(len(heads)), program.cone_sizes)
+        of_head = np.full(len(heads), np.inf)
+        of_head[np.isin(heads, rotated)] = reach
+        tails = np.flatnonzero((counts == 1) & np.isfinite(of_head[block]))
+        most[program.cone.indices[program.cone.indptr[tails]]] = of_head[block[tails]]
     slack = 1e-12
     inside = (program.upper >= most - slack) & (program.lower <= -most + slack)
     return np.asarray(inside[kept])

@@ -117,11 +117,11 @@ def _tie_zone(network: Network, zoning: Zoning) -> Zone:
     )
 
 
-# Weight of the squared imbalance against a unit of generation: shedding 1e-6 p.u. at a bus
-# costs more than the generation that serves it. It also scales the problem so that a solver's
-# absolute tolerance of 1e-8 means imbalances of 1e-7 p.u.
-IMBALANCE_WEIGHT = 1e6
-GENERATION_COST = 1e-2
+# Weight of the squared imbalance against a unit of generation: a bus sheds at most 5e-9 p.u.
+# to save generation. The weight also scales the problem, so that a solver's absolute
+# tolerance of 1e-8 means imbalances of about 1e-6 p.u. over a zone.
+IMBALANCE_WEIGHT = 1e4
+GENERATION_COST = 1e-4
 
 
 def pinned_solution(problem: ZoneProblem, demand: Floats, pin: Pin) -> Floats | None:
