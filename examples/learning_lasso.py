@@ -1,0 +1,10 @@
+"""A fully distributed Lasso with decaying noise (CDP-ADMM) on a ring; needs no data files."""
+
+from gridpriv.learning import learn, load_dataset, make_learn_settings
+
+lasso = load_dataset("lasso")
+for algorithm in ("cdp-admm", "ddp-admm"):
+    settings = make_learn_settings("lasso", "gauthier", algorithm=algorithm, graph="regular:4")
+    result = learn(lasso, settings)
+    print(f"{algorithm}: objective {result.final['objective']:.4f}, "
+          f"certified total epsilon {result.privacy['total']['epsilon']:.2f}")  # fmt: skip
