@@ -206,8 +206,7 @@ def total_of(charges: Charges, delta: float) -> float:
     """Return epsilon of charges at ``delta`` (0: pure), to be shown.
 
     Parameters that agree to nine digits are taken as one. The loss distribution of a release
-    that hides nothing needs gigabytes: it is composed purely, or by its Renyi divergences, as
-    is secure noise, of which OpenDP's map is all that is known.
+    that hides nothing needs gigabytes: it is composed purely, or by its Renyi divergences.
     """
     if not charges or delta == 0.0:
         return total_pure(charges)
@@ -218,7 +217,7 @@ def total_of(charges: Charges, delta: float) -> float:
         if kind == "gaussian" and rounded < SMALL and len(charges) > 1:
             kind, rounded = "zcdp", 0.5 / rounded**2
         near = combined(near, {Charge(kind, rounded): count})
-    if any(c.kind == "pure" or LARGE < pure_epsilon(c) < math.inf for c in near):
+    if any(LARGE < pure_epsilon(c) < math.inf for c in near):
         return min(total_pure(near), total_epsilon(_as_zcdp(near), delta))
     return total_epsilon(near, delta)
 

@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from multiprocessing.synchronize import Event
 from pathlib import Path
 
 import pytest
@@ -523,13 +524,21 @@ def test_a_forked_process_charges_through_its_own_connection(file: Path) -> None
     ]  # fmt: skip
 
 
-def worker(path: Path, number: int, charge: Charge, death: tuple[str, int] | None) -> None:
-    """Charge 100 times; log a release only after its charge returned."""
+def worker(
+    path: Path, number: int, charge: Charge, death: tuple[str, int] | None, fallen: Event
+) -> None:
+    """Charge 100 times; log a release only after its charge returned.
+
+    Those that will live pause after 20, or on a busy machine they might spend the grant before
+    the others have come to the charge they die in.
+    """
     with Ledger(path, [OWN], timeout=60.0) as ledger:
         if death is not None:
             die_at(ledger, *death)
         with Path(f"{path}.log{number}").open("ab", buffering=0) as log:
-            for _ in range(100):
+            for i in range(100):
+                if number >= 4 and i == 20:
+                    assert fallen.wait(timeout=60.0)
                 try:
                     ledger.charge("north", f"run-{number}", {charge: 1})
                 except BudgetError:
@@ -550,14 +559,16 @@ def test_eight_processes_some_killed_never_overspend(
     allowed = 300 if rule is None else int(1.0 / rule.used({charge: 1}))
     assert 200 <= allowed <= 300  # the survivors alone ask for more
     # two die inside a transaction, two are killed from outside, four live
-    deaths = {0: ("INSERT INTO charges", 23), 1: ("COMMIT", 41)}
+    deaths = {0: ("INSERT INTO charges", 7), 1: ("COMMIT", 12)}
     context = multiprocessing.get_context("fork")
+    fallen = context.Event()
     processes = [
-        context.Process(target=worker, args=(path, i, charge, deaths.get(i))) for i in range(8)
+        context.Process(target=worker, args=(path, i, charge, deaths.get(i), fallen))
+        for i in range(8)
     ]
     for process in processes:
         process.start()
-    doomed = {2: 10, 3: 25}
+    doomed = {2: 4, 3: 9}
     deadline = time.monotonic() + 60.0
     while doomed and time.monotonic() < deadline:
         for i, releases in list(doomed.items()):
@@ -565,18 +576,20 @@ def test_eight_processes_some_killed_never_overspend(
             if log.exists() and log.stat().st_size >= releases:
                 processes[i].kill()
                 del doomed[i]
-    for process in processes:
-        process.join(timeout=120.0)
-    killed = [process.exitcode == -signal.SIGKILL for process in processes]
-    assert killed == [True] * 4 + [False] * 4
-    assert all(process.exitcode == 0 for process in processes[4:])
+    for process in processes[:4]:
+        process.join(timeout=60.0)
+    fallen.set()
+    for process in processes[4:]:
+        process.join(timeout=60.0)
+    exits = [process.exitcode for process in processes]
+    assert exits == [-signal.SIGKILL] * 4 + [0] * 4
 
     charged = dict.fromkeys(range(8), 0)
     for entry in read_entries(path):
         charged[int(entry.run.removeprefix("run-"))] += entry.count
     for i in range(8):
         left = Path(f"{path}.log{i}").read_bytes().count(b"+")
-        assert left <= charged[i] <= left + (1 if killed[i] else 0)
+        assert left <= charged[i] <= left + (1 if i < 4 else 0)
     assert sum(charged.values()) == allowed  # never above, and nothing was lost
     account = read_accounts(path)[0]
     assert account.filter.fits(account.spent)
