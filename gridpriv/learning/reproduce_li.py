@@ -168,7 +168,7 @@ def figure6(bench: Bench) -> Outcome:
             ],
         ),
         claim(
-            "The paper's total for full participation covers what can be certified (Poisson, add-one).",
+            "The paper's total for full participation covers the certified one.",
             [
                 (
                     "certified against stated",
@@ -273,6 +273,6 @@ def _curves(bench: Bench, runs: dict[str, dict[str, Any]], what: str, notes: lis
 
 def _notes(bench: Bench) -> list[str]:
     return [
-        f"{10 if bench.full else 2} seeds, {ROUNDS} rounds, 105 columns (the paper's 162 parameters "
-        "are not described), rows of norm 1 so that G = 1."
+        f"{10 if bench.full else 2} seeds, {ROUNDS} rounds, 105 columns (the paper's 162 "
+        "parameters are not described), rows of norm 1 so that G = 1."
     ]

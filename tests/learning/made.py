@@ -67,7 +67,8 @@ ADULT_ROWS = (
     "2174, 0, 40, United-States, <=50K",
     "52, Private, 209642, HS-grad, 9, Married-civ-spouse, Exec-managerial, Husband, White, Male, "
     "0, 0, 45, United-States, >50K",
-    "28, ?, 338409, Bachelors, 13, Married-civ-spouse, ?, Wife, Black, Female, 0, 0, 40, Cuba, <=50K",
+    "28, ?, 338409, Bachelors, 13, Married-civ-spouse, ?, Wife, Black, Female, 0, 0, 40, "
+    "Cuba, <=50K",
 )
 
 

@@ -52,7 +52,9 @@ def test_sampled_total_agrees_with_the_renyi_accountant():
 
 def test_sampling_at_rate_one_is_no_sampling():
     plain = total({charge("gaussian", 5.0): 40}, 1e-5)
-    assert total({ClientCharge("sampled-gaussian", 5.0, 1.0): 40}, 1e-5) == pytest.approx(plain, rel=1e-3)
+    assert total({ClientCharge("sampled-gaussian", 5.0, 1.0): 40}, 1e-5) == pytest.approx(
+        plain, rel=1e-3
+    )
 
 
 def test_sampled_calibration_meets_its_total():

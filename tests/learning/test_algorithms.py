@@ -39,7 +39,8 @@ def optimum(data, regularizer, box=None):
 def test_admm_reaches_the_centralized_objective(regularizer):
     data = made.binary()
     found = learn(
-        data, LearnSettings(algorithm="admm", penalty="0.1", rounds=300, regularizer=regularizer, **FREE)
+        data,
+        LearnSettings(algorithm="admm", penalty="0.1", rounds=300, regularizer=regularizer, **FREE),
     )
     assert found.final["objective"] == pytest.approx(optimum(data, regularizer), rel=1e-4)
     assert found.final["consensus_residual"] < 1e-3
@@ -120,7 +121,9 @@ def test_results_do_not_depend_on_threads(mechanism, perturbation):
     assert one.privacy["releases_per_client"] == 10
 
 
-@pytest.mark.parametrize("algorithm", ["ryu-kim", "dp-admm", "pvp", "dvp", "dpsgd", "cdp-admm", "fedspd-dp"])
+@pytest.mark.parametrize(
+    "algorithm", ["ryu-kim", "dp-admm", "pvp", "dvp", "dpsgd", "cdp-admm", "fedspd-dp"]
+)
 def test_sound_calibration_certifies_the_budget(algorithm):
     given = {"graph": "ring"} if algorithm == "cdp-admm" else {}
     found = learn(
@@ -192,7 +195,9 @@ def test_only_sampled_clients_release():
     assert found.clients.number == 10
     result = learn(
         made.binary(),
-        LearnSettings(algorithm="dpsgd", clients=10, sampled_clients=3, rounds=20, budget="total:1,1e-5"),
+        LearnSettings(
+            algorithm="dpsgd", clients=10, sampled_clients=3, rounds=20, budget="total:1,1e-5"
+        ),
     )
     assert result.privacy["releases_per_client"] < 20
     assert 0.99 < result.privacy["total"]["epsilon"] <= 1.0001
@@ -204,7 +209,10 @@ def test_only_sampled_clients_release():
         ({"sampled_clients": 6}, "at most 5, the number of clients"),
         ({"batch": 81}, "at most 80, the smallest client's samples"),
         ({"algorithm": "admm"}, "none with admm"),
-        ({"algorithm": "dp-admm", "step": "smooth", "regularizer": "l1:0.1"}, "nonsmooth with an l1"),
+        (
+            {"algorithm": "dp-admm", "step": "smooth", "regularizer": "l1:0.1"},
+            "nonsmooth with an l1",
+        ),
         ({"algorithm": "cdp-admm", "graph": "regular:9"}, "a degree below 5"),
     ],
 )
@@ -219,7 +227,10 @@ def test_divergence_is_an_error_not_a_table_of_nans():
         algorithm="dpsgd", mechanism="none", clients=5, rounds=400, learning_rate=1e6,
         regularizer="l2:1",
     )  # fmt: skip
-    with np.errstate(over="ignore", invalid="ignore"), pytest.raises(SolverError, match="diverged in round"):
+    with (
+        np.errstate(over="ignore", invalid="ignore"),
+        pytest.raises(SolverError, match="diverged in round"),
+    ):
         learn(data, wild)
 
 
@@ -253,7 +264,9 @@ def test_schedules_are_the_papers():
     s = 2.0 / m_i
     printed = 23 * (2 * k * (1 + 1e-6 * np.sqrt(104)) ** 2
                     + 1664 * k * np.log(1.25 / delta) / (m_i * epsilon) ** 2) ** -0.5  # fmt: skip
-    assert nonsmooth_step(23, 1 + 1e-6 * np.sqrt(104), 104, s, multiplier)(k) == pytest.approx(printed)
+    assert nonsmooth_step(23, 1 + 1e-6 * np.sqrt(104), 104, s, multiplier)(k) == pytest.approx(
+        printed
+    )
     printed = 1 / (0.25 + 1e-6 + 2 * np.sqrt(416 * k * np.log(1.25 / delta)) / (89 * m_i * epsilon))
     assert smooth_step(89, 0.25 + 1e-6, 104, s, multiplier)(k) == pytest.approx(printed)
     # the output baseline of Ryu and Kim

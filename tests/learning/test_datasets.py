@@ -72,7 +72,9 @@ def test_own_checksum_file_is_checked(tmp_path):
 def test_missing_files_are_named_with_their_origin(tmp_path):
     made.write_mnist(tmp_path)
     (tmp_path / "t10k-labels-idx1-ubyte.gz").unlink()
-    with pytest.raises(InputError, match=r"lacks t10k-labels-idx1-ubyte.gz: put them there, from http"):
+    with pytest.raises(
+        InputError, match=r"lacks t10k-labels-idx1-ubyte.gz: put them there, from http"
+    ):
         load_mnist(tmp_path)
 
 

@@ -77,7 +77,18 @@ def test_bad_input_exits_with_2_and_a_message(mnist, capsys, words, message):
 
 def test_run_writes_a_folder(mnist, tmp_path):
     out = tmp_path / "run"
-    words = ["learn", "run", "mnist", "--data", str(mnist), "--rounds", "2", "--out", str(out), "--quiet"]
+    words = [
+        "learn",
+        "run",
+        "mnist",
+        "--data",
+        str(mnist),
+        "--rounds",
+        "2",
+        "--out",
+        str(out),
+        "--quiet",
+    ]
     assert main(words) == 0
     assert len(pd.read_csv(out / "rounds.csv")) == 2
     assert json.loads((out / "run.json").read_text())["dataset"]["train_samples"] == 40

@@ -120,9 +120,15 @@ def test_gradient_moves_no_further_than_stated(kind, norm):
             x = np.concatenate([data.x_train, corner])
             y = np.concatenate([data.y_train, [label]])
             targets = targets_of(data, y, np.float32)
-            problems.append(ClientProblem("1", 0, x, targets, SOFTMAX, data.norm, 30, Regularizer()))
+            problems.append(
+                ClientProblem("1", 0, x, targets, SOFTMAX, data.norm, 30, Regularizer())
+            )
         here = problems[0].gradient(z, with_it)
-        other = problems[1].gradient(z, with_it) if kind == "replace-one" else problems[0].gradient(z, without)
+        other = (
+            problems[1].gradient(z, with_it)
+            if kind == "replace-one"
+            else problems[0].gradient(z, without)
+        )
         furthest = max(furthest, float(np.linalg.norm(here - other, norm)))
     assert furthest <= stated * (1 + 1e-5)
     if kind == "add-one":
@@ -162,7 +168,9 @@ def test_minimiser_solves_the_boxed_quadratic():
     assert np.abs(z).max() <= 0.2
     for _ in range(200):
         other = random.uniform(-0.2, 0.2, 18)
-        assert linear @ z + 0.5 * z @ (metric * z) <= linear @ other + 0.5 * other @ (metric * other)
+        assert linear @ z + 0.5 * z @ (metric * z) <= linear @ other + 0.5 * other @ (
+            metric * other
+        )
 
 
 def test_exact_updates_are_refused():
