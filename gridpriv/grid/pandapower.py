@@ -35,8 +35,11 @@ from gridpriv.grid.tables import MatpowerTables, case_from_tables
 
 NO_LIMIT = 99999.0
 """Ratings from here on (kA or MVA) are the field's way to say none."""
-NO_BAND = (0.0, 2.0)
-"""Voltage band of a bus that has none, as in pandapower's own OPF."""
+NO_BAND = (0.5, 1.5)
+"""Voltage band of a bus that has none: wide, but away from collapse, where solvers stall."""
+DEFAULT_BASE = 1.0
+"""pandapower's sn_mva where nobody chose one; see :func:`base_power`."""
+BASES = (1.0, 10.0, 100.0)
 SIDES = ("hv", "mv", "lv")
 
 
@@ -124,7 +127,7 @@ def convert_net(net: Any, name: str | None = None) -> Conversion:
     tables = MatpowerTables(
         name=label,
         base_mva=float(work.sn_mva),
-        bus=_bus_table(net, ppc, ids, bus_of, shunt_f, shunt_t),
+        bus=_bus_table(work, ppc, ids, bus_of, shunt_f, shunt_t),
         gen=_gen_table(net, gen, bus_of),
         branch=_branch_table(work, ppc, ids, branch),
         gencost=_costs(net, gen),
@@ -134,6 +137,24 @@ def convert_net(net: Any, name: str | None = None) -> Conversion:
     notes = net_notes(net, case, bus_of, shunt_f, shunt_t)
     report = ReadReport(label, "pandapower net", notes)
     return Conversion(case, report, PandapowerLink(bus_of, branch, gen, shunt_f, shunt_t))
+
+
+def base_power(net: Any) -> float:
+    """Return the base of the per-unit system in MVA, from public name plates.
+
+    ``sn_mva`` is a matter of computation to pandapower, and 1 MVA by default, on which a
+    medium-voltage grid has admittances of 1e4 per unit and conic solvers fail. Where it was left
+    at that, the base is 1, 10 or 100 MVA: enough for all transformers together or, without
+    transformers, 100 MVA from 10 kV on. Demand plays no part: it is private.
+    """
+    given = float(net.sn_mva)
+    if given != DEFAULT_BASE:
+        return given
+    total = float(_optional(frame(net, "trafo"), "sn_mva", 0.0).sum())
+    total += float(_optional(frame(net, "trafo3w"), "sn_hv_mva", 0.0).sum())
+    if total == 0.0 and float(net.bus.vn_kv.max()) >= 10.0:
+        return BASES[-1]
+    return next((base for base in BASES if base >= total), BASES[-1])
 
 
 def flexible_sgens(net: Any) -> NDArray[np.bool_]:
@@ -151,6 +172,7 @@ def _to_ppc(net: Any, flexible: NDArray[np.bool_]) -> tuple[Any, dict[str, Any]]
 
     logging.getLogger("pandapower").setLevel(logging.ERROR)
     work = copy.deepcopy(net)
+    work.sn_mva = base_power(net)
     if len(work.sgen):
         work.sgen = work.sgen.drop(columns=["min_q_mvar", "max_q_mvar"], errors="ignore")
         work.sgen["in_service"] = in_service(net, "sgen") & ~flexible

@@ -54,6 +54,8 @@ def net_notes(
         for table, text in READ.items()
         if len(frame(net, table))
     ]
+    base = f"the case is in per unit of {case.base_mva:g} MVA"
+    notes.append(FieldNote("sn_mva", "read", 1, base))
     notes += _service(net)
     notes += grid_notes(case)
     notes += _buses(net, case, bus_of)
@@ -88,7 +90,7 @@ def _buses(net: Any, case: Case, bus_of: dict[int, int]) -> Iterator[FieldNote]:
     if not given.all():
         yield FieldNote(
             "bus: no voltage band", "read", int((~given).sum()),
-            "0 to 2 p.u., as in pandapower's OPF",
+            "0.5 to 1.5 p.u. is taken",
         )  # fmt: skip
     running = net.bus.index[in_service(net, "bus")]
     lost = [bus for bus in running if bus_of.get(int(bus)) not in kept]

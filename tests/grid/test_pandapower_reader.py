@@ -347,3 +347,17 @@ def test_any_number_anywhere_is_refused_or_satisfied(
     if net.res_bus.loc[net.bus.in_service, "vm_pu"].notna().all():
         scale = 1 + abs(found.case.pd).max() * found.case.base_mva
         assert mismatch_mva(net, found) < 1e-5 * scale
+
+
+@pytest.mark.parametrize(
+    ("name", "base"),
+    [("oberrhein", 100.0), ("cigre mv with open lines", 100.0), ("cigre lv", 1.0),
+     ("kerber with iron losses", 1.0), ("case14", 100.0)],
+)  # fmt: skip
+def test_the_base_comes_from_name_plates_not_from_demand(name: str, base: float) -> None:
+    net = NETS[name]()
+    assert case_from_pandapower(net).base_mva == base
+    net.load["p_mw"] *= 1000.0
+    assert case_from_pandapower(net).base_mva == base
+    net.sn_mva = 7.0
+    assert case_from_pandapower(net).base_mva == 7.0, "a base that somebody chose is kept"
