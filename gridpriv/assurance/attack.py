@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import networkx as nx
@@ -23,9 +24,10 @@ import numpy as np
 import pandas as pd
 
 from gridpriv.assurance.audit import check_released, zone_of_bus
-from gridpriv.assurance.eavesdrop import listen, varied
+from gridpriv.assurance.eavesdrop import Heard, listen, varied
 from gridpriv.assurance.forward import ForwardModel
 from gridpriv.assurance.inversion import Noise, Prior, fit
+from gridpriv.coordination.agent import Message
 from gridpriv.errors import InputError, not_allowed
 from gridpriv.grid.case import Case, Floats, Ints
 from gridpriv.grid.zoning import Zoning, bus_graph, tie_lines
@@ -124,7 +126,8 @@ class AttackResult:
     @property
     def prior_errors(self) -> Floats:
         """Return |prior - true| in MW, (attacked,)."""
-        return np.asarray(np.abs(self.prepared.case.base_mva * self.prior[self.attacked] - self.true))
+        prior = self.prepared.case.base_mva * self.prior[self.attacked]
+        return np.asarray(np.abs(prior - self.true))
 
     def summary(self) -> pd.DataFrame:
         """One row per configuration, and one for the prior."""
@@ -153,7 +156,8 @@ class AttackResult:
             name = f"{outcome.label}, {outcome.adversary}".replace(" ", "_").replace(",", "")
             error = self.errors(outcome).mean(axis=0)
             table[f"{name}_error_mw"] = error
-            table[f"{name}_error_percent"] = 100.0 * error / np.where(self.true > 0, self.true, np.nan)
+            loaded = np.where(self.true > 0, self.true, np.nan)
+            table[f"{name}_error_percent"] = 100.0 * error / loaded
             spread = case.base_mva * outcome.spread[self.attacked]
             table[f"{name}_identifiable"] = spread < np.maximum(CLOSE * self.true, 1.0)
         return table
@@ -254,7 +258,7 @@ def attack(
     heard = replace(settings, rounds=min(settings.rounds, plan.rounds))
     outcomes = [_attack(_silent(prepared, heard), plan, zones, "no noise", None, 1, watch)]
     if prepared.rules.noise is not None:
-        loud = [("as set", None, prepared)]
+        loud: list[tuple[str, float | None, Prepared]] = [("as set", None, prepared)]
         loud += [(f"total {e:g}", e, with_total(prepared, e)) for e in plan.epsilons]
         for label, epsilon, run in loud:
             short = varied(run, settings=heard)
@@ -267,7 +271,7 @@ def attack(
         plan,
         np.sort(owned),
         tie_distance(prepared.case, prepared.zoning),
-        public_prior(prepared, plan)[0],
+        public_prior(prepared)[0],
         tuple(outcomes),
     )
 
@@ -310,9 +314,8 @@ def _zones(prepared: Prepared, bus: int | None) -> list[int]:
     return zones
 
 
-def public_prior(prepared: Prepared, plan: AttackPlan) -> tuple[Floats, Floats]:
-    """Return the prior mean (p, q) of every bus in per unit: an equal share of the public totals."""
-    del plan
+def public_prior(prepared: Prepared) -> tuple[Floats, Floats]:
+    """Return the prior mean (p, q) of every bus, p.u.: an equal share of the public totals."""
     case = prepared.case
     return (
         np.full(case.n_bus, case.pd.sum() / case.n_bus),
@@ -323,7 +326,7 @@ def public_prior(prepared: Prepared, plan: AttackPlan) -> tuple[Floats, Floats]:
 def zone_prior(prepared: Prepared, plan: AttackPlan, zone: int) -> Prior:
     """Return the prior of a zone's demand; active demand is known not to be negative."""
     own = prepared.zones[zone].own
-    p, q = public_prior(prepared, plan)
+    p, q = public_prior(prepared)
     mean = np.concatenate([p[own], q[own]])
     spread = plan.prior_spread * np.maximum(np.abs(mean), 1e-3)
     lower, upper = mean - BOUND * spread, mean + BOUND * spread
@@ -348,7 +351,7 @@ def _attack(
         for zone in zones:
             own = prepared.zones[zone].own
             model = forward_model(prepared, zone, network.heard[zone])
-            noise = heard_noise(prepared, zone, network.messages[zone])
+            noise = heard_noise(prepared, network.messages[zone])
             found = fit(model, zone_prior(prepared, plan, zone), noise)
             estimates[seed, own] = found.demand[: len(own)]
             spread[own] = found.spread[: len(own)]
@@ -356,7 +359,7 @@ def _attack(
     return Outcome(label, epsilon, "messages", estimates, spread)
 
 
-def forward_model(prepared: Prepared, zone: int, script: Sequence[Any]) -> ForwardModel:
+def forward_model(prepared: Prepared, zone: int, script: Sequence[Heard]) -> ForwardModel:
     """Return the forward model of a zone for what was heard of it."""
     return ForwardModel(
         prepared.problems[zone],
@@ -368,8 +371,8 @@ def forward_model(prepared: Prepared, zone: int, script: Sequence[Any]) -> Forwa
     )
 
 
-def heard_noise(prepared: Prepared, zone: int, messages: Sequence[Any]) -> Noise:
-    """Return what the adversary knows of a zone's noise (its scale is public)."""
+def heard_noise(prepared: Prepared, messages: Sequence[Message]) -> Noise:
+    """Return what the adversary knows of the noise in a zone's messages (its scale is public)."""
     rules = prepared.rules
     if rules.noise is None:
         return Noise("none")
@@ -390,7 +393,7 @@ def _releases(
     count = rules.perturbation.releases(prepared.settings.rounds, rules.local_updates)
     estimates, spread = np.full((plan.seeds, size), np.nan), np.full(size, np.nan)
     for zone in zones:
-        problem, own = prepared.problems[zone], prepared.zones[zone].own
+        problem, own = prepared.problems[zone], prepared.zones[zone]
         prior = zone_prior(prepared, plan, zone)
         sensitivity = problem.data_sensitivity(rules.adjacency, rules.noise.norm)
         release = rules.noise.release(sensitivity)
@@ -400,16 +403,14 @@ def _releases(
             streams = NoiseStreams(prepared.seed + seed)
             seen = np.mean(
                 [
-                    release.apply(
-                        problem.program.zone.demand, lambda t=t: streams.stream(problem.key, t, 1)
-                    )
+                    release.apply(own.demand, partial(streams.stream, own.key, t, 1))
                     for t in range(1, count + 1)
                 ],
                 axis=0,
             )
             found = np.clip(prior.mean + keep * (seen - prior.mean), prior.lower, prior.upper)
-            estimates[seed, own] = found[: len(own)]
-        spread[own] = np.sqrt(keep * variance)[: len(own)]
+            estimates[seed, own.own] = found[: len(own.own)]
+        spread[own.own] = np.sqrt(keep * variance)[: len(own.own)]
     return Outcome(label, epsilon, "releases", estimates, spread)
 
 
@@ -459,7 +460,7 @@ def averaging(
                 for zone in zones:
                     own = run.zones[zone].own
                     script = [h for h in network.heard[zone] if h.rehearsal or h.number <= count]
-                    noise = heard_noise(run, zone, network.messages[zone])
+                    noise = heard_noise(run, network.messages[zone])
                     found = fit(
                         forward_model(run, zone, script), zone_prior(run, plan, zone), noise
                     )

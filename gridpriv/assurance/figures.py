@@ -63,11 +63,10 @@ def draw_errors(result: AttackResult, path: Path) -> None:
     axes.barh(range(len(table)), table["mae_mw"], xerr=error, color=colours, edgecolor="black",
               linewidth=0.4, capsize=3)  # fmt: skip
     axes.axvline(table["mae_mw"].iloc[0], color="black", linestyle="--", linewidth=1)
-    for row, (value, share) in enumerate(zip(table["mae_mw"], table["recovered"], strict=True)):
+    white = {"facecolor": "white", "alpha": 0.7, "edgecolor": "none", "pad": 1}
+    for row, share in enumerate(table["recovered"]):
         axes.annotate(f"{100 * share:.0f} % recovered", (0, row), (4, -3),
-                      textcoords="offset points", fontsize=7, color="black",
-                      bbox={"facecolor": "white", "alpha": 0.7, "edgecolor": "none", "pad": 1})  # fmt: skip
-        del value
+                      textcoords="offset points", fontsize=7, bbox=white)  # fmt: skip
     axes.set_yticks(range(len(table)), names, fontsize=8)
     axes.invert_yaxis()
     axes.set_xlabel("mean absolute error of a bus's active demand (MW); bars: 95 % over seeds")
@@ -76,7 +75,7 @@ def draw_errors(result: AttackResult, path: Path) -> None:
 
 
 def draw_map(result: AttackResult, path: Path, label: str | None = None) -> None:
-    """Draw the grid with each attacked bus's error relative to the prior's: dark is worst protected."""
+    """Draw the grid with each attacked bus's error over the prior's: dark is worst protected."""
     from matplotlib.figure import Figure
 
     case, zoning = result.prepared.case, result.prepared.zoning
@@ -95,8 +94,8 @@ def draw_map(result: AttackResult, path: Path, label: str | None = None) -> None
     known = np.isfinite(gain)
     size = max(10.0, min(260.0, 26000.0 / case.n_bus))
     dots = axes.scatter(
-        *positions[known].T, s=size, c=np.clip(gain[known], 0.0, 1.0), cmap="cividis", vmin=0.0,
-        vmax=1.0, edgecolor="black", linewidth=0.4, zorder=2,
+        positions[known, 0], positions[known, 1], s=size, c=np.clip(gain[known], 0.0, 1.0),
+        cmap="cividis", vmin=0.0, vmax=1.0, edgecolor="black", linewidth=0.4, zorder=2,
     )  # fmt: skip
     for bus, (x, y), value in zip(case.bus_id, positions, gain, strict=True):
         if case.n_bus <= 150 and np.isfinite(value):

@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help="spread of the public prior over its mean (1)")  # fmt: skip
     parser.add_argument("--bus", type=WHOLE, help="attack this bus's zone only")
     parser.add_argument("--averaging", action="store_true",
-                        help="also: error against rounds, noise drawn each round and once")  # fmt: skip
+                        help="also error against rounds, noise drawn each round or once")  # fmt: skip
 
 
 def execute(args: argparse.Namespace) -> int:
@@ -67,7 +67,9 @@ def execute(args: argparse.Namespace) -> int:
     steps += args.averaging * 2 * plan.seeds * len(AVERAGED)
     with progress(case.name, steps, quiet=args.quiet or args.json) as advance:
         result = attack(prepared, plan, advance)
-        curve = averaging(prepared, plan, AVERAGED, advance) if args.averaging and noisy else None
+        curve = None
+        if args.averaging and noisy:
+            curve = averaging(prepared, plan, AVERAGED, advance)
     document = result.as_dict()
     document["averaging"] = None if curve is None else curve.to_dict("records")
     if folder is not None:

@@ -1,4 +1,4 @@
-"""``gridpriv audit``: does the code deliver the epsilon that it states?"""
+"""``gridpriv audit``: whether the code delivers the epsilon that it states."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ FAILED = 1
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``run`` and the audit's own."""
     add_run_arguments(parser)
-    parser.add_argument("--runs", type=WHOLE, metavar="N", help="runs on each of D and D', per level")
+    parser.add_argument("--runs", type=WHOLE, metavar="N",
+                        help="runs on each of D and D', per level")  # fmt: skip
     parser.add_argument("--confidence", type=REAL, default=0.999, help="of the bound (0.999)")
     parser.add_argument("--audit-rounds", type=WHOLE, default=5, metavar="R",
                         help="rounds that are replayed and observed (5)")  # fmt: skip
@@ -74,20 +75,22 @@ def execute(args: argparse.Namespace) -> int:
 
 def sweep(settings: Settings) -> list[Settings]:
     """Return the settings with every perturbation, mechanism and update (sound calibration)."""
+    from gridpriv.settings import CHOICES
+
     if settings.mechanism == "none" or settings.calibration == "paper":
         raise InputError("--sweep needs a mechanism and --calibration sound")
     budget = settings.privacy_budget
     if budget.scope == "total" and budget.delta is None:
         budget = replace(budget, scope="per-release")
-    return [
-        replace(
-            settings, perturbation=p, mechanism=m, update=u, budget=str(budget),
-            refresh=settings.refresh if p == "demand" else None,
-        )
-        for p, m, u in itertools.product(
-            ("objective", "output", "demand"), ("laplace", "gaussian"), ("linearized", "exact")
-        )
-    ]  # fmt: skip
+    found = []
+    for place in itertools.product(
+        CHOICES["perturbation"], ("laplace", "gaussian"), CHOICES["update"]
+    ):
+        names = ("perturbation", "mechanism", "update")
+        changes: dict[str, Any] = dict(zip(names, place, strict=True))
+        changes["refresh"] = settings.refresh if place[0] == "demand" else None
+        found.append(replace(settings, budget=str(budget), **changes))
+    return found
 
 
 def _one(
@@ -127,13 +130,17 @@ def _print(results: list[AuditResult], many: bool) -> None:
     print_table(
         f"Statistical audit, bus {document['neighbour']['bus']} of zone {document['zone']}, "
         f"{100 * document['confidence']:g} % confidence",
-        ["observed", "delta", "claimed", "certified", "measured", "runs", "sees above", "verdict"],
+        ["observed", "delta", "claimed", "cert.", "measured", "runs", "sees", "verdict"],
         [
             [r["level"], r["delta"], r["claimed"], r["certified"], r["measured"], r["runs"],
              r["detectable"], r["verdict"]]
             for r in document["statistical"]
         ],
     )  # fmt: skip
+    print(
+        "claimed, cert.(ified): epsilon as stated and as charged; measured: a lower bound; sees: "
+        "the least epsilon\nthat so many runs would tell from the claimed one."
+    )
     print(f"Verdict: {document['verdict']}.")
 
 

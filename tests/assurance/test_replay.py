@@ -123,7 +123,8 @@ def test_paper_calibration_declares_the_sound_sensitivity() -> None:
 def test_solver_error_is_seen_and_can_be_allowed_for() -> None:
     """At beta 1e-9 p.u. Clarabel's error is larger than how far the minimiser may move.
 
-    Its gap tolerance g bounds the error by sqrt(2 g / min Q); step 1 and penalty 1, all shared; objectives stay below 100.
+    Its gap tolerance g bounds the error by sqrt(2 g / min Q), with step 1, penalty 1, all
+    shared, and objectives below 100.
     """
     run = prepared(
         perturbation="output", update="linearized", consensus="all", penalty="1", beta="1e-9",

@@ -1,0 +1,98 @@
+"""What messages give away: without noise nearly everything, with enough noise nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from assurance_broken import prepared
+
+from gridpriv.assurance.attack import AttackPlan, attack, averaging, forward_model, tie_distance
+from gridpriv.assurance.eavesdrop import listen
+from gridpriv.errors import InputError
+
+SILENT: dict[str, Any] = {"mechanism": "none", "update": "linearized", "start": "flat", "rounds": 5}
+
+
+@pytest.mark.parametrize("update", ["linearized", "exact"])
+@pytest.mark.parametrize("start", ["flat", "proxy"])
+def test_forward_model_predicts_every_message(update: str, start: str) -> None:
+    run = prepared(**(SILENT | {"update": update, "start": start, "rounds": 3}))
+    network = listen(run)
+    for zone, problem in enumerate(run.problems):
+        model = forward_model(run, zone, network.heard[zone])
+        found = model.predict(problem.program.zone.demand)
+        np.testing.assert_allclose(found.sent, model.observed, atol=1e-6)
+
+
+def test_derivative_of_a_local_update_against_differences() -> None:
+    """Round 1 of zone 1, where no active set changes within the difference."""
+    run = prepared(**(SILENT | {"rounds": 1}))
+    model = forward_model(run, 0, listen(run).heard[0])
+    demand = run.problems[0].program.zone.demand
+    direction, h = np.random.default_rng(0).normal(size=len(demand)), 1e-3
+    up, down = model.predict(demand + h * direction), model.predict(demand - h * direction)
+    measured = (up.sent - down.sent) / (2.0 * h)
+    stated = model.predict(demand).by_demand @ direction
+    assert np.linalg.norm(measured) > 0.1
+    assert np.linalg.norm(measured - stated) < 0.02 * np.linalg.norm(measured)
+
+
+@pytest.mark.slow
+def test_without_noise_boundary_messages_give_the_demands_of_case14() -> None:
+    result = attack(prepared(**SILENT), AttackPlan(rounds=5))
+    silent = result.summary().set_index("configuration").loc["no noise"]
+    assert round(float(silent["within_1mw"]) * 14) >= 12
+    assert silent["of_prior"] < 0.1
+
+
+@pytest.mark.slow
+def test_demand_noise_at_the_size_of_the_load_leaves_the_prior() -> None:
+    """Total epsilon 1 and beta the largest demand: the fit does no better than the prior."""
+    run = prepared(update="exact", budget="total:1", beta="94.2MW", rounds=3, penalty="balanced")
+    result = attack(run, AttackPlan(seeds=3, rounds=3))
+    table = result.summary().set_index(["configuration", "adversary"])
+    seen = table.loc["as set", "messages"]
+    assert seen["mae_mw"] + seen["interval_mw"] > 0.98 * table.loc["prior", "prior"]["mae_mw"]
+    assert seen["recovered"] < 0.1
+
+
+def test_document_and_tables_agree() -> None:
+    """Two rounds give the four loads of zone 2 away, from boundary messages and no noise."""
+    run = prepared(**(SILENT | {"rounds": 2}))
+    result = attack(run, AttackPlan(rounds=2, bus=12))
+    assert (result.errors(result.outcomes[0]) < 1.0).all()
+    assert result.buses()["bus"].tolist() == [6, 11, 12, 13]
+    document = result.as_dict()
+    assert len(document["buses"]) == 4
+    assert sum(row["buses"] for row in document["by_distance"]) == 4
+
+
+def test_distance_from_ties() -> None:
+    """Zone {6, 11, 12, 13} of case14: 6, 11 and 13 end tie lines (5-6, 10-11, 13-14)."""
+    run = prepared(**SILENT)
+    distance = dict(zip(run.case.bus_id, tie_distance(run.case, run.zoning), strict=True))
+    assert [distance[bus] for bus in (6, 11, 13, 12)] == [0, 0, 0, 1]
+
+
+def test_bad_input_is_refused() -> None:
+    run = prepared(**SILENT)
+    with pytest.raises(InputError, match="bus = 99"):
+        attack(run, AttackPlan(bus=99))
+    with pytest.raises(InputError, match="mechanism"):
+        attack(run, AttackPlan(epsilons=(1.0,)))
+    with pytest.raises(InputError, match="seeds = 0"):
+        AttackPlan(seeds=0)
+    with pytest.raises(InputError, match="epsilons"):
+        AttackPlan(epsilons=(0.0,))
+
+
+@pytest.mark.slow
+def test_noise_drawn_each_round_averages_out() -> None:
+    run = prepared(
+        update="linearized", start="flat", budget="per-release:20", protects="p", rounds=20
+    )
+    table = averaging(run, AttackPlan(seeds=3), (1, 20)).groupby(["refresh", "rounds"])["mae_mw"]
+    mean = table.mean()
+    assert mean["round", 20] < 0.7 * mean["run", 20]

@@ -1,0 +1,167 @@
+"""The statistical audit sees what it must and nothing else."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+from assurance_broken import HalfNoise, SkipsOne, broken, prepared
+from scipy import stats
+
+from gridpriv.assurance.audit import AuditPlan, audit, audit_mechanism, target
+from gridpriv.assurance.audited import zone_levels
+from gridpriv.assurance.bounds import (
+    ceiling,
+    check_runs,
+    detectable,
+    epsilon_bound,
+    proportion_above,
+    proportion_below,
+    runs_needed,
+)
+from gridpriv.assurance.eavesdrop import listen
+from gridpriv.assurance.statistic import measure
+from gridpriv.errors import InputError
+from gridpriv.privacy.noise import NoiseStreams
+
+
+def test_clopper_pearson_is_the_exact_interval() -> None:
+    """scipy's own exact interval, two-sided at 98 %, is one-sided at 99 % on each side."""
+    for hits, runs in ((0, 40), (7, 40), (40, 40)):
+        exact = stats.binomtest(hits, runs).proportion_ci(0.98, method="exact")
+        assert proportion_below(np.array(hits), runs, 0.01) == pytest.approx(exact.low, abs=1e-12)
+        assert proportion_above(np.array(hits), runs, 0.01) == pytest.approx(exact.high, abs=1e-12)
+
+
+def test_bound_covers_randomised_response() -> None:
+    """At 90 % confidence, at most one audit in ten may exceed the true epsilon."""
+    generator, truth, runs = np.random.default_rng(3), 1.0, 500
+    p = math.exp(truth) / (1.0 + math.exp(truth))
+    hits, misses = generator.binomial(runs, p, 4000), generator.binomial(runs, 1 - p, 4000)
+    bounds = epsilon_bound(hits, misses, runs, 0.0, 0.9)
+    assert (bounds > truth).mean() < 0.1
+    assert np.median(bounds) > 0.7
+
+
+def test_runs_needed_is_the_least() -> None:
+    for epsilon in (0.1, 1.0, 5.0):
+        runs = runs_needed(epsilon, 0.0, 0.999)
+        assert ceiling(runs, 0.0, 0.999) > epsilon >= ceiling(runs - 1, 0.0, 0.999)
+    with pytest.raises(InputError, match=rf"at least {2 * runs_needed(5.0, 0.0, 0.999)}"):
+        check_runs(100, 5.0, 0.0, 0.999)
+
+
+def test_more_runs_see_smaller_violations() -> None:
+    assert detectable(0.5, 500, 0.0, 0.999) > detectable(0.5, 50_000, 0.0, 0.999) > 0.5
+
+
+@dataclass(frozen=True)
+class Plain:
+    """A one-dimensional Laplace mechanism of known epsilon: any mechanism can be audited."""
+
+    delivered: float
+    claimed: float
+    certified: float
+    level: str = "release"
+    delta: float = 0.0
+    log_ratio: Any = None
+
+    def sample(self, neighbour: bool, seed: int) -> Any:
+        noise = NoiseStreams(seed).stream(0, 0, 0).laplace(0.0, 1.0 / self.delivered, 1)
+        return float(neighbour) + noise
+
+
+def test_protocol_audits_any_mechanism() -> None:
+    sound = audit_mechanism(Plain(1.0, 1.0, 1.0), 8000)
+    assert 0.7 < sound.measured.epsilon < 1.0
+    assert sound.verdict == "consistent"
+    claimed = audit_mechanism(Plain(2.0, 1.0, 2.0), 8000)
+    assert claimed.verdict == "claim refuted"
+    assert audit_mechanism(Plain(2.0, 1.0, 1.0), 8000).verdict == "violation"
+
+
+def test_floating_point_gives_simulated_laplace_away() -> None:
+    """Mironov (CCS 2012): the low bits tell; rounded statistics do not read them."""
+    streams = [NoiseStreams(seed).stream(0, 0, 0) for seed in range(40_000)]
+    noise = np.array([stream.laplace(0.0, 2.0, 1) for stream in streams])
+    here, there = 0.123 + noise[:20_000], 1.123 + noise[20_000:]
+    assert measure(here, there, 0.0, 0.999).epsilon < 0.5
+    assert measure(here, there, 0.0, 0.999, resolution=0.0).epsilon > 0.5
+
+
+def _release(run: Any, runs: int) -> Any:
+    zone, other = target(run, None)
+    script = listen(run).heard[zone]
+    return audit_mechanism(zone_levels(run, zone, script, other, ("release",))[0], runs)
+
+
+@pytest.mark.parametrize("perturbation", ["objective", "demand"])
+def test_half_the_noise_is_caught(perturbation: str) -> None:
+    """With half the noise twice the epsilon is delivered: above the certified one."""
+    run = prepared(perturbation=perturbation, protects="p", rounds=1, budget="per-release:2")
+    assert _release(run, 6000).verdict == "consistent"
+    assert _release(broken(run, HalfNoise), 6000).verdict == "violation"
+
+
+def test_noise_skipped_on_one_coordinate_is_caught() -> None:
+    """Whoever moves that coordinate is identified by it."""
+    run = broken(
+        prepared(perturbation="demand", protects="q", rounds=1, budget="per-release:1"), SkipsOne
+    )
+    zone = run.problems[0].program.zone
+    last = int(zone.network.case.bus_id[zone.own[-1]])
+    plan = AuditPlan({"release": 4000}, levels=("release",), rounds=1, bus=last)
+    assert audit(run, plan).levels[0].verdict == "violation"
+
+
+def test_paper_calibration_is_refuted_on_case118() -> None:
+    """RK erratum 2: at the largest bus the noise certifies 13 times the claimed 0.1."""
+    run = prepared(
+        "case118", perturbation="objective", calibration="paper", update="linearized",
+        consensus="all", protects="p", rounds=1, budget="per-release:0.1", penalty="100",
+    )  # fmt: skip
+    found = _release(run, 20_000)
+    assert found.certified == pytest.approx(1.3, rel=1e-6)
+    assert 0.1 < found.measured.epsilon < found.certified
+    assert found.verdict == "claim refuted"
+
+
+def test_audit_without_noise_is_refused() -> None:
+    with pytest.raises(InputError, match="mechanism"):
+        audit(prepared(mechanism="none"))
+
+
+def test_audit_of_an_unknown_bus_is_refused() -> None:
+    with pytest.raises(InputError, match=r"bus = 99 .*one of its zones"):
+        audit(prepared(), AuditPlan({"release": 4000}, levels=("release",), bus=99))
+
+
+def test_too_few_runs_are_refused_with_the_number_needed() -> None:
+    with pytest.raises(InputError, match=r"runs = 10 is not allowed: at least \d+"):
+        audit(prepared(), AuditPlan({"release": 10}, levels=("release",)))
+
+
+def test_audit_document() -> None:
+    runs = {"release": 2000, "solution": 400, "messages": 400}
+    result = audit(prepared(rounds=2, update="linearized", protects="p"), AuditPlan(runs, rounds=2))
+    document = result.as_dict()
+    assert result.passed
+    assert [row["level"] for row in document["statistical"]] == ["release", "solution", "messages"]
+    messages = document["statistical"][2]
+    assert messages["certified"] == pytest.approx(2.0)  # two rounds at epsilon 1
+    assert all(row["measured"] <= row["certified"] for row in document["statistical"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("update", ["linearized", "exact"])
+@pytest.mark.parametrize("mechanism", ["laplace", "gaussian"])
+@pytest.mark.parametrize("perturbation", ["objective", "output", "demand"])
+def test_sound_calibration_holds(perturbation: str, mechanism: str, update: str) -> None:
+    run = prepared(perturbation=perturbation, mechanism=mechanism, update=update, rounds=3)
+    runs = {"release": 20_000, "solution": 4_000, "messages": 2_000}
+    result = audit(run, AuditPlan(runs, rounds=3))
+    assert not result.failed
+    assert [row.level for row in result.levels if row.verdict != "consistent"] == []
