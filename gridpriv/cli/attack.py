@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help="spread of the public prior over its mean (1)")  # fmt: skip
     parser.add_argument("--bus", type=WHOLE, help="attack this bus's zone only")
     parser.add_argument("--averaging", action="store_true",
-                        help="also error against rounds, noise drawn each round or once")  # fmt: skip
+                        help="also error against rounds, drawn each round or once")  # fmt: skip
 
 
 def execute(args: argparse.Namespace) -> int:
