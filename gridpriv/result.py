@@ -138,18 +138,22 @@ class RunResult:
         )
 
     def as_dict(self, *, public: bool = False) -> dict[str, Any]:
-        """Return the run as JSON can hold it; ``public`` leaves local figures null."""
+        """Return the run as JSON can hold it.
+
+        ``public`` leaves null whatever depends on private demand beyond the releases, solver
+        effort and times included, and the seed, which would undo the noise.
+        """
         document = {
             "case": self.case.name,
             "buses": self.case.n_bus,
             "zones": self._zone_rows(),
-            "settings": self.settings.as_dict() | {"zoning": self.zoning.source},
+            "settings": self._settings(public),
             "rounds": self._round_rows(public),
             "final": self._final(public),
             "privacy": self._privacy(),
-            "solver": self._solver(),
-            "timing": dict(vars(self.timing)),
-            "seed": None if self.settings.noise == "secure" else self.seed,
+            "solver": self._solver(public),
+            "timing": {k: None if public else v for k, v in vars(self.timing).items()},
+            "seed": None if public or self.settings.noise == "secure" else self.seed,
             "version": _version(),
         }
         cleaned: dict[str, Any] = _finite(document)
@@ -169,7 +173,7 @@ class RunResult:
             return []
         table = self.rounds[columns].astype(object)
         if public:
-            hidden = [c for c in columns if c not in ("round", "consensus_residual", "seconds")]
+            hidden = [c for c in columns if c not in PUBLIC_ROUND_COLUMNS]
             table[hidden] = None
         rows: list[dict[str, Any]] = table.to_dict("records")
         return rows
@@ -224,15 +228,19 @@ class RunResult:
             settings.privacy_budget.epsilon, settings.release_delta, settings.planned_releases()
         )
 
-    def _solver(self) -> dict[str, Any]:
+    def _settings(self, public: bool) -> dict[str, Any]:
+        shown = self.settings.as_dict() | {"zoning": self.zoning.source}
+        return shown | {"seed": None} if public else shown
+
+    def _solver(self, public: bool) -> dict[str, Any]:
         solves = sum(r.solves for r in self.trace.rounds)
         seconds = sum(r.seconds for r in self.trace.rounds)
         return {
             "name": self.settings.solver,
             "version": solver_version(self.settings.solver),
             "solves": solves,
-            "failures": sum(r.retries for r in self.trace.rounds),
-            "seconds_per_solve": seconds / solves if solves else None,
+            "failures": None if public else sum(r.retries for r in self.trace.rounds),
+            "seconds_per_solve": seconds / solves if solves and not public else None,
         }
 
 

@@ -10,6 +10,7 @@ from gridpriv.errors import InputError
 from gridpriv.grid.case import Case
 from gridpriv.grid.zoning import Zoning, tie_lines
 from gridpriv.report.figures import draw_convergence, draw_zones, layout
+from gridpriv.result import PUBLIC_ROUND_COLUMNS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -17,10 +18,6 @@ if TYPE_CHECKING:
     from gridpriv.result import RunResult
 
 NETWORK = "network.json"
-PUBLIC_ROUNDS = (
-    "round", "consensus_residual", "penalty_min", "penalty_max", "solver_iterations",
-    "solver_retries", "seconds",
-)  # fmt: skip
 
 
 def write_run(result: RunResult, folder: Path, *, public: bool) -> None:
@@ -41,7 +38,7 @@ def write_run(result: RunResult, folder: Path, *, public: bool) -> None:
         _text(folder / NETWORK, json.dumps(network(result.case, result.zoning)))
         rounds = result.rounds
         if public and not rounds.empty:
-            rounds = rounds[list(PUBLIC_ROUNDS)]
+            rounds = rounds[list(PUBLIC_ROUND_COLUMNS)]
         _table(folder / "rounds.csv", rounds)
         if not public:
             _table(folder / "zones.csv", result.zones)

@@ -106,7 +106,6 @@ def test_a_folder_holds_settings_tables_and_figures(capsys, tmp_path):
 
 
 def test_a_public_export_holds_nothing_computed_from_demand(capsys, tmp_path):
-    """The same releases from another demand give the same public document."""
     document = as_json(capsys, "run", "case14", "--rounds", "2", "--seed", "4", "--solver",
                        "clarabel", "--public", "--out", str(tmp_path / "run"))  # fmt: skip
     assert document["final"]["objective"] is None
@@ -117,7 +116,12 @@ def test_a_public_export_holds_nothing_computed_from_demand(capsys, tmp_path):
     assert all(row["noise_magnitude"] is None for row in document["rounds"])
     assert all(row["consensus_residual"] is not None for row in document["rounds"])
     assert not (tmp_path / "run" / "buses.csv").exists()
-    assert "objective" not in pd.read_csv(tmp_path / "run" / "rounds.csv").columns
+    columns = set(pd.read_csv(tmp_path / "run" / "rounds.csv").columns)
+    assert columns == {"round", "consensus_residual", "penalty_min", "penalty_max"}
+    assert document["seed"] is None
+    assert document["settings"]["seed"] is None
+    assert document["timing"]["total"] is None
+    assert '"seed": 4' not in (tmp_path / "run" / "run.json").read_text()
 
 
 @pytest.mark.parametrize(
