@@ -27,6 +27,7 @@ from gridpriv.grid.library import load_case, shipped_zoning
 from gridpriv.grid.pandapower import case_from_pandapower, convert_net
 from gridpriv.grid.pandapower_writer import write_net
 from gridpriv.power.zone import make_network
+from gridpriv.run import run
 
 pp = pytest.importorskip("pandapower")
 networks = pytest.importorskip("pandapower.networks")
@@ -134,7 +135,7 @@ def run_small(**settings: Any) -> Any:
     zoning = shipped_zoning(case, 2)
     assert zoning is not None
     chosen = gridpriv.Settings(mechanism="none", solver="clarabel", rounds=6, **settings)
-    return gridpriv.run(case, zoning, chosen)
+    return run(case, zoning, chosen)
 
 
 def test_a_stressed_run_lands_in_pandapower() -> None:
@@ -157,7 +158,7 @@ def test_an_outage_is_out_of_service_in_the_users_net() -> None:
     settings = gridpriv.Settings(
         mechanism="none", solver="clarabel", rounds=4, outage=("branch:3", "gen:2")
     )
-    filled = run_to_pandapower(gridpriv.run(case, zoning, settings), net)
+    filled = run_to_pandapower(run(case, zoning, settings), net)
     for element in (link.branch[2], link.gen[1]):
         assert not filled[element.table].in_service[element.index]
         assert net[element.table].in_service[element.index], "the user's net is not changed"

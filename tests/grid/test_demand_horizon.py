@@ -1,0 +1,95 @@
+"""A series of runs: one budget for all of them, fresh noise in every step."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import gridpriv
+from gridpriv.grid.library import load_case, shipped_zoning
+from gridpriv.grid.overrides import DemandSeries
+from gridpriv.horizon import horizon_multiplier, run_series, step_seed
+from gridpriv.run import run
+
+CASE14 = load_case("case14")
+SETTINGS = gridpriv.Settings(
+    mechanism="laplace", solver="clarabel", rounds=3, seed=7, budget="total:2"
+)
+
+
+def flat(steps: int, case: gridpriv.Case = CASE14) -> DemandSeries:
+    """Return a series that repeats the case's own demand."""
+    names = tuple(map(str, range(steps)))
+    return DemandSeries(case, names, np.tile(case.pd, (steps, 1)), np.tile(case.qd, (steps, 1)),
+                        "test")  # fmt: skip
+
+
+def zoning() -> gridpriv.Zoning:
+    found = shipped_zoning(CASE14, 2)
+    assert found is not None
+    return found
+
+
+def test_the_total_of_the_horizon_is_the_budget() -> None:
+    result = run_series(flat(4), zoning(), SETTINGS)
+    assert len(result.statements) == 2
+    for statement in result.statements:
+        assert statement.releases == 4 * 3
+        assert statement.total_pure == pytest.approx(2.0, rel=1e-9), "basic composition of 12"
+    for step in result.results:
+        assert all(s.total_pure == pytest.approx(0.5, rel=1e-9) for s in step.statements)
+
+
+def test_a_gaussian_horizon_meets_its_epsilon_and_delta() -> None:
+    settings = replace(
+        SETTINGS, mechanism="gaussian", budget="total:2,1e-5", target_delta=1e-5, rounds=2
+    )
+    result = run_series(flat(3), zoning(), settings)
+    worst = max(s.total for s in result.statements)
+    assert 1.9 < worst <= 2.0 * (1 + 1e-6)
+
+
+def test_more_steps_need_more_noise_and_per_release_budgets_do_not_change() -> None:
+    one, day = (horizon_multiplier(SETTINGS, steps) for steps in (1, 96))
+    assert one is not None
+    assert day == pytest.approx(96 * one)
+    fixed = replace(SETTINGS, budget="per-release:0.5")
+    assert horizon_multiplier(fixed, 1) == horizon_multiplier(fixed, 96)
+    assert horizon_multiplier(replace(SETTINGS, mechanism="none"), 5) is None
+
+
+def test_no_step_repeats_the_noise_of_another() -> None:
+    result = run_series(flat(3), zoning(), SETTINGS)
+    objectives = result.table().objective.to_numpy()
+    assert len(set(objectives)) == 3, "equal demand, so equal noise would give equal figures"
+    assert len({step_seed(7, step) for step in range(1000)}) == 1000
+
+
+def test_a_seed_gives_the_same_horizon_again() -> None:
+    first, second = (run_series(flat(2), zoning(), SETTINGS).table() for _ in range(2))
+    figures = ["consensus_residual", "objective", "shed_mw"]
+    np.testing.assert_array_equal(first[figures], second[figures])
+
+
+def test_without_noise_every_step_is_its_own_run() -> None:
+    settings = replace(SETTINGS, mechanism="none", seed=None)
+    demand = np.stack([0.5 * CASE14.pd, 1.2 * CASE14.pd])
+    series = DemandSeries(CASE14, ("a", "b"), demand, np.stack([CASE14.qd] * 2), "test")
+    table = run_series(series, zoning(), settings).table()
+    alone = run(series.at(1), zoning(), settings)
+    assert table.objective[1] == alone.rounds.objective.iloc[-1]
+    assert table.demand_mw.tolist() == pytest.approx([129.5, 310.8])
+
+
+@pytest.mark.slow
+def test_a_day_of_case14_under_one_budget() -> None:
+    hours = np.arange(96) / 4.0
+    shape = 0.8 + 0.3 * np.sin((hours - 9.0) * np.pi / 12.0)
+    series = DemandSeries(CASE14, tuple(map(str, hours)), np.outer(shape, CASE14.pd),
+                          np.outer(shape, CASE14.qd), "test")  # fmt: skip
+    result = run_series(series, zoning(), replace(SETTINGS, rounds=10, budget="total:5"))
+    assert len(result.results) == 96
+    assert result.table().seconds.sum() < 120
+    assert max(s.total_pure for s in result.statements) == pytest.approx(5.0)
