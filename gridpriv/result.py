@@ -225,7 +225,10 @@ class RunResult:
         if settings.mechanism != "gaussian" or settings.calibration != "paper":
             return None
         return paper_total(
-            settings.privacy_budget.epsilon, settings.release_delta, settings.planned_releases()
+            settings.privacy_budget.epsilon,
+            settings.release_delta,
+            settings.planned_releases(),
+            settings.target_delta,
         )
 
     def _settings(self, public: bool) -> dict[str, Any]:

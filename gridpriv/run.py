@@ -46,6 +46,7 @@ from gridpriv.power.fleet import (
 from gridpriv.power.problem import ZoneProblem
 from gridpriv.power.program import compile_zone
 from gridpriv.power.recourse import Pin, Recourse, agreed_point, dispatch
+from gridpriv.power.sensitivity import demand_sensitivity
 from gridpriv.power.solvers import check_solver
 from gridpriv.power.zone import Network, Zone, flat_start, make_network, make_zones
 from gridpriv.privacy.adjacency import DemandAdjacency, parse_beta
@@ -268,9 +269,11 @@ def _after(
 def planned_charges(prepared: Prepared) -> dict[str, dict[Charged, int]] | None:
     """Return what every zone's releases will cost, where the settings alone tell."""
     settings, rule = prepared.settings, prepared.rules.noise
-    if rule is None or settings.calibration == "paper" or settings.noise == "secure":
+    if rule is None or settings.calibration == "paper":
         return None
-    each = {Charged(settings.mechanism, rule.multiplier): settings.planned_releases()}
+    # sound noise is one multiple of whatever the sensitivity is, so every release costs the same
+    some = demand_sensitivity(prepared.rules.adjacency, rule.norm)
+    each = {rule.release(some).certified: settings.planned_releases()}
     return {zone.name: each for zone in prepared.zones}
 
 
@@ -284,6 +287,7 @@ def noise_rule(settings: Settings, adjacency: DemandAdjacency) -> NoiseRule | No
         settings.calibration,
         settings.planned_releases(),
         settings.delta,
+        settings.noise,
     )
     assumed = None
     if settings.calibration == "paper":

@@ -141,10 +141,7 @@ def statement(asked: Question) -> dict[str, Any]:
     pure = total_pure({charge: asked.releases})
     paper = None
     if gaussian and asked.calibration == "paper" and asked.stated is not None:
-        at_its_own = paper_total(asked.stated, asked.release_delta, asked.releases)
-        # the theorem's total delta is free: sqrt(ln(1/target)) in place of sqrt(ln(1/delta))
-        moved = math.log(asked.target_delta) / math.log(asked.release_delta)
-        paper = math.sqrt(moved) * at_its_own
+        paper = paper_total(asked.stated, asked.release_delta, asked.releases, asked.target_delta)
     return {
         "mechanism": asked.mechanism,
         "calibration": asked.calibration,

@@ -22,6 +22,8 @@ from gridpriv.privacy.mechanism import Charge
 
 Charges = Mapping[Charge, int]
 
+HIDES_NOTHING = 50.0
+
 
 def pure_epsilon(charge: Charge) -> float:
     """Return the epsilon of a charge at delta 0; infinite where there is none."""
@@ -65,6 +67,8 @@ def _total(charges: tuple[tuple[Charge, int], ...], delta: float) -> float:
         import dp_accounting
 
         return float(dp_accounting.get_epsilon_gaussian(_one_gaussian(charges), delta))
+    if any(HIDES_NOTHING < pure_epsilon(charge) < math.inf for charge, _ in charges):
+        return total_pure(dict(charges))  # a loss distribution this wide has no use and no grid
     if kinds <= {"laplace", "gaussian"}:
         bound = _pld_epsilon(charges, delta)
     elif kinds <= {"laplace", "pure"}:
@@ -166,6 +170,27 @@ def gaussian_multiplier(epsilon: float, delta: float, releases: int) -> float:
     return math.sqrt(releases) * float(dp_accounting.get_sigma_gaussian(epsilon, delta))
 
 
+def secure_multiplier(mechanism: str, epsilon: float, delta: float, releases: int) -> float:
+    """Return the noise multiplier at which secure releases cost (epsilon, delta), delta above 0.
+
+    Their charges are what OpenDP's map states, 1/m pure or 1/(2m^2)-zCDP, which costs more than
+    the mechanism itself: noise calibrated to that would overspend the stated total.
+    """
+    from scipy.optimize import brentq
+
+    def excess(log_multiplier: float) -> float:
+        m = math.exp(log_multiplier)
+        charge = Charge("pure", 1.0 / m) if mechanism == "laplace" else Charge("zcdp", 0.5 / m**2)
+        return total_epsilon({charge: releases}, delta) - epsilon
+
+    low = math.log(math.sqrt(releases) / (8.0 * epsilon + 8.0))
+    high = math.log(20.0 * releases / epsilon + 20.0 * math.sqrt(-math.log(delta)))
+    found = float(brentq(excess, low, high, xtol=1e-6))
+    while excess(found) > 0.0:  # the distribution's grid makes steps: end on the safe side
+        found += 1e-4
+    return math.exp(found)
+
+
 def classical_gaussian_multiplier(epsilon: float, delta: float) -> float:
     """Return sqrt(2 ln(1.25/delta))/epsilon (Dwork and Roth 2014, theorem A.1); epsilon <= 1."""
     if epsilon > 1.0:
@@ -178,13 +203,16 @@ def classical_gaussian_multiplier(epsilon: float, delta: float) -> float:
     return math.sqrt(2.0 * math.log(1.25 / delta)) / epsilon
 
 
-def paper_total(epsilon: float, delta: float, releases: int) -> float:
-    """Return RK's theorem 4.6, sqrt(TE ln(1/delta)/ln(1.25/delta)) epsilon.
+def paper_total(
+    epsilon: float, delta: float, releases: int, target_delta: float | None = None
+) -> float:
+    """Return RK's theorem 4.6, sqrt(TE ln(1/target_delta)/ln(1.25/delta)) epsilon.
 
     It is derived as a lower bound of the total and certifies nothing; it is reported under
     calibration ``paper`` only, labelled as the paper's.
     """
-    return math.sqrt(releases * math.log(1 / delta) / math.log(1.25 / delta)) * epsilon
+    target = delta if target_delta is None else target_delta
+    return math.sqrt(releases * math.log(1 / target) / math.log(1.25 / delta)) * epsilon
 
 
 def check_delta(field: str, delta: float) -> None:

@@ -12,6 +12,7 @@ from gridpriv.privacy.accounting import (
     classical_gaussian_multiplier,
     gaussian_multiplier,
     laplace_multiplier,
+    secure_multiplier,
 )
 
 Scope = Literal["per-release", "total"]
@@ -62,7 +63,12 @@ def parse_budget(text: str) -> Budget:
 
 
 def noise_multiplier(
-    budget: Budget, mechanism: str, calibration: str, releases: int, delta: float
+    budget: Budget,
+    mechanism: str,
+    calibration: str,
+    releases: int,
+    delta: float,
+    source: str = "simulated",
 ) -> float:
     """Return scale / sensitivity for one release.
 
@@ -77,6 +83,8 @@ def noise_multiplier(
     delta : float
         Of one Gaussian release, where the budget states none.
     """
+    if budget.scope == "total" and source == "secure" and budget.delta:
+        return secure_multiplier(mechanism, budget.epsilon, budget.delta, releases)
     if budget.scope == "total":
         find = laplace_multiplier if mechanism == "laplace" else gaussian_multiplier
         return find(budget.epsilon, budget.delta or 0.0, releases)

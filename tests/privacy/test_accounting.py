@@ -39,7 +39,8 @@ def test_totals_are_the_reference_values(charge, releases, delta, epsilon):
 
 
 def test_the_papers_theorem_is_below_the_truth_where_the_table_says_so():
-    assert paper_total(0.1, 1e-2, 100) == pytest.approx(0.9765, abs=1e-3)
+    assert paper_total(0.1, 1e-2, 100, 1e-5) == pytest.approx(1.544, abs=1e-3)
+    assert paper_total(0.1, 1e-2, 500) == pytest.approx(2.184, abs=1e-3)
     assert paper_total(1.0, 1e-5, 100) == pytest.approx(9.904, abs=5e-3)
     assert paper_total(1.0, 1e-5, 500) == pytest.approx(22.147, abs=5e-3)
     truth = total_epsilon({Charge("gaussian", classical_gaussian_multiplier(1.0, 1e-5)): 500}, 1e-5)
