@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -58,6 +59,7 @@ def draw_zones(case: Case, zoning: Zoning, path: Path) -> None:
     save(figure, path)
 
 
+@lru_cache(maxsize=8)
 def layout(case: Case, zoning: Zoning) -> Any:
     """Return a stable position per bus, shape (n, 2): zones apart, neighbours together."""
     graph = bus_graph(case)

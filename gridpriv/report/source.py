@@ -13,12 +13,13 @@ from gridpriv.report.folder import NETWORK
 from gridpriv.study.record import FINALS, SETTINGS_SHOWN, TABLES
 from gridpriv.study.store import MANIFEST, Study, read_study
 
-PUBLIC = {
+# what a solver took depends on private demand too
+PRIVATE = {
     "runs": ("noise_magnitude", "objective", "shed_mw", "surplus_mw", "imbalance_mw", "shed_mvar",
              "recourse_shed_mw", "recourse_surplus_mw", "recourse_objective", "ac_converged",
-             "ac_slack_mw", "ac_vm_violations", "ac_loading_violations"),
+             "ac_slack_mw", "ac_vm_violations", "ac_loading_violations", "solver_retries"),
     "rounds": ("noise_magnitude", "objective", "shed_mw", "surplus_mw", "shed_mvar",
-               "surplus_mvar"),
+               "surplus_mvar", "solver_iterations", "solver_retries"),
     "zones": ("objective", "shed_mw", "surplus_mw", "shed_mvar", "surplus_mvar", "load_mw"),
 }  # fmt: skip
 
@@ -48,13 +49,14 @@ def read_source(folder: str | Path, *, public: bool = False) -> Study:
 def without_private(study: Study) -> Study:
     """Return the study with figures from private demand as None and its bus table empty."""
     tables = dict(study.tables)
-    for name, columns in PUBLIC.items():
+    for name, columns in PRIVATE.items():
         table = tables[name].copy()
         for column in columns:
             if column in table:
                 table[column] = None
         tables[name] = table
-    tables["buses"] = pd.DataFrame({"run": pd.Series(dtype=str)})
+    for name in ("buses", "timing"):
+        tables[name] = pd.DataFrame({"run": pd.Series(dtype=str)})
     manifest = dict(study.manifest, public=True)
     manifest["cases"] = [
         {k: v for k, v in grid.items() if k != "load_mw"} for grid in manifest.get("cases", [])
