@@ -138,16 +138,18 @@ def sampled_multiplier(settings: LearnSettings, plain: float, rate: float) -> fl
             {ClientCharge("sampled-gaussian", multiplier, rate): releases}, budget.delta or 0.0
         )
 
-    return _smallest(cost, budget.epsilon, plain)
+    # sampling at rate q lowers the noise by a factor of q at best (small epsilon, many releases)
+    return _smallest(cost, budget.epsilon, plain * max(rate / 2.0, 1e-3), plain)
 
 
-def _smallest(cost: Callable[[float], float], epsilon: float, most: float) -> float:
-    """Return the smallest multiplier up to ``most`` whose cost is at most epsilon, to 0.1 %.
+def _smallest(cost: Callable[[float], float], epsilon: float, least: float, most: float) -> float:
+    """Return a multiplier up to ``most`` whose cost is at most epsilon, the smallest to 0.5 %.
 
-    Amplification only lowers the cost, so ``most`` (no amplification) is always enough.
+    Amplification only lowers the cost, so ``most`` (no amplification) is always enough; the
+    search does not look below ``least``, where there is at most little to gain.
     """
-    low, high = most / 1024.0, most
-    while high / low > 1.001:
+    low, high = least, most
+    while high / low > 1.005:
         middle = math.sqrt(low * high)
         low, high = (low, middle) if cost(middle) <= epsilon else (middle, high)
     return high

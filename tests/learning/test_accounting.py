@@ -57,13 +57,14 @@ def test_sampling_at_rate_one_is_no_sampling():
     )
 
 
+@pytest.mark.slow
 def test_sampled_calibration_meets_its_total():
     settings = LearnSettings(budget="total:1,1e-5", rounds=50)
     plain = multiplier_for(settings, 50)
     found = sampled_multiplier(settings, plain, 0.1)
     assert found < 0.5 * plain  # amplification is worth having
     spent = total({ClientCharge("sampled-gaussian", found, 0.1): 50}, 1e-5)
-    assert 0.98 < spent <= 1.0
+    assert 0.97 < spent <= 1.0
 
 
 def test_equal_charges_of_rounding_are_one_and_no_cheaper():

@@ -139,6 +139,7 @@ def test_sound_calibration_certifies_the_budget(algorithm):
     assert found.rounds["noise_magnitude"].min() > 0
 
 
+@pytest.mark.slow
 def test_amplified_run_uses_less_noise_for_the_same_total():
     data = made.binary(samples=1000)
     settings = LearnSettings(
@@ -148,7 +149,7 @@ def test_amplified_run_uses_less_noise_for_the_same_total():
     amplified = learn(data, settings)
     fixed = learn(data, replace(settings, sampling="without-replacement"))
     for found in (amplified, fixed):
-        assert 0.97 < found.privacy["total"]["epsilon"] <= 1.0001
+        assert 0.96 < found.privacy["total"]["epsilon"] <= 1.0001
     assert amplified.rounds.noise_magnitude.sum() < 0.5 * fixed.rounds.noise_magnitude.sum()
 
 
@@ -232,6 +233,15 @@ def test_divergence_is_an_error_not_a_table_of_nans():
         pytest.raises(SolverError, match="diverged in round"),
     ):
         learn(data, wild)
+
+
+def test_consensus_on_everything_is_the_general_one():
+    from gridpriv.coordination.coordinator import make_consensus
+    from gridpriv.learning.algorithms.ryu_kim import everything_shared
+
+    quick, general = everything_shared(3, 5), make_consensus([np.arange(5)] * 3)
+    assert np.array_equal(quick.place, general.place) and quick.cuts == general.cuts
+    assert np.array_equal(quick.holders, general.holders)
 
 
 def test_disconnected_graph_is_refused(tmp_path):

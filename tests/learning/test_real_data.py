@@ -95,20 +95,6 @@ def test_femnist_has_the_writers_that_are_there():
     assert len(split(data, "writer", None, 0)) == 114
 
 
-def test_femnist_objective_beats_output_perturbation():
-    data = load_dataset("femnist")
-    found = {
-        perturbation: learn(
-            data,
-            make_learn_settings("femnist", "ryu-kim", perturbation=perturbation, rounds=20,
-                                evaluate_every=20, budget="per-release:0.1"),
-        ).final
-        for perturbation in ("objective", "output")
-    }  # fmt: skip
-    assert found["objective"]["objective"] < found["output"]["objective"]
-    assert found["objective"]["test_error"] < found["output"]["test_error"]
-
-
 def test_adult_has_the_papers_sizes(adult):
     assert adult.x_train.shape == (40_000, 104) and adult.x_test.shape == (5_222, 104)
 
