@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import secrets
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -31,7 +32,7 @@ from gridpriv.coordination.schedules import (
     strongly_convex_step,
 )
 from gridpriv.coordination.transport import Transport
-from gridpriv.errors import BudgetError, SolverError, not_allowed
+from gridpriv.errors import BudgetError, GridprivWarning, SolverError, not_allowed
 from gridpriv.grid.case import Case, Floats
 from gridpriv.grid.zoning import Zoning
 from gridpriv.power.accheck import AcCheck, ac_check
@@ -196,6 +197,7 @@ def prepare(case: Case, zoning: Zoning, settings: Settings) -> Prepared:
     network = make_network(case)
     zones = tuple(sorted(make_zones(network, zoning), key=lambda zone: zone.key))
     adjacency = DemandAdjacency(parse_beta(settings.beta, case.base_mva), settings.protects)
+    _warn_of_large_delta(settings, 2 * case.n_bus)
     rules = AgentRules(
         update=settings.update,
         local_updates=settings.local_updates,
@@ -213,6 +215,23 @@ def prepare(case: Case, zoning: Zoning, settings: Settings) -> Prepared:
         seed=secrets.randbits(64) if settings.seed is None else settings.seed,
         rules=rules,
     )
+
+
+def _warn_of_large_delta(settings: Settings, entries: int) -> None:
+    """Warn where a delta in use allows one demand entry in ``entries`` to be published as it is."""
+    if settings.mechanism == "none":
+        return
+    in_use = {"target_delta": settings.target_delta}
+    if settings.mechanism == "gaussian":
+        in_use["delta"] = settings.release_delta
+    for name, delta in in_use.items():
+        if delta >= 1.0 / entries:
+            warnings.warn(
+                f"{name} = {delta:g} is at least 1/{entries}, one over the number of demand "
+                "entries: it would allow one entry to be published",
+                GridprivWarning,
+                stacklevel=3,
+            )
 
 
 def shared_coordinates(zones: Sequence[Zone], consensus: str) -> tuple[NDArray[np.bool_], ...]:
