@@ -152,15 +152,21 @@ def print_summary(table: Any) -> None:
     """Print the means over seeds, one table a case."""
     for panel, rows in table.groupby("panel", sort=False):
         print_table(
-            f"{panel}: means over seeds",
-            ["way", "budget", "total eps", "shed after recourse MW", "+-", "imbalance MW", "seeds"],
+            f"{panel}: means over seeds, MW; shed is after local recourse",
+            ["way", "budget", "total eps", "shed", "95 % +-", "imbalance", "seeds"],
             [
-                [r.series, r.budget.partition(",")[0], _number(r.total_epsilon),
-                 _number(r.recourse_shed_mw), _number(r.recourse_shed_mw_high - r.recourse_shed_mw),
-                 _number(r.imbalance_mw), int(r.seeds)]
+                [
+                    r.series,
+                    r.budget.partition(",")[0].replace("per-release:", "each "),
+                    _number(r.total_epsilon),
+                    _number(r.recourse_shed_mw),
+                    _number(r.recourse_shed_mw_high - r.recourse_shed_mw),
+                    _number(r.imbalance_mw),
+                    int(r.seeds),
+                ]
                 for r in rows.itertuples()
             ],
-        )  # fmt: skip
+        )
 
 
 def wanted_formats(text: str) -> list[str]:

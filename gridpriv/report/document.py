@@ -183,7 +183,8 @@ def _first(table: pd.DataFrame, look: dict[str, Style]) -> Section:
     if charts:
         text = [
             "Each curve is the mean over seeds; its band is the 95 % confidence interval of that "
-            "mean (Student's t). Dashed levels are runs without noise. Shed after local recourse "
+            "mean (Student's t). Dashed levels are runs without noise, on the lower "
+            "edge where they lie below it. Shed after local recourse "
             "is load that stays unserved when every zone keeps its agreed boundary and re-plans "
             "with its true demand; imbalance is shed plus surplus of the last round's plan."
         ]

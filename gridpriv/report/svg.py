@@ -139,11 +139,12 @@ def _y_axis(chart: Chart, log: bool) -> Axis:
     if not log:
         high = max([*values, 0.0]) * 1.05 or 1.0
         return Axis(min([*lows, 0.0]), high, bottom, top, log=False)
-    shown = [v for s in chart.series for v in s.y if v > 0] + [v for v in values if v > 0]
-    least = min(shown)
+    positive = [v for v in values if v > 0]
+    # levels without noise may lie many decades lower: they are then drawn on the edge
+    least = min([v for s in chart.series if not s.flat for v in s.y if v > 0] or positive)
     # a band may reach down to zero; one decade below the lowest mean is enough of it
     floor = max(min([v for v in lows if v > 0] or [least]), least / 10)
-    return Axis(floor / 1.2, max(shown) * 1.2, bottom, top, log=True)
+    return Axis(floor / 1.2, max(positive) * 1.2, bottom, top, log=True)
 
 
 def _frame(chart: Chart, x: Axis, y: Axis) -> str:
