@@ -17,12 +17,17 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from gridpriv.errors import BudgetError, GridprivError, InputError, SolverError
     from gridpriv.grid.case import Case
-    from gridpriv.grid.library import load_case, shipped_zoning
+    from gridpriv.grid.library import load_case, read_report, shipped_zoning
+    from gridpriv.grid.overrides import override_demand, read_demand_series
+    from gridpriv.grid.pandapower import case_from_pandapower
     from gridpriv.grid.partition import partition
+    from gridpriv.grid.pypower import case_from_pypower
     from gridpriv.grid.zoning import Zoning, read_zoning, write_zoning, zone_report
+    from gridpriv.horizon import run_series
     from gridpriv.result import RunResult
-    from gridpriv.run import run
     from gridpriv.settings import Settings, make_settings
+    from gridpriv.study import Study, compare
+    from gridpriv.zonal import run
 
 _HOME = {
     "BudgetError": "errors",
@@ -38,7 +43,15 @@ _HOME = {
     "write_zoning": "grid.zoning",
     "zone_report": "grid.zoning",
     "RunResult": "result",
-    "run": "run",
+    "run": "zonal",
+    "run_series": "horizon",
+    "case_from_pandapower": "grid.pandapower",
+    "case_from_pypower": "grid.pypower",
+    "read_report": "grid.library",
+    "override_demand": "grid.overrides",
+    "read_demand_series": "grid.overrides",
+    "compare": "study",
+    "Study": "study",
     "Settings": "settings",
     "make_settings": "settings",
 }
@@ -51,12 +64,20 @@ __all__ = [
     "RunResult",
     "Settings",
     "SolverError",
+    "Study",
     "Zoning",
+    "case_from_pandapower",
+    "case_from_pypower",
+    "compare",
     "load_case",
     "make_settings",
+    "override_demand",
     "partition",
+    "read_demand_series",
+    "read_report",
     "read_zoning",
     "run",
+    "run_series",
     "shipped_zoning",
     "write_zoning",
     "zone_report",

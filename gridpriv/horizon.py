@@ -24,7 +24,7 @@ from gridpriv.privacy.budget import noise_multiplier
 from gridpriv.privacy.release import Release
 from gridpriv.privacy.statement import ZoneStatement, zone_statement
 from gridpriv.result import RunResult, claimed_epsilon
-from gridpriv.run import prepare, run_prepared
+from gridpriv.zonal import prepare, run_prepared
 from gridpriv.settings import Settings
 
 
@@ -110,7 +110,7 @@ def run_series(
     Raises
     ------
     GridprivError
-        As :func:`gridpriv.run.run`, with the step in a note.
+        As :func:`gridpriv.zonal.run`, with the step in a note.
     """
     multiplier = horizon_multiplier(settings, len(series))
     seed = secrets.randbits(64) if settings.seed is None else settings.seed

@@ -159,6 +159,18 @@ class RunResult:
         cleaned: dict[str, Any] = _finite(document)
         return cleaned
 
+    def to_pandapower(self, net: Any = None) -> Any:
+        """Return a pandapower net that carries the dispatch after recourse; local.
+
+        Parameters
+        ----------
+        net : pandapowerNet, optional
+            The net the case came from; a new one is made without it.
+        """
+        from gridpriv.export import run_to_pandapower
+
+        return run_to_pandapower(self, net)
+
     def _zone_rows(self) -> list[dict[str, Any]]:
         columns = ["zone", "buses", "variables", "shared", "tie_lines", "generators", "connected"]
         rows: list[dict[str, Any]] = self.zones[columns].to_dict("records")

@@ -171,7 +171,7 @@ def test_a_failing_solver_names_zone_and_round_and_keeps_the_trace(case14, zones
 
 def test_a_delta_that_allows_one_entry_to_be_published_is_warned_of(case118, zones118):
     from gridpriv.errors import GridprivWarning
-    from gridpriv.run import prepare
+    from gridpriv.zonal import prepare
 
     with pytest.warns(GridprivWarning, match="1/236"):
         prepare(case118, zones118, preset(mechanism="gaussian", budget="per-release:0.1"))

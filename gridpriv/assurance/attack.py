@@ -35,7 +35,7 @@ from gridpriv.power.fleet import public_proxy
 from gridpriv.privacy.budget import Budget
 from gridpriv.privacy.noise import NoiseStreams
 from gridpriv.privacy.perturbation import Perturbation
-from gridpriv.run import Prepared, noise_rule
+from gridpriv.zonal import Prepared, noise_rule
 from gridpriv.settings import Settings
 
 CLOSE = 0.05  # share of the demand within which an estimate counts as recovered

@@ -23,7 +23,7 @@ from gridpriv.assurance.replay import CHECKS, Finding, agent_play, replay
 from gridpriv.assurance.statistic import Measured, measure
 from gridpriv.coordination.agent import Agent
 from gridpriv.errors import InputError, not_allowed, one_of
-from gridpriv.run import Prepared
+from gridpriv.zonal import Prepared
 
 RUNS = {"release": 50_000, "solution": 10_000, "messages": 2_000}
 ROUNDS = 5

@@ -31,7 +31,7 @@ from gridpriv.privacy.mechanism import Charge
 from gridpriv.privacy.noise import NoiseStreams
 from gridpriv.privacy.release import Release
 from gridpriv.result import claimed_epsilon
-from gridpriv.run import Prepared
+from gridpriv.zonal import Prepared
 
 LEVELS = ("release", "solution", "messages")
 VISIBLE = 256  # coordinates of a release that move most; the rest carry next to nothing

@@ -17,7 +17,7 @@ from gridpriv.errors import SolverError
 from gridpriv.grid.case import Floats
 from gridpriv.power.fleet import public_proxy
 from gridpriv.privacy.noise import NoiseStreams
-from gridpriv.run import Prepared, _coordinate
+from gridpriv.zonal import Prepared, _coordinate
 
 
 class MakeAgent(Protocol):
@@ -92,7 +92,7 @@ def listen(
     make_agent: MakeAgent = Agent,
     watch: Callable[[str], None] = lambda _: None,
 ) -> Eavesdropper:
-    """Run the consensus algorithm as :func:`gridpriv.run.run` does and keep what was said.
+    """Run the consensus algorithm as :func:`gridpriv.zonal.run` does and keep what was said.
 
     Parameters
     ----------

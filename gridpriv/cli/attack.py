@@ -52,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(args: argparse.Namespace) -> int:
     """Attack; print or write what was learned."""
     from gridpriv.assurance.attack import AttackPlan, attack, averaging
-    from gridpriv.run import prepare
+    from gridpriv.zonal import prepare
     from gridpriv.settings import make_settings
 
     settings = make_settings(args.preset, **({"solver": "clarabel"} | given_settings(args)))

@@ -25,7 +25,7 @@ from gridpriv.grid.library import load_case
 
 if TYPE_CHECKING:
     from gridpriv.power.fleet import Charge
-    from gridpriv.run import Prepared
+    from gridpriv.zonal import Prepared
 
 SETTINGS: tuple[tuple[str, Any, str], ...] = (
     ("mechanism", str, "none | laplace | gaussian"),
@@ -67,6 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--outage", action="append", metavar="gen:N|branch:N", help="take a row out of service"
     )
+    parser.add_argument("--demand", metavar="FILE.csv", help="per-bus demand in place of the case's")
     parser.add_argument("--ledger", metavar="FILE", help="charge every release to this ledger")
     parser.add_argument("--out", metavar="DIR", help="write settings, tables and figures")
     parser.add_argument("--public", action="store_true", help="export releases only")
@@ -97,11 +98,15 @@ def execute(args: argparse.Namespace) -> int:
     settings = make_settings(args.preset, **given_settings(args))
     began = time.perf_counter()
     case = load_case(args.case)
+    if args.demand is not None:
+        from gridpriv.grid.overrides import override_demand
+
+        case = override_demand(case, args.demand)
     zoning = chosen_zoning(case, args)
     load_seconds = time.perf_counter() - began
     folder = output_folder(args.out)
 
-    from gridpriv.run import prepare, run_prepared
+    from gridpriv.zonal import prepare, run_prepared
 
     prepared = prepare(case, zoning, settings)
     failure = None
@@ -148,7 +153,7 @@ def _ledger(path: str | None, prepared: Prepared) -> Iterator[Charge | None]:
 
     from gridpriv.privacy.ledger import Ledger, ledger_charge
     from gridpriv.privacy.ledger_rows import zone_datasets
-    from gridpriv.run import planned_charges
+    from gridpriv.zonal import planned_charges
 
     owners = zone_datasets(prepared.case, prepared.zoning, prepared.rules.adjacency)
     with Ledger(path, owners) as ledger:

@@ -232,7 +232,7 @@ def _record(
         noise_magnitude=float(sum(m.noise_magnitude for m in messages)),
         figures=totals,
         by_agent=by_agent,
-        penalty=(float(rho.min()), float(rho.max())),
+        penalty=(float(rho.min()), float(rho.max())) if rho.size else (0.0, 0.0),
         seconds=seconds,
         iterations=sum(m.iterations for m in messages),
         retries=sum(m.retries for m in messages),

@@ -267,7 +267,7 @@ class ReleaseCharge:
 def ledger_charge(
     ledger: Ledger, run_id: str, planned: Mapping[str, Charges] | None = None
 ) -> Callable[[str, dict[Release, int]], None]:
-    """Return the ``charge`` of :func:`gridpriv.run.run`.
+    """Return the ``charge`` of :func:`gridpriv.zonal.run`.
 
     Parameters
     ----------

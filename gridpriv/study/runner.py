@@ -106,7 +106,7 @@ def executed(batch: Batch) -> Iterator[Rows]:
     The noise is calibrated once for all of them; each run compiles its zones anew, so that what
     a solver remembers from one run cannot reach the next and a resumed study has the same tables.
     """
-    from gridpriv.run import prepare, run_prepared
+    from gridpriv.zonal import prepare, run_prepared
 
     first = batch.tasks[0].settings
     try:

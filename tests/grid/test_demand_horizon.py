@@ -11,7 +11,7 @@ import gridpriv
 from gridpriv.grid.library import load_case, shipped_zoning
 from gridpriv.grid.overrides import DemandSeries
 from gridpriv.horizon import horizon_multiplier, run_series, step_seed
-from gridpriv.run import run
+from gridpriv.zonal import run
 
 CASE14 = load_case("case14")
 SETTINGS = gridpriv.Settings(

@@ -27,7 +27,7 @@ from gridpriv.grid.library import load_case, shipped_zoning
 from gridpriv.grid.pandapower import case_from_pandapower, convert_net
 from gridpriv.grid.pandapower_writer import write_net
 from gridpriv.power.zone import make_network
-from gridpriv.run import run
+from gridpriv.zonal import run
 
 pp = pytest.importorskip("pandapower")
 networks = pytest.importorskip("pandapower.networks")

@@ -14,7 +14,7 @@ from gridpriv.privacy.adjacency import DemandAdjacency
 from gridpriv.privacy.ledger import Ledger, grant, ledger_charge
 from gridpriv.privacy.ledger_rows import Dataset, read_accounts, zone_datasets
 from gridpriv.privacy.mechanism import Charge
-from gridpriv.run import run
+from gridpriv.zonal import run
 from gridpriv.settings import Settings
 
 CASE = load_case("case14")

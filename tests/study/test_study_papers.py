@@ -9,7 +9,7 @@ import pytest
 from gridpriv.cli.main import main
 from gridpriv.privacy.adjacency import DemandAdjacency
 from gridpriv.privacy.sensitivity import Sensitivity
-from gridpriv.run import noise_rule
+from gridpriv.zonal import noise_rule
 from gridpriv.settings import make_settings
 from gridpriv.study.claims import CLAIMS, Comparison, check_claims, verdict
 from gridpriv.study.papers import table1, table1_claims
