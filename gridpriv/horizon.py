@@ -24,8 +24,8 @@ from gridpriv.privacy.budget import noise_multiplier
 from gridpriv.privacy.release import Release
 from gridpriv.privacy.statement import ZoneStatement, zone_statement
 from gridpriv.result import RunResult, claimed_epsilon
-from gridpriv.zonal import prepare, run_prepared
 from gridpriv.settings import Settings
+from gridpriv.zonal import prepare, run_prepared
 
 
 @dataclass(frozen=True, eq=False)

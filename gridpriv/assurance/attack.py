@@ -35,8 +35,8 @@ from gridpriv.power.fleet import public_proxy
 from gridpriv.privacy.budget import Budget
 from gridpriv.privacy.noise import NoiseStreams
 from gridpriv.privacy.perturbation import Perturbation
-from gridpriv.zonal import Prepared, noise_rule
 from gridpriv.settings import Settings
+from gridpriv.zonal import Prepared, noise_rule
 
 CLOSE = 0.05  # share of the demand within which an estimate counts as recovered
 SMALL_MW = 0.05  # ... and this many MW where there is no demand

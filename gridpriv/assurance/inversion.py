@@ -95,11 +95,12 @@ def fit(model: ForwardModel, prior: Prior, noise: Noise, iterations: int = 8) ->
     hidden = _hidden(model, noise)
     spread = np.sqrt(prior.spread**2 + hidden)
     exact = noise.target == "none" or (noise.target == "demand" and noise.once)
-    stages = STAGES if exact else (1e-3, SOLVER_ERROR)
+    stages = STAGES if exact else (1e-3, 1e-4, SOLVER_ERROR)
     demand, damping = prior.mean.copy(), 1e-2
     gradients = noise.target == "objective"
     total = len(model.script)
-    horizons = range(1, total + 1) if exact else (total,)
+    every = range(1, total + 1)
+    horizons = [r for r in every if exact or r == total or r & (r - 1) == 0]
     for rounds, tau in ((r, tau) for r in horizons for tau in stages):
         at = model.predict(demand, rounds, gradients=gradients)
         weights = _weights(at, noise, tau)

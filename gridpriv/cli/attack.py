@@ -52,8 +52,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(args: argparse.Namespace) -> int:
     """Attack; print or write what was learned."""
     from gridpriv.assurance.attack import AttackPlan, attack, averaging
-    from gridpriv.zonal import prepare
     from gridpriv.settings import make_settings
+    from gridpriv.zonal import prepare
 
     settings = make_settings(args.preset, **({"solver": "clarabel"} | given_settings(args)))
     case = load_case(args.case)

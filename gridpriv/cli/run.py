@@ -67,7 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--outage", action="append", metavar="gen:N|branch:N", help="take a row out of service"
     )
-    parser.add_argument("--demand", metavar="FILE.csv", help="per-bus demand in place of the case's")
+    parser.add_argument("--demand", metavar="FILE.csv", help="demand of the buses it names")
     parser.add_argument("--ledger", metavar="FILE", help="charge every release to this ledger")
     parser.add_argument("--out", metavar="DIR", help="write settings, tables and figures")
     parser.add_argument("--public", action="store_true", help="export releases only")
