@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -36,6 +37,7 @@ class ZoneProblem:
         self.key = program.key
         self.coordinates: Ints = program.coordinates
         self._solver_name = solver
+        self._last_output: tuple[Any, Sensitivity] | None = None
         self._sensitivities: dict[tuple[DemandAdjacency, Norm], Sensitivity] = {}
 
     @cached_property
@@ -99,8 +101,12 @@ class ZoneProblem:
     def output_sensitivity(
         self, adjacency: DemandAdjacency, norm: Norm, update: Update, metric: Floats
     ) -> Sensitivity:
-        """Return the sensitivity of the released minimiser."""
-        return output_sensitivity(self.program, adjacency, norm, update, metric)
+        """Return the sensitivity of the released minimiser; a round's updates share it."""
+        place = (adjacency, norm, update, metric.tobytes())
+        if self._last_output is None or self._last_output[0] != place:
+            found = output_sensitivity(self.program, adjacency, norm, update, metric)
+            self._last_output = (place, found)
+        return self._last_output[1]
 
     def data_sensitivity(self, adjacency: DemandAdjacency, norm: Norm) -> Sensitivity:
         """Return the sensitivity of the demand."""

@@ -32,6 +32,8 @@ output, exact
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 
 from gridpriv.coordination.problem import Update
@@ -74,12 +76,13 @@ def output_sensitivity(
     """Return how far the released minimiser moves; ``metric`` is the local quadratic's diagonal."""
     if update == "exact":
         return _exact_output(adjacency, norm, metric[metric > 0])
-    gradients = 2.0 * adjacency.beta * _corner_rows(program.imbalance, adjacency)
-    half = Matrix(gradients.multiply(0.5 / metric[None, :]))
-    square = half.multiply(half).multiply(metric[None, :]).sum(axis=1)
-    radius = np.sqrt(np.asarray(square)).ravel()
-    reach = np.sqrt((1.0 / metric).sum()) if norm == 1 else 1.0 / np.sqrt(metric.min())
-    bounds = _row_norms(half, norm) + radius * reach
+    size, square = _corner_gradients(program, adjacency)
+    radius = np.sqrt(np.asarray(square @ (0.25 / metric)))  # ||Q^{-1}g/2||_Q
+    if norm == 1:
+        half, reach = np.asarray(size @ (0.5 / metric)), np.sqrt((1.0 / metric).sum())
+    else:
+        half, reach = np.sqrt(square @ (0.25 / metric**2)), 1.0 / np.sqrt(metric.min())
+    bounds = half + radius * reach
     worst = int(np.argmax(bounds))
     return Sensitivity(
         float(bounds[worst]),
@@ -87,6 +90,13 @@ def output_sensitivity(
         f"minimiser over W is Lipschitz in its metric (min {metric.min():.6g}), "
         f"largest at bus {_bus(program, worst)}",
     )
+
+
+@lru_cache(maxsize=4096)
+def _corner_gradients(program: ZoneProgram, adjacency: DemandAdjacency) -> tuple[Matrix, Matrix]:
+    """Return |g| and g^2, entry by entry, of the gradient's change at every corner."""
+    gradients = 2.0 * adjacency.beta * _corner_rows(program.imbalance, adjacency)
+    return Matrix(abs(gradients)), Matrix(gradients.multiply(gradients))
 
 
 def _exact_output(adjacency: DemandAdjacency, norm: Norm, rho: Floats) -> Sensitivity:

@@ -133,6 +133,7 @@ def _zcdp(charge: Charge) -> float:
     return 0.5 * pure_epsilon(charge) ** 2
 
 
+@lru_cache(maxsize=256)
 def laplace_multiplier(epsilon: float, delta: float, releases: int) -> float:
     """Return the noise multiplier b/D1 at which ``releases`` Laplace releases cost a total.
 
