@@ -12,6 +12,9 @@ the covariance of what the noise does to y_t, linearised:
     demand noise     C = v J J' + tau^2 I     J = d y_t / d d, if it is drawn anew each round
                      C = tau^2 I              if it is drawn once
 
+Noise of earlier rounds that reaches a message through variables nobody hears (linearized
+updates, boundary messages) is left out: the estimate is then weaker than it could be.
+
 What can be fitted is not d but d plus the noise that even the releases leave in it, so the
 prior of the fit is widened by that variance and the answer then shrunk by what it takes up.
 v is the variance of one coordinate's noise and tau the solver's error. All rounds are fitted at
