@@ -12,8 +12,8 @@ from gridpriv.coordination.agent import Agent
 from gridpriv.grid.library import load_case, shipped_zoning
 from gridpriv.privacy.mechanism import Laplace, Stream
 from gridpriv.privacy.perturbation import NoiseRule
-from gridpriv.zonal import Prepared, prepare
 from gridpriv.settings import Settings
+from gridpriv.zonal import Prepared, prepare
 
 
 @cache

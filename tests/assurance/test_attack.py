@@ -94,7 +94,7 @@ def test_noise_drawn_each_round_averages_out() -> None:
         update="linearized", start="flat", budget="per-release:20", protects="p", rounds=16,
         consensus="all",
     )  # fmt: skip
-    table = averaging(run, AttackPlan(seeds=3, bus=12), (1, 16)).groupby(["refresh", "rounds"])["mae_mw"]
-    mean = table.mean()
+    table = averaging(run, AttackPlan(seeds=3, bus=12), (1, 16))
+    mean = table.groupby(["refresh", "rounds"])["mae_mw"].mean()
     assert mean["round", 16] < 0.5 * mean["round", 1]
     assert mean["run", 16] == pytest.approx(mean["run", 1], rel=0.01)
