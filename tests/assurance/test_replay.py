@@ -120,6 +120,7 @@ def test_paper_calibration_declares_the_sound_sensitivity() -> None:
     assert largest == pytest.approx(0.26, rel=1e-6)
 
 
+@pytest.mark.filterwarnings("ignore:beta = ")
 def test_solver_error_is_seen_and_can_be_allowed_for() -> None:
     """At beta 1e-9 p.u. Clarabel's error is larger than how far the minimiser may move.
 
