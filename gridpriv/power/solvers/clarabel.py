@@ -27,7 +27,10 @@ class ClarabelSolver:
         self._solver: Any = None
 
     def solve(self, linear: Floats, metric: Floats) -> Solution:
-        """Return the minimiser; a solve not ended as Solved is repeated with safer settings."""
+        """Return the minimiser; a solve not ended as Solved is repeated with safer settings.
+
+        What none of them solves is handed to Ipopt. Nothing that did not end as solved is used.
+        """
         p = self._program.quadratic(metric, exact=self._exact)
         q = self._program.linear(linear, metric, exact=self._exact)
         if self._solver is None:
@@ -42,8 +45,20 @@ class ClarabelSolver:
             found = self._setup(scale * p, scale * q, settings).solve()
             iterations, retries = iterations + int(found.iterations), retries + 1
         if found.status != clarabel.SolverStatus.Solved:
-            raise SolverError(f"clarabel ended {found.status} after {retries} safer settings")
+            return self._rescued(linear, metric, iterations, retries + 1, str(found.status))
         return Solution(self._program.restore(np.asarray(found.x)), iterations, retries)
+
+    def _rescued(
+        self, linear: Floats, metric: Floats, iterations: int, retries: int, status: str
+    ) -> Solution:
+        """Return Ipopt's solution of what Clarabel does not solve; it is counted as a retry."""
+        from gridpriv.power.solvers.ipopt import IpoptSolver
+
+        try:
+            found = IpoptSolver(self._program, exact=self._exact).solve(linear, metric)
+        except SolverError as error:
+            raise SolverError(f"clarabel ended {status} after safer settings; {error}") from error
+        return Solution(found.z, iterations + found.iterations, retries + found.retries)
 
     def _setup(self, p: Floats, q: Floats, settings: dict[str, Any]) -> Any:
         size = self._program.size
@@ -82,6 +97,7 @@ LOOSER = PLAIN | {"tol_feas": 1e-7, "tol_gap_abs": 1e-7, "tol_gap_rel": 1e-7}
 SAFER: tuple[tuple[float, dict[str, Any]], ...] = (
     (10.0, FAST),
     (1.0, LOOSER),
+    (0.01, FAST),
     (10.0, PLAIN),
     (100.0, PLAIN),
     (1.0, {}),
