@@ -86,7 +86,7 @@ def solution_of_voltages(
 def _imbalance(
     case: Case, w: Floats, s_from: Complexes, s_to: Complexes, pg: Floats, qg: Floats
 ) -> Complexes:
-    """Return what every bus lacks: flows out + shunts + demand - generation (spec section 4)."""
+    """Return what every bus lacks: flows out + shunts + demand - generation."""
     total = case.pd + 1j * case.qd + w * (case.gs - 1j * case.bs)
     np.add.at(total, case.f_bus, s_from)
     np.add.at(total, case.t_bus, s_to)

@@ -1,33 +1,35 @@
-r"""Sensitivities of a zone's releases, from public topology only. Derivations.
+"""Sensitivities of a zone's releases, from public topology only. Derivations.
 
-Neighbours differ at one own bus i by (dp, dq) with \|dp\|, \|dq\| <= beta (one of them zero where
+Neighbours differ at one own bus i by (dp, dq) with |dp|, |dq| <= beta (one of them zero where
 ``protects`` is p or q). With a_p, a_q the rows of B of bus i and e_p, e_q the unit vectors:
 
 demand
     The data move by dp e_p + dq e_q: D1 = 2 beta, D2 = sqrt(2) beta (beta for p or q alone).
 
 objective (gradient 2 B'(Bz + d), and the linear term 2 B'd of the exact update)
-    They move by g = 2 (dp a_p + dq a_q), whatever z. The norm is convex in (dp, dq), so it is
-    largest at a corner: D1 = 2 beta max_i max_+- \|a_p +- a_q\|_1, D2 likewise. Where a_p and a_q
-    share a coordinate the spec's bound \|\|a_p\| + \|a_q\|\|_1 is the same: it is reached with
-    equal or opposite signs only if all shared signs agree, so it is kept as the bound for D1.
+    They move by g = 2 (dp a_p + dq a_q), whatever z. Coordinate by coordinate
+    |g_k| <= 2 beta (|a_p,k| + |a_q,k|), so D1 = 2 beta max_i || |a_p| + |a_q| ||_1. The 2-norm is
+    convex in (dp, dq), so it is largest at a corner: D2 = 2 beta max_i max_+- ||a_p +- a_q||_2.
 
 output, linearized
     z minimises <c, z> + 1/2 z'Qz over a convex W with Q = diag(metric), and c moves by g.
     Adding the two optimality conditions, <Q dz + g, dz> <= 0, that is
-        \|\|dz + u\|\|_Q <= \|\|u\|\|_Q,   u = Q^{-1} g / 2:
+        ||dz + u||_Q <= ||u||_Q,   u = Q^{-1} g / 2:
     dz lies in a ball around -u. Over that ball, by the triangle inequality,
-        \|dz\|_2 <= \|u\|_2 + \|u\|_Q / sqrt(min Q),
-        \|dz\|_1 <= \|u\|_1 + \|u\|_Q sqrt(sum 1/Q_kk).
-    The first is \|g\|_{Q^-1}/sqrt(min Q) where Q is uniform; the second is about half of
+        ||dz||_2 <= ||u||_2 + ||u||_Q / sqrt(min Q),
+        ||dz||_1 <= ||u||_1 + ||u||_Q sqrt(sum 1/Q_kk).
+    The first is ||g||_{Q^-1}/sqrt(min Q) where Q is uniform; the second is about half of
     sqrt(n) times it. docs/decisions/0006-output-sensitivity.md has the proof at length.
 
 output, exact
     f is not linearized, Q = 2 B'B + diag(rho) with rho on the shared coordinates y only, and
     only y is released. With e the change of d, g = 2 B'e and the condition above reads
-        2 \|B dz\|^2 + sum_y rho dy^2 <= -2 <B dz, e>  <=  2 \|B dz\|^2 + \|e\|^2 / 2,
-    so sum_y rho dy^2 <= \|e\|^2 / 2 and
-        \|dy\|_2 <= \|e\|_2 / sqrt(2 min rho),  \|dy\|_1 <= \|e\|_2 sqrt(sum 1/(2 rho)).
+        2 ||B dz||^2 + sum_y rho dy^2 <= -2 <B dz, e>  <=  2 ||B dz||^2 + ||e||^2 / 2,
+    so sum_y rho dy^2 <= ||e||^2 / 2 and
+        ||dy||_2 <= ||e||_2 / sqrt(2 min rho),  ||dy||_1 <= ||e||_2 sqrt(sum 1/(2 rho)).
+
+Both output bounds are those of exact minimisers; what a solver errs comes on top
+(docs/privacy-pitfalls.md).
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ Coordinates. The variables of the whole grid are numbered once, family by family
     n   P    P    m        m        m      m      g    g
 
 with n buses, P connected bus pairs, m branches and g generators. A zone holds some of them
-(spec section 2); two zones share a variable when both hold its number.
+(those of its buses, their neighbours and the lines between); two zones share a variable when both hold its number.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Network:
 
 @dataclass(frozen=True, eq=False)
 class Zone:
-    """One zone of a network (spec section 2): N_z, V_z, its pairs, L_z and its generators.
+    """One zone of a network (RK appendix D): N_z, V_z, its pairs, L_z and its generators.
 
     Attributes
     ----------
