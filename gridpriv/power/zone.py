@@ -7,8 +7,8 @@ Coordinates. The variables of the whole grid are numbered once, family by family
     w | wr | wi | p_from | q_from | p_to | q_to | pg | qg
     n   P    P    m        m        m      m      g    g
 
-with n buses, P connected bus pairs, m branches and g generators. A zone holds some of them
-(those of its buses, their neighbours and the lines between); two zones share a variable when both hold its number.
+with n buses, P connected bus pairs, m branches and g generators. A zone holds those of its
+buses, their neighbours and the lines between; two zones share a variable when both hold it.
 """
 
 from __future__ import annotations

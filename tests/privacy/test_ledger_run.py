@@ -14,8 +14,8 @@ from gridpriv.privacy.adjacency import DemandAdjacency
 from gridpriv.privacy.ledger import Ledger, grant, ledger_charge
 from gridpriv.privacy.ledger_rows import Dataset, read_accounts, zone_datasets
 from gridpriv.privacy.mechanism import Charge
-from gridpriv.zonal import run
 from gridpriv.settings import Settings
+from gridpriv.zonal import run
 
 CASE = load_case("case14")
 
