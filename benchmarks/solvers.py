@@ -96,7 +96,8 @@ def rounds_to(name, rounds):
     both = (result.rounds.consensus_residual < 1e-2) & (result.rounds.objective < 1e-2)
     found["rounds_objective_and_residual_1e-2"] = int(np.argmax(both)) + 1 if both.any() else None
     tight = (result.rounds.consensus_residual < 1e-4) & (result.rounds.objective < 1e-5)
-    found["rounds_objective_1e-5_residual_1e-4"] = int(np.argmax(tight)) + 1 if tight.any() else None
+    first = int(np.argmax(tight)) + 1
+    found["rounds_objective_1e-5_residual_1e-4"] = first if tight.any() else None
     return found
 
 
