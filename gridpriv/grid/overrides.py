@@ -23,8 +23,8 @@ from pandas import DataFrame
 
 from gridpriv.errors import InputError, not_allowed
 from gridpriv.grid.case import Case, Floats
-from gridpriv.grid.pandapower import flexible_sgens
 from gridpriv.grid.pandapower_checks import frame, in_service
+from gridpriv.grid.pandapower_elements import flexible_sgens
 
 DEMANDS = ("pd_mw", "qd_mvar")
 
@@ -150,7 +150,7 @@ def series_from_simbench(
     case : Case
         Converted from this net.
     bus_of : dict of int to int
-        :attr:`gridpriv.grid.pandapower.PandapowerLink.bus`.
+        :attr:`gridpriv.grid.pandapower_elements.PandapowerLink.bus`.
     first, steps : int
         Part of the year: 96 steps are a day.
     """

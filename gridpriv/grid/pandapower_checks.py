@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 
 from gridpriv.errors import InputError
+from gridpriv.grid.case import Floats
 
 BUS_COLUMNS: dict[str, tuple[str, ...]] = {
     "line": ("from_bus", "to_bus"), "impedance": ("from_bus", "to_bus"),
@@ -211,3 +212,11 @@ def _modules(value: Any) -> Iterator[Any]:
         except (ValueError, RecursionError):
             return
         yield from _modules(inner)
+
+
+def optional(rows: pd.DataFrame, column: str, missing: float) -> Floats:
+    """Return a column as floats, ``missing`` where the net does not say."""
+    if column not in rows:
+        return np.full(len(rows), missing)
+    values = pd.to_numeric(rows[column], errors="coerce").astype(float).to_numpy()
+    return np.where(np.isnan(values), missing, values)

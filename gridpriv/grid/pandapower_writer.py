@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridpriv.grid.case import PIECEWISE, POLYNOMIAL, Case, Floats
-from gridpriv.grid.pandapower import NO_LIMIT, Element, PandapowerLink
+from gridpriv.grid.pandapower_elements import Element, PandapowerLink
+from gridpriv.grid.pandapower_tables import NO_LIMIT
 from gridpriv.grid.zoning import bus_graph
 
 LARGEST_INDEX = 1_000_000

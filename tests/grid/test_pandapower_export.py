@@ -12,21 +12,19 @@ import pytest
 
 import gridpriv
 from gridpriv.errors import InputError
-from gridpriv.export import (
-    GridSolution,
-    result_tables,
-    run_to_pandapower,
-    solution_of_run,
-    solution_of_variables,
-    solution_of_voltages,
-    to_pandapower,
-    write_tables,
-)
+from gridpriv.export import run_to_pandapower, to_pandapower
 from gridpriv.grid.case import Case
 from gridpriv.grid.library import load_case, shipped_zoning
 from gridpriv.grid.pandapower import case_from_pandapower, convert_net
 from gridpriv.grid.pandapower_writer import write_net
 from gridpriv.power.zone import make_network
+from gridpriv.result_tables import result_tables, write_tables
+from gridpriv.solution import (
+    GridSolution,
+    solution_of_run,
+    solution_of_variables,
+    solution_of_voltages,
+)
 from gridpriv.zonal import run
 
 pp = pytest.importorskip("pandapower")

@@ -15,7 +15,8 @@ from gridpriv.errors import GridprivWarning, InputError
 from gridpriv.grid.admittance import branch_admittance
 from gridpriv.grid.case import PIECEWISE, Case
 from gridpriv.grid.library import load_case, read_report
-from gridpriv.grid.pandapower import Conversion, Element, case_from_pandapower, convert_net
+from gridpriv.grid.pandapower import Conversion, case_from_pandapower, convert_net
+from gridpriv.grid.pandapower_elements import Element
 
 pp = pytest.importorskip("pandapower")
 networks = pytest.importorskip("pandapower.networks")

@@ -1,0 +1,161 @@
+"""MATPOWER's bus, branch, generator and cost tables of a pandapower net.
+
+Limits and costs are read from the net's own tables, because ``to_ppc`` leaves them out.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from gridpriv.errors import InputError
+from gridpriv.grid.case import PIECEWISE, POLYNOMIAL, Floats
+from gridpriv.grid.pandapower_checks import frame, optional
+from gridpriv.grid.pandapower_elements import SIDES, Element
+
+NO_LIMIT = 99999.0
+"""Ratings from here on (kA or MVA) are the field's way to say none."""
+NO_BAND = (0.5, 1.5)
+"""Voltage band of a bus that has none: wide, but away from collapse, where solvers stall."""
+
+
+def bus_table(
+    net: Any,
+    ppc: dict[str, Any],
+    ids: NDArray[np.int64],
+    bus_of: dict[int, int],
+    shunt_f: NDArray[np.complex128],
+    shunt_t: NDArray[np.complex128],
+) -> Floats:
+    """Return the buses: bands, and the shunts of branches that their own b does not hold."""
+    table: Floats = np.real(ppc["bus"][:, :13]).astype(float)
+    base = float(net.sn_mva)
+    ends = np.real(ppc["branch"][:, :2]).astype(np.int64)
+    for end, shunt in ((0, shunt_f), (1, shunt_t)):
+        np.add.at(table[:, 4], ends[:, end], base * shunt.real)
+        np.add.at(table[:, 5], ends[:, end], base * shunt.imag)
+    low, high = np.full(len(ids), NO_BAND[0]), np.full(len(ids), NO_BAND[1])
+    place = {int(number): row for row, number in enumerate(ids)}
+    rows = np.array([place[bus_of[int(b)]] for b in net.bus.index if int(b) in bus_of])
+    held = net.bus.loc[[b for b in net.bus.index if int(b) in bus_of]]
+    np.maximum.at(low, rows, optional(held, "min_vm_pu", NO_BAND[0]))
+    np.minimum.at(high, rows, optional(held, "max_vm_pu", NO_BAND[1]))
+    table[:, 0], table[:, 6], table[:, 10] = ids, 1, 1
+    table[:, 11], table[:, 12] = high, low
+    solved = frame(net, "res_bus")
+    if len(solved) and solved.index.equals(net.bus.index) and "va_degree" in solved:
+        vm, va = (solved[c].reindex(held.index).to_numpy() for c in ("vm_pu", "va_degree"))
+        known = np.isfinite(vm) & np.isfinite(va)
+        table[rows[known], 7], table[rows[known], 8] = vm[known], va[known]
+    return table
+
+
+def branch_table(
+    work: Any, ppc: dict[str, Any], ids: NDArray[np.int64], elements: tuple[Element, ...]
+) -> Floats:
+    """Return the branches in service, with the limits of the net's own tables."""
+    source = np.real(ppc["branch"])
+    table = np.zeros((len(source), 13))
+    if len(source) == 0:
+        return table
+    table[:, :11] = source[:, :11]
+    ends = source[:, :2].astype(np.int64)
+    table[:, 0], table[:, 1] = ids[ends[:, 0]], ids[ends[:, 1]]
+    rates = _ratings(work)
+    table[:, 5] = [rates.get(element, 0.0) for element in elements]
+    table[:, 6:8] = 0.0
+    table[:, 11], table[:, 12] = -360.0, 360.0
+    return table
+
+
+def _ratings(net: Any) -> dict[Element, float]:
+    """Return the apparent power limits in MVA; an element without one is left out."""
+    found: dict[Element, float] = {}
+    lines = frame(net, "line")
+    if len(lines):
+        current = optional(lines, "max_i_ka", np.inf)
+        volts = net.bus.vn_kv.reindex(lines["from_bus"]).to_numpy(dtype=float)
+        scale = np.sqrt(3.0) * volts * lines.df.to_numpy(float) * lines.parallel.to_numpy(float)
+        _add(found, "line", lines, np.where(current < NO_LIMIT, current, np.inf) * scale)
+    trafos = frame(net, "trafo")
+    if len(trafos):
+        power = trafos.sn_mva.to_numpy(float)
+        scale = trafos.df.to_numpy(float) * trafos.parallel.to_numpy(float)
+        _add(found, "trafo", trafos, np.where(power < NO_LIMIT, power, np.inf) * scale)
+    triple = frame(net, "trafo3w")
+    for side in SIDES if len(triple) else ():
+        power = triple[f"sn_{side}_mva"].to_numpy(float)
+        _add(found, "trafo3w", triple, np.where(power < NO_LIMIT, power, np.inf), side)
+    return found
+
+
+def _add(
+    found: dict[Element, float], table: str, rows: pd.DataFrame, rating: Floats, side: str = ""
+) -> None:
+    loading = optional(rows, "max_loading_percent", 100.0) / 100.0
+    for index, value in zip(rows.index, rating * loading, strict=True):
+        if np.isfinite(value) or value < 0:
+            found[Element(table, int(index), side)] = float(value)
+
+
+def gen_table(net: Any, elements: tuple[Element, ...], bus_of: dict[int, int]) -> Floats:
+    """Return the generators: external grids, generators, dispatchable static generators.
+
+    Limits the net does not give mean: none for Q, and for P of an external grid or a slack; a
+    generator that is not controllable, or has no limits, is held at its output.
+    """
+    table = np.zeros((len(elements), 10))
+    for kind in ("ext_grid", "gen", "sgen"):
+        at = [row for row, element in enumerate(elements) if element.table == kind]
+        if not at:
+            continue
+        rows = net[kind].loc[[elements[row].index for row in at]]
+        output = optional(rows, "p_mw", 0.0) * optional(rows, "scaling", 1.0)
+        free = optional(rows, "slack", 0.0) > 0 if kind == "gen" else kind == "ext_grid"
+        held = (optional(rows, "controllable", 1.0) == 0) & ~np.asarray(free)
+        table[at, 0] = [bus_of[int(bus)] for bus in rows["bus"]]
+        table[at, 1] = output
+        table[at, 3], table[at, 4] = (
+            optional(rows, "max_q_mvar", np.inf), optional(rows, "min_q_mvar", -np.inf),
+        )  # fmt: skip
+        table[at, 5], table[at, 6], table[at, 7] = optional(rows, "vm_pu", 1.0), 1.0, 1
+        for column, name, none in ((8, "max_p_mw", np.inf), (9, "min_p_mw", -np.inf)):
+            limit = optional(rows, name, np.nan)
+            missing = np.where(free, none, output)
+            table[at, column] = np.where(held, output, np.where(np.isnan(limit), missing, limit))
+    return table
+
+
+def cost_rows(net: Any, elements: tuple[Element, ...]) -> tuple[tuple[float, ...], ...]:
+    """Return MATPOWER cost rows; a generator without a cost costs nothing."""
+    curves: dict[Element, tuple[float, ...]] = {}
+    for _, row in frame(net, "poly_cost").iterrows():
+        key = Element(str(row["et"]), int(row["element"]))
+        values = (row["cp2_eur_per_mw2"], row["cp1_eur_per_mw"], row["cp0_eur"])
+        curves[key] = (POLYNOMIAL, 0.0, 0.0, 3, *(float(v) for v in values))
+    for at, row in frame(net, "pwl_cost").iterrows():
+        if str(row["power_type"]) == "p":
+            curves[Element(str(row["et"]), int(row["element"]))] = _breakpoints(row["points"], at)
+    if not any(element in curves for element in elements):
+        return ()
+    return tuple(curves.get(element, (POLYNOMIAL, 0.0, 0.0, 1, 0.0)) for element in elements)
+
+
+def _breakpoints(areas: Any, row: object) -> tuple[float, ...]:
+    """Return a piecewise linear cost row of pandapower's (from MW, to MW, slope) areas."""
+    try:
+        steps = [tuple(map(float, area)) for area in areas]
+        points = [(steps[0][0], steps[0][0] * steps[0][2])]
+        for low, high, slope in steps:
+            if low != points[-1][0]:
+                raise ValueError
+            points.append((high, points[-1][1] + (high - low) * slope))
+    except (TypeError, ValueError, IndexError):
+        raise InputError(
+            f"net.pwl_cost row {row}: points = {areas} is not allowed: consecutive areas "
+            "[from MW, to MW, slope]"
+        ) from None
+    return (PIECEWISE, 0.0, 0.0, len(points), *(value for point in points for value in point))
