@@ -21,7 +21,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any
 
 from gridpriv.learning.settings import LearnSettings
 from gridpriv.privacy.accounting import (
@@ -34,29 +34,10 @@ from gridpriv.privacy.accounting import (
 from gridpriv.privacy.budget import noise_multiplier
 from gridpriv.privacy.mechanism import Charge
 
-Kind = Literal["gaussian", "laplace", "sampled-gaussian", "approximate", "uncertified"]
 DIGITS = 10
 
 
-@dataclass(frozen=True)
-class ClientCharge:
-    """What one release of a client costs.
-
-    Attributes
-    ----------
-    kind : {'gaussian', 'laplace', 'sampled-gaussian', 'approximate', 'uncertified'}
-    parameter : float
-        Noise multiplier (scale over sound sensitivity), or epsilon of ``approximate``.
-    second : float
-        Sampling rate of ``sampled-gaussian``, delta of ``approximate``, else 0.
-    """
-
-    kind: Kind
-    parameter: float
-    second: float = 0.0
-
-
-def charge(kind: Kind, parameter: float, second: float = 0.0) -> ClientCharge:
+def charge(kind: str, parameter: float, second: float = 0.0) -> Charge:
     """Return a charge with its multiplier rounded down to 10 digits, so that equal ones are one.
 
     Less noise than there is costs more, so rounding errs on the safe side.
@@ -65,7 +46,7 @@ def charge(kind: Kind, parameter: float, second: float = 0.0) -> ClientCharge:
         unit = 10.0 ** (math.floor(math.log10(parameter)) + 1 - DIGITS)
         # a float that is one unit in the last place short of a multiple is that multiple
         parameter = math.floor(parameter / unit + 1e-3) * unit * (1.0 - 1e-9)
-    return ClientCharge(kind, parameter, second)
+    return Charge(kind, parameter, second)
 
 
 @dataclass(eq=False)
@@ -85,11 +66,11 @@ class Charging:
     """
 
     multiplier: float
-    tallies: dict[int, Counter[ClientCharge]] = field(default_factory=dict)
+    tallies: dict[int, Counter[Charge]] = field(default_factory=dict)
     sensitivity: dict[int, dict[str, Any]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
-    def record(self, client: int, what: ClientCharge, count: int = 1) -> None:
+    def record(self, client: int, what: Charge, count: int = 1) -> None:
         """Add releases to a client's tally."""
         self.tallies.setdefault(client, Counter())[what] += count
 
@@ -134,8 +115,8 @@ def sampled_multiplier(settings: LearnSettings, plain: float, rate: float) -> fl
     releases = max(1, round((plain / whole) ** 2))
 
     def cost(multiplier: float) -> float:
-        return total(
-            {ClientCharge("sampled-gaussian", multiplier, rate): releases}, budget.delta or 0.0
+        return total_epsilon(
+            {Charge("sampled-gaussian", multiplier, rate): releases}, budget.delta or 0.0
         )
 
     # sampling at rate q lowers the noise by a factor of q at best (small epsilon, many releases)
@@ -168,51 +149,7 @@ def classical_epsilon(multiplier: float, delta: float, mechanism: str) -> float:
     return math.sqrt(2.0 * math.log(1.25 / delta)) / multiplier
 
 
-def total(charges: dict[ClientCharge, int], delta: float) -> float:
-    """Return epsilon at ``delta`` of one client's releases; inf where nothing is certified."""
-    kinds = {c.kind for c in charges}
-    if "uncertified" in kinds:
-        return math.inf
-    if kinds <= {"gaussian", "laplace"}:
-        return total_epsilon(_plain(charges), delta)
-    return _pld_total(tuple(sorted(charges.items(), key=lambda c: repr(c[0]))), delta)
-
-
-def _plain(charges: dict[ClientCharge, int]) -> dict[Charge, int]:
-    return {Charge(c.kind, c.parameter): n for c, n in charges.items()}
-
-
-@lru_cache(maxsize=1024)
-def _pld_total(charges: tuple[tuple[ClientCharge, int], ...], delta: float) -> float:
-    composed: Any = None
-    for what, count in charges:
-        loss = _loss(what).self_compose(count)
-        composed = loss if composed is None else composed.compose(loss)
-    return float(composed.get_epsilon_for_delta(delta))
-
-
-def _loss(what: ClientCharge) -> Any:
-    """Return the privacy loss distribution of one release."""
-    from dp_accounting.pld import common
-    from dp_accounting.pld import privacy_loss_distribution as distribution
-
-    if what.kind == "approximate":
-        parameters = common.DifferentialPrivacyParameters(what.parameter, what.second)
-        return distribution.from_privacy_parameters(parameters)
-    if what.kind == "laplace":
-        return distribution.from_laplace_mechanism(what.parameter)
-    rate = what.second if what.kind == "sampled-gaussian" else 1.0
-    return distribution.from_gaussian_mechanism(what.parameter, sampling_prob=rate)
-
-
-def one_release(what: ClientCharge, delta: float) -> float:
-    """Return the epsilon of one release at ``delta``."""
-    if what.kind in ("gaussian", "laplace"):
-        return epsilon_of(Charge(what.kind, what.parameter), delta)
-    return what.parameter if what.kind == "approximate" else total({what: 1}, delta)
-
-
-def zcdp_total(charges: dict[ClientCharge, int]) -> float | None:
+def zcdp_total(charges: dict[Charge, int]) -> float | None:
     """Return rho of zero-concentrated privacy, sum of 1/(2 m^2); None if not all are Gaussian.
 
     Sampled releases are charged without amplification (Bun and Steinke 2016, proposition 1.6).
@@ -232,13 +169,13 @@ def privacy_statement(
     paper : dict or None
         The total that the paper states, labelled as its own; it certifies nothing.
     """
-    totals = {key: total(dict(key), settings.target_delta) for key in _distinct(charging)}
+    totals = {key: total_epsilon(dict(key), settings.target_delta) for key in _distinct(charging)}
     worst = max(totals, key=lambda key: totals[key], default=())
     tally = dict(worst)
     releases = max((sum(t.values()) for t in charging.tallies.values()), default=0)
     delta = settings.release_delta
-    certified = max((one_release(c, delta) for c in tally), default=None)
-    pure = total_pure(_plain(tally)) if tally and all(c.kind == "laplace" for c in tally) else None
+    certified = max((epsilon_of(c, delta) for c in tally), default=None)
+    pure = total_pure(tally) if tally and all(c.kind == "laplace" for c in tally) else None
     return {
         "mechanism": settings.mechanism,
         "perturbation": settings.as_dict()["perturbation"],
@@ -264,7 +201,7 @@ def privacy_statement(
     }
 
 
-def _distinct(charging: Charging) -> Iterable[tuple[tuple[ClientCharge, int], ...]]:
+def _distinct(charging: Charging) -> Iterable[tuple[tuple[Charge, int], ...]]:
     return {
         tuple(sorted(tally.items(), key=lambda c: repr(c[0])))
         for tally in charging.tallies.values()

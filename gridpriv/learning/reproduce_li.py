@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from gridpriv.learning.accounting import ClientCharge, total
 from gridpriv.learning.algorithms.fedspd_dp import paper_total
 from gridpriv.learning.reproduce import PALETTE, Bench, Claim, Outcome, claim, falling
+from gridpriv.privacy.accounting import total_epsilon
+from gridpriv.privacy.mechanism import Charge
 
 DELTA, SAMPLES, CLIENTS, ROUNDS = 1e-4, 325.0, 100, 100
 
@@ -141,8 +142,11 @@ def figure6(bench: Bench) -> Outcome:
                 row[f"FedSPD {label}, {draw_label} replacement (paper)"] = paper_total(
                     epsilon, 5, 10, SAMPLES, share, int(t), replaced
                 )
-        row["certified, no amplification"] = total({_plain(epsilon): int(t)}, DELTA)
-        row["certified, Poisson batches, add-one"] = total({_sampled(epsilon): int(t)}, DELTA)
+        for text, one in (
+            ("certified, no amplification", _plain(epsilon)),
+            ("certified, Poisson batches, add-one", _sampled(epsilon)),
+        ):
+            row[text] = total_epsilon({one: int(t)}, DELTA)
         rows.append(row)
     table = pd.DataFrame(rows)
     last = table.iloc[-1]
@@ -214,13 +218,13 @@ def figure6(bench: Bench) -> Outcome:
     return Outcome(table, claims, draw, notes)
 
 
-def _plain(epsilon: float) -> ClientCharge:
-    return ClientCharge("gaussian", math.sqrt(2.0 * math.log(1.25 / DELTA)) / epsilon)
+def _plain(epsilon: float) -> Charge:
+    return Charge("gaussian", math.sqrt(2.0 * math.log(1.25 / DELTA)) / epsilon)
 
 
-def _sampled(epsilon: float) -> ClientCharge:
+def _sampled(epsilon: float) -> Charge:
     rate = 1.0 - (1.0 - 10.0 / SAMPLES) ** 5
-    return ClientCharge("sampled-gaussian", _plain(epsilon).parameter, rate)
+    return Charge("sampled-gaussian", _plain(epsilon).parameter, rate)
 
 
 def _mean(bench: Bench, **given: Any) -> dict[str, Any]:

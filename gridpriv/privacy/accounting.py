@@ -5,6 +5,8 @@ plain mechanisms are composed by their privacy loss distribution (PLD). Gaussian
 alone compose to one Gaussian mechanism of multiplier (sum 1/m_i^2)^(-1/2) exactly (Dong, Roth
 and Su 2022, corollary 3.3), whose curve dp_accounting gives in closed form. Charges of secure
 noise are what OpenDP's map states: pure epsilon (dominated by randomised response) or zCDP.
+Mechanisms that are no additive noise are composed by the PLD that dominates every mechanism of
+their epsilon and delta, and a release about which nothing is proved makes the total infinite.
 
 dp_accounting's default neighbouring relation is kept and multipliers are scale/D with D the
 full replacement distance: under REPLACE_ONE its accountants disagree (google
@@ -16,6 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from functools import lru_cache
+from typing import Any
 
 from gridpriv.errors import InputError, not_allowed
 from gridpriv.privacy.mechanism import Charge
@@ -39,6 +42,8 @@ def total_pure(charges: Charges) -> float:
 
 def epsilon_of(charge: Charge, delta: float) -> float:
     """Return the epsilon of one release: pure for Laplace, at ``delta`` for the others."""
+    if charge.kind == "approximate" and delta >= charge.second:
+        return charge.parameter
     pure = pure_epsilon(charge)
     return pure if math.isfinite(pure) else total_epsilon({charge: 1}, delta)
 
@@ -54,7 +59,7 @@ def total_epsilon(charges: Charges, delta: float) -> float:
         In (0, 1).
     """
     check_delta("delta", delta)
-    ordered = sorted(charges.items(), key=lambda item: (item[0].kind, item[0].parameter))
+    ordered = sorted(charges.items(), key=lambda item: repr(item[0]))
     return _total(tuple(ordered), delta)
 
 
@@ -63,6 +68,8 @@ def _total(charges: tuple[tuple[Charge, int], ...], delta: float) -> float:
     if not charges:
         return 0.0
     kinds = {charge.kind for charge, _ in charges}
+    if "uncertified" in kinds:
+        return math.inf
     if kinds == {"gaussian"}:
         import dp_accounting
 
@@ -71,6 +78,8 @@ def _total(charges: tuple[tuple[Charge, int], ...], delta: float) -> float:
         return total_pure(dict(charges))  # a loss distribution this wide has no use and no grid
     if kinds <= {"laplace", "gaussian"}:
         bound = _pld_epsilon(charges, delta)
+    elif kinds <= {"laplace", "gaussian", "sampled-gaussian", "approximate"}:
+        bound = _composed_epsilon(charges, delta)
     elif kinds <= {"laplace", "pure"}:
         bound = _randomised_response_epsilon(charges, delta)
     else:
@@ -93,6 +102,30 @@ def _pld_epsilon(charges: tuple[tuple[Charge, int], ...], delta: float) -> float
         event = events[charge.kind](charge.parameter)
         accountant.compose(dp_accounting.SelfComposedDpEvent(event, count))
     return float(accountant.get_epsilon(delta))
+
+
+def _composed_epsilon(charges: tuple[tuple[Charge, int], ...], delta: float) -> float:
+    """Return epsilon where some charges are sampled or no additive noise, loss by loss."""
+    from dp_accounting.pld import privacy_loss_distribution
+
+    total = privacy_loss_distribution.identity()
+    for charge, count in charges:
+        total = total.compose(_loss(charge).self_compose(count))
+    return float(total.get_epsilon_for_delta(delta))
+
+
+def _loss(charge: Charge) -> Any:
+    """Return the privacy loss distribution of one release."""
+    from dp_accounting.pld import common, privacy_loss_distribution
+
+    if charge.kind == "approximate":
+        return privacy_loss_distribution.from_privacy_parameters(
+            common.DifferentialPrivacyParameters(charge.parameter, charge.second)
+        )
+    if charge.kind == "laplace":
+        return privacy_loss_distribution.from_laplace_mechanism(charge.parameter)
+    rate = charge.second if charge.kind == "sampled-gaussian" else 1.0
+    return privacy_loss_distribution.from_gaussian_mechanism(charge.parameter, sampling_prob=rate)
 
 
 def _randomised_response_epsilon(charges: tuple[tuple[Charge, int], ...], delta: float) -> float:

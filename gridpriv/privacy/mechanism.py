@@ -54,14 +54,19 @@ class Charge:
 
     Attributes
     ----------
-    kind : {'laplace', 'gaussian', 'pure', 'zcdp'}
+    kind : {'laplace', 'gaussian', 'pure', 'zcdp', 'sampled-gaussian', 'approximate', 'uncertified'}
     parameter : float
         Noise multiplier (scale / sensitivity) of a Laplace or Gaussian mechanism; epsilon of
-        a purely private one; rho of a zero-concentrated one.
+        a purely or an (epsilon, delta) private one; rho of a zero-concentrated one; of no
+        meaning where nothing is proved.
+    second : float
+        Rate of the Poisson sample that a sampled Gaussian mechanism sees (under add-one
+        adjacency); delta of an (epsilon, delta) private mechanism; else 0.
     """
 
     kind: str
     parameter: float
+    second: float = 0.0
 
 
 @dataclass(frozen=True)
