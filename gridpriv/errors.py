@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from difflib import get_close_matches
 
@@ -45,6 +46,18 @@ def one_of(field: str, value: object, choices: Iterable[str]) -> None:
     near = get_close_matches(str(value), names, n=1)
     hint = f" (did you mean {near[0]!r}?)" if near else ""
     raise not_allowed(field, value, f"one of {', '.join(names)}{hint}")
+
+
+def whole(field: str, value: object, least: int = 1) -> None:
+    """Raise :class:`InputError` unless ``value`` is a whole number of at least ``least``."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise not_allowed(field, value, f"a whole number, {least} or more")
+
+
+def positive(field: str, value: float) -> None:
+    """Raise :class:`InputError` unless ``value`` is finite and above 0."""
+    if not (math.isfinite(value) and value > 0):
+        raise not_allowed(field, value, "a positive number")
 
 
 def missing_extra(package: str, extra: str, purpose: str) -> InputError:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gridpriv.coordination.schedules import StepSize
-from gridpriv.errors import not_allowed
+from gridpriv.errors import not_allowed, positive, whole
 from gridpriv.grid.case import Floats
 
 
@@ -24,12 +24,10 @@ class BudgetedPenalty:
     epsilon: float = math.inf
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.start) and self.start > 0):
-            raise not_allowed("penalty start", self.start, "a positive number")
+        positive("penalty start", self.start)
         if not (math.isfinite(self.factor) and self.factor >= 1.0):
             raise not_allowed("penalty factor", self.factor, "a number of 1 or more")
-        if self.every < 1:
-            raise not_allowed("penalty every", self.every, "a number of rounds, 1 or more")
+        whole("penalty every", self.every)
         if not self.start <= self.most < math.inf:
             raise not_allowed("penalty most", self.most, "a number of at least the start")
         if not (math.isfinite(self.over_epsilon) and self.over_epsilon >= 0):

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal
 
-from gridpriv.errors import not_allowed, one_of
+from gridpriv.errors import not_allowed, one_of, positive, whole
 from gridpriv.learning.adjacency import KINDS, Kind
 from gridpriv.learning.algorithms.names import ALGORITHMS
 from gridpriv.learning.arrays import DEVICES
@@ -26,10 +25,11 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "missing": ("drop", "mode"),
     "device": DEVICES,
 }
-WHOLE_NUMBERS = ("rounds", "local_updates", "evaluate_every", "workers")
-OPTIONAL_WHOLE = ("clients", "batch", "sampled_clients")
-POSITIVE = ("step_scale", "radius", "learning_rate")
-OPTIONAL_POSITIVE = ("box", "norm", "clip")
+WHOLE_NUMBERS = (
+    "rounds", "local_updates", "evaluate_every", "workers", "clients", "batch", "sampled_clients",
+)  # fmt: skip
+POSITIVE = ("step_scale", "radius", "learning_rate", "box", "norm", "clip")
+OPTIONAL = ("clients", "batch", "sampled_clients", "box", "norm", "clip")
 
 
 @dataclass(frozen=True)
@@ -122,14 +122,12 @@ class LearnSettings:
     def __post_init__(self) -> None:
         for name, choices in CHOICES.items():
             one_of(name, getattr(self, name), choices)
-        for name in (*WHOLE_NUMBERS, *OPTIONAL_WHOLE):
-            self._check_whole(name, getattr(self, name))
-        for name in (*POSITIVE, *OPTIONAL_POSITIVE):
-            value = getattr(self, name)
-            if value is not None and not (math.isfinite(value) and value > 0):
-                raise not_allowed(name, value, "a positive number")
-        if not isinstance(self.seed, int) or self.seed < 0:
-            raise not_allowed("seed", self.seed, "a whole number, 0 or more")
+        for names, check in ((WHOLE_NUMBERS, whole), (POSITIVE, positive)):
+            for name in names:
+                value = getattr(self, name)
+                if value is not None or name not in OPTIONAL:
+                    check(name, value)
+        whole("seed", self.seed, least=0)
         if not 0.0 < self.decay < 1.0:
             raise not_allowed("decay", self.decay, "a number above 0 and below 1")
         check_delta("delta", self.delta)
@@ -137,12 +135,6 @@ class LearnSettings:
         parse_regularizer(self.regularizer)
         self.penalty_schedule()
         self._check_privacy()
-
-    def _check_whole(self, name: str, value: int | None) -> None:
-        if value is None and name in OPTIONAL_WHOLE:
-            return
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise not_allowed(name, value, "a whole number, 1 or more")
 
     def _check_privacy(self) -> None:
         budget = self.privacy_budget
