@@ -17,13 +17,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 from pandas import DataFrame
 
+from gridpriv.checks import zone_statements
 from gridpriv.errors import GridprivError
 from gridpriv.grid.overrides import DemandSeries
 from gridpriv.grid.zoning import Zoning
 from gridpriv.privacy.budget import noise_multiplier
 from gridpriv.privacy.release import Release
-from gridpriv.privacy.statement import ZoneStatement, zone_statement
-from gridpriv.result import RunResult, claimed_epsilon
+from gridpriv.privacy.statement import ZoneStatement
+from gridpriv.result import RunResult
 from gridpriv.settings import Settings
 from gridpriv.zonal import prepare, run_prepared
 
@@ -79,15 +80,7 @@ class HorizonResult:
     @property
     def statements(self) -> tuple[ZoneStatement, ...]:
         """Each zone's privacy loss over the horizon; empty without noise."""
-        rules, settings = self.results[0].rules, self.settings
-        if rules.noise is None:
-            return ()
-        claimed = claimed_epsilon(settings, rules)
-        return tuple(
-            zone_statement(zone, counts, claimed, settings.release_delta, settings.target_delta)
-            for zone, counts in self.releases.items()
-            if counts
-        )
+        return zone_statements(self.releases, self.settings, self.results[0].rules)
 
 
 def run_series(

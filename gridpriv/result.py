@@ -20,7 +20,7 @@ from gridpriv.power.fleet import ZoneOutcome
 from gridpriv.power.recourse import Recourse
 from gridpriv.power.solvers import solver_version
 from gridpriv.power.zone import Zone
-from gridpriv.privacy.statement import ZoneStatement, zone_statement
+from gridpriv.privacy.statement import ZoneStatement
 from gridpriv.settings import Settings
 
 PUBLIC_ROUND_COLUMNS = ("round", "consensus_residual", "penalty_min", "penalty_max")
@@ -42,6 +42,7 @@ class RunResult:
 
     Figures that come from private demand are *local*: the owner may see them, a public
     export leaves them out. ``rounds`` and ``buses`` say which is which in ``local_columns``.
+    ``statements`` are the zones' privacy losses in the order of the zone map; empty without noise.
     """
 
     case: Case
@@ -56,6 +57,7 @@ class RunResult:
     rules: AgentRules
     recourse: Recourse | None
     ac: AcCheck | None
+    statements: tuple[ZoneStatement, ...]
     timing: Timing
 
     @cached_property
@@ -117,25 +119,6 @@ class RunResult:
             table["recourse_shed_mw"] = base * self.recourse.p_imbalance
             table["recourse_shed_mvar"] = base * self.recourse.q_imbalance
         return table
-
-    @cached_property
-    def statements(self) -> tuple[ZoneStatement, ...]:
-        """Each zone's privacy loss, in the order of the zone map; empty without noise."""
-        if self.rules.noise is None:
-            return ()
-        settings = self.settings
-        claimed = claimed_epsilon(settings, self.rules)
-        return tuple(
-            zone_statement(
-                zone,
-                self.trace.releases[zone],
-                claimed,
-                settings.release_delta,
-                settings.target_delta,
-            )
-            for zone in self.zoning.names
-            if self.trace.releases.get(zone)
-        )
 
     def as_dict(self, *, public: bool = False) -> dict[str, Any]:
         """Return the run as JSON can hold it.
@@ -257,17 +240,6 @@ class RunResult:
             "failures": None if public else sum(r.retries for r in self.trace.rounds),
             "seconds_per_solve": seconds / solves if solves and not public else None,
         }
-
-
-def claimed_epsilon(settings: Settings, rules: AgentRules) -> float:
-    """Return the epsilon of one release that the settings state."""
-    from gridpriv.privacy.accounting import epsilon_of
-    from gridpriv.privacy.mechanism import Charge
-
-    budget = settings.privacy_budget
-    if budget.scope == "per-release" or rules.noise is None:
-        return budget.epsilon
-    return epsilon_of(Charge(settings.mechanism, rules.noise.multiplier), settings.release_delta)
 
 
 def _finite(value: Any) -> Any:

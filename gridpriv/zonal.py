@@ -13,6 +13,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from gridpriv.checks import Checker, Finished, check, claimed_epsilon
 from gridpriv.coordination.agent import AgentRules
 from gridpriv.coordination.coordinator import (
     Consensus,
@@ -35,7 +36,6 @@ from gridpriv.coordination.transport import Transport
 from gridpriv.errors import BudgetError, GridprivWarning, SolverError, not_allowed
 from gridpriv.grid.case import Case, Floats
 from gridpriv.grid.zoning import Zoning
-from gridpriv.power.accheck import AcCheck, ac_check
 from gridpriv.power.fleet import (
     Charge,
     FleetPlan,
@@ -55,7 +55,7 @@ from gridpriv.privacy.budget import noise_multiplier
 from gridpriv.privacy.mechanism import Charge as Charged
 from gridpriv.privacy.noise import NoiseStreams
 from gridpriv.privacy.perturbation import NoiseRule
-from gridpriv.result import RunResult, Timing, claimed_epsilon
+from gridpriv.result import RunResult, Timing
 from gridpriv.settings import Settings
 
 PAPER_SENSITIVITY = {"objective": 2.0, "output": 1.0}  # times beta, RK section 6.1.1
@@ -138,8 +138,12 @@ def run_prepared(
     watch: Callable[[RoundRecord], None] = lambda _: None,
     load_seconds: float = 0.0,
     charge: Charge | None = None,
+    checker: Checker = check,
 ) -> RunResult:
-    """Run what :func:`prepare` returned; problems it has compiled are used again."""
+    """Run what :func:`prepare` returned; problems it has compiled are used again.
+
+    ``checker`` computes what :func:`gridpriv.checks.check` does, elsewhere if it likes.
+    """
     settings = prepared.settings
     began = time.perf_counter()
     plan = FleetPlan(
@@ -158,9 +162,10 @@ def run_prepared(
             failure = error
         solved = time.perf_counter()
         outcomes = transport.apply(outcome, [None] * len(prepared.zones))
-        after = None if failure else _after(prepared, transport, [o.z for o in outcomes])
+        after = None if failure else _recourse(prepared, transport, [o.z for o in outcomes])
     finally:
         transport.close()
+    checks = checker(_finished(prepared, trace, after))
     result = RunResult(
         case=prepared.case,
         zoning=prepared.zoning,
@@ -172,8 +177,9 @@ def run_prepared(
         outcomes=tuple(outcomes),
         seed=prepared.seed,
         rules=prepared.rules,
-        recourse=after[0] if after else None,
-        ac=after[1] if after else None,
+        recourse=after,
+        ac=checks.ac,
+        statements=checks.statements,
         timing=Timing(
             load=load_seconds,
             build=built - began,
@@ -284,10 +290,8 @@ def _coordinate(
     return coordinate(transport, consensus, state, plan, names, trace, watch)
 
 
-def _after(
-    prepared: Prepared, transport: Transport, averages: list[Floats]
-) -> tuple[Recourse, AcCheck]:
-    """Return local recourse and the AC check of what it would dispatch."""
+def _recourse(prepared: Prepared, transport: Transport, averages: list[Floats]) -> Recourse:
+    """Return local recourse at the agreed point."""
     network, solver = prepared.network, prepared.settings.solver
     tied, point = agreed_point(network, prepared.zoning, prepared.zones, averages, solver)
     pins = [Pin(tied[z.coordinates], point[z.coordinates], solver) for z in prepared.zones]
@@ -300,8 +304,19 @@ def _after(
             continue
         p[zone.own], q[zone.own] = answer.p_imbalance, answer.q_imbalance
         solution[zone.coordinates] = answer.z
-    solved = Recourse(p, q, solution, tuple(failed))
-    return solved, ac_check(network.case, dispatch(network, solved))
+    return Recourse(p, q, solution, tuple(failed))
+
+
+def _finished(prepared: Prepared, trace: Trace, after: Recourse | None) -> Finished:
+    """Return what is to be checked after the rounds; zones in the order of the zone map."""
+    releases = trace.releases
+    return Finished(
+        case=prepared.network.case,
+        dispatch=None if after is None else dispatch(prepared.network, after),
+        releases={name: releases[name] for name in prepared.zoning.names if name in releases},
+        settings=prepared.settings,
+        rules=prepared.rules,
+    )
 
 
 def planned_charges(prepared: Prepared) -> dict[str, dict[Charged, int]] | None:

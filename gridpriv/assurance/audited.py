@@ -24,13 +24,13 @@ from gridpriv.assurance.eavesdrop import Heard, MakeAgent, answer, opening, vari
 from gridpriv.assurance.neighbours import Neighbour
 from gridpriv.assurance.replay import Draw, Tape, agent_play
 from gridpriv.assurance.statistic import Statistic
+from gridpriv.checks import claimed_epsilon
 from gridpriv.coordination.agent import Agent
 from gridpriv.grid.case import Floats
 from gridpriv.privacy.accounting import epsilon_of, total_epsilon, total_pure
 from gridpriv.privacy.mechanism import Charge
 from gridpriv.privacy.noise import NoiseStreams
 from gridpriv.privacy.release import Release
-from gridpriv.result import claimed_epsilon
 from gridpriv.zonal import Prepared
 
 LEVELS = ("release", "solution", "messages")

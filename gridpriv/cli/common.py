@@ -8,13 +8,13 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gridpriv.errors import InputError, not_allowed, one_of
-from gridpriv.grid.case import Case
-from gridpriv.grid.library import SHIPPED_ZONES, shipped_zoning
-from gridpriv.grid.partition import METHODS, partition
-from gridpriv.grid.zoning import Zoning, read_zoning
+
+if TYPE_CHECKING:
+    from gridpriv.grid.case import Case
+    from gridpriv.grid.zoning import Zoning
 
 
 def number(kind: Callable[[str], Any], what: str) -> Callable[[str], Any]:
@@ -39,13 +39,17 @@ def add_zone_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--zoning", metavar="FILE.csv", help="zone map with columns bus,zone")
     parser.add_argument(
         "--method",
-        help=f"{' | '.join(METHODS)}: how zones are computed (default: spectral)",
+        help="spectral | louvain | kernighan-lin | metis: how zones are computed (spectral)",
     )
     parser.add_argument("--zone-size", type=WHOLE, metavar="N", help="buses per zone, instead of K")
 
 
 def chosen_zoning(case: Case, args: argparse.Namespace) -> Zoning:
     """Return the zone map that the arguments ask for."""
+    from gridpriv.grid.library import SHIPPED_ZONES, shipped_zoning
+    from gridpriv.grid.partition import METHODS, partition
+    from gridpriv.grid.zoning import read_zoning
+
     if args.zoning:
         if args.zones or args.method or args.zone_size:
             raise InputError("--zoning names a map; leave out --zones, --zone-size and --method")

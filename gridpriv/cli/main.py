@@ -29,10 +29,11 @@ def main(arguments: list[str] | None = None) -> int:
     words = sys.argv[1:] if arguments is None else arguments
     parser = _parser(words[0] if words else "")
     args = parser.parse_args(words)
+    args.process = arguments is None  # the process is ours: a command may start others beside it
     if args.command is None:
         parser.print_help()
         return 2
-    _show_warnings()
+    show_warnings()
     try:
         return int(import_module(f"gridpriv.cli.{args.command}").execute(args))
     except GridprivError as error:
@@ -70,7 +71,7 @@ class _Version(argparse.Action):
         parser.exit()
 
 
-def _show_warnings() -> None:
+def show_warnings() -> None:
     """Print what a user should know on standard error, one line each; hide other packages'."""
     warnings.simplefilter("ignore")
     warnings.simplefilter("always", GridprivWarning)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -21,10 +22,11 @@ from gridpriv.cli.common import (
     write_json,
 )
 from gridpriv.errors import BudgetError, InputError, SolverError
-from gridpriv.grid.library import load_case
 
 if TYPE_CHECKING:
+    from gridpriv.checks import Checker
     from gridpriv.power.fleet import Charge
+    from gridpriv.settings import Settings
     from gridpriv.zonal import Prepared
 
 SETTINGS: tuple[tuple[str, Any, str], ...] = (
@@ -98,6 +100,13 @@ def execute(args: argparse.Namespace) -> int:
     settings = make_settings(args.preset, **given_settings(args))
     began = time.perf_counter()
     case = load_case(args.case)
+    with _checker(settings, beside=args.process) as checker:
+        return _run(args, settings, checker)
+
+
+def _run(args: argparse.Namespace, settings: Settings, checker: Checker) -> int:
+    from gridpriv.grid.library import load_case
+
     if args.demand is not None:
         from gridpriv.grid.overrides import override_demand
 
@@ -123,6 +132,7 @@ def execute(args: argparse.Namespace) -> int:
                 charge=charge,
             )
         except (SolverError, BudgetError) as error:
+                checker=checker,
             if not hasattr(error, "result"):
                 raise
             failure, result = error, error.result
@@ -143,6 +153,37 @@ def execute(args: argparse.Namespace) -> int:
 
 @contextmanager
 def _ledger(path: str | None, prepared: Prepared) -> Iterator[Charge | None]:
+@contextmanager
+def _checker(settings: Settings, *, beside: bool) -> Iterator[Checker]:
+    """Yield what checks the finished run: in a process that gets ready during the rounds.
+
+    The imports alone take longer than a hundred rounds of case118, and need a second core.
+    """
+    from gridpriv.checks import check
+
+    if not beside or (os.cpu_count() or 1) < 2:
+        yield check
+        return
+    from gridpriv.processes import Beside
+
+    with Beside(check, _import_pandapower if settings.mechanism == "none" else _import_all) as one:
+        yield one
+
+
+def _import_pandapower() -> None:
+    """Import what the AC check needs, quietly."""
+    from gridpriv.cli.main import show_warnings
+
+    show_warnings()
+    import pandapower.converter.pypower.from_ppc  # noqa: F401
+
+
+def _import_all() -> None:
+    """Import what the AC check and the accountant need."""
+    _import_pandapower()
+    import dp_accounting.pld  # noqa: F401
+
+
     """Open the ledger, check that the planned run fits, and yield what charges its releases."""
     if path is None:
         yield None

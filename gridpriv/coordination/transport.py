@@ -6,13 +6,13 @@ agent's arithmetic and its noise stream depend on the agent only.
 
 from __future__ import annotations
 
-import multiprocessing
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from typing import Any, Protocol, TypeVar
 
 from gridpriv.coordination.agent import Agent
 from gridpriv.errors import GridprivError
+from gridpriv.processes import answer, spawn
 
 Given = TypeVar("Given")
 Answer = TypeVar("Answer")
@@ -59,18 +59,11 @@ class Workers:
 
     def __init__(self, make_agents: MakeAgents, sizes: Sequence[int], workers: int) -> None:
         self._shares = _equal_shares(sizes, workers)
-        context = multiprocessing.get_context("spawn")
-        self._pipes: list[Connection] = []
-        self._processes = []
-        for share in self._shares:
-            ours, theirs = context.Pipe()
-            process = context.Process(target=_serve, args=(theirs, make_agents, share), daemon=True)
-            process.start()
-            theirs.close()
-            self._pipes.append(ours)
-            self._processes.append(process)
+        started = [spawn(_serve, make_agents, share) for share in self._shares]
+        self._processes = [process for process, _ in started]
+        self._pipes = [pipe for _, pipe in started]
         for pipe in self._pipes:
-            _answer(pipe)
+            answer(pipe)
 
     def apply(self, task: Callable[[Agent, Given], Answer], given: Sequence[Given]) -> list[Answer]:
         """Return ``task(agent, given)`` of every agent."""
@@ -80,8 +73,8 @@ class Workers:
         failures = []
         for pipe, share in zip(self._pipes, self._shares, strict=True):
             try:
-                for position, answer in zip(share, _answer(pipe), strict=True):
-                    answers[position] = answer
+                for position, found in zip(share, answer(pipe), strict=True):
+                    answers[position] = found
             except GridprivError as error:
                 failures.append(error)
         if failures:
@@ -105,16 +98,6 @@ def _equal_shares(sizes: Sequence[int], workers: int) -> list[list[int]]:
         loads[least] += sizes[position]
         shares[least].append(position)
     return [sorted(share) for share in shares]
-
-
-def _answer(pipe: Connection) -> Any:
-    try:
-        outcome = pipe.recv()
-    except EOFError:
-        raise GridprivError("a worker process ended before it answered") from None
-    if isinstance(outcome, BaseException):
-        raise outcome
-    return outcome
 
 
 def _serve(pipe: Connection, make_agents: MakeAgents, share: list[int]) -> None:

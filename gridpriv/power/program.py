@@ -9,15 +9,14 @@ feasible set and the map B of imbalances, and holds no demand:
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-import pyomo.environ as pyo
+import pyomo.core as pyo
 from pyomo.repn import generate_standard_repn
-from pyomo.repn.plugins.standard_form import LinearStandardFormCompiler
 from scipy import sparse
 
 from gridpriv.grid.case import Floats, Ints
@@ -92,7 +91,7 @@ def compile_model(model: pyo.ConcreteModel, zone: Zone) -> ZoneProgram:
     columns = variables(model)
     number = {id(var): c for c, var in enumerate(columns)}
     lower, upper = _bounds(columns)
-    a_eq, b_eq, a_in, b_in = _linear_rows(model, columns, number)
+    a_eq, b_eq, a_in, b_in = _linear_rows(model, number)
     cone, cone_offset, cone_sizes = _cone_rows(_cone_constraints(model), number)
     return ZoneProgram(
         name=zone.name,
@@ -120,24 +119,43 @@ def _bounds(columns: list[Any]) -> tuple[Floats, Floats]:
 
 
 def _linear_rows(
-    model: pyo.ConcreteModel, columns: list[Any], number: dict[int, int]
+    model: pyo.ConcreteModel, number: dict[int, int]
 ) -> tuple[Matrix, Floats, Matrix, Floats]:
-    """Return (A_eq, b_eq, A_in, b_in) of the model's linear constraints."""
-    aside = [getattr(model, family) for family in CONES] + [model.imbalance]
-    for component in aside:
-        component.deactivate()
-    form = LinearStandardFormCompiler().write(model, mixed_form=True, column_order=columns)
-    for component in aside:
-        component.activate()
-    kind = np.array([row.bound_type for row in form.rows], dtype=int)
-    found = sparse.coo_array(form.A)
-    place = np.array([number[id(v)] for v in form.columns], dtype=np.int64)
-    shape = (len(form.rows), len(columns))
-    matrix = Matrix((found.data, (found.row, place[found.col])), shape=shape)
-    rhs = np.asarray(form.rhs, dtype=float)
-    sign = kind[kind != 0].astype(float)
-    inequality = Matrix(sparse.diags_array(sign) @ matrix[kind != 0])
-    return matrix[kind == 0], rhs[kind == 0], inequality, sign * rhs[kind != 0]
+    """Return (A_eq, b_eq, A_in, b_in) of the model's constraints other than cones."""
+    equal, at_most = _Rows(), _Rows()
+    for constraint in model.component_data_objects(pyo.Constraint):
+        if constraint.parent_component().local_name in CONES:
+            continue
+        repn = generate_standard_repn(constraint.body, quadratic=False, compute_values=True)
+        if not repn.is_linear():
+            raise ValueError(f"{constraint.name} is not linear and no cone of {', '.join(CONES)}")
+        low, high = constraint.lb, constraint.ub
+        columns = [number[id(v)] for v in repn.linear_vars]
+        if constraint.equality:
+            equal.add(columns, repn.linear_coefs, high - repn.constant)
+            continue
+        if high is not None:
+            at_most.add(columns, repn.linear_coefs, high - repn.constant)
+        if low is not None:
+            at_most.add(columns, [-c for c in repn.linear_coefs], repn.constant - low)
+    return *equal.matrix(len(number)), *at_most.matrix(len(number))
+
+
+class _Rows:
+    """Rows of a sparse matrix with their right-hand sides, gathered one by one."""
+
+    def __init__(self) -> None:
+        self._entries: list[tuple[int, int, float]] = []
+        self._rhs: list[float] = []
+
+    def add(self, columns: Sequence[int], coefficients: Sequence[float], rhs: float) -> None:
+        row = len(self._rhs)
+        self._rhs.append(float(rhs))
+        for column, coefficient in zip(columns, coefficients, strict=True):
+            self._entries.append((row, column, float(coefficient)))
+
+    def matrix(self, width: int) -> tuple[Matrix, Floats]:
+        return _matrix(self._entries, (len(self._rhs), width)), np.array(self._rhs, dtype=float)
 
 
 def _cone_constraints(model: pyo.ConcreteModel) -> Iterable[Any]:

@@ -16,7 +16,7 @@ import math
 from typing import Any
 
 import numpy as np
-import pyomo.environ as pyo
+import pyomo.core as pyo
 
 from gridpriv.grid.admittance import branch_admittance
 from gridpriv.power.zone import FLOWS, Zone

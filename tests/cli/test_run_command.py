@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
 import pandas as pd
 import pytest
@@ -182,9 +184,6 @@ def test_cases_lists_the_shipped_ones(capsys):
 
 
 def test_help_needs_no_heavy_import():
-    import subprocess
-    import sys
-
     code = (
         "import sys; from gridpriv.cli.main import main\n"
         "try: main(['--help'])\nexcept SystemExit: pass\n"
@@ -193,3 +192,30 @@ def test_help_needs_no_heavy_import():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip().endswith("[]")
+
+
+def test_the_command_checks_in_another_process_what_main_checks_in_this_one(capsys):
+    words = ["run", "case14", "--rounds", "3", "--seed", "7", "--solver", "clarabel"]
+    here = as_json(capsys, *words)
+    code = (
+        "import sys; from gridpriv.cli.main import main\n"
+        "if __name__ == '__main__':\n"
+        "    main(); print(sorted({'pandapower', 'dp_accounting'} & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *words, "--json"], capture_output=True, text=True, check=True
+    )
+    document, imported = done.stdout.rsplit("}", 1)
+    there = json.loads(document + "}")
+    assert imported.strip() == "[]"
+    for part in ("final", "privacy"):
+        assert there[part] == here[part]
+    assert done.stderr == ""
+
+
+def test_help_of_run_names_every_partition_method(capsys):
+    from gridpriv.grid.partition import METHODS
+
+    with pytest.raises(SystemExit):
+        main(["run", "--help"])
+    assert " | ".join(METHODS) in " ".join(capsys.readouterr().out.split())

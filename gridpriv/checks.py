@@ -1,0 +1,85 @@
+"""What is found out after the rounds: the AC check of the dispatch, and the privacy statements.
+
+Both need slow imports (pandapower, dp_accounting) and nothing of the rounds but what
+:class:`Finished` holds, so :func:`check` may run in another process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from gridpriv.coordination.agent import AgentRules
+from gridpriv.grid.case import Case
+from gridpriv.power.accheck import AcCheck, Dispatch, ac_check
+from gridpriv.privacy.accounting import epsilon_of
+from gridpriv.privacy.mechanism import Charge
+from gridpriv.privacy.release import Release
+from gridpriv.privacy.statement import ZoneStatement, zone_statement
+from gridpriv.settings import Settings
+
+Releases: TypeAlias = Mapping[str, Mapping[Release, int]]
+
+
+@dataclass(frozen=True, eq=False)
+class Finished:
+    """What the rounds left; ``dispatch`` is None where a failure left none.
+
+    Attributes
+    ----------
+    case : Case
+    dispatch : Dispatch or None
+    releases : mapping
+        Each zone's releases with their number.
+    settings : Settings
+    rules : AgentRules
+    """
+
+    case: Case
+    dispatch: Dispatch | None
+    releases: Releases
+    settings: Settings
+    rules: AgentRules
+
+
+@dataclass(frozen=True)
+class Checks:
+    """Outcome of :func:`check`."""
+
+    ac: AcCheck | None
+    statements: tuple[ZoneStatement, ...]
+
+
+Checker: TypeAlias = Callable[[Finished], Checks]
+
+
+def check(finished: Finished) -> Checks:
+    """Return the AC power flow's verdict and every zone's privacy loss."""
+    dispatch = finished.dispatch
+    return Checks(
+        ac=None if dispatch is None else ac_check(finished.case, dispatch),
+        statements=zone_statements(finished.releases, finished.settings, finished.rules),
+    )
+
+
+def zone_statements(
+    releases: Releases, settings: Settings, rules: AgentRules
+) -> tuple[ZoneStatement, ...]:
+    """Return the privacy loss of every zone that released anything; empty without noise."""
+    if rules.noise is None:
+        return ()
+    claimed = claimed_epsilon(settings, rules)
+    return tuple(
+        zone_statement(zone, counts, claimed, settings.release_delta, settings.target_delta)
+        for zone, counts in releases.items()
+        if counts
+    )
+
+
+def claimed_epsilon(settings: Settings, rules: AgentRules) -> float:
+    """Return the epsilon of one release that the settings state."""
+    budget = settings.privacy_budget
+    if budget.scope == "per-release" or rules.noise is None:
+        return budget.epsilon
+    return epsilon_of(Charge(settings.mechanism, rules.noise.multiplier), settings.release_delta)
