@@ -98,8 +98,6 @@ def execute(args: argparse.Namespace) -> int:
     from gridpriv.settings import make_settings
 
     settings = make_settings(args.preset, **given_settings(args))
-    began = time.perf_counter()
-    case = load_case(args.case)
     with _checker(settings, beside=args.process) as checker:
         return _run(args, settings, checker)
 
@@ -107,6 +105,8 @@ def execute(args: argparse.Namespace) -> int:
 def _run(args: argparse.Namespace, settings: Settings, checker: Checker) -> int:
     from gridpriv.grid.library import load_case
 
+    began = time.perf_counter()
+    case = load_case(args.case)
     if args.demand is not None:
         from gridpriv.grid.overrides import override_demand
 
@@ -130,9 +130,9 @@ def _run(args: argparse.Namespace, settings: Settings, checker: Checker) -> int:
                 watch=lambda r: advance(f"residual {r.consensus_residual:.2e}"),
                 load_seconds=load_seconds,
                 charge=charge,
+                checker=checker,
             )
         except (SolverError, BudgetError) as error:
-                checker=checker,
             if not hasattr(error, "result"):
                 raise
             failure, result = error, error.result
@@ -151,8 +151,6 @@ def _run(args: argparse.Namespace, settings: Settings, checker: Checker) -> int:
     return 0
 
 
-@contextmanager
-def _ledger(path: str | None, prepared: Prepared) -> Iterator[Charge | None]:
 @contextmanager
 def _checker(settings: Settings, *, beside: bool) -> Iterator[Checker]:
     """Yield what checks the finished run: in a process that gets ready during the rounds.
@@ -184,6 +182,8 @@ def _import_all() -> None:
     import dp_accounting.pld  # noqa: F401
 
 
+@contextmanager
+def _ledger(path: str | None, prepared: Prepared) -> Iterator[Charge | None]:
     """Open the ledger, check that the planned run fits, and yield what charges its releases."""
     if path is None:
         yield None
