@@ -68,6 +68,9 @@ class Case:
         One per generator, or empty where the source gives none.
     branch_row, gen_row : int arrays
         1-based rows of the source tables.
+    xy : (n, 2) float or None
+        Where the source draws its buses: longitude and latitude in degrees, or whatever plane
+        it uses. For drawings only; no part of ``fingerprint``.
     """
 
     name: str
@@ -103,6 +106,7 @@ class Case:
     branch_row: Ints
     gen_row: Ints
     cost: tuple[GenCost, ...] = ()
+    xy: Floats | None = None
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -133,11 +137,11 @@ class Case:
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256 of every number of the case: the identity a ledger or a manifest records."""
+        """SHA-256 of every number of the model: the identity a ledger or a manifest records."""
         digest = hashlib.sha256(f"{self.base_mva!r}".encode())
         for field in fields(self):
             value = getattr(self, field.name)
-            if isinstance(value, np.ndarray):
+            if isinstance(value, np.ndarray) and field.name != "xy":
                 digest.update(field.name.encode() + np.ascontiguousarray(value).tobytes())
         digest.update(repr([(c.model, *map(float, c.values)) for c in self.cost]).encode())
         return digest.hexdigest()
@@ -217,10 +221,20 @@ def _validate(case: Case) -> None:
     _refuse(zero, case.x, "r = x", "branch", case.branch_row, "a branch of non-zero impedance")
     loop = case.f_bus == case.t_bus
     _refuse(loop, case.f_bus, "from = to bus", "branch", case.branch_row, "two different buses")
+    _placed(case)
     if case.cost and len(case.cost) != case.n_gen:
         raise InputError(
             f"case {case.name}: {len(case.cost)} cost rows for {case.n_gen} generators"
         )
+
+
+def _placed(case: Case) -> None:
+    if case.xy is None:
+        return
+    if case.xy.shape != (case.n_bus, 2):
+        raise InputError(f"case {case.name}: xy has shape {case.xy.shape}, not {(case.n_bus, 2)}")
+    bad = ~np.isfinite(case.xy)
+    _refuse(bad[:, 0] | bad[:, 1], case.xy, "xy", "bus", case.bus_id, "finite numbers")
 
 
 def _unique_buses(case: Case) -> None:

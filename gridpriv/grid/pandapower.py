@@ -33,6 +33,7 @@ from gridpriv.grid.pandapower_elements import (
     pypower_tables,
 )
 from gridpriv.grid.pandapower_notes import net_notes
+from gridpriv.grid.pandapower_places import bus_places
 from gridpriv.grid.pandapower_tables import branch_table, bus_table, cost_rows, gen_table
 from gridpriv.grid.readreport import ReadReport
 from gridpriv.grid.tables import MatpowerTables, case_from_tables
@@ -94,6 +95,7 @@ def convert_net(net: Any, name: str | None = None) -> Conversion:
         first_bus=0,
     )
     case = _case(tables, branch, gen)
+    case = replace(case, xy=bus_places(net, case, bus_of))
     notes = net_notes(net, case, bus_of, shunt_f, shunt_t)
     report = ReadReport(label, "pandapower net", notes)
     return Conversion(case, report, PandapowerLink(bus_of, branch, gen, shunt_f, shunt_t))

@@ -92,6 +92,8 @@ def _buses(net: Any, case: Case, bus_of: dict[int, int]) -> Iterator[FieldNote]:
             "bus: no voltage band", "read", int((~given).sum()),
             "0.5 to 1.5 p.u. is taken",
         )  # fmt: skip
+    if case.xy is not None:
+        yield FieldNote("bus: geodata", "read", case.n_bus, "for drawings only")
     running = net.bus.index[in_service(net, "bus")]
     lost = [bus for bus in running if bus_of.get(int(bus)) not in kept]
     if lost:

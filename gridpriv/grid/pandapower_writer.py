@@ -8,6 +8,7 @@ lists what a net cannot hold (angle limits, cost polynomials above quadratic).
 
 from __future__ import annotations
 
+import json
 import warnings
 from typing import Any
 
@@ -49,6 +50,10 @@ def write_net(case: Case) -> tuple[Any, PandapowerLink]:
         _demands(net, case, index, shunt_f, shunt_t)
         branch = _branches(net, case, index, kv, line)
         gen = _generators(net, case, index)
+    if case.xy is not None:
+        net.bus["geo"] = [
+            json.dumps({"coordinates": place, "type": "Point"}) for place in case.xy.tolist()
+        ]
     numbers = dict(zip(map(int, index), map(int, case.bus_id), strict=True))
     return net, PandapowerLink(numbers, branch, gen, shunt_f, shunt_t)
 
