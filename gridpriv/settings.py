@@ -13,12 +13,22 @@ from gridpriv.coordination.schedules import (
     PenaltySchedule,
 )
 from gridpriv.errors import InputError, not_allowed, one_of
+from gridpriv.grid.case import Case
+from gridpriv.power.objective import (
+    COST_WEIGHT,
+    IMBALANCE,
+    OBJECTIVES,
+    Objective,
+    ObjectiveKind,
+    cost_objective,
+)
 from gridpriv.privacy.accounting import check_delta, classical_gaussian_multiplier
 from gridpriv.privacy.adjacency import PROTECTS, Protects, parse_beta
 from gridpriv.privacy.budget import Budget, parse_budget
 from gridpriv.privacy.perturbation import Perturbation, Refresh, Target
 
 CHOICES = {
+    "objective": OBJECTIVES,
     "mechanism": ("none", "laplace", "gaussian"),
     "perturbation": ("objective", "output", "demand"),
     "refresh": ("update", "round", "run"),
@@ -38,6 +48,11 @@ class Settings:
 
     Attributes
     ----------
+    objective : {'imbalance', 'cost'}
+        ``imbalance`` minimises the squared imbalance, ``cost`` the cost of generation with the
+        squared imbalance as a penalty (:mod:`gridpriv.power.objective`).
+    imbalance_weight : float or None
+        M, of that penalty; None means 1e4. For objective ``cost`` only.
     mechanism, perturbation, refresh, calibration
         What noise is drawn, on what, how often, and from whose sensitivity. ``refresh`` is
         for perturbation ``demand`` only; None means ``round`` there.
@@ -76,6 +91,8 @@ class Settings:
         Of the simulated noise; None draws one from the operating system and records it.
     """
 
+    objective: ObjectiveKind = "imbalance"
+    imbalance_weight: float | None = None
     mechanism: Literal["none", "laplace", "gaussian"] = "laplace"
     perturbation: Literal["objective", "output", "demand"] = "demand"
     refresh: Refresh | None = None
@@ -120,9 +137,21 @@ class Settings:
             raise not_allowed("load_scale", self.load_scale, "a finite number, 0 or more")
         if self.seed is not None and (not isinstance(self.seed, int) or self.seed < 0):
             raise not_allowed("seed", self.seed, "a whole number, 0 or more")
+        self._check_weight()
         self.penalty_schedule()
         parse_beta(self.beta, 1.0)
         self._check_privacy()
+
+    def _check_weight(self) -> None:
+        weight = self.imbalance_weight
+        if weight is None:
+            return
+        if self.objective != "cost":
+            raise not_allowed(
+                "imbalance_weight", weight, "left out: objective imbalance has no other term"
+            )
+        if not (math.isfinite(weight) and weight > 0):
+            raise not_allowed("imbalance_weight", weight, "a positive number")
 
     def _check_privacy(self) -> None:
         budget = self.privacy_budget
@@ -171,6 +200,12 @@ class Settings:
             return Perturbation(target, self.refresh or "round")
         return Perturbation(target)
 
+    def case_objective(self, case: Case) -> Objective:
+        """Return what the zones of a case minimise."""
+        if self.objective == "imbalance":
+            return IMBALANCE
+        return cost_objective(case, self.imbalance_weight or COST_WEIGHT)
+
     def effective_start(self) -> str:
         """Return the start that applies."""
         return self.start or ("proxy" if self.update == "exact" else "flat")
@@ -209,6 +244,8 @@ class Settings:
         shown["refresh"] = perturbation.refresh if perturbation.target == "demand" else None
         shown["start"] = self.effective_start()
         shown["outage"] = list(self.outage)
+        if self.objective == "cost":
+            shown["imbalance_weight"] = self.imbalance_weight or COST_WEIGHT
         return shown
 
 

@@ -201,7 +201,7 @@ def prepare(case: Case, zoning: Zoning, settings: Settings) -> Prepared:
         raise not_allowed(
             "workers", settings.workers, f"at most {zoning.n_zone}, the number of zones"
         )
-    network = make_network(case)
+    network = make_network(case, settings.case_objective(case))
     zones = tuple(sorted(make_zones(network, zoning), key=lambda zone: zone.key))
     adjacency = DemandAdjacency(parse_beta(settings.beta, case.base_mva), settings.protects)
     _warn_of_large_delta(settings, 2 * case.n_bus)

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from gridpriv.zonal import Prepared
 
 SETTINGS: tuple[tuple[str, Any, str], ...] = (
+    ("objective", str, "imbalance | cost: what zones minimise"),
+    ("imbalance-weight", REAL, "of the squared imbalance beside the cost (1e4)"),
     ("mechanism", str, "none | laplace | gaussian"),
     ("perturbation", str, "objective | output | demand: what carries noise"),
     ("refresh", str, "update | round | run: how often demand noise is drawn"),

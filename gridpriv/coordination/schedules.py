@@ -107,13 +107,15 @@ class BalancedPenalty:
     """Per-variable residual balancing on released values (He, Yang and Wang 2000).
 
     A variable whose copies disagree more than it moves gets a larger rho, one that moves
-    more than its copies disagree a smaller one. The rule reads consensus residuals and
-    changes of w, which are public.
+    more than its copies disagree a smaller one. The change shrinks as rounds go by, to its
+    square root after ``settle`` rounds, so that rho comes to rest. The rule reads consensus
+    residuals and changes of w, which are public.
     """
 
     start: float = 3.0
     factor: float = 2.0
-    ratio: float = 3.0
+    ratio: float = 5.0
+    settle: float = 10.0
     least: float = 1e-3
     most: float = 1e5
 
@@ -125,8 +127,9 @@ class BalancedPenalty:
         """Return rho scaled up where the primal residual leads, down where the dual does."""
         if t < 2:
             return rho
-        up = np.where(primal > self.ratio * dual, self.factor, 1.0)
-        down = np.where(dual > self.ratio * primal, 1.0 / self.factor, 1.0)
+        factor = self.factor ** (self.settle / (self.settle + t))
+        up = np.where(primal > self.ratio * dual, factor, 1.0)
+        down = np.where(dual > self.ratio * primal, 1.0 / factor, 1.0)
         return np.clip(rho * up * down, self.least, self.most)
 
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from gridpriv.coordination.agent import Agent, AgentRules
 from gridpriv.coordination.transport import InProcess, Transport, Workers
 from gridpriv.grid.case import Case, Floats
+from gridpriv.power.objective import ObjectiveKind
 from gridpriv.power.problem import ZoneProblem
 from gridpriv.power.program import compile_zone
 from gridpriv.power.recourse import Pin, pinned_solution
@@ -21,8 +22,10 @@ from gridpriv.privacy.release import Release
 Charge = Callable[[str, dict[Release, int]], None]
 
 # A stand-in for demand that nobody has to protect: a share of the generating capacity, equal
-# at every bus, at a usual power factor. docs/decisions/0007-public-proxy.md compares shares.
-PROXY_SHARE, PROXY_REACTIVE = 0.3, 0.3
+# at every bus, at a usual power factor. With a cost the share is small, because what the proxy
+# leaves unserved would rehearse prices of M. docs/decisions/0007-public-proxy.md compares shares.
+PROXY_SHARE: dict[ObjectiveKind, float] = {"imbalance": 0.3, "cost": 0.1}
+PROXY_REACTIVE = 0.3
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +74,8 @@ def make_transport(
 def public_proxy(zone: Zone) -> Floats:
     """Return a public stand-in for the zone's demand: (p, q) of its own buses."""
     case = zone.network.case
-    active = np.full(len(zone.own), PROXY_SHARE * _capacity(case) / case.n_bus)
+    share = PROXY_SHARE[zone.network.objective.kind]
+    active = np.full(len(zone.own), share * _capacity(case) / case.n_bus)
     return np.concatenate([active, PROXY_REACTIVE * active])
 
 

@@ -55,9 +55,10 @@ class ReducedProgram:
         return int(self.expand.shape[1])
 
     def quadratic(self, metric: Floats, *, exact: bool) -> Floats:
-        """Return the values of P for the diagonal ``metric`` on z (and f's own curvature)."""
-        values: Floats = self.metric_map @ metric
-        return values + self.curvature if exact else values
+        """Return the values of P for the diagonal ``metric`` on z (exact: and f's Hessian on z)."""
+        if not exact:
+            return np.asarray(self.metric_map @ metric)
+        return np.asarray(self.metric_map @ (metric + self.program.cost_square) + self.curvature)
 
     def linear(self, linear: Floats, metric: Floats, *, exact: bool) -> Floats:
         """Return q for the linear term ``linear`` on z and the quadratic of :meth:`quadratic`."""
@@ -203,11 +204,11 @@ def _implied(program: ZoneProgram, kept: Ints) -> NDArray[np.bool_]:
 def _quadratic_pattern(
     program: ZoneProgram, expand: Matrix
 ) -> tuple[sparse.csc_array, Matrix, Floats]:
-    """Return the pattern of P, the map from a diagonal on z to its values, and f's curvature."""
+    """Return the pattern of P, the map from a diagonal on z to its values, and 2 M B'B in it."""
     size = expand.shape[1]
     source, row, column, value = _products(expand)
     half = Matrix(program.imbalance @ expand)
-    curved = sparse.coo_array(sparse.triu(2.0 * half.T @ half))
+    curved = sparse.coo_array(sparse.triu(2.0 * program.weight * half.T @ half))
     keys = np.concatenate([column * size + row, curved.col.astype(np.int64) * size + curved.row])
     places, where = np.unique(keys, return_inverse=True)
     metric_map = Matrix((value, (where[: len(value)], source)), shape=(len(places), program.size))

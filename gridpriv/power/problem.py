@@ -22,7 +22,7 @@ from gridpriv.privacy.sensitivity import Norm, Sensitivity
 
 
 class ZoneProblem:
-    """f(z; d) = ||Bz + d||^2 over a zone's W; the data d are (pd, qd) of its own buses.
+    """f(z; d) of the zone's objective over its W; the data d are (pd, qd) of its own buses.
 
     Parameters
     ----------
@@ -42,9 +42,10 @@ class ZoneProblem:
 
     @cached_property
     def smoothness(self) -> float:
-        """L = 2 lambda_max(BB') (public)."""
+        """L = 2 M lambda_max(BB') + max H (public)."""
         gram = (self.program.imbalance @ self.program.imbalance.T).toarray()
-        return 2.0 * float(np.linalg.eigvalsh(gram)[-1])
+        largest = float(np.linalg.eigvalsh(gram)[-1])
+        return 2.0 * self.program.weight * largest + float(self.program.cost_square.max())
 
     @cached_property
     def reduced(self) -> ReducedProgram:
@@ -68,15 +69,16 @@ class ZoneProblem:
         return np.asarray(self.program.imbalance @ z + data)
 
     def gradient(self, z: Floats, data: Floats) -> Floats:
-        """Return 2 B'(Bz + d)."""
-        return np.asarray(2.0 * (self.program.imbalance.T @ self.imbalance(z, data)))
+        """Return 2 M B'(Bz + d) + Hz + c."""
+        program = self.program
+        return program.pull(self.imbalance(z, data)) + program.cost_square * z + program.cost_linear
 
     def minimise(self, linear: Floats, metric: Floats) -> Minimiser:
         """Return argmin over W of <linear, z> + 1/2 z' diag(metric) z."""
         return _minimiser(self._linearized_solver.solve(linear, metric))
 
     def minimise_exact(self, linear: Floats, metric: Floats) -> Minimiser:
-        """Return argmin over W of ||Bz||^2 + <linear, z> + 1/2 z' diag(metric) z."""
+        """Return argmin over W of M ||Bz||^2 + 1/2 z'(H + diag(metric))z + <linear, z>."""
         return _minimiser(self._exact_solver.solve(linear, metric))
 
     def figures(self, z: Floats, data: Floats) -> dict[str, float]:

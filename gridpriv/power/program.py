@@ -5,6 +5,7 @@ feasible set and the map B of imbalances, and holds no demand:
 
     W_z = { z : A_eq z = b_eq, A_in z <= b_in, lower <= z <= upper, cone rows in their cones }
     s = B z + d
+    f(z; d) = 1/2 z'Hz + c'z + M ||s||^2, H diagonal
 """
 
 from __future__ import annotations
@@ -48,8 +49,12 @@ class ZoneProgram:
         Number of rows of each block.
     imbalance : (2 b, n)
         B: active rows, then reactive rows, of the b own buses.
+    weight : float
+        M.
+    cost_linear, cost_square : (n,)
+        c and the diagonal of H: cost of generation, 0 where the objective has none.
     start : (n,)
-        The flat start: w = wr = 1, wi and flows 0, generation 0 clipped to its box.
+        The flat start.
     zone : Zone
         What was compiled; the Pyomo model can be built from it again.
     """
@@ -67,6 +72,9 @@ class ZoneProgram:
     cone_offset: Floats
     cone_sizes: Ints
     imbalance: Matrix
+    weight: float
+    cost_linear: Floats
+    cost_square: Floats
     start: Floats
     zone: Zone
 
@@ -77,8 +85,13 @@ class ZoneProgram:
 
     @cached_property
     def hessian(self) -> Matrix:
-        """Hessian 2 B'B of the squared imbalance (public: it holds no demand)."""
-        return Matrix(2.0 * self.imbalance.T @ self.imbalance)
+        """Hessian 2 M B'B + H of the objective (public: it holds no demand)."""
+        squares = 2.0 * self.weight * self.imbalance.T @ self.imbalance
+        return Matrix(squares + sparse.diags_array(self.cost_square))
+
+    def pull(self, residual: Floats) -> Floats:
+        """Return 2 M B' residual: what an imbalance adds to the gradient, shape (n,)."""
+        return np.asarray(2.0 * self.weight * (self.imbalance.T @ residual))
 
 
 def compile_zone(zone: Zone) -> ZoneProgram:
@@ -93,6 +106,7 @@ def compile_model(model: pyo.ConcreteModel, zone: Zone) -> ZoneProgram:
     lower, upper = _bounds(columns)
     a_eq, b_eq, a_in, b_in = _linear_rows(model, number)
     cone, cone_offset, cone_sizes = _cone_rows(_cone_constraints(model), number)
+    cost_linear, cost_square = _cost(model, number)
     return ZoneProgram(
         name=zone.name,
         key=zone.key,
@@ -107,6 +121,9 @@ def compile_model(model: pyo.ConcreteModel, zone: Zone) -> ZoneProgram:
         cone_offset=cone_offset,
         cone_sizes=cone_sizes,
         imbalance=_imbalance_rows(model, number),
+        weight=zone.network.objective.weight,
+        cost_linear=cost_linear,
+        cost_square=cost_square,
         start=flat_start(zone),
         zone=zone,
     )
@@ -208,6 +225,19 @@ def _imbalance_rows(model: pyo.ConcreteModel, number: dict[int, int]) -> Matrix:
         for var, coefficient in zip(repn.linear_vars, repn.linear_coefs, strict=True):
             entries.append((row, number[id(var)], float(coefficient)))
     return _matrix(entries, (len(expressions), len(number)))
+
+
+def _cost(model: pyo.ConcreteModel, number: dict[int, int]) -> tuple[Floats, Floats]:
+    """Return c and the diagonal of H of the model's cost, without its constant."""
+    linear, square = np.zeros(len(number)), np.zeros(len(number))
+    repn = generate_standard_repn(model.cost.expr, quadratic=True, compute_values=True)
+    for var, coefficient in zip(repn.linear_vars, repn.linear_coefs, strict=True):
+        linear[number[id(var)]] += coefficient
+    for (x, y), coefficient in zip(repn.quadratic_vars, repn.quadratic_coefs, strict=True):
+        if x is not y:
+            raise ValueError(f"the cost has a product of {x.name} and {y.name}")
+        square[number[id(x)]] += 2.0 * coefficient
+    return linear, square
 
 
 def _matrix(entries: list[tuple[int, int, float]], shape: tuple[int, int]) -> Matrix:

@@ -127,9 +127,8 @@ GENERATION_COST = 1e-4
 def pinned_solution(problem: ZoneProblem, demand: Floats, pin: Pin) -> Floats | None:
     """Return z of a zone with its shared variables pinned, or None where there is none."""
     program = pinned_program(problem.program, pin)
-    weight = np.sqrt(IMBALANCE_WEIGHT)
-    heavy = replace(program, imbalance=weight * program.imbalance)
-    linear = 2.0 * (heavy.imbalance.T @ (weight * demand)) + _generation_cost(program)
+    heavy = replace(program, weight=max(program.weight, IMBALANCE_WEIGHT))
+    linear = heavy.pull(demand) + _cost(heavy)
     try:
         solver = make_solver(pin.solver, heavy, lambda: presolve(heavy), exact=True)
         return solver.solve(linear, np.zeros(program.size)).z
@@ -137,7 +136,10 @@ def pinned_solution(problem: ZoneProblem, demand: Floats, pin: Pin) -> Floats | 
         return None
 
 
-def _generation_cost(program: ZoneProgram) -> Floats:
+def _cost(program: ZoneProgram) -> Floats:
+    """Return the objective's own linear cost, or a small one per unit of generation."""
+    if program.zone.network.objective.kind == "cost":
+        return program.cost_linear
     start = program.zone.network.offsets
     active = (program.coordinates >= start["pg"]) & (program.coordinates < start["qg"])
     return np.where(active, GENERATION_COST, 0.0)
@@ -159,7 +161,7 @@ def dispatch(network: Network, solved: Recourse) -> Dispatch:
     """Return generation, served load and voltage of every bus after recourse."""
     case, start = network.case, network.offsets
     pg = solved.solution[start["pg"] : start["qg"]]
-    qg = solved.solution[start["qg"] : start["end"]]
+    qg = solved.solution[start["qg"] : start["pc"]]
     return Dispatch(
         pg=np.bincount(case.gen_bus, pg, minlength=case.n_bus).astype(float),
         qg=np.bincount(case.gen_bus, qg, minlength=case.n_bus).astype(float),

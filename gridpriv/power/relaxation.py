@@ -6,8 +6,8 @@ difference; the difference is used here, and a test holds it against AC power fl
 
 Symbols: ``w`` = |V_i|^2, ``wr`` and ``wi`` = real and imaginary part of V_i V_j* for each
 connected pair i < j; ``p_from, q_from, p_to, q_to`` flows into each branch at its ends;
-``pg, qg`` generation. Per unit. Demand (``pd, qd``) is a mutable parameter and appears in the
-objective only: the feasible set is public.
+``pg, qg`` generation, ``pc`` a piecewise linear cost over c0. Per unit. Demand (``pd, qd``) is a
+mutable parameter and appears in the objective only: the feasible set is public.
 """
 
 from __future__ import annotations
@@ -19,27 +19,31 @@ import numpy as np
 import pyomo.core as pyo
 
 from gridpriv.grid.admittance import branch_admittance
+from gridpriv.power.objective import per_unit_polynomial, piecewise_lines
 from gridpriv.power.zone import FLOWS, Zone
 
 VOLTAGE_PRODUCTS = ("w", "wr", "wi")
-GENERATION = ("pg", "qg")
+GENERATION = ("pg", "qg", "pc")
 VARIABLES = (*VOLTAGE_PRODUCTS, *FLOWS, *GENERATION)
 CONES = ("thermal_from", "thermal_to", "soc")
 
 
 def zone_model(zone: Zone) -> pyo.ConcreteModel:
-    """Return the Pyomo model of a zone: feasible set W_z and objective (D.2a), at no demand."""
+    """Return the Pyomo model of a zone: feasible set W_z and objective, at no demand."""
     m = pyo.ConcreteModel(name=f"zone {zone.name}")
     declare_voltage_products(m, zone)
     declare_flows(m, zone)
     declare_generation(m, zone)
+    declare_piecewise_cost(m, zone)
     constrain_flows(m, zone)
     constrain_angles(m, zone)
+    constrain_angle_envelope(m, zone)
     constrain_thermal(m, zone)
     constrain_soc(m, zone)
     declare_demand(m, zone)
     express_imbalance(m, zone)
-    minimise_imbalance(m)
+    express_cost(m, zone)
+    minimise(m, zone)
     return m
 
 
@@ -95,6 +99,17 @@ def declare_generation(m: pyo.ConcreteModel, zone: Zone) -> None:
     m.qg = pyo.Var(m.gens, bounds=lambda _, g: _box(case.qmin[g], case.qmax[g]))
 
 
+def declare_piecewise_cost(m: pyo.ConcreteModel, zone: Zone) -> None:
+    """Declare pc above every line of a generator's piecewise linear cost over c0."""
+    case, unit = zone.network.case, zone.network.objective.cost_unit
+    m.priced = pyo.Set(initialize=zone.priced.tolist(), ordered=True)
+    m.pc = pyo.Var(m.priced)
+    m.piecewise_cost = pyo.ConstraintList()
+    for g in m.priced:
+        for slope, fixed in zip(*piecewise_lines(case.cost[g], case.base_mva), strict=True):
+            m.piecewise_cost.add(m.pc[g] >= (float(slope) * m.pg[g] + float(fixed)) / unit)
+
+
 def _box(low: Any, high: Any) -> tuple[float | None, float | None]:
     return (
         float(low) if np.isfinite(low) else None,
@@ -141,6 +156,39 @@ def constrain_angles(m: pyo.ConcreteModel, zone: Zone) -> None:
     at_most = pairs[np.isfinite(high[pairs])].tolist()
     m.angle_min = pyo.Constraint(at_least, rule=lambda m, k: m.wi[k] >= math.tan(low[k]) * m.wr[k])
     m.angle_max = pyo.Constraint(at_most, rule=lambda m, k: m.wi[k] <= math.tan(high[k]) * m.wr[k])
+
+
+def constrain_angle_envelope(m: pyo.ConcreteModel, zone: Zone) -> None:
+    """Cut what voltage and angle bounds leave of V_i V_j*: the lifted nonlinear cuts.
+
+    Coffrin, Hijazi and Van Hentenryck (2017), equations (19)-(20), for pairs with both angle
+    limits. They hold for every AC point within the bounds and tighten the cone where limits
+    are narrow; PowerModels' SOC relaxation, which published bounds come from, has them.
+    """
+    case, network = zone.network.case, zone.network
+    low, high = network.angle_limits
+    limited = np.isfinite(low[zone.pairs]) & np.isfinite(high[zone.pairs])
+    m.limited = pyo.Set(initialize=zone.pairs[limited].tolist(), ordered=True)
+
+    def cut(m: Any, k: int, vi: float, vj: float, sign: float) -> Any:
+        i, j = int(network.pair_i[k]), int(network.pair_j[k])
+        middle, cosine = float(high[k] + low[k]) / 2, math.cos(float(high[k] - low[k]) / 2)
+        sum_i, sum_j = float(case.vmin[i] + case.vmax[i]), float(case.vmin[j] + case.vmax[j])
+        gap = float(case.vmin[i] * case.vmin[j] - case.vmax[i] * case.vmax[j])
+        along = math.cos(middle) * m.wr[k] + math.sin(middle) * m.wi[k]
+        held = vj * cosine * sum_j * m.w[i] + vi * cosine * sum_i * m.w[j]
+        return sum_i * sum_j * along - held >= sign * vi * vj * cosine * gap
+
+    def at_most(m: Any, k: int) -> Any:
+        i, j = int(network.pair_i[k]), int(network.pair_j[k])
+        return cut(m, k, float(case.vmax[i]), float(case.vmax[j]), 1.0)
+
+    def at_least(m: Any, k: int) -> Any:
+        i, j = int(network.pair_i[k]), int(network.pair_j[k])
+        return cut(m, k, float(case.vmin[i]), float(case.vmin[j]), -1.0)
+
+    m.envelope_above = pyo.Constraint(m.limited, rule=at_most)
+    m.envelope_below = pyo.Constraint(m.limited, rule=at_least)
 
 
 def constrain_thermal(m: pyo.ConcreteModel, zone: Zone) -> None:
@@ -196,8 +244,22 @@ def express_imbalance(m: pyo.ConcreteModel, zone: Zone) -> None:
     m.q_imbalance = pyo.Expression(m.own, rule=q)
 
 
-def minimise_imbalance(m: pyo.ConcreteModel) -> None:
-    """Minimise the sum of squared imbalances, (D.2a)."""
-    m.imbalance = pyo.Objective(
+def express_cost(m: pyo.ConcreteModel, zone: Zone) -> None:
+    """Cost of generation over c0: polynomials of pg, and pc; 0 where the objective has none."""
+    case, objective = zone.network.case, zone.network.objective
+    total: Any = 0.0
+    if objective.kind == "cost":
+        for g in set(zone.gens.tolist()).difference(zone.priced.tolist()):
+            square, slope, fixed = per_unit_polynomial(case.cost[g], case.base_mva)
+            total += (square * m.pg[g] ** 2 + slope * m.pg[g] + fixed) / objective.cost_unit
+        total += sum(m.pc.values())
+    m.cost = pyo.Expression(expr=total)
+
+
+def minimise(m: pyo.ConcreteModel, zone: Zone) -> None:
+    """Minimise cost and the weighted sum of squared imbalances, (D.2a)."""
+    m.squared_imbalance = pyo.Expression(
         expr=sum(m.p_imbalance[i] ** 2 + m.q_imbalance[i] ** 2 for i in m.own)
     )
+    weight = zone.network.objective.weight
+    m.objective = pyo.Objective(expr=m.cost + weight * m.squared_imbalance)

@@ -28,6 +28,13 @@ output, exact
     so sum_y rho dy^2 <= ||e||^2 / 2 and
         ||dy||_2 <= ||e||_2 / sqrt(2 min rho),  ||dy||_1 <= ||e||_2 sqrt(sum 1/(2 rho)).
 
+objective ``cost``, f = C(pg)/c0 + M ||Bz + d||^2
+    The cost holds no demand. The gradient moves M times as far. Where it is linearized, its own
+    gradient is part of c and does not differ between neighbours at equal z. Where it is not, its
+    gradient is monotone: <grad C(z') - grad C(z), dz> >= 0 is added on the left of the last
+    condition and may be dropped, with 2M for 2 and M||e||^2/2 on the right; so the output
+    bounds of the exact update grow by sqrt(M).
+
 Both output bounds are those of exact minimisers; what a solver errs comes on top
 (docs/privacy-pitfalls.md).
 """
@@ -61,10 +68,12 @@ def gradient_sensitivity(
     worst = int(np.argmax(lengths))
     bus = _bus(program, worst)
     row = {"p+q": "|a_p|+|a_q|" if norm == 1 else "a_p+-a_q", "p": "a_p", "q": "a_q"}
+    weight = "" if program.weight == 1.0 else f"{program.weight:g} * "
     return Sensitivity(
-        2.0 * adjacency.beta * float(lengths[worst]),
+        2.0 * program.weight * adjacency.beta * float(lengths[worst]),
         norm,
-        f"2 beta ||{row[adjacency.protects]}||_{norm} = 2 beta {lengths[worst]:.6g} at bus {bus}",
+        f"{weight}2 beta ||{row[adjacency.protects]}||_{norm} = "
+        f"{weight}2 beta {lengths[worst]:.6g} at bus {bus}",
     )
 
 
@@ -77,7 +86,7 @@ def output_sensitivity(
 ) -> Sensitivity:
     """Return how far the released minimiser moves; ``metric`` is the local quadratic's diagonal."""
     if update == "exact":
-        return _exact_output(adjacency, norm, metric[metric > 0])
+        return _exact_output(adjacency, norm, metric[metric > 0], program.weight)
     size, square = _corner_gradients(program, adjacency)
     radius = np.sqrt(np.asarray(square @ (0.25 / metric)))  # ||Q^{-1}g/2||_Q
     if norm == 1:
@@ -97,12 +106,14 @@ def output_sensitivity(
 @lru_cache(maxsize=4096)
 def _corner_gradients(program: ZoneProgram, adjacency: DemandAdjacency) -> tuple[Matrix, Matrix]:
     """Return |g| and g^2, entry by entry, of the gradient's change at every corner."""
-    gradients = 2.0 * adjacency.beta * _corner_rows(program.imbalance, adjacency)
+    gradients = 2.0 * program.weight * adjacency.beta * _corner_rows(program.imbalance, adjacency)
     return Matrix(abs(gradients)), Matrix(gradients.multiply(gradients))
 
 
-def _exact_output(adjacency: DemandAdjacency, norm: Norm, rho: Floats) -> Sensitivity:
-    change = demand_sensitivity(adjacency, 2).value
+def _exact_output(
+    adjacency: DemandAdjacency, norm: Norm, rho: Floats, weight: float
+) -> Sensitivity:
+    change = float(np.sqrt(weight)) * demand_sensitivity(adjacency, 2).value
     reach = np.sqrt((0.5 / rho).sum()) if norm == 1 else 1.0 / np.sqrt(2.0 * rho.min())
     return Sensitivity(
         change * float(reach),

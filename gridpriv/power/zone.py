@@ -4,11 +4,12 @@ Everything here is public topology. The zone's demand is not part of it.
 
 Coordinates. The variables of the whole grid are numbered once, family by family::
 
-    w | wr | wi | p_from | q_from | p_to | q_to | pg | qg
-    n   P    P    m        m        m      m      g    g
+    w | wr | wi | p_from | q_from | p_to | q_to | pg | qg | pc
+    n   P    P    m        m        m      m      g    g    h
 
-with n buses, P connected bus pairs, m branches and g generators. A zone holds those of its
-buses, their neighbours and the lines between; two zones share a variable when both hold it.
+with n buses, P connected bus pairs, m branches, g generators, and h generators whose cost is
+piecewise linear (pc is that cost; h is 0 where the objective has no cost). A zone holds those
+of its buses, their neighbours and the lines between; two zones share a variable when both hold it.
 """
 
 from __future__ import annotations
@@ -21,6 +22,12 @@ from numpy.typing import NDArray
 
 from gridpriv.grid.case import Case, Floats, Ints
 from gridpriv.grid.zoning import Zoning
+from gridpriv.power.objective import (
+    IMBALANCE,
+    Objective,
+    piecewise_generators,
+    piecewise_lines,
+)
 
 FLOWS = ("p_from", "q_from", "p_to", "q_to")
 
@@ -37,6 +44,8 @@ class Network:
         Pair of each branch; parallel branches share one.
     forward : (m,) bool
         Whether the branch runs from i to j (else wi changes sign in its flows).
+    objective : Objective
+        What its zones minimise.
     """
 
     case: Case
@@ -44,12 +53,21 @@ class Network:
     pair_j: Ints
     pair_of: Ints
     forward: NDArray[np.bool_]
+    objective: Objective = IMBALANCE
+
+    @cached_property
+    def piecewise(self) -> Ints:
+        """Generators that have a variable pc: a piecewise linear cost in the objective."""
+        if self.objective.kind != "cost":
+            return np.zeros(0, dtype=np.int64)
+        return piecewise_generators(self.case)
 
     @cached_property
     def offsets(self) -> dict[str, int]:
         """First coordinate of each family, and ``end`` for their total number."""
         n, pairs, m, g = self.case.n_bus, len(self.pair_i), self.case.n_branch, self.case.n_gen
         sizes = {"w": n, "wr": pairs, "wi": pairs} | dict.fromkeys(FLOWS, m) | {"pg": g, "qg": g}
+        sizes["pc"] = len(self.piecewise)
         starts = np.concatenate([[0], np.cumsum(list(sizes.values()))])
         return dict(zip([*sizes, "end"], map(int, starts), strict=True))
 
@@ -89,10 +107,16 @@ class Zone:
     gens: Ints
 
     @cached_property
+    def priced(self) -> Ints:
+        """The zone's generators with a variable pc."""
+        return np.intersect1d(self.gens, self.network.piecewise)
+
+    @cached_property
     def coordinates(self) -> Ints:
         """Number of each of the zone's variables in the whole grid, in the zone's order."""
         held = {"w": self.buses, "wr": self.pairs, "wi": self.pairs}
         held |= dict.fromkeys(FLOWS, self.branches) | {"pg": self.gens, "qg": self.gens}
+        held["pc"] = np.searchsorted(self.network.piecewise, self.priced)
         start = self.network.offsets
         return np.concatenate([start[family] + index for family, index in held.items()])
 
@@ -103,8 +127,8 @@ class Zone:
         return np.concatenate([case.pd[self.own], case.qd[self.own]])
 
 
-def make_network(case: Case) -> Network:
-    """Return the network of a case: its pairs and the orientation of its branches."""
+def make_network(case: Case, objective: Objective = IMBALANCE) -> Network:
+    """Return the network of a case: its pairs, the orientation of its branches, its objective."""
     low, high = np.minimum(case.f_bus, case.t_bus), np.maximum(case.f_bus, case.t_bus)
     pairs, pair_of = np.unique(np.stack([low, high], axis=1), axis=0, return_inverse=True)
     return Network(
@@ -113,6 +137,7 @@ def make_network(case: Case) -> Network:
         pair_j=pairs[:, 1],
         pair_of=pair_of.reshape(-1),
         forward=case.f_bus < case.t_bus,
+        objective=objective,
     )
 
 
@@ -150,9 +175,20 @@ def _zone(network: Network, zoning: Zoning, z: int, branches: Ints, gens: Ints) 
 
 
 def flat_start(zone: Zone) -> Floats:
-    """Return the flat start: w = wr = 1, wi and flows 0, generation 0 clipped to its box."""
-    case = zone.network.case
+    """Return the flat start: w = wr = 1, wi and flows 0, generation 0 clipped to its box.
+
+    A pc starts at its cost there.
+    """
+    case, unit = zone.network.case, zone.network.objective.cost_unit
     pg = np.clip(0.0, case.pmin[zone.gens], case.pmax[zone.gens])
     qg = np.clip(0.0, case.qmin[zone.gens], case.qmax[zone.gens])
     ones = np.ones(len(zone.buses) + len(zone.pairs))
-    return np.concatenate([ones, np.zeros(len(zone.pairs) + 4 * len(zone.branches)), pg, qg])
+    zeros = np.zeros(len(zone.pairs) + 4 * len(zone.branches))
+    output = dict(zip(zone.gens.tolist(), pg.tolist(), strict=True))
+    pc = [_piecewise_cost(case, g, output[g]) / unit for g in zone.priced.tolist()]
+    return np.concatenate([ones, zeros, pg, qg, pc])
+
+
+def _piecewise_cost(case: Case, g: int, p: float) -> float:
+    slopes, intercepts = piecewise_lines(case.cost[g], case.base_mva)
+    return float((slopes * p + intercepts).max())

@@ -34,19 +34,19 @@ class PyomoSolver:
         self._solver = pyomo_solver(solver)
         self._model = zone_model(program.zone)
         self._variables = variables(self._model)
-        self._quadratic = self._model.imbalance.expr if exact else 0.0
-        self._model.imbalance.deactivate()
+        # the objective at no demand; its linear part comes with ``linear``
+        self._quadratic = self._model.objective.expr if exact else 0.0
+        self._counted = program.cost_linear if exact else np.zeros(program.size)
+        self._model.objective.deactivate()
 
     def solve(self, linear: Floats, metric: Floats) -> Solution:
         """Return the minimiser; the model's demand stays 0, ``linear`` holds its effect."""
         if hasattr(self._model, "local"):
             self._model.del_component("local")
+        terms = zip(linear - self._counted, metric, self._variables, strict=True)
         self._model.local = pyo.Objective(
             expr=self._quadratic
-            + sum(
-                c * v + 0.5 * m * v**2
-                for c, m, v in zip(linear.tolist(), metric.tolist(), self._variables, strict=True)
-            )
+            + sum(float(c) * v + 0.5 * float(m) * v**2 for c, m, v in terms)
         )
         try:
             result = self._solver.solve(self._model, load_solutions=False)
