@@ -7,8 +7,10 @@ voltages. What the reference bus then has to add, and what leaves its band, is r
 
 from __future__ import annotations
 
+import copy
 import warnings
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -110,21 +112,43 @@ def reference_buses(case: Case) -> NDArray[np.int64]:
 
 
 def ac_network(case: Case, dispatch: Dispatch) -> Any:
-    """Return a pandapower net of the case at a dispatch; buses keep their indices.
+    """Return a pandapower net of the case at a dispatch; buses keep their indices."""
+    net = copy.deepcopy(_network(_Grid(case.fingerprint, case)))
+    base = case.base_mva
+    net.load.p_mw, net.load.q_mvar = base * dispatch.p_served, base * dispatch.q_served
+    net.gen.p_mw = base * dispatch.pg[net.gen.bus]
+    net.gen.vm_pu, net.ext_grid.vm_pu = dispatch.vm[net.gen.bus], dispatch.vm[net.ext_grid.bus]
+    return net
 
-    Generators of one bus are added up, because pandapower's converter mishandles several.
+
+@dataclass(frozen=True)
+class _Grid:
+    """A case as a key: two with one fingerprint are the same."""
+
+    fingerprint: str
+    case: Case = field(compare=False)
+
+
+@lru_cache(maxsize=2)
+def _network(grid: _Grid) -> Any:
+    """Return a net with a load of 0 at every bus, which costs more than its power flow.
+
+    Generators of one bus are one, because pandapower's converter mishandles several.
     """
     import logging
 
+    import pandapower as pp
     from pandapower.converter.pypower.from_ppc import from_ppc
 
     logging.getLogger("pandapower.converter.pypower.from_ppc").setLevel(logging.ERROR)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # pandas on pandapower's converter
-        return from_ppc(_ppc(case, dispatch), f_hz=50, validate_conversion=False)
+        net = from_ppc(_ppc(grid.case), f_hz=50, validate_conversion=False)
+        pp.create_loads(net, net.bus.index, p_mw=0.0)
+    return net
 
 
-def _ppc(case: Case, dispatch: Dispatch) -> dict[str, Any]:
+def _ppc(case: Case) -> dict[str, Any]:
     base, reference = case.base_mva, reference_buses(case)
     with_gen = np.union1d(case.gen_bus, reference)
     bus = np.zeros((case.n_bus, 13))
@@ -132,14 +156,12 @@ def _ppc(case: Case, dispatch: Dispatch) -> dict[str, Any]:
     bus[:, 1] = 1
     bus[with_gen, 1] = 2
     bus[reference, 1] = 3
-    bus[:, 2], bus[:, 3] = base * dispatch.p_served, base * dispatch.q_served
     bus[:, 4], bus[:, 5] = base * case.gs, base * case.bs
-    bus[:, 6], bus[:, 7] = 1, dispatch.vm
+    bus[:, 6], bus[:, 7] = 1, 1
     bus[:, 9], bus[:, 10] = np.where(case.base_kv > 0, case.base_kv, 1.0), 1
     bus[:, 11], bus[:, 12] = case.vmax, case.vmin
     gen = np.zeros((len(with_gen), 21))
-    gen[:, 0], gen[:, 1] = with_gen, base * dispatch.pg[with_gen]
-    gen[:, 2], gen[:, 5] = base * dispatch.qg[with_gen], dispatch.vm[with_gen]
+    gen[:, 0], gen[:, 5] = with_gen, 1
     gen[:, 3], gen[:, 8], gen[:, 4], gen[:, 9] = (
         ABSENT_LIMIT * base, ABSENT_LIMIT * base, -ABSENT_LIMIT * base, -ABSENT_LIMIT * base,
     )  # fmt: skip
