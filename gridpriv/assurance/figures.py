@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gridpriv.grid.zoning import tie_lines
-from gridpriv.report.figures import PALETTE, layout, save
+from gridpriv.report.drawing import bus_positions
+from gridpriv.report.figures import PALETTE, save
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -84,7 +85,7 @@ def draw_map(result: AttackResult, path: Path, label: str | None = None) -> None
     gain = np.full(case.n_bus, np.nan)
     errors = result.errors(wanted[0]).mean(axis=0)
     gain[result.attacked] = errors / np.maximum(result.prior_errors, 0.05)
-    positions, ties = layout(case, zoning), tie_lines(case, zoning)
+    positions, ties = bus_positions(case, zoning), tie_lines(case, zoning)
     figure = Figure(figsize=(9, 7))
     axes = figure.add_subplot()
     for mask, style, width in ((~ties, "-", 0.8), (ties, "--", 1.6)):

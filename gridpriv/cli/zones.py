@@ -16,7 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("case", metavar="CASE", help="a case by name, or a path")
     add_zone_arguments(parser)
     parser.add_argument("--out", metavar="F.csv", help="write the map")
-    parser.add_argument("--plot", metavar="F.png", help="draw the map")
+    parser.add_argument("--plot", metavar="F.png", help="draw the zones (.png, .svg or .pdf)")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
@@ -26,6 +26,10 @@ def execute(args: argparse.Namespace) -> int:
         path = getattr(args, option)
         if path and not Path(path).parent.is_dir():
             raise InputError(f"{option} = {path!r} is not allowed: its folder does not exist")
+    if args.plot:
+        from gridpriv.report.drawing import picture_format
+
+        picture_format(args.plot)
     case = load_case(args.case)
     zoning = chosen_zoning(case, args)
     report = zone_report(case, zoning)
@@ -33,9 +37,10 @@ def execute(args: argparse.Namespace) -> int:
     if args.out:
         write_zoning(zoning, case, args.out)
     if args.plot:
-        from gridpriv.report.figures import draw_zones
+        from gridpriv.report.drawing import write_drawing
+        from gridpriv.report.pictures import zones_picture
 
-        draw_zones(case, zoning, Path(args.plot))
+        write_drawing(zones_picture(case, zoning), args.plot)
     if args.json:
         rows = report.to_dict("records")
         write_json(

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from gridpriv.errors import InputError
 from gridpriv.grid.case import Case
-from gridpriv.grid.zoning import Zoning, tie_lines
-from gridpriv.report.figures import draw_convergence, draw_zones, layout
+from gridpriv.grid.zoning import Zoning
+from gridpriv.report.drawing import write_drawing
+from gridpriv.report.figures import draw_convergence
+from gridpriv.report.pictures import network_tables, run_picture, zones_picture
 from gridpriv.result import PUBLIC_ROUND_COLUMNS
 
 if TYPE_CHECKING:
@@ -43,26 +45,19 @@ def write_run(result: RunResult, folder: Path, *, public: bool) -> None:
         if not public:
             _table(folder / "zones.csv", result.zones)
             _table(folder / "buses.csv", result.buses)
-        draw_zones(result.case, result.zoning, folder / "zones.png")
+        write_drawing(zones_picture(result.case, result.zoning), folder / "zones.png")
         if not rounds.empty:
+            if not public:
+                write_drawing(run_picture(result), folder / "network.png")
             draw_convergence(result, folder / "convergence.png", public=public)
     except OSError as error:
         raise InputError(f"cannot write to {folder}: {error.strerror}") from error
 
 
 def network(case: Case, zoning: Zoning) -> dict[str, list[dict[str, Any]]]:
-    """Return buses with position and zone, and branches with whether they tie zones (public)."""
-    place = layout(case, zoning)
-    return {
-        "buses": [
-            {"bus": int(bus), "zone": zoning.names[z], "x": float(x), "y": float(y)}
-            for bus, z, (x, y) in zip(case.bus_id, zoning.zone_of, place, strict=True)
-        ],
-        "branches": [
-            {"from": int(case.bus_id[f]), "to": int(case.bus_id[t]), "tie": bool(tie)}
-            for f, t, tie in zip(case.f_bus, case.t_bus, tie_lines(case, zoning), strict=True)
-        ],
-    }
+    """Return a grid's buses, with position and zone, and branches, for JSON (public)."""
+    buses, branches = network_tables(case, zoning)
+    return {"buses": buses.to_dict("records"), "branches": branches.to_dict("records")}
 
 
 def _text(path: Path, text: str) -> None:

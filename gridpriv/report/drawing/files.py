@@ -25,8 +25,7 @@ def write_drawing(drawing: Drawing, path: str | Path) -> Path:
         For another ending than .png, .svg or .pdf, or where the file cannot be written.
     """
     file = Path(path)
-    kind = file.suffix.lstrip(".").lower()
-    one_of("ending of the picture", kind, FORMATS)
+    kind = picture_format(file)
     part = file.with_name(file.name + ".part")
     try:
         if kind == "svg":
@@ -38,6 +37,13 @@ def write_drawing(drawing: Drawing, path: str | Path) -> Path:
     except OSError as error:
         raise InputError(f"cannot write {file}: {error.strerror or error}") from error
     return file
+
+
+def picture_format(path: str | Path) -> str:
+    """Return the format that a file's ending names; :class:`InputError` for any other."""
+    kind = Path(path).suffix.lstrip(".").lower()
+    one_of("ending of the picture", kind, FORMATS)
+    return kind
 
 
 def to_svg(drawing: Drawing) -> str:

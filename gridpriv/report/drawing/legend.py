@@ -64,7 +64,7 @@ def make_legend(
         ]))  # fmt: skip
     if scale is not None:
         rows.append(("Not served, MW", [
-            Item((scale.disc(value),), f"{value:g}", 2 * scale.radius(value) + 6)
+            Item(scale.sample(value), f"{value:g}", 2 * scale.radius(value) + 6)
             for value in scale.samples()
         ]))  # fmt: skip
     return _set_rows(rows, top, width)

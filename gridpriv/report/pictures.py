@@ -1,0 +1,82 @@
+"""Pictures of a case's zones and of a run's result, and the tables they are drawn from."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from gridpriv.grid.case import Case
+from gridpriv.grid.zoning import Zoning, tie_lines
+from gridpriv.report.drawing import Drawing, bus_positions, draw_network
+from gridpriv.report.tables import figure
+
+if TYPE_CHECKING:
+    from gridpriv.result import RunResult
+    from gridpriv.solution import GridSolution
+
+
+def network_tables(case: Case, zoning: Zoning) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return a grid's buses and branches as :func:`draw_network` takes them (public)."""
+    place = bus_positions(case, zoning)
+    buses = pd.DataFrame(
+        {
+            "bus": case.bus_id,
+            "zone": [zoning.names[z] for z in zoning.zone_of],
+            "x": place[:, 0],
+            "y": place[:, 1],
+            "generator": np.isin(np.arange(case.n_bus), case.gen_bus),
+        }
+    )
+    branches = pd.DataFrame(
+        {
+            "from": case.bus_id[case.f_bus],
+            "to": case.bus_id[case.t_bus],
+            "tie": tie_lines(case, zoning),
+        }
+    )
+    return buses, branches
+
+
+def zones_picture(case: Case, zoning: Zoning) -> Drawing:
+    """Return the picture of a case's zones and tie lines (public)."""
+    note = f"{case.n_bus} buses, {case.n_branch} branches, {case.n_gen} generators"
+    note += "; the source's coordinates" if case.xy is not None else "; laid out by distance"
+    title = f"{case.name}: zones ({zoning.source})"
+    return draw_network(title, *network_tables(case, zoning), note=note)
+
+
+def run_picture(result: RunResult) -> Drawing:
+    """Return the picture of what a run's zones would dispatch: shed and loading (local)."""
+    from gridpriv.solution import solution_of_run
+
+    solution = solution_of_run(result)
+    shed = shed_by_bus(solution)
+    asked = solution.case.base_mva * float(solution.case.pd.sum())
+    missing = sum(max(value, 0.0) for value in shed.values())
+    note = (
+        f"{solution.source}: {figure(missing)} of {figure(asked)} MW not served. Computed from "
+        "private demand: not for publication"
+    )
+    return draw_network(
+        f"{result.case.name}: loading and load not served",
+        *network_tables(result.case, result.zoning),
+        shed=shed,
+        flows=branch_loading(solution),
+        note=note,
+    )
+
+
+def shed_by_bus(solution: GridSolution) -> dict[int, float]:
+    """Return what every bus lacks in MW (negative: surplus)."""
+    values = solution.case.base_mva * solution.p_shed
+    return dict(zip(solution.case.bus_id.tolist(), values.tolist(), strict=True))
+
+
+def branch_loading(solution: GridSolution) -> pd.DataFrame:
+    """Return per branch the larger end's ``mva``, and ``loading_percent`` (NaN: no limit)."""
+    case = solution.case
+    mva = case.base_mva * np.maximum(np.abs(solution.s_from), np.abs(solution.s_to))
+    limit = np.where(case.rate > 0, case.base_mva * case.rate, np.nan)
+    return pd.DataFrame({"mva": mva, "loading_percent": 100.0 * mva / limit})

@@ -1,0 +1,172 @@
+"""Pictures of grids: what stands in them can be counted, and they are the same every time."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from gridpriv.errors import InputError
+from gridpriv.grid.case import Case
+from gridpriv.grid.library import load_case, shipped_zoning
+from gridpriv.grid.zoning import Zoning, zoning_from_groups
+from gridpriv.report.drawing import Drawing, bus_positions, draw_network, to_svg, write_drawing
+from gridpriv.report.drawing.parts import LIMIT_LINE, SHED_FILL, Label, Mark, Stroke
+from gridpriv.report.drawing.scene import place_grid
+from gridpriv.report.pictures import network_tables, zones_picture
+
+
+def grid(name: str) -> tuple[Case, Zoning]:
+    case = load_case(name)
+    zoning = shipped_zoning(case)
+    assert zoning is not None
+    return case, zoning
+
+
+def loaded(case: Case, zoning: Zoning, **drawn: Any) -> Drawing:
+    return draw_network("t", *network_tables(case, zoning), **drawn)
+
+
+def of(drawing: Drawing, kind: type) -> list[Any]:
+    return [part for part in drawing.parts if isinstance(part, kind)]
+
+
+@pytest.mark.parametrize("name", ["case14", "case118"])
+def test_every_bus_branch_and_tie_line_is_drawn_once(name: str) -> None:
+    case, zoning = grid(name)
+    drawing = zones_picture(case, zoning)
+    buses = [m for m in of(drawing, Mark) if m.tip]
+    branches = [s for s in of(drawing, Stroke) if s.tip]
+    assert len(buses) == case.n_bus
+    assert len(branches) == case.n_branch
+    assert sum(s.dashed for s in branches) == {"case14": 5, "case118": 8}[name]
+    assert sum(m.square for m in buses) == len(set(case.gen_bus.tolist()))
+    words = [label.text for label in of(drawing, Label)]
+    assert all(str(bus) in words for bus in case.bus_id)
+    assert {"zone 1", "zone 2", "zone 3"} <= set(words)
+
+
+@pytest.mark.parametrize("name", ["case14", "case118"])
+def test_no_bus_covers_another_and_all_stand_on_the_page(name: str) -> None:
+    case, zoning = grid(name)
+    scene, bottom = place_grid(*network_tables(case, zoning), 720.0)
+    gap = np.linalg.norm(scene.place[:, None] - scene.place[None], axis=2)
+    np.fill_diagonal(gap, np.inf)
+    assert gap.min() > 2.0 * scene.radius
+    assert scene.place.min() > 0
+    assert scene.place[:, 0].max() < 720
+    assert scene.place[:, 1].max() < bottom
+
+
+def test_neighbours_stand_nearer_than_strangers() -> None:
+    case, zoning = grid("case118")
+    place = np.asarray(bus_positions(case, zoning))
+    all_pairs = np.linalg.norm(place[:, None] - place[None], axis=2)
+    joined = all_pairs[case.f_bus, case.t_bus]
+    assert np.median(joined) < 0.2 * np.median(all_pairs)
+
+
+def test_another_process_lays_out_the_same_picture() -> None:
+    case, zoning = grid("case118")
+    script = (
+        "import sys; from gridpriv.grid.library import load_case, shipped_zoning;"
+        "from gridpriv.report.drawing import bus_positions;"
+        "c = load_case('case118'); sys.stdout.buffer.write("
+        "bus_positions(c, shipped_zoning(c)).tobytes())"
+    )
+    told = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True).stdout
+    np.testing.assert_array_equal(
+        np.frombuffer(told).reshape(-1, 2), np.asarray(bus_positions(case, zoning))
+    )
+
+
+def test_a_layout_does_not_hang_on_the_last_digit() -> None:
+    """A machine whose arithmetic rounds otherwise draws the same picture."""
+    from gridpriv.report.drawing import layout
+
+    case, zoning = grid("case118")
+    island = np.arange(case.n_bus)
+    lengths = layout._lengths(case, zoning, island)
+    distances = layout.dijkstra(lengths, directed=False)
+    pairs = layout._terms(lengths, island, distances)
+    start = layout._classical_scaling(distances)
+    rng = np.random.default_rng(1)
+    ours = layout._least_stress(start, *pairs)
+    theirs = layout._least_stress(start * (1 + 1e-12 * rng.standard_normal(start.shape)), *pairs)
+    np.testing.assert_allclose(theirs, ours, atol=1e-3)
+
+
+def test_given_coordinates_are_used_and_latitude_shortens_longitude() -> None:
+    case, zoning = grid("case14")
+    xy = np.random.default_rng(0).uniform([8.0, 47.0], [9.0, 49.0], (14, 2))
+    place = np.asarray(bus_positions(replace(case, xy=xy), zoning))
+    np.testing.assert_allclose(place[:, 1], xy[:, 1])
+    middle = np.deg2rad((xy[:, 1].min() + xy[:, 1].max()) / 2)
+    np.testing.assert_allclose(np.ptp(place[:, 0]), np.ptp(xy[:, 0]) * np.cos(middle))
+
+
+def test_islands_and_lone_buses_do_not_overlap() -> None:
+    case = load_case("case14").without(("branch:14",))  # bus 8 is alone then
+    zoning = zoning_from_groups(case, [range(14)], "one zone")
+    place = np.asarray(bus_positions(case, zoning))
+    others = np.delete(place, case.index_of[8], axis=0)
+    assert np.linalg.norm(others - place[case.index_of[8]], axis=1).min() > 0.9
+
+
+def test_loading_and_shed_are_told_with_units() -> None:
+    case, zoning = grid("case14")
+    loading = np.full(20, 40.0)
+    loading[3], loading[4] = 100.0, np.nan
+    flows = pd.DataFrame({"mva": 12.0, "loading_percent": loading})
+    drawing = loaded(case, zoning, flows=flows, shed={3: 80.0, 14: 20.0, 5: -1.0})
+    assert sum(s.colour == LIMIT_LINE and bool(s.tip) for s in of(drawing, Stroke)) == 1
+    rings = [m for m in of(drawing, Mark) if m.fill == SHED_FILL]
+    hole = next(m for m in of(drawing, Mark) if m.tip).radius / 0.9  # bus 1 is a square
+    on_map = [m for m in rings if any(np.hypot(m.at[0] - b.at[0], m.at[1] - b.at[1]) < 1e-9
+                                      for b in of(drawing, Mark) if b.tip)]  # fmt: skip
+    assert len(on_map) == 2
+    areas = sorted(m.radius**2 - hole**2 for m in on_map)
+    assert areas[1] / areas[0] == pytest.approx(4.0)
+    words = " ".join(label.text for label in of(drawing, Label))
+    assert "Branch loading, % of limit (1 without a limit: thinnest)" in words
+    assert "Not served, MW" in words
+    assert "80.0 MW" in words
+    assert "100 MW are not served, most at bus 3" in drawing.alt
+    assert "1 branches are at their limit" in drawing.alt
+
+
+def test_without_limits_flow_is_shown_in_mva() -> None:
+    case, zoning = grid("case14")
+    flows = pd.DataFrame({"mva": np.arange(20.0), "loading_percent": np.nan})
+    words = " ".join(label.text for label in of(loaded(case, zoning, flows=flows), Label))
+    assert "Branch flow, MVA" in words
+
+
+def test_files_of_every_format(tmp_path: Path) -> None:
+    drawing = zones_picture(*grid("case14"))
+    starts = {"png": b"\x89PNG", "pdf": b"%PDF", "svg": b"<svg"}
+    for kind, start in starts.items():
+        file = write_drawing(drawing, tmp_path / f"zones.{kind}")
+        assert file.read_bytes().startswith(start)
+    first = (tmp_path / "zones.pdf").read_bytes()
+    write_drawing(drawing, tmp_path / "zones.pdf")
+    assert (tmp_path / "zones.pdf").read_bytes() == first
+    assert len(list(tmp_path.iterdir())) == 3
+    with pytest.raises(InputError, match="'gif' is not allowed: one of png, svg, pdf"):
+        write_drawing(drawing, tmp_path / "zones.gif")
+
+
+def test_svg_is_well_formed_and_escapes_names() -> None:
+    case, zoning = grid("case14")
+    odd = replace(zoning, names=("<1>", "a&b", '"c"'))
+    root = ET.fromstring(to_svg(zones_picture(case, odd)))
+    tips = [g.get("data-tip", "") for g in root.iter("{http://www.w3.org/2000/svg}g")]
+    assert sum(tip.startswith("bus ") for tip in tips) == 14
+    assert any("zone a&b" in tip for tip in tips)
