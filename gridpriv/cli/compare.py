@@ -139,13 +139,18 @@ def finish(study: Study, args: argparse.Namespace, formats: list[str]) -> int:
             console().print(line)
         tops = [f for f in files if f.parent == study.folder]
         console().print(f"\nWritten to {args.out}" + "".join(f"\n  {f}" for f in tops))
-    if len(study.failed):
-        reasons = dict.fromkeys(study.failed["reason"])
-        words = f"{len(study.failed)} of {len(study.runs)} runs failed: {next(iter(reasons))}"
-        if study.done.empty:
-            raise SolverError(words)
-        console(error=True).print(f"warning: {words}")
+    tell_failures(study)
     return 0
+
+
+def tell_failures(study: Study) -> None:
+    """Warn of failed runs with the first one's reason; raise if every run failed."""
+    if study.failed.empty:
+        return
+    words = f"{len(study.failed)} of {len(study.runs)} runs failed: {study.failed.reason.iloc[0]}"
+    if study.done.empty:
+        raise SolverError(words)
+    console(error=True).print(f"warning: {words}")
 
 
 def print_summary(table: Any) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gridpriv.cli.common import (
     REAL,
@@ -17,6 +17,9 @@ from gridpriv.cli.common import (
     write_json,
 )
 from gridpriv.errors import InputError
+
+if TYPE_CHECKING:
+    from gridpriv.study import Study
 
 SETTINGS: tuple[tuple[str, Any, str], ...] = (
     ("algorithm", str, "ryu-kim | admm | pvp | dvp | dp-admm | dpsgd | dp-fedavg | fedspd-dp | "
@@ -87,7 +90,10 @@ def _compare_arguments(parser: argparse.ArgumentParser) -> None:
         "--totals", default="0.5,1,5", metavar="E,E", help="certified total epsilons, by commas"
     )
     parser.add_argument("--seeds", type=WHOLE, default=3, metavar="N", help="repetitions")
-    parser.add_argument("--out", default="learn-compare", metavar="DIR", help="folder; resumes")
+    parser.add_argument("--out", default="learn-compare", metavar="DIR", help="folder of the study")
+    parser.add_argument("--resume", action="store_true", help="run what the folder does not hold")
+    parser.add_argument("--format", metavar="A,B,...", default="html",
+                        help="reports to write: html, pdf, xlsx, csv, tex, none")  # fmt: skip
     _output_arguments(parser)
 
 
@@ -229,32 +235,59 @@ def _print_privacy(privacy: dict[str, Any]) -> None:
 
 
 def _compare(args: argparse.Namespace) -> int:
+    from gridpriv.cli.compare import wanted_formats
     from gridpriv.learning.compare import compare
     from gridpriv.learning.datasets import load_dataset
 
+    formats = wanted_formats(args.format)
     given = given_settings(args)
     dataset = load_dataset(
         args.dataset, args.data, download=args.download, missing=given.get("missing", "drop")
     )
-    table = compare(
+    folder = output_folder(args.out)
+    assert folder is not None
+    study = compare(
         dataset,
         args.preset,
         [name.strip() for name in args.algorithms.split(",")],
         _numbers(args.totals),
         args.seeds,
-        output_folder(args.out),
+        folder,
         given,
-        quiet=args.quiet or args.json,
+        resume=args.resume,
+        progress=lambda total: progress("study", total, quiet=args.quiet or args.json),
     )
+    return _tell(study, args, formats)
+
+
+def _tell(study: Study, args: argparse.Namespace, formats: list[str]) -> int:
+    """Write the reports and print the means over seeds and the answer."""
+    from gridpriv.cli.compare import tell_failures
+    from gridpriv.report.export import export
+    from gridpriv.report.summary import answers, summary
+
+    files = [str(file) for file in export(study.folder, formats)]
+    table = summary(study)
+    told = answers(study, table)
     if args.json:
-        write_json({"runs": table.astype(object).where(table.notna(), None).to_dict("records")})
+        kept = table.dropna(axis=1, how="all").astype(object)
+        rows = kept.where(kept.notna(), None).to_dict("records")
+        write_json({"folder": args.out, "answer": told, "runs": rows, "files": files})
     elif not args.quiet:
+        columns = {
+            "series": "algorithm", "total_epsilon": "certified total", "test_error_pct": "error %",
+            "test_error_pct_high": "95 % to", "mean_objective": "objective", "seeds": "seeds",
+            "failed": "failed",
+        }  # fmt: skip
+        shown_table = table[list(columns)].astype(object)
         print_table(
-            f"{dataset.name} at equal certified totals, mean and spread of {args.seeds} seeds",
-            list(table.columns),
-            table.astype(object).where(table.notna(), None).values.tolist(),
+            study.manifest["title"],
+            list(columns.values()),
+            shown_table.where(shown_table.notna(), None).values.tolist(),
         )
-        console().print(f"Written to {args.out}")
+        for line in [*told, f"Written to {args.out}", *files]:
+            console().print(line)
+    tell_failures(study)
     return 0
 
 

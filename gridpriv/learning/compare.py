@@ -1,20 +1,64 @@
-"""Algorithms side by side at equal certified totals."""
+"""Algorithms side by side at equal certified totals: a study in the shared store.
+
+Its tables have the columns of a study of grids where they mean the same, so that summary,
+answer and report are the shared ones; ``scheme`` is the algorithm.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
+import os
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-
-from gridpriv.errors import one_of
+from gridpriv.errors import GridprivError, one_of, whole
 from gridpriv.learning.algorithms.names import ALGORITHMS
 from gridpriv.learning.datasets.base import Dataset
+from gridpriv.learning.result import LearnResult, finite
+from gridpriv.learning.run import NON_PRIVATE, learn
 from gridpriv.learning.settings import LearnSettings, make_learn_settings
-from gridpriv.learning.stored import StoredRuns
+from gridpriv.study.manifest import machine, versions
+from gridpriv.study.record import TABLES, Rows
+from gridpriv.study.store import FORMAT, Store, Study, read_study
 
-NON_PRIVATE = ("admm", "centralized")
 DELTA = 1e-5
+NO_NOISE = "none"
+QUESTION = "Which algorithm errs least at equal certified privacy?"
+
+Progress = Callable[[int], AbstractContextManager[Callable[[str], None]]]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One run of a comparison.
+
+    Attributes
+    ----------
+    number : int
+        Position in the tables.
+    way : str
+        The algorithm; ``ryu-kim:output`` names its output perturbation.
+    budget : str
+        ``total:E,D``, or none.
+    settings : LearnSettings
+    """
+
+    number: int
+    way: str
+    budget: str
+    settings: LearnSettings
+
+    @property
+    def id(self) -> str:
+        """Identity: the same settings have the same name in every session."""
+        told = json.dumps([self.way, self.budget, asdict(self.settings)], sort_keys=True)
+        return hashlib.sha256(told.encode()).hexdigest()[:16]
 
 
 def compare(
@@ -23,87 +67,153 @@ def compare(
     algorithms: list[str],
     totals: list[float],
     seeds: int,
-    folder: Path | None,
+    folder: Path,
     given: dict[str, Any],
     *,
-    quiet: bool = True,
-) -> pd.DataFrame:
-    """Return one row per algorithm and total: mean and spread of test error over seeds.
+    resume: bool = False,
+    progress: Progress = lambda _: nullcontext(lambda _: None),
+) -> Study:
+    """Run every algorithm at every total with every seed; return the study.
 
-    Every private run is calibrated soundly to ``total:E,1e-5`` and its row states what was
-    certified. Runs that ``folder`` already holds are not repeated.
+    Every private run is calibrated soundly to ``total:E,1e-5`` and states what was certified. A
+    run that fails is stored with its reason.
 
     Parameters
     ----------
     algorithms : list of str
         Names; ``ryu-kim:output`` names its output perturbation.
+    folder : path
+        New or empty unless ``resume``, which runs what it does not hold yet.
+    progress : callable
+        Given the number of runs, returns a context that yields ``advance(note)``.
+
+    Raises
+    ------
+    InputError
+        For settings that no run can have, or a folder that holds something else.
     """
-    plans = _plans(dataset, preset, algorithms, totals, seeds, given)
-    rows = []
-    for records, (name, total) in _progress(dataset, plans, folder, quiet):
-        error = pd.Series([r["final"]["test_error"] for r in records], dtype=float)
-        objective = pd.Series([r["final"]["objective"] for r in records], dtype=float)
-        rows.append(
-            {
-                "algorithm": name,
-                "total": total,
-                "certified": records[0]["privacy"]["total"]["epsilon"],
-                "test_error": error.mean(),
-                "spread": error.std(ddof=1) if seeds > 1 else None,
-                "objective": objective.mean(),
-                "seconds": sum(r["timing"]["solve"] for r in records) / seeds,
-            }
-        )
-    table = pd.DataFrame(rows)
-    if folder is not None:
-        part = folder / "compare.csv.part"
-        table.to_csv(part, index=False)
-        part.replace(folder / "compare.csv")
-    return table
+    whole("seeds", seeds)
+    trials = plan(dataset, preset, algorithms, totals, seeds, given)
+    told = {
+        "dataset": dataset.name, "samples": len(dataset.y_train), "preset": preset or "none",
+        "algorithms": algorithms, "totals": totals, "seeds": list(range(seeds)),
+        "settings": {k.replace("_", "-"): v for k, v in given.items()},
+    }  # fmt: skip
+    store = Store(folder)
+    manifest = _manifest(dataset, told, len(trials))
+    store.refuse_other(manifest, resume)
+    store.begin(manifest, {})
+    stored = store.stored()
+    left = [trial for trial in trials if trial.id not in stored]
+    with progress(len(left)) as advance:
+        for trial in left:
+            store.add(attempted(dataset, trial))
+            advance(f"{trial.way}, {trial.budget}")
+    store.merge()
+    return read_study(folder)
 
 
-Plans = dict[tuple[str, float | None], list[LearnSettings]]
-
-
-def _plans(
+def plan(
     dataset: Dataset,
     preset: str | None,
     algorithms: list[str],
     totals: list[float],
     seeds: int,
     given: dict[str, Any],
-) -> Plans:
-    plans: Plans = {}
-    for name in algorithms:
-        algorithm, _, perturbation = name.partition(":")
+) -> list[Trial]:
+    """Return every run once; raises on the first bad setting."""
+    trials: list[Trial] = []
+    for way in algorithms:
+        algorithm, _, perturbation = way.partition(":")
         one_of("algorithm", algorithm, ALGORITHMS)
         chosen = {"algorithm": algorithm} | ({"perturbation": perturbation} if perturbation else {})
         free = algorithm in NON_PRIVATE or given.get("mechanism") == "none"
-        for total in [None] if free else totals:
-            private = (
+        for budget in [NO_NOISE] if free else [f"total:{total!r},{DELTA:g}" for total in totals]:
+            noise = (
                 {"mechanism": "none"}
-                if total is None
-                else {"calibration": "sound", "budget": f"total:{total!r},{DELTA:g}",
-                      "target_delta": DELTA}
-            )  # fmt: skip
-            plans[name, total] = [
-                make_learn_settings(
-                    dataset.name, preset, **(given | chosen | private | {"seed": seed})
+                if budget == NO_NOISE
+                else {"calibration": "sound", "budget": budget, "target_delta": DELTA}
+            )
+            for seed in range(seeds):
+                settings = make_learn_settings(
+                    dataset.name, preset, **(given | chosen | noise | {"seed": seed})
                 )
-                for seed in range(seeds)
-            ]
-    return plans
+                trials.append(Trial(len(trials), way, budget, settings))
+    return trials
 
 
-def _progress(dataset: Dataset, plans: Plans, folder: Path | None, quiet: bool) -> Any:
-    from gridpriv.cli.common import progress
+def attempted(dataset: Dataset, trial: Trial) -> Rows:
+    """Return a run's rows; a failure becomes a row that says why."""
+    rows: Rows = {name: [] for name in TABLES}
+    settings = trial.settings
+    row = {
+        "run": trial.id, "number": trial.number, "case": dataset.name, "zoning": "",
+        "load_scale": 1.0, "scheme": trial.way, "budget": trial.budget, "seed": settings.seed,
+        "mechanism": settings.mechanism, "calibration": settings.calibration,
+        "local_updates": settings.local_updates,
+    }  # fmt: skip
+    try:
+        result = learn(dataset, settings)
+    except GridprivError as error:
+        rows["runs"] = [row | {"status": "failed", "reason": str(error), "finished_rounds": 0}]
+        return rows
+    rows["runs"] = [row | _finals(result) | {"status": "done", "reason": ""}]
+    rows["rounds"] = [{"run": trial.id} | one for one in _rounds(result)]
+    rows["statements"] = [{"run": trial.id} | one for one in result.privacy["sensitivity"]]
+    rows["timing"] = [{"run": trial.id, "process": os.getpid(), **vars(result.timing)}]
+    cleaned: Rows = finite(rows)
+    return cleaned
 
-    count = sum(len(plan) for plan in plans.values())
-    with progress(dataset.name, count, quiet=quiet) as advance:
-        store = StoredRuns(folder)
-        for key, plan in plans.items():
-            records = []
-            for settings in plan:
-                records.append(store.get(dataset, settings))
-                advance(key[0])
-            yield records, key
+
+def _finals(result: LearnResult) -> dict[str, Any]:
+    privacy = result.privacy
+    return _figures(result, result.final) | {
+        "noise_magnitude": float(result.rounds["noise_magnitude"].mean()),
+        "finished_rounds": len(result.rounds),
+        "releases_per_client": privacy["releases_per_client"],
+        "epsilon_claimed": privacy["per_release"]["claimed"],
+        "epsilon_certified": privacy["per_release"]["certified"],
+        "release_delta": privacy["per_release"]["delta"],
+        "total_pure": privacy["total_pure"],
+        "total_epsilon": privacy["total"]["epsilon"],
+        "target_delta": privacy["total"]["delta"],
+    }
+
+
+def _rounds(result: LearnResult) -> list[dict[str, Any]]:
+    """Return the rounds that were evaluated."""
+    seen = result.rounds[result.rounds["objective"].notna()]
+    return [
+        {"round": row["round"], "noise_magnitude": row["noise_magnitude"]} | _figures(result, row)
+        for row in seen.to_dict("records")
+    ]
+
+
+def _figures(result: LearnResult, row: dict[str, Any]) -> dict[str, float]:
+    error = row["test_error"]
+    measured = {"mean_objective": row["objective"], "disagreement": row["consensus_residual"]}
+    if result.dataset["classes"]:
+        return {"test_error_pct": 100.0 * error, **measured}
+    return {"test_mse": error, **measured}
+
+
+def _manifest(dataset: Dataset, told: dict[str, Any], planned: int) -> dict[str, Any]:
+    flags = {"preset": told["preset"]} if told["preset"] != "none" else {}
+    flags |= {k: ",".join(map(str, told[k])) for k in ("algorithms", "totals")}
+    flags |= {"seeds": len(told["seeds"])} | told["settings"]
+    words = " ".join(f"--{name} {value}" for name, value in flags.items())
+    return {
+        "format": FORMAT,
+        "kind": "learning",
+        "title": f"{dataset.name}: algorithms at equal certified totals",
+        "question": QUESTION,
+        "study": told,
+        "seeds": told["seeds"],
+        "cases": [],
+        "planned": planned,
+        "version": version("gridpriv"),
+        "versions": versions(),
+        "machine": machine(),
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "repeat": f"gridpriv learn compare {dataset.name} {words}",
+    }

@@ -14,6 +14,9 @@ from gridpriv.report.svg import Chart, Series, Style, described
 from gridpriv.study.store import Study
 
 BY_ROUND = (
+    Metric("test_error_pct", "Test error", "%", "from public test data"),
+    Metric("mean_objective", "Objective", "mean loss", "from private samples"),
+    Metric("disagreement", "Distance of local models", "2-norm", "from releases only"),
     Metric("objective", "Objective", "p.u. squared", "from private demand"),
     Metric("consensus_residual", "Consensus residual", "p.u.", "from releases only"),
     Metric("noise_magnitude", "Noise magnitude", "sum of |noise|", "from private noise"),
@@ -26,7 +29,7 @@ def cost_charts(table: pd.DataFrame, look: dict[str, Style]) -> list[Chart]:
     charts = []
     noisy = table[(table.budget != NO_NOISE) & (table.seeds > 0)]
     for panel in dict.fromkeys(noisy.panel):
-        for metric in COSTS[:2]:
+        for metric in COSTS[:-1]:
             if metric.key not in table or table[metric.key].isna().all():
                 continue
             series = _cost_series(table[(table.panel == panel) & (table.seeds > 0)], metric)

@@ -68,6 +68,11 @@ SUMMARY_COLUMNS = (
     Column("series", "Way"),
     Column("budget_shown", "Budget"),
     Column("total_epsilon", "Total epsilon"),
+    Column("test_error_pct", "Test error", "%"),
+    Column("test_error_pct_low", "95 % from", "%"),
+    Column("test_error_pct_high", "95 % to", "%"),
+    Column("mean_objective", "Objective", "mean loss"),
+    Column("disagreement", "Distance of local models"),
     Column("recourse_shed_mw", "Shed after recourse", "MW"),
     Column("recourse_shed_mw_low", "95 % from", "MW"),
     Column("recourse_shed_mw_high", "95 % to", "MW"),
@@ -83,6 +88,7 @@ PRIVACY_COLUMNS = (
     Column("series", "Way"),
     Column("budget_shown", "Budget"),
     Column("releases_per_zone", "Releases per zone"),
+    Column("releases_per_client", "Releases per client"),
     Column("epsilon_claimed", "Claimed epsilon per release"),
     Column("epsilon_certified", "Certified epsilon per release"),
     Column("release_delta", "Delta per release"),
@@ -184,10 +190,14 @@ def _first(table: pd.DataFrame, look: dict[str, Style]) -> Section:
         text = [
             "Each curve is the mean over seeds; its band is the 95 % confidence interval of that "
             "mean (Student's t). Dashed levels are runs without noise, on the lower "
-            "edge where they lie below it. Shed after local recourse "
-            "is load that stays unserved when every zone keeps its agreed boundary and re-plans "
-            "with its true demand; imbalance is shed plus surplus of the last round's plan."
+            "edge where they lie below it."
         ]
+        if table.recourse_shed_mw.notna().any():
+            text[0] += (
+                " Shed after local recourse is load that stays unserved when every zone keeps its "
+                "agreed boundary and re-plans with its true demand; imbalance is shed plus "
+                "surplus of the last round's plan."
+            )
     return Section(
         "Cost of privacy",
         tuple(text),
@@ -303,10 +313,10 @@ def _privacy(study: Study, table: pd.DataFrame, look: dict[str, Style]) -> Secti
         return None
     statements = study.tables["statements"]
     text = [
-        "Of the worst zone. 'Claimed' is the epsilon that the settings state for one release; "
-        "'certified' is what the drawn noise gives under a sensitivity that is proven for this "
-        "network. Totals are certified: pure by basic composition, and at the stated delta from "
-        "the privacy loss distribution."
+        "Of the worst zone or client. 'Claimed' is the epsilon that the settings state for one "
+        "release; 'certified' is what the drawn noise gives under a proven sensitivity. Totals are "
+        "certified: pure by basic composition, and at the stated delta from the privacy loss "
+        "distribution."
     ]
     if len(statements) and "provenance" in statements:
         text += [f"Sensitivity: {p}." for p in dict.fromkeys(statements.provenance)][:6]

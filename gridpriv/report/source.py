@@ -17,9 +17,10 @@ from gridpriv.study.store import MANIFEST, Study, read_study
 PRIVATE = {
     "runs": ("noise_magnitude", "objective", "shed_mw", "surplus_mw", "imbalance_mw", "shed_mvar",
              "recourse_shed_mw", "recourse_surplus_mw", "recourse_objective", "ac_converged",
-             "ac_slack_mw", "ac_vm_violations", "ac_loading_violations", "solver_retries"),
+             "ac_slack_mw", "ac_vm_violations", "ac_loading_violations", "solver_retries",
+             "mean_objective"),
     "rounds": ("noise_magnitude", "objective", "shed_mw", "surplus_mw", "shed_mvar",
-               "surplus_mvar", "solver_iterations", "solver_retries"),
+               "surplus_mvar", "solver_iterations", "solver_retries", "mean_objective"),
     "zones": ("objective", "shed_mw", "surplus_mw", "shed_mvar", "surplus_mvar", "load_mw"),
 }  # fmt: skip
 

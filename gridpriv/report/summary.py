@@ -14,12 +14,12 @@ from gridpriv.study.store import Study
 
 METRICS = (
     "imbalance_mw", "shed_mw", "recourse_shed_mw", "objective", "consensus_residual",
-    "noise_magnitude",
+    "noise_magnitude", "test_error_pct", "mean_objective", "disagreement",
 )  # fmt: skip
 CONSTANT = (
     "total_epsilon", "total_pure", "target_delta", "epsilon_claimed", "epsilon_certified",
-    "release_delta", "releases_per_zone", "paper_total", "ac_slack_mw", "ac_vm_violations",
-    "ac_loading_violations",
+    "release_delta", "releases_per_zone", "releases_per_client", "paper_total", "ac_slack_mw",
+    "ac_vm_violations", "ac_loading_violations",
 )  # fmt: skip
 PANEL = ["case", "zoning", "load_scale"]
 VARIED = (("local_updates", "E = {}"),)
@@ -41,7 +41,10 @@ class Metric:
         return f"{self.title} ({self.unit})"
 
 
+# the first that a study has is what sentences are about: of classifiers, then of grids
 COSTS = (
+    Metric("test_error_pct", "Test error", "%", "from public test data"),
+    Metric("mean_objective", "Objective", "mean loss", "from private samples"),
     Metric("recourse_shed_mw", "Shed after local recourse", "MW", "from private demand"),
     Metric("imbalance_mw", "Imbalance in the last round", "MW", "from private demand"),
     Metric("consensus_residual", "Consensus residual", "p.u.", "from releases only"),

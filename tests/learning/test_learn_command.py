@@ -9,11 +9,14 @@ import pandas as pd
 import pytest
 
 from gridpriv.cli.main import main
+from gridpriv.errors import InputError
 from gridpriv.learning import LearnSettings, learn, make_learn_settings
-from gridpriv.learning import stored as stored_module
+from gridpriv.learning import compare as compare_module
 from gridpriv.learning.compare import compare
 from gridpriv.learning.papers import REPRODUCTIONS
 from gridpriv.learning.reproduce import Claim, Outcome, Reproduction, claim, falling
+from gridpriv.report.export import export
+from gridpriv.report.summary import answers, summary
 
 
 @pytest.fixture
@@ -101,18 +104,61 @@ def test_seed_alone_decides_the_result():
     assert (one.w == same.w).all() and not (one.w == other.w).all()
 
 
-def test_comparison_is_at_equal_certified_totals_and_resumes(tmp_path, monkeypatch):
-    data = made.binary()
-    given = {"rounds": 4, "clients": 4, "penalty": "1"}
+def compared(folder, **more):
+    given = {"rounds": 4, "clients": 4, "penalty": "1", "evaluate_every": 2}
     names = ["ryu-kim", "ryu-kim:output", "dp-admm", "dpsgd", "centralized"]
-    table = compare(data, None, names, [1.0, 4.0], 2, tmp_path, given)
-    private = table[table.total.notna()]
-    assert len(private) == 8 and len(table) == 9
-    assert (private.certified / private.total).between(0.99, 1.0001).all()
-    monkeypatch.setattr(stored_module, "learn", lambda *_: pytest.fail("ran again"))
-    again = compare(data, None, names, [1.0, 4.0], 2, tmp_path, given)
-    assert again.test_error.tolist() == table.test_error.tolist()
-    assert len(pd.read_csv(tmp_path / "compare.csv")) == 9
+    return compare(made.binary(), None, names, [1.0, 4.0], 2, folder, given, **more)
+
+
+def test_comparison_is_at_equal_certified_totals_and_resumes(tmp_path, monkeypatch):
+    study = compared(tmp_path / "study")
+    private = study.done[study.done.budget != "none"]
+    assert len(private) == 16 and len(study.runs) == 18
+    stated = private.budget.str.extract(r"total:([0-9.]+)")[0].astype(float)
+    assert (private.total_epsilon / stated).between(0.99, 1.0001).all()
+    with pytest.raises(InputError, match="already holds 18 of the 18 runs"):
+        compared(tmp_path / "study")
+    monkeypatch.setattr(compare_module, "learn", lambda *_: pytest.fail("ran again"))
+    again = compared(tmp_path / "study", resume=True)
+    assert again.runs.test_error_pct.tolist() == study.runs.test_error_pct.tolist()
+
+
+def test_interrupted_comparison_ends_with_the_same_figures(tmp_path, monkeypatch):
+    whole = compared(tmp_path / "whole")
+    finished = []
+
+    def some(dataset, settings):
+        if len(finished) == 5:
+            raise KeyboardInterrupt
+        finished.append(settings)
+        return learn(dataset, settings)
+
+    monkeypatch.setattr(compare_module, "learn", some)
+    with pytest.raises(KeyboardInterrupt):
+        compared(tmp_path / "cut")
+    monkeypatch.setattr(compare_module, "learn", learn)
+    rest = compared(tmp_path / "cut", resume=True)
+    pd.testing.assert_frame_equal(rest.runs, whole.runs)
+    pd.testing.assert_frame_equal(rest.rounds, whole.rounds)
+
+
+def test_comparison_has_the_shared_report(tmp_path):
+    study = compared(tmp_path / "study")
+    table = summary(study)
+    told = answers(study, table)
+    best = table[table.budget.str.startswith("total:4")].sort_values("test_error_pct").iloc[0]
+    assert f"{best.series} costs the least, {best.test_error_pct:.2f} %" in told[0]
+    assert {"ryu-kim", "dp-admm", "centralized"} <= set(table.series)
+    (page,) = export(study.folder, ["html"])
+    text = page.read_text()
+    assert "Test error" in text and "Shed" not in text and "MW" not in text
+
+
+def test_failed_run_of_a_comparison_says_why(tmp_path):
+    given = {"rounds": 3, "clients": 4, "batch": 500}
+    study = compare(made.binary(), None, ["dpsgd"], [1.0], 1, tmp_path / "study", given)
+    assert study.failed.reason.str.contains("batch = 500 is not allowed").all()
+    assert len(study.failed) == 1
 
 
 def test_preset_gives_way_to_what_is_given():
