@@ -14,8 +14,11 @@ import numpy as np
 
 from gridpriv.errors import InputError
 from gridpriv.grid.case import Case, Floats
+from gridpriv.grid.matfile import MatFileError, read_variables
 from gridpriv.grid.readreport import ReadReport, report_tables
 from gridpriv.grid.tables import READ_FIELDS, MatpowerTables, case_from_tables
+
+HDF5 = b"\x89HDF"
 
 
 def case_from_pypower(ppc: Mapping[str, object], name: str = "pypower") -> Case:
@@ -102,24 +105,23 @@ def _read(
 
 def _struct(path: Path) -> dict[str, object]:
     """Return the fields of the file's ``mpc`` struct."""
-    from scipy.io import loadmat
-
     try:
-        content = loadmat(path, appendmat=False)
-    except NotImplementedError as error:
-        raise InputError(f"{path}: a v7.3 .mat file; save it with '-v7' and read that") from error
+        content = path.read_bytes()
     except OSError as error:
         raise InputError(f"case file {path}: {error.strerror or error}") from error
-    except Exception as error:  # what a damaged file raises is scipy's affair
+    if HDF5 in content[:1024]:
+        raise InputError(f"{path}: a v7.3 .mat file; save it with '-v7' and read that")
+    try:
+        held = read_variables(content)
+    except MatFileError as error:
         raise InputError(f"{path}: not a readable .mat file ({error})") from error
-    mpc = content.get("mpc")
-    if mpc is None and {"baseMVA", "bus", "gen", "branch"} <= set(content):
-        return {key: value for key, value in content.items() if not key.startswith("__")}
-    if mpc is None or mpc.dtype.names is None or mpc.size != 1:
-        found = ", ".join(key for key in content if not key.startswith("__")) or "nothing"
+    mpc = held.get("mpc")
+    if mpc is None and {"baseMVA", "bus", "gen", "branch"} <= set(held):
+        return held
+    if not isinstance(mpc, dict):
+        found = ", ".join(name for name in held if name) or "nothing"
         raise InputError(f"{path}: no struct mpc; the file holds {found}")
-    row = mpc.reshape(-1)[0]
-    return {key: row[key] for key in mpc.dtype.names}
+    return mpc
 
 
 def _numbers(value: object, field: str) -> Floats:
