@@ -113,7 +113,8 @@ def reference_buses(case: Case) -> NDArray[np.int64]:
 
 def ac_network(case: Case, dispatch: Dispatch) -> Any:
     """Return a pandapower net of the case at a dispatch; buses keep their indices."""
-    net = copy.deepcopy(_network(_Grid(case.fingerprint, case)))
+    bare = case.scale_load(0.0)  # steps of a day differ in demand alone: one net for all
+    net = copy.deepcopy(_network(_Grid(bare.fingerprint, bare)))
     base = case.base_mva
     net.load.p_mw, net.load.q_mvar = base * dispatch.p_served, base * dispatch.q_served
     net.gen.p_mw = base * dispatch.pg[net.gen.bus]
