@@ -139,7 +139,7 @@ class RunResult:
             "seed": None if public or self.settings.noise == "secure" else self.seed,
             "version": _version(),
         }
-        cleaned: dict[str, Any] = _finite(document)
+        cleaned: dict[str, Any] = json_ready(document)
         return cleaned
 
     def to_pandapower(self, net: Any = None) -> Any:
@@ -242,12 +242,12 @@ class RunResult:
         }
 
 
-def _finite(value: Any) -> Any:
+def json_ready(value: Any) -> Any:
     """Replace numbers that JSON cannot hold by null, and numpy scalars by Python's."""
     if isinstance(value, dict):
-        return {k: _finite(v) for k, v in value.items()}
+        return {k: json_ready(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(v) for v in value]
+        return [json_ready(v) for v in value]
     if isinstance(value, np.generic):
         value = value.item()
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -21,6 +21,8 @@ from gridpriv.cli.common import (
     shown,
     write_json,
 )
+from gridpriv.cli.series import add_arguments as add_series_arguments
+from gridpriv.cli.series import refuse_without_series, run_horizon
 from gridpriv.errors import BudgetError, InputError, SolverError
 
 if TYPE_CHECKING:
@@ -72,6 +74,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--outage", action="append", metavar="gen:N|branch:N", help="take a row out of service"
     )
     parser.add_argument("--demand", metavar="FILE.csv", help="demand of the buses it names")
+    add_series_arguments(parser)
     parser.add_argument("--ledger", metavar="FILE", help="charge every release to this ledger")
     parser.add_argument("--out", metavar="DIR", help="write settings, tables and figures")
     parser.add_argument("--public", action="store_true", help="export releases only")
@@ -99,6 +102,7 @@ def execute(args: argparse.Namespace) -> int:
     """Run, print the summary or the JSON document, write the folder."""
     from gridpriv.settings import make_settings
 
+    refuse_without_series(args)
     settings = make_settings(args.preset, **given_settings(args))
     with _checker(settings, beside=args.process) as checker:
         return _run(args, settings, checker)
@@ -116,6 +120,8 @@ def _run(args: argparse.Namespace, settings: Settings, checker: Checker) -> int:
     zoning = chosen_zoning(case, args)
     load_seconds = time.perf_counter() - began
     folder = output_folder(args.out)
+    if args.series is not None:
+        return run_horizon(args, case, zoning, settings, folder)
 
     from gridpriv.zonal import prepare, run_prepared
 

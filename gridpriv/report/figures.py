@@ -5,6 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import pandas as pd
+
 if TYPE_CHECKING:
     from gridpriv.result import RunResult
 
@@ -20,6 +23,33 @@ def save(figure: Any, path: Path) -> None:
     part = path.with_name(path.name + ".part")
     figure.savefig(part, format=path.suffix.lstrip("."), dpi=DPI, bbox_inches="tight")
     part.replace(path)
+
+
+def draw_horizon(steps: pd.DataFrame, name: str, path: Path) -> None:
+    """Draw what a table of steps holds: residual (public); demand and shed (local)."""
+    from matplotlib.figure import Figure
+
+    panels = [
+        ("demand_mw", "demand (MW)", "from private demand"),
+        ("recourse_shed_mw", "shed after recourse (MW)", "from private demand"),
+        ("consensus_residual", "consensus residual (p.u.)", "released values only"),
+    ]
+    shown = [panel for panel in panels if panel[0] in steps]
+    figure = Figure(figsize=(8, 2.2 * len(shown)))
+    axes = figure.subplots(len(shown), 1, sharex=True, squeeze=False)[:, 0]
+    for k, (column, label, origin) in enumerate(shown):
+        values = pd.to_numeric(steps[column])
+        axes[k].plot(np.arange(len(steps)), values, color=PALETTE[k], marker=".", markersize=3)
+        axes[k].set_ylabel(label)
+        axes[k].set_title(origin, loc="right", fontsize=8, color="#555555")
+        axes[k].set_ylim(bottom=0.0)
+        axes[k].grid(alpha=0.3)
+    every = max(1, len(steps) // 12)
+    axes[-1].set_xticks(np.arange(len(steps))[::every], steps["step"].astype(str)[::every])
+    axes[-1].tick_params(axis="x", rotation=45, labelsize=8)
+    axes[-1].set_xlabel("step")
+    axes[0].set_title(f"{name}: {len(steps)} steps", loc="left", fontsize=10)
+    save(figure, path)
 
 
 def draw_convergence(result: RunResult, path: Path, *, public: bool) -> None:

@@ -1,0 +1,156 @@
+"""``gridpriv run --series``: one run per step of a series of demand, one budget for all."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gridpriv.cli.common import console, print_table, progress, write_json
+from gridpriv.errors import InputError
+
+if TYPE_CHECKING:
+    from gridpriv.grid.case import Case
+    from gridpriv.grid.overrides import DemandSeries
+    from gridpriv.grid.zoning import Zoning
+    from gridpriv.horizon import Horizon
+    from gridpriv.power.fleet import Charge
+    from gridpriv.series_folder import SeriesFolder
+    from gridpriv.settings import Settings
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add ``--series`` and ``--resume``."""
+    parser.add_argument(
+        "--series", metavar="FILE.csv",
+        help="one run per step under one budget: step,load_scale or step,bus,pd_mw,qd_mvar; "
+        "or profiles[:FIRST,STEPS] of a simbench net",
+    )  # fmt: skip
+    parser.add_argument(
+        "--resume", action="store_true", help="with --series: run the steps that --out lacks"
+    )
+
+
+def refuse_without_series(args: argparse.Namespace) -> None:
+    """Refuse flags that only a series has."""
+    if args.resume and args.series is None:
+        raise InputError("--resume goes on with a series: give --series and the --out it went to")
+
+
+def run_horizon(
+    args: argparse.Namespace, case: Case, zoning: Zoning, settings: Settings, folder: Path | None
+) -> int:
+    """Run every step that is still to do, print the summary or the document."""
+    import tempfile
+
+    from gridpriv.horizon import make_horizon
+    from gridpriv.series_folder import SeriesFolder, recorded_seed
+
+    series = _series(args, case)
+    if args.resume:
+        if folder is None:
+            raise InputError("--resume needs the --out that the series went to")
+        if settings.seed is None:
+            settings = replace(settings, seed=recorded_seed(folder))
+    horizon = make_horizon(series, zoning, settings)
+    with ExitStack() as stack:
+        place = folder or Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        store = SeriesFolder(place, horizon, public=args.public, resume=args.resume)
+        try:
+            _run_steps(args, horizon, store)
+        finally:
+            document = store.merge()
+            unfinished = len(series) - document["finished"]
+            if unfinished and folder is not None and not args.quiet:
+                console(error=True).print(
+                    f"{document['finished']} of {len(series)} steps are in {folder}; the same "
+                    "command with --resume runs the rest"
+                )
+    if args.json:
+        write_json(document)
+    elif not args.quiet:
+        _summarise(document, folder)
+    return 0
+
+
+def _series(args: argparse.Namespace, case: Case) -> DemandSeries:
+    from gridpriv.grid.overrides import read_demand_series
+    from gridpriv.grid.simbench import is_profiles, profile_series
+
+    if is_profiles(args.series):
+        return profile_series(args.series, args.case, case)
+    return read_demand_series(args.series, case)
+
+
+def _run_steps(args: argparse.Namespace, horizon: Horizon, store: SeriesFolder) -> None:
+    done = set(store.done())
+    left = [number for number in range(len(horizon.series)) if number not in done]
+    if not left:
+        return
+    with ExitStack() as stack:
+        charge = stack.enter_context(_ledger(args.ledger, horizon, len(left)))
+        advance = stack.enter_context(
+            progress(horizon.series.case.name, len(left), quiet=args.quiet or args.json)
+        )
+        for number in left:
+            result = horizon.run_step(number, charge)
+            store.add(number, result)
+            advance(f"step {horizon.series.steps[number]}")
+
+
+@contextmanager
+def _ledger(path: str | None, horizon: Horizon, steps: int) -> Iterator[Charge | None]:
+    """Yield what charges releases to a ledger, after checking that all steps left fit."""
+    if path is None:
+        yield None
+        return
+    ready = horizon.prepared(0)
+    if ready.rules.noise is None:
+        raise InputError("--ledger charges releases; this run has none (mechanism none)")
+    import uuid
+
+    from gridpriv.privacy.ledger import Ledger, ledger_charge
+    from gridpriv.privacy.ledger_rows import zone_datasets
+    from gridpriv.zonal import planned_charges
+
+    one = planned_charges(ready)
+    planned = one and {
+        zone: {charge: steps * count for charge, count in charges.items()}
+        for zone, charges in one.items()
+    }
+    owners = zone_datasets(ready.case, ready.zoning, ready.rules.adjacency)
+    with Ledger(path, owners) as ledger:
+        yield ledger_charge(ledger, uuid.uuid4().hex, planned)
+
+
+def _summarise(document: dict[str, Any], folder: Path | None) -> None:
+    steps, privacy = document["steps"], document["privacy"]
+    rows: list[list[object]] = [["steps", document["finished"], ""]]
+    if steps and "recourse_shed_mw" in steps[0]:
+        shed = [step["recourse_shed_mw"] or 0.0 for step in steps]
+        rows += [
+            ["demand, mean", sum(s["demand_mw"] for s in steps) / len(steps), "MW"],
+            ["shed after local recourse, mean", sum(shed) / len(shed), "MW"],
+            ["shed after local recourse, largest", max(shed), "MW"],
+            ["AC power flow converged", sum(bool(s["ac_converged"]) for s in steps), "steps"],
+            ["seconds", sum(s["seconds"] for s in steps), "s"],
+        ]
+    if steps:
+        worst = max(step["consensus_residual"] for step in steps)
+        rows.append(["consensus residual, largest", worst, "p.u."])
+    if privacy["mechanism"] != "none":
+        total = privacy["total"]
+        rows += [
+            ["releases per zone", privacy["releases_per_zone"], ""],
+            ["total pure epsilon (worst zone)", privacy["total_pure"], ""],
+            [f"total epsilon at delta {total['delta']:g}", total["epsilon"], ""],
+        ]
+    title = f"{document['case']}: {document['series']}, one budget for {document['planned']} steps"
+    print_table(title, ["result", "value", "unit"], rows)
+    if privacy["mechanism"] != "none":
+        print(f"Protected: {privacy['adjacency']}.")
+    if folder is not None:
+        console().print(f"Written to {folder}")
