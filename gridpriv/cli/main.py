@@ -16,6 +16,7 @@ COMMANDS = {
     "reproduce": "a figure or table of a paper, from a bundled study",
     "audit": "does the code deliver the epsilon that it states?",
     "attack": "what somebody who hears every message learns about a bus's demand",
+    "relax": "the centralized SOC relaxation of a case: its bound, prices, what binds",
     "zones": "partition a case into zones, check and draw them",
     "cases": "the cases that can be found by name",
     "learn": "federated learning of linear models: run, compare, reproduce",

@@ -263,3 +263,19 @@ def minimise(m: pyo.ConcreteModel, zone: Zone) -> None:
     )
     weight = zone.network.objective.weight
     m.objective = pyo.Objective(expr=m.cost + weight * m.squared_imbalance)
+
+
+def set_demand(m: pyo.ConcreteModel, zone: Zone) -> None:
+    """Set the model's demand to the zone's own."""
+    active, reactive = np.split(zone.demand, 2)
+    m.pd.store_values(dict(zip(zone.own.tolist(), active.tolist(), strict=True)))
+    m.qd.store_values(dict(zip(zone.own.tolist(), reactive.tolist(), strict=True)))
+
+
+def require_balance(m: pyo.ConcreteModel) -> None:
+    """Serve every own bus exactly, (D.2b)-(D.2c) with s = 0: for centralized solves only.
+
+    A zone's feasible set may hold no demand, so no zone has these rows.
+    """
+    m.p_balance = pyo.Constraint(m.own, rule=lambda m, i: m.p_imbalance[i] == 0.0)
+    m.q_balance = pyo.Constraint(m.own, rule=lambda m, i: m.q_imbalance[i] == 0.0)

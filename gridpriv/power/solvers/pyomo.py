@@ -21,8 +21,9 @@ from pyomo.common.errors import ApplicationError
 from gridpriv.errors import InputError, SolverError
 from gridpriv.grid.case import Floats
 from gridpriv.power.program import ZoneProgram
-from gridpriv.power.relaxation import variables, zone_model
+from gridpriv.power.relaxation import require_balance, set_demand, variables, zone_model
 from gridpriv.power.solvers.base import Solution
+from gridpriv.power.zone import Zone
 
 
 class PyomoSolver:
@@ -88,3 +89,42 @@ def check_available(name: str) -> None:
             f"solver = 'pyomo:{name}' is not allowed: Pyomo finds no such solver here "
             "(pyomo:ipopt comes with gridpriv; others need their own installation)"
         )
+
+
+def solve_whole_model(
+    zone: Zone, solver: str, *, hard_balance: bool
+) -> tuple[Floats, Floats, float]:
+    """Solve a zone's Pyomo model at its own demand.
+
+    Parameters
+    ----------
+    zone : Zone
+    solver : str
+        A name that Pyomo knows.
+    hard_balance : bool
+        Whether the balance is a constraint; else its weighted square is minimised.
+
+    Returns
+    -------
+    (z, imbalance, value) : (n,), (2 b,), float
+    """
+    model = zone_model(zone)
+    set_demand(model, zone)
+    model.objective.deactivate()
+    if hard_balance:
+        require_balance(model)
+    model.whole = pyo.Objective(expr=model.cost.expr if hard_balance else model.objective.expr)
+    try:
+        result = pyomo_solver(solver).solve(model, load_solutions=False)
+    except (ApplicationError, RuntimeError, ValueError) as error:
+        raise SolverError(f"pyomo:{solver} failed: {error}") from error
+    status = str(result.solver.termination_condition)
+    if status != "optimal":
+        raise SolverError(f"pyomo:{solver} ended {status}: {result.solver.message}")
+    model.solutions.load_from(result)
+    left = [*model.p_imbalance.values(), *model.q_imbalance.values()]
+    return (
+        np.array([pyo.value(v) for v in variables(model)]),
+        np.array([pyo.value(e) for e in left]),
+        float(pyo.value(model.whole)),
+    )
