@@ -16,10 +16,13 @@ from gridpriv.coordination.coordinator import Consensus, Trace
 from gridpriv.grid.case import Case
 from gridpriv.grid.zoning import Zoning, zone_report
 from gridpriv.power.accheck import AcCheck
+from gridpriv.power.binding import COLUMNS, SHED_TOLERANCE_MW, binding_limits, binding_sentence
 from gridpriv.power.fleet import ZoneOutcome
+from gridpriv.power.objective import generation_cost
+from gridpriv.power.prices import balance_prices, price_unit, tie_prices
 from gridpriv.power.recourse import Recourse
 from gridpriv.power.solvers import solver_version
-from gridpriv.power.zone import Zone
+from gridpriv.power.zone import Network, Zone
 from gridpriv.privacy.statement import ZoneStatement
 from gridpriv.settings import Settings
 
@@ -120,6 +123,58 @@ class RunResult:
             table["recourse_shed_mvar"] = base * self.recourse.q_imbalance
         return table
 
+    @property
+    def network(self) -> Network:
+        """The grid as every zone numbers it."""
+        return self.zone_models[0].network
+
+    @cached_property
+    def prices(self) -> pd.DataFrame:
+        """What one more MW (MVAr) of demand at a bus costs its zone; local.
+
+        Columns ``bus``, ``zone``, ``p_price``, ``q_price``, ``unit``
+        (:mod:`gridpriv.power.prices`). After the last round, before recourse.
+        """
+        base, buses = self.case.base_mva, self.buses
+        active = balance_prices(self.network, buses["shed_mw"].to_numpy() / base)
+        reactive = balance_prices(self.network, buses["shed_mvar"].to_numpy() / base)
+        table = buses[["bus", "zone"]].copy()
+        return table.assign(p_price=active, q_price=reactive, unit=price_unit(self.network)[1])
+
+    @cached_property
+    def tie_prices(self) -> pd.DataFrame:
+        """What one more unit of flow on a tie line costs each zone: duals, public."""
+        duals = self.consensus.split(self.trace.dual)
+        held = zip(self.zone_models, self.shared, duals, strict=True)
+        return pd.concat([tie_prices(*one) for one in held], ignore_index=True)
+
+    @cached_property
+    def binding(self) -> pd.DataFrame:
+        """Limits that the dispatch after recourse stands at; local."""
+        if self.recourse is None:
+            return pd.DataFrame(columns=list(COLUMNS))
+        return binding_limits(self.network, self.recourse.solution)
+
+    @property
+    def dispatch_cost(self) -> float | None:
+        """Cost of the dispatch after recourse in $/h; local. None without costs or recourse."""
+        if self.recourse is None or self.recourse.failed:
+            return None
+        start = self.network.offsets
+        return generation_cost(self.case, self.recourse.solution[start["pg"] : start["qg"]])
+
+    def explanation(self) -> str | None:
+        """Return in a sentence how much is unserved after recourse and what binds; local."""
+        if self.recourse is None:
+            return None
+        shed = float(self.recourse.as_dict(self.case.base_mva)["shed_mw"])
+        bound = binding_sentence(self.binding)
+        if not math.isfinite(shed):
+            return f"no dispatch of zone {', '.join(self.recourse.failed)} fits what was agreed"
+        if shed <= SHED_TOLERANCE_MW:
+            return f"all load is served; {bound}"
+        return f"{shed:.4g} MW cannot be served; {bound}"
+
     def as_dict(self, *, public: bool = False) -> dict[str, Any]:
         """Return the run as JSON can hold it.
 
@@ -162,7 +217,7 @@ class RunResult:
     def _round_rows(self, public: bool) -> list[dict[str, Any]]:
         columns = [
             "round", "objective", "consensus_residual", "noise_magnitude", "shed_mw",
-            "surplus_mw", "seconds",
+            "surplus_mw", "seconds", *(["cost"] if "cost" in self.rounds else []),
         ]  # fmt: skip
         if self.rounds.empty:
             return []
@@ -178,11 +233,14 @@ class RunResult:
         local = None if last is None or public else last.figures
         keys = ("objective", "shed_mw", "surplus_mw", "shed_mvar", "surplus_mvar")
         final: dict[str, Any] = {key: local[key] if local else None for key in keys}
+        final["cost"] = local.get("cost") if local else None
+        final["explanation"] = None if public else self.explanation()
         final["consensus_residual"] = last.consensus_residual if last else None
-        final["recourse"] = {"objective": None, "shed_mw": None}
+        final["recourse"] = {"objective": None, "shed_mw": None, "cost": None}
         final["ac"] = {"converged": None, "slack_mw": None, "vm_violations": None}
         if self.recourse is not None and not public:
             final["recourse"] = self.recourse.as_dict(self.case.base_mva)
+            final["recourse"]["cost"] = self.dispatch_cost
         if self.ac is not None and not public:
             final["ac"] = self.ac.as_dict()
         return final

@@ -226,6 +226,11 @@ def summarise(document: dict[str, Any]) -> None:
             ["shed (last round)", final["shed_mw"], "MW"],
             ["surplus (last round)", final["surplus_mw"], "MW"],
             ["shed after local recourse", final["recourse"]["shed_mw"], "MW"],
+            *(
+                [["cost after local recourse", f"{final['recourse']['cost']:.7g}", "$/h"]]
+                if settings["objective"] == "cost" and final["recourse"]["cost"] is not None
+                else []
+            ),
             ["AC power flow converged", final["ac"]["converged"], ""],
             ["AC slack deviation", final["ac"]["slack_mw"], "MW"],
             ["AC voltage violations", final["ac"]["vm_violations"], "buses"],
@@ -233,6 +238,8 @@ def summarise(document: dict[str, Any]) -> None:
             ["seconds", document["timing"]["total"], "s"],
         ],
     )
+    if final["explanation"] and (final["recourse"]["shed_mw"] or 0.0) > 1.0:
+        print(f"{final['explanation']}.")
     if what != "none":
         _print_privacy(privacy)
     seed = document["seed"]

@@ -44,7 +44,7 @@ class RoundRecord:
 
 @dataclass(eq=False)
 class Trace:
-    """What a run leaves: its rounds and, per agent, every release.
+    """What a run leaves: its rounds, its last w, sent and dual and, per agent, every release.
 
     It grows while the run goes on, so a run that fails keeps what it has.
     """
@@ -53,6 +53,7 @@ class Trace:
     releases: dict[str, dict[Release, int]] = field(default_factory=dict)
     w: Floats = field(default_factory=lambda: np.zeros(0))
     sent: Floats = field(default_factory=lambda: np.zeros(0))
+    dual: Floats = field(default_factory=lambda: np.zeros(0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,7 +186,7 @@ def coordinate(
         trace.rounds.append(record)
         for name, message in zip(names, messages, strict=True):
             _count(trace.releases.setdefault(name, {}), message.releases)
-        trace.w, trace.sent = w, sent
+        trace.w, trace.sent, trace.dual = w, sent, dual
         watch(record)
         moved = rho * np.sqrt(consensus.holders) * np.abs(w - (w if last_w is None else last_w))
         rho, last_w = plan.penalty.following(t, rho, apart, moved), w

@@ -17,6 +17,7 @@ from gridpriv.power.zone import Network
 
 COLUMNS = ("kind", "element", "limit", "at", "value", "bound", "unit")
 AT_LIMIT = 1e-3
+SHED_TOLERANCE_MW = 1e-3
 
 
 def binding_limits(network: Network, z: Floats, tolerance: float = AT_LIMIT) -> pd.DataFrame:

@@ -17,8 +17,8 @@ import numpy as np
 import pandas as pd
 
 from gridpriv.errors import SolverError, not_allowed, one_of
-from gridpriv.grid.case import PIECEWISE, Case, Floats
-from gridpriv.power.binding import binding_limits, binding_sentence
+from gridpriv.grid.case import Case, Floats
+from gridpriv.power.binding import SHED_TOLERANCE_MW, binding_limits, binding_sentence
 from gridpriv.power.conic import ConicSolution, solve_conic
 from gridpriv.power.objective import (
     COST_WEIGHT,
@@ -27,12 +27,11 @@ from gridpriv.power.objective import (
     Objective,
     ObjectiveKind,
     cost_objective,
-    per_unit_polynomial,
+    fixed_cost,
 )
 from gridpriv.power.program import compile_zone
 from gridpriv.power.zone import Network, Zone, make_network
 
-SHED_TOLERANCE_MW = 1e-3
 WIDE_BAND = (0.5, 1.5)
 
 
@@ -210,11 +209,10 @@ def _objective(case: Case, kind: ObjectiveKind, weight: float | None) -> Objecti
 
 
 def _fixed_cost(network: Network) -> float:
-    """Return the constants of polynomial costs in $/h, which no dispatch changes."""
+    """Return the constant of the objective's cost in $/h, which no dispatch changes."""
     if network.objective.kind != "cost":
         return 0.0
-    case = network.case
-    return sum(per_unit_polynomial(c, case.base_mva)[2] for c in case.cost if c.model != PIECEWISE)
+    return fixed_cost(network.case, np.arange(network.case.n_gen))
 
 
 def _solve_pyomo(zone: Zone, solver: str, *, hard_balance: bool) -> ConicSolution:

@@ -117,6 +117,13 @@ def generation_cost(case: Case, pg: Floats) -> float | None:
     return float(sum(_cost(c, case.base_mva, p) for c, p in zip(case.cost, pg, strict=True)))
 
 
+def fixed_cost(case: Case, gens: Ints) -> float:
+    """Return the constants of some generators' polynomial costs in $/h."""
+    costs = [case.cost[g] for g in gens.tolist()]
+    fixed = [per_unit_polynomial(c, case.base_mva)[2] for c in costs if c.model != PIECEWISE]
+    return float(sum(fixed))
+
+
 def _cost(cost: GenCost, base_mva: float, p: float) -> float:
     if cost.model == PIECEWISE:
         slopes, intercepts = piecewise_lines(cost, base_mva)

@@ -9,6 +9,7 @@ import numpy as np
 
 from gridpriv.coordination.problem import Minimiser, Update
 from gridpriv.grid.case import Floats, Ints
+from gridpriv.power.objective import fixed_cost
 from gridpriv.power.presolve import ReducedProgram, presolve
 from gridpriv.power.program import ZoneProgram
 from gridpriv.power.sensitivity import (
@@ -82,16 +83,34 @@ class ZoneProblem:
         return _minimiser(self._exact_solver.solve(linear, metric))
 
     def figures(self, z: Floats, data: Floats) -> dict[str, float]:
-        """Return objective (p.u. squared), and shed and surplus in MW and MVAr; private."""
+        """Return squared imbalance (p.u.), shed and surplus in MW and MVAr, cost; private.
+
+        The cost of generation in $/h is there only where the objective has it.
+        """
         base = self.program.zone.network.case.base_mva
         active, reactive = np.split(self.imbalance(z, data), 2)
-        return {
+        cost = {} if self._cost_unit is None else {"cost": self._cost(z)}
+        return cost | {
             "objective": float(active @ active + reactive @ reactive),
             "shed_mw": base * float(np.maximum(active, 0.0).sum()),
             "surplus_mw": base * float(np.maximum(-active, 0.0).sum()),
             "shed_mvar": base * float(np.maximum(reactive, 0.0).sum()),
             "surplus_mvar": base * float(np.maximum(-reactive, 0.0).sum()),
         }
+
+    @cached_property
+    def _cost_unit(self) -> float | None:
+        objective = self.program.zone.network.objective
+        return objective.cost_unit if objective.kind == "cost" else None
+
+    @cached_property
+    def _fixed_cost(self) -> float:
+        return fixed_cost(self.program.zone.network.case, self.program.zone.gens)
+
+    def _cost(self, z: Floats) -> float:
+        program = self.program
+        moving = program.cost_linear @ z + 0.5 * program.cost_square @ z**2
+        return float((self._cost_unit or 0.0) * moving) + self._fixed_cost
 
     def gradient_sensitivity(self, adjacency: DemandAdjacency, norm: Norm) -> Sensitivity:
         """Return the sensitivity of the gradient."""

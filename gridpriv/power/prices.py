@@ -1,0 +1,76 @@
+"""Prices: what one more unit of demand, or of flow on a tie line, costs.
+
+balance
+    f(z; d) = C(pg)/c0 + M ||Bz + d||^2 depends on d through s = Bz + d only, so by the envelope
+    theorem the local problem's value changes by 2 M s_i with d_i. A positive price is what the
+    zone pays for one more unit of demand at the bus. It is computed from s, so it is local.
+tie lines
+    The dual lambda of a zone's copy of a shared variable. Its local problem minimises
+    f(z) - <lambda, z> + rho/2 ||w - z||^2, so lambda is the derivative of f by that variable:
+    what the zone pays for one more unit of it. At consensus the copies' duals of one variable add
+    up to 0: what one zone pays the other earns. It follows from releases, so it is public.
+
+With objective ``cost`` the unit is $/MWh (reactive: $/MVArh), with ``imbalance`` p.u. squared
+per p.u.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from gridpriv.grid.case import Floats
+from gridpriv.power.zone import FLOWS, Network, Zone
+
+
+def price_unit(network: Network) -> tuple[float, str]:
+    """Return the factor from the objective's derivative to a price, and the price's unit."""
+    if network.objective.kind == "cost":
+        return network.objective.cost_unit / network.case.base_mva, "$/MWh"
+    return 1.0, "p.u.^2 per p.u."
+
+
+def balance_prices(network: Network, imbalance: Floats) -> Floats:
+    """Return the price of demand at every bus for its imbalance (p.u.)."""
+    factor, _ = price_unit(network)
+    return factor * 2.0 * network.objective.weight * imbalance
+
+
+def tie_prices(zone: Zone, shared: np.ndarray, dual: Floats) -> pd.DataFrame:
+    """Return a zone's prices of flows on its tie lines.
+
+    Parameters
+    ----------
+    zone : Zone
+    shared : (n,) bool
+        Which of its variables are shared.
+    dual : (shared,)
+        Their duals.
+
+    Returns
+    -------
+    DataFrame
+        ``zone``, ``branch_row``, ``from_bus``, ``to_bus``, ``flow`` (p_from, ...), ``price``,
+        ``unit``.
+    """
+    network, start = zone.network, zone.network.offsets
+    case = network.case
+    factor, unit = price_unit(network)
+    number = zone.coordinates[shared]
+    tables = []
+    for flow in FLOWS:
+        held = np.flatnonzero((number >= start[flow]) & (number < start[flow] + case.n_branch))
+        branch = number[held] - start[flow]
+        table = pd.DataFrame(
+            {
+                "zone": zone.name,
+                "branch_row": case.branch_row[branch],
+                "from_bus": case.bus_id[case.f_bus[branch]],
+                "to_bus": case.bus_id[case.t_bus[branch]],
+                "flow": flow,
+                "price": factor * dual[held],
+                "unit": unit,
+            }
+        )
+        tables.append(table)
+    return pd.concat(tables, ignore_index=True)
