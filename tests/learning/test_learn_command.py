@@ -15,6 +15,7 @@ from gridpriv.learning import compare as compare_module
 from gridpriv.learning.compare import compare
 from gridpriv.learning.papers import REPRODUCTIONS
 from gridpriv.learning.reproduce import Claim, Outcome, Reproduction, claim, falling
+from gridpriv.learning.reproduce_rk import figure5
 from gridpriv.report.export import export
 from gridpriv.report.summary import answers, summary
 
@@ -179,6 +180,39 @@ def test_every_reproduction_of_the_issue_is_there():
     wanted = {"rk-fig5", "rk-fig6", "rk-fig7", "huang-table2", "gauthier-fig1", "gauthier-fig2"}
     wanted |= {f"huang-fig{k}" for k in range(1, 7)} | {f"li-fig{k}" for k in range(2, 7)}
     assert set(REPRODUCTIONS) == wanted
+
+
+class MadeUpRuns:
+    """Records in which ObjG errs less than OutG, and E = 5 more than 1 at certified totals only."""
+
+    full = False
+
+    def run(self, *_, budget, perturbation="objective", local_updates=1, **__):
+        error = 0.3 if perturbation == "objective" else 0.4
+        error += (0.1 if budget.startswith("total") else -0.1) * (local_updates > 1)
+        series = {"noise_magnitude": [7840.0 * (1 + error)] * 2, "seconds": [1.0], "round": [1, 2],
+                  "objective": [2.0, error], "test_error": [0.9, error]}  # fmt: skip
+        return {
+            "settings": {"box": 0.1}, "series": series,
+            "final": {"objective": error, "test_error": error},
+            "privacy": {"total": {"epsilon": 1.0}, "notes": []},
+        }  # fmt: skip
+
+
+def test_claims_of_figure_5_say_what_the_runs_say():
+    found = figure5(MadeUpRuns())
+    outcomes = {c.text: c.outcome for c in found.claims}
+    assert outcomes == {
+        "The noise of ObjG is greater than that of OutG (E = 1).": "does not hold",
+        "ObjG's objective is below OutG's (E = 1).": "holds",
+        "E = 5 has a lower objective than E = 1.": "holds",
+        "ObjG's test error is below OutG's (E = 1).": "holds",
+        "E = 5 has a lower test error than E = 1.": "holds",
+        "At equal certified totals: ObjG's test error is below OutG's (E = 1).": "holds",
+        "At equal certified totals: E = 5 has a lower test error than E = 1.": "does not hold",
+    }
+    assert len(found.table) == 4 * 3 + 3 * 3
+    assert found.table.noise.between(1.2, 1.5).all()
 
 
 def test_reproduction_without_data_runs_and_writes_figure_table_and_claims(tmp_path, capsys):
