@@ -73,6 +73,7 @@ def test_mnist_round_is_at_least_half_as_fast_as_bare_products(mnist):
     products = [bare() for _ in range(10)]
     ours = learn(mnist, settings).rounds["seconds"]
     products += [bare() for _ in range(10)]
+    print(f"round {ours.median():.4f} s, bare products {np.median(products):.4f} s")
     assert ours.median() < max(2.0 * np.median(products), 0.17 / 4)
 
 
@@ -87,7 +88,9 @@ def test_mnist_run_stays_below_500_megabytes():
     done = subprocess.run(
         [sys.executable, "-c", code, *words], capture_output=True, text=True, check=True
     )
-    assert json.loads(done.stderr.strip().splitlines()[-1]) / 1024 < 500
+    peak = json.loads(done.stderr.strip().splitlines()[-1]) / 1024
+    print(f"peak {peak:.0f} MiB")
+    assert peak < 500
 
 
 def test_femnist_has_the_writers_that_are_there():
@@ -139,5 +142,8 @@ def test_cost_grows_with_samples_not_with_clients(mnist):
 
     few, many = seconds(30_000, 10), seconds(30_000, 40)
     noise_and_messages = 40 * 7840 * 1e-7  # what 40 models of 7,840 floats cost to draw and send
+    less, more = seconds(20_000, 10), seconds(60_000, 10)
+    print(f"10 clients {few:.4f} s, 40 clients {many:.4f} s; 20,000 rows {less:.4f} s, "
+          f"60,000 rows {more:.4f} s")  # fmt: skip
     assert many < 2.0 * few + noise_and_messages
-    assert seconds(60_000, 10) < 3.5 * seconds(20_000, 10) + 0.01
+    assert more < 3.5 * less + 0.01
