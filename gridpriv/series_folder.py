@@ -170,7 +170,7 @@ class SeriesFolder:
             "steps": json_ready(rows),
             "privacy": {
                 "mechanism": horizon.settings.mechanism,
-                "adjacency": f"{rules.adjacency}, by at most that in every step",
+                "adjacency": f"{rules.adjacency}, in every step",
                 "noise_multiplier": horizon.multiplier,
                 "releases_per_zone": max((s.releases for s in statements), default=0),
                 "total_pure": _largest(s.total_pure for s in statements),

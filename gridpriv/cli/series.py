@@ -114,14 +114,16 @@ def _ledger(path: str | None, horizon: Horizon, steps: int) -> Iterator[Charge |
 
     from gridpriv.privacy.ledger import Ledger, ledger_charge
     from gridpriv.privacy.ledger_rows import zone_datasets
-    from gridpriv.zonal import planned_charges
+    from gridpriv.zonal import planned_charges, prepare
 
     one = planned_charges(ready)
     planned = one and {
         zone: {charge: steps * count for charge, count in charges.items()}
         for zone, charges in one.items()
     }
-    owners = zone_datasets(ready.case, ready.zoning, ready.rules.adjacency)
+    # the grant names the grid with its own demand; the series is how that demand moves
+    base = prepare(horizon.series.case, horizon.zoning, horizon.settings)
+    owners = zone_datasets(base.case, ready.zoning, ready.rules.adjacency)
     with Ledger(path, owners) as ledger:
         yield ledger_charge(ledger, uuid.uuid4().hex, planned)
 

@@ -35,12 +35,12 @@ def draw_horizon(steps: pd.DataFrame, name: str, path: Path) -> None:
         ("consensus_residual", "consensus residual (p.u.)", "released values only"),
     ]
     shown = [panel for panel in panels if panel[0] in steps]
-    figure = Figure(figsize=(8, 2.2 * len(shown)))
+    figure = Figure(figsize=(8, 2.4 * len(shown)))
     axes = figure.subplots(len(shown), 1, sharex=True, squeeze=False)[:, 0]
     for k, (column, label, origin) in enumerate(shown):
         values = pd.to_numeric(steps[column])
         axes[k].plot(np.arange(len(steps)), values, color=PALETTE[k], marker=".", markersize=3)
-        axes[k].set_ylabel(label)
+        axes[k].set_ylabel(label, fontsize=8)
         axes[k].set_title(origin, loc="right", fontsize=8, color="#555555")
         axes[k].set_ylim(bottom=0.0)
         axes[k].grid(alpha=0.3)

@@ -1,0 +1,159 @@
+"""``gridpriv run --series``: one budget for all steps, whatever interrupts them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import gridpriv
+from gridpriv.cli.main import main
+from gridpriv.grid.library import load_case, shipped_zoning
+from gridpriv.grid.overrides import read_demand_series
+from gridpriv.horizon import Horizon, run_series
+
+DAY = "step,load_scale\nnight,0.6\nmorning,1.0\nnoon,1.2\nevening,0.9\n"
+FLAGS = ("--rounds", "2", "--solver", "clarabel", "--budget", "total:2")
+FIGURES = ["consensus_residual", "objective", "shed_mw", "recourse_shed_mw"]
+
+
+@pytest.fixture
+def day(tmp_path: Path) -> str:
+    (tmp_path / "day.csv").write_text(DAY)
+    return str(tmp_path / "day.csv")
+
+
+def run(day: str, *words: str) -> int:
+    return main(["run", "case14", "--series", day, *FLAGS, *words])
+
+
+def test_the_command_runs_what_the_library_does(day: str, tmp_path: Path) -> None:
+    assert run(day, "--seed", "3", "--out", str(tmp_path / "out")) == 0
+    case = load_case("case14")
+    zoning = shipped_zoning(case)
+    assert zoning is not None
+    settings = gridpriv.Settings(rounds=2, solver="clarabel", budget="total:2", seed=3)
+    ours = run_series(read_demand_series(day, case), zoning, settings)
+    steps = pd.read_csv(tmp_path / "out" / "steps.csv")
+    assert steps.step.tolist() == ["night", "morning", "noon", "evening"]
+    np.testing.assert_allclose(steps[FIGURES], ours.table()[FIGURES], rtol=1e-12)
+    document = json.loads((tmp_path / "out" / "horizon.json").read_text())
+    assert document["privacy"]["releases_per_zone"] == 4 * 2
+    assert document["privacy"]["total_pure"] == pytest.approx(2.0)
+    worst = max(s.total for s in ours.statements)
+    assert document["privacy"]["total"]["epsilon"] == pytest.approx(worst)
+    shed = pd.read_csv(tmp_path / "out" / "res_shed.csv").groupby("step").p_mw
+    found = shed.apply(lambda mw: mw.clip(lower=0).sum())[steps.step]
+    np.testing.assert_allclose(found, steps.recourse_shed_mw, atol=1e-6)
+    assert len(pd.read_csv(tmp_path / "out" / "rounds.csv")) == 8
+    assert len(pd.read_csv(tmp_path / "out" / "res_line.csv")) == 4 * 20
+
+
+def test_an_interrupted_day_goes_on_where_it_stopped(
+    day: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    assert run(day, "--seed", "3", "--out", str(whole)) == 0
+    step, asked = Horizon.run_step, []
+
+    def stop_at_noon(self: Horizon, number: int, *rest: object) -> object:
+        asked.append(number)
+        if asked == [0, 1, 2]:
+            raise KeyboardInterrupt
+        return step(self, number, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Horizon, "run_step", stop_at_noon)
+    assert run(day, "--seed", "3", "--out", str(broken)) == 130
+    assert "2 of 4 steps" in " ".join(capsys.readouterr().err.split())
+    assert pd.read_csv(broken / "steps.csv").step.tolist() == ["night", "morning"]
+    assert run(day, "--out", str(broken)) == 2
+    assert "already holds 2 of the 4 steps" in capsys.readouterr().err
+    assert run(day, "--out", str(broken), "--resume") == 0, "the seed is the folder's"
+    assert asked == [0, 1, 2, 2, 3]
+    for name in ("steps.csv", "rounds.csv", "res_bus.csv"):
+        a, b = (pd.read_csv(f / name).drop(columns="seconds", errors="ignore")
+                for f in (whole, broken))  # fmt: skip
+        pd.testing.assert_frame_equal(a, b)
+    privacy = [json.loads((f / "horizon.json").read_text())["privacy"] for f in (whole, broken)]
+    assert privacy[0] == privacy[1]
+
+
+@pytest.mark.parametrize("other", [("--budget", "total:3"), ("--zones", "2"), ("--seed", "9")])
+def test_another_horizon_is_not_mixed_in(
+    day: str, tmp_path: Path, other: tuple[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = ("--out", str(tmp_path / "out"))
+    assert run(day, "--seed", "3", *out) == 0
+    assert run(day, *other, *out, "--resume") == 2
+    assert "holds another horizon" in capsys.readouterr().err
+    Path(day).write_text(DAY.replace("0.6", "0.7"))
+    assert run(day, *out, "--resume") == 2
+    assert "demand_sha256" in capsys.readouterr().err
+
+
+def test_a_public_folder_holds_nothing_computed_from_demand(day: str, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    assert run(day, "--seed", "3", "--public", "--out", str(out)) == 0
+    files = {str(path.relative_to(out)) for path in out.rglob("*") if path.is_file()}
+    assert {name for name in files if not name.startswith("parts/")} == {
+        "series.json", "horizon.json", "horizon.png", "steps.csv", "rounds.csv",
+    }  # fmt: skip
+    assert list(pd.read_csv(out / "steps.csv")) == ["step", "rounds", "consensus_residual"]
+    told = "".join((out / f).read_text() for f in files if f.endswith((".json", ".csv")))
+    for private in ("shed_mw", "demand_mw", "objective\": 0", "sha256", "\"seed\": 3", "seconds"):
+        assert private not in told, private
+    # and the same command goes on, with noise that nobody can know
+    (out / "parts" / "000003.json").unlink()
+    assert run(day, "--public", "--out", str(out), "--resume") == 0
+    assert len(pd.read_csv(out / "steps.csv")) == 4
+
+
+def test_a_ledger_is_charged_for_all_steps_or_refuses_before_the_first(
+    day: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    book = str(tmp_path / "book")
+    assert main(["ledger", "grant", book, "--case", "case14", "--epsilon", "3"]) == 0
+    assert run(day, "--ledger", book, "--quiet") == 0
+    capsys.readouterr()
+    assert main(["ledger", "show", book, "--json"]) == 0
+    owners = json.loads(capsys.readouterr().out)["owners"]
+    assert [o["releases"] for o in owners] == [8, 8, 8]
+    assert all(o["total_pure"] == pytest.approx(2.0) for o in owners)
+    assert run(day, "--ledger", book, "--out", str(tmp_path / "out")) == 4
+    assert not list((tmp_path / "out" / "parts").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--resume",), "--resume needs the --out"),
+        (("--series", "profiles"), "profiles are those of a simbench net"),
+        (("--series", "nothing.csv"), "nothing.csv"),
+    ],
+)
+def test_wrong_use_is_told(
+    day: str, words: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(day, *words) == 2
+    assert message in " ".join(capsys.readouterr().err.split())
+    assert main(["run", "case14", "--resume"]) == 2
+
+
+@pytest.mark.slow
+def test_a_simbench_day_by_name(tmp_path: Path) -> None:
+    simbench = pytest.importorskip("simbench")
+    code = "1-LV-rural1--0-sw"
+    words = ["run", f"simbench:{code}", "--zones", "2", "--mechanism", "none", "--rounds", "2",
+             "--series", "profiles:40,3", "--out", str(tmp_path / "out"), "--solver",
+             "clarabel"]  # fmt: skip
+    assert main(words) == 0
+    steps = pd.read_csv(tmp_path / "out" / "steps.csv")
+    net = simbench.get_simbench_net(code)
+    values = simbench.get_absolute_values(net, profiles_instead_of_study_cases=True)
+    load = values["load", "p_mw"].iloc[40:43].sum(axis=1)
+    made = values["sgen", "p_mw"].iloc[40:43].sum(axis=1)
+    np.testing.assert_allclose(steps.demand_mw, load - made, rtol=1e-9)
+    assert steps.step.tolist() == net.profiles["load"].time.iloc[40:43].tolist()
