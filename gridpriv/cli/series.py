@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from gridpriv.grid.zoning import Zoning
     from gridpriv.horizon import Horizon
     from gridpriv.power.fleet import Charge
-    from gridpriv.series_folder import SeriesFolder
+    from gridpriv.report.series_folder import SeriesFolder
     from gridpriv.settings import Settings
 
 
@@ -47,7 +47,7 @@ def run_horizon(
     import tempfile
 
     from gridpriv.horizon import make_horizon
-    from gridpriv.series_folder import SeriesFolder, recorded_seed
+    from gridpriv.report.series_folder import SeriesFolder, recorded_seed
 
     series = _series(args, case)
     if args.resume:

@@ -145,5 +145,5 @@ def _ignored(net: Any) -> Iterator[FieldNote]:
     profiles = net.get("profiles")
     if isinstance(profiles, dict) and profiles:
         yield FieldNote(
-            "profiles", "ignored", len(profiles), "time series: gridpriv.grid.overrides reads them"
+            "profiles", "ignored", len(profiles), "time series: run --series profiles reads them"
         )

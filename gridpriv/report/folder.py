@@ -13,6 +13,8 @@ from gridpriv.report.drawing import write_drawing
 from gridpriv.report.figures import draw_convergence
 from gridpriv.report.pictures import network_tables, run_picture, zones_picture
 from gridpriv.result import PUBLIC_ROUND_COLUMNS
+from gridpriv.result_tables import result_tables, write_tables
+from gridpriv.solution import solution_of_run
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,7 +24,9 @@ if TYPE_CHECKING:
 NETWORK = "network.json"
 
 
-def write_run(result: RunResult, folder: Path, *, public: bool) -> None:
+def write_run(
+    result: RunResult, folder: Path, *, public: bool, tables: str = "csv"
+) -> None:
     """Write a run's files; each is written beside and renamed, so none is ever half there.
 
     Parameters
@@ -30,8 +34,11 @@ def write_run(result: RunResult, folder: Path, *, public: bool) -> None:
     result : RunResult
     folder : Path
     public : bool
-        Leave out whatever is computed from private demand: ``buses.csv`` and ``zones.csv`` are
-        not written and ``rounds.csv`` holds public columns only.
+        Leave out whatever is computed from private demand: ``buses.csv``, ``zones.csv``, the
+        picture of shed and loading and the result tables are not written, and ``rounds.csv``
+        holds public columns only.
+    tables : {'csv', 'parquet', 'json'}
+        Format of the result tables ``res_bus``, ``res_line``, ``res_gen`` and ``res_shed``.
     """
     document = result.as_dict(public=public)
     try:
@@ -45,6 +52,8 @@ def write_run(result: RunResult, folder: Path, *, public: bool) -> None:
         if not public:
             _table(folder / "zones.csv", result.zones)
             _table(folder / "buses.csv", result.buses)
+            if not rounds.empty:
+                write_tables(result_tables(solution_of_run(result)), folder, tables)
         write_drawing(zones_picture(result.case, result.zoning), folder / "zones.png")
         if not rounds.empty:
             if not public:

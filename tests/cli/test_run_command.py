@@ -105,6 +105,24 @@ def test_a_folder_holds_settings_tables_and_figures(capsys, tmp_path):
     buses = pd.read_csv(folder / "buses.csv")
     assert buses.pd_mw.sum() == pytest.approx(259.0)
     assert (folder / "zones.png").read_bytes().startswith(b"\x89PNG")
+    assert (folder / "network.png").read_bytes().startswith(b"\x89PNG")
+    bus, shed = (pd.read_csv(folder / f"{name}.csv", index_col=0) for name in
+                 ("res_bus", "res_shed"))  # fmt: skip
+    made = pd.read_csv(folder / "res_gen.csv").groupby("bus").p_mw.sum().reindex(bus.index)
+    demand = buses.set_index("bus").pd_mw
+    served = (made.fillna(0.0) + bus.p_mw).to_numpy()  # bus.p_mw is what branches bring
+    assert served == pytest.approx((demand - shed.p_mw).to_numpy(), abs=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["parquet", "json"])
+def test_result_tables_in_another_format(capsys, tmp_path, kind):
+    words = ("run", "case14", "--rounds", "1", "--mechanism", "none", "--solver", "clarabel")
+    assert call(capsys, *words, "--tables", kind, "--out", str(tmp_path / "run"))[0] == 0
+    names = {path.name for path in (tmp_path / "run").iterdir()}
+    assert {"parquet": "res_line.parquet", "json": "tables.json"}[kind] in names
+    code, _, err = call(capsys, *words, "--tables", "xls")
+    assert code == 2
+    assert "one of csv, parquet, json" in err
 
 
 def test_a_public_export_holds_nothing_computed_from_demand(capsys, tmp_path):
@@ -117,7 +135,9 @@ def test_a_public_export_holds_nothing_computed_from_demand(capsys, tmp_path):
     assert all(row["objective"] is None for row in document["rounds"])
     assert all(row["noise_magnitude"] is None for row in document["rounds"])
     assert all(row["consensus_residual"] is not None for row in document["rounds"])
-    assert not (tmp_path / "run" / "buses.csv").exists()
+    names = {path.name for path in (tmp_path / "run").iterdir()}
+    assert names == {"run.json", "settings.json", "network.json", "rounds.csv", "zones.png",
+                     "convergence.png"}  # fmt: skip
     columns = set(pd.read_csv(tmp_path / "run" / "rounds.csv").columns)
     assert columns == {"round", "consensus_residual", "penalty_min", "penalty_max"}
     assert document["seed"] is None

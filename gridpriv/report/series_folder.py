@@ -24,7 +24,10 @@ from gridpriv.horizon import PUBLIC_STEP_COLUMNS, Horizon, step_row, total_relea
 from gridpriv.privacy.mechanism import Gaussian, Laplace, SecureGaussian, SecureLaplace
 from gridpriv.privacy.release import Release
 from gridpriv.privacy.sensitivity import Sensitivity
+from gridpriv.report.figures import draw_horizon
 from gridpriv.result import PUBLIC_ROUND_COLUMNS, RunResult, json_ready
+from gridpriv.result_tables import result_tables
+from gridpriv.solution import solution_of_run
 
 MECHANISM_CLASSES = {c.__name__: c for c in (Laplace, Gaussian, SecureLaplace, SecureGaussian)}
 PLAN, DOCUMENT = "series.json", "horizon.json"
@@ -111,9 +114,6 @@ class SeriesFolder:
 
     def add(self, number: int, result: RunResult) -> None:
         """Store a finished step."""
-        from gridpriv.result_tables import result_tables
-        from gridpriv.solution import solution_of_run
-
         row = step_row(self.horizon.series.steps[number], result)
         rounds = result.rounds
         tables = {} if self.public else result_tables(solution_of_run(result))
@@ -147,8 +147,6 @@ class SeriesFolder:
         document = self._document(rows, [_releases(part["releases"]) for part in parts])
         _write(self.folder / DOCUMENT, document)
         if len(rows) > 1:
-            from gridpriv.report.figures import draw_horizon
-
             draw_horizon(table, self.horizon.series.case.name, self.folder / "horizon.png")
         return document
 
