@@ -15,13 +15,12 @@ c0 and C are the case's public data.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
-from gridpriv.errors import InputError, not_allowed, one_of
+from gridpriv.errors import InputError, not_allowed, one_of, positive
 from gridpriv.grid.case import PIECEWISE, Case, Floats, GenCost, Ints
 
 ObjectiveKind = Literal["imbalance", "cost"]
@@ -49,8 +48,7 @@ class Objective:
 
     def __post_init__(self) -> None:
         one_of("objective", self.kind, OBJECTIVES)
-        if not (math.isfinite(self.weight) and self.weight > 0):
-            raise not_allowed("imbalance_weight", self.weight, "a positive number")
+        positive("imbalance_weight", self.weight)
 
 
 IMBALANCE = Objective()

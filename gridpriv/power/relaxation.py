@@ -58,10 +58,22 @@ def declare_voltage_products(m: pyo.ConcreteModel, zone: Zone) -> None:
     lower, upper = (case.vmin**2).tolist(), (case.vmax**2).tolist()
     m.buses = pyo.Set(initialize=zone.buses.tolist(), ordered=True)
     m.pairs = pyo.Set(initialize=zone.pairs.tolist(), ordered=True)
-    m.w = pyo.Var(m.buses, bounds=lambda _, i: (lower[i], upper[i]), initialize=1.0)
+    m.w = pyo.Var(
+        m.buses,
+        bounds=lambda _, i: (lower[i], upper[i]),
+        initialize=lambda _, i: min(max(1.0, lower[i]), upper[i]),
+    )
     bounds = {k: _product_bounds(network, k) for k in zone.pairs.tolist()}
-    m.wr = pyo.Var(m.pairs, bounds=lambda _, k: bounds[k][:2], initialize=1.0)
-    m.wi = pyo.Var(m.pairs, bounds=lambda _, k: bounds[k][2:], initialize=0.0)
+    m.wr = pyo.Var(
+        m.pairs,
+        bounds=lambda _, k: bounds[k][:2],
+        initialize=lambda _, k: min(max(1.0, bounds[k][0]), bounds[k][1]),
+    )
+    m.wi = pyo.Var(
+        m.pairs,
+        bounds=lambda _, k: bounds[k][2:],
+        initialize=lambda _, k: min(max(0.0, bounds[k][2]), bounds[k][3]),
+    )
 
 
 def _product_bounds(network: Any, k: int) -> tuple[float, float, float, float]:
