@@ -1,0 +1,250 @@
+"""Cost, bounds, prices and what binds, against published values and finite differences."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gridpriv import load_case, partition, run, shipped_zoning
+from gridpriv.errors import InputError
+from gridpriv.grid.case import PIECEWISE, POLYNOMIAL, GenCost
+from gridpriv.power.centralized import relax
+from gridpriv.power.objective import cost_objective, generation_cost
+from gridpriv.power.problem import ZoneProblem
+from gridpriv.power.program import compile_zone
+from gridpriv.power.zone import make_network, make_zones
+from gridpriv.privacy.adjacency import DemandAdjacency
+from gridpriv.settings import make_settings
+
+PGLIB = Path(__file__).parent.parent / "data" / "pglib"
+
+
+def pglib(name):
+    return load_case(str(PGLIB / f"pglib_opf_{name}.m"))
+
+
+@pytest.mark.parametrize(
+    ("name", "ac", "gap"),
+    [
+        ("case14_ieee", 2.1781e3, 0.11),
+        ("case30_ieee", 8.2085e3, 18.84),
+        ("case118_ieee", 9.7214e4, 0.91),
+        ("case118_ieee__api", 2.4961e5, 26.17),
+    ],
+)
+def test_the_bound_has_the_published_gap(name, ac, gap):
+    """BASELINE.md of PGLib-OPF v23.07: 100 (AC - SOC)/AC, by PowerModels and Ipopt."""
+    found = relax(pglib(name), "cost")
+    assert found.status == "Solved"
+    assert 100.0 * (ac - found.bound) / ac == pytest.approx(gap, abs=0.02)
+
+
+def test_the_pyomo_model_itself_has_the_same_bound():
+    case = pglib("case30_ieee")
+    assert relax(case, "cost", "ipopt").bound == pytest.approx(relax(case, "cost").bound, rel=1e-6)
+
+
+def test_the_bound_does_not_depend_on_the_base(case14):
+    scale = 100.0
+    small = replace(
+        case14,
+        base_mva=case14.base_mva / scale,
+        **{f: getattr(case14, f) * scale for f in ("pd", "qd", "gs", "bs", "pmin", "pmax", "qmin",
+                                                   "qmax", "pg", "rate", "b")},
+        r=case14.r / scale,
+        x=case14.x / scale,
+    )  # fmt: skip
+    assert relax(small, "cost").bound == pytest.approx(relax(case14, "cost").bound, rel=1e-5)
+
+
+def test_a_bus_price_is_the_derivative_of_the_bound(case14):
+    found, step = relax(case14, "cost"), 1e-3
+    for bus in (2, 8, 13):
+        costs = []
+        for sign in (1.0, -1.0):
+            pd = case14.pd.copy()
+            pd[bus] += sign * step
+            costs.append(relax(replace(case14, pd=pd), "cost").bound)
+        slope = (costs[0] - costs[1]) / (2 * step * case14.base_mva)
+        assert found.p_price[bus] == pytest.approx(slope, rel=1e-3)
+        assert found.p_price[bus] > 0
+
+
+def test_the_penalty_approaches_the_hard_balance_from_below(case14):
+    """At price pi a bus is short by pi/(2M): the cost is lower by about pi^2/(4M) a bus."""
+    hard = relax(case14, "cost").bound
+    short = [hard - relax(case14, "cost", imbalance_weight=w).bound for w in (1e3, 1e4)]
+    assert 0 < short[1] < short[0]
+    assert short[0] / short[1] == pytest.approx(10.0, rel=0.02)
+    assert short[1] / hard < 2e-4
+
+
+def test_piecewise_costs_equal_the_lines_they_are_made_of(case14):
+    """One segment is a linear cost; a kink at the optimum's output changes nothing below it."""
+    linear = tuple(GenCost(POLYNOMIAL, (c.values[-2], c.values[-1])) for c in case14.cost)
+    top = 2 * case14.base_mva * case14.pmax
+    one = tuple(
+        GenCost(PIECEWISE, (0.0, v.values[1], p, v.values[0] * p + v.values[1]))
+        for v, p in zip(linear, top.tolist(), strict=True)
+    )
+    expected = relax(replace(case14, cost=linear), "cost")
+    found = relax(replace(case14, cost=one), "cost")
+    assert found.bound == pytest.approx(expected.bound, rel=1e-6)
+    half = 0.4 * case14.base_mva * case14.pmax
+    two = tuple(
+        GenCost(PIECEWISE, (0.0, 0.0, h, 20.0 * h, t, 20.0 * h + 60.0 * (t - h)))
+        for h, t in zip(half.tolist(), top.tolist(), strict=True)
+    )
+    kinked = replace(case14, cost=two)
+    solved = relax(kinked, "cost")
+    start = solved.network.offsets
+    pg = solved.z[start["pg"] : start["qg"]]
+    # 20 $/MWh carry the load and its losses as long as no generator passes its kink
+    assert (case14.base_mva * pg <= half + 1e-3).all()
+    assert solved.bound == pytest.approx(20.0 * case14.base_mva * pg.sum(), rel=1e-6)
+    assert solved.bound == pytest.approx(generation_cost(kinked, pg), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("cost", "words"),
+    [
+        (GenCost(PIECEWISE, (0.0, 0.0, 10.0, 100.0, 20.0, 110.0)), "slopes must not fall"),
+        (GenCost(PIECEWISE, (0.0, 0.0, 0.0, 100.0)), "breakpoints must increase"),
+        (GenCost(POLYNOMIAL, (1.0, 0.0, 1.0, 0.0)), "degree 2 at most"),
+        (GenCost(POLYNOMIAL, (-1.0, 1.0, 0.0)), "must not be negative"),
+    ],
+)
+def test_a_cost_that_is_not_convex_is_refused_by_row(case14, cost, words):
+    case = replace(case14, cost=(*case14.cost[:2], cost, *case14.cost[3:]))
+    with pytest.raises(InputError, match=rf"gen row 3.*{words}"):
+        cost_objective(case)
+
+
+def test_a_case_without_costs_is_refused(case14):
+    with pytest.raises(InputError, match="no gencost table"):
+        relax(replace(case14, cost=()), "cost")
+
+
+def test_a_weight_without_cost_is_refused():
+    with pytest.raises(InputError, match="imbalance_weight"):
+        make_settings(imbalance_weight=10.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "zones", "most"),
+    [
+        ("case14", 2, 12),
+        ("case118", 3, 40),
+        pytest.param("case30", 3, 12, marks=pytest.mark.large),
+        pytest.param("case300", 4, 40, marks=pytest.mark.large),
+    ],
+)
+def test_zones_reach_the_centralized_bound(name, zones, most):
+    """PowerModelsADA's criterion (residual 1e-2, bound within 1 %) in its number of rounds."""
+    case = load_case(name)
+    zoning = shipped_zoning(case, zones) or partition(case, zones)
+    settings = make_settings(
+        objective="cost", mechanism="none", rounds=most, tolerance=1e-2, solver="clarabel"
+    )
+    result = run(case, zoning, settings)
+    last = result.trace.rounds[-1]
+    assert last.consensus_residual < 1e-2
+    assert last.figures["cost"] == pytest.approx(relax(case, "cost").bound, rel=0.01)
+
+
+@pytest.fixture(scope="module")
+def settled(case14):
+    settings = make_settings(objective="cost", mechanism="none", rounds=80, solver="clarabel")
+    return run(case14, shipped_zoning(case14, 2), settings)
+
+
+def test_local_prices_are_the_centralized_ones(case14, settled):
+    found, central = settled.prices, relax(case14, "cost", imbalance_weight=1e4)
+    np.testing.assert_allclose(found["p_price"], central.p_price, rtol=5e-3)
+    assert set(found["unit"]) == {"$/MWh"}
+
+
+def test_what_one_zone_pays_for_a_tie_the_other_earns(settled):
+    table = settled.tie_prices
+    total = table.groupby(["branch_row", "flow"])["price"].sum()
+    assert len(total) == 4 * 3  # four flows on each of the three ties
+    assert abs(total).max() < 1e-3 * abs(table["price"]).max()
+
+
+def test_zonal_shed_of_a_stressed_case_is_the_centralized_shed(case14, zones14):
+    settings = make_settings(mechanism="none", rounds=40, load_scale=3.0, solver="clarabel")
+    result = run(case14, zones14, settings)
+    central = relax(case14.scale_load(3.0))
+    assert central.shed_mw == pytest.approx(86.7, abs=0.1)
+    assert result.trace.rounds[-1].figures["shed_mw"] == pytest.approx(central.shed_mw, rel=0.01)
+    assert "MW cannot be served; active output at its upper limit" in result.explanation()
+
+
+def test_what_binds_is_named(case14):
+    """Four of five generators are at their maximum; the slack's 332 MW do not reach all buses."""
+    found = relax(case14.scale_load(3.0))
+    held = found.binding.query("kind == 'generator P' and limit == 'upper'")
+    assert (held["value"] - held["bound"]).abs().max() < 0.5
+    assert set(held["unit"]) == {"MW"}
+
+
+def test_an_infeasible_balance_names_the_limits_that_prevent_it(case14):
+    tight = replace(case14, pmax=0.5 * case14.pmax * case14.pd.sum() / case14.pmax.sum())
+    found = relax(tight, "cost")
+    assert found.status == "Infeasible"
+    assert found.bound is None
+    assert found.explanation() == "no balanced solution; one exists without generator P limits"
+
+
+def test_lifted_cuts_hold_at_every_voltage_within_bounds():
+    case = pglib("case14_ieee")
+    narrow = replace(case, angmin=np.full(case.n_branch, -0.1), angmax=np.full(case.n_branch, 0.2))
+    network = make_network(narrow)
+    program = compile_zone(make_zones(network, partition(narrow, 1))[0])
+    rng = np.random.default_rng(3)
+    w = np.zeros(network.offsets["end"])
+    size = case.n_bus + 2 * len(network.pair_i)
+    rows = program.a_in[:, :size]
+    assert rows.shape[0] == 4 * len(network.pair_i)  # two angle rows and two cuts a pair
+    low, high = network.angle_limits
+    tightest = np.inf
+    for _ in range(200):
+        ends = rng.integers(0, 2, case.n_bus) if rng.uniform() < 0.5 else rng.uniform(size=14)
+        v = case.vmin + ends * (case.vmax - case.vmin)
+        angle = low + rng.uniform(size=len(low)) * (high - low)
+        product = v[network.pair_i] * v[network.pair_j] * np.exp(1j * angle)
+        w = np.concatenate([v**2, product.real, product.imag])
+        slack = program.b_in - rows @ w
+        tightest = min(tightest, float(slack.min()))
+        assert slack.min() > -1e-9
+    assert tightest < 0.05  # the cuts are not far away
+
+
+def test_sensitivities_grow_with_the_weight(case14):
+    """The gradient by M; the exact minimiser's bound by sqrt(M), never passed by solved pairs."""
+    zoning, beta = shipped_zoning(case14, 2), 0.01
+    plain = make_zones(make_network(case14), zoning)[0]
+    priced = make_zones(make_network(case14, cost_objective(case14, 100.0)), zoning)[0]
+    one, other = (ZoneProblem(compile_zone(z), "clarabel") for z in (plain, priced))
+    adjacency = DemandAdjacency(beta)
+    assert other.gradient_sensitivity(adjacency, 1).value == pytest.approx(
+        100.0 * one.gradient_sensitivity(adjacency, 1).value
+    )
+    shared = np.zeros(other.program.size, dtype=bool)
+    shared[::3] = True
+    metric = np.where(shared, 0.5, 0.0)
+    bound = other.output_sensitivity(adjacency, 2, "exact", metric).value
+    plainly = one.output_sensitivity(adjacency, 2, "exact", metric).value
+    assert bound == pytest.approx(10.0 * plainly)
+    demand, zero = priced.demand, np.zeros(other.program.size)
+    base = other.minimise_exact(other.gradient(zero, demand), metric).z
+    own, largest = len(priced.own), 0.0
+    for bus in range(own):
+        moved = demand.copy()
+        moved[[bus, own + bus]] += beta
+        z = other.minimise_exact(other.gradient(zero, moved), metric).z
+        largest = max(largest, float(np.linalg.norm((z - base)[shared])))
+    assert 0.0 < largest <= bound
