@@ -60,6 +60,12 @@ def positive(field: str, value: float) -> None:
         raise not_allowed(field, value, "a positive number")
 
 
+def not_negative(field: str, value: float) -> None:
+    """Raise :class:`InputError` unless ``value`` is finite and 0 or more."""
+    if not (math.isfinite(value) and value >= 0):
+        raise not_allowed(field, value, "a finite number, 0 or more")
+
+
 def missing_extra(package: str, extra: str, purpose: str) -> InputError:
     """Return the error for an optional package that is not installed."""
     return InputError(

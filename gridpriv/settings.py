@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal
 
@@ -12,7 +11,7 @@ from gridpriv.coordination.schedules import (
     GrowingPenalty,
     PenaltySchedule,
 )
-from gridpriv.errors import InputError, not_allowed, one_of
+from gridpriv.errors import InputError, not_allowed, not_negative, one_of, positive, whole
 from gridpriv.grid.case import Case
 from gridpriv.power.objective import (
     COST_WEIGHT,
@@ -124,19 +123,14 @@ class Settings:
             if not (name in ("refresh", "start") and value is None):
                 one_of(name, value, choices)
         for name in ("rounds", "local_updates", "workers"):
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise not_allowed(name, value, "a whole number, 1 or more")
+            whole(name, getattr(self, name))
         check_delta("delta", self.delta)
         check_delta("target_delta", self.target_delta)
-        if not (math.isfinite(self.tolerance) and self.tolerance >= 0):
-            raise not_allowed("tolerance", self.tolerance, "0 or a positive number")
-        if not (math.isfinite(self.convexity) and self.convexity > 0):
-            raise not_allowed("convexity", self.convexity, "a positive number")
-        if not (math.isfinite(self.load_scale) and self.load_scale >= 0):
-            raise not_allowed("load_scale", self.load_scale, "a finite number, 0 or more")
-        if self.seed is not None and (not isinstance(self.seed, int) or self.seed < 0):
-            raise not_allowed("seed", self.seed, "a whole number, 0 or more")
+        not_negative("tolerance", self.tolerance)
+        positive("convexity", self.convexity)
+        not_negative("load_scale", self.load_scale)
+        if self.seed is not None:
+            whole("seed", self.seed, least=0)
         self._check_weight()
         self.penalty_schedule()
         parse_beta(self.beta, 1.0)
@@ -150,8 +144,7 @@ class Settings:
             raise not_allowed(
                 "imbalance_weight", weight, "left out: objective imbalance has no other term"
             )
-        if not (math.isfinite(weight) and weight > 0):
-            raise not_allowed("imbalance_weight", weight, "a positive number")
+        positive("imbalance_weight", weight)
 
     def _check_privacy(self) -> None:
         budget = self.privacy_budget

@@ -9,7 +9,7 @@ from typing import Protocol
 
 import numpy as np
 
-from gridpriv.errors import not_allowed
+from gridpriv.errors import not_allowed, positive, whole
 from gridpriv.grid.case import Floats
 
 StepSize = Callable[[int], float]
@@ -56,8 +56,7 @@ class ConstantPenalty:
     rho: float
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.rho) and self.rho > 0):
-            raise not_allowed("penalty", self.rho, "a positive number")
+        positive("penalty", self.rho)
 
     def first(self, size: int) -> Floats:
         """Return the constant."""
@@ -79,12 +78,10 @@ class GrowingPenalty:
     most: float
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.start) and self.start > 0):
-            raise not_allowed("penalty start", self.start, "a positive number")
+        positive("penalty start", self.start)
         if not 1.0 <= self.factor < math.inf:
             raise not_allowed("penalty factor", self.factor, "a number of 1 or more")
-        if self.every < 1:
-            raise not_allowed("penalty every", self.every, "a number of rounds, 1 or more")
+        whole("penalty every", self.every)
         if not self.start <= self.most < math.inf:
             raise not_allowed("penalty most", self.most, "a number of at least the start")
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Literal
 
-from gridpriv.errors import not_allowed
+from gridpriv.errors import not_allowed, positive
 from gridpriv.privacy.accounting import (
     check_delta,
     classical_gaussian_multiplier,
@@ -35,8 +34,7 @@ class Budget:
     delta: float | None = None
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.epsilon) and self.epsilon > 0):
-            raise not_allowed("epsilon", self.epsilon, "a positive number")
+        positive("epsilon", self.epsilon)
         if self.delta is not None:
             check_delta("delta", self.delta)
 

@@ -23,7 +23,7 @@ from pathlib import Path
 from threading import Lock
 from types import TracebackType
 
-from gridpriv.errors import BudgetError, InputError, not_allowed
+from gridpriv.errors import BudgetError, InputError, positive
 from gridpriv.privacy.accounting import Charges, check_delta
 from gridpriv.privacy.filters import Rule, check_charges, choose_rule, combined
 from gridpriv.privacy.ledger_file import connect, immediate, now, refusing
@@ -55,8 +55,7 @@ def grant(
     proves, and needs a new dataset.
     """
     file, owners = Path(path), list(datasets)
-    if not (math.isfinite(epsilon) and epsilon > 0):
-        raise not_allowed("epsilon", epsilon, "a positive number")
+    positive("epsilon", epsilon)
     if delta != 0.0:
         check_delta("delta", delta)
     if not owners:
