@@ -187,7 +187,8 @@ def laplace_multiplier(epsilon: float, delta: float, releases: int) -> float:
         ),
         tol=1e-4 * math.sqrt(releases) / epsilon,
     )
-    return float(found)
+    # the search ends a tolerance above; what a pure total needs is always enough
+    return min(float(found), releases / epsilon)
 
 
 def gaussian_multiplier(epsilon: float, delta: float, releases: int) -> float:
