@@ -34,8 +34,8 @@ def write_run(
     result : RunResult
     folder : Path
     public : bool
-        Leave out whatever is computed from private demand: ``buses.csv``, ``zones.csv``, the
-        picture of shed and loading and the result tables are not written, and ``rounds.csv``
+        Leave out whatever is computed from private demand: ``buses.csv``, ``zones.csv``,
+        ``prices.csv``, ``binding.csv``, the picture of shed and loading and the result tables are not written, and ``rounds.csv``
         holds public columns only.
     tables : {'csv', 'parquet', 'json'}
         Format of the result tables ``res_bus``, ``res_line``, ``res_gen`` and ``res_shed``.
@@ -49,9 +49,13 @@ def write_run(
         if public and not rounds.empty:
             rounds = rounds[list(PUBLIC_ROUND_COLUMNS)]
         _table(folder / "rounds.csv", rounds)
+        if not rounds.empty:
+            _table(folder / "tie_prices.csv", result.tie_prices)
         if not public:
             _table(folder / "zones.csv", result.zones)
             _table(folder / "buses.csv", result.buses)
+            _table(folder / "prices.csv", result.prices)
+            _table(folder / "binding.csv", result.binding)
             if not rounds.empty:
                 write_tables(result_tables(solution_of_run(result)), folder, tables)
         write_drawing(zones_picture(result.case, result.zoning), folder / "zones.png")
