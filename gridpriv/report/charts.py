@@ -74,6 +74,7 @@ def _cost_chart(
         series=tuple(series),
         alt=described(title, series, metric.unit),
         x_log=True,
+        floor=metric.least,
         styles=look,
     )
 
@@ -151,6 +152,8 @@ def _round_series(name: str, rounds: pd.DataFrame, metric: Metric) -> Series:
 
 def budget_words(budget: str) -> str:
     """Return a budget's label in words."""
+    if budget == NO_NOISE:
+        return "no noise"
     scope, _, numbers = budget.partition(":")
     return f"{'total' if scope == 'total' else 'per release'} epsilon {numbers.partition(',')[0]}"
 

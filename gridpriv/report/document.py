@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 
+from gridpriv.report import columns
 from gridpriv.report.charts import budget_words, cost_charts, round_charts
 from gridpriv.report.maps import Map, shed_map, zone_map
 from gridpriv.report.summary import (
@@ -21,7 +22,7 @@ from gridpriv.report.summary import (
     summary,
 )
 from gridpriv.report.svg import Chart, Style, styles
-from gridpriv.report.tables import Column, Table, make_table
+from gridpriv.report.tables import Table, make_table
 from gridpriv.study.store import Study
 
 
@@ -63,83 +64,6 @@ class Report:
         return [table for section in self.sections for table in section.tables]
 
 
-SUMMARY_COLUMNS = (
-    Column("panel", "Case"),
-    Column("series", "Way"),
-    Column("budget_shown", "Budget"),
-    Column("total_epsilon", "Total epsilon"),
-    Column("test_error_pct", "Test error", "%"),
-    Column("test_error_pct_low", "95 % from", "%"),
-    Column("test_error_pct_high", "95 % to", "%"),
-    Column("mean_objective", "Objective", "mean loss"),
-    Column("disagreement", "Distance of local models"),
-    Column("recourse_shed_mw", "Shed after recourse", "MW"),
-    Column("recourse_shed_mw_low", "95 % from", "MW"),
-    Column("recourse_shed_mw_high", "95 % to", "MW"),
-    Column("imbalance_mw", "Imbalance", "MW"),
-    Column("shed_mw", "Shed in the last round", "MW"),
-    Column("objective", "Objective", "p.u. squared"),
-    Column("consensus_residual", "Residual", "p.u."),
-    Column("seeds", "Seeds"),
-    Column("failed", "Failed"),
-)
-PRIVACY_COLUMNS = (
-    Column("panel", "Case"),
-    Column("series", "Way"),
-    Column("budget_shown", "Budget"),
-    Column("releases_per_zone", "Releases per zone"),
-    Column("releases_per_client", "Releases per client"),
-    Column("epsilon_claimed", "Claimed epsilon per release"),
-    Column("epsilon_certified", "Certified epsilon per release"),
-    Column("release_delta", "Delta per release"),
-    Column("total_pure", "Pure total epsilon"),
-    Column("total_epsilon", "Total epsilon"),
-    Column("target_delta", "at delta"),
-    Column("paper_total", "Paper's theorem 4.6 (no certificate)"),
-    Column("sensitivity_ratio", "Sound over assumed sensitivity"),
-)
-AC_COLUMNS = (
-    Column("panel", "Case"),
-    Column("series", "Way"),
-    Column("budget_shown", "Budget"),
-    Column("ac_converged_pct", "AC power flow converged", "% of runs"),
-    Column("ac_slack_mw", "Mean slack deviation", "MW"),
-    Column("ac_vm_violations", "Most voltage violations", "buses"),
-    Column("ac_loading_violations", "Most loading violations", "branches"),
-)
-ZONE_COLUMNS = (
-    Column("panel", "Case"),
-    Column("series", "Way"),
-    Column("zone", "Zone"),
-    Column("buses", "Buses"),
-    Column("tie_lines", "Tie lines"),
-    Column("generators", "Generators"),
-    Column("load_mw", "Load", "MW"),
-    Column("variables", "Variables"),
-    Column("shared", "Shared"),
-    Column("shed_mw", "Shed", "MW"),
-    Column("surplus_mw", "Surplus", "MW"),
-    Column("objective", "Objective", "p.u. squared"),
-)
-CLAIM_COLUMNS = (
-    Column("claim", "What the paper states"),
-    Column("calibration", "Calibration"),
-    Column("outcome", "Outcome"),
-    Column("holding", "Comparisons that hold"),
-    Column("comparisons", "Comparisons"),
-    Column("detail", "Where not, or how far"),
-)
-FAILED_COLUMNS = (
-    Column("case", "Case"),
-    Column("scheme", "Way"),
-    Column("budget", "Budget"),
-    Column("status", "Status"),
-    Column("count", "Runs"),
-    Column("finished_rounds", "Rounds finished"),
-    Column("reason", "Reason (of the first)"),
-)
-
-
 def make_report(study: Study) -> Report:
     """Return the report of a study, or of one run's folder."""
     table = with_words(study, summary(study))
@@ -169,7 +93,7 @@ def with_words(study: Study, table: pd.DataFrame) -> pd.DataFrame:
     if table.empty:
         return table
     table = table.copy()
-    table["budget_shown"] = ["no noise" if b == NO_NOISE else budget_words(b) for b in table.budget]
+    table["budget_shown"] = table.budget.map(budget_words)
     table["ac_converged_pct"] = table.ac_converged * 100.0
     statements = study.tables["statements"]
     if len(statements) and "ratio" in statements:
@@ -189,8 +113,8 @@ def _first(table: pd.DataFrame, look: dict[str, Style]) -> Section:
     if charts:
         text = [
             "Each curve is the mean over seeds; its band is the 95 % confidence interval of that "
-            "mean (Student's t). Dashed levels are runs without noise, on the lower "
-            "edge where they lie below it."
+            "mean (Student's t). Dashed levels are runs without noise. What lies below "
+            "the axis is drawn on its lower edge."
         ]
         if table.recourse_shed_mw.notna().any():
             text[0] += (
@@ -202,7 +126,7 @@ def _first(table: pd.DataFrame, look: dict[str, Style]) -> Section:
         "Cost of privacy",
         tuple(text),
         (("", tuple(charts)),) if charts else (),
-        tables=(make_table("summary", "Means over seeds", SUMMARY_COLUMNS, table),)
+        tables=(make_table("summary", "Means over seeds", columns.SUMMARY, table),)
         if len(table)
         else (),
     )
@@ -219,7 +143,7 @@ def _claims(study: Study, *_: Any) -> Section | None:
             "and the last ten rounds (noise: all rounds). 'paper' draws the noise that the paper "
             "states; 'sound' draws what its epsilon per release needs under a proven sensitivity.",
         ),
-        tables=(make_table("claims", "Stated orderings", CLAIM_COLUMNS, claims),),
+        tables=(make_table("claims", "Stated orderings", columns.CLAIMS, claims),),
     )
 
 
@@ -259,9 +183,10 @@ def _places(study: Study, table: pd.DataFrame, look: dict[str, Style]) -> Sectio
         ("Dashed lines are tie lines between zones. Shed per bus is after local recourse, the "
          "mean over seeds. Per-zone figures are of the last round.",),
         maps=tuple(maps),
-        tables=(make_table("zones", "Per zone, means over seeds", ZONE_COLUMNS, pd.concat(tables)),)
-        if tables
-        else (),
+        tables=tuple(
+            make_table("zones", "Per zone, means over seeds", columns.ZONES, pd.concat(tables))
+            for _ in tables[:1]
+        ),
     )  # fmt: skip
 
 
@@ -298,7 +223,7 @@ def _zone_rows(study: Study, rows: pd.DataFrame, runs: pd.DataFrame) -> pd.DataF
         return pd.DataFrame()
     joined = zones.merge(chosen[["run", "panel", "series"]], on="run")
     words = ("panel", "series", "zone")
-    numbers = [c.key for c in ZONE_COLUMNS if c.key in joined and c.key not in words]
+    numbers = [c.key for c in columns.ZONES if c.key in joined and c.key not in words]
     means = joined.groupby(["panel", "series", "zone"], sort=False)[numbers].mean().reset_index()
     for column in ("buses", "tie_lines", "generators", "variables", "shared"):
         if column in means:
@@ -323,7 +248,7 @@ def _privacy(study: Study, table: pd.DataFrame, look: dict[str, Style]) -> Secti
     return Section(
         "Privacy accounting",
         tuple(text),
-        tables=(make_table("privacy", "Privacy, claimed and certified", PRIVACY_COLUMNS, noisy),),
+        tables=(make_table("privacy", "Privacy, claimed and certified", columns.PRIVACY, noisy),),
     )
 
 
@@ -335,7 +260,7 @@ def _ac(study: Study, table: pd.DataFrame, look: dict[str, Style]) -> Section | 
         "AC check",
         ("An AC power flow at the dispatch after local recourse: whether it has a solution, what "
          "the reference bus has to add, and which limits it leaves.",),
-        tables=(make_table("ac", "AC power flow at the dispatched generation", AC_COLUMNS, table),),
+        tables=(make_table("ac", "AC power flow at the dispatched generation", columns.AC, table),),
     )  # fmt: skip
 
 
@@ -355,7 +280,7 @@ def _failed(study: Study, *_: Any) -> Section | None:
     return Section(
         "Runs that failed or did not settle",
         tuple(text),
-        tables=(make_table("failed", "Reasons", FAILED_COLUMNS, _alike(noted)),)
+        tables=(make_table("failed", "Reasons", columns.FAILED, _alike(noted)),)
         if len(noted)
         else (),
     )
@@ -363,7 +288,8 @@ def _failed(study: Study, *_: Any) -> Section | None:
 
 def _alike(noted: pd.DataFrame) -> pd.DataFrame:
     """Return one row per way, budget and status: how many runs, and the first one's reason."""
-    groups = noted.groupby(["case", "scheme", "budget", "status"], sort=False)
+    named = noted.assign(budget_shown=noted.budget.map(budget_words))
+    groups = named.groupby(["case", "scheme", "budget_shown", "status"], sort=False)
     first = groups[["finished_rounds", "reason"]].first()
     return first.assign(count=groups.size()).reset_index()
 
@@ -387,25 +313,12 @@ def _provenance(study: Study, *_: Any) -> Section:
         ("To repeat: gridpriv compare --study study.toml --out NEW_FOLDER, with the study.toml of "
          "this folder; noise comes from the seeds, so figures are the same.",),
         tables=(
-            make_table("provenance", "This study", (Column("k", "What"), Column("v", "Value")),
-                       pd.DataFrame([r for r in rows if r[1]], columns=["k", "v"])),
-            make_table("cases", "Cases", GRID_COLUMNS, grids),
-            make_table("settings", "Settings", SETTING_COLUMNS, settings),
+            make_table("provenance", "This study", columns.PROVENANCE,
+                       pd.DataFrame([r for r in rows if r[1]], columns=["what", "value"])),
+            make_table("cases", "Cases", columns.GRIDS, grids),
+            make_table("settings", "Settings", columns.SETTINGS, settings),
         ),
     )  # fmt: skip
-
-
-SETTING_COLUMNS = (
-    Column("where", "Where"),
-    Column("setting", "Setting"),
-    Column("value", "Value"),
-)
-GRID_COLUMNS = (
-    Column("case", "Case"), Column("zoning", "Zoning"), Column("source", "Zone map"),
-    Column("buses", "Buses"), Column("branches", "Branches"), Column("zones", "Zones"),
-    Column("tie_lines", "Tie lines"), Column("load_mw", "Load", "MW"),
-    Column("fingerprint", "Fingerprint (SHA-256, first 16)"),
-)  # fmt: skip
 
 
 def _setting_rows(manifest: dict[str, Any]) -> list[tuple[str, str, str]]:

@@ -28,25 +28,36 @@ NO_NOISE = "none"
 
 @dataclass(frozen=True)
 class Metric:
-    """A cost that a report draws: column, title, unit, and where it is computed."""
+    """A cost that a report draws: column, title, unit, and where it is computed.
+
+    Below ``least`` values are told as "under" it and count as equal: of a megawatt nobody asks
+    for less than a thousandth, and solvers are no more exact than that.
+    """
 
     key: str
     title: str
     unit: str
     origin: str
+    least: float = 0.0
 
     @property
     def label(self) -> str:
         """Title with unit, for an axis."""
         return f"{self.title} ({self.unit})"
 
+    def told(self, value: float) -> str:
+        """Return a value with its unit, for a sentence."""
+        if value < self.least:
+            return f"under {self.least:g} {self.unit}"
+        return f"{figure(value)} {self.unit}"
+
 
 # the first that a study has is what sentences are about: of classifiers, then of grids
 COSTS = (
     Metric("test_error_pct", "Test error", "%", "from public test data"),
     Metric("mean_objective", "Objective", "mean loss", "from private samples"),
-    Metric("recourse_shed_mw", "Shed after local recourse", "MW", "from private demand"),
-    Metric("imbalance_mw", "Imbalance in the last round", "MW", "from private demand"),
+    Metric("recourse_shed_mw", "Shed after local recourse", "MW", "from private demand", 1e-3),
+    Metric("imbalance_mw", "Imbalance in the last round", "MW", "from private demand", 1e-3),
     Metric("consensus_residual", "Consensus residual", "p.u.", "from releases only"),
 )
 
@@ -179,25 +190,32 @@ def _answer(study: Study, panel: str, rows: pd.DataFrame) -> str:
     budget = reference_budget(rows)
     if metric is None:
         return f"{panel}: figures computed from private demand are left out."
-    quiet = rows[rows.budget == NO_NOISE]
-    base = ""
-    if not quiet.empty:
-        base = f"; without noise it is {figure(quiet[metric.key].min())} {metric.unit}"
-    here = rows[rows.budget == budget]
     if budget == NO_NOISE:
-        return f"{panel}: {metric.title.lower()} is {figure(rows[metric.key].min())} {metric.unit}."
-    ranked = here.sort_values(metric.key)
+        return f"{panel}: {metric.title.lower()} is {metric.told(rows[metric.key].min())}."
+    quiet = rows[rows.budget == NO_NOISE]
+    ranked = rows[rows.budget == budget].dropna(subset=[metric.key]).sort_values(metric.key)
+    if ranked.empty:
+        return f"{panel}: no run at budget {budget} has a figure to compare."
     best, worst = ranked.iloc[0], ranked.iloc[-1]
+    equal = ranked[ranked[metric.key] < max(metric.least, best[metric.key] * (1 + 1e-9))]
+    names = " and ".join(f'"{name}"' for name in [*equal.series] or [best.series])
     text = (
-        f"{panel}{_load(study, rows)}: {_at(here, budget)}, {best.series} costs the least, "
-        f"{_with_interval(best, metric)} {metric.title.lower()}{base}"
+        f"{panel}{_load(study, rows)}: {_at(ranked, budget)}, {names} "
+        f"{'costs' if len(equal) < 2 else 'cost'} the least, "
+        f"{_with_interval(best, metric)} {metric.title.lower()}."
     )
-    if len(ranked) > 1:
-        text += (
-            f"; the dearest of the {len(ranked)} ways, {worst.series}, costs "
-            f"{figure(worst[metric.key])} {metric.unit}"
+    others = []
+    if not quiet.empty:
+        others.append(f"without noise it is {metric.told(quiet[metric.key].min())}")
+    if len(ranked) > max(len(equal), 1):
+        others.append(
+            f'the dearest of the {len(ranked)} ways, "{worst.series}", costs '
+            f"{metric.told(worst[metric.key])}"
         )
-    return text + _slope(rows, str(best.series), metric) + "."
+    if others:
+        told = "; ".join(others)
+        text += f" {told[0].upper()}{told[1:]}."
+    return text + _slope(rows, str(best.series), metric)
 
 
 def _at(rows: pd.DataFrame, budget: str) -> str:
@@ -210,28 +228,33 @@ def _at(rows: pd.DataFrame, budget: str) -> str:
         return f"at a certified total epsilon of {high:.3g} (delta {delta.iloc[0]:g})"
     return (
         f"at the stated {budget.replace(':', ' epsilon ')}, which certifies totals of "
-        f"{low:.3g} to {high:.3g} (delta {delta.iloc[0]:g})"
+        f"{_epsilon(low)} to {_epsilon(high)} (delta {delta.iloc[0]:g})"
     )
+
+
+def _epsilon(value: float) -> str:
+    return f"{value:.3g}" if value < 1000.0 else figure(value)
 
 
 def _with_interval(row: Any, metric: Metric) -> str:
     low, high = row[f"{metric.key}_low"], row[f"{metric.key}_high"]
-    text = f"{figure(row[metric.key])} {metric.unit}"
-    if not math.isfinite(low):
+    text = metric.told(row[metric.key])
+    if not math.isfinite(low) or high < metric.least:
         return text
     return f"{text} (95 % interval {figure(low)} to {figure(high)}, {row.seeds} seeds)"
 
 
 def _slope(rows: pd.DataFrame, series: str, metric: Metric) -> str:
+    """Return what the cheapest way costs at the least and at the most total epsilon."""
     curve = rows[(rows.series == series) & (rows.budget != NO_NOISE)].sort_values("total_epsilon")
     curve = curve[curve[metric.key].notna()]
     if len(curve) < 2:
         return ""
     first, last = curve.iloc[0], curve.iloc[-1]
     return (
-        f". From total epsilon {first.total_epsilon:.3g} to {last.total_epsilon:.3g} "
-        f"its cost goes from {figure(first[metric.key])} to {figure(last[metric.key])} "
-        f"{metric.unit}"
+        f" From total epsilon {_epsilon(first.total_epsilon)} to {_epsilon(last.total_epsilon)}, "
+        f'"{series}" goes from {metric.told(first[metric.key])} to '
+        f"{metric.told(last[metric.key])}."
     )
 
 

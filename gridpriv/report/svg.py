@@ -56,7 +56,11 @@ class Series:
 
 @dataclass(frozen=True)
 class Chart:
-    """A chart: series, axes and words for those who cannot see it."""
+    """A chart: series, axes and words for those who cannot see it.
+
+    ``floor`` is the least value that a logarithmic vertical axis shows; what lies below, lies on
+    its edge.
+    """
 
     name: str
     title: str
@@ -65,6 +69,7 @@ class Chart:
     series: tuple[Series, ...]
     alt: str
     x_log: bool = False
+    floor: float = 0.0
     width: int = 470
     height: int = 300
     styles: dict[str, Style] = field(default_factory=dict)
@@ -143,8 +148,8 @@ def _y_axis(chart: Chart, log: bool) -> Axis:
     # levels without noise may lie many decades lower: they are then drawn on the edge
     least = min([v for s in chart.series if not s.flat for v in s.y if v > 0] or positive)
     # a band may reach down to zero; one decade below the lowest mean is enough of it
-    floor = max(min([v for v in lows if v > 0] or [least]), least / 10)
-    return Axis(floor / 1.2, max(positive) * 1.2, bottom, top, log=True)
+    floor = max(min([v for v in lows if v > 0] or [least]), least / 10, chart.floor)
+    return Axis(floor / 1.2, max(*positive, 10.0 * floor) * 1.2, bottom, top, log=True)
 
 
 def _frame(chart: Chart, x: Axis, y: Axis) -> str:

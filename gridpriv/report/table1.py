@@ -6,25 +6,26 @@ from pathlib import Path
 
 import pandas as pd
 
-from gridpriv.report.document import CLAIM_COLUMNS, Report, Section
+from gridpriv.report.columns import CLAIMS, columns
+from gridpriv.report.document import Report, Section
 from gridpriv.report.export import write_bytes
 from gridpriv.report.html import to_html
-from gridpriv.report.tables import Column, make_table
+from gridpriv.report.tables import make_table
 from gridpriv.report.text import to_csv
 
-VARIANCE_COLUMNS = (
-    Column("algorithm", "Algorithm"),
-    Column("epsilon", "Epsilon per release"),
-    Column("printed", "Printed in the paper", "p.u. squared"),
-    Column("drawn", "Drawn by gridpriv, calibration paper", "p.u. squared"),
-    Column("sound_case14", "Sound, case14", "p.u. squared"),
-    Column("sound_case118", "Sound, case118", "p.u. squared"),
+VARIANCES = columns(
+    ("algorithm", "Algorithm"),
+    ("epsilon", "Epsilon per release"),
+    ("printed", "Printed in the paper", "p.u. squared"),
+    ("drawn", "Drawn by gridpriv, calibration paper", "p.u. squared"),
+    ("sound_case14", "Sound, case14", "p.u. squared"),
+    ("sound_case118", "Sound, case118", "p.u. squared"),
 )
 
 
 def write_table1(table: pd.DataFrame, claims: pd.DataFrame, folder: Path) -> list[Path]:
     """Write table1.csv and report.html."""
-    variances = make_table("table1", "Variance of the noise", VARIANCE_COLUMNS, table)
+    variances = make_table("table1", "Variance of the noise", VARIANCES, table)
     held = claims.set_index("calibration").outcome
     worst = (table.sound_case118 / table.drawn).groupby(table.algorithm).max()
     answer = (
@@ -39,7 +40,7 @@ def write_table1(table: pd.DataFrame, claims: pd.DataFrame, folder: Path) -> lis
         (
             Section("Variance", tables=(variances,)),
             Section("What the paper states, and whether it holds here",
-                    tables=(make_table("claims", "Stated ordering", CLAIM_COLUMNS, claims),)),
+                    tables=(make_table("claims", "Stated ordering", CLAIMS, claims),)),
         ),
     )  # fmt: skip
     return [

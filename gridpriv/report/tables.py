@@ -63,10 +63,14 @@ class Table:
 def make_table(name: str, caption: str, columns: Sequence[Column], frame: pd.DataFrame) -> Table:
     """Return the table of those columns that the frame has with at least one value."""
     kept = [c for c in columns if c.key in frame.columns and frame[c.key].notna().any()]
-    rows = [
-        tuple(cell(v) for v in row) for row in frame[[c.key for c in kept]].itertuples(index=False)
-    ]
-    return Table(name, caption, tuple(kept), tuple(rows))
+    cells = [_whole([cell(v) for v in frame[c.key]]) for c in kept]
+    return Table(name, caption, tuple(kept), tuple(zip(*cells, strict=True)))
+
+
+def _whole(cells: list[Any]) -> list[Any]:
+    """Return a column of whole numbers (counts that were averaged) as integers."""
+    whole = all(v is None or (isinstance(v, float) and v.is_integer()) for v in cells)
+    return [None if v is None else int(v) for v in cells] if whole else cells
 
 
 def cell(value: Any) -> Any:
@@ -78,8 +82,8 @@ def cell(value: Any) -> Any:
     return value
 
 
-def shown(value: Any, digits: int = 4) -> str:
-    """Return a cell for people: four digits, '–' where there is none."""
+def shown(value: Any, digits: int = 3) -> str:
+    """Return a cell for people: three digits, '–' where there is none."""
     if value is None:
         return "–"
     if isinstance(value, bool):
@@ -97,5 +101,6 @@ def figure(value: float, digits: int = 3) -> str:
         return f"{value:g}"
     size = math.floor(math.log10(abs(float(f"{value:.{digits - 1}e}"))))
     if size < -4 or size > 6:
-        return f"{value:.{digits - 1}e}"
+        mantissa, _, power = f"{value:.{digits - 1}e}".partition("e")
+        return f"{mantissa.removesuffix('.' + '0' * (digits - 1))}e{power}"
     return f"{value:.{max(0, digits - 1 - size)}f}"

@@ -148,7 +148,7 @@ def test_comparison_has_the_shared_report(tmp_path):
     table = summary(study)
     told = answers(study, table)
     best = table[table.budget.str.startswith("total:4")].sort_values("test_error_pct").iloc[0]
-    assert f"{best.series} costs the least, {best.test_error_pct:.2f} %" in told[0]
+    assert f'"{best.series}" costs the least, {best.test_error_pct:.2f} %' in told[0]
     assert {"ryu-kim", "dp-admm", "centralized"} <= set(table.series)
     (page,) = export(study.folder, ["html"])
     text = page.read_text()
