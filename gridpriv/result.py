@@ -133,11 +133,14 @@ class RunResult:
         """What one more MW (MVAr) of demand at a bus costs its zone; local.
 
         Columns ``bus``, ``zone``, ``p_price``, ``q_price``, ``unit``
-        (:mod:`gridpriv.power.prices`). After the last round, before recourse.
+        (:mod:`gridpriv.power.prices`). After recourse, at the true demand: after a noisy round
+        they would price the noise. Empty without recourse.
         """
-        base, buses = self.case.base_mva, self.buses
-        active = balance_prices(self.network, buses["shed_mw"].to_numpy() / base)
-        reactive = balance_prices(self.network, buses["shed_mvar"].to_numpy() / base)
+        buses = self.buses
+        if self.recourse is None:
+            return pd.DataFrame(columns=["bus", "zone", "p_price", "q_price", "unit"])
+        active = balance_prices(self.network, self.recourse.p_imbalance)
+        reactive = balance_prices(self.network, self.recourse.q_imbalance)
         table = buses[["bus", "zone"]].copy()
         return table.assign(p_price=active, q_price=reactive, unit=price_unit(self.network)[1])
 

@@ -1,0 +1,57 @@
+"""``gridpriv relax``: its document, its files, its exit codes."""
+
+from __future__ import annotations
+
+import json
+
+import pandas as pd
+import pytest
+
+from gridpriv.cli.main import main
+
+KEYS = {"case", "objective", "bound", "unit", "status", "solver", "seconds", "shed_mw",
+        "explanation"}  # fmt: skip
+
+
+def test_the_document_has_the_bound_and_what_binds(capsys):
+    assert main(["relax", "case14", "--objective", "cost", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert set(document) == KEYS
+    assert document["bound"] == pytest.approx(8075.12, abs=0.05)
+    assert document["unit"] == "$/h"
+    assert document["explanation"].startswith("all load is served; voltage at its upper limit")
+
+
+def test_files_hold_prices_and_limits(tmp_path, capsys):
+    out = tmp_path / "relax"
+    assert main(["relax", "case14", "--objective", "cost", "--out", str(out)]) == 0
+    buses = pd.read_csv(out / "buses.csv")
+    assert len(buses) == 14
+    assert buses["p_price"].between(36, 42).all()
+    assert {"relax.json", "buses.csv", "binding.csv"} == {p.name for p in out.iterdir()}
+    assert "highest price of a bus" in capsys.readouterr().out
+
+
+def test_an_infeasible_balance_is_exit_code_3_and_says_why(capsys):
+    words = ["relax", "case14", "--objective", "cost", "--load-scale", "2.9", "--json"]
+    assert main(words) == 3
+    captured = capsys.readouterr()
+    document = json.loads(captured.out)
+    assert document["status"] == "Infeasible"
+    assert document["bound"] is None
+    assert "one exists without" in captured.err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--objective", "price"], "objective = 'price' is not allowed: one of imbalance, cost"),
+        (["--imbalance-weight", "3"], "imbalance_weight = 3.0 is not allowed"),
+        (["--load-scale", "-1"], "load-scale = -1.0 is not allowed"),
+        (["--solver", "gurobi"], "solver = 'gurobi' is not allowed"),
+        (["--outage", "gen:99"], "gen:99"),
+    ],
+)
+def test_bad_input_is_exit_code_2_and_named(words, message, capsys):
+    assert main(["relax", "case14", *words]) == 2
+    assert message in capsys.readouterr().err
