@@ -175,7 +175,7 @@ def _places(study: Study, table: pd.DataFrame, look: dict[str, Style]) -> Sectio
         )
         maps.append(zone_map(f"{panel}: zones", buses, branches))
         here = runs[runs.panel == panel]
-        maps += _shed_maps(study.tables["buses"], rows, here, (buses, branches))
+        maps += _shed_maps(study, rows, here, (buses, branches))
         zones.append(_zone_rows(study, rows, here))
     tables = [t for t in zones if len(t)]
     return Section(
@@ -191,12 +191,13 @@ def _places(study: Study, table: pd.DataFrame, look: dict[str, Style]) -> Sectio
 
 
 def _shed_maps(
-    shed: pd.DataFrame,
+    study: Study,
     rows: pd.DataFrame,
     runs: pd.DataFrame,
     network: tuple[pd.DataFrame, pd.DataFrame],
 ) -> list[Map]:
     """Return shed per bus of the best way and of the dearest one, at the reference budget."""
+    shed, flows = study.tables["buses"], study.tables.get("flows")  # flows: of a single run
     column = "recourse_shed_mw" if "recourse_shed_mw" in shed else "shed_mw"
     budget = reference_budget(rows)
     if shed.empty or column not in shed:
@@ -211,7 +212,7 @@ def _shed_maps(
         at = "" if budget == NO_NOISE else f", {budget_words(budget)}"
         title = f"{rows.panel.iloc[0]}: {series}{at}"
         values = dict(zip(map(int, mean.index), map(float, mean.fillna(0.0)), strict=True))
-        maps.append(shed_map(title, *network, values))
+        maps.append(shed_map(title, *network, values, flows))
     return maps
 
 

@@ -35,8 +35,8 @@ def write_run(
     folder : Path
     public : bool
         Leave out whatever is computed from private demand: ``buses.csv``, ``zones.csv``,
-        ``prices.csv``, ``binding.csv``, the picture of shed and loading and the result tables are not written, and ``rounds.csv``
-        holds public columns only.
+        ``prices.csv``, ``binding.csv``, the picture of shed and loading and the result tables are
+        not written, and ``rounds.csv`` holds public columns only.
     tables : {'csv', 'parquet', 'json'}
         Format of the result tables ``res_bus``, ``res_line``, ``res_gen`` and ``res_shed``.
     """

@@ -10,6 +10,9 @@ from gridpriv.report.charts import slug
 from gridpriv.report.drawing import draw_network, to_svg
 from gridpriv.report.tables import figure
 
+WIDTH = 540.0
+"""Points: two maps stand side by side, so their text is larger than in a file of its own."""
+
 
 @dataclass(frozen=True)
 class Map:
@@ -23,7 +26,7 @@ class Map:
 
 def zone_map(title: str, buses: pd.DataFrame, branches: pd.DataFrame) -> Map:
     """Return the map of a grid's zones."""
-    return Map(slug(title), title, to_svg(draw_network(title, buses, branches)))
+    return Map(slug(title), title, to_svg(draw_network(title, buses, branches, width=WIDTH)))
 
 
 def shed_map(
@@ -36,6 +39,7 @@ def shed_map(
     """Return the map of shed per bus (MW) and, where given, of branch loading."""
     total = sum(max(value, 0.0) for value in shed.values())
     drawing = draw_network(
-        title, buses, branches, shed=shed, flows=flows, note=f"{figure(total)} MW not served"
-    )
+        title, buses, branches, shed=shed, flows=flows, note=f"{figure(total)} MW not served",
+        width=WIDTH,
+    )  # fmt: skip
     return Map(slug(title), title, to_svg(drawing))

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from gridpriv.errors import InputError
@@ -58,6 +59,7 @@ def without_private(study: Study) -> Study:
         tables[name] = table
     for name in ("buses", "timing"):
         tables[name] = pd.DataFrame({"run": pd.Series(dtype=str)})
+    tables.pop("flows", None)
     manifest = dict(study.manifest, public=True)
     manifest["cases"] = [
         {k: v for k, v in grid.items() if k != "load_mw"} for grid in manifest.get("cases", [])
@@ -81,7 +83,20 @@ def _run_folder(place: Path) -> Study:
     tables["statements"] = pd.DataFrame(document["privacy"]["sensitivity"]).assign(run=name)
     tables["timing"] = pd.DataFrame([{"run": name, **document["timing"]}])
     tables |= _network(place, document)
+    flows = _flows(place)
+    if len(flows) == len(tables["network_branches"]) > 0:
+        tables["flows"] = flows
     return Study(place, _run_manifest(document), tables)
+
+
+def _flows(place: Path) -> pd.DataFrame:
+    """Return MVA and loading of every branch after recourse; empty where not stored as CSV."""
+    path = place / "res_line.csv"
+    if not path.is_file():
+        return pd.DataFrame()
+    lines = pd.read_csv(path)
+    ends = [np.hypot(lines[f"p_{end}_mw"], lines[f"q_{end}_mvar"]) for end in ("from", "to")]
+    return pd.DataFrame({"mva": np.maximum(*ends), "loading_percent": lines.loading_percent})
 
 
 def _run_row(document: dict[str, Any], name: str) -> dict[str, Any]:

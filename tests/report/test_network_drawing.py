@@ -170,3 +170,21 @@ def test_svg_is_well_formed_and_escapes_names() -> None:
     tips = [g.get("data-tip", "") for g in root.iter("{http://www.w3.org/2000/svg}g")]
     assert sum(tip.startswith("bus ") for tip in tips) == 14
     assert any("zone a&b" in tip for tip in tips)
+
+
+def test_a_runs_report_shows_its_loading_and_a_public_one_does_not(tmp_path: Path) -> None:
+    from gridpriv.cli.main import main
+    from gridpriv.report.source import read_source
+
+    words = ["run", "case14", "--rounds", "2", "--solver", "clarabel", "--quiet", "--load-scale"]
+    assert main([*words, "3", "--out", str(tmp_path / "run")]) == 0
+    assert main(["report", str(tmp_path / "run")]) == 0
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert "Branch flow, MVA" in page
+    flows = read_source(tmp_path / "run").tables["flows"]
+    lines = pd.read_csv(tmp_path / "run" / "res_line.csv")
+    assert (flows.mva >= lines.p_from_mw.abs() - 1e-9).all()
+    assert main(["report", str(tmp_path / "run"), "--public"]) == 0
+    public = (tmp_path / "run" / "report-public.html").read_text()
+    assert "MVA" not in public
+    assert "MW not served" not in public
