@@ -157,7 +157,7 @@ def run_prepared(
     failure: SolverError | BudgetError | None = None
     try:
         try:
-            _coordinate(prepared, transport, trace, watch)
+            coordinate_zones(prepared, transport, trace, watch)
         except (SolverError, BudgetError) as error:
             failure = error
         solved = time.perf_counter()
@@ -267,7 +267,7 @@ def shared_coordinates(zones: Sequence[Zone], consensus: str) -> tuple[NDArray[n
     return tuple(holders[zone.coordinates] > 1 for zone in zones)
 
 
-def _coordinate(
+def coordinate_zones(
     prepared: Prepared,
     transport: Transport,
     trace: Trace,

@@ -11,7 +11,6 @@ reports how much of it survives.
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -81,29 +80,35 @@ class Stated:
 
 
 @dataclass(frozen=True, eq=False)
-class ReleaseLevel:
-    """One release: a fixed private quantity on D and on D', under the run's own mechanism."""
+class ZoneLevel:
+    """One level of a zone, and what is stated of it: of one release, or of all that are played."""
 
-    release: Release
+    level: str
+    stated: Stated
     here: Floats
     there: Floats
-    stated: Stated
-    level: str = "release"
 
     @property
     def claimed(self) -> float:
-        """Epsilon of one release, as stated."""
+        """Epsilon as stated."""
         return self.stated.claimed
 
     @property
     def certified(self) -> float:
-        """Epsilon of one release, as charged."""
+        """Epsilon as charged."""
         return self.stated.certified
 
     @property
     def delta(self) -> float:
-        """Delta of one release."""
+        """Delta of both."""
         return self.stated.delta
+
+
+@dataclass(frozen=True, eq=False)
+class ReleaseLevel(ZoneLevel):
+    """One release: a fixed private quantity on D and on D', under the run's own mechanism."""
+
+    release: Release
 
     @property
     def visible(self) -> Floats:
@@ -129,37 +134,20 @@ class ReleaseLevel:
 
 
 @dataclass(frozen=True, eq=False)
-class RunLevel:
+class RunLevel(ZoneLevel):
     """An agent played against a recorded network with fresh noise: its solution or messages."""
 
     prepared: Prepared
     zone: int
     script: Sequence[Heard]
-    here: Floats
-    there: Floats
-    stated: Stated
-    level: str
     make_agent: MakeAgent = Agent
     log_ratio: Statistic | None = None
 
-    @property
-    def claimed(self) -> float:
-        """Total of the rounds played, as stated."""
-        return self.stated.claimed
-
-    @property
-    def certified(self) -> float:
-        """Total of the rounds played, as charged."""
-        return self.stated.certified
-
-    @property
-    def delta(self) -> float:
-        """Delta of the total."""
-        return self.stated.delta
-
     def sample(self, neighbour: bool, seed: int) -> Floats:
         """Return the zone's solution, or all its messages one after the other."""
-        agent = _fork(self._rehearsed, self.there if neighbour else self.here, seed)
+        agent = self._rehearsed.twin(
+            self.there if neighbour else self.here, NoiseStreams(seed)
+        )
         sent = [answer(agent, heard).sent for heard in self.script if not heard.rehearsal]
         if self.level == "messages":
             return np.concatenate(sent)
@@ -175,14 +163,6 @@ class RunLevel:
             if heard.rehearsal:
                 answer(agent, heard)
         return agent
-
-
-def _fork(agent: Agent, data: Floats, seed: int) -> Agent:
-    """Return a copy of an agent on other data and noise, around the same problem."""
-    shared = (agent.problem, agent._rules, agent.shared)
-    twin = copy.deepcopy(agent, {id(part): part for part in shared})
-    twin._data, twin._noisy, twin._streams = data, data, NoiseStreams(seed)
-    return twin
 
 
 def _all_released(prepared: Prepared) -> bool:
@@ -225,7 +205,7 @@ def zone_levels(
             release = _release(one, first[0])
             found.append(
                 ReleaseLevel(
-                    release, first[0].value, twin.draws[0].value, _stated_once(one, release)
+                    level, _stated_once(one, release), first[0].value, twin.draws[0].value, release
                 )
             )
             continue
@@ -235,7 +215,7 @@ def zone_levels(
         if level == "messages":
             stated = _stated_total(run, draws)
         found.append(
-            RunLevel(run, zone, rounds, data, data + other.change, stated, level, make_agent)
+            RunLevel(level, stated, data, data + other.change, run, zone, rounds, make_agent)
         )
     return found
 

@@ -17,7 +17,7 @@ from gridpriv.errors import SolverError
 from gridpriv.grid.case import Floats
 from gridpriv.power.fleet import public_proxy
 from gridpriv.privacy.noise import NoiseStreams
-from gridpriv.zonal import Prepared, _coordinate
+from gridpriv.zonal import Prepared, coordinate_zones
 
 
 class MakeAgent(Protocol):
@@ -109,7 +109,7 @@ def listen(
         for zone in range(len(prepared.zones))
     ]
     transport = Eavesdropper(agents)
-    _coordinate(prepared, transport, Trace(), lambda record: watch(f"round {record.round}"))
+    coordinate_zones(prepared, transport, Trace(), lambda record: watch(f"round {record.round}"))
     return transport
 
 

@@ -34,7 +34,7 @@ from gridpriv.errors import SolverError
 from gridpriv.grid.case import Floats
 from gridpriv.power.presolve import ReducedProgram
 from gridpriv.power.problem import ZoneProblem
-from gridpriv.power.solvers.clarabel import FAST, SAFER, _conic_rows, _settings
+from gridpriv.power.solvers.clarabel import FAST, SAFER, clarabel_settings, conic_rows
 
 FLOOR = 1e-14  # of slacks and duals, so that the scaling stays finite
 
@@ -61,7 +61,7 @@ class DifferentiableSolver:
     def __init__(self, program: ReducedProgram, *, exact: bool) -> None:
         self._program = program
         self._exact = exact
-        rows, self._offset, self._cones = _conic_rows(program)
+        rows, self._offset, self._cones = conic_rows(program)
         self._rows = sparse.csc_matrix(rows)
         self._linear = self._rows.shape[0] - int(program.cone_sizes.sum())
         self._blocks = _cone_pattern(self._linear, program.cone_sizes)
@@ -96,8 +96,9 @@ class DifferentiableSolver:
 
     def _setup(self, upper: Any, q: Floats, settings: dict[str, Any]) -> Any:
         return clarabel.DefaultSolver(
-            sparse.csc_matrix(upper), q, self._rows, self._offset, self._cones, _settings(settings)
-        )
+            sparse.csc_matrix(upper), q, self._rows, self._offset, self._cones,
+            clarabel_settings(settings),
+        )  # fmt: skip
 
     def _scaling(self, slack: Floats, dual: Floats) -> Any:
         """Return H with H dual = slack, block by block."""

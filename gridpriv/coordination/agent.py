@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -122,6 +123,13 @@ class Agent:
     def data(self) -> Floats:
         """The private data."""
         return self._data
+
+    def twin(self, data: Floats, streams: Streams) -> Agent:
+        """Return a copy on other data and noise, in the same state and around the same problem."""
+        shared = (self.problem, self._rules, self.shared)
+        twin = copy.deepcopy(self, {id(part): part for part in shared})
+        twin._data, twin._noisy, twin._streams = data, data, streams
+        return twin
 
     def rehearse(self, number: int, w: Floats, penalty: Floats, step: float) -> Message:
         """Run a round on the public proxy, without noise: nothing private is touched."""

@@ -23,7 +23,7 @@ class ClarabelSolver:
     def __init__(self, program: ReducedProgram, *, exact: bool) -> None:
         self._program = program
         self._exact = exact
-        self._rows, self._offset, self._cones = _conic_rows(program)
+        self._rows, self._offset, self._cones = conic_rows(program)
         self._solver: Any = None
 
     def solve(self, linear: Floats, metric: Floats) -> Solution:
@@ -69,11 +69,11 @@ class ClarabelSolver:
             self._rows,
             self._offset,
             self._cones,
-            _settings(settings),
+            clarabel_settings(settings),
         )
 
 
-def _conic_rows(program: ReducedProgram) -> tuple[sparse.csc_matrix, Floats, list[Any]]:
+def conic_rows(program: ReducedProgram) -> tuple[sparse.csc_matrix, Floats, list[Any]]:
     """Return (A, b, cones) of A x + s = b: bounds and inequalities, then second-order cones."""
     eye = sparse.eye_array(program.size, format="csr")
     above, below = np.isfinite(program.upper), np.isfinite(program.lower)
@@ -104,7 +104,8 @@ SAFER: tuple[tuple[float, dict[str, Any]], ...] = (
 )
 
 
-def _settings(given: dict[str, Any]) -> Any:
+def clarabel_settings(given: dict[str, Any]) -> Any:
+    """Return Clarabel's settings: quiet, one thread, updatable in place, and what is given."""
     settings = clarabel.DefaultSettings()
     settings.verbose = False
     settings.presolve_enable = False  # presolve forbids updating in place
