@@ -35,10 +35,10 @@ class Scaling:
 
 SCALINGS = (
     Scaling(100.0, rows=False, equilibrate=False),
-    Scaling(10.0, rows=False, equilibrate=False),
-    Scaling(10.0, rows=True, equilibrate=True),
     Scaling(1.0, rows=True, equilibrate=False),
+    Scaling(10.0, rows=False, equilibrate=False),
     Scaling(10.0, rows=True, equilibrate=False),
+    Scaling(10.0, rows=True, equilibrate=True),
     Scaling(1e4, rows=False, equilibrate=False),
     Scaling(1e3, rows=True, equilibrate=False),
     Scaling(1e3, rows=False, equilibrate=True),
