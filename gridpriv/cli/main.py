@@ -77,8 +77,12 @@ def show_warnings() -> None:
     warnings.simplefilter("ignore")
     warnings.simplefilter("always", GridprivWarning)
 
+    told: set[str] = set()
+
     def show(message: Warning | str, *_: object, **__: object) -> None:
-        print(f"warning: {message}", file=sys.stderr)
+        if str(message) not in told:  # runs of a study warn alike
+            told.add(str(message))
+            print(f"warning: {message}", file=sys.stderr)
 
     warnings.showwarning = show
 

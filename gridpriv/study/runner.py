@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from gridpriv.coordination.coordinator import RoundRecord
-from gridpriv.errors import GridprivError, InputError, SolverError, missing_extra
+from gridpriv.errors import GridprivError, GridprivWarning, InputError, SolverError, missing_extra
 from gridpriv.result import RunResult
 from gridpriv.study.grids import Grid
 from gridpriv.study.plan import Task
@@ -82,22 +82,29 @@ def run_tasks(
             pre_dispatch="all" if cluster else "2*n_jobs",
             batch_size=1,
         )(delayed(run_batch)(batch, folder) for batch in batches)
-        for finished in _watched(results):
+        for finished, warned in _watched(results):
+            for message in warned:
+                warnings.warn(message, GridprivWarning, stacklevel=2)
             for rows, words in finished:
                 if rows is not None:
                     store.add(rows)
                 advance(words)
 
 
-def run_batch(batch: Batch, folder: Path | None) -> list[tuple[Rows | None, str]]:
-    """Run a batch in a worker; store its runs in ``folder``, or return their rows."""
-    warnings.simplefilter("ignore")
+def run_batch(batch: Batch, folder: Path | None) -> tuple[list[tuple[Rows | None, str]], list[str]]:
+    """Run a batch in a worker; store its runs in ``folder``, or return their rows.
+
+    Also returned is what gridpriv warned of, for the process that people look at.
+    """
     finished: list[tuple[Rows | None, str]] = []
-    for rows in executed(batch):
-        if folder is not None:
-            Store(folder).add(rows)
-        finished.append((None if folder is not None else rows, note(rows)))
-    return finished
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("always", GridprivWarning)
+        for rows in executed(batch):
+            if folder is not None:
+                Store(folder).add(rows)
+            finished.append((None if folder is not None else rows, note(rows)))
+    return finished, list(dict.fromkeys(str(w.message) for w in caught))
 
 
 def executed(batch: Batch) -> Iterator[Rows]:

@@ -110,3 +110,17 @@ def test_a_dask_cluster_of_two_gives_the_same_tables(
     near = compare(plan, out=tmp_path / "joblib", jobs=2)
     assert_same_tables(far, near)
     assert far.failed.empty
+
+
+def test_what_workers_warn_of_is_told_here_once(tmp_path) -> None:
+    words = ["case118", "--preset", "ryu-kim", "--calibration", "sound", "--mechanisms", "gaussian",
+             "--perturbations", "objective", "--budgets", "0.5,1", "--seeds", "2", "--rounds", "1",
+             "--format", "none", "--quiet"]  # fmt: skip
+    for jobs in ("1", "2"):
+        done = subprocess.run(
+            [sys.executable, "-m", "gridpriv.cli.main", "compare", *words, "--jobs", jobs,
+             "--out", str(tmp_path / jobs)],
+            capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        assert done.stderr.count("warning: delta = 0.01 is at least 1/236") == 1
+        assert done.stderr.count("\n") == 1
