@@ -24,7 +24,7 @@ from gridpriv.learning.result import LearnResult, finite
 from gridpriv.learning.run import NON_PRIVATE, learn
 from gridpriv.learning.settings import LearnSettings, make_learn_settings
 from gridpriv.study.manifest import machine, versions
-from gridpriv.study.record import TABLES, Rows
+from gridpriv.study.record import TABLES, Rows, privacy_figures
 from gridpriv.study.store import FORMAT, Store, Study, read_study
 
 DELTA = 1e-5
@@ -167,17 +167,15 @@ def attempted(dataset: Dataset, trial: Trial) -> Rows:
 
 def _finals(result: LearnResult) -> dict[str, Any]:
     privacy = result.privacy
-    return _figures(result, result.final) | {
-        "noise_magnitude": float(result.rounds["noise_magnitude"].mean()),
-        "finished_rounds": len(result.rounds),
-        "releases_per_client": privacy["releases_per_client"],
-        "epsilon_claimed": privacy["per_release"]["claimed"],
-        "epsilon_certified": privacy["per_release"]["certified"],
-        "release_delta": privacy["per_release"]["delta"],
-        "total_pure": privacy["total_pure"],
-        "total_epsilon": privacy["total"]["epsilon"],
-        "target_delta": privacy["total"]["delta"],
-    }
+    return (
+        _figures(result, result.final)
+        | privacy_figures(privacy)
+        | {
+            "noise_magnitude": float(result.rounds["noise_magnitude"].mean()),
+            "finished_rounds": len(result.rounds),
+            "releases_per_client": privacy["releases_per_client"],
+        }
+    )
 
 
 def _rounds(result: LearnResult) -> list[dict[str, Any]]:

@@ -88,15 +88,22 @@ def _finals(result: RunResult) -> dict[str, Any]:
         "ac_vm_violations": ac["vm_violations"],
         "ac_loading_violations": ac.get("loading_violations"),
         "releases_per_zone": privacy["releases_per_zone"],
+        **privacy_figures(privacy),
+        "paper_total": privacy["paper_total"],
+        "solves": document["solver"]["solves"],
+        "solver_retries": document["solver"]["failures"],
+    }
+
+
+def privacy_figures(privacy: dict[str, Any]) -> dict[str, Any]:
+    """Return what a run's privacy block says of one release and of the total."""
+    return {
         "epsilon_claimed": privacy["per_release"]["claimed"],
         "epsilon_certified": privacy["per_release"]["certified"],
         "release_delta": privacy["per_release"]["delta"],
         "total_pure": privacy["total_pure"],
         "total_epsilon": privacy["total"]["epsilon"],
         "target_delta": privacy["total"]["delta"],
-        "paper_total": privacy["paper_total"],
-        "solves": document["solver"]["solves"],
-        "solver_retries": document["solver"]["failures"],
     }
 
 
