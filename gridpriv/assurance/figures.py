@@ -14,8 +14,8 @@ from gridpriv.report.figures import PALETTE, save
 if TYPE_CHECKING:
     import pandas as pd
 
-    from gridpriv.assurance.attack import AttackResult
     from gridpriv.assurance.audit import AuditResult
+    from gridpriv.assurance.findings import AttackResult
 
 MARKERS = "os^Dv"
 
@@ -80,8 +80,8 @@ def draw_map(result: AttackResult, path: Path, label: str | None = None) -> None
     from matplotlib.figure import Figure
 
     case, zoning = result.prepared.case, result.prepared.zoning
-    outcomes = [o for o in result.outcomes if o.adversary == "messages"]
-    wanted = [o for o in outcomes if o.label == label] or [outcomes[-1]]
+    outcomes = [o for o in result.outcomes if o.adversary == "messages" and o.label == label]
+    wanted = [*outcomes, result.shown]
     gain = np.full(case.n_bus, np.nan)
     errors = result.errors(wanted[0]).mean(axis=0)
     gain[result.attacked] = errors / np.maximum(result.prior_errors, 0.05)

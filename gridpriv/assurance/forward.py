@@ -60,7 +60,7 @@ class DifferentiableSolver:
 
     def __init__(self, program: ReducedProgram, *, exact: bool) -> None:
         self._program = program
-        self._exact = exact
+        self.exact = exact
         rows, self._offset, self._cones = conic_rows(program)
         self._rows = sparse.csc_matrix(rows)
         self._linear = self._rows.shape[0] - int(program.cone_sizes.sum())
@@ -70,8 +70,8 @@ class DifferentiableSolver:
     def solve(self, linear: Floats, metric: Floats) -> Solved:
         """Return the minimiser for a linear term on z and a diagonal quadratic."""
         program = self._program
-        p = program.quadratic(metric, exact=self._exact)
-        q = program.linear(linear, metric, exact=self._exact)
+        p = program.quadratic(metric, exact=self.exact)
+        q = program.linear(linear, metric, exact=self.exact)
         upper = sparse.csc_matrix(
             (p, program.p_indices, program.p_indptr), shape=(program.size, program.size)
         )
@@ -198,20 +198,24 @@ class ForwardModel:
         self.problem = problem
         self.shared = shared
         self.last = problem.start()
-        self.script = [heard for heard in script if not heard.rehearsal]
+        self.script: Sequence[Heard] = [heard for heard in script if not heard.rehearsal]
         self._rehearsal = [heard for heard in script if heard.rehearsal]
         self._proxy = proxy
-        self.observed = np.array([heard.sent for heard in self.script])
-        self._exact = exact
+        self.exact = exact
         # an exact update starts from nothing, so its E repetitions without noise are one
-        self._updates = 1 if exact else local_updates
+        self.updates = 1 if exact else local_updates
+
+    @cached_property
+    def observed(self) -> Floats:
+        """What the zone sent, (R, m)."""
+        return np.array([heard.sent for heard in self.script])
 
     @cached_property
     def _solver(self) -> DifferentiableSolver:
-        return DifferentiableSolver(self.problem.reduced, exact=self._exact)
+        return DifferentiableSolver(self.problem.reduced, exact=self.exact)
 
     @cached_property
-    def _duals(self) -> list[Floats]:
+    def duals(self) -> list[Floats]:
         """The zone's dual before each round, from messages alone."""
         duals, dual = [], np.zeros(len(self.script[0].w))
         for heard in self._rehearsal:
@@ -222,13 +226,13 @@ class ForwardModel:
         return duals
 
     @cached_property
-    def _start(self) -> Floats:
+    def start(self) -> Floats:
         """The zone's iterate before the first private round; an exact update has no use for it."""
-        if not self._rehearsal or self._exact or self._proxy is None:
+        if not self._rehearsal or self.exact or self._proxy is None:
             return self.problem.start()
         rehearsed = ForwardModel(
             self.problem, self.shared, [replace(h, rehearsal=False) for h in self._rehearsal],
-            exact=False, local_updates=self._updates,
+            exact=False, local_updates=self.updates,
         )  # fmt: skip
         rehearsed.predict(self._proxy)
         return rehearsed.last
@@ -246,19 +250,19 @@ class ForwardModel:
         gradients : bool
             Also by the gradient (for noise on the gradient).
         """
-        z = self._start
+        z = self.start
         moved = np.zeros((len(z), len(demand)))
         sent, by_demand, by_gradient = [], [], []
         for place, heard in enumerate(self.script[:rounds]):
             rho, pull = np.zeros_like(z), np.zeros_like(z)
             rho[self.shared] = heard.penalty
-            pull[self.shared] = heard.penalty * heard.w + self._duals[place]
+            pull[self.shared] = heard.penalty * heard.w + self.duals[place]
             total, total_moved = np.zeros_like(z), np.zeros_like(moved)
-            for _ in range(self._updates):
+            for _ in range(self.updates):
                 solved, z, moved = self._update(z, moved, demand, pull, rho, heard.step)
                 total, total_moved = total + z, total_moved + moved
-            sent.append(total[self.shared] / self._updates)
-            by_demand.append(total_moved[self.shared] / self._updates)
+            sent.append(total[self.shared] / self.updates)
+            by_demand.append(total_moved[self.shared] / self.updates)
             if gradients:
                 chosen = np.zeros((len(z), int(self.shared.sum())))
                 chosen[self.shared, np.arange(chosen.shape[1])] = 1.0
@@ -274,7 +278,7 @@ class ForwardModel:
     ) -> tuple[Solved, Floats, Floats]:
         """(3.2), and its derivative by the demand given that of z."""
         imbalance = self.problem.program.imbalance
-        if self._exact:
+        if self.exact:
             linear = self.problem.gradient(np.zeros_like(z), demand) - pull
             changes = 2.0 * imbalance.T.toarray()
             solved = self._solver.solve(linear, rho)
@@ -287,7 +291,7 @@ class ForwardModel:
 
     def _known(self, z: Floats, moved: Floats, heard: Heard) -> tuple[Floats, Floats]:
         """Put what was heard in place of what was predicted: it holds the noise that fed back."""
-        if self._updates > 1:
+        if self.updates > 1:
             return z, moved
         z, moved = z.copy(), moved.copy()
         z[self.shared] = heard.sent

@@ -21,20 +21,55 @@ v is the variance of one coordinate's noise and tau the solver's error. All roun
 once, which is how noise drawn anew each round is averaged out.
 
 Answers are piecewise smooth in d (active sets change), so plain Gauss-Newton wanders: steps are
-damped (Levenberg-Marquardt), clipped to the bounds, and tau falls in stages.
+damped (Levenberg-Marquardt), clipped to the bounds, and tau falls in stages for as long as the
+fit keeps up. Without noise the rounds are taken in one after the other. A round that cannot be
+explained from where the last one left off is tried again from draws of what the last one leaves
+open; if that fails twice, the estimate is that of the last round that could be explained.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
-from gridpriv.assurance.forward import ForwardModel, Predicted
+from gridpriv.assurance.eavesdrop import Heard
+from gridpriv.assurance.forward import Predicted
 from gridpriv.grid.case import Floats
+from gridpriv.power.problem import ZoneProblem
 
-STAGES = (1e-2, 1e-4, 1e-6)
+STAGES = (1e-3, 1e-4, 1e-5, 1e-6)
 SOLVER_ERROR = 1e-6
+KEEPS_UP = 3.0  # misfit over tau up to which tau falls further
+EXPLAINED = 6e-5  # misfit of a round that is explained: a few times the error of a solve
+RESTARTS = 5  # draws for a round that is not
+
+
+class Model(Protocol):
+    """What the messages should be at a demand: :class:`gridpriv.assurance.forward.ForwardModel`.
+
+    Attributes
+    ----------
+    problem : ZoneProblem
+    script : sequence of Heard
+        The rounds.
+    """
+
+    problem: ZoneProblem
+    script: Sequence[Heard]
+
+    @property
+    def observed(self) -> Floats:
+        """What was heard, (R, m)."""
+        ...
+
+    def predict(
+        self, demand: Floats, rounds: int | None = None, *, gradients: bool = False
+    ) -> Predicted:
+        """Return what a demand would have given in the first rounds, with derivatives."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,6 +99,11 @@ class Noise:
     once: bool = False
     variance: float = 0.0
 
+    @property
+    def exact(self) -> bool:
+        """Whether one demand explains every message: no noise, or noise on the demand, once."""
+        return self.target == "none" or (self.target == "demand" and self.once)
+
 
 @dataclass(frozen=True, eq=False)
 class Estimate:
@@ -76,63 +116,136 @@ class Estimate:
         Posterior standard deviation at the linearisation.
     misfit : float
         Root mean square of the residuals y_t - phi_t.
+    rounds : int
+        How many rounds it explains.
     """
 
     demand: Floats
     spread: Floats
     misfit: float
+    rounds: int
 
 
-def fit(model: ForwardModel, prior: Prior, noise: Noise, iterations: int = 8) -> Estimate:
+@dataclass(frozen=True, eq=False)
+class _Fitted:
+    """Where a descent ended: a demand, what it predicts, and the last tau."""
+
+    demand: Floats
+    at: Predicted
+    tau: float
+    misfit: float
+
+
+def fit(
+    model: Model,
+    prior: Prior,
+    noise: Noise,
+    generator: np.random.Generator,
+    iterations: int = 12,
+) -> Estimate:
     """Return the MAP estimate of a zone's demand from its messages.
 
     Parameters
     ----------
-    model : ForwardModel
+    model : Model
         Holds the messages.
     prior : Prior
     noise : Noise
+    generator : numpy Generator
+        For restarts.
     iterations : int
         Damped steps of each stage.
     """
     hidden = _hidden(model, noise)
     spread = np.sqrt(prior.spread**2 + hidden)
-    exact = noise.target == "none" or (noise.target == "demand" and noise.once)
-    stages = STAGES if exact else (1e-3, 1e-4, SOLVER_ERROR)
-    demand, damping = prior.mean.copy(), 1e-2
-    gradients = noise.target == "objective"
-    total = len(model.script)
-    every = range(1, total + 1)
-    horizons = [r for r in every if exact or r == total or r & (r - 1) == 0]
-    for rounds, tau in ((r, tau) for r in horizons for tau in stages):
-        at = model.predict(demand, rounds, gradients=gradients)
-        weights = _weights(at, noise, tau)
-        for _ in range(iterations):
-            trial, now, damping = _step(
-                model, prior, noise, weights, demand, at, spread, damping
-            )
-            if now is None:
-                break
-            moved = float(np.abs(trial - demand).max())
-            demand, at = trial, now
-            weights = _weights(at, noise, tau)
-            if moved < 1e-7:
-                break
-        damping = min(damping, 1.0)
-    information = _information(at, weights) + np.diag(1.0 / spread**2)
+    search = _Search(model, prior, noise, spread, iterations)
+    found = search.explained(generator) if noise.exact else search.averaged()
+    weights = _weights(found.at, noise, found.tau)
+    information = _information(found.at, weights) + np.diag(1.0 / spread**2)
     posterior = np.sqrt(np.diag(np.linalg.pinv(information, hermitian=True)))
-    misfit = float(np.sqrt(np.mean((at.sent - model.observed) ** 2)))
-    residual = model.observed - at.sent
+    residual = model.observed[: len(found.at.sent)] - found.at.sent
     fitted = float(np.einsum("tm,tmn,tn->", residual, weights, residual, optimize=True))
     # a fit that leaves more than the noise explains is trusted less
     doubt = max(0.0, fitted / residual.size - 1.0) if noise.target != "none" else 0.0
     keep = prior.spread**2 / (spread**2 + doubt * posterior**2)
-    demand = prior.mean + keep * (demand - prior.mean)
+    demand = prior.mean + keep * (found.demand - prior.mean)
     posterior = np.sqrt(keep * hidden + (keep * posterior) ** 2)
-    return Estimate(demand, np.minimum(posterior, prior.spread), misfit)
+    return Estimate(demand, np.minimum(posterior, prior.spread), found.misfit, len(residual))
 
 
-def _hidden(model: ForwardModel, noise: Noise) -> Floats:
+@dataclass(frozen=True, eq=False)
+class _Search:
+    """Damped descents on growing numbers of rounds."""
+
+    model: Model
+    prior: Prior
+    noise: Noise
+    spread: Floats
+    iterations: int
+
+    def explained(self, generator: np.random.Generator) -> _Fitted:
+        """Return the fit of as many rounds as can be explained, each restarted if it must be."""
+        last = kept = self._descend(self.prior.mean, 1, STAGES)
+        failures = 0
+        for rounds in range(1, len(self.model.script) + 1):
+            here = self._descend(last.demand, rounds, STAGES)
+            for _ in range(RESTARTS):
+                if here.misfit <= EXPLAINED:
+                    break
+                trial = self._descend(self._draw(here, generator), rounds, STAGES)
+                here = min(here, trial, key=lambda found: found.misfit)
+            if here.misfit <= EXPLAINED:
+                kept, failures = here, 0
+            else:
+                failures += 1
+            if failures == 2:
+                break
+            last = here
+        return kept
+
+    def averaged(self) -> _Fitted:
+        """Return the fit of all rounds of noisy messages, taken in by doubling."""
+        total, demand = len(self.model.script), self.prior.mean
+        for rounds in range(1, total + 1):
+            if rounds == total or rounds & (rounds - 1) == 0:
+                found = self._descend(demand, rounds, (1e-3, 1e-4, SOLVER_ERROR))
+                demand = found.demand
+        return found
+
+    def _draw(self, found: _Fitted, generator: np.random.Generator) -> Floats:
+        """Return a demand drawn from what the rounds so far leave open."""
+        tau = max(1e-4, KEEPS_UP * found.misfit)
+        scaled = found.at.by_demand.reshape(-1, len(self.spread)) * self.spread / tau
+        values, vectors = np.linalg.eigh(scaled.T @ scaled + np.eye(len(self.spread)))
+        change = vectors @ (generator.normal(size=len(values)) / np.sqrt(values))
+        trial = found.demand + self.spread * change
+        return np.asarray(np.clip(trial, self.prior.lower, self.prior.upper))
+
+    def _descend(self, demand: Floats, rounds: int, taus: tuple[float, ...]) -> _Fitted:
+        """Descend at one tau after the other, for as long as the misfit keeps up."""
+        gradients, damping = self.noise.target == "objective", 1e-2
+        at = self.model.predict(demand, rounds, gradients=gradients)
+        for tau in taus:
+            weights = _weights(at, self.noise, tau)
+            for _ in range(self.iterations):
+                trial, now, damping = _step(
+                    self.model, self.prior, self.noise, weights, demand, at, self.spread, damping
+                )
+                if now is None:
+                    break
+                moved = float(np.abs(trial - demand).max())
+                demand, at = trial, now
+                weights = _weights(at, self.noise, tau)
+                if moved < 1e-7:
+                    break
+            damping = min(damping, 1.0)
+            misfit = float(np.sqrt(np.mean((at.sent - self.model.observed[:rounds]) ** 2)))
+            if self.noise.exact and misfit > KEEPS_UP * tau:
+                break
+        return _Fitted(demand, at, tau, misfit)
+
+
+def _hidden(model: Model, noise: Noise) -> Floats:
     """Return the variance that noise leaves in each demand even for who sees every release."""
     size, draws = model.problem.program.imbalance.shape[0], len(model.script)
     if noise.target == "demand":
@@ -165,7 +278,7 @@ def _information(at: Predicted, weights: Floats) -> Floats:
 
 
 def _step(
-    model: ForwardModel,
+    model: Model,
     prior: Prior,
     noise: Noise,
     weights: Floats,

@@ -24,7 +24,7 @@ from gridpriv.grid.library import load_case
 if TYPE_CHECKING:
     import pandas as pd
 
-    from gridpriv.assurance.attack import AttackResult
+    from gridpriv.assurance.findings import AttackResult
 
 AVERAGED = (1, 2, 5, 10, 20, 40)
 
@@ -51,7 +51,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace) -> int:
     """Attack; print or write what was learned."""
-    from gridpriv.assurance.attack import AttackPlan, attack, averaging
+    from gridpriv.assurance.adversary import AttackPlan
+    from gridpriv.assurance.attack import attack
+    from gridpriv.assurance.averaging import averaging
     from gridpriv.settings import make_settings
     from gridpriv.zonal import prepare
 
@@ -101,26 +103,40 @@ def _write(result: AttackResult, curve: pd.DataFrame | None, folder: Path) -> No
 
 
 def _print(result: AttackResult) -> None:
+    from gridpriv.assurance.identifiability import VERDICTS
+
     prepared = result.prepared
     print_table(
         f"{prepared.case.name}: error of active demand, {len(result.attacked)} buses, "
         f"{result.plan.seeds} seeds",
-        ["configuration", "seen", "MW", "+-95%", "median %", "within 5%", "of prior's"],
+        ["run", "reads", "MW", "+-95%", "median %", "in 5%", "of prior"],
         [
-            [r["configuration"], r["adversary"], r["mae_mw"], r["interval_mw"],
-             r["error_percent"], r["recovered"], r["of_prior"]]
+            [r["configuration"], r["adversary"], *map(_three, (
+                r["mae_mw"], r["interval_mw"], r["error_percent"], r["recovered"], r["of_prior"],
+            ))]
             for r in result.as_dict()["summary"]
         ],
+    )  # fmt: skip
+    print_table(
+        "What noise-free messages hold (buses)",
+        ["zone", "demands", "rank", *VERDICTS],
+        [[str(r["zone"]), r["demands"], r["rank"], *(r[v] for v in VERDICTS)]
+         for r in result.as_dict()["zones"]],
     )  # fmt: skip
     table = result.by_distance()
     rows = table[table["adversary"] == "messages"]
     print_table(
-        "Share recovered within 5 % by lines to the nearest tie bus",
-        ["configuration", "lines", "buses", "within 5%", "within 1 MW"],
+        "Share recovered by lines to the nearest tie bus",
+        ["run", "lines", "buses", "identifiable", "in 5%", "in 1 MW"],
         [
-            [r.configuration, int(r.lines_to_tie), int(r.buses), r.recovered, r.within_1mw]
+            [r.configuration, int(r.lines_to_tie), int(r.buses), _three(r.identifiable),
+             _three(r.recovered), _three(r.within_1mw)]
             for r in rows.itertuples()
         ],
-    )
-    worst = result.buses().sort_values(result.buses().columns[-3]).head(5)["bus"].tolist()
-    print(f"Worst protected buses: {', '.join(map(str, worst))}.")
+    )  # fmt: skip
+    print(f"Worst protected buses: {', '.join(map(str, result.worst()))}.")
+
+
+def _three(value: float | None) -> str:
+    """Return a figure with three digits, or a dash."""
+    return "-" if value is None else f"{value:.3g}"

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 from assurance_broken import prepared
 
-from gridpriv.assurance.attack import AttackPlan, attack, averaging, forward_model, tie_distance
+from gridpriv.assurance.adversary import AttackPlan, forward_model, tie_distance
+from gridpriv.assurance.attack import attack
+from gridpriv.assurance.averaging import averaging
 from gridpriv.assurance.eavesdrop import listen
 from gridpriv.errors import InputError
 

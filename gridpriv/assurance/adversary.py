@@ -1,0 +1,132 @@
+"""What the adversary knows before it hears anything, and how it reads what it hears."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import networkx as nx
+import numpy as np
+
+from gridpriv.assurance.audit import check_released, zone_of_bus
+from gridpriv.assurance.eavesdrop import Heard
+from gridpriv.assurance.forward import ForwardModel
+from gridpriv.assurance.inversion import Noise, Prior
+from gridpriv.coordination.agent import Message
+from gridpriv.errors import InputError, not_allowed
+from gridpriv.grid.case import Case, Floats, Ints
+from gridpriv.grid.zoning import Zoning, bus_graph, tie_lines
+from gridpriv.power.fleet import public_proxy
+from gridpriv.zonal import Prepared
+
+BOUND = 6.0  # public bounds, in spreads of the prior
+
+
+@dataclass(frozen=True)
+class AttackPlan:
+    """How much of an attack to make.
+
+    Attributes
+    ----------
+    seeds : int
+        Noisy runs that are attacked, for the confidence intervals.
+    epsilons : tuple of float
+        Total budgets to sweep; empty for the settings' own only.
+    rounds : int
+        Rounds that are listened to at most.
+    prior_spread : float
+        Standard deviation of the public prior over its mean.
+    bus : int or None
+        Attack only this bus's zone; None for all zones.
+    """
+
+    seeds: int = 5
+    epsilons: tuple[float, ...] = ()
+    rounds: int = 10
+    prior_spread: float = 1.0
+    bus: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("seeds", "rounds"):
+            if getattr(self, name) < 1:
+                raise not_allowed(name, getattr(self, name), "1 or more")
+        if any(not (math.isfinite(e) and e > 0) for e in self.epsilons):
+            raise not_allowed("epsilons", self.epsilons, "positive numbers")
+        if not (math.isfinite(self.prior_spread) and self.prior_spread > 0):
+            raise not_allowed("prior-spread", self.prior_spread, "a positive number")
+
+
+def attacked_zones(prepared: Prepared, bus: int | None) -> list[int]:
+    """Return the positions of the zones to attack."""
+    if bus is not None:
+        zone = zone_of_bus(prepared, bus)
+        check_released(prepared, zone, bus)
+        return [zone]
+    zones = [z for z, shared in enumerate(prepared.shared) if shared.any()]
+    if not zones:
+        raise InputError("no zone shares a variable with another, so nothing leaves any of them")
+    return zones
+
+
+def public_prior(prepared: Prepared) -> tuple[Floats, Floats]:
+    """Return the prior mean (p, q) of every bus, p.u.: an equal share of the public totals."""
+    case = prepared.case
+    return (
+        np.full(case.n_bus, case.pd.sum() / case.n_bus),
+        np.full(case.n_bus, case.qd.sum() / case.n_bus),
+    )
+
+
+def zone_prior(prepared: Prepared, plan: AttackPlan, zone: int) -> Prior:
+    """Return the prior of a zone's demand; active demand is known not to be negative."""
+    own = prepared.zones[zone].own
+    p, q = public_prior(prepared)
+    mean = np.concatenate([p[own], q[own]])
+    spread = plan.prior_spread * np.maximum(np.abs(mean), 1e-3)
+    lower, upper = mean - BOUND * spread, mean + BOUND * spread
+    lower[: len(own)] = np.maximum(lower[: len(own)], min(0.0, float(prepared.case.pd.min())))
+    return Prior(mean, spread, lower, upper)
+
+
+def forward_model(prepared: Prepared, zone: int, script: Sequence[Heard]) -> ForwardModel:
+    """Return the forward model of a zone for what was heard of it."""
+    return ForwardModel(
+        prepared.problems[zone],
+        prepared.shared[zone],
+        script,
+        exact=prepared.rules.update == "exact",
+        local_updates=prepared.rules.local_updates,
+        proxy=public_proxy(prepared.zones[zone]),
+    )
+
+
+def heard_noise(prepared: Prepared, messages: Sequence[Message]) -> Noise:
+    """Return what the adversary knows of the noise in a zone's messages (its scale is public)."""
+    rules = prepared.rules
+    if rules.noise is None:
+        return Noise("none")
+    releases = [release for message in messages for release in message.releases]
+    scale = float(np.mean([release.mechanism.scale for release in releases]))
+    refresh = rules.perturbation.refresh
+    draws = 1 if refresh != "update" else rules.local_updates
+    variance = scale**2 * (2.0 if rules.noise.norm == 1 else 1.0) / draws
+    return Noise(rules.perturbation.target, refresh == "run", variance)
+
+
+def tie_distance(case: Case, zoning: Zoning) -> Ints:
+    """Return the number of lines, inside its zone, from each bus to the nearest tie bus.
+
+    Buses of a zone without ties get the number of buses.
+    """
+    graph, ties = bus_graph(case), tie_lines(case, zoning)
+    ends = set(np.concatenate([case.f_bus[ties], case.t_bus[ties]]).tolist())
+    distance = np.full(case.n_bus, case.n_bus, dtype=np.int64)
+    for members in zoning.members:
+        own = graph.subgraph(members.tolist())
+        sources = ends & set(members.tolist())
+        if not sources:
+            continue
+        for bus, lines in nx.multi_source_dijkstra_path_length(own, sources, weight=None).items():
+            distance[bus] = int(lines)
+    return distance

@@ -1,0 +1,59 @@
+"""Whether noise averages out: error against the rounds that are heard."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+
+from gridpriv.assurance.adversary import (
+    AttackPlan,
+    attacked_zones,
+    forward_model,
+    heard_noise,
+    zone_prior,
+)
+from gridpriv.assurance.eavesdrop import listen, varied
+from gridpriv.assurance.inversion import fit
+from gridpriv.privacy.perturbation import Perturbation
+from gridpriv.zonal import Prepared, noise_rule
+
+
+def averaging(
+    prepared: Prepared,
+    plan: AttackPlan,
+    rounds: Sequence[int],
+    watch: Callable[[str], None] = lambda _: None,
+) -> pd.DataFrame:
+    """Return error against rounds heard, for demand noise drawn each round and drawn once.
+
+    One draw has the same scale in both, so what differs is only how often it is drawn. Columns:
+    refresh, rounds, seed, mae_mw.
+    """
+    rows, settings = [], prepared.settings
+    multiplier_of = noise_rule(
+        replace(settings, rounds=1, refresh="run"), prepared.rules.adjacency
+    )
+    zones = attacked_zones(prepared, plan.bus)
+    for refresh in ("round", "run"):
+        rules = replace(
+            prepared.rules, perturbation=Perturbation("demand", refresh), noise=multiplier_of
+        )
+        run = varied(prepared, settings=replace(settings, rounds=max(rounds)), rules=rules)
+        for seed in range(plan.seeds):
+            network = listen(run, run.seed + seed)
+            for count in rounds:
+                errors = []
+                for zone in zones:
+                    own = run.zones[zone].own
+                    script = [h for h in network.heard[zone] if h.rehearsal or h.number <= count]
+                    noise = heard_noise(run, network.messages[zone])
+                    model, prior = forward_model(run, zone, script), zone_prior(run, plan, zone)
+                    found = fit(model, prior, noise, np.random.default_rng([run.seed, seed]))
+                    errors.append(np.abs(found.demand[: len(own)] - run.case.pd[own]))
+                mae = float(np.concatenate(errors).mean()) * run.case.base_mva
+                rows.append({"refresh": refresh, "rounds": count, "seed": seed, "mae_mw": mae})
+                watch(f"averaging, {refresh}, {count} rounds")
+    return pd.DataFrame(rows)

@@ -1,0 +1,224 @@
+"""What an attack found: estimates of demand, and tables of their errors."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from gridpriv.assurance.adversary import AttackPlan
+from gridpriv.assurance.identifiability import VERDICTS, Identified
+from gridpriv.grid.case import Floats, Ints
+from gridpriv.zonal import Prepared
+
+Words: TypeAlias = NDArray[np.str_]
+
+CLOSE = 0.05  # share of the demand within which an estimate counts as recovered
+SMALL_MW = 0.05  # ... and this many MW where there is no demand
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """One configuration's estimates.
+
+    Attributes
+    ----------
+    label : str
+        ``no noise``, ``as set``, or ``total EPSILON``.
+    epsilon : float or None
+        Total budget; None without noise.
+    adversary : str
+        ``messages``, ``stationarity`` or ``releases``.
+    estimates : (seeds, n_bus)
+        Active demand, per unit; NaN at buses that were not attacked.
+    spread : (n_bus,)
+        Posterior standard deviation of the last seed's estimate, per unit.
+    """
+
+    label: str
+    epsilon: float | None
+    adversary: str
+    estimates: Floats
+    spread: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class AttackResult:
+    """A finished attack."""
+
+    prepared: Prepared
+    plan: AttackPlan
+    attacked: Ints
+    distance: Ints
+    prior: Floats
+    outcomes: tuple[Outcome, ...]
+    identified: dict[int, Identified]
+
+    @property
+    def true(self) -> Floats:
+        """Active demand of the attacked buses in MW."""
+        return self.prepared.case.base_mva * self.prepared.case.pd[self.attacked]
+
+    def errors(self, outcome: Outcome) -> Floats:
+        """Return |estimate - true| in MW, (seeds, attacked)."""
+        base = self.prepared.case.base_mva
+        return np.asarray(np.abs(base * outcome.estimates[:, self.attacked] - self.true))
+
+    @property
+    def prior_errors(self) -> Floats:
+        """Return |prior - true| in MW, (attacked,)."""
+        prior = self.prepared.case.base_mva * self.prior[self.attacked]
+        return np.asarray(np.abs(prior - self.true))
+
+    def summary(self) -> pd.DataFrame:
+        """One row per configuration, and one for the prior."""
+        rows = [_row("prior", None, "prior", self.prior_errors[None], self.true)]
+        rows += [
+            _row(o.label, o.epsilon, o.adversary, self.errors(o), self.true) for o in self.outcomes
+        ]
+        table = pd.DataFrame(rows)
+        table["of_prior"] = table["mae_mw"] / table["mae_mw"].iloc[0]
+        return table
+
+    def buses(self) -> pd.DataFrame:
+        """One row per attacked bus: demand, distance from a tie line, and errors in MW and %."""
+        case = self.prepared.case
+        zone = self.prepared.zoning.zone_of[self.attacked]
+        table = pd.DataFrame(
+            {
+                "bus": case.bus_id[self.attacked],
+                "zone": [self.prepared.zoning.names[z] for z in zone],
+                "lines_to_tie": self.distance[self.attacked],
+                "pd_mw": self.true,
+                "messages_hold": self.holds(),
+                "prior_error_mw": self.prior_errors,
+            }
+        )
+        for outcome in self.outcomes:
+            name = f"{outcome.label}, {outcome.adversary}".replace(" ", "_").replace(",", "")
+            error = self.errors(outcome).mean(axis=0)
+            table[f"{name}_error_mw"] = error
+            loaded = np.where(self.true > 0, self.true, np.nan)
+            table[f"{name}_error_percent"] = 100.0 * error / loaded
+            table[f"{name}_spread_mw"] = case.base_mva * outcome.spread[self.attacked]
+        return table
+
+    def holds(self) -> Words:
+        """Return what noise-free messages hold of each attacked bus's demand.
+
+        The words of :mod:`gridpriv.assurance.identifiability`.
+        """
+        words = np.full(self.prepared.case.n_bus, "", dtype="U12")
+        for zone, found in self.identified.items():
+            words[self.prepared.zones[zone].own] = found.verdict
+        return words[self.attacked]
+
+    def zones(self) -> pd.DataFrame:
+        """One row per attacked zone: how many directions of its demand the messages hold."""
+        words = self.holds()
+        zone_of = {b: z for z in self.identified for b in self.prepared.zones[z].own}
+        here = np.array([zone_of[bus] for bus in self.attacked])
+        rows = []
+        for zone, found in self.identified.items():
+            counts = {w: int((words[here == zone] == w).sum()) for w in VERDICTS}
+            rows.append(
+                {
+                    "zone": self.prepared.zones[zone].name,
+                    "demands": len(found.hidden),
+                    "rank": found.rank,
+                    "largest": float(found.singular[0]),
+                    "smallest": float(found.singular[-1]),
+                    **counts,
+                }
+            )
+        return pd.DataFrame(rows)
+
+    def worst(self, count: int = 5) -> list[int]:
+        """Return the buses whose error is the least share of the prior's, protected if possible."""
+        errors = self.errors(self.shown).mean(axis=0)
+        gain = errors / np.maximum(self.prior_errors, SMALL_MW)
+        order = np.argsort(gain, kind="stable")[:count]
+        return [int(b) for b in self.prepared.case.bus_id[self.attacked[order]]]
+
+    @property
+    def shown(self) -> Outcome:
+        """The outcome that the map shows: messages, with the protection as set if there is any."""
+        heard = [o for o in self.outcomes if o.adversary == "messages"]
+        return next((o for o in heard if o.label == "as set"), heard[0])
+
+    def by_distance(self) -> pd.DataFrame:
+        """Share recovered within 5 % by distance from a tie line, for every configuration."""
+        rows = []
+        for outcome in self.outcomes:
+            close, words = recovered(self.errors(outcome), self.true), self.holds()
+            for lines in np.unique(self.distance[self.attacked]):
+                here = self.distance[self.attacked] == lines
+                rows.append(
+                    {
+                        "configuration": outcome.label,
+                        "adversary": outcome.adversary,
+                        "lines_to_tie": int(lines),
+                        "buses": int(here.sum()),
+                        "identifiable": float((words[here] == "identifiable").mean()),
+                        "recovered": float(close[:, here].mean()),
+                        "within_1mw": float((self.errors(outcome)[:, here] < 1.0).mean()),
+                    }
+                )
+        return pd.DataFrame(rows)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the attack as JSON can hold it."""
+        return {
+            "case": self.prepared.case.name,
+            "settings": self.prepared.settings.as_dict(),
+            "seeds": self.plan.seeds,
+            "prior": {"mean": "equal share of the total", "spread": self.plan.prior_spread},
+            "summary": _records(self.summary()),
+            "zones": _records(self.zones()),
+            "by_distance": _records(self.by_distance()),
+            "buses": _records(self.buses()),
+        }
+
+
+def tolerance(true: Floats) -> Floats:
+    """Return within how many MW a demand counts as recovered: 5 %, or 0.05 MW if that is more."""
+    return np.asarray(np.maximum(CLOSE * true, SMALL_MW))
+
+
+def recovered(errors: Floats, true: Floats) -> Floats:
+    """Return whether errors are within the tolerance, same shape as errors."""
+    return np.asarray(errors <= tolerance(true))
+
+
+def _row(
+    label: str, epsilon: float | None, adversary: str, errors: Floats, true: Floats
+) -> dict[str, Any]:
+    """Return mean absolute error with a 95 % interval over seeds, and the shares recovered."""
+    per_seed = errors.mean(axis=1)
+    seeds = len(per_seed)
+    half = None
+    if seeds > 1:
+        from scipy import stats
+
+        half = float(stats.t.ppf(0.975, seeds - 1) * per_seed.std(ddof=1) / math.sqrt(seeds))
+    loaded = true > 0
+    return {
+        "configuration": label,
+        "epsilon": epsilon,
+        "adversary": adversary,
+        "mae_mw": float(per_seed.mean()),
+        "interval_mw": half,
+        "error_percent": float(np.median(100.0 * errors[:, loaded] / true[loaded])),
+        "recovered": float(recovered(errors, true).mean()),
+        "within_1mw": float((errors < 1.0).mean()),
+    }
+
+
+def _records(table: pd.DataFrame) -> list[dict[str, Any]]:
+    plain = table.astype(object).where(table.notna(), None)
+    rows: list[dict[str, Any]] = plain.to_dict("records")
+    return rows
