@@ -14,7 +14,6 @@ from gridpriv.coordination.schedules import (
 from gridpriv.errors import InputError, not_allowed, not_negative, one_of, positive, whole
 from gridpriv.grid.case import Case
 from gridpriv.power.objective import (
-    COST_WEIGHT,
     IMBALANCE,
     OBJECTIVES,
     Objective,
@@ -51,7 +50,7 @@ class Settings:
         ``imbalance`` minimises the squared imbalance, ``cost`` the cost of generation with the
         squared imbalance as a penalty (:mod:`gridpriv.power.objective`).
     imbalance_weight : float or None
-        M, of that penalty; None means 1e4. For objective ``cost`` only.
+        M, of that penalty; None means 1e4 on a base of 100 MVA. For objective ``cost`` only.
     mechanism, perturbation, refresh, calibration
         What noise is drawn, on what, how often, and from whose sensitivity. ``refresh`` is
         for perturbation ``demand`` only; None means ``round`` there.
@@ -197,7 +196,7 @@ class Settings:
         """Return what the zones of a case minimise."""
         if self.objective == "imbalance":
             return IMBALANCE
-        return cost_objective(case, self.imbalance_weight or COST_WEIGHT)
+        return cost_objective(case, self.imbalance_weight)
 
     def effective_start(self) -> str:
         """Return the start that applies."""
@@ -237,8 +236,6 @@ class Settings:
         shown["refresh"] = perturbation.refresh if perturbation.target == "demand" else None
         shown["start"] = self.effective_start()
         shown["outage"] = list(self.outage)
-        if self.objective == "cost":
-            shown["imbalance_weight"] = self.imbalance_weight or COST_WEIGHT
         return shown
 
 

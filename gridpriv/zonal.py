@@ -26,6 +26,7 @@ from gridpriv.coordination.coordinator import (
 )
 from gridpriv.coordination.schedules import (
     BalancedPenalty,
+    InUnits,
     KeptPenalty,
     StepSize,
     nonsmooth_step,
@@ -44,6 +45,7 @@ from gridpriv.power.fleet import (
     outcome,
     smoothness,
 )
+from gridpriv.power.objective import penalty_units
 from gridpriv.power.problem import ZoneProblem
 from gridpriv.power.program import compile_zone
 from gridpriv.power.recourse import Pin, Recourse, agreed_point, dispatch
@@ -276,6 +278,9 @@ def coordinate_zones(
     """Rehearse on the public proxy if the settings ask for it, then run the private rounds."""
     settings, consensus = prepared.settings, prepared.consensus
     schedule, step = settings.penalty_schedule(), step_size(prepared, transport)
+    balanced = isinstance(schedule, BalancedPenalty)
+    if balanced:
+        schedule = InUnits(schedule, _penalty_units(prepared))
     names = [zone.name for zone in prepared.zones]
     start = np.concatenate(
         [flat_start(zone)[s] for zone, s in zip(prepared.zones, prepared.shared, strict=True)]
@@ -284,10 +289,19 @@ def coordinate_zones(
     if settings.effective_start() == "proxy":
         rehearsal = Plan(REHEARSAL_ROUNDS, step, schedule, rehearsal=True)
         state = coordinate(transport, consensus, state, rehearsal, names, Trace())
-    if settings.noise_is_fresh() and isinstance(schedule, BalancedPenalty):
+    if settings.noise_is_fresh() and balanced:
         schedule = KeptPenalty(schedule)
     plan = Plan(settings.rounds, step, schedule, settings.tolerance)
     return coordinate(transport, consensus, state, plan, names, trace, watch)
+
+
+def _penalty_units(prepared: Prepared) -> Floats:
+    """Return the units of rho of every global variable."""
+    network = prepared.network
+    held = [z.coordinates[s] for z, s in zip(prepared.zones, prepared.shared, strict=True)]
+    number, start = np.unique(np.concatenate(held)), network.offsets
+    flows = (number >= start["p_from"]) & (number < start["pc"])
+    return penalty_units(network.case, network.objective, flows)
 
 
 def _recourse(prepared: Prepared, transport: Transport, averages: list[Floats]) -> Recourse:

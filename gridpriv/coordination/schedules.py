@@ -147,3 +147,30 @@ class KeptPenalty:
         """Return rho as it is."""
         del t, primal, dual
         return rho
+
+
+@dataclass(frozen=True, eq=False)
+class InUnits:
+    """A schedule whose numbers hold in other units than the shared variables'.
+
+    Residual balancing compares how far copies are apart with how far the objective would move
+    them, so what it does depends on both units. ``units`` turns rho of the schedule's units into
+    that of the variables: with it a grid's rounds do not depend on its base.
+
+    Attributes
+    ----------
+    given : PenaltySchedule
+    units : (K,)
+        rho of each shared variable per unit of the schedule's rho.
+    """
+
+    given: PenaltySchedule
+    units: Floats
+
+    def first(self, size: int) -> Floats:
+        """Return rho^1 in the variables' units."""
+        return self.units * self.given.first(size)
+
+    def following(self, t: int, rho: Floats, primal: Floats, dual: Floats) -> Floats:
+        """Return rho^{t+1} in the variables' units."""
+        return self.units * self.given.following(t, rho / self.units, self.units * primal, dual)

@@ -21,7 +21,6 @@ from gridpriv.grid.case import Case, Floats
 from gridpriv.power.binding import SHED_TOLERANCE_MW, binding_limits, binding_sentence
 from gridpriv.power.conic import ConicSolution, solve_conic
 from gridpriv.power.objective import (
-    COST_WEIGHT,
     IMBALANCE,
     OBJECTIVES,
     Objective,
@@ -205,7 +204,7 @@ def _objective(case: Case, kind: ObjectiveKind, weight: float | None) -> Objecti
         raise not_allowed(
             "imbalance_weight", weight, "left out: objective imbalance has no other term"
         )
-    return IMBALANCE if kind == "imbalance" else cost_objective(case, weight or COST_WEIGHT)
+    return IMBALANCE if kind == "imbalance" else cost_objective(case, weight)
 
 
 def _fixed_cost(network: Network) -> float:

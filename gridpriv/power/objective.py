@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gridpriv.errors import InputError, not_allowed, one_of, positive
 from gridpriv.grid.case import PIECEWISE, Case, Floats, GenCost, Ints
@@ -26,6 +27,7 @@ from gridpriv.grid.case import PIECEWISE, Case, Floats, GenCost, Ints
 ObjectiveKind = Literal["imbalance", "cost"]
 OBJECTIVES: tuple[ObjectiveKind, ...] = ("imbalance", "cost")
 COST_WEIGHT = 1e4
+BASE_MVA = 100.0
 SLOPE_TOLERANCE = 1e-9
 
 
@@ -54,8 +56,8 @@ class Objective:
 IMBALANCE = Objective()
 
 
-def cost_objective(case: Case, weight: float = COST_WEIGHT) -> Objective:
-    """Return the objective ``cost`` of a case.
+def cost_objective(case: Case, weight: float | None = None) -> Objective:
+    """Return the objective ``cost`` of a case; M is by default 1e4 on a base of 100 MVA.
 
     Raises
     ------
@@ -67,7 +69,26 @@ def cost_objective(case: Case, weight: float = COST_WEIGHT) -> Objective:
         raise not_allowed("objective", "cost", allowed)
     for g, cost in enumerate(case.cost):
         _check_convex(case, g, cost)
-    return Objective("cost", weight, cost_unit(case))
+    usual = COST_WEIGHT * case.base_mva / BASE_MVA  # the same bound on any base
+    return Objective("cost", usual if weight is None else weight, cost_unit(case))
+
+
+def penalty_units(case: Case, objective: Objective, flows: NDArray[np.bool_]) -> Floats:
+    """Return rho of shared variables per unit of rho on a base of 100 MVA.
+
+    On base S a flow f is f S/100 there and a voltage product is itself. The imbalance is
+    (S/100)^2 of itself, so rho is 1 for flows and (100/S)^2 for voltages; the cost is S/100 of
+    itself, so rho is S/100 for flows and 100/S for voltages.
+
+    Parameters
+    ----------
+    flows : (K,) bool
+        Which of the variables are flows.
+    """
+    ratio = BASE_MVA / case.base_mva
+    if objective.kind == "cost":
+        return np.where(flows, 1.0 / ratio, ratio)
+    return np.where(flows, 1.0, ratio**2)
 
 
 def cost_unit(case: Case) -> float:

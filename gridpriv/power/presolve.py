@@ -11,6 +11,7 @@ Measured in docs/decisions/0004-presolve.md.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,7 +66,12 @@ class ReducedProgram:
         on_z = linear + metric * self.shift
         if exact:
             on_z = on_z + self.program.hessian @ self.shift
-        return np.asarray(self.expand.T @ on_z)
+        return np.asarray(self._collect @ on_z)
+
+    @cached_property
+    def _collect(self) -> Matrix:
+        """The transpose of ``expand``, kept."""
+        return Matrix(self.expand.T)
 
     def restore(self, x: Floats) -> Floats:
         """Return z of x."""

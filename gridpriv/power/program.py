@@ -91,7 +91,12 @@ class ZoneProgram:
 
     def pull(self, residual: Floats) -> Floats:
         """Return 2 M B' residual: what an imbalance adds to the gradient, shape (n,)."""
-        return np.asarray(2.0 * self.weight * (self.imbalance.T @ residual))
+        return np.asarray(2.0 * self.weight * (self._incidence @ residual))
+
+    @cached_property
+    def _incidence(self) -> Matrix:
+        """B', kept: scipy builds a transpose anew each time, which costs more than the product."""
+        return Matrix(self.imbalance.T)
 
 
 def compile_zone(zone: Zone) -> ZoneProgram:

@@ -24,6 +24,7 @@ from gridpriv.errors import SolverError
 from gridpriv.grid.case import Floats
 from gridpriv.grid.zoning import Zoning, tie_lines
 from gridpriv.power.accheck import Dispatch
+from gridpriv.power.objective import BASE_MVA
 from gridpriv.power.presolve import presolve
 from gridpriv.power.problem import ZoneProblem
 from gridpriv.power.program import ZoneProgram, compile_zone
@@ -96,7 +97,11 @@ def agreed_point(
         program = compile_zone(ties)
         at = program.coordinates
         nearest = make_solver(solver, program, lambda: presolve(program), exact=False)
-        point[at] = nearest.solve(-point[at], np.ones(program.size)).z
+        start = network.offsets
+        flow = (at >= start["p_from"]) & (at < start["pg"])
+        # distances as on a base of 100 MVA, so that the point does not depend on the base
+        metric = np.where(flow, (network.case.base_mva / BASE_MVA) ** 2, 1.0)
+        point[at] = nearest.solve(-metric * point[at], metric).z
     return tied, point
 
 

@@ -47,17 +47,32 @@ def test_the_pyomo_model_itself_has_the_same_bound():
     assert relax(case, "cost", "ipopt").bound == pytest.approx(relax(case, "cost").bound, rel=1e-6)
 
 
+def on_base(case, base_mva):
+    """Return the case with every per-unit figure on another base."""
+    scale = case.base_mva / base_mva
+    powers = ("pd", "qd", "gs", "bs", "pmin", "pmax", "qmin", "qmax", "pg", "rate", "b")
+    changed = {field: scale * getattr(case, field) for field in powers}
+    return replace(case, base_mva=base_mva, r=case.r / scale, x=case.x / scale, **changed)
+
+
 def test_the_bound_does_not_depend_on_the_base(case14):
-    scale = 100.0
-    small = replace(
-        case14,
-        base_mva=case14.base_mva / scale,
-        **{f: getattr(case14, f) * scale for f in ("pd", "qd", "gs", "bs", "pmin", "pmax", "qmin",
-                                                   "qmax", "pg", "rate", "b")},
-        r=case14.r / scale,
-        x=case14.x / scale,
-    )  # fmt: skip
+    small = on_base(case14, 1.0)
     assert relax(small, "cost").bound == pytest.approx(relax(case14, "cost").bound, rel=1e-5)
+
+
+@pytest.mark.parametrize("objective", ["imbalance", "cost"])
+def test_rounds_do_not_depend_on_the_base(case14, zones14, objective):
+    """On 1 MVA the imbalance is 10^4 times as large in per unit; in MW nothing differs."""
+    settings = make_settings(
+        objective=objective, mechanism="none", rounds=6, start="flat", load_scale=3.0,
+        solver="clarabel",
+    )  # fmt: skip
+    runs = [run(case, zones14, settings) for case in (case14, on_base(case14, 1.0))]
+    shed = [r.rounds["shed_mw"].to_numpy() for r in runs]
+    # the flat start has no generation to speak of and flows of 0 on both bases
+    np.testing.assert_allclose(shed[1], shed[0], rtol=2e-3, atol=0.02)
+    dispatched = [r.recourse.as_dict(r.case.base_mva)["shed_mw"] for r in runs]
+    assert dispatched[1] == pytest.approx(dispatched[0], rel=2e-3)
 
 
 def test_a_bus_price_is_the_derivative_of_the_bound(case14):
