@@ -26,22 +26,27 @@ from gridpriv.power.program import Matrix, ZoneProgram
 
 @dataclass(frozen=True)
 class Scaling:
-    """How a conic program is scaled: factor on the objective, rows to 1, Clarabel's own."""
+    """How a conic program is scaled: factor on the objective, rows to 1, Clarabel's own.
+
+    ``tolerance`` is Clarabel's of feasibility, relative to the size of all variables together.
+    """
 
     objective: float
     rows: bool
     equilibrate: bool
+    tolerance: float = 1e-8
 
 
 SCALINGS = (
     Scaling(100.0, rows=False, equilibrate=False),
     Scaling(1.0, rows=True, equilibrate=False),
     Scaling(10.0, rows=False, equilibrate=False),
-    Scaling(10.0, rows=True, equilibrate=False),
-    Scaling(10.0, rows=True, equilibrate=True),
     Scaling(1e4, rows=False, equilibrate=False),
     Scaling(1e3, rows=True, equilibrate=False),
-    Scaling(1e3, rows=False, equilibrate=True),
+    Scaling(1e3, rows=False, equilibrate=True, tolerance=1e-7),
+    Scaling(10.0, rows=False, equilibrate=False, tolerance=1e-7),
+    Scaling(10.0, rows=True, equilibrate=True, tolerance=1e-7),
+    Scaling(100.0, rows=False, equilibrate=False, tolerance=1e-7),
 )
 MOST_ITERATIONS = 300
 MOST_VIOLATION = 1e-5
@@ -132,6 +137,7 @@ def _solve(program: ZoneProgram, demand: Floats, scaling: Scaling, *, hard_balan
     settings.max_threads = 1
     settings.max_iter = MOST_ITERATIONS
     settings.equilibrate_enable = scaling.equilibrate
+    settings.tol_feas = scaling.tolerance
     return clarabel.DefaultSolver(
         sparse.csc_matrix(factor * quadratic),
         factor * linear,
