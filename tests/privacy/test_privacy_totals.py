@@ -103,3 +103,16 @@ def test_delta_outside_its_range_is_refused():
     for delta in (0.0, 1.0, -1.0, 2.0):
         with pytest.raises(InputError, match="delta"):
             total_epsilon({Charge("laplace", 1.0): 1}, delta)
+
+
+@pytest.mark.parametrize(("multiplier", "releases"), [(1.0, 101), (0.5, 200)])
+def test_wide_compositions_on_a_coarser_grid_state_the_same_total(multiplier, releases):
+    """dp_accounting's own grid (1e-4) and the coarser one agree to a millionth."""
+    import dp_accounting
+    from dp_accounting import pld
+
+    fine = pld.PLDAccountant(value_discretization_interval=1e-4)
+    event = dp_accounting.LaplaceDpEvent(multiplier)
+    fine.compose(dp_accounting.SelfComposedDpEvent(event, releases))
+    stated = total_epsilon({Charge("laplace", multiplier): releases}, 1e-5)
+    assert stated == pytest.approx(fine.get_epsilon(1e-5), rel=1e-6)
