@@ -188,7 +188,7 @@ def figure7(bench: Bench) -> Outcome:
         ("mnist", "growing:2,1.2,10000,1e9,5"),
         ("femnist", "growing:0.005,1.2,2000,1e9,0.05"),
     ):
-        rounds = 5000 if bench.full else (60 if name == "mnist" else 30)
+        rounds = 5000 if bench.full else (60 if name == "mnist" else 15)
         numbers = first.removeprefix("growing:").split(",")
         small = ",".join(
             [str(float(numbers[0]) / 100), *numbers[1:4], str(float(numbers[4]) / 100)]
