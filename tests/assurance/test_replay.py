@@ -99,6 +99,22 @@ def test_any_neighbour(config: dict[str, Any], zone: int, bus: int, dp: float, d
     assert [f for f in findings if not f.passed] == []
 
 
+@pytest.mark.parametrize("mechanism", ["laplace", "gaussian"])
+@pytest.mark.parametrize("update", ["linearized", "exact"])
+@pytest.mark.parametrize("perturbation", ["objective", "output", "demand"])
+def test_a_cost_beside_the_imbalance(perturbation: str, update: str, mechanism: str) -> None:
+    """The weight of the imbalance scales what a release hides; the cost itself hides nothing."""
+    run = prepared(
+        objective="cost", imbalance_weight=30.0, perturbation=perturbation, update=update,
+        mechanism=mechanism,
+    )  # fmt: skip
+    findings = replay_run(run, lambda z: _worst(run, z))
+    assert [f for f in findings if not f.passed] == []
+    ratios = [f.ratio for f in findings if f.check == "values"]
+    if perturbation != "output":
+        assert max(ratios) > 0.999
+
+
 @pytest.mark.parametrize("perturbation", ["objective", "output", "demand"])
 @pytest.mark.parametrize("update", ["linearized", "exact"])
 def test_case118(perturbation: str, update: str) -> None:
