@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from gridpriv.report import columns
+from gridpriv.report import columns, findings
 from gridpriv.report.charts import budget_words, cost_charts, round_charts
 from gridpriv.report.maps import Map, shed_map, zone_map
 from gridpriv.report.summary import (
@@ -72,7 +72,7 @@ def make_report(study: Study) -> Report:
     flat = frozenset(table.loc[table.budget == NO_NOISE, "series"]) if len(table) else frozenset()
     sections = [_first(table, look)]
     makers: tuple[Callable[..., Section | None], ...] = (
-        _claims, _convergence, _places, _privacy, _ac, _failed, _provenance,
+        _claims, _convergence, _places, _privacy, _audited, _ac, _failed, _provenance,
     )  # fmt: skip
     for make in makers:
         section = make(study, table, look)
@@ -250,6 +250,20 @@ def _privacy(study: Study, table: pd.DataFrame, look: dict[str, Style]) -> Secti
         "Privacy accounting",
         tuple(text),
         tables=(make_table("privacy", "Privacy, claimed and certified", columns.PRIVACY, noisy),),
+    )
+
+
+def _audited(study: Study, *_: Any) -> Section | None:
+    found = [name for name in findings.COLUMNS if name in study.tables]
+    if not found:
+        return None
+    return Section(
+        "Audit and attack",
+        tuple(findings.WORDS[name] for name in found),
+        tables=tuple(
+            make_table(name, findings.CAPTIONS[name], findings.COLUMNS[name], study.tables[name])
+            for name in found
+        ),
     )
 
 

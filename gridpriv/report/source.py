@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from gridpriv.errors import InputError
+from gridpriv.report.findings import read_findings
 from gridpriv.report.folder import NETWORK
 from gridpriv.study.record import FINALS, SETTINGS_SHOWN, TABLES
 from gridpriv.study.store import MANIFEST, Study, read_study
@@ -45,7 +46,9 @@ def read_source(folder: str | Path, *, public: bool = False) -> Study:
             f"{place} holds neither a study ({MANIFEST}) nor a run (run.json): name the folder of "
             "'gridpriv compare --out' or 'gridpriv run --out'"
         )
-    return without_private(study) if public else study
+    if public:
+        return without_private(study)
+    return Study(study.folder, study.manifest, study.tables | read_findings(place))
 
 
 def without_private(study: Study) -> Study:

@@ -1,0 +1,45 @@
+"""A report shows the audit and the attack that lie in its folder, and no others."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from gridpriv.cli.main import main
+from gridpriv.errors import InputError
+from gridpriv.report.document import make_report
+from gridpriv.report.source import read_source
+
+FEW = ["case14", "--rounds", "2", "--quiet", "--out"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("run")
+    assert main(["run", "--solver", "clarabel", *FEW, str(place)]) == 0
+    attack = ["--mechanism", "none", "--update", "linearized", "--bus", "12"]
+    assert main(["attack", *FEW, str(place / "attack"), *attack]) == 0
+    return place
+
+
+def test_the_attack_is_a_section_with_the_figures_of_its_file(folder: Path) -> None:
+    report = make_report(read_source(folder))
+    (section,) = [s for s in report.sections if s.title == "Audit and attack"]
+    (table,) = section.tables
+    stored = json.loads((folder / "attack" / "attack.json").read_text())["summary"]
+    reads = [c.key for c in table.columns].index("mae_mw")
+    assert [row[reads] for row in table.rows] == [row["mae_mw"] for row in stored]
+
+
+def test_public_reports_leave_it_out(folder: Path) -> None:
+    report = make_report(read_source(folder, public=True))
+    assert "Audit and attack" not in [section.title for section in report.sections]
+
+
+def test_a_strange_file_is_named(folder: Path) -> None:
+    (folder / "audit.json").write_text("{}")
+    with pytest.raises(InputError, match=r"audit\.json is no result of 'gridpriv audit'"):
+        read_source(folder)
+    (folder / "audit.json").unlink()
