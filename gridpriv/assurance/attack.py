@@ -34,7 +34,7 @@ from gridpriv.assurance.eavesdrop import listen, varied
 from gridpriv.assurance.findings import AttackResult, Outcome, tolerance
 from gridpriv.assurance.identifiability import Identified, identify
 from gridpriv.assurance.inversion import fit
-from gridpriv.assurance.stationarity import StationarityModel
+from gridpriv.assurance.stationarity import StationarityModel, all_heard
 from gridpriv.errors import InputError
 from gridpriv.privacy.budget import Budget
 from gridpriv.privacy.noise import NoiseStreams
@@ -141,7 +141,7 @@ def _attack(
 ) -> list[Outcome]:
     """Return the MAP estimates of ``seeds`` runs, by every way that is open."""
     size = prepared.case.n_bus
-    ways = ("messages", "stationarity") if _all_heard(prepared) else ("messages",)
+    ways = ("messages", "stationarity") if all_heard(prepared) else ("messages",)
     estimates = {way: np.full((seeds, size), np.nan) for way in ways}
     spread = {way: np.full(size, np.nan) for way in ways}
     for seed in range(seeds):
@@ -159,13 +159,6 @@ def _attack(
                 spread[way][own] = found.spread[: len(own)]
             watch(f"{label}, zone {prepared.zones[zone].name}")
     return [Outcome(label, epsilon, way, estimates[way], spread[way]) for way in ways]
-
-
-def _all_heard(prepared: Prepared) -> bool:
-    """Return whether an update's optimality conditions hold at what is heard."""
-    rules = prepared.rules
-    everything = all(shared.all() for shared in prepared.shared)
-    return everything and rules.local_updates == 1 and rules.perturbation.target != "output"
 
 
 def _releases(

@@ -17,6 +17,7 @@ from gridpriv.assurance.adversary import (
 )
 from gridpriv.assurance.eavesdrop import listen, varied
 from gridpriv.assurance.inversion import fit
+from gridpriv.assurance.stationarity import StationarityModel, all_heard
 from gridpriv.privacy.perturbation import Perturbation
 from gridpriv.zonal import Prepared, noise_rule
 
@@ -29,7 +30,8 @@ def averaging(
 ) -> pd.DataFrame:
     """Return error against rounds heard, for demand noise drawn each round and drawn once.
 
-    One draw has the same scale in both, so what differs is only how often it is drawn. Columns:
+    The fit is of optimality conditions where every variable is heard, else of messages. One draw
+    has the same scale in both, so what differs is only how often it is drawn. Columns:
     refresh, rounds, seed, mae_mw.
     """
     rows, settings = [], prepared.settings
@@ -50,7 +52,8 @@ def averaging(
                     own = run.zones[zone].own
                     script = [h for h in network.heard[zone] if h.rehearsal or h.number <= count]
                     noise = heard_noise(run, network.messages[zone])
-                    model, prior = forward_model(run, zone, script), zone_prior(run, plan, zone)
+                    forward, prior = forward_model(run, zone, script), zone_prior(run, plan, zone)
+                    model = StationarityModel(forward) if all_heard(run) else forward
                     found = fit(model, prior, noise, np.random.default_rng([run.seed, seed]))
                     errors.append(np.abs(found.demand[: len(own)] - run.case.pd[own]))
                 mae = float(np.concatenate(errors).mean()) * run.case.base_mva

@@ -27,8 +27,16 @@ from gridpriv.assurance.forward import ForwardModel, Predicted
 from gridpriv.grid.case import Floats
 from gridpriv.power.problem import ZoneProblem
 from gridpriv.power.solvers.clarabel import conic_rows
+from gridpriv.zonal import Prepared
 
 BINDS = 1e-4  # slack below which a constraint may bind (p.u.)
+
+
+def all_heard(prepared: Prepared) -> bool:
+    """Return whether an update's optimality conditions hold at what is heard of a run."""
+    rules = prepared.rules
+    everything = all(shared.all() for shared in prepared.shared)
+    return everything and rules.local_updates == 1 and rules.perturbation.target != "output"
 
 
 class StationarityModel:
