@@ -11,6 +11,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
+from functools import cached_property
 from itertools import product
 from typing import Any
 
@@ -91,7 +92,7 @@ class Task:
     budget: str
     settings: Settings
 
-    @property
+    @cached_property
     def id(self) -> str:
         """Identity: the same combination has the same name in every process and session."""
         told = [self.case, self.zoning, self.scheme, self.budget, asdict(self.settings)]
