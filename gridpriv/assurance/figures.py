@@ -75,6 +75,35 @@ def draw_errors(result: AttackResult, path: Path) -> None:
     save(figure, path)
 
 
+def draw_epsilon(result: AttackResult, path: Path) -> None:
+    """Draw error against total epsilon, with the prior's and that without noise."""
+    from matplotlib.figure import Figure
+
+    table = result.summary()
+    swept = table[table["configuration"].str.startswith("total ")]
+    figure = Figure(figsize=(7, 4.2))
+    axes = figure.add_subplot()
+    for k, (reads, rows) in enumerate(swept.groupby("adversary", sort=False)):
+        half = rows["interval_mw"].astype(float).fillna(0.0)
+        axes.errorbar(rows["epsilon"].astype(float), rows["mae_mw"], yerr=half, marker=MARKERS[k],
+                      color=PALETTE[k], linestyle=("-", "--", ":")[k % 3], capsize=3,
+                      label=f"reads {reads}")  # fmt: skip
+    axes.axhline(table["mae_mw"].iloc[0], color="black", linestyle="--", linewidth=1,
+                 label="public prior alone")  # fmt: skip
+    silent = table[(table["configuration"] == "no noise") & (table["adversary"] == "messages")]
+    axes.axhline(float(silent["mae_mw"].iloc[0]), color="#888888", linestyle=":", linewidth=1.5,
+                 label="messages without noise")  # fmt: skip
+    axes.set_xscale("log")
+    axes.set_ylim(bottom=0.0)
+    axes.set_xlabel("total epsilon of the run")
+    axes.set_ylabel("mean error of a bus (MW)")
+    axes.set_title(f"{result.prepared.case.name}: error against budget; bars: 95 % over seeds",
+                   loc="left", fontsize=10)  # fmt: skip
+    axes.grid(alpha=0.3)
+    axes.legend(frameon=False)
+    save(figure, path)
+
+
 def draw_map(result: AttackResult, path: Path, label: str | None = None) -> None:
     """Draw the grid with each attacked bus's error over the prior's: dark is worst protected."""
     from matplotlib.figure import Figure

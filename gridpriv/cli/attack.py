@@ -87,13 +87,15 @@ def execute(args: argparse.Namespace) -> int:
 
 
 def _write(result: AttackResult, curve: pd.DataFrame | None, folder: Path) -> None:
-    from gridpriv.assurance.figures import draw_averaging, draw_errors, draw_map
+    from gridpriv.assurance.figures import draw_averaging, draw_epsilon, draw_errors, draw_map
 
     for name, table in (("buses", result.buses()), ("by_distance", result.by_distance())):
         part = folder / f"{name}.csv.part"
         table.to_csv(part, index=False)
         part.replace(folder / f"{name}.csv")
     draw_errors(result, folder / "attack.png")
+    if result.plan.epsilons:
+        draw_epsilon(result, folder / "epsilon.png")
     draw_map(result, folder / "map.png")
     draw_map(result, folder / "map_no_noise.png", "no noise")
     if curve is not None:

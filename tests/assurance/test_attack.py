@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 from assurance_broken import prepared
 
-from gridpriv.assurance.adversary import AttackPlan, forward_model, tie_distance
+from gridpriv.assurance.adversary import AttackPlan, forward_model, tie_distance, zone_prior
 from gridpriv.assurance.attack import attack
 from gridpriv.assurance.averaging import averaging
 from gridpriv.assurance.eavesdrop import listen
+from gridpriv.assurance.identifiability import identify
+from gridpriv.assurance.stationarity import StationarityModel
 from gridpriv.errors import InputError
 
 SILENT: dict[str, Any] = {"mechanism": "none", "update": "linearized", "start": "flat", "rounds": 5}
@@ -69,6 +71,47 @@ def test_document_and_tables_agree() -> None:
     document = result.as_dict()
     assert len(document["buses"]) == 4
     assert sum(row["buses"] for row in document["by_distance"]) == 4
+
+
+@pytest.mark.parametrize("update", ["linearized", "exact"])
+def test_optimality_conditions_give_every_demand_away(update: str) -> None:
+    """All variables heard, no noise, two rounds: every load of zone 2 to a hundredth of a MW."""
+    run = prepared(**(SILENT | {"update": update, "rounds": 2, "consensus": "all"}))
+    result = attack(run, AttackPlan(rounds=2, bus=12))
+    read = {outcome.adversary: result.errors(outcome).max() for outcome in result.outcomes}
+    assert set(read) == {"messages", "stationarity"}
+    assert read["stationarity"] < 0.01
+
+
+def test_optimality_conditions_need_all_variables() -> None:
+    run = prepared(**(SILENT | {"rounds": 1}))
+    with pytest.raises(ValueError, match="every variable"):
+        StationarityModel(forward_model(run, 0, listen(run).heard[0]))
+
+
+def test_demands_that_messages_do_not_tell_apart() -> None:
+    """Exact updates on case118: zone 1's generators take up what its demands do."""
+    run = prepared("case118", mechanism="none", update="exact", rounds=3)
+    model = forward_model(run, 0, listen(run).heard[0])
+    prior, demand = zone_prior(run, AttackPlan(), 0), run.zones[0].demand
+    found = identify(model, prior, demand, np.full(len(demand) // 2, 0.01))
+    assert found.rank <= 2
+    assert set(found.verdict) == {"unheard"}
+    change = found.hidden * prior.spread
+    change *= 0.3 / np.abs(change).max()  # 30 MW at one bus
+    moved = model.predict(demand + change).sent - model.predict(demand).sent
+    assert np.abs(moved).max() < 1e-6
+
+
+def test_linearized_updates_hold_every_demand_of_case14() -> None:
+    run = prepared(**(SILENT | {"rounds": 3}))
+    network = listen(run)
+    for zone in range(3):
+        model, demand = forward_model(run, zone, network.heard[zone]), run.zones[zone].demand
+        limit = np.full(len(demand) // 2, 0.01)
+        found = identify(model, zone_prior(run, AttackPlan(), zone), demand, limit)
+        assert set(found.verdict) == {"identifiable"}
+        assert found.rank == len(demand)
 
 
 def test_distance_from_ties() -> None:
