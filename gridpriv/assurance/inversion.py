@@ -30,7 +30,7 @@ open; if that fails twice, the estimate is that of the last round that could be 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -41,9 +41,10 @@ from gridpriv.grid.case import Floats
 from gridpriv.power.problem import ZoneProblem
 
 STAGES = (1e-3, 1e-4, 1e-5, 1e-6)
-SOLVER_ERROR = 1e-6
+NOISY_STAGES = (1e-3, 1e-4, 1e-6)
 KEEPS_UP = 3.0  # misfit over tau up to which tau falls further
 EXPLAINED = 6e-5  # misfit of a round that is explained: a few times the error of a solve
+REACH = 8.0  # standard deviations of noise that a fitted demand may hold
 RESTARTS = 5  # draws for a round that is not
 
 
@@ -156,21 +157,46 @@ def fit(
     iterations : int
         Damped steps of each stage.
     """
-    hidden = _hidden(model, noise)
-    spread = np.sqrt(prior.spread**2 + hidden)
-    search = _Search(model, prior, noise, spread, iterations)
-    found = search.explained(generator) if noise.exact else search.averaged()
+    total = len(model.script)
+    if noise.exact:
+        search = _search(model, prior, noise, total, iterations)
+        return _shrunk(search, prior, search.explained(total, generator))
+    found, demand = [], prior.mean
+    if noise.target == "demand":  # one round's noisy demand explains that round's message
+        search = _search(model, prior, replace(noise, once=True), 1, iterations)
+        found.append(_shrunk(search, prior, search.explained(1, generator)))
+    for rounds in range(1, total + 1):
+        if rounds == total or rounds & (rounds - 1) == 0:
+            search = _search(model, prior, noise, rounds, iterations)
+            fitted = search.descend(demand, rounds, NOISY_STAGES)
+            demand = fitted.demand
+            found.append(_shrunk(search, prior, fitted))
+    # more rounds average more noise, unless what they leave unexplained says otherwise
+    return min(found, key=lambda estimate: float((estimate.spread / prior.spread).mean()))
+
+
+def _search(model: Model, prior: Prior, noise: Noise, rounds: int, iterations: int) -> _Search:
+    """Return the search for the demand and what noise those rounds leave in it."""
+    hidden = _hidden(model, noise, rounds)
+    spread, reach = np.sqrt(prior.spread**2 + hidden), REACH * np.sqrt(hidden)
+    wide = Prior(prior.mean, spread, prior.lower - reach, prior.upper + reach)
+    return _Search(model, wide, noise, hidden, iterations)
+
+
+def _shrunk(search: _Search, prior: Prior, found: _Fitted) -> Estimate:
+    """Return the estimate that a fit makes, less what noise takes up of it."""
+    noise, spread, hidden = search.noise, search.prior.spread, search.hidden
     weights = _weights(found.at, noise, found.tau)
     information = _information(found.at, weights) + np.diag(1.0 / spread**2)
     posterior = np.sqrt(np.diag(np.linalg.pinv(information, hermitian=True)))
-    residual = model.observed[: len(found.at.sent)] - found.at.sent
+    residual = search.model.observed[: len(found.at.sent)] - found.at.sent
     fitted = float(np.einsum("tm,tmn,tn->", residual, weights, residual, optimize=True))
     # a fit that leaves more than the noise explains is trusted less
     doubt = max(0.0, fitted / residual.size - 1.0) if noise.target != "none" else 0.0
     keep = prior.spread**2 / (spread**2 + doubt * posterior**2)
-    demand = prior.mean + keep * (found.demand - prior.mean)
-    posterior = np.sqrt(keep * hidden + (keep * posterior) ** 2)
-    return Estimate(demand, np.minimum(posterior, prior.spread), found.misfit, len(residual))
+    demand = np.clip(prior.mean + keep * (found.demand - prior.mean), prior.lower, prior.upper)
+    left = np.sqrt(keep * hidden + keep**2 * (1.0 + doubt) * posterior**2)
+    return Estimate(demand, np.minimum(left, prior.spread), found.misfit, len(residual))
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,19 +206,19 @@ class _Search:
     model: Model
     prior: Prior
     noise: Noise
-    spread: Floats
+    hidden: Floats
     iterations: int
 
-    def explained(self, generator: np.random.Generator) -> _Fitted:
-        """Return the fit of as many rounds as can be explained, each restarted if it must be."""
-        last = kept = self._descend(self.prior.mean, 1, STAGES)
+    def explained(self, total: int, generator: np.random.Generator) -> _Fitted:
+        """Return the fit of as many rounds as can be explained, each restarted if need be."""
+        last = kept = self.descend(self.prior.mean, 1, STAGES)
         failures = 0
-        for rounds in range(1, len(self.model.script) + 1):
-            here = self._descend(last.demand, rounds, STAGES)
+        for rounds in range(1, total + 1):
+            here = self.descend(last.demand, rounds, STAGES)
             for _ in range(RESTARTS):
                 if here.misfit <= EXPLAINED:
                     break
-                trial = self._descend(self._draw(here, generator), rounds, STAGES)
+                trial = self.descend(self._draw(here, generator), rounds, STAGES)
                 here = min(here, trial, key=lambda found: found.misfit)
             if here.misfit <= EXPLAINED:
                 kept, failures = here, 0
@@ -203,25 +229,16 @@ class _Search:
             last = here
         return kept
 
-    def averaged(self) -> _Fitted:
-        """Return the fit of all rounds of noisy messages, taken in by doubling."""
-        total, demand = len(self.model.script), self.prior.mean
-        for rounds in range(1, total + 1):
-            if rounds == total or rounds & (rounds - 1) == 0:
-                found = self._descend(demand, rounds, (1e-3, 1e-4, SOLVER_ERROR))
-                demand = found.demand
-        return found
-
     def _draw(self, found: _Fitted, generator: np.random.Generator) -> Floats:
         """Return a demand drawn from what the rounds so far leave open."""
         tau = max(1e-4, KEEPS_UP * found.misfit)
-        scaled = found.at.by_demand.reshape(-1, len(self.spread)) * self.spread / tau
-        values, vectors = np.linalg.eigh(scaled.T @ scaled + np.eye(len(self.spread)))
+        scaled = found.at.by_demand.reshape(-1, len(self.prior.spread)) * self.prior.spread / tau
+        values, vectors = np.linalg.eigh(scaled.T @ scaled + np.eye(len(self.prior.spread)))
         change = vectors @ (generator.normal(size=len(values)) / np.sqrt(values))
-        trial = found.demand + self.spread * change
+        trial = found.demand + self.prior.spread * change
         return np.asarray(np.clip(trial, self.prior.lower, self.prior.upper))
 
-    def _descend(self, demand: Floats, rounds: int, taus: tuple[float, ...]) -> _Fitted:
+    def descend(self, demand: Floats, rounds: int, taus: tuple[float, ...]) -> _Fitted:
         """Descend at one tau after the other, for as long as the misfit keeps up."""
         gradients, damping = self.noise.target == "objective", 1e-2
         at = self.model.predict(demand, rounds, gradients=gradients)
@@ -229,8 +246,9 @@ class _Search:
             weights = _weights(at, self.noise, tau)
             for _ in range(self.iterations):
                 trial, now, damping = _step(
-                    self.model, self.prior, self.noise, weights, demand, at, self.spread, damping
-                )
+                    self.model, self.prior, self.noise, weights, demand, at,
+                    self.prior.spread, damping,
+                )  # fmt: skip
                 if now is None:
                     break
                 moved = float(np.abs(trial - demand).max())
@@ -245,9 +263,9 @@ class _Search:
         return _Fitted(demand, at, tau, misfit)
 
 
-def _hidden(model: Model, noise: Noise) -> Floats:
+def _hidden(model: Model, noise: Noise, draws: int) -> Floats:
     """Return the variance that noise leaves in each demand even for who sees every release."""
-    size, draws = model.problem.program.imbalance.shape[0], len(model.script)
+    size = model.problem.program.imbalance.shape[0]
     if noise.target == "demand":
         return np.full(size, noise.variance / (1 if noise.once else draws))
     if noise.target == "objective":
