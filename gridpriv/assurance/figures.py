@@ -100,7 +100,7 @@ def draw_epsilon(result: AttackResult, path: Path) -> None:
     axes.set_title(f"{result.prepared.case.name}: error against budget; bars: 95 % over seeds",
                    loc="left", fontsize=10)  # fmt: skip
     axes.grid(alpha=0.3)
-    axes.legend(frameon=False)
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2, frameon=False)
     save(figure, path)
 
 

@@ -138,8 +138,8 @@ def _print(results: list[AuditResult], many: bool) -> None:
         ],
     )  # fmt: skip
     print(
-        "claimed, cert.(ified): epsilon as stated and as charged; measured: a lower bound; sees: "
-        "the least epsilon\nthat so many runs would tell from the claimed one."
+        "claimed, cert.(ified): epsilon as stated and as charged; measured: a lower bound;\n"
+        "sees: the least epsilon that so many runs would tell from the claimed one."
     )
     print(f"Verdict: {document['verdict']}.")
 
