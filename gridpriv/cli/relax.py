@@ -64,6 +64,7 @@ def _summarise(document: dict[str, object], price: object) -> None:
     rows: list[list[object]] = [
         ["bound", f"{document['bound']:.7g}", document["unit"]],
         ["unserved demand", document["shed_mw"], "MW"],
+        ["estimated relative error", document["relative_error"], ""],
         ["status", document["status"], ""],
         ["solver", document["solver"], ""],
         ["seconds", document["seconds"], "s"],

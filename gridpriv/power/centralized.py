@@ -44,8 +44,10 @@ class Relaxation:
     objective : {'imbalance', 'cost'}
     bound : float or None
         In $/h for ``cost``, p.u. squared for ``imbalance``; None where it is infeasible.
+    error : float
+        Estimate of the bound's relative error; NaN where the solver gives no duals.
     status : str
-        ``Solved`` or ``Infeasible``.
+        ``Solved``, ``AlmostSolved`` (error between 1e-4 and 1e-3) or ``Infeasible``.
     solver : str
     seconds : float
         Of compiling and solving.
@@ -61,6 +63,7 @@ class Relaxation:
     network: Network
     objective: ObjectiveKind
     bound: float | None
+    error: float
     status: str
     solver: str
     seconds: float
@@ -118,6 +121,7 @@ class Relaxation:
             "objective": self.objective,
             "bound": self.bound,
             "unit": "$/h" if self.objective == "cost" else "p.u.^2",
+            "relative_error": self.error if solved and np.isfinite(self.error) else None,
             "status": self.status,
             "solver": self.solver,
             "seconds": self.seconds,
@@ -164,7 +168,7 @@ def relax(
         found = solve_conic(compile_zone(zone), zone.demand, hard_balance=hard)
     else:
         found = _solve_pyomo(whole_grid(network), solver, hard_balance=hard)
-    solved = found.status == "Solved"
+    solved = found.status != "Infeasible"
     unit = chosen.cost_unit / case.base_mva if objective == "cost" else 1.0
     p, q = np.split(found.imbalance, 2)
     p_price, q_price = np.split(unit * found.price, 2)
@@ -172,6 +176,7 @@ def relax(
         network=network,
         objective=objective,
         bound=chosen.cost_unit * found.value + _fixed_cost(network) if solved else None,
+        error=found.error,
         status=found.status,
         solver=solver,
         seconds=time.perf_counter() - began,
@@ -222,7 +227,7 @@ def _solve_pyomo(zone: Zone, solver: str, *, hard_balance: bool) -> ConicSolutio
     z, imbalance, value = solve_whole_model(zone, name, hard_balance=hard_balance)
     variable = value - _fixed_cost(zone.network) / zone.network.objective.cost_unit
     return ConicSolution(
-        z, imbalance, np.full(len(imbalance), np.nan), variable, np.nan, "Solved", 1
+        z, imbalance, np.full(len(imbalance), np.nan), variable, np.nan, np.nan, "Solved", 1
     )
 
 

@@ -7,12 +7,20 @@ thousands of small solves, but one large solve ends more often as solved with th
 (docs/decisions/0010-cost-objective.md has the count on PGLib-OPF).
 
 Rows and objective are scaled: equalities to a largest coefficient of 1, thermal limits to 1,
-the objective by a factor. Scalings are tried in turn until one ends as solved and within limits.
+the objective by a factor. Scalings are tried in turn until one ends as solved.
+
+"Solved" alone says too little on a large grid: Clarabel's tolerance is relative to all variables
+together, and a thermal limit that is passed by 3e-4 p.u. moved the bound of case1888_rte by 0.08 %.
+So every solution carries an estimate of its value's error, and only one within 1e-4 is taken:
+
+    |y|'|A x + slack - b| + |x|'|P x + q + A'y|   over the value,
+
+what the rows' dual y charges for all that the rows miss, and what x makes of the gradient left.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import clarabel
@@ -28,13 +36,15 @@ from gridpriv.power.program import Matrix, ZoneProgram
 class Scaling:
     """How a conic program is scaled: factor on the objective, rows to 1, Clarabel's own.
 
-    ``tolerance`` is Clarabel's of feasibility, relative to the size of all variables together.
+    ``feasibility`` and ``gap`` are Clarabel's tolerances, relative to the size of all variables
+    together and to the objective.
     """
 
     objective: float
     rows: bool
     equilibrate: bool
-    tolerance: float = 1e-8
+    feasibility: float = 1e-8
+    gap: float = 1e-8
 
 
 SCALINGS = (
@@ -43,13 +53,13 @@ SCALINGS = (
     Scaling(10.0, rows=False, equilibrate=False),
     Scaling(1e4, rows=False, equilibrate=False),
     Scaling(1e3, rows=True, equilibrate=False),
-    Scaling(1e3, rows=False, equilibrate=True, tolerance=1e-7),
-    Scaling(10.0, rows=False, equilibrate=False, tolerance=1e-7),
-    Scaling(10.0, rows=True, equilibrate=True, tolerance=1e-7),
-    Scaling(100.0, rows=False, equilibrate=False, tolerance=1e-7),
+    Scaling(1.0, rows=True, equilibrate=True, feasibility=1e-7, gap=1e-6),
+    Scaling(1e3, rows=False, equilibrate=True, feasibility=1e-7, gap=1e-6),
+    Scaling(10.0, rows=False, equilibrate=False, feasibility=1e-7, gap=1e-6),
+    Scaling(0.1, rows=True, equilibrate=True, feasibility=1e-7, gap=1e-6),
 )
 MOST_ITERATIONS = 300
-MOST_VIOLATION = 1e-5
+GOOD_ERROR, MOST_ERROR = 1e-4, 1e-3
 INFEASIBLE = ("PrimalInfeasible", "AlmostPrimalInfeasible")
 
 
@@ -67,8 +77,11 @@ class ConicSolution:
         Derivative of the objective by each entry of d: what one more unit of demand costs.
     value, dual_value : float
         Objective of the primal and of the dual solution.
+    error : float
+        Estimate of the value's error, relative to it (absolute below a value of 1).
     status : str
-        ``Solved``, or that the balance cannot hold: ``Infeasible``.
+        ``Solved``; ``AlmostSolved`` where no scaling ends better (its error is at most 1e-3);
+        ``Infeasible`` where the balance cannot hold.
     attempts : int
         Scalings tried.
     """
@@ -78,6 +91,7 @@ class ConicSolution:
     price: Floats
     value: float
     dual_value: float
+    error: float
     status: str
     attempts: int
 
@@ -98,34 +112,21 @@ def solve_conic(program: ZoneProgram, demand: Floats, *, hard_balance: bool) -> 
     SolverError
         If no scaling ends as solved or infeasible; the last status is named.
     """
+    best: ConicSolution | None = None
     status = ""
     for attempt, scaling in enumerate(SCALINGS, start=1):
         found = _solve(program, demand, scaling, hard_balance=hard_balance)
         status = str(found.status)
-        if status in INFEASIBLE:
-            return _solution(program, demand, found, scaling, attempt)
-        if status == "Solved":
-            solution = _solution(program, demand, found, scaling, attempt)
-            if violation(program, solution.z) <= MOST_VIOLATION:
-                return solution
-            status = "Solved, at limits passed by more than 1e-5 p.u.,"
+        if status not in ("Solved", "AlmostSolved", *INFEASIBLE):
+            continue
+        solution = _solution(program, demand, found, scaling, attempt, hard_balance=hard_balance)
+        if status in INFEASIBLE or (status == "Solved" and solution.error <= GOOD_ERROR):
+            return solution
+        if best is None or solution.error < best.error:
+            best = solution
+    if best is not None and best.error <= MOST_ERROR:
+        return replace(best, status="AlmostSolved")
     raise SolverError(f"clarabel ended {status} after {len(SCALINGS)} scalings were tried")
-
-
-def violation(program: ZoneProgram, z: Floats) -> float:
-    """Return by how much z misses Ohm's law or passes a cone, at most, in per unit.
-
-    Clarabel's tolerance is relative to the size of all variables together; on a large grid a
-    thermal limit may be passed by enough to move the bound by 0.1 %.
-    """
-    rows = np.asarray(program.cone @ z + program.cone_offset)
-    heads = np.concatenate([[0], np.cumsum(program.cone_sizes)])[:-1].astype(np.int64)
-    block = np.repeat(np.arange(len(heads)), program.cone_sizes)
-    tail = rows.copy()
-    tail[heads] = 0.0
-    passed = np.sqrt(np.bincount(block, tail**2, minlength=len(heads))) - rows[heads]
-    missed = np.abs(program.a_eq @ z - program.b_eq)
-    return float(np.concatenate([passed, missed, [0.0]]).max())
 
 
 def _solve(program: ZoneProgram, demand: Floats, scaling: Scaling, *, hard_balance: bool) -> Any:
@@ -137,7 +138,8 @@ def _solve(program: ZoneProgram, demand: Floats, scaling: Scaling, *, hard_balan
     settings.max_threads = 1
     settings.max_iter = MOST_ITERATIONS
     settings.equilibrate_enable = scaling.equilibrate
-    settings.tol_feas = scaling.tolerance
+    settings.tol_feas = scaling.feasibility
+    settings.tol_gap_rel = settings.tol_gap_abs = scaling.gap
     return clarabel.DefaultSolver(
         sparse.csc_matrix(factor * quadratic),
         factor * linear,
@@ -206,19 +208,31 @@ def _cones(program: ZoneProgram) -> list[Any]:
 
 
 def _solution(
-    program: ZoneProgram, demand: Floats, found: Any, scaling: Scaling, attempt: int
+    program: ZoneProgram,
+    demand: Floats,
+    found: Any,
+    scaling: Scaling,
+    attempt: int,
+    *,
+    hard_balance: bool,
 ) -> ConicSolution:
     """Undo the scaling. The dual y of the row Bz = -d is the derivative of the value by d."""
-    z = np.asarray(found.x)[: program.size]
-    rows = len(demand)
-    _, _, scale = _rows(program, demand, scaling, hard_balance=True)
-    dual = np.asarray(found.z)[:rows] * scale[:rows]
+    x, slack = np.asarray(found.x), np.asarray(found.s)
+    y = np.asarray(found.z) / scaling.objective
+    quadratic, linear = _objective(program, hard_balance=hard_balance)
+    rows, offset, scale = _rows(program, demand, scaling, hard_balance=hard_balance)
+    missed = scale * (rows @ x - offset) + slack
+    gradient = quadratic @ x + linear + rows.T @ (scale * y)
+    value = float(found.obj_val) / scaling.objective
+    error = float(np.abs(y) @ np.abs(missed) + np.abs(x) @ np.abs(gradient))
+    z = x[: program.size]
     return ConicSolution(
         z=z,
         imbalance=np.asarray(program.imbalance @ z + demand),
-        price=dual / scaling.objective,
-        value=float(found.obj_val) / scaling.objective,
+        price=(scale * y)[: len(demand)],
+        value=value,
         dual_value=float(found.obj_val_dual) / scaling.objective,
+        error=error / max(abs(value), 1.0),
         status="Infeasible" if str(found.status) in INFEASIBLE else "Solved",
         attempts=attempt,
     )
