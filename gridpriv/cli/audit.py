@@ -133,7 +133,7 @@ def _print(results: list[AuditResult], many: bool) -> None:
         ["observed", "delta", "claimed", "cert.", "measured", "runs", "sees", "verdict"],
         [
             [r["level"], r["delta"], r["claimed"], r["certified"], r["measured"], r["runs"],
-             r["detectable"], r["verdict"]]
+             r["detectable"], r["verdict"].removeprefix("claim ")]
             for r in document["statistical"]
         ],
     )  # fmt: skip
