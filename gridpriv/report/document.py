@@ -167,7 +167,10 @@ def _places(study: Study, table: pd.DataFrame, look: dict[str, Style]) -> Sectio
     runs = study.done.assign(panel=panel_names(study.done), series=series_names(study.done))
     maps: list[Map] = []
     zones = []
+    words = ["Dashed lines are tie lines between zones. Shed per bus is after local recourse, the "
+             "mean over seeds. Per-zone figures are of the last round."]  # fmt: skip
     for panel, rows in table.groupby("panel", sort=False):
+        words += _bound(str(panel), runs[runs.panel == panel])
         at = rows.iloc[0]
         buses, branches = (
             t[(t.case == at.case) & (t.zoning == at.zoning)]
@@ -180,14 +183,25 @@ def _places(study: Study, table: pd.DataFrame, look: dict[str, Style]) -> Sectio
     tables = [t for t in zones if len(t)]
     return Section(
         "Where",
-        ("Dashed lines are tie lines between zones. Shed per bus is after local recourse, the "
-         "mean over seeds. Per-zone figures are of the last round.",),
+        tuple(words),
         maps=tuple(maps),
         tables=tuple(
             make_table("zones", "Per zone, means over seeds", columns.ZONES, pd.concat(tables))
             for _ in tables[:1]
         ),
     )  # fmt: skip
+
+
+def _bound(panel: str, runs: pd.DataFrame) -> list[str]:
+    """Return what binds in the panel's run of least noise, where load stays unserved."""
+    if "explanation" not in runs:
+        return []
+    told = runs[runs["explanation"].fillna("").str.contains("cannot be served")]
+    if told.empty:
+        return []
+    first = told.sort_values("budget", key=lambda b: b != NO_NOISE, kind="stable").iloc[0]
+    way = "without noise" if first.budget == NO_NOISE else f"{first.scheme}, seed {first.seed}"
+    return [f"What keeps load of {panel} from being served ({way}): {first.explanation}."]
 
 
 def _shed_maps(

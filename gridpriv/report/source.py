@@ -19,6 +19,7 @@ from gridpriv.study.store import MANIFEST, Study, read_study
 PRIVATE = {
     "runs": ("noise_magnitude", "objective", "shed_mw", "surplus_mw", "imbalance_mw", "shed_mvar",
              "recourse_shed_mw", "recourse_surplus_mw", "recourse_objective", "ac_converged",
+             "recourse_cost", "explanation",
              "ac_slack_mw", "ac_vm_violations", "ac_loading_violations", "solver_retries",
              "mean_objective"),
     "rounds": ("noise_magnitude", "objective", "shed_mw", "surplus_mw", "shed_mvar",
@@ -118,6 +119,7 @@ def _run_row(document: dict[str, Any], name: str) -> dict[str, Any]:
         "imbalance_mw": None if shed is None else shed + surplus,
         "recourse_shed_mw": final["recourse"]["shed_mw"],
         "recourse_objective": final["recourse"]["objective"],
+        "recourse_cost": final["recourse"].get("cost"), "explanation": final.get("explanation"),
         "ac_converged": final["ac"]["converged"], "ac_slack_mw": final["ac"]["slack_mw"],
         "ac_vm_violations": final["ac"]["vm_violations"],
         "ac_loading_violations": final["ac"].get("loading_violations"),

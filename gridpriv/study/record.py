@@ -20,6 +20,7 @@ OUT_OF_ORDER = ("seconds",)
 FINALS = (
     "objective", "consensus_residual", "shed_mw", "surplus_mw", "imbalance_mw", "shed_mvar",
     "recourse_shed_mw", "recourse_surplus_mw", "recourse_objective", "noise_magnitude",
+    "recourse_cost", "explanation",
     "ac_converged", "ac_slack_mw", "ac_vm_violations", "ac_loading_violations",
     "releases_per_zone", "epsilon_claimed", "epsilon_certified", "release_delta", "total_pure",
     "total_epsilon", "target_delta", "paper_total", "solves", "solver_retries",
@@ -82,6 +83,8 @@ def _finals(result: RunResult) -> dict[str, Any]:
         "recourse_shed_mw": recourse["shed_mw"],
         "recourse_surplus_mw": recourse.get("surplus_mw"),
         "recourse_objective": recourse["objective"],
+        "recourse_cost": recourse["cost"],
+        "explanation": final["explanation"],
         "noise_magnitude": _mean(result.rounds.get("noise_magnitude", ())),
         "ac_converged": ac["converged"],
         "ac_slack_mw": ac["slack_mw"],
