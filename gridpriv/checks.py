@@ -1,7 +1,7 @@
 """What is found out after the rounds: the AC check of the dispatch, and the privacy statements.
 
 Both need slow imports (pandapower, dp_accounting) and nothing of the rounds but what
-:class:`Finished` holds, so :func:`check` may run in another process.
+:class:`Finished` holds, so one may run in another process (:func:`check_beside`).
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from gridpriv.privacy.accounting import epsilon_of
 from gridpriv.privacy.mechanism import Charge
 from gridpriv.privacy.release import Release
 from gridpriv.privacy.statement import ZoneStatement, zone_statement
+from gridpriv.processes import Beside
 from gridpriv.settings import Settings
 
 Releases: TypeAlias = Mapping[str, Mapping[Release, int]]
@@ -56,11 +57,26 @@ Checker: TypeAlias = Callable[[Finished], Checks]
 
 def check(finished: Finished) -> Checks:
     """Return the AC power flow's verdict and every zone's privacy loss."""
-    dispatch = finished.dispatch
-    return Checks(
-        ac=None if dispatch is None else ac_check(finished.case, dispatch),
-        statements=zone_statements(finished.releases, finished.settings, finished.rules),
-    )
+    return Checks(check_dispatch(finished), check_privacy(finished))
+
+
+def check_dispatch(finished: Finished) -> AcCheck | None:
+    """Return the AC power flow's verdict."""
+    if finished.dispatch is None:
+        return None
+    return ac_check(finished.case, finished.dispatch)
+
+
+def check_privacy(finished: Finished) -> tuple[ZoneStatement, ...]:
+    """Return every zone's privacy loss."""
+    return zone_statements(finished.releases, finished.settings, finished.rules)
+
+
+def check_beside(process: Beside[Finished, AcCheck | None], finished: Finished) -> Checks:
+    """Return what :func:`check` does; :func:`check_dispatch` runs in ``process`` meanwhile."""
+    process.ask(finished)
+    statements = check_privacy(finished)
+    return Checks(process.answer(), statements)
 
 
 def zone_statements(

@@ -52,12 +52,20 @@ class Beside(Generic[Given, Answer]):
     def __init__(self, function: Callable[[Given], Answer], get_ready: Callable[[], None]) -> None:
         self._process, self._pipe = spawn(_serve_one, function, get_ready)
 
-    def __call__(self, given: Given) -> Answer:
-        """Return ``function(given)``; raise what it raises."""
+    def ask(self, given: Given) -> None:
+        """Start ``function(given)``."""
         with suppress(BrokenPipeError):  # it ended early: what it said, if anything, is read next
             self._pipe.send(given)
+
+    def answer(self) -> Answer:
+        """Return what was asked for last; raise what it raises."""
         found: Answer = answer(self._pipe)
         return found
+
+    def __call__(self, given: Given) -> Answer:
+        """Return ``function(given)``; raise what it raises."""
+        self.ask(given)
+        return self.answer()
 
     def __enter__(self) -> Beside[Given, Answer]:
         return self

@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gridpriv.cli.common import (
@@ -26,9 +27,9 @@ from gridpriv.cli.series import refuse_without_series, run_horizon
 from gridpriv.errors import BudgetError, InputError, SolverError, one_of
 
 if TYPE_CHECKING:
-    from gridpriv.checks import Checker
+    from gridpriv.checks import Checker, Finished
+    from gridpriv.power.accheck import AcCheck
     from gridpriv.power.fleet import Charge
-    from gridpriv.settings import Settings
     from gridpriv.zonal import Prepared
 
 SETTINGS: tuple[tuple[str, Any, str], ...] = (
@@ -103,21 +104,21 @@ def given_settings(args: argparse.Namespace) -> dict[str, Any]:
 
 def execute(args: argparse.Namespace) -> int:
     """Run, print the summary or the JSON document, write the folder."""
-    from gridpriv.settings import make_settings
-
     refuse_without_series(args)
     if args.tables != "csv":
         from gridpriv.result_tables import FORMATS
 
         one_of("tables", args.tables, FORMATS)
-    settings = make_settings(args.preset, **given_settings(args))
-    with _checker(settings, beside=args.process) as checker:
-        return _run(args, settings, checker)
+    given = given_settings(args)
+    with _checker(beside=args.process) as checker:
+        return _run(args, given, checker)
 
 
-def _run(args: argparse.Namespace, settings: Settings, checker: Checker) -> int:
+def _run(args: argparse.Namespace, given: dict[str, Any], checker: Checker) -> int:
     from gridpriv.grid.library import load_case
+    from gridpriv.settings import make_settings
 
+    settings = make_settings(args.preset, **given)
     began = time.perf_counter()
     case = load_case(args.case)
     if args.demand is not None:
@@ -167,20 +168,28 @@ def _run(args: argparse.Namespace, settings: Settings, checker: Checker) -> int:
 
 
 @contextmanager
-def _checker(settings: Settings, *, beside: bool) -> Iterator[Checker]:
-    """Yield what checks the finished run: in a process that gets ready during the rounds.
+def _checker(*, beside: bool) -> Iterator[Checker]:
+    """Yield what checks the finished run: the dispatch in a process that gets ready meanwhile.
 
-    The imports alone take longer than a hundred rounds of case118, and need a second core.
+    Importing pandapower takes longer than a hundred rounds of case118, and a second core.
     """
-    from gridpriv.checks import check
-
     if not beside or (os.cpu_count() or 1) < 2:
+        from gridpriv.checks import check
+
         yield check
         return
     from gridpriv.processes import Beside
 
-    with Beside(check, _import_pandapower if settings.mechanism == "none" else _import_all) as one:
-        yield one
+    with Beside(_check_dispatch, _import_pandapower) as process:  # before our own slow imports
+        from gridpriv.checks import check_beside
+
+        yield partial(check_beside, process)
+
+
+def _check_dispatch(finished: Finished) -> AcCheck | None:
+    from gridpriv.checks import check_dispatch
+
+    return check_dispatch(finished)
 
 
 def _import_pandapower() -> None:
@@ -189,12 +198,6 @@ def _import_pandapower() -> None:
 
     show_warnings()
     import pandapower.converter.pypower.from_ppc  # noqa: F401
-
-
-def _import_all() -> None:
-    """Import what the AC check and the accountant need."""
-    _import_pandapower()
-    import dp_accounting.pld  # noqa: F401
 
 
 @contextmanager
