@@ -5,18 +5,23 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from gridpriv.coordination.agent import AgentRules
 from gridpriv.coordination.coordinator import Consensus, Trace
 from gridpriv.grid.case import Case
-from gridpriv.grid.zoning import Zoning, zone_report
+from gridpriv.grid.zoning import Zoning, zone_rows
 from gridpriv.power.accheck import AcCheck
-from gridpriv.power.binding import COLUMNS, SHED_TOLERANCE_MW, binding_limits, binding_sentence
+from gridpriv.power.binding import (
+    SHED_TOLERANCE_MW,
+    Binding,
+    binding_limits,
+    binding_sentence,
+    binding_table,
+)
 from gridpriv.power.fleet import ZoneOutcome
 from gridpriv.power.objective import generation_cost
 from gridpriv.power.prices import balance_prices, price_unit, tie_prices
@@ -25,6 +30,9 @@ from gridpriv.power.solvers import solver_version
 from gridpriv.power.zone import Network, Zone
 from gridpriv.privacy.statement import ZoneStatement
 from gridpriv.settings import Settings
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 PUBLIC_ROUND_COLUMNS = ("round", "consensus_residual", "penalty_min", "penalty_max")
 
@@ -66,42 +74,52 @@ class RunResult:
     @cached_property
     def rounds(self) -> pd.DataFrame:
         """One row per round: objective (p.u. squared), residual, noise, shed in MW and MVAr."""
-        return pd.DataFrame(
-            [
-                {
-                    "round": r.round,
-                    "objective": r.figures["objective"],
-                    "consensus_residual": r.consensus_residual,
-                    "noise_magnitude": r.noise_magnitude,
-                    **{k: v for k, v in r.figures.items() if k != "objective"},
-                    "penalty_min": r.penalty[0],
-                    "penalty_max": r.penalty[1],
-                    "solver_iterations": r.iterations,
-                    "solver_retries": r.retries,
-                    "seconds": r.seconds,
-                }
-                for r in self.trace.rounds
-            ]
-        )
+        import pandas as pd
+
+        return pd.DataFrame(self._rounds)
+
+    @cached_property
+    def _rounds(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "round": r.round,
+                "objective": r.figures["objective"],
+                "consensus_residual": r.consensus_residual,
+                "noise_magnitude": r.noise_magnitude,
+                **{k: v for k, v in r.figures.items() if k != "objective"},
+                "penalty_min": r.penalty[0],
+                "penalty_max": r.penalty[1],
+                "solver_iterations": r.iterations,
+                "solver_retries": r.retries,
+                "seconds": r.seconds,
+            }
+            for r in self.trace.rounds
+        ]
 
     @cached_property
     def zones(self) -> pd.DataFrame:
         """One row per zone: size, ties, and its own figures after the last round."""
-        report = zone_report(self.case, self.zoning).set_index("zone")
+        import pandas as pd
+
+        return pd.DataFrame(self._zones)
+
+    @cached_property
+    def _zones(self) -> list[dict[str, Any]]:
         size = {
-            zone.name: (len(zone.coordinates), int(shared.sum()))
+            zone.name: {"variables": len(zone.coordinates), "shared": int(shared.sum())}
             for zone, shared in zip(self.zone_models, self.shared, strict=True)
         }
-        report["variables"] = [size[zone][0] for zone in report.index]
-        report["shared"] = [size[zone][1] for zone in report.index]
-        if self.trace.rounds:
-            last = pd.DataFrame(self.trace.rounds[-1].by_agent).T
-            report = report.join(last)
-        return report.reset_index()
+        last = self.trace.rounds[-1].by_agent if self.trace.rounds else {}
+        return [
+            row | size[row["zone"]] | last.get(row["zone"], {})
+            for row in zone_rows(self.case, self.zoning)
+        ]
 
     @cached_property
     def buses(self) -> pd.DataFrame:
         """One row per bus: zone, demand, shed (positive) or surplus, voltage; before recourse."""
+        import pandas as pd
+
         base = self.case.base_mva
         p, q, w = (np.full(self.case.n_bus, np.nan) for _ in range(3))
         for zone, after in zip(self.zone_models, self.outcomes, strict=True):
@@ -136,6 +154,8 @@ class RunResult:
         (:mod:`gridpriv.power.prices`). After recourse, at the true demand: after a noisy round
         they would price the noise. Empty without recourse.
         """
+        import pandas as pd
+
         buses = self.buses
         if self.recourse is None:
             return pd.DataFrame(columns=["bus", "zone", "p_price", "q_price", "unit"])
@@ -147,15 +167,21 @@ class RunResult:
     @cached_property
     def tie_prices(self) -> pd.DataFrame:
         """What one more unit of flow on a tie line costs each zone: duals, public."""
+        import pandas as pd
+
         duals = self.consensus.split(self.trace.dual)
         held = zip(self.zone_models, self.shared, duals, strict=True)
         return pd.concat([tie_prices(*one) for one in held], ignore_index=True)
 
     @cached_property
     def binding(self) -> pd.DataFrame:
-        """Limits that the dispatch after recourse stands at; local."""
+        """Limits that the dispatch after recourse stands at, one row each; local."""
+        return binding_table(self._binding)
+
+    @cached_property
+    def _binding(self) -> tuple[Binding, ...]:
         if self.recourse is None:
-            return pd.DataFrame(columns=list(COLUMNS))
+            return ()
         return binding_limits(self.network, self.recourse.solution)
 
     @property
@@ -171,7 +197,7 @@ class RunResult:
         if self.recourse is None:
             return None
         shed = float(self.recourse.as_dict(self.case.base_mva)["shed_mw"])
-        bound = binding_sentence(self.binding)
+        bound = binding_sentence(self._binding)
         if not math.isfinite(shed):
             return f"no dispatch of zone {', '.join(self.recourse.failed)} fits what was agreed"
         if shed <= SHED_TOLERANCE_MW:
@@ -214,22 +240,21 @@ class RunResult:
 
     def _zone_rows(self) -> list[dict[str, Any]]:
         columns = ["zone", "buses", "variables", "shared", "tie_lines", "generators", "connected"]
-        rows: list[dict[str, Any]] = self.zones[columns].to_dict("records")
-        return rows
+        return [{key: row[key] for key in columns} for row in self._zones]
 
     def _round_rows(self, public: bool) -> list[dict[str, Any]]:
-        columns = [
+        columns = (
             "round", "objective", "consensus_residual", "noise_magnitude", "shed_mw",
-            "surplus_mw", "seconds", *(["cost"] if "cost" in self.rounds else []),
-        ]  # fmt: skip
-        if self.rounds.empty:
-            return []
-        table = self.rounds[columns].astype(object)
-        if public:
-            hidden = [c for c in columns if c not in PUBLIC_ROUND_COLUMNS]
-            table[hidden] = None
-        rows: list[dict[str, Any]] = table.to_dict("records")
-        return rows
+            "surplus_mw", "seconds", "cost",
+        )  # fmt: skip
+        return [
+            {
+                key: None if public and key not in PUBLIC_ROUND_COLUMNS else row[key]
+                for key in columns
+                if key in row
+            }
+            for row in self._rounds
+        ]
 
     def _final(self, public: bool) -> dict[str, Any]:
         last = self.trace.rounds[-1] if self.trace.rounds else None

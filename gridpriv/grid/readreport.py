@@ -11,11 +11,10 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import networkx as nx
 import numpy as np
-import pandas as pd
 
 from gridpriv.errors import GridprivWarning, InputError
 from gridpriv.grid.case import POLYNOMIAL, Case, Floats
@@ -34,6 +33,9 @@ from gridpriv.grid.tables import (
     MatpowerTables,
 )
 from gridpriv.grid.zoning import bus_graph
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Status = Literal["read", "ignored", "unsupported"]
 CONSTRAINING = ("A", "l", "u", "N", "fparm", "H", "Cw", "if", "reserves", "softlims", "userfcn")
@@ -89,6 +91,8 @@ class ReadReport:
 
     def table(self) -> pd.DataFrame:
         """Return one row per field: field, status, count, note, left_out."""
+        import pandas as pd
+
         return pd.DataFrame([asdict(note) for note in self.notes])
 
     def as_dict(self) -> dict[str, Any]:

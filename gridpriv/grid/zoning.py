@@ -8,14 +8,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-import networkx as nx
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from gridpriv.errors import GridprivWarning, InputError
 from gridpriv.grid.case import Case, Ints
+
+if TYPE_CHECKING:  # slow to import, and a run of a shipped map needs neither before its end
+    import networkx as nx
+    import pandas as pd
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,6 +153,8 @@ def _bus_and_zone(row: list[str], number: int, file: Path) -> tuple[int, str]:
 
 def write_zoning(zoning: Zoning, case: Case, path: str | Path) -> None:
     """Write the zone map as CSV (``bus,zone``)."""
+    import pandas as pd
+
     table = pd.DataFrame(
         {"bus": case.bus_id, "zone": [zoning.names[z] for z in zoning.zone_of]}
     )
@@ -164,6 +169,8 @@ def write_zoning(zoning: Zoning, case: Case, path: str | Path) -> None:
 
 def bus_graph(case: Case) -> nx.Graph:
     """Return the graph of buses (indices); edge ``weight`` is the sum of |y| of its branches."""
+    import networkx as nx
+
     graph = nx.Graph()
     graph.add_nodes_from(range(case.n_bus))
     strength = 1.0 / np.abs(case.r + 1j * case.x)
@@ -184,6 +191,15 @@ def zone_report(case: Case, zoning: Zoning) -> pd.DataFrame:
 
     Units are in the column names; ``share_of_mean`` is the zone's size over the mean size.
     """
+    import pandas as pd
+
+    return pd.DataFrame(zone_rows(case, zoning))
+
+
+def zone_rows(case: Case, zoning: Zoning) -> list[dict[str, Any]]:
+    """Return the rows of :func:`zone_report`."""
+    import networkx as nx
+
     graph = bus_graph(case)
     ties = tie_lines(case, zoning)
     ends = np.concatenate([zoning.zone_of[case.f_bus[ties]], zoning.zone_of[case.t_bus[ties]]])
@@ -203,11 +219,13 @@ def zone_report(case: Case, zoning: Zoning) -> pd.DataFrame:
                 "connected": nx.is_connected(graph.subgraph(buses.tolist())),
             }
         )
-    return pd.DataFrame(rows)
+    return rows
 
 
 def warn_disconnected(case: Case, zoning: Zoning) -> None:
     """Warn (:class:`GridprivWarning`) of every zone whose buses are not connected."""
+    import networkx as nx
+
     graph = bus_graph(case)
     for name, buses in zip(zoning.names, zoning.members, strict=True):
         pieces = nx.number_connected_components(graph.subgraph(buses.tolist()))

@@ -7,21 +7,50 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 
 from gridpriv.grid.case import Floats
 from gridpriv.power.zone import Network
 
-COLUMNS = ("kind", "element", "limit", "at", "value", "bound", "unit")
 AT_LIMIT = 1e-3
 SHED_TOLERANCE_MW = 1e-3
 
+if TYPE_CHECKING:
+    import pandas as pd
 
-def binding_limits(network: Network, z: Floats, tolerance: float = AT_LIMIT) -> pd.DataFrame:
-    """Return the limits that a solution stands at.
+
+class Binding(NamedTuple):
+    """A limit that a solution stands at.
+
+    Attributes
+    ----------
+    kind : str
+        generator P, generator Q, line, voltage or angle.
+    element : int
+        Generator row, branch row or bus number.
+    limit : str
+        lower or upper.
+    at : str
+        Bus numbers.
+    value, bound : float
+    unit : str
+    """
+
+    kind: str
+    element: int
+    limit: str
+    at: str
+    value: float
+    bound: float
+    unit: str
+
+
+def binding_limits(
+    network: Network, z: Floats, tolerance: float = AT_LIMIT
+) -> tuple[Binding, ...]:
+    """Return the limits that a solution stands at; generators that cannot move are left out.
 
     Parameters
     ----------
@@ -30,18 +59,17 @@ def binding_limits(network: Network, z: Floats, tolerance: float = AT_LIMIT) -> 
         The grid's variables (:mod:`gridpriv.power.zone`); NaN where there is no solution.
     tolerance : float
         Of the limit's own size (per unit where the limit is 0).
-
-    Returns
-    -------
-    DataFrame
-        ``kind`` (generator P, generator Q, line, voltage, angle), ``element`` (gen row, branch
-        row or bus number), ``limit`` (lower or upper), ``at`` (bus numbers), ``value``,
-        ``bound``, ``unit``. Generators that cannot move (equal limits) are left out.
     """
     part = {name: z[a:b] for (name, a), (_, b) in pairwise(network.offsets.items())}
-    rows = [*_generators(network, part, tolerance), *_lines(network, part, tolerance)]
-    rows += [*_voltages(network, part, tolerance), *_angles(network, part, tolerance)]
-    return pd.DataFrame(rows, columns=list(COLUMNS))
+    families = (_generators, _lines, _voltages, _angles)
+    return tuple(Binding(*row) for family in families for row in family(network, part, tolerance))
+
+
+def binding_table(held: tuple[Binding, ...]) -> pd.DataFrame:
+    """Return binding limits as a table, one row each."""
+    import pandas as pd
+
+    return pd.DataFrame(held, columns=list(Binding._fields))
 
 
 def _near(value: Floats, bound: Floats, tolerance: float) -> Any:
@@ -102,7 +130,7 @@ def _angles(
             yield ("angle", int(case.bus_id[i]), name, at, *figures, "degree")
 
 
-def binding_sentence(table: pd.DataFrame, most: int = 3) -> str:
+def binding_sentence(held: tuple[Binding, ...], most: int = 3) -> str:
     """Return in words what binds, the kinds that cap supply first; a few elements of each."""
     order = ("generator P", "line", "voltage", "generator Q", "angle")
     words = {"generator P": "active output", "generator Q": "reactive output", "line": "line",
@@ -110,11 +138,11 @@ def binding_sentence(table: pd.DataFrame, most: int = 3) -> str:
     parts = []
     for kind in order:
         for limit in ("upper", "lower"):
-            held = table[(table["kind"] == kind) & (table["limit"] == limit)]
-            if held.empty or (kind.startswith("generator") and limit == "lower"):
+            rows = [row for row in held if row.kind == kind and row.limit == limit]
+            if not rows or (kind.startswith("generator") and limit == "lower"):
                 continue
-            places = ", ".join(held["at"].drop_duplicates().head(most))
-            more = " and others" if held["at"].nunique() > most else ""
+            places = list(dict.fromkeys(row.at for row in rows))
+            named = ", ".join(places[:most]) + (" and others" if len(places) > most else "")
             where = "at its limit" if kind == "line" else f"at its {limit} limit"
-            parts.append(f"{words[kind]} {where}: {len(held)} ({places}{more})")
+            parts.append(f"{words[kind]} {where}: {len(rows)} ({named})")
     return "; ".join(parts) if parts else "no limit binds"

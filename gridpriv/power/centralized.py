@@ -18,7 +18,12 @@ import pandas as pd
 
 from gridpriv.errors import SolverError, not_allowed, one_of
 from gridpriv.grid.case import Case, Floats
-from gridpriv.power.binding import SHED_TOLERANCE_MW, binding_limits, binding_sentence
+from gridpriv.power.binding import (
+    SHED_TOLERANCE_MW,
+    binding_limits,
+    binding_sentence,
+    binding_table,
+)
 from gridpriv.power.conic import ConicSolution, solve_conic
 from gridpriv.power.objective import (
     IMBALANCE,
@@ -85,8 +90,8 @@ class Relaxation:
 
     @cached_property
     def binding(self) -> pd.DataFrame:
-        """What stands at a limit (:func:`gridpriv.power.binding.binding_limits`)."""
-        return binding_limits(self.network, self.z)
+        """What stands at a limit, one row each (:class:`gridpriv.power.binding.Binding`)."""
+        return binding_table(binding_limits(self.network, self.z))
 
     @property
     def buses(self) -> pd.DataFrame:
@@ -109,9 +114,10 @@ class Relaxation:
         """Return in a sentence what binds, or which constraints leave no solution."""
         if self.status == "Infeasible":
             return explain_infeasible(self.case)
+        held = binding_sentence(binding_limits(self.network, self.z))
         if self.shed_mw > SHED_TOLERANCE_MW:
-            return f"{self.shed_mw:.4g} MW cannot be served; {binding_sentence(self.binding)}"
-        return f"all load is served; {binding_sentence(self.binding)}"
+            return f"{self.shed_mw:.4g} MW cannot be served; {held}"
+        return f"all load is served; {held}"
 
     def as_dict(self) -> dict[str, Any]:
         """Return the relaxation as JSON can hold it."""

@@ -16,11 +16,15 @@ per p.u.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
-import pandas as pd
 
 from gridpriv.grid.case import Floats
 from gridpriv.power.zone import FLOWS, Network, Zone
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def price_unit(network: Network) -> tuple[float, str]:
@@ -53,6 +57,8 @@ def tie_prices(zone: Zone, shared: np.ndarray, dual: Floats) -> pd.DataFrame:
         ``zone``, ``branch_row``, ``from_bus``, ``to_bus``, ``flow`` (p_from, ...), ``price``,
         ``unit``.
     """
+    import pandas as pd
+
     network, start = zone.network, zone.network.offsets
     case = network.case
     factor, unit = price_unit(network)

@@ -220,7 +220,7 @@ def test_the_command_checks_in_another_process_what_main_checks_in_this_one(caps
     code = (
         "import sys; from gridpriv.cli.main import main\n"
         "if __name__ == '__main__':\n"
-        "    main(); print(sorted({'pandapower', 'dp_accounting'} & set(sys.modules)))"
+        "    main(); print(sorted({'pandapower', 'pandas'} & set(sys.modules)))"
     )
     done = subprocess.run(
         [sys.executable, "-c", code, *words, "--json"], capture_output=True, text=True, check=True

@@ -29,7 +29,8 @@ class ClarabelSolver:
     def solve(self, linear: Floats, metric: Floats) -> Solution:
         """Return the minimiser; a solve not ended as Solved is repeated with safer settings.
 
-        What none of them solves is handed to Ipopt. Nothing that did not end as solved is used.
+        What none of them solves is handed to Ipopt, unless the last of them, Clarabel's defaults,
+        found a certificate that there is no solution. Nothing that did not end as solved is used.
         """
         p = self._program.quadratic(metric, exact=self._exact)
         q = self._program.linear(linear, metric, exact=self._exact)
@@ -44,6 +45,8 @@ class ClarabelSolver:
                 break
             found = self._setup(scale * p, scale * q, settings).solve()
             iterations, retries = iterations + int(found.iterations), retries + 1
+        if found.status == clarabel.SolverStatus.PrimalInfeasible:
+            raise SolverError("there is no solution (clarabel's certificate at its defaults)")
         if found.status != clarabel.SolverStatus.Solved:
             return self._rescued(linear, metric, iterations, retries + 1, str(found.status))
         return Solution(self._program.restore(np.asarray(found.x)), iterations, retries)
