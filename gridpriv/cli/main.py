@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import sys
 import warnings
 from importlib import import_module
@@ -25,12 +26,17 @@ COMMANDS = {
 }
 
 
+RARELY = 100_000  # new objects between two collections: imports make many and drop few
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; return its exit code (0 done, 2 input, 3 solver, 4 budget)."""
     words = sys.argv[1:] if arguments is None else arguments
     parser = _parser(words[0] if words else "")
     args = parser.parse_args(words)
     args.process = arguments is None  # the process is ours: a command may start others beside it
+    if args.process:
+        gc.set_threshold(RARELY)
     if args.command is None:
         parser.print_help()
         return 2

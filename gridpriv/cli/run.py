@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import time
 from collections.abc import Iterator
@@ -194,8 +195,9 @@ def _check_dispatch(finished: Finished) -> AcCheck | None:
 
 def _import_pandapower() -> None:
     """Import what the AC check needs, quietly."""
-    from gridpriv.cli.main import show_warnings
+    from gridpriv.cli.main import RARELY, show_warnings
 
+    gc.set_threshold(RARELY)
     show_warnings()
     import pandapower.converter.pypower.from_ppc  # noqa: F401
 
