@@ -133,7 +133,7 @@ def generation_cost(case: Case, pg: Floats) -> float | None:
     """Return C(pg) in $/h for the output (p.u.) of every generator; None without costs."""
     if not case.cost:
         return None
-    return float(sum(_cost(c, case.base_mva, p) for c, p in zip(case.cost, pg, strict=True)))
+    return float(sum(cost_at(c, case.base_mva, p) for c, p in zip(case.cost, pg, strict=True)))
 
 
 def fixed_cost(case: Case, gens: Ints) -> float:
@@ -143,7 +143,8 @@ def fixed_cost(case: Case, gens: Ints) -> float:
     return float(sum(fixed))
 
 
-def _cost(cost: GenCost, base_mva: float, p: float) -> float:
+def cost_at(cost: GenCost, base_mva: float, p: float) -> float:
+    """Return a generator's cost in $/h at output p (p.u.)."""
     if cost.model == PIECEWISE:
         slopes, intercepts = piecewise_lines(cost, base_mva)
         return float((slopes * p + intercepts).max())

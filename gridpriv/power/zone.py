@@ -25,8 +25,8 @@ from gridpriv.grid.zoning import Zoning
 from gridpriv.power.objective import (
     IMBALANCE,
     Objective,
+    cost_at,
     piecewise_generators,
-    piecewise_lines,
 )
 
 FLOWS = ("p_from", "q_from", "p_to", "q_to")
@@ -185,10 +185,5 @@ def flat_start(zone: Zone) -> Floats:
     ones = np.ones(len(zone.buses) + len(zone.pairs))
     zeros = np.zeros(len(zone.pairs) + 4 * len(zone.branches))
     output = dict(zip(zone.gens.tolist(), pg.tolist(), strict=True))
-    pc = [_piecewise_cost(case, g, output[g]) / unit for g in zone.priced.tolist()]
+    pc = [cost_at(case.cost[g], case.base_mva, output[g]) / unit for g in zone.priced.tolist()]
     return np.concatenate([ones, zeros, pg, qg, pc])
-
-
-def _piecewise_cost(case: Case, g: int, p: float) -> float:
-    slopes, intercepts = piecewise_lines(case.cost[g], case.base_mva)
-    return float((slopes * p + intercepts).max())
