@@ -4,7 +4,7 @@
 
 with s = 0 where the balance is hard. Flows stay variables: eliminating them saves time in
 thousands of small solves, but one large solve ends more often as solved with them
-(docs/decisions/0010-cost-objective.md has the count on PGLib-OPF).
+(docs/decisions/0008-cost-objective.md has figures on PGLib-OPF).
 
 Rows and objective are scaled: equalities to a largest coefficient of 1, thermal limits to 1,
 the objective by a factor. Scalings are tried in turn until one ends as solved.

@@ -7,8 +7,9 @@ C is in $/h. Dividing it by c0, the case's typical marginal cost in $/h per p.u.
 and per unit stand together: a unit of generation costs about 1, as a unit of flow weighs about
 1 in a penalty. The balance is a penalty, not a constraint, so that the feasible set holds no
 demand (every sensitivity rests on that); with M to infinity it is the SOC relaxation of AC-OPF.
-At price pi a bus is short by pi / (2 M) p.u., so the cost is below that of M = infinity by about
-n / (4 M) units of n buses: less than 0.02 % at the default M on the IEEE cases.
+At price pi a bus is short by pi / (2 M) p.u., so with prices of about one unit the minimum of n
+buses is below that of M = infinity by about n / (4 M) units, and C alone by twice that: 0.034 %
+on case14 and 0.017 % on case118 at the default M.
 
 c0 and C are the case's public data.
 """
