@@ -232,9 +232,7 @@ def _solve_pyomo(zone: Zone, solver: str, *, hard_balance: bool) -> ConicSolutio
     name = solver.removeprefix("pyomo:")
     z, imbalance, value = solve_whole_model(zone, name, hard_balance=hard_balance)
     variable = value - _fixed_cost(zone.network) / zone.network.objective.cost_unit
-    return ConicSolution(
-        z, imbalance, np.full(len(imbalance), np.nan), variable, np.nan, np.nan, "Solved", 1
-    )
+    return ConicSolution(z, imbalance, np.full(len(imbalance), np.nan), variable, np.nan, "Solved")
 
 
 GROUPS = {

@@ -75,25 +75,21 @@ class ConicSolution:
         s = Bz + d: active, then reactive, of own buses.
     price : (2 b,)
         Derivative of the objective by each entry of d: what one more unit of demand costs.
-    value, dual_value : float
-        Objective of the primal and of the dual solution.
+    value : float
+        Objective, without the cost's constant.
     error : float
         Estimate of the value's error, relative to it (absolute below a value of 1).
     status : str
         ``Solved``; ``AlmostSolved`` where no scaling ends better (its error is at most 1e-3);
         ``Infeasible`` where the balance cannot hold.
-    attempts : int
-        Scalings tried.
     """
 
     z: Floats
     imbalance: Floats
     price: Floats
     value: float
-    dual_value: float
     error: float
     status: str
-    attempts: int
 
 
 def solve_conic(program: ZoneProgram, demand: Floats, *, hard_balance: bool) -> ConicSolution:
@@ -114,12 +110,12 @@ def solve_conic(program: ZoneProgram, demand: Floats, *, hard_balance: bool) -> 
     """
     best: ConicSolution | None = None
     status = ""
-    for attempt, scaling in enumerate(SCALINGS, start=1):
+    for scaling in SCALINGS:
         found = _solve(program, demand, scaling, hard_balance=hard_balance)
         status = str(found.status)
         if status not in ("Solved", "AlmostSolved", *INFEASIBLE):
             continue
-        solution = _solution(program, demand, found, scaling, attempt, hard_balance=hard_balance)
+        solution = _solution(program, demand, found, scaling, hard_balance=hard_balance)
         if status in INFEASIBLE or (status == "Solved" and solution.error <= GOOD_ERROR):
             return solution
         if best is None or solution.error < best.error:
@@ -212,7 +208,6 @@ def _solution(
     demand: Floats,
     found: Any,
     scaling: Scaling,
-    attempt: int,
     *,
     hard_balance: bool,
 ) -> ConicSolution:
@@ -231,8 +226,6 @@ def _solution(
         imbalance=np.asarray(program.imbalance @ z + demand),
         price=(scale * y)[: len(demand)],
         value=value,
-        dual_value=float(found.obj_val_dual) / scaling.objective,
         error=error / max(abs(value), 1.0),
         status="Infeasible" if str(found.status) in INFEASIBLE else "Solved",
-        attempts=attempt,
     )
