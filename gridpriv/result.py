@@ -314,6 +314,8 @@ class RunResult:
 
     def _settings(self, public: bool) -> dict[str, Any]:
         shown = self.settings.as_dict() | {"zoning": self.zoning.source}
+        if self.settings.objective == "cost":  # None stands for a default of the case's base
+            shown["imbalance_weight"] = self.network.objective.weight
         return shown | {"seed": None} if public else shown
 
     def _solver(self, public: bool) -> dict[str, Any]:

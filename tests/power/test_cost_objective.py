@@ -176,6 +176,10 @@ def settled(case14):
     return run(case14, shipped_zoning(case14, 2), settings)
 
 
+def test_the_document_states_the_weight_in_force(settled):
+    assert settled.as_dict()["settings"]["imbalance_weight"] == 1e4
+
+
 def test_local_prices_are_the_centralized_ones(case14, settled):
     found, central = settled.prices, relax(case14, "cost", imbalance_weight=1e4)
     np.testing.assert_allclose(found["p_price"], central.p_price, rtol=5e-3)
