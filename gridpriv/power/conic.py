@@ -108,14 +108,15 @@ def solve_conic(program: ZoneProgram, demand: Floats, *, hard_balance: bool) -> 
     SolverError
         If no scaling ends as solved or infeasible; the last status is named.
     """
+    form = _form(program, demand, hard_balance=hard_balance)
     best: ConicSolution | None = None
     status = ""
     for scaling in SCALINGS:
-        found = _solve(program, demand, scaling, hard_balance=hard_balance)
+        found = _solve(program, form, scaling)
         status = str(found.status)
         if status not in ("Solved", "AlmostSolved", *INFEASIBLE):
             continue
-        solution = _solution(program, demand, found, scaling, hard_balance=hard_balance)
+        solution = _solution(program, demand, form, found, scaling)
         if status in INFEASIBLE or (status == "Solved" and solution.error <= GOOD_ERROR):
             return solution
         if best is None or solution.error < best.error:
@@ -125,9 +126,28 @@ def solve_conic(program: ZoneProgram, demand: Floats, *, hard_balance: bool) -> 
     raise SolverError(f"clarabel ended {status} after {len(SCALINGS)} scalings were tried")
 
 
-def _solve(program: ZoneProgram, demand: Floats, scaling: Scaling, *, hard_balance: bool) -> Any:
+@dataclass(frozen=True, eq=False)
+class _Form:
+    """1/2 x'Px + q'x, A x + slack = b with x = (z, s); ``row_scale`` makes rows of size 1."""
+
+    quadratic: Matrix
+    linear: Floats
+    rows: Matrix
+    offset: Floats
+    row_scale: Floats
+
+    def scale(self, scaling: Scaling) -> Floats:
+        """Return the scale of every row."""
+        return self.row_scale if scaling.rows else np.ones_like(self.row_scale)
+
+
+def _form(program: ZoneProgram, demand: Floats, *, hard_balance: bool) -> _Form:
     quadratic, linear = _objective(program, hard_balance=hard_balance)
-    rows, offset, scale = _rows(program, demand, scaling, hard_balance=hard_balance)
+    return _Form(quadratic, linear, *_rows(program, demand, hard_balance=hard_balance))
+
+
+def _solve(program: ZoneProgram, form: _Form, scaling: Scaling) -> Any:
+    scale = form.scale(scaling)
     factor = scaling.objective
     settings = clarabel.DefaultSettings()
     settings.verbose = False
@@ -137,10 +157,10 @@ def _solve(program: ZoneProgram, demand: Floats, scaling: Scaling, *, hard_balan
     settings.tol_feas = scaling.feasibility
     settings.tol_gap_rel = settings.tol_gap_abs = scaling.gap
     return clarabel.DefaultSolver(
-        sparse.csc_matrix(factor * quadratic),
-        factor * linear,
-        sparse.csc_matrix(sparse.diags_array(scale) @ rows),
-        scale * offset,
+        sparse.csc_matrix(factor * form.quadratic),
+        factor * form.linear,
+        sparse.csc_matrix(sparse.diags_array(scale) @ form.rows),
+        scale * form.offset,
         _cones(program),
         settings,
     ).solve()
@@ -156,7 +176,7 @@ def _objective(program: ZoneProgram, *, hard_balance: bool) -> tuple[Matrix, Flo
 
 
 def _rows(
-    program: ZoneProgram, demand: Floats, scaling: Scaling, *, hard_balance: bool
+    program: ZoneProgram, demand: Floats, *, hard_balance: bool
 ) -> tuple[Matrix, Floats, Floats]:
     """Return (A, b, row scales) of A x + slack = b, slack in the cones of :func:`_cones`."""
     eye = sparse.eye_array(program.size, format="csr")
@@ -172,7 +192,7 @@ def _rows(
         ]
     )  # fmt: skip
     rows = Matrix(sparse.vstack(blocks, format="csr"))
-    scale = _row_scale(program, rows) if scaling.rows else np.ones(len(offset))
+    scale = _row_scale(program, rows)
     if not hard_balance:
         slack = len(demand)
         below_balance = Matrix((len(offset) - slack, slack))
@@ -204,20 +224,14 @@ def _cones(program: ZoneProgram) -> list[Any]:
 
 
 def _solution(
-    program: ZoneProgram,
-    demand: Floats,
-    found: Any,
-    scaling: Scaling,
-    *,
-    hard_balance: bool,
+    program: ZoneProgram, demand: Floats, form: _Form, found: Any, scaling: Scaling
 ) -> ConicSolution:
     """Undo the scaling. The dual y of the row Bz = -d is the derivative of the value by d."""
     x, slack = np.asarray(found.x), np.asarray(found.s)
     y = np.asarray(found.z) / scaling.objective
-    quadratic, linear = _objective(program, hard_balance=hard_balance)
-    rows, offset, scale = _rows(program, demand, scaling, hard_balance=hard_balance)
-    missed = scale * (rows @ x - offset) + slack
-    gradient = quadratic @ x + linear + rows.T @ (scale * y)
+    scale = form.scale(scaling)
+    missed = scale * (form.rows @ x - form.offset) + slack
+    gradient = form.quadratic @ x + form.linear + form.rows.T @ (scale * y)
     value = float(found.obj_val) / scaling.objective
     error = float(np.abs(y) @ np.abs(missed) + np.abs(x) @ np.abs(gradient))
     z = x[: program.size]

@@ -173,8 +173,9 @@ def constrain_angles(m: pyo.ConcreteModel, zone: Zone) -> None:
 def constrain_angle_envelope(m: pyo.ConcreteModel, zone: Zone) -> None:
     """Cut what voltage and angle bounds leave of V_i V_j*: the lifted nonlinear cuts.
 
-    Coffrin, Hijazi and Van Hentenryck (arXiv:1512.04644), for pairs with both angle limits. They hold for every AC point within the bounds and tighten the cone where limits
-    are narrow; PowerModels' SOC relaxation, which published bounds come from, has them.
+    Coffrin, Hijazi and Van Hentenryck (arXiv:1512.04644), for pairs with both angle limits. They
+    hold for every AC point within the bounds and tighten the cone where limits are narrow;
+    PowerModels' SOC relaxation, which published bounds come from, has them.
     """
     case, network = zone.network.case, zone.network
     low, high = network.angle_limits
