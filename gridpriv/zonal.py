@@ -282,7 +282,7 @@ def coordinate_zones(
     if balanced:
         schedule = InUnits(schedule, _penalty_units(prepared))
     names = [zone.name for zone in prepared.zones]
-    start = np.concatenate(
+    start = consensus.stack(
         [flat_start(zone)[s] for zone, s in zip(prepared.zones, prepared.shared, strict=True)]
     )
     state = State(start, np.zeros_like(start), schedule.first(consensus.size))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 
@@ -56,9 +57,49 @@ class Trace:
     dual: Floats = field(default_factory=lambda: np.zeros(0))
 
 
+class Consensus(Protocol):
+    """Which global variable each agent's shared coordinates are, and how they are stacked.
+
+    Attributes
+    ----------
+    holders : (K,) int
+        How many agents hold each global variable.
+    """
+
+    @property
+    def holders(self) -> Ints:
+        """How many agents hold each global variable."""
+        ...
+
+    @property
+    def size(self) -> int:
+        """Number of global variables K."""
+        ...
+
+    def stack(self, parts: Sequence[Floats]) -> Floats:
+        """Return the agents' shared coordinates as one array."""
+        ...
+
+    def split(self, stacked: Floats) -> list[Floats]:
+        """Return each agent's part of stacked values."""
+        ...
+
+    def spread(self, values: Floats) -> Floats:
+        """Return each global variable's value at its holders; it combines with stacked values."""
+        ...
+
+    def average(self, stacked: Floats) -> Floats:
+        """Return the mean over holders, shape (K,)."""
+        ...
+
+    def norms(self, stacked: Floats) -> Floats:
+        """Return the 2-norm over holders, shape (K,)."""
+        ...
+
+
 @dataclass(frozen=True, eq=False)
-class Consensus:
-    """Which global variable each agent's shared coordinates are.
+class PartlyShared:
+    """Agents that each hold some of the global variables, one agent after the other.
 
     Attributes
     ----------
@@ -79,25 +120,73 @@ class Consensus:
         """Number of global variables K."""
         return len(self.holders)
 
-    def average(self, values: Floats) -> Floats:
-        """Return the mean over holders of stacked values, shape (K,)."""
-        return np.bincount(self.place, values, minlength=self.size) / self.holders
-
-    def norms(self, values: Floats) -> Floats:
-        """Return the 2-norm over holders of stacked values, shape (K,)."""
-        return np.sqrt(np.bincount(self.place, values**2, minlength=self.size))
+    def stack(self, parts: Sequence[Floats]) -> Floats:
+        """Return the agents' shared coordinates, shape (S,)."""
+        return np.concatenate(list(parts))
 
     def split(self, stacked: Floats) -> list[Floats]:
         """Return each agent's part of stacked values."""
         return np.split(stacked, self.cuts)
 
+    def spread(self, values: Floats) -> Floats:
+        """Return each global variable's value at its holders, shape (S,)."""
+        spread: Floats = values[self.place]
+        return spread
 
-def make_consensus(shared_coordinates: Sequence[Ints]) -> Consensus:
+    def average(self, stacked: Floats) -> Floats:
+        """Return the mean over holders, shape (K,)."""
+        return np.bincount(self.place, stacked, minlength=self.size) / self.holders
+
+    def norms(self, stacked: Floats) -> Floats:
+        """Return the 2-norm over holders, shape (K,)."""
+        return np.sqrt(np.bincount(self.place, stacked**2, minlength=self.size))
+
+
+@dataclass(frozen=True)
+class FullyShared:
+    """Agents that all hold every global variable: stacked values are a matrix (agents, K).
+
+    It is :class:`PartlyShared` of equal coordinates without an index: at a million parameters
+    the gathers cost more than the agents' own work.
+    """
+
+    agents: int
+    size: int
+
+    @property
+    def holders(self) -> Ints:
+        """The number of agents, for each global variable."""
+        return np.full(self.size, self.agents)
+
+    def stack(self, parts: Sequence[Floats]) -> Floats:
+        """Return the agents' coordinates, shape (agents, K)."""
+        return np.stack(list(parts))
+
+    def split(self, stacked: Floats) -> list[Floats]:
+        """Return each agent's row; one row is every agent's."""
+        return list(np.broadcast_to(stacked, (self.agents, self.size)))
+
+    def spread(self, values: Floats) -> Floats:
+        """Return the values as one row, shape (1, K)."""
+        return values[None]
+
+    def average(self, stacked: Floats) -> Floats:
+        """Return the mean over agents, shape (K,)."""
+        mean: Floats = stacked.mean(axis=0)
+        return mean
+
+    def norms(self, stacked: Floats) -> Floats:
+        """Return the 2-norm over agents, shape (K,)."""
+        norms: Floats = np.sqrt(np.einsum("pk,pk->k", stacked, stacked))
+        return norms
+
+
+def make_consensus(shared_coordinates: Sequence[Ints]) -> PartlyShared:
     """Return the consensus of agents, from the global numbers of their shared coordinates."""
     stacked = np.concatenate(list(shared_coordinates))
     _, place, holders = np.unique(stacked, return_inverse=True, return_counts=True)
     cuts = np.cumsum([len(part) for part in shared_coordinates])[:-1]
-    return Consensus(place.reshape(-1), tuple(int(c) for c in cuts), holders)
+    return PartlyShared(place.reshape(-1), tuple(int(c) for c in cuts), holders)
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,8 +195,8 @@ class State:
 
     Attributes
     ----------
-    sent, dual : (S,)
-        Stacked over agents.
+    sent, dual : array
+        Stacked over agents, as the consensus stacks them.
     rho : (K,)
         Of each global variable.
     """
@@ -166,9 +255,9 @@ def coordinate(
     last_w: Floats | None = None
     for t in range(1, plan.rounds + 1):
         began = time.perf_counter()
-        each = rho[consensus.place]
+        each = consensus.spread(rho)
         w = consensus.average(sent - dual / each)
-        target = w[consensus.place]
+        target = consensus.spread(w)
         orders = [
             Order(t, *given, plan.step(t), plan.rehearsal)
             for given in zip(consensus.split(target), consensus.split(each), strict=True)
@@ -178,9 +267,10 @@ def coordinate(
         except GridprivError as error:
             error.add_note(f"{len(trace.rounds)} of {plan.rounds} rounds were finished")
             raise
-        sent = np.concatenate([message.sent for message in messages])
-        dual = dual + each * (target - sent)
-        apart = consensus.norms(target - sent)
+        sent = consensus.stack([message.sent for message in messages])
+        gap = target - sent
+        dual = dual + each * gap
+        apart = consensus.norms(gap)
         seconds = time.perf_counter() - began
         record = _record(t, messages, names, float(np.linalg.norm(apart)), rho, seconds)
         trace.rounds.append(record)

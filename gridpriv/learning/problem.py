@@ -94,9 +94,10 @@ class ClientProblem:
             residual = self._residual(x, rows, w)
             if weights is not None:
                 residual = residual * like(weights[rows, None], x)
-            part = x.T @ residual
+            # residual' X, not X' residual: BLAS packs the narrow factor faster
+            part = residual.T @ x
             total = part if total is None else total + part
-        mean = to_numpy(total).reshape(-1) / self.count
+        mean = to_numpy(total.T.reshape(-1)) / self.count
         slope: Floats = mean + self._regularizer.subgradient(z)
         return slope
 

@@ -161,7 +161,7 @@ class _Log:
         """Keep one round."""
         seconds = time.perf_counter() - self._began
         xp = namespace(done.w)
-        apart = float(xp.sqrt(xp.sum((done.local - done.w[None]) ** 2)))
+        apart = math.sqrt(sum(float(xp.sum((z - done.w) ** 2)) for z in done.local))
         if not math.isfinite(apart):
             raise SolverError(
                 f"{self.task.settings.algorithm} diverged in round {done.number}: "

@@ -235,13 +235,21 @@ def test_divergence_is_an_error_not_a_table_of_nans():
         learn(data, wild)
 
 
-def test_consensus_on_everything_is_the_general_one():
-    from gridpriv.coordination.coordinator import make_consensus
-    from gridpriv.learning.algorithms.ryu_kim import everything_shared
+def test_fully_shared_is_partly_shared_by_agents_that_hold_everything():
+    from gridpriv.coordination.coordinator import FullyShared, make_consensus
 
-    quick, general = everything_shared(3, 5), make_consensus([np.arange(5)] * 3)
-    assert np.array_equal(quick.place, general.place) and quick.cuts == general.cuts
-    assert np.array_equal(quick.holders, general.holders)
+    full, general = FullyShared(3, 5), make_consensus([np.arange(5)] * 3)
+    random = np.random.default_rng(3)
+    parts, w = list(random.normal(size=(3, 5))), random.normal(size=5)
+    wide, flat = full.stack(parts), general.stack(parts)
+    assert np.array_equal(wide.reshape(-1), flat)
+    assert np.array_equal(full.holders, general.holders) and full.size == general.size == 5
+    assert np.allclose(full.average(wide), general.average(flat), rtol=0, atol=1e-15)
+    assert np.allclose(full.norms(wide), general.norms(flat), rtol=0, atol=1e-15)
+    assert np.array_equal((wide - full.spread(w)).reshape(-1), flat - general.spread(w))
+    for stacked, flattened in ((wide, flat), (full.spread(w), general.spread(w))):
+        pairs = zip(full.split(stacked), general.split(flattened), strict=True)
+        assert all(np.array_equal(row, part) for row, part in pairs)
 
 
 def test_disconnected_graph_is_refused(tmp_path):

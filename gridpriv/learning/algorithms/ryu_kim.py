@@ -14,7 +14,7 @@ import numpy as np
 
 from gridpriv.coordination.agent import Agent, AgentRules, Message
 from gridpriv.coordination.coordinator import (
-    Consensus,
+    FullyShared,
     Plan,
     RoundRecord,
     State,
@@ -88,7 +88,7 @@ def ryu_kim(task: Task, watch: Watch) -> None:
     problems = make_problems(task)
     epsilon = classical_epsilon(task.multiplier, settings.release_delta, settings.mechanism)
     agents = [make_agent(task, problem) for problem in problems]
-    consensus = everything_shared(len(problems), task.size)
+    consensus = FullyShared(len(problems), task.size)
     shape = (len(problems), *task.clients.shape)
     trace = Trace()
 
@@ -103,7 +103,7 @@ def ryu_kim(task: Task, watch: Watch) -> None:
         )
 
     with Threads(agents, settings.workers) as transport:
-        start = np.zeros(math.prod(shape))
+        start = np.zeros((consensus.agents, consensus.size))
         penalty = settings.penalty_schedule().for_epsilon(epsilon)
         coordinate(
             transport,
@@ -116,16 +116,6 @@ def ryu_kim(task: Task, watch: Watch) -> None:
         )
     if settings.mechanism != "none":
         _charge(task, problems, trace)
-
-
-def everything_shared(clients: int, size: int) -> Consensus:
-    """Return the consensus of clients that all hold every parameter.
-
-    It is ``make_consensus`` of equal coordinates, without sorting millions of them.
-    """
-    place = np.tile(np.arange(size), clients)
-    cuts = tuple(size * p for p in range(1, clients))
-    return Consensus(place, cuts, np.full(size, clients))
 
 
 def make_problems(task: Task) -> list[ClientProblem]:
