@@ -26,7 +26,7 @@ _WHAT: dict[str, tuple[str, str, str, tuple[float, float]]] = {
     "li-fig4": ("li", "figure4", "Li et al., figure 4: local steps", (9, 4)),
     "li-fig5": ("li", "figure5", "Li et al., figure 5: against other algorithms", (9, 4)),
     "li-fig6": ("li", "figure6", "Li et al., figure 6: total privacy loss by accounting", (9, 4)),
-    "gauthier-fig1": ("gauthier", "figure1", "Gauthier et al., figure 1: convergence", (7, 4.5)),
+    "gauthier-fig1": ("gauthier", "figure1", "Gauthier et al., figure 1: convergence", (11, 4)),
     "gauthier-fig2": ("gauthier", "figure2", "Gauthier et al., figure 2: trade-off", (7, 4.5)),
 }
 

@@ -86,7 +86,7 @@ class ClientProblem:
         """
         w = like(z.reshape(self.shape), self._x)
         weights = None if data.min(initial=1.0) == 1.0 == data.max(initial=1.0) else data
-        total = None
+        total: Array = None
         self.largest_gradient = 0.0
         for first in range(0, self.samples, self._block()):
             rows = slice(first, first + self._block())

@@ -111,7 +111,7 @@ class LearnSettings:
     box: float | None = None
     radius: float = 23.0
     learning_rate: float = 0.1
-    decay: float = 0.98
+    decay: float = 0.975
     graph: str = "regular:4"
     missing: Literal["drop", "mode"] = "drop"
     device: str = "cpu"

@@ -15,6 +15,7 @@ from gridpriv.learning import compare as compare_module
 from gridpriv.learning.compare import compare
 from gridpriv.learning.papers import REPRODUCTIONS
 from gridpriv.learning.reproduce import Claim, Outcome, Reproduction, claim, falling
+from gridpriv.learning.reproduce_gauthier import passing_round
 from gridpriv.learning.reproduce_rk import figure5
 from gridpriv.report.export import export
 from gridpriv.report.summary import answers, summary
@@ -174,6 +175,13 @@ def test_claims_are_counted():
     assert claim("a", [("x", 1, 2)]).outcome == "holds"
     assert claim("a", [("x", 2, 2)]).outcome == "does not hold"
     assert falling("b", "v", [3, 2, 2.5]).outcome == "holds in part"
+
+
+def test_passing_is_for_good():
+    assert passing_round([9, 5, 3, 1], [4, 4, 4, 4]) == 3
+    assert passing_round([3, 5, 3, 1], [4, 4, 4, 4]) == 3
+    assert passing_round([1, 1], [4, 4]) == 1
+    assert passing_round([1, 1, 4], [4, 4, 4]) is None
 
 
 def test_every_reproduction_of_the_issue_is_there():
