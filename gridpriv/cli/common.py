@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from gridpriv.errors import InputError, not_allowed, one_of
 
@@ -128,11 +128,19 @@ def shown(value: object) -> str:
     return str(value)
 
 
+class Advance(Protocol):
+    """Moves a progress bar."""
+
+    def __call__(self, note: str, steps: int = 1, /) -> None:
+        """Show a note beside the bar and go on by a number of steps."""
+        ...
+
+
 @contextmanager
-def progress(label: str, total: int, *, quiet: bool) -> Iterator[Callable[[str], None]]:
-    """Show a progress bar with the time left on a terminal; yield ``advance(note)``."""
+def progress(label: str, total: int, *, quiet: bool) -> Iterator[Advance]:
+    """Show a progress bar with the time left on a terminal; yield ``advance(note, steps=1)``."""
     if quiet or not sys.stderr.isatty():
-        yield lambda _: None
+        yield lambda *_: None
         return
     from rich.progress import (
         BarColumn,
@@ -141,19 +149,20 @@ def progress(label: str, total: int, *, quiet: bool) -> Iterator[Callable[[str],
         TextColumn,
         TimeRemainingColumn,
     )
+    from rich.table import Column
 
     bar = Progress(
         TextColumn("{task.description}"),
         BarColumn(bar_width=24),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
+        MofNCompleteColumn(table_column=Column(min_width=2 * len(str(total)) + 1)),
+        TimeRemainingColumn(table_column=Column(min_width=len("0:00:00"))),
         TextColumn("{task.fields[note]}"),
         console=console(error=True),
         transient=True,
     )
     with bar:
         task = bar.add_task(label, total=total, note="")
-        yield lambda note: bar.update(task, advance=1, note=note)
+        yield lambda note, steps=1: bar.update(task, advance=steps, note=note)
 
 
 def output_folder(text: str | None) -> Path | None:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
@@ -17,7 +16,7 @@ from gridpriv.errors import one_of
 from gridpriv.learning.datasets import load_dataset
 from gridpriv.learning.datasets.base import Dataset
 from gridpriv.learning.settings import make_learn_settings
-from gridpriv.learning.stored import StoredRuns, Watcher
+from gridpriv.learning.stored import PlannedRuns, Runs, StoredRuns, Watcher
 
 Scale = Literal["quick", "full"]
 SCALES: tuple[Scale, ...] = ("quick", "full")
@@ -67,7 +66,7 @@ class Bench:
 
     scale: Scale
     data: str | None
-    store: StoredRuns
+    store: Runs
     _loaded: dict[tuple[str, str], Dataset] = field(default_factory=dict)
 
     @property
@@ -116,16 +115,18 @@ class Reproduction:
 
     def run(self, args: argparse.Namespace) -> int:
         """Reproduce from command line arguments (out, data, scale, json, quiet); return 0."""
-        from gridpriv.cli.common import console, output_folder, print_table, write_json
+        from gridpriv.cli.common import console, output_folder, print_table, progress, write_json
 
         given = getattr(args, "scale", None) or "quick"
         one_of("scale", given, SCALES)
         scale: Scale = "full" if given == "full" else "quick"
         folder = output_folder(args.out or f"learn-{self.name}")
         assert folder is not None
-        silent = bool(args.quiet or args.json)
-        with _notes(silent) as note:
-            outcome = self.make(Bench(scale, args.data, StoredRuns(folder, note)))
+        planned = PlannedRuns()
+        bench = Bench(scale, args.data, planned)
+        self.make(bench)
+        with progress(self.name, planned.steps, quiet=args.quiet or args.json) as advance:
+            outcome = self.make(replace(bench, store=StoredRuns(folder, advance)))
         write_outcome(self, outcome, folder, scale)
         claims = claim_table(outcome)
         if args.json:
@@ -212,26 +213,3 @@ def _records(table: pd.DataFrame) -> list[dict[str, Any]]:
 
     rows: list[dict[str, Any]] = finite(table.to_dict("records"))
     return rows
-
-
-@contextmanager
-def _notes(silent: bool) -> Iterator[Callable[[str], None]]:
-    """Show on a terminal what runs, with the time it has taken."""
-    import sys
-
-    if silent or not sys.stderr.isatty():
-        yield lambda _: None
-        return
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-    from gridpriv.cli.common import console
-
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        TextColumn("{task.completed} runs"),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=console(error=True), transient=True) as bar:
-        task = bar.add_task("", total=None)
-        yield lambda text: bar.update(task, advance=1, description=text)

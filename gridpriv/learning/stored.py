@@ -34,6 +34,16 @@ class Watcher(Protocol):
         ...
 
 
+class Runs(Protocol):
+    """Where a reproduction gets its runs' records from."""
+
+    def get(
+        self, dataset: Dataset, settings: LearnSettings, watcher: Watcher | None = None
+    ) -> dict[str, Any]:
+        """Return a run's record: settings, series, final, privacy, timing."""
+        ...
+
+
 class StoredRuns:
     """Runs of a folder, found by their settings.
 
@@ -41,13 +51,16 @@ class StoredRuns:
     ----------
     folder : Path or None
         None keeps nothing.
-    note : callable
-        Called with a label before each run that is not there yet.
+    advance : callable
+        Called with a label and a number of steps: after every round its local updates, and for a
+        run that is there already those of all its rounds.
     """
 
-    def __init__(self, folder: Path | None, note: Callable[[str], None] = lambda _: None) -> None:
+    def __init__(
+        self, folder: Path | None, advance: Callable[[str, int], None] = lambda *_: None
+    ) -> None:
         self._folder = None if folder is None else folder / "runs"
-        self._note = note
+        self._advance = advance
         if self._folder is not None:
             self._folder.mkdir(parents=True, exist_ok=True)
 
@@ -56,11 +69,18 @@ class StoredRuns:
     ) -> dict[str, Any]:
         """Return a run's record: settings, series, final, privacy, timing; run it if need be."""
         path = self._path(dataset, settings, watcher)
+        label = f"{dataset.name} {settings.algorithm}"
         if path is not None and path.is_file():
+            self._advance(label, steps(settings))
             found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
             return found
-        self._note(f"{dataset.name} {settings.algorithm} {settings.budget} seed {settings.seed}")
-        result = learn(dataset, settings, watcher or (lambda _: None))
+
+        def watch(done: Round) -> None:
+            if watcher is not None:
+                watcher(done)
+            self._advance(label, settings.local_updates)
+
+        result = learn(dataset, settings, watch)
         record = as_record(result, watcher)
         if path is not None:
             part = path.with_suffix(".part")
@@ -80,6 +100,37 @@ class StoredRuns:
         }  # fmt: skip
         text = json.dumps(identity, sort_keys=True)
         return self._folder / f"{hashlib.sha256(text.encode()).hexdigest()[:20]}.json"
+
+
+class PlannedRuns:
+    """Stand-ins that run nothing and count the steps that the runs would take.
+
+    Every series is one throughout, so that whatever is made of the records can be made of these.
+    """
+
+    def __init__(self) -> None:
+        self.steps = 0
+
+    def get(
+        self, dataset: Dataset, settings: LearnSettings, watcher: Watcher | None = None
+    ) -> dict[str, Any]:
+        """Return a record of ones."""
+        del dataset
+        self.steps += steps(settings)
+        ones = [1.0] * settings.rounds
+        watched = watcher.series() if watcher else {}
+        return {
+            "settings": settings.as_dict(),
+            "series": dict.fromkeys((*SERIES, *watched), ones)
+            | {"round": list(range(1, settings.rounds + 1))},
+            "final": dict.fromkeys(SERIES[1:], 1.0),
+            "privacy": {"total": {"epsilon": 1.0, "delta": settings.target_delta}, "notes": []},
+        }
+
+
+def steps(settings: LearnSettings) -> int:
+    """Return the local updates of a run, the unit of progress."""
+    return settings.rounds * settings.local_updates
 
 
 def as_record(result: LearnResult, watcher: Watcher | None) -> dict[str, Any]:

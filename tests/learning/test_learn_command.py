@@ -13,10 +13,12 @@ from gridpriv.errors import InputError
 from gridpriv.learning import LearnSettings, learn, make_learn_settings
 from gridpriv.learning import compare as compare_module
 from gridpriv.learning.compare import compare
+from gridpriv.learning.datasets import load_dataset
 from gridpriv.learning.papers import REPRODUCTIONS
 from gridpriv.learning.reproduce import Claim, Outcome, Reproduction, claim, falling
 from gridpriv.learning.reproduce_gauthier import passing_round
 from gridpriv.learning.reproduce_rk import figure5
+from gridpriv.learning.stored import PlannedRuns, StoredRuns
 from gridpriv.report.export import export
 from gridpriv.report.summary import answers, summary
 
@@ -231,6 +233,23 @@ def test_reproduction_without_data_runs_and_writes_figure_table_and_claims(tmp_p
     assert len(pd.read_csv(tmp_path / "table.csv")) == 6
     lines = (tmp_path / "claims.md").read_text().splitlines()
     assert sum(line.startswith("- holds") for line in lines) >= 2
+
+
+def test_planned_steps_are_those_that_run(tmp_path):
+    """The bar's total is counted on stand-ins; runs, also those kept, advance it to just there."""
+    settings = make_learn_settings(
+        "lasso", "gauthier", rounds=3, local_updates=2, algorithm="ryu-kim", budget="total:1,1e-5"
+    )
+    dataset, planned, done = load_dataset("lasso"), PlannedRuns(), []
+    stand_in = planned.get(dataset, settings)
+    runs = StoredRuns(tmp_path, lambda _, steps: done.append(steps))
+    record = runs.get(dataset, settings)
+    assert done == [2, 2, 2] and planned.steps == 6
+    assert runs.get(dataset, settings) == record and done == [2, 2, 2, 6]
+    assert stand_in["series"].keys() == record["series"].keys()
+    assert {len(values) for values in stand_in["series"].values()} == {3}
+    assert stand_in["series"]["round"] == record["series"]["round"]
+    assert stand_in["final"].keys() >= {"objective", "test_error", "local_error"}
 
 
 def test_wrong_scale_is_refused(tmp_path, capsys):
