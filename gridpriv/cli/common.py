@@ -128,6 +128,19 @@ def shown(value: object) -> str:
     return str(value)
 
 
+@contextmanager
+def resumable(hint: str) -> Iterator[None]:
+    """Say, if the work is interrupted, how it goes on."""
+    try:
+        yield
+    except KeyboardInterrupt as stop:
+        stop.add_note(hint)
+        raise
+
+
+STUDY_KEPT = "finished runs are kept; the same command with --resume goes on"
+
+
 class Advance(Protocol):
     """Moves a progress bar."""
 

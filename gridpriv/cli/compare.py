@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from gridpriv.cli.common import (
     REAL,
+    STUDY_KEPT,
     WHOLE,
     console,
     output_folder,
     print_table,
     progress,
+    resumable,
     write_json,
 )
 from gridpriv.errors import InputError, SolverError
@@ -107,16 +109,17 @@ def run_plan(plan: StudyPlan, args: argparse.Namespace) -> Study:
     def bar(total: int) -> AbstractContextManager[Any]:
         return progress("study", total, quiet=args.quiet or args.json)
 
-    return compare(
-        plan,
-        out=args.out,
-        jobs=args.jobs,
-        cluster=args.cluster,
-        resume=args.resume,
-        retry_failed=args.retry_failed,
-        time_limit=args.time_limit,
-        progress=bar,
-    )
+    with resumable(STUDY_KEPT):
+        return compare(
+            plan,
+            out=args.out,
+            jobs=args.jobs,
+            cluster=args.cluster,
+            resume=args.resume,
+            retry_failed=args.retry_failed,
+            time_limit=args.time_limit,
+            progress=bar,
+        )
 
 
 def finish(study: Study, args: argparse.Namespace, formats: list[str]) -> int:

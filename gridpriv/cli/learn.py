@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from gridpriv.cli.common import (
     REAL,
+    STUDY_KEPT,
     WHOLE,
     console,
     output_folder,
     print_table,
     progress,
+    resumable,
     shown,
     write_json,
 )
@@ -246,17 +248,18 @@ def _compare(args: argparse.Namespace) -> int:
     )
     folder = output_folder(args.out)
     assert folder is not None
-    study = compare(
-        dataset,
-        args.preset,
-        [name.strip() for name in args.algorithms.split(",")],
-        _numbers(args.totals),
-        args.seeds,
-        folder,
-        given,
-        resume=args.resume,
-        progress=lambda total: progress("study", total, quiet=args.quiet or args.json),
-    )
+    with resumable(STUDY_KEPT):
+        study = compare(
+            dataset,
+            args.preset,
+            [name.strip() for name in args.algorithms.split(",")],
+            _numbers(args.totals),
+            args.seeds,
+            folder,
+            given,
+            resume=args.resume,
+            progress=lambda total: progress("study", total, quiet=args.quiet or args.json),
+        )
     return _tell(study, args, formats)
 
 

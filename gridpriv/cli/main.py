@@ -44,14 +44,17 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         return int(import_module(f"gridpriv.cli.{args.command}").execute(args))
     except GridprivError as error:
-        notes = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
-        print(f"gridpriv {args.command}: {error}{notes}", file=sys.stderr)
+        print(f"gridpriv {args.command}: {error}{_notes(error)}", file=sys.stderr)
         return error.exit_code
-    except KeyboardInterrupt:
-        print(f"gridpriv {args.command}: interrupted", file=sys.stderr)
+    except KeyboardInterrupt as stop:
+        print(f"gridpriv {args.command}: interrupted{_notes(stop)}", file=sys.stderr)
         return 130
     except BrokenPipeError:
         return 0
+
+
+def _notes(error: BaseException) -> str:
+    return "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
 
 
 def _parser(command: str) -> argparse.ArgumentParser:

@@ -23,6 +23,7 @@ from gridpriv.learning.datasets.base import Dataset
 from gridpriv.learning.result import LearnResult, finite
 from gridpriv.learning.run import NON_PRIVATE, learn
 from gridpriv.learning.settings import LearnSettings, make_learn_settings
+from gridpriv.learning.stored import StepCounter, steps
 from gridpriv.study.manifest import machine, versions
 from gridpriv.study.record import TABLES, Rows, privacy_figures
 from gridpriv.study.store import FORMAT, Store, Study, read_study
@@ -31,7 +32,7 @@ DELTA = 1e-5
 NO_NOISE = "none"
 QUESTION = "Which algorithm errs least at equal certified privacy?"
 
-Progress = Callable[[int], AbstractContextManager[Callable[[str], None]]]
+Progress = Callable[[int], AbstractContextManager[Callable[[str, int], None]]]
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ def compare(
     given: dict[str, Any],
     *,
     resume: bool = False,
-    progress: Progress = lambda _: nullcontext(lambda _: None),
+    progress: Progress = lambda _: nullcontext(lambda *_: None),
 ) -> Study:
     """Run every algorithm at every total with every seed; return the study.
 
@@ -85,7 +86,7 @@ def compare(
     folder : path
         New or empty unless ``resume``, which runs what it does not hold yet.
     progress : callable
-        Given the number of runs, returns a context that yields ``advance(note)``.
+        Given the number of local updates, returns a context that yields ``advance(note, steps)``.
 
     Raises
     ------
@@ -105,10 +106,9 @@ def compare(
     store.begin(manifest, {})
     stored = store.stored()
     left = [trial for trial in trials if trial.id not in stored]
-    with progress(len(left)) as advance:
+    with progress(sum(steps(trial.settings) for trial in left)) as advance:
         for trial in left:
-            store.add(attempted(dataset, trial))
-            advance(f"{trial.way}, {trial.budget}")
+            store.add(attempted(dataset, trial, advance))
     store.merge()
     return read_study(folder)
 
@@ -142,7 +142,9 @@ def plan(
     return trials
 
 
-def attempted(dataset: Dataset, trial: Trial) -> Rows:
+def attempted(
+    dataset: Dataset, trial: Trial, advance: Callable[[str, int], None] = lambda *_: None
+) -> Rows:
     """Return a run's rows; a failure becomes a row that says why."""
     rows: Rows = {name: [] for name in TABLES}
     settings = trial.settings
@@ -152,9 +154,11 @@ def attempted(dataset: Dataset, trial: Trial) -> Rows:
         "mechanism": settings.mechanism, "calibration": settings.calibration,
         "local_updates": settings.local_updates,
     }  # fmt: skip
+    counter = StepCounter(settings, f"{trial.way}, {trial.budget}", advance)
     try:
-        result = learn(dataset, settings)
+        result = learn(dataset, settings, counter)
     except GridprivError as error:
+        counter.finish()
         rows["runs"] = [row | {"status": "failed", "reason": str(error), "finished_rounds": 0}]
         return rows
     rows["runs"] = [row | _finals(result) | {"status": "done", "reason": ""}]

@@ -115,7 +115,14 @@ class Reproduction:
 
     def run(self, args: argparse.Namespace) -> int:
         """Reproduce from command line arguments (out, data, scale, json, quiet); return 0."""
-        from gridpriv.cli.common import console, output_folder, print_table, progress, write_json
+        from gridpriv.cli.common import (
+            console,
+            output_folder,
+            print_table,
+            progress,
+            resumable,
+            write_json,
+        )
 
         given = getattr(args, "scale", None) or "quick"
         one_of("scale", given, SCALES)
@@ -125,7 +132,10 @@ class Reproduction:
         planned = PlannedRuns()
         bench = Bench(scale, args.data, planned)
         self.make(bench)
-        with progress(self.name, planned.steps, quiet=args.quiet or args.json) as advance:
+        with (
+            progress(self.name, planned.steps, quiet=args.quiet or args.json) as advance,
+            resumable("finished runs are kept; the same command goes on"),
+        ):
             outcome = self.make(replace(bench, store=StoredRuns(folder, advance)))
         write_outcome(self, outcome, folder, scale)
         claims = claim_table(outcome)

@@ -75,10 +75,12 @@ class StoredRuns:
             found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
             return found
 
+        counter = StepCounter(settings, label, self._advance)
+
         def watch(done: Round) -> None:
             if watcher is not None:
                 watcher(done)
-            self._advance(label, settings.local_updates)
+            counter(done)
 
         result = learn(dataset, settings, watch)
         record = as_record(result, watcher)
@@ -131,6 +133,28 @@ class PlannedRuns:
 def steps(settings: LearnSettings) -> int:
     """Return the local updates of a run, the unit of progress."""
     return settings.rounds * settings.local_updates
+
+
+class StepCounter:
+    """Advances a progress bar by the local updates of every round that a run reports."""
+
+    def __init__(
+        self, settings: LearnSettings, label: str, advance: Callable[[str, int], None]
+    ) -> None:
+        self._settings, self._label, self._advance = settings, label, advance
+        self._round = 0
+
+    def __call__(self, done: Round) -> None:
+        """Go on to a round."""
+        self._go_on(done.number)
+
+    def finish(self) -> None:
+        """Go on to the last round, of a run that failed before."""
+        self._go_on(self._settings.rounds)
+
+    def _go_on(self, number: int) -> None:
+        self._advance(self._label, (number - self._round) * self._settings.local_updates)
+        self._round = number
 
 
 def as_record(result: LearnResult, watcher: Watcher | None) -> dict[str, Any]:

@@ -131,11 +131,11 @@ def test_interrupted_comparison_ends_with_the_same_figures(tmp_path, monkeypatch
     whole = compared(tmp_path / "whole")
     finished = []
 
-    def some(dataset, settings):
+    def some(dataset, settings, watch):
         if len(finished) == 5:
             raise KeyboardInterrupt
         finished.append(settings)
-        return learn(dataset, settings)
+        return learn(dataset, settings, watch)
 
     monkeypatch.setattr(compare_module, "learn", some)
     with pytest.raises(KeyboardInterrupt):
