@@ -87,7 +87,7 @@ def execute(args: argparse.Namespace) -> int:
 
 
 def _write(result: AttackResult, curve: pd.DataFrame | None, folder: Path) -> None:
-    from gridpriv.assurance.figures import draw_averaging, draw_epsilon, draw_errors, draw_map
+    from gridpriv.report.assurance import draw_averaging, draw_epsilon, draw_errors, draw_map
 
     for name, table in (("buses", result.buses()), ("by_distance", result.by_distance())):
         part = folder / f"{name}.csv.part"

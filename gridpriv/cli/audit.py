@@ -106,7 +106,7 @@ def _one(
 
 
 def _write(results: list[AuditResult], folder: Path) -> None:
-    from gridpriv.assurance.figures import draw_audit
+    from gridpriv.report.assurance import draw_audit
 
     if len(results) == 1:
         write_json(results[0].as_dict(), folder / "audit.json")

@@ -30,6 +30,7 @@ from scipy import sparse
 from gridpriv.errors import SolverError
 from gridpriv.grid.case import Floats
 from gridpriv.power.program import Matrix, ZoneProgram
+from gridpriv.power.solvers.clarabel import conic_rows
 
 
 @dataclass(frozen=True)
@@ -112,7 +113,7 @@ def solve_conic(program: ZoneProgram, demand: Floats, *, hard_balance: bool) -> 
     best: ConicSolution | None = None
     status = ""
     for scaling in SCALINGS:
-        found = _solve(program, form, scaling)
+        found = _solve(form, scaling)
         status = str(found.status)
         if status not in ("Solved", "AlmostSolved", *INFEASIBLE):
             continue
@@ -134,6 +135,7 @@ class _Form:
     linear: Floats
     rows: Matrix
     offset: Floats
+    cones: list[Any]
     row_scale: Floats
 
     def scale(self, scaling: Scaling) -> Floats:
@@ -142,11 +144,27 @@ class _Form:
 
 
 def _form(program: ZoneProgram, demand: Floats, *, hard_balance: bool) -> _Form:
-    quadratic, linear = _objective(program, hard_balance=hard_balance)
-    return _Form(quadratic, linear, *_rows(program, demand, hard_balance=hard_balance))
+    inside, limits, cones = conic_rows(program)
+    rows = Matrix(sparse.vstack([program.imbalance, program.a_eq, inside], format="csr"))
+    offset = np.concatenate([-demand, program.b_eq, limits])
+    equalities = len(demand) + len(program.b_eq)
+    scale = _row_scale(program, rows, equalities)
+    if not hard_balance:
+        rows = _with_slack(rows, len(demand))
+    return _Form(
+        *_objective(program, hard_balance=hard_balance),
+        rows, offset, [clarabel.ZeroConeT(equalities), *cones], scale,
+    )  # fmt: skip
 
 
-def _solve(program: ZoneProgram, form: _Form, scaling: Scaling) -> Any:
+def _with_slack(rows: Matrix, slack: int) -> Matrix:
+    """Add the columns of s, -1 in the rows of the balance."""
+    minus = Matrix(-sparse.eye_array(slack, format="csr"))
+    column = sparse.vstack([minus, Matrix((rows.shape[0] - slack, slack))], format="csr")
+    return Matrix(sparse.hstack([rows, column], format="csr"))
+
+
+def _solve(form: _Form, scaling: Scaling) -> Any:
     scale = form.scale(scaling)
     factor = scaling.objective
     settings = clarabel.DefaultSettings()
@@ -161,7 +179,7 @@ def _solve(program: ZoneProgram, form: _Form, scaling: Scaling) -> Any:
         factor * form.linear,
         sparse.csc_matrix(sparse.diags_array(scale) @ form.rows),
         scale * form.offset,
-        _cones(program),
+        form.cones,
         settings,
     ).solve()
 
@@ -175,37 +193,9 @@ def _objective(program: ZoneProgram, *, hard_balance: bool) -> tuple[Matrix, Flo
     return sparse.diags_array(square), np.concatenate([program.cost_linear, np.zeros(slack)])
 
 
-def _rows(
-    program: ZoneProgram, demand: Floats, *, hard_balance: bool
-) -> tuple[Matrix, Floats, Floats]:
-    """Return (A, b, row scales) of A x + slack = b, slack in the cones of :func:`_cones`."""
-    eye = sparse.eye_array(program.size, format="csr")
-    above, below = np.isfinite(program.upper), np.isfinite(program.lower)
-    blocks = [
-        program.imbalance, program.a_eq, Matrix(eye[above]), Matrix(-eye[below]),
-        program.a_in, Matrix(-program.cone),
-    ]  # fmt: skip
-    offset = np.concatenate(
-        [
-            -demand, program.b_eq, program.upper[above], -program.lower[below],
-            program.b_in, program.cone_offset,
-        ]
-    )  # fmt: skip
-    rows = Matrix(sparse.vstack(blocks, format="csr"))
-    scale = _row_scale(program, rows)
-    if not hard_balance:
-        slack = len(demand)
-        below_balance = Matrix((len(offset) - slack, slack))
-        minus = Matrix(-sparse.eye_array(slack, format="csr"))
-        column = sparse.vstack([minus, below_balance], format="csr")
-        rows = Matrix(sparse.hstack([rows, column], format="csr"))
-    return rows, offset, scale
-
-
-def _row_scale(program: ZoneProgram, rows: Matrix) -> Floats:
+def _row_scale(program: ZoneProgram, rows: Matrix, equalities: int) -> Floats:
     """Return 1 over the largest coefficient of equalities, and 1 over the radius of balls."""
     scale = np.ones(rows.shape[0])
-    equalities = program.imbalance.shape[0] + len(program.b_eq)
     largest = np.asarray(abs(rows[:equalities]).max(axis=1).toarray()).ravel()
     scale[:equalities] = 1.0 / np.maximum(largest, 1e-12)
     heads = np.concatenate([[0], np.cumsum(program.cone_sizes)])[:-1].astype(np.int64)
@@ -213,14 +203,6 @@ def _row_scale(program: ZoneProgram, rows: Matrix) -> Floats:
     block = np.repeat(1.0 / np.where(radius > 0, radius, 1.0), program.cone_sizes)
     scale[len(scale) - len(block) :] = block
     return scale
-
-
-def _cones(program: ZoneProgram) -> list[Any]:
-    equalities = program.imbalance.shape[0] + len(program.b_eq)
-    bounds = int(np.isfinite(program.upper).sum() + np.isfinite(program.lower).sum())
-    cones: list[Any] = [clarabel.ZeroConeT(equalities)]
-    cones.append(clarabel.NonnegativeConeT(bounds + len(program.b_in)))
-    return cones + [clarabel.SecondOrderConeT(int(size)) for size in program.cone_sizes]
 
 
 def _solution(

@@ -11,7 +11,7 @@ from scipy import sparse
 from gridpriv.errors import SolverError
 from gridpriv.grid.case import Floats
 from gridpriv.power.presolve import ReducedProgram
-from gridpriv.power.program import Matrix
+from gridpriv.power.program import Matrix, ZoneProgram
 from gridpriv.power.solvers.base import Solution
 
 
@@ -23,7 +23,8 @@ class ClarabelSolver:
     def __init__(self, program: ReducedProgram, *, exact: bool) -> None:
         self._program = program
         self._exact = exact
-        self._rows, self._offset, self._cones = conic_rows(program)
+        rows, self._offset, self._cones = conic_rows(program)
+        self._rows = sparse.csc_matrix(rows)
         self._solver: Any = None
 
     def solve(self, linear: Floats, metric: Floats) -> Solution:
@@ -76,7 +77,7 @@ class ClarabelSolver:
         )
 
 
-def conic_rows(program: ReducedProgram) -> tuple[sparse.csc_matrix, Floats, list[Any]]:
+def conic_rows(program: ZoneProgram | ReducedProgram) -> tuple[Matrix, Floats, list[Any]]:
     """Return (A, b, cones) of A x + s = b: bounds and inequalities, then second-order cones."""
     eye = sparse.eye_array(program.size, format="csr")
     above, below = np.isfinite(program.upper), np.isfinite(program.lower)
@@ -87,7 +88,7 @@ def conic_rows(program: ReducedProgram) -> tuple[sparse.csc_matrix, Floats, list
     linear = int(above.sum() + below.sum() + len(program.b_in))
     cones = [clarabel.NonnegativeConeT(linear)] if linear else []
     cones += [clarabel.SecondOrderConeT(int(s)) for s in program.cone_sizes]
-    return sparse.csc_matrix(sparse.vstack(rows)), offset, cones
+    return Matrix(sparse.vstack(rows, format="csr")), offset, cones
 
 
 # Without equilibration and with refinement to 1e-9 a solve takes half the time, and far fewer
