@@ -12,7 +12,7 @@ import pandas as pd
 from gridpriv.errors import InputError
 from gridpriv.report.findings import read_findings
 from gridpriv.report.folder import NETWORK
-from gridpriv.study.record import FINALS, SETTINGS_SHOWN, TABLES
+from gridpriv.study.record import FINALS, SETTINGS_SHOWN, TABLES, finals
 from gridpriv.study.store import MANIFEST, Study, read_study
 
 # what a solver took depends on private demand too
@@ -104,31 +104,16 @@ def _flows(place: Path) -> pd.DataFrame:
 
 
 def _run_row(document: dict[str, Any], name: str) -> dict[str, Any]:
-    settings, final, privacy = document["settings"], document["final"], document["privacy"]
+    settings = document["settings"]
     quiet = settings["mechanism"] == "none"
     way = "no noise" if quiet else f"{settings['mechanism']}, {settings['perturbation']}"
     if settings.get("refresh"):
         way += f" per {settings['refresh']}"
-    shed, surplus = final["shed_mw"], final["surplus_mw"]
     row = dict.fromkeys(FINALS) | {
         "run": name, "number": 0, "case": document["case"], "zoning": "", "scheme": way,
         "budget": "none" if quiet else settings["budget"], "seed": document["seed"],
         **{key: settings[key] for key in SETTINGS_SHOWN},
-        "objective": final["objective"], "consensus_residual": final["consensus_residual"],
-        "shed_mw": shed, "surplus_mw": surplus, "shed_mvar": final["shed_mvar"],
-        "imbalance_mw": None if shed is None else shed + surplus,
-        "recourse_shed_mw": final["recourse"]["shed_mw"],
-        "recourse_objective": final["recourse"]["objective"],
-        "recourse_cost": final["recourse"].get("cost"), "explanation": final.get("explanation"),
-        "ac_converged": final["ac"]["converged"], "ac_slack_mw": final["ac"]["slack_mw"],
-        "ac_vm_violations": final["ac"]["vm_violations"],
-        "ac_loading_violations": final["ac"].get("loading_violations"),
-        "releases_per_zone": privacy["releases_per_zone"],
-        "epsilon_claimed": privacy["per_release"]["claimed"],
-        "epsilon_certified": privacy["per_release"]["certified"],
-        "release_delta": privacy["per_release"].get("delta"),
-        "total_pure": privacy["total_pure"], "total_epsilon": privacy["total"]["epsilon"],
-        "target_delta": privacy["total"]["delta"], "paper_total": privacy.get("paper_total"),
+        **finals(document),
         "finished_rounds": len(document["rounds"]),
     }  # fmt: skip
     short = len(document["rounds"]) < settings["rounds"] and not settings["tolerance"]

@@ -35,7 +35,7 @@ def run_rows(task: Task, result: RunResult, reason: str = "") -> Rows:
     """Return a finished run's rows, or those of what a failed one finished."""
     rounds = result.rounds.drop(columns=list(OUT_OF_ORDER), errors="ignore")
     return {
-        "runs": [identity(task) | _finals(result) | _status(result, reason)],
+        "runs": [identity(task) | _measured(result) | _status(result, reason)],
         "rounds": _with_id(task, _records(rounds)),
         "zones": _with_id(task, _records(result.zones)),
         "buses": _with_id(task, _records(result.buses)),
@@ -69,8 +69,13 @@ def identity(task: Task) -> dict[str, Any]:
     }
 
 
-def _finals(result: RunResult) -> dict[str, Any]:
-    document = result.as_dict()
+def _measured(result: RunResult) -> dict[str, Any]:
+    noise = _mean(result.rounds.get("noise_magnitude", ()))
+    return finals(result.as_dict()) | {"noise_magnitude": noise}
+
+
+def finals(document: dict[str, Any]) -> dict[str, Any]:
+    """Return a run's figures, from its document."""
     final, privacy = document["final"], document["privacy"]
     recourse, ac = final["recourse"], final["ac"]
     return {
@@ -83,16 +88,15 @@ def _finals(result: RunResult) -> dict[str, Any]:
         "recourse_shed_mw": recourse["shed_mw"],
         "recourse_surplus_mw": recourse.get("surplus_mw"),
         "recourse_objective": recourse["objective"],
-        "recourse_cost": recourse["cost"],
-        "explanation": final["explanation"],
-        "noise_magnitude": _mean(result.rounds.get("noise_magnitude", ())),
+        "recourse_cost": recourse.get("cost"),
+        "explanation": final.get("explanation"),
         "ac_converged": ac["converged"],
         "ac_slack_mw": ac["slack_mw"],
         "ac_vm_violations": ac["vm_violations"],
         "ac_loading_violations": ac.get("loading_violations"),
         "releases_per_zone": privacy["releases_per_zone"],
         **privacy_figures(privacy),
-        "paper_total": privacy["paper_total"],
+        "paper_total": privacy.get("paper_total"),
         "solves": document["solver"]["solves"],
         "solver_retries": document["solver"]["failures"],
     }
