@@ -87,6 +87,8 @@ class LearnedModels:
         """Total of all rounds, as stated: what is certified, unless a paper states less."""
         if self.settings.calibration == "sound":
             return self.certified
+        if self._privacy["total"]["claimed"] is not None:
+            return float(self._privacy["total"]["claimed"])
         each = self._privacy["per_release"]["claimed"]
         return math.nan if each is None else float(each) * self._privacy["releases_per_client"]
 

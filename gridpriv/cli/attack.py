@@ -15,6 +15,7 @@ from gridpriv.cli.common import (
     output_folder,
     print_table,
     progress,
+    ready,
     write_json,
 )
 from gridpriv.cli.run import add_arguments as add_run_arguments
@@ -75,7 +76,7 @@ def execute(args: argparse.Namespace) -> int:
     document = result.as_dict()
     document["averaging"] = None if curve is None else curve.to_dict("records")
     if folder is not None:
-        _write(result, curve, folder)
+        _write(result, curve, ready(folder))
         write_json(document, folder / "attack.json")
     if args.json:
         write_json(document)

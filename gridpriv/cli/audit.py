@@ -16,6 +16,7 @@ from gridpriv.cli.common import (
     output_folder,
     print_table,
     progress,
+    ready,
     write_json,
 )
 from gridpriv.cli.run import add_arguments as add_run_arguments
@@ -62,7 +63,7 @@ def execute(args: argparse.Namespace) -> int:
     chosen = sweep(settings) if args.sweep else [settings]
     results = [_one(case, zoning, each, plan, args) for each in chosen]
     if folder is not None:
-        _write(results, folder)
+        _write(results, ready(folder))
     if args.json:
         document = results[0].as_dict()
         write_json({"audits": [r.as_dict() for r in results]} if args.sweep else document)

@@ -179,14 +179,27 @@ def progress(label: str, total: int, *, quiet: bool) -> Iterator[Advance]:
 
 
 def output_folder(text: str | None) -> Path | None:
-    """Return the folder of ``--out``, refusing early what cannot be written to."""
+    """Return the folder of ``--out``, refusing early what cannot be written to.
+
+    It is not left behind: whoever writes makes it (:func:`ready`), so that a command that fails
+    leaves nothing.
+    """
     if text is None:
         return None
     folder = Path(text)
     if folder.exists() and not folder.is_dir():
         raise InputError(f"out = {text!r} is not allowed: a folder, not a file")
+    missing = [part for part in (folder, *folder.parents) if not part.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        for part in missing:
+            part.rmdir()
     except OSError as error:
         raise InputError(f"cannot write to {folder}: {error.strerror}") from error
+    return folder
+
+
+def ready(folder: Path) -> Path:
+    """Return a folder that is there."""
+    folder.mkdir(parents=True, exist_ok=True)
     return folder

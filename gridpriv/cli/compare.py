@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 from contextlib import AbstractContextManager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,11 +20,13 @@ from gridpriv.cli.common import (
     resumable,
     write_json,
 )
-from gridpriv.errors import InputError, SolverError
+from gridpriv.errors import InputError, SolverError, missing_extra
 
 if TYPE_CHECKING:
     from gridpriv.study import Study, StudyPlan
 
+# packages without which a format cannot be written: asked for before the runs, not after
+NEEDED = {"pdf": "typst", "xlsx": "openpyxl"}
 LISTS: tuple[tuple[str, Any, str], ...] = (
     ("budgets", str, "certified totals, or total:E[;D] and per-release:E[;D]"),
     ("mechanisms", str, "none, laplace, gaussian"),
@@ -185,6 +188,8 @@ def wanted_formats(text: str) -> list[str]:
     names = [name.strip() for name in text.split(",") if name.strip()]
     for name in names:
         one_of("format", name, (*FORMATS, "none"))
+        if name in NEEDED and find_spec(NEEDED[name]) is None:
+            raise missing_extra(NEEDED[name], "report", f"--format {name}")
     return [name for name in names if name != "none"]
 
 

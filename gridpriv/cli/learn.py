@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gridpriv.cli.common import (
@@ -14,6 +15,7 @@ from gridpriv.cli.common import (
     output_folder,
     print_table,
     progress,
+    ready,
     resumable,
     shown,
     write_json,
@@ -57,6 +59,7 @@ SETTINGS: tuple[tuple[str, Any, str], ...] = (
     ("evaluate-every", WHOLE, "rounds between evaluations"),
     ("seed", WHOLE, "seed of splits, samples and simulated noise"),
 )  # fmt: skip
+SET_BY_COMPARISON = ("algorithm", "budget", "calibration", "target-delta", "seed")
 ACTIONS = {
     "run": "one run on a data set",
     "compare": "algorithms side by side at equal certified totals",
@@ -84,7 +87,7 @@ def _run_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _compare_arguments(parser: argparse.ArgumentParser) -> None:
-    _data_arguments(parser, without=("algorithm", "budget", "seed"))
+    _data_arguments(parser, without=SET_BY_COMPARISON)
     parser.add_argument(
         "--algorithms", default="ryu-kim,dp-admm,dpsgd", metavar="A,B", help="names, by commas"
     )
@@ -149,7 +152,7 @@ def _run(args: argparse.Namespace) -> int:
     from gridpriv.learning import learn, load_dataset, make_learn_settings
 
     given = given_settings(args)
-    name = _dataset_name(args.dataset)
+    name = dataset_name(args.dataset)
     settings = make_learn_settings(name, args.preset, **given)
     folder = output_folder(args.out)
     began = time.perf_counter()
@@ -162,7 +165,7 @@ def _run(args: argparse.Namespace) -> int:
         result = learn(dataset, settings, lambda _: advance(""), load_seconds)
     document = result.as_dict()
     if folder is not None:
-        write_json(document, folder / "run.json")
+        write_json(document, ready(folder) / "run.json")
         part = folder / "rounds.csv.part"
         result.rounds.to_csv(part, index=False)
         part.replace(folder / "rounds.csv")
@@ -175,9 +178,9 @@ def _run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _dataset_name(text: str) -> str:
+def dataset_name(text: str) -> str:
     """Return the data set's name of a name or a path."""
-    return text.rstrip("/").rpartition("/")[2]
+    return Path(text).resolve().name
 
 
 def summarise(document: dict[str, Any]) -> None:
@@ -219,7 +222,7 @@ def _print_privacy(privacy: dict[str, Any]) -> None:
             [
                 f"total epsilon at delta {total['delta']:g}, "
                 f"{privacy['releases_per_client']} releases",
-                paper["epsilon"] if paper else None,
+                paper["epsilon"] if paper else total["claimed"],
                 "none" if total["epsilon"] is None else total["epsilon"],
             ],
             ["total rho of zero-concentrated privacy", None, privacy["zcdp"]],
@@ -238,19 +241,22 @@ def _print_privacy(privacy: dict[str, Any]) -> None:
 
 def _compare(args: argparse.Namespace) -> int:
     from gridpriv.cli.compare import wanted_formats
+    from gridpriv.learning import make_learn_settings
     from gridpriv.learning.compare import compare
-    from gridpriv.learning.datasets import load_dataset
+    from gridpriv.learning.datasets import load_by_seed
 
     formats = wanted_formats(args.format)
     given = given_settings(args)
-    dataset = load_dataset(
-        args.dataset, args.data, download=args.download, missing=given.get("missing", "drop")
-    )
+    preset = make_learn_settings(dataset_name(args.dataset), args.preset)
+    datasets = load_by_seed(
+        args.dataset, args.data, download=args.download,
+        missing=given.get("missing", preset.missing),
+    )  # fmt: skip
     folder = output_folder(args.out)
     assert folder is not None
     with resumable(STUDY_KEPT):
         study = compare(
-            dataset,
+            datasets,
             args.preset,
             [name.strip() for name in args.algorithms.split(",")],
             _numbers(args.totals),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from gridpriv.cli.common import REAL, output_folder, print_table, write_json, write_text
+from gridpriv.cli.common import REAL, output_folder, print_table, ready, write_json, write_text
 from gridpriv.errors import SolverError, not_allowed
 from gridpriv.grid.library import load_case
 
@@ -46,7 +46,7 @@ def execute(args: argparse.Namespace) -> int:
     found = relax(case, args.objective, args.solver, args.imbalance_weight)
     document = found.as_dict()
     if folder is not None:
-        write_json(document, folder / "relax.json")
+        write_json(document, ready(folder) / "relax.json")
         write_text(folder / "buses.csv", found.buses.to_csv(index=False))
         write_text(folder / "binding.csv", found.binding.to_csv(index=False))
     if args.json:

@@ -20,6 +20,7 @@ from gridpriv.cli.common import (
     output_folder,
     print_table,
     progress,
+    ready,
     shown,
     write_json,
 )
@@ -156,7 +157,7 @@ def _run(args: argparse.Namespace, given: dict[str, Any], checker: Checker) -> i
     if folder is not None:
         from gridpriv.report import write_run
 
-        write_run(result, folder, public=args.public, tables=args.tables)
+        write_run(result, ready(folder), public=args.public, tables=args.tables)
     if args.json:
         write_json(result.as_dict(public=args.public))
     elif not args.quiet and failure is None:

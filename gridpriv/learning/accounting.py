@@ -35,6 +35,8 @@ from gridpriv.privacy.budget import noise_multiplier
 from gridpriv.privacy.mechanism import Charge
 
 DIGITS = 10
+# noise is this much larger than its budget asks for, because a charge's multiplier is rounded down
+ROUNDING = 1.0 + 4e-9
 
 
 def charge(kind: str, parameter: float, second: float = 0.0) -> Charge:
@@ -94,9 +96,10 @@ def multiplier_for(settings: LearnSettings, releases: int) -> float:
     """Return the noise multiplier of the budget for a number of plain releases."""
     if settings.mechanism == "none":
         return 0.0
-    return noise_multiplier(
+    multiplier = noise_multiplier(
         settings.privacy_budget, settings.mechanism, settings.calibration, releases, settings.delta
     )
+    return multiplier * ROUNDING if settings.calibration == "sound" else multiplier
 
 
 @lru_cache(maxsize=64)
@@ -120,7 +123,7 @@ def sampled_multiplier(settings: LearnSettings, plain: float, rate: float) -> fl
         )
 
     # sampling at rate q lowers the noise by a factor of q at best (small epsilon, many releases)
-    return _smallest(cost, budget.epsilon, plain * max(rate / 2.0, 1e-3), plain)
+    return ROUNDING * _smallest(cost, budget.epsilon, plain * max(rate / 2.0, 1e-3), plain)
 
 
 def _smallest(cost: Callable[[float], float], epsilon: float, least: float, most: float) -> float:
@@ -184,13 +187,14 @@ def privacy_statement(
         "adjacency": adjacency,
         "releases_per_client": releases,
         "per_release": {
-            "claimed": _claimed(settings, charging.multiplier),
+            "claimed": _claimed(settings, "per-release"),
             "certified": certified,
             "delta": delta if settings.mechanism == "gaussian" else 0.0,
         },
         "noise_multiplier": charging.multiplier or None,
         "total_pure": pure,
         "total": {
+            "claimed": _claimed(settings, "total"),
             "epsilon": totals[worst] if worst else None,
             "delta": settings.target_delta,
         },
@@ -209,12 +213,10 @@ def _distinct(charging: Charging) -> Iterable[tuple[tuple[Charge, int], ...]]:
     }
 
 
-def _claimed(settings: LearnSettings, multiplier: float) -> float | None:
-    if settings.mechanism == "none" or multiplier == 0.0:
-        return None
-    if settings.privacy_budget.scope == "per-release":
-        return settings.privacy_budget.epsilon
-    return epsilon_of(Charge(settings.mechanism, multiplier), settings.release_delta)
+def _claimed(settings: LearnSettings, scope: str) -> float | None:
+    """Return the epsilon that the budget states for one release, or for all."""
+    budget = settings.privacy_budget
+    return budget.epsilon if settings.mechanism != "none" and budget.scope == scope else None
 
 
 def ryu_kim_total(settings: LearnSettings, releases: int) -> dict[str, Any] | None:

@@ -17,11 +17,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from gridpriv.errors import GridprivError, one_of, whole
-from gridpriv.learning.algorithms.names import ALGORITHMS
+from gridpriv.errors import GridprivError, not_allowed, one_of, whole
+from gridpriv.learning.algorithms.names import ALGORITHMS, NON_PRIVATE, READS, SPECIFIC
 from gridpriv.learning.datasets.base import Dataset
 from gridpriv.learning.result import LearnResult, finite
-from gridpriv.learning.run import NON_PRIVATE, learn
+from gridpriv.learning.run import learn, split_for
 from gridpriv.learning.settings import LearnSettings, make_learn_settings
 from gridpriv.learning.stored import StepCounter, steps
 from gridpriv.study.manifest import machine, versions
@@ -32,6 +32,9 @@ DELTA = 1e-5
 NO_NOISE = "none"
 QUESTION = "Which algorithm errs least at equal certified privacy?"
 
+# what a comparison sets itself
+SET_BY_COMPARISON = ("algorithm", "budget", "calibration", "target_delta", "seed")
+Datasets = Callable[[int], Dataset]
 Progress = Callable[[int], AbstractContextManager[Callable[[str, int], None]]]
 
 
@@ -63,7 +66,7 @@ class Trial:
 
 
 def compare(
-    dataset: Dataset,
+    datasets: Datasets,
     preset: str | None,
     algorithms: list[str],
     totals: list[float],
@@ -81,8 +84,12 @@ def compare(
 
     Parameters
     ----------
+    datasets : callable
+        From a seed to the data set that ``learn run --seed`` has.
     algorithms : list of str
         Names; ``ryu-kim:output`` names its output perturbation.
+    given : dict
+        Settings over the preset's; an algorithm gets those that it reads.
     folder : path
         New or empty unless ``resume``, which runs what it does not hold yet.
     progress : callable
@@ -94,9 +101,11 @@ def compare(
         For settings that no run can have, or a folder that holds something else.
     """
     whole("seeds", seeds)
+    dataset = datasets(0)
     trials = plan(dataset, preset, algorithms, totals, seeds, given)
     told = {
-        "dataset": dataset.name, "samples": len(dataset.y_train), "preset": preset or "none",
+        "dataset": dataset.name, "samples": len(dataset.y_train),
+        "fingerprint": dataset.fingerprint, "preset": preset or "none",
         "algorithms": algorithms, "totals": totals, "seeds": list(range(seeds)),
         "settings": {k.replace("_", "-"): v for k, v in given.items()},
     }  # fmt: skip
@@ -108,7 +117,7 @@ def compare(
     left = [trial for trial in trials if trial.id not in stored]
     with progress(sum(steps(trial.settings) for trial in left)) as advance:
         for trial in left:
-            store.add(attempted(dataset, trial, advance))
+            store.add(attempted(datasets(trial.settings.seed), trial, advance))
     store.merge()
     return read_study(folder)
 
@@ -123,10 +132,13 @@ def plan(
 ) -> list[Trial]:
     """Return every run once; raises on the first bad setting."""
     trials: list[Trial] = []
+    _check_given(algorithms, given)
     for way in algorithms:
         algorithm, _, perturbation = way.partition(":")
-        one_of("algorithm", algorithm, ALGORITHMS)
-        chosen = {"algorithm": algorithm} | ({"perturbation": perturbation} if perturbation else {})
+        chosen = {k: v for k, v in given.items() if k not in SPECIFIC - READS[algorithm]}
+        chosen["algorithm"] = algorithm
+        if perturbation:
+            chosen["perturbation"] = perturbation
         free = algorithm in NON_PRIVATE or given.get("mechanism") == "none"
         for budget in [NO_NOISE] if free else [f"total:{total!r},{DELTA:g}" for total in totals]:
             noise = (
@@ -136,10 +148,24 @@ def plan(
             )
             for seed in range(seeds):
                 settings = make_learn_settings(
-                    dataset.name, preset, **(given | chosen | noise | {"seed": seed})
+                    dataset.name, preset, **(chosen | noise | {"seed": seed})
                 )
                 trials.append(Trial(len(trials), way, budget, settings))
+        split_for(dataset, trials[-1].settings)
     return trials
+
+
+def _check_given(algorithms: list[str], given: dict[str, Any]) -> None:
+    """Refuse what a comparison sets itself and what none of its algorithms reads."""
+    names = [way.partition(":")[0] for way in algorithms]
+    for name in names:
+        one_of("algorithm", name, ALGORITHMS)
+    read = frozenset().union(*(READS[name] for name in names))
+    for name, value in given.items():
+        if name in SET_BY_COMPARISON:
+            raise not_allowed(name, value, "left out: a comparison sets it itself")
+        if name in SPECIFIC - read:
+            raise not_allowed(name, value, f"left out with {', '.join(names)}: none reads it")
 
 
 def attempted(

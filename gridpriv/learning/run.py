@@ -26,7 +26,7 @@ from gridpriv.learning.algorithms.batches import participants
 from gridpriv.learning.arrays import check_device, like, namespace, to_numpy
 from gridpriv.learning.clients import make_clients
 from gridpriv.learning.datasets.base import Dataset
-from gridpriv.learning.datasets.split import split
+from gridpriv.learning.datasets.split import Indices, split
 from gridpriv.learning.losses import test_errors
 from gridpriv.learning.regularizers import parse_regularizer
 from gridpriv.learning.result import LearnResult, LearnTiming
@@ -35,7 +35,6 @@ from gridpriv.learning.transport import one_blas_thread
 from gridpriv.privacy.noise import NoiseStreams
 
 DEFAULT_CLIENTS = 10
-NON_PRIVATE = ("admm", "centralized")
 
 
 def learn(
@@ -90,28 +89,10 @@ def learn(
 
 def make_task(dataset: Dataset, settings: LearnSettings) -> tuple[Task, Dataset]:
     """Return the task of a data set under settings, and the data set with clipped features."""
-    check_device(settings.device)
+    parts = split_for(dataset, settings)
     if settings.norm is not None:
         dataset = dataset.clip_to(settings.norm)
-    count = settings.clients
-    if count is None and settings.split != "writer":
-        count = DEFAULT_CLIENTS
-    clients = make_clients(
-        dataset, split(dataset, settings.split, count, settings.seed), settings.device
-    )
-    chosen = settings.sampled_clients
-    if chosen is not None and chosen > clients.number:
-        raise not_allowed(
-            "sampled_clients", chosen, f"at most {clients.number}, the number of clients"
-        )
-    if settings.batch is not None and settings.batch > clients.counts.min():
-        raise not_allowed(
-            "batch",
-            settings.batch,
-            f"at most {clients.counts.min():g}, the smallest client's samples",
-        )
-    if settings.mechanism != "none" and settings.algorithm in NON_PRIVATE:
-        raise not_allowed("mechanism", settings.mechanism, f"none with {settings.algorithm}")
+    clients = make_clients(dataset, parts, settings.device)
     settings = replace(settings, clients=clients.number)
     streams = NoiseStreams(settings.seed)
     task = Task(
@@ -125,6 +106,28 @@ def make_task(dataset: Dataset, settings: LearnSettings) -> tuple[Task, Dataset]
         ),
     )
     return task, dataset
+
+
+def split_for(dataset: Dataset, settings: LearnSettings) -> list[Indices]:
+    """Return the rows of every client.
+
+    Raises
+    ------
+    InputError
+        For settings that this data set or machine cannot have.
+    """
+    check_device(settings.device)
+    count = settings.clients
+    if count is None and settings.split != "writer":
+        count = DEFAULT_CLIENTS
+    parts = split(dataset, settings.split, count, settings.seed)
+    number, smallest = len(parts), min(len(part) for part in parts)
+    chosen, batch = settings.sampled_clients, settings.batch
+    if chosen is not None and chosen > number:
+        raise not_allowed("sampled_clients", chosen, f"at most {number}, the number of clients")
+    if batch is not None and batch > smallest:
+        raise not_allowed("batch", batch, f"at most {smallest}, the smallest client's samples")
+    return parts
 
 
 def planned_releases(settings: LearnSettings, streams: NoiseStreams, clients: int) -> int:

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from gridpriv.errors import not_allowed, one_of, positive, whole
 from gridpriv.learning.adjacency import KINDS, Kind
-from gridpriv.learning.algorithms.names import ALGORITHMS
+from gridpriv.learning.algorithms.names import ALGORITHMS, NON_PRIVATE, READS, SPECIFIC
 from gridpriv.learning.arrays import DEVICES
 from gridpriv.learning.regularizers import parse_regularizer
 from gridpriv.learning.schedules import BudgetedPenalty, parse_penalty
@@ -134,10 +134,23 @@ class LearnSettings:
         check_delta("target_delta", self.target_delta)
         parse_regularizer(self.regularizer)
         self.penalty_schedule()
+        self._check_read()
         self._check_privacy()
+
+    def _check_read(self) -> None:
+        """Refuse a setting that the algorithm does not read: it would be ignored."""
+        for field in fields(self):
+            if field.name in SPECIFIC - READS[self.algorithm]:
+                value = getattr(self, field.name)
+                if value != field.default:
+                    raise not_allowed(
+                        field.name, value, f"left out with {self.algorithm}, which does not read it"
+                    )
 
     def _check_privacy(self) -> None:
         budget = self.privacy_budget
+        if self.mechanism != "none" and self.algorithm in NON_PRIVATE:
+            raise not_allowed("mechanism", self.mechanism, f"none with {self.algorithm}")
         if self.mechanism == "laplace" and self.algorithm != "ryu-kim":
             raise not_allowed("mechanism", "laplace", f"gaussian or none with {self.algorithm}")
         if self.mechanism != "gaussian":
@@ -209,7 +222,11 @@ PRESETS: dict[tuple[str, str], dict[str, Any]] = {
 
 
 def make_learn_settings(dataset: str, preset: str | None = None, **given: Any) -> LearnSettings:
-    """Return settings: the defaults, a preset over them, and what is given over both."""
+    """Return settings: the defaults, a preset over them, and what is given over both.
+
+    With another algorithm than the preset's, what that algorithm does not read is left out of the
+    preset; given, it is refused. ``admm`` and ``centralized`` have no noise unless told otherwise.
+    """
     values: dict[str, Any] = {}
     if preset is not None:
         known = sorted({name for name, _ in PRESETS})
@@ -222,4 +239,11 @@ def make_learn_settings(dataset: str, preset: str | None = None, **given: Any) -
     for name in given:
         if name not in names:
             one_of("setting", name, names)
+    algorithm = given.get("algorithm", values.get("algorithm", LearnSettings.algorithm))
+    one_of("algorithm", algorithm, ALGORITHMS)
+    values = {k: v for k, v in values.items() if k not in SPECIFIC - READS[algorithm]}
+    if algorithm in NON_PRIVATE:
+        values |= {"mechanism": "none"}
+    if (values | given).get("mechanism") == "none" and "budget" in given:
+        raise not_allowed("budget", given["budget"], "left out without noise")
     return LearnSettings(**(values | given))

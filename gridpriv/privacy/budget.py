@@ -15,6 +15,8 @@ from gridpriv.privacy.accounting import (
 )
 
 Scope = Literal["per-release", "total"]
+# far above any protection, and as far as multipliers can be computed
+MOST_EPSILON = 1e6
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,8 @@ class Budget:
 
     def __post_init__(self) -> None:
         positive("epsilon", self.epsilon)
+        if self.epsilon > MOST_EPSILON:
+            raise not_allowed("epsilon", self.epsilon, f"at most {MOST_EPSILON:g}")
         if self.delta is not None:
             check_delta("delta", self.delta)
 

@@ -13,6 +13,7 @@ from gridpriv.errors import InputError, SolverError
 from gridpriv.learning import LearnSettings, learn
 from gridpriv.learning.algorithms.centralized import objective_value, solve
 from gridpriv.learning.algorithms.graph_admm import multipliers
+from gridpriv.learning.algorithms.names import NON_PRIVATE, READS, SPECIFIC
 from gridpriv.learning.clients import make_clients
 from gridpriv.learning.datasets.split import split
 from gridpriv.learning.graph import check_graph, make_graph
@@ -126,17 +127,45 @@ def test_results_do_not_depend_on_threads(mechanism, perturbation):
 )
 def test_sound_calibration_certifies_the_budget(algorithm):
     given = {"graph": "ring"} if algorithm == "cdp-admm" else {}
-    found = learn(
-        made.binary(),
-        LearnSettings(algorithm=algorithm, budget="total:2,1e-5", rounds=8, clients=5,
-                      penalty="1", regularizer="l2:0.01", **given),
+    given |= {} if algorithm == "dpsgd" else {"penalty": "1"}
+    settings = LearnSettings(
+        algorithm=algorithm, budget="total:2,1e-5", rounds=8, clients=5, regularizer="l2:0.01",
+        **given,
     )  # fmt: skip
-    total = found.privacy["total"]["epsilon"]
-    if algorithm == "dvp":  # no additive noise: its certificate is looser than the budget
-        assert 2.0 < total < 20.0
-    else:
-        assert 1.99 < total <= 2.0001
+    found = learn(made.binary(), settings)
+    assert 1.99 < found.privacy["total"]["epsilon"] <= 2.0
+    assert found.privacy["total"]["claimed"] == 2.0
     assert found.rounds["noise_magnitude"].min() > 0
+    each = learn(made.binary(), replace(settings, budget="per-release:0.3")).privacy["per_release"]
+    assert 0.999 * 0.3 < each["certified"] <= 0.3 == each["claimed"]
+
+
+def test_dual_perturbation_refuses_what_no_noise_can_meet():
+    """The ratio of the determinants costs ln(1 + 0.25/(m rho)) a release whatever the noise."""
+    settings = LearnSettings(
+        algorithm="dvp", budget="per-release:0.02", rounds=2, clients=5, penalty="0.1"
+    )
+    with pytest.raises(InputError, match=r"more than 0\.0308 a release with dvp here"):
+        learn(made.binary(samples=400), settings)
+    assert learn(made.binary(samples=400), replace(settings, penalty="10")).privacy
+
+
+@pytest.mark.parametrize("algorithm", sorted(READS))
+def test_what_an_algorithm_does_not_read_is_refused(algorithm):
+    other = {
+        "perturbation": "output", "local_updates": 3, "step_scale": 2.0, "box": 0.5,
+        "step": "smooth", "radius": 7.0, "learning_rate": 1.0, "batch": 4,
+        "sampling": "without-replacement",
+        "sampled_clients": 2, "graph": "ring", "decay": 0.5, "penalty": "3", "clip": 1.0,
+    }  # fmt: skip
+    assert set(other) == SPECIFIC
+    mechanism = "none" if algorithm in NON_PRIVATE else "gaussian"
+    for name, value in other.items():
+        if name in READS[algorithm]:
+            assert LearnSettings(algorithm=algorithm, mechanism=mechanism, **{name: value})
+        else:
+            with pytest.raises(InputError, match=f"{name} = .* left out with {algorithm}"):
+                LearnSettings(algorithm=algorithm, mechanism=mechanism, **{name: value})
 
 
 @pytest.mark.slow

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import math
 
+from gridpriv.errors import not_allowed
 from gridpriv.learning.accounting import charge
 from gridpriv.learning.algorithms.base import Task, Watch
 from gridpriv.learning.algorithms.exact import minimise_locally
 from gridpriv.learning.algorithms.star import star_admm
 from gridpriv.learning.arrays import Array, like
+from gridpriv.privacy.accounting import total_epsilon
 
 
 def dvp(task: Task, watch: Watch) -> None:
     """Run exact ADMM with Gaussian noise of scale m s on the dual before each local update.
 
     s = factor c_1/m_i is the gradient's sensitivity. The minimiser that is sent is no additive
-    noise mechanism; :func:`certificate` bounds its privacy loss.
+    noise mechanism; :func:`certificate` bounds its privacy loss. Under calibration ``sound`` m is
+    the least that meets the budget with it.
     """
     schedule = task.settings.penalty_schedule()
+    if task.multiplier and task.settings.calibration == "sound" and _smooth(task):
+        task.charging.multiplier = sound_multiplier(task)
     sensitivity = task.mean_sensitivity()
 
     def step(k: int, local: Array, w: Array, dual: Array) -> tuple[Array, Array]:
@@ -28,6 +33,62 @@ def dvp(task: Task, watch: Watch) -> None:
         return found, noise
 
     star_admm(task, watch, step)
+
+
+def sound_multiplier(task: Task) -> float:
+    """Return the least multiplier with which every release, or all of them, meet the budget.
+
+    Raises
+    ------
+    InputError
+        If the determinants' ratio alone, which no noise lowers, is past the budget.
+    """
+    settings, budget = task.settings, task.settings.privacy_budget
+    delta, epsilon = _release_delta(task), budget.epsilon
+    if budget.scope == "total":
+        whole = budget.delta or settings.target_delta
+        epsilon = _release_epsilon(budget.epsilon, whole, delta, settings.rounds)
+    modulus = min(_moduli(task))
+    curvature = task.clients.loss.smoothness(task.norm)
+    ratio = math.log1p(curvature / (float(task.clients.counts.min()) * modulus))
+    if ratio >= epsilon:
+        raise not_allowed(
+            "budget", task.settings.budget,
+            f"more than {ratio:.3g} a release with dvp here, which allows {epsilon:.3g}: what a "
+            "sample's curvature gives away is not covered by noise; take a larger --penalty",
+        )  # fmt: skip
+    # certificate() is t x + x^2/2 + ratio with x = 1/m and t = sqrt(2 ln(1/delta))
+    tail = math.sqrt(2.0 * math.log(1.0 / delta))
+    return 1.0 / (math.sqrt(tail**2 + 2.0 * (epsilon - ratio)) - tail)
+
+
+def _release_epsilon(total: float, whole: float, delta: float, releases: int) -> float:
+    """Return the largest epsilon that ``releases`` of (epsilon, delta) may have in a total."""
+    low, high = total / releases, total
+    if releases == 1:
+        return total
+    while high / low > 1.001:
+        middle = math.sqrt(low * high)
+        cost = total_epsilon({charge("approximate", middle, delta): releases}, whole)
+        low, high = (middle, high) if cost <= total else (low, middle)
+    return low
+
+
+def _release_delta(task: Task) -> float:
+    """Return each release's delta: half of the total's is theirs, half the composition's."""
+    settings = task.settings
+    whole = min(settings.target_delta, settings.privacy_budget.delta or settings.target_delta)
+    return whole / (2.0 * settings.rounds)
+
+
+def _moduli(task: Task) -> list[float]:
+    """Return the strong convexity of the local problems of every round."""
+    schedule, own = task.settings.penalty_schedule(), task.regularizer.modulus
+    return [schedule.at(k) + own for k in range(1, task.settings.rounds + 1)]
+
+
+def _smooth(task: Task) -> bool:
+    return task.regularizer.kind != "l1" and task.clients.shape[1] == 1
 
 
 def certificate(
@@ -62,13 +123,12 @@ def certificate(
 def _record(task: Task, rho: float) -> None:
     if task.multiplier == 0.0:
         return
-    smooth = task.regularizer.kind != "l1" and task.clients.shape[1] == 1
+    smooth = _smooth(task)
     if not smooth:
         task.charging.note(
             "dual perturbation is certified for smooth regularizers and one output only"
         )
-    settings = task.settings
-    delta = settings.target_delta / (2.0 * settings.rounds)
+    delta = _release_delta(task)
     modulus = rho + task.regularizer.modulus
     for p, samples in enumerate(task.clients.counts):
         epsilon = certificate(

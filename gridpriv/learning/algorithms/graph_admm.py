@@ -14,7 +14,7 @@ import numpy as np
 
 from gridpriv.errors import not_allowed
 from gridpriv.grid.case import Floats
-from gridpriv.learning.accounting import charge
+from gridpriv.learning.accounting import ROUNDING, charge
 from gridpriv.learning.algorithms.base import Round, Task, Watch, magnitude, spread
 from gridpriv.learning.arrays import Array, like, namespace
 from gridpriv.learning.graph import make_graph
@@ -35,15 +35,17 @@ def ddp_admm(task: Task, watch: Watch) -> None:
 def multipliers(task: Task, variances: Floats) -> Floats:
     """Return every round's noise multiplier, in proportion to the square root of a variance.
 
-    A total budget fixes sum 1/m_t^2; a budget per release is the first round's.
+    A total budget fixes sum 1/m_t^2. A budget per release holds for every release, the last with
+    the least noise included; under calibration ``paper`` it is the first round's, as published.
     """
     if task.settings.mechanism == "none":
         return np.zeros(len(variances))
     budget = task.settings.privacy_budget
     if budget.scope == "per-release":
-        falling: Floats = task.multiplier * np.sqrt(variances / variances[0])
+        least = variances[0] if task.settings.calibration == "paper" else variances.min()
+        falling: Floats = task.multiplier * np.sqrt(variances / least)
         return falling
-    whole = gaussian_multiplier(budget.epsilon, budget.delta or 0.0, 1)
+    whole = ROUNDING * gaussian_multiplier(budget.epsilon, budget.delta or 0.0, 1)
     return np.asarray(whole * np.sqrt(variances * np.sum(1.0 / variances)))
 
 

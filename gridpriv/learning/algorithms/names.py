@@ -1,6 +1,22 @@
-"""Names of the algorithms; the files are imported when one runs."""
+"""Names of the algorithms and which settings each reads; the files are imported when one runs."""
 
-ALGORITHMS = (
-    "ryu-kim", "admm", "pvp", "dvp", "dp-admm", "dpsgd", "dp-fedavg", "fedspd-dp", "cdp-admm",
-    "ddp-admm", "centralized",
-)  # fmt: skip
+_BATCHES = {"batch", "sampling", "sampled_clients"}
+_PENALTY = {"penalty", "clip"}
+
+# settings that not every algorithm reads
+READS: dict[str, frozenset[str]] = {
+    "ryu-kim": frozenset({"perturbation", "local_updates", "step_scale", "box", *_PENALTY}),
+    "admm": frozenset(_PENALTY),
+    "pvp": frozenset(_PENALTY),
+    "dvp": frozenset(_PENALTY),
+    "dp-admm": frozenset({"step", "radius", *_PENALTY}),
+    "dpsgd": frozenset({"learning_rate", "clip", *_BATCHES}),
+    "dp-fedavg": frozenset({"learning_rate", "clip", "local_updates", *_BATCHES}),
+    "fedspd-dp": frozenset({"local_updates", *_PENALTY, *_BATCHES}),
+    "cdp-admm": frozenset({"step_scale", "graph", "decay", *_PENALTY}),
+    "ddp-admm": frozenset({"step_scale", "graph", *_PENALTY}),
+    "centralized": frozenset(),
+}
+SPECIFIC: frozenset[str] = frozenset().union(*READS.values())
+ALGORITHMS = tuple(READS)
+NON_PRIVATE = ("admm", "centralized")

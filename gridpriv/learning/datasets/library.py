@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +21,8 @@ from gridpriv.learning.datasets.mnist import SITE as MNIST_SITE
 from gridpriv.learning.datasets.mnist import load_mnist
 
 DATASETS = ("mnist", "femnist", "adult", "lasso")
+# whose samples, or their division into training and test rows, are drawn
+DRAWN = ("adult", "lasso")
 
 
 def load_dataset(
@@ -50,8 +54,8 @@ def load_dataset(
     InputError
         Naming the missing or corrupted file.
     """
-    if Path(name).is_dir() and Path(name).name in DATASETS:
-        folder, name = Path(name), Path(name).name
+    if Path(name).is_dir() and Path(name).resolve().name in DATASETS:
+        folder, name = Path(name).resolve(), Path(name).resolve().name
     one_of("dataset", name, DATASETS)
     if name == "lasso":
         return make_lasso(seed, dtype=dtype)
@@ -63,6 +67,19 @@ def load_dataset(
     if name == "femnist":
         return load_femnist(where, dtype)
     return load_adult(where, dtype, missing, seed)
+
+
+def load_by_seed(
+    name: str, folder: str | Path | None = None, *, download: bool = False, missing: str = "drop"
+) -> Callable[[int], Dataset]:
+    """Return a function of a seed that is :func:`load_dataset` with it; each is read once."""
+
+    @cache
+    def load(seed: int) -> Dataset:
+        return load_dataset(name, folder, download=download, missing=missing, seed=seed)
+
+    drawn = Path(name).resolve().name in DRAWN
+    return lambda seed: load(seed if drawn else 0)
 
 
 def _download(name: str, folder: Path) -> Path:
