@@ -107,14 +107,17 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[obje
     """Print a table that fits 80 columns; numbers stand to the right."""
     from rich import box
     from rich.table import Table
+    from rich.text import Text
 
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, title_style="bold")
+    table = Table(box=box.SIMPLE_HEAD)
     for position, column in enumerate(columns):
         numeric = all(isinstance(row[position], int | float) for row in rows)
         table.add_column(column, justify="right" if numeric else "left", overflow="fold")
     for row in rows:
         table.add_row(*(shown(cell) for cell in row))
-    console().print(table)
+    out = console()
+    out.print(Text(title, style="bold"))
+    out.print(table)
 
 
 def shown(value: object) -> str:

@@ -35,18 +35,18 @@ SETTINGS: tuple[tuple[str, Any, str], ...] = (
     ("delta", REAL, "delta of one Gaussian release"),
     ("target-delta", REAL, "delta at which totals are stated"),
     ("adjacency", str, "replace-one | add-one: what one sample may do"),
-    ("norm", REAL, "clip features to this 2-norm"),
+    ("norm", REAL, "clip features to this 2-norm (default: the data set's public bound)"),
     ("clip", REAL, "clip every sample's gradient (dp-fedavg: a client's update) to this 2-norm"),
-    ("clients", WHOLE, "number of clients"),
+    ("clients", WHOLE, "number of clients (default: every writer with --split writer, else 10)"),
     ("split", str, "iid | contiguous | writer | dirichlet:A"),
     ("rounds", WHOLE, "number of rounds T"),
     ("local-updates", WHOLE, "local updates of a round (E, or Q)"),
     ("step", str, "nonsmooth | smooth step size of dp-admm"),
     ("step-scale", REAL, "a of eta = a/sqrt(t) (ryu-kim), or the constant eta (cdp-admm)"),
     ("penalty", str, "a number, or growing:START,FACTOR,EVERY,MOST[,OVER_EPSILON]"),
-    ("batch", WHOLE, "samples of a local step"),
+    ("batch", WHOLE, "samples of a local step (default: all)"),
     ("sampling", str, "poisson | without-replacement | with-replacement"),
-    ("sampled-clients", WHOLE, "clients of a round"),
+    ("sampled-clients", WHOLE, "clients of a round (default: all)"),
     ("regularizer", str, "none | l1:L | l2:L"),
     ("box", REAL, "U: every parameter stays in [-U, U]"),
     ("radius", REAL, "norm of a solution, in dp-admm's step size"),
@@ -59,10 +59,11 @@ SETTINGS: tuple[tuple[str, Any, str], ...] = (
     ("evaluate-every", WHOLE, "rounds between evaluations"),
     ("seed", WHOLE, "seed of splits, samples and simulated noise"),
 )  # fmt: skip
+METAVARS = {str: "WORD", REAL: "X", WHOLE: "N"}
 SET_BY_COMPARISON = ("algorithm", "budget", "calibration", "target-delta", "seed")
 ACTIONS = {
     "run": "one run on a data set",
-    "compare": "algorithms side by side at equal certified totals",
+    "compare": "algorithms side by side at equal certified totals; each gets the settings it reads",
     "reproduce": "a figure or table of a learning paper",
 }
 
@@ -89,13 +90,17 @@ def _run_arguments(parser: argparse.ArgumentParser) -> None:
 def _compare_arguments(parser: argparse.ArgumentParser) -> None:
     _data_arguments(parser, without=SET_BY_COMPARISON)
     parser.add_argument(
-        "--algorithms", default="ryu-kim,dp-admm,dpsgd", metavar="A,B", help="names, by commas"
-    )
+        "--algorithms", default="ryu-kim,dp-admm,dpsgd", metavar="A,B",
+        help="names, by commas; ryu-kim:output is its output perturbation (default: %(default)s)",
+    )  # fmt: skip
     parser.add_argument(
-        "--totals", default="0.5,1,5", metavar="E,E", help="certified total epsilons, by commas"
-    )
-    parser.add_argument("--seeds", type=WHOLE, default=3, metavar="N", help="repetitions")
-    parser.add_argument("--out", default="learn-compare", metavar="DIR", help="folder of the study")
+        "--totals", default="0.5,1,5", metavar="E,E",
+        help="certified total epsilons, by commas (default: %(default)s)",
+    )  # fmt: skip
+    parser.add_argument("--seeds", type=WHOLE, default=3, metavar="N",
+                        help="repetitions, each with its own seed (default: %(default)s)")  # fmt: skip
+    parser.add_argument("--out", default="learn-compare", metavar="DIR",
+                        help="folder of the study (default: %(default)s)")  # fmt: skip
     parser.add_argument("--resume", action="store_true", help="run what the folder does not hold")
     parser.add_argument("--format", metavar="A,B,...", default="html",
                         help="reports to write: html, pdf, xlsx, csv, tex, none")  # fmt: skip
@@ -111,7 +116,12 @@ def _reproduce_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _data_arguments(parser: argparse.ArgumentParser, without: tuple[str, ...] = ()) -> None:
-    parser.add_argument("dataset", metavar="DATASET", help="mnist | femnist | adult | lasso | DIR")
+    from gridpriv.learning.settings import LearnSettings
+
+    parser.add_argument(
+        "dataset", metavar="DATASET",
+        help="mnist | femnist | adult | lasso | a folder of one of these names",
+    )  # fmt: skip
     parser.add_argument(
         "--data", metavar="DIR", help="folder of data sets (default: $GRIDPRIV_DATA)"
     )
@@ -121,7 +131,9 @@ def _data_arguments(parser: argparse.ArgumentParser, without: tuple[str, ...] = 
     )
     for name, kind, text in SETTINGS:
         if name not in without:
-            parser.add_argument(f"--{name}", type=kind, metavar=name.upper()[:12], help=text)
+            default = getattr(LearnSettings, name.replace("-", "_"))
+            told = text if default is None else f"{text} (default: {default})"
+            parser.add_argument(f"--{name}", type=kind, metavar=METAVARS[kind], help=told)
 
 
 def _output_arguments(parser: argparse.ArgumentParser) -> None:
@@ -189,9 +201,12 @@ def summarise(document: dict[str, Any]) -> None:
     what = settings["mechanism"]
     if what != "none":
         what += f" noise on the {settings['perturbation']}, {settings['calibration']} calibration"
+    one_solve = settings["algorithm"] == "centralized"
+    rounds = "one solve" if one_solve else f"{settings['rounds']} rounds"
+    speed = [] if one_solve else [["seconds a round", document["solver"]["seconds_per_solve"]]]
     print_table(
         f"{dataset['name']}: {settings['algorithm']}, {len(document['clients'])} clients, "
-        f"{settings['rounds']} rounds, {what}",
+        f"{rounds}, {'no noise' if what == 'none' else what}",
         ["result", "value"],
         [
             ["objective at the global model", final["objective"]],
@@ -203,7 +218,7 @@ def summarise(document: dict[str, Any]) -> None:
                 "features clipped to the norm",
                 f"{dataset['clipped']} rows, norm {dataset['norm']:.6g}",
             ],
-            ["seconds a round", document["solver"]["seconds_per_solve"]],
+            *speed,
             ["seconds in all", document["timing"]["total"]],
         ],
     )

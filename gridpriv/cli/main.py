@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import gc
 import sys
+import textwrap
 import warnings
 from importlib import import_module
+from typing import Any, NoReturn
 
 from gridpriv.errors import GridprivError, GridprivWarning
 
@@ -59,7 +61,7 @@ def _notes(error: BaseException) -> str:
 
 def _parser(command: str) -> argparse.ArgumentParser:
     """Return the parser; only the named command's module is imported, so that help is fast."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="gridpriv",
         description="Differentially private distributed control of power grids.",
         epilog="gridpriv COMMAND --help says what a command takes.",
@@ -71,6 +73,26 @@ def _parser(command: str) -> argparse.ArgumentParser:
         if name == command:
             import_module(f"gridpriv.cli.{name}").add_arguments(described)
     return parser
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors are one line, and whose help does not break words at hyphens."""
+
+    def __init__(self, **given: Any) -> None:
+        given.setdefault("formatter_class", WholeWords)
+        given.setdefault("allow_abbrev", False)
+        super().__init__(**given)
+
+    def error(self, message: str) -> NoReturn:
+        """Print the error and end with exit code 2."""
+        self.exit(2, f"{self.prog}: {message} ({self.prog} --help says what it takes)\n")
+
+
+class WholeWords(argparse.HelpFormatter):
+    """Help that does not break names such as dp-admm."""
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return textwrap.wrap(" ".join(text.split()), width, break_on_hyphens=False)
 
 
 class _Version(argparse.Action):

@@ -58,12 +58,12 @@ def parse_penalty(text: str) -> BudgetedPenalty:
     kind, _, rest = text.partition(":")
     try:
         numbers = [float(part) for part in (rest if kind == "growing" else text).split(",")]
-        if kind == "growing" and len(numbers) in (4, 5):
+        if kind == "growing" and len(numbers) in (4, 5) and numbers[2] == int(numbers[2]):
             return BudgetedPenalty(
                 numbers[0], numbers[1], int(numbers[2]), numbers[3], *numbers[4:]
             )
         if kind != "growing" and len(numbers) == 1:
-            return BudgetedPenalty(numbers[0])
+            return BudgetedPenalty(numbers[0], most=max(numbers[0], BudgetedPenalty.most))
     except (ValueError, OverflowError):
         pass
     raise not_allowed("penalty", text, "a number or growing:START,FACTOR,EVERY,MOST[,OVER_EPSILON]")
