@@ -97,8 +97,10 @@ def _compare_arguments(parser: argparse.ArgumentParser) -> None:
         "--totals", default="0.5,1,5", metavar="E,E",
         help="certified total epsilons, by commas (default: %(default)s)",
     )  # fmt: skip
-    parser.add_argument("--seeds", type=WHOLE, default=3, metavar="N",
-                        help="repetitions, each with its own seed (default: %(default)s)")  # fmt: skip
+    parser.add_argument(
+        "--seeds", type=WHOLE, default=3, metavar="N",
+        help="repetitions, each with a seed of its own (default: %(default)s)",
+    )  # fmt: skip
     parser.add_argument("--out", default="learn-compare", metavar="DIR",
                         help="folder of the study (default: %(default)s)")  # fmt: skip
     parser.add_argument("--resume", action="store_true", help="run what the folder does not hold")

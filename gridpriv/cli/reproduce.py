@@ -9,7 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from gridpriv.cli.common import console, print_table, write_json
-from gridpriv.errors import InputError, one_of
+from gridpriv.errors import InputError, not_allowed, one_of
+
+# of the arguments that some reproductions alone read; else None
+DEFAULTS = {"scale": "quick", "format": "html", "retry_failed": False}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,10 +37,20 @@ def execute(args: argparse.Namespace) -> int:
         return 0
     one_of("name", args.name, (*REPRODUCTIONS, *learning))
     if args.name in learning:
+        _refuse(args, ("jobs", "cluster", "retry_failed", "time_limit", "format"))
         return int(learning[args.name].run(args))
+    _refuse(args, ("data", "scale"))
     if args.name == "rk-table1":
         return _table1(args)
     return _figure(args)
+
+
+def _refuse(args: argparse.Namespace, names: tuple[str, ...]) -> None:
+    """Refuse arguments that this reproduction does not read."""
+    for name in names:
+        value = getattr(args, name)
+        if value != DEFAULTS.get(name):
+            raise not_allowed(name, value, f"left out with {args.name}, which does not read it")
 
 
 def _learning() -> dict[str, Any]:
