@@ -39,10 +39,10 @@ def write_idx(path: Path, array: np.ndarray) -> None:
         file.write(header + sizes + array.astype(np.uint8).tobytes())
 
 
-def write_mnist(folder: Path, samples: int = 40) -> None:
+def write_mnist(folder: Path, samples: int = 40, size: tuple[int, int] = (28, 28)) -> None:
     random = np.random.default_rng(3)
     for part, count in (("train", samples), ("t10k", 10)):
-        images = random.integers(0, 256, (count, 28, 28))
+        images = random.integers(0, 256, (count, *size))
         write_idx(folder / f"{part}-images-idx3-ubyte.gz", images)
         write_idx(folder / f"{part}-labels-idx1-ubyte.gz", random.integers(0, 10, count))
     (folder / "SHA256SUMS").write_text("")  # data of our own
@@ -51,15 +51,19 @@ def write_mnist(folder: Path, samples: int = 40) -> None:
 def write_leaf(folder: Path, writers: int = 3) -> None:
     random = np.random.default_rng(4)
     for part in ("train", "test"):
-        (folder / part).mkdir(parents=True)
-        (folder / part / "SHA256SUMS").write_text("")
         users = {
             f"f{k}": {"x": random.random((4 + k, 784)).round(2).tolist(),
                       "y": random.integers(0, 62, 4 + k).tolist()}
             for k in range(writers)
         }  # fmt: skip
-        with gzip.open(folder / part / "all_data_0.json.gz", "wt") as file:
-            json.dump({"users": list(users), "user_data": users}, file)
+        write_writers(folder / part / "all_data_0.json.gz", users)
+
+
+def write_writers(path: Path, users: object) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    (path.parent / "SHA256SUMS").write_text("")
+    with gzip.open(path, "wt") as file:
+        json.dump({"users": [], "user_data": users}, file)
 
 
 ADULT_ROWS = (

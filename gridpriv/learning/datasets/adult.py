@@ -6,18 +6,27 @@ nothing about the preparation depends on the private rows.
 
 from __future__ import annotations
 
+import math
+import re
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gridpriv.errors import InputError, not_allowed, one_of
+from gridpriv.errors import InputError, one_of, whole
 from gridpriv.learning.datasets.base import Dataset, Features, clip_rows
-from gridpriv.learning.datasets.files import check_sum, need
+from gridpriv.learning.datasets.files import check_sum, need, refused
 
 FILES = ("adult.data", "adult.test")
 SITE = "https://archive.ics.uci.edu/ml/machine-learning-databases/adult/"
 
+NAMES = (
+    "age", "workclass", "fnlwgt", "education", "education-num", "marital-status", "occupation",
+    "relationship", "race", "sex", "capital-gain", "capital-loss", "hours-per-week",
+    "native-country", "income",
+)  # fmt: skip
+COLUMNS = len(NAMES)
 # upper bounds of the numeric columns (they are 0 or more), from the census form, not the rows
 BOUNDS = {0: 100.0, 2: 1.5e6, 4: 16.0, 10: 1e5, 11: 5e3, 12: 100.0}
 CATEGORIES = {
@@ -42,8 +51,36 @@ CATEGORIES = {
 }
 # the published most frequent values, for missing = 'mode'
 MODES = {1: "Private", 6: "Prof-specialty", 13: "United-States"}
-COLUMNS = 15
+LABELS = {"<=50K": -1, ">50K": 1}
+NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 DROPPED_TRAIN = 40_000
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """The fields of a person, and where they are written."""
+
+    path: Path
+    line: int
+    fields: list[str]
+
+    def refused(self, column: int, allowed: str) -> InputError:
+        """Return the error of a field with a value that is not allowed."""
+        place = f"{self.path} line {self.line}: column {column + 1} ({NAMES[column]})"
+        return refused(place, self.fields[column], allowed)
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """Features, labels and which rows had a number outside its public bounds."""
+
+    x: Features
+    y: NDArray[np.int64]
+    outside: NDArray[np.bool_]
+
+    def take(self, rows: NDArray[np.int64]) -> Encoded:
+        """Return some of the rows."""
+        return Encoded(self.x[rows], self.y[rows], self.outside[rows])
 
 
 def load_adult(
@@ -65,78 +102,99 @@ def load_adult(
         parts, 32,561 and 16,281 (Li et al.).
     seed : int
         Of the draw of ``drop``.
+
+    Notes
+    -----
+    All rows are scaled to norm 1; what :attr:`Dataset.clipped` counts are the training rows
+    with a number outside the public bounds, which is moved to the bound.
     """
     one_of("missing", missing, ("drop", "mode"))
+    whole("seed", seed, 0)
     paths = need(folder, FILES, SITE)
     for path in paths:
         check_sum(path, f"adult/{path.name}")
     parts = [read_rows(path) for path in paths]
     if missing == "mode":
-        (x_train, y_train), (x_test, y_test) = (_encode(rows, True, dtype) for rows in parts)
+        train, test = (_encode(rows, True, dtype) for rows in parts)
     else:
-        rows = [row for part in parts for row in part if "?" not in row]
-        x, y = _encode(rows, False, dtype)
-        order = np.random.Generator(np.random.PCG64(seed)).permutation(len(y))
-        train = order[:DROPPED_TRAIN] if len(y) > DROPPED_TRAIN else order[: len(y) * 4 // 5]
-        test = order[len(train) :]
-        x_train, y_train, x_test, y_test = x[train], y[train], x[test], y[test]
+        rows = [row for part in parts for row in part if "?" not in row.fields]
+        if len(rows) < 2:
+            raise InputError(
+                f"{paths[0]} and {paths[1]} have {len(rows)} rows without a missing value ('?'): "
+                "2 or more are needed, or missing = 'mode'"
+            )
+        both = _encode(rows, False, dtype)
+        order = np.random.Generator(np.random.PCG64(seed)).permutation(len(rows))
+        cut = DROPPED_TRAIN if len(rows) > DROPPED_TRAIN else len(rows) * 4 // 5
+        train, test = both.take(order[:cut]), both.take(order[cut:])
+    moved = (
+        f", numbers of {train.outside.sum()} training and {test.outside.sum()} test rows "
+        "moved to their public bounds"
+        if train.outside.any() or test.outside.any()
+        else ""
+    )
     return Dataset(
-        name="adult", task="binary", x_train=x_train, y_train=y_train, x_test=x_test,
-        y_test=y_test, classes=2, norm=1.0,
-        source=f"UCI Adult files in {folder}, missing values: {missing}",
+        name="adult", task="binary", x_train=train.x, y_train=train.y, x_test=test.x,
+        y_test=test.y, classes=2, norm=1.0, clipped=int(train.outside.sum()),
+        source=f"UCI Adult files in {folder}, missing values: {missing}{moved}",
     )  # fmt: skip
 
 
-def read_rows(path: Path) -> list[list[str]]:
-    """Return the fields of every person; comment lines (``|``) and blank ones are left out."""
+def read_rows(path: Path) -> list[Row]:
+    """Return the rows of every person; comment lines (``|``) and blank ones are left out."""
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"cannot read {path}: {error}") from error
     rows = []
     for number, line in enumerate(lines, 1):
         if not line.strip() or line.startswith("|"):
             continue
-        row = [field.strip() for field in line.rstrip(" .").split(",")]
-        if len(row) != COLUMNS:
-            raise InputError(f"{path} line {number}: {len(row)} fields, {COLUMNS} expected")
-        rows.append(row)
+        fields = [field.strip() for field in line.rstrip(" .\t\r").split(",")]
+        if len(fields) != COLUMNS:
+            raise InputError(f"{path} line {number}: {len(fields)} fields, {COLUMNS} expected")
+        rows.append(Row(path, number, fields))
     if not rows:
         raise InputError(f"{path} has no row")
     return rows
 
 
-def _encode(
-    rows: list[list[str]], fill: bool, dtype: type[np.floating]
-) -> tuple[Features, NDArray[np.int64]]:
+def _encode(rows: list[Row], fill: bool, dtype: type[np.floating]) -> Encoded:
     """Return features (one-hot and scaled numbers, rows of norm 1) and labels -1, +1."""
-    columns = list(zip(*rows, strict=True))
     parts: list[NDArray[np.float64]] = []
+    outside = np.zeros(len(rows), np.bool_)
     for k in range(COLUMNS - 1):
         if k in BOUNDS:
-            numbers = np.array([float(value) for value in columns[k]]) / BOUNDS[k]
-            parts.append(np.clip(numbers, 0.0, 1.0)[:, None])
+            numbers = np.array([_number(row, k) for row in rows])
+            outside |= (numbers < 0.0) | (numbers > BOUNDS[k])
+            parts.append(np.clip(numbers / BOUNDS[k], 0.0, 1.0)[:, None])
         else:
-            names = CATEGORIES[k].split(", ")
-            if not fill:
-                names = [name for name in names if name != "Never-worked"]
-            parts.append(_one_hot(k, [MODES[k] if v == "?" else v for v in columns[k]], names))
+            parts.append(_one_hot(rows, k, fill))
     x = np.concatenate(parts, axis=1).astype(dtype)
-    return clip_rows(x, 1.0)[0], _labels(columns[-1])
+    y = np.array([_known(row, COLUMNS - 1, LABELS) for row in rows], np.int64)
+    return Encoded(clip_rows(x, 1.0)[0], y, outside)
 
 
-def _one_hot(column: int, values: list[str], names: list[str]) -> NDArray[np.float64]:
+def _number(row: Row, column: int) -> float:
+    text = row.fields[column]
+    value = float(text) if NUMBER.fullmatch(text) else math.nan
+    if not math.isfinite(value):
+        raise row.refused(column, "a finite number")
+    return value
+
+
+def _one_hot(rows: list[Row], column: int, fill: bool) -> NDArray[np.float64]:
+    names = CATEGORIES[column].split(", ")
+    if not fill:
+        names = [name for name in names if name != "Never-worked"]
     place = {name: k for k, name in enumerate(names)}
-    try:
-        chosen = [place[value] for value in values]
-    except KeyError as error:
-        raise not_allowed(f"adult column {column + 1}", error.args[0], ", ".join(names)) from None
-    return np.eye(len(names))[chosen]
+    if fill and column in MODES:
+        place["?"] = place[MODES[column]]
+    return np.eye(len(names))[[_known(row, column, place) for row in rows]]
 
 
-def _labels(values: tuple[str, ...]) -> NDArray[np.int64]:
-    known = {"<=50K": -1, ">50K": 1}
+def _known(row: Row, column: int, known: dict[str, int]) -> int:
     try:
-        return np.array([known[value] for value in values], np.int64)
-    except KeyError as error:
-        raise not_allowed("adult label", error.args[0], "<=50K or >50K") from None
+        return known[row.fields[column]]
+    except KeyError:
+        raise row.refused(column, f"one of {', '.join(known)}") from None

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -13,6 +15,10 @@ from gridpriv.errors import InputError, not_allowed
 Task = Literal["binary", "multiclass", "regression"]
 Features = NDArray[np.floating]
 Labels = NDArray[np.integer] | NDArray[np.floating]
+
+BLOCK = 4096
+# relative; float32 rows are scaled, and their norms summed, to some 1e-7
+NORM_TOLERANCE = 1e-5
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,9 +39,15 @@ class Dataset:
     writer_of : (N,) int or None
         Who each training sample is from, where the data set says so.
     clipped : int
-        Training rows that were scaled down to ``norm``.
+        Training rows that were changed to satisfy a public bound: scaled down to ``norm`` by
+        :meth:`clip_to`, or read with a number outside its column's bounds (Adult).
     source : str
         What was read, and from where, for the record of a run.
+
+    Raises
+    ------
+    InputError
+        Naming the row that is no sample of the task, not finite or longer than ``norm``.
     """
 
     name: str
@@ -51,15 +63,38 @@ class Dataset:
     source: str = ""
 
     def __post_init__(self) -> None:
+        if not (np.isfinite(self.norm) and self.norm > 0):
+            raise not_allowed(f"{self.name} norm", self.norm, "a positive number")
         for part in ("train", "test"):
             x, y = getattr(self, f"x_{part}"), getattr(self, f"y_{part}")
-            if x.ndim != 2 or y.shape != x.shape[:1]:
-                raise InputError(
-                    f"{self.name}: {len(x)} rows of {part} features but labels of shape {y.shape}"
-                )
+            self._check_shapes(part, x, y)
+            check_finite(self.name, part, x)
             check_labels(self.name, part, y, self.task, self.classes)
         if len(self.x_train) == 0:
             raise InputError(f"{self.name}: no training sample")
+        check_norms(self.name, self.x_train, self.norm)
+
+    def _check_shapes(self, part: str, x: Features, y: Labels) -> None:
+        """Raise :class:`InputError` unless features, labels and writers belong together."""
+        if x.dtype.kind != "f" or x.ndim != 2 or x.shape[1] == 0:
+            raise InputError(
+                f"{self.name}: {part} features are {x.dtype} of shape {x.shape}, "
+                "floating-point rows of 1 or more columns expected"
+            )
+        if y.shape != x.shape[:1]:
+            raise InputError(
+                f"{self.name}: {len(x)} rows of {part} features but labels of shape {y.shape}"
+            )
+        if x.shape[1] != self.features:
+            raise InputError(
+                f"{self.name}: {part} features have {x.shape[1]} columns, "
+                f"those of training {self.features}"
+            )
+        if part == "train" and self.writer_of is not None and self.writer_of.shape != y.shape:
+            raise InputError(
+                f"{self.name}: {len(y)} rows of train features but writers of shape "
+                f"{self.writer_of.shape}"
+            )
 
     @property
     def features(self) -> int:
@@ -71,9 +106,27 @@ class Dataset:
         """Columns of the model: K for multiclass, else 1."""
         return self.classes if self.task == "multiclass" else 1
 
+    @cached_property
+    def fingerprint(self) -> str:
+        """16 hexadecimal digits of a SHA-256 over the arrays and ``norm``.
+
+        Data sets of other samples, another order or another precision have another one.
+        """
+        digest = hashlib.sha256(repr(float(self.norm)).encode())
+        for array in (self.x_train, self.y_train, self.x_test, self.y_test, self.writer_of):
+            if array is None:
+                digest.update(b"none")
+                continue
+            digest.update(f"{array.dtype.str} {array.shape} ".encode())
+            for start in range(0, len(array), BLOCK):  # a copy of a view is a block, not the whole
+                block = np.ascontiguousarray(array[start : start + BLOCK])
+                digest.update(block.reshape(-1).view(np.uint8).data)
+        return digest.hexdigest()[:16]
+
     def clip_to(self, norm: float) -> Dataset:
         """Return the data set with rows scaled down to a smaller public norm, and counted.
 
+        Rows clipped before are not added: they have the old norm, so they are clipped again.
         Test rows are left as they are: nothing about them is released.
         """
         if not (np.isfinite(norm) and norm > 0):
@@ -81,7 +134,7 @@ class Dataset:
         if norm >= self.norm:
             return self
         x, count = clip_rows(self.x_train, norm)
-        return replace(self, x_train=x, norm=norm, clipped=count)
+        return replace(self, x_train=x, norm=norm, clipped=max(self.clipped, count))
 
     def head(self, train: int, test: int | None = None) -> Dataset:
         """Return the first samples only."""
@@ -109,14 +162,43 @@ def clip_rows(x: Features, norm: float) -> tuple[Features, int]:
     return x * scale[:, None].astype(x.dtype), int(long.sum())
 
 
+def check_finite(name: str, part: str, x: Features) -> None:
+    """Raise :class:`InputError` naming the first feature that is not a finite number."""
+    with np.errstate(invalid="ignore"):
+        if x.size == 0 or (np.isfinite(x.min()) and np.isfinite(x.max())):  # no array is made
+            return
+    for start in range(0, len(x), BLOCK):
+        wrong = np.argwhere(~np.isfinite(x[start : start + BLOCK]))
+        if len(wrong):
+            row, column = start + int(wrong[0, 0]), int(wrong[0, 1])
+            raise not_allowed(
+                f"{name} {part} feature of row {row}, column {column}",
+                x[row, column].item(),
+                "a finite number",
+            )
+
+
+def check_norms(name: str, x: Features, norm: float) -> None:
+    """Raise :class:`InputError` naming the longest row if it is longer than the public norm."""
+    with np.errstate(over="ignore"):
+        lengths = np.sqrt(np.einsum("ij,ij->i", x, x, dtype=np.float64))
+    row = int(lengths.argmax())
+    if lengths[row] > norm * (1.0 + NORM_TOLERANCE):
+        raise not_allowed(
+            f"{name} 2-norm of train row {row}", float(lengths[row]), f"{norm:.9g} or less"
+        )
+
+
 def check_labels(name: str, part: str, y: Labels, task: Task, classes: int) -> None:
     """Raise :class:`InputError` naming the first label that is outside the classes."""
     if task == "multiclass":
-        wrong, allowed = (y < 0) | (y >= classes), f"a class number 0 to {classes - 1}"
+        right, allowed = (y >= 0) & (y < classes), f"a class number 0 to {classes - 1}"
+        if y.dtype.kind == "f":
+            right &= y == np.floor(y)
     elif task == "binary":
-        wrong, allowed = (y != 1) & (y != -1), "-1 or +1"
+        right, allowed = (y == 1) | (y == -1), "-1 or +1"
     else:
-        wrong, allowed = ~np.isfinite(y), "a finite number"
-    if wrong.any():
-        row = int(np.flatnonzero(wrong)[0])
+        right, allowed = np.isfinite(y), "a finite number"
+    if not right.all():
+        row = int(np.flatnonzero(~right)[0])
         raise not_allowed(f"{name} {part} label of row {row}", y[row].item(), allowed)

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 import zlib
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,63 +17,169 @@ from numpy.typing import NDArray
 
 from gridpriv.errors import InputError
 from gridpriv.learning.datasets.base import Dataset, Features
-from gridpriv.learning.datasets.files import check_sum, packaged_sums
+from gridpriv.learning.datasets.files import SUMS, check_sum, packaged_sums, refused
 
 CLASSES = 62
 SITE = "LEAF: preprocess.sh -s niid --sf 0.05 -k 0 -t sample, https://github.com/TalwalkarLab/leaf"
+ARRAYS = ("x", "y")
+
+
+@dataclass(frozen=True)
+class Writer:
+    """One writer's samples, and the place that messages name."""
+
+    place: str
+    x: Features
+    y: NDArray[np.int64]
 
 
 def load_femnist(folder: Path, dtype: type[np.floating] = np.float32) -> Dataset:
-    """Return FEMNIST with pixels in [0, 1]; the writers of the training files are its clients."""
-    x_train, y_train, writer_of, writers = _read(folder / "train", dtype)
-    x_test, y_test, _, testers = _read(folder / "test", dtype)
-    missing = [
-        key for key in packaged_sums()
-        if key.startswith("femnist/") and not (folder / key.removeprefix("femnist/")).is_file()
-    ]  # fmt: skip
-    note = f"; {len(missing)} of the listed files are missing" if missing else ""
+    """Return FEMNIST with pixels in [0, 1]; the writers of the training files are its clients.
+
+    A writer may be in the training files only, or in the test files only. One in a training
+    file has samples; one in a test file may have empty arrays.
+    """
+    train = _read(folder / "train", dtype)
+    test = _read(folder / "test", dtype)
+    _check_pixels([*train, *test])
+    pixels = train[0].x.shape[1]
     return Dataset(
-        name="femnist", task="multiclass", x_train=x_train, y_train=y_train, x_test=x_test,
-        y_test=y_test, classes=CLASSES, norm=float(np.sqrt(x_train.shape[1])),
-        writer_of=writer_of,
-        source=f"LEAF files in {folder}: {writers} writers with training data, "
-        f"{testers} with test data{note}",
+        name="femnist", task="multiclass",
+        x_train=np.concatenate([one.x for one in train]),
+        y_train=np.concatenate([one.y for one in train]),
+        x_test=np.concatenate([one.x for one in test]),
+        y_test=np.concatenate([one.y for one in test]),
+        classes=CLASSES, norm=math.sqrt(pixels),
+        writer_of=np.repeat(np.arange(len(train)), [len(one.y) for one in train]),
+        source=f"LEAF files in {folder}: {len(train)} writers with training data, "
+        f"{len(test)} with test data{_missing(folder)}",
     )  # fmt: skip
 
 
-def _read(
-    folder: Path, dtype: type[np.floating]
-) -> tuple[Features, NDArray[np.int64], NDArray[np.int64], int]:
+def _missing(folder: Path) -> str:
+    """Return a note if files that LEAF makes are missing; data of one's own have none."""
+    missing = [
+        key for key in packaged_sums()
+        if key.startswith("femnist/")
+        and not (path := folder / key.removeprefix("femnist/")).is_file()
+        and not path.with_name(SUMS).is_file()
+    ]  # fmt: skip
+    return f"; {len(missing)} of the listed files are missing" if missing else ""
+
+
+def _read(folder: Path, dtype: type[np.floating]) -> list[Writer]:
+    """Return the writers of a folder's files who have samples, in the order of the files."""
     paths = sorted([*folder.glob("*.json"), *folder.glob("*.json.gz")])
     if not paths:
         raise InputError(f"{folder} has no .json or .json.gz file: put LEAF's there, from {SITE}")
-    features: list[Features] = []
-    labels: list[NDArray[np.int64]] = []
-    writers: list[NDArray[np.int64]] = []
     for path in paths:
         check_sum(path, f"femnist/{folder.name}/{path.name}")
-        for user in _users(path).values():
-            try:
-                x, y = np.asarray(user["x"], dtype), np.asarray(user["y"], np.int64)
-            except (KeyError, TypeError, ValueError) as error:
-                raise InputError(f"{path} is not a LEAF file: {error!r}") from error
-            if x.ndim != 2 or len(x) != len(y):
-                raise InputError(
-                    f"{path}: a writer has features of shape {x.shape}, {len(y)} labels"
-                )
-            if x.min() < 0.0 or x.max() > 1.0:
-                raise InputError(f"{path}: a pixel is outside [0, 1]")
-            features.append(x)
-            labels.append(y)
-            writers.append(np.full(len(y), len(writers), np.int64))
-    return np.concatenate(features), np.concatenate(labels), np.concatenate(writers), len(writers)
+    found = [_writer(place, user, dtype) for place, user in _users(paths)]
+    empty = next((one.place for one in found if len(one.y) == 0), None)
+    if empty is not None and folder.name == "train":
+        raise InputError(f"{empty} has no sample: a writer of a training file has 1 or more")
+    writers = [one for one in found if len(one.y) > 0]
+    if not writers:
+        raise InputError(f"{folder}: the .json files have no writer with a sample")
+    return writers
 
 
-def _users(path: Path) -> dict[str, Any]:
+def _users(paths: list[Path]) -> Iterator[tuple[str, Any]]:
+    """Yield every writer's place and content; a name that comes twice is refused."""
+    seen: dict[str, Path] = {}
+    for path in paths:
+        for name, user in _user_data(path).items():
+            place = f"{path}: writer {name!r}"
+            if name in seen:
+                raise InputError(f"{place} is in {seen[name]} too: a writer is in one file")
+            seen[name] = path
+            yield place, user
+
+
+def _user_data(path: Path) -> dict[str, Any]:
     opened = gzip.open if path.suffix == ".gz" else open
     try:
         with opened(path, "rt", encoding="utf-8") as file:
-            users: dict[str, Any] = json.load(file)["user_data"]
-    except (OSError, EOFError, zlib.error, ValueError, KeyError, TypeError) as error:
-        raise InputError(f"cannot read {path} as a LEAF file: {error!r}") from error
-    return {name: user for name, user in users.items() if len(user.get("y", ())) > 0}
+            content = json.load(file, object_pairs_hook=_without_repeats)
+    except (OSError, EOFError, zlib.error, ValueError, RecursionError) as error:
+        raise InputError(f"cannot read {path} as a LEAF file: {error}") from error
+    users = content.get("user_data") if isinstance(content, dict) else None
+    if not isinstance(users, dict):
+        raise InputError(
+            f"{path} is not a LEAF file: an object with an object 'user_data' expected"
+        )
+    return users
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return a json object, which would keep the last of equal names without a word."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        twice = Counter(name for name, _ in pairs).most_common(1)[0][0]
+        raise ValueError(f"the name {twice!r} comes twice in an object")
+    return found
+
+
+def _writer(place: str, user: Any, dtype: type[np.floating]) -> Writer:
+    if not isinstance(user, dict):
+        raise refused(place, user, "an object with the lists 'x' and 'y'")
+    for name in ARRAYS:
+        if name not in user:
+            raise InputError(f"{place} lacks {name!r}, a list with one entry a sample")
+        if not isinstance(user[name], list):
+            raise refused(f"{place}, {name}", user[name], "a list with one entry a sample")
+    if len(user["x"]) != len(user["y"]):
+        raise InputError(f"{place} has {len(user['x'])} images but {len(user['y'])} labels")
+    if not user["y"]:
+        return Writer(place, np.empty((0, 0), dtype), np.empty(0, np.int64))
+    return Writer(place, _images(place, user["x"], dtype), _labels(place, user["y"]))
+
+
+def _labels(place: str, values: list[Any]) -> NDArray[np.int64]:
+    for k, value in enumerate(values):
+        if type(value) is not int or not 0 <= value < CLASSES:
+            raise refused(f"{place}, label of sample {k}", value, f"an integer 0 to {CLASSES - 1}")
+    return np.array(values, np.int64)
+
+
+def _images(place: str, values: list[Any], dtype: type[np.floating]) -> Features:
+    try:
+        x = np.asarray(values)
+    except (ValueError, OverflowError):
+        x = np.empty(0)
+    if x.ndim != 2 or x.shape[1] == 0 or x.dtype.kind not in "iuf":
+        raise _not_an_image(place, values)
+    with np.errstate(invalid="ignore"):
+        inside = bool(x.min() >= 0.0 and x.max() <= 1.0)
+    if not inside:
+        row, pixel = (int(k) for k in np.argwhere(~((x >= 0.0) & (x <= 1.0)))[0])
+        raise refused(
+            f"{place}, sample {row}, pixel {pixel}", values[row][pixel], "a number 0 to 1"
+        )
+    return x.astype(dtype, copy=False)
+
+
+def _not_an_image(place: str, images: list[Any]) -> InputError:
+    """Return the error of the first sample that is no list of as many numbers as the others."""
+    for row, image in enumerate(images):
+        if not isinstance(image, list) or not image:
+            return refused(f"{place}, sample {row}", image, "a list of pixels")
+        for pixel, value in enumerate(image):
+            if type(value) not in {int, float} or not 0 <= value <= 1:
+                return refused(f"{place}, sample {row}, pixel {pixel}", value, "a number 0 to 1")
+        if len(image) != len(images[0]):
+            return InputError(
+                f"{place}, sample {row} has {len(image)} pixels, sample 0 has {len(images[0])}"
+            )
+    return InputError(f"{place}: the images are not lists of pixels")
+
+
+def _check_pixels(writers: list[Writer]) -> None:
+    """Raise :class:`InputError` unless all writers' images have as many pixels."""
+    first = writers[0]
+    for one in writers:
+        if one.x.shape[1] != first.x.shape[1]:
+            raise InputError(
+                f"{one.place} has images of {one.x.shape[1]} pixels, "
+                f"{first.place} of {first.x.shape[1]}"
+            )

@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import reprlib
 from collections.abc import Iterable
+from http.client import HTTPException
 from pathlib import Path
 
 from gridpriv.errors import InputError
@@ -63,17 +65,33 @@ def check_sum(path: Path, key: str) -> None:
 
 def sha256(path: Path) -> str:
     """Return the SHA-256 of a file, in hexadecimal."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error}") from error
 
 
 def read_sums(path: Path) -> dict[str, str]:
     """Return file names and sums of a file in the format of ``sha256sum``."""
-    pairs = (
-        re.fullmatch(r"([0-9a-f]{64})\s+\*?(\S.*)", line.strip())
-        for line in path.read_text(encoding="utf-8").splitlines()
-    )
-    return {pair[2]: pair[1] for pair in pairs if pair}
+    try:
+        lines = path.read_text(encoding="utf-8").split("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"cannot read {path}: {error}") from error
+    sums = {}
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        pair = re.fullmatch(r"([0-9a-fA-F]{64})\s+\*?(?:\./)*(\S.*)", line.strip())
+        if pair is None:
+            raise refused(f"{path} line {number}", line, "a SHA-256 of 64 digits and a file name")
+        sums[pair[2]] = pair[1].lower()
+    return sums
+
+
+def refused(place: str, value: object, allowed: str) -> InputError:
+    """Return the error of a value that a file holds at a place; long values are shortened."""
+    return InputError(f"{place} = {reprlib.repr(value)} is not allowed: {allowed}")
 
 
 def packaged_sums() -> dict[str, str]:
@@ -93,6 +111,6 @@ def fetch(url: str, path: Path) -> None:
             while block := answer.read(1 << 20):
                 file.write(block)
         part.replace(path)
-    except (URLError, OSError) as error:
+    except (URLError, HTTPException, OSError) as error:
         part.unlink(missing_ok=True)
         raise InputError(f"cannot fetch {url}: {error}; put the file at {path} by hand") from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from gridpriv.errors import whole
 from gridpriv.learning.datasets.base import Dataset
 
 AGENTS, SAMPLES, FEATURES, NOISE_VARIANCE = 50, 50, 8, 0.1
@@ -21,6 +22,9 @@ def make_lasso(
     Agent k's samples are rows ``k*samples`` to ``(k+1)*samples``. The largest row norm is
     stated as the bound: the data are synthetic and hold nothing private.
     """
+    whole("seed", seed, 0)
+    for name, value in (("agents", agents), ("samples", samples), ("features", features)):
+        whole(name, value)
     random = np.random.Generator(np.random.PCG64(seed))
     theta = random.normal(size=features)
     x = random.normal(size=(agents * samples + 1000, features))

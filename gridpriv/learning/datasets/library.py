@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -14,7 +15,7 @@ from gridpriv.learning.datasets.adult import SITE as ADULT_SITE
 from gridpriv.learning.datasets.adult import load_adult
 from gridpriv.learning.datasets.base import Dataset
 from gridpriv.learning.datasets.femnist import load_femnist
-from gridpriv.learning.datasets.files import data_folder, fetch
+from gridpriv.learning.datasets.files import VARIABLE, data_folder, fetch
 from gridpriv.learning.datasets.lasso import make_lasso
 from gridpriv.learning.datasets.mnist import FILES as MNIST_FILES
 from gridpriv.learning.datasets.mnist import SITE as MNIST_SITE
@@ -54,7 +55,9 @@ def load_dataset(
     InputError
         Naming the missing or corrupted file.
     """
-    if Path(name).is_dir() and Path(name).resolve().name in DATASETS:
+    given = folder is not None or bool(os.environ.get(VARIABLE))
+    path_given = name not in DATASETS or not given  # a bare name is looked for in DIR
+    if path_given and Path(name).is_dir() and Path(name).resolve().name in DATASETS:
         folder, name = Path(name).resolve(), Path(name).resolve().name
     one_of("dataset", name, DATASETS)
     if name == "lasso":
