@@ -217,8 +217,8 @@ def summarise(document: dict[str, Any]) -> None:
             ["test error", final["test_error"]],
             ["consensus residual", final["consensus_residual"]],
             [
-                "features clipped to the norm",
-                f"{dataset['clipped']} rows, norm {dataset['norm']:.6g}",
+                "rows clipped to public bounds",
+                f"{dataset['clipped']}, norm {dataset['norm']:.6g}",
             ],
             *speed,
             ["seconds in all", document["timing"]["total"]],
