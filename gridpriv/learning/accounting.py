@@ -20,7 +20,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 from gridpriv.learning.settings import LearnSettings
@@ -35,19 +35,22 @@ from gridpriv.privacy.budget import noise_multiplier
 from gridpriv.privacy.mechanism import Charge
 
 DIGITS = 10
-# noise is this much larger than its budget asks for, because a charge's multiplier is rounded down
-ROUNDING = 1.0 + 4e-9
+# a charge's multiplier is this much below the noise drawn: gradients are float32 sums, whose
+# rounding moves a release by some 1e-8 of its sensitivity more than exact ones
+MARGIN = 1e-7
+# so noise is this much above what its budget asks for
+ROUNDING = 1.0 + 2.0 * MARGIN
 
 
 def charge(kind: str, parameter: float, second: float = 0.0) -> Charge:
-    """Return a charge with its multiplier rounded down to 10 digits, so that equal ones are one.
+    """Return a charge with its multiplier rounded down, to 10 digits so that equal ones are one.
 
     Less noise than there is costs more, so rounding errs on the safe side.
     """
     if kind in ("gaussian", "laplace", "sampled-gaussian") and parameter > 0:
         unit = 10.0 ** (math.floor(math.log10(parameter)) + 1 - DIGITS)
         # a float that is one unit in the last place short of a multiple is that multiple
-        parameter = math.floor(parameter / unit + 1e-3) * unit * (1.0 - 1e-9)
+        parameter = math.floor(parameter / unit + 1e-3) * unit * (1.0 - MARGIN)
     return Charge(kind, parameter, second)
 
 
@@ -102,7 +105,7 @@ def multiplier_for(settings: LearnSettings, releases: int) -> float:
     return multiplier * ROUNDING if settings.calibration == "sound" else multiplier
 
 
-@lru_cache(maxsize=64)
+@cache
 def sampled_multiplier(settings: LearnSettings, plain: float, rate: float) -> float:
     """Return the multiplier at which sampled releases cost what plain ones of ``plain`` do.
 
@@ -165,20 +168,18 @@ def zcdp_total(charges: dict[Charge, int]) -> float | None:
 def privacy_statement(
     settings: LearnSettings, charging: Charging, adjacency: str, paper: dict[str, Any] | None
 ) -> dict[str, Any]:
-    """Return the ``privacy`` block of a run.
+    """Return the ``privacy`` block of a run: every figure is its worst over clients.
 
     Parameters
     ----------
     paper : dict or None
         The total that the paper states, labelled as its own; it certifies nothing.
     """
-    totals = {key: total_epsilon(dict(key), settings.target_delta) for key in _distinct(charging)}
-    worst = max(totals, key=lambda key: totals[key], default=())
-    tally = dict(worst)
-    releases = max((sum(t.values()) for t in charging.tallies.values()), default=0)
-    delta = settings.release_delta
-    certified = max((epsilon_of(c, delta) for c in tally), default=None)
-    pure = total_pure(tally) if tally and all(c.kind == "laplace" for c in tally) else None
+    tallies = _distinct(charging)
+    releases = max((sum(t.values()) for t in tallies), default=0)
+    charges = {charge for tally in tallies for charge in tally}
+    delta, target = settings.release_delta, settings.target_delta
+    pure = charges and all(c.kind == "laplace" for c in charges)
     return {
         "mechanism": settings.mechanism,
         "perturbation": settings.as_dict()["perturbation"],
@@ -188,29 +189,39 @@ def privacy_statement(
         "releases_per_client": releases,
         "per_release": {
             "claimed": _claimed(settings, "per-release"),
-            "certified": certified,
+            "certified": max((epsilon_of(c, delta) for c in charges), default=None),
             "delta": delta if settings.mechanism == "gaussian" else 0.0,
         },
-        "noise_multiplier": charging.multiplier or None,
-        "total_pure": pure,
+        "noise_multiplier": _least_multiplier(charges) or charging.multiplier or None,
+        "total_pure": max(map(total_pure, tallies)) if pure else None,
         "total": {
             "claimed": _claimed(settings, "total"),
-            "epsilon": totals[worst] if worst else None,
-            "delta": settings.target_delta,
+            "epsilon": max((total_epsilon(t, target) for t in tallies), default=None),
+            "delta": target,
         },
-        "zcdp": zcdp_total(tally),
+        "zcdp": _worst_rho(tallies),
         "paper_total": paper,
         "sensitivity": [charging.sensitivity[c] for c in sorted(charging.sensitivity)],
         "notes": charging.notes,
     }
 
 
-def _distinct(charging: Charging) -> Iterable[tuple[tuple[Charge, int], ...]]:
-    return {
-        tuple(sorted(tally.items(), key=lambda c: repr(c[0])))
-        for tally in charging.tallies.values()
-        if tally
-    }
+def _distinct(charging: Charging) -> list[dict[Charge, int]]:
+    """Return the tallies that differ."""
+    seen = {frozenset(tally.items()): dict(tally) for tally in charging.tallies.values() if tally}
+    return list(seen.values())
+
+
+def _worst_rho(tallies: list[dict[Charge, int]]) -> float | None:
+    found = [zcdp_total(tally) for tally in tallies]
+    rhos = [rho for rho in found if rho is not None]
+    return max(rhos) if rhos and len(rhos) == len(found) else None
+
+
+def _least_multiplier(charges: Iterable[Charge]) -> float | None:
+    """Return the least noise over sensitivity that was drawn; None if no noise was added."""
+    added = ("gaussian", "laplace", "sampled-gaussian")
+    return min((c.parameter for c in charges if c.kind in added), default=None)
 
 
 def _claimed(settings: LearnSettings, scope: str) -> float | None:
@@ -221,7 +232,10 @@ def _claimed(settings: LearnSettings, scope: str) -> float | None:
 
 def ryu_kim_total(settings: LearnSettings, releases: int) -> dict[str, Any] | None:
     """Return theorem 4.6 of Ryu and Kim under calibration ``paper``; no certificate."""
+    budget = settings.privacy_budget
     if settings.calibration != "paper" or settings.mechanism != "gaussian":
         return None
-    value = paper_total(settings.privacy_budget.epsilon, settings.release_delta, releases)
+    if budget.scope != "per-release":
+        return None
+    value = paper_total(budget.epsilon, settings.release_delta, releases, settings.target_delta)
     return {"epsilon": value, "formula": "Ryu and Kim, theorem 4.6 (a lower bound)"}

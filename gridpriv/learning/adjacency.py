@@ -13,10 +13,12 @@ KINDS: tuple[Kind, ...] = ("replace-one", "add-one")
 
 @dataclass(frozen=True)
 class SampleAdjacency:
-    """One sample of one client is replaced by any other, or is there or not.
+    """One sample of one client is replaced by any other, or (``add-one``) by a blank one.
 
-    Sample counts are public either way; with ``add-one`` the sample's term joins the sum
-    and the public count it is divided by stays.
+    A blank sample has no features, so its term of every sum is 0 while the sample keeps its place:
+    counts and how batches are drawn are public and stay. That is how a sample's presence is
+    protected here; a client that draws a batch of fixed size from one sample less would draw
+    another one in its place.
     """
 
     kind: Kind = "replace-one"
@@ -32,6 +34,6 @@ class SampleAdjacency:
     def __str__(self) -> str:
         change = {
             "replace-one": "is replaced by any other",
-            "add-one": "is in the training set or not (counts are public)",
+            "add-one": "counts or is blank (sample counts are public)",
         }
         return f"one sample of one client {change[self.kind]}"

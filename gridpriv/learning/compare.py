@@ -160,6 +160,12 @@ def _check_given(algorithms: list[str], given: dict[str, Any]) -> None:
     names = [way.partition(":")[0] for way in algorithms]
     for name in names:
         one_of("algorithm", name, ALGORITHMS)
+        if name == "dp-fedavg":
+            raise not_allowed(
+                "algorithms", name,
+                "left out: it protects a client from those who see the models and trusts the "
+                "server, so its totals do not compare with those of samples",
+            )  # fmt: skip
     read = frozenset().union(*(READS[name] for name in names))
     for name, value in given.items():
         if name in SET_BY_COMPARISON:
@@ -178,6 +184,7 @@ def attempted(
         "run": trial.id, "number": trial.number, "case": dataset.name, "zoning": "",
         "load_scale": 1.0, "scheme": trial.way, "budget": trial.budget, "seed": settings.seed,
         "mechanism": settings.mechanism, "calibration": settings.calibration,
+        "adjacency": settings.adjacency,
         "local_updates": settings.local_updates,
     }  # fmt: skip
     counter = StepCounter(settings, f"{trial.way}, {trial.budget}", advance)
@@ -187,7 +194,8 @@ def attempted(
         counter.finish()
         rows["runs"] = [row | {"status": "failed", "reason": str(error), "finished_rounds": 0}]
         return rows
-    rows["runs"] = [row | _finals(result) | {"status": "done", "reason": ""}]
+    notes = "; ".join(result.privacy["notes"])
+    rows["runs"] = [row | _finals(result) | {"status": "done", "reason": notes}]
     rows["rounds"] = [{"run": trial.id} | one for one in _rounds(result)]
     rows["statements"] = [{"run": trial.id} | one for one in result.privacy["sensitivity"]]
     rows["timing"] = [{"run": trial.id, "process": os.getpid(), **vars(result.timing)}]

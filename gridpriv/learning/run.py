@@ -239,5 +239,5 @@ def _privacy(task: Task) -> dict[str, Any]:
         paper = ryu_kim_total(settings, settings.rounds * settings.local_updates)
     adjacency = str(task.adjacency)
     if settings.algorithm == "dp-fedavg":
-        adjacency = "one client's whole training set is there or not (trusted server)"
+        adjacency = "one client's update is in the sum or not (trusted server)"
     return privacy_statement(settings, task.charging, adjacency, paper)

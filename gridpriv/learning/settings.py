@@ -7,7 +7,13 @@ from typing import Any, Literal
 
 from gridpriv.errors import not_allowed, one_of, positive, whole
 from gridpriv.learning.adjacency import KINDS, Kind
-from gridpriv.learning.algorithms.names import ALGORITHMS, NON_PRIVATE, READS, SPECIFIC
+from gridpriv.learning.algorithms.names import (
+    ALGORITHMS,
+    NON_PRIVATE,
+    PERTURBED,
+    READS,
+    SPECIFIC,
+)
 from gridpriv.learning.arrays import DEVICES
 from gridpriv.learning.regularizers import parse_regularizer
 from gridpriv.learning.schedules import BudgetedPenalty, parse_penalty
@@ -182,9 +188,9 @@ class LearnSettings:
     def as_dict(self) -> dict[str, Any]:
         """Return every effective setting, as JSON can hold it."""
         shown = asdict(self)
-        if self.mechanism == "none" or self.algorithm != "ryu-kim":
-            shown["perturbation"] = "none" if self.mechanism == "none" else "output"
-        return shown
+        if self.mechanism == "none":
+            shown["perturbation"] = "none"
+        return shown | {"perturbation": PERTURBED.get(self.algorithm, shown["perturbation"])}
 
 
 RYU_KIM: dict[str, Any] = {

@@ -72,7 +72,8 @@ def test_equal_charges_of_rounding_are_one_and_no_cheaper():
     exact = scale / distance
     rounded = charge("gaussian", exact)
     assert charge("gaussian", exact * (1 + 2e-16)) == rounded
-    assert exact * (1 - 1e-8) < rounded.parameter < exact
+    # float32 gradients move a release by up to some 3e-8 more than its sensitivity
+    assert exact * (1 - 2e-7) < rounded.parameter < exact * (1 - 5e-8)
 
 
 def test_zcdp_adds_up_and_covers_the_gaussian_total():

@@ -282,7 +282,7 @@ def test_claims_of_figure_5_say_what_the_runs_say():
 def test_reproduction_without_data_runs_and_writes_figure_table_and_claims(tmp_path, capsys):
     assert main(["learn", "reproduce", "li-fig6", "--out", str(tmp_path), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert len(found["claims"]) == 4 and found["scale"] == "quick"
+    assert len(found["claims"]) == 5 and found["scale"] == "quick"
     assert (tmp_path / "figure.png").stat().st_size > 5000
     assert len(pd.read_csv(tmp_path / "table.csv")) == 6
     lines = (tmp_path / "claims.md").read_text().splitlines()

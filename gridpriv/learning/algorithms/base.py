@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 
+from gridpriv.errors import InputError
 from gridpriv.grid.case import Floats
-from gridpriv.learning.accounting import Charging
+from gridpriv.learning.accounting import Charging, charge
 from gridpriv.learning.adjacency import SampleAdjacency
 from gridpriv.learning.arrays import Array, like, to_numpy
 from gridpriv.learning.clients import Clients
@@ -57,22 +59,45 @@ class Task:
         return self.clients.shape[0] * self.clients.shape[1]
 
     def sample_gradient(self) -> float:
-        """Return the largest 2-norm of a sample's gradient, from public bounds."""
-        return self.clients.loss.gradient_bound(self.norm, self.settings.clip)
+        """Return the largest 2-norm of a sample's gradient, from public bounds.
+
+        Raises
+        ------
+        InputError
+            If noise is calibrated to it and there is none.
+        """
+        bound = self.clients.loss.gradient_bound(self.norm, self.settings.clip)
+        if self.settings.mechanism != "none" and not np.isfinite(bound):
+            raise InputError(
+                f"the {self.clients.loss.name} loss has no gradient bound: give --clip, a positive "
+                "number"
+            )
+        return bound
 
     def mean_sensitivity(self) -> Floats:
         """Return how far each client's mean gradient moves between neighbours, shape (P,)."""
         bound = self.sample_gradient()
-        if self.settings.mechanism != "none" and not np.isfinite(bound):
-            from gridpriv.errors import not_allowed
-
-            raise not_allowed(
-                "clip", None,
-                f"a positive number: the {self.clients.loss.name} loss has no gradient bound",
-            )  # fmt: skip
         if not np.isfinite(bound):
             return np.zeros(self.clients.number)
         return self.adjacency.factor * bound / self.clients.counts
+
+    def record(
+        self, multiplier: float, distance: Floats, provenance: str, *, proved: bool = True
+    ) -> None:
+        """Charge every client one release with Gaussian noise of ``multiplier * distance``.
+
+        A release whose distance is not proved, or without noise where a run has noise, certifies
+        nothing.
+        """
+        if self.settings.mechanism == "none":
+            return
+        proved = proved and math.isfinite(multiplier) and multiplier > 0
+        what = charge("gaussian", multiplier) if proved else charge("uncertified", 0.0)
+        for p in range(self.clients.number):
+            self.charging.record(p, what)
+            self.charging.calibrated(
+                p, distance[p], distance[p], multiplier * distance[p], provenance
+            )
 
     def noise(self, t: int, scales: Floats) -> Array:
         """Return Gaussian noise of a scale per client, shape (P, J, K).

@@ -61,12 +61,13 @@ def inclusion_rate(task: Task, samples: int, steps: int) -> float | None:
     """Return the chance that a sample is in any of a release's batches, where it amplifies.
 
     Poisson batches of a client's own secret draw under ``add-one`` only: then what is released
-    is (1 - q) A + q B with A independent of the sample. None elsewhere.
+    is (1 - q) A + q B with A independent of the sample. None elsewhere, and where q is 1.
     """
     settings = task.settings
     if settings.batch is None or settings.sampling != "poisson" or settings.adjacency != "add-one":
         return None
-    return float(1.0 - (1.0 - settings.batch / samples) ** steps)
+    rate = float(1.0 - (1.0 - settings.batch / samples) ** steps)
+    return rate if rate < 1.0 else None
 
 
 def weighted_gradients(

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
+import numpy as np
+
 from gridpriv.coordination.schedules import StepSize
-from gridpriv.errors import not_allowed
+from gridpriv.errors import InputError, not_allowed
 from gridpriv.grid.case import Floats
-from gridpriv.learning.accounting import charge
 from gridpriv.learning.algorithms.base import Task, Watch, spread
 from gridpriv.learning.algorithms.star import star_admm
 from gridpriv.learning.arrays import Array
@@ -28,7 +31,7 @@ def dp_admm(task: Task, watch: Watch) -> None:
         minimiser = (pull - slope) / spread(rho + inverse, clients.x)
         distance = sensitivity(gradient, rho, inverse)
         noise = task.noise(k, task.multiplier * distance)
-        _record(task, distance)
+        task.record(task.multiplier, distance, "lemma 1 of Huang et al.")
         return minimiser + noise, noise
 
     star_admm(task, watch, step)
@@ -53,6 +56,8 @@ def step_size(task: Task, gradient_sensitivity: float) -> StepSize:
         return smooth_step(
             settings.radius, smoothness, task.size, gradient_sensitivity, task.multiplier
         )
+    if not math.isfinite(task.sample_gradient()):
+        raise InputError("dp-admm's nonsmooth step needs a gradient bound: give --clip")
     bound = task.sample_gradient() + regularizer.strength * regularizer.subgradient_bound(
         task.size, settings.radius
     )
@@ -60,17 +65,4 @@ def step_size(task: Task, gradient_sensitivity: float) -> StepSize:
 
 
 def _inverse(steps: list[StepSize], k: int) -> Floats:
-    import numpy as np
-
     return np.array([1.0 / step(k) for step in steps])
-
-
-def _record(task: Task, distance: Floats) -> None:
-    if task.multiplier == 0.0:
-        return
-    what = charge("gaussian", task.multiplier)
-    for p in range(task.clients.number):
-        task.charging.record(p, what)
-        task.charging.calibrated(
-            p, distance[p], distance[p], task.multiplier * distance[p], "lemma 1 of Huang et al."
-        )

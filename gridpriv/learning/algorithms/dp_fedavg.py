@@ -38,8 +38,10 @@ def dp_fedavg(task: Task, watch: Watch) -> None:
 
 
 def clipped(updates: Array, most: float) -> Array:
-    """Return updates (A, J, K) scaled down to 2-norm ``most``."""
+    """Return updates (A, J, K) scaled down to 2-norm ``most``; 0 for one that is not finite."""
     xp = namespace(updates)
+    finite = xp.isfinite(xp.sum(updates**2, axis=(1, 2)))[:, None, None]
+    updates = xp.where(finite, updates, xp.zeros_like(updates))
     lengths = xp.sqrt(xp.sum(updates**2, axis=(1, 2)))[:, None, None]
     return updates * (most / xp.where(lengths > most, lengths, xp.full_like(lengths, most)))
 

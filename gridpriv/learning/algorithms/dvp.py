@@ -7,27 +7,28 @@ import math
 from gridpriv.errors import not_allowed
 from gridpriv.learning.accounting import charge
 from gridpriv.learning.algorithms.base import Task, Watch
-from gridpriv.learning.algorithms.exact import minimise_locally
+from gridpriv.learning.algorithms.exact import TOLERANCE, minimise_locally
 from gridpriv.learning.algorithms.star import star_admm
-from gridpriv.learning.arrays import Array, like
+from gridpriv.learning.arrays import Array
 from gridpriv.privacy.accounting import total_epsilon
 
 
 def dvp(task: Task, watch: Watch) -> None:
     """Run exact ADMM with Gaussian noise of scale m s on the dual before each local update.
 
-    s = factor c_1/m_i is the gradient's sensitivity. The minimiser that is sent is no additive
+    s = factor c_1/m_i is the gradient's sensitivity, and what either minimiser is short of
+    stationary. The minimiser that is sent is no additive
     noise mechanism; :func:`certificate` bounds its privacy loss. Under calibration ``sound`` m is
     the least that meets the budget with it.
     """
     schedule = task.settings.penalty_schedule()
     if task.multiplier and task.settings.calibration == "sound" and _smooth(task):
         task.charging.multiplier = sound_multiplier(task)
-    sensitivity = task.mean_sensitivity()
+    sensitivity = task.mean_sensitivity() + 2.0 * TOLERANCE
 
     def step(k: int, local: Array, w: Array, dual: Array) -> tuple[Array, Array]:
         rho = schedule.at(k)
-        noise = like(task.noise(k, task.multiplier * sensitivity), local)
+        noise = task.noise(k, task.multiplier * sensitivity)
         found = minimise_locally(task, noise - dual - rho * w[None], rho, local)
         _record(task, rho)
         return found, noise

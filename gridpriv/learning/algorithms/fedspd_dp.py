@@ -21,6 +21,7 @@ from gridpriv.learning.accounting import charge, sampled_multiplier
 from gridpriv.learning.algorithms.base import Round, Task, Watch, magnitude
 from gridpriv.learning.algorithms.batches import (
     active_clients,
+    batch_divisor,
     draw_weights,
     inclusion_rate,
     step_sensitivity,
@@ -82,15 +83,28 @@ def paper_reach(steps: int) -> float:
     return 4.0 * GRADIENT * (1.0 if steps == 1 else steps / (steps - 1.0))
 
 
-def sound_sensitivity(steps: int, gamma: float, rho: float, one: float, smoothness: float) -> float:
+def batch_smoothness(task: Task, samples: int) -> float:
+    """Return the largest Lipschitz constant of a batch's gradient.
+
+    A Poisson batch may hold all the client's samples while its sum is divided by ``batch``.
+    """
+    one = task.clients.loss.smoothness(task.norm)
+    most = samples if task.settings.sampling == "poisson" else batch_divisor(task, samples)
+    return one * most / batch_divisor(task, samples)
+
+
+def sound_sensitivity(
+    steps: int, gamma: float, rho: float, one: float, smoothness: float, *, convex: bool = True
+) -> float:
     """Return how far y moves between neighbours when the round starts from released values.
 
     A step maps x to prox((gamma x - grad f(x) + public)/(gamma + rho)). The proximal map is
-    non-expansive, and x - grad f(x)/gamma is too where gamma >= L/2 (L the smoothness of f;
-    else it stretches by L/gamma - 1). So d_r <= (gamma d_{r-1} + s)/(gamma + rho) with d_0 = 0
+    non-expansive, and x - grad f(x)/gamma is too where gamma >= L/2 (L the smoothness of the
+    batch's f; else it stretches by L/gamma - 1). Where f is not convex (a clipped loss of several
+    outputs) it stretches by 1 + L/gamma. So d_r <= (gamma d_{r-1} + s)/(gamma + rho) with d_0 = 0
     and s the step's gradient sensitivity; x is the mean of the Q iterates and y moves by 2 x.
     """
-    stretch = max(1.0, smoothness / gamma - 1.0)
+    stretch = max(1.0, smoothness / gamma - 1.0) if convex else 1.0 + smoothness / gamma
     distance, total = 0.0, 0.0
     for _ in range(steps):
         distance = (gamma * stretch * distance + one) / (gamma + rho)
@@ -151,8 +165,9 @@ def _scales(task: Task, active: Ints, gamma: float, rho: float) -> np.ndarray:
 def _noise(task: Task, samples: int, gamma: float, rho: float) -> _Noise:
     settings, steps = task.settings, task.settings.local_updates
     one = step_sensitivity(task, samples, task.sample_gradient())
-    smoothness = task.clients.loss.smoothness(task.norm)
-    sound = sound_sensitivity(steps, gamma, rho, one, smoothness)
+    convex = settings.clip is None or task.clients.shape[1] == 1
+    smoothness = batch_smoothness(task, samples)
+    sound = sound_sensitivity(steps, gamma, rho, one, smoothness, convex=convex)
     if settings.calibration == "paper":
         return _Noise(task.multiplier, sound, paper_reach(steps) / (gamma + rho))
     rate = inclusion_rate(task, samples, steps)

@@ -7,14 +7,12 @@ of multiplier (sum 1/m_t^2)^(-1/2), which is set to the budget's.
 
 from __future__ import annotations
 
-import math
-
 import networkx as nx
 import numpy as np
 
 from gridpriv.errors import not_allowed
 from gridpriv.grid.case import Floats
-from gridpriv.learning.accounting import ROUNDING, charge
+from gridpriv.learning.accounting import ROUNDING
 from gridpriv.learning.algorithms.base import Round, Task, Watch, magnitude, spread
 from gridpriv.learning.arrays import Array, like, namespace
 from gridpriv.learning.graph import make_graph
@@ -83,16 +81,5 @@ def _run(task: Task, watch: Watch, variances: Floats) -> None:
         noise = task.noise(t, scales[t - 1] * distance)
         beta = (pull - slope - dual) / metric + noise
         dual = dual + rho * (count * beta - neighbours(beta))
-        _record(task, float(scales[t - 1]), distance)
+        task.record(float(scales[t - 1]), distance, "lemma I of Gauthier et al.")
         watch(Round(t, xp.mean(beta, axis=0), beta, magnitude(noise)))
-
-
-def _record(task: Task, multiplier: float, distance: Floats) -> None:
-    if multiplier == 0.0 or not math.isfinite(multiplier):
-        return
-    what = charge("gaussian", multiplier)
-    for p in range(task.clients.number):
-        task.charging.record(p, what)
-        task.charging.calibrated(
-            p, distance[p], distance[p], multiplier * distance[p], "lemma I of Gauthier et al."
-        )

@@ -15,8 +15,13 @@ READS: dict[str, frozenset[str]] = {
     "fedspd-dp": frozenset({"local_updates", *_PENALTY, *_BATCHES}),
     "cdp-admm": frozenset({"step_scale", "graph", "decay", *_PENALTY}),
     "ddp-admm": frozenset({"step_scale", "graph", *_PENALTY}),
-    "centralized": frozenset(),
+    "centralized": frozenset({"box"}),
 }
 SPECIFIC: frozenset[str] = frozenset().union(*READS.values())
 ALGORITHMS = tuple(READS)
+# what noise is added to; ryu-kim's is a setting
+PERTURBED = {
+    "pvp": "output", "dvp": "dual", "dp-admm": "output", "dpsgd": "gradient",
+    "dp-fedavg": "update", "fedspd-dp": "output", "cdp-admm": "output", "ddp-admm": "output",
+}  # fmt: skip
 NON_PRIVATE = ("admm", "centralized")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from gridpriv.learning.accounting import charge
 from gridpriv.learning.algorithms.base import Task, Watch
-from gridpriv.learning.algorithms.exact import minimise_locally
+from gridpriv.learning.algorithms.exact import TOLERANCE, minimise_locally
 from gridpriv.learning.algorithms.star import star_admm
-from gridpriv.learning.arrays import Array, like
+from gridpriv.learning.arrays import Array
+
+PROVENANCE = "two neighbours' strongly convex local problems (lemma 4)"
 
 
 def pvp(task: Task, watch: Watch) -> None:
@@ -16,26 +17,22 @@ def pvp(task: Task, watch: Watch) -> None:
     whatever the regularizer's smoothness, and on D' its gradient differs by g with
     ||g|| <= factor c_1/m_i at any point. For the minimisers v, v' strong convexity gives
     (rho + modulus) ||v - v'||^2 <= <g(v'), v - v'>, so
-    ||v - v'|| <= factor c_1/(m_i (rho + modulus)).
+    ||v - v'|| <= factor c_1/(m_i (rho + modulus)). That needs the gradient of a convex loss: with a
+    clip on several outputs it is none, and nothing is certified. Each minimiser is found to
+    TOLERANCE/rho, which adds twice that.
     """
     schedule = task.settings.penalty_schedule()
     gradient = task.mean_sensitivity()
+    convex = task.settings.clip is None or task.clients.shape[1] == 1
+    if not convex:
+        task.charging.note("a clipped loss of several outputs is not convex: lemma 4 does not hold")
 
     def step(k: int, local: Array, w: Array, dual: Array) -> tuple[Array, Array]:
         rho = schedule.at(k)
         found = minimise_locally(task, -dual - rho * w[None], rho, local)
-        distance = gradient / (rho + task.regularizer.modulus)
+        distance = gradient / (rho + task.regularizer.modulus) + 2.0 * TOLERANCE / rho
         noise = task.noise(k, task.multiplier * distance)
-        _record(task, distance)
-        return found + like(noise, found), noise
+        task.record(task.multiplier, distance, PROVENANCE, proved=convex)
+        return found + noise, noise
 
     star_admm(task, watch, step)
-
-
-def _record(task: Task, distance: Array) -> None:
-    for p in range(task.clients.number if task.multiplier else 0):
-        task.charging.record(p, charge("gaussian", task.multiplier))
-        task.charging.calibrated(
-            p, distance[p], distance[p], task.multiplier * distance[p],
-            "two neighbours' strongly convex local problems (lemma 4)",
-        )  # fmt: skip

@@ -48,21 +48,25 @@ class PaperRule(NoiseRule):
         return Release(MECHANISMS[self.mechanism, self.source](scale), sensitivity, assumed)
 
 
+@dataclass(frozen=True, kw_only=True)
 class ObservedRule(NoiseRule):
     """Noise scaled to the largest gradient among the client's own samples: the authors' FEMNIST.
 
     The scale depends on the private data, so such a release certifies nothing.
+
+    Attributes
+    ----------
+    problem : ClientProblem
+    bound : float
+        What the sensitivities assume in place of the observed gradient.
     """
 
-    def __init__(self, multiplier: float, problem: ClientProblem, bound: float) -> None:
-        super().__init__("gaussian", "simulated", multiplier)
-        object.__setattr__(self, "problem", problem)
-        object.__setattr__(self, "bound", bound)
+    problem: ClientProblem
+    bound: float
 
     def release(self, sensitivity: Sensitivity) -> Release:
         """Return noise in proportion to the problem's last largest gradient."""
-        problem: ClientProblem = self.__dict__["problem"]
-        share = max(problem.largest_gradient, 1e-12) / float(self.__dict__["bound"])
+        share = max(self.problem.largest_gradient, 1e-12) / self.bound
         assumed = share * sensitivity.value
         return Release(
             MECHANISMS[self.mechanism, self.source](self.multiplier * assumed), sensitivity, assumed
@@ -165,7 +169,9 @@ def noise_rule(task: Task, problem: ClientProblem) -> NoiseRule | None:
         # c_1 stands for one sample in the objective's sensitivity, for two in the output's
         one = problem.gradient_sensitivity(task.adjacency, 2).value * problem.count
         pair = 2.0 if settings.perturbation == "output" else 1.0
-        return ObservedRule(task.multiplier, problem, one / pair)
+        return ObservedRule(
+            "gaussian", "simulated", task.multiplier, problem=problem, bound=one / pair
+        )
     if settings.calibration == "sound":
         return NoiseRule(settings.mechanism, "simulated", task.multiplier)
     sound = problem.gradient_sensitivity(task.adjacency, 2).value
