@@ -15,6 +15,7 @@ from gridpriv.study.store import Study
 
 BY_ROUND = (
     Metric("test_error_pct", "Test error", "%", "from public test data"),
+    Metric("test_mse", "Test error", "mean squared error", "from public test data"),
     Metric("mean_objective", "Objective", "mean loss", "from private samples"),
     Metric("disagreement", "Distance of local models", "2-norm", "from releases only"),
     Metric("objective", "Objective", "p.u. squared", "from private demand"),

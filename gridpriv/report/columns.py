@@ -22,6 +22,7 @@ SUMMARY = (
     *WAY,
     *columns(("total_epsilon", "Total epsilon")),
     *with_interval("test_error_pct", "Test error", "%"),
+    *with_interval("test_mse", "Test mean squared error", ""),
     *columns(("mean_objective", "Objective", "mean loss"),
              ("disagreement", "Distance of local models")),
     *with_interval("recourse_shed_mw", "Shed after recourse", "MW"),

@@ -88,6 +88,11 @@ def make_report(study: Study) -> Report:
     )
 
 
+def sentence(text: str) -> str:
+    """Return a text with one full stop at its end."""
+    return f"{text.rstrip('. ')}."
+
+
 def with_words(study: Study, table: pd.DataFrame) -> pd.DataFrame:
     """Add columns in words and shares to the summary."""
     if table.empty:
@@ -114,8 +119,13 @@ def _first(table: pd.DataFrame, look: dict[str, Style]) -> Section:
         text = [
             "Each curve is the mean over seeds; its band is the 95 % confidence interval of that "
             "mean (Student's t). Dashed levels are runs without noise. What lies below "
-            "the axis is drawn on its lower edge."
+            "the axis is drawn on its lower edge; a band that meets an edge goes on beyond it."
         ]
+        if table.seeds.max() == 2:
+            text[0] += (
+                " With two seeds that interval reaches 12.7 standard errors to each side: more "
+                "seeds narrow it."
+            )
         if table.recourse_shed_mw.notna().any():
             text[0] += (
                 " Shed after local recourse is load that stays unserved when every zone keeps its "
@@ -153,8 +163,8 @@ def _convergence(study: Study, table: pd.DataFrame, look: dict[str, Style]) -> S
         return None
     return Section(
         "Convergence, residual and noise",
-        ("Means over seeds; bands span the seeds. Only the consensus residual is computed from "
-         "released values; stopping rules may use it alone.",),
+        ("Means over seeds; bands span the seeds. Each heading says what a figure is computed "
+         "from; stopping rules may use none but those from releases only.",),
         tuple((title, tuple(charts)) for title, charts in groups.items()),
     )  # fmt: skip
 
@@ -201,7 +211,7 @@ def _bound(panel: str, runs: pd.DataFrame) -> list[str]:
         return []
     first = told.sort_values("budget", key=lambda b: b != NO_NOISE, kind="stable").iloc[0]
     way = "without noise" if first.budget == NO_NOISE else f"{first.scheme}, seed {first.seed}"
-    return [f"What keeps load of {panel} from being served ({way}): {first.explanation}."]
+    return [f"What keeps load of {panel} from being served ({way}): {sentence(first.explanation)}"]
 
 
 def _shed_maps(
@@ -259,7 +269,7 @@ def _privacy(study: Study, table: pd.DataFrame, look: dict[str, Style]) -> Secti
         "distribution."
     ]
     if len(statements) and "provenance" in statements:
-        text += [f"Sensitivity: {p}." for p in dict.fromkeys(statements.provenance)][:6]
+        text += [f"Sensitivity: {sentence(p)}" for p in dict.fromkeys(statements.provenance)][:6]
     return Section(
         "Privacy accounting",
         tuple(text),

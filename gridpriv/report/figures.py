@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,36 @@ def save(figure: Any, path: Path) -> None:
     part = path.with_name(path.name + ".part")
     figure.savefig(part, format=path.suffix.lstrip("."), dpi=DPI, bbox_inches="tight")
     part.replace(path)
+
+
+def legend_below(figure: Any, axes: Any, columns: int = 4, title: str | None = None) -> None:
+    """Put the legend of one of a figure's axes under all of them, where it covers no data.
+
+    The figure needs the constrained layout.
+    """
+    handles, labels = axes.get_legend_handles_labels()
+    figure.legend(
+        handles, labels, loc="outside lower center", ncols=min(columns, len(labels)),
+        fontsize=9, frameon=False, title=title,
+    )  # fmt: skip
+
+
+def plain_numbers(axis: Any, ticks: Sequence[float] | None = None) -> None:
+    """Label a logarithmic axis of few decades by numbers instead of powers of ten.
+
+    Parameters
+    ----------
+    axis : matplotlib.axis.Axis
+    ticks : sequence of float, optional
+        Where; default 1, 2 and 5 times powers of ten.
+    """
+    from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter
+
+    axis.set_major_locator(
+        LogLocator(subs=(1.0, 2.0, 5.0)) if ticks is None else FixedLocator(list(ticks))
+    )
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_minor_formatter(NullFormatter())
 
 
 def draw_horizon(steps: pd.DataFrame, name: str, path: Path) -> None:

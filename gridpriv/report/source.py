@@ -12,9 +12,14 @@ import pandas as pd
 from gridpriv.errors import InputError
 from gridpriv.report.findings import read_findings
 from gridpriv.report.folder import NETWORK
+from gridpriv.report.series_folder import PLAN as HORIZON
 from gridpriv.study.record import FINALS, SETTINGS_SHOWN, TABLES, finals
 from gridpriv.study.store import MANIFEST, Study, read_study
 
+TAKEN = (
+    "report takes a study of 'gridpriv compare' or 'gridpriv learn compare', or a run of "
+    "'gridpriv run'"
+)
 # what a solver took depends on private demand too
 PRIVATE = {
     "runs": ("noise_magnitude", "objective", "shed_mw", "surplus_mw", "imbalance_mw", "shed_mvar",
@@ -42,10 +47,11 @@ def read_source(folder: str | Path, *, public: bool = False) -> Study:
         study = read_study(place)
     elif (place / "run.json").is_file():
         study = _run_folder(place)
+    elif (place / HORIZON).is_file():
+        raise InputError(f"{place} holds a horizon ('gridpriv run --series'): {TAKEN}")
     else:
         raise InputError(
-            f"{place} holds neither a study ({MANIFEST}) nor a run (run.json): name the folder of "
-            "'gridpriv compare --out' or 'gridpriv run --out'"
+            f"{place} holds neither a study ({MANIFEST}) nor a run (run.json): {TAKEN}"
         )
     if public:
         return without_private(study)
@@ -77,6 +83,17 @@ def _run_folder(place: Path) -> Study:
         document = json.loads((place / "run.json").read_text(encoding="utf-8"))
     except (OSError, json.JSONDecodeError) as error:
         raise InputError(f"{place / 'run.json'} cannot be read: {error}") from error
+    if "dataset" in document:
+        raise InputError(f"{place} holds a single learning run ('gridpriv learn run'): {TAKEN}")
+    try:
+        return _as_study(place, document)
+    except (KeyError, TypeError) as error:
+        raise InputError(
+            f"{place / 'run.json'} is not what 'gridpriv run' writes ({error!r}): {TAKEN}"
+        ) from error
+
+
+def _as_study(place: Path, document: dict[str, Any]) -> Study:
     name = "run"
     tables = {table: pd.DataFrame({"run": pd.Series(dtype=str)}) for table in TABLES}
     tables["runs"] = pd.DataFrame([_run_row(document, name)])

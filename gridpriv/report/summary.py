@@ -14,7 +14,7 @@ from gridpriv.study.store import Study
 
 METRICS = (
     "imbalance_mw", "shed_mw", "recourse_shed_mw", "objective", "consensus_residual",
-    "noise_magnitude", "test_error_pct", "mean_objective", "disagreement",
+    "noise_magnitude", "test_error_pct", "test_mse", "mean_objective", "disagreement",
 )  # fmt: skip
 CONSTANT = (
     "total_epsilon", "total_pure", "target_delta", "epsilon_claimed", "epsilon_certified",
@@ -31,7 +31,8 @@ class Metric:
     """A cost that a report draws: column, title, unit, and where it is computed.
 
     Below ``least`` values are told as "under" it and count as equal: of a megawatt nobody asks
-    for less than a thousandth, and solvers are no more exact than that.
+    for less than a thousandth, and solvers are no more exact than that. ``spoken`` names, for
+    sentences, a quantity whose unit is words.
     """
 
     key: str
@@ -39,6 +40,7 @@ class Metric:
     unit: str
     origin: str
     least: float = 0.0
+    spoken: str = ""
 
     @property
     def label(self) -> str:
@@ -47,19 +49,33 @@ class Metric:
 
     def told(self, value: float) -> str:
         """Return a value with its unit, for a sentence."""
+        unit = "" if self.spoken else f" {self.unit}"
         if value < self.least:
-            return f"under {self.least:g} {self.unit}"
-        return f"{figure(value)} {self.unit}"
+            return f"under {self.least:g}{unit}"
+        return f"{figure(value)}{unit}"
+
+    @property
+    def noun(self) -> str:
+        """What is measured, for a sentence."""
+        return self.spoken or self.title.lower()
+
+    @property
+    def spent(self) -> bool:
+        """Whether one says that privacy costs so and so much of it."""
+        return self.unit in ("MW", "%")
 
 
 # the first that a study has is what sentences are about: of classifiers, then of grids
 COSTS = (
     Metric("test_error_pct", "Test error", "%", "from public test data"),
-    Metric("mean_objective", "Objective", "mean loss", "from private samples"),
+    Metric("test_mse", "Test error", "mean squared error", "from public test data",
+           spoken="mean squared test error"),
+    Metric("mean_objective", "Objective", "mean loss", "from private samples",
+           spoken="mean loss"),
     Metric("recourse_shed_mw", "Shed after local recourse", "MW", "from private demand", 1e-3),
     Metric("imbalance_mw", "Imbalance in the last round", "MW", "from private demand", 1e-3),
     Metric("consensus_residual", "Consensus residual", "p.u.", "from releases only"),
-)
+)  # fmt: skip
 
 
 def half_width(values: Any, level: float = 0.95) -> float:
@@ -78,8 +94,8 @@ def summary(study: Study) -> pd.DataFrame:
     """Return one row per combination over its seeds, in the plan's order.
 
     For every metric the mean and the ends of its 95 % interval (``_low``, never below 0, and
-    ``_high``); of privacy figures the largest over seeds; ``seeds``, ``failed`` and the share of
-    AC power flows that converged.
+    ``_high``, of a percentage never above 100); of privacy figures the largest over seeds;
+    ``seeds``, ``failed`` and the share of AC power flows that converged.
     """
     runs = study.runs
     if runs.empty:
@@ -191,7 +207,7 @@ def _answer(study: Study, panel: str, rows: pd.DataFrame) -> str:
     if metric is None:
         return f"{panel}: figures computed from private demand are left out."
     if budget == NO_NOISE:
-        return f"{panel}: {metric.title.lower()} is {metric.told(rows[metric.key].min())}."
+        return f"{panel}: {metric.noun} is {metric.told(rows[metric.key].min())}."
     quiet = rows[rows.budget == NO_NOISE]
     ranked = rows[rows.budget == budget].dropna(subset=[metric.key]).sort_values(metric.key)
     if ranked.empty:
@@ -201,15 +217,15 @@ def _answer(study: Study, panel: str, rows: pd.DataFrame) -> str:
     names = " and ".join(f'"{name}"' for name in [*equal.series] or [best.series])
     text = (
         f"{panel}{_load(study, rows)}: {_at(ranked, budget)}, {names} "
-        f"{'costs' if len(equal) < 2 else 'cost'} the least, "
-        f"{_with_interval(best, metric)} {metric.title.lower()}."
+        f"{_least(metric, best, several=len(equal) > 1)}."
     )
     others = []
     if not quiet.empty:
         others.append(f"without noise it is {metric.told(quiet[metric.key].min())}")
     if len(ranked) > max(len(equal), 1):
+        most, has = ("dearest", "costs") if metric.spent else ("worst", "has")
         others.append(
-            f'the dearest of the {len(ranked)} ways, "{worst.series}", costs '
+            f'the {most} of the {len(ranked)} ways, "{worst.series}", {has} '
             f"{metric.told(worst[metric.key])}"
         )
     if others:
@@ -236,12 +252,19 @@ def _epsilon(value: float) -> str:
     return f"{value:.3g}" if value < 1000.0 else figure(value)
 
 
-def _with_interval(row: Any, metric: Metric) -> str:
+def _least(metric: Metric, best: Any, *, several: bool) -> str:
+    """Return what the best way or ways cost, or have least of."""
+    value, interval = metric.told(best[metric.key]), _interval_of(best, metric)
+    if metric.spent:
+        return f"cost{'' if several else 's'} the least, {value} {metric.noun}{interval}"
+    return f"{'have' if several else 'has'} the lowest {metric.noun}, {value}{interval}"
+
+
+def _interval_of(row: Any, metric: Metric) -> str:
     low, high = row[f"{metric.key}_low"], row[f"{metric.key}_high"]
-    text = metric.told(row[metric.key])
     if not math.isfinite(low) or high < metric.least:
-        return text
-    return f"{text} (95 % interval {figure(low)} to {figure(high)}, {row.seeds} seeds)"
+        return ""
+    return f" (95 % interval {figure(low)} to {figure(high)}, {row.seeds} seeds)"
 
 
 def _slope(rows: pd.DataFrame, series: str, metric: Metric) -> str:
@@ -270,8 +293,12 @@ def _interval(done: pd.DataFrame, name: str) -> dict[str, float]:
     if len(values) == 0:
         return {name: math.nan, f"{name}_low": math.nan, f"{name}_high": math.nan}
     mean, half = float(np.mean(values)), half_width(values)
-    low = max(mean - half, 0.0) if math.isfinite(half) else math.nan
-    return {name: mean, f"{name}_low": low, f"{name}_high": mean + half}
+    if not math.isfinite(half):
+        return {name: mean, f"{name}_low": math.nan, f"{name}_high": math.nan}
+    low, high = max(mean - half, 0.0), mean + half
+    if name.endswith("_pct"):
+        high = min(high, 100.0)
+    return {name: mean, f"{name}_low": low, f"{name}_high": high}
 
 
 def _largest(done: pd.DataFrame, name: str) -> float | None:

@@ -18,6 +18,8 @@ from gridpriv.report.tables import figure
 LEFT, RIGHT, TOP, BOTTOM = 62, 12, 26, 42
 MARKERS = ("circle", "square", "diamond", "triangle", "cross", "plus", "circle", "square")
 DASHES = ("", "6 3", "2 3", "8 3 2 3")
+LEVEL = 0.02
+"""Means that differ by less, relatively, are drawn as if they did not."""
 
 
 @dataclass(frozen=True)
@@ -86,16 +88,26 @@ class Axis:
     log: bool
 
     def at(self, value: float) -> float:
-        """Return the pixel of a value; what a log axis cannot show lies on its edge."""
+        """Return the pixel of a value; what lies beyond the axis lies on its edge."""
+        return self.start + min(max(self._share(value), 0.0), 1.0) * (self.end - self.start)
+
+    def beyond(self, value: float) -> float:
+        """Return the pixel of a value, also outside the axis (on a log axis, up to 3 decades)."""
+        return self.start + self._share(value) * (self.end - self.start)
+
+    def _share(self, value: float) -> float:
         a, b, v = self.low, self.high, value
         if self.log:
-            a, b, v = math.log10(a), math.log10(b), math.log10(max(value, self.low))
-        share = (v - a) / (b - a) if b > a else 0.5
-        return self.start + min(max(share, 0.0), 1.0) * (self.end - self.start)
+            a, b, v = math.log10(a), math.log10(b), math.log10(max(value, self.low / 1000.0))
+        return (v - a) / (b - a) if b > a else 0.5
 
-    def ticks(self) -> list[float]:
-        """Return round values along the axis."""
-        return _log_ticks(self.low, self.high) if self.log else _linear_ticks(self.low, self.high)
+    def ticks(self, fewest: int = 1) -> list[float]:
+        """Return round values along the axis; a log axis too short for decades has even steps."""
+        found = _log_ticks(self.low, self.high) if self.log else []
+        for steps in (5, 8, 12):
+            if len(found) < fewest:
+                found = _linear_ticks(self.low, self.high, steps)
+        return found
 
 
 def render(chart: Chart, scale: str = "both") -> str:
@@ -114,6 +126,8 @@ def render(chart: Chart, scale: str = "both") -> str:
         f'font-family="DejaVu Sans, Arial, sans-serif" font-size="11">'
         f'<title id="{chart.name}-t">{escape(chart.title)}</title>'
         f'<desc id="{chart.name}-d">{escape(chart.alt)}</desc>'
+        f'<clipPath id="{chart.name}-clip"><rect x="{LEFT}" y="{TOP}" '
+        f'width="{chart.width - LEFT - RIGHT}" height="{chart.height - TOP - BOTTOM}"/></clipPath>'
         f'<text x="{LEFT}" y="14" font-size="12" font-weight="bold" fill="#222">'
         f"{escape(chart.title)}</text>" + "".join(layers) + "</svg>"
     )
@@ -123,7 +137,7 @@ def _layer(chart: Chart, log: bool) -> str:
     x = _x_axis(chart)
     y = _y_axis(chart, log)
     return _frame(chart, x, y) + "".join(
-        _series(s, chart.styles[s.name], x, y, n) for n, s in enumerate(chart.series)
+        _series(chart, n, x, y) for n in range(len(chart.series))
     )
 
 
@@ -138,23 +152,57 @@ def _x_axis(chart: Chart) -> Axis:
 
 
 def _y_axis(chart: Chart, log: bool) -> Axis:
-    values = [v for s in chart.series for v in (*s.y, *s.high) if math.isfinite(v)]
-    lows = [v for s in chart.series for v in (*s.y, *s.low) if math.isfinite(v)]
+    """Return the axis over the means, and over bands as far as means stay apart.
+
+    A band stretches the axis by no more than the means' own range (a quarter of the largest, if
+    that is more; one decade at most on a log axis), so that a wide band cannot press the curves
+    together. Where no curve rises or falls, bands are shown whole, on a log axis one decade.
+    """
     bottom, top = chart.height - BOTTOM, TOP
-    if not log:
-        high = max([*values, 0.0]) * 1.05 or 1.0
-        return Axis(min([*lows, 0.0]), high, bottom, top, log=False)
-    positive = [v for v in values if v > 0]
+    low, high = _log_range(chart) if log else _linear_range(chart)
+    return Axis(low, high, bottom, top, log)
+
+
+def _linear_range(chart: Chart) -> tuple[float, float]:
+    means = [v for s in chart.series for v in s.y if math.isfinite(v)] or [0.0]
+    least, most = min(means), max(means)
+    size = max(abs(least), abs(most))
+    level = _at_one_place(chart) or most - least <= LEVEL * size
+    reach = math.inf if level else max(most - least, 0.25 * size)
+    low = max(min(_ends(chart, "low"), default=least), least - reach)
+    high = min(max(_ends(chart, "high"), default=most), most + reach)
+    low, high = min(low, least), max(high, most)
+    if 0.0 <= least < 0.5 * most:
+        low = 0.0
+    margin = 0.05 * (high - low) or 0.1 * abs(high) or 1.0
+    return (max(low - margin, 0.0) if low >= 0.0 else low - margin), high + margin
+
+
+def _log_range(chart: Chart) -> tuple[float, float]:
+    means = [v for s in chart.series for v in s.y if v > 0 and math.isfinite(v)]
+    noisy = [v for s in chart.series if not s.flat for v in s.y if v > 0 and math.isfinite(v)]
     # levels without noise may lie many decades lower: they are then drawn on the edge
-    least = min([v for s in chart.series if not s.flat for v in s.y if v > 0] or positive)
-    # a band may reach down to zero; one decade below the lowest mean is enough of it
-    floor = max(min([v for v in lows if v > 0] or [least]), least / 10, chart.floor)
-    return Axis(floor / 1.2, max(*positive, 10.0 * floor) * 1.2, bottom, top, log=True)
+    least = max(min(means), min(noisy or means) / 10.0)
+    most = max(means)
+    level = _at_one_place(chart) or most <= (1.0 + LEVEL) * least
+    reach = 10.0 if level else min(max(most / least, 1.25), 10.0)
+    low = max(min(_ends(chart, "low"), default=least), least / reach)
+    high = min(max(_ends(chart, "high"), default=most), most * reach)
+    low, high = max(min(low, least), chart.floor), max(high, most)
+    if high <= low:
+        return low, 10.0 * low
+    margin = max((high / low) ** 0.05, 1.02)
+    return low / margin, high * margin
+
+
+def _ends(chart: Chart, side: str) -> list[float]:
+    """Return the bands' ends on one side."""
+    return [v for s in chart.series for v in getattr(s, side) if math.isfinite(v)]
 
 
 def _frame(chart: Chart, x: Axis, y: Axis) -> str:
     parts = []
-    for tick in y.ticks():
+    for tick in y.ticks(fewest=3):
         at = y.at(tick)
         parts.append(
             f'<line x1="{x.start}" x2="{x.end}" y1="{at:.1f}" y2="{at:.1f}" stroke="#ddd"/>'
@@ -179,7 +227,9 @@ def _frame(chart: Chart, x: Axis, y: Axis) -> str:
     return "".join(parts)
 
 
-def _series(series: Series, style: Style, x: Axis, y: Axis, number: int) -> str:
+def _series(chart: Chart, number: int, x: Axis, y: Axis) -> str:
+    series = chart.series[number]
+    style = chart.styles[series.name]
     kept = [
         k for k, v in enumerate(series.y)
         if math.isfinite(v) and (series.flat or not x.log or series.x[k] > 0)
@@ -194,27 +244,44 @@ def _series(series: Series, style: Style, x: Axis, y: Axis, number: int) -> str:
             f'{x.end},{at:.1f}" fill="none" stroke="{style.colour}" stroke-width="1.5" '
             f'stroke-dasharray="3 4"/></g>'
         )
-    points = [(x.at(series.x[k]), y.at(series.y[k])) for k in kept]
+    across = {k: x.at(series.x[k]) + _aside(chart, number) for k in kept}
+    points = [(across[k], y.at(series.y[k])) for k in kept]
     dash = f' stroke-dasharray="{style.dash}"' if style.dash else ""
     line = (
         f'<polyline class="line" data-k="{",".join(map(str, kept))}" points="{_points(points)}" '
         f'fill="none" stroke="{style.colour}" stroke-width="1.8"{dash}/>'
     )
     marks = "".join(mark(style, px, py) for px, py in points) if series.marks else ""
-    return (
-        f'<g class="series" data-s="{number}">{_band(series, style, x, y, kept)}{line}{marks}</g>'
-    )
+    band = _band(series, style, across, y)
+    if band:
+        band = f'<g clip-path="url(#{chart.name}-clip)">{band}</g>'
+    return f'<g class="series" data-s="{number}">{band}{line}{marks}</g>'
 
 
-def _band(series: Series, style: Style, x: Axis, y: Axis, kept: list[int]) -> str:
+def _aside(chart: Chart, number: int) -> float:
+    """Return how far a series is moved aside: bars over one and the same place would hide."""
+    if not _at_one_place(chart):
+        return 0.0
+    curves = [k for k, s in enumerate(chart.series) if not s.flat]
+    return 12.0 * (curves.index(number) - (len(curves) - 1) / 2.0)
+
+
+def _at_one_place(chart: Chart) -> bool:
+    """Return whether every series is one point, all at (almost) the same x."""
+    at = [v for s in chart.series if not s.flat for v in s.x]
+    single = all(len(s.x) < 2 for s in chart.series if not s.flat)
+    return single and bool(at) and max(at) - min(at) <= 0.01 * abs(max(at))
+
+
+def _band(series: Series, style: Style, across: dict[int, float], y: Axis) -> str:
     inside = [
-        k for k in kept
+        k for k in across
         if series.low and math.isfinite(series.low[k]) and math.isfinite(series.high[k])
     ]  # fmt: skip
     if not inside:
         return ""
-    over = [(x.at(series.x[k]), y.at(series.high[k])) for k in inside]
-    under = [(x.at(series.x[k]), y.at(series.low[k])) for k in reversed(inside)]
+    over = [(across[k], y.beyond(series.high[k])) for k in inside]
+    under = [(across[k], y.beyond(series.low[k])) for k in reversed(inside)]
     if len(inside) == 1:
         (px, top), (_, bottom) = over[0], under[0]
         return (
@@ -260,12 +327,9 @@ def _points(points: Sequence[tuple[float, float]]) -> str:
 
 def _tick(value: float) -> str:
     if value != 0 and (abs(value) >= 1e5 or abs(value) < 1e-3):
-        return f"1e{round(math.log10(abs(value)))}" if _is_decade(value) else f"{value:.0e}"
+        mantissa, _, power = f"{value:.4e}".partition("e")
+        return f"{float(mantissa):g}e{int(power)}"
     return f"{value:g}"
-
-
-def _is_decade(value: float) -> bool:
-    return abs(math.log10(abs(value)) - round(math.log10(abs(value)))) < 1e-9
 
 
 def _log_ticks(low: float, high: float) -> list[float]:
@@ -277,8 +341,8 @@ def _log_ticks(low: float, high: float) -> list[float]:
     return [v for v in found if low <= v <= high]
 
 
-def _linear_ticks(low: float, high: float) -> list[float]:
-    raw = (high - low) / 5
+def _linear_ticks(low: float, high: float, steps: int) -> list[float]:
+    raw = (high - low) / steps
     if raw <= 0:
         return [low]
     power = 10.0 ** math.floor(math.log10(raw))

@@ -224,6 +224,37 @@ def test_a_folder_without_results_and_a_bad_format_are_refused(
     assert "format = 'docx' is not allowed" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("name", "document", "message"),
+    [
+        ("run.json", '{"dataset": {"name": "adult"}}', "a single learning run"),
+        ("run.json", '{"settings": {}}', "is not what 'gridpriv run' writes"),
+        ("run.json", "[1, 2]", "is not what 'gridpriv run' writes"),
+        ("run.json", "{", "cannot be read"),
+        ("series.json", "{}", "a horizon"),
+    ],
+)
+def test_a_folder_of_another_kind_is_named_in_one_line(
+    tmp_path: Path, name: str, document: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / name).write_text(document)
+    assert main(["report", str(tmp_path)]) == 2
+    error = capsys.readouterr().err
+    assert message in error and error.count("\n") == 1 and str(tmp_path) in error
+
+
+def test_a_horizon_is_refused_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "loads.csv").write_text("step,load_scale\n1,1.0\n")
+    folder = tmp_path / "out"
+    assert main(["run", "case14", "--rounds", "2", "--seed", "1", "--series",
+                 str(tmp_path / "loads.csv"), "--out", str(folder), "--quiet",
+                 "--solver", "clarabel"]) == 0  # fmt: skip
+    assert main(["report", str(folder)]) == 2
+    assert "holds a horizon ('gridpriv run --series')" in capsys.readouterr().err
+
+
 def test_the_compare_command_ends_with_a_report(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,0 +1,111 @@
+"""Axes follow the data: neither zero, nor a decade, nor a wide band presses the curves together."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+from gridpriv.report.svg import BOTTOM, TOP, Chart, Series, described, render, styles
+
+X = (0.5, 1.0)
+
+
+def drawn(*series: Series, **more) -> Chart:
+    return Chart(
+        "c", "t", "x", "y (%)", series, described("t", series, "%"), x_log=True,
+        styles=styles([s.name for s in series]), **more,
+    )  # fmt: skip
+
+
+def layer(chart: Chart, scale: str) -> str:
+    return render(chart, scale)
+
+
+def heights(svg: str) -> list[float]:
+    """Return the vertical pixels of every point of every curve."""
+    points = re.findall(r'class="line" data-k="[^"]*" points="([^"]*)"', svg)
+    return [float(p.split(",")[1]) for line in points for p in line.split()]
+
+
+def y_ticks(svg: str) -> list[float]:
+    return [float(t) for t in re.findall(r'text-anchor="end" fill="#444">([^<]*)<', svg)]
+
+
+def share_of_height(chart: Chart, scale: str) -> float:
+    return float(np.ptp(heights(layer(chart, scale)))) / (chart.height - TOP - BOTTOM)
+
+
+ERRORS = (
+    Series("a", X, (26.0, 18.0), (0.0, 0.0), (100.0, 100.0)),
+    Series("b", X, (24.6, 24.5), (24.0, 24.0), (25.0, 25.0)),
+)
+LOSSES = (Series("a", X, (0.6, 0.4), (0.0, 0.1), (3.0, 5.0)),)
+
+
+@pytest.mark.parametrize("scale", ["log", "linear"])
+@pytest.mark.parametrize("series", [ERRORS, LOSSES])
+def test_curves_fill_a_third_of_the_chart_however_wide_their_bands(series, scale) -> None:
+    assert share_of_height(drawn(*series), scale) > 0.3
+
+
+@pytest.mark.parametrize("scale", ["log", "linear"])
+def test_ticks_are_near_the_data(scale) -> None:
+    ticks = y_ticks(layer(drawn(*ERRORS), scale))
+    assert len(ticks) >= 3 and min(ticks) >= 10.0 and max(ticks) <= 40.0
+
+
+def test_a_short_log_axis_has_ticks() -> None:
+    values = Series("a", X, (0.665, 0.441))
+    assert len(y_ticks(layer(drawn(values), "log"))) >= 3
+
+
+def test_a_band_is_cut_where_the_chart_ends() -> None:
+    svg = layer(drawn(*ERRORS), "linear")
+    assert svg.count('clip-path="url(#c-clip)"') == 2
+    (rect,) = re.findall(r'<clipPath id="c-clip"><rect x="\d+" y="(\d+)" [^>]*height="(\d+)"', svg)
+    top, height = map(float, rect)
+    (first, _) = re.findall(r'<polygon points="([^"]*)"', svg)
+    band = [float(p.split(",")[1]) for p in first.split()]
+    assert min(band) < top and max(band) > top + height
+
+
+def test_bands_of_level_curves_are_shown_whole() -> None:
+    level = Series("a", X, (1.12, 1.12), (0.6, 0.6), (1.7, 1.7))
+    svg = layer(drawn(level), "log")
+    (points,) = re.findall(r'<polygon points="([^"]*)"', svg)
+    band = [float(p.split(",")[1]) for p in points.split()]
+    assert min(band) >= TOP and max(band) <= 300 - BOTTOM
+
+
+def test_bars_over_one_budget_stand_side_by_side() -> None:
+    one = Series("a", (1.0,), (0.58,), (0.1,), (2.5,))
+    other = Series("b", (0.9999,), (0.55,), (0.1,), (2.7,))
+    svg = layer(drawn(one, other), "linear")
+    bar = r'<line x1="([^"]*)" x2="[^"]*" y1="([^"]*)" y2="([^"]*)" stroke="[^"]*" stroke-opacity'
+    bars = re.findall(bar, svg)
+    assert len(bars) == 2
+    assert float(bars[1][0]) - float(bars[0][0]) > 6.0
+    assert all(TOP <= float(y) <= 300 - BOTTOM for bar in bars for y in bar[1:])
+
+
+def test_zero_is_shown_where_the_data_come_near_it() -> None:
+    assert y_ticks(layer(drawn(Series("a", X, (10.0, 1.0))), "linear"))[0] == 0.0
+
+
+def test_levels_far_below_stay_on_the_edge() -> None:
+    quiet = Series("quiet", (), (1e-9,), flat=True)
+    chart = drawn(Series("a", X, (10.0, 2.0)), quiet)
+    assert share_of_height(chart, "log") > 0.3
+    assert y_ticks(layer(chart, "log"))[0] > 1e-3
+
+
+def test_values_below_the_floor_have_an_axis() -> None:
+    chart = drawn(Series("a", X, (1e-6, 1e-7)), floor=1e-3)
+    assert y_ticks(layer(chart, "log"))[0] == 1e-3
+
+
+def test_ticks_keep_their_digits() -> None:
+    ticks = y_ticks(layer(drawn(Series("a", X, (1.4e-4, 2.6e-4))), "log"))
+    assert len(set(ticks)) == len(ticks) >= 3
