@@ -122,7 +122,7 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[obje
 
 def shown(value: object) -> str:
     """Return a figure for people: four digits, '-' where there is none."""
-    if value is None:
+    if value is None or value != value:  # noqa: PLR0124 (nan alone differs from itself)
         return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"

@@ -250,9 +250,10 @@ def _print_privacy(privacy: dict[str, Any]) -> None:
         print(f"Note: {note}.")
     worst = max(privacy["sensitivity"], key=lambda row: row["ratio"] or 0.0, default=None)
     if worst and worst["ratio"] and worst["ratio"] > 1.0 + 1e-9:
+        why = worst["provenance"].rstrip(".")
         print(
             f"The noise is calibrated to sensitivity {shown(worst['assumed'])}, but client "
-            f"{worst['client']} has {shown(worst['sensitivity'])}: {worst['provenance']}."
+            f"{worst['client']} has {shown(worst['sensitivity'])}: {why}."
         )
 
 
@@ -300,9 +301,11 @@ def _tell(study: Study, args: argparse.Namespace, formats: list[str]) -> int:
         rows = kept.where(kept.notna(), None).to_dict("records")
         write_json({"folder": args.out, "answer": told, "runs": rows, "files": files})
     elif not args.quiet:
+        error = "test_mse" if table["test_error_pct"].isna().all() else "test_error_pct"
         columns = {
-            "series": "algorithm", "total_epsilon": "certified total", "test_error_pct": "error %",
-            "test_error_pct_high": "95 % to", "mean_objective": "objective", "seeds": "seeds",
+            "series": "algorithm", "total_epsilon": "certified total",
+            error: "squared error" if error == "test_mse" else "error %",
+            f"{error}_high": "95 % to", "mean_objective": "objective", "seeds": "seeds",
             "failed": "failed",
         }  # fmt: skip
         shown_table = table[list(columns)].astype(object)
