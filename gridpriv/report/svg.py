@@ -103,7 +103,7 @@ class Axis:
 
     def ticks(self, fewest: int = 1) -> list[float]:
         """Return round values along the axis; a log axis too short for decades has even steps."""
-        found = _log_ticks(self.low, self.high) if self.log else []
+        found = _log_ticks(self.low, self.high, fewest) if self.log else []
         for steps in (5, 8, 12):
             if len(found) < fewest:
                 found = _linear_ticks(self.low, self.high, steps)
@@ -332,13 +332,17 @@ def _tick(value: float) -> str:
     return f"{value:g}"
 
 
-def _log_ticks(low: float, high: float) -> list[float]:
+def _log_ticks(low: float, high: float, fewest: int) -> list[float]:
+    """Return powers of ten, with 3s, or 2s and 5s, between them where there are too few."""
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
-    decades = last - first
-    steps = (1, 2, 5) if math.log10(high / low) <= 2.1 else (1,)
-    stride = max(1, decades // 6)
-    found = [s * 10.0**d for d in range(first, last + 1, stride) for s in steps]
-    return [v for v in found if low <= v <= high]
+    stride = max(1, (last - first) // 6)
+    found: list[float] = []
+    for steps in ((1, 2, 5),) if math.log10(high / low) <= 2.1 else ((1,), (1, 3), (1, 2, 5)):
+        powers = range(first, last + 1, stride)
+        found = [v for d in powers for s in steps if low <= (v := s * 10.0**d) <= high]
+        if len(found) >= fewest:
+            break
+    return found
 
 
 def _linear_ticks(low: float, high: float, steps: int) -> list[float]:
