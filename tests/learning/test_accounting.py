@@ -138,6 +138,32 @@ def test_dual_perturbation_certificate_holds_in_one_dimension():
     assert loss.max() > 0.05 * bound  # the test sees a loss of the certificate's order
 
 
+@pytest.mark.parametrize(("multiplier", "delta"), [(20.0, 1e-5), (4.0, 1e-3), (0.3, 1e-5)])
+def test_dual_perturbation_certificate_covers_the_gaussian_it_may_be(multiplier, delta):
+    """A sample that every likely output gets wrong moves the noise by s: the Gaussian mechanism."""
+    exact = total_epsilon({Charge("gaussian", multiplier): 1}, delta)
+    found = certificate(multiplier, delta, 0.0, 50.0, 0.1)
+    assert exact <= found <= 1.7 * exact
+
+
+def test_dual_perturbation_certificate_covers_the_determinants():
+    """One parameter: a sample with most of the curvature, or a blank; the loss by quadrature."""
+    rho, m, multiplier, delta = 0.01, 10, 4.0, 1e-3
+    sigma = multiplier / m
+    v = np.linspace(-300.0, 300.0, 600_001)
+    chance = 1.0 / (1.0 + np.exp(v))
+    implied, slope = chance / m - rho * v, chance * (1.0 - chance) / m + rho
+    density = np.exp(-(implied**2) / (2 * sigma**2)) * slope / (sigma * math.sqrt(2 * math.pi))
+    assert density.sum() * (v[1] - v[0]) == pytest.approx(1.0, abs=1e-6)
+    loss = ((rho * v) ** 2 - implied**2) / (2 * sigma**2) + np.log(slope / rho)
+
+    def beyond(curvature: float) -> float:
+        bound = certificate(multiplier, delta, curvature, m, rho)
+        return float(density[loss > bound].sum() * (v[1] - v[0]))
+
+    assert beyond(0.25) <= delta < beyond(0.0)
+
+
 def test_fedspd_recursion_bounds_two_neighbours_steps():
     """Q steps on neighbouring batches move the mean iterate by half of the bound at most."""
     random = np.random.default_rng(1)
