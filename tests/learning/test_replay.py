@@ -1,0 +1,621 @@
+"""Replays on neighbours: no release moves further, and none has less noise, than is charged.
+
+D and D' differ in one sample of client 1. Both runs release the same, whatever a test chooses
+(releases are the adversary's to pick), so what is left to differ is what one sample moves. The
+neighbours are extreme: a sensitivity that is half of the right one is passed, one that is twice
+the right one is not reached.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, fields, replace
+from itertools import cycle
+
+import made
+import numpy as np
+import pytest
+
+from gridpriv.learning import LearnSettings, learn
+from gridpriv.learning.accounting import Charging, zcdp_total
+from gridpriv.learning.adjacency import SampleAdjacency
+from gridpriv.learning.algorithms import fedspd_dp, find_algorithm
+from gridpriv.learning.algorithms.base import Task
+from gridpriv.learning.algorithms.batches import inclusion_rate, step_sensitivity
+from gridpriv.learning.algorithms.dp_fedavg import clipped
+from gridpriv.learning.algorithms.dvp import certificate
+from gridpriv.learning.algorithms.fedspd_dp import (
+    batch_smoothness,
+    paper_reach,
+    sound_sensitivity,
+)
+from gridpriv.learning.datasets.base import Dataset, clip_rows
+from gridpriv.learning.losses import SOFTMAX, targets_of
+from gridpriv.learning.problem import ClientProblem
+from gridpriv.learning.regularizers import Regularizer
+from gridpriv.learning.run import make_task
+from gridpriv.privacy.accounting import epsilon_of
+from gridpriv.privacy.mechanism import Gaussian, Laplace
+
+CLIENTS, SAMPLES, FEATURES = 3, 3, 6
+REACHED = 0.8
+ADJACENCIES = ("replace-one", "add-one")
+CLIP = {"squares": 0.5}
+
+
+@dataclass(frozen=True, eq=False)
+class Chosen(Task):
+    """A task whose noise in some rounds is what a test chooses."""
+
+    draws: dict = field(default_factory=dict)
+
+    def noise(self, t, scales):
+        if t not in self.draws:
+            return super().noise(t, scales)
+        return self.draws[t] + np.zeros((len(scales), *self.clients.shape))
+
+
+@dataclass(eq=False)
+class Ledger(Charging):
+    """Keeps every charge and every calibration of a client, one a round."""
+
+    made: dict = field(default_factory=dict)
+    stated: dict = field(default_factory=dict)
+
+    def record(self, client, what, count=1):
+        super().record(client, what, count)
+        self.made.setdefault(client, []).append(what)
+
+    def calibrated(self, client, assumed, sound, scale, provenance):
+        super().calibrated(client, assumed, sound, scale, provenance)
+        self.stated.setdefault(client, []).append((sound, scale))
+
+
+def play(data, settings, draws):
+    """Run an algorithm with chosen noise; return its rounds and what it charged."""
+    task, _ = make_task(data, settings)
+    ledger, rounds = Ledger(task.charging.multiplier), []
+    given = {f.name: getattr(task, f.name) for f in fields(task)} | {"charging": ledger}
+    find_algorithm(settings.algorithm)(Chosen(**given, draws=draws), rounds.append)
+    return rounds, ledger
+
+
+def neighbours(kind, adjacency):
+    """Return D and D', and models at which their gradients differ by all they can.
+
+    Of opposite features under softmax, scores +-(b, 0, -b) of the middle class: residuals
+    (1, -1, 0) and (0, -1, 1). Under logistic loss two samples, opposite but in one feature, that
+    the model gets wrong. Under clipped squares, targets far above and far below.
+    """
+    random = np.random.default_rng(0)
+    x, _ = clip_rows(random.normal(size=(CLIENTS * SAMPLES, FEATURES)), 0.05)
+    x[0] = 1.0 / math.sqrt(FEATURES)
+    task, classes, far = "multiclass", 3, 100.0 * np.outer(x[0], [1.0, 0.0, -1.0])
+    y = random.integers(0, 3, len(x))
+    y[0] = 1
+    if kind == "logistic":
+        task, classes, far = "binary", 2, np.zeros((FEATURES, 1))
+        y = np.where(y > 0, 1, -1)
+        x[0, -1] *= -1.0
+        far[-1] = 100.0
+    if kind == "squares":
+        task, classes, far = "regression", 0, np.zeros((FEATURES, 1))
+        y = np.where(np.arange(len(x)) == 0, 1e3, y.astype(float))
+    data = Dataset("made", task, x, y, x[:0], y[:0], classes, 1.0)
+    return data, replace(data, **_changed(data, kind, adjacency)), far
+
+
+def _changed(data, kind, adjacency):
+    """Return the other features and labels: the first sample's opposite, or a blank."""
+    x, y = data.x_train.copy(), data.y_train.copy()
+    if adjacency == "add-one":
+        x[0] = 0.0
+    elif kind == "squares":
+        y[0] = -y[0]
+    else:
+        x[0, : FEATURES if kind == "softmax" else -1] *= -1.0
+    return {"x_train": x, "y_train": y}
+
+
+def units(settings):
+    """Return noise over what it does to a client's model (dpsgd: to the mean over clients)."""
+    return {"dpsgd": -1.0 / settings.learning_rate, "fedspd-dp": 2.0}.get(settings.algorithm, 1.0)
+
+
+def released(settings, done):
+    """Return what a round released, up to a shift that is public, in the units of its noise.
+
+    Of dpsgd the clients' sum: where one client's release differs, all of the difference is its.
+    """
+    if settings.algorithm == "dpsgd":
+        return units(settings) * settings.clients * done.w[None]
+    if settings.algorithm == "dp-fedavg":
+        return done.w[None]
+    return units(settings) * done.local
+
+
+def replay(data, other, far, settings):
+    """Return how far client 1's releases move over what is stated, shape (rounds,).
+
+    After each round the noise on D' makes up for the difference, so both release the same.
+    """
+    draws = dict.fromkeys(range(2, settings.rounds + 1), 0.0) | {1: units(settings) * far}
+    first, ledger = play(data, settings, dict(draws))
+    ratios = []
+    for t in range(1, settings.rounds + 1):
+        second, again = play(other, settings, draws)
+        apart = released(settings, second[t - 1]) - released(settings, first[t - 1])
+        assert ledger.stated == again.stated  # scales are public
+        # other clients do not see the sample; releases are made equal up to rounding
+        assert np.abs(apart[1:]).max(initial=0.0) <= (0.0 if t == 1 else 1e-5)
+        ratios.append(np.linalg.norm(apart[0]) / ledger.stated[0][t - 1][0])
+        alone = np.arange(CLIENTS)[:, None, None] == 0
+        draws[t] = draws[t] - np.where(alone, apart[0], 0.0)
+    _scales_are_charged(ledger, settings.rounds)
+    return np.array(ratios)
+
+
+def _scales_are_charged(ledger, rounds):
+    """Every release is charged at its noise over its sensitivity."""
+    assert len(ledger.made[0]) == len(ledger.stated[0]) == rounds
+    for what, (sound, scale) in zip(ledger.made[0], ledger.stated[0], strict=True):
+        assert "gaussian" in what.kind
+        assert (1.0 - 1e-6) * scale / sound <= what.parameter <= scale / sound
+
+
+ADMM = {"penalty": "0.5"}
+FEDSPD = {"algorithm": "fedspd-dp", "local_updates": 3, **ADMM}
+ADDITIVE = {
+    "dp-admm": {"algorithm": "dp-admm", "regularizer": "l1:0.001", **ADMM},
+    "dp-admm-smooth": {"algorithm": "dp-admm", "step": "smooth", "regularizer": "l2:0.1", **ADMM},
+    "pvp-l1": {"algorithm": "pvp", "regularizer": "l1:0.001", **ADMM},
+    "pvp-l2": {"algorithm": "pvp", "regularizer": "l2:0.5", **ADMM},
+    "cdp-admm": {"algorithm": "cdp-admm", "graph": "ring", "decay": 0.8, **ADMM},
+    "ddp-admm": {"algorithm": "ddp-admm", "graph": "ring", **ADMM},
+    "dpsgd": {"algorithm": "dpsgd"},
+    "dpsgd-poisson": {"algorithm": "dpsgd", "batch": 2, "rounds": 8},
+    "dpsgd-without": {"algorithm": "dpsgd", "batch": 2, "sampling": "without-replacement",
+                      "rounds": 8},
+    "dpsgd-with": {"algorithm": "dpsgd", "batch": 2, "sampling": "with-replacement", "rounds": 20},
+    "fedspd": FEDSPD,
+    "fedspd-poisson": FEDSPD | {"batch": 2, "rounds": 8},
+}  # fmt: skip
+
+
+def settings_for(name, **given):
+    base = {"clients": CLIENTS, "split": "contiguous", "budget": "per-release:5", "rounds": 4}
+    return LearnSettings(**(base | ADDITIVE[name] | given))
+
+
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
+@pytest.mark.parametrize("kind", ["softmax", "logistic", "squares"])
+@pytest.mark.parametrize("name", ADDITIVE)
+def test_a_release_moves_as_far_as_is_stated_and_no_further(name, kind, adjacency):
+    """Given equal releases before, one sample moves the next by at most the sensitivity."""
+    settings = settings_for(name, adjacency=adjacency, clip=CLIP.get(kind))
+    ratios = replay(*neighbours(kind, adjacency), settings)
+    assert ratios.max() <= 1.0 + 1e-5
+    assert ratios.max() >= REACHED
+
+
+class Tape:
+    """In the place of a mechanism's noise: values before it, and the releases to be repeated."""
+
+    def __init__(self, chosen=()):
+        self.values, self.scales, self.out = [], [], list(chosen)
+
+    def release(self, scale, value):
+        self.values.append(value.copy())
+        self.scales.append(scale)
+        if len(self.out) < len(self.values):
+            self.out.append(value.copy())
+        return self.out[len(self.values) - 1].copy()
+
+
+def taped(monkeypatch, tape, data, settings):
+    kind = {"gaussian": Gaussian, "laplace": Laplace}[settings.mechanism]
+
+    def perturb(mechanism, value, stream):
+        del stream
+        return tape.release(mechanism.scale, value)
+
+    monkeypatch.setattr(kind, "perturb", perturb)
+    return play(data, settings, {})[1]
+
+
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
+@pytest.mark.parametrize("kind", ["softmax", "logistic", "squares"])
+@pytest.mark.parametrize("perturbation", ["objective", "output"])
+@pytest.mark.parametrize("noise", ["gaussian sound", "gaussian paper", "laplace sound"])
+def test_ryu_kim_releases_move_as_far_as_is_stated(
+    monkeypatch, noise, perturbation, kind, adjacency
+):
+    """The gradient, or the minimiser, moves by at most the sensitivity in the noise's norm."""
+    data, other, far = neighbours(kind, adjacency)
+    mechanism, calibration = noise.split()
+    updates, order = 2, 1 if mechanism == "laplace" else 2
+    settings = LearnSettings(
+        mechanism=mechanism, perturbation=perturbation, calibration=calibration, rounds=2,
+        local_updates=updates, budget="per-release:0.3", adjacency=adjacency, clip=CLIP.get(kind),
+        clients=CLIENTS, split="contiguous", penalty="0.5", workers=1,
+    )  # fmt: skip
+    # what the first round releases leads to the models; then the minimisers stay there
+    sign = -1.0 if perturbation == "objective" else 1.0
+    first = Tape([10.0 * sign * far.reshape(-1)] * CLIENTS * updates)
+    ledger = taped(monkeypatch, first, data, settings)
+    second = Tape(first.out)
+    taped(monkeypatch, second, other, settings)
+    assert first.scales == second.scales  # scales are public
+    apart = np.array(first.values) - np.array(second.values)
+    # (rounds, clients, updates), in which order one thread runs them
+    moved = np.linalg.norm(apart, order, axis=1).reshape(2, CLIENTS, updates)
+    scales = np.array(first.scales).reshape(2, CLIENTS, updates)
+    assert moved[:, 1:].max() < 1e-9
+    assert sum(ledger.tallies[0].values()) == 2 * updates
+    (charged,) = {what.parameter for what in ledger.made[0]}
+    assert (moved[:, 0] / scales[:, 0]).max() <= (1.0 + 1e-6) / charged
+    stated = ledger.stated[0][-1][0]
+    assert REACHED * stated <= moved[1, 0].max() <= stated * (1.0 + 1e-9)
+
+
+def blank_client(data):
+    """Return the data without client 1's training set: its features are all zero."""
+    x = data.x_train.copy()
+    x[:SAMPLES] = 0.0
+    return replace(data, x_train=x)
+
+
+FEDAVG = {
+    "algorithm": "dp-fedavg", "clients": CLIENTS, "split": "contiguous", "rounds": 3,
+    "budget": "per-release:5", "local_updates": 4, "learning_rate": 0.5, "clip": 0.5,
+}  # fmt: skip
+
+
+def test_dp_fedavg_moves_by_one_clipped_update_over_the_active_clients():
+    """A client's whole training set moves the mean by clip/A, however far it would take it."""
+    data = neighbours("squares", "replace-one")[0]
+    settings = LearnSettings(**FEDAVG)
+    draws = dict.fromkeys(range(1, 4), 0.0)
+    ratios = []
+    first, ledger = play(data, settings, dict(draws))
+    _scales_are_charged(ledger, 3)
+    for t in range(1, 4):
+        second, _ = play(blank_client(data), settings, draws)
+        apart = second[t - 1].w - first[t - 1].w
+        ratios.append(np.linalg.norm(apart) / ledger.stated[0][t - 1][0])
+        draws[t] = draws[t] - apart[None]
+    assert ledger.stated[0][0][0] == pytest.approx(0.5 / CLIENTS)
+    assert REACHED <= max(ratios) <= 1.0 + 1e-9
+
+
+@pytest.mark.parametrize("active", [1, 2])
+def test_dp_fedavg_clips_updates_and_divides_by_the_active_clients(active):
+    """Without noise a round's step is the mean of updates of norm ``clip`` at most."""
+    data = neighbours("squares", "replace-one")[0]
+    data = replace(data, y_train=np.full(len(data.y_train), 1e6))
+    settings = LearnSettings(**FEDAVG | {"sampled_clients": active})
+    rounds, ledger = play(data, settings, dict.fromkeys(range(1, 4), 0.0))
+    models = np.array([np.zeros((FEATURES, 1)), *(done.w for done in rounds)])
+    steps = np.linalg.norm(np.diff(models, axis=0), axis=(1, 2))
+    assert steps.max() <= 0.5 * (1.0 + 1e-9)
+    if active == 1:
+        assert steps == pytest.approx([0.5] * 3)
+    stated = [sound for client in ledger.stated.values() for sound, _ in client]
+    assert len(stated) == 3 * active
+    assert stated == pytest.approx([0.5 / active] * len(stated))
+
+
+def test_an_update_that_is_no_number_counts_as_none():
+    """So a client whose local steps diverge moves the mean by no more than any other."""
+    updates = np.array([np.inf, np.nan, 1e200, -3.0, 0.5]).reshape(5, 1, 1)
+    with np.errstate(over="ignore"):
+        found = clipped(updates, 1.0)
+    assert found.ravel().tolist() == [0.0, 0.0, 0.0, -1.0, 0.5]
+
+
+def wide(task="regression", features=3000, rows=6):
+    """Return data of so many features that one round's noise tells its scale to 2 %."""
+    random = np.random.default_rng(1)
+    x, _ = clip_rows(random.normal(size=(rows, features)), 1.0)
+    y = random.choice([-1, 1], rows)
+    y = y.astype(float) if task == "regression" else y
+    return Dataset("made", task, x, y, x[:0], y[:0], 2 if task == "binary" else 0, 1.0)
+
+
+NOISY = ADDITIVE | {
+    "dp-fedavg": {"algorithm": "dp-fedavg", "local_updates": 2},
+    "dp-fedavg-sampled": {"algorithm": "dp-fedavg", "clients": 3, "sampled_clients": 2},
+}
+
+
+@pytest.mark.parametrize("name", NOISY)
+def test_noise_has_the_charged_scale(name):
+    """What is released differs from the value by noise of multiplier times sensitivity."""
+    clients = NOISY[name].get("clients", 3 if "graph" in NOISY[name] else 1)
+    settings = LearnSettings(
+        **{"split": "contiguous", "budget": "per-release:1", "adjacency": "add-one", "clip": 0.5}
+        | NOISY[name] | {"clients": clients, "rounds": 3}
+    )  # fmt: skip
+    noisy, ledger = play(wide(), settings, {})
+    for t in (1, 3):
+        silent, _ = play(wide(), settings, {t: 0.0})
+        noise = released(settings, noisy[t - 1]) - released(settings, silent[t - 1])
+        client = next(p for p, made in ledger.made.items() if len(made) == 3)
+        expected = ledger.made[client][t - 1].parameter * ledger.stated[client][t - 1][0]
+        assert np.std(noise) == pytest.approx(expected, rel=0.06)
+
+
+@pytest.mark.parametrize("mechanism", ["gaussian", "laplace"])
+@pytest.mark.parametrize("perturbation", ["objective", "output"])
+def test_ryu_kim_noise_has_the_charged_scale(monkeypatch, perturbation, mechanism):
+    """The noise in a gradient or a minimiser is as large as its charge says."""
+    kind = {"gaussian": Gaussian, "laplace": Laplace}[mechanism]
+    perturb, drawn = kind.perturb, []
+
+    def watched(self, value, stream):
+        noisy = perturb(self, value, stream)
+        drawn.append(noisy - value)
+        return noisy
+
+    monkeypatch.setattr(kind, "perturb", watched)
+    settings = LearnSettings(
+        mechanism=mechanism, perturbation=perturbation, budget="per-release:1", rounds=2,
+        clients=1, clip=0.5, penalty="0.5",
+    )  # fmt: skip
+    _, ledger = play(wide(), settings, {})
+    expected = ledger.made[0][-1].parameter * ledger.stated[0][-1][0]
+    spread = math.sqrt(2.0) if mechanism == "laplace" else 1.0
+    assert np.std(drawn[-1]) == pytest.approx(spread * expected, rel=0.06)
+
+
+def test_dual_perturbation_has_the_noise_of_its_certificate():
+    """The noise is read off the minimiser: b = -grad F(v); its scale gives the charge."""
+    data, rho, modulus = wide("binary"), 0.5, 0.3
+    settings = LearnSettings(
+        algorithm="dvp", clients=1, rounds=2, penalty=str(rho), regularizer=f"l2:{modulus}",
+        budget="per-release:1",
+    )  # fmt: skip
+    rounds, ledger = play(data, settings, {})
+    v, y = rounds[0].local[0][:, 0], data.y_train
+    slope = -data.x_train.T @ (y / (1.0 + np.exp(y * (data.x_train @ v)))) / len(y)
+    noise = -(slope + (rho + modulus) * v)
+    multiplier = np.std(noise) / (2.0 * 1.0 / len(y))
+    what = ledger.made[0][0]
+    assert what.kind == "approximate" and 4 * what.second <= settings.target_delta * (1 + 1e-12)
+    expected = certificate(multiplier, what.second, 0.25, len(y), rho + modulus)
+    assert what.parameter == pytest.approx(expected, rel=0.06)
+
+
+@pytest.mark.parametrize("calibration", ["sound", "paper"])
+def test_fedspd_starts_from_what_it_released(monkeypatch, calibration):
+    """Under ``sound`` other data and the same release give the same next start and dual."""
+    starts = []
+    original = fedspd_dp._local_steps
+
+    def watched(task, t, active, gamma, rho, state, dual, x_0):
+        starts.append(np.concatenate([state.ravel(), dual.ravel(), x_0.ravel()]))
+        return original(task, t, active, gamma, rho, state, dual, x_0)
+
+    monkeypatch.setattr(fedspd_dp, "_local_steps", watched)
+    data = neighbours("logistic", "replace-one")[0]
+    other = replace(data, x_train=-np.roll(data.x_train, 1, axis=1), y_train=-data.y_train)
+    settings = settings_for("fedspd", rounds=2, calibration=calibration, budget="per-release:1")
+    draws = {1: 0.0, 2: 0.0}
+    first, _ = play(data, settings, dict(draws))
+    second, _ = play(other, settings, dict(draws))
+    apart = first[0].local - second[0].local
+    assert np.abs(apart).max() > 1e-3
+    # y = 2x + public, and under ``paper`` noise is added to y alone
+    play(other, settings, draws | {1: 2.0 * apart})
+    before, after = starts[1], starts[5]
+    if calibration == "sound":
+        assert np.allclose(before, after, atol=1e-12)
+    else:
+        assert np.abs(before - after).max() > 1e-3
+
+
+def task_for(algorithm="fedspd-dp", samples=40, **given):
+    base = {"algorithm": algorithm, "clients": 1, "budget": "per-release:1"}
+    return make_task(made.binary(samples=samples), LearnSettings(**base | given))[0]
+
+
+def test_a_sample_is_in_a_poisson_batch_at_the_rate_that_amplifies():
+    """1 - (1 - b/m)^Q for Q secret batches; with ``add-one`` and Poisson sampling only."""
+    sampled = {"batch": 10, "adjacency": "add-one"}
+    assert inclusion_rate(task_for(**sampled), 40, 1) == pytest.approx(0.25)
+    assert inclusion_rate(task_for(**sampled), 40, 3) == pytest.approx(1 - 0.75**3)
+    assert inclusion_rate(task_for(**sampled), 10, 2) is None  # it is in every batch
+    for other in (
+        {"adjacency": "replace-one"}, {"sampling": "without-replacement"},
+        {"sampling": "with-replacement"}, {"batch": None},
+    ):  # fmt: skip
+        assert inclusion_rate(task_for(**sampled | other), 40, 3) is None
+
+
+@pytest.mark.parametrize("sampling", ["poisson", "without-replacement", "with-replacement"])
+def test_amplification_is_charged_where_there_is_a_rate(sampling):
+    """A run charges the sampled mechanism at the rate of its Q batches, or the plain one."""
+    for name, steps in (("fedspd", 3), ("dpsgd", 1)):
+        settings = settings_for(name, batch=2, sampling=sampling, adjacency="add-one", rounds=1)
+        data = neighbours("logistic", "add-one")[0]
+        (what,) = play(data, settings, {1: 0.0})[1].made[0]
+        if sampling == "poisson":
+            assert what.kind == "sampled-gaussian"
+            assert what.second == pytest.approx(1.0 - (1.0 / 3.0) ** steps)
+        else:
+            assert (what.kind, what.second) == ("gaussian", 0.0)
+
+
+def test_step_sensitivity_counts_a_sample_as_often_as_it_is_drawn():
+    """Sample gradients of norm 3 over the public divisor, b of them with replacement."""
+    bound = 3.0
+    assert step_sensitivity(task_for(), 40, bound) == pytest.approx(2 * 3 / 40)
+    assert step_sensitivity(task_for(adjacency="add-one"), 40, bound) == pytest.approx(3 / 40)
+    for sampling, expected in (
+        ("poisson", 2 * 3 / 10), ("without-replacement", 2 * 3 / 10), ("with-replacement", 2 * 3),
+    ):  # fmt: skip
+        task = task_for(batch=10, sampling=sampling)
+        assert step_sensitivity(task, 40, bound) == pytest.approx(expected)
+
+
+def test_paper_reach_is_lemma_2s():
+    """4 G for one step, 4 Q G/(Q - 1) for more, with G = 1."""
+    assert [paper_reach(q) for q in (1, 2, 5)] == pytest.approx([4.0, 8.0, 5.0])
+
+
+@pytest.mark.parametrize("convex", [True, False])
+@pytest.mark.parametrize("smoothness", [0.0, 4.0, 6.0, 9.0])
+def test_sound_sensitivity_is_reached_step_by_step(smoothness, convex):
+    """Two iterates under the worst function of smoothness L, gradients apart by s the worst way.
+
+    Its slope is -L x where it need not be convex; else L x, or no slope at all while L is small.
+    """
+    gamma, rho, one, steps = 2.0, 0.7, 0.3, 5
+    slope = -smoothness if not convex else smoothness if smoothness > 2.0 * gamma else 0.0
+    x, other, apart = 0.0, 0.0, []
+    for _ in range(steps):
+        push = math.copysign(one / 2.0, (gamma - slope) * (x - other))
+        x = (gamma * x - slope * x + push) / (gamma + rho)
+        other = (gamma * other - slope * other - push) / (gamma + rho)
+        apart.append(abs(x - other))
+    found = sound_sensitivity(steps, gamma, rho, one, smoothness, convex=convex)
+    assert found == pytest.approx(2.0 * sum(apart) / steps)
+
+
+def test_smoothness_beyond_two_gamma_stretches():
+    """x - grad f(x)/gamma is non-expansive up to L = 2 gamma, and L/gamma - 1 beyond."""
+    flat, edge, steep = (sound_sensitivity(2, 2.0, 0.0, 1.0, s) for s in (0.0, 4.0, 8.0))
+    # d_1 = 1/2, d_2 = stretch/2 + 1/2
+    assert flat == edge == pytest.approx(0.5 + 1.0)
+    assert steep == pytest.approx(0.5 + (3.0 * 0.5 + 0.5))
+
+
+def test_a_poisson_batch_may_be_every_sample():
+    """Its sum is over b, so its curvature is up to m/b times a sample's."""
+    for sampling, share in (("poisson", 4.0), ("without-replacement", 1.0)):
+        task = task_for(batch=10, sampling=sampling)
+        one = task.clients.loss.smoothness(task.norm)
+        assert batch_smoothness(task, 40) == pytest.approx(share * one)
+    assert batch_smoothness(task_for(), 40) == pytest.approx(0.25)
+
+
+def test_fedspd_states_what_its_largest_batch_does(monkeypatch):
+    """One step on the sample and one on all others, 3.9 b of them, stretch what it moved.
+
+    Batches of b samples would not: the least-squares steps are non-expansive there.
+    """
+    samples, batch, norm, updates = 40, 10, 2.2, 2
+    alone = (np.arange(samples) == 0).astype(float)
+    drawn = cycle([alone, 1.0 - alone])
+    monkeypatch.setattr(fedspd_dp, "draw_weights", lambda *_: next(drawn))
+    x, y = np.full((samples, 1), norm), np.where(alone, 1e3, 0.0)
+    data = Dataset("made", "regression", x, y, x[:0], y[:0], 0, norm)
+    settings = LearnSettings(
+        algorithm="fedspd-dp", clients=1, split="contiguous", batch=batch, clip=0.5, penalty="0.01",
+        local_updates=updates, rounds=1, budget="per-release:5",
+    )  # fmt: skip
+    (first,), ledger = play(data, settings, {1: 0.0})
+    (second,), _ = play(replace(data, y_train=-y), settings, {1: 0.0})
+    moved = np.abs(released(settings, first) - released(settings, second)).item()
+    task = make_task(data, settings)[0]
+    gamma, smoothness = fedspd_dp.proximity(task, 1, 0.01), 2.0 * norm**2
+    assert smoothness < 2.0 * gamma
+    one = 2.0 * 0.5 / batch
+    assert moved > 1.5 * sound_sensitivity(updates, gamma, 0.01, one, smoothness)
+    assert moved <= ledger.stated[0][0][0]
+
+
+@pytest.mark.parametrize("kind", ["softmax", "logistic"])
+def test_fedspd_takes_a_clipped_loss_of_several_outputs_for_nonconvex(kind):
+    """Then a step stretches by 1 + L/gamma; clipped logistic loss is still convex."""
+    data = neighbours(kind, "add-one")[0]
+    settings = settings_for("fedspd", clip=0.5)
+    _, ledger = play(data, settings, {})
+    task = make_task(data, settings)[0]
+    gamma, one = fedspd_dp.proximity(task, 1, 0.5), 2.0 * 0.5 / SAMPLES
+    curvature, growth = {"softmax": 0.5, "logistic": 0.25}[kind], 1.0
+    if kind == "softmax":
+        growth += curvature / gamma
+    first = one / (gamma + 0.5)
+    second = (gamma * growth * first + one) / (gamma + 0.5)
+    third = (gamma * growth * second + one) / (gamma + 0.5)
+    assert ledger.stated[0][0][0] == pytest.approx(2.0 * (first + second + third) / 3.0)
+
+
+@pytest.mark.parametrize("multiplier", [0.0, math.inf, math.nan])
+def test_a_release_without_usable_noise_certifies_nothing(multiplier):
+    """No noise, or none that is a number, is an uncertified release."""
+    task = task_for("dp-admm")
+    task.record(multiplier, np.array([0.1]), "x")
+    ((what, count),) = task.charging.tallies[0].items()
+    assert (what.kind, count) == ("uncertified", 1)
+
+
+@pytest.mark.parametrize(
+    ("data", "given"),
+    [
+        (made.binary, {"algorithm": "dvp", "regularizer": "l1:0.01"}),
+        (made.multiclass, {"algorithm": "dvp", "regularizer": "l2:0.01"}),
+        (made.multiclass, {"algorithm": "pvp", "clip": 0.5}),
+    ],
+)
+def test_what_is_not_proved_is_not_certified(data, given):
+    """Nonsmooth or several outputs under dvp, clipped gradients of several under pvp."""
+    settings = LearnSettings(clients=3, rounds=2, penalty="1", budget="per-release:1", **given)
+    found = learn(data(samples=60), settings).privacy
+    assert found["total"]["epsilon"] == math.inf
+    assert found["per_release"]["certified"] == math.inf
+    assert found["notes"]
+
+
+@pytest.mark.parametrize(
+    ("data", "given"),
+    [
+        (made.binary, {"algorithm": "dvp", "regularizer": "l2:0.01"}),
+        (made.binary, {"algorithm": "pvp", "clip": 0.5}),
+        (made.multiclass, {"algorithm": "pvp"}),
+    ],
+)
+def test_what_is_proved_next_to_it_is_certified(data, given):
+    """One output, or no clip: the total is finite and there is nothing to note."""
+    settings = LearnSettings(clients=3, rounds=2, penalty="1", budget="per-release:1", **given)
+    found = learn(data(samples=60), settings).privacy
+    assert 1.0 < found["total"]["epsilon"] < 4.0
+    assert found["per_release"]["certified"] == pytest.approx(1.0, rel=1e-3)
+    assert found["notes"] == []
+
+
+def test_every_printed_figure_is_its_worst_clients():
+    """A client sampled at rate 1 and one at 1/20: the totals are alike, the noise is not."""
+    data = replace(made.binary(samples=420), writer_of=np.repeat([0, 1], [20, 400]))
+    settings = LearnSettings(
+        algorithm="dpsgd", adjacency="add-one", batch=20, split="writer", rounds=20,
+        budget="total:1,1e-5",
+    )  # fmt: skip
+    ledger = play(data, settings, {})[1]
+    one, other = (dict(ledger.tallies[p]) for p in (0, 1))
+    assert zcdp_total(other) > 2.0 * zcdp_total(one)  # less noise: amplification makes up for it
+    found = learn(data, settings).privacy
+    assert found["zcdp"] == pytest.approx(zcdp_total(other))
+    certified = [max(epsilon_of(c, settings.release_delta) for c in t) for t in (one, other)]
+    assert found["per_release"]["certified"] == pytest.approx(max(certified))
+    assert 0.97 < found["total"]["epsilon"] <= 1.0
+
+
+@pytest.mark.parametrize("norm", [1, 2])
+def test_gradient_moves_as_far_as_two_opposite_samples(norm):
+    """x and -x under scores +-(b, 0, -b): both residuals push the middle class down."""
+    random = np.random.default_rng(0)
+    corner, z = np.ones((1, 6)), 30.0 * np.outer(np.ones(6), [1.0, 0.0, -1.0]).reshape(-1)
+    rest, labels = random.random((4, 6)), [1, 0, 1, 2, 0]
+    data = Dataset("made", "multiclass", np.concatenate([corner, rest]), np.array(labels),
+                   rest[:0], np.array([], int), 3, math.sqrt(6.0))  # fmt: skip
+    targets = targets_of(data, data.y_train, np.float64)
+    problems = [
+        ClientProblem("1", 0, np.concatenate([x, rest]), targets, SOFTMAX, data.norm, 5,
+                      Regularizer())
+        for x in (corner, -corner)
+    ]  # fmt: skip
+    here, there = (problem.gradient(z, np.ones(5)) for problem in problems)
+    stated = problems[0].gradient_sensitivity(SampleAdjacency("replace-one"), norm).value
+    assert REACHED * stated <= np.linalg.norm(here - there, norm) <= stated * (1.0 + 1e-12)
