@@ -15,7 +15,7 @@ from gridpriv.learning.result import LearnResult, finite
 from gridpriv.learning.run import learn
 from gridpriv.learning.settings import LearnSettings
 
-FORMAT = 1
+FORMAT = 2
 SERIES = (
     "round", "objective", "consensus_residual", "noise_magnitude", "train_loss", "test_error",
     "local_loss", "local_error", "seconds",
@@ -45,7 +45,7 @@ class Runs(Protocol):
 
 
 class StoredRuns:
-    """Runs of a folder, found by their settings.
+    """Runs of a folder, found by their settings and data.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ class StoredRuns:
             return None
         identity = {
             "format": FORMAT, "settings": asdict(settings), "dataset": dataset.name,
-            "samples": len(dataset.y_train), "source": dataset.source,
+            "fingerprint": dataset.fingerprint,
             "watcher": repr(watcher) if watcher else None,
         }  # fmt: skip
         text = json.dumps(identity, sort_keys=True)
