@@ -188,9 +188,8 @@ class LearnSettings:
     def as_dict(self) -> dict[str, Any]:
         """Return every effective setting, as JSON can hold it."""
         shown = asdict(self)
-        if self.mechanism == "none":
-            shown["perturbation"] = "none"
-        return shown | {"perturbation": PERTURBED.get(self.algorithm, shown["perturbation"])}
+        perturbed = PERTURBED.get(self.algorithm, self.perturbation)
+        return shown | {"perturbation": "none" if self.mechanism == "none" else perturbed}
 
 
 RYU_KIM: dict[str, Any] = {

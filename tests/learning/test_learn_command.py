@@ -12,6 +12,7 @@ from gridpriv.cli.main import main
 from gridpriv.errors import InputError
 from gridpriv.learning import LearnSettings, learn, make_learn_settings
 from gridpriv.learning import compare as compare_module
+from gridpriv.learning.algorithms.names import PERTURBED
 from gridpriv.learning.compare import compare, plan
 from gridpriv.learning.datasets import load_dataset
 from gridpriv.learning.papers import REPRODUCTIONS
@@ -182,6 +183,13 @@ def test_failed_run_of_a_comparison_says_why(tmp_path):
     study = compare(lambda _: data, None, ["dvp"], [1.0], 1, tmp_path / "study", given)
     assert study.failed.reason.str.contains("larger --penalty").all()
     assert len(study.failed) == 1
+
+
+def test_a_run_says_what_its_noise_is_added_to():
+    told = {name: LearnSettings(algorithm=name).as_dict()["perturbation"] for name in PERTURBED}
+    assert (told["dvp"], told["dpsgd"], told["dp-admm"]) == ("dual", "gradient", "output")
+    assert LearnSettings(perturbation="output").as_dict()["perturbation"] == "output"
+    assert LearnSettings(mechanism="none", algorithm="pvp").as_dict()["perturbation"] == "none"
 
 
 def test_settings_go_to_the_algorithms_that_read_them():
