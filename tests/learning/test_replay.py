@@ -21,7 +21,11 @@ from gridpriv.learning.accounting import Charging, zcdp_total
 from gridpriv.learning.adjacency import SampleAdjacency
 from gridpriv.learning.algorithms import fedspd_dp, find_algorithm
 from gridpriv.learning.algorithms.base import Task
-from gridpriv.learning.algorithms.batches import inclusion_rate, step_sensitivity
+from gridpriv.learning.algorithms.batches import (
+    draw_weights,
+    inclusion_rate,
+    step_sensitivity,
+)
 from gridpriv.learning.algorithms.dp_fedavg import clipped
 from gridpriv.learning.algorithms.dvp import certificate
 from gridpriv.learning.algorithms.fedspd_dp import (
@@ -255,6 +259,7 @@ def test_ryu_kim_releases_move_as_far_as_is_stated(
     (charged,) = {what.parameter for what in ledger.made[0]}
     assert (moved[:, 0] / scales[:, 0]).max() <= (1.0 + 1e-6) / charged
     stated = ledger.stated[0][-1][0]
+    assert scales[1, 0, -1] == pytest.approx(charged * stated, rel=1e-6)
     assert REACHED * stated <= moved[1, 0].max() <= stated * (1.0 + 1e-9)
 
 
@@ -330,25 +335,34 @@ NOISY = ADDITIVE | {
 
 @pytest.mark.parametrize("name", NOISY)
 def test_noise_has_the_charged_scale(name):
-    """What is released differs from the value by noise of multiplier times sensitivity."""
+    """Value and release differ by multiplier times sensitivity, anew for every release."""
     clients = NOISY[name].get("clients", 3 if "graph" in NOISY[name] else 1)
     settings = LearnSettings(
         **{"split": "contiguous", "budget": "per-release:1", "adjacency": "add-one", "clip": 0.5}
         | NOISY[name] | {"clients": clients, "rounds": 3}
     )  # fmt: skip
     noisy, ledger = play(wide(), settings, {})
+    drawn = []
     for t in (1, 3):
         silent, _ = play(wide(), settings, {t: 0.0})
         noise = released(settings, noisy[t - 1]) - released(settings, silent[t - 1])
         client = next(p for p, made in ledger.made.items() if len(made) == 3)
         expected = ledger.made[client][t - 1].parameter * ledger.stated[client][t - 1][0]
         assert np.std(noise) == pytest.approx(expected, rel=0.06)
+        drawn.extend(noise)
+    assert related(drawn) < 0.1
+
+
+def related(draws):
+    """Return the largest correlation of any two draws."""
+    found = np.corrcoef(np.reshape(draws, (len(draws), -1)))
+    return np.abs(found - np.eye(len(draws))).max()
 
 
 @pytest.mark.parametrize("mechanism", ["gaussian", "laplace"])
 @pytest.mark.parametrize("perturbation", ["objective", "output"])
 def test_ryu_kim_noise_has_the_charged_scale(monkeypatch, perturbation, mechanism):
-    """The noise in a gradient or a minimiser is as large as its charge says."""
+    """A gradient's or a minimiser's noise is as large as charged, anew for every release."""
     kind = {"gaussian": Gaussian, "laplace": Laplace}[mechanism]
     perturb, drawn = kind.perturb, []
 
@@ -360,9 +374,10 @@ def test_ryu_kim_noise_has_the_charged_scale(monkeypatch, perturbation, mechanis
     monkeypatch.setattr(kind, "perturb", watched)
     settings = LearnSettings(
         mechanism=mechanism, perturbation=perturbation, budget="per-release:1", rounds=2,
-        clients=1, clip=0.5, penalty="0.5",
+        local_updates=2, clients=2, clip=0.5, penalty="0.5", workers=1,
     )  # fmt: skip
     _, ledger = play(wide(), settings, {})
+    assert related(drawn) < 0.1
     expected = ledger.made[0][-1].parameter * ledger.stated[0][-1][0]
     spread = math.sqrt(2.0) if mechanism == "laplace" else 1.0
     assert np.std(drawn[-1]) == pytest.approx(spread * expected, rel=0.06)
@@ -444,6 +459,24 @@ def test_amplification_is_charged_where_there_is_a_rate(sampling):
             assert what.second == pytest.approx(1.0 - (1.0 / 3.0) ** steps)
         else:
             assert (what.kind, what.second) == ("gaussian", 0.0)
+
+
+def test_batches_are_drawn_as_they_are_charged():
+    """Poisson: each sample on its own with chance b/m. Else b samples, or b draws of one each."""
+    random = np.random.default_rng(0)
+    draws = {}
+    for how in ("poisson", "without-replacement", "with-replacement"):
+        task = task_for(batch=10, sampling=how)
+        draws[how] = np.array([draw_weights(task, 40, random) for _ in range(2000)])
+    for found in draws.values():
+        assert np.abs(found.mean(axis=0) - 0.25).max() < 0.06
+    assert draws["poisson"].max() == draws["without-replacement"].max() == 1.0
+    # a binomial number of samples
+    assert draws["poisson"].sum(axis=1).var() == pytest.approx(40 * 0.25 * 0.75, rel=0.15)
+    for how in ("without-replacement", "with-replacement"):
+        assert (draws[how].sum(axis=1) == 10.0).all()
+    assert draws["with-replacement"].max() > 1.0
+    assert (draw_weights(task_for(), 40, random) == 1.0).all()
 
 
 def test_step_sensitivity_counts_a_sample_as_often_as_it_is_drawn():
