@@ -303,11 +303,12 @@ def _tell(study: Study, args: argparse.Namespace, formats: list[str]) -> int:
     elif not args.quiet:
         error = "test_mse" if table["test_error_pct"].isna().all() else "test_error_pct"
         columns = {
-            "series": "algorithm", "total_epsilon": "certified total",
+            "series": "algorithm", "total_epsilon": "total",
             error: "squared error" if error == "test_mse" else "error %",
             f"{error}_high": "95 % to", "mean_objective": "objective", "seeds": "seeds",
-            "failed": "failed",
         }  # fmt: skip
+        if study.failed.size:
+            columns["failed"] = "failed"
         shown_table = table[list(columns)].astype(object)
         print_table(
             study.manifest["title"],
