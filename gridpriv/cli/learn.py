@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ from gridpriv.cli.common import (
 from gridpriv.errors import InputError
 
 if TYPE_CHECKING:
+    from gridpriv.learning.reproduce import Reproduction
     from gridpriv.study import Study
 
 SETTINGS: tuple[tuple[str, Any, str], ...] = (
@@ -337,4 +339,38 @@ def _reproduce(args: argparse.Namespace) -> int:
         print_table("Reproductions", ["name", "what"], rows)
         return 0
     one_of("name", args.name, REPRODUCTIONS)
-    return REPRODUCTIONS[args.name].run(args)
+    return reproduce(REPRODUCTIONS[args.name], args)
+
+
+def reproduce(which: Reproduction, args: argparse.Namespace) -> int:
+    """Reproduce a figure or table of a learning paper and print what it says."""
+    from gridpriv.errors import one_of
+    from gridpriv.learning.reproduce import SCALES, claim_table
+    from gridpriv.learning.result import finite
+
+    one_of("scale", args.scale, SCALES)
+    folder = output_folder(args.out or f"learn-{which.name}")
+    assert folder is not None
+
+    def bar(total: int) -> AbstractContextManager[Any]:
+        return progress(which.name, total, quiet=args.quiet or args.json)
+
+    with resumable("finished runs are kept; the same command goes on"):
+        outcome = which.run(args.scale, args.data, folder, bar)
+    claims = claim_table(outcome)
+    if args.json:
+        tables = {"table": outcome.table, "claims": claims}
+        write_json(
+            {"name": which.name, "scale": args.scale, "folder": str(folder), "notes": outcome.notes}
+            | {name: finite(table.to_dict("records")) for name, table in tables.items()}
+        )
+    elif not args.quiet:
+        print_table(which.title, list(outcome.table.columns), outcome.table.values.tolist())
+        print_table(
+            "What the paper states, and whether it holds here",
+            list(claims.columns),
+            claims.values.tolist(),
+        )
+        for text in [*outcome.notes, f"Written to {folder}"]:
+            print(text)
+    return 0

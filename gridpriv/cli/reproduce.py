@@ -38,7 +38,9 @@ def execute(args: argparse.Namespace) -> int:
     one_of("name", args.name, (*REPRODUCTIONS, *learning))
     if args.name in learning:
         _refuse(args, ("jobs", "cluster", "retry_failed", "time_limit", "format"))
-        return int(learning[args.name].run(args))
+        from gridpriv.cli.learn import reproduce
+
+        return reproduce(learning[args.name], args)
     _refuse(args, ("data", "scale"))
     if args.name == "rk-table1":
         return _table1(args)

@@ -10,7 +10,6 @@ import hashlib
 import json
 import os
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -23,7 +22,7 @@ from gridpriv.learning.datasets.base import Dataset
 from gridpriv.learning.result import LearnResult, finite
 from gridpriv.learning.run import learn, split_for
 from gridpriv.learning.settings import LearnSettings, make_learn_settings
-from gridpriv.learning.stored import StepCounter, steps
+from gridpriv.learning.stored import Progress, StepCounter, silent, steps
 from gridpriv.study.manifest import machine, versions
 from gridpriv.study.record import TABLES, Rows, privacy_figures
 from gridpriv.study.store import FORMAT, Store, Study, read_study
@@ -35,7 +34,6 @@ QUESTION = "Which algorithm errs least at equal certified privacy?"
 # what a comparison sets itself
 SET_BY_COMPARISON = ("algorithm", "budget", "calibration", "target_delta", "seed")
 Datasets = Callable[[int], Dataset]
-Progress = Callable[[int], AbstractContextManager[Callable[[str, int], None]]]
 
 
 @dataclass(frozen=True)
@@ -75,7 +73,7 @@ def compare(
     given: dict[str, Any],
     *,
     resume: bool = False,
-    progress: Progress = lambda _: nullcontext(lambda *_: None),
+    progress: Progress = silent,
 ) -> Study:
     """Run every algorithm at every total with every seed; return the study.
 

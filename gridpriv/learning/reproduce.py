@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -12,11 +11,17 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from gridpriv.errors import one_of
 from gridpriv.learning.datasets import load_dataset
 from gridpriv.learning.datasets.base import Dataset
 from gridpriv.learning.settings import make_learn_settings
-from gridpriv.learning.stored import PlannedRuns, Runs, StoredRuns, Watcher
+from gridpriv.learning.stored import (
+    PlannedRuns,
+    Progress,
+    Runs,
+    StoredRuns,
+    Watcher,
+    silent,
+)
 
 Scale = Literal["quick", "full"]
 SCALES: tuple[Scale, ...] = ("quick", "full")
@@ -113,54 +118,26 @@ class Reproduction:
     make: Callable[[Bench], Outcome]
     size: tuple[float, float] = (8.0, 4.5)
 
-    def run(self, args: argparse.Namespace) -> int:
-        """Reproduce from command line arguments (out, data, scale, json, quiet); return 0."""
-        from gridpriv.cli.common import (
-            console,
-            output_folder,
-            print_table,
-            progress,
-            resumable,
-            write_json,
-        )
+    def run(
+        self, scale: Scale, data: str | None, folder: Path, progress: Progress = silent
+    ) -> Outcome:
+        """Run what the folder does not hold and write the outcome there.
 
-        given = getattr(args, "scale", None) or "quick"
-        one_of("scale", given, SCALES)
-        scale: Scale = "full" if given == "full" else "quick"
-        folder = output_folder(args.out or f"learn-{self.name}")
-        assert folder is not None
+        Parameters
+        ----------
+        data : str or None
+            Folder of data sets.
+        progress : callable
+            Given the local updates of all runs, returns a context that yields
+            ``advance(note, steps)``.
+        """
         planned = PlannedRuns()
-        bench = Bench(scale, args.data, planned)
+        bench = Bench(scale, data, planned)
         self.make(bench)
-        with (
-            progress(self.name, planned.steps, quiet=args.quiet or args.json) as advance,
-            resumable("finished runs are kept; the same command goes on"),
-        ):
+        with progress(planned.steps) as advance:
             outcome = self.make(replace(bench, store=StoredRuns(folder, advance)))
         write_outcome(self, outcome, folder, scale)
-        claims = claim_table(outcome)
-        if args.json:
-            write_json(
-                {
-                    "name": self.name,
-                    "scale": scale,
-                    "folder": str(folder),
-                    "table": _records(outcome.table),
-                    "claims": _records(claims),
-                    "notes": outcome.notes,
-                }
-            )
-        elif not args.quiet:
-            print_table(self.title, list(outcome.table.columns), outcome.table.values.tolist())
-            print_table(
-                "What the paper states, and whether it holds here",
-                list(claims.columns),
-                claims.values.tolist(),
-            )
-            for text in outcome.notes:
-                print(text)
-            console().print(f"Written to {folder}")
-        return 0
+        return outcome
 
 
 def claim_table(outcome: Outcome) -> pd.DataFrame:
@@ -216,10 +193,3 @@ def falling(text: str, label: str, values: Sequence[float], slack: float = 0.0) 
     held = sum(bool(after <= before + slack) for before, after in steps)
     shown = ", ".join(f"{value:.4g}" for value in values)
     return Claim(text, held, len(steps), f"{label}: {shown}")
-
-
-def _records(table: pd.DataFrame) -> list[dict[str, Any]]:
-    from gridpriv.learning.result import finite
-
-    rows: list[dict[str, Any]] = finite(table.to_dict("records"))
-    return rows

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Protocol
@@ -20,6 +21,16 @@ SERIES = (
     "round", "objective", "consensus_residual", "noise_magnitude", "train_loss", "test_error",
     "local_loss", "local_error", "seconds",
 )  # fmt: skip
+
+
+# from a number of steps to a context that yields advance(note, steps)
+Progress = Callable[[int], AbstractContextManager[Callable[[str, int], None]]]
+
+
+def silent(total: int) -> AbstractContextManager[Callable[[str, int], None]]:
+    """Show no progress."""
+    del total
+    return nullcontext(lambda *_: None)
 
 
 class Watcher(Protocol):

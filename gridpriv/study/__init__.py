@@ -1,7 +1,8 @@
 """Studies: a plan (a grid of settings), a runner (processes or a cluster), a store (a folder)."""
 
 from gridpriv.study.compare import compare
-from gridpriv.study.plan import Scheme, StudyPlan, Task, make_plan, read_plan
+from gridpriv.study.files import read_plan
+from gridpriv.study.plan import Scheme, StudyPlan, Task, make_plan
 from gridpriv.study.store import Study, read_study
 
 __all__ = [

@@ -346,10 +346,3 @@ def _frozen(value: Any) -> Any:
 
 def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
-
-
-def read_plan(path: Any) -> StudyPlan:
-    """Read a study file; see :mod:`gridpriv.study.files`."""
-    from gridpriv.study.files import read_plan as read
-
-    return read(path)

@@ -320,11 +320,9 @@ def test_wrong_scale_is_refused(tmp_path, capsys):
     assert "one of quick, full" in capsys.readouterr().err
 
 
-def test_reproduction_runs_from_plain_arguments(tmp_path):
-    from argparse import Namespace
-
+def test_reproduction_writes_its_folder(tmp_path):
     made_up = Reproduction(
         "x", "X", lambda _: Outcome(pd.DataFrame({"a": [1]}), [], lambda figure: figure.subplots())
     )
-    assert made_up.run(Namespace(out=str(tmp_path), data=None, json=False, quiet=True)) == 0
+    assert made_up.run("quick", None, tmp_path).table.a.tolist() == [1]
     assert (tmp_path / "table.csv").read_text() == "a\n1\n"
