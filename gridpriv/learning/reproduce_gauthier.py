@@ -188,7 +188,7 @@ def _notes(seeds: range) -> list[str]:
         f"{len(seeds)} seeds, equal certified totals (epsilon 10 at delta 1e-5 in figure 1); the "
         "squared loss has no gradient bound, so samples' gradients are clipped (norm 20), which "
         "the paper leaves out. It states no graph, no R, no step and not for how many rounds the "
-        "total holds: a random 4-regular graph, R = 0.975 and eta = 1 are used. With R from 0.96 "
+        "total holds: a random 4-regular graph, R = 0.975 and eta = 1 are used. With R from 0.965 "
         "to 0.975 the curves cross in the same order; with 0.98 CDP-ADMM does not reach DP-ADMM. "
         "The regularizer's lambda and DP-ADMM's c_w are read off the (synthetic) data, as the "
         "papers do; that is charged nothing."
