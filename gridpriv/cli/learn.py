@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import time
 from contextlib import AbstractContextManager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gridpriv.cli.common import (
@@ -166,6 +165,7 @@ def given_settings(args: argparse.Namespace) -> dict[str, Any]:
 
 def _run(args: argparse.Namespace) -> int:
     from gridpriv.learning import learn, load_dataset, make_learn_settings
+    from gridpriv.learning.datasets import dataset_name
 
     given = given_settings(args)
     name = dataset_name(args.dataset)
@@ -192,11 +192,6 @@ def _run(args: argparse.Namespace) -> int:
         if folder is not None:
             console().print(f"Written to {folder}")
     return 0
-
-
-def dataset_name(text: str) -> str:
-    """Return the data set's name of a name or a path."""
-    return Path(text).resolve().name
 
 
 def summarise(document: dict[str, Any]) -> None:
@@ -263,7 +258,7 @@ def _compare(args: argparse.Namespace) -> int:
     from gridpriv.cli.compare import wanted_formats
     from gridpriv.learning import make_learn_settings
     from gridpriv.learning.compare import compare
-    from gridpriv.learning.datasets import load_by_seed
+    from gridpriv.learning.datasets import dataset_name, load_by_seed
 
     formats = wanted_formats(args.format)
     given = given_settings(args)

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from gridpriv.errors import InputError
-from gridpriv.learning.datasets import base, files, load_dataset
+from gridpriv.learning.datasets import base, dataset_name, files, load_dataset
 from gridpriv.learning.datasets.adult import load_adult
 from gridpriv.learning.datasets.femnist import load_femnist
 from gridpriv.learning.datasets.lasso import make_lasso
@@ -585,3 +585,13 @@ def test_damaged_files_are_read_or_refused(tmp_path, name, tries):
             assert str(tmp_path) in str(error) and len(str(error).splitlines()) == 1
         path.write_bytes(whole)
     assert refused > tries / 4
+
+
+def test_a_linked_folder_is_called_as_its_link(tmp_path):
+    """Only the link is called mnist; where it leads to may be called anything."""
+    target = tmp_path / "images-2026"
+    target.mkdir()
+    made.write_mnist(target)
+    (tmp_path / "mnist").symlink_to(target)
+    assert load_dataset(str(tmp_path / "mnist")).name == "mnist"
+    assert dataset_name(str(tmp_path / "mnist") + "/") == "mnist"

@@ -26,6 +26,11 @@ DATASETS = ("mnist", "femnist", "adult", "lasso")
 DRAWN = ("adult", "lasso")
 
 
+def dataset_name(text: str) -> str:
+    """Return the data set's name of a name or a path; a link's own name, not its target's."""
+    return Path(text).absolute().name
+
+
 def load_dataset(
     name: str,
     folder: str | Path | None = None,
@@ -57,8 +62,8 @@ def load_dataset(
     """
     given = folder is not None or bool(os.environ.get(VARIABLE))
     path_given = name not in DATASETS or not given  # a bare name is looked for in DIR
-    if path_given and Path(name).is_dir() and Path(name).resolve().name in DATASETS:
-        folder, name = Path(name).resolve(), Path(name).resolve().name
+    if path_given and Path(name).is_dir() and dataset_name(name) in DATASETS:
+        folder, name = Path(name).absolute(), dataset_name(name)
     one_of("dataset", name, DATASETS)
     if name == "lasso":
         return make_lasso(seed, dtype=dtype)
@@ -81,7 +86,7 @@ def load_by_seed(
     def load(seed: int) -> Dataset:
         return load_dataset(name, folder, download=download, missing=missing, seed=seed)
 
-    drawn = Path(name).resolve().name in DRAWN
+    drawn = dataset_name(name) in DRAWN
     return lambda seed: load(seed if drawn else 0)
 
 
