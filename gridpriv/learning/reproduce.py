@@ -23,6 +23,9 @@ from gridpriv.learning.stored import (
     silent,
 )
 
+# of curves, so that they are told apart in grey
+LINES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (6, 1, 1, 1, 1, 1)))
+MARKERS = "osD^v"
 Scale = Literal["quick", "full"]
 SCALES: tuple[Scale, ...] = ("quick", "full")
 DPI = 150

@@ -12,20 +12,26 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from gridpriv.learning.algorithms.base import Round
-from gridpriv.learning.arrays import like, to_numpy
-from gridpriv.learning.clients import Clients, make_clients
+from gridpriv.learning.augmented import AugmentedObjective
+from gridpriv.learning.clients import make_clients
 from gridpriv.learning.datasets.split import split
-from gridpriv.learning.regularizers import Regularizer, parse_regularizer
-from gridpriv.learning.reproduce import PALETTE, Bench, Claim, Outcome, claim, falling
+from gridpriv.learning.regularizers import parse_regularizer
+from gridpriv.learning.reproduce import (
+    LINES,
+    MARKERS,
+    PALETTE,
+    Bench,
+    Claim,
+    Outcome,
+    claim,
+    falling,
+)
 from gridpriv.report.figures import legend_below, plain_numbers
 
 EPSILONS = (0.01, 0.05, 0.1, 0.2)
 DELTAS = (1e-3, 1e-4, 1e-5, 1e-6)
 AGENTS = (10, 50, 100, 200)
-RHO = 0.1
 ROUNDS = 100
-MARKERS, LINES = "osD^v", ("-", "--", "-.", ":", (0, (6, 1, 1, 1, 1, 1)))
 ONE_SPLIT = (
     "All seeds share one division of Adult into training and test rows, that of seed 0; a seed "
     "draws the noise and who holds which row."
@@ -35,7 +41,7 @@ PRIVATE: dict[str, dict[str, Any]] = {
     "PVP": {"algorithm": "pvp"},
     "DVP": {"algorithm": "dvp"},
     "DPSGD": {"algorithm": "dpsgd"},
-    # the paper's rate, 0.1, is too small for 100 steps: no private model leaves the majority class
+    # at the paper's rate, 0.1, 100 steps do not leave the majority class
     "DPSGD at rate 3": {"algorithm": "dpsgd", "learning_rate": 3.0},
 }
 # PVP and DVP need a smooth objective
@@ -130,43 +136,6 @@ def _agents(bench: Bench, kind: str) -> Outcome:
         legend_below(figure, axes[0])
 
     return Outcome(_in_words(table), claims, draw, _notes(seeds))
-
-
-class AugmentedObjective:
-    """sum_i f_i(mean of w_i) + rho ||mean of w_i - mean of w|| of every tenth round.
-
-    ``lagged`` takes w_i^0 .. w_i^{t-1} in the local mean (theorem 3), else w_i^1 .. w_i^t.
-    """
-
-    def __init__(self, clients: Clients, regularizer: Regularizer, lagged: bool) -> None:
-        self._clients, self._regularizer, self._lagged = clients, regularizer, lagged
-        self._local: Any = 0.0
-        self._w: Any = 0.0
-        self._last: Any = None
-        self._values: list[float] = []
-
-    def __repr__(self) -> str:
-        return f"augmented objective, lagged {self._lagged}"
-
-    def __call__(self, done: Round) -> None:
-        """See one round."""
-        local = to_numpy(done.local)
-        before = np.zeros_like(local) if self._last is None else self._last
-        self._local = self._local + (before if self._lagged else local)
-        self._w = self._w + to_numpy(done.w)
-        self._last = local
-        if done.number % 10 and done.number != 1:
-            self._values.append(float("nan"))
-            return
-        mean, w = self._local / done.number, self._w / done.number
-        losses = self._clients.values(like(mean, self._clients.x))
-        penalties = [self._regularizer.value(one) for one in mean]
-        apart = np.sqrt(((mean - w[None]) ** 2).sum(axis=(1, 2)))
-        self._values.append(float(np.sum(losses + penalties + RHO * apart)))
-
-    def series(self) -> dict[str, list[float]]:
-        """Return the values."""
-        return {"augmented_objective": self._values}
 
 
 def _convergence(bench: Bench, kind: str) -> Outcome:

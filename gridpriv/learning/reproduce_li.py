@@ -14,14 +14,13 @@ import numpy as np
 import pandas as pd
 
 from gridpriv.learning.algorithms.fedspd_dp import paper_total
-from gridpriv.learning.reproduce import PALETTE, Bench, Claim, Outcome, claim, falling
+from gridpriv.learning.reproduce import LINES, PALETTE, Bench, Claim, Outcome, claim, falling
 from gridpriv.learning.settings import make_learn_settings
 from gridpriv.privacy.accounting import total_epsilon
 from gridpriv.privacy.mechanism import Charge
 from gridpriv.report.figures import legend_below, plain_numbers
 
 DELTA, SAMPLES, CLIENTS, ROUNDS = 1e-4, 325.0, 100, 100
-LINES = ("-", "--", "-.", ":")
 # a column of figure 6's table, and what it holds
 FULL, FULL_WITH, SOME, SOME_WITH = "full", "full repl.", "K = 20", "K = 20 repl."
 PLAIN, POISSON = "sound plain", "sound Poisson"

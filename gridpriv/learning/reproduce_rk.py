@@ -8,13 +8,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from gridpriv.learning.reproduce import PALETTE, Bench, Claim, Outcome, claim
+from gridpriv.learning.reproduce import LINES, PALETTE, Bench, Claim, Outcome, claim
 from gridpriv.report.figures import legend_below, plain_numbers
 
 EPSILONS = (0.05, 0.1, 0.5, 1.0)
 TOTALS = (0.5, 1.0, 5.0)
 OUTPUT = "OutG"
-LINES = ("-", "--", "-.", ":")
 
 
 def figure5(bench: Bench) -> Outcome:
@@ -175,7 +174,7 @@ def _draw(figure: Any, runs: dict[tuple[float, str], Any], labels: list[str]) ->
                     t,
                     values,
                     color=PALETTE[k],
-                    linestyle=LINES[k % 4],
+                    linestyle=LINES[k % len(LINES)],
                     label=label,
                 )
             axes[i, j].grid(alpha=0.3)
@@ -256,7 +255,7 @@ def _draw7(figure: Any, table: pd.DataFrame) -> None:
     for ax, (name, part) in zip(axes, table.groupby("dataset", sort=False), strict=True):
         for k, (label, line) in enumerate(part.groupby("penalty", sort=False)):
             ax.plot(line.epsilon, line.test_error, marker="osD^v"[k], color=PALETTE[k],
-                    linestyle=LINES[k % 4], label=f"penalty {label}")  # fmt: skip
+                    linestyle=LINES[k % len(LINES)], label=f"penalty {label}")  # fmt: skip
         ax.set_xscale("log")
         plain_numbers(ax.xaxis, EPSILONS)
         ax.set_title(name)
