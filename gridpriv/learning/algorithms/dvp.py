@@ -49,7 +49,8 @@ def sound_multiplier(task: Task) -> float:
     if budget.scope == "total":
         whole = budget.delta or settings.target_delta
         epsilon = _release_epsilon(budget.epsilon, whole, delta, settings.rounds)
-    modulus = min(_moduli(task))
+    # penalties do not fall, so the first round's problem is the least convex
+    modulus = settings.penalty_schedule().at(1) + task.regularizer.modulus
     curvature = task.clients.loss.smoothness(task.norm)
     ratio = math.log1p(curvature / (float(task.clients.counts.min()) * modulus))
     if ratio >= epsilon:
@@ -66,8 +67,6 @@ def sound_multiplier(task: Task) -> float:
 def _release_epsilon(total: float, whole: float, delta: float, releases: int) -> float:
     """Return the largest epsilon that ``releases`` of (epsilon, delta) may have in a total."""
     low, high = total / releases, total
-    if releases == 1:
-        return total
     while high / low > 1.001:
         middle = math.sqrt(low * high)
         cost = total_epsilon({charge("approximate", middle, delta): releases}, whole)
@@ -80,12 +79,6 @@ def _release_delta(task: Task) -> float:
     settings = task.settings
     whole = min(settings.target_delta, settings.privacy_budget.delta or settings.target_delta)
     return whole / (2.0 * settings.rounds)
-
-
-def _moduli(task: Task) -> list[float]:
-    """Return the strong convexity of the local problems of every round."""
-    schedule, own = task.settings.penalty_schedule(), task.regularizer.modulus
-    return [schedule.at(k) + own for k in range(1, task.settings.rounds + 1)]
 
 
 def _smooth(task: Task) -> bool:
