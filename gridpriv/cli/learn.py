@@ -61,7 +61,6 @@ SETTINGS: tuple[tuple[str, Any, str], ...] = (
     ("seed", WHOLE, "seed of splits, samples and simulated noise"),
 )  # fmt: skip
 METAVARS = {str: "WORD", REAL: "X", WHOLE: "N"}
-SET_BY_COMPARISON = ("algorithm", "budget", "calibration", "target-delta", "seed")
 ACTIONS = {
     "run": "one run on a data set",
     "compare": "algorithms side by side at equal certified totals; each gets the settings it reads",
@@ -89,6 +88,8 @@ def _run_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _compare_arguments(parser: argparse.ArgumentParser) -> None:
+    from gridpriv.learning.settings import SET_BY_COMPARISON
+
     _data_arguments(parser, without=SET_BY_COMPARISON)
     parser.add_argument(
         "--algorithms", default="ryu-kim,dp-admm,dpsgd", metavar="A,B",
@@ -133,8 +134,9 @@ def _data_arguments(parser: argparse.ArgumentParser, without: tuple[str, ...] = 
         "--preset", help="ryu-kim | huang-l1 | huang-l2 | li | gauthier; other flags override"
     )
     for name, kind, text in SETTINGS:
-        if name not in without:
-            default = getattr(LearnSettings, name.replace("-", "_"))
+        field = name.replace("-", "_")
+        if field not in without:
+            default = getattr(LearnSettings, field)
             told = text if default is None else f"{text} (default: {default})"
             parser.add_argument(f"--{name}", type=kind, metavar=METAVARS[kind], help=told)
 

@@ -21,7 +21,7 @@ from gridpriv.learning.algorithms.names import ALGORITHMS, NON_PRIVATE, READS, S
 from gridpriv.learning.datasets.base import Dataset
 from gridpriv.learning.result import LearnResult, finite
 from gridpriv.learning.run import learn, split_for
-from gridpriv.learning.settings import LearnSettings, make_learn_settings
+from gridpriv.learning.settings import SET_BY_COMPARISON, LearnSettings, make_learn_settings
 from gridpriv.learning.stored import Progress, StepCounter, silent, steps
 from gridpriv.study.manifest import machine, versions
 from gridpriv.study.record import TABLES, Rows, privacy_figures
@@ -31,8 +31,6 @@ DELTA = 1e-5
 NO_NOISE = "none"
 QUESTION = "Which algorithm errs least at equal certified privacy?"
 
-# what a comparison sets itself
-SET_BY_COMPARISON = ("algorithm", "budget", "calibration", "target_delta", "seed")
 Datasets = Callable[[int], Dataset]
 
 

@@ -38,6 +38,10 @@ POSITIVE = ("step_scale", "radius", "learning_rate", "box", "norm", "clip")
 OPTIONAL = ("clients", "batch", "sampled_clients", "box", "norm", "clip")
 
 
+# what a comparison sets itself
+SET_BY_COMPARISON = ("algorithm", "budget", "calibration", "target_delta", "seed")
+
+
 @dataclass(frozen=True)
 class LearnSettings:
     """Settings of a learning run.
