@@ -176,6 +176,11 @@ def test_comparison_refuses_before_the_first_run(tmp_path, given, message):
     assert not folder.exists()
 
 
+def test_a_client_level_certificate_is_not_compared_with_samples(tmp_path):
+    with pytest.raises(InputError, match="algorithms = 'dp-fedavg' is not allowed"):
+        compare(lambda _: made.binary(), None, ["dpsgd", "dp-fedavg"], [1.0], 1, tmp_path / "s", {})
+
+
 def test_failed_run_of_a_comparison_says_why(tmp_path):
     """Too little penalty for dvp's certificate: seen only when its noise is calibrated."""
     given = {"rounds": 3, "clients": 4, "penalty": "0.001"}
