@@ -177,7 +177,7 @@ def privacy_statement(
     """
     tallies = _distinct(charging)
     releases = max((sum(t.values()) for t in tallies), default=0)
-    charges = {charge for tally in tallies for charge in tally}
+    charges = {c for tally in tallies for c in tally}
     delta, target = settings.release_delta, settings.target_delta
     pure = charges and all(c.kind == "laplace" for c in charges)
     return {

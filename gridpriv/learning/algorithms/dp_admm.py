@@ -56,9 +56,10 @@ def step_size(task: Task, gradient_sensitivity: float) -> StepSize:
         return smooth_step(
             settings.radius, smoothness, task.size, gradient_sensitivity, task.multiplier
         )
-    if not math.isfinite(task.sample_gradient()):
+    sample = task.sample_gradient()
+    if not math.isfinite(sample):
         raise InputError("dp-admm's nonsmooth step needs a gradient bound: give --clip")
-    bound = task.sample_gradient() + regularizer.strength * regularizer.subgradient_bound(
+    bound = sample + regularizer.strength * regularizer.subgradient_bound(
         task.size, settings.radius
     )
     return nonsmooth_step(settings.radius, bound, task.size, gradient_sensitivity, task.multiplier)
