@@ -16,7 +16,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from gridpriv import load_case, make_settings, partition, run, shipped_zoning
-from gridpriv.errors import GridprivError
+from gridpriv.core.errors import GridprivError
 from gridpriv.power.centralized import relax
 
 # zones, and rounds and seconds that PowerModelsADA.jl publishes for its ADMM on the same case

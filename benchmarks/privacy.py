@@ -1,6 +1,6 @@
 """What one certified total buys: objective and residual by perturbation, mean over seeds.
 
-    python benchmarks/privacy.py --seeds 5 --json results/privacy.json
+python benchmarks/privacy.py --seeds 5 --json results/privacy.json
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Audit the paper's settings on case118: its claimed epsilon is refuted, the certified one stands.
 
-    python examples/audit_case118.py
+python examples/audit_case118.py
 """
 
 from gridpriv import load_case, make_settings, shipped_zoning
 from gridpriv.assurance.audit import AuditPlan, audit
-from gridpriv.zonal import prepare
+from gridpriv.zonal.run import prepare
 
 case = load_case("case118")
 settings = make_settings("ryu-kim", protects="p", solver="clarabel", seed=1)

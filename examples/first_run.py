@@ -1,6 +1,6 @@
 """One private run from Python: case14, three zones, a certified total epsilon of 5.
 
-    python examples/first_run.py
+python examples/first_run.py
 """
 
 import gridpriv

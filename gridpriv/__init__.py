@@ -15,7 +15,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from gridpriv.errors import BudgetError, GridprivError, InputError, SolverError
+    from gridpriv.core.errors import BudgetError, GridprivError, InputError, SolverError
     from gridpriv.grid.case import Case
     from gridpriv.grid.library import load_case, read_report, shipped_zoning
     from gridpriv.grid.overrides import override_demand, read_demand_series
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
     from gridpriv.grid.partition import partition
     from gridpriv.grid.pypower import case_from_pypower
     from gridpriv.grid.zoning import Zoning, read_zoning, write_zoning, zone_report
-    from gridpriv.horizon import run_series
-    from gridpriv.result import RunResult
-    from gridpriv.settings import Settings, make_settings
     from gridpriv.study import Study, compare
-    from gridpriv.zonal import run
+    from gridpriv.zonal.horizon import run_series
+    from gridpriv.zonal.result import RunResult
+    from gridpriv.zonal.run import run
+    from gridpriv.zonal.settings import Settings, make_settings
 
 _HOME = {
-    "BudgetError": "errors",
-    "GridprivError": "errors",
-    "InputError": "errors",
-    "SolverError": "errors",
+    "BudgetError": "core.errors",
+    "GridprivError": "core.errors",
+    "InputError": "core.errors",
+    "SolverError": "core.errors",
     "Case": "grid.case",
     "load_case": "grid.library",
     "shipped_zoning": "grid.library",
@@ -42,9 +42,9 @@ _HOME = {
     "read_zoning": "grid.zoning",
     "write_zoning": "grid.zoning",
     "zone_report": "grid.zoning",
-    "RunResult": "result",
-    "run": "zonal",
-    "run_series": "horizon",
+    "RunResult": "zonal.result",
+    "run": "zonal.run",
+    "run_series": "zonal.horizon",
     "case_from_pandapower": "grid.pandapower",
     "case_from_pypower": "grid.pypower",
     "read_report": "grid.library",
@@ -52,8 +52,8 @@ _HOME = {
     "read_demand_series": "grid.overrides",
     "compare": "study",
     "Study": "study",
-    "Settings": "settings",
-    "make_settings": "settings",
+    "Settings": "zonal.settings",
+    "make_settings": "zonal.settings",
 }
 
 __all__ = [

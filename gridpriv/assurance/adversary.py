@@ -13,12 +13,13 @@ from gridpriv.assurance.audit import check_released, zone_of_bus
 from gridpriv.assurance.eavesdrop import Heard
 from gridpriv.assurance.forward import ForwardModel
 from gridpriv.assurance.inversion import Noise, Prior
-from gridpriv.coordination.agent import Message
-from gridpriv.errors import InputError, not_allowed
-from gridpriv.grid.case import Case, Floats, Ints
+from gridpriv.consensus.agent import Message
+from gridpriv.core.arrays import Floats, Ints
+from gridpriv.core.errors import InputError, not_allowed
+from gridpriv.grid.case import Case
 from gridpriv.grid.zoning import Zoning, bus_graph, tie_lines
 from gridpriv.power.fleet import public_proxy
-from gridpriv.zonal import Prepared
+from gridpriv.zonal.run import Prepared
 
 BOUND = 6.0  # public bounds, in spreads of the prior
 

@@ -35,12 +35,12 @@ from gridpriv.assurance.findings import AttackResult, Outcome, tolerance
 from gridpriv.assurance.identifiability import Identified, identify
 from gridpriv.assurance.inversion import fit
 from gridpriv.assurance.stationarity import StationarityModel, all_heard
-from gridpriv.errors import InputError
+from gridpriv.core.errors import InputError
 from gridpriv.privacy.budget import Budget
 from gridpriv.privacy.noise import NoiseStreams
 from gridpriv.privacy.perturbation import Perturbation
-from gridpriv.settings import Settings
-from gridpriv.zonal import Prepared, noise_rule
+from gridpriv.zonal.run import Prepared, noise_rule
+from gridpriv.zonal.settings import Settings
 
 
 def attack(

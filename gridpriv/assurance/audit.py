@@ -21,9 +21,9 @@ from gridpriv.assurance.neighbours import (
 )
 from gridpriv.assurance.replay import CHECKS, Finding, agent_play, replay
 from gridpriv.assurance.statistic import Measured, measure
-from gridpriv.coordination.agent import Agent
-from gridpriv.errors import InputError, not_allowed, one_of
-from gridpriv.zonal import Prepared
+from gridpriv.consensus.agent import Agent
+from gridpriv.core.errors import InputError, not_allowed, one_of
+from gridpriv.zonal.run import Prepared
 
 RUNS = {"release": 50_000, "solution": 10_000, "messages": 2_000}
 ROUNDS = 5
@@ -203,17 +203,13 @@ def audit(
     script = network.heard[zone]
     mechanisms = zone_levels(short, zone, script, other, plan.levels, make_agent)
     for mechanism in mechanisms:
-        check_runs(
-            plan.runs[mechanism.level], mechanism.claimed, mechanism.delta, plan.confidence
-        )
+        check_runs(plan.runs[mechanism.level], mechanism.claimed, mechanism.delta, plan.confidence)
     findings = _replay_all(short, plan, network.heard, zone, other, make_agent, watch)
     levels = tuple(
         audit_mechanism(mechanism, plan.runs[mechanism.level], plan.confidence, watch)
         for mechanism in mechanisms
     )
-    return AuditResult(
-        prepared, plan, prepared.problems[zone].name, other, tuple(findings), levels
-    )
+    return AuditResult(prepared, plan, prepared.problems[zone].name, other, tuple(findings), levels)
 
 
 def audit_mechanism(

@@ -23,14 +23,14 @@ from gridpriv.assurance.eavesdrop import Heard, MakeAgent, answer, opening, vari
 from gridpriv.assurance.neighbours import Neighbour
 from gridpriv.assurance.replay import Draw, Tape, agent_play
 from gridpriv.assurance.statistic import Statistic
-from gridpriv.checks import claimed_epsilon
-from gridpriv.coordination.agent import Agent
-from gridpriv.grid.case import Floats
+from gridpriv.consensus.agent import Agent
+from gridpriv.core.arrays import Floats
 from gridpriv.privacy.accounting import epsilon_of, total_epsilon, total_pure
 from gridpriv.privacy.mechanism import Charge
 from gridpriv.privacy.noise import NoiseStreams
 from gridpriv.privacy.release import Release
-from gridpriv.zonal import Prepared
+from gridpriv.zonal.checks import claimed_epsilon
+from gridpriv.zonal.run import Prepared
 
 LEVELS = ("release", "solution", "messages")
 VISIBLE = 256  # coordinates of a release that move most; the rest carry next to nothing
@@ -145,9 +145,7 @@ class RunLevel(ZoneLevel):
 
     def sample(self, neighbour: bool, seed: int) -> Floats:
         """Return the zone's solution, or all its messages one after the other."""
-        agent = self._rehearsed.twin(
-            self.there if neighbour else self.here, NoiseStreams(seed)
-        )
+        agent = self._rehearsed.twin(self.there if neighbour else self.here, NoiseStreams(seed))
         sent = [answer(agent, heard).sent for heard in self.script if not heard.rehearsal]
         if self.level == "messages":
             return np.concatenate(sent)

@@ -19,7 +19,7 @@ from gridpriv.assurance.eavesdrop import listen, varied
 from gridpriv.assurance.inversion import fit
 from gridpriv.assurance.stationarity import StationarityModel, all_heard
 from gridpriv.privacy.perturbation import Perturbation
-from gridpriv.zonal import Prepared, noise_rule
+from gridpriv.zonal.run import Prepared, noise_rule
 
 
 def averaging(
@@ -35,9 +35,7 @@ def averaging(
     refresh, rounds, seed, mae_mw.
     """
     rows, settings = [], prepared.settings
-    multiplier_of = noise_rule(
-        replace(settings, rounds=1, refresh="run"), prepared.rules.adjacency
-    )
+    multiplier_of = noise_rule(replace(settings, rounds=1, refresh="run"), prepared.rules.adjacency)
     zones = attacked_zones(prepared, plan.bus)
     for refresh in ("round", "run"):
         rules = replace(

@@ -17,8 +17,8 @@ import math
 import numpy as np
 from scipy import stats
 
-from gridpriv.errors import InputError, not_allowed
-from gridpriv.grid.case import Floats
+from gridpriv.core.arrays import Floats
+from gridpriv.core.errors import InputError, not_allowed
 
 
 def proportion_below(hits: Floats, runs: int, error: float) -> Floats:

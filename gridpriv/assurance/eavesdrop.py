@@ -9,15 +9,15 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from gridpriv.coordination.agent import Agent, AgentRules, Message, Streams
-from gridpriv.coordination.coordinator import Trace, run_round
-from gridpriv.coordination.problem import LocalProblem
-from gridpriv.coordination.transport import InProcess
-from gridpriv.errors import SolverError
-from gridpriv.grid.case import Floats
+from gridpriv.consensus.agent import Agent, AgentRules, Message, Streams
+from gridpriv.consensus.coordinator import Trace, run_round
+from gridpriv.consensus.problem import LocalProblem
+from gridpriv.consensus.transport import InProcess
+from gridpriv.core.arrays import Floats
+from gridpriv.core.errors import SolverError
 from gridpriv.power.fleet import public_proxy
 from gridpriv.privacy.noise import NoiseStreams
-from gridpriv.zonal import Prepared, coordinate_zones
+from gridpriv.zonal.run import Prepared, coordinate_zones
 
 
 class MakeAgent(Protocol):
@@ -92,7 +92,7 @@ def listen(
     make_agent: MakeAgent = Agent,
     watch: Callable[[str], None] = lambda _: None,
 ) -> Eavesdropper:
-    """Run the consensus algorithm as :func:`gridpriv.zonal.run` does and keep what was said.
+    """Run the consensus algorithm as :func:`gridpriv.zonal.run.run` does and keep what was said.
 
     Parameters
     ----------

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from gridpriv.assurance.adversary import AttackPlan
 from gridpriv.assurance.identifiability import VERDICTS, Identified
-from gridpriv.grid.case import Floats, Ints
-from gridpriv.zonal import Prepared
+from gridpriv.core.arrays import Floats, Ints
+from gridpriv.zonal.run import Prepared
 
 Words: TypeAlias = NDArray[np.str_]
 

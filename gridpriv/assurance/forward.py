@@ -30,8 +30,8 @@ from scipy import sparse
 from scipy.sparse.linalg import splu
 
 from gridpriv.assurance.eavesdrop import Heard
-from gridpriv.errors import SolverError
-from gridpriv.grid.case import Floats
+from gridpriv.core.arrays import Floats
+from gridpriv.core.errors import SolverError
 from gridpriv.power.presolve import ReducedProgram
 from gridpriv.power.problem import ZoneProblem
 from gridpriv.power.solvers.clarabel import FAST, SAFER, clarabel_settings, conic_rows
@@ -113,9 +113,7 @@ class DifferentiableSolver:
         return sparse.csc_matrix((np.concatenate(values), (rows, columns)), shape=(total, total))
 
 
-def _cone_pattern(
-    linear: int, sizes: NDArray[np.int64]
-) -> tuple[Any, Any, list[tuple[Any, int]]]:
+def _cone_pattern(linear: int, sizes: NDArray[np.int64]) -> tuple[Any, Any, list[tuple[Any, int]]]:
     """Return rows and columns of the block-diagonal H, and the heads of equal-sized cones."""
     rows, columns = [np.arange(linear)], [np.arange(linear)]
     heads = linear + np.concatenate([[0], np.cumsum(sizes)])[:-1].astype(np.int64)

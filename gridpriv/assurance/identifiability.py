@@ -23,7 +23,7 @@ import numpy as np
 
 from gridpriv.assurance.forward import ForwardModel
 from gridpriv.assurance.inversion import Prior
-from gridpriv.grid.case import Floats
+from gridpriv.core.arrays import Floats
 
 VERDICTS = ("identifiable", "mixed", "unheard")
 SOLVE_ERROR = 1e-5  # root mean square error of messages against solves at 1e-11, measured

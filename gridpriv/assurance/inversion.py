@@ -37,7 +37,7 @@ import numpy as np
 
 from gridpriv.assurance.eavesdrop import Heard
 from gridpriv.assurance.forward import Predicted
-from gridpriv.grid.case import Floats
+from gridpriv.core.arrays import Floats
 from gridpriv.power.problem import ZoneProblem
 
 STAGES = (1e-3, 1e-4, 1e-5, 1e-6)
@@ -332,8 +332,6 @@ def _free(demand: Floats, pull: Floats, prior: Prior) -> Floats:
     return np.asarray(~held)
 
 
-def _cost(
-    residual: Floats, weights: Floats, demand: Floats, mean: Floats, spread: Floats
-) -> float:
+def _cost(residual: Floats, weights: Floats, demand: Floats, mean: Floats, spread: Floats) -> float:
     fitted = float(np.einsum("tm,tmn,tn->", residual, weights, residual, optimize=True))
     return fitted + float((((demand - mean) / spread) ** 2).sum())

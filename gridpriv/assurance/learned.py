@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from gridpriv.assurance.statistic import Statistic
-from gridpriv.errors import InputError, not_allowed
-from gridpriv.grid.case import Floats
+from gridpriv.core.arrays import Floats
+from gridpriv.core.errors import InputError, not_allowed
 from gridpriv.learning.algorithms import find_algorithm
 from gridpriv.learning.algorithms.base import Round, Task
 from gridpriv.learning.arrays import to_numpy

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gridpriv.grid.case import Floats
+from gridpriv.core.arrays import Floats
 from gridpriv.power.problem import ZoneProblem
 from gridpriv.privacy.adjacency import DemandAdjacency
 

@@ -26,14 +26,14 @@ import numpy as np
 
 from gridpriv.assurance.eavesdrop import Heard, MakeAgent, answer, listen, zone_agent
 from gridpriv.assurance.neighbours import Neighbour
-from gridpriv.coordination.agent import Agent
-from gridpriv.grid.case import Floats
+from gridpriv.consensus.agent import Agent
+from gridpriv.core.arrays import Floats
 from gridpriv.privacy.mechanism import Charge, Mechanism, Stream
 from gridpriv.privacy.noise import NoiseStreams
 from gridpriv.privacy.perturbation import NoiseRule
 from gridpriv.privacy.release import Release
 from gridpriv.privacy.sensitivity import Norm, Sensitivity
-from gridpriv.zonal import Prepared
+from gridpriv.zonal.run import Prepared
 
 CHECKS = ("calls", "values", "messages", "history", "noise")
 ROUNDING = 1e-12  # per coordinate of a value that no solver touched, times its size

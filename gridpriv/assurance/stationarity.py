@@ -24,10 +24,10 @@ from scipy import sparse
 from scipy.sparse.linalg import splu
 
 from gridpriv.assurance.forward import ForwardModel, Predicted
-from gridpriv.grid.case import Floats
+from gridpriv.core.arrays import Floats
 from gridpriv.power.problem import ZoneProblem
 from gridpriv.power.solvers.clarabel import conic_rows
-from gridpriv.zonal import Prepared
+from gridpriv.zonal.run import Prepared
 
 BINDS = 1e-4  # slack below which a constraint may bind (p.u.)
 

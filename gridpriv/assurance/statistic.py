@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gridpriv.assurance.bounds import epsilon_bound
-from gridpriv.grid.case import Floats
+from gridpriv.core.arrays import Floats
 
 Statistic = Callable[[Floats], Floats]
 TINY = 1e-300

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gridpriv.cli.common import REAL, WHOLE, print_table, write_json
-from gridpriv.errors import InputError, not_allowed, one_of
+from gridpriv.core.errors import InputError, not_allowed, one_of
 
 MECHANISMS = ("laplace", "gaussian")
 CALIBRATIONS = ("sound", "paper")
@@ -87,7 +87,7 @@ def question(args: argparse.Namespace) -> Question:
     """Return the checked question of the command line."""
     from gridpriv.privacy.accounting import check_delta
     from gridpriv.privacy.budget import Budget, noise_multiplier, parse_budget
-    from gridpriv.settings import Settings
+    from gridpriv.zonal.settings import Settings
 
     one_of("mechanism", args.mechanism, MECHANISMS)
     one_of("calibration", args.calibration, CALIBRATIONS)

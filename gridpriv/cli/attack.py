@@ -55,8 +55,8 @@ def execute(args: argparse.Namespace) -> int:
     from gridpriv.assurance.adversary import AttackPlan
     from gridpriv.assurance.attack import attack
     from gridpriv.assurance.averaging import averaging
-    from gridpriv.settings import make_settings
-    from gridpriv.zonal import prepare
+    from gridpriv.zonal.run import prepare
+    from gridpriv.zonal.settings import make_settings
 
     settings = make_settings(args.preset, **({"solver": "clarabel"} | given_settings(args)))
     case = load_case(args.case)

@@ -21,14 +21,14 @@ from gridpriv.cli.common import (
 )
 from gridpriv.cli.run import add_arguments as add_run_arguments
 from gridpriv.cli.run import given_settings
-from gridpriv.errors import InputError
+from gridpriv.core.errors import InputError
 from gridpriv.grid.library import load_case
 
 if TYPE_CHECKING:
     from gridpriv.assurance.audit import AuditPlan, AuditResult
     from gridpriv.grid.case import Case
     from gridpriv.grid.zoning import Zoning
-    from gridpriv.settings import Settings
+    from gridpriv.zonal.settings import Settings
 
 FAILED = 1
 
@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(args: argparse.Namespace) -> int:
     """Audit; print or write the verdict; return 1 if what is certified does not hold."""
     from gridpriv.assurance.audit import RUNS, AuditPlan
-    from gridpriv.settings import make_settings
+    from gridpriv.zonal.settings import make_settings
 
     settings = make_settings(args.preset, **({"solver": "clarabel"} | given_settings(args)))
     case = load_case(args.case)
@@ -76,7 +76,7 @@ def execute(args: argparse.Namespace) -> int:
 
 def sweep(settings: Settings) -> list[Settings]:
     """Return the settings with every perturbation, mechanism and update (sound calibration)."""
-    from gridpriv.settings import CHOICES
+    from gridpriv.zonal.settings import CHOICES
 
     if settings.mechanism == "none" or settings.calibration == "paper":
         raise InputError("--sweep needs a mechanism and --calibration sound")
@@ -98,7 +98,7 @@ def _one(
     case: Case, zoning: Zoning, settings: Settings, plan: AuditPlan, args: argparse.Namespace
 ) -> AuditResult:
     from gridpriv.assurance.audit import audit
-    from gridpriv.zonal import prepare
+    from gridpriv.zonal.run import prepare
 
     total = 100 * len(plan.levels) + zoning.n_zone
     label = f"{case.name} {settings.perturbation}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from gridpriv.cli.common import print_table, write_json
-from gridpriv.errors import GridprivError, InputError
+from gridpriv.core.errors import GridprivError, InputError
 from gridpriv.grid.case import Case
 from gridpriv.grid.library import case_files, load_case, read_report, shipped_folder
 from gridpriv.grid.matpower import read_matpower

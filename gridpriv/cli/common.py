@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from gridpriv.errors import InputError, not_allowed, one_of
+from gridpriv.core.errors import InputError, not_allowed, one_of
 
 if TYPE_CHECKING:
     from gridpriv.grid.case import Case

@@ -20,7 +20,7 @@ from gridpriv.cli.common import (
     resumable,
     write_json,
 )
-from gridpriv.errors import InputError, SolverError, missing_extra
+from gridpriv.core.errors import InputError, SolverError, missing_extra
 
 if TYPE_CHECKING:
     from gridpriv.study import Study, StudyPlan
@@ -182,7 +182,7 @@ def print_summary(table: Any) -> None:
 
 def wanted_formats(text: str) -> list[str]:
     """Return the formats of a comma-separated list; ``none`` for no report."""
-    from gridpriv.errors import one_of
+    from gridpriv.core.errors import one_of
     from gridpriv.report.export import FORMATS
 
     names = [name.strip() for name in text.split(",") if name.strip()]

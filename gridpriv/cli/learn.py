@@ -20,7 +20,7 @@ from gridpriv.cli.common import (
     shown,
     write_json,
 )
-from gridpriv.errors import InputError
+from gridpriv.core.errors import InputError
 
 if TYPE_CHECKING:
     from gridpriv.learning.reproduce import Reproduction
@@ -328,7 +328,7 @@ def _numbers(text: str) -> list[float]:
 
 
 def _reproduce(args: argparse.Namespace) -> int:
-    from gridpriv.errors import one_of
+    from gridpriv.core.errors import one_of
     from gridpriv.learning.papers import REPRODUCTIONS
 
     if args.name is None:
@@ -341,7 +341,7 @@ def _reproduce(args: argparse.Namespace) -> int:
 
 def reproduce(which: Reproduction, args: argparse.Namespace) -> int:
     """Reproduce a figure or table of a learning paper and print what it says."""
-    from gridpriv.errors import one_of
+    from gridpriv.core.errors import one_of
     from gridpriv.learning.reproduce import SCALES, claim_table
     from gridpriv.learning.result import finite
 

@@ -21,7 +21,7 @@ from gridpriv.cli.common import (
     write_json,
     write_text,
 )
-from gridpriv.errors import GridprivWarning, InputError, one_of
+from gridpriv.core.errors import GridprivWarning, InputError, one_of
 
 if TYPE_CHECKING:
     from gridpriv.privacy.ledger_rows import Account, Dataset, Entry
@@ -67,7 +67,7 @@ def _grant(args: argparse.Namespace) -> int:
     from gridpriv.privacy.adjacency import DemandAdjacency, parse_beta
     from gridpriv.privacy.ledger import grant
     from gridpriv.privacy.ledger_rows import read_accounts, zone_datasets
-    from gridpriv.settings import Settings
+    from gridpriv.zonal.settings import Settings
 
     case = load_case(args.case)
     zoning = chosen_zoning(case, args)

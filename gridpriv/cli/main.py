@@ -10,7 +10,7 @@ import warnings
 from importlib import import_module
 from typing import Any, NoReturn
 
-from gridpriv.errors import GridprivError, GridprivWarning
+from gridpriv.core.errors import GridprivError, GridprivWarning
 
 COMMANDS = {
     "run": "one private run of a case",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from gridpriv.cli.common import REAL, output_folder, print_table, ready, write_json, write_text
-from gridpriv.errors import SolverError, not_allowed
+from gridpriv.core.errors import SolverError, not_allowed
 from gridpriv.grid.library import load_case
 
 

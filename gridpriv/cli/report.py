@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(args: argparse.Namespace) -> int:
     """Write the report in every format asked for."""
     from gridpriv.cli.compare import wanted_formats
-    from gridpriv.errors import not_allowed
+    from gridpriv.core.errors import not_allowed
     from gridpriv.report.export import export
 
     formats = wanted_formats(args.format)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gridpriv.cli.common import console, print_table, write_json
-from gridpriv.errors import InputError, not_allowed, one_of
+from gridpriv.core.errors import InputError, not_allowed, one_of
 
 # of the arguments that some reproductions alone read; else None
 DEFAULTS = {"scale": "quick", "format": "html", "retry_failed": False}

@@ -26,13 +26,13 @@ from gridpriv.cli.common import (
 )
 from gridpriv.cli.series import add_arguments as add_series_arguments
 from gridpriv.cli.series import refuse_without_series, run_horizon
-from gridpriv.errors import BudgetError, InputError, SolverError, one_of
+from gridpriv.core.errors import BudgetError, InputError, SolverError, one_of
 
 if TYPE_CHECKING:
-    from gridpriv.checks import Checker, Finished
     from gridpriv.power.accheck import AcCheck
     from gridpriv.power.fleet import Charge
-    from gridpriv.zonal import Prepared
+    from gridpriv.zonal.checks import Checker, Finished
+    from gridpriv.zonal.run import Prepared
 
 SETTINGS: tuple[tuple[str, Any, str], ...] = (
     ("objective", str, "imbalance | cost: what zones minimise"),
@@ -108,7 +108,7 @@ def execute(args: argparse.Namespace) -> int:
     """Run, print the summary or the JSON document, write the folder."""
     refuse_without_series(args)
     if args.tables != "csv":
-        from gridpriv.result_tables import FORMATS
+        from gridpriv.zonal.tables import FORMATS
 
         one_of("tables", args.tables, FORMATS)
     given = given_settings(args)
@@ -118,7 +118,7 @@ def execute(args: argparse.Namespace) -> int:
 
 def _run(args: argparse.Namespace, given: dict[str, Any], checker: Checker) -> int:
     from gridpriv.grid.library import load_case
-    from gridpriv.settings import make_settings
+    from gridpriv.zonal.settings import make_settings
 
     settings = make_settings(args.preset, **given)
     began = time.perf_counter()
@@ -133,7 +133,7 @@ def _run(args: argparse.Namespace, given: dict[str, Any], checker: Checker) -> i
     if args.series is not None:
         return run_horizon(args, case, zoning, settings, folder)
 
-    from gridpriv.zonal import prepare, run_prepared
+    from gridpriv.zonal.run import prepare, run_prepared
 
     prepared = prepare(case, zoning, settings)
     failure = None
@@ -155,7 +155,7 @@ def _run(args: argparse.Namespace, given: dict[str, Any], checker: Checker) -> i
                 raise
             failure, result = error, error.result
     if folder is not None:
-        from gridpriv.report import write_run
+        from gridpriv.report.folder import write_run
 
         write_run(result, ready(folder), public=args.public, tables=args.tables)
     if args.json:
@@ -176,20 +176,20 @@ def _checker(*, beside: bool) -> Iterator[Checker]:
     Importing pandapower takes longer than a hundred rounds of case118, and a second core.
     """
     if not beside or (os.cpu_count() or 1) < 2:
-        from gridpriv.checks import check
+        from gridpriv.zonal.checks import check
 
         yield check
         return
-    from gridpriv.processes import Beside
+    from gridpriv.core.processes import Beside
 
     with Beside(_check_dispatch, _import_pandapower) as process:  # before our own slow imports
-        from gridpriv.checks import check_beside
+        from gridpriv.zonal.checks import check_beside
 
         yield partial(check_beside, process)
 
 
 def _check_dispatch(finished: Finished) -> AcCheck | None:
-    from gridpriv.checks import check_dispatch
+    from gridpriv.zonal.checks import check_dispatch
 
     return check_dispatch(finished)
 
@@ -215,7 +215,7 @@ def _ledger(path: str | None, prepared: Prepared) -> Iterator[Charge | None]:
 
     from gridpriv.privacy.ledger import Ledger, ledger_charge
     from gridpriv.privacy.ledger_rows import zone_datasets
-    from gridpriv.zonal import planned_charges
+    from gridpriv.zonal.run import planned_charges
 
     owners = zone_datasets(prepared.case, prepared.zoning, prepared.rules.adjacency)
     with Ledger(path, owners) as ledger:

@@ -10,16 +10,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gridpriv.cli.common import console, print_table, progress, write_json
-from gridpriv.errors import InputError
+from gridpriv.core.errors import InputError
 
 if TYPE_CHECKING:
     from gridpriv.grid.case import Case
     from gridpriv.grid.overrides import DemandSeries
     from gridpriv.grid.zoning import Zoning
-    from gridpriv.horizon import Horizon
     from gridpriv.power.fleet import Charge
     from gridpriv.report.series_folder import SeriesFolder
-    from gridpriv.settings import Settings
+    from gridpriv.zonal.horizon import Horizon
+    from gridpriv.zonal.settings import Settings
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -46,8 +46,8 @@ def run_horizon(
     """Run every step that is still to do, print the summary or the document."""
     import tempfile
 
-    from gridpriv.horizon import make_horizon
     from gridpriv.report.series_folder import SeriesFolder, recorded_seed
+    from gridpriv.zonal.horizon import make_horizon
 
     series = _series(args, case)
     if args.resume:
@@ -114,7 +114,7 @@ def _ledger(path: str | None, horizon: Horizon, steps: int) -> Iterator[Charge |
 
     from gridpriv.privacy.ledger import Ledger, ledger_charge
     from gridpriv.privacy.ledger_rows import zone_datasets
-    from gridpriv.zonal import planned_charges, prepare
+    from gridpriv.zonal.run import planned_charges, prepare
 
     one = planned_charges(ready)
     planned = one and {

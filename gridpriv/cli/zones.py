@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from gridpriv.cli.common import add_zone_arguments, chosen_zoning, print_table, write_json
-from gridpriv.errors import InputError
+from gridpriv.core.errors import InputError
 from gridpriv.grid.library import load_case
 from gridpriv.grid.zoning import tie_lines, write_zoning, zone_report
 
@@ -27,7 +27,7 @@ def execute(args: argparse.Namespace) -> int:
         if path and not Path(path).parent.is_dir():
             raise InputError(f"{option} = {path!r} is not allowed: its folder does not exist")
     if args.plot:
-        from gridpriv.report.drawing import picture_format
+        from gridpriv.drawing import picture_format
 
         picture_format(args.plot)
     case = load_case(args.case)
@@ -37,7 +37,7 @@ def execute(args: argparse.Namespace) -> int:
     if args.out:
         write_zoning(zoning, case, args.out)
     if args.plot:
-        from gridpriv.report.drawing import write_drawing
+        from gridpriv.drawing import write_drawing
         from gridpriv.report.pictures import zones_picture
 
         write_drawing(zones_picture(case, zoning), args.plot)

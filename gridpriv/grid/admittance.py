@@ -5,11 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from gridpriv.core.arrays import Complexes
 from gridpriv.grid.case import Case
-
-Complexes = NDArray[np.complex128]
 
 
 @dataclass(frozen=True, eq=False)

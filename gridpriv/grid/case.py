@@ -14,10 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gridpriv.errors import InputError, not_allowed
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from gridpriv.core.arrays import Floats, Ints
+from gridpriv.core.errors import InputError, not_allowed
 
 POLYNOMIAL, PIECEWISE = 2, 1
 
@@ -248,9 +246,7 @@ def _refuse(
 ) -> None:
     if wrong.any():
         at = int(np.argmax(wrong))
-        raise InputError(
-            f"{kind} {rows[at]}: {field} = {values[at]} is not allowed: {allowed}"
-        )
+        raise InputError(f"{kind} {rows[at]}: {field} = {values[at]} is not allowed: {allowed}")
 
 
 def _finite(case: Case, names: tuple[str, ...], kind: str, rows: Ints) -> None:
@@ -259,9 +255,7 @@ def _finite(case: Case, names: tuple[str, ...], kind: str, rows: Ints) -> None:
         _refuse(~np.isfinite(values), values, name, kind, rows, "a finite number")
 
 
-def _open_ended(
-    case: Case, name: str, none: float, kind: str, rows: Ints, within: float
-) -> None:
+def _open_ended(case: Case, name: str, none: float, kind: str, rows: Ints, within: float) -> None:
     """Refuse limits that are neither ``none`` nor of a magnitude below ``within``."""
     values = getattr(case, name)
     wrong = (values != none) & ~(np.abs(values) < within)

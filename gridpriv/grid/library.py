@@ -6,7 +6,7 @@ from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 
-from gridpriv.errors import InputError
+from gridpriv.core.errors import InputError
 from gridpriv.grid.case import Case
 from gridpriv.grid.matpower import load_matpower
 from gridpriv.grid.readreport import ReadReport

@@ -21,8 +21,9 @@ from typing import Any
 import numpy as np
 from pandas import DataFrame
 
-from gridpriv.errors import InputError, not_allowed
-from gridpriv.grid.case import Case, Floats
+from gridpriv.core.arrays import Floats
+from gridpriv.core.errors import InputError, not_allowed
+from gridpriv.grid.case import Case
 from gridpriv.grid.pandapower_checks import frame, in_service
 from gridpriv.grid.pandapower_elements import flexible_sgens
 
@@ -129,9 +130,7 @@ def read_demand_series(path: str | Path, case: Case) -> DemandSeries:
         else:
             rows.once(buses, str(int(rows.bus(row, line, case)[1])), line, f"step {step}: bus")
             _apply(rows, row, line, case, pds[-1], qds[-1])
-    return DemandSeries(
-        case, tuple(names), _stack(pds, case), _stack(qds, case), Path(path).name
-    )
+    return DemandSeries(case, tuple(names), _stack(pds, case), _stack(qds, case), Path(path).name)
 
 
 def series_from_simbench(

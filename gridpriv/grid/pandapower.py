@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from gridpriv.errors import InputError
+from gridpriv.core.errors import InputError
 from gridpriv.grid.case import Case
 from gridpriv.grid.pandapower_checks import check_net, open_json
 from gridpriv.grid.pandapower_elements import (
@@ -104,9 +104,7 @@ def convert_net(net: Any, name: str | None = None) -> Conversion:
 _ROW = re.compile(r"^(?:mpc\.)?(branch|generator|gencost|gen)(?: row)? (\d+): ")
 
 
-def _case(
-    tables: MatpowerTables, branch: tuple[Element, ...], gen: tuple[Element, ...]
-) -> Case:
+def _case(tables: MatpowerTables, branch: tuple[Element, ...], gen: tuple[Element, ...]) -> Case:
     """Return the case; errors name the net's element instead of a row of the tables."""
     try:
         return case_from_tables(tables)

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from gridpriv.errors import InputError
-from gridpriv.grid.case import Floats
+from gridpriv.core.arrays import Floats
+from gridpriv.core.errors import InputError
 
 BUS_COLUMNS: dict[str, tuple[str, ...]] = {
     "line": ("from_bus", "to_bus"), "impedance": ("from_bus", "to_bus"),

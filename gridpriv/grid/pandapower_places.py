@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from gridpriv.grid.case import Case, Floats
+from gridpriv.core.arrays import Floats
+from gridpriv.grid.case import Case
 from gridpriv.grid.pandapower_checks import frame
 
 LEAST_SHARE = 0.8

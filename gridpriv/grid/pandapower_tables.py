@@ -11,8 +11,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from gridpriv.errors import InputError
-from gridpriv.grid.case import PIECEWISE, POLYNOMIAL, Floats
+from gridpriv.core.arrays import Floats
+from gridpriv.core.errors import InputError
+from gridpriv.grid.case import PIECEWISE, POLYNOMIAL
 from gridpriv.grid.pandapower_checks import frame, optional
 from gridpriv.grid.pandapower_elements import SIDES, Element
 

@@ -16,7 +16,8 @@ import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
-from gridpriv.grid.case import PIECEWISE, POLYNOMIAL, Case, Floats
+from gridpriv.core.arrays import Floats
+from gridpriv.grid.case import PIECEWISE, POLYNOMIAL, Case
 from gridpriv.grid.pandapower_elements import Element, PandapowerLink
 from gridpriv.grid.pandapower_tables import NO_LIMIT
 from gridpriv.grid.zoning import bus_graph

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection
 import networkx as nx
 import numpy as np
 
-from gridpriv.errors import missing_extra, not_allowed, one_of
+from gridpriv.core.errors import missing_extra, not_allowed, one_of
 from gridpriv.grid.case import Case
 from gridpriv.grid.zoning import Zoning, bus_graph, warn_disconnected, zoning_from_groups
 

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
-from gridpriv.errors import InputError
-from gridpriv.grid.case import Case, Floats
+from gridpriv.core.arrays import Floats
+from gridpriv.core.errors import InputError
+from gridpriv.grid.case import Case
 from gridpriv.grid.matfile import MatFileError, read_variables
 from gridpriv.grid.readreport import ReadReport, report_tables
 from gridpriv.grid.tables import READ_FIELDS, MatpowerTables, case_from_tables

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import networkx as nx
 import numpy as np
 
-from gridpriv.errors import GridprivWarning, InputError
-from gridpriv.grid.case import POLYNOMIAL, Case, Floats
+from gridpriv.core.arrays import Floats
+from gridpriv.core.errors import GridprivWarning, InputError
+from gridpriv.grid.case import POLYNOMIAL, Case
 from gridpriv.grid.tables import (
     ANGMAX,
     ANGMIN,

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from gridpriv.errors import InputError, missing_extra, not_allowed
+from gridpriv.core.errors import InputError, missing_extra, not_allowed
 from gridpriv.grid.case import Case
 from gridpriv.grid.overrides import DemandSeries, series_from_simbench
 from gridpriv.grid.pandapower import convert_net

@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from gridpriv.errors import InputError, not_allowed
-from gridpriv.grid.case import PIECEWISE, POLYNOMIAL, Case, Floats, GenCost, Ints
+from gridpriv.core.arrays import Floats, Ints
+from gridpriv.core.errors import InputError, not_allowed
+from gridpriv.grid.case import PIECEWISE, POLYNOMIAL, Case, GenCost
 
 ISOLATED, REFERENCE = 4, 3
 BUS_COLUMNS, BRANCH_COLUMNS, GEN_COLUMNS = 13, 11, 10

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gridpriv.errors import GridprivWarning, InputError
-from gridpriv.grid.case import Case, Ints
+from gridpriv.core.arrays import Ints
+from gridpriv.core.errors import GridprivWarning, InputError
+from gridpriv.grid.case import Case
 
 if TYPE_CHECKING:  # slow to import, and a run of a shipped map needs neither before its end
     import networkx as nx
@@ -155,9 +156,7 @@ def write_zoning(zoning: Zoning, case: Case, path: str | Path) -> None:
     """Write the zone map as CSV (``bus,zone``)."""
     import pandas as pd
 
-    table = pd.DataFrame(
-        {"bus": case.bus_id, "zone": [zoning.names[z] for z in zoning.zone_of]}
-    )
+    table = pd.DataFrame({"bus": case.bus_id, "zone": [zoning.names[z] for z in zoning.zone_of]})
     file = Path(path)
     part = file.with_name(file.name + ".part")
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from gridpriv.errors import one_of
+from gridpriv.core.errors import one_of
 
 Kind = Literal["replace-one", "add-one"]
 KINDS: tuple[Kind, ...] = ("replace-one", "add-one")

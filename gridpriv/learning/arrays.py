@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from gridpriv.errors import missing_extra, not_allowed, one_of
+from gridpriv.core.errors import missing_extra, not_allowed, one_of
 
 DEVICES = ("cpu", "cuda", "torch")
 

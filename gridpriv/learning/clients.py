@@ -7,8 +7,8 @@ from functools import cached_property
 
 import numpy as np
 
-from gridpriv.errors import InputError
-from gridpriv.grid.case import Floats
+from gridpriv.core.arrays import Floats
+from gridpriv.core.errors import InputError
 from gridpriv.learning.arrays import Array, namespace, on_device, to_numpy
 from gridpriv.learning.datasets.base import Dataset
 from gridpriv.learning.datasets.split import Indices

@@ -16,7 +16,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from gridpriv.errors import GridprivError, not_allowed, one_of, whole
+from gridpriv.core.errors import GridprivError, not_allowed, one_of, whole
 from gridpriv.learning.algorithms.names import ALGORITHMS, NON_PRIVATE, READS, SPECIFIC
 from gridpriv.learning.datasets.base import Dataset
 from gridpriv.learning.result import LearnResult, finite

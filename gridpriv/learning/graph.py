@@ -8,7 +8,7 @@ from typing import Any
 
 import networkx as nx
 
-from gridpriv.errors import InputError, not_allowed
+from gridpriv.core.errors import InputError, not_allowed
 
 GRAPHS = "ring, complete, regular:D or a file with two client numbers a line"
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from gridpriv.coordination.problem import Minimiser, Update
-from gridpriv.errors import InputError
-from gridpriv.grid.case import Floats, Ints
+from gridpriv.consensus.problem import Minimiser, Update
+from gridpriv.core.arrays import Floats, Ints
+from gridpriv.core.errors import InputError
 from gridpriv.learning.adjacency import SampleAdjacency
 from gridpriv.learning.arrays import Array, like, to_numpy
 from gridpriv.learning.losses import Loss, clip_factors

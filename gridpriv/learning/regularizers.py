@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from gridpriv.errors import not_allowed
+from gridpriv.core.errors import not_allowed
 from gridpriv.learning.arrays import Array, namespace
 
 

@@ -238,11 +238,7 @@ def _accuracy(bench: Bench, kind: str) -> Outcome:
             ]
             mean = {k: float(np.mean([r["final"][k] for r in finals])) for k in FIGURES}
             total = finals[0]["privacy"]["total"]["epsilon"]
-            rows.append(
-                {"algorithm": name, "epsilon": epsilon}
-                | mean
-                | {"certified_total": total}
-            )
+            rows.append({"algorithm": name, "epsilon": epsilon} | mean | {"certified_total": total})
     table = pd.DataFrame(rows)
     return Outcome(
         _in_words(table),
@@ -324,9 +320,7 @@ def table2(bench: Bench) -> Outcome:
     """Time 100 rounds."""
     rows, pairs = [], []
     given: dict[str, Any] = {"evaluate_every": ROUNDS}
-    admm = _seconds(
-        bench.run("adult", "huang-l2", algorithm="admm", mechanism="none", **given)
-    )
+    admm = _seconds(bench.run("adult", "huang-l2", algorithm="admm", mechanism="none", **given))
     for epsilon in (0.01, 0.05, 0.1):
         given["budget"] = f"per-release:{epsilon}"
         took = {"ADMM": admm} | {

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from gridpriv.grid.case import Floats
+from gridpriv.core.arrays import Floats
 from gridpriv.learning.settings import LearnSettings
 
 COLUMNS = (

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from gridpriv.errors import SolverError, not_allowed
-from gridpriv.grid.case import Floats
+from gridpriv.core.arrays import Floats
+from gridpriv.core.errors import SolverError, not_allowed
 from gridpriv.learning.accounting import (
     Charging,
     multiplier_for,

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from gridpriv.coordination.schedules import StepSize
-from gridpriv.errors import not_allowed, positive, whole
-from gridpriv.grid.case import Floats
+from gridpriv.consensus.schedules import StepSize
+from gridpriv.core.arrays import Floats
+from gridpriv.core.errors import not_allowed, positive, whole
 
 
 @dataclass(frozen=True)

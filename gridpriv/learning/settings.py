@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal
 
-from gridpriv.errors import not_allowed, one_of, positive, whole
+from gridpriv.core.errors import not_allowed, one_of, positive, whole
 from gridpriv.learning.adjacency import KINDS, Kind
 from gridpriv.learning.algorithms.names import (
     ALGORITHMS,
@@ -51,7 +51,7 @@ class LearnSettings:
     algorithm : str
         One of :data:`gridpriv.learning.algorithms.names.ALGORITHMS`.
     mechanism, perturbation, calibration, budget, delta, target_delta
-        As in :class:`gridpriv.settings.Settings`; ``perturbation`` is ryu-kim's only.
+        As in :class:`gridpriv.zonal.settings.Settings`; ``perturbation`` is ryu-kim's only.
     adjacency : {'replace-one', 'add-one'}
         What one sample may do.
     norm : float or None

@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import TypeVar
 
-from gridpriv.coordination.agent import Agent
+from gridpriv.consensus.agent import Agent
 
 Given = TypeVar("Given")
 Answer = TypeVar("Answer")

@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gridpriv.grid.case import Case, Floats
+from gridpriv.core.arrays import Floats
+from gridpriv.grid.case import Case
 
 ABSENT_LIMIT = 9999.0
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from gridpriv.grid.case import Floats
+from gridpriv.core.arrays import Floats
 from gridpriv.power.zone import Network
 
 AT_LIMIT = 1e-3
@@ -47,9 +47,7 @@ class Binding(NamedTuple):
     unit: str
 
 
-def binding_limits(
-    network: Network, z: Floats, tolerance: float = AT_LIMIT
-) -> tuple[Binding, ...]:
+def binding_limits(network: Network, z: Floats, tolerance: float = AT_LIMIT) -> tuple[Binding, ...]:
     """Return the limits that a solution stands at; generators that cannot move are left out.
 
     Parameters

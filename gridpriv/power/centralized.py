@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from gridpriv.errors import SolverError, not_allowed, one_of
-from gridpriv.grid.case import Case, Floats
+from gridpriv.core.arrays import Floats
+from gridpriv.core.errors import SolverError, not_allowed, one_of
+from gridpriv.grid.case import Case
 from gridpriv.power.binding import (
     SHED_TOLERANCE_MW,
     binding_limits,

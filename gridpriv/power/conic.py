@@ -27,8 +27,8 @@ import clarabel
 import numpy as np
 from scipy import sparse
 
-from gridpriv.errors import SolverError
-from gridpriv.grid.case import Floats
+from gridpriv.core.arrays import Floats
+from gridpriv.core.errors import SolverError
 from gridpriv.power.program import Matrix, ZoneProgram
 from gridpriv.power.solvers.clarabel import conic_rows
 

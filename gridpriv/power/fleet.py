@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gridpriv.coordination.agent import Agent, AgentRules
-from gridpriv.coordination.transport import InProcess, Transport, Workers
-from gridpriv.grid.case import Case, Floats
+from gridpriv.consensus.agent import Agent, AgentRules
+from gridpriv.consensus.transport import InProcess, Transport, Workers
+from gridpriv.core.arrays import Floats
+from gridpriv.grid.case import Case
 from gridpriv.power.objective import ObjectiveKind
 from gridpriv.power.problem import ZoneProblem
 from gridpriv.power.program import compile_zone

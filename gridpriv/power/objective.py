@@ -22,8 +22,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from gridpriv.errors import InputError, not_allowed, one_of, positive
-from gridpriv.grid.case import PIECEWISE, Case, Floats, GenCost, Ints
+from gridpriv.core.arrays import Floats, Ints
+from gridpriv.core.errors import InputError, not_allowed, one_of, positive
+from gridpriv.grid.case import PIECEWISE, Case, GenCost
 
 ObjectiveKind = Literal["imbalance", "cost"]
 OBJECTIVES: tuple[ObjectiveKind, ...] = ("imbalance", "cost")

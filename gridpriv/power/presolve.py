@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from gridpriv.errors import SolverError
-from gridpriv.grid.case import Floats, Ints
+from gridpriv.core.arrays import Floats, Ints
+from gridpriv.core.errors import SolverError
 from gridpriv.power.program import Matrix, ZoneProgram
 
 CONSTANT_TOLERANCE = 1e-6

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gridpriv.grid.case import Floats
+from gridpriv.core.arrays import Floats
 from gridpriv.power.zone import FLOWS, Network, Zone
 
 if TYPE_CHECKING:

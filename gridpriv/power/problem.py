@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from gridpriv.coordination.problem import Minimiser, Update
-from gridpriv.grid.case import Floats, Ints
+from gridpriv.consensus.problem import Minimiser, Update
+from gridpriv.core.arrays import Floats, Ints
 from gridpriv.power.objective import fixed_cost
 from gridpriv.power.presolve import ReducedProgram, presolve
 from gridpriv.power.program import ZoneProgram

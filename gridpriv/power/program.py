@@ -20,7 +20,7 @@ import pyomo.core as pyo
 from pyomo.repn import generate_standard_repn
 from scipy import sparse
 
-from gridpriv.grid.case import Floats, Ints
+from gridpriv.core.arrays import Floats, Ints
 from gridpriv.power.relaxation import CONES, variables, zone_model
 from gridpriv.power.zone import Zone, flat_start
 

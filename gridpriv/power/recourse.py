@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gridpriv.errors import SolverError
-from gridpriv.grid.case import Floats
+from gridpriv.core.arrays import Floats
+from gridpriv.core.errors import SolverError
 from gridpriv.grid.zoning import Zoning, tie_lines
 from gridpriv.power.accheck import Dispatch
 from gridpriv.power.objective import BASE_MVA

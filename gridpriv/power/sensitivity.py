@@ -45,8 +45,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from gridpriv.coordination.problem import Update
-from gridpriv.grid.case import Floats
+from gridpriv.consensus.problem import Update
+from gridpriv.core.arrays import Floats
 from gridpriv.power.program import Matrix, ZoneProgram
 from gridpriv.privacy.adjacency import DemandAdjacency
 from gridpriv.privacy.sensitivity import Norm, Sensitivity

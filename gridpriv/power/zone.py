@@ -20,7 +20,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from gridpriv.grid.case import Case, Floats, Ints
+from gridpriv.core.arrays import Floats, Ints
+from gridpriv.grid.case import Case
 from gridpriv.grid.zoning import Zoning
 from gridpriv.power.objective import (
     IMBALANCE,

@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from gridpriv.errors import InputError, not_allowed
+from gridpriv.core.errors import InputError, not_allowed
 from gridpriv.privacy.mechanism import Charge
 
 Charges = Mapping[Charge, int]

@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from gridpriv.errors import not_allowed, one_of
+from gridpriv.core.errors import not_allowed, one_of
 
 Protects = Literal["p+q", "p", "q"]
 PROTECTS: tuple[Protects, ...] = ("p+q", "p", "q")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from gridpriv.errors import not_allowed, positive
+from gridpriv.core.errors import not_allowed, positive
 from gridpriv.privacy.accounting import (
     check_delta,
     classical_gaussian_multiplier,

@@ -38,8 +38,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from gridpriv.errors import not_allowed
-from gridpriv.grid.case import Floats
+from gridpriv.core.arrays import Floats
+from gridpriv.core.errors import not_allowed
 from gridpriv.privacy.accounting import Charges, check_delta, total_epsilon, total_pure
 from gridpriv.privacy.mechanism import Charge
 
@@ -144,9 +144,7 @@ class GrantFilter:
             low, high = high, 2 * high
         while high - low > 1:
             middle = (low + high) // 2
-            low, high = (
-                (middle, high) if self.fits(combined(spent, one, middle)) else (low, middle)
-            )
+            low, high = (middle, high) if self.fits(combined(spent, one, middle)) else (low, middle)
         return low
 
 

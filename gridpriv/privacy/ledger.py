@@ -23,7 +23,7 @@ from pathlib import Path
 from threading import Lock
 from types import TracebackType
 
-from gridpriv.errors import BudgetError, InputError, positive
+from gridpriv.core.errors import BudgetError, InputError, positive
 from gridpriv.privacy.accounting import Charges, check_delta
 from gridpriv.privacy.filters import Rule, check_charges, choose_rule, combined
 from gridpriv.privacy.ledger_file import connect, immediate, now, refusing
@@ -266,7 +266,7 @@ class ReleaseCharge:
 def ledger_charge(
     ledger: Ledger, run_id: str, planned: Mapping[str, Charges] | None = None
 ) -> Callable[[str, dict[Release, int]], None]:
-    """Return the ``charge`` of :func:`gridpriv.zonal.run`.
+    """Return the ``charge`` of :func:`gridpriv.zonal.run.run`.
 
     Parameters
     ----------

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
-from gridpriv.errors import GridprivError, InputError
+from gridpriv.core.errors import GridprivError, InputError
 
 APPLICATION_ID = 0x67706C31  # "gpl1"
 SCHEMA = """

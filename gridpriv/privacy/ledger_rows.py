@@ -12,7 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from gridpriv.grid.case import Case, Ints
+from gridpriv.core.arrays import Ints
+from gridpriv.grid.case import Case
 from gridpriv.grid.zoning import Zoning
 from gridpriv.privacy.accounting import Charges, pure_epsilon, total_epsilon, total_pure
 from gridpriv.privacy.adjacency import DemandAdjacency
@@ -42,9 +43,7 @@ class Dataset:
     adjacency: str
 
 
-def zone_datasets(
-    case: Case, zoning: Zoning, adjacency: DemandAdjacency
-) -> tuple[Dataset, ...]:
+def zone_datasets(case: Case, zoning: Zoning, adjacency: DemandAdjacency) -> tuple[Dataset, ...]:
     """Return every zone's dataset: the buses it owns and their demand.
 
     Only the private data count: a run with other generators or branches out of service charges

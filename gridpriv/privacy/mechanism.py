@@ -19,8 +19,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from gridpriv.errors import missing_extra
-from gridpriv.grid.case import Floats
+from gridpriv.core.arrays import Floats
+from gridpriv.core.errors import missing_extra
 from gridpriv.privacy.sensitivity import Norm
 
 Stream = Callable[[], np.random.Generator]

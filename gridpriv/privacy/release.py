@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gridpriv.grid.case import Floats
+from gridpriv.core.arrays import Floats
 from gridpriv.privacy.mechanism import Charge, Mechanism, Stream
 from gridpriv.privacy.sensitivity import Sensitivity
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gridpriv.drawing import bus_positions
 from gridpriv.grid.zoning import tie_lines
-from gridpriv.report.drawing import bus_positions
 from gridpriv.report.figures import PALETTE, save
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Iterable
 from pathlib import Path
 
-from gridpriv.errors import one_of
+from gridpriv.core.errors import one_of
 from gridpriv.report.document import make_report
 from gridpriv.report.source import read_source
 from gridpriv.study.store import StorageError

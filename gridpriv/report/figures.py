@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 if TYPE_CHECKING:
-    from gridpriv.result import RunResult
+    from gridpriv.zonal.result import RunResult
 
 # Okabe and Ito's colour-blind safe palette
 PALETTE = (

@@ -12,7 +12,7 @@ from typing import Any
 
 import pandas as pd
 
-from gridpriv.errors import InputError
+from gridpriv.core.errors import InputError
 from gridpriv.report.columns import columns
 
 AUDIT = columns(

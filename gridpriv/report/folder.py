@@ -6,27 +6,25 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gridpriv.errors import InputError
+from gridpriv.core.errors import InputError
+from gridpriv.drawing import write_drawing
 from gridpriv.grid.case import Case
 from gridpriv.grid.zoning import Zoning
-from gridpriv.report.drawing import write_drawing
 from gridpriv.report.figures import draw_convergence
 from gridpriv.report.pictures import network_tables, run_picture, zones_picture
-from gridpriv.result import PUBLIC_ROUND_COLUMNS
-from gridpriv.result_tables import result_tables, write_tables
-from gridpriv.solution import solution_of_run
+from gridpriv.zonal.result import PUBLIC_ROUND_COLUMNS
+from gridpriv.zonal.solution import solution_of_run
+from gridpriv.zonal.tables import result_tables, write_tables
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from gridpriv.result import RunResult
+    from gridpriv.zonal.result import RunResult
 
 NETWORK = "network.json"
 
 
-def write_run(
-    result: RunResult, folder: Path, *, public: bool, tables: str = "csv"
-) -> None:
+def write_run(result: RunResult, folder: Path, *, public: bool, tables: str = "csv") -> None:
     """Write a run's files; each is written beside and renamed, so none is ever half there.
 
     Parameters

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from gridpriv.drawing import draw_network, to_svg
 from gridpriv.report.charts import slug
-from gridpriv.report.drawing import draw_network, to_svg
 from gridpriv.report.tables import figure
 
 WIDTH = 540.0

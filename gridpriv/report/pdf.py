@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from gridpriv.errors import missing_extra
+from gridpriv.core.errors import missing_extra
 from gridpriv.report.document import Report, Section
 from gridpriv.report.svg import Chart, render, swatch
 from gridpriv.report.tables import Table, shown

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
+from gridpriv.drawing import Drawing, bus_positions, draw_network
 from gridpriv.grid.case import Case
 from gridpriv.grid.zoning import Zoning, tie_lines
-from gridpriv.report.drawing import Drawing, bus_positions, draw_network
 from gridpriv.report.tables import figure
 
 if TYPE_CHECKING:
-    from gridpriv.result import RunResult
-    from gridpriv.solution import GridSolution
+    from gridpriv.zonal.result import RunResult
+    from gridpriv.zonal.solution import GridSolution
 
 
 def network_tables(case: Case, zoning: Zoning) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -49,7 +49,7 @@ def zones_picture(case: Case, zoning: Zoning) -> Drawing:
 
 def run_picture(result: RunResult) -> Drawing:
     """Return the picture of what a run's zones would dispatch: shed and loading (local)."""
-    from gridpriv.solution import solution_of_run
+    from gridpriv.zonal.solution import solution_of_run
 
     solution = solution_of_run(result)
     shed = shed_by_bus(solution)

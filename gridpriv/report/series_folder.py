@@ -18,16 +18,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from gridpriv.checks import zone_statements
-from gridpriv.errors import InputError
-from gridpriv.horizon import PUBLIC_STEP_COLUMNS, Horizon, step_row, total_releases
+from gridpriv.core.errors import InputError
 from gridpriv.privacy.mechanism import Gaussian, Laplace, SecureGaussian, SecureLaplace
 from gridpriv.privacy.release import Release
 from gridpriv.privacy.sensitivity import Sensitivity
 from gridpriv.report.figures import draw_horizon
-from gridpriv.result import PUBLIC_ROUND_COLUMNS, RunResult, json_ready
-from gridpriv.result_tables import result_tables
-from gridpriv.solution import solution_of_run
+from gridpriv.zonal.checks import zone_statements
+from gridpriv.zonal.horizon import PUBLIC_STEP_COLUMNS, Horizon, step_row, total_releases
+from gridpriv.zonal.result import PUBLIC_ROUND_COLUMNS, RunResult, json_ready
+from gridpriv.zonal.solution import solution_of_run
+from gridpriv.zonal.tables import result_tables
 
 MECHANISM_CLASSES = {c.__name__: c for c in (Laplace, Gaussian, SecureLaplace, SecureGaussian)}
 PLAN, DOCUMENT = "series.json", "horizon.json"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from gridpriv.errors import missing_extra
+from gridpriv.core.errors import missing_extra
 from gridpriv.report.document import Report
 from gridpriv.report.tables import cell
 from gridpriv.study.store import Study

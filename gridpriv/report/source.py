@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from gridpriv.errors import InputError
+from gridpriv.core.errors import InputError
 from gridpriv.report.findings import read_findings
 from gridpriv.report.folder import NETWORK
 from gridpriv.report.series_folder import PLAN as HORIZON

@@ -136,9 +136,7 @@ def render(chart: Chart, scale: str = "both") -> str:
 def _layer(chart: Chart, log: bool) -> str:
     x = _x_axis(chart)
     y = _y_axis(chart, log)
-    return _frame(chart, x, y) + "".join(
-        _series(chart, n, x, y) for n in range(len(chart.series))
-    )
+    return _frame(chart, x, y) + "".join(_series(chart, n, x, y) for n in range(len(chart.series)))
 
 
 def _x_axis(chart: Chart) -> Axis:

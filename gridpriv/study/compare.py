@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from gridpriv.errors import not_allowed
+from gridpriv.core.errors import not_allowed
 from gridpriv.study.files import to_toml
 from gridpriv.study.grids import load_grids, network_tables
 from gridpriv.study.manifest import make_manifest

@@ -7,7 +7,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from gridpriv.errors import InputError, not_allowed, one_of
+from gridpriv.core.errors import InputError, not_allowed, one_of
 from gridpriv.study.plan import (
     DEFAULT_BUDGETS,
     DEFAULT_QUESTION,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from gridpriv.errors import not_allowed, one_of
+from gridpriv.core.errors import not_allowed, one_of
 from gridpriv.grid.case import Case
 from gridpriv.grid.library import SHIPPED_ZONES, load_case, shipped_zoning
 from gridpriv.grid.partition import METHODS, partition

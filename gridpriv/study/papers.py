@@ -11,11 +11,11 @@ import pandas as pd
 
 from gridpriv.grid.library import load_case, shipped_zoning
 from gridpriv.privacy.adjacency import DemandAdjacency, parse_beta
-from gridpriv.settings import make_settings
 from gridpriv.study.claims import FOUR, check_claims
 from gridpriv.study.files import bundled, read_plan
 from gridpriv.study.plan import StudyPlan
 from gridpriv.study.store import Store, Study, read_study
+from gridpriv.zonal.settings import make_settings
 
 REPRODUCTIONS = {
     "rk-table1": "Ryu and Kim, table 1: variance of the noise of the four algorithms",
@@ -102,7 +102,7 @@ def _settings(algorithm: str, epsilon: float, calibration: str) -> Any:
 
 def _drawn(algorithm: str, epsilon: float) -> float:
     """Return the variance of the mechanism that a run under calibration ``paper`` draws from."""
-    from gridpriv.zonal import noise_rule
+    from gridpriv.zonal.run import noise_rule
 
     settings = _settings(algorithm, epsilon, "paper")
     rule = noise_rule(settings, DemandAdjacency(parse_beta(settings.beta, 1.0)))
@@ -113,7 +113,7 @@ def _drawn(algorithm: str, epsilon: float) -> float:
 
 def _sound(case: str, algorithm: str, epsilon: float) -> float:
     """Return the largest variance over zones of noise that certifies epsilon in round 1."""
-    from gridpriv.zonal import noise_rule
+    from gridpriv.zonal.run import noise_rule
 
     settings = _settings(algorithm, epsilon, "sound")
     rule = noise_rule(settings, DemandAdjacency(parse_beta(settings.beta, 1.0)))
@@ -136,7 +136,7 @@ def _sensitivity(problem: Any, settings: Any, norm: Any) -> float:
 
 @lru_cache(maxsize=4)
 def _problems(name: str) -> Any:
-    from gridpriv.zonal import prepare
+    from gridpriv.zonal.run import prepare
 
     case = load_case(name)
     zoning = shipped_zoning(case)

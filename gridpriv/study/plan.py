@@ -15,8 +15,8 @@ from functools import cached_property
 from itertools import product
 from typing import Any
 
-from gridpriv.errors import InputError, not_allowed, one_of
-from gridpriv.settings import Settings, make_settings
+from gridpriv.core.errors import InputError, not_allowed, one_of
+from gridpriv.zonal.settings import Settings, make_settings
 
 NO_NOISE = "none"
 DEFAULT_BUDGETS = (0.5, 1.0, 5.0, 10.0)

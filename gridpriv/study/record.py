@@ -11,8 +11,8 @@ import math
 import os
 from typing import Any
 
-from gridpriv.result import RunResult
 from gridpriv.study.plan import Task
+from gridpriv.zonal.result import RunResult
 
 Rows = dict[str, list[dict[str, Any]]]
 TABLES = ("runs", "rounds", "zones", "buses", "statements", "timing")

@@ -18,13 +18,19 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from gridpriv.coordination.coordinator import RoundRecord
-from gridpriv.errors import GridprivError, GridprivWarning, InputError, SolverError, missing_extra
-from gridpriv.result import RunResult
+from gridpriv.consensus.coordinator import RoundRecord
+from gridpriv.core.errors import (
+    GridprivError,
+    GridprivWarning,
+    InputError,
+    SolverError,
+    missing_extra,
+)
 from gridpriv.study.grids import Grid
 from gridpriv.study.plan import Task
 from gridpriv.study.record import Rows, failed_rows, run_rows
 from gridpriv.study.store import StorageError, Store
+from gridpriv.zonal.result import RunResult
 
 Advance = Callable[[str], None]
 
@@ -113,7 +119,7 @@ def executed(batch: Batch) -> Iterator[Rows]:
     The noise is calibrated once for all of them; each run compiles its zones anew, so that what
     a solver remembers from one run cannot reach the next and a resumed study has the same tables.
     """
-    from gridpriv.zonal import prepare, run_prepared
+    from gridpriv.zonal.run import prepare, run_prepared
 
     first = batch.tasks[0].settings
     try:

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from gridpriv.errors import GridprivError, InputError
+from gridpriv.core.errors import GridprivError, InputError
 from gridpriv.study.record import TABLES, Rows
 
 FORMAT = 1

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from gridpriv.coordination.agent import Agent
+from gridpriv.consensus.agent import Agent
 from gridpriv.grid.library import load_case, shipped_zoning
 from gridpriv.privacy.mechanism import Laplace, Stream
 from gridpriv.privacy.perturbation import NoiseRule
-from gridpriv.settings import Settings
-from gridpriv.zonal import Prepared, prepare
+from gridpriv.zonal.run import Prepared, prepare
+from gridpriv.zonal.settings import Settings
 
 
 @cache

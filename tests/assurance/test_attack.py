@@ -14,7 +14,7 @@ from gridpriv.assurance.averaging import averaging
 from gridpriv.assurance.eavesdrop import listen
 from gridpriv.assurance.identifiability import identify
 from gridpriv.assurance.stationarity import StationarityModel
-from gridpriv.errors import InputError
+from gridpriv.core.errors import InputError
 
 SILENT: dict[str, Any] = {"mechanism": "none", "update": "linearized", "start": "flat", "rounds": 5}
 

@@ -24,7 +24,7 @@ from gridpriv.assurance.bounds import (
 )
 from gridpriv.assurance.eavesdrop import listen
 from gridpriv.assurance.statistic import measure
-from gridpriv.errors import InputError
+from gridpriv.core.errors import InputError
 from gridpriv.privacy.noise import NoiseStreams
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from gridpriv.assurance.audit import audit_mechanism
 from gridpriv.assurance.learned import LearnedModels, with_sample
-from gridpriv.errors import InputError
+from gridpriv.core.errors import InputError
 from gridpriv.learning.algorithms.base import Task
 from gridpriv.learning.datasets.base import Dataset
 from gridpriv.learning.settings import LearnSettings

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from gridpriv.cli.main import main
-from gridpriv.errors import GridprivWarning
+from gridpriv.core.errors import GridprivWarning
 from gridpriv.grid.library import load_case, shipped_zoning
 from gridpriv.privacy.adjacency import DemandAdjacency
 from gridpriv.privacy.ledger import Ledger
@@ -109,7 +109,7 @@ def test_zones_other_than_the_shipped_ones(
     assert len(document["owners"]) == 4
 
 
-@pytest.mark.filterwarnings("default::gridpriv.errors.GridprivWarning")
+@pytest.mark.filterwarnings("default::gridpriv.core.errors.GridprivWarning")
 def test_a_delta_of_one_over_the_entries_is_warned_of(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

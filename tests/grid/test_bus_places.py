@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gridpriv.errors import InputError
+from gridpriv.core.errors import InputError
 from gridpriv.grid.case import Case
 from gridpriv.grid.pandapower import case_from_pandapower
 from gridpriv.grid.pandapower_writer import write_net

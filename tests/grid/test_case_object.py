@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gridpriv.errors import InputError
+from gridpriv.core.errors import InputError
 from gridpriv.grid.case import BRANCH_FIELDS, BUS_FIELDS, GEN_FIELDS, Case
 from gridpriv.grid.library import load_case
 
@@ -48,9 +48,7 @@ def test_nan_is_refused_wherever_it_stands(case14: Case, name: str) -> None:
         ("angmax", 1.6, "branch 3: angmax = 1.6"),
     ],
 )
-def test_impossible_values_are_refused(
-    case14: Case, name: str, value: float, message: str
-) -> None:
+def test_impossible_values_are_refused(case14: Case, name: str, value: float, message: str) -> None:
     with pytest.raises(InputError, match=message.replace("(", r"\(")):
         with_value(case14, name, 2, value)
 

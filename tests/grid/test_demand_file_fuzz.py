@@ -10,7 +10,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gridpriv.errors import InputError
+from gridpriv.core.errors import InputError
 from gridpriv.grid.case import Case
 from gridpriv.grid.overrides import override_demand, read_demand_series
 

@@ -10,8 +10,8 @@ import pytest
 import gridpriv
 from gridpriv.grid.library import load_case, shipped_zoning
 from gridpriv.grid.overrides import DemandSeries
-from gridpriv.horizon import horizon_multiplier, run_series, step_seed
-from gridpriv.zonal import run
+from gridpriv.zonal.horizon import horizon_multiplier, run_series, step_seed
+from gridpriv.zonal.run import run
 
 CASE14 = load_case("case14")
 SETTINGS = gridpriv.Settings(

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gridpriv.errors import InputError
+from gridpriv.core.errors import InputError
 from gridpriv.grid.library import load_case
 from gridpriv.grid.overrides import (
     DemandSeries,
@@ -58,9 +58,7 @@ def test_named_buses_change_and_the_others_do_not(tmp_path: Path) -> None:
         ("bus,pd_mw\n9,1,2\n", r"line 2: 3 cells; line 1 has 2"),
     ],
 )
-def test_wrong_overrides_are_refused_with_the_line(
-    tmp_path: Path, text: str, message: str
-) -> None:
+def test_wrong_overrides_are_refused_with_the_line(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
         override_demand(CASE14, write(tmp_path, text))
 

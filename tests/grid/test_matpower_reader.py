@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gridpriv.errors import InputError
+from gridpriv.core.errors import InputError
 from gridpriv.grid.case import PIECEWISE, Case
 from gridpriv.grid.library import case_files, load_case, shipped_folder
 from gridpriv.grid.matpower import parse_matpower

@@ -11,22 +11,22 @@ import pandas as pd
 import pytest
 
 import gridpriv
-from gridpriv.errors import InputError
-from gridpriv.export import run_to_pandapower, to_pandapower
+from gridpriv.core.errors import InputError
 from gridpriv.grid.case import Case
 from gridpriv.grid.library import load_case, shipped_zoning
 from gridpriv.grid.pandapower import case_from_pandapower, convert_net
 from gridpriv.grid.pandapower_writer import write_net
 from gridpriv.power.centralized import relax
 from gridpriv.power.zone import make_network
-from gridpriv.result_tables import result_tables, write_tables
-from gridpriv.solution import (
+from gridpriv.zonal.export import run_to_pandapower, to_pandapower
+from gridpriv.zonal.run import run
+from gridpriv.zonal.solution import (
     GridSolution,
     solution_of_run,
     solution_of_variables,
     solution_of_voltages,
 )
-from gridpriv.zonal import run
+from gridpriv.zonal.tables import result_tables, write_tables
 
 pp = pytest.importorskip("pandapower")
 networks = pytest.importorskip("pandapower.networks")
@@ -136,9 +136,7 @@ def with_a_price(net: Any) -> Any:
     return net
 
 
-@pytest.mark.parametrize(
-    "make", [networks.case33bw, networks.create_kerber_landnetz_freileitung_1]
-)
+@pytest.mark.parametrize("make", [networks.case33bw, networks.create_kerber_landnetz_freileitung_1])
 def test_a_tight_optimum_is_its_own_power_flow(make: Any) -> None:
     """pandapower case -> relaxation -> pandapower: on radial grids flows agree to 1e-6 MW."""
     net = with_a_price(make())
@@ -240,8 +238,10 @@ def test_tables_balance_and_keep_source_rows(case14: Case) -> None:
     assert tables["res_gen"].index.tolist() == [1, 2, 4, 5]
     line = tables["res_line"]
     np.testing.assert_allclose(line.pl_mw, line.p_from_mw + line.p_to_mw)
-    leaving = line.groupby("from_bus").p_from_mw.sum().add(
-        line.groupby("to_bus").p_to_mw.sum(), fill_value=0
+    leaving = (
+        line.groupby("from_bus")
+        .p_from_mw.sum()
+        .add(line.groupby("to_bus").p_to_mw.sum(), fill_value=0)
     )
     np.testing.assert_allclose(tables["res_bus"].p_mw, -leaving, atol=1e-9)
     made = tables["res_gen"].groupby("bus").p_mw.sum().reindex(range(1, 15), fill_value=0)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from gridpriv.errors import GridprivWarning, InputError
+from gridpriv.core.errors import GridprivWarning, InputError
 from gridpriv.grid.admittance import branch_admittance
 from gridpriv.grid.case import PIECEWISE, Case
 from gridpriv.grid.library import load_case, read_report

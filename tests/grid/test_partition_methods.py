@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gridpriv.errors import GridprivWarning, InputError
+from gridpriv.core.errors import GridprivWarning, InputError
 from gridpriv.grid.case import BRANCH_FIELDS, BUS_FIELDS, Case
 from gridpriv.grid.library import load_case
 from gridpriv.grid.partition import METHODS, partition

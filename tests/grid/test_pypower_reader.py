@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.io import savemat
 
-from gridpriv.errors import GridprivWarning, InputError
+from gridpriv.core.errors import GridprivWarning, InputError
 from gridpriv.grid.library import load_case, read_report, shipped_folder
 from gridpriv.grid.matpower import parse_matpower
 from gridpriv.grid.pypower import case_from_pypower, read_pypower

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gridpriv.errors import InputError
+from gridpriv.core.errors import InputError
 from gridpriv.grid.case import Case
 from gridpriv.grid.library import load_case, shipped_folder
 from gridpriv.grid.matpower import parse_matpower
@@ -74,9 +74,7 @@ def test_one_number_changed_is_refused_or_arrives_and_nothing_else_changes(
     st.sampled_from(["bus", "branch", "gen"]), st.sampled_from([0, 1, 7, 8, 10, 11, 12]),
     st.integers(0, 4), NASTY,
 )  # fmt: skip
-def test_numbers_that_change_the_structure(
-    table: str, column: int, row: int, value: float
-) -> None:
+def test_numbers_that_change_the_structure(table: str, column: int, row: int, value: float) -> None:
     if column >= getattr(TABLES, table).shape[1]:
         return
     case = attempt(damaged(table, row, column, value))

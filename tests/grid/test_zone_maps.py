@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gridpriv.errors import GridprivWarning, InputError
+from gridpriv.core.errors import GridprivWarning, InputError
 from gridpriv.grid.case import Case
 from gridpriv.grid.library import load_case, shipped_folder, shipped_zoning
 from gridpriv.grid.zoning import (
@@ -55,8 +55,10 @@ def test_the_two_zone_ties_of_case14_are_its_transformers(case14: Case) -> None:
     zoning = shipped_zoning(case14, 2)
     assert zoning is not None
     cut = tie_lines(case14, zoning)
-    ends = {(int(case14.bus_id[f]), int(case14.bus_id[t]))
-            for f, t in zip(case14.f_bus[cut], case14.t_bus[cut], strict=True)}
+    ends = {
+        (int(case14.bus_id[f]), int(case14.bus_id[t]))
+        for f, t in zip(case14.f_bus[cut], case14.t_bus[cut], strict=True)
+    }
     assert ends == {(4, 7), (4, 9), (5, 6)}
 
 
@@ -126,7 +128,7 @@ def test_the_order_of_lines_does_not_matter(
 
 
 @given(st.lists(st.sampled_from(["north", "7", "70", "zone, 1", "é"]), min_size=14, max_size=14))
-@pytest.mark.filterwarnings("ignore::gridpriv.errors.GridprivWarning")
+@pytest.mark.filterwarnings("ignore::gridpriv.core.errors.GridprivWarning")
 def test_a_written_map_is_read_back(tmp_path: Path, names: list[str]) -> None:
     groups: dict[str, list[int]] = {}
     for bus, name in enumerate(names):

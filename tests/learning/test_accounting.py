@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from gridpriv.errors import InputError
+from gridpriv.core.errors import InputError
 from gridpriv.learning.accounting import (
     Charging,
     charge,

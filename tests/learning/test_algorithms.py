@@ -9,7 +9,7 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from gridpriv.errors import InputError, SolverError
+from gridpriv.core.errors import InputError, SolverError
 from gridpriv.learning import LearnSettings, learn
 from gridpriv.learning.algorithms.centralized import objective_value, solve
 from gridpriv.learning.algorithms.graph_admm import multipliers
@@ -265,7 +265,7 @@ def test_divergence_is_an_error_not_a_table_of_nans():
 
 
 def test_fully_shared_is_partly_shared_by_agents_that_hold_everything():
-    from gridpriv.coordination.coordinator import FullyShared, make_consensus
+    from gridpriv.consensus.coordinator import FullyShared, make_consensus
 
     full, general = FullyShared(3, 5), make_consensus([np.arange(5)] * 3)
     random = np.random.default_rng(3)

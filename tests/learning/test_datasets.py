@@ -14,7 +14,7 @@ import made
 import numpy as np
 import pytest
 
-from gridpriv.errors import InputError
+from gridpriv.core.errors import InputError
 from gridpriv.learning.datasets import base, dataset_name, files, load_dataset
 from gridpriv.learning.datasets.adult import load_adult
 from gridpriv.learning.datasets.femnist import load_femnist

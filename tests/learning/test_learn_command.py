@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from gridpriv.cli.main import main
-from gridpriv.errors import InputError
+from gridpriv.core.errors import InputError
 from gridpriv.learning import LearnSettings, learn, make_learn_settings
 from gridpriv.learning import compare as compare_module
 from gridpriv.learning.algorithms.names import PERTURBED
@@ -212,9 +212,7 @@ def test_study_on_changed_data_is_not_resumed(tmp_path):
     first, other = made.binary(), made.binary(seed=8)
     compare(lambda _: first, None, ["dpsgd"], [1.0], 1, tmp_path / "study", given)
     with pytest.raises(InputError, match="fingerprint"):
-        compare(
-            lambda _: other, None, ["dpsgd"], [1.0], 1, tmp_path / "study", given, resume=True
-        )
+        compare(lambda _: other, None, ["dpsgd"], [1.0], 1, tmp_path / "study", given, resume=True)
 
 
 def test_a_row_is_what_learn_run_of_its_seed_gives(tmp_path):

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gridpriv.errors import InputError
+from gridpriv.core.errors import InputError
 from gridpriv.learning import problem as problem_module
 from gridpriv.learning.adjacency import SampleAdjacency
 from gridpriv.learning.losses import (

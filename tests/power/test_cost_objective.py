@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from gridpriv import load_case, partition, run, shipped_zoning
-from gridpriv.errors import InputError
+from gridpriv.core.errors import InputError
 from gridpriv.grid.case import PIECEWISE, POLYNOMIAL, GenCost
 from gridpriv.power.centralized import relax
 from gridpriv.power.objective import cost_objective, generation_cost
@@ -17,7 +17,7 @@ from gridpriv.power.problem import ZoneProblem
 from gridpriv.power.program import compile_zone
 from gridpriv.power.zone import make_network, make_zones
 from gridpriv.privacy.adjacency import DemandAdjacency
-from gridpriv.settings import make_settings
+from gridpriv.zonal.settings import make_settings
 
 PGLIB = Path(__file__).parent.parent / "data" / "pglib"
 

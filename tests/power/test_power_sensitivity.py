@@ -61,8 +61,14 @@ def test_the_gradient_bound_is_reached_by_a_worst_neighbour(case14, norm):
         assert worst == pytest.approx(declared, rel=1e-9)
 
 
-@given(bus=st.integers(0, 3), p=st.floats(-1, 1), q=st.floats(-1, 1), seed=st.integers(0, 99),
-       update=st.sampled_from(["linearized", "exact"]), rho=st.sampled_from([0.5, 3.0, 100.0]))
+@given(
+    bus=st.integers(0, 3),
+    p=st.floats(-1, 1),
+    q=st.floats(-1, 1),
+    seed=st.integers(0, 99),
+    update=st.sampled_from(["linearized", "exact"]),
+    rho=st.sampled_from([0.5, 3.0, 100.0]),
+)
 @settings(max_examples=40, deadline=None)
 def test_the_minimiser_stays_within_its_declared_sensitivity(case14, bus, p, q, seed, update, rho):
     problem = case14[seed % 3]
@@ -97,9 +103,9 @@ def test_the_proven_l1_bound_is_about_half_of_root_n_times_l2(case14):
 
 def test_the_output_sensitivity_falls_with_the_round(case14):
     values = [
-        case14[0].output_sensitivity(
-            DemandAdjacency(BETA), 2, "linearized", np.full(74, 100.0 + np.sqrt(t))
-        ).value
+        case14[0]
+        .output_sensitivity(DemandAdjacency(BETA), 2, "linearized", np.full(74, 100.0 + np.sqrt(t)))
+        .value
         for t in (1, 10, 100)
     ]
     assert values[0] > values[1] > values[2]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from dp_accounting.rdp.rdp_privacy_accountant import compute_epsilon
 
-from gridpriv.errors import InputError
+from gridpriv.core.errors import InputError
 from gridpriv.privacy.accounting import gaussian_multiplier, laplace_multiplier, total_epsilon
 from gridpriv.privacy.filters import (
     GrantFilter,
@@ -54,9 +54,7 @@ def test_the_capacity_converts_to_the_grant(epsilon: float, delta: float, charge
         (Charge("pure", 900.0), 2.0, 900.0),
     ],
 )
-def test_divergences_are_the_published_ones(
-    charge: Charge, order: float, expected: float
-) -> None:
+def test_divergences_are_the_published_ones(charge: Charge, order: float, expected: float) -> None:
     assert divergence(charge, order) == pytest.approx(expected, rel=1e-9)
 
 

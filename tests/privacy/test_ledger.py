@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from gridpriv.errors import BudgetError, GridprivError, InputError
+from gridpriv.core.errors import BudgetError, GridprivError, InputError
 from gridpriv.grid.library import load_case, shipped_zoning
 from gridpriv.privacy import ledger_file
 from gridpriv.privacy.accounting import gaussian_multiplier, total_epsilon

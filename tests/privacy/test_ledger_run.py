@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gridpriv.errors import BudgetError, InputError
+from gridpriv.core.errors import BudgetError, InputError
 from gridpriv.grid.library import load_case, shipped_zoning
 from gridpriv.grid.zoning import Zoning
 from gridpriv.privacy.accounting import gaussian_multiplier
@@ -14,8 +14,8 @@ from gridpriv.privacy.adjacency import DemandAdjacency
 from gridpriv.privacy.ledger import Ledger, grant, ledger_charge
 from gridpriv.privacy.ledger_rows import Dataset, read_accounts, zone_datasets
 from gridpriv.privacy.mechanism import Charge
-from gridpriv.settings import Settings
-from gridpriv.zonal import run
+from gridpriv.zonal.run import run
+from gridpriv.zonal.settings import Settings
 
 CASE = load_case("case14")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gridpriv.cli.main import main
-from gridpriv.errors import InputError
+from gridpriv.core.errors import InputError
 from gridpriv.report.document import make_report
 from gridpriv.report.source import read_source
 

@@ -189,4 +189,4 @@ def test_headers_are_not_broken_within_words(tmp_path, capsys, monkeypatch):
     assert main(["learn", "reproduce", "li-fig6", "--out", str(tmp_path)]) == 0
     printed = capsys.readouterr().out.partition("────")[0].split()
     wanted = [word for name in reproduce_li.figure6(None).table.columns for word in name.split()]
-    assert sorted(printed[-len(wanted):]) == sorted(wanted)
+    assert sorted(printed[-len(wanted) :]) == sorted(wanted)

@@ -13,13 +13,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from gridpriv.errors import InputError
+from gridpriv.core.errors import InputError
+from gridpriv.drawing import Drawing, bus_positions, draw_network, to_svg, write_drawing
+from gridpriv.drawing.parts import LIMIT_LINE, SHED_FILL, Label, Mark, Stroke
+from gridpriv.drawing.scene import place_grid
 from gridpriv.grid.case import Case
 from gridpriv.grid.library import load_case, shipped_zoning
 from gridpriv.grid.zoning import Zoning, zoning_from_groups
-from gridpriv.report.drawing import Drawing, bus_positions, draw_network, to_svg, write_drawing
-from gridpriv.report.drawing.parts import LIMIT_LINE, SHED_FILL, Label, Mark, Stroke
-from gridpriv.report.drawing.scene import place_grid
 from gridpriv.report.pictures import network_tables, zones_picture
 
 
@@ -77,7 +77,7 @@ def test_another_process_lays_out_the_same_picture() -> None:
     case, zoning = grid("case118")
     script = (
         "import sys; from gridpriv.grid.library import load_case, shipped_zoning;"
-        "from gridpriv.report.drawing import bus_positions;"
+        "from gridpriv.drawing import bus_positions;"
         "c = load_case('case118'); sys.stdout.buffer.write("
         "bus_positions(c, shipped_zoning(c)).tobytes())"
     )
@@ -89,7 +89,7 @@ def test_another_process_lays_out_the_same_picture() -> None:
 
 def test_a_layout_does_not_hang_on_the_last_digit() -> None:
     """A machine whose arithmetic rounds otherwise draws the same picture."""
-    from gridpriv.report.drawing import layout
+    from gridpriv.drawing import layout
 
     case, zoning = grid("case118")
     island = np.arange(case.n_bus)

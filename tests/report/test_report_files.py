@@ -14,7 +14,7 @@ import pytest
 
 import gridpriv
 from gridpriv.cli.main import main
-from gridpriv.errors import InputError
+from gridpriv.core.errors import InputError
 from gridpriv.report.document import make_report
 from gridpriv.report.export import export
 from gridpriv.report.source import PRIVATE, read_source, without_private

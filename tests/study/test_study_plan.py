@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gridpriv.errors import InputError
+from gridpriv.core.errors import InputError
 from gridpriv.study import make_plan, read_plan
 from gridpriv.study.files import bundled, plan_from, to_toml
 

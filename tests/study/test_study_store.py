@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gridpriv.errors import InputError
+from gridpriv.core.errors import InputError
 from gridpriv.study import Scheme, compare, read_study
 from gridpriv.study.plan import make_plan
 from gridpriv.study.store import StorageError, Store

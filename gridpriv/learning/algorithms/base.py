@@ -9,8 +9,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from gridpriv.errors import InputError
-from gridpriv.grid.case import Floats
+from gridpriv.core.arrays import Floats
+from gridpriv.core.errors import InputError
 from gridpriv.learning.accounting import Charging, charge
 from gridpriv.learning.adjacency import SampleAdjacency
 from gridpriv.learning.arrays import Array, like, to_numpy

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gridpriv.grid.case import Floats, Ints
+from gridpriv.core.arrays import Floats, Ints
 from gridpriv.learning.algorithms.base import Task
 from gridpriv.learning.arrays import Array, like, namespace, transposed
 from gridpriv.learning.losses import clip_factors

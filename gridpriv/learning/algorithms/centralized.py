@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from gridpriv.errors import SolverError
-from gridpriv.grid.case import Floats
+from gridpriv.core.arrays import Floats
+from gridpriv.core.errors import SolverError
 from gridpriv.learning.algorithms.base import Round, Task, Watch
 from gridpriv.learning.arrays import like, namespace, to_numpy
 from gridpriv.learning.clients import Clients

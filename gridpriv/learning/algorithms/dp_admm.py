@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 
-from gridpriv.coordination.schedules import StepSize
-from gridpriv.errors import InputError, not_allowed
-from gridpriv.grid.case import Floats
+from gridpriv.consensus.schedules import StepSize
+from gridpriv.core.arrays import Floats
+from gridpriv.core.errors import InputError, not_allowed
 from gridpriv.learning.algorithms.base import Task, Watch, spread
 from gridpriv.learning.algorithms.star import star_admm
 from gridpriv.learning.arrays import Array

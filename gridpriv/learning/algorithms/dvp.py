@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from gridpriv.errors import not_allowed
+from gridpriv.core.errors import not_allowed
 from gridpriv.learning.accounting import charge
 from gridpriv.learning.algorithms.base import Task, Watch
 from gridpriv.learning.algorithms.exact import TOLERANCE, minimise_locally

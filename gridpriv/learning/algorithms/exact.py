@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from gridpriv.errors import SolverError
+from gridpriv.core.errors import SolverError
 from gridpriv.learning.algorithms.base import Task
 from gridpriv.learning.arrays import Array, namespace
 

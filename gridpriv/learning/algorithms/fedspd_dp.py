@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gridpriv.errors import not_allowed
-from gridpriv.grid.case import Ints
+from gridpriv.core.arrays import Ints
+from gridpriv.core.errors import not_allowed
 from gridpriv.learning.accounting import charge, sampled_multiplier
 from gridpriv.learning.algorithms.base import Round, Task, Watch, magnitude
 from gridpriv.learning.algorithms.batches import (

@@ -10,8 +10,8 @@ from __future__ import annotations
 import networkx as nx
 import numpy as np
 
-from gridpriv.errors import not_allowed
-from gridpriv.grid.case import Floats
+from gridpriv.core.arrays import Floats
+from gridpriv.core.errors import not_allowed
 from gridpriv.learning.accounting import ROUNDING
 from gridpriv.learning.algorithms.base import Round, Task, Watch, magnitude, spread
 from gridpriv.learning.arrays import Array, like, namespace

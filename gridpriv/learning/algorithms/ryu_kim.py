@@ -1,6 +1,6 @@
 """Ryu and Kim's linearized ADMM on a convex loss: the grid's algorithm, unchanged.
 
-Agents, coordinator and releases are those of :mod:`gridpriv.coordination`; here are the
+Agents, coordinator and releases are those of :mod:`gridpriv.consensus`; here are the
 learning settings of section 6.2: what the gradient is divided by, the steps, the penalty, and
 the sensitivities the paper's noise is calibrated to.
 """
@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gridpriv.coordination.agent import Agent, AgentRules, Message
-from gridpriv.coordination.coordinator import (
+from gridpriv.consensus.agent import Agent, AgentRules, Message
+from gridpriv.consensus.coordinator import (
     FullyShared,
     Plan,
     RoundRecord,
@@ -21,9 +21,9 @@ from gridpriv.coordination.coordinator import (
     Trace,
     coordinate,
 )
-from gridpriv.coordination.schedules import StepSize
-from gridpriv.errors import not_allowed
-from gridpriv.grid.case import Floats
+from gridpriv.consensus.schedules import StepSize
+from gridpriv.core.arrays import Floats
+from gridpriv.core.errors import not_allowed
 from gridpriv.learning.accounting import charge, classical_epsilon
 from gridpriv.learning.algorithms.base import Round, Task, Watch
 from gridpriv.learning.problem import ClientProblem

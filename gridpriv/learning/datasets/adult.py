@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from gridpriv.errors import InputError, one_of, whole
+from gridpriv.core.errors import InputError, one_of, whole
 from gridpriv.learning.datasets.base import Dataset, Features, clip_rows
 from gridpriv.learning.datasets.files import check_sum, need, refused
 

@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from gridpriv.errors import InputError, not_allowed
+from gridpriv.core.errors import InputError, not_allowed
 
 MOST_TARGET = 1e12
 Task = Literal["binary", "multiclass", "regression"]

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gridpriv.errors import InputError
+from gridpriv.core.errors import InputError
 from gridpriv.learning.datasets.base import Dataset, Features
 from gridpriv.learning.datasets.files import SUMS, check_sum, packaged_sums, refused
 

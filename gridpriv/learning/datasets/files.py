@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from http.client import HTTPException
 from pathlib import Path
 
-from gridpriv.errors import InputError
+from gridpriv.core.errors import InputError
 
 VARIABLE = "GRIDPRIV_DATA"
 SUMS = "SHA256SUMS"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gridpriv.errors import whole
+from gridpriv.core.errors import whole
 from gridpriv.learning.datasets.base import Dataset, clip_rows
 
 AGENTS, SAMPLES, FEATURES, NOISE_VARIANCE = 50, 50, 8, 0.1

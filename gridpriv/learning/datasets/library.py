@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from gridpriv.errors import one_of
+from gridpriv.core.errors import one_of
 from gridpriv.learning.datasets.adult import FILES as ADULT_FILES
 from gridpriv.learning.datasets.adult import SITE as ADULT_SITE
 from gridpriv.learning.datasets.adult import load_adult

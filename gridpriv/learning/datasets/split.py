@@ -7,7 +7,7 @@ import re
 import numpy as np
 from numpy.typing import NDArray
 
-from gridpriv.errors import InputError, not_allowed
+from gridpriv.core.errors import InputError, not_allowed
 from gridpriv.learning.datasets.base import Dataset
 
 Indices = NDArray[np.int64]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gridpriv.errors import not_allowed
+from gridpriv.core.errors import not_allowed
 from gridpriv.power.presolve import ReducedProgram
 from gridpriv.power.program import ZoneProgram
 from gridpriv.power.solvers.base import Solution, ZoneSolver
@@ -15,7 +15,7 @@ __all__ = ["SOLVERS", "Solution", "ZoneSolver", "check_solver", "make_solver", "
 
 
 def check_solver(name: str) -> None:
-    """Raise :class:`gridpriv.errors.InputError` unless ``name`` is a solver that can run."""
+    """Raise :class:`gridpriv.core.errors.InputError` unless ``name`` is a solver that can run."""
     if name.startswith("pyomo:"):
         from gridpriv.power.solvers.pyomo import check_available
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from gridpriv.grid.case import Floats
+from gridpriv.core.arrays import Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,5 +35,5 @@ class ZoneSolver(Protocol):
     name: str
 
     def solve(self, linear: Floats, metric: Floats) -> Solution:
-        """Return the minimiser; raise :class:`gridpriv.errors.SolverError` if there is none."""
+        """Return the minimiser; raise :class:`SolverError` if there is none."""
         ...

@@ -8,8 +8,8 @@ import casadi
 import numpy as np
 from scipy import sparse
 
-from gridpriv.errors import SolverError
-from gridpriv.grid.case import Floats
+from gridpriv.core.arrays import Floats
+from gridpriv.core.errors import SolverError
 from gridpriv.power.presolve import ReducedProgram
 from gridpriv.power.solvers.base import Solution
 

@@ -18,8 +18,8 @@ import numpy as np
 import pyomo.environ as pyo
 from pyomo.common.errors import ApplicationError
 
-from gridpriv.errors import InputError, SolverError
-from gridpriv.grid.case import Floats
+from gridpriv.core.arrays import Floats
+from gridpriv.core.errors import InputError, SolverError
 from gridpriv.power.program import ZoneProgram
 from gridpriv.power.relaxation import require_balance, set_demand, variables, zone_model
 from gridpriv.power.solvers.base import Solution
@@ -46,8 +46,7 @@ class PyomoSolver:
             self._model.del_component("local")
         terms = zip(linear - self._counted, metric, self._variables, strict=True)
         self._model.local = pyo.Objective(
-            expr=self._quadratic
-            + sum(float(c) * v + 0.5 * float(m) * v**2 for c, m, v in terms)
+            expr=self._quadratic + sum(float(c) * v + 0.5 * float(m) * v**2 for c, m, v in terms)
         )
         try:
             result = self._solver.solve(self._model, load_solutions=False)

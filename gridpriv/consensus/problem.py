@@ -1,0 +1,91 @@
+"""The one seam between the algorithm and its applications."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+from gridpriv.core.arrays import Floats, Ints
+from gridpriv.privacy.sensitivity import Norm, Sensitivity
+
+Update = Literal["linearized", "exact"]
+
+
+@dataclass(frozen=True, eq=False)
+class Minimiser:
+    """A local solution and what it took.
+
+    Attributes
+    ----------
+    z : (n,)
+    iterations, retries : int
+        Of the solver; retries counts repeats with safer settings.
+    """
+
+    z: Floats
+    iterations: int = 0
+    retries: int = 0
+
+
+class LocalProblem(Protocol):
+    """min f(z; data) over a public convex set W, seen by one agent.
+
+    Attributes
+    ----------
+    name : str
+    key : int
+        Identity for noise streams: the same whatever the order of agents.
+    coordinates : (n,) int
+        Number of each variable in the global vector; agents share equal numbers.
+    smoothness : float
+        Lipschitz constant L of the gradient of f (public).
+    """
+
+    @property
+    def name(self) -> str: ...  # noqa: D102
+
+    @property
+    def key(self) -> int: ...  # noqa: D102
+
+    @property
+    def coordinates(self) -> Ints: ...  # noqa: D102
+
+    @property
+    def smoothness(self) -> float: ...  # noqa: D102
+
+    def start(self) -> Floats:
+        """Return the public start z^1, shape (n,)."""
+        ...
+
+    def gradient(self, z: Floats, data: Floats) -> Floats:
+        """Return the gradient of f at z, shape (n,)."""
+        ...
+
+    def minimise(self, linear: Floats, metric: Floats) -> Minimiser:
+        """Return argmin over W of <linear, z> + 1/2 z' diag(metric) z."""
+        ...
+
+    def minimise_exact(self, linear: Floats, metric: Floats) -> Minimiser:
+        """Return argmin over W of f's own public quadratic + <linear, z> + 1/2 z' diag(metric) z.
+
+        For f(z; data) = 1/2 z'Hz + <gradient(0, data), z> + constant with H public.
+        """
+        ...
+
+    def figures(self, z: Floats, data: Floats) -> dict[str, float]:
+        """Return figures that add up over agents; ``objective`` is one. They use private data."""
+        ...
+
+    def gradient_sensitivity(self, adjacency: Any, norm: Norm) -> Sensitivity:
+        """Return how far the gradient moves between neighbours, at any z."""
+        ...
+
+    def output_sensitivity(
+        self, adjacency: Any, norm: Norm, update: Update, metric: Floats
+    ) -> Sensitivity:
+        """Return how far the released minimiser moves; ``metric`` is the local quadratic's."""
+        ...
+
+    def data_sensitivity(self, adjacency: Any, norm: Norm) -> Sensitivity:
+        """Return how far the data themselves move."""
+        ...

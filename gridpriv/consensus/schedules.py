@@ -1,0 +1,176 @@
+"""Step sizes and penalties of the rounds. All of them use public figures only."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from gridpriv.core.arrays import Floats
+from gridpriv.core.errors import not_allowed, positive, whole
+
+StepSize = Callable[[int], float]
+
+
+def nonsmooth_step() -> StepSize:
+    """Return eta^t = 1/sqrt(t), Ryu and Kim's theorem 5.4 and experiments."""
+    return lambda t: 1.0 / math.sqrt(t)
+
+
+def smooth_step(smoothness: float, epsilon: float) -> StepSize:
+    """Return eta^t = 1/(L + sqrt(t)/epsilon), (5.1a); epsilon is inf without noise."""
+    return lambda t: 1.0 / (smoothness + math.sqrt(t) / epsilon)
+
+
+def strongly_convex_step(modulus: float) -> StepSize:
+    """Return eta^t = 2/(alpha (t + 2)), (5.3a)."""
+    return lambda t: 2.0 / (modulus * (t + 2))
+
+
+class PenaltySchedule(Protocol):
+    """rho of every shared variable, round by round, from released values only."""
+
+    def first(self, size: int) -> Floats:
+        """Return rho^1 of each of ``size`` shared variables."""
+        ...
+
+    def following(self, t: int, rho: Floats, primal: Floats, dual: Floats) -> Floats:
+        """Return rho^{t+1} after round t.
+
+        Parameters
+        ----------
+        rho, primal, dual : (size,)
+            The round's penalties and, per shared variable, the norm of its consensus
+            residual over its holders and of the change of w times rho.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class ConstantPenalty:
+    """rho^t = rho."""
+
+    rho: float
+
+    def __post_init__(self) -> None:
+        positive("penalty", self.rho)
+
+    def first(self, size: int) -> Floats:
+        """Return the constant."""
+        return np.full(size, self.rho)
+
+    def following(self, t: int, rho: Floats, primal: Floats, dual: Floats) -> Floats:
+        """Return the constant."""
+        del t, primal, dual
+        return rho
+
+
+@dataclass(frozen=True)
+class GrowingPenalty:
+    """rho^t = min(most, start * factor^floor(t/every)): nondecreasing and bounded (E.1)."""
+
+    start: float
+    factor: float
+    every: int
+    most: float
+
+    def __post_init__(self) -> None:
+        positive("penalty start", self.start)
+        if not 1.0 <= self.factor < math.inf:
+            raise not_allowed("penalty factor", self.factor, "a number of 1 or more")
+        whole("penalty every", self.every)
+        if not self.start <= self.most < math.inf:
+            raise not_allowed("penalty most", self.most, "a number of at least the start")
+
+    def first(self, size: int) -> Floats:
+        """Return rho^1."""
+        return np.full(size, self._at(1))
+
+    def following(self, t: int, rho: Floats, primal: Floats, dual: Floats) -> Floats:
+        """Return rho^{t+1}."""
+        del primal, dual
+        return np.full_like(rho, self._at(t + 1))
+
+    def _at(self, t: int) -> float:
+        exponent = min((t // self.every) * math.log(self.factor), math.log(self.most / self.start))
+        return min(self.most, self.start * math.exp(exponent))
+
+
+@dataclass(frozen=True)
+class BalancedPenalty:
+    """Per-variable residual balancing on released values (He, Yang and Wang 2000).
+
+    A variable whose copies disagree more than it moves gets a larger rho, one that moves
+    more than its copies disagree a smaller one. The change shrinks as rounds go by, to its
+    square root after ``settle`` rounds, so that rho comes to rest. The rule reads consensus
+    residuals and changes of w, which are public.
+    """
+
+    start: float = 3.0
+    factor: float = 2.0
+    ratio: float = 5.0
+    settle: float = 10.0
+    least: float = 1e-3
+    most: float = 1e5
+
+    def first(self, size: int) -> Floats:
+        """Return the start."""
+        return np.full(size, self.start)
+
+    def following(self, t: int, rho: Floats, primal: Floats, dual: Floats) -> Floats:
+        """Return rho scaled up where the primal residual leads, down where the dual does."""
+        if t < 2:
+            return rho
+        factor = self.factor ** (self.settle / (self.settle + t))
+        up = np.where(primal > self.ratio * dual, factor, 1.0)
+        down = np.where(dual > self.ratio * primal, 1.0 / factor, 1.0)
+        return np.clip(rho * up * down, self.least, self.most)
+
+
+@dataclass(frozen=True)
+class KeptPenalty:
+    """Whatever rho a rehearsal handed over, unchanged: for rounds whose noise is fresh.
+
+    Fresh noise moves w every round, and a rule that reads residuals would chase it.
+    """
+
+    given: PenaltySchedule
+
+    def first(self, size: int) -> Floats:
+        """Return the start of the schedule that was rehearsed."""
+        return self.given.first(size)
+
+    def following(self, t: int, rho: Floats, primal: Floats, dual: Floats) -> Floats:
+        """Return rho as it is."""
+        del t, primal, dual
+        return rho
+
+
+@dataclass(frozen=True, eq=False)
+class InUnits:
+    """A schedule whose numbers hold in other units than the shared variables'.
+
+    Residual balancing compares how far copies are apart with how far the objective would move
+    them, so what it does depends on both units. ``units`` turns rho of the schedule's units into
+    that of the variables: with it a grid's rounds do not depend on its base.
+
+    Attributes
+    ----------
+    given : PenaltySchedule
+    units : (K,)
+        rho of each shared variable per unit of the schedule's rho.
+    """
+
+    given: PenaltySchedule
+    units: Floats
+
+    def first(self, size: int) -> Floats:
+        """Return rho^1 in the variables' units."""
+        return self.units * self.given.first(size)
+
+    def following(self, t: int, rho: Floats, primal: Floats, dual: Floats) -> Floats:
+        """Return rho^{t+1} in the variables' units."""
+        return self.units * self.given.following(t, rho / self.units, self.units * primal, dual)

@@ -1,0 +1,1 @@
+"""What every room stands on: array types, errors, whole-file writes, processes."""

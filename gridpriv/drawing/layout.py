@@ -1,0 +1,176 @@
+"""Where each bus is drawn: the source's own coordinates, or else a layout by graph distances.
+
+The layout minimises stress, the sum over pairs of (|x_i - x_j| / d_ij - 1)^2 with d_ij the
+length of the shortest path (Gansner, Koren, North: Graph drawing by stress majorization, 2005),
+from a classical-scaling start. No random number is drawn, and no step is chaotic: the same grid
+gives the same picture on every run and machine.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import networkx as nx
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import coo_array, csr_array
+from scipy.sparse.csgraph import dijkstra
+from scipy.sparse.linalg import splu
+
+from gridpriv.core.arrays import Floats, Ints
+from gridpriv.grid.case import Case
+from gridpriv.grid.zoning import Zoning, bus_graph
+
+TIE_LENGTH = 1.8
+"""A tie line is drawn this much longer than a branch within a zone, so that zones stand apart."""
+PIVOTS = 80
+ALL_PAIRS = 400
+"""Up to this many buses every pair counts; beyond, branches and pairs with pivots do."""
+SWEEPS = 150
+GOLDEN = 0.6180339887498949
+
+
+@lru_cache(maxsize=8)
+def bus_positions(case: Case, zoning: Zoning) -> Floats:
+    """Return a position per bus, shape (n, 2), x to the right and y up, one unit a branch or so.
+
+    A case that carries coordinates keeps them, in an equirectangular projection where they can
+    be longitude and latitude.
+    """
+    placed = _laid_out(case, zoning) if case.xy is None else _projected(case.xy)
+    placed.setflags(write=False)
+    return placed
+
+
+def _projected(xy: Floats) -> Floats:
+    low, high = xy.min(axis=0), xy.max(axis=0)
+    if low[0] < -180 or high[0] > 180 or low[1] < -90 or high[1] > 90:
+        return xy.copy()
+    flat: Floats = xy * np.array([np.cos(np.deg2rad((low[1] + high[1]) / 2.0)), 1.0])
+    return flat
+
+
+def _laid_out(case: Case, zoning: Zoning) -> Floats:
+    graph = bus_graph(case)
+    islands = sorted(
+        (np.array(sorted(island)) for island in nx.connected_components(graph)),
+        key=lambda island: (-len(island), int(case.bus_id[island].min())),
+    )
+    drawn = [_island(case, zoning, island) for island in islands]
+    places = np.zeros((case.n_bus, 2))
+    for island, corner, own in zip(islands, _shelves(drawn), drawn, strict=True):
+        places[island] = own + corner
+    return places
+
+
+def _island(case: Case, zoning: Zoning, island: Ints) -> Floats:
+    """Return positions of one island's buses, its lower left corner at the origin."""
+    if len(island) == 1:
+        return np.zeros((1, 2))
+    lengths = _lengths(case, zoning, island)
+    pivots = _pivots(lengths, case.bus_id[island])
+    distances = dijkstra(lengths, directed=False, indices=pivots)
+    start = _classical_scaling(distances)
+    placed = _upright(_least_stress(start, *_terms(lengths, pivots, distances)))
+    from_corner: Floats = np.round(placed - placed.min(axis=0), 3)
+    return from_corner
+
+
+def _lengths(case: Case, zoning: Zoning, island: Ints) -> csr_array:
+    """Return the branches' lengths as a matrix; a hundredth of variation breaks all symmetry."""
+    at = np.full(case.n_bus, -1)
+    at[island] = np.arange(len(island))
+    ends = np.sort(np.stack([at[case.f_bus], at[case.t_bus]]), axis=0)
+    i, j = np.unique(ends[:, ends[0] >= 0], axis=1)
+    same = zoning.zone_of[island[i]] == zoning.zone_of[island[j]]
+    vary = 1.0 + 0.01 * np.mod(GOLDEN * (1 + np.arange(len(i))), 1.0)
+    return csr_array((np.where(same, 1.0, TIE_LENGTH) * vary, (i, j)), shape=(len(island),) * 2)
+
+
+def _pivots(lengths: csr_array, names: Ints) -> Ints:
+    """Return every bus of a small island, or buses far from one another."""
+    n = len(names)
+    if n <= ALL_PAIRS:
+        return np.arange(n)
+    chosen = [int(np.argmin(names))]
+    nearest = dijkstra(lengths, directed=False, indices=chosen[0])
+    while len(chosen) < PIVOTS:
+        chosen.append(int(np.argmax(np.round(nearest, 9))))
+        far = dijkstra(lengths, directed=False, indices=chosen[-1])
+        nearest = np.minimum(nearest, far)
+    return np.array(chosen)
+
+
+def _classical_scaling(distances: Floats) -> Floats:
+    """Return the two leading coordinates of the distances to pivots, shape (n, 2)."""
+    squared = distances.T**2
+    centred = squared - squared.mean(axis=0) - squared.mean(axis=1)[:, None] + squared.mean()
+    _, vectors = np.linalg.eigh(centred.T @ centred)
+    start: Floats = centred @ vectors[:, [-1, -2]] if vectors.shape[1] > 1 else centred
+    return start / max(float(np.abs(start).max()), 1e-12) * float(distances.max()) / 2.0
+
+
+def _terms(lengths: csr_array, pivots: Ints, distances: Floats) -> tuple[Ints, Ints, Floats]:
+    """Return the pairs (i, j) whose distance counts, and the distances."""
+    n = lengths.shape[0]
+    if len(pivots) == n:
+        i, j = np.triu_indices(n, 1)
+        return i, j, distances[i, j]
+    edges = lengths.tocoo()
+    i = np.concatenate([np.repeat(pivots, n), edges.row])
+    j = np.concatenate([np.tile(np.arange(n), len(pivots)), edges.col])
+    wanted = np.concatenate([distances.ravel(), edges.data])
+    kept = i != j
+    return i[kept], j[kept], wanted[kept]
+
+
+def _least_stress(start: Floats, i: Ints, j: Ints, wanted: Floats) -> Floats:
+    """Return positions of least stress near ``start``; every sweep lowers it."""
+    n = len(start)
+    weight = 1.0 / wanted**2
+    solve = splu(_laplacian(i, j, weight, n)[1:, 1:].tocsc()).solve
+    placed = start - start[0]
+    for _ in range(SWEEPS):
+        gap = placed[i] - placed[j]
+        long = np.maximum(np.linalg.norm(gap, axis=1), 1e-9)
+        pull = (weight * wanted / long)[:, None] * gap
+        right = np.stack(
+            [np.bincount(i, pull[:, k], n) - np.bincount(j, pull[:, k], n) for k in range(2)],
+            axis=1,
+        )
+        moved = np.zeros_like(placed)
+        moved[1:] = solve(right[1:])
+        step = float(np.abs(moved - placed).max())
+        placed = moved
+        if step < 1e-4:
+            break
+    found: Floats = placed
+    return found
+
+
+def _laplacian(i: Ints, j: Ints, weight: Floats, n: int) -> csr_array:
+    rows, columns = np.concatenate([i, j, i, j]), np.concatenate([j, i, i, j])
+    values = np.concatenate([-weight, -weight, weight, weight])
+    return coo_array((values, (rows, columns)), shape=(n, n)).tocsr()
+
+
+def _upright(placed: Floats) -> Floats:
+    """Return the drawing turned to lie along the page, its first bus to the upper left."""
+    centred = placed - placed.mean(axis=0)
+    _, axes = np.linalg.eigh(centred.T @ centred)
+    turned: Floats = centred @ axes[:, ::-1]
+    return turned * np.where(turned[0] * np.array([-1.0, 1.0]) < 0, -1.0, 1.0)
+
+
+def _shelves(drawn: list[Floats]) -> list[NDArray[np.float64]]:
+    """Return the lower left corner of every island, in rows from the top."""
+    sizes = [np.ptp(own, axis=0) + 1.0 for own in drawn]
+    area = float(sum(s[0] * s[1] for s in sizes))
+    width = max(1.5 * area**0.5, *(float(s[0]) for s in sizes))
+    corners, x, top, tall = [], 0.0, 0.0, 0.0
+    for size in sizes:
+        if x > 0 and x + size[0] > width:
+            x, top, tall = 0.0, top - tall, 0.0
+        corners.append(np.array([x, top - size[1]]))
+        x, tall = x + float(size[0]), max(tall, float(size[1]))
+    return corners
