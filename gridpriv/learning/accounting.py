@@ -17,12 +17,11 @@ is its worst client's. Four kinds of release occur:
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Any
 
+from gridpriv.learning.releases import MULTIPLIERS, ROUNDING, Tally
 from gridpriv.learning.settings import LearnSettings
 from gridpriv.privacy.accounting import (
     epsilon_of,
@@ -33,76 +32,20 @@ from gridpriv.privacy.accounting import (
 )
 from gridpriv.privacy.budget import noise_multiplier
 from gridpriv.privacy.mechanism import Charge
-
-DIGITS = 10
-# a charge's multiplier is this much below the noise drawn: gradients are float32 sums, whose
-# rounding moves a release by some 1e-8 of its sensitivity more than exact ones
-MARGIN = 1e-7
-# so noise is this much above what its budget asks for
-ROUNDING = 1.0 + 2.0 * MARGIN
+from gridpriv.privacy.perturbation import NoiseRule
+from gridpriv.privacy.release import Release
 
 
-def charge(kind: str, parameter: float, second: float = 0.0) -> Charge:
-    """Return a charge with its multiplier rounded down, to 10 digits so that equal ones are one.
-
-    Less noise than there is costs more, so rounding errs on the safe side.
-    """
-    if kind in ("gaussian", "laplace", "sampled-gaussian") and parameter > 0:
-        unit = 10.0 ** (math.floor(math.log10(parameter)) + 1 - DIGITS)
-        # a float that is one unit in the last place short of a multiple is that multiple
-        parameter = math.floor(parameter / unit + 1e-3) * unit * (1.0 - MARGIN)
-    return Charge(kind, parameter, second)
-
-
-@dataclass(eq=False)
-class Charging:
-    """The noise a budget buys and the tally of what was released.
-
-    Attributes
-    ----------
-    multiplier : float
-        Noise scale over the assumed sensitivity of one release; 0 without noise.
-    tallies : dict of int to Counter
-        Charges of every client.
-    sensitivity : dict
-        Per client, what the last release was calibrated to and what is sound.
-    notes : list of str
-        What a reader must know about the certificate.
-    """
-
-    multiplier: float
-    tallies: dict[int, Counter[Charge]] = field(default_factory=dict)
-    sensitivity: dict[int, dict[str, Any]] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
-
-    def record(self, client: int, what: Charge, count: int = 1) -> None:
-        """Add releases to a client's tally."""
-        self.tallies.setdefault(client, Counter())[what] += count
-
-    def calibrated(
-        self, client: int, assumed: float, sound: float, scale: float, provenance: str
-    ) -> None:
-        """Keep what a client's last release was calibrated to."""
-        self.sensitivity[client] = {
-            "client": client + 1, "assumed": assumed, "sensitivity": sound,
-            "ratio": sound / assumed if assumed > 0 else None, "scale": scale,
-            "provenance": provenance,
-        }  # fmt: skip
-
-    def note(self, text: str) -> None:
-        """Add a note once."""
-        if text not in self.notes:
-            self.notes.append(text)
-
-
-def multiplier_for(settings: LearnSettings, releases: int) -> float:
-    """Return the noise multiplier of the budget for a number of plain releases."""
+def noise_rule(settings: LearnSettings, releases: int) -> NoiseRule | None:
+    """Return how much noise the budget asks for in a number of plain releases, or None."""
     if settings.mechanism == "none":
-        return 0.0
+        return None
     multiplier = noise_multiplier(
         settings.privacy_budget, settings.mechanism, settings.calibration, releases, settings.delta
     )
-    return multiplier * ROUNDING if settings.calibration == "sound" else multiplier
+    if settings.calibration == "sound":
+        multiplier *= ROUNDING
+    return NoiseRule(settings.mechanism, "simulated", multiplier)
 
 
 @cache
@@ -155,7 +98,7 @@ def classical_epsilon(multiplier: float, delta: float, mechanism: str) -> float:
     return math.sqrt(2.0 * math.log(1.25 / delta)) / multiplier
 
 
-def zcdp_total(charges: dict[Charge, int]) -> float | None:
+def zcdp_total(charges: Mapping[Charge, int]) -> float | None:
     """Return rho of zero-concentrated privacy, sum of 1/(2 m^2); None if not all are Gaussian.
 
     Sampled releases are charged without amplification (Bun and Steinke 2016, proposition 1.6).
@@ -166,18 +109,24 @@ def zcdp_total(charges: dict[Charge, int]) -> float | None:
 
 
 def privacy_statement(
-    settings: LearnSettings, charging: Charging, adjacency: str, paper: dict[str, Any] | None
+    settings: LearnSettings,
+    multiplier: float,
+    tally: Tally,
+    adjacency: str,
+    paper: dict[str, Any] | None,
 ) -> dict[str, Any]:
     """Return the ``privacy`` block of a run: every figure is its worst over clients.
 
     Parameters
     ----------
+    multiplier : float
+        Noise over sensitivity that the budget asks for; shown where nothing was released.
     paper : dict or None
         The total that the paper states, labelled as its own; it certifies nothing.
     """
-    tallies = _distinct(charging)
+    tallies = tally.distinct()
     releases = max((sum(t.values()) for t in tallies), default=0)
-    charges = {c for tally in tallies for c in tally}
+    charges = {c for one in tallies for c in one}
     delta, target = settings.release_delta, settings.target_delta
     pure = charges and all(c.kind == "laplace" for c in charges)
     return {
@@ -192,7 +141,7 @@ def privacy_statement(
             "certified": max((epsilon_of(c, delta) for c in charges), default=None),
             "delta": delta if settings.mechanism == "gaussian" else 0.0,
         },
-        "noise_multiplier": _least_multiplier(charges) or charging.multiplier or None,
+        "noise_multiplier": _least_multiplier(charges) or multiplier or None,
         "total_pure": max(map(total_pure, tallies)) if pure else None,
         "total": {
             "claimed": _claimed(settings, "total"),
@@ -201,18 +150,22 @@ def privacy_statement(
         },
         "zcdp": _worst_rho(tallies),
         "paper_total": paper,
-        "sensitivity": [charging.sensitivity[c] for c in sorted(charging.sensitivity)],
-        "notes": charging.notes,
+        "sensitivity": [_calibration(p, tally.last[p]) for p in sorted(tally.last)],
+        "notes": tally.notes,
     }
 
 
-def _distinct(charging: Charging) -> list[dict[Charge, int]]:
-    """Return the tallies that differ."""
-    seen = {frozenset(tally.items()): dict(tally) for tally in charging.tallies.values() if tally}
-    return list(seen.values())
+def _calibration(client: int, release: Release) -> dict[str, Any]:
+    """Return what a client's last release was calibrated to, and what is sound."""
+    assumed, sound = release.assumed, release.sensitivity
+    return {
+        "client": client + 1, "assumed": assumed, "sensitivity": sound.value,
+        "ratio": sound.value / assumed if assumed > 0 else None,
+        "scale": release.mechanism.scale, "provenance": sound.provenance,
+    }  # fmt: skip
 
 
-def _worst_rho(tallies: list[dict[Charge, int]]) -> float | None:
+def _worst_rho(tallies: list[Mapping[Charge, int]]) -> float | None:
     found = [zcdp_total(tally) for tally in tallies]
     rhos = [rho for rho in found if rho is not None]
     return max(rhos) if rhos and len(rhos) == len(found) else None
@@ -220,8 +173,7 @@ def _worst_rho(tallies: list[dict[Charge, int]]) -> float | None:
 
 def _least_multiplier(charges: Iterable[Charge]) -> float | None:
     """Return the least noise over sensitivity that was drawn; None if no noise was added."""
-    added = ("gaussian", "laplace", "sampled-gaussian")
-    return min((c.parameter for c in charges if c.kind in added), default=None)
+    return min((c.parameter for c in charges if c.kind in MULTIPLIERS), default=None)
 
 
 def _claimed(settings: LearnSettings, scope: str) -> float | None:

@@ -15,8 +15,7 @@ import pandas as pd
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import SolverError, not_allowed
 from gridpriv.learning.accounting import (
-    Charging,
-    multiplier_for,
+    noise_rule,
     privacy_statement,
     ryu_kim_total,
 )
@@ -29,6 +28,7 @@ from gridpriv.learning.datasets.base import Dataset
 from gridpriv.learning.datasets.split import Indices, split
 from gridpriv.learning.losses import test_errors
 from gridpriv.learning.regularizers import parse_regularizer
+from gridpriv.learning.releases import Tally
 from gridpriv.learning.result import LearnResult, LearnTiming
 from gridpriv.learning.settings import LearnSettings
 from gridpriv.learning.transport import one_blas_thread
@@ -101,9 +101,8 @@ def make_task(dataset: Dataset, settings: LearnSettings) -> tuple[Task, Dataset]
         norm=dataset.norm,
         settings=settings,
         streams=streams,
-        charging=Charging(
-            multiplier_for(settings, planned_releases(settings, streams, clients.number))
-        ),
+        rule=noise_rule(settings, planned_releases(settings, streams, clients.number)),
+        tally=Tally(),
     )
     return task, dataset
 
@@ -240,4 +239,4 @@ def _privacy(task: Task) -> dict[str, Any]:
     adjacency = str(task.adjacency)
     if settings.algorithm == "dp-fedavg":
         adjacency = "one client's update is in the sum or not (trusted server)"
-    return privacy_statement(settings, task.charging, adjacency, paper)
+    return privacy_statement(settings, task.multiplier, task.tally, adjacency, paper)

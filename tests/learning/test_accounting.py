@@ -9,15 +9,14 @@ import pytest
 
 from gridpriv.core.errors import InputError
 from gridpriv.learning.accounting import (
-    Charging,
-    charge,
-    multiplier_for,
+    noise_rule,
     privacy_statement,
     sampled_multiplier,
     zcdp_total,
 )
 from gridpriv.learning.algorithms.dvp import certificate
 from gridpriv.learning.algorithms.fedspd_dp import paper_total, sound_sensitivity
+from gridpriv.learning.releases import Tally, rounded
 from gridpriv.learning.settings import LearnSettings
 from gridpriv.privacy.accounting import total_epsilon
 from gridpriv.privacy.mechanism import Charge
@@ -34,7 +33,7 @@ def classical(epsilon: float, delta: float) -> float:
 def test_gaussian_totals_are_the_reference_values(
     releases, epsilon, release_delta, delta, expected
 ):
-    what = charge("gaussian", classical(epsilon, release_delta))
+    what = rounded(Charge("gaussian", classical(epsilon, release_delta)))
     assert total_epsilon({what: releases}, delta) == pytest.approx(expected, rel=2e-4)
 
 
@@ -51,7 +50,7 @@ def test_sampled_total_agrees_with_the_renyi_accountant():
 
 
 def test_sampling_at_rate_one_is_no_sampling():
-    plain = total_epsilon({charge("gaussian", 5.0): 40}, 1e-5)
+    plain = total_epsilon({rounded(Charge("gaussian", 5.0)): 40}, 1e-5)
     assert total_epsilon({Charge("sampled-gaussian", 5.0, 1.0): 40}, 1e-5) == pytest.approx(
         plain, rel=1e-3
     )
@@ -60,7 +59,7 @@ def test_sampling_at_rate_one_is_no_sampling():
 @pytest.mark.slow
 def test_sampled_calibration_meets_its_total():
     settings = LearnSettings(budget="total:1,1e-5", rounds=50)
-    plain = multiplier_for(settings, 50)
+    plain = noise_rule(settings, 50).multiplier
     found = sampled_multiplier(settings, plain, 0.1)
     assert found < 0.5 * plain  # amplification is worth having
     spent = total_epsilon({Charge("sampled-gaussian", found, 0.1): 50}, 1e-5)
@@ -70,14 +69,14 @@ def test_sampled_calibration_meets_its_total():
 def test_equal_charges_of_rounding_are_one_and_no_cheaper():
     scale, distance = 0.3, 0.1 / 3.0
     exact = scale / distance
-    rounded = charge("gaussian", exact)
-    assert charge("gaussian", exact * (1 + 2e-16)) == rounded
+    once = rounded(Charge("gaussian", exact))
+    assert rounded(Charge("gaussian", exact * (1 + 2e-16))) == once
     # float32 gradients move a release by up to some 3e-8 more than its sensitivity
-    assert exact * (1 - 2e-7) < rounded.parameter < exact * (1 - 5e-8)
+    assert exact * (1 - 2e-7) < once.parameter < exact * (1 - 5e-8)
 
 
 def test_zcdp_adds_up_and_covers_the_gaussian_total():
-    charges = {charge("gaussian", m): 3 for m in (2.0, 4.0)}
+    charges = {rounded(Charge("gaussian", m)): 3 for m in (2.0, 4.0)}
     rho = zcdp_total(charges)
     assert rho == pytest.approx(3 * (1 / 8 + 1 / 32), rel=1e-6)
     # Bun and Steinke 2016, proposition 1.3: rho-zCDP gives rho + 2 sqrt(rho ln(1/delta))
@@ -85,17 +84,17 @@ def test_zcdp_adds_up_and_covers_the_gaussian_total():
 
 
 def test_nothing_is_certified_of_an_uncertified_release():
-    charges = {charge("uncertified", 0.0): 1, charge("gaussian", 9.0): 1}
+    charges = {rounded(Charge("uncertified", 0.0)): 1, rounded(Charge("gaussian", 9.0)): 1}
     assert total_epsilon(charges, 1e-5) == math.inf
 
 
 def test_a_run_costs_what_its_worst_client_does():
-    charging = Charging(10.0)
-    charging.record(0, charge("gaussian", 10.0), 5)
-    charging.record(1, charge("gaussian", 10.0), 50)
-    found = privacy_statement(LearnSettings(), charging, "x", None)
+    tally = Tally()
+    tally.charge(0, Charge("gaussian", 10.0), 5)
+    tally.charge(1, Charge("gaussian", 10.0), 50)
+    found = privacy_statement(LearnSettings(), 10.0, tally, "x", None)
     assert found["releases_per_client"] == 50
-    spent = total_epsilon({charge("gaussian", 10.0): 50}, 1e-5)
+    spent = total_epsilon({rounded(Charge("gaussian", 10.0)): 50}, 1e-5)
     assert found["total"]["epsilon"] == pytest.approx(spent)
 
 

@@ -12,14 +12,16 @@ import math
 from dataclasses import dataclass, field, fields, replace
 from itertools import cycle
 
+import dp_accounting
 import made
 import numpy as np
 import pytest
+from dp_accounting import pld
 
 from gridpriv.learning import LearnSettings, learn
-from gridpriv.learning.accounting import Charging, zcdp_total
+from gridpriv.learning.accounting import zcdp_total
 from gridpriv.learning.adjacency import SampleAdjacency
-from gridpriv.learning.algorithms import fedspd_dp, find_algorithm
+from gridpriv.learning.algorithms import dvp, exact, fedspd_dp, find_algorithm
 from gridpriv.learning.algorithms.base import Task
 from gridpriv.learning.algorithms.batches import (
     draw_weights,
@@ -37,6 +39,7 @@ from gridpriv.learning.datasets.base import Dataset, clip_rows
 from gridpriv.learning.losses import SOFTMAX, targets_of
 from gridpriv.learning.problem import ClientProblem
 from gridpriv.learning.regularizers import Regularizer
+from gridpriv.learning.releases import Tally, rounded
 from gridpriv.learning.run import make_task
 from gridpriv.privacy.accounting import epsilon_of
 from gridpriv.privacy.mechanism import Gaussian, Laplace
@@ -53,33 +56,31 @@ class Chosen(Task):
 
     draws: dict = field(default_factory=dict)
 
-    def noise(self, t, scales):
+    def drawn(self, t, values, releases):
         if t not in self.draws:
-            return super().noise(t, scales)
-        return self.draws[t] + np.zeros((len(scales), *self.clients.shape))
+            return super().drawn(t, values, releases)
+        return values + self.draws[t]
 
 
 @dataclass(eq=False)
-class Ledger(Charging):
+class Ledger(Tally):
     """Keeps every charge and every calibration of a client, one a round."""
 
     made: dict = field(default_factory=dict)
     stated: dict = field(default_factory=dict)
 
-    def record(self, client, what, count=1):
-        super().record(client, what, count)
-        self.made.setdefault(client, []).append(what)
-
-    def calibrated(self, client, assumed, sound, scale, provenance):
-        super().calibrated(client, assumed, sound, scale, provenance)
-        self.stated.setdefault(client, []).append((sound, scale))
+    def add(self, client, release, count=1):
+        super().add(client, release, count)
+        self.made.setdefault(client, []).append(rounded(release.certified))
+        stated = (release.sensitivity.value, release.mechanism.scale)
+        self.stated.setdefault(client, []).append(stated)
 
 
 def play(data, settings, draws):
     """Run an algorithm with chosen noise; return its rounds and what it charged."""
     task, _ = make_task(data, settings)
-    ledger, rounds = Ledger(task.charging.multiplier), []
-    given = {f.name: getattr(task, f.name) for f in fields(task)} | {"charging": ledger}
+    ledger, rounds = Ledger(), []
+    given = {f.name: getattr(task, f.name) for f in fields(task)} | {"tally": ledger}
     find_algorithm(settings.algorithm)(Chosen(**given, draws=draws), rounds.append)
     return rounds, ledger
 
@@ -255,7 +256,7 @@ def test_ryu_kim_releases_move_as_far_as_is_stated(
     moved = np.linalg.norm(apart, order, axis=1).reshape(2, CLIENTS, updates)
     scales = np.array(first.scales).reshape(2, CLIENTS, updates)
     assert moved[:, 1:].max() < 1e-9
-    assert sum(ledger.tallies[0].values()) == 2 * updates
+    assert sum(ledger.charges[0].values()) == 2 * updates
     (charged,) = {what.parameter for what in ledger.made[0]}
     assert (moved[:, 0] / scales[:, 0]).max() <= (1.0 + 1e-6) / charged
     stated = ledger.stated[0][-1][0]
@@ -397,8 +398,30 @@ def test_dual_perturbation_has_the_noise_of_its_certificate():
     multiplier = np.std(noise) / (2.0 * 1.0 / len(y))
     what = ledger.made[0][0]
     assert what.kind == "approximate" and 4 * what.second <= settings.target_delta * (1 + 1e-12)
-    expected = certificate(multiplier, what.second, 0.25, len(y), rho + modulus)
+    # a twentieth of epsilon and half of delta are the covering noise's
+    expected = 0.05 + certificate(multiplier, what.second / 2, 0.25, len(y), rho + modulus)
     assert what.parameter == pytest.approx(expected, rel=0.06)
+
+
+def test_dual_perturbation_covers_what_the_solver_errs(monkeypatch):
+    """Two iterates within 1e-6/rho of one minimiser cannot be told apart past the cover's share."""
+    found = []
+
+    def watched(*given):
+        found.append(exact.minimise_locally(*given))
+        return found[-1]
+
+    monkeypatch.setattr(dvp, "minimise_locally", watched)
+    rho = 0.5
+    settings = LearnSettings(
+        algorithm="dvp", clients=1, rounds=1, penalty=str(rho), regularizer="l2:0.3",
+        budget="per-release:1",
+    )  # fmt: skip
+    rounds, ledger = play(wide("binary"), settings, {})
+    cover = np.std(rounds[0].local - found[0])
+    event = dp_accounting.GaussianDpEvent(cover / (2e-6 / rho))
+    spent = pld.PLDAccountant().compose(event).get_epsilon(ledger.made[0][0].second / 2)
+    assert 0.045 < spent < 0.055
 
 
 @pytest.mark.parametrize("calibration", ["sound", "paper"])
@@ -579,8 +602,8 @@ def test_fedspd_takes_a_clipped_loss_of_several_outputs_for_nonconvex(kind):
 def test_a_release_without_usable_noise_certifies_nothing(multiplier):
     """No noise, or none that is a number, is an uncertified release."""
     task = task_for("dp-admm")
-    task.record(multiplier, np.array([0.1]), "x")
-    ((what, count),) = task.charging.tallies[0].items()
+    task.tally.add(0, task.release_of(0.1, "x", multiplier=multiplier))
+    ((what, count),) = task.tally.charges[0].items()
     assert (what.kind, count) == ("uncertified", 1)
 
 
@@ -626,7 +649,7 @@ def test_every_printed_figure_is_its_worst_clients():
         budget="total:1,1e-5",
     )  # fmt: skip
     ledger = play(data, settings, {})[1]
-    one, other = (dict(ledger.tallies[p]) for p in (0, 1))
+    one, other = (dict(ledger.charges[p]) for p in (0, 1))
     assert zcdp_total(other) > 2.0 * zcdp_total(one)  # less noise: amplification makes up for it
     found = learn(data, settings).privacy
     assert found["zcdp"] == pytest.approx(zcdp_total(other))

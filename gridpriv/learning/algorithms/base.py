@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
 
-from gridpriv.core.arrays import Floats
+from gridpriv.core.arrays import Floats, Ints
 from gridpriv.core.errors import InputError
-from gridpriv.learning.accounting import Charging, charge
 from gridpriv.learning.adjacency import SampleAdjacency
-from gridpriv.learning.arrays import Array, like, to_numpy
+from gridpriv.learning.arrays import Array, like, namespace, to_numpy
 from gridpriv.learning.clients import Clients
 from gridpriv.learning.regularizers import Regularizer
+from gridpriv.learning.releases import Sampled, Tally, Unproved
 from gridpriv.learning.settings import LearnSettings
 from gridpriv.privacy.noise import NoiseStreams
+from gridpriv.privacy.perturbation import NoiseRule
+from gridpriv.privacy.release import Release
+from gridpriv.privacy.sensitivity import Sensitivity
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,8 +34,10 @@ class Task:
         Public bound of the features' 2-norm.
     settings : LearnSettings
     streams : NoiseStreams
-    charging : Charging
-        Noise multiplier of the budget, and the tally of releases.
+    rule : NoiseRule or None
+        How much noise the budget buys for a sensitivity; None without noise.
+    tally : Tally
+        Every release is charged to it before it leaves.
     """
 
     clients: Clients
@@ -41,7 +45,8 @@ class Task:
     norm: float
     settings: LearnSettings
     streams: NoiseStreams
-    charging: Charging
+    rule: NoiseRule | None
+    tally: Tally
 
     @property
     def adjacency(self) -> SampleAdjacency:
@@ -51,7 +56,7 @@ class Task:
     @property
     def multiplier(self) -> float:
         """Noise scale over sensitivity; 0 without noise."""
-        return self.charging.multiplier
+        return 0.0 if self.rule is None else self.rule.multiplier
 
     @property
     def size(self) -> int:
@@ -81,31 +86,86 @@ class Task:
             return np.zeros(self.clients.number)
         return self.adjacency.factor * bound / self.clients.counts
 
-    def record(
-        self, multiplier: float, distance: Floats, provenance: str, *, proved: bool = True
-    ) -> None:
-        """Charge every client one release with Gaussian noise of ``multiplier * distance``.
+    def release_of(
+        self,
+        distance: float,
+        provenance: str,
+        *,
+        multiplier: float | None = None,
+        assumed: float | None = None,
+        rate: float | None = None,
+        proved: bool = True,
+    ) -> Release:
+        """Return the release of a value that moves by ``distance`` between neighbours.
 
-        A release whose distance is not proved, or without noise where a run has noise, certifies
-        nothing.
+        Parameters
+        ----------
+        distance : float
+            In the 2-norm.
+        provenance : str
+            Why.
+        multiplier : float, optional
+            Noise over the assumed sensitivity; the budget's otherwise.
+        assumed : float, optional
+            The paper's sensitivity, which the noise is calibrated to; ``distance`` otherwise.
+        rate : float, optional
+            Of the secret Poisson sample that the value is computed from.
+        proved : bool
+            Whether ``distance`` holds for what is released.
         """
-        if self.settings.mechanism == "none":
-            return
-        proved = proved and math.isfinite(multiplier) and multiplier > 0
-        what = charge("gaussian", multiplier) if proved else charge("uncertified", 0.0)
-        for p in range(self.clients.number):
-            self.charging.record(p, what)
-            self.charging.calibrated(
-                p, distance[p], distance[p], multiplier * distance[p], provenance
-            )
+        if self.rule is None:
+            raise ValueError("a run without noise has no releases")
+        multiplier = self.multiplier if multiplier is None else multiplier
+        rule = replace(self.rule, multiplier=multiplier, assumed=assumed)
+        release = rule.release(Sensitivity(distance, rule.norm, provenance))
+        if not proved:
+            return replace(release, mechanism=Unproved(release.mechanism))
+        if rate is not None:
+            return replace(release, mechanism=Sampled(release.mechanism, rate))
+        return release
 
-    def noise(self, t: int, scales: Floats) -> Array:
-        """Return Gaussian noise of a scale per client, shape (P, J, K).
+    def releases(
+        self, distances: Floats, provenance: str, *, multiplier: float | None = None,
+        proved: bool = True,
+    ) -> list[Release]:  # fmt: skip
+        """Return one release a client from their distances, (P,); none without noise."""
+        if self.rule is None:
+            return []
+        return [
+            self.release_of(float(d), provenance, multiplier=multiplier, proved=proved)
+            for d in distances
+        ]
 
-        One stream a round: what is drawn depends on the seed and the round alone.
+    def release(
+        self, t: int, values: Array, releases: Sequence[Release], owners: Ints | None = None
+    ) -> tuple[Array, Array]:
+        """Charge and draw round t's releases; return what leaves, and the noise in it.
+
+        One stream serves a round's clients in their order: what is drawn depends on the seed and
+        the round alone.
+
+        Parameters
+        ----------
+        values : (A, J, K)
+        releases : sequence of A Release, or empty
+            Without any the values leave as they are.
+        owners : (A,) or (A, n) int, optional
+            Whom each release is charged to: clients 0 to A - 1 unless told.
         """
-        draw = self.streams.stream(0, t, 0).normal(size=(len(scales), *self.clients.shape))
-        return like(draw * scales[:, None, None], self.clients.x)
+        if not releases:
+            return values, namespace(values).zeros_like(values)
+        paying = np.arange(len(releases)) if owners is None else owners
+        for release, clients in zip(releases, paying, strict=True):
+            for client in np.atleast_1d(clients):
+                self.tally.add(int(client), release)
+        released = like(self.drawn(t, to_numpy(values), releases), values)
+        return released, released - values
+
+    def drawn(self, t: int, values: Floats, releases: Sequence[Release]) -> Floats:
+        """Return the values with their releases' noise."""
+        stream = self.streams.stream(0, t, 0)
+        pairs = zip(releases, values, strict=True)
+        return np.stack([release.apply(value, lambda: stream) for release, value in pairs])
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,7 +185,7 @@ class Algorithm(Protocol):
     """Runs all rounds of a task and reports each."""
 
     def __call__(self, task: Task, watch: Watch) -> None:
-        """Call ``watch`` after every round; charge ``task.charging`` for every release."""
+        """Call ``watch`` after every round; private values leave through ``task.release``."""
         ...
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from gridpriv.core.arrays import Floats, Ints
+from gridpriv.learning.accounting import sampled_multiplier
 from gridpriv.learning.algorithms.base import Task
 from gridpriv.learning.arrays import Array, like, namespace, transposed
 from gridpriv.learning.losses import clip_factors
@@ -68,6 +69,13 @@ def inclusion_rate(task: Task, samples: int, steps: int) -> float | None:
         return None
     rate = float(1.0 - (1.0 - settings.batch / samples) ** steps)
     return rate if rate < 1.0 else None
+
+
+def step_multiplier(task: Task, rate: float | None) -> float:
+    """Return the noise multiplier of a release from a secret sample of this rate, or of none."""
+    if rate is None:
+        return task.multiplier
+    return sampled_multiplier(task.settings, task.multiplier, rate)
 
 
 def weighted_gradients(

@@ -30,9 +30,7 @@ def dp_admm(task: Task, watch: Watch) -> None:
         pull = dual + rho * w[None] + local * spread(inverse, clients.x)
         minimiser = (pull - slope) / spread(rho + inverse, clients.x)
         distance = sensitivity(gradient, rho, inverse)
-        noise = task.noise(k, task.multiplier * distance)
-        task.record(task.multiplier, distance, "lemma 1 of Huang et al.")
-        return minimiser + noise, noise
+        return task.release(k, minimiser, task.releases(distance, "lemma 1 of Huang et al."))
 
     star_admm(task, watch, step)
 

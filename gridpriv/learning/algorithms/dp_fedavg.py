@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from gridpriv.learning.accounting import charge
 from gridpriv.learning.algorithms.base import Round, Task, Watch, magnitude
 from gridpriv.learning.algorithms.batches import active_clients, draw_weights, weighted_gradients
 from gridpriv.learning.arrays import Array, namespace
@@ -26,14 +25,10 @@ def dp_fedavg(task: Task, watch: Watch) -> None:
         active = active_clients(task, t)
         updates = clipped(_local_models(task, t, active, w) - w[None], clip)
         # one client joins the sum, which is divided by a public number of clients
-        scale = task.multiplier * clip / len(active)
-        noise = task.noise(t, np.array([scale]))[0]
-        w = w + xp.mean(updates, axis=0) + noise
-        for p in active if settings.mechanism != "none" else ():
-            task.charging.record(int(p), charge("gaussian", task.multiplier))
-            task.charging.calibrated(
-                int(p), clip / len(active), clip / len(active), scale, "a client's clipped update"
-            )
+        mean = xp.mean(updates, axis=0)[None]
+        releases = task.releases(np.array([clip / len(active)]), "a client's clipped update")
+        noisy, noise = task.release(t, mean, releases, active[None])
+        w = w + noisy[0]
         watch(Round(t, w, xp.stack([w] * clients.number), magnitude(noise)))
 
 

@@ -7,18 +7,17 @@ the clip, as published; without, the loss's own bound holds.
 
 from __future__ import annotations
 
-import numpy as np
-
-from gridpriv.learning.accounting import charge, sampled_multiplier
 from gridpriv.learning.algorithms.base import Round, Task, Watch, magnitude
 from gridpriv.learning.algorithms.batches import (
     active_clients,
     draw_weights,
     inclusion_rate,
+    step_multiplier,
     step_sensitivity,
     weighted_gradients,
 )
 from gridpriv.learning.arrays import namespace
+from gridpriv.privacy.release import Release
 
 
 def dpsgd(task: Task, watch: Watch) -> None:
@@ -39,27 +38,20 @@ def dpsgd(task: Task, watch: Watch) -> None:
                 for p in active
             ]
             gradients = weighted_gradients(task, active, local, weights, settings.clip)
-        scales = np.array([_release(task, int(p), bound) for p in active])
-        noise = task.noise(t, scales)
-        mean = xp.mean(gradients + noise, axis=0)
+        releases = [] if task.rule is None else [_release(task, int(p), bound) for p in active]
+        noisy, noise = task.release(t, gradients, releases, active)
+        mean = xp.mean(noisy, axis=0)
         w = w - settings.learning_rate * (mean + task.regularizer.subgradient(w))
         watch(Round(t, w, xp.stack([w] * clients.number), magnitude(noise)))
 
 
-def _release(task: Task, p: int, bound: float) -> float:
-    """Charge one client's gradient and return the scale of its noise."""
-    if task.settings.mechanism == "none":
-        return 0.0
+def _release(task: Task, p: int, bound: float) -> Release:
+    """Return the release of one client's gradient."""
     samples = int(task.clients.counts[p])
-    distance = step_sensitivity(task, samples, bound)
     rate = inclusion_rate(task, samples, 1)
-    multiplier = task.multiplier
-    if rate is None:
-        what = charge("gaussian", multiplier)
-    else:
-        multiplier = sampled_multiplier(task.settings, task.multiplier, rate)
-        what = charge("sampled-gaussian", multiplier, rate)
-    task.charging.record(p, what)
-    scale = multiplier * distance
-    task.charging.calibrated(p, distance, distance, scale, "one sample's bounded gradient")
-    return scale
+    return task.release_of(
+        step_sensitivity(task, samples, bound),
+        "one sample's bounded gradient",
+        multiplier=step_multiplier(task, rate),
+        rate=rate,
+    )

@@ -3,65 +3,148 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
+from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import not_allowed
-from gridpriv.learning.accounting import charge
 from gridpriv.learning.algorithms.base import Task, Watch
 from gridpriv.learning.algorithms.exact import TOLERANCE, minimise_locally
 from gridpriv.learning.algorithms.star import star_admm
-from gridpriv.learning.arrays import Array
-from gridpriv.privacy.accounting import total_epsilon
+from gridpriv.learning.arrays import Array, like
+from gridpriv.learning.releases import Unproved
+from gridpriv.privacy.accounting import gaussian_multiplier, total_epsilon
+from gridpriv.privacy.mechanism import Charge, Gaussian, Stream
+from gridpriv.privacy.release import Release
+from gridpriv.privacy.sensitivity import Norm, Sensitivity
+
+COVER = 0.05  # of a release's epsilon, for the noise that covers the solver's error
 
 
 def dvp(task: Task, watch: Watch) -> None:
     """Run exact ADMM with Gaussian noise of scale m s on the dual before each local update.
 
-    s = factor c_1/m_i is the gradient's sensitivity, and what either minimiser is short of
-    stationary. The minimiser that is sent is no additive
-    noise mechanism; :func:`certificate` bounds its privacy loss. Under calibration ``sound`` m is
-    the least that meets the budget with it.
+    s = factor c_1/m_i is the gradient's sensitivity. The exact minimiser is no additive noise
+    mechanism; :func:`certificate` bounds its privacy loss. What a solver finds lies within
+    TOLERANCE/rho of that minimiser, so it is sent with Gaussian noise on a value that moves by
+    2 TOLERANCE/rho: given the exact minimiser that is one more release (approximate minima
+    perturbation: Iyengar et al. 2019). It takes :data:`COVER` of a release's epsilon and half of
+    its delta. Under calibration ``paper`` the finite iterate is sent as it is: not certified.
     """
-    schedule = task.settings.penalty_schedule()
-    if task.multiplier and task.settings.calibration == "sound" and _smooth(task):
-        task.charging.multiplier = sound_multiplier(task)
-    sensitivity = task.mean_sensitivity() + 2.0 * TOLERANCE
+    schedule, sensitivity = task.settings.penalty_schedule(), task.mean_sensitivity()
+    split = budget_split(task) if task.settings.calibration == "sound" and _smooth(task) else None
+    multiplier = task.multiplier if split is None else split.dual
+    if task.rule is not None and split is None:
+        task.tally.note(
+            "dual perturbation is certified for smooth regularizers, one output and noise that "
+            "covers the solver's error (calibration 'sound') only"
+        )
 
     def step(k: int, local: Array, w: Array, dual: Array) -> tuple[Array, Array]:
         rho = schedule.at(k)
-        noise = task.noise(k, task.multiplier * sensitivity)
+        # its own stream: what covers the solver's error is drawn from the round's first
+        draw = task.streams.stream(0, k, 1).normal(size=local.shape)
+        noise = like(draw * (multiplier * sensitivity)[:, None, None], local)
         found = minimise_locally(task, noise - dual - rho * w[None], rho, local)
-        _record(task, rho)
-        return found, noise
+        sent, _ = task.release(k, found, _releases(task, split, rho))
+        return sent, noise
 
     star_admm(task, watch, step)
 
 
-def sound_multiplier(task: Task) -> float:
-    """Return the least multiplier with which every release, or all of them, meet the budget.
+@dataclass(frozen=True)
+class Split:
+    """How a release's (epsilon, delta) is shared out.
+
+    Attributes
+    ----------
+    dual : float
+        Multiplier m of the noise on the dual.
+    cover : float
+        Multiplier of the noise that covers the solver's error.
+    cover_epsilon : float
+        What that noise costs, at half of ``delta``.
+    delta : float
+        Of the whole release.
+    """
+
+    dual: float
+    cover: float
+    cover_epsilon: float
+    delta: float
+
+
+@dataclass(frozen=True)
+class CoveredMinimiser:
+    """An exact minimiser of a perturbed objective, known to a solver's error that noise covers.
+
+    Attributes
+    ----------
+    cover : Gaussian
+        The noise on what the solver found.
+    epsilon, delta : float
+        Of the minimiser and the covering noise together.
+    """
+
+    cover: Gaussian
+    epsilon: float
+    delta: float
+
+    @property
+    def norm(self) -> Norm:
+        """Norm the solver's error is measured in."""
+        return 2
+
+    @property
+    def scale(self) -> float:
+        """Standard deviation of the covering noise."""
+        return self.cover.scale
+
+    def perturb(self, value: Floats, stream: Stream) -> Floats:
+        """Return what the solver found with the covering noise."""
+        return self.cover.perturb(value, stream)
+
+    def charge(self, distance: float) -> Charge:
+        """Return (epsilon, delta); the noise is calibrated to ``distance`` already."""
+        del distance
+        return Charge("approximate", self.epsilon, self.delta)
+
+
+def budget_split(task: Task) -> Split | None:
+    """Return the least noise with which every release, or all of them, meet the budget.
 
     Raises
     ------
     InputError
         If the determinants' ratio alone, which no noise lowers, is past the budget.
     """
+    if task.rule is None:
+        return None
     settings, budget = task.settings, task.settings.privacy_budget
     delta, epsilon = _release_delta(task), budget.epsilon
     if budget.scope == "total":
         whole = budget.delta or settings.target_delta
         epsilon = _release_epsilon(budget.epsilon, whole, delta, settings.rounds)
+    cover_epsilon = COVER * epsilon
     # penalties do not fall, so the first round's problem is the least convex
     modulus = settings.penalty_schedule().at(1) + task.regularizer.modulus
     curvature = task.clients.loss.smoothness(task.norm)
     ratio = math.log1p(curvature / (float(task.clients.counts.min()) * modulus))
-    if ratio >= epsilon:
+    if ratio >= epsilon - cover_epsilon:
         raise not_allowed(
             "budget", task.settings.budget,
-            f"more than {ratio:.3g} a release with dvp here, which allows {epsilon:.3g}: what a "
-            "sample's curvature gives away is not covered by noise; take a larger --penalty",
+            f"more than {ratio:.3g} a release with dvp here, which allows "
+            f"{epsilon - cover_epsilon:.3g}: what a sample's curvature gives away is not covered "
+            "by noise; take a larger --penalty",
         )  # fmt: skip
     # certificate() is t x + x^2/2 + ratio with x = 1/m and t = sqrt(2 ln(1/delta))
-    tail = math.sqrt(2.0 * math.log(1.0 / delta))
-    return 1.0 / (math.sqrt(tail**2 + 2.0 * (epsilon - ratio)) - tail)
+    tail = math.sqrt(2.0 * math.log(2.0 / delta))
+    left = epsilon - cover_epsilon - ratio
+    return Split(
+        dual=1.0 / (math.sqrt(tail**2 + 2.0 * left) - tail),
+        cover=gaussian_multiplier(cover_epsilon, delta / 2.0, 1),
+        cover_epsilon=cover_epsilon,
+        delta=delta,
+    )
 
 
 def _release_epsilon(total: float, whole: float, delta: float, releases: int) -> float:
@@ -69,7 +152,7 @@ def _release_epsilon(total: float, whole: float, delta: float, releases: int) ->
     low, high = total / releases, total
     while high / low > 1.001:
         middle = math.sqrt(low * high)
-        cost = total_epsilon({charge("approximate", middle, delta): releases}, whole)
+        cost = total_epsilon({Charge("approximate", middle, delta): releases}, whole)
         low, high = (middle, high) if cost <= total else (low, middle)
     return low
 
@@ -83,6 +166,27 @@ def _release_delta(task: Task) -> float:
 
 def _smooth(task: Task) -> bool:
     return task.regularizer.kind != "l1" and task.clients.shape[1] == 1
+
+
+def _releases(task: Task, split: Split | None, rho: float) -> list[Release]:
+    """Return the clients' releases of one round; none without noise."""
+    if task.rule is None:
+        return []
+    error = Sensitivity(2.0 * TOLERANCE / rho, 2, "two minimisers, each found to 1e-6/rho")
+    if split is None:
+        bare = Release(Unproved(Gaussian(0.0)), error, error.value)
+        return [bare] * task.clients.number
+    cover = Gaussian(split.cover * error.value)
+    curvature = task.clients.loss.smoothness(task.norm)
+    modulus = rho + task.regularizer.modulus
+    epsilons = [
+        split.cover_epsilon + certificate(split.dual, split.delta / 2.0, curvature, m, modulus)
+        for m in task.clients.counts
+    ]
+    return [
+        Release(CoveredMinimiser(cover, epsilon, split.delta), error, error.value)
+        for epsilon in epsilons
+    ]
 
 
 def certificate(
@@ -112,21 +216,3 @@ def certificate(
     """
     tail = math.sqrt(2.0 * math.log(1.0 / delta)) / multiplier
     return tail + 0.5 / multiplier**2 + math.log1p(curvature / (samples * modulus))
-
-
-def _record(task: Task, rho: float) -> None:
-    if task.multiplier == 0.0:
-        return
-    smooth = _smooth(task)
-    if not smooth:
-        task.charging.note(
-            "dual perturbation is certified for smooth regularizers and one output only"
-        )
-    delta = _release_delta(task)
-    modulus = rho + task.regularizer.modulus
-    for p, samples in enumerate(task.clients.counts):
-        epsilon = certificate(
-            task.multiplier, delta, task.clients.loss.smoothness(task.norm), samples, modulus
-        )
-        what = charge("approximate", epsilon, delta) if smooth else charge("uncertified", 0.0)
-        task.charging.record(p, what)

@@ -11,24 +11,23 @@ in the next start and in the dual. Then only the round's own steps are private.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-
-import numpy as np
 
 from gridpriv.core.arrays import Ints
 from gridpriv.core.errors import not_allowed
-from gridpriv.learning.accounting import charge, sampled_multiplier
 from gridpriv.learning.algorithms.base import Round, Task, Watch, magnitude
 from gridpriv.learning.algorithms.batches import (
     active_clients,
     batch_divisor,
     draw_weights,
     inclusion_rate,
+    step_multiplier,
     step_sensitivity,
     weighted_gradients,
 )
 from gridpriv.learning.arrays import Array, namespace
+from gridpriv.privacy.release import Release
 
+RECURSION = "recursion over the round's steps from released values"
 # G, phi, d_lambda, d_X of section V
 GRADIENT, DEVIATION, DUAL_DIAMETER, DIAMETER = 1.0, 1.0, 1.0, 1.0
 
@@ -45,9 +44,10 @@ def fedspd_dp(task: Task, watch: Watch) -> None:
         active = active_clients(task, t)
         gamma = proximity(task, t, rho)
         last, mean = _local_steps(task, t, active, gamma, rho, state, dual, x_0)
-        noise = task.noise(t, _scales(task, active, gamma, rho))
+        releases = [] if task.rule is None else [_release(task, int(p), gamma, rho) for p in active]
+        doubled, noise = task.release(t, 2.0 * mean, releases, active)
         for k, p in enumerate(active):
-            kept = mean[k] if settings.calibration == "paper" else mean[k] + noise[k] / 2.0
+            kept = mean[k] if settings.calibration == "paper" else doubled[k] / 2.0
             dual[p] = dual[p] - rho * (kept - x_0)
             sent[p] = kept - dual[p] / rho
             if settings.calibration == "paper":
@@ -123,13 +123,6 @@ def paper_total(epsilon: float, steps: int, batch: int, samples: float, share: f
     return 3.04 * rate * epsilon * math.sqrt(share * rounds / (1.0 - rate))
 
 
-@dataclass(frozen=True)
-class _Noise:
-    multiplier: float
-    sound: float
-    assumed: float
-
-
 def _local_steps(
     task: Task, t: int, active: Ints, gamma: float, rho: float, state: Array, dual: Array,
     x_0: Array,
@@ -150,48 +143,20 @@ def _local_steps(
     return x, total / task.settings.local_updates
 
 
-def _scales(task: Task, active: Ints, gamma: float, rho: float) -> np.ndarray:
-    """Charge the round's releases and return the scale of each active client's noise."""
-    if task.settings.mechanism == "none":
-        return np.zeros(len(active))
-    scales = np.zeros(len(active))
-    for k, p in enumerate(active):
-        noise = _noise(task, int(task.clients.counts[p]), gamma, rho)
-        scales[k] = noise.multiplier * noise.assumed
-        _record(task, int(p), noise)
-    return scales
-
-
-def _noise(task: Task, samples: int, gamma: float, rho: float) -> _Noise:
+def _release(task: Task, p: int, gamma: float, rho: float) -> Release:
+    """Return the release of one client's 2 x, of which y is a public shift."""
     settings, steps = task.settings, task.settings.local_updates
+    samples = int(task.clients.counts[p])
     one = step_sensitivity(task, samples, task.sample_gradient())
     convex = settings.clip is None or task.clients.shape[1] == 1
     smoothness = batch_smoothness(task, samples)
     sound = sound_sensitivity(steps, gamma, rho, one, smoothness, convex=convex)
     if settings.calibration == "paper":
-        return _Noise(task.multiplier, sound, paper_reach(steps) / (gamma + rho))
-    rate = inclusion_rate(task, samples, steps)
-    multiplier = task.multiplier
-    if rate is not None:
-        multiplier = sampled_multiplier(settings, task.multiplier, rate)
-    return _Noise(multiplier, sound, sound)
-
-
-def _record(task: Task, p: int, noise: _Noise) -> None:
-    settings, charging = task.settings, task.charging
-    rate = inclusion_rate(task, int(task.clients.counts[p]), settings.local_updates)
-    if settings.calibration == "paper":
-        charging.note(
+        task.tally.note(
             "the published algorithm carries unperturbed state from round to round, which lemma 2 "
             "leaves out: nothing is certified"
         )
-        what = charge("uncertified", 0.0)
-    elif rate is None:
-        what = charge("gaussian", noise.multiplier)
-    else:
-        what = charge("sampled-gaussian", noise.multiplier, rate)
-    charging.record(p, what)
-    charging.calibrated(
-        p, noise.assumed, noise.sound, noise.multiplier * noise.assumed,
-        "recursion over the round's steps from released values",
-    )  # fmt: skip
+        assumed = paper_reach(steps) / (gamma + rho)
+        return task.release_of(sound, RECURSION, assumed=assumed, proved=False)
+    rate = inclusion_rate(task, samples, steps)
+    return task.release_of(sound, RECURSION, multiplier=step_multiplier(task, rate), rate=rate)

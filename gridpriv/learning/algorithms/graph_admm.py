@@ -12,10 +12,10 @@ import numpy as np
 
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import not_allowed
-from gridpriv.learning.accounting import ROUNDING
 from gridpriv.learning.algorithms.base import Round, Task, Watch, magnitude, spread
 from gridpriv.learning.arrays import Array, like, namespace
 from gridpriv.learning.graph import make_graph
+from gridpriv.learning.releases import ROUNDING
 from gridpriv.privacy.accounting import gaussian_multiplier
 
 
@@ -78,8 +78,9 @@ def _run(task: Task, watch: Watch, variances: Floats) -> None:
     for t in range(1, settings.rounds + 1):
         slope = clients.gradients(beta, settings.clip) + regularizer.subgradient(beta)
         pull = beta / eta + rho * (count * beta + neighbours(beta))
-        noise = task.noise(t, scales[t - 1] * distance)
-        beta = (pull - slope - dual) / metric + noise
+        lemma = task.releases(
+            distance, "lemma I of Gauthier et al.", multiplier=float(scales[t - 1])
+        )
+        beta, noise = task.release(t, (pull - slope - dual) / metric, lemma)
         dual = dual + rho * (count * beta - neighbours(beta))
-        task.record(float(scales[t - 1]), distance, "lemma I of Gauthier et al.")
         watch(Round(t, xp.mean(beta, axis=0), beta, magnitude(noise)))

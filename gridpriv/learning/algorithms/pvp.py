@@ -25,14 +25,12 @@ def pvp(task: Task, watch: Watch) -> None:
     gradient = task.mean_sensitivity()
     convex = task.settings.clip is None or task.clients.shape[1] == 1
     if not convex:
-        task.charging.note("a clipped loss of several outputs is not convex: lemma 4 does not hold")
+        task.tally.note("a clipped loss of several outputs is not convex: lemma 4 does not hold")
 
     def step(k: int, local: Array, w: Array, dual: Array) -> tuple[Array, Array]:
         rho = schedule.at(k)
         found = minimise_locally(task, -dual - rho * w[None], rho, local)
         distance = gradient / (rho + task.regularizer.modulus) + 2.0 * TOLERANCE / rho
-        noise = task.noise(k, task.multiplier * distance)
-        task.record(task.multiplier, distance, PROVENANCE, proved=convex)
-        return found + noise, noise
+        return task.release(k, found, task.releases(distance, PROVENANCE, proved=convex))
 
     star_admm(task, watch, step)

@@ -24,9 +24,10 @@ from gridpriv.consensus.coordinator import (
 from gridpriv.consensus.schedules import StepSize
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import not_allowed
-from gridpriv.learning.accounting import charge, classical_epsilon
+from gridpriv.learning.accounting import classical_epsilon
 from gridpriv.learning.algorithms.base import Round, Task, Watch
 from gridpriv.learning.problem import ClientProblem
+from gridpriv.learning.releases import Unproved
 from gridpriv.learning.schedules import output_step, scaled_step
 from gridpriv.learning.transport import Threads
 from gridpriv.privacy.mechanism import MECHANISMS
@@ -68,9 +69,8 @@ class ObservedRule(NoiseRule):
         """Return noise in proportion to the problem's last largest gradient."""
         share = max(self.problem.largest_gradient, 1e-12) / self.bound
         assumed = share * sensitivity.value
-        return Release(
-            MECHANISMS[self.mechanism, self.source](self.multiplier * assumed), sensitivity, assumed
-        )
+        mechanism = MECHANISMS[self.mechanism, self.source](self.multiplier * assumed)
+        return Release(Unproved(mechanism), sensitivity, assumed)
 
 
 class ClientAgent(Agent):
@@ -206,24 +206,11 @@ def _observes(task: Task) -> bool:
 
 def _charge(task: Task, problems: list[ClientProblem], trace: Trace) -> None:
     """Tally every release; only those of a public noise scale are certified."""
-    charging = task.charging
-    observed = _observes(task)
-    if observed:
-        charging.note(
+    if _observes(task):
+        task.tally.note(
             "the noise scale follows the client's own samples (the authors' code): "
             "it depends on private data and certifies nothing"
         )
     for problem in problems:
         for release, count in trace.releases[problem.name].items():
-            certified = release.certified
-            if observed:
-                what = charge("uncertified", 0.0)
-            else:
-                plain = certified.kind == "laplace"
-                what = charge("laplace" if plain else "gaussian", certified.parameter)
-            charging.record(problem.key, what, count)
-        last = release
-        charging.calibrated(
-            problem.key, last.assumed, last.sensitivity.value, last.mechanism.scale,
-            last.sensitivity.provenance,
-        )  # fmt: skip
+            task.tally.add(problem.key, release, count)

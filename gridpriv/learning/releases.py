@@ -1,0 +1,155 @@
+"""How a client's private values leave it: releases of learning, and the tally of what they cost.
+
+An algorithm states how far its value moves between neighbours; the release drawn from that
+(:class:`gridpriv.privacy.release.Release`) adds the noise and is what is charged. Two mechanisms
+join those of :mod:`gridpriv.privacy.mechanism`: noise on a value of a secret sample, and noise
+about which nothing is proved.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from gridpriv.core.arrays import Floats
+from gridpriv.privacy.mechanism import Charge, Mechanism, Stream
+from gridpriv.privacy.release import Release
+from gridpriv.privacy.sensitivity import Norm
+
+DIGITS = 10
+# a charge's multiplier is this much below the noise drawn: gradients are float32 sums, whose
+# rounding moves a release by some 1e-8 of its sensitivity more than exact ones
+MARGIN = 1e-7
+# so noise is this much above what its budget asks for
+ROUNDING = 1.0 + 2.0 * MARGIN
+
+MULTIPLIERS = ("gaussian", "laplace", "sampled-gaussian")  # kinds whose parameter is a multiplier
+COSTS = {"pure": 1, "zcdp": 2}  # kinds whose parameter grows with this power of the sensitivity
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """Gaussian noise on a sum over a Poisson sample that its owner draws in secret.
+
+    Attributes
+    ----------
+    noise : Mechanism
+        Simulated Gaussian noise: the sampled mechanism's loss is known for it alone.
+    rate : float
+        The chance that one sample takes part, under add-one adjacency.
+    """
+
+    noise: Mechanism
+    rate: float
+
+    @property
+    def norm(self) -> Norm:
+        """Norm the sensitivity is measured in."""
+        return self.noise.norm
+
+    @property
+    def scale(self) -> float:
+        """Standard deviation of the noise."""
+        return self.noise.scale
+
+    def perturb(self, value: Floats, stream: Stream) -> Floats:
+        """Return the value with noise."""
+        return self.noise.perturb(value, stream)
+
+    def charge(self, distance: float) -> Charge:
+        """Return the Poisson-sampled Gaussian mechanism at noise multiplier sigma/D2."""
+        return Charge("sampled-gaussian", self.scale / distance, self.rate)
+
+
+@dataclass(frozen=True)
+class Unproved:
+    """Noise of a scale that nothing proves: a paper's that leaves something out.
+
+    Attributes
+    ----------
+    noise : Mechanism
+    """
+
+    noise: Mechanism
+
+    @property
+    def norm(self) -> Norm:
+        """Norm the sensitivity is measured in."""
+        return self.noise.norm
+
+    @property
+    def scale(self) -> float:
+        """Scale of the noise."""
+        return self.noise.scale
+
+    def perturb(self, value: Floats, stream: Stream) -> Floats:
+        """Return the value with noise."""
+        return self.noise.perturb(value, stream)
+
+    def charge(self, distance: float) -> Charge:
+        """Return a charge that certifies nothing."""
+        del distance
+        return Charge("uncertified", 0.0)
+
+
+@dataclass(eq=False)
+class Tally:
+    """What every client released.
+
+    Attributes
+    ----------
+    charges : dict of int to Counter
+        Of every client.
+    last : dict of int to Release
+        Every client's last release.
+    notes : list of str
+        What a reader must know about the certificate.
+    """
+
+    charges: dict[int, Counter[Charge]] = field(default_factory=dict)
+    last: dict[int, Release] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    def add(self, client: int, release: Release, count: int = 1) -> None:
+        """Charge a client's releases."""
+        self.charge(client, release.certified, count)
+        self.last[client] = release
+
+    def charge(self, client: int, what: Charge, count: int = 1) -> None:
+        """Charge what is no additive noise; see :func:`rounded`."""
+        self.charges.setdefault(client, Counter())[rounded(what)] += count
+
+    def note(self, text: str) -> None:
+        """Add a note once."""
+        if text not in self.notes:
+            self.notes.append(text)
+
+    def distinct(self) -> list[Mapping[Charge, int]]:
+        """Return the clients' charges, equal ones once."""
+        seen = {frozenset(one.items()): one for one in self.charges.values() if one}
+        return list(seen.values())
+
+
+def rounded(what: Charge) -> Charge:
+    """Return a charge that costs no less, with ten digits, so that equal ones are one.
+
+    Less noise than there is costs more, so a multiplier is rounded down and a cost up; a release
+    without noise certifies nothing. :data:`MARGIN` covers the rounding of float32 sums.
+    """
+    parameter = what.parameter
+    if what.kind in MULTIPLIERS:
+        if not (parameter > 0.0 and math.isfinite(parameter)):
+            return Charge("uncertified", 0.0)
+        unit = _unit(parameter)
+        # a float that is one unit in the last place short of a multiple is that multiple
+        parameter = math.floor(parameter / unit + 1e-3) * unit * (1.0 - MARGIN)
+    elif what.kind in COSTS and parameter > 0.0:
+        parameter *= ROUNDING ** COSTS[what.kind]
+        parameter = math.ceil(parameter / _unit(parameter)) * _unit(parameter)
+    return Charge(what.kind, parameter, what.second)
+
+
+def _unit(parameter: float) -> float:
+    return float(10.0 ** (math.floor(math.log10(parameter)) + 1 - DIGITS))
