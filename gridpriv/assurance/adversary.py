@@ -108,10 +108,9 @@ def heard_noise(prepared: Prepared, messages: Sequence[Message]) -> Noise:
     if rules.noise is None:
         return Noise("none")
     releases = [release for message in messages for release in message.releases]
-    scale = float(np.mean([release.mechanism.scale for release in releases]))
     refresh = rules.perturbation.refresh
     draws = 1 if refresh != "update" else rules.local_updates
-    variance = scale**2 * (2.0 if rules.noise.norm == 1 else 1.0) / draws
+    variance = float(np.mean([release.mechanism.variance for release in releases])) / draws
     return Noise(rules.perturbation.target, refresh == "run", variance)
 
 

@@ -174,7 +174,7 @@ def _releases(
         prior = zone_prior(prepared, plan, zone)
         sensitivity = problem.data_sensitivity(rules.adjacency, rules.noise.norm)
         release = rules.noise.release(sensitivity)
-        variance = release.mechanism.scale**2 * (2.0 if rules.noise.norm == 1 else 1.0) / count
+        variance = release.mechanism.variance / count
         keep = prior.spread**2 / (prior.spread**2 + variance)
         for seed in range(plan.seeds):
             streams = NoiseStreams(prepared.seed + seed)

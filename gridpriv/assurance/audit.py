@@ -23,6 +23,7 @@ from gridpriv.assurance.replay import CHECKS, Finding, agent_play, replay
 from gridpriv.assurance.statistic import Measured, measure
 from gridpriv.consensus.agent import Agent
 from gridpriv.core.errors import InputError, not_allowed, one_of
+from gridpriv.privacy.sensitivity import Norm, length
 from gridpriv.zonal.run import Prepared
 
 RUNS = {"release": 50_000, "solution": 10_000, "messages": 2_000}
@@ -262,8 +263,9 @@ def target(prepared: Prepared, bus: int | None) -> tuple[int, Neighbour]:
         options = corner_neighbours(prepared.problems[zone], adjacency, bus)
     check_released(prepared, zone, options[0].bus)
     imbalance = prepared.problems[zone].program.imbalance
-    norm = prepared.rules.noise.norm if prepared.rules.noise is not None else 2
-    return zone, max(options, key=lambda o: float(np.linalg.norm(imbalance.T @ o.change, norm)))
+    laplace = prepared.rules.noise is not None and prepared.rules.noise.norm == 1
+    norm: Norm = 1 if laplace else 2
+    return zone, max(options, key=lambda o: length(imbalance.T @ o.change, norm))
 
 
 def zone_of_bus(prepared: Prepared, bus: int) -> int:

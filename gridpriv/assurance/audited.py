@@ -24,11 +24,12 @@ from gridpriv.assurance.neighbours import Neighbour
 from gridpriv.assurance.replay import Draw, Tape, agent_play
 from gridpriv.assurance.statistic import Statistic
 from gridpriv.consensus.agent import Agent
-from gridpriv.core.arrays import Floats
+from gridpriv.core.arrays import Floats, Ints
 from gridpriv.privacy.accounting import epsilon_of, total_epsilon, total_pure
 from gridpriv.privacy.mechanism import Charge
 from gridpriv.privacy.noise import NoiseStreams
 from gridpriv.privacy.release import Release
+from gridpriv.privacy.sensitivity import Norm
 from gridpriv.zonal.checks import claimed_epsilon
 from gridpriv.zonal.run import Prepared
 
@@ -111,11 +112,17 @@ class ReleaseLevel(ZoneLevel):
     release: Release
 
     @property
-    def visible(self) -> Floats:
-        """Coordinates that move, the most moved first; at most :data:`VISIBLE`."""
+    def visible(self) -> Ints:
+        """Coordinates that move, the most moved first; at most :data:`VISIBLE`.
+
+        In the norm ``box`` both coordinates of a pair, as the density needs both.
+        """
         moved = np.abs(self.here - self.there)
-        order = np.argsort(-moved, kind="stable")[:VISIBLE]
-        return np.asarray(order[moved[order] > 1e-9 * moved.max()])
+        if self.release.sensitivity.norm == "box":
+            pairs = len(moved) // 2
+            first = _largest(moved.reshape(2, pairs).max(axis=0))
+            return np.concatenate([first, first + pairs])
+        return _largest(moved)
 
     def sample(self, neighbour: bool, seed: int) -> Floats:
         """Return one noisy release, at the coordinates that move."""
@@ -128,9 +135,21 @@ class ReleaseLevel(ZoneLevel):
         """Logarithm of p(o | D) / p(o | D') of the stated density."""
         a, b = self.here[self.visible], self.there[self.visible]
         scale = self.release.mechanism.scale
-        if self.release.sensitivity.norm == 1:
-            return lambda x: (np.abs(x - b) - np.abs(x - a)).sum(axis=1) / scale
-        return lambda x: ((x - b) ** 2 - (x - a) ** 2).sum(axis=1) / (2.0 * scale**2)
+        energy = ENERGIES[self.release.sensitivity.norm]
+        return lambda x: energy((x - b) / scale) - energy((x - a) / scale)
+
+
+ENERGIES: dict[Norm, Statistic] = {
+    1: lambda x: np.abs(x).sum(axis=1),
+    2: lambda x: 0.5 * (x**2).sum(axis=1),
+    "box": lambda x: np.abs(x.reshape(len(x), 2, -1)).max(axis=1).sum(axis=1),
+}
+"""Minus the logarithm of each mechanism's density at scale 1, from (runs, k) to (runs,)."""
+
+
+def _largest(moved: Floats) -> Ints:
+    order = np.argsort(-moved, kind="stable")[:VISIBLE]
+    return np.asarray(order[moved[order] > 1e-9 * moved.max()])
 
 
 @dataclass(frozen=True, eq=False)
@@ -233,7 +252,7 @@ def _release(prepared: Prepared, draw: Draw) -> Release:
 def _stated_once(prepared: Prepared, release: Release) -> Stated:
     """Return claimed and certified epsilon of one release."""
     settings = prepared.settings
-    pure = release.sensitivity.norm == 1
+    pure = release.sensitivity.norm != 2
     certified = epsilon_of(release.certified, settings.release_delta)
     delta = 0.0 if pure else settings.release_delta
     return Stated(claimed_epsilon(settings, prepared.rules), certified, delta)
@@ -245,7 +264,7 @@ def _stated_total(prepared: Prepared, draws: Sequence[Draw]) -> Stated:
     delta = prepared.settings.target_delta
     certified = _count([release.certified for release in releases])
     claimed = _count([release.claimed for release in releases])
-    if all(r.sensitivity.norm == 1 for r in releases):
+    if all(r.sensitivity.norm != 2 for r in releases):
         pure = Stated(total_pure(claimed), total_pure(certified), 0.0)
         if math.isfinite(pure.certified):
             return pure

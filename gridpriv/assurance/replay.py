@@ -32,7 +32,7 @@ from gridpriv.privacy.mechanism import Charge, Mechanism, Stream
 from gridpriv.privacy.noise import NoiseStreams
 from gridpriv.privacy.perturbation import NoiseRule
 from gridpriv.privacy.release import Release
-from gridpriv.privacy.sensitivity import Norm, Sensitivity
+from gridpriv.privacy.sensitivity import Norm, Sensitivity, length
 from gridpriv.zonal.run import Prepared
 
 CHECKS = ("calls", "values", "messages", "history", "noise")
@@ -111,6 +111,11 @@ class TapedMechanism:
     def scale(self) -> float:
         """Scale of the noise."""
         return self._inner.mechanism.scale
+
+    @property
+    def variance(self) -> float:
+        """Variance of the noise."""
+        return self._inner.mechanism.variance
 
     def perturb(self, value: Floats, stream: Stream) -> Floats:
         """Return the taped output."""
@@ -292,9 +297,9 @@ def _values(pair: Pair) -> Finding:
     found = [Finding("values", pair.zone, pair.neighbour, 0.0, 0.0)]
     for a, b in pair.draws():
         norm, declared = a.sensitivity.norm, a.sensitivity.value
-        distance = float(np.linalg.norm(a.value - b.value, norm))
-        reach = np.sqrt(a.value.size) if norm == 1 else 1.0
-        slack = ROUNDING * float(np.linalg.norm(a.value, norm))
+        distance = length(a.value - b.value, norm)
+        reach = 1.0 if norm == 2 else np.sqrt(a.value.size)
+        slack = ROUNDING * length(a.value, norm)
         allowed = declared + slack + 2.0 * pair.solver_error * float(reach)
         found.append(
             replace(found[0], measured=distance, allowed=allowed, ratio=distance / declared)

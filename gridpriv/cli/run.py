@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 SETTINGS: tuple[tuple[str, Any, str], ...] = (
     ("objective", str, "imbalance | cost: what zones minimise"),
     ("imbalance-weight", REAL, "of the squared imbalance beside the cost (1e4)"),
-    ("mechanism", str, "none | laplace | gaussian"),
+    ("mechanism", str, "none | laplace | gaussian | knorm"),
     ("perturbation", str, "objective | output | demand: what carries noise"),
     ("refresh", str, "update | round | run: how often demand noise is drawn"),
     ("calibration", str, "sound | paper: whose sensitivity the noise is calibrated to"),

@@ -4,7 +4,8 @@ Neighbours differ at one own bus i by (dp, dq) with |dp|, |dq| <= beta (one of t
 ``protects`` is p or q). With a_p, a_q the rows of B of bus i and e_p, e_q the unit vectors:
 
 demand
-    The data move by dp e_p + dq e_q: D1 = 2 beta, D2 = sqrt(2) beta (beta for p or q alone).
+    The data move by dp e_p + dq e_q: D1 = 2 beta, D2 = sqrt(2) beta, and beta in the norm `box`
+    (beta in all of them for p or q alone).
 
 objective (gradient 2 B'(Bz + d), and the linear term 2 B'd of the exact update)
     They move by g = 2 (dp a_p + dq a_q), whatever z. Coordinate by coordinate
@@ -49,14 +50,17 @@ from gridpriv.consensus.problem import Update
 from gridpriv.core.arrays import Floats
 from gridpriv.power.program import Matrix, ZoneProgram
 from gridpriv.privacy.adjacency import DemandAdjacency
-from gridpriv.privacy.sensitivity import Norm, Sensitivity
+from gridpriv.privacy.sensitivity import Norm, Sensitivity, length
 
 
 def demand_sensitivity(adjacency: DemandAdjacency, norm: Norm) -> Sensitivity:
     """Return how far a zone's demand moves between neighbours."""
     entries = 2 if adjacency.protects == "p+q" else 1
-    value = adjacency.beta * (entries if norm == 1 else float(np.sqrt(entries)))
-    return Sensitivity(value, norm, f"{entries} demand entries of one bus move by beta each")
+    moved = np.zeros(2)
+    moved[:entries] = adjacency.beta
+    return Sensitivity(
+        length(moved, norm), norm, f"{entries} demand entries of one bus move by beta each"
+    )
 
 
 def gradient_sensitivity(

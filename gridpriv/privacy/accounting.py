@@ -176,8 +176,11 @@ def laplace_multiplier(epsilon: float, delta: float, releases: int) -> float:
 
     With ``delta`` 0 the total is pure (basic composition); else it is (epsilon, delta) by PLD.
     """
+    pure = releases / epsilon
     if delta == 0.0 or releases == 1:
-        return releases / epsilon
+        return pure
+    if _pld_epsilon(((Charge("laplace", pure), releases),), delta) >= epsilon:
+        return pure  # a delta so small buys less than the distribution's grid costs
     import dp_accounting
     from dp_accounting import pld
 
@@ -187,12 +190,12 @@ def laplace_multiplier(epsilon: float, delta: float, releases: int) -> float:
         epsilon,
         delta,
         bracket_interval=dp_accounting.ExplicitBracketInterval(
-            math.sqrt(releases) / (8.0 * epsilon + 8.0), releases / epsilon
+            math.sqrt(releases) / (8.0 * epsilon + 8.0), pure
         ),
         tol=1e-4 * math.sqrt(releases) / epsilon,
     )
     # the search ends a tolerance above; what a pure total needs is always enough
-    return min(float(found), releases / epsilon)
+    return min(float(found), pure)
 
 
 def gaussian_multiplier(epsilon: float, delta: float, releases: int) -> float:
@@ -219,7 +222,8 @@ def secure_multiplier(mechanism: str, epsilon: float, delta: float, releases: in
 
     def excess(log_multiplier: float) -> float:
         m = math.exp(log_multiplier)
-        charge = Charge("pure", 1.0 / m) if mechanism == "laplace" else Charge("zcdp", 0.5 / m**2)
+        gaussian = mechanism == "gaussian"
+        charge = Charge("zcdp", 0.5 / m**2) if gaussian else Charge("pure", 1.0 / m)
         return total_epsilon({charge: releases}, delta) - epsilon
 
     low = math.log(math.sqrt(releases) / (8.0 * epsilon + 8.0))

@@ -77,7 +77,7 @@ def noise_multiplier(
     Parameters
     ----------
     budget : Budget
-    mechanism : {'laplace', 'gaussian'}
+    mechanism : {'laplace', 'gaussian', 'knorm'}
     calibration : {'sound', 'paper'}
         ``paper`` uses the classical Gaussian per release.
     releases : int
@@ -88,9 +88,9 @@ def noise_multiplier(
     if budget.scope == "total" and source == "secure" and budget.delta:
         return secure_multiplier(mechanism, budget.epsilon, budget.delta, releases)
     if budget.scope == "total":
-        find = laplace_multiplier if mechanism == "laplace" else gaussian_multiplier
+        find = gaussian_multiplier if mechanism == "gaussian" else laplace_multiplier
         return find(budget.epsilon, budget.delta or 0.0, releases)
-    if mechanism == "laplace":
+    if mechanism != "gaussian":  # K-norm noise has the loss of Laplace noise
         return 1.0 / budget.epsilon
     if calibration == "paper":
         return classical_gaussian_multiplier(budget.epsilon, budget.delta or delta)

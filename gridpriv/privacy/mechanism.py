@@ -6,24 +6,31 @@ sensitivity of what is released, in the mechanism's norm, as the full replacemen
 The plain mechanisms draw numpy floats: fine for simulation, but floating-point noise leaks
 (one output can prove which input it came from; Mironov, CCS 2012). The secure ones hand the
 value to OpenDP, which rounds it to a 2^k grid and adds discrete noise there from the operating
-system's entropy, and charge what OpenDP's own privacy map states. The value must go through:
+system's entropy, and charge what OpenDP's own privacy map states (K-norm noise, which OpenDP
+does not have, is drawn here in the same way). The value must go through:
 discrete noise added to an unrounded float would leave the float's low bits readable.
 """
 
 from __future__ import annotations
 
+import math
+import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Protocol
 
 import numpy as np
 
 from gridpriv.core.arrays import Floats
-from gridpriv.core.errors import missing_extra
+from gridpriv.core.errors import InputError, missing_extra, not_allowed
+from gridpriv.privacy.discrete import box_integers
 from gridpriv.privacy.sensitivity import Norm
 
 Stream = Callable[[], np.random.Generator]
+
+MOST_PAIRS = 2**20
 
 
 class Mechanism(Protocol):
@@ -36,7 +43,12 @@ class Mechanism(Protocol):
 
     @property
     def scale(self) -> float:
-        """Scale of the noise (Laplace b, Gaussian sigma)."""
+        """Scale of the noise (Laplace and K-norm b, Gaussian sigma)."""
+        ...
+
+    @property
+    def variance(self) -> float:
+        """Variance of the noise on one coordinate."""
         ...
 
     def perturb(self, value: Floats, stream: Stream) -> Floats:
@@ -76,6 +88,11 @@ class Laplace:
     scale: float
     norm: Norm = 1
 
+    @property
+    def variance(self) -> float:
+        """2 b^2."""
+        return 2.0 * self.scale**2
+
     def perturb(self, value: Floats, stream: Stream) -> Floats:
         """Return the value plus draws of density exp(-|x|/b)/2b."""
         return value + stream().laplace(0.0, self.scale, value.shape)
@@ -92,6 +109,11 @@ class Gaussian:
     scale: float
     norm: Norm = 2
 
+    @property
+    def variance(self) -> float:
+        """sigma^2."""
+        return self.scale**2
+
     def perturb(self, value: Floats, stream: Stream) -> Floats:
         """Return the value plus normal draws of standard deviation sigma."""
         return value + stream().normal(0.0, self.scale, value.shape)
@@ -102,16 +124,65 @@ class Gaussian:
 
 
 @dataclass(frozen=True)
+class KNorm:
+    """Noise shaped to a box: the K-norm mechanism (Hardt and Talwar, STOC 2010).
+
+    A value is pairs (p, q), the p of all pairs first. A pair's noise has density
+    exp(-max(|x|, |y|)/b) / 8b^2: the radius of a Gamma(3, b) law times a uniform point of the
+    box [-1, 1]^2. Distances are in the norm ``box``, N(x) = sum over pairs of max(|p|, |q|), so
+    one bus whose p and q move by beta each is beta away, where the 1-norm has 2 beta; the
+    variance of a coordinate is 4 b^2, half that of Laplace noise at the same epsilon.
+
+    Pure loss. ln f(y) - ln f(y - v) = (N(y - v) - N(y))/b <= N(v)/b: epsilon = D/b.
+
+    Loss distribution. It is that of one Laplace draw at multiplier b/D, exactly:
+
+    1. delta(eps; v) = 1 - M(v) with M(v) = integral of min(f(x), e^eps f(x - v)) dx. The
+       integrand is log-concave in (x, v) together, so M is log-concave (Prekopa), and even, as f
+       is: it is least, and delta largest, at an extreme point of {N(v) <= D}. Those are one
+       pair's corners D(+-1, +-1), and by symmetry they are all alike.
+    2. At v = (D, D), with c the middle and h half the distance of the two coordinates of x,
+       N(x) = h + |c| and N(x - v) = h + |c - D|: the loss is (|c - D| - |c|)/b.
+    3. (c, h) has density e^(-(h + |c|)/b) / 2b^2, h > 0: c is Laplace of scale b, and the loss
+       that of a Laplace mechanism whose value moves by D.
+    """
+
+    scale: float
+    norm: Norm = "box"
+
+    @property
+    def variance(self) -> float:
+        """4 b^2: E r^2 = 12 b^2 times the uniform law's 1/3."""
+        return 4.0 * self.scale**2
+
+    def perturb(self, value: Floats, stream: Stream) -> Floats:
+        """Return the value plus one draw for each pair."""
+        generator = stream()
+        pairs = value.size // 2
+        radius = generator.gamma(3.0, self.scale, pairs)
+        return value + (radius * generator.uniform(-1.0, 1.0, (2, pairs))).reshape(value.shape)
+
+    def charge(self, distance: float) -> Charge:
+        """Return the Laplace mechanism at multiplier b/D, which has the same loss."""
+        return Charge("laplace", self.scale / distance)
+
+
+@dataclass(frozen=True)
 class SecureLaplace:
     """OpenDP's discrete Laplace noise, from the operating system's entropy."""
 
     scale: float
     norm: Norm = 1
 
+    @property
+    def variance(self) -> float:
+        """2 b^2, to within OpenDP's grid."""
+        return 2.0 * self.scale**2
+
     def perturb(self, value: Floats, stream: Stream) -> Floats:
         """Return OpenDP's release of the value, rounded to its grid; ``stream`` is not used."""
         del stream
-        return np.asarray(_opendp("laplace", self.scale)(value.tolist()), dtype=float)
+        return np.asarray(_opendp("laplace", self.scale)(_finite(value).tolist()), dtype=float)
 
     def charge(self, distance: float) -> Charge:
         """Return OpenDP's own map at ``distance``: a pure epsilon."""
@@ -125,22 +196,81 @@ class SecureGaussian:
     scale: float
     norm: Norm = 2
 
+    @property
+    def variance(self) -> float:
+        """sigma^2, to within OpenDP's grid."""
+        return self.scale**2
+
     def perturb(self, value: Floats, stream: Stream) -> Floats:
         """Return OpenDP's release of the value, rounded to its grid; ``stream`` is not used."""
         del stream
-        return np.asarray(_opendp("gaussian", self.scale)(value.tolist()), dtype=float)
+        return np.asarray(_opendp("gaussian", self.scale)(_finite(value).tolist()), dtype=float)
 
     def charge(self, distance: float) -> Charge:
         """Return OpenDP's own map at ``distance``: a rho of zero-concentrated privacy."""
         return Charge("zcdp", float(_opendp("gaussian", self.scale).map(distance)))
 
 
+@dataclass(frozen=True)
+class SecureKNorm:
+    """Discrete K-norm noise on a grid, drawn exactly from the operating system's entropy.
+
+    The grid is g = 2^e with scale/2^61 < g <= scale/2^60. A value is rounded to it, u = round(v/g),
+    and what is released is g(u + z), z integer with P[z] proportional to exp(-N(z) g/b).
+
+    Map. Rounding is monotone and commutes with whole steps, so a coordinate that moves by x moves
+    u by at most x/g + 1, and one that does not move leaves u where it is; so
+    N(u' - u) <= D/g + pairs, and the log-ratio is at most (D + pairs g)/b. ``pairs`` is not a
+    private figure; :data:`MOST_PAIRS` stands for it, and more are refused. What becomes of
+    g(u + z) as a float is post-processing.
+    """
+
+    scale: float
+    norm: Norm = "box"
+
+    @property
+    def variance(self) -> float:
+        """4 b^2, to within the grid."""
+        return 4.0 * self.scale**2
+
+    @property
+    def _grid(self) -> Fraction:
+        return Fraction(2) ** (math.frexp(self.scale)[1] - 1 - 60)
+
+    def perturb(self, value: Floats, stream: Stream) -> Floats:
+        """Return the value on the grid plus discrete noise; ``stream`` is not used."""
+        del stream
+        pairs, grid = value.size // 2, self._grid
+        if pairs > MOST_PAIRS:
+            raise not_allowed("pairs", pairs, f"at most {MOST_PAIRS} pairs (p, q) in one release")
+        rate = grid / Fraction(self.scale)
+        noise = [box_integers(rate, 2, secrets.randbelow) for _ in range(pairs)]
+        steps = [pair[part] for part in (0, 1) for pair in noise]
+        exact = [round(Fraction(v) / grid) for v in _finite(value).tolist()]
+        noisy = [float(grid * (u + z)) for u, z in zip(exact, steps, strict=True)]
+        return np.asarray(noisy, dtype=float)
+
+    def charge(self, distance: float) -> Charge:
+        """Return the pure epsilon of the map, rounded up."""
+        exact = (Fraction(distance) + MOST_PAIRS * self._grid) / Fraction(self.scale)
+        return Charge("pure", math.nextafter(float(exact), math.inf))
+
+
 MECHANISMS: dict[tuple[str, str], Callable[[float], Mechanism]] = {
     ("laplace", "simulated"): Laplace,
     ("gaussian", "simulated"): Gaussian,
+    ("knorm", "simulated"): KNorm,
     ("laplace", "secure"): SecureLaplace,
     ("gaussian", "secure"): SecureGaussian,
+    ("knorm", "secure"): SecureKNorm,
 }
+
+
+def _finite(value: Floats) -> Floats:
+    """Return the value, refusing what OpenDP would turn into a number without a word."""
+    if not np.isfinite(value).all():
+        raise InputError("a value to be released is not a finite number: nothing was drawn")
+    return value
 
 
 @lru_cache(maxsize=256)

@@ -23,6 +23,7 @@ from gridpriv.privacy.sensitivity import Norm, Sensitivity
 
 Target = Literal["none", "objective", "output", "demand"]
 Refresh = Literal["update", "round", "run"]
+NORMS: dict[str, Norm] = {"laplace": 1, "gaussian": 2, "knorm": "box"}
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ class NoiseRule:
 
     Attributes
     ----------
-    mechanism : {'laplace', 'gaussian'}
+    mechanism : {'laplace', 'gaussian', 'knorm'}
     source : {'simulated', 'secure'}
     multiplier : float
         Scale of the noise over the sensitivity it is calibrated to.
@@ -73,7 +74,7 @@ class NoiseRule:
     @property
     def norm(self) -> Norm:
         """Norm in which the mechanism needs its sensitivity."""
-        return 1 if self.mechanism == "laplace" else 2
+        return NORMS[self.mechanism]
 
     def release(self, sensitivity: Sensitivity) -> Release:
         """Return the release of a quantity of this sensitivity."""

@@ -3,9 +3,33 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, assert_never
 
-Norm = Literal[1, 2]
+import numpy as np
+
+from gridpriv.core.arrays import Floats
+
+Norm = Literal[1, 2, "box"]
+"""``box``: the sum over pairs (p, q) of the larger of |p| and |q|; see :func:`length`."""
+
+
+def length(change: Floats, norm: Norm) -> float:
+    """Return the norm of a change.
+
+    Parameters
+    ----------
+    change : (m,)
+        With ``box`` the active half first, then the reactive half in the same order.
+    norm : {1, 2, 'box'}
+    """
+    match norm:
+        case 1:
+            return float(np.abs(change).sum())
+        case 2:
+            return float(np.sqrt((change**2).sum()))
+        case "box":
+            return float(np.abs(change.reshape(2, -1)).max(axis=0).sum())
+    assert_never(norm)
 
 
 @dataclass(frozen=True)
@@ -15,7 +39,7 @@ class Sensitivity:
     Attributes
     ----------
     value : float
-    norm : {1, 2}
+    norm : {1, 2, 'box'}
         The norm the distance is taken in.
     provenance : str
         Where it comes from, in words a reader can check.

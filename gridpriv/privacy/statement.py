@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from gridpriv.privacy.accounting import epsilon_of, total_epsilon, total_pure
 from gridpriv.privacy.mechanism import Charge
 from gridpriv.privacy.release import Release
+from gridpriv.privacy.sensitivity import Norm
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ class ZoneStatement:
         Epsilon of all releases at the target delta.
     assumed, sensitivity : float
         Calibrated to, and sound, of the worst release.
-    norm : int
+    norm : {1, 2, 'box'}
     scale : float
         Of the noise of the worst release.
     provenance : str
@@ -45,7 +46,7 @@ class ZoneStatement:
     total: float
     assumed: float
     sensitivity: float
-    norm: int
+    norm: Norm
     scale: float
     provenance: str
 

@@ -15,7 +15,7 @@ from gridpriv.core.processes import Beside
 from gridpriv.grid.case import Case
 from gridpriv.power.accheck import AcCheck, Dispatch, ac_check
 from gridpriv.privacy.accounting import epsilon_of
-from gridpriv.privacy.mechanism import Charge
+from gridpriv.privacy.mechanism import MECHANISMS
 from gridpriv.privacy.release import Release
 from gridpriv.privacy.statement import ZoneStatement, zone_statement
 from gridpriv.zonal.settings import Settings
@@ -98,4 +98,5 @@ def claimed_epsilon(settings: Settings, rules: AgentRules) -> float:
     budget = settings.privacy_budget
     if budget.scope == "per-release" or rules.noise is None:
         return budget.epsilon
-    return epsilon_of(Charge(settings.mechanism, rules.noise.multiplier), settings.release_delta)
+    claimed = MECHANISMS[settings.mechanism, "simulated"](rules.noise.multiplier).charge(1.0)
+    return epsilon_of(claimed, settings.release_delta)

@@ -27,7 +27,7 @@ from gridpriv.privacy.perturbation import Perturbation, Refresh, Target
 
 CHOICES = {
     "objective": OBJECTIVES,
-    "mechanism": ("none", "laplace", "gaussian"),
+    "mechanism": ("none", "laplace", "gaussian", "knorm"),
     "perturbation": ("objective", "output", "demand"),
     "refresh": ("update", "round", "run"),
     "calibration": ("sound", "paper"),
@@ -91,7 +91,7 @@ class Settings:
 
     objective: ObjectiveKind = "imbalance"
     imbalance_weight: float | None = None
-    mechanism: Literal["none", "laplace", "gaussian"] = "laplace"
+    mechanism: Literal["none", "laplace", "gaussian", "knorm"] = "laplace"
     perturbation: Literal["objective", "output", "demand"] = "demand"
     refresh: Refresh | None = None
     calibration: Literal["sound", "paper"] = "sound"
@@ -155,6 +155,12 @@ class Settings:
             raise not_allowed("seed", self.seed, "left out: secure noise has no seed")
         if self.mechanism == "none":
             return
+        if self.mechanism == "knorm" and self.perturbation != "demand":
+            raise not_allowed(
+                "mechanism",
+                "knorm",
+                "with perturbation 'demand' only: its noise is on pairs (p, q)",
+            )
         if self.calibration == "paper" and self.perturbation == "demand":
             raise not_allowed(
                 "calibration",

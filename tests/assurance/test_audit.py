@@ -165,3 +165,14 @@ def test_sound_calibration_holds(perturbation: str, mechanism: str, update: str)
     result = audit(run, AuditPlan(runs, rounds=3))
     assert not result.failed
     assert [row.level for row in result.levels if row.verdict != "consistent"] == []
+
+
+@pytest.mark.parametrize("protects", ["p+q", "p"])
+def test_knorm_noise_is_seen_at_nearly_what_it_states(protects: str) -> None:
+    run = prepared(
+        mechanism="knorm", budget="total:1", refresh="run", beta="10MW", protects=protects
+    )
+    plan = AuditPlan({"release": 20_000}, levels=("release",), random_neighbours=1)
+    result = audit(run, plan)
+    assert result.passed
+    assert 0.7 < result.levels[0].measured.epsilon <= result.levels[0].certified == 1.0
