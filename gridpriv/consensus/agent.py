@@ -88,7 +88,7 @@ class Agent:
     rules : AgentRules
     streams : Streams
     charge : callable, optional
-        Called with a round's new releases before the message leaves; refusing raises.
+        Called with every release before its noise is drawn; refusing raises.
     proxy : array, optional
         Public stand-in for the data, for rehearsals.
     """
@@ -117,7 +117,13 @@ class Agent:
         self._draw: tuple[int, int] | None = None
         self._noisy = data
         self._releases: Counter[Release] = Counter()
+        self._drawn: Counter[Release] = Counter()
         self._magnitude = 0.0
+
+    @property
+    def drawn(self) -> dict[Release, int]:
+        """Every release so far, those of a round that failed included: what was charged."""
+        return dict(self._drawn)
 
     @property
     def data(self) -> Floats:
@@ -162,8 +168,6 @@ class Agent:
         self.average = np.mean([m.z for m in solved], axis=0) if len(solved) > 1 else self._z
         sent = self.average[self.shared]
         self._dual += self._spread(penalty * (w - sent))
-        if self._charge is not None and self._releases:
-            self._charge(self.problem.name, dict(self._releases))
         return Message(
             sent=sent,
             figures=self.problem.figures(self.average, self._seen),
@@ -223,8 +227,11 @@ class Agent:
         draw = rules.perturbation.drawn_at(*place)
         if target != "demand" or draw != self._draw:
             release = rules.noise.release(self._sensitivity(rules.noise, metric))
+            if self._charge is not None:
+                self._charge(self.problem.name, {release: 1})
             noisy = release.apply(value, lambda: self._streams.stream(self.problem.key, *draw))
             self._releases[release] += 1
+            self._drawn[release] += 1
             self._draw, self._noisy = draw, noisy
         self._magnitude += float(np.abs(self._noisy - value).sum())
         return self._noisy

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -247,7 +248,7 @@ def coordinate(
     names : sequence of str
         Of the agents, in the transport's order.
     trace : Trace
-        Filled round by round; it keeps what was done if an agent's solver fails.
+        Filled round by round; it keeps what was done, and every draw, if an agent's solver fails.
     watch : callable
         Called after every round.
     """
@@ -266,6 +267,8 @@ def coordinate(
             messages = transport.apply(run_round, orders)
         except GridprivError as error:
             error.add_note(f"{len(trace.rounds)} of {plan.rounds} rounds were finished")
+            if not plan.rehearsal:
+                _note_draws(transport, names, trace)
             raise
         sent = consensus.stack([message.sent for message in messages])
         gap = target - sent
@@ -300,6 +303,21 @@ def run_round(agent: Agent, order: Order) -> Message:
     """Have an agent run, or rehearse, the round it is given."""
     act = agent.rehearse if order.rehearsal else agent.round
     return act(order.number, order.w, order.penalty, order.step)
+
+
+def drawn(agent: Agent, _: None = None) -> dict[Release, int]:
+    """Return every release an agent has drawn."""
+    return agent.drawn
+
+
+def _note_draws(transport: Transport, names: Sequence[str], trace: Trace) -> None:
+    """Add the draws of a round that failed: whoever saw the failure saw what they decided.
+
+    A worker that died cannot say; the rounds before it are noted already.
+    """
+    with suppress(GridprivError):
+        counts = transport.apply(drawn, [None] * len(names))
+        trace.releases = dict(zip(names, counts, strict=True))
 
 
 def _count(total: dict[Release, int], new: dict[Release, int]) -> None:

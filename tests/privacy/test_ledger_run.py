@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from gridpriv.core.errors import BudgetError, InputError
+from gridpriv.core.errors import BudgetError, InputError, SolverError
 from gridpriv.grid.library import load_case, shipped_zoning
 from gridpriv.grid.zoning import Zoning
+from gridpriv.power.problem import ZoneProblem
 from gridpriv.privacy.accounting import gaussian_multiplier
 from gridpriv.privacy.adjacency import DemandAdjacency
 from gridpriv.privacy.ledger import Ledger, grant, ledger_charge
@@ -83,6 +86,36 @@ def test_a_run_refused_on_the_way_keeps_what_it_was_charged_for(
         run(CASE, zoning, settings, charge=ledger_charge(ledger, "run-1"))
     assert "3 of 10 rounds were finished" in str(refused.value.__notes__)
     assert [sum(a.spent.values()) for a in read_accounts(path)] == [3, 3, 3]
+
+
+@pytest.mark.parametrize("perturbation", ["demand", "objective", "output"])
+def test_a_solver_that_fails_leaves_every_draw_charged_and_stated(
+    tmp_path: Path,
+    zoning: Zoning,
+    datasets: tuple[Dataset, ...],
+    perturbation: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Zone 3 fails in round 4: zones 1 and 2 have drawn four times by then, and zone 3 as often
+    unless it draws after it has solved.
+    """
+    path = tmp_path / "l.db"
+    grant(path, datasets, 3.0)
+    solve, calls = ZoneProblem.minimise_exact, Counter[str]()
+
+    def failing(problem: ZoneProblem, *given: Any) -> Any:
+        calls[problem.name] += 1
+        if calls["3"] == 4:
+            raise SolverError("injected")
+        return solve(problem, *given)
+
+    monkeypatch.setattr(ZoneProblem, "minimise_exact", failing)
+    settings = Settings(perturbation=perturbation, budget="total:3", rounds=6, seed=1, start="flat")
+    with Ledger(path, datasets) as ledger, pytest.raises(SolverError, match="zone 3") as failed:
+        run(CASE, zoning, settings, charge=ledger_charge(ledger, "run-1"))
+    stated = {s.zone: s.releases for s in failed.value.result.statements}  # type: ignore[attr-defined]
+    assert stated == {"1": 4, "2": 4, "3": 3 if perturbation == "output" else 4}
+    assert [sum(a.spent.values()) for a in read_accounts(path)] == list(stated.values())
 
 
 @pytest.mark.slow
