@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeVar
 
 from gridpriv.consensus.agent import Agent
 from gridpriv.core.errors import GridprivError
-from gridpriv.core.processes import answer, spawn
+from gridpriv.core.processes import Worker
 
 Given = TypeVar("Given")
 Answer = TypeVar("Answer")
@@ -59,21 +59,23 @@ class Workers:
 
     def __init__(self, make_agents: MakeAgents, sizes: Sequence[int], workers: int) -> None:
         self._shares = _equal_shares(sizes, workers)
-        started = [spawn(_serve, make_agents, share) for share in self._shares]
-        self._processes = [process for process, _ in started]
-        self._pipes = [pipe for _, pipe in started]
-        for pipe in self._pipes:
-            answer(pipe)
+        self._workers = [Worker(_serve, make_agents, share) for share in self._shares]
+        try:
+            for worker in self._workers:
+                worker.answer()
+        except BaseException:
+            self.close()
+            raise
 
     def apply(self, task: Callable[[Agent, Given], Answer], given: Sequence[Given]) -> list[Answer]:
         """Return ``task(agent, given)`` of every agent."""
-        for pipe, share in zip(self._pipes, self._shares, strict=True):
-            pipe.send((task, [given[position] for position in share]))
+        for worker, share in zip(self._workers, self._shares, strict=True):
+            worker.send((task, [given[position] for position in share]))
         answers: list[Any] = [None] * len(given)
         failures = []
-        for pipe, share in zip(self._pipes, self._shares, strict=True):
+        for worker, share in zip(self._workers, self._shares, strict=True):
             try:
-                for position, found in zip(share, answer(pipe), strict=True):
+                for position, found in zip(share, worker.answer(), strict=True):
                     answers[position] = found
             except GridprivError as error:
                 failures.append(error)
@@ -83,11 +85,8 @@ class Workers:
 
     def close(self) -> None:
         """End the workers."""
-        for pipe, process in zip(self._pipes, self._processes, strict=True):
-            pipe.close()
-            process.join(timeout=5)
-            if process.is_alive():
-                process.terminate()
+        for worker in self._workers:
+            worker.end()
 
 
 def _equal_shares(sizes: Sequence[int], workers: int) -> list[list[int]]:
@@ -111,5 +110,5 @@ def _serve(pipe: Connection, make_agents: MakeAgents, share: list[int]) -> None:
                 pipe.send([task(agent, one) for agent, one in zip(agents, given, strict=True)])
             except GridprivError as error:
                 pipe.send(error)
-    except (EOFError, KeyboardInterrupt, BrokenPipeError):
+    except (EOFError, BrokenPipeError):
         return

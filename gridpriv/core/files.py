@@ -1,9 +1,10 @@
-"""Files that are written whole or not at all, and folders that one process writes at a time.
+"""Files that are written whole or not at all, and regular files that are read within bounds.
 
 A file is written beside its place under a name that nobody can predict (so no link can lie in
-wait there), flushed to disk, renamed, and its folder is flushed: after a crash at any point the
-place holds the old content or the new one, never a part. What is left beside it by a process
-that was killed is called ``.<name>.<16 hex digits>.part``; :func:`sweep` removes it.
+wait there), flushed to disk, renamed over the place (a link there is replaced, not followed), and
+its folder is flushed: after a crash at any point the place holds the old content or the new one,
+never a part. A process that is killed leaves at most the file beside, ``.<16 hex digits>.part``;
+who holds the folder (:mod:`gridpriv.core.lock`) removes it with :func:`sweep`.
 """
 
 from __future__ import annotations
@@ -11,14 +12,17 @@ from __future__ import annotations
 import os
 import re
 import secrets
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO
 
-from gridpriv.core.errors import GridprivError
+from gridpriv.core.errors import GridprivError, InputError
 
 PRIVATE_MODE, PUBLIC_MODE = 0o600, 0o666  # the latter less the process's umask
-LEFT_BESIDE = re.compile(r"\..+\.[0-9a-f]{16}\.part")
+LEFT_BESIDE = re.compile(r"\.[0-9a-f]{16}\.part")
+MOST_BYTES = 1 << 30  # of a file that is read into memory
 
 
 class StorageError(GridprivError):
@@ -28,8 +32,8 @@ class StorageError(GridprivError):
 
 
 @contextmanager
-def beside(path: Path, *, private: bool) -> Iterator[Path]:
-    """Yield a new empty file beside ``path`` to write to; it takes the place when done.
+def beside(path: Path, *, private: bool) -> Iterator[BinaryIO]:
+    """Yield a new file beside ``path`` to write to; it takes the place when done.
 
     Parameters
     ----------
@@ -42,13 +46,14 @@ def beside(path: Path, *, private: bool) -> Iterator[Path]:
     StorageError
         If it cannot be written; ``path`` is as it was.
     """
-    part = path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
+    part = path.with_name(f".{secrets.token_hex(8)}.part")
     try:
-        os.close(_create(part, private))
-        yield part
-        flush(part)
+        with os.fdopen(_create(part, private), "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
         part.replace(path)
-        flush(path.parent)
+        flush_folder(path.parent)
     except OSError as error:
         raise StorageError(f"cannot write {path}: {error.strerror or error}") from error
     finally:
@@ -58,7 +63,7 @@ def beside(path: Path, *, private: bool) -> Iterator[Path]:
 
 def write_bytes(path: Path, content: bytes, *, private: bool) -> None:
     """Write a file whole or not at all; see :func:`beside`."""
-    with beside(path, private=private) as part, part.open("wb") as file:
+    with beside(path, private=private) as file:
         file.write(content)
 
 
@@ -67,20 +72,75 @@ def write_text(path: Path, text: str, *, private: bool) -> None:
     write_bytes(path, text.encode("utf-8"), private=private)
 
 
-def flush(path: Path) -> None:
-    """Bring a file, or a folder's list of names, to the disk."""
-    handle = os.open(path, os.O_RDONLY)
+def make_folder(path: Path) -> None:
+    """Make a folder, with those above it, where there is none.
+
+    Raises
+    ------
+    StorageError
+        If it cannot be made.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageError(f"cannot make {path}: {error.strerror or error}") from error
+
+
+def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
+    """Return the content of a regular file.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is none.
+    InputError
+        For what is no regular file (a pipe or device may never end), what is larger than ``most``
+        bytes, and what cannot be read.
+    """
+    try:
+        # without O_NONBLOCK, opening a pipe that nobody writes to waits for ever
+        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+        with os.fdopen(handle, "rb") as file:
+            found = os.fstat(handle)
+            if not stat.S_ISREG(found.st_mode):
+                raise InputError(f"{path} is not a regular file")
+            if found.st_size > most:
+                raise InputError(f"{path} is too large: {found.st_size} bytes, at most {most}")
+            return file.read(most)
+    except FileNotFoundError:
+        raise
+    except (OSError, ValueError) as error:  # ValueError: a name with a null character
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"{path} cannot be read: {reason}") from error
+
+
+def read_text(path: Path, most: int = MOST_BYTES) -> str:
+    """Return the content of a regular UTF-8 file; see :func:`read_bytes`."""
+    try:
+        return read_bytes(path, most).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} is no UTF-8 text: {error.reason}") from error
+
+
+def flush_folder(path: Path) -> None:
+    """Bring a folder's list of names to the disk."""
+    handle = os.open(path, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
     try:
         os.fsync(handle)
     finally:
         os.close(handle)
 
 
+def is_left(path: Path) -> bool:
+    """Return whether a killed writer left this file beside the one that it wrote."""
+    return LEFT_BESIDE.fullmatch(path.name) is not None
+
+
 def sweep(folder: Path) -> None:
     """Remove what killed writers left beside their files; only for who holds the folder."""
     if folder.is_dir():
         for path in folder.iterdir():
-            if LEFT_BESIDE.fullmatch(path.name):
+            if is_left(path):
                 path.unlink(missing_ok=True)
 
 

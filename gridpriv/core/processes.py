@@ -1,39 +1,120 @@
-"""Processes that answer over a pipe, and one that runs a single function beside this one."""
+"""Processes that answer over a pipe and end with the process that started them.
+
+A worker is a fresh interpreter. It does not run the caller's script again, as multiprocessing's
+would, unless what it is given is defined there; so a script needs no main guard unless it hands
+its own functions to workers.
+
+However its parent ends, a worker ends: its standard input is a pipe that only the parent holds
+open, and once that is closed Linux sends it SIGIO, whose default action is to terminate, even in
+the middle of a solver's loop; elsewhere a thread that reads the pipe ends it.
+"""
 
 from __future__ import annotations
 
-import multiprocessing
-from collections.abc import Callable
-from contextlib import suppress
-from multiprocessing.connection import Connection
-from multiprocessing.process import BaseProcess
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, suppress
+from contextvars import ContextVar
+from itertools import islice
+from multiprocessing import Pipe, spawn
+from multiprocessing.connection import Connection, wait
+from multiprocessing.reduction import ForkingPickler
+from threading import Thread
 from typing import Any, Generic, TypeVar
 
-from gridpriv.core.errors import GridprivError
+from gridpriv.core.errors import GridprivError, InputError
 
 Given = TypeVar("Given")
 Answer = TypeVar("Answer")
+SCRIPT = ("init_main_from_name", "init_main_from_path")
+reading_script = ContextVar("reading_script", default=False)
 
 
-def spawn(serve: Callable[..., None], *given: Any) -> tuple[BaseProcess, Connection]:
-    """Start a fresh interpreter that runs ``serve(pipe, *given)``; return it and our end."""
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe()
-    process = context.Process(target=serve, args=(theirs, *given), daemon=True)
-    process.start()
-    theirs.close()
-    return process, ours
+class WorkerError(GridprivError):
+    """A worker process that ended before it answered."""
+
+    exit_code = 3
 
 
-def answer(pipe: Connection) -> Any:
-    """Return what the process at the other end sends, or raise the exception that it sends."""
-    try:
-        outcome = pipe.recv()
-    except EOFError:
-        raise GridprivError("a worker process ended before it answered") from None
-    if isinstance(outcome, BaseException):
-        raise outcome
-    return outcome
+class Worker:
+    """A fresh interpreter that runs ``serve(pipe, *given)`` and dies with this process.
+
+    Parameters
+    ----------
+    serve : callable
+        Picklable; given its end of the pipe first.
+    given
+        Picklable.
+
+    Attributes
+    ----------
+    pipe : Connection
+        Our end.
+    """
+
+    def __init__(self, serve: Callable[..., None], *given: Any) -> None:
+        if reading_script.get():
+            raise InputError(
+                "a script that gives its own functions to worker processes needs "
+                "if __name__ == '__main__': before what it runs"
+            )
+        work = bytes(ForkingPickler.dumps((serve, given)))
+        told = spawn.get_preparation_data("worker") if b"__main__" in work else {}
+        self.pipe, theirs = Pipe()
+        boot = (
+            f"import sys; sys.path[:] = {sys.path!r}; "
+            f"from gridpriv.core.processes import work; work({theirs.fileno()})"
+        )
+        self.process = subprocess.Popen(
+            [sys.executable, "-P", "-c", boot], stdin=subprocess.PIPE, pass_fds=[theirs.fileno()]
+        )
+        theirs.close()
+        with suppress(BrokenPipeError):  # it ended early: the first answer says so
+            self.pipe.send({key: told[key] for key in SCRIPT if key in told})
+            self.pipe.send_bytes(work)
+
+    def send(self, message: Any) -> None:
+        """Send a message; one to a worker that has ended is dropped, its answer will say so."""
+        with suppress(BrokenPipeError, ConnectionResetError):
+            self.pipe.send(message)
+
+    def answer(self) -> Any:
+        """Return what the worker sends, or raise the exception that it sends.
+
+        Raises
+        ------
+        WorkerError
+            If it ended instead.
+        """
+        try:
+            outcome = self.pipe.recv()
+        except (EOFError, ConnectionResetError):
+            raise WorkerError(f"a worker process {self._end()}") from None
+        if isinstance(outcome, BaseException):
+            raise outcome
+        return outcome
+
+    def end(self) -> None:
+        """End the process, whether it is busy or not."""
+        self.pipe.close()
+        self.process.kill()
+        self.process.wait()
+        if self.process.stdin is not None:
+            self.process.stdin.close()
+
+    def _end(self) -> str:
+        """Return in words how the process ended."""
+        try:
+            code = self.process.wait(timeout=5.0)
+        except subprocess.TimeoutExpired:
+            return "closed its pipe before it answered"
+        if code < 0:
+            return f"was killed by signal {-code} before it answered (out of memory?)"
+        return f"ended with status {code} before it answered"
 
 
 class Beside(Generic[Given, Answer]):
@@ -50,16 +131,15 @@ class Beside(Generic[Given, Answer]):
     """
 
     def __init__(self, function: Callable[[Given], Answer], get_ready: Callable[[], None]) -> None:
-        self._process, self._pipe = spawn(_serve_one, function, get_ready)
+        self.worker = Worker(_serve_one, function, get_ready)
 
     def ask(self, given: Given) -> None:
         """Start ``function(given)``."""
-        with suppress(BrokenPipeError):  # it ended early: what it said, if anything, is read next
-            self._pipe.send(given)
+        self.worker.send(given)
 
     def answer(self) -> Answer:
         """Return what was asked for last; raise what it raises."""
-        found: Answer = answer(self._pipe)
+        found: Answer = self.worker.answer()
         return found
 
     def __call__(self, given: Given) -> Answer:
@@ -72,9 +152,71 @@ class Beside(Generic[Given, Answer]):
 
     def __exit__(self, *_: object) -> None:
         """End the process, whether it has answered or not."""
-        self._pipe.close()
-        self._process.terminate()
-        self._process.join()
+        self.worker.end()
+
+
+def unordered(
+    function: Callable[[Given], Answer], tasks: Sequence[Given], processes: int
+) -> Iterator[Answer]:
+    """Yield ``function`` of every task as it is finished, by several processes.
+
+    Tasks are started in their order. A failure is raised here; it, or closing the iterator, ends
+    the processes.
+    """
+    left = iter(tasks)
+    with ExitStack() as stack:
+        busy: dict[Any, Beside[Given, Answer]] = {}
+        for task in islice(left, processes):
+            one = stack.enter_context(Beside(function, _one_thread))
+            one.ask(task)
+            busy[one.worker.pipe] = one
+        while busy:
+            for pipe in wait(list(busy)):
+                one = busy.pop(pipe)
+                found = one.answer()
+                for task in islice(left, 1):
+                    one.ask(task)
+                    busy[pipe] = one
+                yield found
+
+
+def work(handle: int) -> None:
+    """Do, in a worker, what its parent sends first."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # who started us decides
+    _end_with_parent(sys.stdin.fileno())
+    pipe = Connection(handle)
+    try:
+        reading_script.set(True)
+        spawn.prepare(pipe.recv())
+        reading_script.set(False)
+        serve, given = ForkingPickler.loads(pipe.recv_bytes())
+    except EOFError:
+        return
+    except Exception as error:
+        pipe.send(error)
+        return
+    serve(pipe, *given)
+
+
+def _end_with_parent(lifeline: int) -> None:
+    """End this process once the other end of a pipe is closed."""
+    fcntl.fcntl(lifeline, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_ASYNC)
+
+    def watch() -> None:
+        while os.read(lifeline, 1):
+            pass
+        os._exit(1)
+
+    # it also sees what was closed before the signal was asked for
+    Thread(target=watch, daemon=True).start()
+
+
+def _one_thread() -> None:
+    """Leave the other cores to the other processes."""
+    from threadpoolctl import threadpool_limits
+
+    threadpool_limits(1)
 
 
 def _serve_one(
@@ -85,7 +227,7 @@ def _serve_one(
         get_ready()
         while True:
             pipe.send(function(pipe.recv()))
-    except (EOFError, KeyboardInterrupt, BrokenPipeError):
+    except (EOFError, BrokenPipeError):
         return
     except Exception as error:  # raised again where the answer is awaited
         pipe.send(error)

@@ -1,21 +1,27 @@
-"""A function in another process: same answers, failures heard, nothing left behind."""
+"""Functions in other processes: same answers, failures heard, nothing left behind."""
+
+from __future__ import annotations
 
 import math
 import os
+import signal
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 import pytest
 
 from gridpriv.core.errors import GridprivError
-from gridpriv.core.processes import Beside
+from gridpriv.core.processes import Beside, WorkerError, unordered
 
 
 def test_answers_are_the_functions_and_the_process_is_gone_afterwards():
     with Beside(math.sqrt, os.getcwd) as root:
         assert [root(x) for x in (4.0, 2.0)] == [2.0, math.sqrt(2.0)]
-        process = root._process
-        assert process.is_alive()
-    assert not process.is_alive()
+        process = root.worker.process
+        assert process.poll() is None
+    assert process.poll() is not None
 
 
 def test_a_failure_there_is_raised_here():
@@ -28,9 +34,17 @@ def test_a_failure_to_get_ready_is_raised_at_the_first_question():
         root(1.0)
 
 
-def test_a_process_that_dies_is_no_answer():
-    with Beside(os._exit, os.getcwd) as last, pytest.raises(GridprivError, match="ended before"):
-        last(1)
+def test_a_process_that_dies_is_no_answer_and_says_how_it_ended():
+    with (
+        Beside(os._exit, os.getcwd) as last,
+        pytest.raises(WorkerError, match="ended with status 7 before"),
+    ):
+        last(7)
+    with (
+        Beside(signal.raise_signal, os.getcwd) as last,
+        pytest.raises(WorkerError, match="killed by signal 9"),
+    ):
+        last(signal.SIGKILL)
 
 
 def test_leaving_does_not_wait_for_a_process_that_is_busy():
@@ -42,3 +56,111 @@ def test_leaving_does_not_wait_for_a_process_that_is_busy():
 
 def sleep_long():
     time.sleep(60.0)
+
+
+def test_tasks_of_several_processes_are_each_answered_once():
+    assert sorted(unordered(math.sqrt, [float(k * k) for k in range(7)], 3)) == list(range(7))
+    assert list(unordered(math.sqrt, [], 3)) == []
+
+
+def test_a_failure_or_a_closed_iterator_ends_all_processes():
+    with pytest.raises(ValueError, match="math domain"):
+        list(unordered(math.sqrt, [1.0, -1.0, 4.0], 2))
+    answers = unordered(math.sqrt, [1.0] * 5, 2)
+    next(answers)
+    answers.close()
+    assert not children_of(os.getpid())
+
+
+def children_of(pid: int) -> set[int]:
+    found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return {int(child) for child in found}
+
+
+UNGUARDED = """
+import math, sys
+from gridpriv.core.processes import unordered
+sys.stdout.write("begun ")
+def root(x):
+    return math.sqrt(x)
+print(sorted(unordered({function}, [4.0, 9.0], 2)))
+"""
+
+
+def run_script(folder: Path, text: str) -> subprocess.CompletedProcess[str]:
+    (folder / "script.py").write_text(text)
+    return subprocess.run(
+        [sys.executable, "script.py"], cwd=folder, capture_output=True, text=True, timeout=60,
+        check=False,
+    )  # fmt: skip
+
+
+def test_a_script_needs_no_main_guard(tmp_path: Path):
+    done = run_script(tmp_path, UNGUARDED.format(function="math.sqrt"))
+    assert done.stdout == "begun [2.0, 3.0]\n"
+    assert done.stderr == ""
+
+
+def test_a_script_that_sends_its_own_functions_is_told_to_have_a_guard(tmp_path: Path):
+    done = run_script(tmp_path, UNGUARDED.format(function="root"))
+    assert done.stderr.count("Traceback") == 1
+    assert "InputError" in done.stderr.splitlines()[-1]
+    assert "if __name__ == '__main__':" in done.stderr.splitlines()[-1]
+    guarded = UNGUARDED.format(function="root").replace(
+        "print(", "if __name__ == '__main__':\n    print("
+    )
+    done = run_script(tmp_path, guarded)
+    assert "[2.0, 3.0]" in done.stdout
+    assert done.stderr == ""
+
+
+def test_nothing_is_imported_from_the_working_directory(tmp_path: Path):
+    (tmp_path / "threadpoolctl.py").write_text("raise SystemExit('imported')")
+    done = subprocess.run(
+        [sys.executable, "-P", "-c",
+         "import math; from gridpriv.core.processes import unordered; "
+         "print(list(unordered(math.sqrt, [4.0], 1)))"],
+        cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.stdout == "[2.0]\n"
+
+
+# a worker deep in a computation that never lets another thread run
+BUSY = """
+import re, sys
+from gridpriv.core.processes import Beside
+worker = Beside(re.compile("(a+)+$").match, int)
+print(worker.worker.process.pid, flush=True)
+worker.ask("a" * 40 + "b")
+sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL, signal.SIGINT])
+def test_a_busy_worker_dies_with_its_parent_however_that_ends(how: signal.Signals):
+    parent = subprocess.Popen(
+        [sys.executable, "-c", BUSY], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL, text=True,
+    )  # fmt: skip
+    assert parent.stdout is not None
+    worker = int(parent.stdout.readline())
+    time.sleep(1.0)
+    assert alive(worker)
+    parent.send_signal(how)
+    parent.wait(timeout=10)
+    deadline = time.monotonic() + 2.0
+    while alive(worker) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not alive(worker)
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_an_error_of_ours_keeps_its_kind():
+    assert issubclass(WorkerError, GridprivError)
+    assert WorkerError("x").exit_code == 3
