@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Any, Protocol
 
 import numpy as np
@@ -131,10 +132,11 @@ class Task:
         """Return one release a client from their distances, (P,); none without noise."""
         if self.rule is None:
             return []
-        return [
-            self.release_of(float(d), provenance, multiplier=multiplier, proved=proved)
-            for d in distances
-        ]
+        made = {
+            d: self.release_of(d, provenance, multiplier=multiplier, proved=proved)
+            for d in set(distances.tolist())
+        }
+        return [made[d] for d in distances.tolist()]
 
     def release(
         self, t: int, values: Array, releases: Sequence[Release], owners: Ints | None = None
@@ -162,10 +164,14 @@ class Task:
         return released, released - values
 
     def drawn(self, t: int, values: Floats, releases: Sequence[Release]) -> Floats:
-        """Return the values with their releases' noise."""
+        """Return the values with their releases' noise; neighbours with equal ones at once."""
         stream = self.streams.stream(0, t, 0)
-        pairs = zip(releases, values, strict=True)
-        return np.stack([release.apply(value, lambda: stream) for release, value in pairs])
+        noisy, first = np.empty(values.shape), 0
+        for release, equal in groupby(releases):
+            rows = slice(first, first := first + len(list(equal)))
+            flat = release.apply(values[rows].reshape(-1), lambda: stream)
+            noisy[rows] = flat.reshape(values[rows].shape)
+        return noisy
 
 
 @dataclass(frozen=True, eq=False)

@@ -26,6 +26,9 @@ def dpsgd(task: Task, watch: Watch) -> None:
     xp = namespace(clients.x)
     w = clients.zeros()[0]
     bound = task.sample_gradient()
+    releases = (
+        [] if task.rule is None else [_release(task, p, bound) for p in range(clients.number)]
+    )
     whole = settings.batch is None and settings.sampled_clients is None
     for t in range(1, settings.rounds + 1):
         active = active_clients(task, t)
@@ -38,8 +41,8 @@ def dpsgd(task: Task, watch: Watch) -> None:
                 for p in active
             ]
             gradients = weighted_gradients(task, active, local, weights, settings.clip)
-        releases = [] if task.rule is None else [_release(task, int(p), bound) for p in active]
-        noisy, noise = task.release(t, gradients, releases, active)
+        chosen = [releases[p] for p in active] if releases else []
+        noisy, noise = task.release(t, gradients, chosen, active)
         mean = xp.mean(noisy, axis=0)
         w = w - settings.learning_rate * (mean + task.regularizer.subgradient(w))
         watch(Round(t, w, xp.stack([w] * clients.number), magnitude(noise)))
