@@ -37,6 +37,7 @@ from gridpriv.assurance.inversion import fit
 from gridpriv.assurance.stationarity import StationarityModel, all_heard
 from gridpriv.core.errors import InputError
 from gridpriv.privacy.budget import Budget
+from gridpriv.privacy.mechanism import variance
 from gridpriv.privacy.noise import NoiseStreams
 from gridpriv.privacy.perturbation import Perturbation
 from gridpriv.zonal.run import Prepared, noise_rule
@@ -174,8 +175,8 @@ def _releases(
         prior = zone_prior(prepared, plan, zone)
         sensitivity = problem.data_sensitivity(rules.adjacency, rules.noise.norm)
         release = rules.noise.release(sensitivity)
-        variance = release.mechanism.variance / count
-        keep = prior.spread**2 / (prior.spread**2 + variance)
+        noise = variance(release.mechanism) / count
+        keep = prior.spread**2 / (prior.spread**2 + noise)
         for seed in range(plan.seeds):
             streams = NoiseStreams(prepared.seed + seed)
             seen = np.mean(
@@ -187,5 +188,5 @@ def _releases(
             )
             found = np.clip(prior.mean + keep * (seen - prior.mean), prior.lower, prior.upper)
             estimates[seed, own.own] = found[: len(own.own)]
-        spread[own.own] = np.sqrt(keep * variance)[: len(own.own)]
+        spread[own.own] = np.sqrt(keep * noise)[: len(own.own)]
     return Outcome(label, epsilon, "releases", estimates, spread)

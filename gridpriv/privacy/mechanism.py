@@ -46,11 +46,6 @@ class Mechanism(Protocol):
         """Scale of the noise (Laplace and K-norm b, Gaussian sigma)."""
         ...
 
-    @property
-    def variance(self) -> float:
-        """Variance of the noise on one coordinate."""
-        ...
-
     def perturb(self, value: Floats, stream: Stream) -> Floats:
         """Return ``value`` with noise; ``stream`` gives the generator a simulation draws from."""
         ...
@@ -88,11 +83,6 @@ class Laplace:
     scale: float
     norm: Norm = 1
 
-    @property
-    def variance(self) -> float:
-        """2 b^2."""
-        return 2.0 * self.scale**2
-
     def perturb(self, value: Floats, stream: Stream) -> Floats:
         """Return the value plus draws of density exp(-|x|/b)/2b."""
         return value + stream().laplace(0.0, self.scale, value.shape)
@@ -108,11 +98,6 @@ class Gaussian:
 
     scale: float
     norm: Norm = 2
-
-    @property
-    def variance(self) -> float:
-        """sigma^2."""
-        return self.scale**2
 
     def perturb(self, value: Floats, stream: Stream) -> Floats:
         """Return the value plus normal draws of standard deviation sigma."""
@@ -131,7 +116,7 @@ class KNorm:
     exp(-max(|x|, |y|)/b) / 8b^2: the radius of a Gamma(3, b) law times a uniform point of the
     box [-1, 1]^2. Distances are in the norm ``box``, N(x) = sum over pairs of max(|p|, |q|), so
     one bus whose p and q move by beta each is beta away, where the 1-norm has 2 beta; the
-    variance of a coordinate is 4 b^2, half that of Laplace noise at the same epsilon.
+    variance of a coordinate is E r^2/3 = 4 b^2, half that of Laplace noise at the same epsilon.
 
     Pure loss. ln f(y) - ln f(y - v) = (N(y - v) - N(y))/b <= N(v)/b: epsilon = D/b.
 
@@ -149,11 +134,6 @@ class KNorm:
 
     scale: float
     norm: Norm = "box"
-
-    @property
-    def variance(self) -> float:
-        """4 b^2: E r^2 = 12 b^2 times the uniform law's 1/3."""
-        return 4.0 * self.scale**2
 
     def perturb(self, value: Floats, stream: Stream) -> Floats:
         """Return the value plus one draw for each pair."""
@@ -174,11 +154,6 @@ class SecureLaplace:
     scale: float
     norm: Norm = 1
 
-    @property
-    def variance(self) -> float:
-        """2 b^2, to within OpenDP's grid."""
-        return 2.0 * self.scale**2
-
     def perturb(self, value: Floats, stream: Stream) -> Floats:
         """Return OpenDP's release of the value, rounded to its grid; ``stream`` is not used."""
         del stream
@@ -195,11 +170,6 @@ class SecureGaussian:
 
     scale: float
     norm: Norm = 2
-
-    @property
-    def variance(self) -> float:
-        """sigma^2, to within OpenDP's grid."""
-        return self.scale**2
 
     def perturb(self, value: Floats, stream: Stream) -> Floats:
         """Return OpenDP's release of the value, rounded to its grid; ``stream`` is not used."""
@@ -229,11 +199,6 @@ class SecureKNorm:
     norm: Norm = "box"
 
     @property
-    def variance(self) -> float:
-        """4 b^2, to within the grid."""
-        return 4.0 * self.scale**2
-
-    @property
     def _grid(self) -> Fraction:
         return Fraction(2) ** (math.frexp(self.scale)[1] - 1 - 60)
 
@@ -254,6 +219,14 @@ class SecureKNorm:
         """Return the pure epsilon of the map, rounded up."""
         exact = (Fraction(distance) + MOST_PAIRS * self._grid) / Fraction(self.scale)
         return Charge("pure", math.nextafter(float(exact), math.inf))
+
+
+VARIANCE_AT_SCALE_1: dict[Norm, float] = {1: 2.0, 2: 1.0, "box": 4.0}
+
+
+def variance(mechanism: Mechanism) -> float:
+    """Return the variance of additive noise on one coordinate."""
+    return VARIANCE_AT_SCALE_1[mechanism.norm] * mechanism.scale**2
 
 
 MECHANISMS: dict[tuple[str, str], Callable[[float], Mechanism]] = {
