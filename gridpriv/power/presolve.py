@@ -136,9 +136,9 @@ def _substitution(
     constant = np.where(fixed, np.where(np.isfinite(program.lower), program.lower, 0.0), 0.0)
     identity = Matrix((np.ones(len(kept)), (kept, np.arange(len(kept)))), shape=(n, len(kept)))
     rows = program.a_eq[row_of[pivots]]
-    scale = np.asarray(sparse.csc_array(program.a_eq)[row_of[pivots], pivots]).ravel()
-    solved = sparse.diags_array(-1.0 / scale) @ rows @ identity
     place = Matrix((np.ones(len(pivots)), (pivots, np.arange(len(pivots)))), shape=(n, len(pivots)))
+    scale = (rows @ place).diagonal()  # a pivot stands in no other row
+    solved = sparse.diags_array(-1.0 / scale) @ rows @ identity
     shift = constant.copy()
     shift[pivots] = (program.b_eq[row_of[pivots]] - rows @ constant) / scale
     expand = Matrix(identity + place @ solved)
@@ -229,7 +229,8 @@ def _quadratic_pattern(
 def _products(expand: Matrix) -> tuple[Ints, Ints, Ints, Floats]:
     """Return (i, a, b, T_ia T_ib) for each row i of T and its pairs of columns a <= b."""
     counts = np.diff(expand.indptr)
-    found: list[tuple[Ints, Ints, Ints, Floats]] = []
+    none = np.zeros(0, dtype=np.int64)
+    found: list[tuple[Ints, Ints, Ints, Floats]] = [(none, none, none, np.zeros(0))]
     for length in np.unique(counts[counts > 0]):
         rows = np.flatnonzero(counts == length)
         take = expand.indptr[rows][:, None] + np.arange(length)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from gridpriv import InputError, SolverError, load_case, make_settings, run, shipped_zoning
+from gridpriv.grid.partition import partition
 from gridpriv.grid.zoning import zoning_from_groups
 
 
@@ -175,3 +176,13 @@ def test_a_delta_that_allows_one_entry_to_be_published_is_warned_of(case118, zon
 
     with pytest.warns(GridprivWarning, match="1/236"):
         prepare(case118, zones118, preset(mechanism="gaussian", budget="per-release:0.1"))
+
+
+@pytest.mark.parametrize("zones", [1, 7, 10, 14])
+@pytest.mark.parametrize("solver", ["clarabel", "ipopt"])
+def test_a_zone_of_one_bus_runs_to_the_end_and_sheds_what_it_cannot_serve(case14, zones, solver):
+    zoning = partition(case14, zones)
+    result = run(case14, zoning, make_settings(mechanism="none", rounds=2, solver=solver))
+    assert result.recourse.failed == ()
+    assert np.isfinite(result.buses.recourse_shed_mw).all()
+    assert result.as_dict()["final"]["ac"]["converged"] is True

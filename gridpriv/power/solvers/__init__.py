@@ -8,6 +8,7 @@ from gridpriv.core.errors import not_allowed
 from gridpriv.power.presolve import ReducedProgram
 from gridpriv.power.program import ZoneProgram
 from gridpriv.power.solvers.base import Solution, ZoneSolver
+from gridpriv.power.solvers.onepoint import OnePoint
 
 SOLVERS = ("ipopt", "clarabel", "pyomo:NAME")
 
@@ -39,17 +40,20 @@ def make_solver(
     exact : bool
         Whether the objective holds f's own quadratic.
     """
+    if name.startswith("pyomo:"):
+        from gridpriv.power.solvers.pyomo import PyomoSolver
+
+        return PyomoSolver(program, name.removeprefix("pyomo:"), exact=exact)
+    left = reduced()
+    if left.size == 0:
+        return OnePoint(left)
     if name == "clarabel":
         from gridpriv.power.solvers.clarabel import ClarabelSolver
 
-        return ClarabelSolver(reduced(), exact=exact)
-    if name == "ipopt":
-        from gridpriv.power.solvers.ipopt import IpoptSolver
+        return ClarabelSolver(left, exact=exact)
+    from gridpriv.power.solvers.ipopt import IpoptSolver
 
-        return IpoptSolver(reduced(), exact=exact)
-    from gridpriv.power.solvers.pyomo import PyomoSolver
-
-    return PyomoSolver(program, name.removeprefix("pyomo:"), exact=exact)
+    return IpoptSolver(left, exact=exact)
 
 
 def solver_version(name: str) -> str:
