@@ -124,7 +124,8 @@ def _data_arguments(parser: argparse.ArgumentParser, without: tuple[str, ...] = 
 
     parser.add_argument(
         "dataset", metavar="DATASET",
-        help="mnist | femnist | adult | lasso | a folder of one of these names",
+        help="mnist | femnist | adult | lasso | a folder of one of these names | data of your own: "
+        "FILE.npz (x, y, client), FILE.csv or FILE.parquet (y, client), a folder of images",
     )  # fmt: skip
     parser.add_argument(
         "--data", metavar="DIR", help="folder of data sets (default: $GRIDPRIV_DATA)"
@@ -176,7 +177,7 @@ def _run(args: argparse.Namespace) -> int:
     began = time.perf_counter()
     dataset = load_dataset(
         args.dataset, args.data, download=args.download, missing=settings.missing,
-        seed=settings.seed,
+        seed=settings.seed, norm=settings.norm,
     )  # fmt: skip
     load_seconds = time.perf_counter() - began
     with progress(dataset.name, settings.rounds, quiet=args.quiet or args.json) as advance:
@@ -267,7 +268,7 @@ def _compare(args: argparse.Namespace) -> int:
     preset = make_learn_settings(dataset_name(args.dataset), args.preset)
     datasets = load_by_seed(
         args.dataset, args.data, download=args.download,
-        missing=given.get("missing", preset.missing),
+        missing=given.get("missing", preset.missing), norm=given.get("norm", preset.norm),
     )  # fmt: skip
     folder = output_folder(args.out)
     assert folder is not None

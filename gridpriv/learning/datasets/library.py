@@ -20,6 +20,7 @@ from gridpriv.learning.datasets.lasso import make_lasso
 from gridpriv.learning.datasets.mnist import FILES as MNIST_FILES
 from gridpriv.learning.datasets.mnist import SITE as MNIST_SITE
 from gridpriv.learning.datasets.mnist import load_mnist
+from gridpriv.learning.datasets.own import is_own, load_own
 
 DATASETS = ("mnist", "femnist", "adult", "lasso")
 # whose samples, or their division into training and test rows, are drawn
@@ -28,7 +29,8 @@ DRAWN = ("adult", "lasso")
 
 def dataset_name(text: str) -> str:
     """Return the data set's name of a name or a path; a link's own name, not its target's."""
-    return Path(text).absolute().name
+    path = Path(text).absolute()
+    return path.stem if is_own(path) else path.name
 
 
 def load_dataset(
@@ -39,13 +41,15 @@ def load_dataset(
     dtype: type[np.floating] = np.float32,
     missing: str = "drop",
     seed: int = 0,
+    norm: float | None = None,
 ) -> Dataset:
-    """Return a data set by name, or from a path whose last part is the name.
+    """Return a data set by name, from a path whose last part is the name, or of one's own.
 
     Parameters
     ----------
     name : str
-        ``mnist``, ``femnist``, ``adult``, ``lasso``, or a folder such as ``/data/mnist``.
+        ``mnist``, ``femnist``, ``adult``, ``lasso``, a folder such as ``/data/mnist``, or data of
+        one's own (:mod:`gridpriv.learning.datasets.own`).
     folder : path, optional
         Where the files are; default $GRIDPRIV_DATA.
     download : bool
@@ -54,12 +58,16 @@ def load_dataset(
         float32, or float64 for reference solutions.
     missing, seed
         Of Adult (see :func:`load_adult`); ``seed`` also of the synthetic data.
+    norm : float, optional
+        Public bound of a row's 2-norm, for data of one's own.
 
     Raises
     ------
     InputError
         Naming the missing or corrupted file.
     """
+    if is_own(Path(name)):
+        return load_own(Path(name), norm, dtype)
     given = folder is not None or bool(os.environ.get(VARIABLE))
     path_given = name not in DATASETS or not given  # a bare name is looked for in DIR
     if path_given and Path(name).is_dir() and dataset_name(name) in DATASETS:
@@ -78,13 +86,18 @@ def load_dataset(
 
 
 def load_by_seed(
-    name: str, folder: str | Path | None = None, *, download: bool = False, missing: str = "drop"
+    name: str,
+    folder: str | Path | None = None,
+    *,
+    download: bool = False,
+    missing: str = "drop",
+    norm: float | None = None,
 ) -> Callable[[int], Dataset]:
     """Return a function of a seed that is :func:`load_dataset` with it; each is read once."""
 
     @cache
     def load(seed: int) -> Dataset:
-        return load_dataset(name, folder, download=download, missing=missing, seed=seed)
+        return load_dataset(name, folder, download=download, missing=missing, seed=seed, norm=norm)
 
     drawn = dataset_name(name) in DRAWN
     return lambda seed: load(seed if drawn else 0)

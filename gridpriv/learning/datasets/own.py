@@ -1,0 +1,216 @@
+"""Data sets of one's own: numpy archives, tables, folders of images.
+
+Three forms, told apart by the path:
+
+- ``NAME.npz``: arrays ``x`` (N, ...) and ``y`` (N,), and if wanted ``client`` (N,), ``x_test`` and
+  ``y_test``. Archives that hold Python objects are refused; nothing is unpickled.
+- ``NAME.csv`` or ``NAME.parquet``: a column ``y``, if wanted ``client`` and ``split`` (``train`` or
+  ``test``); every other column is a feature and must hold numbers.
+- a folder with ``train/CLASS/`` and, if wanted, ``test/CLASS/``, each of PNG or JPEG images of one
+  size; pixels are divided by 255.
+
+Labels that are whole numbers or texts are classes (two of them: binary), others are targets of a
+regression. What is taken as *public*: the names of columns and classes, how many samples each
+client has, and the bound on a row's 2-norm, which is therefore given and never read off the data
+(images have one of their own, the root of the number of pixels).
+"""
+
+from __future__ import annotations
+
+import math
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gridpriv.core.errors import InputError, not_allowed
+from gridpriv.learning.datasets.base import Dataset, Features, Labels, clip_rows
+from gridpriv.learning.datasets.files import refused
+
+Array = NDArray[Any]
+TABLES = (".csv", ".parquet")
+IMAGES = (".png", ".jpg", ".jpeg")
+MOST_BYTES = 4 << 30  # of one array, once read
+PARTS = ("train", "test")
+
+
+def is_own(path: Path) -> bool:
+    """Return whether a path is data of one's own, by its form."""
+    return path.suffix in (".npz", *TABLES) or (path / "train").is_dir()
+
+
+def load_own(path: Path, norm: float | None, dtype: type[np.floating] = np.float32) -> Dataset:
+    """Read a data set of one's own.
+
+    Parameters
+    ----------
+    path : Path
+    norm : float or None
+        Public bound of a row's 2-norm; longer rows are scaled down to it. Needed but for images.
+    dtype : type
+
+    Raises
+    ------
+    InputError
+        Naming the array, column, file or row, its value and what is allowed.
+    """
+    if path.is_dir():
+        arrays = _read_images(path)
+        norm = math.sqrt(arrays["x"].shape[1]) if norm is None else norm
+    elif not path.is_file():
+        raise InputError(f"dataset = {str(path)!r} is not allowed: a file or folder that exists")
+    else:
+        arrays = _read_archive(path) if path.suffix == ".npz" else _read_table(path)
+    if norm is None:
+        raise not_allowed("norm", norm, "a public bound of a row's 2-norm, such as --norm 1")
+    return _dataset(path, arrays, norm, dtype)
+
+
+def _dataset(
+    path: Path, arrays: dict[str, Array], norm: float, dtype: type[np.floating]
+) -> Dataset:
+    """Return the data set of arrays ``x``, ``y`` and, where there are, the others."""
+    x = _features(path, "x", arrays["x"], dtype)
+    y, known = _labels(path, arrays["y"])
+    x_test, y_test = x[:0], y[:0]
+    if ("x_test" in arrays) != ("y_test" in arrays):
+        raise InputError(f"{path} has one of x_test and y_test: both, or neither")
+    if "x_test" in arrays:
+        x_test = _features(path, "x_test", arrays["x_test"], dtype)
+        y_test = known(arrays["y_test"])
+    x, clipped = clip_rows(x, norm) if np.isfinite(x).all() else (x, 0)
+    task, classes = _task(y)
+    writer_of = arrays.get("client")
+    return Dataset(
+        name=path.stem, task=task, x_train=x, y_train=y, x_test=x_test, y_test=y_test,
+        classes=classes, norm=norm, clipped=clipped,
+        writer_of=None if writer_of is None else np.unique(writer_of, return_inverse=True)[1],
+        source=f"own data, {path.name}",
+    )  # fmt: skip
+
+
+def _features(path: Path, name: str, x: Array, dtype: type[np.floating]) -> Features:
+    if x.dtype.kind not in "fiub" or x.ndim < 2:
+        raise InputError(
+            f"{path} {name} holds {x.dtype} of shape {x.shape}: rows of numbers expected"
+        )
+    flat: Features = x.reshape(len(x), -1).astype(dtype, copy=False)
+    return flat
+
+
+def _labels(path: Path, y: Array) -> tuple[Labels, Callable[[Array], Labels]]:
+    """Return training labels as the losses want them, and how test labels become the same."""
+    if y.ndim != 1:
+        raise InputError(f"{path} y has shape {y.shape}: one label a row expected")
+    if y.dtype.kind == "f" and not (np.isfinite(y).all() and (y == np.floor(y)).all()):
+        return y, lambda other: other
+    names = np.unique(y)
+    if len(names) < 2:
+        raise refused(f"{path} y", names.tolist(), "two classes or more")
+
+    def number(other: Array) -> Labels:
+        place = np.searchsorted(names, other).clip(max=len(names) - 1)
+        strange = np.flatnonzero(names[place] != other)
+        if len(strange):
+            label = other[strange[0]]
+            raise refused(f"{path} test label of row {strange[0]}", label, "a class of training")
+        return 2 * place - 1 if len(names) == 2 else place
+
+    return number(y), number
+
+
+def _task(y: Labels) -> tuple[Any, int]:
+    if y.dtype.kind == "f":
+        return "regression", 0
+    return ("binary", 2) if y.min() < 0 else ("multiclass", int(y.max()) + 1)
+
+
+def _read_archive(path: Path) -> dict[str, Array]:
+    """Return the arrays of an ``.npz``; their sizes are checked before they are read."""
+    known = ("x", "y", "client", "x_test", "y_test")
+    try:
+        with zipfile.ZipFile(path) as archive:
+            sizes = {i.filename.removesuffix(".npy"): i.file_size for i in archive.infolist()}
+        for name, size in sizes.items():
+            if name not in known:
+                raise refused(f"{path} array", name, f"one of {', '.join(known)}")
+            if size > MOST_BYTES:
+                raise refused(f"{path} {name}", f"{size} bytes", f"at most {MOST_BYTES} bytes")
+        for name in ("x", "y"):
+            if name not in sizes:
+                raise InputError(f"{path} has no array {name}: it holds {', '.join(sizes) or '-'}")
+        with np.load(path, allow_pickle=False) as archive:
+            return {name: archive[name] for name in sizes}
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, NotImplementedError) as error:
+        raise InputError(f"{path} is no archive of plain arrays: {error}") from error
+
+
+def _read_table(path: Path) -> dict[str, Array]:
+    import pandas as pd
+
+    try:
+        table = pd.read_csv(path) if path.suffix == ".csv" else pd.read_parquet(path)
+    except (OSError, ValueError, OverflowError) as error:
+        raise InputError(f"{path} is no table: {error}") from error
+    if "y" not in table:
+        shown = ", ".join(map(str, table.columns[:8]))
+        raise InputError(f"{path} has no column y (the label): it has {shown}")
+    features = table.drop(columns=["y", "client", "split"], errors="ignore")
+    for column in features:
+        if features[column].dtype.kind not in "fiub":
+            first = features[column].iloc[0] if len(features) else ""
+            raise refused(f"{path} column {column!r} row 0", first, "numbers only (encode texts)")
+    test = np.zeros(len(table), bool)
+    if "split" in table:
+        strange = table.loc[~table["split"].isin(PARTS), "split"]
+        if len(strange):
+            raise refused(
+                f"{path} split of row {strange.index[0]}", strange.iloc[0], "train or test"
+            )
+        test = (table["split"] == "test").to_numpy()
+    x, y = features.to_numpy(), table["y"].to_numpy()
+    if pd.isna(y).any():
+        raise refused(f"{path} y of row {int(pd.isna(y).argmax())}", math.nan, "a label")
+    y = y.astype(str) if y.dtype.kind == "O" else y
+    arrays = {"x": x[~test], "y": y[~test]}
+    if test.any():
+        arrays |= {"x_test": x[test], "y_test": y[test]}
+    if "client" in table:
+        arrays["client"] = table["client"].to_numpy().astype(str)[~test]
+    return arrays
+
+
+def _read_images(path: Path) -> dict[str, Array]:
+    """Return the images of a folder as rows, in the order of their names."""
+    arrays: dict[str, Array] = {}
+    shape: tuple[int, ...] | None = None
+    for part, suffix in zip(PARTS, ("", "_test"), strict=True):
+        files = sorted(f for f in (path / part).glob("*/*") if f.suffix.lower() in IMAGES)
+        if not files:
+            continue
+        rows = []
+        for file in files:
+            row = _image(file)
+            shape = row.shape if shape is None else shape
+            if row.shape != shape:
+                raise refused(f"{file} size", row.shape, f"{shape}, as of the first image")
+            rows.append(row.reshape(-1))
+        arrays[f"x{suffix}"] = np.stack(rows)
+        arrays[f"y{suffix}"] = np.array([file.parent.name for file in files])
+    if "x" not in arrays:
+        raise InputError(f"{path} holds no images train/CLASS/NAME.png")
+    return arrays
+
+
+def _image(file: Path) -> Array:
+    from PIL import Image, UnidentifiedImageError
+
+    try:
+        with Image.open(file) as image:
+            plain = image.convert("L" if image.mode in ("1", "L", "I", "I;16", "F") else "RGB")
+            return np.asarray(plain, dtype=np.float32) / np.float32(255.0)
+    except (OSError, UnidentifiedImageError, Image.DecompressionBombError, ValueError) as error:
+        raise InputError(f"{file} is no image: {error}") from error

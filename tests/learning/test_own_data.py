@@ -1,0 +1,164 @@
+"""Data of one's own: what is read, and what is refused with its place."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from gridpriv.cli.main import main
+from gridpriv.core.errors import InputError
+from gridpriv.learning import LearnSettings, learn, load_dataset
+
+ROWS = 60
+
+
+@pytest.fixture
+def samples():
+    random = np.random.default_rng(3)
+    x = random.normal(size=(ROWS, 4))
+    return x, (x @ [1.0, -1.0, 0.5, 0.0] > 0).astype(int), np.arange(ROWS) % 3
+
+
+def archive(folder, **arrays):
+    path = folder / "mine.npz"
+    np.savez(path, **arrays)
+    return path
+
+
+def test_an_archive_a_csv_and_a_parquet_file_are_the_same_data(tmp_path, samples):
+    x, y, client = samples
+    table = pd.DataFrame(x, columns=list("abcd")).assign(y=y, client=client)
+    table.to_csv(tmp_path / "mine.csv", index=False)
+    table.to_parquet(tmp_path / "mine.parquet")
+    npz = archive(tmp_path, x=x, y=y, client=client)
+    read = [load_dataset(str(p), norm=1.0) for p in
+            (npz, tmp_path / "mine.csv", tmp_path / "mine.parquet")]  # fmt: skip
+    assert len({data.fingerprint for data in read}) == 1
+    data = read[0]
+    assert (data.task, data.name, data.norm) == ("binary", "mine", 1.0)
+    long = np.linalg.norm(x, axis=1) > 1.0
+    assert data.clipped == long.sum()
+    assert np.allclose(data.x_train[~long], x[~long])
+    assert np.linalg.norm(data.x_train, axis=1).max() <= 1.0
+    assert (data.y_train == np.where(y == 1, 1, -1)).all()
+    assert (data.writer_of == client).all()
+
+
+def test_it_trains_by_client(tmp_path, samples):
+    x, y, client = samples
+    data = load_dataset(str(archive(tmp_path, x=x, y=y, client=client)), norm=2.0)
+    settings = LearnSettings(algorithm="dp-admm", split="writer", rounds=3, budget="total:1,1e-5")
+    result = learn(data, settings)
+    assert list(result.clients.samples) == [20, 20, 20]
+    assert result.privacy["total"]["epsilon"] <= 1.0
+
+
+def test_texts_are_classes_and_fractions_are_targets(tmp_path, samples):
+    x, _, _ = samples
+    words = np.array(["cat", "dog", "eel"])[np.arange(ROWS) % 3]
+    table = pd.DataFrame(x).assign(y=words, split=["test"] * 6 + ["train"] * (ROWS - 6))
+    table.to_csv(tmp_path / "a.csv", index=False)
+    data = load_dataset(str(tmp_path / "a.csv"), norm=9.0)
+    assert (data.task, data.classes, len(data.y_test)) == ("multiclass", 3, 6)
+    pd.DataFrame(x, columns=list("abcd")).assign(y=x[:, 0]).to_parquet(tmp_path / "b.parquet")
+    assert load_dataset(str(tmp_path / "b.parquet"), norm=9.0).task == "regression"
+
+
+def test_images(tmp_path):
+    from PIL import Image
+
+    random = np.random.default_rng(0)
+    pixels = random.integers(0, 256, (8, 5, 4), dtype=np.uint8)
+    for k, one in enumerate(pixels):
+        folder = tmp_path / "set" / ("train" if k < 6 else "test") / "ab"[k % 2]
+        folder.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(one).save(folder / f"{k}.png")
+    data = load_dataset(str(tmp_path / "set"))
+    assert data.norm == pytest.approx(np.sqrt(20))  # a public bound, not the data's
+    order = [0, 2, 4, 1, 3, 5]  # class a, then class b
+    assert np.allclose(data.x_train, pixels[order].reshape(6, -1) / 255.0)
+    assert data.y_train.tolist() == [-1, -1, -1, 1, 1, 1]
+    assert len(data.y_test) == 2
+
+
+class Bomb:
+    """What unpickling would run."""
+
+    def __reduce__(self):
+        return (pytest.fail, ("an object was unpickled",))
+
+
+def test_objects_are_refused_and_nothing_is_unpickled(tmp_path):
+    path = archive(tmp_path, x=np.array([[Bomb()]], dtype=object), y=np.arange(1))
+    with pytest.raises(InputError, match="no archive of plain arrays"):
+        load_dataset(str(path), norm=1.0)
+    (tmp_path / "raw.npz").write_bytes(pickle.dumps(Bomb()))
+    with pytest.raises(InputError, match="no archive of plain arrays"):
+        load_dataset(str(tmp_path / "raw.npz"), norm=1.0)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"x": None}, "no array x"),
+        ({"y": np.zeros(ROWS, int)}, "two classes"),
+        ({"y": np.zeros((ROWS, 2))}, "one label a row"),
+        ({"y": np.arange(ROWS - 1) % 2}, "labels of shape"),
+        ({"x": np.full((ROWS, 4), np.nan)}, "feature of row 0, column 0"),
+        ({"x": np.array([["a"] * 4] * ROWS)}, "rows of numbers"),
+        ({"weights": np.ones(3)}, "one of x, y, client"),
+        ({"x_test": np.ones((2, 4))}, "both, or neither"),
+        ({"client": np.arange(ROWS + 1)}, "writers of shape"),
+        ({"x_test": np.ones((2, 4)), "y_test": np.array([1, 7])}, "a class of training"),
+    ],
+)
+def test_what_an_archive_lacks_is_named(tmp_path, samples, change, words):
+    x, y, _ = samples
+    arrays = {k: v for k, v in ({"x": x, "y": y} | change).items() if v is not None}
+    with pytest.raises(InputError, match=words):
+        load_dataset(str(archive(tmp_path, **arrays)), norm=1.0)
+
+
+@pytest.mark.parametrize(
+    ("columns", "words"),
+    [
+        ({"y": None}, "no column y"),
+        ({"y": [0.0, None]}, "y of row 1"),
+        ({"a": ["x", "y"]}, "column 'a' row 0"),
+        ({"split": ["train", "other"]}, "split of row 1"),
+        ({"a": [1.0, None]}, "feature of row 1"),
+    ],
+)
+def test_what_a_table_lacks_is_named(tmp_path, columns, words):
+    table = {k: v for k, v in ({"a": [1.0, 2.0], "y": [0, 1]} | columns).items() if v is not None}
+    pd.DataFrame(table).to_csv(tmp_path / "t.csv", index=False)
+    with pytest.raises(InputError, match=words):
+        load_dataset(str(tmp_path / "t.csv"), norm=1.0)
+
+
+def test_the_bound_of_rows_is_never_read_off_the_data(tmp_path, samples, capsys):
+    path = archive(tmp_path, x=samples[0], y=samples[1])
+    assert main(["learn", "run", str(path), "--algorithm", "dp-admm"]) == 2
+    assert "norm = None is not allowed: a public bound" in capsys.readouterr().err
+    given = ["--norm", "1", "--clients", "2", "--rounds", "2", "--quiet"]
+    assert main(["learn", "run", str(path), "--algorithm", "dp-admm", *given]) == 0
+
+
+def test_a_bomb_is_refused_before_it_is_read(tmp_path):
+    import zipfile
+
+    with zipfile.ZipFile(tmp_path / "b.npz", "w", zipfile.ZIP_DEFLATED) as file:
+        for name in ("x.npy", "y.npy"):
+            with file.open(name, "w", force_zip64=True) as member:
+                for _ in range(5 if name == "x.npy" else 0):
+                    member.write(bytes(1 << 20))
+    from gridpriv.learning.datasets import own
+
+    assert own.MOST_BYTES > 5 << 20
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(own, "MOST_BYTES", 1 << 20)
+        with pytest.raises(InputError, match="5242880 bytes"):
+            load_dataset(str(tmp_path / "b.npz"), norm=1.0)
