@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import signal
 import sys
 import textwrap
 import warnings
@@ -32,13 +33,14 @@ RARELY = 100_000  # new objects between two collections: imports make many and d
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one command; return its exit code (0 done, 2 input, 3 solver, 4 budget)."""
+    """Run one command; return its exit code (0 done, 2 input, 3 solver or storage, 4 budget)."""
     words = sys.argv[1:] if arguments is None else arguments
     parser = _parser(words[0] if words else "")
     args = parser.parse_args(words)
     args.process = arguments is None  # the process is ours: a command may start others beside it
     if args.process:
         gc.set_threshold(RARELY)
+        signal.signal(signal.SIGTERM, _terminate)
     if args.command is None:
         parser.print_help()
         return 2
@@ -49,10 +51,17 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"gridpriv {args.command}: {error}{_notes(error)}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt as stop:
-        print(f"gridpriv {args.command}: interrupted{_notes(stop)}", file=sys.stderr)
-        return 130
+        words, code = stop.args or ("interrupted", 130)
+        print(f"gridpriv {args.command}: {words}{_notes(stop)}", file=sys.stderr)
+        return int(code)
     except BrokenPipeError:
         return 0
+
+
+def _terminate(*_: object) -> NoReturn:
+    """End as after Ctrl-C: whoever began something ends it; a second SIGTERM does not wait."""
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    raise KeyboardInterrupt("terminated", 128 + signal.SIGTERM)
 
 
 def _notes(error: BaseException) -> str:

@@ -16,7 +16,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, suppress
 from contextvars import ContextVar
 from itertools import islice
@@ -157,7 +157,7 @@ class Beside(Generic[Given, Answer]):
 
 def unordered(
     function: Callable[[Given], Answer], tasks: Sequence[Given], processes: int
-) -> Iterator[Answer]:
+) -> Generator[Answer, None, None]:
     """Yield ``function`` of every task as it is finished, by several processes.
 
     Tasks are started in their order. A failure is raised here; it, or closing the iterator, ends

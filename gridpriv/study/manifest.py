@@ -14,7 +14,7 @@ from gridpriv.study.store import FORMAT
 
 PACKAGES = (
     "gridpriv", "numpy", "scipy", "pandas", "pyomo", "casadi", "clarabel", "pandapower",
-    "dp-accounting", "joblib", "pyarrow",
+    "dp-accounting", "pyarrow",
 )  # fmt: skip
 
 

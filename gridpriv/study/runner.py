@@ -1,4 +1,4 @@
-"""Runs a study's tasks: in this process, on joblib's processes, or on a Dask cluster.
+"""Runs a study's tasks: in this process, in several, or on a Dask cluster.
 
 Tasks that differ in their seed only go to one worker together: they share the calibration of
 the noise and the accounting of the total, which cost more than a small case's rounds. A local
@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
@@ -26,13 +26,16 @@ from gridpriv.core.errors import (
     SolverError,
     missing_extra,
 )
+from gridpriv.core.processes import unordered
 from gridpriv.study.grids import Grid
 from gridpriv.study.plan import Task
 from gridpriv.study.record import Rows, failed_rows, run_rows
-from gridpriv.study.store import StorageError, Store
+from gridpriv.study.store import Store
 from gridpriv.zonal.result import RunResult
 
 Advance = Callable[[str], None]
+# the rows of every run of a batch (None: stored already), each in words, and what was warned of
+Finished = tuple[list[tuple[Rows | None, str]], list[str]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,21 +77,14 @@ def run_tasks(
     batches = make_batches(tasks, grids, workers, time_limit)
     if cluster is None and jobs == 1:
         for batch in batches:
-            for rows in executed(batch):
-                store.add(rows)
-                advance(note(rows))
+            for one in executed(batch):
+                store.add(one)
+                advance(note(one))
         return
-    from joblib import Parallel, delayed
-
-    folder = store.folder if cluster is None else None
-    with _backend(jobs, cluster):
-        results = Parallel(
-            n_jobs=jobs if cluster is None else -1,
-            return_as="generator_unordered",
-            pre_dispatch="all" if cluster else "2*n_jobs",
-            batch_size=1,
-        )(delayed(run_batch)(batch, folder) for batch in batches)
-        for finished, warned in _watched(results):
+    runs = partial(run_batch, folder=store.folder if cluster is None else None)
+    results = unordered(runs, batches, jobs) if cluster is None else _far(runs, batches, cluster)
+    with closing(results):
+        for finished, warned in results:
             for message in warned:
                 warnings.warn(message, GridprivWarning, stacklevel=2)
             for rows, words in finished:
@@ -97,7 +93,7 @@ def run_tasks(
                 advance(words)
 
 
-def run_batch(batch: Batch, folder: Path | None) -> tuple[list[tuple[Rows | None, str]], list[str]]:
+def run_batch(batch: Batch, folder: Path | None) -> Finished:
     """Run a batch in a worker; store its runs in ``folder``, or return their rows.
 
     Also returned is what gridpriv warned of, for the process that people look at.
@@ -196,37 +192,22 @@ def _limit(seconds: float | None) -> Callable[[RoundRecord], None]:
     return watch
 
 
-def _watched(results: Iterator[Any]) -> Iterator[Any]:
-    """Yield results; say in words when a worker dies."""
-    from joblib.externals.loky.process_executor import TerminatedWorkerError
-
+def _far(
+    run: Callable[[Batch], Finished], batches: Sequence[Batch], address: str
+) -> Generator[Finished, None, None]:
+    """Yield what a Dask cluster's workers return, as they finish."""
     try:
-        yield from results
-    except TerminatedWorkerError as error:
-        raise StorageError(
-            "a worker process was killed (out of memory?). Finished runs are kept: "
-            "run the same command with --resume, and fewer --jobs"
-        ) from error
-
-
-@contextmanager
-def _backend(jobs: int, cluster: str | None) -> Iterator[None]:
-    import joblib
-
-    if cluster is None:
-        with joblib.parallel_config(backend="loky", n_jobs=jobs, inner_max_num_threads=1):
-            yield
-        return
-    try:
-        from distributed import Client
+        from distributed import Client, as_completed
     except ImportError:
         raise missing_extra("distributed", "cluster", "--cluster") from None
     try:
-        client = Client(cluster, timeout="10s")
+        client = Client(address, timeout="10s")
     except (OSError, ValueError) as error:
         raise InputError(
-            f"cluster = {cluster!r} cannot be reached: {error}; start one with "
+            f"cluster = {address!r} cannot be reached: {error}; start one with "
             "'dask scheduler' and 'dask worker ADDRESS'"
         ) from error
-    with client, joblib.parallel_config(backend="dask"):
-        yield
+    with client:
+        futures = [client.submit(run, client.scatter(b, hash=False), pure=False) for b in batches]
+        for future in as_completed(futures):
+            yield future.result()

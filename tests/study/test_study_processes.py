@@ -107,7 +107,7 @@ def test_a_dask_cluster_of_two_gives_the_same_tables(
         n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
     ) as cluster:
         far = compare(plan, out=tmp_path / "dask", cluster=cluster.scheduler_address)
-    near = compare(plan, out=tmp_path / "joblib", jobs=2)
+    near = compare(plan, out=tmp_path / "near", jobs=2)
     assert_same_tables(far, near)
     assert far.failed.empty
 
