@@ -108,10 +108,10 @@ def _identified(silent: Prepared, plan: AttackPlan, zones: Sequence[int]) -> dic
 def with_total(prepared: Prepared, epsilon: float) -> Prepared:
     """Return the run at another total budget (its delta kept)."""
     settings = prepared.settings
-    delta = settings.privacy_budget.delta
+    delta = settings.budget.delta
     if settings.mechanism == "gaussian" and delta is None:
         delta = settings.target_delta
-    changed = replace(settings, budget=str(Budget("total", epsilon, delta)))
+    changed = replace(settings, budget=Budget("total", epsilon, delta))
     return _with(prepared, changed)
 
 

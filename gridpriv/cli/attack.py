@@ -11,6 +11,7 @@ from gridpriv.cli.common import (
     WHOLE,
     chosen_zoning,
     console,
+    given_settings,
     number,
     output_folder,
     print_table,
@@ -19,8 +20,8 @@ from gridpriv.cli.common import (
     write_json,
 )
 from gridpriv.cli.run import add_arguments as add_run_arguments
-from gridpriv.cli.run import given_settings
 from gridpriv.grid.library import load_case
+from gridpriv.zonal.settings import Settings, make_settings
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -56,9 +57,9 @@ def execute(args: argparse.Namespace) -> int:
     from gridpriv.assurance.attack import attack
     from gridpriv.assurance.averaging import averaging
     from gridpriv.zonal.run import prepare
-    from gridpriv.zonal.settings import make_settings
 
-    settings = make_settings(args.preset, **({"solver": "clarabel"} | given_settings(args)))
+    given = {"solver": "clarabel"} | given_settings(args, Settings)
+    settings = make_settings(args.preset, **given)
     case = load_case(args.case)
     zoning = chosen_zoning(case, args)
     plan = AttackPlan(args.seeds, args.epsilons, args.attack_rounds, args.prior_spread, args.bus)

@@ -13,6 +13,7 @@ from gridpriv.cli.common import (
     WHOLE,
     chosen_zoning,
     console,
+    given_settings,
     output_folder,
     print_table,
     progress,
@@ -20,9 +21,9 @@ from gridpriv.cli.common import (
     write_json,
 )
 from gridpriv.cli.run import add_arguments as add_run_arguments
-from gridpriv.cli.run import given_settings
 from gridpriv.core.errors import InputError
 from gridpriv.grid.library import load_case
+from gridpriv.zonal.settings import Settings, make_settings
 
 if TYPE_CHECKING:
     from gridpriv.assurance.audit import AuditPlan, AuditResult
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from gridpriv.zonal.settings import Settings
 
 FAILED = 1
+SWEPT = ("perturbation", "mechanism", "update")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -51,9 +53,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(args: argparse.Namespace) -> int:
     """Audit; print or write the verdict; return 1 if what is certified does not hold."""
     from gridpriv.assurance.audit import RUNS, AuditPlan
-    from gridpriv.zonal.settings import make_settings
 
-    settings = make_settings(args.preset, **({"solver": "clarabel"} | given_settings(args)))
+    given = {"solver": "clarabel"} | given_settings(args, Settings)
+    settings = make_settings(args.preset, **given)
     case = load_case(args.case)
     zoning = chosen_zoning(case, args)
     levels = tuple(args.levels.split(","))
@@ -76,21 +78,20 @@ def execute(args: argparse.Namespace) -> int:
 
 def sweep(settings: Settings) -> list[Settings]:
     """Return the settings with every perturbation, mechanism and update (sound calibration)."""
-    from gridpriv.zonal.settings import CHOICES
+    from gridpriv.core.settings import settings_of
 
     if settings.mechanism == "none" or settings.calibration == "paper":
         raise InputError("--sweep needs a mechanism and --calibration sound")
-    budget = settings.privacy_budget
+    budget = settings.budget
     if budget.scope == "total" and budget.delta is None:
         budget = replace(budget, scope="per-release")
+    held = settings_of(type(settings))
     found = []
-    for place in itertools.product(
-        CHOICES["perturbation"], ("laplace", "gaussian"), CHOICES["update"]
-    ):
-        names = ("perturbation", "mechanism", "update")
-        changes: dict[str, Any] = dict(zip(names, place, strict=True))
-        changes["refresh"] = settings.refresh if place[0] == "demand" else None
-        found.append(replace(settings, budget=str(budget), **changes))
+    for place in itertools.product(*(held[name].choices for name in SWEPT)):
+        changes: dict[str, Any] = dict(zip(SWEPT, place, strict=True))
+        changes["refresh"] = settings.refresh if changes["perturbation"] == "demand" else None
+        if changes["mechanism"] in ("laplace", "gaussian"):
+            found.append(replace(settings, budget=budget, **changes))
     return found
 
 

@@ -6,12 +6,13 @@ import argparse
 import json
 import math
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from gridpriv.core.errors import InputError, not_allowed, one_of
+from gridpriv.core.settings import Part, defaults, names, parts_of, reading, settings_of
 
 if TYPE_CHECKING:
     from gridpriv.grid.case import Case
@@ -32,6 +33,52 @@ def number(kind: Callable[[str], Any], what: str) -> Callable[[str], Any]:
 
 WHOLE = number(int, "a whole number")
 REAL = number(float, "a number")
+
+
+def add_settings(
+    parser: argparse.ArgumentParser,
+    kind: type[Part],
+    presets: Iterable[str],
+    without: Collection[str] = (),
+) -> None:
+    """Add ``--preset``, a flag for every setting and ``--epsilon``; what is not given is None."""
+    parser.add_argument(
+        "--preset",
+        metavar="NAME",
+        help=f"settings under those given here: {' | '.join(presets)} (default: none)",
+    )
+    if "budget" not in without:
+        parser.add_argument(
+            "--epsilon", type=reading(float), metavar="E",
+            help="short for --budget per-release:E (default: none)",
+        )  # fmt: skip
+    standard, held = defaults(kind), settings_of(kind)
+    for part, declared in parts_of(kind).items():
+        group = parser.add_argument_group(part.__name__.lower(), part.__doc__)
+        for name in declared:
+            if name not in without:
+                one = held[name]
+                group.add_argument(
+                    f"--{name.replace('_', '-')}",
+                    type=one.read,
+                    action="append" if one.repeated else "store",
+                    metavar=one.metavar,
+                    help=one.described(standard[name]),
+                )
+
+
+def given_settings(args: argparse.Namespace, kind: type[Part]) -> dict[str, Any]:
+    """Return the settings that the command line names."""
+    given = {
+        name: value for name in names(kind) if (value := getattr(args, name, None)) is not None
+    }
+    if getattr(args, "epsilon", None) is not None:
+        if "budget" in given:
+            raise InputError("--epsilon and --budget exclude each other")
+        from gridpriv.privacy.budget import Budget
+
+        given["budget"] = Budget("per-release", args.epsilon)
+    return given
 
 
 def add_zone_arguments(parser: argparse.ArgumentParser) -> None:

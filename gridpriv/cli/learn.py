@@ -8,10 +8,11 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from gridpriv.cli.common import (
-    REAL,
     STUDY_KEPT,
     WHOLE,
+    add_settings,
     console,
+    given_settings,
     output_folder,
     print_table,
     progress,
@@ -21,46 +22,12 @@ from gridpriv.cli.common import (
     write_json,
 )
 from gridpriv.core.errors import InputError
+from gridpriv.learning.settings import PRESETS, SET_BY_COMPARISON, LearnSettings
 
 if TYPE_CHECKING:
     from gridpriv.learning.reproduce import Reproduction
     from gridpriv.study import Study
 
-SETTINGS: tuple[tuple[str, Any, str], ...] = (
-    ("algorithm", str, "ryu-kim | admm | pvp | dvp | dp-admm | dpsgd | dp-fedavg | fedspd-dp | "
-     "cdp-admm | ddp-admm | centralized"),
-    ("mechanism", str, "none | laplace | gaussian"),
-    ("perturbation", str, "objective | output (ryu-kim)"),
-    ("calibration", str, "sound | paper: whose sensitivity the noise is calibrated to"),
-    ("budget", str, "per-release:E[,D] or total:E[,D]"),
-    ("delta", REAL, "delta of one Gaussian release"),
-    ("target-delta", REAL, "delta at which totals are stated"),
-    ("adjacency", str, "replace-one | add-one: what one sample may do"),
-    ("norm", REAL, "clip features to this 2-norm (default: the data set's public bound)"),
-    ("clip", REAL, "clip every sample's gradient (dp-fedavg: a client's update) to this 2-norm"),
-    ("clients", WHOLE, "number of clients (default: every writer with --split writer, else 10)"),
-    ("split", str, "iid | contiguous | writer | dirichlet:A"),
-    ("rounds", WHOLE, "number of rounds T"),
-    ("local-updates", WHOLE, "local updates of a round (E, or Q)"),
-    ("step", str, "nonsmooth | smooth step size of dp-admm"),
-    ("step-scale", REAL, "a of eta = a/sqrt(t) (ryu-kim), or the constant eta (cdp-admm)"),
-    ("penalty", str, "a number, or growing:START,FACTOR,EVERY,MOST[,OVER_EPSILON]"),
-    ("batch", WHOLE, "samples of a local step (default: all)"),
-    ("sampling", str, "poisson | without-replacement | with-replacement"),
-    ("sampled-clients", WHOLE, "clients of a round (default: all)"),
-    ("regularizer", str, "none | l1:L | l2:L"),
-    ("box", REAL, "U: every parameter stays in [-U, U]"),
-    ("radius", REAL, "norm of a solution, in dp-admm's step size"),
-    ("learning-rate", REAL, "of dpsgd and dp-fedavg"),
-    ("decay", REAL, "factor of cdp-admm's variance a round"),
-    ("graph", str, "ring | complete | regular:D | FILE (cdp-admm, ddp-admm)"),
-    ("missing", str, "drop | mode: Adult's missing values"),
-    ("device", str, "cpu | cuda | torch"),
-    ("workers", WHOLE, "threads over clients"),
-    ("evaluate-every", WHOLE, "rounds between evaluations"),
-    ("seed", WHOLE, "seed of splits, samples and simulated noise"),
-)  # fmt: skip
-METAVARS = {str: "WORD", REAL: "X", WHOLE: "N"}
 ACTIONS = {
     "run": "one run on a data set",
     "compare": "algorithms side by side at equal certified totals; each gets the settings it reads",
@@ -80,16 +47,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _run_arguments(parser: argparse.ArgumentParser) -> None:
     _data_arguments(parser)
-    parser.add_argument(
-        "--epsilon", type=REAL, metavar="E", help="short for --budget per-release:E"
-    )
     parser.add_argument("--out", metavar="DIR", help="write run.json and rounds.csv")
     _output_arguments(parser)
 
 
 def _compare_arguments(parser: argparse.ArgumentParser) -> None:
-    from gridpriv.learning.settings import SET_BY_COMPARISON
-
     _data_arguments(parser, without=SET_BY_COMPARISON)
     parser.add_argument(
         "--algorithms", default="ryu-kim,dp-admm,dpsgd", metavar="A,B",
@@ -120,8 +82,6 @@ def _reproduce_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _data_arguments(parser: argparse.ArgumentParser, without: tuple[str, ...] = ()) -> None:
-    from gridpriv.learning.settings import LearnSettings
-
     parser.add_argument(
         "dataset", metavar="DATASET",
         help="mnist | femnist | adult | lasso | a folder of one of these names | data of your own: "
@@ -131,15 +91,7 @@ def _data_arguments(parser: argparse.ArgumentParser, without: tuple[str, ...] = 
         "--data", metavar="DIR", help="folder of data sets (default: $GRIDPRIV_DATA)"
     )
     parser.add_argument("--download", action="store_true", help="fetch missing files")
-    parser.add_argument(
-        "--preset", help="ryu-kim | huang-l1 | huang-l2 | li | gauthier; other flags override"
-    )
-    for name, kind, text in SETTINGS:
-        field = name.replace("-", "_")
-        if field not in without:
-            default = getattr(LearnSettings, field)
-            told = text if default is None else f"{text} (default: {default})"
-            parser.add_argument(f"--{name}", type=kind, metavar=METAVARS[kind], help=told)
+    add_settings(parser, LearnSettings, sorted({name for name, _ in PRESETS}), without)
 
 
 def _output_arguments(parser: argparse.ArgumentParser) -> None:
@@ -152,25 +104,11 @@ def execute(args: argparse.Namespace) -> int:
     return {"run": _run, "compare": _compare, "reproduce": _reproduce}[args.action](args)
 
 
-def given_settings(args: argparse.Namespace) -> dict[str, Any]:
-    """Return the settings that the command line names."""
-    given = {}
-    for name, _, _ in SETTINGS:
-        value = getattr(args, name.replace("-", "_"), None)
-        if value is not None:
-            given[name.replace("-", "_")] = value
-    if getattr(args, "epsilon", None) is not None:
-        if args.budget is not None:
-            raise InputError("--epsilon and --budget exclude each other")
-        given["budget"] = f"per-release:{args.epsilon!r}"
-    return given
-
-
 def _run(args: argparse.Namespace) -> int:
     from gridpriv.learning import learn, load_dataset, make_learn_settings
     from gridpriv.learning.datasets import dataset_name
 
-    given = given_settings(args)
+    given = given_settings(args, LearnSettings)
     name = dataset_name(args.dataset)
     settings = make_learn_settings(name, args.preset, **given)
     folder = output_folder(args.out)
@@ -264,7 +202,7 @@ def _compare(args: argparse.Namespace) -> int:
     from gridpriv.learning.datasets import dataset_name, load_by_seed
 
     formats = wanted_formats(args.format)
-    given = given_settings(args)
+    given = given_settings(args, LearnSettings)
     preset = make_learn_settings(dataset_name(args.dataset), args.preset)
     datasets = load_by_seed(
         args.dataset, args.data, download=args.download,

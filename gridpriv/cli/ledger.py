@@ -71,7 +71,7 @@ def _grant(args: argparse.Namespace) -> int:
 
     case = load_case(args.case)
     zoning = chosen_zoning(case, args)
-    beta = parse_beta(Settings.beta if args.beta is None else args.beta, case.base_mva)
+    beta = (Settings.beta if args.beta is None else parse_beta(args.beta)).per_unit(case.base_mva)
     protects = Settings.protects if args.protects is None else args.protects
     datasets = _chosen(zone_datasets(case, zoning, DemandAdjacency(beta, protects)), args.owner)
     grant(args.file, datasets, args.epsilon, args.delta)

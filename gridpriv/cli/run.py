@@ -12,11 +12,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gridpriv.cli.common import (
-    REAL,
-    WHOLE,
+    add_settings,
     add_zone_arguments,
     chosen_zoning,
     console,
+    given_settings,
     output_folder,
     print_table,
     progress,
@@ -27,6 +27,7 @@ from gridpriv.cli.common import (
 from gridpriv.cli.series import add_arguments as add_series_arguments
 from gridpriv.cli.series import refuse_without_series, run_horizon
 from gridpriv.core.errors import BudgetError, InputError, SolverError, one_of
+from gridpriv.zonal.settings import PRESETS, Settings
 
 if TYPE_CHECKING:
     from gridpriv.power.accheck import AcCheck
@@ -34,48 +35,12 @@ if TYPE_CHECKING:
     from gridpriv.zonal.checks import Checker, Finished
     from gridpriv.zonal.run import Prepared
 
-SETTINGS: tuple[tuple[str, Any, str], ...] = (
-    ("objective", str, "imbalance | cost: what zones minimise"),
-    ("imbalance-weight", REAL, "of the squared imbalance beside the cost (1e4)"),
-    ("mechanism", str, "none | laplace | gaussian | knorm"),
-    ("perturbation", str, "objective | output | demand: what carries noise"),
-    ("refresh", str, "update | round | run: how often demand noise is drawn"),
-    ("calibration", str, "sound | paper: whose sensitivity the noise is calibrated to"),
-    ("budget", str, "per-release:E[,D] or total:E[,D]"),
-    ("delta", REAL, "delta of one Gaussian release"),
-    ("target-delta", REAL, "delta at which totals are stated"),
-    ("beta", str, "adjacency distance: per unit, or such as 1MW"),
-    ("protects", str, "p+q | p | q: which demands of a bus are protected"),
-    ("update", str, "exact | linearized local update"),
-    ("consensus", str, "boundary | all: what zones share"),
-    ("start", str, "flat, or proxy: rehearse first on a public stand-in for the demand"),
-    ("step", str, "nonsmooth | smooth | strongly-convex step size"),
-    ("convexity", REAL, "modulus of the strongly convex step"),
-    ("penalty", str, "a number, balanced, or growing:START,FACTOR,EVERY,MOST"),
-    ("rounds", WHOLE, "number of rounds T"),
-    ("local-updates", WHOLE, "local updates E of a round"),
-    ("tolerance", REAL, "stop below this consensus residual"),
-    ("solver", str, "ipopt | clarabel | pyomo:NAME"),
-    ("noise", str, "simulated | secure (OpenDP, operating system's entropy)"),
-    ("load-scale", REAL, "multiply every demand"),
-    ("workers", WHOLE, "processes over zones"),
-    ("seed", WHOLE, "seed of the simulated noise"),
-)
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments; unset ones keep the defaults or the preset's."""
     parser.add_argument("case", metavar="CASE", help="a case by name, or a path")
     add_zone_arguments(parser)
-    parser.add_argument("--preset", help="ryu-kim: the paper's settings; other flags override")
-    for name, kind, text in SETTINGS:
-        parser.add_argument(f"--{name}", type=kind, metavar=name.upper()[:12], help=text)
-    parser.add_argument(
-        "--epsilon", type=REAL, metavar="E", help="short for --budget per-release:E"
-    )
-    parser.add_argument(
-        "--outage", action="append", metavar="gen:N|branch:N", help="take a row out of service"
-    )
+    add_settings(parser, Settings, PRESETS)
     parser.add_argument("--demand", metavar="FILE.csv", help="demand of the buses it names")
     add_series_arguments(parser)
     parser.add_argument("--ledger", metavar="FILE", help="charge every release to this ledger")
@@ -88,22 +53,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--quiet", action="store_true", help="print nothing but errors")
 
 
-def given_settings(args: argparse.Namespace) -> dict[str, Any]:
-    """Return the settings that the command line names."""
-    given = {
-        name.replace("-", "_"): getattr(args, name.replace("-", "_"))
-        for name, _, _ in SETTINGS
-        if getattr(args, name.replace("-", "_")) is not None
-    }
-    if args.epsilon is not None:
-        if args.budget is not None:
-            raise InputError("--epsilon and --budget exclude each other")
-        given["budget"] = f"per-release:{args.epsilon!r}"
-    if args.outage:
-        given["outage"] = tuple(args.outage)
-    return given
-
-
 def execute(args: argparse.Namespace) -> int:
     """Run, print the summary or the JSON document, write the folder."""
     refuse_without_series(args)
@@ -111,7 +60,7 @@ def execute(args: argparse.Namespace) -> int:
         from gridpriv.zonal.tables import FORMATS
 
         one_of("tables", args.tables, FORMATS)
-    given = given_settings(args)
+    given = given_settings(args, Settings)
     with _checker(beside=args.process) as checker:
         return _run(args, given, checker)
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import not_allowed, positive, whole
+from gridpriv.core.settings import shortest
 
 StepSize = Callable[[int], float]
 
@@ -30,6 +31,7 @@ def strongly_convex_step(modulus: float) -> StepSize:
     return lambda t: 2.0 / (modulus * (t + 2))
 
 
+@runtime_checkable
 class PenaltySchedule(Protocol):
     """rho of every shared variable, round by round, from released values only."""
 
@@ -58,6 +60,9 @@ class ConstantPenalty:
     def __post_init__(self) -> None:
         positive("penalty", self.rho)
 
+    def __str__(self) -> str:
+        return shortest(self.rho)
+
     def first(self, size: int) -> Floats:
         """Return the constant."""
         return np.full(size, self.rho)
@@ -84,6 +89,10 @@ class GrowingPenalty:
         whole("penalty every", self.every)
         if not self.start <= self.most < math.inf:
             raise not_allowed("penalty most", self.most, "a number of at least the start")
+
+    def __str__(self) -> str:
+        numbers = (self.start, self.factor, self.every, self.most)
+        return f"growing:{','.join(map(shortest, numbers))}"
 
     def first(self, size: int) -> Floats:
         """Return rho^1."""
@@ -115,6 +124,9 @@ class BalancedPenalty:
     settle: float = 10.0
     least: float = 1e-3
     most: float = 1e5
+
+    def __str__(self) -> str:
+        return "balanced"
 
     def first(self, size: int) -> Floats:
         """Return the start."""
@@ -174,3 +186,19 @@ class InUnits:
     def following(self, t: int, rho: Floats, primal: Floats, dual: Floats) -> Floats:
         """Return rho^{t+1} in the variables' units."""
         return self.units * self.given.following(t, rho / self.units, self.units * primal, dual)
+
+
+def parse_penalty(text: str) -> PenaltySchedule:
+    """Return the schedule of a number, ``balanced`` or ``growing:START,FACTOR,EVERY,MOST``."""
+    if text == "balanced":
+        return BalancedPenalty()
+    kind, _, rest = text.partition(":")
+    try:
+        numbers = [float(part) for part in (rest if kind == "growing" else text).split(",")]
+        if kind == "growing" and len(numbers) == 4 and numbers[2] == int(numbers[2]):
+            return GrowingPenalty(numbers[0], numbers[1], int(numbers[2]), numbers[3])
+        if kind != "growing" and len(numbers) == 1:
+            return ConstantPenalty(numbers[0])
+    except (ValueError, OverflowError):
+        pass
+    raise not_allowed("penalty", text, "a number, 'balanced', or growing:START,FACTOR,EVERY,MOST")

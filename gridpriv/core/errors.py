@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from difflib import get_close_matches
+from numbers import Real
 
 
 class GridprivError(Exception):
@@ -33,9 +34,14 @@ class GridprivWarning(UserWarning):
     """Something a user should know that does not stop the work."""
 
 
+LONGEST = 100  # characters of a value that a message repeats
+
+
 def not_allowed(field: str, value: object, allowed: str) -> InputError:
     """Return the one message format for a bad value: the field, the value, what is allowed."""
-    return InputError(f"{field} = {value!r} is not allowed: {allowed}")
+    shown = repr(value)
+    shown = shown if len(shown) <= LONGEST else f"{shown[:LONGEST]}..."
+    return InputError(f"{field} = {shown} is not allowed: {allowed}")
 
 
 def one_of(field: str, value: object, choices: Iterable[str]) -> None:
@@ -54,15 +60,23 @@ def whole(field: str, value: object, least: int = 1) -> None:
         raise not_allowed(field, value, f"a whole number, {least} or more")
 
 
+def finite(value: object) -> bool:
+    """Return whether ``value`` is a number, and a finite one."""
+    try:
+        return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+    except OverflowError:
+        return False
+
+
 def positive(field: str, value: float) -> None:
     """Raise :class:`InputError` unless ``value`` is finite and above 0."""
-    if not (math.isfinite(value) and value > 0):
+    if not (finite(value) and value > 0):
         raise not_allowed(field, value, "a positive number")
 
 
 def not_negative(field: str, value: float) -> None:
     """Raise :class:`InputError` unless ``value`` is finite and 0 or more."""
-    if not (math.isfinite(value) and value >= 0):
+    if not (finite(value) and value >= 0):
         raise not_allowed(field, value, "a finite number, 0 or more")
 
 

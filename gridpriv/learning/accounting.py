@@ -41,7 +41,7 @@ def noise_rule(settings: LearnSettings, releases: int) -> NoiseRule | None:
     if settings.mechanism == "none":
         return None
     multiplier = noise_multiplier(
-        settings.privacy_budget, settings.mechanism, settings.calibration, releases, settings.delta
+        settings.budget, settings.mechanism, settings.calibration, releases, settings.delta
     )
     if settings.calibration == "sound":
         multiplier *= ROUNDING
@@ -57,7 +57,7 @@ def sampled_multiplier(settings: LearnSettings, plain: float, rate: float) -> fl
     their PLD. A budget per release buys the noise it names, and amplification shows in the
     certificate alone.
     """
-    budget = settings.privacy_budget
+    budget = settings.budget
     if budget.scope == "per-release" or rate >= 1.0:
         return plain
     whole = gaussian_multiplier(budget.epsilon, budget.delta or 0.0, 1)
@@ -178,13 +178,13 @@ def _least_multiplier(charges: Iterable[Charge]) -> float | None:
 
 def _claimed(settings: LearnSettings, scope: str) -> float | None:
     """Return the epsilon that the budget states for one release, or for all."""
-    budget = settings.privacy_budget
+    budget = settings.budget
     return budget.epsilon if settings.mechanism != "none" and budget.scope == scope else None
 
 
 def ryu_kim_total(settings: LearnSettings, releases: int) -> dict[str, Any] | None:
     """Return theorem 4.6 of Ryu and Kim under calibration ``paper``; no certificate."""
-    budget = settings.privacy_budget
+    budget = settings.budget
     if settings.calibration != "paper" or settings.mechanism != "gaussian":
         return None
     if budget.scope != "per-release":

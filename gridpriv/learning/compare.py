@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -57,7 +57,7 @@ class Trial:
     @property
     def id(self) -> str:
         """Identity: the same settings have the same name in every session."""
-        told = json.dumps([self.way, self.budget, asdict(self.settings)], sort_keys=True)
+        told = json.dumps([self.way, self.budget, self.settings.as_given()], sort_keys=True)
         return hashlib.sha256(told.encode()).hexdigest()[:16]
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from gridpriv.consensus.schedules import StepSize
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import not_allowed, positive, whole
+from gridpriv.core.settings import shortest
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,13 @@ class BudgetedPenalty:
             raise not_allowed("penalty most", self.most, "a number of at least the start")
         if not (math.isfinite(self.over_epsilon) and self.over_epsilon >= 0):
             raise not_allowed("penalty over epsilon", self.over_epsilon, "a number of 0 or more")
+
+    def __str__(self) -> str:
+        if (self.factor, self.every, self.over_epsilon) == (1.0, 1, 0.0):
+            return shortest(self.start)
+        numbers = (self.start, self.factor, self.every, self.most)
+        tail = (self.over_epsilon,) if self.over_epsilon else ()
+        return f"growing:{','.join(map(shortest, (*numbers, *tail)))}"
 
     def at(self, t: int) -> float:
         """Return rho^t."""

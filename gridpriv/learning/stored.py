@@ -6,7 +6,6 @@ import hashlib
 import json
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -107,7 +106,7 @@ class StoredRuns:
         if self._folder is None:
             return None
         identity = {
-            "format": FORMAT, "settings": asdict(settings), "dataset": dataset.name,
+            "format": FORMAT, "settings": settings.as_given(), "dataset": dataset.name,
             "fingerprint": dataset.fingerprint,
             "watcher": repr(watcher) if watcher else None,
         }  # fmt: skip

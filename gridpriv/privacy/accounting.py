@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from gridpriv.core.errors import InputError, not_allowed
+from gridpriv.core.errors import InputError, finite, not_allowed
 from gridpriv.privacy.mechanism import Charge
 
 Charges = Mapping[Charge, int]
@@ -260,5 +260,5 @@ def paper_total(
 
 def check_delta(field: str, delta: float) -> None:
     """Raise :class:`InputError` unless delta is in (0, 1)."""
-    if not 0.0 < delta < 1.0:
+    if not (finite(delta) and 0.0 < delta < 1.0):
         raise not_allowed(field, delta, "a number above 0 and below 1")

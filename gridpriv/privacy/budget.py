@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from gridpriv.core.errors import not_allowed, positive
+from gridpriv.core.settings import shortest
 from gridpriv.privacy.accounting import (
     check_delta,
     classical_gaussian_multiplier,
@@ -43,8 +44,8 @@ class Budget:
             check_delta("delta", self.delta)
 
     def __str__(self) -> str:
-        tail = "" if self.delta is None else f",{self.delta:g}"
-        return f"{self.scope}:{self.epsilon:g}{tail}"
+        tail = "" if self.delta is None else f",{shortest(self.delta)}"
+        return f"{self.scope}:{shortest(self.epsilon)}{tail}"
 
 
 def parse_budget(text: str) -> Budget:

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from gridpriv.grid.library import load_case, shipped_zoning
-from gridpriv.privacy.adjacency import DemandAdjacency, parse_beta
+from gridpriv.privacy.adjacency import DemandAdjacency
 from gridpriv.study.claims import FOUR, check_claims
 from gridpriv.study.files import bundled, read_plan
 from gridpriv.study.plan import StudyPlan
@@ -105,7 +105,7 @@ def _drawn(algorithm: str, epsilon: float) -> float:
     from gridpriv.zonal.run import noise_rule
 
     settings = _settings(algorithm, epsilon, "paper")
-    rule = noise_rule(settings, DemandAdjacency(parse_beta(settings.beta, 1.0)))
+    rule = noise_rule(settings, DemandAdjacency(settings.beta.per_unit(1.0)))
     if rule is None or rule.assumed is None:
         raise AssertionError("calibration 'paper' states a sensitivity")
     return _variance(settings.mechanism, rule.multiplier * rule.assumed)
@@ -116,7 +116,7 @@ def _sound(case: str, algorithm: str, epsilon: float) -> float:
     from gridpriv.zonal.run import noise_rule
 
     settings = _settings(algorithm, epsilon, "sound")
-    rule = noise_rule(settings, DemandAdjacency(parse_beta(settings.beta, 1.0)))
+    rule = noise_rule(settings, DemandAdjacency(settings.beta.per_unit(1.0)))
     if rule is None:
         raise AssertionError("a private setting has noise")
     widest = max(_sensitivity(problem, settings, rule.norm) for problem in _problems(case))
@@ -124,13 +124,13 @@ def _sound(case: str, algorithm: str, epsilon: float) -> float:
 
 
 def _sensitivity(problem: Any, settings: Any, norm: Any) -> float:
-    adjacency = DemandAdjacency(parse_beta(settings.beta, 1.0))
+    adjacency = DemandAdjacency(settings.beta.per_unit(1.0))
     if settings.perturbation == "objective":
         return float(problem.gradient_sensitivity(adjacency, norm).value)
     import numpy as np
 
     # round 1: eta = 1, and rho on every coordinate
-    metric = np.full(problem.program.size, 1.0 + float(settings.penalty))
+    metric = np.full(problem.program.size, 1.0 + settings.penalty.rho)
     return float(problem.output_sensitivity(adjacency, norm, settings.update, metric).value)
 
 

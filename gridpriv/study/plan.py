@@ -10,12 +10,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import product
 from typing import Any
 
 from gridpriv.core.errors import InputError, not_allowed, one_of
+from gridpriv.core.settings import names
 from gridpriv.zonal.settings import Settings, make_settings
 
 NO_NOISE = "none"
@@ -25,7 +26,7 @@ DEFAULT_QUESTION = "Which way of protecting demand costs the fewest megawatts at
 
 # settings that have their own axis, so that [settings] may not hold them
 OWN_AXIS = {"seed": "seeds", "load_scale": "load-scales", "budget": "budgets"}
-SETTING_NAMES = tuple(f.name for f in fields(Settings))
+SETTING_NAMES = names(Settings)
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,7 @@ class Task:
     @cached_property
     def id(self) -> str:
         """Identity: the same combination has the same name in every process and session."""
-        told = [self.case, self.zoning, self.scheme, self.budget, asdict(self.settings)]
+        told = [self.case, self.zoning, self.scheme, self.budget, self.settings.as_given()]
         return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
 
 

@@ -95,7 +95,7 @@ def zone_statements(
 
 def claimed_epsilon(settings: Settings, rules: AgentRules) -> float:
     """Return the epsilon of one release that the settings state."""
-    budget = settings.privacy_budget
+    budget = settings.budget
     if budget.scope == "per-release" or rules.noise is None:
         return budget.epsilon
     claimed = MECHANISMS[settings.mechanism, "simulated"](rules.noise.multiplier).charge(1.0)

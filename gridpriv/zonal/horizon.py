@@ -191,7 +191,7 @@ def horizon_multiplier(settings: Settings, steps: int) -> float | None:
     if settings.mechanism == "none":
         return None
     return noise_multiplier(
-        settings.privacy_budget,
+        settings.budget,
         settings.mechanism,
         settings.calibration,
         settings.planned_releases() * steps,

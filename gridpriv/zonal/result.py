@@ -306,7 +306,7 @@ class RunResult:
         if settings.mechanism != "gaussian" or settings.calibration != "paper":
             return None
         return paper_total(
-            settings.privacy_budget.epsilon,
+            settings.budget.epsilon,
             settings.release_delta,
             settings.planned_releases(),
             settings.target_delta,

@@ -52,7 +52,7 @@ from gridpriv.power.recourse import Pin, Recourse, agreed_point, dispatch
 from gridpriv.power.sensitivity import demand_sensitivity
 from gridpriv.power.solvers import check_solver
 from gridpriv.power.zone import Network, Zone, flat_start, make_network, make_zones
-from gridpriv.privacy.adjacency import DemandAdjacency, parse_beta
+from gridpriv.privacy.adjacency import DemandAdjacency
 from gridpriv.privacy.budget import noise_multiplier
 from gridpriv.privacy.mechanism import Charge as Charged
 from gridpriv.privacy.noise import NoiseStreams
@@ -206,7 +206,7 @@ def prepare(case: Case, zoning: Zoning, settings: Settings) -> Prepared:
         )
     network = make_network(case, settings.case_objective(case))
     zones = tuple(sorted(make_zones(network, zoning), key=lambda zone: zone.key))
-    adjacency = DemandAdjacency(parse_beta(settings.beta, case.base_mva), settings.protects)
+    adjacency = DemandAdjacency(settings.beta.per_unit(case.base_mva), settings.protects)
     _warn_of_large_delta(settings, 2 * case.n_bus)
     _warn_of_small_beta(settings, adjacency)
     rules = AgentRules(
@@ -278,7 +278,7 @@ def coordinate_zones(
 ) -> State:
     """Rehearse on the public proxy if the settings ask for it, then run the private rounds."""
     settings, consensus = prepared.settings, prepared.consensus
-    schedule, step = settings.penalty_schedule(), step_size(prepared, transport)
+    schedule, step = settings.penalty, step_size(prepared, transport)
     balanced = isinstance(schedule, BalancedPenalty)
     if balanced:
         schedule = InUnits(schedule, _penalty_units(prepared))
@@ -350,7 +350,7 @@ def noise_rule(settings: Settings, adjacency: DemandAdjacency) -> NoiseRule | No
     if settings.mechanism == "none":
         return None
     multiplier = noise_multiplier(
-        settings.privacy_budget,
+        settings.budget,
         settings.mechanism,
         settings.calibration,
         settings.planned_releases(),

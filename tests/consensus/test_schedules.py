@@ -56,4 +56,4 @@ def test_noise_that_is_drawn_every_round_is_not_chased():
 def test_penalties_that_cannot_be_are_refused(text):
     with pytest.raises(InputError, match="penalty"):
         Settings(penalty=text)
-    assert isinstance(Settings(penalty="7").penalty_schedule(), ConstantPenalty)
+    assert isinstance(Settings(penalty="7").penalty, ConstantPenalty)

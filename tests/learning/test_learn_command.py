@@ -203,7 +203,7 @@ def test_settings_go_to_the_algorithms_that_read_them():
     trials = plan(data, None, ["dpsgd", "dp-admm", "admm"], [1.0], 1, given)
     sgd, dp_admm, admm = [trial.settings for trial in trials]
     assert (sgd.batch, dp_admm.batch, admm.batch) == (5, None, None)
-    assert sgd.penalty == LearnSettings.penalty and dp_admm.penalty == admm.penalty == "2"
+    assert sgd.penalty == LearnSettings.penalty and str(dp_admm.penalty) == str(admm.penalty) == "2"
     assert (sgd.mechanism, admm.mechanism) == ("gaussian", "none")
 
 

@@ -112,7 +112,7 @@ def test_the_output_sensitivity_falls_with_the_round(case14):
 
 
 def test_beta_is_read_with_units():
-    assert parse_beta("1MW", 100.0) == pytest.approx(0.01)
-    assert parse_beta("500kW", 100.0) == pytest.approx(0.005)
-    assert parse_beta("0.02", 100.0) == 0.02
-    assert parse_beta("1e-3", 100.0) == 1e-3
+    assert parse_beta("1MW").per_unit(100.0) == pytest.approx(0.01)
+    assert parse_beta("500kW").per_unit(100.0) == pytest.approx(0.005)
+    assert parse_beta("0.02").per_unit(100.0) == 0.02
+    assert parse_beta("1e-3").per_unit(100.0) == 1e-3

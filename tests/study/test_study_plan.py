@@ -19,10 +19,10 @@ def write(folder: Path, text: str) -> Path:
 def test_default_study_sets_the_stated_ways_side_by_side_at_equal_totals() -> None:
     tasks = make_plan(["case14"], seeds=[1]).tasks()
     noisy = [t for t in tasks if t.settings.mechanism != "none"]
-    budgets = {t.settings.privacy_budget.epsilon for t in noisy}
+    budgets = {t.settings.budget.epsilon for t in noisy}
     assert budgets == {0.5, 1.0, 5.0, 10.0}
-    assert {t.settings.privacy_budget.scope for t in noisy} == {"total"}
-    assert {t.settings.privacy_budget.delta for t in noisy} == {1e-5}
+    assert {t.settings.budget.scope for t in noisy} == {"total"}
+    assert {t.settings.budget.delta for t in noisy} == {1e-5}
     assert {t.settings.calibration for t in noisy} == {"sound"}
     ways = {(t.settings.perturbation, t.settings.effective_perturbation().refresh) for t in noisy}
     assert ways == {
@@ -76,9 +76,9 @@ def test_bundled_figures_have_the_papers_grid(name: str) -> None:
     tasks = read_plan(bundled(name)).tasks()
     paper = [t for t in tasks if t.settings.calibration == "paper" and t.budget != "none"]
     assert {t.scheme for t in paper} == {"ObjG", "ObjL", "OutG", "OutL"}
-    assert {t.settings.privacy_budget.epsilon for t in paper} == {0.05, 0.1, 0.5, 1.0}
+    assert {t.settings.budget.epsilon for t in paper} == {0.05, 0.1, 0.5, 1.0}
     assert {t.settings.local_updates for t in paper} == {1, 5}
-    assert {(t.settings.rounds, t.settings.penalty) for t in paper} == {(100, "100")}
+    assert {(t.settings.rounds, str(t.settings.penalty)) for t in paper} == {(100, "100")}
     assert {t.settings.delta for t in paper} == {1e-2}
     assert len(paper) == 4 * 4 * 2 * 5
 

@@ -46,7 +46,7 @@ def test_the_classical_gaussian_is_refused_above_one():
 
 def test_flags_beside_a_preset_override_it():
     settings = make_settings("ryu-kim", rounds=7, calibration="sound")
-    assert (settings.rounds, settings.calibration, settings.penalty) == (7, "sound", "100")
+    assert (settings.rounds, settings.calibration, str(settings.penalty)) == (7, "sound", "100")
     assert settings.effective_start() == "flat"
 
 

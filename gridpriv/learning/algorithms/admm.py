@@ -10,7 +10,7 @@ from gridpriv.learning.arrays import Array
 
 def admm(task: Task, watch: Watch) -> None:
     """Run algorithm 1; it protects nothing."""
-    schedule = task.settings.penalty_schedule()
+    schedule = task.settings.penalty
 
     def step(k: int, local: Array, w: Array, dual: Array) -> tuple[Array, None]:
         rho = schedule.at(k)

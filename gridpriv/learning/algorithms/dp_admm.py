@@ -18,7 +18,7 @@ from gridpriv.learning.schedules import nonsmooth_step, smooth_step
 def dp_admm(task: Task, watch: Watch) -> None:
     """Run algorithm 3 with the step sizes of theorem 3 (nonsmooth) or 4 (smooth)."""
     clients, regularizer = task.clients, task.regularizer
-    schedule = task.settings.penalty_schedule()
+    schedule = task.settings.penalty
     gradient = task.mean_sensitivity()
     steps = [step_size(task, s) for s in gradient]
 

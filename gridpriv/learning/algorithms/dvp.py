@@ -30,7 +30,7 @@ def dvp(task: Task, watch: Watch) -> None:
     perturbation: Iyengar et al. 2019). It takes :data:`COVER` of a release's epsilon and half of
     its delta. Under calibration ``paper`` the finite iterate is sent as it is: not certified.
     """
-    schedule, sensitivity = task.settings.penalty_schedule(), task.mean_sensitivity()
+    schedule, sensitivity = task.settings.penalty, task.mean_sensitivity()
     split = budget_split(task) if task.settings.calibration == "sound" and _smooth(task) else None
     multiplier = task.multiplier if split is None else split.dual
     if task.rule is not None and split is None:
@@ -119,19 +119,19 @@ def budget_split(task: Task) -> Split | None:
     """
     if task.rule is None:
         return None
-    settings, budget = task.settings, task.settings.privacy_budget
+    settings, budget = task.settings, task.settings.budget
     delta, epsilon = _release_delta(task), budget.epsilon
     if budget.scope == "total":
         whole = budget.delta or settings.target_delta
         epsilon = _release_epsilon(budget.epsilon, whole, delta, settings.rounds)
     cover_epsilon = COVER * epsilon
     # penalties do not fall, so the first round's problem is the least convex
-    modulus = settings.penalty_schedule().at(1) + task.regularizer.modulus
+    modulus = settings.penalty.at(1) + task.regularizer.modulus
     curvature = task.clients.loss.smoothness(task.norm)
     ratio = math.log1p(curvature / (float(task.clients.counts.min()) * modulus))
     if ratio >= epsilon - cover_epsilon:
         raise not_allowed(
-            "budget", task.settings.budget,
+            "budget", str(task.settings.budget),
             f"more than {ratio:.3g} a release with dvp here, which allows "
             f"{epsilon - cover_epsilon:.3g}: what a sample's curvature gives away is not covered "
             "by noise; take a larger --penalty",
@@ -160,7 +160,7 @@ def _release_epsilon(total: float, whole: float, delta: float, releases: int) ->
 def _release_delta(task: Task) -> float:
     """Return each release's delta: half of the total's is theirs, half the composition's."""
     settings = task.settings
-    whole = min(settings.target_delta, settings.privacy_budget.delta or settings.target_delta)
+    whole = min(settings.target_delta, settings.budget.delta or settings.target_delta)
     return whole / (2.0 * settings.rounds)
 
 

@@ -36,7 +36,7 @@ def fedspd_dp(task: Task, watch: Watch) -> None:
     """Run algorithm 1."""
     clients, settings = task.clients, task.settings
     xp = namespace(clients.x)
-    rho = settings.penalty_schedule().at(1)
+    rho = settings.penalty.at(1)
     state = clients.zeros()
     average, dual, sent = clients.zeros(), clients.zeros(), clients.zeros()
     for t in range(1, settings.rounds + 1):

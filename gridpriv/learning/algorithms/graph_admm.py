@@ -38,7 +38,7 @@ def multipliers(task: Task, variances: Floats) -> Floats:
     """
     if task.settings.mechanism == "none":
         return np.zeros(len(variances))
-    budget = task.settings.privacy_budget
+    budget = task.settings.budget
     if budget.scope == "per-release":
         least = variances[0] if task.settings.calibration == "paper" else variances.min()
         falling: Floats = task.multiplier * np.sqrt(variances / least)
@@ -63,7 +63,7 @@ def _run(task: Task, watch: Watch, variances: Floats) -> None:
     graph = make_graph(settings.graph, clients.number, settings.seed)
     links = nx.to_numpy_array(graph, nodelist=range(clients.number), weight=None)
     degrees = links.sum(axis=1)
-    rho, eta = settings.penalty_schedule().at(1), settings.step_scale
+    rho, eta = settings.penalty.at(1), settings.step_scale
     adjacent = like(links, clients.x)
     metric = spread(2.0 * rho * degrees + 1.0 / eta, clients.x)
     scales = multipliers(task, variances)

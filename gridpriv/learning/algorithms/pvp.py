@@ -21,7 +21,7 @@ def pvp(task: Task, watch: Watch) -> None:
     clip on several outputs it is none, and nothing is certified. Each minimiser is found to
     TOLERANCE/rho, which adds twice that.
     """
-    schedule = task.settings.penalty_schedule()
+    schedule = task.settings.penalty
     gradient = task.mean_sensitivity()
     convex = task.settings.clip is None or task.clients.shape[1] == 1
     if not convex:

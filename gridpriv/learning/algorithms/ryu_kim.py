@@ -108,7 +108,7 @@ def ryu_kim(task: Task, watch: Watch) -> None:
 
     with Threads(agents, settings.workers) as transport:
         start = np.zeros((consensus.agents, consensus.size))
-        penalty = settings.penalty_schedule().for_epsilon(epsilon)
+        penalty = settings.penalty.for_epsilon(epsilon)
         coordinate(
             transport,
             consensus,

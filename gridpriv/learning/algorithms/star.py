@@ -20,7 +20,7 @@ def star_admm(task: Task, watch: Watch, local_step: LocalStep) -> None:
     dual = task.clients.zeros()
     xp = namespace(local)
     w = xp.mean(local, axis=0)
-    schedule = task.settings.penalty_schedule()
+    schedule = task.settings.penalty
     for k in range(1, task.settings.rounds + 1):
         rho = schedule.at(k)
         local, noise = local_step(k, local, w, dual)

@@ -1,0 +1,263 @@
+"""Settings that say of themselves what they are: help, choices, unit, default and check.
+
+A *part* is a frozen dataclass whose fields are made by the functions below; the settings of an
+application are a dataclass that inherits the parts it has. Flags and their help, keys of study
+files, JSON and the documentation of the class are made from these fields, and a value is checked
+(and, where it has a notation such as ``total:5``, parsed) once, when the settings are made.
+
+To add a setting, add one field to the part that it belongs to, and read it where it acts::
+
+    voll: float = number(10_000.0, "value of lost load", positive, unit="$/MWh")
+
+It is then the keyword ``voll``, the flag ``--voll X``, the key ``voll`` of study files and of
+JSON, with its unit and default in every help text. What no run reads has no field.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Iterable
+from dataclasses import Field, dataclass, field, fields
+from difflib import get_close_matches
+from typing import Any, Self, TypeVar
+
+from gridpriv.core.errors import not_allowed, one_of, whole
+
+Settle = Callable[[str, Any], Any]
+PartType = TypeVar("PartType", bound="type[Part]")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a field of a part is.
+
+    Attributes
+    ----------
+    help : str
+        What it sets, without choices, unit and default.
+    metavar : str
+        What stands for its value in help.
+    settle : callable
+        Of name and value: returns the value as it is kept, or raises ``InputError``. Choices are
+        checked before.
+    read : callable
+        Value of a text; a text that it cannot read is left for ``settle`` to refuse.
+    choices : tuple of str
+        Its values, if there is a list of them.
+    unit : str
+    unset : str
+        What None, or no value at all, stands for.
+    repeated : bool
+        A tuple; its flag is given once a value.
+    """
+
+    help: str
+    metavar: str
+    settle: Settle
+    read: Callable[[str], Any] = str
+    choices: tuple[str, ...] = ()
+    unit: str = ""
+    unset: str = ""
+    repeated: bool = False
+
+    def described(self, default: Any) -> str:
+        """Return the help with choices, unit and default."""
+        choices = f": {' | '.join(self.choices)}" if self.choices else ""
+        unit = f", {self.unit}" if self.unit else ""
+        value = self.unset if default in (None, ()) else written(default)
+        value = shortest(value) if isinstance(value, float) else value
+        return f"{self.help}{unit}{choices} (default: {value})"
+
+
+class Part:
+    """Base of every part: it refuses unknown names and settles its fields when it is made."""
+
+    def __new__(cls, **given: object) -> Self:
+        """Refuse names that no field has."""
+        check_names(given, names(cls))
+        return super().__new__(cls)
+
+    def __post_init__(self) -> None:
+        for name, one in settings_of(type(self)).items():
+            value = getattr(self, name)
+            if value is not None or not one.unset:
+                if one.choices:
+                    one_of(name, value, one.choices)
+                object.__setattr__(self, name, one.settle(name, value))
+        self.agree()
+
+    def agree(self) -> None:
+        """Raise ``InputError`` if settings do not go together; parts call ``super().agree()``."""
+
+    def as_given(self) -> dict[str, Any]:
+        """Return every setting as JSON can hold it; the same class takes them back."""
+        return {name: written(getattr(self, name)) for name in names(type(self))}
+
+
+def choice(default: str | None, choices: Iterable[str], text: str, *, unset: str = "") -> Any:
+    """Return a field with a list of values."""
+    one = Setting(text, "NAME", lambda _, value: value, choices=tuple(choices), unset=unset)
+    return _field(default, one)
+
+
+def count(default: int | None, text: str, *, least: int = 1, unset: str = "") -> Any:
+    """Return a field with a whole number."""
+
+    def settle(name: str, value: Any) -> Any:
+        whole(name, value, least)
+        return value
+
+    return _field(default, Setting(text, "N", settle, reading(int), unset=unset))
+
+
+def number(
+    default: float | None,
+    text: str,
+    check: Callable[[str, float], None],
+    *,
+    unit: str = "",
+    unset: str = "",
+) -> Any:
+    """Return a field with a number; ``check(name, value)`` raises unless it is allowed."""
+
+    def settle(name: str, value: Any) -> Any:
+        check(name, value)
+        return value
+
+    return _field(default, Setting(text, "X", settle, reading(float), unit=unit, unset=unset))
+
+
+def notation(
+    default: Any, parse: Callable[[str], Any], metavar: str, text: str, *, kinds: type | None = None
+) -> Any:
+    """Return a field that ``parse`` makes of a text; ``str`` of its value gives the text back.
+
+    ``kinds`` are the types of its values; that of the default if left out.
+    """
+
+    def settle(name: str, value: Any) -> Any:
+        if isinstance(value, kinds or type(default)) and not isinstance(value, str):
+            return value
+        if not isinstance(value, str):
+            raise not_allowed(name, value, text)
+        return parse(value)
+
+    return _field(default, Setting(text, metavar, settle))
+
+
+def words(
+    default: str,
+    text: str,
+    metavar: str,
+    check: Callable[[str], object] = lambda _: None,
+) -> Any:
+    """Return a field with a text; ``check(value)`` raises unless it is allowed."""
+
+    def settle(name: str, value: Any) -> Any:
+        if not isinstance(value, str):
+            raise not_allowed(name, value, "a text")
+        check(value)
+        return value
+
+    return _field(default, Setting(text, metavar, settle))
+
+
+def several(text: str, metavar: str, *, unset: str) -> Any:
+    """Return a field with a tuple of texts; its flag is given once for each."""
+
+    def settle(name: str, value: Any) -> Any:
+        if isinstance(value, str) or not all(isinstance(one, str) for one in value):
+            raise not_allowed(name, value, "a list of texts")
+        return tuple(value)
+
+    return _field((), Setting(text, metavar, settle, unset=unset, repeated=True))
+
+
+def changed(part: PartType, name: str, default: Any, **changes: Any) -> Any:
+    """Return a part's field with another default, and what else an application has otherwise."""
+    held = settings_of(part)[name]
+    given = {key: getattr(held, key) for key in held.__dataclass_fields__} | changes
+    return _field(default, Setting(**given))
+
+
+def _field(default: Any, setting: Setting) -> Any:
+    return field(default=default, metadata={"setting": setting})
+
+
+def settings_of(part: type[Part]) -> dict[str, Setting]:
+    """Return what every field of a part is, by name."""
+    held: Iterable[Field[Any]] = fields(part)  # type: ignore[arg-type]
+    return {one.name: one.metadata["setting"] for one in held}
+
+
+def parts_of(kind: type[Part]) -> dict[type[Part], list[str]]:
+    """Return the parts that settings are made of, and the names that each declares first."""
+    found: dict[type[Part], list[str]] = {}
+    for part in reversed(kind.__mro__):
+        if issubclass(part, Part) and part is not Part:
+            known = {name for declared in found.values() for name in declared}
+            found[part] = [name for name in names(part) if name not in known]
+    return {part: declared for part, declared in found.items() if declared}
+
+
+def defaults(part: type[Part]) -> dict[str, Any]:
+    """Return the default of every field of a part, by name."""
+    return {one.name: one.default for one in fields(part)}  # type: ignore[arg-type]
+
+
+def names(part: type[Part]) -> tuple[str, ...]:
+    """Return the names of a part's settings."""
+    return tuple(settings_of(part))
+
+
+def check_names(given: Iterable[str], known: Iterable[str]) -> None:
+    """Raise ``InputError`` for the first name that is not known; it names the nearest.
+
+    A hyphen stands for an underscore, as in flags and study files; the sentence is the same
+    wherever a setting was written.
+    """
+    allowed = list(known)
+    for name in given:
+        plain = name.replace("-", "_")
+        if plain in allowed:
+            continue
+        near = get_close_matches(plain, allowed, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"one of {', '.join(sorted(allowed))}"
+        raise not_allowed("setting", plain, hint)
+
+
+def reading(kind: Callable[[str], Any]) -> Callable[[str], Any]:
+    """Return what reads a text as a kind of value, or leaves it for the check to refuse."""
+
+    def read(text: str) -> Any:
+        try:
+            return kind(text)
+        except ValueError:
+            return text
+
+    return read
+
+
+def written(value: Any) -> Any:
+    """Return a setting's value as JSON and study files hold it."""
+    if isinstance(value, tuple):
+        return list(value)
+    return value if isinstance(value, bool | int | float | str | None) else str(value)
+
+
+def shortest(value: float) -> str:
+    """Return the shortest text that reads back as the number."""
+    text = f"{value:g}"
+    return text.replace("e+0", "e").replace("e+", "e") if float(text) == value else repr(value)
+
+
+def documented(part: PartType) -> PartType:
+    """Add what every setting is to the documentation of its class (a decorator)."""
+    lines = [part.__doc__ or "", "", "    Attributes", "    ----------"]
+    chosen = defaults(part)
+    for name, one in settings_of(part).items():
+        lines.append(f"    {name}")
+        lines += textwrap.wrap(one.described(chosen[name]), 92,
+                               initial_indent=" " * 8, subsequent_indent=" " * 8)  # fmt: skip
+    part.__doc__ = "\n".join(lines) + "\n    "
+    return part
