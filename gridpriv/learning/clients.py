@@ -1,23 +1,93 @@
-"""All clients' samples in one array, and their losses and gradients at once."""
+"""All clients' samples in one array, and their losses and gradients at once.
+
+:class:`ClientModels` is what an algorithm needs of its clients; :class:`Clients` are those of a
+linear model, :class:`gridpriv.learning.modules.ModuleClients` those of a torch module.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import InputError
-from gridpriv.learning.arrays import Array, namespace, on_device, to_numpy
+from gridpriv.learning.arrays import Array, like, namespace, on_device, to_numpy, transposed
 from gridpriv.learning.datasets.base import Dataset
 from gridpriv.learning.datasets.split import Indices
-from gridpriv.learning.losses import Loss, loss_of, mean_gradient, mean_value, targets_of
+from gridpriv.learning.losses import (
+    Loss,
+    clip_factors,
+    loss_of,
+    mean_gradient,
+    mean_value,
+    targets_of,
+    test_errors,
+)
+
+
+class ClientModels(Protocol):
+    """P clients' samples and a model of each, an array (J, K).
+
+    Attributes
+    ----------
+    x : (N, J)
+        Features; its library, type and device are those of every array here.
+    number : int
+        P.
+    shape : (J, K)
+        Of a model.
+    counts : (P,)
+        Samples of every client.
+    loss : Loss
+        Its bounds; infinite where there is none.
+    """
+
+    @property
+    def x(self) -> Array: ...  # noqa: D102
+
+    @property
+    def number(self) -> int: ...  # noqa: D102
+
+    @property
+    def shape(self) -> tuple[int, int]: ...  # noqa: D102
+
+    @property
+    def counts(self) -> Floats: ...  # noqa: D102
+
+    @property
+    def loss(self) -> Loss: ...  # noqa: D102
+
+    def start(self) -> Array:
+        """Return P public first models, (P, J, K)."""
+        ...
+
+    def zeros(self) -> Array:
+        """Return P models of zeros."""
+        ...
+
+    def gradients(self, w: Array, clip: float | None = None) -> Array:
+        """Return every client's mean gradient at its own model, (P, J, K) to (P, J, K)."""
+        ...
+
+    def weighted(self, p: int, w: Array, weights: Floats, clip: float | None) -> Array:
+        """Return one client's sum of sample gradients times ``weights`` (m,) at w, (J, K)."""
+        ...
+
+    def values(self, w: Array) -> Floats:
+        """Return every client's mean loss at its own model (P, J, K), or all at one (J, K)."""
+        ...
+
+    def errors(self, dataset: Dataset, models: Array) -> Floats:
+        """Return the test errors of models (A, J, K)."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)
 class Clients:
-    """Samples of P clients, one client after the other.
+    """Samples of P clients of a linear model, one client after the other.
 
     Attributes
     ----------
@@ -65,6 +135,10 @@ class Clients:
         rows = slice(self.cuts[p], self.cuts[p + 1])
         return self.x[rows], self.targets[rows]
 
+    def start(self) -> Array:
+        """Return zeros: the losses are convex."""
+        return self.zeros()
+
     def zeros(self) -> Array:
         """Return P models of zeros."""
         xp = namespace(self.x)
@@ -80,6 +154,21 @@ class Clients:
             return mean_gradient(self.loss, *self._equal, w, clip)
         parts = [mean_gradient(self.loss, *self.part(p), w[p], clip) for p in range(self.number)]
         return namespace(w).stack(parts)
+
+    def weighted(self, p: int, w: Array, weights: Floats, clip: float | None) -> Array:
+        """Return one client's sum of sample gradients times ``weights`` (m,) at w, (J, K)."""
+        x, targets = self.part(p)
+        rows = np.flatnonzero(weights)
+        chosen, counts = x[rows], like(weights[rows, None], x)
+        xp = namespace(chosen)
+        residual = self.loss.residual(xp.matmul(chosen, w), targets[rows])
+        if clip is not None:
+            residual = residual * clip_factors(chosen, residual, clip)
+        return xp.matmul(transposed(chosen), residual * counts)
+
+    def errors(self, dataset: Dataset, models: Array) -> Floats:
+        """Return the test errors of models (A, J, K)."""
+        return np.asarray(test_errors(dataset, to_numpy(models)))
 
     def values(self, w: Array) -> Floats:
         """Return every client's mean loss at its own model (P, J, K), or all at one (J, K)."""

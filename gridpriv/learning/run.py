@@ -23,10 +23,10 @@ from gridpriv.learning.algorithms import find_algorithm
 from gridpriv.learning.algorithms.base import Round, Task, Watch
 from gridpriv.learning.algorithms.batches import participants
 from gridpriv.learning.arrays import check_device, like, namespace, to_numpy
-from gridpriv.learning.clients import make_clients
+from gridpriv.learning.clients import ClientModels, make_clients
 from gridpriv.learning.datasets.base import Dataset
 from gridpriv.learning.datasets.split import Indices, split
-from gridpriv.learning.losses import test_errors
+from gridpriv.learning.modules import check_module, module_clients
 from gridpriv.learning.regularizers import parse_regularizer
 from gridpriv.learning.releases import Tally
 from gridpriv.learning.result import LearnResult, LearnTiming
@@ -42,8 +42,9 @@ def learn(
     settings: LearnSettings,
     watch: Watch = lambda _: None,
     load_seconds: float = 0.0,
+    module: Any = None,
 ) -> LearnResult:
-    """Train a linear model with an algorithm of the module.
+    """Train a linear model, or a torch module, with an algorithm.
 
     Parameters
     ----------
@@ -53,20 +54,23 @@ def learn(
         Called after every round with its :class:`Round`, which is private.
     load_seconds : float
         What reading the data took, for the timing table.
+    module : torch.nn.Module, optional
+        From rows (m, J) to scores (m, K), or (m, 1) for binary labels and regression; its own
+        parameters are the public start (:mod:`gridpriv.learning.modules`).
 
     Raises
     ------
     InputError
-        For settings that this data set or machine cannot have.
+        For settings that this data set, module or machine cannot have.
     SolverError
         If the iterates stop being finite numbers.
     """
     began = time.perf_counter()
-    task, dataset = make_task(dataset, settings)
+    task, dataset = make_task(dataset, settings, module)
     log = _Log(dataset, task, watch)
     build = time.perf_counter() - began
     log.resume()
-    with one_blas_thread() if settings.device == "cpu" else ExitStack():
+    with one_blas_thread() if settings.device == "cpu" and module is None else ExitStack():
         find_algorithm(settings.algorithm)(task, log)
     total = time.perf_counter() - began
     rounds = pd.DataFrame(log.rows)
@@ -87,12 +91,21 @@ def learn(
     )
 
 
-def make_task(dataset: Dataset, settings: LearnSettings) -> tuple[Task, Dataset]:
+def make_task(
+    dataset: Dataset, settings: LearnSettings, module: Any = None
+) -> tuple[Task, Dataset]:
     """Return the task of a data set under settings, and the data set with clipped features."""
     parts = split_for(dataset, settings)
     if settings.norm is not None:
         dataset = dataset.clip_to(settings.norm)
-    clients = make_clients(dataset, parts, settings.device)
+    clients: ClientModels
+    if module is None:
+        clients = make_clients(dataset, parts, settings.device)
+    else:
+        check_module(module, dataset, settings)
+        linear = make_clients(dataset, parts)
+        device = "torch" if settings.device == "cpu" else settings.device
+        clients = module_clients(linear, module, dataset, device)
     settings = replace(settings, clients=clients.number)
     streams = NoiseStreams(settings.seed)
     task = Task(
@@ -196,17 +209,16 @@ class _Log:
         weights = np.full(clients.number, 1.0 / clients.number)
         if self.task.settings.algorithm == "ryu-kim":
             weights = clients.counts / clients.counts.sum()
-        loss = float(weights @ clients.values(like(w, clients.x)))
-        error = float(test_errors(self.dataset, w[None])[0])
+        loss = float(weights @ clients.values(done.w))
+        error = float(clients.errors(self.dataset, done.w[None])[0])
         accuracy = 1.0 - error if self.dataset.task != "regression" else math.nan
-        local = to_numpy(done.local)
         return {
             "objective": loss + self.task.regularizer.value(w),
             "train_loss": loss,
             "test_accuracy": accuracy,
             "test_error": error,
-            "local_loss": float(weights @ clients.values(like(local, clients.x))),
-            "local_error": float(np.mean(test_errors(self.dataset, local))),
+            "local_loss": float(weights @ clients.values(done.local)),
+            "local_error": float(np.mean(clients.errors(self.dataset, done.local))),
         }
 
 

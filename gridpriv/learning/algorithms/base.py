@@ -10,10 +10,10 @@ from typing import Any, Protocol
 import numpy as np
 
 from gridpriv.core.arrays import Floats, Ints
-from gridpriv.core.errors import InputError
+from gridpriv.core.errors import InputError, not_allowed
 from gridpriv.learning.adjacency import SampleAdjacency
 from gridpriv.learning.arrays import Array, like, namespace, to_numpy
-from gridpriv.learning.clients import Clients
+from gridpriv.learning.clients import ClientModels, Clients
 from gridpriv.learning.regularizers import Regularizer
 from gridpriv.learning.releases import Sampled, Tally, Unproved
 from gridpriv.learning.settings import LearnSettings
@@ -29,7 +29,7 @@ class Task:
 
     Attributes
     ----------
-    clients : Clients
+    clients : ClientModels
     regularizer : Regularizer
     norm : float
         Public bound of the features' 2-norm.
@@ -41,7 +41,7 @@ class Task:
         Every release is charged to it before it leaves.
     """
 
-    clients: Clients
+    clients: ClientModels
     regularizer: Regularizer
     norm: float
     settings: LearnSettings
@@ -63,6 +63,15 @@ class Task:
     def size(self) -> int:
         """Parameters of the model, J K."""
         return self.clients.shape[0] * self.clients.shape[1]
+
+    def linear_clients(self) -> Clients:
+        """Return the clients of a linear model; raises :class:`InputError` for a module's."""
+        if not isinstance(self.clients, Clients):
+            raise not_allowed(
+                "algorithm", self.settings.algorithm,
+                "dpsgd, dp-fedavg, dp-admm, cdp-admm or ddp-admm with a module",
+            )  # fmt: skip
+        return self.clients
 
     def sample_gradient(self) -> float:
         """Return the largest 2-norm of a sample's gradient, from public bounds.

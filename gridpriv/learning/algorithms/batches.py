@@ -7,8 +7,7 @@ import numpy as np
 from gridpriv.core.arrays import Floats, Ints
 from gridpriv.learning.accounting import sampled_multiplier
 from gridpriv.learning.algorithms.base import Task
-from gridpriv.learning.arrays import Array, like, namespace, transposed
-from gridpriv.learning.losses import clip_factors
+from gridpriv.learning.arrays import Array, namespace
 from gridpriv.learning.settings import LearnSettings
 from gridpriv.privacy.noise import NoiseStreams
 
@@ -88,15 +87,11 @@ def weighted_gradients(
     w : (A, J, K)
     weights : list of (m_i,)
     """
-    clients, parts = task.clients, []
-    xp = namespace(clients.x)
-    for k, p in enumerate(active):
-        x, targets = clients.part(int(p))
-        rows = np.flatnonzero(weights[k])
-        chosen, counts = x[rows], like(weights[k][rows, None], x)
-        residual = clients.loss.residual(xp.matmul(chosen, w[k]), targets[rows])
-        if clip is not None:
-            residual = residual * clip_factors(chosen, residual, clip)
-        total = xp.matmul(transposed(chosen), residual * counts)
-        parts.append(total / batch_divisor(task, int(clients.counts[p])))
-    return xp.stack(parts)
+    clients = task.clients
+    return namespace(w).stack(
+        [
+            clients.weighted(int(p), w[k], weights[k], clip)
+            / batch_divisor(task, int(clients.counts[p]))
+            for k, p in enumerate(active)
+        ]
+    )

@@ -20,7 +20,7 @@ MOST_VALUES = 2**25
 
 def centralized(task: Task, watch: Watch) -> None:
     """Solve once and report it as the last round; it protects nothing."""
-    w = solve(task.clients, task.regularizer, task.settings.box)
+    w = solve(task.linear_clients(), task.regularizer, task.settings.box)
     typed = like(w, task.clients.x)
     local = namespace(typed).stack([typed] * task.clients.number)
     watch(Round(task.settings.rounds, typed, local))

@@ -19,7 +19,7 @@ def dp_fedavg(task: Task, watch: Watch) -> None:
     """Run T rounds of Q local steps on each sampled client."""
     clients, settings = task.clients, task.settings
     xp = namespace(clients.x)
-    w = clients.zeros()[0]
+    w = clients.start()[0]
     clip = DEFAULT_CLIP if settings.clip is None else settings.clip
     for t in range(1, settings.rounds + 1):
         active = active_clients(task, t)

@@ -24,7 +24,7 @@ def dpsgd(task: Task, watch: Watch) -> None:
     """Run T steps of size ``learning_rate``."""
     clients, settings = task.clients, task.settings
     xp = namespace(clients.x)
-    w = clients.zeros()[0]
+    w = clients.start()[0]
     bound = task.sample_gradient()
     releases = (
         [] if task.rule is None else [_release(task, p, bound) for p in range(clients.number)]

@@ -37,7 +37,7 @@ def fedspd_dp(task: Task, watch: Watch) -> None:
     clients, settings = task.clients, task.settings
     xp = namespace(clients.x)
     rho = settings.penalty.at(1)
-    state = clients.zeros()
+    state = clients.start()
     average, dual, sent = clients.zeros(), clients.zeros(), clients.zeros()
     for t in range(1, settings.rounds + 1):
         x_0 = xp.mean(sent, axis=0)

@@ -74,7 +74,7 @@ def _run(task: Task, watch: Watch, variances: Floats) -> None:
         flat = xp.reshape(beta, (clients.number, -1))
         return xp.reshape(xp.matmul(adjacent, flat), beta.shape)
 
-    beta, dual = clients.zeros(), clients.zeros()
+    beta, dual = clients.start(), clients.zeros()
     for t in range(1, settings.rounds + 1):
         slope = clients.gradients(beta, settings.clip) + regularizer.subgradient(beta)
         pull = beta / eta + rho * (count * beta + neighbours(beta))

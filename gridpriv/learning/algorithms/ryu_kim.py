@@ -128,7 +128,7 @@ def make_problems(task: Task) -> list[ClientProblem]:
     Objective perturbation divides the gradient by all samples, the paper's output baseline by
     the client's own.
     """
-    settings, clients = task.settings, task.clients
+    settings, clients = task.settings, task.linear_clients()
     samples = int(clients.counts.sum())
     output = settings.mechanism != "none" and settings.perturbation == "output"
     return [

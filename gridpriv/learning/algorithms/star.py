@@ -16,7 +16,7 @@ def star_admm(task: Task, watch: Watch, local_step: LocalStep) -> None:
 
     The aggregator and, in dp-admm, the next local step see released models only.
     """
-    local = task.clients.zeros()
+    local = task.clients.start()
     dual = task.clients.zeros()
     xp = namespace(local)
     w = xp.mean(local, axis=0)

@@ -1,0 +1,253 @@
+"""A torch module in the place of a linear model: per-sample gradients, clipped, by torch.func.
+
+The algorithms see what they see of a linear model, an array of parameters and clipped gradients,
+so their releases, sensitivities and certificates are unchanged. The module runs in evaluation
+mode (no dropout), and one that mixes the samples of a batch is refused: a clipped gradient must
+be one sample's. Per-sample gradients by ``vmap(grad)`` take three quarters of the time of
+Opacus' hooks on a small convolutional network (docs/decisions/0020-per-sample-gradients.md).
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from gridpriv.core.arrays import Floats
+from gridpriv.core.errors import InputError, missing_extra, not_allowed
+from gridpriv.learning.arrays import Array, on_device
+from gridpriv.learning.clients import Clients
+from gridpriv.learning.datasets.base import Dataset
+from gridpriv.learning.losses import Loss, loss_of
+from gridpriv.learning.settings import LearnSettings
+
+# algorithms whose sensitivity holds for any clipped gradient, convex or not
+FOR_MODULES = ("dpsgd", "dp-fedavg", "dp-admm", "cdp-admm", "ddp-admm")
+CHUNK = 256  # samples whose gradients are held at once
+# of the clip: a gradient's norm is a float32 sum, which errs by less than this
+AIM = 1.0 - 1e-5
+
+
+def check_module(module: Any, dataset: Dataset, settings: LearnSettings) -> None:
+    """Raise :class:`InputError` unless the module can be trained privately under the settings.
+
+    Judged on public input alone: a row of zeros and a row of ones over the root of their number.
+    """
+    torch = _torch()
+    if settings.algorithm not in FOR_MODULES:
+        raise not_allowed(
+            "algorithm", settings.algorithm, f"{', '.join(FOR_MODULES)} with a module"
+        )
+    if settings.clip is None:
+        raise not_allowed("clip", None, "a positive number with a module: it bounds a gradient")
+    if settings.algorithm == "dp-admm" and settings.step == "smooth":
+        raise not_allowed("step", "smooth", "nonsmooth with a module: it has no smoothness bound")
+    for name, part in module.named_modules():
+        if isinstance(part, torch.nn.modules.batchnorm._BatchNorm):
+            raise not_allowed(
+                f"module {name}", type(part).__name__, "no layer that mixes samples (use GroupNorm)"
+            )
+    outputs = dataset.classes if dataset.task == "multiclass" else 1
+    public = torch.stack(
+        [torch.zeros(dataset.features), torch.full((dataset.features,), dataset.features**-0.5)]
+    )
+    try:
+        scores = copy.deepcopy(module).eval()(public)
+    except (RuntimeError, ValueError, TypeError) as error:
+        raise InputError(
+            f"the module takes no rows of {dataset.features} features: {error}"
+        ) from error
+    if tuple(scores.shape) != (2, outputs):
+        raise not_allowed("module output", tuple(scores.shape), f"(rows, {outputs})")
+    functional = Functional.of(module, dataset)
+    labels = public.new_zeros((2, outputs))
+    gradients = functional.per_sample(functional.start(), public, labels)
+    if not bool(torch.isfinite(gradients).all()):
+        raise not_allowed("module gradient at its first parameters", "not finite", "finite numbers")
+
+
+@dataclass(frozen=True, eq=False)
+class Functional:
+    """A module as a function of a flat vector of its parameters.
+
+    Attributes
+    ----------
+    module : torch.nn.Module
+        A copy, in evaluation mode.
+    loss : Loss
+        Of the data set's task; its bounds do not hold for a module's gradients.
+    shapes : dict of str to torch.Size
+        Of the parameters, in order.
+    """
+
+    module: Any
+    loss: Loss
+    shapes: dict[str, Any]
+
+    @classmethod
+    def of(cls, module: Any, dataset: Dataset, device: str = "cpu") -> Functional:
+        """Return a module's functional form."""
+        held = copy.deepcopy(module).eval().to("cuda" if device == "cuda" else "cpu")
+        held.requires_grad_(requires_grad=False)
+        return cls(held, loss_of(dataset), {n: p.shape for n, p in held.named_parameters()})
+
+    def start(self) -> Array:
+        """Return the module's own parameters, (d,): public."""
+        return _torch().cat([p.reshape(-1) for _, p in self.module.named_parameters()])
+
+    def scores(self, flat: Array, x: Array) -> Array:
+        """Return scores (m, K) of rows (m, J) at parameters (d,)."""
+        named, first = {}, 0
+        for name, shape in self.shapes.items():
+            size = math.prod(shape)
+            named[name] = flat[first : first + size].reshape(shape)
+            first += size
+        return _torch().func.functional_call(self.module, named, (x,))
+
+    def values(self, flat: Array, x: Array, targets: Array) -> Array:
+        """Return every sample's loss, (m,)."""
+        return self.loss.values(self.scores(flat, x), targets)
+
+    def per_sample(self, flat: Array, x: Array, targets: Array) -> Array:
+        """Return every sample's gradient, (m, d)."""
+        func = _torch().func
+
+        def one(at: Array, row: Array, target: Array) -> Array:
+            return self.values(at, row[None], target[None])[0]
+
+        return func.vmap(func.grad(one), in_dims=(None, 0, 0))(flat, x, targets)
+
+
+@dataclass(frozen=True, eq=False)
+class ModuleClients:
+    """Samples of P clients, and a module's parameters as models of shape (d, 1).
+
+    Attributes
+    ----------
+    samples : Clients
+        The samples; torch tensors.
+    functional : Functional
+    loss : Loss
+        Without bounds: a gradient is bounded by its clip alone.
+    """
+
+    samples: Clients
+    functional: Functional
+    loss: Loss = field(init=False)
+
+    def __post_init__(self) -> None:
+        known = self.functional.loss
+        unbounded = Loss(known.name, known.residual, known.values, math.inf, math.inf, math.inf)
+        object.__setattr__(self, "loss", unbounded)
+
+    @property
+    def x(self) -> Array:
+        """Features, (N, J)."""
+        return self.samples.x
+
+    @property
+    def number(self) -> int:
+        """P."""
+        return self.samples.number
+
+    @property
+    def counts(self) -> Floats:
+        """Samples of every client, (P,)."""
+        return self.samples.counts
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(d, 1)."""
+        return sum(math.prod(shape) for shape in self.functional.shapes.values()), 1
+
+    def start(self) -> Array:
+        """Return the module's own parameters for every client."""
+        return self.functional.start()[None, :, None].repeat(self.number, 1, 1)
+
+    def zeros(self) -> Array:
+        """Return P models of zeros."""
+        return self.x.new_zeros((self.number, *self.shape))
+
+    def gradients(self, w: Array, clip: float | None = None) -> Array:
+        """Return every client's mean clipped gradient at its own model."""
+        every = [np.ones(int(count)) for count in self.counts]
+        sums = [self.weighted(p, w[p], every[p], clip) for p in range(self.number)]
+        return _torch().stack([s / float(n) for s, n in zip(sums, self.counts, strict=True)])
+
+    def weighted(self, p: int, w: Array, weights: Floats, clip: float | None) -> Array:
+        """Return one client's sum of clipped sample gradients times ``weights`` at w.
+
+        A gradient that is not finite counts as none: its sample then moves the sum by less than
+        the clip, as any other.
+        """
+        torch = _torch()
+        x, targets = self.samples.part(p)
+        rows = np.flatnonzero(weights)
+        total = torch.zeros_like(w)
+        for first in range(0, len(rows), CHUNK):
+            chosen = torch.as_tensor(rows[first : first + CHUNK])
+            each = self.functional.per_sample(w[:, 0], x[chosen], targets[chosen])
+            if clip is not None:
+                each = torch.nan_to_num(each, nan=math.inf, posinf=math.inf, neginf=math.inf)
+                lengths = torch.linalg.vector_norm(each, dim=1)
+                each = torch.where(torch.isfinite(lengths)[:, None], each, 0.0)
+                each = each * (AIM * clip / lengths.clamp(min=AIM * clip))[:, None]
+            times = torch.as_tensor(weights[rows[first : first + CHUNK]], dtype=w.dtype)
+            total = total + (times.to(w.device) @ each)[:, None]
+        return total
+
+    def values(self, w: Array) -> Floats:
+        """Return every client's mean loss at its own model, or all at one."""
+        found = []
+        for p in range(self.number):
+            x, targets = self.samples.part(p)
+            flat = (w if len(w.shape) == 2 else w[p])[:, 0]
+            losses = [
+                self.functional.values(flat, x[k : k + 4 * CHUNK], targets[k : k + 4 * CHUNK])
+                for k in range(0, len(x), 4 * CHUNK)
+            ]
+            found.append(float(_torch().cat(losses).mean()))
+        return np.array(found)
+
+    def errors(self, dataset: Dataset, models: Array) -> Floats:
+        """Return the test errors of models (A, d, 1); equal ones are computed once."""
+        torch = _torch()
+        if len(dataset.y_test) == 0:
+            return np.full(len(models), math.nan)
+        distinct, place = torch.unique(models[:, :, 0], dim=0, return_inverse=True)
+        found = np.array([self._error(dataset, flat) for flat in distinct])
+        picked: Floats = found[place.cpu().numpy()]
+        return picked
+
+    def _error(self, dataset: Dataset, flat: Array) -> float:
+        torch, wrong = _torch(), 0.0
+        for k in range(0, len(dataset.y_test), 4 * CHUNK):
+            x = torch.as_tensor(dataset.x_test[k : k + 4 * CHUNK]).to(flat)
+            y = torch.as_tensor(dataset.y_test[k : k + 4 * CHUNK]).to(flat.device)
+            scores = self.functional.scores(flat, x)
+            if dataset.task == "multiclass":
+                wrong += float((scores.argmax(dim=1) != y).sum())
+            elif dataset.task == "binary":
+                wrong += float((torch.sign(scores[:, 0]) != y).sum())
+            else:
+                wrong += float(((scores[:, 0] - y) ** 2).sum())
+        return wrong / len(dataset.y_test)
+
+
+def module_clients(clients: Clients, module: Any, dataset: Dataset, device: str) -> ModuleClients:
+    """Return the clients of a data set with a module's parameters as models."""
+    functional = Functional.of(module, dataset, device)
+    kind = functional.start().dtype
+    x, targets = (on_device(a, device).to(kind) for a in (clients.x, clients.targets))
+    return ModuleClients(Clients(x, targets, clients.cuts, clients.loss), functional)
+
+
+def _torch() -> Any:
+    try:
+        import torch
+    except ImportError:
+        raise missing_extra("torch", "learning", "a torch module") from None
+    return torch
