@@ -35,17 +35,20 @@ from gridpriv.privacy.mechanism import Charge
 from gridpriv.privacy.perturbation import NoiseRule
 from gridpriv.privacy.release import Release
 
+GAUSSIAN = ("gaussian", "sampled-gaussian")
+
 
 def noise_rule(settings: LearnSettings, releases: int) -> NoiseRule | None:
     """Return how much noise the budget asks for in a number of plain releases, or None."""
     if settings.mechanism == "none":
         return None
     multiplier = noise_multiplier(
-        settings.budget, settings.mechanism, settings.calibration, releases, settings.delta
-    )
+        settings.budget, settings.mechanism, settings.calibration, releases, settings.delta,
+        settings.noise,
+    )  # fmt: skip
     if settings.calibration == "sound":
         multiplier *= ROUNDING
-    return NoiseRule(settings.mechanism, "simulated", multiplier)
+    return NoiseRule(settings.mechanism, settings.noise, multiplier)
 
 
 @cache
@@ -103,9 +106,12 @@ def zcdp_total(charges: Mapping[Charge, int]) -> float | None:
 
     Sampled releases are charged without amplification (Bun and Steinke 2016, proposition 1.6).
     """
-    if not charges or any(c.kind not in ("gaussian", "sampled-gaussian") for c in charges):
+    if not charges or any(c.kind not in (*GAUSSIAN, "zcdp") for c in charges):
         return None
-    return math.fsum(n * 0.5 / c.parameter**2 for c, n in charges.items())
+    return math.fsum(
+        n * (0.5 / c.parameter**2 if c.kind in GAUSSIAN else c.parameter)
+        for c, n in charges.items()
+    )
 
 
 def privacy_statement(
@@ -133,7 +139,7 @@ def privacy_statement(
         "mechanism": settings.mechanism,
         "perturbation": settings.as_dict()["perturbation"],
         "calibration": settings.calibration,
-        "noise": "simulated",
+        "noise": settings.noise,
         "adjacency": adjacency,
         "releases_per_client": releases,
         "per_release": {

@@ -35,6 +35,8 @@ from gridpriv.privacy.budget import Budget
 from gridpriv.privacy.settings import Privacy
 
 Sampling = Literal["poisson", "without-replacement", "with-replacement"]
+Noise = Literal["simulated", "secure"]
+GradientChange = Literal["2G", "2G/b"]
 Missing = Literal["drop", "mode"]
 
 # what a comparison sets itself
@@ -70,6 +72,9 @@ class Samples(Part):
     sampling: Sampling = choice("poisson", get_args(Sampling), "how a batch is drawn")
     sampled_clients: int | None = count(None, "clients of a round, drawn in public", unset="all")
     missing: Missing = choice("drop", get_args(Missing), "what is made of Adult's missing values")
+    noise: Noise = choice(
+        "simulated", get_args(Noise), "source of the noise; secure is OpenDP on system entropy"
+    )
     seed: int = count(0, "seed of splits, samples and simulated noise", least=0)
 
 
@@ -89,6 +94,16 @@ class Model(Part):
     learning_rate: float = number(
         0.1, "learning rate of dpsgd and of dp-fedavg's local steps", positive
     )
+    diameter: float = number(
+        1.0, "d_X of fedspd-dp's step size: how far apart two models may be", positive
+    )
+    proximity: float | None = number(
+        None, "gamma_0 of fedspd-dp's step size gamma_0 sqrt(t)", positive, unset="(26) and (27)"
+    )
+    gradient_change: GradientChange = choice(
+        "2G", get_args(GradientChange),
+        "what calibration 'paper' of fedspd-dp takes a gradient of b samples to move by",
+    )  # fmt: skip
     decay: float = number(0.975, "factor of cdp-admm's variance a round", below_one)
     graph: str = words(
         "regular:4", "links of cdp-admm and ddp-admm: ring, complete, regular:D or a file", "GRAPH"
@@ -130,6 +145,13 @@ class LearnSettings(Model, Samples, Rounds, Privacy):
     def agree(self) -> None:
         """Refuse what the algorithm does not read, which would be ignored, or cannot have."""
         super().agree()
+        if self.noise == "secure" and self.algorithm == "dvp":
+            raise not_allowed(
+                "noise", self.noise,
+                "'simulated' with dvp: its certificate needs noise that has a density",
+            )  # fmt: skip
+        if self.noise == "secure" and self.calibration == "paper":
+            raise not_allowed("noise", self.noise, "'simulated' with calibration 'paper'")
         usual = defaults(LearnSettings)
         for name in names(LearnSettings):
             if name in SPECIFIC - READS[self.algorithm] and getattr(self, name) != usual[name]:

@@ -19,7 +19,7 @@ import pytest
 from dp_accounting import pld
 
 from gridpriv.learning import LearnSettings, learn
-from gridpriv.learning.accounting import zcdp_total
+from gridpriv.learning.accounting import privacy_statement, zcdp_total
 from gridpriv.learning.adjacency import SampleAdjacency
 from gridpriv.learning.algorithms import dvp, exact, fedspd_dp, find_algorithm
 from gridpriv.learning.algorithms.base import Task
@@ -42,7 +42,7 @@ from gridpriv.learning.regularizers import Regularizer
 from gridpriv.learning.releases import Tally, rounded
 from gridpriv.learning.run import make_task
 from gridpriv.privacy.accounting import epsilon_of
-from gridpriv.privacy.mechanism import Gaussian, Laplace
+from gridpriv.privacy.mechanism import Gaussian, Laplace, SecureGaussian
 
 CLIENTS, SAMPLES, FEATURES = 3, 3, 6
 REACHED = 0.8
@@ -675,3 +675,54 @@ def test_gradient_moves_as_far_as_two_opposite_samples(norm):
     here, there = (problem.gradient(z, np.ones(5)) for problem in problems)
     stated = problems[0].gradient_sensitivity(SampleAdjacency("replace-one"), norm).value
     assert REACHED * stated <= np.linalg.norm(here - there, norm) <= stated * (1.0 + 1e-12)
+
+
+SECURE = {name: given for name, given in NOISY.items()} | {
+    f"ryu-kim-{p}": {"perturbation": p, "penalty": "0.5"} for p in ("objective", "output")
+}
+
+
+@pytest.mark.parametrize("name", SECURE)
+def test_secure_noise_has_the_scale_that_is_charged_and_no_seed(name):
+    """Twice the same seed, other noise; its spread and OpenDP's own map give the charge."""
+    clients = SECURE[name].get("clients", 3 if "graph" in SECURE[name] else 1)
+    settings = LearnSettings(
+        **{"split": "contiguous", "budget": "total:2,1e-5", "adjacency": "add-one", "clip": 0.5}
+        | SECURE[name] | {"clients": clients, "rounds": 2, "noise": "secure"}
+    )  # fmt: skip
+    drawn = []
+    with pytest.MonkeyPatch.context() as patch:
+        perturb = SecureGaussian.perturb
+
+        def watched(self, value, stream):
+            noisy = perturb(self, value, stream)
+            drawn.append((noisy - value, self.scale))
+            return noisy
+
+        patch.setattr(SecureGaussian, "perturb", watched)
+        _, ledger = play(wide(), settings, {})
+        first = drawn[0][0]
+        play(wide(), settings, {})
+    assert not np.array_equal(first, drawn[len(drawn) // 2][0])
+    for noise, scale in drawn:
+        assert np.std(noise) == pytest.approx(scale, rel=0.06)
+    for what, (sound, scale) in zip(ledger.made[0], ledger.stated[0], strict=True):
+        assert what.kind == "zcdp"
+        assert what.parameter == pytest.approx(0.5 * (sound / scale) ** 2, rel=1e-3)
+        assert what.parameter >= 0.5 * (sound / scale) ** 2
+    assert privacy_statement(settings, 0.0, ledger, "x", None)["total"]["epsilon"] <= 2.0
+
+
+@pytest.mark.parametrize("given", [{"algorithm": "dvp"}, {"calibration": "paper"}])
+def test_secure_noise_is_refused_where_nothing_covers_it(given):
+    with pytest.raises(InputError, match="noise = 'secure' is not allowed"):
+        LearnSettings(**{"noise": "secure", "budget": "per-release:1"} | given)
+
+
+def test_proximity_and_what_a_batch_moves_by_are_settings():
+    """Gamma is gamma_0 sqrt(t), and lemma 2's numerator is over the batch where asked."""
+    assert paper_reach(5, 10) == pytest.approx(paper_reach(5) / 10)
+    task = task_for("fedspd", rounds=2, proximity=3.0)
+    assert fedspd_dp.proximity(task, 4, 0.5) == pytest.approx(6.0)
+    one, two = (fedspd_dp.proximity(task_for("fedspd", diameter=d), 1, 0.5) for d in (1.0, 23.0))
+    assert one / two == pytest.approx(23.0)

@@ -61,10 +61,16 @@ def inclusion_rate(task: Task, samples: int, steps: int) -> float | None:
     """Return the chance that a sample is in any of a release's batches, where it amplifies.
 
     Poisson batches of a client's own secret draw under ``add-one`` only: then what is released
-    is (1 - q) A + q B with A independent of the sample. None elsewhere, and where q is 1.
+    is (1 - q) A + q B with A independent of the sample. None elsewhere, where q is 1, and with
+    secure noise, whose discrete draws the sampled mechanism's loss distribution does not cover.
     """
     settings = task.settings
-    if settings.batch is None or settings.sampling != "poisson" or settings.adjacency != "add-one":
+    if (
+        settings.noise == "secure"
+        or settings.batch is None
+        or settings.sampling != "poisson"
+        or settings.adjacency != "add-one"
+    ):
         return None
     rate = float(1.0 - (1.0 - settings.batch / samples) ** steps)
     return rate if rate < 1.0 else None

@@ -28,8 +28,8 @@ from gridpriv.learning.arrays import Array, namespace
 from gridpriv.privacy.release import Release
 
 RECURSION = "recursion over the round's steps from released values"
-# G, phi, d_lambda, d_X of section V
-GRADIENT, DEVIATION, DUAL_DIAMETER, DIAMETER = 1.0, 1.0, 1.0, 1.0
+# G, phi, d_lambda of section V; d_X is a setting
+GRADIENT, DEVIATION, DUAL_DIAMETER = 1.0, 1.0, 1.0
 
 
 def fedspd_dp(task: Task, watch: Watch) -> None:
@@ -62,25 +62,31 @@ def proximity(task: Task, t: int, rho: float) -> float:
 
     S is the sensitivity of y times (rho + gamma): the paper's 4 Q G/(Q - 1), or the sound one's
     bound (Q + 1) s. With m = sqrt(2 ln(1.25/delta))/epsilon the paper's is
-    16 rho d G^2 ln(1.25/delta)/((Q - 1) epsilon)^2.
+    16 rho d G^2 ln(1.25/delta)/((Q - 1) epsilon)^2. The setting ``proximity`` takes the place of
+    all but sqrt(t).
     """
     settings, steps = task.settings, task.settings.local_updates
+    if settings.proximity is not None:
+        return settings.proximity * math.sqrt(t)
     batch = settings.batch or int(task.clients.counts.min())
     number = task.clients.number
     share = (settings.sampled_clients or number) / number
     if settings.calibration == "paper":
-        reach = paper_reach(steps)
+        reach = paper_reach(steps, batch if settings.gradient_change == "2G/b" else 1)
     else:
         samples = int(task.clients.counts.min())
         reach = (steps + 1) * step_sensitivity(task, samples, task.sample_gradient())
     spread_ = rho * task.size * (task.multiplier * reach) ** 2 / (2.0 * steps**2)
     constant = GRADIENT**2 + 2.0 * DUAL_DIAMETER**2 + 2.0 * DEVIATION**2 / batch + spread_
-    return 2.0 * math.sqrt(steps * share * constant) / DIAMETER * math.sqrt(t)
+    return 2.0 * math.sqrt(steps * share * constant) / settings.diameter * math.sqrt(t)
 
 
-def paper_reach(steps: int) -> float:
-    """Return lemma 2's numerator, 4 G for one step and 4 Q G/(Q - 1) for more."""
-    return 4.0 * GRADIENT * (1.0 if steps == 1 else steps / (steps - 1.0))
+def paper_reach(steps: int, batch: int = 1) -> float:
+    """Return lemma 2's numerator, 4 G for one step and 4 Q G/(Q - 1) for more.
+
+    It takes a batch's gradient to move by 2 G whatever its size; with ``batch`` by 2 G/b.
+    """
+    return 4.0 * GRADIENT / batch * (1.0 if steps == 1 else steps / (steps - 1.0))
 
 
 def batch_smoothness(task: Task, samples: int) -> float:
@@ -156,7 +162,8 @@ def _release(task: Task, p: int, gamma: float, rho: float) -> Release:
             "the published algorithm carries unperturbed state from round to round, which lemma 2 "
             "leaves out: nothing is certified"
         )
-        assumed = paper_reach(steps) / (gamma + rho)
+        batch = (settings.batch or samples) if settings.gradient_change == "2G/b" else 1
+        assumed = paper_reach(steps, batch) / (gamma + rho)
         return task.release_of(sound, RECURSION, assumed=assumed, proved=False)
     rate = inclusion_rate(task, samples, steps)
     return task.release_of(sound, RECURSION, multiplier=step_multiplier(task, rate), rate=rate)

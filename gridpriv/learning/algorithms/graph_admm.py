@@ -16,7 +16,7 @@ from gridpriv.learning.algorithms.base import Round, Task, Watch, magnitude, spr
 from gridpriv.learning.arrays import Array, like, namespace
 from gridpriv.learning.graph import make_graph
 from gridpriv.learning.releases import ROUNDING
-from gridpriv.privacy.accounting import gaussian_multiplier
+from gridpriv.privacy.budget import noise_multiplier
 
 
 def cdp_admm(task: Task, watch: Watch) -> None:
@@ -43,7 +43,9 @@ def multipliers(task: Task, variances: Floats) -> Floats:
         least = variances[0] if task.settings.calibration == "paper" else variances.min()
         falling: Floats = task.multiplier * np.sqrt(variances / least)
         return falling
-    whole = ROUNDING * gaussian_multiplier(budget.epsilon, budget.delta or 0.0, 1)
+    whole = ROUNDING * noise_multiplier(
+        budget, "gaussian", "sound", 1, task.settings.delta, task.settings.noise
+    )
     return np.asarray(whole * np.sqrt(variances * np.sum(1.0 / variances)))
 
 

@@ -12,7 +12,9 @@ READS: dict[str, frozenset[str]] = {
     "dp-admm": frozenset({"step", "radius", *_PENALTY}),
     "dpsgd": frozenset({"learning_rate", "clip", *_BATCHES}),
     "dp-fedavg": frozenset({"learning_rate", "clip", "local_updates", *_BATCHES}),
-    "fedspd-dp": frozenset({"local_updates", *_PENALTY, *_BATCHES}),
+    "fedspd-dp": frozenset(
+        {"local_updates", "diameter", "proximity", "gradient_change", *_PENALTY, *_BATCHES}
+    ),
     "cdp-admm": frozenset({"step_scale", "graph", "decay", *_PENALTY}),
     "ddp-admm": frozenset({"step_scale", "graph", *_PENALTY}),
     "centralized": frozenset({"box"}),

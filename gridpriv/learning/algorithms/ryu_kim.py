@@ -173,7 +173,7 @@ def noise_rule(task: Task, problem: ClientProblem) -> NoiseRule | None:
             "gaussian", "simulated", task.multiplier, problem=problem, bound=one / pair
         )
     if settings.calibration == "sound":
-        return NoiseRule(settings.mechanism, "simulated", task.multiplier)
+        return NoiseRule(settings.mechanism, settings.noise, task.multiplier)
     sound = problem.gradient_sensitivity(task.adjacency, 2).value
     ratio = _assumed_gradient(task, problem) / sound if settings.mechanism == "gaussian" else 1.0
     return PaperRule(settings.mechanism, "simulated", task.multiplier, ratio=ratio)
