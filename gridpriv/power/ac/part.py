@@ -1,0 +1,45 @@
+"""A part of a grid as a case of its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from gridpriv.core.arrays import Ints
+from gridpriv.grid.case import BRANCH_FIELDS, BUS_FIELDS, GEN_FIELDS, Case
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Some buses, branches and generators of a case.
+
+    Attributes
+    ----------
+    case : Case
+        The part alone; its buses are numbered 0..k-1 in the order of ``buses``.
+    buses, branches, gens : int arrays
+        Indices in the whole case.
+    """
+
+    case: Case
+    buses: Ints
+    branches: Ints
+    gens: Ints
+
+
+def part_of(case: Case, buses: Ints, branches: Ints, gens: Ints) -> Part:
+    """Return a part of a case; branches and generators must stand at the part's buses."""
+    number = np.full(case.n_bus, -1)
+    number[buses] = np.arange(len(buses))
+    changes: dict[str, Any] = {name: getattr(case, name)[buses] for name in BUS_FIELDS}
+    changes |= {name: getattr(case, name)[branches] for name in BRANCH_FIELDS}
+    changes |= {name: getattr(case, name)[gens] for name in GEN_FIELDS}
+    for name in ("f_bus", "t_bus", "gen_bus"):
+        changes[name] = number[changes[name]]
+    if case.cost:
+        changes["cost"] = tuple(case.cost[g] for g in gens.tolist())
+    if case.xy is not None:
+        changes["xy"] = case.xy[buses]
+    return Part(replace(case, **changes), buses, branches, gens)

@@ -1,0 +1,136 @@
+"""A dispatch, and the AC state that a grid settles in under it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from gridpriv.core.arrays import Bools, Complexes, Floats, Ints
+from gridpriv.grid.case import Case
+
+
+@dataclass(frozen=True, eq=False)
+class Dispatch:
+    """What is asked of a grid, in per unit.
+
+    Attributes
+    ----------
+    pg : (g,)
+        Active set points.
+    vm : (n,)
+        Voltage magnitudes; those at generators' buses are set points.
+    va : (n,)
+        Angles (rad): where the power flow starts.
+    p_shed, q_shed : (n,)
+        Demand that is cut, 0 <= p_shed <= pd where pd is positive.
+    spill : (n,)
+        Injection that cannot be used: of generators that cannot go lower, of negative demand.
+    """
+
+    pg: Floats
+    vm: Floats
+    va: Floats
+    p_shed: Floats
+    q_shed: Floats
+    spill: Floats
+
+
+def dispatch_of(case: Case) -> Dispatch:
+    """Return the dispatch that the source of a case states, with all demand served."""
+    vm = case.vm.copy()
+    vm[case.gen_bus[::-1]] = case.vg[::-1]  # generators of one bus hold the first one's
+    none = np.zeros(case.n_bus)
+    return Dispatch(case.pg, np.where(vm > 0, vm, 1.0), case.va, none, none, none)
+
+
+@dataclass(frozen=True, eq=False)
+class Schedule:
+    """What control areas have agreed to exchange.
+
+    Attributes
+    ----------
+    zone_of : (n,) int
+        Zone of every bus.
+    interchange : (zones,)
+        Active power that a zone's tie lines take from it, metered in their middle: half the flow
+        at its own end less half that at the other; p.u. They add up to 0.
+    """
+
+    zone_of: Ints
+    interchange: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class AcState:
+    """Voltages at which every bus is in balance, and what follows from them; per unit.
+
+    Attributes
+    ----------
+    case : Case
+        With the demand that was asked for.
+    vm, va : (n,)
+        Magnitude and angle (rad); 0 at dead buses.
+    s_from, s_to : (m,) complex
+        Flow into the branch at either end.
+    pg, qg : (g,)
+    p_shed, q_shed, spill : (n,)
+        As dispatched; a dead bus sheds all its demand.
+    regulation : (g,)
+        Active power each generator took up beyond its set point.
+    dead : (n,) bool
+        Buses of islands in which nothing generates.
+    interchange : (zones,)
+        Actual, as in :class:`Schedule`.
+    deviation : (zones,)
+        Actual minus scheduled.
+    mismatch : float
+        Largest residual of the balance.
+    power_flows : int
+        How many were solved until every limit and area was settled.
+    """
+
+    case: Case
+    vm: Floats
+    va: Floats
+    s_from: Complexes
+    s_to: Complexes
+    pg: Floats
+    qg: Floats
+    p_shed: Floats
+    q_shed: Floats
+    spill: Floats
+    regulation: Floats
+    dead: Bools
+    interchange: Floats
+    deviation: Floats
+    mismatch: float
+    power_flows: int
+
+    @cached_property
+    def voltage(self) -> Complexes:
+        """Complex voltages."""
+        voltage: Complexes = self.vm * np.exp(1j * self.va)
+        return voltage
+
+    @property
+    def losses_mw(self) -> float:
+        """What branches and shunts take, in MW."""
+        lost = float((self.s_from + self.s_to).real.sum() + self.vm**2 @ self.case.gs)
+        return self.case.base_mva * lost
+
+    @property
+    def shed_mw(self) -> float:
+        """Demand that is not served, in MW."""
+        return self.case.base_mva * float(self.p_shed.sum())
+
+    @property
+    def dead_mw(self) -> float:
+        """The part of it that lies on islands in which nothing generates, in MW."""
+        return self.case.base_mva * float(self.p_shed[self.dead].sum())
+
+    @property
+    def spill_mw(self) -> float:
+        """Generation that cannot be used, in MW."""
+        return self.case.base_mva * float(self.spill.sum())

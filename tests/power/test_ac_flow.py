@@ -1,0 +1,313 @@
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from ac_reference import chain_admittance, classic, rectangular_newton
+
+from gridpriv import load_case, partition
+from gridpriv.core.errors import GridprivError
+from gridpriv.grid.case import Case
+from gridpriv.grid.library import case_files
+from gridpriv.power.ac.flow import ac_flow, branch_flows, dead_buses, islands
+from gridpriv.power.ac.limits import violations
+from gridpriv.power.ac.newton import PowerFlowError
+from gridpriv.power.ac.state import Schedule, dispatch_of
+
+PGLIB = "tests/data/pglib/"
+SHIPPED = (
+    "case14", "case118",
+    *(f"{PGLIB}pglib_opf_{n}.m" for n in ("case14_ieee", "case30_ieee", "case118_ieee")),
+)  # fmt: skip
+NETS = (
+    "case4gs", "case5", "case6ww", "case9", "case14", "case24_ieee_rts", "case30",
+    "case39", "case57", "case118", "case145", "case_ieee30", "case33bw", "case89pegase",
+    "create_cigre_network_mv", "iceland",
+)  # fmt: skip
+
+
+def two_buses(tap: float) -> Case:
+    """138 kV feeding 230 kV through a pure reactance with a tap at the from end."""
+    one, two = np.ones(1), np.ones(2)
+    return Case(
+        name="two", base_mva=100.0, bus_id=np.array([1, 2]),
+        pd=np.array([0.0, 0.5]), qd=np.array([0.0, 0.2]), gs=0 * two, bs=0 * two,
+        vmin=0.9 * two, vmax=1.1 * two, vm=two, va=0 * two, base_kv=np.array([138.0, 230.0]),
+        reference=np.array([True, False]), f_bus=np.array([0]), t_bus=np.array([1]),
+        r=0 * one, x=0.1 * one, b=0 * one, tap=tap * one, shift=0 * one, rate=0 * one,
+        angmin=-np.inf * one, angmax=np.inf * one, gen_bus=np.array([0]), pmin=0 * one,
+        pmax=2 * one, qmin=-np.inf * one, qmax=np.inf * one, vg=one, pg=0 * one,
+        branch_row=np.array([1]), gen_row=np.array([1]),
+    )  # fmt: skip
+
+
+def apart(case: Case, state, voltage) -> float:
+    """Largest distance of two voltage vectors whose references differ."""
+    slack = int(np.flatnonzero(case.reference)[0])
+    return float(
+        np.abs(
+            state.voltage * np.exp(-1j * state.va[slack])
+            - voltage * np.exp(-1j * np.angle(voltage[slack]))
+        ).max()
+    )
+
+
+def test_a_tap_at_the_lower_voltage_end_stays_there():
+    # V1 / tap feeds V2 through x: |V2|^2 = (E^2 - 2 q x + sqrt(E^4 - 4 x (q E^2 + p^2 x))) / 2
+    source, p, q, x = 1 / 1.05, 0.5, 0.2, 0.1
+    inner = source**4 - 4 * x * (q * source**2 + p**2 * x)
+    expected = np.sqrt((source**2 - 2 * q * x + np.sqrt(inner)) / 2)
+    case = two_buses(1.05)
+    state = ac_flow(case, dispatch_of(case))
+    assert expected == pytest.approx(0.9297, abs=1e-3)
+    assert state.vm[1] == pytest.approx(expected, abs=1e-10)
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_voltages_are_those_of_an_independent_newton_method(name):
+    case = classic(load_case(name))
+    asked = dispatch_of(case)
+    voltage = rectangular_newton(case, asked.vm * np.exp(1j * asked.va))
+    assert voltage is not None
+    assert apart(case, ac_flow(case, asked), voltage) < 1e-8
+
+
+@pytest.mark.large
+def test_voltages_are_those_of_an_independent_newton_method_on_the_library():
+    compared, wrong = 0, []
+    for name, path in case_files().items():
+        if path.stat().st_size > 1.5e6:
+            continue
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                case = load_case(name)
+            except GridprivError:
+                continue
+        if case.n_bus > 3000 or case.n_gen == 0 or islands(case).max() > 0:
+            continue
+        case = classic(case)
+        asked = dispatch_of(case)
+        voltage = rectangular_newton(case, asked.vm * np.exp(1j * asked.va))
+        if voltage is None:
+            continue
+        compared += 1
+        try:
+            distance = apart(case, ac_flow(case, asked), voltage)
+        except PowerFlowError:
+            distance = np.inf
+        if not distance < 1e-8:
+            wrong.append((name, distance))
+    assert compared > 90
+    assert not wrong
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_voltages_are_those_of_pandapower(name):
+    import pandapower as pp
+    import pandapower.networks as nets
+
+    from gridpriv.grid.pandapower import convert_net
+
+    net = getattr(nets, name)()
+    pp.runpp(net, tolerance_mva=1e-9, calculate_voltage_angles=True, init="dc", numba=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        converted = convert_net(net)
+    case = converted.case
+    state = ac_flow(classic(case), dispatch_of(case))
+    for bus, number in converted.link.bus.items():
+        if number in case.index_of and bus in net.res_bus.index:
+            expected = net.res_bus.vm_pu[bus]
+            if np.isfinite(expected):
+                assert state.vm[case.index_of[number]] == pytest.approx(expected, abs=1e-8)
+
+
+def balance(case, state):
+    """What every bus lacks, from admittances multiplied out another way."""
+    drawn = state.voltage * np.conj(chain_admittance(case) @ state.voltage)
+    drawn += case.pd + 1j * case.qd - state.p_shed - 1j * state.q_shed + state.spill
+    np.subtract.at(drawn, case.gen_bus, state.pg + 1j * state.qg)
+    return np.abs(drawn).max()
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+@pytest.mark.parametrize("scale", [0.8, 1.0, 1.1])
+def test_reactive_limits_hold_or_the_voltage_has_left_its_set_point_to_the_right_side(name, scale):
+    case = load_case(name).scale_load(scale)
+    asked = dispatch_of(case)
+    state = ac_flow(case, asked)
+    assert balance(case, state) < 1e-8
+    bus = case.gen_bus
+    total, low, high = (
+        np.bincount(bus, q, minlength=case.n_bus) for q in (state.qg, case.qmin, case.qmax)
+    )
+    for i in np.unique(bus):
+        at_set_point = abs(state.vm[i] - asked.vm[i]) < 1e-9
+        assert low[i] - 1e-6 <= total[i] <= high[i] + 1e-6
+        exhausted = abs(total[i] - high[i]) < 1e-6 and state.vm[i] <= asked.vm[i] + 1e-9
+        saturated = abs(total[i] - low[i]) < 1e-6 and state.vm[i] >= asked.vm[i] - 1e-9
+        assert at_set_point or exhausted or saturated
+
+
+def test_generators_of_a_bus_share_reactive_power_by_range_and_infinite_limits_take_it_all():
+    case = replace(two_buses(1.0), gen_bus=np.zeros(3, int), gen_row=np.arange(1, 4), vg=np.ones(3),
+                   pg=np.zeros(3), pmin=np.zeros(3), pmax=np.ones(3),
+                   qmin=np.array([-0.1, -0.3, 0.05]), qmax=np.array([0.1, 0.3, 0.05]))  # fmt: skip
+    state = ac_flow(case, dispatch_of(case))
+    assert state.qg[1] == pytest.approx(3 * state.qg[0])
+    assert state.qg[2] == pytest.approx(0.05)
+    assert balance(case, state) < 1e-8
+    endless = replace(case, qmax=np.array([0.1, np.inf, 0.05]))
+    state = ac_flow(endless, dispatch_of(endless))
+    assert state.qg[0] == pytest.approx(0.0)
+    assert balance(endless, state) < 1e-8
+
+
+def test_imbalance_is_taken_up_by_share_of_headroom(case118):
+    state = ac_flow(case118.scale_load(1.03), dispatch_of(case118))
+    taken, room = state.regulation, case118.pmax - case118.pg
+    assert taken.sum() > 1.0
+    assert np.allclose(taken / taken.sum(), room / room.sum(), atol=1e-9)
+
+
+def interchange_of(state, zone_of):
+    """What the tie lines take from every zone, metered in their middle, line by line."""
+    case, out = state.case, np.zeros(zone_of.max() + 1)
+    s_from, s_to = branch_flows(case, state.voltage)
+    for k in range(case.n_branch):
+        near, far = zone_of[case.f_bus[k]], zone_of[case.t_bus[k]]
+        if near != far:
+            out[near] += (s_from[k].real - s_to[k].real) / 2
+            out[far] += (s_to[k].real - s_from[k].real) / 2
+    return out
+
+
+def shifted(case, rng, size):
+    """A dispatch that a run with noise might ask for: set points moved within their limits."""
+    asked = dispatch_of(case)
+    pg = np.clip(case.pg + rng.normal(0, size, case.n_gen), case.pmin, case.pmax)
+    return replace(asked, pg=pg)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_every_zone_keeps_its_interchange_or_has_nothing_left(case118, zones118, seed):
+    rng = np.random.default_rng(seed)
+    agreed = interchange_of(ac_flow(case118, dispatch_of(case118)), zones118.zone_of)
+    asked = shifted(case118, rng, 0.2)
+    state = ac_flow(case118, asked, Schedule(zones118.zone_of, agreed))
+    assert balance(case118, state) < 1e-8
+    assert np.abs(state.interchange - agreed).max() * 100 < 0.1
+    assert np.allclose(state.deviation, state.interchange - agreed)
+    assert np.abs(asked.pg + state.regulation - state.pg).max() < 1e-12
+    for zone in range(3):  # one fraction of the headroom for all generators of a zone
+        mine = zones118.zone_of[case118.gen_bus] == zone
+        taken = state.regulation[mine]
+        room = np.where(taken.sum() > 0, case118.pmax - asked.pg, asked.pg - case118.pmin)[mine]
+        assert np.allclose(taken * room.sum(), taken.sum() * room, atol=1e-7)
+
+
+def test_a_zone_without_headroom_leans_on_the_others(case118, zones118):
+    asked = dispatch_of(case118)
+    mine = zones118.zone_of[case118.gen_bus] == 0
+    tight = replace(case118, pmax=np.where(mine, case118.pg, case118.pmax))
+    as_it_is = ac_flow(tight, asked)
+    zone_of = zones118.zone_of
+    exports = interchange_of(as_it_is, zone_of)
+    lean = Schedule(zone_of, exports + np.array([0.5, -0.25, -0.25]))
+    state = ac_flow(tight, asked, lean)
+    assert balance(tight, state) < 1e-8
+    assert np.all(state.regulation[mine] <= 1e-9)
+    assert state.deviation[0] < -0.4
+    assert np.all(state.deviation[1:] > 0)
+    assert not [limit for limit in violations(state) if limit.kind == "generator P"]
+
+
+def test_what_no_generator_can_give_is_said(case14):
+    case = replace(case14, pmax=np.minimum(case14.pmax, 0.5))
+    state = ac_flow(case, replace(dispatch_of(case), pg=case.pmax))
+    short = [limit for limit in violations(state) if limit.kind == "generator P"]
+    assert [limit.element for limit in short] == [1]
+    missing = case14.pd.sum() * 100 + state.losses_mw - 100 * case.pmax.sum()
+    assert short[0].amount == pytest.approx(missing, abs=1e-6)
+
+
+@pytest.mark.large
+def test_an_island_has_a_reference_of_its_own():
+    case = load_case("case300").without(("branch:307",))
+    island = islands(case)
+    assert island.max() == 1
+    state = ac_flow(case, dispatch_of(case))
+    assert balance(case, state) < 1e-7
+    assert not state.dead.any()
+    assert np.isfinite(state.vm).all() and (state.vm > 0.5).all()
+    for i in range(2):  # each island is in balance by itself
+        buses = island == i
+        mine = buses[case.gen_bus]
+        lines = buses[case.f_bus]
+        lost = (state.s_from + state.s_to).real[lines].sum() + (state.vm**2 * case.gs)[buses].sum()
+        assert state.pg[mine].sum() == pytest.approx(case.pd[buses].sum() + lost, abs=1e-8)
+
+
+@pytest.mark.large
+def test_two_islands_that_generate_both_live():
+    case = load_case("case39").without(("branch:32",))
+    assert islands(case).max() == 1
+    state = ac_flow(case, dispatch_of(case))
+    assert not state.dead.any()
+    assert balance(case, state) < 1e-8
+
+
+def test_an_island_in_which_nothing_generates_is_dead_and_its_demand_is_shed(case14):
+    case = case14.without(("branch:17", "branch:20"))  # bus 14 alone
+    assert list(case.bus_id[dead_buses(case)]) == [14]
+    state = ac_flow(case, dispatch_of(case))
+    at = case.index_of[14]
+    assert state.vm[at] == 0
+    assert state.shed_mw == state.dead_mw == pytest.approx(14.9)
+    assert state.q_shed[at] == pytest.approx(0.05)
+    assert balance(case, state) < 1e-8
+    assert not [limit for limit in violations(state) if limit.at == "14"]
+
+
+def test_a_grid_without_any_generator_is_dead(case14):
+    case = case14.without(tuple(f"gen:{row}" for row in case14.gen_row))
+    state = ac_flow(case, dispatch_of(case))
+    assert state.dead.all()
+    assert state.shed_mw == pytest.approx(100 * case14.pd.sum())
+
+
+def test_a_grid_without_a_power_flow_says_where_it_fails(case14):
+    case = case14.scale_load(30.0)
+    with pytest.raises(PowerFlowError, match=r"largest mismatch .* MVA at bus") as caught:
+        ac_flow(case, dispatch_of(case))
+    assert caught.value.exit_code == 3
+    assert caught.value.bus in case.bus_id
+    assert caught.value.mismatch > 1.0
+
+
+def test_the_amount_outside_every_limit_is_named(case14):
+    case = replace(case14, rate=np.where(case14.branch_row == 1, 1.0, 0.0))
+    state = ac_flow(case, dispatch_of(case))
+    found = {(limit.kind, limit.element): limit for limit in violations(state)}
+    flow = 100 * max(abs(state.s_from[0]), abs(state.s_to[0]))
+    line = found["line", 1]
+    assert (line.at, line.unit, line.limit) == ("1-2", "MVA", "upper")
+    assert line.amount == pytest.approx(flow - 100.0)
+    outside = {
+        i for i in range(14) if not case.vmin[i] - 1e-4 <= state.vm[i] <= case.vmax[i] + 1e-4
+    }
+    assert {e for kind, e in found if kind == "voltage"} == {int(case.bus_id[i]) for i in outside}
+
+
+@pytest.mark.parametrize("zones", [2, 7])
+def test_zones_cut_by_an_island_settle(case118, zones):
+    case = case118.without(("branch:9",))  # bus 10 and its generator alone
+    assert islands(case).max() == 1
+    zoning = (
+        partition(case118, zones, "louvain") if zones == 2 else partition(case118, 7, "spectral")
+    )
+    state = ac_flow(case, dispatch_of(case), Schedule(zoning.zone_of, np.zeros(zoning.n_zone)))
+    assert balance(case, state) < 1e-8
