@@ -95,13 +95,26 @@ def override_demand(case: Case, path: str | Path) -> Case:
     InputError
         With the line, for an unknown or repeated bus, or a demand that is no finite number.
     """
+    given = read_bus_demand(path, case)
+    pd_new, qd_new = np.where(np.isnan(given), [case.pd, case.qd], given)
+    return replace(case, pd=pd_new, qd=qd_new)
+
+
+def read_bus_demand(path: str | Path, case: Case) -> Floats:
+    """Return the demand (2, n_bus), per unit, that a CSV file gives; NaN where it gives none.
+
+    Raises
+    ------
+    InputError
+        As :func:`override_demand`.
+    """
     rows = _Rows(Path(path), "demand file", (("bus",),), DEMANDS)
-    pd_new, qd_new = case.pd.copy(), case.qd.copy()
+    given = np.full((2, case.n_bus), np.nan)
     seen: dict[str, int] = {}
     for line, row in rows:
         rows.once(seen, str(int(rows.bus(row, line, case)[1])), line, "bus")
-        _apply(rows, row, line, case, pd_new, qd_new)
-    return replace(case, pd=pd_new, qd=qd_new)
+        _apply(rows, row, line, case, *given)
+    return given
 
 
 def read_demand_series(path: str | Path, case: Case) -> DemandSeries:

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from gridpriv.consensus.agent import Agent, AgentRules
 from gridpriv.consensus.transport import InProcess, Transport, Workers
 from gridpriv.core.arrays import Floats
-from gridpriv.grid.case import Case
 from gridpriv.power.objective import ObjectiveKind
+from gridpriv.power.prior import capacity
 from gridpriv.power.problem import ZoneProblem
 from gridpriv.power.program import compile_zone
 from gridpriv.power.recourse import Pin, pinned_solution
@@ -76,13 +76,8 @@ def public_proxy(zone: Zone) -> Floats:
     """Return a public stand-in for the zone's demand: (p, q) of its own buses."""
     case = zone.network.case
     share = PROXY_SHARE[zone.network.objective.kind]
-    active = np.full(len(zone.own), share * _capacity(case) / case.n_bus)
+    active = np.full(len(zone.own), share * capacity(case) / case.n_bus)
     return np.concatenate([active, PROXY_REACTIVE * active])
-
-
-def _capacity(case: Case) -> float:
-    """Return the generating capacity in per unit; unlimited generators count as nothing."""
-    return float(case.pmax[np.isfinite(case.pmax)].sum())
 
 
 @dataclass(frozen=True, eq=False)

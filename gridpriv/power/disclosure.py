@@ -1,0 +1,92 @@
+"""What a zone releases of its demand: a strategy on its own buses, from public quantities only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import networkx as nx
+import numpy as np
+from scipy import sparse
+from scipy.sparse.linalg import splu
+
+from gridpriv.core.arrays import Floats, Ints
+from gridpriv.grid.partition import spectral
+from gridpriv.grid.zoning import bus_graph
+from gridpriv.power.prior import capacity
+from gridpriv.power.zone import Zone
+from gridpriv.privacy.strategies.linear import Statistics
+from gridpriv.privacy.strategies.prior import Prior
+
+
+@dataclass(frozen=True, eq=False)
+class Disclosure:
+    """A zone's strategy and the public prior it is read with.
+
+    Attributes
+    ----------
+    strategy : Statistics
+    prior : Prior
+    """
+
+    strategy: Statistics
+    prior: Prior
+
+
+def hierarchy(zone: Zone, depth: int) -> list[Ints]:
+    """Return the zone's parts, level by level: the zone, its halves, their halves, its buses.
+
+    Parts are halved by admittance and connected where the zone is; a part of one bus stays.
+    """
+    graph = bus_graph(zone.network.case).subgraph(zone.own.tolist())
+    place = {int(bus): k for k, bus in enumerate(zone.own)}
+    parts: list[set[int]] = [set(graph)]
+    levels = []
+    for _ in range(depth):
+        levels.append(_labels(parts, place))
+        parts = [half for part in parts for half in _halves(graph, part)]
+    return [*levels, np.arange(len(zone.own))]
+
+
+def _halves(graph: nx.Graph, part: set[int]) -> list[set[int]]:
+    if len(part) == 1:
+        return [part]
+    return [half for half in spectral(graph.subgraph(part), 2, 0) if half]
+
+
+def _labels(parts: list[set[int]], place: dict[int, int]) -> Ints:
+    labels = np.zeros(len(place), dtype=np.int64)
+    for number, part in enumerate(parts):
+        labels[[place[bus] for bus in part]] = number
+    return labels
+
+
+def tie_flows(zone: Zone) -> Floats:
+    """Return the flow on each tie line per unit of demand at each own bus, (ties, |N_z|).
+
+    DC power flow; what a bus takes is generated everywhere, in proportion to capacity. Their
+    signed sum over the ties is the interchange.
+    """
+    case = zone.network.case
+    n, own = case.n_bus, np.zeros(case.n_bus, dtype=bool)
+    own[zone.own] = True
+    strength = 1.0 / np.abs(case.r + 1j * case.x)
+    laplacian = sparse.coo_matrix(
+        (
+            np.concatenate([strength, strength, -strength, -strength]),
+            (
+                np.concatenate([case.f_bus, case.t_bus, case.f_bus, case.t_bus]),
+                np.concatenate([case.f_bus, case.t_bus, case.t_bus, case.f_bus]),
+            ),
+        ),
+        shape=(n, n),
+    ).tocsc()
+    grounded = laplacian + 1e-9 * float(strength.mean()) * sparse.eye(n, format="csc")
+    f, t = case.f_bus[zone.branches], case.t_bus[zone.branches]
+    ties = zone.branches[own[f] != own[t]]
+    ends = np.zeros((n, len(ties)))
+    ends[case.f_bus[ties], np.arange(len(ties))] += strength[ties]
+    ends[case.t_bus[ties], np.arange(len(ties))] -= strength[ties]
+    flows = splu(grounded.tocsc()).solve(ends) if len(ties) else ends
+    share = np.bincount(case.gen_bus, np.where(np.isfinite(case.pmax), case.pmax, 0.0), n)
+    made = share @ flows / max(capacity(case), 1e-12)
+    return np.asarray(made[:, None] - flows[zone.own].T)

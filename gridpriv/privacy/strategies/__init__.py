@@ -1,0 +1,6 @@
+"""What a zone releases of its demand: statistics of it, before one release, and what follows.
+
+A strategy is a matrix of statistics. It is applied to the private demand before the noise, and
+the demand is estimated from what was released and from public priors after it: everything after
+the release is post-processing. Strategies know vectors of units and groups of them, not grids.
+"""

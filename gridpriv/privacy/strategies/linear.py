@@ -1,0 +1,125 @@
+r"""Statistics A d of a demand, their sensitivity, and the demand that they leave likely.
+
+The same matrix S (m, n) is applied to p and to q, so A = I_2 x S. One unit i moves by (dp, dq)
+with |dp|, |dq| <= beta, which moves the statistics by (dp S_i, dq S_i), S_i a column of S:
+
+    norm 1    2 beta max_i ||S_i||_1,
+    norm 2    sqrt(2) beta max_i ||S_i||_2,
+    norm box  beta max_i ||S_i||_1, as max(|dp S_si|, |dq S_si|) <= beta |S_si|,
+
+and beta for 2 beta and sqrt(2) beta where only one of the two is protected. All are attained.
+
+Estimate. Given y = S d + noise of variance v a coordinate, for p and then for q:
+
+    d = mean + t k + s e,   t ~ N(0, spread^2),   e ~ N(0, deviations),   1'e = 0,
+
+with k the shares. s, how far units are from their shares, is not known to the public. It is
+learned from y: every s of a grid is weighted by the likelihood of y, which is normal with
+covariance V(s) = v I + spread^2 aa' + s^2 S deviations S', a = Sk (empirical Bayes; noise that is
+not normal is taken for normal, which costs accuracy and no privacy). At every s the mean is the
+generalised least squares estimate. Last, the sum is moved into its public range.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import eigh
+
+from gridpriv.core.arrays import Floats
+from gridpriv.privacy.adjacency import DemandAdjacency
+from gridpriv.privacy.sensitivity import Norm, Sensitivity, length
+from gridpriv.privacy.strategies.prior import Prior, Sums
+
+DEVIATIONS = np.geomspace(0.05, 5.0, 25)
+"""Relative sizes s that are weighed against each other, uniform in their logarithm."""
+
+
+@dataclass(frozen=True, eq=False)
+class Statistics:
+    """What is released of the demand (p, q) of n units.
+
+    Attributes
+    ----------
+    name : str
+    matrix : (m, n)
+        S.
+    """
+
+    name: str
+    matrix: Floats
+
+    def measure(self, demand: Floats) -> Floats:
+        """Return the statistics of a demand (2n,): those of p, then those of q, shape (2m,)."""
+        return np.concatenate([self.matrix @ half for half in np.split(demand, 2)])
+
+    def sensitivity(self, adjacency: DemandAdjacency, norm: Norm) -> Sensitivity:
+        """Return how far the statistics move when one unit does."""
+        entries = 2 if adjacency.protects == "p+q" else 1
+        moved = np.zeros(2)
+        moved[:entries] = adjacency.beta
+        columns = np.abs(self.matrix)
+        lengths = np.sqrt((columns**2).sum(axis=0)) if norm == 2 else columns.sum(axis=0)
+        weight = float(lengths.max())
+        inside = "" if weight == 1.0 else f", with weights of {weight:.6g} in all"
+        return Sensitivity(
+            length(moved, norm) * weight,
+            norm,
+            f"{entries} demand entries of one bus move by beta each{inside} ({self.name})",
+        )
+
+    def estimate(self, released: Floats, variance: float, prior: Prior) -> Floats:
+        """Return the demand (2n,) that released statistics and the prior leave likely.
+
+        Parameters
+        ----------
+        released : (2m,)
+            Statistics with noise.
+        variance : float
+            Of the noise on each.
+        prior : Prior
+        """
+        p_seen, q_seen = np.split(released, 2)
+        active = _posterior(self.matrix, p_seen, variance, prior.active)
+        return np.concatenate(
+            [active, _posterior(self.matrix, q_seen, variance, prior.reactive(active))]
+        )
+
+
+def _posterior(matrix: Floats, seen: Floats, variance: float, prior: Sums) -> Floats:
+    """Return the posterior mean of one kind of demand, its sum in the public range."""
+    total, deviations = matrix @ prior.shares, prior.deviations @ matrix.T
+    gap = seen - matrix @ prior.mean
+    known = variance * np.eye(len(seen)) + prior.spread**2 * np.outer(total, total)
+    values, vectors = eigh(matrix @ deviations, known)
+    loads, square = vectors.T @ gap, DEVIATIONS[:, None] ** 2
+    size = 1.0 + square * np.maximum(values, 0.0)
+    log_likelihood = -0.5 * (np.log(size) + loads**2 / size).sum(axis=1)
+    weight = np.exp(log_likelihood - log_likelihood.max())
+    weight = (weight / weight.sum())[:, None]
+    pull = vectors @ (weight * loads / size).sum(axis=0)
+    spread = vectors @ (weight * square * loads / size).sum(axis=0)
+    found = prior.mean + prior.spread**2 * prior.shares * (total @ pull) + deviations @ spread
+    outside = float(np.clip(found.sum(), prior.lower, prior.upper) - found.sum())
+    return np.asarray(found + outside * prior.shares)
+
+
+def posterior_covariance(matrix: Floats, variance: float, prior: Sums, deviation: float) -> Floats:
+    """Return the covariance (n, n) that statistics leave, before any is drawn.
+
+    Parameters
+    ----------
+    matrix : (m, n)
+        With no rows, the covariance of the prior.
+    variance : float
+        Of the noise on a statistic.
+    prior : Sums
+    deviation : float
+        s, as a public guess.
+    """
+    shares = prior.shares
+    before = prior.spread**2 * np.outer(shares, shares) + deviation**2 * prior.deviations
+    seen = matrix @ before
+    noisy = seen @ matrix.T + variance * np.eye(len(matrix))
+    return np.asarray(before - seen.T @ np.linalg.solve(noisy, seen))
