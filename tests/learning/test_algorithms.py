@@ -157,6 +157,7 @@ def test_what_an_algorithm_does_not_read_is_refused(algorithm):
         "step": "smooth", "radius": 7.0, "learning_rate": 1.0, "batch": 4,
         "sampling": "without-replacement",
         "sampled_clients": 2, "graph": "ring", "decay": 0.5, "penalty": "3", "clip": 1.0,
+        "diameter": 2.0, "proximity": 5.0, "gradient_change": "2G/b",
     }  # fmt: skip
     assert set(other) == SPECIFIC
     mechanism = "none" if algorithm in NON_PRIVATE else "gaussian"

@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 from dp_accounting import pld
 
+from gridpriv.core.errors import InputError
 from gridpriv.learning import LearnSettings, learn
 from gridpriv.learning.accounting import privacy_statement, zcdp_total
 from gridpriv.learning.adjacency import SampleAdjacency
@@ -677,7 +678,7 @@ def test_gradient_moves_as_far_as_two_opposite_samples(norm):
     assert REACHED * stated <= np.linalg.norm(here - there, norm) <= stated * (1.0 + 1e-12)
 
 
-SECURE = {name: given for name, given in NOISY.items()} | {
+SECURE = NOISY | {
     f"ryu-kim-{p}": {"perturbation": p, "penalty": "0.5"} for p in ("objective", "output")
 }
 
@@ -706,7 +707,8 @@ def test_secure_noise_has_the_scale_that_is_charged_and_no_seed(name):
     assert not np.array_equal(first, drawn[len(drawn) // 2][0])
     for noise, scale in drawn:
         assert np.std(noise) == pytest.approx(scale, rel=0.06)
-    for what, (sound, scale) in zip(ledger.made[0], ledger.stated[0], strict=True):
+    client = next(iter(ledger.made))
+    for what, (sound, scale) in zip(ledger.made[client], ledger.stated[client], strict=True):
         assert what.kind == "zcdp"
         assert what.parameter == pytest.approx(0.5 * (sound / scale) ** 2, rel=1e-3)
         assert what.parameter >= 0.5 * (sound / scale) ** 2
@@ -722,7 +724,7 @@ def test_secure_noise_is_refused_where_nothing_covers_it(given):
 def test_proximity_and_what_a_batch_moves_by_are_settings():
     """Gamma is gamma_0 sqrt(t), and lemma 2's numerator is over the batch where asked."""
     assert paper_reach(5, 10) == pytest.approx(paper_reach(5) / 10)
-    task = task_for("fedspd", rounds=2, proximity=3.0)
+    task = task_for(rounds=2, proximity=3.0)
     assert fedspd_dp.proximity(task, 4, 0.5) == pytest.approx(6.0)
-    one, two = (fedspd_dp.proximity(task_for("fedspd", diameter=d), 1, 0.5) for d in (1.0, 23.0))
+    one, two = (fedspd_dp.proximity(task_for(diameter=d), 1, 0.5) for d in (1.0, 23.0))
     assert one / two == pytest.approx(23.0)
