@@ -13,7 +13,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--format", default="html", metavar="A,B,...", help="html, pdf, xlsx, csv, tex"
     )
-    parser.add_argument("--public", action="store_true", help="leave out private demand's figures")
+    parser.add_argument("--public", action="store_true",
+                        help="leave out figures of private data; into a new folder")  # fmt: skip
+    parser.add_argument("--out", metavar="OUT",
+                        help="where to (default: DIR; with --public DIR/public)")  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
@@ -26,7 +29,7 @@ def execute(args: argparse.Namespace) -> int:
     formats = wanted_formats(args.format)
     if not formats:
         raise not_allowed("format", args.format, "one or more of html, pdf, xlsx, csv, tex")
-    files = export(args.folder, formats, public=args.public)
+    files = export(args.folder, formats, public=args.public, out=args.out)
     if args.json:
         write_json({"folder": args.folder, "files": [str(f) for f in files]})
     else:

@@ -66,7 +66,9 @@ def execute(args: argparse.Namespace) -> int:
 
 
 def _run(args: argparse.Namespace, given: dict[str, Any], checker: Checker) -> int:
+    from gridpriv.core.files import refuse_used
     from gridpriv.grid.library import load_case
+    from gridpriv.privacy.statement import refuse_unprotected
     from gridpriv.zonal.settings import make_settings
 
     settings = make_settings(args.preset, **given)
@@ -79,6 +81,10 @@ def _run(args: argparse.Namespace, given: dict[str, Any], checker: Checker) -> i
     zoning = chosen_zoning(case, args)
     load_seconds = time.perf_counter() - began
     folder = output_folder(args.out)
+    if args.public:
+        refuse_unprotected(settings.mechanism)
+        if folder is not None and not args.resume:
+            refuse_used(folder)
     if args.series is not None:
         return run_horizon(args, case, zoning, settings, folder)
 
@@ -205,7 +211,8 @@ def summarise(document: dict[str, Any]) -> None:
     if what != "none":
         _print_privacy(privacy)
     seed = document["seed"]
-    console().print(f"seed {seed}" if seed is not None else "secure noise: no seed")
+    told = [privacy["caveat"]] + ([f"seed {seed}"] if seed is not None else [])
+    console().print("; ".join(told))
 
 
 def _print_privacy(privacy: dict[str, Any]) -> None:

@@ -144,6 +144,17 @@ def sweep(folder: Path) -> None:
                 path.unlink(missing_ok=True)
 
 
+def refuse_used(folder: Path) -> None:
+    """Raise :class:`InputError` for a folder that holds anything."""
+    held = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+    if held:
+        raise InputError(
+            f"out = {str(folder)!r} is not allowed: it holds other files "
+            f"({', '.join(held[:3])}{', ...' if len(held) > 3 else ''}); "
+            "name an empty or a new folder"
+        )
+
+
 def _create(path: Path, private: bool) -> int:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
     return os.open(path, flags, PRIVATE_MODE if private else PUBLIC_MODE)

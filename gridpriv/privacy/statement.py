@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from gridpriv.core.errors import InputError
 from gridpriv.privacy.accounting import epsilon_of, total_epsilon, total_pure
 from gridpriv.privacy.mechanism import Charge
 from gridpriv.privacy.release import Release
@@ -54,6 +55,24 @@ class ZoneStatement:
     def ratio(self) -> float:
         """Sound over assumed sensitivity: above 1, the stated epsilon is not what is delivered."""
         return self.sensitivity / self.assumed
+
+
+def noise_caveat(mechanism: str, noise: str) -> str:
+    """Return in words what the source of the noise means for privacy."""
+    if mechanism == "none":
+        return "no privacy: no noise"
+    if noise == "simulated":
+        return "no privacy: simulated noise, its seed is known to whoever ran it"
+    return "secure noise: no seed"
+
+
+def refuse_unprotected(mechanism: str) -> None:
+    """Raise :class:`InputError` for a run whose messages would be published without noise."""
+    if mechanism == "none":
+        raise InputError(
+            "public = True is not allowed with mechanism 'none': without noise every message is "
+            "as private as the data; choose mechanism laplace or gaussian"
+        )
 
 
 def zone_statement(

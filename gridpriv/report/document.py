@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pandas as pd
 
-from gridpriv.report import columns, findings
+from gridpriv.report import findings, schema
 from gridpriv.report.charts import budget_words, cost_charts, round_charts
 from gridpriv.report.maps import Map, shed_map, zone_map
 from gridpriv.report.summary import (
@@ -19,10 +19,12 @@ from gridpriv.report.summary import (
     panel_names,
     reference_budget,
     series_names,
+    simulation_caveat,
     summary,
 )
 from gridpriv.report.svg import Chart, Style, styles
 from gridpriv.report.tables import Table, make_table
+from gridpriv.study.schema import CLAIMS, GRIDS
 from gridpriv.study.store import Study
 
 
@@ -49,12 +51,16 @@ class Section:
 
 @dataclass(frozen=True)
 class Report:
-    """A whole report."""
+    """A whole report.
+
+    ``caveat`` is what must stand on every page: that certificates are of simulated noise.
+    """
 
     title: str
     question: str
     answer: tuple[str, ...]
     sections: tuple[Section, ...]
+    caveat: str = ""
     styles: dict[str, Style] = field(default_factory=dict)
     flat: frozenset[str] = frozenset()
 
@@ -78,14 +84,26 @@ def make_report(study: Study) -> Report:
         section = make(study, table, look)
         if section is not None:
             sections.append(section)
+    caveat = simulation_caveat(study)
+    if caveat:
+        sections = [with_mark(section) for section in sections]
     return Report(
         title=str(study.manifest["title"]),
         question=str(study.manifest["question"]),
         answer=tuple(answers(study, table)),
+        caveat=caveat,
         sections=tuple(sections),
         styles=look,
         flat=flat if len(names) > len(flat) else frozenset(),
     )
+
+
+def with_mark(section: Section) -> Section:
+    """Return a section whose certificates say that their noise is simulated."""
+    tables = tuple(
+        replace(table, columns=tuple(map(schema.marked, table.columns))) for table in section.tables
+    )
+    return replace(section, tables=tables)
 
 
 def sentence(text: str) -> str:
@@ -136,9 +154,7 @@ def _first(table: pd.DataFrame, look: dict[str, Style]) -> Section:
         "Cost of privacy",
         tuple(text),
         (("", tuple(charts)),) if charts else (),
-        tables=(make_table("summary", "Means over seeds", columns.SUMMARY, table),)
-        if len(table)
-        else (),
+        tables=(make_table(schema.SUMMARY, "Means over seeds", table),) if len(table) else (),
     )
 
 
@@ -153,7 +169,7 @@ def _claims(study: Study, *_: Any) -> Section | None:
             "and the last ten rounds (noise: all rounds). 'paper' draws the noise that the paper "
             "states; 'sound' draws what its epsilon per release needs under a proven sensitivity.",
         ),
-        tables=(make_table("claims", "Stated orderings", columns.CLAIMS, claims),),
+        tables=(make_table(CLAIMS, "Stated orderings", claims),),
     )
 
 
@@ -196,7 +212,7 @@ def _places(study: Study, table: pd.DataFrame, look: dict[str, Style]) -> Sectio
         tuple(words),
         maps=tuple(maps),
         tables=tuple(
-            make_table("zones", "Per zone, means over seeds", columns.ZONES, pd.concat(tables))
+            make_table(schema.ZONES, "Per zone, means over seeds", pd.concat(tables))
             for _ in tables[:1]
         ),
     )  # fmt: skip
@@ -247,8 +263,7 @@ def _zone_rows(study: Study, rows: pd.DataFrame, runs: pd.DataFrame) -> pd.DataF
     if zones.empty or chosen.empty:
         return pd.DataFrame()
     joined = zones.merge(chosen[["run", "panel", "series"]], on="run")
-    words = ("panel", "series", "zone")
-    numbers = [c.key for c in columns.ZONES if c.key in joined and c.key not in words]
+    numbers = [c.name for c in schema.ZONES.figures if c.name in joined]
     means = joined.groupby(["panel", "series", "zone"], sort=False)[numbers].mean().reset_index()
     for column in ("buses", "tie_lines", "generators", "variables", "shared"):
         if column in means:
@@ -273,19 +288,19 @@ def _privacy(study: Study, table: pd.DataFrame, look: dict[str, Style]) -> Secti
     return Section(
         "Privacy accounting",
         tuple(text),
-        tables=(make_table("privacy", "Privacy, claimed and certified", columns.PRIVACY, noisy),),
+        tables=(make_table(schema.PRIVACY, "Privacy, claimed and certified", noisy),),
     )
 
 
 def _audited(study: Study, *_: Any) -> Section | None:
-    found = [name for name in findings.COLUMNS if name in study.tables]
+    found = [name for name in findings.SCHEMAS if name in study.tables]
     if not found:
         return None
     return Section(
         "Audit and attack",
         tuple(findings.WORDS[name] for name in found),
         tables=tuple(
-            make_table(name, findings.CAPTIONS[name], findings.COLUMNS[name], study.tables[name])
+            make_table(findings.SCHEMAS[name], findings.CAPTIONS[name], study.tables[name])
             for name in found
         ),
     )
@@ -299,12 +314,14 @@ def _ac(study: Study, table: pd.DataFrame, look: dict[str, Style]) -> Section | 
         "AC check",
         ("An AC power flow at the dispatch after local recourse: whether it has a solution, what "
          "the reference bus has to add, and which limits it leaves.",),
-        tables=(make_table("ac", "AC power flow at the dispatched generation", columns.AC, table),),
+        tables=(make_table(schema.AC, "AC power flow at the dispatched generation", table),),
     )  # fmt: skip
 
 
 def _failed(study: Study, *_: Any) -> Section | None:
-    noted = study.runs[study.runs["reason"].fillna("") != ""] if len(study.runs) else study.runs
+    noted = study.failed
+    if "reason" in study.runs:  # local: of finished runs, too, what a reader should know
+        noted = study.runs[study.runs["reason"].fillna("") != ""]
     missing = int(study.manifest.get("planned", len(study.runs))) - len(study.runs)
     if noted.empty and missing <= 0:
         return None
@@ -319,9 +336,7 @@ def _failed(study: Study, *_: Any) -> Section | None:
     return Section(
         "Runs that failed or did not settle",
         tuple(text),
-        tables=(make_table("failed", "Reasons", columns.FAILED, _alike(noted)),)
-        if len(noted)
-        else (),
+        tables=(make_table(schema.FAILED, "Reasons", _alike(noted)),) if len(noted) else (),
     )
 
 
@@ -329,35 +344,53 @@ def _alike(noted: pd.DataFrame) -> pd.DataFrame:
     """Return one row per way, budget and status: how many runs, and the first one's reason."""
     named = noted.assign(budget_shown=noted.budget.map(budget_words))
     groups = named.groupby(["case", "scheme", "budget_shown", "status"], sort=False)
-    first = groups[["finished_rounds", "reason"]].first()
+    first = groups[[c for c in ("finished_rounds", "reason") if c in named]].first()
     return first.assign(count=groups.size()).reset_index()
 
 
 def _provenance(study: Study, *_: Any) -> Section:
     manifest = study.manifest
-    rows = [("runs", f"{len(study.done)} finished, {len(study.failed)} failed"),
+    done, failed, withheld = len(study.done), len(study.failed), len(study.withheld)
+    rows = [("runs", f"{done} finished, {failed} failed"
+             + (f", {withheld} without noise are withheld" if withheld else "")),
             ("seeds", ", ".join(map(str, manifest.get("seeds", [])))),
             ("created", manifest.get("created", "")),
             ("machine", ", ".join(f"{k} {v}" for k, v in manifest.get("machine", {}).items())),
             ("versions", ", ".join(f"{k} {v}" for k, v in manifest.get("versions", {}).items())),
         ]  # fmt: skip
     settings = pd.DataFrame(_setting_rows(manifest), columns=["where", "setting", "value"])
-    grids = pd.DataFrame(manifest.get("cases", []))
-    if len(grids):
-        grids["fingerprint"] = grids.fingerprint.str[:16]
-        grids["zoning"] = grids.zoning.replace("", "default")
     return Section(
         "Settings and provenance",
-        (f"To repeat: {manifest['repeat']}",) if manifest.get("repeat") else
-        ("To repeat: gridpriv compare --study study.toml --out NEW_FOLDER, with the study.toml of "
-         "this folder; noise comes from the seeds, so figures are the same.",),
+        _repeat(study),
         tables=(
-            make_table("provenance", "This study", columns.PROVENANCE,
+            make_table(schema.PROVENANCE, "This study",
                        pd.DataFrame([r for r in rows if r[1]], columns=["what", "value"])),
-            make_table("cases", "Cases", columns.GRIDS, grids),
-            make_table("settings", "Settings", columns.SETTINGS, settings),
+            make_table(GRIDS, "Cases", _grids(manifest)),
+            make_table(schema.SETTINGS, "Settings", settings),
         ),
     )  # fmt: skip
+
+
+def _repeat(study: Study) -> tuple[str, ...]:
+    """Return how figures can be made again; who reads a public report has no seeds for that."""
+    if study.public:
+        return ()
+    if study.manifest.get("repeat"):
+        return (f"To repeat: {study.manifest['repeat']}",)
+    return (
+        "To repeat: gridpriv compare --study study.toml --out NEW_FOLDER, with the study.toml of "
+        "this folder; noise comes from the seeds, so figures are the same.",
+    )
+
+
+def _grids(manifest: dict[str, Any]) -> pd.DataFrame:
+    grids = pd.DataFrame(manifest.get("cases", []))
+    if grids.empty:
+        return grids
+    if "fingerprint" in grids:
+        grids["fingerprint"] = grids["fingerprint"].str[:16]
+    grids["zoning"] = grids["zoning"].replace("", "default")
+    return grids.drop(columns=["name", "map"], errors="ignore")
 
 
 def _setting_rows(manifest: dict[str, Any]) -> list[tuple[str, str, str]]:

@@ -8,15 +8,20 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from gridpriv.core.errors import one_of
-from gridpriv.report.document import make_report
+from gridpriv.core.files import refuse_used
+from gridpriv.report.document import Report, make_report
 from gridpriv.report.source import read_source
-from gridpriv.study.store import StorageError
+from gridpriv.study.store import StorageError, Study
 
 FORMATS = ("html", "pdf", "xlsx", "csv", "tex")
 
 
 def export(
-    folder: str | Path, formats: Iterable[str] = ("html",), *, public: bool = False
+    folder: str | Path,
+    formats: Iterable[str] = ("html",),
+    *,
+    public: bool = False,
+    out: str | Path | None = None,
 ) -> list[Path]:
     """Write the report of a study's or run's folder; return the files.
 
@@ -25,43 +30,57 @@ def export(
     folder : path
     formats : iterable of {'html', 'pdf', 'xlsx', 'csv', 'tex'}
     public : bool
-        Leave out whatever is computed from private demand; files are named ``report-public``.
+        Leave out whatever is computed from private data; files are named ``report-public``.
+    out : path, optional
+        Where to; default ``folder``, and ``public`` in it for what is public. What is public
+        goes into an empty folder, so that nothing private lies beside it.
+
+    Raises
+    ------
+    InputError
+        For a folder that holds no study or run, another format, or a public report that would
+        go beside other files.
     """
     wanted = list(formats)
     for name in wanted:
         one_of("format", name, FORMATS)
-    place = Path(folder)
-    study = read_source(place, public=public)
+    source = Path(folder)
+    place = Path(out) if out is not None else source / "public" if public else source
+    if public:
+        refuse_used(place)
+    study = read_source(source, public=public)
     report = make_report(study)
     stem = "report-public" if public else "report"
     written = []
     for kind in dict.fromkeys(wanted):
-        files: dict[Path, bytes]
-        if kind == "html":
-            from gridpriv.report.html import to_html
-
-            files = {place / f"{stem}.html": to_html(report).encode()}
-        elif kind == "pdf":
-            from gridpriv.report.pdf import to_pdf
-
-            files = {place / f"{stem}.pdf": to_pdf(report)}
-        elif kind == "xlsx":
-            from gridpriv.report.sheets import to_xlsx
-
-            files = {place / f"{stem}.xlsx": to_xlsx(report, study)}
-        else:
-            from gridpriv.report.text import to_csv, to_tex
-
-            files = {
-                place / f"{stem}-{kind}" / f"{t.name}.{kind}": (
-                    to_csv(t) if kind == "csv" else to_tex(report, t)
-                ).encode()
-                for t in report.tables
-                if t.rows
-            }
-        for path, content in files.items():
-            written.append(write_bytes(path, content))
+        for name, content in _files(report, study, kind, stem).items():
+            written.append(write_bytes(place / name, content))
     return written
+
+
+def _files(report: Report, study: Study, kind: str, stem: str) -> dict[str, bytes]:
+    """Return the files of a report in one format, by their names."""
+    if kind == "html":
+        from gridpriv.report.html import to_html
+
+        return {f"{stem}.html": to_html(report).encode()}
+    if kind == "pdf":
+        from gridpriv.report.pdf import to_pdf
+
+        return {f"{stem}.pdf": to_pdf(report)}
+    if kind == "xlsx":
+        from gridpriv.report.sheets import to_xlsx
+
+        return {f"{stem}.xlsx": to_xlsx(report, study)}
+    from gridpriv.report.text import to_csv, to_tex
+
+    return {
+        f"{stem}-{kind}/{t.name}.{kind}": (
+            to_csv(t) if kind == "csv" else to_tex(report, t)
+        ).encode()
+        for t in report.tables
+        if t.rows
+    }
 
 
 def write_bytes(path: Path, content: bytes) -> Path:

@@ -12,20 +12,10 @@ from typing import Any
 
 import pandas as pd
 
+from gridpriv.assurance.schema import ATTACK, AUDIT
 from gridpriv.core.errors import InputError
-from gridpriv.report.columns import columns
 
-AUDIT = columns(
-    ("configuration", "Configuration"), ("level", "Observed"), ("claimed", "Claimed epsilon"),
-    ("certified", "Certified epsilon"), ("measured", "Measured, at least"), ("runs", "Runs"),
-    ("verdict", "Verdict"),
-)  # fmt: skip
-ATTACK = columns(
-    ("configuration", "Noise"), ("adversary", "Reads"), ("mae_mw", "Mean error", "MW"),
-    ("interval_mw", "95 % +-", "MW"), ("recovered_pct", "Within 5 %", "% of buses"),
-    ("of_prior_pct", "Of the prior's error", "%"),
-)  # fmt: skip
-COLUMNS = {"audit": AUDIT, "attack": ATTACK}
+SCHEMAS = {"audit": AUDIT, "attack": ATTACK}
 CAPTIONS = {"audit": "Epsilon, stated and measured", "attack": "Demand read from messages"}
 WORDS = {
     "audit": "The audit runs the mechanism many times on neighbouring data. Measured is a lower "

@@ -7,12 +7,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gridpriv.core.errors import InputError
+from gridpriv.core.files import refuse_used
+from gridpriv.core.tables import publish_table
 from gridpriv.drawing import write_drawing
 from gridpriv.grid.case import Case
 from gridpriv.grid.zoning import Zoning
+from gridpriv.privacy.statement import refuse_unprotected
 from gridpriv.report.figures import draw_convergence
 from gridpriv.report.pictures import network_tables, run_picture, zones_picture
-from gridpriv.zonal.result import PUBLIC_ROUND_COLUMNS
+from gridpriv.report.schema import STORED
 from gridpriv.zonal.solution import solution_of_run
 from gridpriv.zonal.tables import result_tables, write_tables
 
@@ -32,37 +35,47 @@ def write_run(result: RunResult, folder: Path, *, public: bool, tables: str = "c
     result : RunResult
     folder : Path
     public : bool
-        Leave out whatever is computed from private demand: ``buses.csv``, ``zones.csv``,
-        ``prices.csv``, ``binding.csv``, the picture of shed and loading and the result tables are
-        not written, and ``rounds.csv`` holds public columns only.
+        Write what may be published only (:mod:`gridpriv.core.tables`), into an empty folder.
     tables : {'csv', 'parquet', 'json'}
         Format of the result tables ``res_bus``, ``res_line``, ``res_gen`` and ``res_shed``.
+
+    Raises
+    ------
+    InputError
+        If what is published has no noise or would go beside other files.
     """
+    if public:
+        refuse_unprotected(result.settings.mechanism)
+        refuse_used(folder)
     document = result.as_dict(public=public)
     try:
         _text(folder / "settings.json", json.dumps(document["settings"], indent=2))
         _text(folder / "run.json", json.dumps(document, indent=2))
         _text(folder / NETWORK, json.dumps(network(result.case, result.zoning)))
-        rounds = result.rounds
-        if public and not rounds.empty:
-            rounds = rounds[list(PUBLIC_ROUND_COLUMNS)]
-        _table(folder / "rounds.csv", rounds)
-        if not rounds.empty:
-            _table(folder / "tie_prices.csv", result.tie_prices)
-        if not public:
-            _table(folder / "zones.csv", result.zones)
-            _table(folder / "buses.csv", result.buses)
-            _table(folder / "prices.csv", result.prices)
-            _table(folder / "binding.csv", result.binding)
-            if not rounds.empty:
-                write_tables(result_tables(solution_of_run(result)), folder, tables)
+        for name, table in run_tables(result).items():
+            kept = publish_table(table, STORED[name]) if public else table
+            if len(kept) or not public:
+                _table(folder / f"{name}.csv", kept)
         write_drawing(zones_picture(result.case, result.zoning), folder / "zones.png")
-        if not rounds.empty:
+        if result.trace.rounds:
             if not public:
+                write_tables(result_tables(solution_of_run(result)), folder, tables)
                 write_drawing(run_picture(result), folder / "network.png")
             draw_convergence(result, folder / "convergence.png", public=public)
     except OSError as error:
         raise InputError(f"cannot write to {folder}: {error.strerror}") from error
+
+
+def run_tables(result: RunResult) -> dict[str, pd.DataFrame]:
+    """Return a run's own tables by name."""
+    found = {
+        "rounds": result.rounds,
+        "zones": result.zones,
+        "buses": result.buses,
+        "prices": result.prices,
+        "binding": result.binding,
+    }
+    return found | ({"tie_prices": result.tie_prices} if result.trace.rounds else {})
 
 
 def network(case: Case, zoning: Zoning) -> dict[str, list[dict[str, Any]]]:

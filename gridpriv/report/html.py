@@ -31,7 +31,8 @@ def to_html(report: Report) -> str:
         f"<title>{escape(report.title)}</title>\n<style>\n{css}</style>\n</head>\n<body>\n"
         '<a class="skip" href="#main">Skip to the answer</a>\n'
         f"<header><h1>{escape(report.title)}</h1>\n"
-        f'<p class="question">{escape(report.question)}</p></header>\n'
+        f'<p class="question">{escape(report.question)}</p>'
+        "</header>\n"
         f'<main id="main">\n<div class="answer" role="note" aria-label="Answer">{answer}</div>\n'
         f'<nav aria-label="Sections"><ul>{links}</ul></nav>\n'
         + "\n".join(_section(report, s, n == 0) for n, s in enumerate(report.sections))

@@ -12,7 +12,10 @@ from gridpriv.report.tables import Table, shown
 
 PREAMBLE = """
 #set document(title: {title})
-#set page(paper: "a4", margin: (x: 1.7cm, y: 1.8cm), numbering: "1 / 1")
+#set page(
+  paper: "a4", margin: (x: 1.7cm, y: 1.8cm), numbering: "1 / 1",
+  header: align(right, text(size: 7.5pt, fill: luma(90), {caveat})),
+)
 #set text(size: 9.5pt)
 #set par(leading: 0.6em)
 #show heading.where(level: 1): set block(above: 1.6em, below: 0.7em)
@@ -46,7 +49,9 @@ def to_pdf(report: Report) -> bytes:
 def _source(report: Report, place: Path) -> str:
     answer = " \\\n".join(_text(line) for line in report.answer)
     parts = [
-        PREAMBLE.replace("{title}", _string(report.title)),
+        PREAMBLE.replace("{caveat}", _string(report.caveat)).replace(
+            "{title}", _string(report.title)
+        ),
         f'#text(size: 17pt, weight: "bold")[{_text(report.title)}]\n',
         f"#text(size: 11pt, fill: luma(80))[{_text(report.question)}]\n",
         "#block(fill: luma(245), inset: 8pt, width: 100%, "

@@ -19,13 +19,16 @@ import numpy as np
 import pandas as pd
 
 from gridpriv.core.errors import InputError
+from gridpriv.core.tables import publish, publish_table
 from gridpriv.privacy.mechanism import Gaussian, Laplace, SecureGaussian, SecureLaplace
 from gridpriv.privacy.release import Release
 from gridpriv.privacy.sensitivity import Sensitivity
+from gridpriv.privacy.statement import noise_caveat, refuse_unprotected
 from gridpriv.report.figures import draw_horizon
 from gridpriv.zonal.checks import zone_statements
-from gridpriv.zonal.horizon import PUBLIC_STEP_COLUMNS, Horizon, step_row, total_releases
-from gridpriv.zonal.result import PUBLIC_ROUND_COLUMNS, RunResult, json_ready
+from gridpriv.zonal.horizon import Horizon, step_row, total_releases
+from gridpriv.zonal.result import RunResult, json_ready
+from gridpriv.zonal.schema import ROUNDS, SERIES_DOCUMENT, STEPS
 from gridpriv.zonal.solution import solution_of_run
 from gridpriv.zonal.tables import result_tables
 
@@ -52,6 +55,8 @@ class SeriesFolder:
     """
 
     def __init__(self, folder: Path, horizon: Horizon, *, public: bool, resume: bool) -> None:
+        if public:
+            refuse_unprotected(horizon.settings.mechanism)
         self.folder, self.horizon, self.public = folder, horizon, public
         self.parts = folder / "parts"
         plan = self._plan()
@@ -118,8 +123,8 @@ class SeriesFolder:
         rounds = result.rounds
         tables = {} if self.public else result_tables(solution_of_run(result))
         if self.public:
-            row = {key: row[key] for key in PUBLIC_STEP_COLUMNS}
-            rounds = rounds[list(PUBLIC_ROUND_COLUMNS)]
+            row = {key: row[key] for key in STEPS.published(protected=True)}
+            rounds = publish_table(rounds, ROUNDS)
         part = {
             "row": row,
             "releases": _told_releases(result.trace.releases),
@@ -156,8 +161,8 @@ class SeriesFolder:
         horizon = self.horizon
         rules = horizon.prepared(0).rules
         statements = zone_statements(total_releases(releases), horizon.settings, rules)
-        seed = None if self.public else self._seed()
-        return {
+        seed = self._seed()
+        document = {
             "case": horizon.series.case.name,
             "buses": horizon.series.case.n_bus,
             "series": horizon.series.source,
@@ -168,6 +173,8 @@ class SeriesFolder:
             "steps": json_ready(rows),
             "privacy": {
                 "mechanism": horizon.settings.mechanism,
+                "noise": horizon.settings.noise,
+                "caveat": noise_caveat(horizon.settings.mechanism, horizon.settings.noise),
                 "adjacency": f"{rules.adjacency}, in every step",
                 "noise_multiplier": horizon.multiplier,
                 "releases_per_zone": max((s.releases for s in statements), default=0),
@@ -178,6 +185,9 @@ class SeriesFolder:
             },
             "seed": seed,
         }  # fmt: skip
+        if self.public:
+            document = publish(document, SERIES_DOCUMENT, protected=True)
+        return document
 
     def _table(self, name: str, table: pd.DataFrame) -> None:
         part = self.folder / f"{name}.csv.part"

@@ -12,7 +12,9 @@ import pandas as pd
 from gridpriv.core.errors import InputError
 from gridpriv.report.findings import read_findings
 from gridpriv.report.folder import NETWORK
+from gridpriv.report.publish import publish_study
 from gridpriv.report.series_folder import PLAN as HORIZON
+from gridpriv.report.tables import clean
 from gridpriv.study.record import FINALS, SETTINGS_SHOWN, TABLES, finals
 from gridpriv.study.store import MANIFEST, Study, read_study
 
@@ -20,17 +22,6 @@ TAKEN = (
     "report takes a study of 'gridpriv compare' or 'gridpriv learn compare', or a run of "
     "'gridpriv run'"
 )
-# what a solver took depends on private demand too
-PRIVATE = {
-    "runs": ("noise_magnitude", "objective", "shed_mw", "surplus_mw", "imbalance_mw", "shed_mvar",
-             "recourse_shed_mw", "recourse_surplus_mw", "recourse_objective", "ac_converged",
-             "recourse_cost", "explanation",
-             "ac_slack_mw", "ac_vm_violations", "ac_loading_violations", "solver_retries",
-             "mean_objective"),
-    "rounds": ("noise_magnitude", "objective", "shed_mw", "surplus_mw", "shed_mvar",
-               "surplus_mvar", "solver_iterations", "solver_retries", "mean_objective"),
-    "zones": ("objective", "shed_mw", "surplus_mw", "shed_mvar", "surplus_mvar", "load_mw"),
-}  # fmt: skip
 
 
 def read_source(folder: str | Path, *, public: bool = False) -> Study:
@@ -54,27 +45,24 @@ def read_source(folder: str | Path, *, public: bool = False) -> Study:
             f"{place} holds neither a study ({MANIFEST}) nor a run (run.json): {TAKEN}"
         )
     if public:
-        return without_private(study)
-    return Study(study.folder, study.manifest, study.tables | read_findings(place))
+        return readable(publish_study(study))
+    return readable(Study(study.folder, study.manifest, study.tables | read_findings(place)))
 
 
-def without_private(study: Study) -> Study:
-    """Return the study with figures from private demand as None and its bus table empty."""
-    tables = dict(study.tables)
-    for name, columns in PRIVATE.items():
-        table = tables[name].copy()
-        for column in columns:
-            if column in table:
-                table[column] = None
-        tables[name] = table
-    for name in ("buses", "timing"):
-        tables[name] = pd.DataFrame({"run": pd.Series(dtype=str)})
-    tables.pop("flows", None)
-    manifest = dict(study.manifest, public=True)
-    manifest["cases"] = [
-        {k: v for k, v in grid.items() if k != "load_mw"} for grid in manifest.get("cases", [])
-    ]
-    return Study(study.folder, manifest, tables)
+def readable(study: Study) -> Study:
+    """Return the study with every text on one line, without control characters."""
+    tables = {name: table.map(_clean) for name, table in study.tables.items()}
+    return Study(study.folder, _clean(study.manifest), tables)
+
+
+def _clean(value: Any) -> Any:
+    if isinstance(value, str):
+        return clean(value)
+    if isinstance(value, list):
+        return [_clean(one) for one in value]
+    if isinstance(value, dict):
+        return {_clean(key): _clean(one) for key, one in value.items()}
+    return value
 
 
 def _run_folder(place: Path) -> Study:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from gridpriv.privacy.statement import noise_caveat
 from gridpriv.report.tables import figure
 from gridpriv.study.store import Study
 
@@ -107,7 +108,7 @@ def summary(study: Study) -> pd.DataFrame:
         row = dict(zip(keys, key, strict=True))
         row["mechanism"] = group["mechanism"].iloc[0]
         row["seeds"] = len(done)
-        row["failed"] = len(group) - len(done)
+        row["failed"] = int((group["status"] == "failed").sum())
         row |= {name: _largest(done, name) for name in CONSTANT}
         for name in METRICS:
             row |= _interval(done, name)
@@ -148,8 +149,28 @@ def answers(study: Study, table: pd.DataFrame) -> list[str]:
         for name, rows in table.groupby("panel", sort=False)
         if (rows.seeds > 0).any()
     ]
-    left_out = ["Figures computed from private demand are left out."] if study.public else []
-    return [*_claims_answer(study), *told, *left_out]
+    return [*_claims_answer(study), *told, *_left_out(study), *_caveats(study)]
+
+
+def _left_out(study: Study) -> list[str]:
+    if not study.public:
+        return []
+    quiet = " Of runs without noise only settings are told." if len(study.withheld) else ""
+    return [f"Figures computed from private data are left out.{quiet}"]
+
+
+def simulation_caveat(study: Study) -> str:
+    """Return what simulated noise means for privacy; nothing where none of a study's noise is."""
+    runs = study.runs
+    noisy = runs[runs["mechanism"] != NO_NOISE] if len(runs) else runs
+    if noisy.empty or ("noise" in noisy and (noisy["noise"] == "secure").all()):
+        return ""
+    return noise_caveat("laplace", "simulated")
+
+
+def _caveats(study: Study) -> list[str]:
+    caveat = simulation_caveat(study)
+    return [f"{caveat[0].upper()}{caveat[1:]}."] if caveat else []
 
 
 def _claims_answer(study: Study) -> list[str]:
@@ -283,7 +304,7 @@ def _slope(rows: pd.DataFrame, series: str, metric: Metric) -> str:
 
 def _load(study: Study, rows: pd.DataFrame) -> str:
     for grid in study.manifest.get("cases", []):
-        if grid["case"] == rows.iloc[0]["case"] and "load_mw" in grid:
+        if grid["case"] == rows.iloc[0]["case"] and grid.get("load_mw") is not None:
             return f" ({figure(grid['load_mw'] * rows.iloc[0].load_scale, 4)} MW of load)"
     return ""
 

@@ -6,26 +6,35 @@ from pathlib import Path
 
 import pandas as pd
 
-from gridpriv.report.columns import CLAIMS, columns
+from gridpriv.core.tables import Column, TableSchema
 from gridpriv.report.document import Report, Section
 from gridpriv.report.export import write_bytes
 from gridpriv.report.html import to_html
 from gridpriv.report.tables import make_table
 from gridpriv.report.text import to_csv
+from gridpriv.study.schema import CLAIMS
 
-VARIANCES = columns(
-    ("algorithm", "Algorithm"),
-    ("epsilon", "Epsilon per release"),
-    ("printed", "Printed in the paper", "p.u. squared"),
-    ("drawn", "Drawn by gridpriv, calibration paper", "p.u. squared"),
-    ("sound_case14", "Sound, case14", "p.u. squared"),
-    ("sound_case118", "Sound, case118", "p.u. squared"),
-)
+VARIANCES = TableSchema(
+    "table1", "one algorithm at one epsilon: variance of the noise on a coordinate",
+    (
+        Column("algorithm", "settings", "Algorithm", "as the paper calls it"),
+        Column("epsilon", "settings", "Epsilon per release", "as stated"),
+    ),
+    tuple(
+        Column(name, "settings", title, "variance of the noise", "p.u. squared")
+        for name, title in (
+            ("printed", "Printed in the paper"),
+            ("drawn", "Drawn by gridpriv, calibration paper"),
+            ("sound_case14", "Sound, case14"),
+            ("sound_case118", "Sound, case118"),
+        )
+    ),
+)  # fmt: skip
 
 
 def write_table1(table: pd.DataFrame, claims: pd.DataFrame, folder: Path) -> list[Path]:
     """Write table1.csv and report.html."""
-    variances = make_table("table1", "Variance of the noise", VARIANCES, table)
+    variances = make_table(VARIANCES, "Variance of the noise", table)
     held = claims.set_index("calibration").outcome
     worst = (table.sound_case118 / table.drawn).groupby(table.algorithm).max()
     answer = (
@@ -40,7 +49,7 @@ def write_table1(table: pd.DataFrame, claims: pd.DataFrame, folder: Path) -> lis
         (
             Section("Variance", tables=(variances,)),
             Section("What the paper states, and whether it holds here",
-                    tables=(make_table("claims", "Stated ordering", CLAIMS, claims),)),
+                    tables=(make_table(CLAIMS, "Stated ordering", claims),)),
         ),
     )  # fmt: skip
     return [

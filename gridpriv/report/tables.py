@@ -3,34 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
 
-
-@dataclass(frozen=True)
-class Column:
-    """One column.
-
-    Attributes
-    ----------
-    key : str
-        Column of the data frame it is taken from.
-    title : str
-    unit : str
-        Shown in the header; empty for none.
-    """
-
-    key: str
-    title: str
-    unit: str = ""
-
-    @property
-    def header(self) -> str:
-        """Title and unit."""
-        return f"{self.title} ({self.unit})" if self.unit else self.title
+from gridpriv.core.tables import Column, TableSchema
 
 
 @dataclass(frozen=True)
@@ -60,11 +38,11 @@ class Table:
         )
 
 
-def make_table(name: str, caption: str, columns: Sequence[Column], frame: pd.DataFrame) -> Table:
+def make_table(schema: TableSchema, caption: str, frame: pd.DataFrame) -> Table:
     """Return the table of those columns that the frame has with at least one value."""
-    kept = [c for c in columns if c.key in frame.columns and frame[c.key].notna().any()]
-    cells = [_whole([cell(v) for v in frame[c.key]]) for c in kept]
-    return Table(name, caption, tuple(kept), tuple(zip(*cells, strict=True)))
+    kept = [c for c in schema.columns if c.name in frame and frame[c.name].notna().any()]
+    cells = [_whole([cell(v) for v in frame[c.name]]) for c in kept]
+    return Table(schema.name, caption, tuple(kept), tuple(zip(*cells, strict=True)))
 
 
 def _whole(cells: list[Any]) -> list[Any]:
@@ -80,6 +58,22 @@ def cell(value: Any) -> Any:
     if value is None or (isinstance(value, float) and not math.isfinite(value)):
         return None
     return value
+
+
+FORMULA = tuple("=+-@\uff1d\uff0b\uff0d\uff20")
+CONTROL = dict.fromkeys((*range(32), *range(127, 160), 0x2028, 0x2029), " ")
+
+
+def clean(text: str) -> str:
+    """Return a text on one line without control characters and what no file can hold."""
+    return " ".join(text.encode("utf-8", "replace").decode().translate(CONTROL).split())
+
+
+def plain(value: Any) -> Any:
+    """Return a cell that a spreadsheet shows and never runs as a formula; numbers as they are."""
+    if not isinstance(value, str):
+        return value
+    return f"'{value}" if value.lstrip().startswith(FORMULA) else value
 
 
 def shown(value: Any, digits: int = 3) -> str:

@@ -6,7 +6,7 @@ import csv
 import io
 
 from gridpriv.report.document import Report
-from gridpriv.report.tables import Table, shown
+from gridpriv.report.tables import Table, plain, shown
 
 SPECIAL = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_",
@@ -18,8 +18,8 @@ def to_csv(table: Table) -> str:
     """Return a table as CSV, numbers in full, units in the header."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow([c.header for c in table.columns])
-    writer.writerows(["" if v is None else v for v in row] for row in table.rows)
+    writer.writerow([plain(c.header) for c in table.columns])
+    writer.writerows(["" if v is None else plain(v) for v in row] for row in table.rows)
     return out.getvalue()
 
 

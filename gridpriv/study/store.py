@@ -72,6 +72,11 @@ class Study:
         """Rows of the runs that did not."""
         return self.runs[self.runs["status"] == "failed"]
 
+    @cached_property
+    def withheld(self) -> pd.DataFrame:
+        """Rows of runs of which only settings are told: published, and without noise."""
+        return self.runs[self.runs["status"] == "withheld"]
+
     @property
     def public(self) -> bool:
         """Whether figures computed from private demand were left out."""

@@ -30,8 +30,6 @@ from gridpriv.zonal.result import RunResult
 from gridpriv.zonal.run import Prepared, prepare, run_prepared
 from gridpriv.zonal.settings import Settings
 
-PUBLIC_STEP_COLUMNS = ("step", "rounds", "consensus_residual")
-
 
 @dataclass(frozen=True, eq=False)
 class Horizon:
@@ -158,7 +156,7 @@ def run_series(
 
 
 def step_row(name: str, result: RunResult) -> dict[str, Any]:
-    """Return a step's figures; those of ``PUBLIC_STEP_COLUMNS`` are public, the others local."""
+    """Return a step's figures (:data:`gridpriv.zonal.schema.STEPS`)."""
     last, after, base = result.rounds.iloc[-1], result.recourse, result.case.base_mva
     return {
         "step": name,

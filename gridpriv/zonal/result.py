@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from gridpriv.consensus.agent import AgentRules
 from gridpriv.consensus.coordinator import Consensus, Trace
+from gridpriv.core.tables import publish
 from gridpriv.grid.case import Case
 from gridpriv.grid.zoning import Zoning, zone_rows
 from gridpriv.power.accheck import AcCheck
@@ -28,13 +29,12 @@ from gridpriv.power.prices import balance_prices, price_unit, tie_prices
 from gridpriv.power.recourse import Recourse
 from gridpriv.power.solvers import solver_version
 from gridpriv.power.zone import Network, Zone
-from gridpriv.privacy.statement import ZoneStatement
+from gridpriv.privacy.statement import ZoneStatement, noise_caveat
+from gridpriv.zonal.schema import RUN_DOCUMENT
 from gridpriv.zonal.settings import Settings
 
 if TYPE_CHECKING:
     import pandas as pd
-
-PUBLIC_ROUND_COLUMNS = ("round", "consensus_residual", "penalty_min", "penalty_max")
 
 
 @dataclass(frozen=True)
@@ -214,15 +214,18 @@ class RunResult:
             "case": self.case.name,
             "buses": self.case.n_bus,
             "zones": self._zone_rows(),
-            "settings": self._settings(public),
-            "rounds": self._round_rows(public),
-            "final": self._final(public),
+            "settings": self._settings(),
+            "rounds": self._round_rows(),
+            "final": self._final(),
             "privacy": self._privacy(),
-            "solver": self._solver(public),
-            "timing": {k: None if public else v for k, v in vars(self.timing).items()},
-            "seed": None if public or self.settings.noise == "secure" else self.seed,
+            "solver": self._solver(),
+            "timing": vars(self.timing),
+            "seed": None if self.settings.noise == "secure" else self.seed,
             "version": _version(),
         }
+        if public:
+            protected = self.settings.mechanism != "none"
+            document = publish(document, RUN_DOCUMENT, protected=protected)
         cleaned: dict[str, Any] = json_ready(document)
         return cleaned
 
@@ -242,34 +245,26 @@ class RunResult:
         columns = ["zone", "buses", "variables", "shared", "tie_lines", "generators", "connected"]
         return [{key: row[key] for key in columns} for row in self._zones]
 
-    def _round_rows(self, public: bool) -> list[dict[str, Any]]:
+    def _round_rows(self) -> list[dict[str, Any]]:
         columns = (
             "round", "objective", "consensus_residual", "noise_magnitude", "shed_mw",
             "surplus_mw", "seconds", "cost",
         )  # fmt: skip
-        return [
-            {
-                key: None if public and key not in PUBLIC_ROUND_COLUMNS else row[key]
-                for key in columns
-                if key in row
-            }
-            for row in self._rounds
-        ]
+        return [{key: row[key] for key in columns if key in row} for row in self._rounds]
 
-    def _final(self, public: bool) -> dict[str, Any]:
+    def _final(self) -> dict[str, Any]:
         last = self.trace.rounds[-1] if self.trace.rounds else None
-        local = None if last is None or public else last.figures
-        keys = ("objective", "shed_mw", "surplus_mw", "shed_mvar", "surplus_mvar")
-        final: dict[str, Any] = {key: local[key] if local else None for key in keys}
-        final["cost"] = local.get("cost") if local else None
-        final["explanation"] = None if public else self.explanation()
+        figures = last.figures if last else {}
+        keys = ("objective", "shed_mw", "surplus_mw", "shed_mvar", "surplus_mvar", "cost")
+        final: dict[str, Any] = {key: figures.get(key) for key in keys}
+        final["explanation"] = self.explanation()
         final["consensus_residual"] = last.consensus_residual if last else None
         final["recourse"] = {"objective": None, "shed_mw": None, "cost": None}
         final["ac"] = {"converged": None, "slack_mw": None, "vm_violations": None}
-        if self.recourse is not None and not public:
+        if self.recourse is not None:
             final["recourse"] = self.recourse.as_dict(self.case.base_mva)
             final["recourse"]["cost"] = self.dispatch_cost
-        if self.ac is not None and not public:
+        if self.ac is not None:
             final["ac"] = self.ac.as_dict()
         return final
 
@@ -282,6 +277,7 @@ class RunResult:
             "perturbation": self.rules.perturbation.target,
             "calibration": settings.calibration,
             "noise": settings.noise,
+            "caveat": noise_caveat(settings.mechanism, settings.noise),
             "adjacency": str(self.rules.adjacency),
             "beta": self.rules.adjacency.beta,
             "protects": settings.protects,
@@ -312,21 +308,21 @@ class RunResult:
             settings.target_delta,
         )
 
-    def _settings(self, public: bool) -> dict[str, Any]:
+    def _settings(self) -> dict[str, Any]:
         shown = self.settings.as_dict() | {"zoning": self.zoning.source}
         if self.settings.objective == "cost":  # None stands for a default of the case's base
             shown["imbalance_weight"] = self.network.objective.weight
-        return shown | {"seed": None} if public else shown
+        return shown
 
-    def _solver(self, public: bool) -> dict[str, Any]:
+    def _solver(self) -> dict[str, Any]:
         solves = sum(r.solves for r in self.trace.rounds)
         seconds = sum(r.seconds for r in self.trace.rounds)
         return {
             "name": self.settings.solver,
             "version": solver_version(self.settings.solver),
             "solves": solves,
-            "failures": None if public else sum(r.retries for r in self.trace.rounds),
-            "seconds_per_solve": seconds / solves if solves and not public else None,
+            "failures": sum(r.retries for r in self.trace.rounds),
+            "seconds_per_solve": seconds / solves if solves else None,
         }
 
 

@@ -29,7 +29,7 @@ def test_the_attack_is_a_section_with_the_figures_of_its_file(folder: Path) -> N
     (section,) = [s for s in report.sections if s.title == "Audit and attack"]
     (table,) = section.tables
     stored = json.loads((folder / "attack" / "attack.json").read_text())["summary"]
-    reads = [c.key for c in table.columns].index("mae_mw")
+    reads = [c.name for c in table.columns].index("mae_mw")
     assert [row[reads] for row in table.rows] == [row["mae_mw"] for row in stored]
 
 

@@ -185,6 +185,6 @@ def test_a_runs_report_shows_its_loading_and_a_public_one_does_not(tmp_path: Pat
     lines = pd.read_csv(tmp_path / "run" / "res_line.csv")
     assert (flows.mva >= lines.p_from_mw.abs() - 1e-9).all()
     assert main(["report", str(tmp_path / "run"), "--public"]) == 0
-    public = (tmp_path / "run" / "report-public.html").read_text()
+    public = (tmp_path / "run" / "public" / "report-public.html").read_text()
     assert "MVA" not in public
     assert "MW not served" not in public

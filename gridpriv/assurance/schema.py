@@ -1,0 +1,38 @@
+"""What an audit and an attack find: every figure, its unit; none of it is public.
+
+Both look at private data: an attack's errors tell how close a guess is, and an audit runs the
+mechanism on the data themselves.
+"""
+
+from __future__ import annotations
+
+from gridpriv.core.tables import Column, TableSchema
+
+AUDIT = TableSchema(
+    "audit", "one level that a configuration was audited at",
+    (
+        Column("configuration", "settings", "Configuration", "perturbation, mechanism, update"),
+        Column("level", "settings", "Observed", "what the adversary sees"),
+    ),
+    (
+        Column("claimed", "private", "Claimed epsilon", "that the settings state"),
+        Column("certified", "private", "Certified epsilon", "under a proven sensitivity"),
+        Column("measured", "private", "Measured, at least", "lower bound of epsilon"),
+        Column("runs", "private", "Runs", "on either of two neighbours"),
+        Column("verdict", "private", "Verdict", "of the comparison"),
+    ),
+)  # fmt: skip
+ATTACK = TableSchema(
+    "attack", "one adversary against one configuration",
+    (
+        Column("configuration", "settings", "Noise", "of the run attacked"),
+        Column("adversary", "settings", "Reads", "what the adversary sees"),
+    ),
+    (
+        Column("mae_mw", "private", "Mean error", "absolute, of a bus's active demand", "MW"),
+        Column("interval_mw", "private", "95 % +-", "half width over seeds", "MW"),
+        Column("recovered_pct", "private", "Within 5 %", "of its true demand", "% of buses"),
+        Column("of_prior_pct", "private", "Of the prior's error", "mean error over it", "%"),
+    ),
+)  # fmt: skip
+TABLES = (AUDIT, ATTACK)

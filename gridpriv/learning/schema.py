@@ -1,0 +1,157 @@
+"""Tables and documents of learning runs: every figure, its unit, and who may see it.
+
+The test set is public, and so is how many training samples a client has: noise is calibrated to
+it. Whatever is measured on training samples is private.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+from gridpriv.core.tables import Column, Schema, TableSchema
+from gridpriv.learning.settings import LearnSettings
+
+ROUND = Column("round", "settings", "Round", "from 1")
+SEED = Column("seed", "private", "Seed", "of splits, samples and the simulated noise")
+SECONDS = Column("seconds", "private", "Time", "wall clock", "s")
+NOISE = Column("noise_magnitude", "private", "Noise magnitude", "sum of |noise| over coordinates")
+RESIDUAL = Column("consensus_residual", "releases", "Distance of local models",
+                  "2-norm of local models less the global one")  # fmt: skip
+OBJECTIVE = Column("objective", "private", "Objective", "mean loss plus regularizer")
+TRAIN_LOSS = Column("train_loss", "private", "Training loss", "mean, at the global model")
+ACCURACY = Column("test_accuracy", "releases", "Test accuracy", "of the global model")
+ERROR = Column("test_error", "releases", "Test error",
+               "of the global model: share of wrong classes, or mean squared error")  # fmt: skip
+
+ROUNDS = TableSchema(
+    "rounds", "one round of one learning run",
+    (ROUND,),
+    (
+        OBJECTIVE, RESIDUAL, NOISE, TRAIN_LOSS, ACCURACY, ERROR,
+        Column("local_loss", "private", "Local loss", "mean, of every client's own model"),
+        Column("local_error", "private", "Local test error", "mean over clients' own models"),
+        SECONDS,
+    ),
+)  # fmt: skip
+CLIENT = Column("client", "settings", "Client", "from 1")
+CLIENTS = TableSchema(
+    "clients", "one client",
+    (CLIENT,),
+    (
+        Column("samples", "settings", "Samples", "training samples of the client"),
+        Column("variables", "settings", "Variables", "of the model"),
+        TRAIN_LOSS,
+    ),
+)  # fmt: skip
+
+# of a comparison, whose tables are read beside those of grids
+TEST_ERROR = Column("test_error_pct", "releases", "Test error", "of the global model", "%")
+TEST_MSE = Column("test_mse", "releases", "Test mean squared error", "of the global model")
+MEAN_OBJECTIVE = Column("mean_objective", "private", "Objective", "over training samples",
+                        "mean loss")  # fmt: skip
+DISAGREEMENT = Column("disagreement", "releases", "Distance of local models", RESIDUAL.meaning)
+COMPARED_ROUNDS = TableSchema(
+    "rounds", "one evaluated round of one learning run",
+    (ROUND,),
+    (NOISE, TEST_ERROR, TEST_MSE, MEAN_OBJECTIVE, DISAGREEMENT),
+)  # fmt: skip
+FINALS = (
+    Column("adjacency", "settings", "Adjacency", "replace-one or add-one"),
+    TEST_ERROR, TEST_MSE, MEAN_OBJECTIVE, DISAGREEMENT, NOISE,
+)  # fmt: skip
+STATEMENTS = TableSchema(
+    "statements", "the privacy of one client in one run",
+    (CLIENT,),
+    (
+        Column("assumed", "releases", "Assumed sensitivity", "that the noise is calibrated to"),
+        Column("sensitivity", "releases", "Sensitivity", "proven, of the last release"),
+        Column("ratio", "releases", "Sound over assumed sensitivity",
+               "above 1, less privacy is delivered than stated"),
+        Column("scale", "releases", "Noise scale", "of the last release"),
+        Column("provenance", "settings", "Provenance", "where the proven sensitivity comes from"),
+    ),
+)  # fmt: skip
+
+LEARN_DOCUMENT: dict[str, Schema] = {
+    "case": Column("case", "settings", "Data set", "by name"),
+    "dataset": TableSchema(
+        "dataset", "the data set", (),
+        (
+            Column("name", "settings", "Name", "of the data set"),
+            Column("train_samples", "settings", "Training samples", "how many"),
+            Column("test_samples", "settings", "Test samples", "how many"),
+            Column("features", "settings", "Features", "of a sample"),
+            Column("classes", "settings", "Classes", "0 for a regression"),
+            Column("norm", "settings", "Norm bound", "public, of a sample's features"),
+            Column("clipped", "private", "Clipped", "rows clipped to public bounds"),
+            Column("source", "settings", "Source", "in words"),
+        ),
+    ),
+    "clients": CLIENTS,
+    "settings": TableSchema(
+        "settings", "the settings of a learning run", (),
+        (
+            *(Column(f.name, "settings", f.name.replace("_", " ").capitalize(),
+                     f"setting --{f.name.replace('_', '-')}")
+              for f in fields(LearnSettings) if f.name != "seed"),
+            SEED,
+        ),
+    ),
+    "rounds": ROUNDS,
+    "final": {c.name: c for c in (OBJECTIVE, RESIDUAL, TRAIN_LOSS, ACCURACY, ERROR)},
+    "privacy": {
+        "mechanism": Column("mechanism", "settings", "Mechanism", "of the noise"),
+        "perturbation": Column("perturbation", "settings", "Perturbation",
+                               "what carries the noise"),
+        "calibration": Column("calibration", "settings", "Calibration", "sound or the paper's"),
+        "noise": Column("noise", "settings", "Noise", "simulated or secure"),
+        "caveat": Column("caveat", "settings", "Caveat",
+                         "what the noise's source means for privacy"),
+        "adjacency": Column("adjacency", "settings", "Adjacency", "what is protected, in words"),
+        "releases_per_client": Column("releases_per_client", "releases", "Releases per client",
+                                      "of the client that made most"),
+        "per_release": TableSchema(
+            "per_release", "one release", (),
+            (
+                Column("claimed", "settings", "Claimed epsilon", "that the settings state"),
+                Column("certified", "releases", "Certified epsilon", "under a proven sensitivity"),
+                Column("delta", "settings", "Delta", "at which epsilon is stated"),
+            ),
+        ),
+        "noise_multiplier": Column("noise_multiplier", "releases", "Noise multiplier",
+                                   "least noise scale over sensitivity"),
+        "total_pure": Column("total_pure", "releases", "Pure total epsilon",
+                             "of the worst client"),
+        "total": TableSchema(
+            "total", "all releases of the worst client", (),
+            (
+                Column("claimed", "settings", "Claimed total", "that the settings state"),
+                Column("epsilon", "releases", "Total epsilon", "at delta"),
+                Column("delta", "settings", "Delta", "the target delta"),
+            ),
+        ),
+        "zcdp": Column("zcdp", "releases", "Total rho", "of zero-concentrated privacy"),
+        "paper_total": Column("paper_total", "settings", "The paper's total", "no certificate"),
+        "sensitivity": STATEMENTS,
+        "notes": Column("notes", "releases", "Notes", "on the certificate"),
+    },
+    "solver": TableSchema(
+        "solver", "the algorithm", (),
+        (
+            Column("name", "settings", "Algorithm", "by name"),
+            Column("version", "settings", "Version", "of gridpriv"),
+            Column("solves", "releases", "Rounds", "that were finished"),
+            Column("failures", "private", "Failures", "always 0"),
+            Column("seconds_per_solve", "private", "Time of a round", "wall clock", "s"),
+        ),
+    ),
+    "timing": TableSchema(
+        "timing", "how long one run took", (),
+        tuple(Column(part, "private", part.capitalize(), "wall clock", "s")
+              for part in ("load", "build", "solve", "total")),
+    ),
+    "seed": SEED,
+    "version": Column("version", "settings", "Version", "of gridpriv"),
+}  # fmt: skip
+TABLES = (COMPARED_ROUNDS, STATEMENTS, CLIENTS)
+DOCUMENTS: dict[str, dict[str, Schema]] = {"learn": LEARN_DOCUMENT}

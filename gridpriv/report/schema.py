@@ -1,0 +1,143 @@
+"""Every table and document that gridpriv stores, prints or exports, in one place."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gridpriv.core.tables import Column, TableSchema
+from gridpriv.learning import schema as learning
+from gridpriv.study import schema as study
+from gridpriv.study.record import SETTINGS_SHOWN
+from gridpriv.zonal import schema as zonal
+
+
+def without_repeats(*columns: Column) -> tuple[Column, ...]:
+    """Return columns, the first of each name."""
+    found: dict[str, Column] = {}
+    for column in columns:
+        found.setdefault(column.name, column)
+    return tuple(found.values())
+
+
+RUNS = TableSchema(
+    "runs", "one run of a study",
+    study.IDENTITY,
+    without_repeats(
+        *(c for c in zonal.SETTINGS.figures if c.name in (*SETTINGS_SHOWN, "outage")),
+        *zonal.FINALS, *learning.FINALS, *study.CERTIFICATE, *study.STATUS,
+    ),
+)  # fmt: skip
+
+
+def merged(one: TableSchema, other: TableSchema) -> TableSchema:
+    """Return the table that holds the columns of both; those of the first win."""
+    return TableSchema(
+        one.name,
+        f"{one.row}, or {other.row}",
+        without_repeats(*one.keys, *other.keys),
+        without_repeats(*one.figures, *other.figures),
+    )
+
+
+def _stored() -> dict[str, TableSchema]:
+    found = {"runs": RUNS}
+    for table in (*zonal.TABLES, *study.TABLES, *learning.TABLES):
+        held = found.get(table.name)
+        found[table.name] = table if held is None else merged(held, table)
+    return found
+
+
+STORED = _stored()
+"""Tables of folders by name; in a study's each has the column ``run``, in a series' ``step``."""
+
+CERTIFIED = frozenset({"epsilon_certified", "certified", "total_pure", "total_epsilon", "total"})
+"""Columns that state what noise certifies: of simulated noise their headers say so."""
+
+MARK = "simulated noise"
+
+
+def marked(column: Column) -> Column:
+    """Return a column whose header says, of a certificate, that its noise is simulated."""
+    if column.name not in CERTIFIED:
+        return column
+    return replace(column, title=f"{column.title}, {MARK}")
+
+
+PANEL = Column("panel", "settings", "Case", "and what varies beside it")
+SERIES = Column("series", "settings", "Way", "and what varies beside it")
+BUDGET = Column("budget_shown", "settings", "Budget", "in words")
+WAY = (PANEL, SERIES, BUDGET)
+
+
+def with_interval(column: Column, unit: str | None = None) -> tuple[Column, ...]:
+    """Return a mean and the ends of its 95 % interval."""
+    mean = column if unit is None else replace(column, unit=unit)
+    ends = (("low", "95 % from"), ("high", "95 % to"))
+    return mean, *(
+        replace(mean, name=f"{column.name}_{end}", title=title,
+                meaning=f"of the mean of {column.title.lower()} (Student's t)")
+        for end, title in ends
+    )  # fmt: skip
+
+
+SUMMARY = TableSchema(
+    "summary", "one way at one budget: means over seeds",
+    WAY,
+    (
+        RUNS.column("total_epsilon"),
+        *with_interval(learning.TEST_ERROR), *with_interval(learning.TEST_MSE),
+        learning.MEAN_OBJECTIVE, learning.DISAGREEMENT,
+        *with_interval(zonal.RECOURSE_SHED),
+        zonal.IMBALANCE, zonal.SHED, zonal.OBJECTIVE, zonal.RESIDUAL,
+        Column("seeds", "releases", "Seeds", "runs that finished"),
+        Column("failed", "releases", "Failed", "runs that did not"),
+    ),
+)  # fmt: skip
+PRIVACY = TableSchema(
+    "privacy", "one way at one budget: the worst zone or client, the worst seed",
+    WAY,
+    (
+        *study.CERTIFICATE,
+        Column("sensitivity_ratio", "releases", "Sound over assumed sensitivity",
+               "above 1, less privacy is delivered than stated"),
+    ),
+)  # fmt: skip
+AC = TableSchema(
+    "ac", "one way at one budget",
+    WAY,
+    (
+        replace(zonal.AC_CONVERGED, name="ac_converged_pct", unit="% of runs"),
+        replace(zonal.AC_SLACK, title="Mean slack deviation"),
+        replace(zonal.AC_VOLTAGES, title="Most voltage violations", unit="buses"),
+        replace(zonal.AC_LOADINGS, title="Most loading violations", unit="branches"),
+    ),
+)  # fmt: skip
+ZONES = TableSchema(
+    "zones", "one zone: means over seeds",
+    (PANEL, SERIES, zonal.NAME_OF_ZONE),
+    tuple(
+        zonal.ZONES.column(name)
+        for name in ("buses", "tie_lines", "generators", "load_mw", "variables", "shared",
+                     "shed_mw", "surplus_mw", "objective")
+    ),
+)  # fmt: skip
+FAILED = TableSchema(
+    "failed", "runs that failed or did not settle, alike ones together",
+    (study.CASE, RUNS.column("scheme"), BUDGET, RUNS.column("status")),
+    (
+        Column("count", "releases", "Runs", "how many"),
+        RUNS.column("finished_rounds"),
+        replace(RUNS.column("reason"), title="Reason (of the first)"),
+    ),
+)  # fmt: skip
+PROVENANCE = TableSchema(
+    "provenance", "what a study was made with",
+    (Column("what", "settings", "What", "of the manifest"),),
+    (Column("value", "settings", "Value", "in words"),),
+)  # fmt: skip
+SETTINGS = TableSchema(
+    "settings", "one setting",
+    (Column("where", "settings", "Where", "all runs, an axis, or one way"),
+     Column("setting", "settings", "Setting", "by name")),
+    (Column("value", "settings", "Value", "as given"),),
+)  # fmt: skip

@@ -1,0 +1,109 @@
+"""Tables of a study, whatever it runs, and its manifest: every entry, and who may see it."""
+
+from __future__ import annotations
+
+from gridpriv.core.tables import Column, Schema, TableSchema
+
+RUN = Column("run", "settings", "Run", "its identity in the study; its number where published")
+CASE = Column("case", "settings", "Case", "name or path of the grid or data set")
+ZONING = Column("zoning", "settings", "Zoning", "as given; empty for the case's own")
+SEED = Column("seed", "private", "Seed", "of the simulated noise; whoever has it can undo that")
+
+IDENTITY = (
+    RUN,
+    Column("number", "settings", "Number", "position in the plan"),
+    CASE,
+    ZONING,
+    Column("scheme", "settings", "Way", "name of the settings that are compared"),
+    Column("budget", "settings", "Budget", "total or per release; none without noise"),
+    SEED,
+)
+STATUS = (
+    Column("status", "releases", "Status", "done, failed, or withheld (published without noise)"),
+    Column("finished_rounds", "releases", "Rounds finished", "before the end or a failure"),
+    Column("reason", "private", "Reason", "of a failure, or what to know of a finished run"),
+)
+CERTIFICATE = (
+    Column("releases_per_zone", "releases", "Releases per zone", "of the zone that made most"),
+    Column("releases_per_client", "releases", "Releases per client",
+           "of the client that made most"),
+    Column("epsilon_claimed", "settings", "Claimed epsilon per release",
+           "that the settings state"),
+    Column("epsilon_certified", "releases", "Certified epsilon per release",
+           "of the worst release, under a proven sensitivity"),
+    Column("release_delta", "settings", "Delta per release", "at which those two are stated"),
+    Column("total_pure", "releases", "Pure total epsilon", "by basic composition"),
+    Column("total_epsilon", "releases", "Total epsilon", "of all releases, at the target delta"),
+    Column("target_delta", "settings", "at delta", "at which totals are stated"),
+    Column("paper_total", "settings", "Paper's theorem 4.6 (no certificate)",
+           "the total that the paper states"),
+)  # fmt: skip
+
+CLAIMS = TableSchema(
+    "claims", "one statement of a paper, checked",
+    (
+        Column("claim", "settings", "What the paper states", "in its words or shorter"),
+        CASE,
+        Column("calibration", "settings", "Calibration", "of the noise in the runs compared"),
+    ),
+    (
+        Column("outcome", "private", "Outcome", "holds or does not hold"),
+        Column("holding", "private", "Comparisons that hold", "how many"),
+        Column("comparisons", "private", "Comparisons", "how many"),
+        Column("detail", "private", "Where not, or how far", "the figures compared"),
+    ),
+)  # fmt: skip
+
+GRIDS = TableSchema(
+    "cases", "one case under one zone map",
+    (CASE, ZONING),
+    (
+        Column("name", "settings", "Name", "of the case itself"),
+        Column("source", "settings", "Zone map", "where it comes from"),
+        Column("buses", "settings", "Buses", "how many"),
+        Column("branches", "settings", "Branches", "how many"),
+        Column("zones", "settings", "Zones", "how many"),
+        Column("tie_lines", "settings", "Tie lines", "branches between zones"),
+        Column("load_mw", "private", "Load", "active demand", "MW"),
+        Column("fingerprint", "private", "Fingerprint", "SHA-256 of the case, its demand included"),
+        Column("map", "settings", "Map", "zone of every bus"),
+    ),
+)  # fmt: skip
+MANIFEST: dict[str, Schema] = {
+    "format": Column("format", "settings", "Format", "of the folder"),
+    "kind": Column("kind", "settings", "Kind", "what was run"),
+    "title": Column("title", "settings", "Title", "of the report"),
+    "question": Column("question", "settings", "Question", "that the report answers"),
+    "study": {
+        key: Column(key, "settings", key.capitalize(), "of the plan")
+        for key in ("title", "question", "cases", "zonings", "budgets", "local-updates",
+                    "load-scales", "settings", "schemes", "dataset", "preset", "algorithms",
+                    "totals")
+    }
+    | {
+        "seeds": SEED,
+        "samples": Column("samples", "settings", "Samples", "of the training data"),
+        "fingerprint": Column("fingerprint", "private", "Fingerprint", "SHA-256 of the data"),
+    },
+    "seeds": SEED,
+    "cases": GRIDS,
+    "planned": Column("planned", "settings", "Planned", "runs of the plan"),
+    "public": Column("public", "settings", "Public", "whether private figures were left out"),
+    "version": Column("version", "settings", "Version", "of gridpriv"),
+    "versions": Column("versions", "settings", "Versions", "of what figures depend on"),
+    "machine": Column("machine", "private", "Machine", "system, processor"),
+    "created": Column("created", "private", "Created", "when the study began"),
+    "repeat": Column("repeat", "private", "To repeat", "the command, with its seed"),
+}  # fmt: skip
+CHARGES = TableSchema(
+    "charges", "equal releases of one zone or client in one run",
+    (RUN, Column("owner", "settings", "Zone or client", "whose data they protect")),
+    (
+        Column("kind", "settings", "Mechanism", "as the accountant knows it"),
+        Column("parameter", "releases", "Parameter",
+               "noise over sensitivity, or epsilon or rho of mechanisms that state one"),
+        Column("second", "releases", "Second parameter", "sampling rate, or delta"),
+        Column("count", "releases", "Count", "how many"),
+    ),
+)  # fmt: skip
+TABLES = (CLAIMS, CHARGES)

@@ -1,0 +1,377 @@
+"""Tables and documents of a run on a grid: every figure, its unit, and who may see it."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+from gridpriv.core.tables import Column, Schema, TableSchema
+from gridpriv.zonal.settings import Settings
+
+LAST = "by the last round's plan"
+AFTER = "after local recourse"
+
+NAME_OF_ZONE = Column("zone", "settings", "Zone", "name in the zone map")
+BUS = Column("bus", "settings", "Bus", "number in the case")
+ROUND = Column("round", "settings", "Round", "from 1")
+CASE = Column("case", "settings", "Case", "name or path that was given")
+ZONING = Column("zoning", "settings", "Zoning", "as given; empty for the case's own")
+ENDS = (
+    Column("from_bus", "settings", "From bus", "number of the branch's first end"),
+    Column("to_bus", "settings", "To bus", "number of the branch's second end"),
+)
+UNIT = Column("unit", "settings", "Unit", "of the figure in the same row")
+
+RESIDUAL = Column(
+    "consensus_residual", "releases", "Consensus residual",
+    "2-norm of w less what zones sent", "p.u.",
+)  # fmt: skip
+OBJECTIVE = Column(
+    "objective", "private", "Objective", "squared imbalance of true demand", "p.u. squared"
+)
+COST = Column("cost", "private", "Cost", "of generation", "$/h")
+NOISE = Column(
+    "noise_magnitude", "private", "Noise magnitude", "sum of |noise| over coordinates", "p.u."
+)
+SHED = Column("shed_mw", "private", "Shed in the last round", f"active demand unserved {LAST}",
+              "MW")  # fmt: skip
+SURPLUS = Column("surplus_mw", "private", "Surplus", f"active power without a taker {LAST}", "MW")
+SHED_Q = Column("shed_mvar", "private", "Reactive shed", f"reactive demand unserved {LAST}", "MVAr")
+SURPLUS_Q = Column(
+    "surplus_mvar", "private", "Reactive surplus", f"reactive power without a taker {LAST}", "MVAr"
+)
+IMBALANCE = Column("imbalance_mw", "private", "Imbalance", f"shed plus surplus {LAST}", "MW")
+FIGURES = (OBJECTIVE, COST, SHED, SURPLUS, SHED_Q, SURPLUS_Q)
+
+RECOURSE_SHED = Column(
+    "recourse_shed_mw", "private", "Shed after recourse",
+    "active demand unserved when every zone keeps its boundary and re-plans with its true demand",
+    "MW",
+)  # fmt: skip
+LOAD = Column("load_mw", "private", "Load", "active demand", "MW")
+DEMAND = Column("demand_mw", "private", "Demand", "active demand of the grid", "MW")
+EXPLANATION = Column("explanation", "private", "Explanation", "how much is unserved, what binds")
+
+AC_CONVERGED = Column("ac_converged", "private", "AC power flow converged",
+                      "whether the dispatch has an AC solution")  # fmt: skip
+AC_SLACK = Column("ac_slack_mw", "private", "Slack deviation",
+                  "active power that reference buses add to their dispatch", "MW")  # fmt: skip
+AC_VOLTAGES = Column("ac_vm_violations", "private", "Voltage violations",
+                     "buses outside their band by the AC solution")  # fmt: skip
+AC_LOADINGS = Column("ac_loading_violations", "private", "Loading violations",
+                     "branches above their rating by the AC solution")  # fmt: skip
+
+PENALTIES = (
+    Column("penalty_min", "releases", "Least penalty", "smallest rho of the round"),
+    Column("penalty_max", "releases", "Largest penalty", "largest rho of the round"),
+)
+SOLVES = Column("solves", "releases", "Solves", "local updates of all zones in finished rounds")
+RETRIES = Column("solver_retries", "private", "Solver retries", "solves that were tried again")
+SECONDS = Column("seconds", "private", "Time", "wall clock", "s")
+SEED = Column("seed", "private", "Seed", "of the simulated noise; whoever has it can undo that")
+VERSION = Column("version", "settings", "Version", "of gridpriv")
+
+ROUNDS = TableSchema(
+    "rounds", "one round of one run",
+    (ROUND,),
+    (
+        OBJECTIVE, RESIDUAL, NOISE, COST, SHED, SURPLUS, SHED_Q, SURPLUS_Q, *PENALTIES,
+        Column("solver_iterations", "private", "Solver iterations", "of all zones"),
+        RETRIES, SECONDS,
+    ),
+)  # fmt: skip
+
+ZONE_SIZE = (
+    Column("buses", "settings", "Buses", "how many"),
+    Column("variables", "settings", "Variables", "of the zone's local problem"),
+    Column("shared", "settings", "Shared", "variables that another holder has too"),
+    Column("tie_lines", "settings", "Tie lines", "branches with one end in the zone"),
+    Column("generators", "settings", "Generators", "how many"),
+    Column("connected", "settings", "Connected", "whether its buses are"),
+    Column("share_of_mean", "settings", "Share of the mean size", "buses over the mean zone's"),
+    Column("capacity_mw", "settings", "Capacity", "of its generators", "MW"),
+)
+ZONES = TableSchema("zones", "one zone of one run, after the last round",
+                    (NAME_OF_ZONE,), (*ZONE_SIZE, LOAD, *FIGURES))  # fmt: skip
+
+BUSES = TableSchema(
+    "buses", "one bus of one run",
+    (BUS, NAME_OF_ZONE),
+    (
+        Column("pd_mw", "private", "Active demand", "of the bus", "MW"),
+        Column("qd_mvar", "private", "Reactive demand", "of the bus", "MVAr"),
+        SHED, SHED_Q,
+        Column("vm_pu", "private", "Voltage", f"magnitude {LAST}", "p.u."),
+        RECOURSE_SHED,
+        Column("recourse_shed_mvar", "private", "Reactive shed after recourse",
+               f"reactive demand unserved {AFTER}", "MVAr"),
+    ),
+)  # fmt: skip
+
+PRICES = TableSchema(
+    "prices", f"one bus, {AFTER}",
+    (BUS, NAME_OF_ZONE, UNIT),
+    (
+        Column("p_price", "private", "Active price", "of one more unit of active demand"),
+        Column("q_price", "private", "Reactive price", "of one more unit of reactive demand"),
+    ),
+)  # fmt: skip
+TIE_PRICES = TableSchema(
+    "tie_prices", "one flow on a tie line, as one zone prices it after the last round",
+    (
+        NAME_OF_ZONE,
+        Column("branch_row", "settings", "Branch", "1-based row of the source"),
+        *ENDS,
+        Column("flow", "settings", "Flow", "p_from, q_from, p_to or q_to"),
+        UNIT,
+    ),
+    (Column("price", "releases", "Price", "dual of the flow's consensus constraint"),),
+)  # fmt: skip
+BINDING = TableSchema(
+    "binding", f"one limit that the dispatch {AFTER} stands at",
+    (UNIT,),
+    (
+        Column("kind", "private", "Kind", "generator P, generator Q, line, voltage or angle"),
+        Column("element", "private", "Element", "generator row, branch row or bus number"),
+        Column("limit", "private", "Limit", "lower or upper"),
+        Column("at", "private", "At", "bus numbers"),
+        Column("value", "private", "Value", "of the limited quantity"),
+        Column("bound", "private", "Bound", "what it is limited to"),
+    ),
+)  # fmt: skip
+
+
+def _end(end: str) -> tuple[Column, ...]:
+    """Return the figures of one end of a branch, under pandapower's names."""
+    at = f"at the {end} end"
+    return (
+        Column(f"p_{end}_mw", "private", f"Active flow, {end}", f"into the branch {at}", "MW"),
+        Column(f"q_{end}_mvar", "private", f"Reactive flow, {end}", f"into the branch {at}",
+               "MVAr"),
+        Column(f"i_{end}_ka", "private", f"Current, {end}", at, "kA"),
+        Column(f"vm_{end}_pu", "private", f"Voltage, {end}", at, "p.u."),
+        Column(f"va_{end}_degree", "private", f"Angle, {end}", at, "degree"),
+    )  # fmt: skip
+
+
+INDEX = Column("index", "settings", "Index", "bus number, or 1-based row of the source")
+STATE = "what zones would dispatch; signs and names are pandapower's"
+RES_BUS = TableSchema(
+    "res_bus", f"one bus: {STATE}",
+    (INDEX,),
+    (
+        Column("vm_pu", "private", "Voltage", "magnitude", "p.u."),
+        Column("va_degree", "private", "Angle", "of the voltage", "degree"),
+        Column("p_mw", "private", "Active power", "that the bus takes from the grid", "MW"),
+        Column("q_mvar", "private", "Reactive power", "that the bus takes from the grid", "MVAr"),
+    ),
+)  # fmt: skip
+RES_LINE = TableSchema(
+    "res_line", f"one branch, transformers included: {STATE}",
+    (INDEX, *ENDS),
+    (
+        *_end("from"), *_end("to"),
+        Column("pl_mw", "private", "Active loss", "of the branch", "MW"),
+        Column("ql_mvar", "private", "Reactive loss", "of the branch", "MVAr"),
+        Column("i_ka", "private", "Current", "of the end that carries more", "kA"),
+        Column("loading_percent", "private", "Loading", "apparent power over the rating", "%"),
+    ),
+)  # fmt: skip
+RES_GEN = TableSchema(
+    "res_gen", f"one generator: {STATE}",
+    (INDEX, BUS),
+    (
+        Column("p_mw", "private", "Active power", "generated", "MW"),
+        Column("q_mvar", "private", "Reactive power", "generated", "MVAr"),
+        Column("va_degree", "private", "Angle", "of the bus's voltage", "degree"),
+        Column("vm_pu", "private", "Voltage", "magnitude of the bus's voltage", "p.u."),
+    ),
+)  # fmt: skip
+RES_SHED = TableSchema(
+    "res_shed", f"one bus: {STATE}",
+    (INDEX,),
+    (
+        Column("p_mw", "private", "Active shed", "active demand unserved", "MW"),
+        Column("q_mvar", "private", "Reactive shed", "reactive demand unserved", "MVAr"),
+    ),
+)  # fmt: skip
+
+RELEASES_OF_ZONE = Column("releases", "releases", "Releases", "of the zone")
+SENSITIVITY = (
+    Column("claimed", "settings", "Claimed epsilon", "that the settings state for one release"),
+    Column("certified", "releases", "Certified epsilon",
+           "of the worst release, under a proven sensitivity"),
+    Column("total_pure", "releases", "Pure total epsilon", "by basic composition"),
+    Column("total", "releases", "Total epsilon", "of all releases at the target delta"),
+    Column("assumed", "releases", "Assumed sensitivity", "that the noise is calibrated to"),
+    Column("sensitivity", "releases", "Sensitivity", "proven, of the worst release"),
+    Column("norm", "settings", "Norm", "in which the sensitivity is measured"),
+    Column("scale", "releases", "Noise scale", "of the worst release"),
+    Column("provenance", "settings", "Provenance", "where the proven sensitivity comes from"),
+    Column("ratio", "releases", "Sound over assumed sensitivity",
+           "above 1, less privacy is delivered than stated"),
+)  # fmt: skip
+STATEMENTS = TableSchema(
+    "statements",
+    "the privacy of one zone in one run",
+    (NAME_OF_ZONE,),
+    (RELEASES_OF_ZONE, *SENSITIVITY),
+)
+
+TIMING = TableSchema(
+    "timing", "how long one run took; the only table that differs between two machines",
+    (),
+    (
+        Column("process", "private", "Process", "number of the process that ran it"),
+        Column("load", "private", "Reading", "of case and settings", "s"),
+        Column("build", "private", "Building", "of the local problems", "s"),
+        Column("solve", "private", "Solving", "of all rounds", "s"),
+        Column("total", "private", "In all", "from reading to the last check", "s"),
+    ),
+)  # fmt: skip
+
+STEP = Column("step", "settings", "Step", "name in the series")
+STEPS = TableSchema(
+    "steps", "one step of a series",
+    (STEP,),
+    (
+        Column("rounds", "releases", "Rounds finished", "of the step's run"),
+        RESIDUAL, DEMAND, OBJECTIVE, SHED, SURPLUS, RECOURSE_SHED, AC_CONVERGED, AC_SLACK, SECONDS,
+    ),
+)  # fmt: skip
+
+FINALS = (
+    OBJECTIVE, RESIDUAL, SHED, SURPLUS, IMBALANCE, SHED_Q, RECOURSE_SHED,
+    Column("recourse_surplus_mw", "private", "Surplus after recourse",
+           f"active power without a taker {AFTER}", "MW"),
+    Column("recourse_objective", "private", "Objective after recourse",
+           f"squared imbalance of true demand {AFTER}", "p.u. squared"),
+    NOISE,
+    Column("recourse_cost", "private", "Cost after recourse", f"of generation {AFTER}", "$/h"),
+    EXPLANATION, AC_CONVERGED, AC_SLACK, AC_VOLTAGES, AC_LOADINGS, SOLVES, RETRIES,
+)  # fmt: skip
+
+SETTINGS = TableSchema(
+    "settings", "the settings of a run",
+    (),
+    (
+        *(Column(f.name, "settings", f.name.replace("_", " ").capitalize(),
+                 f"setting --{f.name.replace('_', '-')}")
+          for f in fields(Settings) if f.name != "seed"),
+        SEED, Column("zoning", "settings", "Zone map", "where it comes from"),
+    ),
+)  # fmt: skip
+
+PRIVACY: dict[str, Schema] = {
+    "mechanism": Column("mechanism", "settings", "Mechanism", "of the noise"),
+    "perturbation": Column("perturbation", "settings", "Perturbation", "what carries the noise"),
+    "calibration": Column("calibration", "settings", "Calibration", "sound or the paper's"),
+    "noise": Column("noise", "settings", "Noise", "simulated or secure"),
+    "caveat": Column("caveat", "settings", "Caveat", "what the noise's source means for privacy"),
+    "adjacency": Column("adjacency", "settings", "Adjacency", "what is protected, in words"),
+    "beta": Column("beta", "settings", "Beta", "adjacency distance", "p.u."),
+    "protects": Column("protects", "settings", "Protects", "which demand of a bus"),
+    "releases_per_zone": Column("releases_per_zone", "releases", "Releases per zone",
+                                "of the zone that made most"),
+    "per_release": TableSchema(
+        "per_release", "one release", (),
+        (
+            Column("claimed", "settings", "Claimed epsilon", "that the settings state"),
+            Column("certified", "releases", "Certified epsilon", "under a proven sensitivity"),
+            Column("delta", "settings", "Delta", "at which epsilon is stated"),
+        ),
+    ),
+    "noise_multiplier": Column("noise_multiplier", "settings", "Noise multiplier",
+                               "noise scale over the sensitivity it is calibrated to"),
+    "total_pure": Column("total_pure", "releases", "Pure total epsilon", "of the worst zone"),
+    "total": TableSchema(
+        "total", "all releases of the worst zone", (),
+        (
+            Column("epsilon", "releases", "Total epsilon", "at delta"),
+            Column("delta", "settings", "Delta", "the target delta"),
+        ),
+    ),
+    "paper_total": Column("paper_total", "settings", "The paper's total",
+                          "Ryu and Kim's theorem 4.6; no certificate"),
+    "sensitivity": STATEMENTS,
+}  # fmt: skip
+
+RUN_DOCUMENT: dict[str, Schema] = {
+    "case": CASE,
+    "buses": Column("buses", "settings", "Buses", "of the case"),
+    "zones": TableSchema("zones", "one zone", (NAME_OF_ZONE,), ZONE_SIZE),
+    "settings": SETTINGS,
+    "rounds": ROUNDS,
+    "final": {
+        **{c.name: c for c in (*FIGURES, EXPLANATION, RESIDUAL)},
+        "recourse": TableSchema(
+            "recourse", "the dispatch after local recourse", (),
+            (OBJECTIVE, SHED, SURPLUS, COST,
+             Column("failed_zones", "private", "Failed zones", "without a recourse")),
+        ),
+        "ac": TableSchema(
+            "ac", "the AC power flow of that dispatch", (),
+            (
+                Column("converged", "private", "Converged", "whether it has a solution"),
+                Column("slack_mw", "private", "Slack deviation", AC_SLACK.meaning, "MW"),
+                Column("vm_violations", "private", "Voltage violations", AC_VOLTAGES.meaning),
+                Column("vm_worst_pu", "private", "Worst voltage", "distance outside the band",
+                       "p.u."),
+                Column("loading_violations", "private", "Loading violations", AC_LOADINGS.meaning),
+            ),
+        ),
+    },
+    "privacy": PRIVACY,
+    "solver": TableSchema(
+        "solver", "the solver of the local problems", (),
+        (
+            Column("name", "settings", "Solver", "by name"),
+            Column("version", "settings", "Solver's version", "as installed"),
+            SOLVES,
+            Column("failures", "private", "Failures", "solves that were tried again"),
+            Column("seconds_per_solve", "private", "Time of a solve", "wall clock", "s"),
+        ),
+    ),
+    "timing": TIMING,
+    "seed": SEED,
+    "version": VERSION,
+}  # fmt: skip
+
+SERIES_DOCUMENT: dict[str, Schema] = {
+    "case": CASE,
+    "buses": Column("buses", "settings", "Buses", "of the case"),
+    "series": Column("series", "settings", "Series", "where the steps come from"),
+    "planned": Column("planned", "settings", "Planned", "steps of the series"),
+    "finished": Column("finished", "releases", "Finished", "steps that are stored"),
+    "settings": SETTINGS,
+    "steps": STEPS,
+    "privacy": {key: PRIVACY[key] for key in PRIVACY if key != "sensitivity"}
+    | {"zones": STATEMENTS},
+    "seed": SEED,
+    "version": VERSION,
+}
+
+NETWORK_BUSES = TableSchema(
+    "network_buses", "one bus, as maps draw it",
+    (CASE, ZONING, BUS),
+    (
+        NAME_OF_ZONE,
+        Column("x", "settings", "x", "position in the drawing"),
+        Column("y", "settings", "y", "position in the drawing"),
+        Column("generator", "settings", "Generator", "whether it has one"),
+    ),
+)  # fmt: skip
+NETWORK_BRANCHES = TableSchema(
+    "network_branches", "one branch, as maps draw it",
+    (CASE, ZONING),
+    (
+        Column("from", "settings", "From bus", "number of the branch's first end"),
+        Column("to", "settings", "To bus", "number of the branch's second end"),
+        Column("tie", "settings", "Tie", "whether it joins two zones"),
+    ),
+)  # fmt: skip
+
+TABLES = (
+    ROUNDS, ZONES, BUSES, PRICES, TIE_PRICES, BINDING, RES_BUS, RES_LINE, RES_GEN, RES_SHED,
+    STATEMENTS, TIMING, STEPS, NETWORK_BUSES, NETWORK_BRANCHES,
+)  # fmt: skip
+DOCUMENTS: dict[str, dict[str, Schema]] = {"run": RUN_DOCUMENT, "series": SERIES_DOCUMENT}

@@ -1,0 +1,105 @@
+"""Every column and entry that occurs is declared: what is not would be missing where it is public.
+
+The commands are run and their files read back by pandas and json; the declarations are read by
+name only.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from gridpriv.cli.main import main
+from gridpriv.core.tables import Column, TableSchema, publish, publish_table, undeclared
+from gridpriv.learning.schema import CLIENTS, LEARN_DOCUMENT
+from gridpriv.learning.schema import ROUNDS as LEARN_ROUNDS
+from gridpriv.report.schema import STORED
+from gridpriv.study.schema import MANIFEST
+from gridpriv.zonal.schema import RUN_DOCUMENT, SERIES_DOCUMENT
+
+ADDED = {"run", "step", "index"}
+
+
+def strangers(folder: Path) -> list[str]:
+    """Return table.column of what no table declares."""
+    found = []
+    for path in [*folder.glob("*.csv"), *folder.glob("*.parquet")]:
+        table = pd.read_csv(path) if path.suffix == ".csv" else pd.read_parquet(path)
+        declared = STORED[path.stem].names if path.stem in STORED else ()
+        found += [f"{path.stem}.{name}" for name in table if name not in {*declared, *ADDED}]
+    return found
+
+
+@pytest.mark.parametrize("objective", ["imbalance", "cost"])
+def test_a_run_holds_nothing_undeclared(objective: str, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    assert main(["run", "case14", "--rounds", "2", "--seed", "1", "--objective", objective,
+                 "--solver", "clarabel", "--quiet", "--out", str(folder)]) == 0  # fmt: skip
+    assert {"prices", "tie_prices", "binding", "res_bus", "buses"} <= {
+        path.stem for path in folder.glob("*.csv")
+    }
+    assert strangers(folder) == []
+    assert undeclared(json.loads((folder / "run.json").read_text()), RUN_DOCUMENT) == []
+
+
+def test_a_series_holds_nothing_undeclared(tmp_path: Path) -> None:
+    (tmp_path / "loads.csv").write_text("step,load_scale\n1,1.0\n2,0.9\n")
+    folder = tmp_path / "day"
+    assert main(["run", "case14", "--rounds", "2", "--seed", "1", "--solver", "clarabel",
+                 "--quiet", "--series", str(tmp_path / "loads.csv"),
+                 "--out", str(folder)]) == 0  # fmt: skip
+    assert len(list(folder.glob("*.csv"))) >= 6
+    assert strangers(folder) == []
+    assert undeclared(json.loads((folder / "horizon.json").read_text()), SERIES_DOCUMENT) == []
+
+
+def test_a_study_holds_nothing_undeclared(study_folder: Path) -> None:
+    assert len(list(study_folder.glob("*.parquet"))) >= 8
+    assert strangers(study_folder) == []
+    assert undeclared(json.loads((study_folder / "manifest.json").read_text()), MANIFEST) == []
+
+
+def test_learning_holds_nothing_undeclared(tmp_path: Path) -> None:
+    compared, single = tmp_path / "compared", tmp_path / "single"
+    common = ["lasso", "--rounds", "2", "--clients", "5", "--quiet"]
+    assert main(["learn", "compare", *common, "--algorithms", "ryu-kim,dpsgd", "--totals", "1",
+                 "--seeds", "1", "--clip", "1", "--out", str(compared)]) == 0  # fmt: skip
+    assert strangers(compared) == []
+    assert undeclared(json.loads((compared / "manifest.json").read_text()), MANIFEST) == []
+    assert main(["learn", "run", *common, "--clip", "1", "--out", str(single)]) == 0
+    document = json.loads((single / "run.json").read_text())
+    assert undeclared(document, LEARN_DOCUMENT) == []
+    assert set(pd.read_csv(single / "rounds.csv")) <= set(LEARN_ROUNDS.names)
+    assert set(pd.DataFrame(document["clients"])) <= set(CLIENTS.names)
+
+
+TABLE = TableSchema(
+    "rounds", "a round",
+    (Column("round", "settings", "Round", "from 1"),),
+    (Column("residual", "releases", "Residual", "of what was sent"),
+     Column("shed", "private", "Shed", "of true demand", "MW")),
+)  # fmt: skip
+FRAME = pd.DataFrame({"run": ["a", "b"], "round": [1, 1], "residual": [2.0, 3.0],
+                      "shed": [4.0, 5.0], "new": [6.0, 7.0]})  # fmt: skip
+
+
+def test_what_is_undeclared_or_private_stays() -> None:
+    assert list(publish_table(FRAME, TABLE)) == ["run", "round", "residual"]
+    document = {"round": 1, "residual": 2.0, "shed": 4.0, "new": 6.0}
+    assert publish(document, TABLE, protected=True) == {"round": 1, "residual": 2.0, "shed": None}
+    assert publish(document, TABLE, protected=False)["residual"] is None
+    assert undeclared([document], TABLE) == ["new"]
+
+
+def test_runs_without_noise_lose_their_rows_and_a_table_of_keys_is_not_published() -> None:
+    assert list(publish_table(FRAME, TABLE, {"b"})["run"]) == ["a"]
+    assert publish_table(FRAME[["run", "round", "shed"]], TABLE).empty
+
+
+def test_a_header_is_title_and_unit() -> None:
+    assert [c.header for c in TABLE.columns] == ["Round", "Residual", "Shed (MW)"]
+    with pytest.raises(ValueError, match="twice"):
+        TableSchema("t", "a row", TABLE.keys, TABLE.keys)
