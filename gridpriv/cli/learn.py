@@ -115,6 +115,7 @@ def _run(args: argparse.Namespace) -> int:
     began = time.perf_counter()
     dataset = load_dataset(
         args.dataset, args.data, download=args.download, missing=settings.missing,
+        scaling=settings.scaling,
         seed=settings.seed, norm=settings.norm,
     )  # fmt: skip
     load_seconds = time.perf_counter() - began
@@ -206,7 +207,8 @@ def _compare(args: argparse.Namespace) -> int:
     preset = make_learn_settings(dataset_name(args.dataset), args.preset)
     datasets = load_by_seed(
         args.dataset, args.data, download=args.download,
-        missing=given.get("missing", preset.missing), norm=given.get("norm", preset.norm),
+        missing=given.get("missing", preset.missing),
+        scaling=given.get("scaling", preset.scaling), norm=given.get("norm", preset.norm),
     )  # fmt: skip
     folder = output_folder(args.out)
     assert folder is not None

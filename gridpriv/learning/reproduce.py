@@ -75,25 +75,29 @@ class Bench:
     scale: Scale
     data: str | None
     store: Runs
-    _loaded: dict[tuple[str, str], Dataset] = field(default_factory=dict)
+    _loaded: dict[tuple[str, str, str], Dataset] = field(default_factory=dict)
 
     @property
     def full(self) -> bool:
         """Whether the paper's own sizes are run."""
         return self.scale == "full"
 
-    def dataset(self, name: str, missing: str = "drop") -> Dataset:
+    def dataset(self, name: str, missing: str = "drop", scaling: str = "bounds") -> Dataset:
         """Return a data set."""
-        if (name, missing) not in self._loaded:
-            self._loaded[name, missing] = load_dataset(name, self.data, missing=missing)
-        return self._loaded[name, missing]
+        key = (name, missing, scaling)
+        if key not in self._loaded:
+            found = load_dataset(name, self.data, missing=missing, scaling=scaling)
+            self._loaded[key] = found
+        return self._loaded[key]
 
     def run(
         self, name: str, preset: str, watcher: Watcher | None = None, **given: Any
     ) -> dict[str, Any]:
         """Return the record of a run."""
         settings = make_learn_settings(name, preset, **given)
-        return self.store.get(self.dataset(name, settings.missing), settings, watcher)
+        return self.store.get(
+            self.dataset(name, settings.missing, settings.scaling), settings, watcher
+        )
 
     def mean(
         self, name: str, preset: str, figure: str, seeds: Sequence[int], **given: Any

@@ -38,6 +38,7 @@ Sampling = Literal["poisson", "without-replacement", "with-replacement"]
 Noise = Literal["simulated", "secure"]
 GradientChange = Literal["2G", "2G/b"]
 Missing = Literal["drop", "mode"]
+Scaling = Literal["bounds", "standard"]
 
 # what a comparison sets itself
 SET_BY_COMPARISON = ("algorithm", "budget", "calibration", "target_delta", "seed")
@@ -72,6 +73,7 @@ class Samples(Part):
     sampling: Sampling = choice("poisson", get_args(Sampling), "how a batch is drawn")
     sampled_clients: int | None = count(None, "clients of a round, drawn in public", unset="all")
     missing: Missing = choice("drop", get_args(Missing), "what is made of Adult's missing values")
+    scaling: Scaling = choice("bounds", get_args(Scaling), "how Adult's numbers are scaled")
     noise: Noise = choice(
         "simulated", get_args(Noise), "source of the noise; secure is OpenDP on system entropy"
     )

@@ -321,6 +321,23 @@ def test_adult_columns_are_those_of_the_paper(tmp_path):
         assert set(np.unique(data.y_train)) == {-1, 1}
 
 
+def test_adult_standardized_reads_nothing_off_its_rows(tmp_path):
+    """A row's features are the same whatever other rows stand beside it; the bound holds."""
+    made.write_adult(tmp_path)
+    before = load_adult(tmp_path, missing="mode", scaling="standard")
+    assert before.norm == pytest.approx(np.sqrt(8 + 6 * 9))
+    assert np.linalg.norm(before.x_train, axis=1).max() <= before.norm
+    path = tmp_path / "adult.data"
+    lines = path.read_text().split("\n")
+    old = lines[1].split(", ")
+    lines[1] = ", ".join(["90", old[1], "1400000", *old[3:10], "99999", "4356", "99", *old[13:]])
+    path.write_text("\n".join(lines))
+    after = load_adult(tmp_path, missing="mode", scaling="standard")
+    changed = (before.x_train != after.x_train).any(axis=1)
+    assert np.flatnonzero(changed).tolist() == [1]
+    assert np.abs(after.x_train).max() == pytest.approx(3.0)  # 1.4 million is clipped
+
+
 def test_adult_line_with_a_wrong_field_is_named(tmp_path):
     made.write_adult(tmp_path)
     path = tmp_path / "adult.data"

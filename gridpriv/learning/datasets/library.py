@@ -40,6 +40,7 @@ def load_dataset(
     download: bool = False,
     dtype: type[np.floating] = np.float32,
     missing: str = "drop",
+    scaling: str = "bounds",
     seed: int = 0,
     norm: float | None = None,
 ) -> Dataset:
@@ -56,7 +57,7 @@ def load_dataset(
         Fetch missing files from the data set's own site (not for FEMNIST, which LEAF makes).
     dtype : type
         float32, or float64 for reference solutions.
-    missing, seed
+    missing, scaling, seed
         Of Adult (see :func:`load_adult`); ``seed`` also of the synthetic data.
     norm : float, optional
         Public bound of a row's 2-norm, for data of one's own.
@@ -82,7 +83,7 @@ def load_dataset(
         return load_mnist(where, dtype)
     if name == "femnist":
         return load_femnist(where, dtype)
-    return load_adult(where, dtype, missing, seed)
+    return load_adult(where, dtype, missing, seed, scaling)
 
 
 def load_by_seed(
@@ -91,13 +92,16 @@ def load_by_seed(
     *,
     download: bool = False,
     missing: str = "drop",
+    scaling: str = "bounds",
     norm: float | None = None,
 ) -> Callable[[int], Dataset]:
     """Return a function of a seed that is :func:`load_dataset` with it; each is read once."""
 
     @cache
     def load(seed: int) -> Dataset:
-        return load_dataset(name, folder, download=download, missing=missing, seed=seed, norm=norm)
+        return load_dataset(
+            name, folder, download=download, missing=missing, scaling=scaling, seed=seed, norm=norm
+        )
 
     drawn = dataset_name(name) in DRAWN
     return lambda seed: load(seed if drawn else 0)
