@@ -9,7 +9,6 @@ import math
 import sys
 import warnings
 from collections.abc import Sequence
-from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,19 +23,32 @@ from gridpriv.cli.common import (
 from gridpriv.core.errors import GridprivWarning, InputError, one_of
 
 if TYPE_CHECKING:
-    from gridpriv.privacy.ledger_rows import Account, Dataset, Entry
+    from gridpriv.privacy.ledger_rows import Account, Book, Dataset
 
 FORMATS = ("csv", "json")
+COLUMNS = (
+    "row", "owner", "run", "charged_at", "units", "kind", "parameter", "second", "count",
+)  # fmt: skip
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add ``grant``, ``show`` and ``export``."""
-    actions = parser.add_subparsers(dest="action", metavar="grant|show|export", required=True)
-    grant = actions.add_parser(
-        "grant", help="grant a total budget to a case's zones; makes the ledger"
+    """Add ``grant``, ``show``, ``export`` and ``verify``."""
+    actions = parser.add_subparsers(
+        dest="action", metavar="grant|show|export|verify", required=True
     )
-    grant.add_argument("file", metavar="FILE", help="the ledger")
+    grant = actions.add_parser(
+        "grant", help="grant a total budget to each bus of a case; makes the ledger"
+    )
+    show = actions.add_parser("show", help="every grant and what is left of it")
+    export = actions.add_parser("export", help="every charge as CSV, or with the grants as JSON")
+    verify = actions.add_parser("verify", help="check every byte; print the ledger's head")
+    for action in (grant, show, export, verify):
+        action.add_argument("file", metavar="FILE", help="the ledger")
+        action.add_argument("--key", metavar="FILE", help="its key (default: FILE.key beside it)")
+    for action in (grant, show, verify):
+        action.add_argument("--json", action="store_true", help="print one JSON document")
     grant.add_argument("--case", required=True, metavar="CASE", help="a case by name, or a path")
+    grant.add_argument("--demand", metavar="FILE.csv", help="demand of the buses it names")
     add_zone_arguments(grant)
     grant.add_argument("--epsilon", type=REAL, required=True, metavar="E", help="of all releases")
     grant.add_argument(
@@ -47,45 +59,49 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     grant.add_argument(
         "--owner", action="append", metavar="ZONE", help="grant to this zone only (repeatable)"
     )
-    show = actions.add_parser("show", help="every owner's grant and what is left of it")
-    show.add_argument("file", metavar="FILE", help="the ledger")
-    export = actions.add_parser("export", help="every charge as CSV, or with the grants as JSON")
-    export.add_argument("file", metavar="FILE", help="the ledger")
     export.add_argument("--format", help="csv | json (default: that of --out's name, or csv)")
     export.add_argument("--out", metavar="FILE", help="write there, not on standard output")
-    for action in (grant, show):
-        action.add_argument("--json", action="store_true", help="print one JSON document")
+    verify.add_argument(
+        "--expect", metavar="HEAD", help="a head that verify printed before: refuse an older copy"
+    )
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Grant, show or export."""
-    return {"grant": _grant, "show": _show, "export": _export}[str(args.action)](args)
+    """Grant, show, export or verify."""
+    act = {"grant": _grant, "show": _show, "export": _export, "verify": _verify}[str(args.action)]
+    return act(args, None if args.key is None else Path(args.key))
 
 
-def _grant(args: argparse.Namespace) -> int:
+def _grant(args: argparse.Namespace, key: Path | None) -> int:
     from gridpriv.grid.library import load_case
+    from gridpriv.grid.overrides import override_demand
     from gridpriv.privacy.adjacency import DemandAdjacency, parse_beta
-    from gridpriv.privacy.ledger import grant
-    from gridpriv.privacy.ledger_rows import read_accounts, zone_datasets
+    from gridpriv.privacy.ledger import grant, read_book
+    from gridpriv.privacy.ledger_file import key_path
+    from gridpriv.zonal.datasets import zone_datasets
     from gridpriv.zonal.settings import Settings
 
     case = load_case(args.case)
+    if args.demand is not None:
+        case = override_demand(case, args.demand)
     zoning = chosen_zoning(case, args)
     beta = (Settings.beta if args.beta is None else parse_beta(args.beta)).per_unit(case.base_mva)
     protects = Settings.protects if args.protects is None else args.protects
     datasets = _chosen(zone_datasets(case, zoning, DemandAdjacency(beta, protects)), args.owner)
-    grant(args.file, datasets, args.epsilon, args.delta)
-    buses = max(len(members) for members in zoning.members)
-    _warn_delta(args.delta, buses * (2 if protects == "p+q" else 1))
+    grant(args.file, datasets, args.epsilon, args.delta, key)
+    _warn_delta(args.delta, len(protects.split("+")) * max(map(len, zoning.members)))
     if args.json:
-        write_json(_document(args.file, read_accounts(args.file)))
+        write_json(_document(args.file, read_book(args.file, key)))
         return 0
     delta = f" at delta {args.delta:g}" if args.delta else ""
     print(
-        f"{args.file}: epsilon {args.epsilon:g}{delta} granted to each of "
-        f"{len(datasets)} zones of {case.name} ({', '.join(d.owner for d in datasets)})."
+        f"{args.file}: epsilon {args.epsilon:g}{delta} granted to each of the "
+        f"{sum(len(dataset.units) for dataset in datasets)} buses in {len(datasets)} zones of "
+        f"{case.name} ({', '.join(dataset.owner for dataset in datasets)})."
     )
-    print(f"Protected: {datasets[0].adjacency}.")
+    print(f"Protected: {datasets[0].protection}.")
+    print(f"Key: {key_path(Path(args.file), key)}. Whoever has it can forge the ledger; without")
+    print("it the ledger cannot be read.")
     return 0
 
 
@@ -109,20 +125,21 @@ def _warn_delta(delta: float, entries: int) -> None:
         )
 
 
-def _show(args: argparse.Namespace) -> int:
-    from gridpriv.privacy.ledger_rows import read_accounts
+def _show(args: argparse.Namespace, key: Path | None) -> int:
+    from gridpriv.privacy.ledger import read_book
 
-    document = _document(args.file, read_accounts(args.file))
+    document = _document(args.file, read_book(args.file, key))
     if args.json:
         write_json(document)
         return 0
     owners = document["owners"]
     print_table(
         f"Ledger {args.file}",
-        ["owner", "epsilon", "delta", "releases", "spent epsilon", "used %", "left %"],
+        ["owner", "units", "epsilon", "delta", "releases", "spent epsilon", "used %", "left %"],
         [
             [
                 owner["owner"],
+                owner["units"],
                 owner["epsilon"],
                 owner["delta"],
                 owner["releases"],
@@ -138,35 +155,35 @@ def _show(args: argparse.Namespace) -> int:
     for keeper in sorted({owner["kept_by"] for owner in owners}):
         print(f"Kept by {keeper}.")
     print(
-        "Spent epsilon is certified for releases fixed in advance; used and left count what the "
-        "grant's\nfilter counts, which holds for releases chosen after seeing earlier ones."
+        "A row is the units of an owner at the time of the grant that have the same charges; each\n"
+        "unit has the figures of its row. Spent epsilon is certified for releases fixed in\n"
+        "advance; used and left count what the grant's filter counts, which holds for releases\n"
+        "chosen after seeing earlier ones."
     )
     return 0
 
 
-def _document(file: str, accounts: Sequence[Account]) -> dict[str, Any]:
-    return {"ledger": str(file), "owners": [_account(account) for account in accounts]}
+def _document(file: str, book: Book) -> dict[str, Any]:
+    return {"ledger": str(file), "owners": [_account(account) for account in book.accounts]}
 
 
 def _account(account: Account) -> dict[str, Any]:
     """Return an account as JSON can hold it; infinite epsilon is null."""
-    used = account.filter.used(account.spent)
+    used, grant = account.filter.used(account.spent), account.grant
     return {
         "owner": account.owner,
-        "epsilon": account.epsilon,
-        "delta": account.delta,
-        "adjacency": account.adjacency,
-        "granted_at": account.granted_at,
+        "units": account.units,
+        "epsilon": grant.epsilon,
+        "delta": grant.delta,
+        "adjacency": str(grant.protection),
+        "granted_at": grant.at,
         "kept_by": account.kept_by,
         "releases": sum(account.spent.values()),
         "total_pure": _finite(account.total_pure),
-        "total": {"epsilon": _finite(account.total), "delta": account.delta},
+        "total": {"epsilon": _finite(account.total), "delta": grant.delta},
         "used": used,
         "left": max(0.0, 1.0 - used),
-        "charges": [
-            {"kind": charge.kind, "parameter": charge.parameter, "count": count}
-            for charge, count in account.spent.items()
-        ],
+        "charges": [vars(charge) | {"count": count} for charge, count in account.spent.items()],
     }
 
 
@@ -174,31 +191,64 @@ def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _export(args: argparse.Namespace) -> int:
-    from gridpriv.privacy.ledger_rows import read_accounts, read_entries
+def _export(args: argparse.Namespace, key: Path | None) -> int:
+    from gridpriv.privacy.ledger import read_book
 
     kind = args.format or (Path(args.out).suffix[1:] if args.out else "csv")
     one_of("format", kind, FORMATS)
-    entries = read_entries(args.file)
     out = None if args.out is None else Path(args.out)
+    book = read_book(args.file, key)
     if out is not None and not out.parent.is_dir():
         raise InputError(f"out = {args.out!r} is not allowed: there is no folder {out.parent}")
+    charges = _charges(book)
     if kind == "json":
-        document = _document(args.file, read_accounts(args.file))
-        write_json(document | {"charges": [asdict(entry) for entry in entries]}, out)
+        write_json(_document(args.file, book) | {"charges": charges}, out)
     elif out is None:
-        sys.stdout.write(_csv(entries))
+        sys.stdout.write(_csv(charges))
     else:
-        write_text(out, _csv(entries))
+        write_text(out, _csv(charges))
     return 0
 
 
-def _csv(entries: Sequence[Entry]) -> str:
-    from gridpriv.privacy.ledger_rows import Entry
+def _charges(book: Book) -> list[dict[str, Any]]:
+    """Return every charge, oldest first; ``units`` is for how many units it was."""
+    return [
+        dict(zip(COLUMNS, (row, entry.owner, entry.run, entry.at, units, *vars(charge).values(),
+                           count), strict=True))
+        for row, entry in book.charged
+        for units in (sum(last - first + 1 for first, last in entry.units),)
+        for charge, count in entry.charges
+    ]  # fmt: skip
 
+
+def _csv(charges: Sequence[dict[str, Any]]) -> str:
     text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    names = [field.name for field in fields(Entry)]
-    writer.writerow(names)
-    writer.writerows([getattr(entry, name) for name in names] for entry in entries)
+    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(charges)
     return text.getvalue()
+
+
+def _verify(args: argparse.Namespace, key: Path | None) -> int:
+    from gridpriv.privacy.ledger import verify
+    from gridpriv.privacy.ledger_file import parse_head
+
+    expect = None if args.expect is None else parse_head(args.expect)
+    found = verify(args.file, expect, key)
+    if args.json:
+        document = {"ledger": str(args.file), "rows": found.head.count, "head": str(found.head)}
+        write_json(document | {"expected": args.expect, "unfinished_bytes": found.unfinished})
+        return 0
+    print(f"{args.file}: every byte of its {found.head.count} rows is as it was written.")
+    if found.unfinished:
+        print(
+            f"After them come {found.unfinished} bytes of a row that a process was stopped in; "
+            "its charge was never confirmed, and the next charge removes them."
+        )
+    print(f"Head: {found.head}")
+    if expect is None:
+        print("An older copy of the file cannot be told from this one without an earlier head:")
+        print("keep this head elsewhere, and give it to --expect next time.")
+    else:
+        print("It goes on from the expected head.")
+    return 0

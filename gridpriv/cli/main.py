@@ -24,7 +24,7 @@ COMMANDS = {
     "zones": "partition a case into zones, check and draw them",
     "cases": "the cases that can be found by name",
     "learn": "federated learning of linear models: run, compare, reproduce",
-    "ledger": "grants of data owners, and what was charged: grant, show, export",
+    "ledger": "grants of data owners, and what was charged: grant, show, export, verify",
     "account": "total privacy of T releases, or the noise for a total",
 }
 

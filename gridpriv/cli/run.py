@@ -11,6 +11,7 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from gridpriv.cli.charging import add_ledger_arguments, charging
 from gridpriv.cli.common import (
     add_settings,
     add_zone_arguments,
@@ -26,14 +27,12 @@ from gridpriv.cli.common import (
 )
 from gridpriv.cli.series import add_arguments as add_series_arguments
 from gridpriv.cli.series import refuse_without_series, run_horizon
-from gridpriv.core.errors import BudgetError, InputError, SolverError, one_of
+from gridpriv.core.errors import BudgetError, SolverError, one_of
 from gridpriv.zonal.settings import PRESETS, Settings
 
 if TYPE_CHECKING:
     from gridpriv.power.accheck import AcCheck
-    from gridpriv.power.fleet import Charge
     from gridpriv.zonal.checks import Checker, Finished
-    from gridpriv.zonal.run import Prepared
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_settings(parser, Settings, PRESETS)
     parser.add_argument("--demand", metavar="FILE.csv", help="demand of the buses it names")
     add_series_arguments(parser)
-    parser.add_argument("--ledger", metavar="FILE", help="charge every release to this ledger")
+    add_ledger_arguments(parser)
     parser.add_argument("--out", metavar="DIR", help="write settings, tables and figures")
     parser.add_argument(
         "--tables", default="csv", metavar="FORMAT", help="csv | parquet | json: of res_bus, ..."
@@ -93,7 +92,7 @@ def _run(args: argparse.Namespace, given: dict[str, Any], checker: Checker) -> i
     prepared = prepare(case, zoning, settings)
     failure = None
     with ExitStack() as stack:
-        charge = stack.enter_context(_ledger(args.ledger, prepared))
+        charge = stack.enter_context(charging(args, case, [prepared]))
         advance = stack.enter_context(
             progress(case.name, settings.rounds, quiet=args.quiet or args.json)
         )
@@ -156,25 +155,6 @@ def _import_pandapower() -> None:
     gc.set_threshold(RARELY)
     show_warnings()
     import pandapower.converter.pypower.from_ppc  # noqa: F401
-
-
-@contextmanager
-def _ledger(path: str | None, prepared: Prepared) -> Iterator[Charge | None]:
-    """Open the ledger, check that the planned run fits, and yield what charges its releases."""
-    if path is None:
-        yield None
-        return
-    if prepared.rules.noise is None:
-        raise InputError("--ledger charges releases; this run has none (mechanism none)")
-    import uuid
-
-    from gridpriv.privacy.ledger import Ledger, ledger_charge
-    from gridpriv.privacy.ledger_rows import zone_datasets
-    from gridpriv.zonal.run import planned_charges
-
-    owners = zone_datasets(prepared.case, prepared.zoning, prepared.rules.adjacency)
-    with Ledger(path, owners) as ledger:
-        yield ledger_charge(ledger, uuid.uuid4().hex, planned_charges(prepared))
 
 
 def summarise(document: dict[str, Any]) -> None:

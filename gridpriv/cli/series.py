@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gridpriv.cli.charging import charging
 from gridpriv.cli.common import console, print_table, progress, write_json
 from gridpriv.core.errors import InputError
 
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from gridpriv.grid.case import Case
     from gridpriv.grid.overrides import DemandSeries
     from gridpriv.grid.zoning import Zoning
-    from gridpriv.power.fleet import Charge
     from gridpriv.report.series_folder import SeriesFolder
     from gridpriv.zonal.horizon import Horizon
     from gridpriv.zonal.settings import Settings
@@ -91,7 +90,8 @@ def _run_steps(args: argparse.Namespace, horizon: Horizon, store: SeriesFolder) 
     if not left:
         return
     with ExitStack() as stack:
-        charge = stack.enter_context(_ledger(args.ledger, horizon, len(left)))
+        planned = [horizon.prepared(number) for number in left] if args.ledger else []
+        charge = stack.enter_context(charging(args, horizon.series.case, planned))
         advance = stack.enter_context(
             progress(horizon.series.case.name, len(left), quiet=args.quiet or args.json)
         )
@@ -99,33 +99,6 @@ def _run_steps(args: argparse.Namespace, horizon: Horizon, store: SeriesFolder) 
             result = horizon.run_step(number, charge)
             store.add(number, result)
             advance(f"step {horizon.series.steps[number]}")
-
-
-@contextmanager
-def _ledger(path: str | None, horizon: Horizon, steps: int) -> Iterator[Charge | None]:
-    """Yield what charges releases to a ledger, after checking that all steps left fit."""
-    if path is None:
-        yield None
-        return
-    ready = horizon.prepared(0)
-    if ready.rules.noise is None:
-        raise InputError("--ledger charges releases; this run has none (mechanism none)")
-    import uuid
-
-    from gridpriv.privacy.ledger import Ledger, ledger_charge
-    from gridpriv.privacy.ledger_rows import zone_datasets
-    from gridpriv.zonal.run import planned_charges, prepare
-
-    one = planned_charges(ready)
-    planned = one and {
-        zone: {charge: steps * count for charge, count in charges.items()}
-        for zone, charges in one.items()
-    }
-    # the grant names the grid with its own demand; the series is how that demand moves
-    base = prepare(horizon.series.case, horizon.zoning, horizon.settings)
-    owners = zone_datasets(base.case, ready.zoning, ready.rules.adjacency)
-    with Ledger(path, owners) as ledger:
-        yield ledger_charge(ledger, uuid.uuid4().hex, planned)
 
 
 def _summarise(document: dict[str, Any], folder: Path | None) -> None:

@@ -43,6 +43,9 @@ class DemandSeries:
     pd, qd : (steps, n_bus) float
         Demand in per unit.
     source : str
+    scales : tuple of float
+        Of each step, where it is the case's own demand times a factor; empty where the steps are
+        data of their own.
     """
 
     case: Case
@@ -50,6 +53,7 @@ class DemandSeries:
     pd: Floats
     qd: Floats
     source: str
+    scales: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         shape = (len(self.steps), self.case.n_bus)
@@ -71,6 +75,10 @@ class DemandSeries:
 
     def __iter__(self) -> Iterator[Case]:
         return (self.at(step) for step in range(len(self)))
+
+    def scale(self, step: int) -> float:
+        """Return by how much the private data were multiplied in a step."""
+        return self.scales[step] if self.scales else 1.0
 
     def at(self, step: int) -> Case:
         """Return the case with the demand of a step, counted from 0."""
@@ -123,6 +131,7 @@ def read_demand_series(path: str | Path, case: Case) -> DemandSeries:
     names: list[str] = []
     pds: list[Floats] = []
     qds: list[Floats] = []
+    scales: list[float] = []
     seen: dict[str, int] = {}
     for line, row in rows:
         step = row["step"]
@@ -138,12 +147,14 @@ def read_demand_series(path: str | Path, case: Case) -> DemandSeries:
             factor = rows.number(row, "load_scale", line)
             if factor < 0:
                 raise rows.error(line, "load_scale", row["load_scale"], "0 or more")
+            scales.append(factor)
             pds[-1] *= factor
             qds[-1] *= factor
         else:
             rows.once(buses, str(int(rows.bus(row, line, case)[1])), line, f"step {step}: bus")
             _apply(rows, row, line, case, pds[-1], qds[-1])
-    return DemandSeries(case, tuple(names), _stack(pds, case), _stack(qds, case), Path(path).name)
+    demand = _stack(pds, case), _stack(qds, case)
+    return DemandSeries(case, tuple(names), *demand, Path(path).name, tuple(scales))
 
 
 def series_from_simbench(

@@ -1,4 +1,4 @@
-"""When two demand vectors count as neighbours."""
+"""When two sets of data count as neighbours."""
 
 from __future__ import annotations
 
@@ -14,6 +14,76 @@ from gridpriv.core.settings import shortest
 
 Protects = Literal["p+q", "p", "q"]
 PROTECTS: tuple[Protects, ...] = ("p+q", "p", "q")
+
+
+SAME = 1e-9  # distances that agree to nine digits are the same
+
+
+@dataclass(frozen=True)
+class Move:
+    """How far one figure of a unit may move between neighbours: at most ``most``."""
+
+    figure: str
+    most: float
+    measure: str
+
+    def __str__(self) -> str:
+        return f"its {self.figure} by {self.most:.6g} {self.measure}"
+
+
+@dataclass(frozen=True)
+class Protection:
+    """What differs between neighbours, in figures that can be compared: one unit, in a box.
+
+    Attributes
+    ----------
+    unit, units : str
+        What a unit of the data is called, one and many (``bus``, ``buses``).
+    moves : tuple of Move
+        Each figure of one unit moves within its bound, the other units and figures do not.
+    """
+
+    unit: str
+    units: str
+    moves: tuple[Move, ...]
+
+    def __str__(self) -> str:
+        return f"one {self.unit} changes {' and '.join(map(str, self.moves))} at most"
+
+    def factor(self, stated: Protection, scale: float = 1.0) -> float:
+        """Return how many times as far these neighbours lie apart as those of a release.
+
+        Parameters
+        ----------
+        stated : Protection
+            Under which the release's sensitivity D is stated.
+        scale : float
+            By which the data were multiplied before the release.
+
+        Returns
+        -------
+        float
+            f, at least 1: between these neighbours the release moves by at most f D. Neighbours
+            here that lie within the stated bounds once scaled are neighbours there (f = 1).
+            Others leave them by a factor f at most, and every sensitivity is at most f times as
+            large there: it is a norm of a linear map of the move, or that plus a constant. Below
+            1 nothing is gained, because of the constant.
+
+        Raises
+        ------
+        InputError
+            If another unit, or not all of these figures, were protected by the release.
+        """
+        bounds = {move.figure: move for move in stated.moves}
+        apart = [1.0]
+        for move in self.moves:
+            bound = bounds.get(move.figure)
+            if stated.unit != self.unit or bound is None or bound.measure != move.measure:
+                raise InputError(f"granted for: {self}; released for: {stated}")
+            if math.isfinite(bound.most):
+                apart.append(scale * move.most / bound.most)
+        most = max(apart)
+        return 1.0 if math.isclose(most, 1.0, rel_tol=SAME) else most
 
 
 @dataclass(frozen=True)
@@ -39,6 +109,12 @@ class DemandAdjacency:
     def __str__(self) -> str:
         kind = {"p+q": "active and reactive", "p": "active", "q": "reactive"}[self.protects]
         return f"one bus of one zone changes its {kind} demand by at most {self.beta:g} p.u."
+
+    def protection(self, base_mva: float) -> Protection:
+        """Return the same in MW and MVAr."""
+        most = self.beta * base_mva
+        moves = {"p": Move("active demand", most, "MW"), "q": Move("reactive demand", most, "MVAr")}
+        return Protection("bus", "buses", tuple(moves[kind] for kind in self.protects.split("+")))
 
 
 BETA = "a positive number in per unit, or with kW, MW or MVAr"

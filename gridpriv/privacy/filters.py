@@ -32,7 +32,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Protocol
 
@@ -44,6 +44,7 @@ from gridpriv.privacy.accounting import Charges, check_delta, total_epsilon, tot
 from gridpriv.privacy.mechanism import Charge
 
 SLACK = 1e-9  # figures are compared to nine digits: sums of floats end a little off
+CHARGED = ("laplace", "gaussian", "pure", "zcdp")
 ORDERS: Floats = 1.0 + np.geomspace(0.05, 1e6, 500)
 
 
@@ -113,7 +114,7 @@ class PlannedFilter:
     def _entry(self, charge: Charge) -> int | None:
         for i, (planned, _) in enumerate(self.plan):
             near = math.isclose(charge.parameter, planned.parameter, rel_tol=SLACK)
-            if charge.kind == planned.kind and near:
+            if near and replace(charge, parameter=planned.parameter) == planned:
                 return i
         return None
 
@@ -244,10 +245,12 @@ def combined(charges: Charges, more: Charges, times: int = 1) -> dict[Charge, in
 
 
 def check_charges(charges: Mapping[Charge, int]) -> None:
-    """Raise :class:`InputError` for a charge that means nothing."""
+    """Raise :class:`InputError` for a charge that means nothing, or that no filter counts."""
+    if not charges:
+        raise not_allowed("charges", charges, "one release or more")
     for charge, count in charges.items():
-        if charge.kind not in ("laplace", "gaussian", "pure", "zcdp"):
-            raise not_allowed("charge kind", charge.kind, "laplace, gaussian, pure or zcdp")
+        if charge.kind not in CHARGED:
+            raise not_allowed("charge kind", charge.kind, ", ".join(CHARGED))
         if not (math.isfinite(charge.parameter) and charge.parameter > 0):
             raise not_allowed(f"{charge.kind} parameter", charge.parameter, "a positive number")
         if isinstance(count, bool) or not isinstance(count, int) or count < 1:

@@ -1,45 +1,55 @@
-"""The ledger: what each data owner has granted, and every release charged against it.
+"""The ledger: what each unit of the data has been granted, and every release charged against it.
 
-A charge is committed, on disk, before its release leaves the agent; it is refused, and nothing
-is written, when the owner's filter (:mod:`gridpriv.privacy.filters`) says that all charges
-together would pass the grant. Deciding and writing are one ``BEGIN IMMEDIATE`` transaction, so
-processes that charge at once cannot overspend together. A process that dies has been charged
-for everything it released, and at most for one group of releases that never left.
+A charge is on disk before its release leaves the agent; it is refused, and nothing is written,
+when the filter of one of the units (:mod:`gridpriv.privacy.filters`) says that all of its charges
+together would pass its grant. Deciding and writing happen under one lock, so processes that charge
+at once cannot overspend together. A process that dies has been charged for everything it released,
+and at most for one group of releases that never left.
 
-What the file cannot know: an older copy put back in its place, or a second ledger for the same
-data, forgets charges. Keep one ledger per dataset, and keep it private: it names every run,
-and its secret key makes the dataset marks comparable with guessed data.
+Budgets belong to units (:mod:`gridpriv.privacy.ledger_rows`): a release of a zone is charged to
+each of its buses, so another zone map finds every bus with what is left of its own budget.
+
+What the file cannot know: an older copy of it put back in its place (:func:`verify` can, given a
+head that was kept elsewhere), or a second ledger for the same data. Keep one ledger for one data
+set, and its key where only the owner can read it (:mod:`gridpriv.privacy.ledger_file`).
 """
 
 from __future__ import annotations
 
 import math
-import os
-import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Lock
 from types import TracebackType
 
+import numpy as np
+
+from gridpriv.core.arrays import Ints
 from gridpriv.core.errors import BudgetError, InputError, positive
 from gridpriv.privacy.accounting import Charges, check_delta
 from gridpriv.privacy.filters import Rule, check_charges, choose_rule, combined
-from gridpriv.privacy.ledger_file import connect, immediate, now, refusing
+from gridpriv.privacy.ledger_file import UNDONE, Head, LedgerFile, Row, key_path
 from gridpriv.privacy.ledger_rows import (
     Account,
+    Book,
+    Charged,
     Dataset,
-    grant_row,
-    marks,
-    read_account,
+    Entry,
+    Fixed,
+    Grant,
+    Unit,
+    as_ranges,
+    decode,
+    encode,
+    now,
     total_of,
-    write_rule,
 )
 from gridpriv.privacy.mechanism import Charge
 from gridpriv.privacy.release import Release
 
-UNDONE = "nothing charged, nothing released"
+WAIT = 30.0  # seconds for other processes
 
 
 def grant(
@@ -47,34 +57,96 @@ def grant(
     datasets: Iterable[Dataset],
     epsilon: float,
     delta: float = 0.0,
-    timeout: float = 30.0,
+    key: Path | None = None,
+    timeout: float = WAIT,
 ) -> None:
-    """Grant (epsilon, delta) to each owner, all or none; make the ledger if there is none.
+    """Grant (epsilon, delta) to each unit, all or none; make the ledger if there is none.
 
     A grant is made once: raising it after releases were seen is no longer what the filter
     proves, and needs a new dataset.
+
+    Parameters
+    ----------
+    key : Path, optional
+        The owner's key; without it, one is kept beside the ledger, and made with it.
     """
-    file, owners = Path(path), list(datasets)
+    owners = list(datasets)
     positive("epsilon", epsilon)
     if delta != 0.0:
         check_delta("delta", delta)
     if not owners:
         raise InputError("a grant needs an owner")
-    db = connect(file, timeout, create=True)
-    try:
-        with refusing(file), immediate(db):
-            mark = marks(db)
-            for dataset in owners:
-                if grant_row(db, dataset.owner) is not None:
-                    raise InputError(
-                        f"ledger {file}: {dataset.owner!r} has a grant already; nothing was granted"
-                    )
-                db.execute(
-                    "INSERT INTO grants VALUES (?, ?, ?, ?, ?, ?)",
-                    (dataset.owner, mark(dataset), dataset.adjacency, epsilon, delta, now()),
+    if len({dataset.protection for dataset in owners}) > 1:
+        raise InputError("a grant protects the same moves of every unit")
+    _refuse_shared(owners)
+    held = _Held(Path(path), key, timeout)
+    with held.file.making() as rows:
+        held.take(rows)
+        marks = [unit.marks(held.file.key) for dataset in owners for unit in dataset.units]
+        for dataset in owners:
+            again = [u for u in dataset.units if held.number(u) is not None]
+            if again:
+                raise InputError(
+                    f"ledger {path}: {_some(len(again), dataset)} of {dataset.owner!r} have a "
+                    "grant already; nothing was granted"
                 )
-    finally:
-        db.close()
+        held.write(
+            Grant(
+                at=now(),
+                epsilon=epsilon,
+                delta=delta,
+                protection=owners[0].protection,
+                owners=tuple((dataset.owner, len(dataset.units)) for dataset in owners),
+                units=tuple(mark for mark, _ in marks),
+                records=tuple(mark for _, mark in marks),
+            )
+        )
+
+
+def read_book(path: str | Path, key: Path | None = None, timeout: float = WAIT) -> Book:
+    """Return everything a ledger says; it may lie on a read-only disk."""
+    return _read(Path(path), key, timeout)[0].book
+
+
+@dataclass(frozen=True)
+class Verified:
+    """A ledger that was found whole.
+
+    Attributes
+    ----------
+    head : Head
+        Its number of rows and the last one's MAC.
+    unfinished : int
+        Bytes of a row that a process was killed in; nobody was told that it was charged.
+    """
+
+    head: Head
+    unfinished: int
+
+
+def verify(
+    path: str | Path, expect: Head | None = None, key: Path | None = None, timeout: float = WAIT
+) -> Verified:
+    """Check every byte of a ledger.
+
+    Parameters
+    ----------
+    expect : Head, optional
+        One that this ledger had before, kept where whoever may put an older copy back cannot
+        reach it: the ledger must go on from there.
+
+    Raises
+    ------
+    InputError
+        If anything was changed, or the ledger does not go on from ``expect``.
+    """
+    held, rows = _read(Path(path), key, timeout)
+    if expect is not None and expect not in {Head(), *(row.head for row in rows)}:
+        raise InputError(
+            f"ledger {path} does not go on from the head {expect}: it is an older copy, or "
+            f"another ledger; its own head is {held.file.head}"
+        )
+    return Verified(held.file.head, held.file.unfinished)
 
 
 class Ledger:
@@ -85,7 +157,9 @@ class Ledger:
     path : str or Path
         An existing ledger.
     datasets : iterable of Dataset
-        The data that the caller is about to release from.
+        The data that the caller is about to release from; no unit is in two of them.
+    key : Path, optional
+        The owner's key; without it, the one beside the ledger.
     timeout : float
         Seconds to wait for other processes' charges.
 
@@ -94,58 +168,86 @@ class Ledger:
     InputError
         For a file that is no whole, writable ledger, or that is another dataset's.
     BudgetError
-        For an owner without a grant.
+        For a unit without a grant.
     """
 
     def __init__(
-        self, path: str | Path, datasets: Iterable[Dataset], timeout: float = 30.0
+        self,
+        path: str | Path,
+        datasets: Iterable[Dataset],
+        key: Path | None = None,
+        timeout: float = WAIT,
     ) -> None:
         self.path = Path(path)
-        self._datasets = {dataset.owner: dataset for dataset in datasets}
-        self._timeout = timeout
+        self._given = tuple(datasets), key, timeout
+        self._datasets = {dataset.owner: dataset for dataset in self._given[0]}
+        _refuse_shared(self._given[0])
         self._lock = Lock()
-        self._fixed: set[str] = set()
-        self._opened: dict[int, tuple[sqlite3.Connection, tuple[int, int]]] = {}
-        with self._transaction() as db:
-            for owner in self._datasets:
-                self._account(db, owner)
+        self._held = _Held(self.path, key, timeout)
+        with self._transaction() as held:
+            self._units = {owner: self._numbers(held, d) for owner, d in self._datasets.items()}
+        for owner in self._datasets:
+            self.factor(owner)
+
+    def factor(self, owner: str, scale: float = 1.0) -> float:
+        """Return how many times as far the granted neighbours lie apart as the dataset's own.
+
+        Parameters
+        ----------
+        owner : str
+        scale : float
+            By which the data were multiplied before the release.
+        """
+        dataset = self._dataset(owner)
+        accounts = self._held.book.accounts_of(self._units[owner])
+        try:
+            return max(
+                account.grant.protection.factor(dataset.protection, scale)
+                for account, _ in accounts
+            )
+        except InputError as error:
+            raise InputError(f"ledger {self.path}: {error}; {UNDONE}") from error
 
     def charge(self, owner: str, run_id: str, charges: Charges) -> None:
-        """Charge one group of releases; return when the charge is on disk.
+        """Charge one group of releases to each unit of a dataset; return when it is on disk.
 
         Raises
         ------
         BudgetError
-            If all of the owner's charges together would pass the grant; nothing is charged.
+            If all charges of one unit together would pass its grant; nothing is charged.
         InputError
-            If the ledger cannot be written or is another dataset's; nothing is charged.
+            If the ledger cannot be read, or is not the one that was opened; nothing is charged.
+        StorageError
+            If it cannot be written; the group may have been charged.
         """
         check_charges(charges)
-        self._warm_up(owner, charges, planned=False)
-        with self._transaction() as db:
-            account = self._account(db, owner)
-            after = combined(account.spent, charges)
-            if not account.spent and (account.rule is None or account.rule.used(after) > 1.0):
-                rule = choose_rule(account.epsilon, account.delta, charges)
-                account = replace(account, rule=rule)
-            allowed = account.filter.fits(after)
-            if allowed:
-                if not account.spent:
-                    write_rule(db, owner, account.rule)
-                db.executemany(
-                    "INSERT INTO charges (owner, run, charged_at, kind, parameter, count) "
-                    "VALUES (?, ?, ?, ?, ?, ?)",
-                    [(owner, run_id, now(), c.kind, c.parameter, n) for c, n in charges.items()],
-                )
-        if not allowed:
-            raise BudgetError(_refused(self.path, account, charges, "nothing was charged"))
+        units = self._units[self._dataset(owner).owner]
+        self._warm_up(units, charges, planned=False)
+        rules: list[tuple[Ints, Rule | None]] = []
+        lacking: list[tuple[Account, int]] = []
+        with self._transaction() as held:
+            for account, members in held.book.accounts_of(units):
+                after = combined(account.spent, charges)
+                ruled = account
+                if not account.spent and (account.rule is None or account.rule.used(after) > 1.0):
+                    ruled = replace(account, rule=_rule(account, charges, planned=False))
+                if not ruled.filter.fits(after):
+                    lacking.append((ruled, len(members)))
+                if ruled.rule != account.rule:
+                    rules.append((members, ruled.rule))
+            if not lacking:
+                for members, rule in rules:
+                    held.write(Fixed(now(), as_ranges(members), rule))
+                held.write(Charged(now(), owner, run_id, as_ranges(units), tuple(charges.items())))
+        if lacking:
+            raise self._refused(owner, lacking, charges, "nothing was charged")
 
     def plan(self, planned: Mapping[str, Charges]) -> None:
         """Check that whole runs fit before their first release; nothing is charged.
 
-        The plan of an owner who was never charged also fixes the grant's rule: a plan for which
-        only its own PLD total has room becomes the rule. Other processes' charges come first
-        where they are sooner: a plan reserves nothing.
+        The plan of units that were never charged also fixes their rule: a plan for which only its
+        own PLD total has room becomes the rule. Other processes' charges come first where they
+        are sooner: a plan reserves nothing.
 
         Raises
         ------
@@ -154,33 +256,34 @@ class Ledger:
         """
         for owner, charges in planned.items():
             check_charges(charges)
-            self._warm_up(owner, charges, planned=True)
-        refused = None
-        with self._transaction() as db:
-            rules: dict[str, Rule | None] = {}
+            self._warm_up(self._units[self._dataset(owner).owner], charges, planned=True)
+        rules: list[tuple[Ints, Rule | None]] = []
+        lacking: list[tuple[Account, int]] = []
+        with self._transaction() as held:
             for owner, charges in planned.items():
-                account = self._account(db, owner)
-                if not account.spent:
-                    rule = choose_rule(account.epsilon, account.delta, charges, planned=True)
-                    account, rules[owner] = replace(account, rule=rule), rule
-                if not account.filter.fits(combined(account.spent, charges)):
-                    refused = account, charges
+                for account, members in held.book.accounts_of(self._units[owner]):
+                    ruled = account
+                    if not account.spent:
+                        ruled = replace(account, rule=_rule(account, charges, planned=True))
+                    if not ruled.filter.fits(combined(account.spent, charges)):
+                        lacking.append((ruled, len(members)))
+                    if ruled.rule != account.rule:
+                        rules.append((members, ruled.rule))
+                if lacking:
                     break
             else:
-                for owner, rule in rules.items():
-                    write_rule(db, owner, rule)
-        if refused is not None:
-            raise BudgetError(_refused(self.path, *refused, "the run was not started"))
+                for members, rule in rules:
+                    held.write(Fixed(now(), as_ranges(members), rule))
+        if lacking:
+            raise self._refused(owner, lacking, charges, "the run was not started")
 
     def close(self) -> None:
-        """Close the file."""
-        opened = self._opened.pop(os.getpid(), None)
-        if opened is not None:
-            opened[0].close()
+        """Bring the file's head to the disk."""
+        self._held.file.close()
 
-    def __reduce__(self) -> tuple[type[Ledger], tuple[Path, tuple[Dataset, ...], float]]:
+    def __reduce__(self) -> tuple[type[Ledger], tuple[object, ...]]:
         """Open the file anew where a worker process unpickles the ledger."""
-        return Ledger, (self.path, tuple(self._datasets.values()), self._timeout)
+        return Ledger, (self.path, *self._given)
 
     def __enter__(self) -> Ledger:
         return self
@@ -194,119 +297,157 @@ class Ledger:
         self.close()
 
     @contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
-        with self._lock, refusing(self.path):
-            db = self._connection()
-            with immediate(db):
-                yield db
+    def _transaction(self) -> Iterator[_Held]:
+        with self._lock, self._held.file.writing() as rows:
+            self._held.take(rows)
+            yield self._held
 
-    def _connection(self) -> sqlite3.Connection:
-        """Return this process's connection: SQLite's must not cross a fork, not even to close."""
-        if os.getpid() not in self._opened:
-            found = connect(self.path, self._timeout)
-            self._opened[os.getpid()] = found, _identity(self.path)
-        db, identity = self._opened[os.getpid()]
-        if _identity(self.path) != identity:
-            raise InputError(f"ledger {self.path} was moved or replaced during the run; {UNDONE}")
-        return db
-
-    def _account(self, db: sqlite3.Connection, owner: str) -> Account:
-        """Return the owner's account, if this ledger is its dataset's."""
-        account = read_account(db, owner)
-        if account is None:
-            raise BudgetError(
-                f"ledger {self.path} holds no grant of {owner!r}; {UNDONE} "
-                f"('gridpriv ledger show {self.path}' lists its owners)"
-            )
-        dataset = self._datasets.get(owner)
-        if dataset is None:
+    def _dataset(self, owner: str) -> Dataset:
+        if owner not in self._datasets:
             raise InputError(f"ledger {self.path}: {owner!r} is not a dataset of this run")
-        if marks(db)(dataset) != account.dataset:
-            raise InputError(
-                f"ledger {self.path}: the grant of {owner!r} is for other data than this run's; "
-                + UNDONE
-            )
-        if dataset.adjacency != account.adjacency:
-            raise InputError(
-                f"ledger {self.path}: the grant of {owner!r} protects: {account.adjacency}; the "
-                f"run: {dataset.adjacency} (--beta, --protects); {UNDONE}"
-            )
-        return account
+        return self._datasets[owner]
 
-    def _warm_up(self, owner: str, charges: Charges, *, planned: bool) -> None:
+    def _numbers(self, held: _Held, dataset: Dataset) -> Ints:
+        """Return the numbers of a dataset's units, if this ledger is its data's."""
+        numbers = [held.number(unit) for unit in dataset.units]
+        found = [number for number in numbers if number is not None]
+        if len(found) < len(numbers):
+            raise BudgetError(
+                f"ledger {self.path} holds no grant for {_some(numbers.count(None), dataset)} of "
+                f"{dataset.owner!r}; {UNDONE}"
+            )
+        other = [
+            number
+            for number, unit in zip(found, dataset.units, strict=True)
+            if held.book.record(number) != unit.marks(held.file.key)[1]
+        ]
+        if other:
+            raise InputError(
+                f"ledger {self.path}: the grant of {_some(len(other), dataset)} of "
+                f"{dataset.owner!r} is for other data than this run's; {UNDONE}"
+            )
+        return np.array(found, dtype=np.int64)
+
+    def _warm_up(self, units: Ints, charges: Charges, *, planned: bool) -> None:
         """Do the slow part of fixing a rule, which is cached, before the file is locked."""
-        if owner in self._fixed:
-            return
-        with self._lock, refusing(self.path):
-            account = read_account(self._connection(), owner)
-        if account is None:
-            return
-        if account.spent:
-            self._fixed.add(owner)
-            account.filter.used(charges)
-        else:
-            choose_rule(account.epsilon, account.delta, charges, planned=planned)
+        with self._lock:
+            accounts = [account for account, _ in self._held.book.accounts_of(units)]
+        for account in accounts:
+            if account.spent:
+                account.filter.used(charges)
+            else:
+                _rule(account, charges, planned=planned)
+
+    def _refused(
+        self, owner: str, lacking: list[tuple[Account, int]], asked: Charges, outcome: str
+    ) -> BudgetError:
+        """Return what was granted, spent, asked and left, of the units that have least left."""
+        account, _ = max(lacking, key=lambda pair: pair[0].filter.used(pair[0].spent))
+        short = _some(sum(count for _, count in lacking), self._datasets[owner])
+        keeper = account.filter
+        after = combined(account.spent, asked)
+        before, then = keeper.used(account.spent), keeper.used(after)
+        share = math.gcd(*asked.values())
+        room = keeper.room(account.spent, {charge: n // share for charge, n in asked.items()})
+        releases = " + ".join(f"{n} of {c.kind} {c.parameter:.6g}" for c, n in asked.items())
+        hint = ""
+        if math.isinf(then) and account.grant.delta == 0.0:
+            hint = ", as Gaussian noise has no pure epsilon: it needs a grant with a delta"
+        return BudgetError(
+            f"{owner!r} in ledger {self.path}: {short} lack the budget; granted {account.grant}; "
+            f"spent {_percent(before)} ({_epsilon(account, account.spent)}); "
+            f"asked {releases}, in all {_percent(then)} ({_epsilon(account, after)}{hint}); "
+            f"left {_percent(max(0.0, 1.0 - before))}, room for {room} more such "
+            f"release{'s' * (room != 1)}; kept by {account.kept_by}; {outcome}"
+        )
 
 
 @dataclass(frozen=True)
 class ReleaseCharge:
-    """What an agent calls with its new releases before its message leaves; it can be pickled."""
+    """What an agent calls with its new releases before it draws them; it can be pickled.
 
-    ledger: Ledger
-    run_id: str
-
-    def __call__(self, owner: str, releases: dict[Release, int]) -> None:
-        """Charge what the releases certifiably cost."""
-        charges: dict[Charge, int] = {}
-        for release, count in releases.items():
-            charges = combined(charges, {release.certified: count})
-        self.ledger.charge(owner, self.run_id, charges)
-
-
-def ledger_charge(
-    ledger: Ledger, run_id: str, planned: Mapping[str, Charges] | None = None
-) -> Callable[[str, dict[Release, int]], None]:
-    """Return the ``charge`` of :func:`gridpriv.zonal.run.run`.
-
-    Parameters
+    Attributes
     ----------
     ledger : Ledger
     run_id : str
-    planned : mapping of owner to Charges, optional
-        All releases that the run may make, known from its settings: a run that does not fit
-        is refused here, before it starts (:meth:`Ledger.plan`).
+    scale : float
+        By which the private data were multiplied before these releases.
     """
-    if planned is not None:
-        ledger.plan(planned)
-    return ReleaseCharge(ledger, run_id)
+
+    ledger: Ledger
+    run_id: str
+    scale: float = 1.0
+
+    def __call__(self, owner: str, releases: Mapping[Release, int]) -> None:
+        """Charge what the releases certifiably cost."""
+        self.ledger.charge(owner, self.run_id, self.cost(owner, releases))
+
+    def cost(self, owner: str, releases: Mapping[Release, int]) -> Charges:
+        """Return what releases cost under the granted adjacency."""
+        factor = self.ledger.factor(owner, self.scale)
+        charges: dict[Charge, int] = {}
+        for release, count in releases.items():
+            charges = combined(charges, {release.certified_within(factor): count})
+        return charges
+
+    def scaled(self, scale: float) -> ReleaseCharge:
+        """Return the charge of releases from data that were multiplied once more."""
+        return replace(self, scale=self.scale * scale)
 
 
-def _identity(path: Path) -> tuple[int, int]:
-    try:
-        found = path.stat()
-    except OSError as error:
-        raise InputError(f"ledger {path}: {error.strerror}; {UNDONE}") from error
-    return found.st_dev, found.st_ino
+class _Held:
+    """A ledger's file and the book of its rows, which grow together."""
+
+    def __init__(self, path: Path, key: Path | None, timeout: float) -> None:
+        self.file = LedgerFile(path, key_path(path, key), timeout)
+        self.book = Book()
+
+    def take(self, rows: Iterable[Row]) -> None:
+        """Enter rows that were read."""
+        for row in rows:
+            try:
+                self.book.apply(row.head.count, decode(row.body))
+            except InputError as error:
+                raise InputError(
+                    f"ledger {self.file.path}, row {row.head.count}: {error}; {UNDONE}"
+                ) from error
+
+    def write(self, entry: Entry) -> None:
+        """Add a row to both."""
+        self.file.append(encode(entry))
+        self.book.apply(self.file.head.count, entry)
+
+    def number(self, unit: Unit) -> int | None:
+        """Return a unit's number, if it was granted anything."""
+        return self.book.number(unit.marks(self.file.key)[0])
 
 
-def _refused(path: Path, account: Account, asked: Charges, outcome: str) -> str:
-    """Return what was granted, spent, asked and left."""
-    keeper = account.filter
-    after = combined(account.spent, asked)
-    before, then = keeper.used(account.spent), keeper.used(after)
-    share = math.gcd(*asked.values())
-    room = keeper.room(account.spent, {charge: count // share for charge, count in asked.items()})
-    releases = " + ".join(f"{n} of {c.kind} {c.parameter:.6g}" for c, n in asked.items())
-    hint = ""
-    if math.isinf(then) and account.delta == 0.0:
-        hint = ", as Gaussian noise has no pure epsilon: it needs a grant with a delta"
-    return (
-        f"{account.owner!r} in ledger {path}: granted {account}; "
-        f"spent {_percent(before)} ({_epsilon(account, account.spent)}); "
-        f"asked {releases}, in all {_percent(then)} ({_epsilon(account, after)}{hint}); "
-        f"left {_percent(max(0.0, 1.0 - before))}, room for {room} more such "
-        f"release{'s' * (room != 1)}; kept by {account.kept_by}; {outcome}"
-    )
+def _read(path: Path, key: Path | None, timeout: float) -> tuple[_Held, list[Row]]:
+    held = _Held(path, key, timeout)
+    with held.file.reading() as rows:
+        held.take(rows)
+    return held, rows
+
+
+def _refuse_shared(datasets: Iterable[Dataset]) -> None:
+    """Refuse a unit that stands in two datasets, or twice in one."""
+    seen: set[str] = set()
+    for dataset in datasets:
+        if not dataset.units:
+            raise InputError(f"{dataset.owner!r} has no {dataset.protection.units}")
+        for unit in dataset.units:
+            if unit.name in seen:
+                raise InputError(f"{unit.name} stands in two datasets, or twice in one")
+            seen.add(unit.name)
+
+
+def _rule(account: Account, charges: Charges, *, planned: bool) -> Rule | None:
+    return choose_rule(account.grant.epsilon, account.grant.delta, charges, planned=planned)
+
+
+def _some(number: int, dataset: Dataset) -> str:
+    """Return ``3 of the 5 buses``."""
+    return f"{number} of the {len(dataset.units)} {dataset.protection.units}"
 
 
 def _percent(share: float) -> str:
@@ -314,4 +455,4 @@ def _percent(share: float) -> str:
 
 
 def _epsilon(account: Account, charges: Charges) -> str:
-    return f"epsilon {total_of(charges, account.delta):.5g}"
+    return f"epsilon {total_of(charges, account.grant.delta):.5g}"

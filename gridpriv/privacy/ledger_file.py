@@ -1,231 +1,418 @@
-"""The ledger's SQLite file: its schema, how it is opened, and what its failures mean.
+"""The ledger's file: a head of fixed width, then one line for each row, chained under a key.
 
-Every connection runs in WAL mode with ``synchronous=FULL``: a commit returns when its frames
-are on disk, and a killed process leaves whole transactions only. The file must lie on a local
-disk (WAL shares memory between processes). Grants and charges are append-only.
+::
+
+    gridpriv ledger 2 000000000017 <seal>
+    <mac 1> <row 1, JSON>
+    ...
+    <mac 17> <row 17, JSON>
+
+    mac_n = HMAC-SHA256(key, "row" | n | mac_{n-1} | row n),  mac_0 = 0
+    seal  = HMAC-SHA256(key, "head" | n | mac_n)
+
+Every byte is covered: a row by its own MAC and all that follow, the head by its seal, which says
+how many rows there are. So without the key no row can be changed, moved, dropped or added, and the
+file cannot be cut short. What cannot be seen is an older copy of the whole file put back in its
+place: for that, keep a head elsewhere (:func:`gridpriv.privacy.ledger.verify`).
+
+A row is appended and flushed to disk; then the head is overwritten in place, within one sector,
+which a disk writes whole or not at all. A process that is killed in between leaves one of:
+
+- the end of a row without its newline: nobody was told of it, and the next writer cuts it off;
+- whole rows that the head does not count yet: they count, and the next writer sets the head.
+
+The head reaches the disk with the next row or when the ledger is closed. Writers hold the file's
+lock (``flock``), readers share it, so the file must lie on a disk whose file system keeps such
+locks. docs/decisions/0015-ledger-file.md compares this with an SQLite database.
 """
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
+import hmac
 import os
+import re
 import secrets
-import sqlite3
+import stat
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
-from datetime import UTC, datetime
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
-from gridpriv.core.errors import GridprivError, InputError
+from gridpriv.core.errors import InputError
+from gridpriv.core.files import PRIVATE_MODE, StorageError, flush_folder, read_bytes
 
-APPLICATION_ID = 0x67706C31  # "gpl1"
-SCHEMA = """
-CREATE TABLE secret (key BLOB NOT NULL CHECK (length(key) = 32));
-CREATE TABLE grants (
-  owner TEXT PRIMARY KEY,
-  dataset TEXT NOT NULL,
-  adjacency TEXT NOT NULL,
-  epsilon REAL NOT NULL CHECK (epsilon > 0),
-  delta REAL NOT NULL CHECK (delta >= 0 AND delta < 1),
-  granted_at TEXT NOT NULL
-);
-CREATE TABLE rules (
-  owner TEXT PRIMARY KEY REFERENCES grants,
-  name TEXT NOT NULL CHECK (name IN ('renyi', 'planned')),
-  renyi_order REAL CHECK (renyi_order > 1),
-  capacity REAL CHECK (capacity > 0)
-);
-CREATE TABLE plans (
-  owner TEXT NOT NULL REFERENCES rules,
-  kind TEXT NOT NULL,
-  parameter REAL NOT NULL CHECK (parameter > 0),
-  count INTEGER NOT NULL CHECK (count > 0)
-);
-CREATE TABLE charges (
-  id INTEGER PRIMARY KEY,
-  owner TEXT NOT NULL REFERENCES grants,
-  run TEXT NOT NULL,
-  charged_at TEXT NOT NULL,
-  kind TEXT NOT NULL CHECK (kind IN ('laplace', 'gaussian', 'pure', 'zcdp')),
-  parameter REAL NOT NULL CHECK (parameter > 0),
-  count INTEGER NOT NULL CHECK (typeof(count) = 'integer' AND count > 0)
-);
-CREATE INDEX spent ON charges (owner, kind, parameter, count);
-"""
-APPEND_ONLY = """
-CREATE TRIGGER {table}_{verb} BEFORE {verb} ON {table}
-BEGIN SELECT RAISE(ABORT, 'a ledger is append-only'); END
-"""
+UNDONE = "nothing charged, nothing released"
+MAGIC = b"gridpriv ledger 2 "
+COUNT_DIGITS, MAC_BYTES = 12, 32
+MAC_DIGITS = 2 * MAC_BYTES
+HEAD_BYTES = len(MAGIC) + COUNT_DIGITS + 1 + MAC_DIGITS + 1
+HEAD = re.compile(rb"%s(\d{%d}) ([0-9a-f]{%d})\n" % (MAGIC, COUNT_DIGITS, MAC_DIGITS))
+SQLITE = b"SQLite format 3\0"
+KEY = re.compile(rb"[0-9a-f]{64}\n")
+PAUSE = 0.002  # seconds between two tries to lock
+NO_MAC = bytes(MAC_BYTES)
 
 
-def now() -> str:
-    """Return the time in UTC to the millisecond, ISO 8601."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds")
+@dataclass(frozen=True)
+class Head:
+    """How far a chain of rows reaches: their number and the last one's MAC (public)."""
+
+    count: int = 0
+    mac: bytes = NO_MAC
+
+    def __str__(self) -> str:
+        return f"{self.count}:{self.mac.hex()}"
 
 
-@contextmanager
-def refusing(path: Path) -> Iterator[None]:
-    """Turn SQLite's errors into refusals; what is under way has not been committed."""
+def parse_head(text: str) -> Head:
+    """Return the head that ``str(head)`` was."""
+    found = re.fullmatch(r"([0-9]{1,12}):([0-9a-f]{64})", text)
+    if not found:
+        raise InputError(
+            f"head = {text!r} is not allowed: a number of rows, a colon and 64 hexadecimal "
+            "digits, as 'gridpriv ledger verify' prints it"
+        )
+    return Head(int(found[1]), bytes.fromhex(found[2]))
+
+
+@dataclass(frozen=True)
+class Key:
+    """An owner's secret: what a ledger's rows are chained and its data are marked under."""
+
+    secret: bytes
+
+    def __repr__(self) -> str:
+        return "Key(...)"
+
+    def digest(self, purpose: str, content: bytes) -> bytes:
+        """Return HMAC-SHA256 of the content, apart for each purpose."""
+        return hmac.digest(self.secret, f"gridpriv ledger 2 {purpose}\0".encode() + content,
+                           hashlib.sha256)  # fmt: skip
+
+    def follow(self, head: Head, row: bytes) -> Head:
+        """Return the head of a chain with one row more."""
+        number = head.count + 1
+        return Head(number, self.digest("row", number.to_bytes(8) + head.mac + row))
+
+    def seal(self, head: Head) -> bytes:
+        """Return a head as it stands in the file."""
+        seal = self.digest("head", head.count.to_bytes(8) + head.mac)
+        return b"%s%0*d %s\n" % (MAGIC, COUNT_DIGITS, head.count, seal.hex().encode())
+
+
+def key_path(path: Path, key: Path | None) -> Path:
+    """Return where a ledger's key is: where its owner says, or beside it."""
+    return Path(f"{path}.key") if key is None else key
+
+
+def read_key(path: Path) -> Key:
+    """Return a key from its file, which nobody but its owner may read.
+
+    Raises
+    ------
+    InputError
+        If there is none, or others may read it, or it is no key.
+    """
     try:
-        yield
-    except sqlite3.Error as error:
-        raise _refusal(path, error) from error
+        content = read_bytes(path, most=4096)
+        mode = stat.S_IMODE(path.stat().st_mode)
+    except FileNotFoundError:
+        raise InputError(
+            f"there is no key {path}, without which its ledger cannot be read; {UNDONE}"
+        ) from None
+    if mode & 0o077:
+        raise InputError(
+            f"key {path} can be read or changed by other users (mode {mode:04o}): make it its "
+            f"owner's alone (chmod 600); {UNDONE}"
+        )
+    if not KEY.fullmatch(content):
+        raise InputError(f"key {path} is not a key: one line of 64 hexadecimal digits; {UNDONE}")
+    return Key(bytes.fromhex(content.decode()))
 
 
-def _refusal(path: Path, error: sqlite3.Error) -> GridprivError:
-    name = getattr(error, "sqlite_errorname", "") or ""
-    told = {
-        "SQLITE_BUSY": "is locked by another process; try again when that is done",
-        "SQLITE_READONLY": "is read-only, so nothing can be charged",
-        "SQLITE_CORRUPT": "is corrupt; restore it from a copy that holds every charge",
-        "SQLITE_NOTADB": "is not a gridpriv ledger (not an SQLite database)",
-        "SQLITE_CANTOPEN": "cannot be opened for writing: the file or its folder is read-only",
-        "SQLITE_FULL": "cannot be written: the disk is full",
-        "SQLITE_IOERR": "cannot be read or written",
-    }
-    for code, text in told.items():
-        if name.startswith(code):
-            return InputError(f"ledger {path} {text}; nothing charged, nothing released ({error})")
-    return InputError(f"ledger {path}: {error}; nothing charged, nothing released")
+def make_key(path: Path) -> None:
+    """Make a key where there is none, or an empty file that a killed process left."""
+    with _storing(path):
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, PRIVATE_MODE)
+        try:
+            if os.fstat(handle).st_size == 0:
+                _write(handle, secrets.token_hex(32).encode() + b"\n", 0)
+                os.fsync(handle)
+        finally:
+            os.close(handle)
+        flush_folder(path.parent)
 
 
-def connect(path: Path, timeout: float, *, create: bool = False) -> sqlite3.Connection:
-    """Return a connection that may write.
+@dataclass(frozen=True)
+class Row:
+    """A row and the head of the chain that ends with it."""
+
+    head: Head
+    body: bytes
+
+
+class LedgerFile:
+    """A ledger's rows, as far as this object has read and checked them.
+
+    No file stays open between two uses, so the object may cross a fork. Of a file that only grew
+    what is new is read; anything else that happened to it is refused.
 
     Parameters
     ----------
     path : Path
+    key : Path
     timeout : float
-        Seconds to wait for another process's transaction.
-    create : bool
-        Make the ledger if there is no file.
+        Seconds to wait for other processes.
     """
-    _check_place(path, create)
-    with refusing(path):
-        db = sqlite3.connect(
-            f"{path.absolute().as_uri()}?mode={'rwc' if create else 'rw'}",
-            uri=True,
-            timeout=timeout,
-            isolation_level=None,
-            check_same_thread=False,
-        )
-        try:
-            if create:
-                _create(db, path)
-            _check(db, path)
-            _make_durable(db, path)
-        except BaseException:
-            db.close()
-            raise
-    return db
 
+    def __init__(self, path: Path, key: Path, timeout: float) -> None:
+        self.path = path
+        self.head = Head()
+        self.unfinished = 0
+        self._key_path = key
+        self._key: Key | None = None
+        self._timeout = timeout
+        self._handle: int | None = None
+        self._place: tuple[int, int] | None = None
+        self._offset = HEAD_BYTES
+        self._last = b""
 
-@contextmanager
-def reading(path: Path) -> Iterator[sqlite3.Connection]:
-    """Yield a connection that cannot write, of a ledger that may lie on a read-only disk."""
-    _check_place(path, create=False)
-    with refusing(path):
-        db = _open_to_read(path)
+    @property
+    def key(self) -> Key:
+        """The owner's key; its file is read once."""
+        if self._key is None:
+            self._key = read_key(self._key_path)
+        return self._key
+
+    @contextmanager
+    def reading(self) -> Iterator[list[Row]]:
+        """Yield the new rows; no writer writes meanwhile."""
+        with self._locked(os.O_RDONLY, fcntl.LOCK_SH):
+            yield self._new_rows()
+
+    @contextmanager
+    def writing(self) -> Iterator[list[Row]]:
+        """Yield the new rows; :meth:`append` may be called, and nobody else reads or writes."""
+        with self._locked(os.O_RDWR, fcntl.LOCK_EX):
+            yield self._continued()
+
+    @contextmanager
+    def making(self) -> Iterator[list[Row]]:
+        """As :meth:`writing`, of a file that is made, with its key beside, if there is none."""
+        own_key = self._key_path == key_path(self.path, None)
+        if not own_key:
+            self._key = read_key(self._key_path)
+        with self._locked(os.O_RDWR | os.O_CREAT, fcntl.LOCK_EX) as handle:
+            if os.fstat(handle).st_size == 0:
+                if own_key:
+                    make_key(self._key_path)
+                first = self.key.seal(Head())
+                with _storing(self.path):
+                    _write(handle, first, 0)
+                    os.fsync(handle)
+                    flush_folder(self.path.parent)
+            yield self._continued()
+
+    def append(self, body: bytes) -> None:
+        """Add a row within :meth:`writing`; return when it is on disk.
+
+        Raises
+        ------
+        StorageError
+            If it cannot be written. It may count nevertheless.
+        """
+        assert self._handle is not None
+        head = self.key.follow(self.head, body)
+        line = head.mac.hex().encode() + b" " + body + b"\n"
+        with _storing(self.path):
+            _write(self._handle, line, self._offset)
+            os.fsync(self._handle)
+            _write(self._handle, self.key.seal(head), 0)
+        self._advance(head, line)
+
+    def close(self) -> None:
+        """Bring the head to the disk."""
+        if self._place is not None:
+            with suppress(OSError):
+                handle = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK)
+                try:
+                    os.fsync(handle)
+                finally:
+                    os.close(handle)
+
+    @contextmanager
+    def _locked(self, flags: int, kind: int) -> Iterator[int]:
+        handle = self._open(flags)
         try:
-            db.execute("BEGIN")
-            yield db
+            _lock(handle, kind, self._timeout, self.path)
+            self._check_place(handle)
+            self._handle = handle
+            yield handle
         finally:
-            db.close()
+            self._handle = None
+            os.close(handle)
 
-
-def _open_to_read(path: Path) -> sqlite3.Connection:
-    for mode in ("mode=ro", "mode=ro&immutable=1"):
-        db = sqlite3.connect(f"{path.absolute().as_uri()}?{mode}", uri=True, isolation_level=None)
+    def _open(self, flags: int) -> int:
         try:
-            _check(db, path)
-        except sqlite3.OperationalError:
-            # WAL on a read-only folder: readable as it stands if no log is left beside it
-            db.close()
-            if "immutable" in mode or Path(f"{path}-wal").exists():
-                raise
-        except BaseException:
-            db.close()
-            raise
-        else:
-            return db
-    raise AssertionError("unreachable")
+            # without O_NONBLOCK, opening a pipe that nobody writes to waits for ever
+            handle = os.open(self.path, flags | os.O_NONBLOCK | os.O_CLOEXEC, PRIVATE_MODE)
+        except FileNotFoundError:
+            raise self._missing(flags) from None
+        except (OSError, ValueError) as error:  # ValueError: a name with a null character
+            reason = getattr(error, "strerror", None) or error
+            act = "read" if flags == os.O_RDONLY else "written"
+            raise InputError(f"ledger {self.path} cannot be {act}: {reason}; {UNDONE}") from error
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            os.close(handle)
+            raise InputError(f"ledger {self.path} is not a regular file; {UNDONE}")
+        return handle
 
-
-def _check_place(path: Path, create: bool) -> None:
-    if path.is_dir():
-        raise InputError(f"ledger {path} is a folder; name a file")
-    if create and not path.parent.is_dir():
-        raise InputError(f"ledger {path}: there is no folder {path.parent}")
-    if not create and not path.exists():
-        raise InputError(
-            f"there is no ledger {path}; 'gridpriv ledger grant {path} --case CASE --epsilon E' "
-            "makes one"
+    def _missing(self, flags: int) -> InputError:
+        if flags & os.O_CREAT:
+            return InputError(f"ledger {self.path}: there is no folder {self.path.parent}")
+        return InputError(
+            f"there is no ledger {self.path}; 'gridpriv ledger grant {self.path} --case CASE "
+            "--epsilon E' makes one"
         )
 
+    def _check_place(self, handle: int) -> None:
+        """Refuse a file that is not, or no longer, the one at the ledger's path."""
+        held = os.fstat(handle)
+        place = held.st_dev, held.st_ino
+        try:
+            same = os.path.samestat(held, self.path.stat())
+        except OSError:
+            same = False
+        if not same or (self._place or place) != place:
+            raise InputError(
+                f"ledger {self.path} was moved or replaced while it was in use; {UNDONE}"
+            )
+        self._place = place
 
-def _create(db: sqlite3.Connection, path: Path) -> None:
-    """Write the schema in one transaction, unless there is one."""
-    with immediate(db):
-        if _is_empty(db):
-            for statement in SCHEMA.split(";\n"):
-                if statement.strip():
-                    db.execute(statement)
-            for table in ("grants", "charges", "secret"):
-                for verb in ("UPDATE", "DELETE"):
-                    db.execute(APPEND_ONLY.format(table=table, verb=verb))
-            db.execute("INSERT INTO secret VALUES (?)", (secrets.token_bytes(32),))
-            db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-    _sync_folder(path.parent)
+    def _continued(self) -> list[Row]:
+        """Return the new rows; put right what a killed writer left."""
+        assert self._handle is not None
+        rows = self._new_rows()
+        with _storing(self.path):
+            if self.unfinished:
+                os.ftruncate(self._handle, self._offset)
+                self.unfinished = 0
+            seal = self.key.seal(self.head)
+            if os.pread(self._handle, HEAD_BYTES, 0) != seal:
+                _write(self._handle, seal, 0)
+        return rows
 
+    def _new_rows(self) -> list[Row]:
+        """Read and check what is new."""
+        assert self._handle is not None
+        try:
+            size = os.fstat(self._handle).st_size
+            told = os.pread(self._handle, HEAD_BYTES, 0)
+            self._check_kind(told)
+            start = self._offset - len(self._last)
+            new = _read(self._handle, start, size)
+        except OSError as error:
+            reason = error.strerror or error
+            raise InputError(f"ledger {self.path} cannot be read: {reason}; {UNDONE}") from error
+        if new[: len(self._last)] != self._last:
+            raise self._damaged(f"row {self.head.count} is not the one that was read before")
+        *lines, rest = new[len(self._last) :].split(b"\n")
+        rows, head = [], self.head
+        for line in lines:
+            head = self._checked(head, line)
+            rows.append(Row(head, line[MAC_DIGITS + 1 :]))
+        self._check_head(told, [self.head, *(row.head for row in rows)])
+        for row, line in zip(rows, lines, strict=True):
+            self._advance(row.head, line + b"\n")
+        self.unfinished = len(rest)
+        return rows
 
-def _sync_folder(folder: Path) -> None:
-    """Make a new file's name survive a power failure, where folders can be synced."""
-    if not hasattr(os, "O_DIRECTORY"):
-        return
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    def _check_kind(self, told: bytes) -> None:
+        """Refuse what is not a ledger of this format."""
+        if told.startswith(SQLITE):
+            raise InputError(
+                f"ledger {self.path} is an SQLite database, as gridpriv once kept its ledgers or "
+                "another program keeps its own; grant what is left of an old ledger in a new "
+                f"file ('gridpriv ledger grant NEWFILE ...'); {UNDONE}"
+            )
+        if not HEAD.fullmatch(told):
+            raise InputError(
+                f"ledger {self.path} is not a gridpriv ledger, or its first line was changed; "
+                + UNDONE
+            )
 
+    def _checked(self, before: Head, line: bytes) -> Head:
+        """Return the head after a row, if the row is what was written."""
+        mac, space, body = line[:MAC_DIGITS], line[MAC_DIGITS : MAC_DIGITS + 1], line[65:]
+        head = self.key.follow(before, body)
+        if space != b" " or not hmac.compare_digest(mac, head.mac.hex().encode()):
+            raise self._damaged(f"row {head.count} is not what was written")
+        return head
 
-def _is_empty(db: sqlite3.Connection) -> bool:
-    return bool(db.execute("SELECT count(*) = 0 FROM sqlite_master").fetchone()[0])
+    def _check_head(self, told: bytes, heads: list[Head]) -> None:
+        """Refuse a head that is not the seal of one of the rows just read."""
+        found = HEAD.fullmatch(told)
+        assert found is not None
+        place = int(found[1]) - heads[0].count
+        if place >= len(heads):
+            raise self._damaged(f"it has {heads[-1].count} whole rows of {int(found[1])}")
+        if place < 0:
+            raise self._damaged("its first line counts fewer rows than were read before")
+        if not hmac.compare_digest(told, self.key.seal(heads[place])):
+            raise self._damaged("its first line is not what was written")
 
-
-def _check(db: sqlite3.Connection, path: Path) -> None:
-    """Refuse what is not a whole ledger."""
-    if db.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
-        raise InputError(
-            f"ledger {path} is not a gridpriv ledger (another SQLite database, or empty); "
-            "nothing charged, nothing released"
+    def _damaged(self, what: str) -> InputError:
+        return InputError(
+            f"ledger {self.path} was changed or damaged, or {self._key_path} is another ledger's "
+            f"key: {what}; put back a copy that holds every charge; {UNDONE}"
         )
-    found = db.execute("PRAGMA quick_check(1)").fetchone()[0]
-    if found != "ok":
-        raise InputError(
-            f"ledger {path} is corrupt ({found}); restore it from a copy that holds every charge; "
-            "nothing charged, nothing released"
-        )
 
-
-def _make_durable(db: sqlite3.Connection, path: Path) -> None:
-    mode = db.execute("PRAGMA journal_mode = WAL").fetchone()[0]
-    if mode != "wal":
-        raise InputError(
-            f"ledger {path}: no write-ahead log is possible there (journal mode {mode}); "
-            "put it on a local disk"
-        )
-    db.execute("PRAGMA synchronous = FULL")
-    db.execute("PRAGMA foreign_keys = ON")
+    def _advance(self, head: Head, line: bytes) -> None:
+        self.head, self._last = head, line
+        self._offset += len(line)
 
 
 @contextmanager
-def immediate(db: sqlite3.Connection) -> Iterator[None]:
-    """One write transaction: committed whole, or not at all."""
-    db.execute("BEGIN IMMEDIATE")
+def _storing(path: Path) -> Iterator[None]:
     try:
         yield
-        db.execute("COMMIT")
-    except BaseException:
-        if db.in_transaction:
-            db.execute("ROLLBACK")
-        raise
+    except OSError as error:
+        reason = error.strerror or error
+        raise StorageError(f"cannot write {path}: {reason}; nothing was released") from error
+
+
+def _lock(handle: int, kind: int, timeout: float, path: Path) -> None:
+    deadline = time.monotonic() + timeout
+    while True:
+        try:
+            return fcntl.flock(handle, kind | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise InputError(
+                    f"ledger {path} is locked by another process; try again when that is done; "
+                    + UNDONE
+                ) from None
+            time.sleep(PAUSE)
+        except OSError as error:
+            reason = error.strerror or error
+            raise InputError(f"ledger {path} cannot be locked: {reason}; {UNDONE}") from error
+
+
+def _write(handle: int, content: bytes, offset: int) -> None:
+    while content:
+        written = os.pwrite(handle, content, offset)
+        content, offset = content[written:], offset + written
+
+
+def _read(handle: int, start: int, end: int) -> bytes:
+    parts = []
+    while start < end:
+        part = os.pread(handle, min(end - start, 1 << 26), start)
+        if not part:
+            break
+        parts.append(part)
+        start += len(part)
+    return b"".join(parts)

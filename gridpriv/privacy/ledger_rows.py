@@ -1,97 +1,159 @@
-"""What the rows of a ledger mean: datasets, accounts, rules, charges."""
+"""What the rows of a ledger say: grants to units, the rules of their filters, charges.
+
+A unit is the least that a grant protects: a bus, a training sample. The ledger knows it by a mark,
+its name's HMAC under the owner's key, and its data by another: names and data can be guessed, so a
+digest that anybody can compute would give them away. Units are numbered as they are granted, and a
+charge names the units it is for by ranges of these numbers. Budgets are therefore those of units,
+however they are grouped when they release.
+"""
 
 from __future__ import annotations
 
-import hashlib
-import hmac
+import json
 import math
-import sqlite3
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from gridpriv.core.arrays import Ints
-from gridpriv.grid.case import Case
-from gridpriv.grid.zoning import Zoning
+from gridpriv.core.errors import InputError
 from gridpriv.privacy.accounting import Charges, pure_epsilon, total_epsilon, total_pure
-from gridpriv.privacy.adjacency import DemandAdjacency
+from gridpriv.privacy.adjacency import Move, Protection
 from gridpriv.privacy.filters import GrantFilter, PlannedFilter, RenyiFilter, Rule, combined
-from gridpriv.privacy.ledger_file import reading
+from gridpriv.privacy.ledger_file import Key
 from gridpriv.privacy.mechanism import Charge
 
+MARK_BYTES = 16
 LARGE, SMALL = 30.0, 0.2  # pure epsilon and Gaussian multiplier of a release that hides nothing
+
+Ranges: TypeAlias = tuple[tuple[int, int], ...]
+Counted: TypeAlias = tuple[tuple[Charge, int], ...]
+
+
+@dataclass(frozen=True)
+class Unit:
+    """One unit of the private data.
+
+    Attributes
+    ----------
+    name : str
+        Its identity, the same in every grouping of the data.
+    record : bytes
+        Its data. Neither is stored, only their marks.
+    """
+
+    name: str
+    record: bytes = field(repr=False)
+
+    def marks(self, key: Key) -> tuple[str, str]:
+        """Return the marks of the unit and of its data."""
+        name = self.name.encode("utf-8", "surrogatepass")
+        return _mark(key, "unit", name), _mark(key, "record", name + b"\0" + self.record)
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """One owner's private data, as a ledger knows them.
+    """The units that release together, and what their releases protect.
 
     Attributes
     ----------
     owner : str
-    digest : str
-        SHA-256 of the data. Never stored: data with few unknowns can be guessed from it. The
-        ledger keeps its HMAC under the ledger's own secret key.
-    adjacency : str
-        What is protected, in words.
+        What messages call them (a zone, a client); no identity.
+    units : tuple of Unit
+    protection : Protection
     """
 
     owner: str
-    digest: str = field(repr=False)
-    adjacency: str
+    units: tuple[Unit, ...]
+    protection: Protection
 
 
-def zone_datasets(case: Case, zoning: Zoning, adjacency: DemandAdjacency) -> tuple[Dataset, ...]:
-    """Return every zone's dataset: the buses it owns and their demand.
+@dataclass(frozen=True)
+class Grant:
+    """A row: the same budget to each of some new units, numbered on from the last.
 
-    Only the private data count: a run with other generators or branches out of service charges
-    the same ledger, one with scaled demand does not.
+    Attributes
+    ----------
+    owners : tuple of (str, int)
+        Who they belonged to when they were granted, and how many there were of each.
+    units, records : tuple of str
+        Marks.
     """
-    return tuple(
-        Dataset(name, _digest(case, members), str(adjacency))
-        for name, members in zip(zoning.names, zoning.members, strict=True)
-    )
+
+    at: str
+    epsilon: float
+    delta: float
+    protection: Protection
+    owners: tuple[tuple[str, int], ...]
+    units: tuple[str, ...]
+    records: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"epsilon {self.epsilon:g}" + (f" at delta {self.delta:g}" if self.delta else "")
 
 
-def _digest(case: Case, members: Ints) -> str:
-    order = members[np.argsort(case.bus_id[members])]
-    digest = hashlib.sha256(f"gridpriv demand {case.base_mva!r}".encode())
-    for values in (case.bus_id, case.pd, case.qd):
-        digest.update(np.ascontiguousarray(values[order]).tobytes())
-    return digest.hexdigest()
+@dataclass(frozen=True)
+class Fixed:
+    """A row: the rule of units that were never charged."""
+
+    at: str
+    units: Ranges
+    rule: Rule | None
+
+
+@dataclass(frozen=True)
+class Charged:
+    """A row: one group of releases of some units.
+
+    Attributes
+    ----------
+    owner, run : str
+        Whose releases they were, and in which run.
+    units : Ranges
+        What each of these units was charged for.
+    charges : tuple of (Charge, int)
+    """
+
+    at: str
+    owner: str
+    run: str
+    units: Ranges
+    charges: Counted
+
+
+Entry: TypeAlias = Grant | Fixed | Charged
 
 
 @dataclass(frozen=True)
 class Account:
-    """One owner's grant, and what has been charged.
+    """The grant, the rule and the charges of units that have them in common.
 
     Attributes
     ----------
-    owner, dataset, adjacency : str
-        ``dataset`` is the ledger's own mark of the data.
-    epsilon, delta : float
-    granted_at : str
-        UTC.
+    owner : str
+        Who the units belonged to when they were granted.
+    units : int
+        How many there are.
+    grant : Grant
     rule : Rule or None
         Fixed by the first charge; None before it and where delta is 0.
     spent : dict of Charge to int
+        What each unit was charged for.
     """
 
     owner: str
-    dataset: str
-    adjacency: str
-    epsilon: float
-    delta: float
-    granted_at: str
-    rule: Rule | None
-    spent: dict[Charge, int]
+    units: int
+    grant: Grant
+    rule: Rule | None = None
+    spent: Charges = field(default_factory=dict)
 
     @property
     def filter(self) -> GrantFilter:
         """What decides whether a charge fits."""
-        return GrantFilter(self.epsilon, self.rule)
+        return GrantFilter(self.grant.epsilon, self.rule)
 
     @property
     def total_pure(self) -> float:
@@ -101,104 +163,82 @@ class Account:
     @property
     def total(self) -> float:
         """Epsilon of all charges at the grant's delta, if their parameters were fixed ahead."""
-        return total_of(self.spent, self.delta)
+        return total_of(self.spent, self.grant.delta)
 
     @property
     def kept_by(self) -> str:
         """What keeps the grant, in words."""
-        unfixed = self.delta > 0.0 and self.rule is None
+        unfixed = self.grant.delta > 0.0 and self.rule is None
         return str(self.filter) + (" or a rule that the first charge fixes" if unfixed else "")
 
-    def __str__(self) -> str:
-        return f"epsilon {self.epsilon:g}" + (f" at delta {self.delta:g}" if self.delta else "")
 
+class Book:
+    """What all rows together say; it grows row by row."""
 
-@dataclass(frozen=True)
-class Entry:
-    """One charge as it stands in the ledger."""
+    def __init__(self) -> None:
+        self.charged: list[tuple[int, Charged]] = []
+        self._accounts: list[Account] = []
+        self._numbers: dict[str, int] = {}
+        self._records: list[str] = []
+        self._account_of: Ints = np.zeros(0, dtype=np.int64)
 
-    id: int
-    owner: str
-    run: str
-    charged_at: str
-    kind: str
-    parameter: float
-    count: int
+    @property
+    def accounts(self) -> tuple[Account, ...]:
+        """Every account, in the order the units were granted."""
+        order = dict.fromkeys(self._account_of.tolist())
+        return tuple(self._accounts[position] for position in order)
 
+    def number(self, mark: str) -> int | None:
+        """Return the number of the unit with this mark."""
+        return self._numbers.get(mark)
 
-def read_accounts(path: str | Path) -> tuple[Account, ...]:
-    """Return every owner's account, in the order they were granted."""
-    with reading(Path(path)) as db:
-        owners = [row[0] for row in db.execute("SELECT owner FROM grants ORDER BY rowid")]
-        found = [read_account(db, owner) for owner in owners]
-    return tuple(account for account in found if account is not None)
+    def record(self, number: int) -> str:
+        """Return the mark of a unit's data."""
+        return self._records[number]
 
+    def accounts_of(self, units: Ints) -> list[tuple[Account, Ints]]:
+        """Return the accounts of some units, each with those of the units that have it."""
+        held = self._account_of[units]
+        return [(self._accounts[i], units[held == i]) for i in np.unique(held).tolist()]
 
-def read_entries(path: str | Path) -> tuple[Entry, ...]:
-    """Return every charge, oldest first."""
-    with reading(Path(path)) as db:
-        rows = db.execute(
-            "SELECT id, owner, run, charged_at, kind, parameter, count FROM charges ORDER BY id"
-        )
-        return tuple(Entry(*row) for row in rows)
+    def apply(self, number: int, entry: Entry) -> None:
+        """Take in a row."""
+        if isinstance(entry, Grant):
+            self._grant(entry)
+            return
+        for position in self._apart(as_numbers(entry.units)):
+            account = self._accounts[position]
+            if isinstance(entry, Fixed):
+                account = replace(account, rule=entry.rule)
+            else:
+                account = replace(account, spent=combined(account.spent, dict(entry.charges)))
+            self._accounts[position] = account
+        if isinstance(entry, Charged):
+            self.charged.append((number, entry))
 
+    def _grant(self, grant: Grant) -> None:
+        first = len(self._records)
+        self._numbers |= {mark: first + i for i, mark in enumerate(grant.units)}
+        self._records += grant.records
+        for owner, count in grant.owners:
+            new = np.full(count, len(self._accounts))
+            self._account_of = np.concatenate([self._account_of, new])
+            self._accounts.append(Account(owner, count, grant))
 
-def marks(db: sqlite3.Connection) -> Callable[[Dataset], str]:
-    """Return how this ledger marks a dataset: HMAC-SHA256 under its own secret key."""
-    key = bytes(db.execute("SELECT key FROM secret").fetchone()[0])
-    return lambda data: hmac.new(key, data.digest.encode(), hashlib.sha256).hexdigest()
-
-
-GrantRow = tuple[str, str, str, float, float, str]
-
-
-def grant_row(db: sqlite3.Connection, owner: str) -> GrantRow | None:
-    """Return the owner's row of ``grants``."""
-    row: GrantRow | None = db.execute(
-        "SELECT owner, dataset, adjacency, epsilon, delta, granted_at FROM grants WHERE owner = ?",
-        (owner,),
-    ).fetchone()
-    return row
-
-
-def read_account(db: sqlite3.Connection, owner: str) -> Account | None:
-    """Return the owner's grant, rule and summed charges."""
-    row = grant_row(db, owner)
-    if row is None:
-        return None
-    spent = db.execute(
-        "SELECT kind, parameter, sum(count) FROM charges WHERE owner = ? GROUP BY kind, parameter",
-        (owner,),
-    )
-    counts = {Charge(kind, parameter): int(count) for kind, parameter, count in spent}
-    return Account(*row, rule=_read_rule(db, owner), spent=counts)
-
-
-def _read_rule(db: sqlite3.Connection, owner: str) -> Rule | None:
-    row = db.execute(
-        "SELECT name, renyi_order, capacity FROM rules WHERE owner = ?", (owner,)
-    ).fetchone()
-    if row is None:
-        return None
-    if row[0] == "renyi":
-        return RenyiFilter(row[1], row[2])
-    plan = db.execute("SELECT kind, parameter, count FROM plans WHERE owner = ?", (owner,))
-    return PlannedFilter(tuple((Charge(kind, parameter), n) for kind, parameter, n in plan))
-
-
-def write_rule(db: sqlite3.Connection, owner: str, rule: Rule | None) -> None:
-    """Fix the rule of an owner who was never charged."""
-    db.execute("DELETE FROM plans WHERE owner = ?", (owner,))
-    db.execute("DELETE FROM rules WHERE owner = ?", (owner,))
-    if isinstance(rule, RenyiFilter):
-        row = (owner, "renyi", rule.order, rule.capacity)
-        db.execute("INSERT INTO rules VALUES (?, ?, ?, ?)", row)
-    elif isinstance(rule, PlannedFilter):
-        db.execute("INSERT INTO rules VALUES (?, 'planned', NULL, NULL)", (owner,))
-        db.executemany(
-            "INSERT INTO plans VALUES (?, ?, ?, ?)",
-            [(owner, c.kind, c.parameter, n) for c, n in rule.plan],
-        )
+    def _apart(self, units: Ints) -> list[int]:
+        """Return the positions of the accounts of these units, with no other units in them."""
+        positions = []
+        held = self._account_of[units]
+        for i in np.unique(held).tolist():
+            inside, account = units[held == i], self._accounts[i]
+            if len(inside) == account.units:
+                positions.append(i)
+                continue
+            self._accounts[i] = replace(account, units=account.units - len(inside))
+            self._account_of[inside] = len(self._accounts)
+            positions.append(len(self._accounts))
+            self._accounts.append(replace(account, units=len(inside)))
+        return positions
 
 
 def total_of(charges: Charges, delta: float) -> float:
@@ -211,11 +251,10 @@ def total_of(charges: Charges, delta: float) -> float:
         return total_pure(charges)
     near: dict[Charge, int] = {}
     for charge, count in charges.items():
-        rounded = float(f"{charge.parameter:.9g}")
-        kind = charge.kind
-        if kind == "gaussian" and rounded < SMALL and len(charges) > 1:
-            kind, rounded = "zcdp", 0.5 / rounded**2
-        near = combined(near, {Charge(kind, rounded): count})
+        rounded = replace(charge, parameter=float(f"{charge.parameter:.9g}"))
+        if charge.kind == "gaussian" and charge.parameter < SMALL and len(charges) > 1:
+            rounded = Charge("zcdp", 0.5 / rounded.parameter**2)
+        near = combined(near, {rounded: count})
     if any(LARGE < pure_epsilon(c) < math.inf for c in near):
         return min(total_pure(near), total_epsilon(_as_zcdp(near), delta))
     return total_epsilon(near, delta)
@@ -229,3 +268,110 @@ def _as_zcdp(charges: Charges) -> dict[Charge, int]:
         same = Charge("zcdp", 0.5 * pure**2) if math.isfinite(pure) else charge
         total = combined(total, {same: count})
     return total
+
+
+def as_ranges(numbers: Ints) -> Ranges:
+    """Return whole numbers as ranges (first, last)."""
+    ordered = np.unique(numbers)
+    parts = np.split(ordered, np.flatnonzero(np.diff(ordered) > 1) + 1)
+    return tuple((int(part[0]), int(part[-1])) for part in parts)
+
+
+def as_numbers(ranges: Ranges) -> Ints:
+    """Return the whole numbers of ranges."""
+    return np.concatenate([np.arange(first, last + 1) for first, last in ranges])
+
+
+def now() -> str:
+    """Return the time in UTC to the millisecond, ISO 8601."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def encode(entry: Entry) -> bytes:
+    """Return a row as it stands in the file."""
+    told: dict[str, Any]
+    if isinstance(entry, Grant):
+        told = {"grant": asdict(entry)}
+    elif isinstance(entry, Fixed):
+        told = {"rule": {"at": entry.at, "units": entry.units, "rule": _told_rule(entry.rule)}}
+    else:
+        told = {"charge": vars(entry) | {"charges": _told_charges(entry.charges)}}
+    return json.dumps(told, separators=(",", ":"), allow_nan=True).encode("ascii")
+
+
+def decode(body: bytes) -> Entry:
+    """Return what a row says.
+
+    Raises
+    ------
+    InputError
+        For a row that only another version can have written.
+    """
+    try:
+        ((kind, told),) = json.loads(body).items()
+        return ROWS[kind](told)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise InputError(f"it was written by another version of gridpriv ({error!r})") from error
+
+
+def _grant(told: Mapping[str, Any]) -> Grant:
+    protection = told["protection"]
+    moves = tuple(Move(**move) for move in protection["moves"])
+    return Grant(
+        at=told["at"],
+        epsilon=told["epsilon"],
+        delta=told["delta"],
+        protection=Protection(protection["unit"], protection["units"], moves),
+        owners=tuple((owner, count) for owner, count in told["owners"]),
+        units=tuple(told["units"]),
+        records=tuple(told["records"]),
+    )
+
+
+def _fixed(told: Mapping[str, Any]) -> Fixed:
+    return Fixed(told["at"], _ranges(told["units"]), _rule(told["rule"]))
+
+
+def _charged(told: Mapping[str, Any]) -> Charged:
+    return Charged(
+        told["at"], told["owner"], told["run"], _ranges(told["units"]), _charges(told["charges"])
+    )
+
+
+ROWS: dict[str, Callable[[Mapping[str, Any]], Entry]] = {
+    "grant": _grant,
+    "rule": _fixed,
+    "charge": _charged,
+}
+
+
+def _told_rule(rule: Rule | None) -> dict[str, Any] | None:
+    if isinstance(rule, RenyiFilter):
+        return {"order": rule.order, "capacity": rule.capacity}
+    if isinstance(rule, PlannedFilter):
+        return {"plan": _told_charges(rule.plan)}
+    return None
+
+
+def _rule(told: Mapping[str, Any] | None) -> Rule | None:
+    if told is None:
+        return None
+    if "plan" in told:
+        return PlannedFilter(_charges(told["plan"]))
+    return RenyiFilter(told["order"], told["capacity"])
+
+
+def _told_charges(charges: Counted) -> list[tuple[str, float, float, int]]:
+    return [(charge.kind, charge.parameter, charge.second, n) for charge, n in charges]
+
+
+def _charges(told: Iterable[Sequence[Any]]) -> Counted:
+    return tuple((Charge(kind, parameter, second), n) for kind, parameter, second, n in told)
+
+
+def _ranges(told: Iterable[Sequence[int]]) -> Ranges:
+    return tuple((first, last) for first, last in told)
+
+
+def _mark(key: Key, what: str, content: bytes) -> str:
+    return key.digest(what, content)[:MARK_BYTES].hex()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 from gridpriv.core.arrays import Floats
 from gridpriv.privacy.mechanism import Charge, Mechanism, Stream
@@ -36,7 +38,23 @@ class Release:
         """What the release costs under the sound sensitivity."""
         return self.mechanism.charge(self.sensitivity.value)
 
+    def certified_within(self, factor: float) -> Charge:
+        """Return what it costs where the sensitivity is ``factor`` times the stated one."""
+        return self.mechanism.charge(factor * self.sensitivity.value)
+
     @property
     def claimed(self) -> Charge:
         """What it would cost if the assumed sensitivity were right."""
         return self.mechanism.charge(self.assumed)
+
+
+class Charging(Protocol):
+    """What an agent's releases are told to before they are drawn; it may refuse by raising."""
+
+    def __call__(self, owner: str, releases: Mapping[Release, int]) -> None:
+        """Charge an owner's new releases."""
+        ...
+
+    def scaled(self, scale: float) -> Charging:
+        """Return what charges releases from data that were multiplied by ``scale``."""
+        ...

@@ -21,9 +21,8 @@ from pandas import DataFrame
 from gridpriv.core.errors import GridprivError
 from gridpriv.grid.overrides import DemandSeries
 from gridpriv.grid.zoning import Zoning
-from gridpriv.power.fleet import Charge
 from gridpriv.privacy.budget import noise_multiplier
-from gridpriv.privacy.release import Release
+from gridpriv.privacy.release import Charging, Release
 from gridpriv.privacy.statement import ZoneStatement
 from gridpriv.zonal.checks import zone_statements
 from gridpriv.zonal.result import RunResult
@@ -59,9 +58,10 @@ class Horizon:
         rules = ready.rules
         if rules.noise is not None and self.multiplier is not None:
             rules = replace(rules, noise=replace(rules.noise, multiplier=self.multiplier))
-        return replace(ready, rules=rules, seed=step_seed(self.seed, number))
+        scale = ready.scale * self.series.scale(number)
+        return replace(ready, rules=rules, seed=step_seed(self.seed, number), scale=scale)
 
-    def run_step(self, number: int, charge: Charge | None = None) -> RunResult:
+    def run_step(self, number: int, charge: Charging | None = None) -> RunResult:
         """Run a step.
 
         Raises
@@ -122,7 +122,7 @@ def run_series(
     zoning: Zoning,
     settings: Settings,
     watch: Callable[[int, RunResult], None] = lambda *_: None,
-    charge: Charge | None = None,
+    charge: Charging | None = None,
 ) -> HorizonResult:
     """Run every step of a series under one budget.
 
@@ -134,7 +134,7 @@ def run_series(
         ``budget`` is that of the horizon where it is a total.
     watch : callable
         Called after every step with its number and result.
-    charge : callable, optional
+    charge : Charging, optional
         As of :func:`gridpriv.zonal.run.run`.
 
     Raises

@@ -38,7 +38,6 @@ from gridpriv.core.errors import BudgetError, GridprivWarning, SolverError, not_
 from gridpriv.grid.case import Case
 from gridpriv.grid.zoning import Zoning
 from gridpriv.power.fleet import (
-    Charge,
     FleetPlan,
     after_recourse,
     make_transport,
@@ -54,9 +53,9 @@ from gridpriv.power.solvers import check_solver
 from gridpriv.power.zone import Network, Zone, flat_start, make_network, make_zones
 from gridpriv.privacy.adjacency import DemandAdjacency
 from gridpriv.privacy.budget import noise_multiplier
-from gridpriv.privacy.mechanism import Charge as Charged
 from gridpriv.privacy.noise import NoiseStreams
 from gridpriv.privacy.perturbation import NoiseRule
+from gridpriv.privacy.release import Charging, Release
 from gridpriv.zonal.checks import Checker, Finished, check, claimed_epsilon
 from gridpriv.zonal.result import RunResult, Timing
 from gridpriv.zonal.settings import Settings
@@ -73,7 +72,8 @@ class Prepared:
     """A run ready to start: everything public about it, and the zones.
 
     ``zones``, ``shared`` and ``problems`` are in the order of the zones' keys, which does not
-    depend on how a zone map orders or names them.
+    depend on how a zone map orders or names them. ``scale`` is by how much the demand was
+    multiplied.
     """
 
     case: Case
@@ -84,6 +84,7 @@ class Prepared:
     shared: tuple[NDArray[np.bool_], ...]
     seed: int
     rules: AgentRules
+    scale: float
 
     @cached_property
     def problems(self) -> tuple[ZoneProblem, ...]:
@@ -104,7 +105,7 @@ def run(
     settings: Settings,
     watch: Callable[[RoundRecord], None] = lambda _: None,
     load_seconds: float = 0.0,
-    charge: Charge | None = None,
+    charge: Charging | None = None,
 ) -> RunResult:
     """Run the consensus algorithm on a case.
 
@@ -117,8 +118,8 @@ def run(
         Called after every round with its :class:`RoundRecord`.
     load_seconds : float
         What reading the case took, for the timing table.
-    charge : callable, optional
-        Called with a zone's name and new releases before they leave it (a ledger).
+    charge : Charging, optional
+        Called with a zone's name and its new releases before they are drawn (a ledger).
 
     Returns
     -------
@@ -140,7 +141,7 @@ def run_prepared(
     prepared: Prepared,
     watch: Callable[[RoundRecord], None] = lambda _: None,
     load_seconds: float = 0.0,
-    charge: Charge | None = None,
+    charge: Charging | None = None,
     checker: Checker = check,
 ) -> RunResult:
     """Run what :func:`prepare` returned; problems it has compiled are used again.
@@ -151,7 +152,7 @@ def run_prepared(
     began = time.perf_counter()
     plan = FleetPlan(
         prepared.zones, prepared.shared, prepared.rules, settings.solver,
-        NoiseStreams(prepared.seed), charge,
+        NoiseStreams(prepared.seed), charge and charge.scaled(prepared.scale),
     )  # fmt: skip
     local = prepared.problems if settings.workers == 1 else None
     transport = make_transport(plan, settings.workers, local)
@@ -225,6 +226,7 @@ def prepare(case: Case, zoning: Zoning, settings: Settings) -> Prepared:
         shared=shared_coordinates(zones, settings.consensus),
         seed=secrets.randbits(64) if settings.seed is None else settings.seed,
         rules=rules,
+        scale=settings.load_scale,
     )
 
 
@@ -334,14 +336,14 @@ def _finished(prepared: Prepared, trace: Trace, after: Recourse | None) -> Finis
     )
 
 
-def planned_charges(prepared: Prepared) -> dict[str, dict[Charged, int]] | None:
+def planned_releases(prepared: Prepared) -> dict[str, dict[Release, int]] | None:
     """Return what every zone's releases will cost, where the settings alone tell."""
     settings, rule = prepared.settings, prepared.rules.noise
     if rule is None or settings.calibration == "paper":
         return None
     # sound noise is one multiple of whatever the sensitivity is, so every release costs the same
     some = demand_sensitivity(prepared.rules.adjacency, rule.norm)
-    each = {rule.release(some).certified: settings.planned_releases()}
+    each = {rule.release(some): settings.planned_releases()}
     return {zone.name: each for zone in prepared.zones}
 
 

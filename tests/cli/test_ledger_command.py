@@ -5,6 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +18,8 @@ from gridpriv.core.errors import GridprivWarning
 from gridpriv.grid.library import load_case, shipped_zoning
 from gridpriv.privacy.adjacency import DemandAdjacency
 from gridpriv.privacy.ledger import Ledger
-from gridpriv.privacy.ledger_rows import zone_datasets
 from gridpriv.privacy.mechanism import Charge
+from gridpriv.zonal.datasets import zone_datasets
 
 
 def run(capsys: pytest.CaptureFixture[str], *words: str) -> str:
@@ -37,8 +40,8 @@ def charge(path: Path, charges: dict[str, dict[Charge, int]], beta: float = 0.01
 def granted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Path:
     path = tmp_path / "case14.ledger"
     text = run(capsys, "grant", str(path), "--case", "case14", "--epsilon", "2", "--delta", "1e-5")
-    assert "epsilon 2 at delta 1e-05 granted to each of 3 zones of case14 (1, 2, 3)" in text
-    assert "active and reactive demand by at most 0.01 p.u." in text
+    assert "epsilon 2 at delta 1e-05 granted to each of the 14 buses in 3 zones of case14" in text
+    assert "active demand by 1 MW and its reactive demand by 1 MVAr at most" in text
     return path
 
 
@@ -62,7 +65,7 @@ def test_show_says_what_is_granted_spent_and_left(
     assert second["left"] == 1.0
     assert "first charge" in second["kept_by"]
     assert third["total_pure"] is None
-    assert third["charges"] == [{"kind": "gaussian", "parameter": 20.0, "count": 4}]
+    assert third["charges"] == [{"kind": "gaussian", "parameter": 20.0, "second": 0.0, "count": 4}]
     table = run(capsys, "show", str(granted))
     assert "left %" in table
     assert "Renyi filter" in table
@@ -97,7 +100,7 @@ def test_a_grant_to_one_zone_under_another_adjacency(
     (owner,) = shown(capsys, path)["owners"]
     assert owner["owner"] == "2"
     assert owner["delta"] == 0.0
-    assert "changes its active demand by at most 0.01 p.u." in owner["adjacency"]
+    assert owner["adjacency"] == "one bus changes its active demand by 1 MW at most"
 
 
 def test_zones_other_than_the_shipped_ones(
@@ -124,7 +127,7 @@ def test_a_delta_of_one_over_the_entries_is_warned_of(
     [
         (["show", "{}/absent"], 2, "there is no ledger"),
         (["export", "{}/absent"], 2, "there is no ledger"),
-        (["show", "{}"], 2, "is a folder"),
+        (["show", "{}"], 2, "not a regular file"),
         (["show", "{}/text"], 2, "not a gridpriv ledger"),
         (["grant", "{}/text", "--case", "case14", "--epsilon", "1"], 2, "not a gridpriv ledger"),
         (["grant", "{}/new", "--case", "case14", "--epsilon", "0"], 2, "epsilon = 0.0"),
@@ -158,7 +161,7 @@ def test_a_second_grant_and_a_bad_export_format_are_refused(
 ) -> None:
     words = ["ledger", "grant", str(granted), "--case", "case14", "--epsilon", "9"]
     assert main(words) == 2
-    assert "has a grant already" in capsys.readouterr().err
+    assert "5 of the 5 buses of '1' have a grant already" in capsys.readouterr().err
     assert main(["ledger", "export", str(granted), "--format", "xml"]) == 2
     assert "csv, json" in capsys.readouterr().err
     assert main(["ledger", "export", str(granted), "--out", str(granted / "x" / "a.csv")]) == 2
@@ -169,4 +172,101 @@ def test_a_missing_action_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -
     with pytest.raises(SystemExit) as stopped:
         main(["ledger"])
     assert stopped.value.code == 2
-    assert "grant|show|export" in capsys.readouterr().err
+    assert "grant|show|export|verify" in capsys.readouterr().err
+
+
+def test_verify_prints_a_head_that_a_later_ledger_goes_on_from(
+    granted: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    document = json.loads(run(capsys, "verify", str(granted), "--json"))
+    assert (document["rows"], document["unfinished_bytes"]) == (1, 0)
+    charge(granted, {"1": {Charge("laplace", 10.0): 5}})
+    text = run(capsys, "verify", str(granted), "--expect", document["head"])
+    assert "every byte of its 3 rows" in text  # the grant, a rule, a charge
+    assert "goes on from the expected head" in text
+    head = next(line for line in text.splitlines() if line.startswith("Head: "))
+    granted.write_bytes(granted.read_bytes()[:-1])
+    assert main(["ledger", "verify", str(granted), "--json"]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "has 2 whole rows of 3" in captured.err
+    assert main(["ledger", "verify", str(granted), "--expect", head[6:-1]]) == 2
+    assert "head = " in capsys.readouterr().err
+
+
+def test_a_renamed_map_finds_its_buses_spent(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    book, fewer = str(tmp_path / "book"), tmp_path / "map.csv"
+    assert main(["ledger", "grant", book, "--case", "case14", "--epsilon", "2"]) == 0
+    words = ["run", "case14", "--ledger", book, "--budget", "total:2", "--rounds", "2"]
+    flags = ["--solver", "clarabel", "--quiet"]
+    assert main([*words, *flags]) == 0
+    fewer.write_text("bus,zone\n" + "".join(f"{b},{'a' if b < 6 else 'b'}\n" for b in range(1, 15)))
+    for zones in (["--zoning", str(fewer)], ["--zones", "2"], []):
+        assert main([*words, *flags, *zones]) == 4
+        assert "buses lack the budget" in capsys.readouterr().err
+    assert [o["releases"] for o in shown(capsys, Path(book))["owners"]] == [2, 2, 2]
+
+
+@pytest.mark.parametrize(
+    ("beta", "told", "total"),
+    [
+        (["--beta", "1MW"], "", 1.0),
+        (["--beta", "0.01"], "", 1.0),
+        (["--beta", "1000kW"], "", 1.0),
+        (["--beta", "4MW"], "", 1.0),  # protects more than was granted
+        (["--beta", "0.5MW"], "", 2.0),  # half the noise: twice the loss between granted neighbours
+        (["--load-scale", "1.5"], "", 1.5),
+        (["--protects", "p"], "granted for: one bus changes its active demand", 0.0),
+    ],
+)
+def test_beta_is_compared_as_a_number(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    beta: list[str],
+    told: str,
+    total: float,
+) -> None:
+    book = str(tmp_path / "book")
+    assert main(["ledger", "grant", book, "--case", "case14", "--epsilon", "2"]) == 0
+    words = ["run", "case14", "--ledger", book, "--budget", "total:1", "--rounds", "1", *beta]
+    assert main([*words, "--solver", "clarabel", "--quiet"]) == (2 if told else 0)
+    assert told in capsys.readouterr().err
+    owners = shown(capsys, Path(book))["owners"]
+    assert [o["total_pure"] for o in owners] == pytest.approx([total] * 3)
+
+
+def test_demand_and_key_of_ones_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    book, key, demand = (str(tmp_path / name) for name in ("book", "key", "demand.csv"))
+    Path(demand).write_text("bus,pd_mw\n4,55\n")
+    grant = ["ledger", "grant", book, "--case", "case14", "--epsilon", "2", "--demand", demand]
+    assert main([*grant, "--key", key]) == 2
+    assert "there is no key" in capsys.readouterr().err
+    Path(key).write_text("0f" * 32 + "\n")
+    Path(key).chmod(0o600)
+    assert main([*grant, "--key", key]) == 0
+    words = ["run", "case14", "--ledger", book, "--rounds", "1", "--budget", "total:1", "--quiet"]
+    assert main([*words, "--demand", demand]) == 2
+    assert main([*words, "--demand", demand, "--ledger-key", key, "--solver", "clarabel"]) == 0
+    capsys.readouterr()
+    assert main([*words, "--ledger-key", key]) == 2
+    assert "1 of the 5 buses of '1' is for other data" in capsys.readouterr().err
+    assert main(["run", "case14", "--rounds", "1", "--ledger-key", key]) == 2
+    assert "give --ledger" in capsys.readouterr().err
+    assert not Path(f"{book}.key").exists()
+
+
+def test_in_the_c_locale_names_are_printed(tmp_path: Path) -> None:
+    book, zones = tmp_path / "büch", tmp_path / "zonen.csv"
+    zones.write_text("bus,zone\n" + "".join(f"{b},Süd\n" for b in range(1, 15)))
+    plain = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
+    grant = ["grant", str(book), "--case", "case14", "--zoning", str(zones), "--epsilon", "1"]
+    for words in (grant, ["show", str(book)], ["export", str(book)], ["verify", str(book)],
+                  ["show", str(book), "--json"], ["show", f"{book}x"]):  # fmt: skip
+        done = subprocess.run(
+            [sys.executable, "-m", "gridpriv.cli.main", "ledger", *words],
+            env=os.environ | plain, capture_output=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == (2 if words[-1].endswith("x") else 0), done.stderr
+        assert b"Traceback" not in done.stderr

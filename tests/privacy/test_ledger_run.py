@@ -10,17 +10,24 @@ import pytest
 
 from gridpriv.core.errors import BudgetError, InputError, SolverError
 from gridpriv.grid.library import load_case, shipped_zoning
+from gridpriv.grid.overrides import read_demand_series
 from gridpriv.grid.zoning import Zoning
 from gridpriv.power.problem import ZoneProblem
 from gridpriv.privacy.accounting import gaussian_multiplier
 from gridpriv.privacy.adjacency import DemandAdjacency
-from gridpriv.privacy.ledger import Ledger, grant, ledger_charge
-from gridpriv.privacy.ledger_rows import Dataset, read_accounts, zone_datasets
+from gridpriv.privacy.ledger import Ledger, ReleaseCharge, grant, read_book
+from gridpriv.privacy.ledger_rows import Account, Dataset
 from gridpriv.privacy.mechanism import Charge
+from gridpriv.zonal.datasets import zone_datasets
+from gridpriv.zonal.horizon import run_series
 from gridpriv.zonal.run import run
 from gridpriv.zonal.settings import Settings
 
 CASE = load_case("case14")
+
+
+def read_accounts(path: Path) -> tuple[Account, ...]:
+    return read_book(path).accounts
 
 
 @pytest.fixture
@@ -46,14 +53,14 @@ def test_a_run_is_charged_what_it_states(
     grant(path, datasets, 3.0)
     settings = Settings(perturbation=perturbation, budget="total:3", rounds=3, seed=1, start="flat")
     with Ledger(path, datasets) as ledger:
-        result = run(CASE, zoning, settings, charge=ledger_charge(ledger, "run-1"))
+        result = run(CASE, zoning, settings, charge=ReleaseCharge(ledger, "run-1"))
         for account, stated in zip(read_accounts(path), result.statements, strict=True):
             assert account.owner == stated.zone
             assert sum(account.spent.values()) == stated.releases == 3
             assert account.total_pure == pytest.approx(stated.total_pure)
             assert account.total_pure == pytest.approx(3.0)
         with pytest.raises(BudgetError, match="room for 0"):
-            run(CASE, zoning, settings, charge=ledger_charge(ledger, "run-1"))
+            run(CASE, zoning, settings, charge=ReleaseCharge(ledger, "run-1"))
     assert [sum(a.spent.values()) for a in read_accounts(path)] == [3, 3, 3]
 
 
@@ -68,10 +75,11 @@ def test_a_gaussian_run_planned_at_the_whole_grant_finishes(
     plan = {Charge("gaussian", gaussian_multiplier(1.0, 1e-5, 4)): 4}
     planned = dict.fromkeys(zoning.names, plan)
     with Ledger(path, datasets) as ledger:
-        run(CASE, zoning, settings, charge=ledger_charge(ledger, "run-1", planned))
+        ledger.plan(planned)
+        run(CASE, zoning, settings, charge=ReleaseCharge(ledger, "run-1"))
         assert [a.total for a in read_accounts(path)] == pytest.approx([1.0] * 3, rel=1e-7)
         with pytest.raises(BudgetError, match="not started"):
-            run(CASE, zoning, settings, charge=ledger_charge(ledger, "run-1", planned))
+            ledger.plan(planned)
 
 
 def test_a_run_refused_on_the_way_keeps_what_it_was_charged_for(
@@ -83,7 +91,7 @@ def test_a_run_refused_on_the_way_keeps_what_it_was_charged_for(
     grant(path, datasets, 1.0)
     settings = Settings(budget="per-release:0.3", rounds=10, seed=1, start="flat")
     with Ledger(path, datasets) as ledger, pytest.raises(BudgetError) as refused:
-        run(CASE, zoning, settings, charge=ledger_charge(ledger, "run-1"))
+        run(CASE, zoning, settings, charge=ReleaseCharge(ledger, "run-1"))
     assert "3 of 10 rounds were finished" in str(refused.value.__notes__)
     assert [sum(a.spent.values()) for a in read_accounts(path)] == [3, 3, 3]
 
@@ -112,7 +120,7 @@ def test_a_solver_that_fails_leaves_every_draw_charged_and_stated(
     monkeypatch.setattr(ZoneProblem, "minimise_exact", failing)
     settings = Settings(perturbation=perturbation, budget="total:3", rounds=6, seed=1, start="flat")
     with Ledger(path, datasets) as ledger, pytest.raises(SolverError, match="zone 3") as failed:
-        run(CASE, zoning, settings, charge=ledger_charge(ledger, "run-1"))
+        run(CASE, zoning, settings, charge=ReleaseCharge(ledger, "run-1"))
     stated = {s.zone: s.releases for s in failed.value.result.statements}  # type: ignore[attr-defined]
     assert stated == {"1": 4, "2": 4, "3": 3 if perturbation == "output" else 4}
     assert [sum(a.spent.values()) for a in read_accounts(path)] == list(stated.values())
@@ -126,9 +134,9 @@ def test_worker_processes_charge_the_same_ledger(
     grant(path, datasets, 1.0)
     settings = Settings(budget="per-release:0.25", rounds=4, seed=1, start="flat", workers=2)
     with Ledger(path, datasets) as ledger:
-        run(CASE, zoning, settings, charge=ledger_charge(ledger, "run-1"))
+        run(CASE, zoning, settings, charge=ReleaseCharge(ledger, "run-1"))
         with pytest.raises(BudgetError, match="left 0 %"):
-            run(CASE, zoning, settings, charge=ledger_charge(ledger, "run-2"))
+            run(CASE, zoning, settings, charge=ReleaseCharge(ledger, "run-2"))
     assert [sum(a.spent.values()) for a in read_accounts(path)] == [4, 4, 4]
 
 
@@ -137,6 +145,34 @@ def test_a_ledger_of_another_case_stops_the_run_before_it_starts(
 ) -> None:
     path = tmp_path / "l.db"
     grant(path, datasets, 1.0)
-    scaled = zone_datasets(CASE.scale_load(1.01), zoning, DemandAdjacency(0.01))
+    other = zone_datasets(CASE.scale_load(1.01), zoning, DemandAdjacency(0.01))
     with pytest.raises(InputError, match="for other data"):
-        Ledger(path, scaled)
+        Ledger(path, other)
+
+
+@pytest.mark.parametrize(("scale", "factor"), [(2.0, 2.0), (0.5, 1.0)])
+def test_scaled_demand_is_the_same_data_and_costs_what_its_scale_says(
+    tmp_path: Path, zoning: Zoning, datasets: tuple[Dataset, ...], scale: float, factor: float
+) -> None:
+    """A bus that moves by beta moves the scaled demand by scale * beta."""
+    path = tmp_path / "l.db"
+    grant(path, datasets, 10.0)
+    settings = Settings(budget="total:2", rounds=2, seed=1, start="flat", load_scale=scale)
+    with Ledger(path, datasets) as ledger:
+        run(CASE, zoning, settings, charge=ReleaseCharge(ledger, "r"))
+    assert [a.total_pure for a in read_accounts(path)] == pytest.approx([2.0 * factor] * 3)
+
+
+def test_a_series_of_scaled_demand_is_charged_step_by_step(
+    tmp_path: Path, zoning: Zoning, datasets: tuple[Dataset, ...]
+) -> None:
+    path, file = tmp_path / "l.db", tmp_path / "day.csv"
+    grant(path, datasets, 10.0)
+    file.write_text("step,load_scale\n0,0.8\n1,1.5\n2,1\n")
+    settings = Settings(budget="per-release:0.5", rounds=2, seed=1, start="flat", load_scale=2.0)
+    with Ledger(path, datasets) as ledger:
+        charge = ReleaseCharge(ledger, "r")
+        run_series(read_demand_series(file, CASE), zoning, settings, charge=charge)
+    charges = [entry.charges[0] for _, entry in read_book(path).charged if entry.owner == "1"]
+    epsilons = [count / charge.parameter for charge, count in charges]
+    assert epsilons == pytest.approx([0.8, 0.8, 1.5, 1.5, 1.0, 1.0])
