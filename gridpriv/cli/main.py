@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import io
 import signal
 import sys
 import textwrap
@@ -41,6 +42,8 @@ def main(arguments: list[str] | None = None) -> int:
     if args.process:
         gc.set_threshold(RARELY)
         signal.signal(signal.SIGTERM, _terminate)
+        if isinstance(sys.stdout, io.TextIOWrapper):  # a locale may lack a name's characters
+            sys.stdout.reconfigure(errors="backslashreplace")
     if args.command is None:
         parser.print_help()
         return 2
