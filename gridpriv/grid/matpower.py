@@ -16,13 +16,14 @@ import numpy as np
 
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import InputError
+from gridpriv.core.reading import LARGEST, read_source
 from gridpriv.grid.case import Case
 from gridpriv.grid.readreport import ReadReport, report_tables
 from gridpriv.grid.tables import READ_FIELDS, MatpowerTables, case_from_tables
 
 _ASSIGN = re.compile(r"^\s*mpc\.(\w+)\s*=\s*(.*)$")
 _OPENING = {"[": "]", "{": "}"}
-_HEADER = re.compile(r"^\s*function\s+(\w+|\[\s*\w+\s*\])\s*=\s*\w+\s*(\(\s*\))?\s*;?\s*$")
+_HEADER = re.compile(r"function (?:\w+|\[ ?\w+ ?\]) ?= ?\w+ ?(?:\( ?\))? ?;?")  # of single blanks
 _END = re.compile(r"^\s*(return|end|endfunction)\s*;?\s*$")
 _NUMBER = re.compile(r"[-+]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?|Inf|inf|NaN|nan)")
 
@@ -65,10 +66,7 @@ def load_matpower(path: Path) -> tuple[Case, ReadReport]:
         With the line number, where the file is malformed, runs code after its tables, or
         holds something a grid cannot have.
     """
-    try:
-        text = path.read_text(encoding="utf-8", errors="replace")
-    except OSError as error:
-        raise InputError(f"case file {path}: {error.strerror}") from error
+    text = read_source(path, "case file", LARGEST).decode("utf-8-sig", errors="replace")
     try:
         tables = parse_matpower(text, path.stem)
         case = case_from_tables(tables)
@@ -136,7 +134,7 @@ def _assignments(lines: Iterator[_Line]) -> Iterator[_Assignment]:
             field, value = match.groups()
             header = True  # a second function would follow the tables
             yield _Assignment(field, line.number, _collect(_Line(line.number, value), lines, field))
-        elif not header and _HEADER.match(line.text):
+        elif not header and _HEADER.fullmatch(" ".join(line.text.split())):
             header = True
         elif _END.match(line.text):
             ended = True

@@ -11,7 +11,6 @@ Three CSV shapes, units in the column names, the first line is the header:
 
 from __future__ import annotations
 
-import csv
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -24,10 +23,13 @@ from pandas import DataFrame
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import InputError, not_allowed
 from gridpriv.grid.case import Case
+from gridpriv.grid.csvfile import LONGEST_NAME, bus_number, is_name, read_rows, shown
 from gridpriv.grid.pandapower_checks import frame, in_service
 from gridpriv.grid.pandapower_elements import flexible_sgens
 
 DEMANDS = ("pd_mw", "qd_mvar")
+MOST_VALUES = 15_000_000
+"""Steps times buses of a series read from a file: a year of quarters of an hour on 426 buses."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,35 +128,40 @@ def read_bus_demand(path: str | Path, case: Case) -> Floats:
 
 
 def read_demand_series(path: str | Path, case: Case) -> DemandSeries:
-    """Read a series of demand from CSV (``step,load_scale`` or ``step,bus,pd_mw,qd_mvar``)."""
+    """Read a series of demand from CSV (``step,load_scale`` or ``step,bus,pd_mw,qd_mvar``).
+
+    Raises
+    ------
+    InputError
+        With the line; also for more steps than :data:`MOST_VALUES` holds.
+    """
     rows = _Rows(Path(path), "demand series", (("step", "load_scale"), ("step", "bus")), DEMANDS)
     names: list[str] = []
-    pds: list[Floats] = []
-    qds: list[Floats] = []
-    scales: list[float] = []
+    factors: list[float] = []
+    changes: list[tuple[int, dict[str, str], int]] = []
     seen: dict[str, int] = {}
+    buses: dict[str, int] = {}
     for line, row in rows:
-        step = row["step"]
-        if not step:
-            raise rows.error(line, "step", step, "a name or number")
-        if "load_scale" in row or not names or names[-1] != step:
-            rows.once(seen, step, line, "step")
-            names.append(step)
-            pds.append(case.pd.copy())
-            qds.append(case.qd.copy())
-            buses: dict[str, int] = {}
+        if "load_scale" in row or not names or names[-1] != row["step"]:
+            names.append(rows.step(row, line, seen))
+            buses = {}
+            if len(names) * case.n_bus > MOST_VALUES:
+                raise InputError(
+                    f"{rows.label}, line {line}: more than {len(names) - 1} steps are not allowed "
+                    f"for {case.n_bus} buses: split the series"
+                )
         if "load_scale" in row:
-            factor = rows.number(row, "load_scale", line)
-            if factor < 0:
+            factors.append(rows.number(row, "load_scale", line))
+            if factors[-1] < 0:
                 raise rows.error(line, "load_scale", row["load_scale"], "0 or more")
-            scales.append(factor)
-            pds[-1] *= factor
-            qds[-1] *= factor
         else:
-            rows.once(buses, str(int(rows.bus(row, line, case)[1])), line, f"step {step}: bus")
-            _apply(rows, row, line, case, pds[-1], qds[-1])
-    demand = _stack(pds, case), _stack(qds, case)
-    return DemandSeries(case, tuple(names), *demand, Path(path).name, tuple(scales))
+            rows.once(buses, str(rows.bus(row, line, case)[1]), line, f"step {row['step']}: bus")
+            changes.append((len(names) - 1, row, line))
+    scale = np.array(factors or [1.0] * len(names)).reshape(-1, 1)
+    pd_new, qd_new = scale * case.pd, scale * case.qd
+    for step, row, line in changes:
+        _apply(rows, row, line, case, pd_new[step], qd_new[step])
+    return DemandSeries(case, tuple(names), pd_new, qd_new, Path(path).name, tuple(factors))
 
 
 def series_from_simbench(
@@ -233,10 +240,6 @@ def _apply(
             values[index] = rows.number(row, column, line) / case.base_mva
 
 
-def _stack(rows: list[Floats], case: Case) -> Floats:
-    return np.array(rows) if rows else np.zeros((0, case.n_bus))
-
-
 class _Rows:
     """The rows of a CSV file as dictionaries, with errors that name the line."""
 
@@ -244,17 +247,14 @@ class _Rows:
         self, path: Path, what: str, keys: tuple[tuple[str, ...], ...], values: tuple[str, ...]
     ) -> None:
         self.label = f"{what} {path}"
-        try:
-            text = path.read_text(encoding="utf-8-sig")
-        except (OSError, UnicodeDecodeError) as error:
-            raise InputError(
-                f"{self.label}: {getattr(error, 'strerror', None) or error}"
-            ) from error
-        self.lines = text.splitlines()
-        self.header = [cell.strip().lower() for cell in next(csv.reader(self.lines), [])]
-        self._check_header(keys, values)
+        self.rows = read_rows(path, what)
+        first, cells = next(self.rows, (1, []))
+        self.header = [cell.lower() for cell in cells]
+        self._check_header(first, keys, values)
 
-    def _check_header(self, keys: tuple[tuple[str, ...], ...], values: tuple[str, ...]) -> None:
+    def _check_header(
+        self, line: int, keys: tuple[tuple[str, ...], ...], values: tuple[str, ...]
+    ) -> None:
         given = self.header
         for key in keys:
             rest = [name for name in given if name not in key]
@@ -266,27 +266,28 @@ class _Rows:
         shapes = " or ".join(
             ",".join(key if "load_scale" in key else (*key, *values)) for key in keys
         )
-        raise InputError(f"{self.label}: line 1 is {','.join(given)!r}; it must be {shapes}")
+        raise InputError(
+            f"{self.label}: line {line} is {shown(','.join(given))}; it must be {shapes}"
+        )
 
     def __iter__(self) -> Iterator[tuple[int, dict[str, str]]]:
-        for line, cells in enumerate(csv.reader(self.lines), start=1):
-            if line == 1 or not cells:
-                continue
+        for line, cells in self.rows:
             if len(cells) != len(self.header):
                 raise InputError(
                     f"{self.label}, line {line}: {len(cells)} cells; line 1 has {len(self.header)}"
                 )
-            yield line, dict(zip(self.header, (cell.strip() for cell in cells), strict=True))
+            yield line, dict(zip(self.header, cells, strict=True))
 
     def error(self, line: int, column: str, value: str, allowed: str) -> InputError:
         return InputError(
-            f"{self.label}, line {line}: {column} = {value!r} is not allowed: {allowed}"
+            f"{self.label}, line {line}: {column} = {shown(value)} is not allowed: {allowed}"
         )
 
     def number(self, row: dict[str, str], column: str, line: int) -> float:
         """Return a finite number."""
+        text = row[column]
         try:
-            value = float(row[column]) if "_" not in row[column] else math.nan
+            value = float(text) if text.isascii() and "_" not in text else math.nan
         except ValueError:
             value = math.nan
         if not math.isfinite(value):
@@ -295,11 +296,18 @@ class _Rows:
 
     def bus(self, row: dict[str, str], line: int, case: Case) -> tuple[int, int]:
         """Return (index, number) of the row's bus."""
-        text = row["bus"]
-        number = int(text) if text.isascii() and text.isdecimal() else -1
+        text, number = row["bus"], bus_number(row["bus"])
         if number not in case.index_of:
             raise self.error(line, "bus", text, f"a bus in service of {case.name}")
         return case.index_of[number], number
+
+    def step(self, row: dict[str, str], line: int, seen: dict[str, int]) -> str:
+        """Return the name of a new step."""
+        name = row["step"]
+        if not is_name(name):
+            raise self.error(line, "step", name, f"1 to {LONGEST_NAME} printable characters")
+        self.once(seen, name, line, "step")
+        return name
 
     def once(self, seen: dict[str, int], key: str, line: int, what: str) -> None:
         """Refuse a second row for the same bus or step."""

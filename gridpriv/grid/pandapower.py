@@ -21,7 +21,7 @@ from typing import Any
 
 from gridpriv.core.errors import InputError
 from gridpriv.grid.case import Case
-from gridpriv.grid.pandapower_checks import check_net, open_json
+from gridpriv.grid.pandapower_checks import check_net
 from gridpriv.grid.pandapower_elements import (
     Element,
     PandapowerLink,
@@ -32,6 +32,7 @@ from gridpriv.grid.pandapower_elements import (
     moved_shunts,
     pypower_tables,
 )
+from gridpriv.grid.pandapower_json import open_json
 from gridpriv.grid.pandapower_notes import net_notes
 from gridpriv.grid.pandapower_places import bus_places
 from gridpriv.grid.pandapower_tables import branch_table, bus_table, cost_rows, gen_table

@@ -1,4 +1,4 @@
-"""What a pandapower net must hold before it is converted, and how a JSON file is opened.
+"""What a pandapower net must hold before it is converted.
 
 pandapower indexes arrays with bus numbers and would take a missing bus for another one, so
 references and numbers are checked here first, each error naming table, row and column.
@@ -6,10 +6,7 @@ references and numbers are checked here first, each error naming table, row and 
 
 from __future__ import annotations
 
-import json
-import logging
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -50,7 +47,6 @@ REFUSED = (
     "line_dc", "load_dc", "source_dc",
 )  # fmt: skip
 SWITCHED = {"b": "bus", "l": "line", "t": "trafo", "t3": "trafo3w"}
-TRUSTED = ("pandapower", "pandas", "numpy", "networkx", "simbench", "geopandas", "shapely")
 
 
 def check_net(net: Any) -> None:
@@ -163,55 +159,6 @@ def _floats(values: pd.Series[Any], table: str) -> np.ndarray[Any, np.dtype[np.f
         return np.asarray(values.to_numpy(dtype=float, na_value=np.nan))
     except (TypeError, ValueError):
         raise InputError(f"net.{table}: {values.name} is not a column of numbers") from None
-
-
-def open_json(path: Path) -> Any:
-    """Return the net of a pandapower JSON file.
-
-    pandapower restores objects by importing the module a file names. Files that name a module
-    outside of pandapower and what it builds on are refused before anything is imported.
-    """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise InputError(f"case file {path}: {reason}") from error
-    try:
-        document = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path}: not JSON ({error})") from error
-    if not isinstance(document, dict) or document.get("_class") != "pandapowerNet":
-        raise InputError(f"{path}: not a net that pandapower.to_json wrote")
-    for module in _modules(document):
-        if str(module).partition(".")[0] not in TRUSTED:
-            raise InputError(f"{path}: names the Python module {module!r}, which is not imported")
-    from pandapower import from_json_string
-
-    logging.getLogger("pandapower").setLevel(logging.ERROR)
-    try:
-        return from_json_string(text)
-    except Exception as error:  # what a damaged file raises is pandapower's affair
-        raise InputError(
-            f"{path}: pandapower cannot read it ({type(error).__name__}: {error})"
-        ) from error
-
-
-def _modules(value: Any) -> Iterator[Any]:
-    """Yield every module a document names, also inside the strings that hold tables."""
-    if isinstance(value, dict):
-        if "_module" in value:
-            yield value["_module"]
-        for part in value.values():
-            yield from _modules(part)
-    elif isinstance(value, list):
-        for part in value:
-            yield from _modules(part)
-    elif isinstance(value, str) and value.lstrip()[:1] in ("{", "[") and "_" in value:
-        try:
-            inner = json.loads(value)
-        except (ValueError, RecursionError):
-            return
-        yield from _modules(inner)
 
 
 def optional(rows: pd.DataFrame, column: str, missing: float) -> Floats:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 from gridpriv.core.arrays import Ints
 from gridpriv.core.errors import GridprivWarning, InputError
 from gridpriv.grid.case import Case
+from gridpriv.grid.csvfile import LONGEST_NAME, bus_number, is_name, read_rows, shown
 
 if TYPE_CHECKING:  # slow to import, and a run of a shipped map needs neither before its end
     import networkx as nx
@@ -101,26 +101,22 @@ def read_zoning(path: str | Path, case: Case) -> Zoning:
     a bus, or names one that the case does not have, is refused with its line.
     """
     file = Path(path)
-    try:
-        text = file.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"zone map {file}: {error}") from error
-    groups = _read_groups(text.splitlines(), file, case)
+    groups = _read_groups(file, case)
     zoning = zoning_from_groups(case, groups.values(), file.name, groups.keys())
     warn_disconnected(case, zoning)
     return zoning
 
 
-def _read_groups(lines: list[str], file: Path, case: Case) -> dict[str, list[int]]:
-    rows = csv.reader(lines)
-    header = [cell.strip().lower() for cell in next(rows, [])]
-    if header != ["bus", "zone"]:
-        raise InputError(f"zone map {file}: line 1 is {','.join(header)!r}; it must be 'bus,zone'")
+def _read_groups(file: Path, case: Case) -> dict[str, list[int]]:
+    rows = read_rows(file, "zone map")
+    first, header = next(rows, (1, []))
+    if [cell.lower() for cell in header] != ["bus", "zone"]:
+        raise InputError(
+            f"zone map {file}: line {first} is {shown(','.join(header))}; it must be 'bus,zone'"
+        )
     groups: dict[str, list[int]] = {}
     seen: dict[int, int] = {}
-    for number, row in enumerate(rows, start=2):
-        if not row:
-            continue
+    for number, row in rows:
         bus, zone = _bus_and_zone(row, number, file)
         if bus not in case.index_of:
             raise InputError(
@@ -134,22 +130,27 @@ def _read_groups(lines: list[str], file: Path, case: Case) -> dict[str, list[int
         groups.setdefault(zone, []).append(case.index_of[bus])
     missing = [int(b) for b in case.bus_id if int(b) not in seen]
     if missing:
-        shown = ", ".join(map(str, missing[:5])) + (", ..." if len(missing) > 5 else "")
-        raise InputError(
-            f"zone map {file} misses {len(missing)} of the {case.n_bus} buses: {shown}"
-        )
+        some = ", ".join(map(str, missing[:5])) + (", ..." if len(missing) > 5 else "")
+        raise InputError(f"zone map {file} misses {len(missing)} of the {case.n_bus} buses: {some}")
     return groups
 
 
-def _bus_and_zone(row: list[str], number: int, file: Path) -> tuple[int, str]:
-    if len(row) != 2 or not row[1].strip():
-        raise InputError(f"zone map {file}, line {number}: {','.join(row)!r}; it must be bus,zone")
-    try:
-        return int(row[0]), row[1].strip()
-    except ValueError:
+def _bus_and_zone(row: list[str], line: int, file: Path) -> tuple[int, str]:
+    if len(row) != 2:
         raise InputError(
-            f"zone map {file}, line {number}: bus = {row[0]!r} is not allowed: a bus number"
-        ) from None
+            f"zone map {file}, line {line}: {shown(','.join(row))}; it must be bus,zone"
+        )
+    bus, zone = bus_number(row[0]), row[1]
+    if bus < 0:
+        raise InputError(
+            f"zone map {file}, line {line}: bus = {shown(row[0])} is not allowed: a bus number"
+        )
+    if not is_name(zone):
+        raise InputError(
+            f"zone map {file}, line {line}: zone = {shown(zone)} is not allowed: "
+            f"1 to {LONGEST_NAME} printable characters"
+        )
+    return bus, zone
 
 
 def write_zoning(zoning: Zoning, case: Case, path: str | Path) -> None:

@@ -1,0 +1,74 @@
+"""Files that somebody else wrote, read within a stated size.
+
+Only regular files are read. A pipe or a device has no end and may never answer, so it is refused
+before a byte of it is waited for: what is opened is looked at again through its handle, so that
+nothing can take the file's place in between.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+from gridpriv.core.errors import InputError
+
+MIB = 2**20
+LARGEST = 256 * MIB
+"""Bytes of a case, a zone map or a demand file: the largest public grids need a tenth of it."""
+KINDS = (
+    (stat.S_ISDIR, "a folder"), (stat.S_ISFIFO, "a pipe"), (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"), (stat.S_ISSOCK, "a socket"),
+)  # fmt: skip
+UNBLOCKED = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
+
+
+def read_source(path: Path, what: str, most: int) -> bytes:
+    """Return the bytes of a file.
+
+    Parameters
+    ----------
+    path : Path
+    what : str
+        What the file is to the user, for the errors: ``case file``.
+    most : int
+        Bytes that it may have.
+
+    Raises
+    ------
+    InputError
+        If it cannot be read, is no regular file, or is larger.
+    """
+    try:
+        _regular(path.stat().st_mode, path, what)
+        with open(os.open(path, UNBLOCKED), "rb") as file:  # noqa: PTH123
+            _regular(os.fstat(file.fileno()).st_mode, path, what)
+            content = file.read(most + 1)
+    except (OSError, ValueError) as error:  # ValueError: a path that no system allows
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"{what} {path}: {reason}") from error
+    if len(content) > most:
+        raise InputError(f"{what} {path} is not allowed: at most {most / MIB:g} MiB are read")
+    return content
+
+
+def read_text(path: Path, what: str, most: int) -> str:
+    """Return the text of a UTF-8 file (with or without a byte order mark).
+
+    Raises
+    ------
+    InputError
+        As :func:`read_source`, and if the bytes are no UTF-8.
+    """
+    content = read_source(path, what, most)
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise InputError(f"{what} {path}, line {line}: not UTF-8 text ({error.reason})") from error
+
+
+def _regular(mode: int, path: Path, what: str) -> None:
+    if not stat.S_ISREG(mode):
+        kind = next((name for test, name in KINDS if test(mode)), "no regular file")
+        raise InputError(f"{what} {path} is {kind}; a regular file is needed")

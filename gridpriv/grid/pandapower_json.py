@@ -1,0 +1,297 @@
+"""pandapower's JSON, read as data.
+
+Such a file names a Python module and a class for every object in it; pandapower imports the one
+and calls the other. Here nothing is imported or called by name: every name in the file, also in
+texts within texts, must stand on the lists below; tables are built from their columns, and the
+rest (controllers, graphs, types of lines) is left out.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from gridpriv.core.errors import InputError
+from gridpriv.core.reading import LARGEST, read_text
+
+PARTS = ("columns", "index", "data")
+WIDEST = 500
+"""Columns of a table; pandapower's own have a few dozen, profiles a few hundred."""
+NET = ("pandapower.auxiliary", "pandapowerNet")
+TABLES = {("pandas.core.frame", "DataFrame"), ("pandas", "DataFrame")}
+NUMBERS = {("numpy", name) for name in ("float64", "float32", "int64", "int32", "uint32")}
+LEFT_OUT = {
+    ("numpy", "array"), ("numpy", "bool"), ("numpy", "bool_"), ("builtins", "tuple"),
+    ("builtins", "set"), ("builtins", "frozenset"), ("builtins", "complex"),
+    ("pandas.core.series", "Series"), ("pandas", "Series"), ("pandas", "Index"),
+    ("pandas", "RangeIndex"), ("networkx", "Graph"), ("networkx", "MultiGraph"),
+    ("networkx", "DiGraph"), ("shapely", "Point"), ("shapely", "LineString"),
+    ("shapely", "Polygon"), ("geopandas.geodataframe", "GeoDataFrame"),
+    ("pandapower.control.basic_controller", "BasicCtrl"),
+    ("pandapower.control.basic_controller", "Controller"),
+    ("pandapower.control.controller.DERController.der_control", "DERController"),
+    ("pandapower.control.controller.characteristic_control", "CharacteristicControl"),
+    ("pandapower.control.controller.const_control", "ConstControl"),
+    ("pandapower.control.controller.dmr_control", "DmrControl"),
+    ("pandapower.control.controller.pq_control", "PQController"),
+    ("pandapower.control.controller.shunt_control", "DiscreteShuntController"),
+    ("pandapower.control.controller.shunt_control", "ShuntController"),
+    ("pandapower.control.controller.station_control", "BinarySearchControl"),
+    ("pandapower.control.controller.station_control", "ControlModusEnum"),
+    ("pandapower.control.controller.station_control", "DroopControl"),
+    ("pandapower.control.controller.station_control", "VDroopControl_local"),
+    ("pandapower.control.controller.trafo.ContinuousTapControl", "ContinuousTapControl"),
+    ("pandapower.control.controller.trafo.DiscreteTapControl", "DiscreteTapControl"),
+    ("pandapower.control.controller.trafo.TapDependentImpedance", "TapDependentImpedance"),
+    ("pandapower.control.controller.trafo.VmSetTapControl", "VmSetTapControl"),
+    ("pandapower.control.controller.trafo_control", "TrafoController"),
+    ("pandapower.control.util.characteristic", "Characteristic"),
+    ("pandapower.control.util.characteristic", "LogSplineCharacteristic"),
+    ("pandapower.control.util.characteristic", "SplineCharacteristic"),
+    ("pandapower.protection.basic_protection_device", "ProtectionDevice"),
+    ("pandapower.protection.protection_devices.fuse", "Fuse"),
+    ("pandapower.protection.protection_devices.ocrelay", "OCRelay"),
+    ("pandapower.timeseries.data_source", "DataSource"),
+    ("pandapower.timeseries.data_sources.frame_data", "DFData"),
+    ("pandapower.timeseries.output_writer", "OutputWriter"),
+}  # fmt: skip
+KNOWN = TABLES | NUMBERS | LEFT_OUT
+FLOATS = {"float64", "float32", "Float64", "Float32"}
+WHOLE = {f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)}
+OPTIONAL = {"boolean"} | {f"{kind}{bits}" for kind in ("Int", "UInt") for bits in (8, 16, 32, 64)}
+OLDEST = (3, 0)
+"""The oldest format that is read; in those before, columns had other meanings."""
+_VERSION = re.compile(r"([0-9]{1,4})\.([0-9]{1,4})(\.[0-9]{1,4})?")
+_JSON = re.compile(r'\s*[\[{"]')
+
+
+def open_json(path: Path) -> Any:
+    """Return the net of a file that ``pandapower.to_json`` wrote.
+
+    Raises
+    ------
+    InputError
+        If it is no such file, names an object that is not on the lists, has a format that is too
+        old or newer than the installed pandapower's, or holds a damaged table.
+    """
+    text = read_text(path, "case file", LARGEST)
+    try:
+        return _net(_entries(text))
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error
+
+
+def _entries(text: str) -> dict[str, Any]:
+    """Return what the net of a document holds; every name in the document was checked."""
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"not JSON ({error})") from error
+    if _name(document) != NET or not isinstance(document.get("_object"), dict):
+        raise InputError("not a net that pandapower.to_json wrote")
+    for module, name in _names(list(document.values())):
+        if (module, name) not in KNOWN:
+            raise InputError(
+                f"names the Python object {name[:80]!r} of {module[:80]!r}; nothing is imported "
+                "or called for a file, so only what pandapower writes for tables, numbers, graphs "
+                "and controllers may be named"
+            )
+    entries: dict[str, Any] = document["_object"]
+    return entries
+
+
+def _names(waiting: list[Any]) -> Iterator[tuple[str, str]]:
+    """Yield every (module, class) in the values, also in texts that hold JSON themselves."""
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, dict):
+            if "_module" in value or "_class" in value:
+                yield _name(value)
+            waiting += value.values()
+        elif isinstance(value, list):
+            waiting += value
+        elif isinstance(value, str) and _JSON.match(value):
+            waiting.append(_decoded(value))
+
+
+def _name(value: Any) -> tuple[str, str]:
+    """Return the (module, class) that a value names; empty where it is no named object."""
+    if not isinstance(value, dict):
+        return "", ""
+    return str(value.get("_module", "")), str(value.get("_class", ""))
+
+
+def _decoded(text: object) -> Any:
+    """Return the JSON that a text holds, None where it is anything else."""
+    try:
+        return json.loads(text) if isinstance(text, str) else None
+    except ValueError:
+        return None
+    except RecursionError:
+        raise InputError("lists or objects are nested too deeply") from None
+
+
+def _net(entries: dict[str, Any]) -> Any:
+    """Return an empty net of pandapower's own making, filled with the tables of the file."""
+    from pandapower.auxiliary import pandapowerNet
+
+    empty = _empty_net()
+    _check_format(entries.get("format_version"), str(empty["format_version"]))
+    net = pandapowerNet({})
+    for key, value in empty.items():
+        net[key] = value.copy() if isinstance(value, pd.DataFrame) else value
+    net["name"] = entries["name"] if isinstance(entries.get("name"), str) else ""
+    for key in ("f_hz", "sn_mva"):
+        net[key] = _positive(key, entries.get(key, empty[key]))
+    for key, value in entries.items():
+        if isinstance(empty.get(key), pd.DataFrame) or _is_further_table(net, key, value):
+            table = _table(f"net.{key}", value)
+            if len(table):
+                net[key] = table
+    net["profiles"] = _profiles(entries.get("profiles"))
+    return net
+
+
+@cache
+def _empty_net() -> Any:
+    from pandapower import create_empty_network
+
+    return create_empty_network(add_stdtypes=False)
+
+
+def _check_format(given: object, newest: str) -> None:
+    found = _VERSION.fullmatch(given) if isinstance(given, str) else None
+    number = (int(found[1]), int(found[2])) if found else (0, 0)
+    if number < OLDEST:
+        raise InputError(
+            f"format_version = {given!r} is not allowed: 3.0 or newer (open the net with a "
+            "pandapower of today and save it again)"
+        )
+    installed = _VERSION.match(newest)
+    if installed and number > (int(installed[1]), int(installed[2])):
+        raise InputError(
+            f"format_version = {given!r} is not allowed: at most {newest}, that of the installed "
+            "pandapower"
+        )
+
+
+def _is_further_table(net: Any, key: str, value: Any) -> bool:
+    """Return whether it is a table unknown to pandapower; those are kept to be reported."""
+    free = key.isidentifier() and key[0] != "_" and not hasattr(net, key)
+    return free and _name(value) in TABLES and value.get("orient") == "split"
+
+
+def _positive(key: str, value: Any) -> float:
+    number = _cell(value)
+    if isinstance(number, bool) or not isinstance(number, int | float) or not 0 < number < 1e12:
+        raise InputError(f"net.{key} = {number!r} is not allowed: a positive number")
+    return float(number)
+
+
+def _profiles(value: Any) -> dict[str, pd.DataFrame]:
+    """Return the time series of a simbench net."""
+    tables = value.items() if isinstance(value, dict) else ()
+    return {key: _table(f"net.profiles {key!r}", held) for key, held in tables}
+
+
+def _table(label: str, value: Any) -> pd.DataFrame:
+    """Return a table, its columns of the types that the file states."""
+    held = _decoded(value.get("_object")) if _name(value) in TABLES else None
+    parts = [held.get(key) for key in PARTS] if isinstance(held, dict) else []
+    lists = [part for part in parts if isinstance(part, list)]
+    if len(lists) < len(PARTS):
+        raise InputError(f"{label} is not a table as pandapower writes it")
+    columns, index, rows = lists
+    if not all(isinstance(row, list) and len(row) == len(columns) for row in rows):
+        raise InputError(f"{label} has rows that do not have {len(columns)} cells, one a column")
+    if len(rows) != len(index):
+        raise InputError(f"{label} has {len(rows)} rows and {len(index)} row numbers")
+    types = value.get("dtype")
+    types = types if isinstance(types, dict) else {}
+    return pd.DataFrame(
+        {
+            name: _column(f"{label}: {name}", [row[at] for row in rows], str(types.get(name)))
+            for at, name in enumerate(_column_names(label, columns))
+        },
+        index=_index(label, index),
+    )
+
+
+def _column_names(label: str, columns: list[Any]) -> list[str]:
+    if len(columns) > WIDEST:
+        raise InputError(f"{label} has {len(columns)} columns; at most {WIDEST} are read")
+    names = [name if isinstance(name, str) else repr(_cell(name))[:80] for name in columns]
+    twice = next((name for at, name in enumerate(names) if name in names[:at]), None)
+    if twice is not None:
+        raise InputError(f"{label} has the column {twice[:80]!r} more than once")
+    return names
+
+
+def _index(label: str, index: list[Any]) -> pd.Index:
+    if all(type(number) is int for number in index):
+        return pd.Index(_whole(f"{label} row numbers", index, "int64"))
+    if all(isinstance(name, str) for name in index):
+        return pd.Index(index, dtype=object)
+    raise InputError(f"{label} row numbers are not allowed: whole numbers, or names")
+
+
+def _column(label: str, values: list[Any], kind: str) -> Any:
+    if kind in FLOATS:
+        return _floats(label, values)
+    if kind in WHOLE:
+        return _whole(label, values, kind)
+    if kind in OPTIONAL:
+        return _optional(label, values, kind)
+    if kind == "bool":
+        _all_of(label, values, (bool,), "true or false")
+        return np.array(values, dtype=bool)
+    cells = np.empty(len(values), dtype=object)
+    cells[:] = [_cell(value) for value in values]
+    return cells
+
+
+def _floats(label: str, values: list[Any]) -> Any:
+    _all_of(label, values, (int, float, type(None)), "a number or null")
+    try:
+        return np.array(values, dtype=float)  # None becomes NaN
+    except OverflowError:
+        raise InputError(f"{label}: a number beyond 1e308 is not allowed") from None
+
+
+def _whole(label: str, values: list[Any], kind: str) -> Any:
+    _all_of(label, values, (int,), "a whole number")
+    limits = np.iinfo(kind)
+    if values and not limits.min <= min(values) <= max(values) <= limits.max:
+        raise InputError(f"{label}: a number beyond {kind} is not allowed")
+    return np.array(values, dtype=kind)
+
+
+def _optional(label: str, values: list[Any], kind: str) -> Any:
+    """Return a column of pandas' own types, whose cells may be empty."""
+    given = [value for value in values if value is not None]
+    if kind == "boolean":
+        _all_of(label, given, (bool,), "true, false or null")
+    else:
+        _whole(label, given, kind.lower())
+    return pd.array(values, dtype=kind)
+
+
+def _all_of(label: str, values: list[Any], kinds: tuple[type, ...], allowed: str) -> None:
+    wrong = next((value for value in values if type(value) not in kinds), None)
+    if wrong is not None or (type(None) not in kinds and None in values):
+        raise InputError(f"{label} = {str(wrong)[:80]!r} is not allowed: {allowed}")
+
+
+def _cell(value: Any) -> Any:
+    """Return a value of no stated type: a number out of its wrapping, nothing for an object."""
+    if not isinstance(value, dict):
+        return value
+    held = value.get("_object")
+    return held if _name(value) in NUMBERS and isinstance(held, int | float) else None

@@ -1,0 +1,163 @@
+"""Files that want their reader to run code: refused, and nothing is imported, opened or run.
+
+The judge is the interpreter's own audit (``audited_reading.py``, in a process of its own), not a
+list that the reader knows.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.io import savemat
+
+from gridpriv.grid.library import shipped_folder
+
+pp = pytest.importorskip("pandapower")
+HERE = Path(__file__).parent
+CASE14 = shipped_folder("cases") / "case14.m"
+
+
+class Runs:
+    """An object whose pickle runs a command when it is loaded."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.system, ("touch ran",)
+
+
+def net() -> Any:
+    found = pp.create_empty_network(sn_mva=10.0, add_stdtypes=False)
+    for number in (0, 1):
+        pp.create_bus(found, vn_kv=20.0, index=number)
+    pp.create_line_from_parameters(found, 0, 1, 1.0, 0.4, 0.3, 100.0, 0.2)
+    pp.create_load(found, 1, p_mw=1.0)
+    pp.create_ext_grid(found, 0)
+    return found
+
+
+PATH = "a table that is a path"
+NET = json.loads(pp.to_json(net()))
+
+
+def payloads(folder: Path) -> dict[str, dict[str, Any]]:
+    """Return objects that run something, or open a file, when a deserializer builds them."""
+    (folder / "evil_module.py").write_text("open('ran', 'w')\ndef main(*_): open('ran', 'w')\n")
+    (folder / "evil.pkl").write_bytes(pickle.dumps(Runs()))
+    (folder / "other.json").write_text("{}")
+    named = {
+        "runstring": ("numpy.testing", "runstring", "open('ran', 'w')"),
+        "runstring, where it lives": ("numpy.testing._private.utils", "runstring", "open('ran')"),
+        "read_pickle": ("pandas", "read_pickle", "evil.pkl"),
+        "read_pickle, where it lives": ("pandas.io.pickle", "read_pickle", "evil.pkl"),
+        "getoutput": ("subprocess", "getoutput", "touch ran"),
+        "eval": ("builtins", "eval", "open('ran', 'w')"),
+        "system": ("os", "system", "touch ran"),
+        "a function of a module here": ("evil_module", "function", "main"),
+        "a class of a module here": ("evil_module", "main", "x"),
+        "a main program": ("numpy.f2py.__main__", "x", "y"),
+        "a class of pandapower": ("pandapower.io_utils", "PPJSONDecoder", "{}"),
+        PATH: ("pandas.core.frame", "DataFrame", str(folder / "other.json")),
+        "a net in a net": ("pandapower.auxiliary", "pandapowerNet", "{}"),
+    }
+    further = {"runstring": {"dict": {}}, "DataFrame": {"orient": "split"}}
+    return {
+        label: {"_module": module, "_class": name, "_object": held, **further.get(name, {})}
+        for label, (module, name, held) in named.items()
+    }
+
+
+def escaped(value: Any) -> str:
+    """Return JSON text in which no underscore stands."""
+    return json.dumps(value).replace("_", r"\u005f")
+
+
+def table(cell: Any) -> dict[str, Any]:
+    held = {"columns": ["object"], "index": [0], "data": [[cell]]}
+    return {"_module": "pandas.core.frame", "_class": "DataFrame", "_object": json.dumps(held),
+            "orient": "split", "dtype": {"object": "object"}}  # fmt: skip
+
+
+def controller(held: str) -> dict[str, Any]:
+    return {"_module": "pandapower.control.controller.const_control", "_class": "ConstControl",
+            "_object": held}  # fmt: skip
+
+
+PLACES = {
+    "an entry": lambda bad: {"user": bad},
+    "a text": lambda bad: {"user": json.dumps(bad)},
+    "a text without underscores": lambda bad: {"user": " " + escaped([bad])},
+    "a text in a text": lambda bad: {"user": json.dumps(escaped(bad))},
+    "a cell": lambda bad: {"controller": table(bad)},
+    "a cell's text": lambda bad: {"controller": table(escaped(bad))},
+    "a controller": lambda bad: {"controller": table(controller(escaped({"x": bad})))},
+    "a type of line": lambda bad: {"std_types": {"line": {"x": bad}}},
+    "profiles": lambda bad: {"profiles": {"load": bad}},
+    "options": lambda bad: {"user_pf_options": bad},
+    "a bus table": lambda bad: {"bus": bad},
+    "the name": lambda bad: {"name": bad},
+    "a net as text": lambda bad: {
+        "user": escaped({**NET, "_object": escaped({**NET["_object"], "user": bad})})
+    },
+}
+
+
+def run_watched(folder: Path, calm: list[Path], files: list[Path]) -> list[dict[str, Any]]:
+    words = [str(HERE / "audited_reading.py"), *map(str, calm), "--", *map(str, files)]
+    paths = os.pathsep.join(["", str(HERE.parent.parent), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        [sys.executable, *words], cwd=folder, capture_output=True, text=True, check=False,
+        env={**os.environ, "PYTHONPATH": paths},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_no_json_file_has_anything_imported_opened_or_run(tmp_path: Path) -> None:
+    calm = tmp_path / "calm.json"
+    calm.write_text(json.dumps(NET))
+    files, inert = [], {calm}
+    for number, (label, bad) in enumerate(payloads(tmp_path).items()):
+        for place, hide in PLACES.items():
+            files.append(tmp_path / f"{number} {place}.json")
+            files[-1].write_text(json.dumps({**NET, "_object": {**NET["_object"], **hide(bad)}}))
+            inert |= {files[-1]} if label == PATH else set()
+    found = run_watched(tmp_path, [calm, CASE14], [calm, *files])
+    assert len(found) == len(files) + 1
+    assert [entry["file"] for entry in found if entry["events"]] == []
+    assert not (tmp_path / "ran").exists()
+    read = {Path(entry["file"]) for entry in found if entry["outcome"] == "read"}
+    assert calm in read <= inert, "a table that is no table is refused, or left out with its entry"
+    assert all(entry["outcome"].startswith(("read", "refused (2)")) for entry in found)
+
+
+def test_no_other_file_has_anything_imported_opened_or_run(tmp_path: Path) -> None:
+    (tmp_path / "evil_module.py").write_text("open('ran', 'w')\n")
+    text = CASE14.read_text()
+    bodies = {
+        "a.m": text + "\nsystem('touch ran');\n",
+        "b.m": text.replace("mpc.version = '2';", "mpc.version = eval('open(1)');"),
+        "c.m": text.replace("mpc.baseMVA = 100;", "mpc.baseMVA = __import__('evil_module');"),
+        "d.m": text.replace("mpc.baseMVA = 100;", "mpc.baseMVA = 10^9^9^9;"),
+        "e.csv": "bus,pd_mw\n9,__import__('evil_module')\n",
+        "f.csv": "bus,zone\n1,=cmd|' /C calc'!A0\n",
+    }
+    for name, body in bodies.items():
+        (tmp_path / name).write_text(body)
+    cells = np.empty(1, dtype=object)
+    cells[0] = "evil_module"
+    savemat(tmp_path / "calm.mat", {"mpc": {"bus": np.ones((2, 13)), "names": cells}})
+    (tmp_path / "h.mat").write_bytes(pickle.dumps(Runs()))
+    found = run_watched(
+        tmp_path, [CASE14, tmp_path / "calm.mat"],
+        [tmp_path / name for name in (*bodies, "h.mat", "calm.mat")],
+    )  # fmt: skip
+    assert [entry for entry in found if entry["events"]] == []
+    assert [e["outcome"] for e in found if not e["outcome"].startswith("refused (2)")] == []
+    assert not (tmp_path / "ran").exists()
