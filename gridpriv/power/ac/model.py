@@ -1,0 +1,266 @@
+"""A grid's AC equations and limits as rows of a quadratic program, in rectangular voltages.
+
+With V = e + jf, w_i = e_i^2 + f_i^2, wr_ij = e_i e_j + f_i f_j and wi_ij = f_i e_j - e_i f_j, the flow
+into a branch at its end i is
+
+    p = Re(y_ii) w_i + Re(y_ij) wr_ij + Im(y_ij) wi_ij
+    q = -Im(y_ii) w_i - Im(y_ij) wr_ij + Re(y_ij) wi_ij
+
+so balance, voltage band and angle limits are quadratic in (e, f). The flows of rated branches and
+of tie lines are variables, which makes p^2 + q^2 <= rate^2 quadratic too.
+
+Demand may be shed at constant power factor (a share of it, at buses with positive pd), and
+injection that cannot go lower may be spilt: of generators with positive pmin, of negative demand.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from gridpriv.core.arrays import Bools, Complexes, Floats, Ints
+from gridpriv.grid.admittance import branch_admittance
+from gridpriv.grid.case import PIECEWISE, Case
+from gridpriv.power.ac.flow import branch_flows, islands
+from gridpriv.power.ac.quadratic import QuadraticProgram
+from gridpriv.power.ac.state import Dispatch
+from gridpriv.power.objective import cost_at, per_unit_polynomial, piecewise_lines
+
+
+@dataclass(frozen=True, eq=False)
+class AcModel:
+    """A program that holds a grid's AC equations, and where its variables and rows are.
+
+    Attributes
+    ----------
+    case : Case
+    program : QuadraticProgram
+    e, f : (n,) int
+        Variables.
+    pg, qg : (g,) int
+    cut : (k,) int
+        Share of demand shed at the buses ``loaded``.
+    loaded : (k,) int
+        Buses with positive active demand that is balanced here.
+    spill : (h,) int
+        Spilt injection at the buses ``spilling``.
+    spilling : (h,) int
+    metered : (j,) int
+        Branches whose flows are variables.
+    flow : (4, j) int
+        Variables p_from, q_from, p_to, q_to of metered branches.
+    p_balance, q_balance : (n,) int
+        Rows; -1 at buses that are not balanced here.
+    """
+
+    case: Case
+    program: QuadraticProgram
+    e: Ints
+    f: Ints
+    pg: Ints
+    qg: Ints
+    cut: Ints
+    loaded: Ints
+    spill: Ints
+    spilling: Ints
+    metered: Ints
+    flow: Ints
+    p_balance: Ints
+    q_balance: Ints
+
+    def voltage(self, x: Floats) -> Complexes:
+        """Return the complex voltages of a solution."""
+        voltage: Complexes = x[self.e] + 1j * x[self.f]
+        return voltage
+
+    def dispatch(self, x: Floats) -> Dispatch:
+        """Return the dispatch of a solution."""
+        case, voltage = self.case, self.voltage(x)
+        share, spill = np.zeros(case.n_bus), np.zeros(case.n_bus)
+        share[self.loaded] = np.clip(x[self.cut], 0.0, 1.0)
+        spill[self.spilling] = np.maximum(x[self.spill], 0.0)
+        return Dispatch(
+            x[self.pg], np.abs(voltage), np.angle(voltage), share * case.pd, share * case.qd, spill
+        )
+
+    def starting_from(self, voltage: Complexes, pg: Floats, qg: Floats) -> Floats:
+        """Return the program's starting point with these voltages and outputs."""
+        x = self.program.start.copy()
+        x[self.e], x[self.f], x[self.pg], x[self.qg] = voltage.real, voltage.imag, pg, qg
+        s_from, s_to = branch_flows(self.case, voltage)
+        near, far = s_from[self.metered], s_to[self.metered]
+        x[self.flow] = np.stack([near.real, near.imag, far.real, far.imag])
+        return x
+
+
+def ac_model(
+    case: Case, balanced: Bools | None = None, metered: Bools | None = None
+) -> AcModel:
+    """Return the AC equations and limits of a grid, without an objective.
+
+    Parameters
+    ----------
+    case : Case
+        Every island has a bus that is balanced.
+    balanced : (n,) bool, optional
+        Buses whose demand and generators are part of the model: by default all.
+    metered : (m,) bool, optional
+        Branches whose flows are variables, beside rated ones.
+    """
+    balanced = np.ones(case.n_bus, bool) if balanced is None else balanced
+    rated = (case.rate > 0) & np.isfinite(case.rate)
+    held = np.flatnonzero(rated if metered is None else rated | metered)
+    program = QuadraticProgram()
+    e, f = _voltages(program, case, balanced)
+    pg = program.add_variables(case.pmin, case.pmax, _middle(case.pmin, case.pmax))
+    qg = program.add_variables(case.qmin, case.qmax, _middle(case.qmin, case.qmax))
+    own = np.flatnonzero(balanced)
+    p_balance, q_balance = np.full(case.n_bus, -1), np.full(case.n_bus, -1)
+    p_balance[own] = program.add_rows(-case.pd[own], -case.pd[own])
+    q_balance[own] = program.add_rows(-case.qd[own], -case.qd[own])
+    program.add_linear(p_balance[case.gen_bus], pg, -1.0)
+    program.add_linear(q_balance[case.gen_bus], qg, -1.0)
+    for part in (e, f):
+        program.add_product(p_balance[own], part[own], part[own], case.gs[own])
+        program.add_product(q_balance[own], part[own], part[own], -case.bs[own])
+    loaded = np.flatnonzero(balanced & (case.pd > 0))
+    none, one = np.zeros(len(loaded)), np.ones(len(loaded))
+    cut = program.add_variables(none, one, none)
+    program.add_linear(p_balance[loaded], cut, -case.pd[loaded])
+    program.add_linear(q_balance[loaded], cut, -case.qd[loaded])
+    spilling, most = _spillable(case, balanced)
+    spill = program.add_variables(np.zeros(len(spilling)), most, np.zeros(len(spilling)))
+    program.add_linear(p_balance[spilling], spill, 1.0)
+    rows = (p_balance, q_balance)
+    flow = _flows(program, case, (e, f), held, rows)
+    _angle_limits(program, case, (e, f))
+    return AcModel(
+        case, program, e, f, pg, qg, cut, loaded, spill, spilling, held, flow, *rows
+    )
+
+
+def _middle(low: Floats, high: Floats) -> Floats:
+    """Return the middle of a box; of an open one, its point nearest to 0."""
+    closed = np.isfinite(low) & np.isfinite(high)
+    return np.where(closed, (np.where(closed, low, 0) + np.where(closed, high, 0)) / 2, 0.0)
+
+
+def _voltages(program: QuadraticProgram, case: Case, balanced: Bools) -> tuple[Ints, Ints]:
+    """Add e and f from a flat start, with the band and one angle of each island fixed."""
+    e = program.add_variables(-case.vmax, case.vmax, np.ones(case.n_bus))
+    fixed = np.zeros(case.n_bus, bool)
+    island = islands(case)
+    preferred = np.lexsort((case.reference, balanced))  # the last of an island wins
+    root = np.zeros(island.max() + 1, dtype=np.int64)
+    root[island[preferred]] = preferred
+    fixed[root] = True
+    reach = np.where(fixed, 0.0, case.vmax)
+    f = program.add_variables(-reach, reach, np.zeros(case.n_bus))
+    band = program.add_rows(case.vmin**2, case.vmax**2)
+    for part in (e, f):
+        program.add_product(band, part, part, 1.0)
+    return e, f
+
+
+def _spillable(case: Case, balanced: Bools) -> tuple[Ints, Floats]:
+    """Return buses whose injection cannot reach 0, and how much of it can be spilt."""
+    forced = np.bincount(case.gen_bus, np.maximum(case.pmin, 0.0), minlength=case.n_bus)
+    most = np.where(balanced, forced + np.maximum(-case.pd, 0.0), 0.0)
+    buses = np.flatnonzero(most > 0)
+    return buses, most[buses]
+
+
+def _flows(
+    program: QuadraticProgram,
+    case: Case,
+    voltage: tuple[Ints, Ints],
+    held: Ints,
+    balance: tuple[Ints, Ints],
+) -> Ints:
+    """Add every branch to the balance of its ends; ``held`` ones through variables."""
+    y = branch_admittance(case)
+    ends = ((case.f_bus, case.t_bus, y.ff, y.ft), (case.t_bus, case.f_bus, y.tt, y.tf))
+    rate = np.where(case.rate > 0, case.rate, np.inf)[held]
+    rated = np.isfinite(rate)
+    free = np.setdiff1d(np.arange(case.n_branch), held)
+    p_balance, q_balance = balance
+    flow = []
+    for near, far, own, mutual in ends:
+        zero = np.zeros(len(held))
+        p, q = (program.add_variables(-rate, rate, zero) for _ in "pq")
+        p_row, q_row = (program.add_rows(zero, zero) for _ in "pq")
+        _add_flow(program, voltage, (p_row, q_row), near[held], far[held], own[held], mutual[held])
+        program.add_linear(p_row, p, -1.0)
+        program.add_linear(q_row, q, -1.0)
+        inside = p_balance[near[held]] >= 0
+        program.add_linear(p_balance[near[held]][inside], p[inside], 1.0)
+        program.add_linear(q_balance[near[held]][inside], q[inside], 1.0)
+        limit = program.add_rows(np.full(rated.sum(), -np.inf), rate[rated] ** 2)
+        program.add_product(limit, p[rated], p[rated], 1.0)
+        program.add_product(limit, q[rated], q[rated], 1.0)
+        k = free[p_balance[near[free]] >= 0]
+        rows = (p_balance[near[k]], q_balance[near[k]])
+        _add_flow(program, voltage, rows, near[k], far[k], own[k], mutual[k])
+        flow += [p, q]
+    return np.stack(flow)
+
+
+def _add_flow(
+    program: QuadraticProgram,
+    voltage: tuple[Ints, Ints],
+    rows: tuple[Ints, Ints],
+    near: Ints,
+    far: Ints,
+    own: Complexes,
+    mutual: Complexes,
+) -> None:
+    """Add the flow into branches at their ``near`` ends to an active and a reactive row each."""
+    e, f = voltage
+    p, q = rows
+    for part in (e, f):
+        program.add_product(p, part[near], part[near], own.real)
+        program.add_product(q, part[near], part[near], -own.imag)
+    for i, j, sign in ((e, e, 1.0), (f, f, 1.0)):  # wr
+        program.add_product(p, i[near], j[far], sign * mutual.real)
+        program.add_product(q, i[near], j[far], -sign * mutual.imag)
+    for i, j, sign in ((f, e, 1.0), (e, f, -1.0)):  # wi
+        program.add_product(p, i[near], j[far], sign * mutual.imag)
+        program.add_product(q, i[near], j[far], sign * mutual.real)
+
+
+def _angle_limits(program: QuadraticProgram, case: Case, voltage: tuple[Ints, Ints]) -> None:
+    """Add tan(angmin) wr <= wi <= tan(angmax) wr."""
+    e, f = voltage
+    for limit, sign in ((case.angmin, 1.0), (case.angmax, -1.0)):
+        k = np.flatnonzero(np.isfinite(limit))
+        i, j, slope = case.f_bus[k], case.t_bus[k], sign * np.tan(limit[k])
+        row = program.add_rows(np.zeros(len(k)), np.full(len(k), np.inf))
+        program.add_product(row, f[i], e[j], sign)
+        program.add_product(row, e[i], f[j], -sign)
+        program.add_product(row, e[i], e[j], -slope)
+        program.add_product(row, f[i], f[j], -slope)
+
+
+def add_generation_cost(model: AcModel, unit: float) -> None:
+    """Add the generators' cost, in multiples of ``unit`` $/h; without its constants."""
+    case, program = model.case, model.program
+    for g, cost in enumerate(case.cost):
+        output = model.pg[[g]]
+        if cost.model != PIECEWISE:
+            square, slope, _ = per_unit_polynomial(cost, case.base_mva)
+            program.add_cost(output, slope / unit, square / unit)
+            continue
+        slopes, intercepts = piecewise_lines(cost, case.base_mva)
+        begin = cost_at(cost, case.base_mva, float(program.start[output[0]])) / unit
+        height = program.add_variables(np.full(1, -np.inf), np.full(1, np.inf), np.full(1, begin))
+        program.add_cost(height, 1.0)
+        above = program.add_rows(np.full(len(slopes), -np.inf), -intercepts / unit)
+        program.add_linear(above, np.repeat(output, len(slopes)), slopes / unit)
+        program.add_linear(above, np.repeat(height, len(slopes)), -1.0)
+
+
+def add_service_cost(model: AcModel, shed: float, spill: float) -> None:
+    """Add prices of shed and spilt power, per p.u."""
+    model.program.add_cost(model.cut, shed * model.case.pd[model.loaded])
+    model.program.add_cost(model.spill, spill)

@@ -1,0 +1,210 @@
+"""The AC optimum of a whole grid: the reference that everything else is held against.
+
+Ipopt finds a local optimum; its distance to the relaxation's bound says how far from the global
+one it can be. Where no dispatch serves all demand, some is shed at the value of lost load.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from gridpriv.core.arrays import Complexes, Floats
+from gridpriv.core.errors import SolverError, not_allowed, one_of
+from gridpriv.grid.case import Case
+from gridpriv.power.ac.flow import branch_flows, dead_buses
+from gridpriv.power.ac.limits import Limit, violations
+from gridpriv.power.ac.model import AcModel, ac_model, add_generation_cost, add_service_cost
+from gridpriv.power.ac.part import Part, part_of
+from gridpriv.power.ac.quadratic import Solved
+from gridpriv.power.ac.service import ServicePrices, check_prices
+from gridpriv.power.ac.state import AcState, Dispatch
+from gridpriv.power.objective import cost_objective, cost_unit, generation_cost
+
+AcObjective = Literal["cost", "shed", "losses"]
+AC_OBJECTIVES: tuple[AcObjective, ...] = ("cost", "shed", "losses")
+NOTIONAL_COST = 50.0
+"""$/MWh of generation where losses are minimised: it weighs them against shed demand."""
+SPILL_WEIGHT = 1e-3
+"""Of a spilt MW against a shed one, where shed demand is minimised."""
+
+
+@dataclass(frozen=True, eq=False)
+class AcOptimum:
+    """A local optimum of the AC equations; per unit unless named otherwise.
+
+    Attributes
+    ----------
+    state : AcState
+    objective : {'cost', 'shed', 'losses'}
+    prices : ServicePrices
+    p_price, q_price : (n,)
+        What one more MW (MVAr) of demand at a bus costs: $/MWh for ``cost``; MW per MW else.
+        NaN at dead buses.
+    status : str
+        Ipopt's.
+    iterations : int
+    seconds : float
+    """
+
+    state: AcState
+    objective: AcObjective
+    prices: ServicePrices
+    p_price: Floats
+    q_price: Floats
+    status: str
+    iterations: int
+    seconds: float
+
+    @property
+    def generation_cost(self) -> float | None:
+        """Cost of generation in $/h; None where the case has no costs."""
+        return generation_cost(self.state.case, self.state.pg)
+
+    @property
+    def cost(self) -> float | None:
+        """Cost of generation and of shed demand in $/h; None where the case has no costs."""
+        generated = self.generation_cost
+        return None if generated is None else generated + self.prices.voll * self.state.shed_mw
+
+    @property
+    def violations(self) -> tuple[Limit, ...]:
+        """Limits that the state is outside of: none, but for the solver's own error."""
+        return violations(self.state)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the optimum as JSON can hold it."""
+        return {
+            "case": self.state.case.name,
+            "objective": self.objective,
+            "cost": self.cost,
+            "generation_cost": self.generation_cost,
+            "shed_mw": self.state.shed_mw,
+            "dead_mw": self.state.dead_mw,
+            "spill_mw": self.state.spill_mw,
+            "losses_mw": self.state.losses_mw,
+            "status": self.status,
+            "violations": [limit._asdict() for limit in self.violations],
+            "iterations": self.iterations,
+            "seconds": self.seconds,
+        }
+
+
+def ac_optimum(
+    case: Case,
+    objective: AcObjective = "cost",
+    prices: ServicePrices | None = None,
+    start: Dispatch | None = None,
+) -> AcOptimum:
+    """Return the AC optimum of a grid.
+
+    Parameters
+    ----------
+    case : Case
+    objective : {'cost', 'shed', 'losses'}
+        Generation and shed demand at their costs; the least shed demand; the least losses.
+    prices : ServicePrices, optional
+    start : Dispatch, optional
+        Where Ipopt starts when it finds nothing from a flat start.
+
+    Raises
+    ------
+    InputError
+        For ``cost`` where the case has none, or one that is not convex.
+    SolverError
+        If Ipopt ends without a local optimum from either start.
+    """
+    one_of("objective", objective, AC_OBJECTIVES)
+    prices = ServicePrices() if prices is None else prices
+    if objective == "cost":
+        cost_objective(case)
+        check_prices(case, prices)
+    _check_demand(case)
+    began = time.perf_counter()
+    dead = dead_buses(case)
+    if dead.all():
+        raise not_allowed("case", case.name, "one with a generator that can give active power")
+    live = part_of(
+        case, np.flatnonzero(~dead), np.flatnonzero(~dead[case.f_bus]),
+        np.flatnonzero(~dead[case.gen_bus]),
+    )  # fmt: skip
+    model = ac_model(live.case)
+    unit = _add_objective(model, objective, prices)
+    found = _solve(model, live, start)
+    state = _state(case, live, model, found.x)
+    p_price, q_price = np.full(case.n_bus, np.nan), np.full(case.n_bus, np.nan)
+    p_price[live.buses] = unit * found.multiplier[model.p_balance]
+    q_price[live.buses] = unit * found.multiplier[model.q_balance]
+    return AcOptimum(
+        state, objective, prices, p_price, q_price, found.status, found.iterations,
+        time.perf_counter() - began,
+    )  # fmt: skip
+
+
+def _check_demand(case: Case) -> None:
+    if not np.isfinite(case.pd).all():
+        raise not_allowed("pd", "not finite", "finite numbers")
+
+
+def _add_objective(model: AcModel, objective: AcObjective, prices: ServicePrices) -> float:
+    """Add the objective, scaled to about 1 per p.u.; return a price's unit per multiplier."""
+    case = model.case
+    if objective == "shed":
+        add_service_cost(model, 1.0, SPILL_WEIGHT)
+        return 1.0
+    if objective == "losses":
+        model.program.add_cost(model.pg, 1.0)
+        add_service_cost(
+            model, prices.voll / NOTIONAL_COST, prices.balancing / NOTIONAL_COST
+        )
+        return 1.0
+    unit = cost_unit(case)
+    add_generation_cost(model, unit)
+    add_service_cost(
+        model, prices.voll * case.base_mva / unit, prices.balancing * case.base_mva / unit
+    )
+    return unit / case.base_mva
+
+
+def _solve(model: AcModel, live: Part, start: Dispatch | None) -> Solved:
+    """Solve with all demand served, or where that has no solution, with some of it shed."""
+    starts = [model.program.start]
+    if start is not None:
+        voltage: Complexes = (start.vm * np.exp(1j * start.va))[live.buses]
+        qg = np.zeros(live.case.n_gen)
+        starts.append(model.starting_from(voltage, start.pg[live.gens], qg))
+    everything = np.concatenate([model.cut, model.spill])
+    for zero in (everything, None):
+        for begin in starts:
+            found = model.program.solve(begin, zero)
+            if found.solved:
+                return found
+    raise SolverError(f"case {live.case.name}: ipopt ended {found.status}")
+
+
+def _state(case: Case, live: Part, model: AcModel, x: Floats) -> AcState:
+    inner = model.dispatch(x)
+    voltage = np.zeros(case.n_bus, complex)
+    voltage[live.buses] = model.voltage(x)
+    pg, qg = np.zeros(case.n_gen), np.zeros(case.n_gen)
+    pg[live.gens], qg[live.gens] = x[model.pg], x[model.qg]
+    dead = np.ones(case.n_bus, bool)
+    dead[live.buses] = False
+    p_shed, q_shed = np.where(dead, np.maximum(case.pd, 0.0), 0.0), np.where(dead, case.qd, 0.0)
+    spill = np.where(dead, np.maximum(-case.pd, 0.0), 0.0)
+    for whole, part in ((p_shed, inner.p_shed), (q_shed, inner.q_shed), (spill, inner.spill)):
+        whole[live.buses] = part
+    s_from, s_to = branch_flows(case, voltage)
+    balance = case.pd + 1j * case.qd - p_shed - 1j * q_shed + spill
+    balance += np.abs(voltage) ** 2 * (case.gs - 1j * case.bs)
+    np.add.at(balance, case.f_bus, s_from)
+    np.add.at(balance, case.t_bus, s_to)
+    np.subtract.at(balance, case.gen_bus, pg + 1j * qg)
+    return AcState(
+        case, np.abs(voltage), np.angle(voltage), s_from, s_to, pg, qg, p_shed, q_shed, spill,
+        np.zeros(case.n_gen), dead, np.zeros(1), np.zeros(1),
+        float(np.abs(balance).max()), 0,
+    )  # fmt: skip
