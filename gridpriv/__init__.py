@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from gridpriv.grid.partition import partition
     from gridpriv.grid.pypower import case_from_pypower
     from gridpriv.grid.zoning import Zoning, read_zoning, write_zoning, zone_report
+    from gridpriv.power.ac.optimum import acopf
     from gridpriv.study import Study, compare
     from gridpriv.zonal.horizon import run_series
     from gridpriv.zonal.result import RunResult
@@ -43,6 +44,7 @@ _HOME = {
     "write_zoning": "grid.zoning",
     "zone_report": "grid.zoning",
     "RunResult": "zonal.result",
+    "acopf": "power.ac.optimum",
     "run": "zonal.run",
     "run_series": "zonal.horizon",
     "case_from_pandapower": "grid.pandapower",
@@ -66,6 +68,7 @@ __all__ = [
     "SolverError",
     "Study",
     "Zoning",
+    "acopf",
     "case_from_pandapower",
     "case_from_pypower",
     "compare",

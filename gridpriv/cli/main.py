@@ -22,6 +22,7 @@ COMMANDS = {
     "audit": "does the code deliver the epsilon that it states?",
     "attack": "what somebody who hears every message learns about a bus's demand",
     "relax": "the centralized SOC relaxation of a case: its bound, prices, what binds",
+    "acopf": "the AC optimum of a case: cost, prices, losses, demand that cannot be served",
     "zones": "partition a case into zones, check and draw them",
     "cases": "the cases that can be found by name",
     "learn": "federated learning of linear models: run, compare, reproduce",

@@ -3,32 +3,28 @@
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING
 
 from gridpriv.cli.common import REAL, output_folder, print_table, ready, write_json, write_text
 from gridpriv.core.errors import SolverError, not_allowed
 from gridpriv.grid.library import load_case
 
+if TYPE_CHECKING:
+    from gridpriv.grid.case import Case
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the command's arguments."""
+
+def add_case_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the case and what is changed of it."""
     parser.add_argument("case", metavar="CASE", help="a case by name, or a path")
-    parser.add_argument("--objective", default="imbalance", help="imbalance | cost")
-    parser.add_argument(
-        "--imbalance-weight", type=REAL, metavar="M",
-        help="with cost: penalise the squared imbalance; without it the balance is hard",
-    )  # fmt: skip
-    parser.add_argument("--solver", default="clarabel", help="clarabel | ipopt | pyomo:NAME")
     parser.add_argument("--load-scale", type=REAL, default=1.0, metavar="X")
     parser.add_argument(
         "--outage", action="append", metavar="gen:N|branch:N", help="take a row out of service"
     )
     parser.add_argument("--demand", metavar="FILE.csv", help="demand of the buses it names")
-    parser.add_argument("--out", metavar="DIR", help="write relax.json, buses.csv, binding.csv")
-    parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
-def execute(args: argparse.Namespace) -> int:
-    """Solve and print the bound, what binds, and the prices' range."""
+def changed_case(args: argparse.Namespace) -> Case:
+    """Return the case with the demand, load scale and outages that the arguments ask for."""
     case = load_case(args.case)
     if args.demand is not None:
         from gridpriv.grid.overrides import override_demand
@@ -36,7 +32,25 @@ def execute(args: argparse.Namespace) -> int:
         case = override_demand(case, args.demand)
     if not (args.load_scale >= 0 and args.load_scale < float("inf")):
         raise not_allowed("load-scale", args.load_scale, "a finite number, 0 or more")
-    case = case.scale_load(args.load_scale).without(tuple(args.outage or ()))
+    return case.scale_load(args.load_scale).without(tuple(args.outage or ()))
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    add_case_arguments(parser)
+    parser.add_argument("--objective", default="imbalance", help="imbalance | cost")
+    parser.add_argument(
+        "--imbalance-weight", type=REAL, metavar="M",
+        help="with cost: penalise the squared imbalance; without it the balance is hard",
+    )  # fmt: skip
+    parser.add_argument("--solver", default="clarabel", help="clarabel | ipopt | pyomo:NAME")
+    parser.add_argument("--out", metavar="DIR", help="write relax.json, buses.csv, binding.csv")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Solve and print the bound, what binds, and the prices' range."""
+    case = changed_case(args)
     folder = output_folder(args.out)
 
     from gridpriv.power.centralized import relax

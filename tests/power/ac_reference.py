@@ -13,19 +13,24 @@ from scipy import sparse
 from scipy.sparse.linalg import spsolve
 
 
+def chain_matrix(case, k):
+    """[y_ff y_ft; y_tf y_tt] of a branch, from the A B C D parameters of its chain."""
+    z, shunt = complex(case.r[k], case.x[k]), 0.5j * case.b[k]
+    ratio = case.tap[k] * np.exp(1j * case.shift[k])
+    pi = np.array([[1 + z * shunt, z], [shunt * (2 + z * shunt), 1 + z * shunt]])
+    transformer = np.array([[ratio, 0], [0, 1 / np.conj(ratio)]])
+    (a, b), (c, d) = transformer @ pi  # [v_f; i_f] = chain [v_t; -i_t]
+    return np.array([[d / b, c - d * a / b], [-1 / b, a / b]])
+
+
 def chain_admittance(case):
-    """Y of the buses (dense dict of lists), from the A B C D parameters of every branch."""
+    """Y of the buses, sparse."""
     rows, columns, values = [], [], []
     for k in range(case.n_branch):
-        z, shunt = complex(case.r[k], case.x[k]), 0.5j * case.b[k]
-        ratio = case.tap[k] * np.exp(1j * case.shift[k])
-        pi = np.array([[1 + z * shunt, z], [shunt * (2 + z * shunt), 1 + z * shunt]])
-        transformer = np.array([[ratio, 0], [0, 1 / np.conj(ratio)]])
-        (a, b), (c, d) = transformer @ pi  # [v_f; i_f] = chain [v_t; -i_t]
         f, t = int(case.f_bus[k]), int(case.t_bus[k])
         rows += [f, f, t, t]
         columns += [f, t, f, t]
-        values += [d / b, c - d * a / b, -1 / b, a / b]
+        values += list(chain_matrix(case, k).ravel())
     for i in range(case.n_bus):
         rows.append(i)
         columns.append(i)

