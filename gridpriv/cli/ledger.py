@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import csv
 import io
+import json
 import math
 import sys
 import warnings
@@ -18,9 +19,9 @@ from gridpriv.cli.common import (
     chosen_zoning,
     print_table,
     write_json,
-    write_text,
 )
-from gridpriv.core.errors import GridprivWarning, InputError, one_of
+from gridpriv.core.errors import GridprivWarning, not_allowed, one_of
+from gridpriv.core.files import write_text
 
 if TYPE_CHECKING:
     from gridpriv.privacy.ledger_rows import Account, Book, Dataset
@@ -196,17 +197,20 @@ def _export(args: argparse.Namespace, key: Path | None) -> int:
 
     kind = args.format or (Path(args.out).suffix[1:] if args.out else "csv")
     one_of("format", kind, FORMATS)
-    out = None if args.out is None else Path(args.out)
     book = read_book(args.file, key)
-    if out is not None and not out.parent.is_dir():
-        raise InputError(f"out = {args.out!r} is not allowed: there is no folder {out.parent}")
     charges = _charges(book)
     if kind == "json":
-        write_json(_document(args.file, book) | {"charges": charges}, out)
-    elif out is None:
-        sys.stdout.write(_csv(charges))
+        document = _document(args.file, book) | {"charges": charges}
+        text = json.dumps(document, indent=2, allow_nan=False) + "\n"
     else:
-        write_text(out, _csv(charges))
+        text = _csv(charges)
+    if args.out is None:
+        sys.stdout.write(text)
+        return 0
+    try:
+        write_text(Path(args.out), text, private=True)
+    except ValueError:
+        raise not_allowed("out", args.out, "the name of a file") from None
     return 0
 
 

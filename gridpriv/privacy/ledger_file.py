@@ -203,7 +203,7 @@ class LedgerFile:
     def making(self) -> Iterator[list[Row]]:
         """As :meth:`writing`, of a file that is made, with its key beside, if there is none."""
         own_key = self._key_path == key_path(self.path, None)
-        if not own_key:
+        if not own_key or _has_content(self._key_path):
             self._key = read_key(self._key_path)
         with self._locked(os.O_RDWR | os.O_CREAT, fcntl.LOCK_EX) as handle:
             if os.fstat(handle).st_size == 0:
@@ -373,6 +373,13 @@ class LedgerFile:
     def _advance(self, head: Head, line: bytes) -> None:
         self.head, self._last = head, line
         self._offset += len(line)
+
+
+def _has_content(path: Path) -> bool:
+    try:
+        return path.stat().st_size > 0
+    except (OSError, ValueError):
+        return False
 
 
 @contextmanager

@@ -164,7 +164,7 @@ def test_a_second_grant_and_a_bad_export_format_are_refused(
     assert "5 of the 5 buses of '1' have a grant already" in capsys.readouterr().err
     assert main(["ledger", "export", str(granted), "--format", "xml"]) == 2
     assert "csv, json" in capsys.readouterr().err
-    assert main(["ledger", "export", str(granted), "--out", str(granted / "x" / "a.csv")]) == 2
+    assert main(["ledger", "export", str(granted), "--out", str(granted / "x" / "a.csv")]) == 3
     assert shown(capsys, granted)["owners"][0]["epsilon"] == 2.0
 
 

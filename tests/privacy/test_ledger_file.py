@@ -369,6 +369,10 @@ def test_a_key_kept_elsewhere_is_the_owners_and_never_made(tmp_path: Path) -> No
     assert len(read_book(path, key).charged) == 1
     with pytest.raises(InputError, match="no key"):
         read_book(path)
+    (tmp_path / "new.key").write_text("old shopping list\n")
+    with pytest.raises(InputError, match="other users"):
+        grant(tmp_path / "new", [NORTH], 1.0)
+    assert not (tmp_path / "new").exists()
 
 
 def test_a_row_of_another_version_is_refused(file: Path) -> None:
