@@ -135,7 +135,7 @@ class Case:
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256 of every number of the model: the identity a ledger or a manifest records."""
+        """SHA-256 of every number of the model. Private: a guessed demand can be tried on it."""
         digest = hashlib.sha256(f"{self.base_mva!r}".encode())
         for field in fields(self):
             value = getattr(self, field.name)
