@@ -11,8 +11,9 @@ True
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from gridpriv.core.lazy import lazily
 
 if TYPE_CHECKING:
     from gridpriv.core.errors import BudgetError, GridprivError, InputError, SolverError
@@ -87,10 +88,4 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    """Import public names on first use, so that ``import gridpriv`` is fast."""
-    if name not in _HOME:
-        raise AttributeError(f"module 'gridpriv' has no attribute {name!r}")
-    value = getattr(import_module(f"gridpriv.{_HOME[name]}"), name)
-    globals()[name] = value
-    return value
+__getattr__, __dir__ = lazily(__name__, _HOME)

@@ -5,56 +5,63 @@ from __future__ import annotations
 import argparse
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
-from gridpriv.cli.common import REAL, WHOLE, print_table, write_json
-from gridpriv.core.errors import InputError, not_allowed, one_of
+from gridpriv.cli.common import (
+    REAL,
+    WHOLE,
+    add_flags,
+    add_output,
+    given_settings,
+    print_table,
+    tell,
+)
+from gridpriv.core.errors import InputError, not_allowed
+from gridpriv.core.settings import Part, changed
+from gridpriv.privacy.settings import Calibration, Privacy
 
-MECHANISMS = ("laplace", "gaussian")
-CALIBRATIONS = ("sound", "paper")
 LARGEST = 30.0  # epsilon of one release: its odds of being told apart are e^30 to 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Release(Part):
+    """What one release is."""
+
+    mechanism: Literal["laplace", "gaussian"] = changed(
+        Privacy, "mechanism", "laplace", choices=("laplace", "gaussian")
+    )
+    calibration: Calibration = changed(
+        Privacy, "calibration", "sound",
+        help="the analytic or the classical Gaussian of --epsilon and --delta",
+    )  # fmt: skip
+    delta: float = changed(Privacy, "delta", 1e-5, help="delta of one Gaussian release")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.add_argument("--mechanism", default="laplace", help="laplace | gaussian")
-    parser.add_argument("--epsilon", type=REAL, metavar="E", help="of one release")
-    parser.add_argument(
-        "--delta", type=REAL, metavar="D", help="of one Gaussian release (default 1e-5)"
-    )
-    parser.add_argument(
-        "--calibration",
-        default="sound",
-        help="sound | paper: the analytic or the classical Gaussian of --epsilon and --delta",
-    )
-    parser.add_argument(
-        "--noise-multiplier",
-        type=REAL,
-        metavar="M",
-        help="scale of the noise over the sensitivity, instead of --epsilon",
-    )
-    parser.add_argument(
-        "--total", metavar="E[,D]", help="find the noise for this total, instead of --epsilon"
-    )
     parser.add_argument(
         "--releases", type=WHOLE, required=True, metavar="T", help="number of releases"
     )
+    noise = parser.add_argument_group("noise", "One of the three.")
+    noise.add_argument("--epsilon", type=REAL, metavar="E", help="of one release")
+    noise.add_argument(
+        "--noise-multiplier", type=REAL, metavar="M", help="scale of the noise over the sensitivity"
+    )
+    noise.add_argument("--total", metavar="E[,D]", help="find the noise for this total")
+    add_flags(parser, Release)
     parser.add_argument(
         "--target-delta",
         type=REAL,
         metavar="D",
         help="delta at which the total is stated (default: that of --total, or 1e-5)",
     )
-    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    add_output(parser)
 
 
 def execute(args: argparse.Namespace) -> int:
     """Print the statement."""
     document = statement(question(args))
-    if args.json:
-        write_json(document)
-    else:
-        _print(document)
+    tell(args, document, lambda: _print(document))
     return 0
 
 
@@ -87,20 +94,16 @@ def question(args: argparse.Namespace) -> Question:
     """Return the checked question of the command line."""
     from gridpriv.privacy.accounting import check_delta
     from gridpriv.privacy.budget import Budget, noise_multiplier, parse_budget
-    from gridpriv.zonal.settings import Settings
 
-    one_of("mechanism", args.mechanism, MECHANISMS)
-    one_of("calibration", args.calibration, CALIBRATIONS)
+    chosen = Release(**given_settings(args, Release))
     given = [args.epsilon, args.noise_multiplier, args.total]
     if sum(value is not None for value in given) != 1:
         raise InputError("give one of --epsilon, --noise-multiplier and --total")
     if args.releases < 1:
         raise not_allowed("releases", args.releases, "a whole number, 1 or more")
-    release_delta = Settings.delta if args.delta is None else args.delta
-    check_delta("delta", release_delta)
-    target = Settings.target_delta if args.target_delta is None else args.target_delta
+    target = Privacy.target_delta if args.target_delta is None else args.target_delta
     check_delta("target-delta", target)
-    if args.calibration == "paper" and args.epsilon is None:
+    if chosen.calibration == "paper" and args.epsilon is None:
         raise InputError("--calibration paper states the noise of one release: give --epsilon")
     if args.noise_multiplier is not None:
         if not (math.isfinite(args.noise_multiplier) and args.noise_multiplier > 0):
@@ -112,14 +115,14 @@ def question(args: argparse.Namespace) -> Question:
         if budget.scope == "total" and budget.delta is not None and args.target_delta is None:
             target = budget.delta
         multiplier = noise_multiplier(
-            budget, args.mechanism, args.calibration, args.releases, release_delta
+            budget, chosen.mechanism, chosen.calibration, args.releases, chosen.delta
         )
     return Question(
-        mechanism=args.mechanism,
-        calibration=args.calibration,
+        mechanism=chosen.mechanism,
+        calibration=chosen.calibration,
         multiplier=multiplier,
         releases=args.releases,
-        release_delta=release_delta,
+        release_delta=chosen.delta,
         target_delta=target,
         stated=args.epsilon,
     )

@@ -4,11 +4,26 @@ from __future__ import annotations
 
 import argparse
 import warnings
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gridpriv.cli.common import REAL, output_folder, print_table, ready, write_json, write_text
+from gridpriv.cli.common import (
+    add_flags,
+    add_output,
+    given_settings,
+    output_folder,
+    print_table,
+    ready,
+    tell,
+    write_csv,
+    write_json,
+)
 from gridpriv.cli.relax import add_case_arguments, changed_case
 from gridpriv.core.errors import GridprivWarning
+from gridpriv.core.settings import changed, choice
+from gridpriv.power.ac.service import Service
+from gridpriv.power.objective import AC_OBJECTIVES, AcObjective
+from gridpriv.zonal.settings import Scenario
 
 if TYPE_CHECKING:
     from gridpriv.power.ac.optimum import AcOptimum
@@ -18,24 +33,23 @@ PRICE_DIFFERENCE = 0.01
 """Share of the highest price by which the relaxation's prices may differ in silence."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Optimum(Scenario):
+    """What is minimised."""
+
+    objective: AcObjective = choice("cost", AC_OBJECTIVES, "of generation and unserved demand")
+    voll: float = changed(Service, "voll", Service.voll)
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     add_case_arguments(parser)
-    parser.add_argument(
-        "--objective", default="cost",
-        help="cost | shed | losses: of generation and unserved demand (default: cost)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--voll", type=REAL, default=None, metavar="X", help="value of lost load, $/MWh (10000)"
-    )
+    add_flags(parser, Optimum)
     parser.add_argument(
         "--bound", action="store_true",
         help="with cost: solve the relaxation too; print its bound, compare its prices",
     )  # fmt: skip
-    parser.add_argument(
-        "--out", metavar="DIR", help="write acopf.json, buses.csv, generators.csv, binding.csv"
-    )
-    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    add_output(parser, "write acopf.json, buses.csv, generators.csv, binding.csv")
 
 
 def execute(args: argparse.Namespace) -> int:
@@ -45,10 +59,10 @@ def execute(args: argparse.Namespace) -> int:
 
     from gridpriv.power.ac.limits import limit_table
     from gridpriv.power.ac.optimum import acopf
-    from gridpriv.power.ac.service import VOLL
     from gridpriv.power.centralized import relax
 
-    found = acopf(case, args.objective, VOLL if args.voll is None else args.voll)
+    chosen = Optimum(**given_settings(args, Optimum))
+    found = acopf(case, chosen.objective, chosen.voll)
     bound = relax(case, "cost") if args.bound else None
     document = found.as_dict()
     if bound is not None and found.cost is not None:
@@ -57,13 +71,10 @@ def execute(args: argparse.Namespace) -> int:
         warn_of_prices(found, bound)
     if folder is not None:
         write_json(document, ready(folder) / "acopf.json")
-        write_text(folder / "buses.csv", found.buses.to_csv(index=False))
-        write_text(folder / "generators.csv", found.generators.to_csv(index=False))
-        write_text(folder / "binding.csv", limit_table(found.binding).to_csv(index=False))
-    if args.json:
-        write_json(document)
-    else:
-        _summarise(found, document)
+        write_csv(found.buses, folder / "buses.csv")
+        write_csv(found.generators, folder / "generators.csv")
+        write_csv(limit_table(found.binding), folder / "binding.csv")
+    tell(args, document, lambda: _summarise(found, document), folder)
     return 0
 
 

@@ -10,13 +10,14 @@ from gridpriv.cli.common import (
     REAL,
     WHOLE,
     chosen_zoning,
-    console,
     given_settings,
     number,
     output_folder,
     print_table,
     progress,
     ready,
+    tell,
+    write_csv,
     write_json,
 )
 from gridpriv.cli.run import add_arguments as add_run_arguments
@@ -39,14 +40,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``run`` and the attack's own."""
     add_run_arguments(parser)
     parser.add_argument("--seeds", type=WHOLE, default=5, metavar="N",
-                        help="noisy runs that are attacked (5)")  # fmt: skip
+                        help="noisy runs that are attacked")  # fmt: skip
     parser.add_argument("--epsilons", type=number(_numbers, "numbers, such as 0.5,1,5"),
                         default=(), metavar="E,E", help="total budgets to sweep")  # fmt: skip
     parser.add_argument("--attack-rounds", type=WHOLE, default=10, metavar="R",
-                        help="rounds that are heard at most (10)")  # fmt: skip
+                        help="rounds that are heard at most")  # fmt: skip
     parser.add_argument("--prior-spread", type=REAL, default=1.0, metavar="S",
-                        help="spread of the public prior over its mean (1)")  # fmt: skip
-    parser.add_argument("--bus", type=WHOLE, help="attack this bus's zone only")
+                        help="spread of the public prior over its mean")  # fmt: skip
+    parser.add_argument("--bus", type=WHOLE, metavar="BUS",
+                        help="attack this bus's zone only (default: every zone)")  # fmt: skip
     parser.add_argument("--averaging", action="store_true",
                         help="also error against rounds, drawn each round or once")  # fmt: skip
 
@@ -79,12 +81,7 @@ def execute(args: argparse.Namespace) -> int:
     if folder is not None:
         _write(result, curve, ready(folder))
         write_json(document, folder / "attack.json")
-    if args.json:
-        write_json(document)
-    elif not args.quiet:
-        _print(result)
-        if folder is not None:
-            console().print(f"Written to {folder}")
+    tell(args, document, lambda: _print(result), folder)
     return 0
 
 
@@ -92,9 +89,7 @@ def _write(result: AttackResult, curve: pd.DataFrame | None, folder: Path) -> No
     from gridpriv.report.assurance import draw_averaging, draw_epsilon, draw_errors, draw_map
 
     for name, table in (("buses", result.buses()), ("by_distance", result.by_distance())):
-        part = folder / f"{name}.csv.part"
-        table.to_csv(part, index=False)
-        part.replace(folder / f"{name}.csv")
+        write_csv(table, folder / f"{name}.csv")
     draw_errors(result, folder / "attack.png")
     if result.plan.epsilons:
         draw_epsilon(result, folder / "epsilon.png")

@@ -12,12 +12,12 @@ from gridpriv.cli.common import (
     REAL,
     WHOLE,
     chosen_zoning,
-    console,
     given_settings,
     output_folder,
     print_table,
     progress,
     ready,
+    tell,
     write_json,
 )
 from gridpriv.cli.run import add_arguments as add_run_arguments
@@ -38,14 +38,21 @@ SWEPT = ("perturbation", "mechanism", "update")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``run`` and the audit's own."""
     add_run_arguments(parser)
-    parser.add_argument("--runs", type=WHOLE, metavar="N",
-                        help="runs on each of D and D', per level")  # fmt: skip
-    parser.add_argument("--confidence", type=REAL, default=0.999, help="of the bound (0.999)")
+    parser.add_argument(
+        "--runs",
+        type=WHOLE,
+        metavar="N",
+        help="runs on each of D and D' (default: 50000, 10000, 2000)",
+    )
+    parser.add_argument("--confidence", type=REAL, default=0.999, metavar="C",
+                        help="confidence of the bound")  # fmt: skip
     parser.add_argument("--audit-rounds", type=WHOLE, default=5, metavar="R",
-                        help="rounds that are replayed and observed (5)")  # fmt: skip
+                        help="rounds that are replayed and observed")  # fmt: skip
     parser.add_argument("--levels", default="release,solution,messages", metavar="A,B",
-                        help="what is observed: release, solution, messages")  # fmt: skip
-    parser.add_argument("--bus", type=WHOLE, help="bus whose demand moves (default: the worst)")
+                        help="observed, by commas: release | solution | messages")  # fmt: skip
+    parser.add_argument(
+        "--bus", type=WHOLE, metavar="BUS", help="bus whose demand moves (default: the worst)"
+    )
     parser.add_argument("--sweep", action="store_true",
                         help="audit every perturbation, mechanism and update")  # fmt: skip
 
@@ -66,13 +73,9 @@ def execute(args: argparse.Namespace) -> int:
     results = [_one(case, zoning, each, plan, args) for each in chosen]
     if folder is not None:
         _write(results, ready(folder))
-    if args.json:
-        document = results[0].as_dict()
-        write_json({"audits": [r.as_dict() for r in results]} if args.sweep else document)
-    elif not args.quiet:
-        _print(results, args.sweep)
-        if folder is not None:
-            console().print(f"Written to {folder}")
+    many = {"audits": [result.as_dict() for result in results]}
+    document = many if args.sweep else results[0].as_dict()
+    tell(args, document, lambda: _print(results, args.sweep), folder)
     return 0 if all(result.passed for result in results) else FAILED
 
 

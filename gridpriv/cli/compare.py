@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 import math
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,68 +13,57 @@ from gridpriv.cli.common import (
     REAL,
     STUDY_KEPT,
     WHOLE,
+    add_formats,
+    add_output,
+    add_settings,
     console,
     output_folder,
     print_table,
     progress,
     resumable,
-    write_json,
+    tell,
+    wanted_formats,
 )
-from gridpriv.core.errors import InputError, SolverError, missing_extra
+from gridpriv.core.errors import InputError, SolverError, not_allowed
+from gridpriv.core.settings import Setting, check_names, names, reading, settings_of
+from gridpriv.zonal.settings import PRESETS, Settings
 
 if TYPE_CHECKING:
-    from gridpriv.study import Study, StudyPlan
+    from gridpriv.study import Scheme, Study, StudyPlan
 
-# packages without which a format cannot be written: asked for before the runs, not after
-NEEDED = {"pdf": "typst", "xlsx": "openpyxl"}
-LISTS: tuple[tuple[str, Any, str], ...] = (
-    ("budgets", str, "certified totals, or total:E[;D] and per-release:E[;D]"),
-    ("mechanisms", str, "none, laplace, gaussian"),
-    ("perturbations", str, "objective, output, demand"),
-    ("refresh", str, "update, round, run (demand only)"),
-    ("updates", str, "exact, linearized"),
-    ("local-updates", int, "values of E"),
-    ("zonings", str, "K, METHOD:K or FILE.csv"),
-    ("load-scales", float, "factors on every demand"),
-    ("seeds", int, "N for 1 to N, or a list"),
-)
-COMMON: tuple[tuple[str, Any, str], ...] = (
-    ("calibration", str, "sound | paper"),
-    ("delta", REAL, "delta of one Gaussian release"),
-    ("target-delta", REAL, "delta at which totals are stated"),
-    ("beta", str, "adjacency distance: per unit, or such as 1MW"),
-    ("protects", str, "p+q | p | q"),
-    ("consensus", str, "boundary | all"),
-    ("step", str, "nonsmooth | smooth | strongly-convex"),
-    ("penalty", str, "a number, balanced, or growing:START,FACTOR,EVERY,MOST"),
-    ("rounds", WHOLE, "number of rounds T"),
-    ("solver", str, "clarabel (default) | ipopt | pyomo:NAME"),
-)
+OWN_FLAGS = ("budget", "seed", "load_scale", "local_updates")
+KINDS = {"local-updates": reading(int), "load-scales": reading(float), "seeds": reading(int)}
+AXES = {
+    "budgets": "certified totals, or total:E[;D] and per-release:E[;D] (default: 0.5,1,5,10)",
+    "local-updates": "values of E (default: what each scheme has)",
+    "load-scales": "factors on every demand (default: 1)",
+    "zonings": "K, METHOD:K or FILE.csv (default: the shipped map of each case)",
+    "seeds": "N for 1 to N, or a list (default: 1,2,3,4,5)",
+}
+SCHEME = "'NAME: SETTING=VALUE ...', a way of running, repeatable (default: those of the axes)"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.add_argument("case", nargs="*", metavar="CASE", help="cases by name, or paths")
-    parser.add_argument("--study", metavar="FILE.toml", help="read the study from a file")
-    axes = parser.add_argument_group("axes (comma-separated; without them, the default schemes)")
-    for name, _, text in LISTS:
+    parser.add_argument("--study", metavar="FILE",
+                        help="read the study from a TOML or JSON file (default: none)")  # fmt: skip
+    parser.add_argument("--scheme", action="append", metavar="SCHEME", help=SCHEME)
+    axes = parser.add_argument_group("axes", "What every scheme is run at, by commas.")
+    for name, text in AXES.items():
         axes.add_argument(f"--{name}", metavar="A,B,...", help=text)
     axes.add_argument("--per-release", action="store_true",
                       help="budgets are per release, as in the paper, not totals")  # fmt: skip
-    common = parser.add_argument_group("settings of every run")
-    common.add_argument("--preset", help="ryu-kim: the paper's settings")
-    for name, kind, text in COMMON:
-        common.add_argument(f"--{name}", type=kind, metavar=name.upper()[:12], help=text)
-    common.add_argument("--outage", action="append", metavar="gen:N|branch:N",
-                        help="take a row out of service")  # fmt: skip
+    add_settings(parser, Settings, PRESETS, without=OWN_FLAGS, axis=True)
+    for name in ("mechanism", "perturbation", "update"):  # as they were called before
+        parser.add_argument(f"--{name}s", dest=name, action="append", help=argparse.SUPPRESS)
     add_running(parser)
-    parser.add_argument("--title", help="title of the report")
-    parser.add_argument("--question", help="question that the report answers")
+    parser.add_argument("--title", metavar="TEXT", help="title of the report")
+    parser.add_argument("--question", metavar="TEXT", help="question that the report answers")
 
 
 def add_running(parser: argparse.ArgumentParser) -> None:
     """Add how a study is run and where it goes."""
-    parser.add_argument("--out", metavar="DIR", help="folder of the study (default: study-NAME)")
     parser.add_argument("--jobs", type=WHOLE, metavar="N", help="processes (default: all cores)")
     parser.add_argument("--cluster", metavar="ADDRESS", help="run on a Dask cluster instead")
     parser.add_argument("--resume", action="store_true", help="run what the folder does not hold")
@@ -82,17 +71,15 @@ def add_running(parser: argparse.ArgumentParser) -> None:
         "--retry-failed", action="store_true", help="with --resume: failed runs too"
     )
     parser.add_argument("--time-limit", type=REAL, metavar="SECONDS", help="stop a run after this")
-    parser.add_argument("--format", metavar="A,B,...", default="html",
-                        help="reports to write: html, pdf, xlsx, csv, tex, none")  # fmt: skip
-    parser.add_argument("--json", action="store_true", help="print one JSON document")
-    parser.add_argument("--quiet", action="store_true", help="print nothing but errors")
+    add_formats(parser)
+    add_output(parser, "folder of the study (default: study-NAME)")
 
 
 def execute(args: argparse.Namespace) -> int:
     """Run the study, write its folder and report, print the answer."""
     from gridpriv.study import read_plan
 
-    formats = wanted_formats(args.format)
+    formats = wanted_formats(args)
     if args.study:
         _refuse_axes(args)
         plan = read_plan(args.study)
@@ -133,18 +120,20 @@ def finish(study: Study, args: argparse.Namespace, formats: list[str]) -> int:
     files = export(args.out, formats) if formats else []
     table = summary(study)
     told = answers(study, table)
-    if args.json:
-        rows = table.astype(object).where(table.notna(), None).to_dict("records")
-        write_json(
-            {"folder": str(args.out), "answer": told, "summary": rows,
-             "runs": len(study.runs), "failed": len(study.failed), "files": [str(f) for f in files]}
-        )  # fmt: skip
-    elif not args.quiet:
+    rows = table.astype(object).where(table.notna(), None).to_dict("records")
+    document = {
+        "folder": str(args.out), "answer": told, "summary": rows, "runs": len(study.runs),
+        "failed": len(study.failed), "files": [str(f) for f in files],
+    }  # fmt: skip
+
+    def summarise() -> None:
         print_summary(table)
         for line in told:
-            console().print(line)
-        tops = [f for f in files if f.parent == study.folder]
-        console().print(f"\nWritten to {args.out}" + "".join(f"\n  {f}" for f in tops))
+            console().print(line, markup=False)
+        print()
+
+    tops = [str(f) for f in files if f.parent == study.folder]
+    tell(args, document, summarise, "\n  ".join([str(args.out), *tops]))
     tell_failures(study)
     return 0
 
@@ -180,56 +169,82 @@ def print_summary(table: Any) -> None:
         )
 
 
-def wanted_formats(text: str) -> list[str]:
-    """Return the formats of a comma-separated list; ``none`` for no report."""
-    from gridpriv.core.errors import one_of
-    from gridpriv.report.export import FORMATS
-
-    names = [name.strip() for name in text.split(",") if name.strip()]
-    for name in names:
-        one_of("format", name, (*FORMATS, "none"))
-        if name in NEEDED and find_spec(NEEDED[name]) is None:
-            raise missing_extra(NEEDED[name], "report", f"--format {name}")
-    return [name for name in names if name != "none"]
-
-
 def _plan(args: argparse.Namespace) -> StudyPlan:
     from gridpriv.study import make_plan
+    from gridpriv.study.plan import WAYS
 
     if not args.case:
         raise InputError("name at least one case, or a study file with --study FILE.toml")
+    settings = {} if args.preset is None else {"preset": args.preset}
+    axes: dict[str, Any] = {}
+    for name, one in settings_of(Settings).items():
+        texts = getattr(args, name, None)
+        if texts is None or name in OWN_FLAGS:
+            continue
+        values = tuple(texts) if one.repeated else values_of(name, one, texts)
+        single = one.repeated or (len(values) == 1 and name not in WAYS)
+        (settings if single else axes)[name] = values if one.repeated or not single else values[0]
+    told = {k: getattr(args, k) for k in ("title", "question") if getattr(args, k) is not None}
+    schemes = [scheme_of(text) for text in args.scheme or ()]
+    return make_plan(
+        args.case, per_release=args.per_release, schemes=schemes, settings=settings,
+        **_own_axes(args), **told, **axes,
+    )  # fmt: skip
+
+
+def values_of(name: str, setting: Setting, texts: Sequence[str]) -> list[Any]:
+    """Return the values that a flag names: each text is one, or several by commas."""
+    found: list[Any] = []
+    for text in texts:
+        try:
+            found.append(setting.settled(name, setting.read(text)))
+        except InputError:  # a notation such as growing:1,2,3,4 has commas of its own
+            parts = [part.strip() for part in text.split(",") if part.strip()]
+            if not parts:
+                raise
+            found += [setting.settled(name, setting.read(part)) for part in parts]
+    return found
+
+
+def scheme_of(text: str) -> Scheme:
+    """Return the scheme of ``NAME: SETTING=VALUE ...``."""
+    from gridpriv.study import Scheme
+
+    name, colon, rest = text.partition(":")
+    pairs = [word.partition("=") for word in rest.split()]
+    if not (name.strip() and colon and all(equals for _, equals, _ in pairs)):
+        raise not_allowed("scheme", text, "NAME: SETTING=VALUE ..., such as 'once: refresh=run'")
+    held = settings_of(Settings)
     given: dict[str, Any] = {}
-    for name, kind, text in LISTS:
-        value = getattr(args, name.replace("-", "_"))
-        if value is not None:
-            given[name.replace("-", "_")] = _values(name, value, kind, text)
-    seeds = given.get("seeds")
-    if seeds is not None and len(seeds) == 1 and "," not in args.seeds:
-        given["seeds"] = seeds[0]
-    settings = {
-        name.replace("-", "_"): getattr(args, name.replace("-", "_"))
-        for name, _, _ in (*COMMON, ("preset", str, ""))
-        if getattr(args, name.replace("-", "_")) is not None
-    }
-    if args.outage:
-        settings["outage"] = tuple(args.outage)
-    told = {k: getattr(args, k) for k in ("title", "question") if getattr(args, k)}
-    return make_plan(args.case, per_release=args.per_release, settings=settings, **told, **given)
+    check_names([key for key, _, _ in pairs], (*held, "preset"))
+    for key, _, value in pairs:
+        plain = key.replace("-", "_")
+        read = held[plain].read(value) if plain in held else value
+        given[plain] = tuple(value.split(",")) if plain == "outage" else read
+    return Scheme(name.strip(), tuple(sorted(given.items())))
 
 
-def _values(name: str, text: str, kind: Any, allowed: str) -> list[Any]:
-    parts = [part.strip() for part in text.split(",") if part.strip()]
-    if not parts:
-        raise InputError(f"--{name} = {text!r} is not allowed: an axis needs at least one value")
-    try:
-        return [kind(part.replace(";", ",") if name == "budgets" else part) for part in parts]
-    except ValueError:
-        raise InputError(f"--{name} = {text!r} is not allowed: {allowed}") from None
+def _own_axes(args: argparse.Namespace) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name in AXES:
+        text = getattr(args, name.replace("-", "_"))
+        if text is None:
+            continue
+        parts = [part.strip() for part in text.split(",") if part.strip()]
+        if not parts:
+            raise not_allowed(name, text, "an axis needs at least one value")
+        found[name.replace("-", "_")] = [KINDS.get(name, str)(part) for part in parts]
+    if "budgets" in found:
+        found["budgets"] = [part.replace(";", ",") for part in found["budgets"]]
+    if len(found.get("seeds", ())) == 1 and "," not in args.seeds:
+        found["seeds"] = found["seeds"][0]
+    return found
 
 
 def _refuse_axes(args: argparse.Namespace) -> None:
-    names: list[str] = [*(n for n, *_ in LISTS), *(n for n, *_ in COMMON), "preset", "outage"]
-    given = [f"--{n}" for n in names if getattr(args, n.replace("-", "_")) is not None]
+    """Refuse what a study file says itself."""
+    flags = (*AXES, *(n.replace("_", "-") for n in names(Settings)), "scheme", "preset")
+    given = [f"--{n}" for n in flags if getattr(args, n.replace("-", "_"), None) is not None]
     if args.case or given or args.per_release:
         raise InputError(
             "--study names a whole study; put into the file what you give beside it: "

@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any
 from gridpriv.cli.common import (
     STUDY_KEPT,
     WHOLE,
+    add_formats,
+    add_output,
+    add_scale,
     add_settings,
     console,
     given_settings,
@@ -19,6 +22,10 @@ from gridpriv.cli.common import (
     ready,
     resumable,
     shown,
+    tell,
+    tell_names,
+    wanted_formats,
+    write_csv,
     write_json,
 )
 from gridpriv.core.errors import InputError
@@ -47,8 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _run_arguments(parser: argparse.ArgumentParser) -> None:
     _data_arguments(parser)
-    parser.add_argument("--out", metavar="DIR", help="write run.json and rounds.csv")
-    _output_arguments(parser)
+    add_output(parser, "write run.json and rounds.csv")
 
 
 def _compare_arguments(parser: argparse.ArgumentParser) -> None:
@@ -65,20 +71,16 @@ def _compare_arguments(parser: argparse.ArgumentParser) -> None:
         "--seeds", type=WHOLE, default=3, metavar="N",
         help="repetitions, each with a seed of its own (default: %(default)s)",
     )  # fmt: skip
-    parser.add_argument("--out", default="learn-compare", metavar="DIR",
-                        help="folder of the study (default: %(default)s)")  # fmt: skip
     parser.add_argument("--resume", action="store_true", help="run what the folder does not hold")
-    parser.add_argument("--format", metavar="A,B,...", default="html",
-                        help="reports to write: html, pdf, xlsx, csv, tex, none")  # fmt: skip
-    _output_arguments(parser)
+    add_formats(parser)
+    add_output(parser, "folder of the study", default="learn-compare")
 
 
 def _reproduce_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", nargs="?", metavar="NAME", help="such as rk-fig5; none: list them")
-    parser.add_argument("--scale", default="quick", metavar="quick|full", help="quick | full")
+    add_scale(parser)
     parser.add_argument("--data", metavar="DIR", help="folder of data sets")
-    parser.add_argument("--out", metavar="DIR", help="folder; resumes (default: learn-NAME)")
-    _output_arguments(parser)
+    add_output(parser, "folder; resumes (default: learn-NAME)")
 
 
 def _data_arguments(parser: argparse.ArgumentParser, without: tuple[str, ...] = ()) -> None:
@@ -92,11 +94,6 @@ def _data_arguments(parser: argparse.ArgumentParser, without: tuple[str, ...] = 
     )
     parser.add_argument("--download", action="store_true", help="fetch missing files")
     add_settings(parser, LearnSettings, sorted({name for name, _ in PRESETS}), without)
-
-
-def _output_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="print one JSON document")
-    parser.add_argument("--quiet", action="store_true", help="print nothing but errors")
 
 
 def execute(args: argparse.Namespace) -> int:
@@ -124,15 +121,8 @@ def _run(args: argparse.Namespace) -> int:
     document = result.as_dict()
     if folder is not None:
         write_json(document, ready(folder) / "run.json")
-        part = folder / "rounds.csv.part"
-        result.rounds.to_csv(part, index=False)
-        part.replace(folder / "rounds.csv")
-    if args.json:
-        write_json(document)
-    elif not args.quiet:
-        summarise(document)
-        if folder is not None:
-            console().print(f"Written to {folder}")
+        write_csv(result.rounds, folder / "rounds.csv")
+    tell(args, document, lambda: summarise(document), folder)
     return 0
 
 
@@ -197,12 +187,11 @@ def _print_privacy(privacy: dict[str, Any]) -> None:
 
 
 def _compare(args: argparse.Namespace) -> int:
-    from gridpriv.cli.compare import wanted_formats
     from gridpriv.learning import make_learn_settings
     from gridpriv.learning.compare import compare
     from gridpriv.learning.datasets import dataset_name, load_by_seed
 
-    formats = wanted_formats(args.format)
+    formats = wanted_formats(args)
     given = given_settings(args, LearnSettings)
     preset = make_learn_settings(dataset_name(args.dataset), args.preset)
     datasets = load_by_seed(
@@ -236,29 +225,29 @@ def _tell(study: Study, args: argparse.Namespace, formats: list[str]) -> int:
     files = [str(file) for file in export(study.folder, formats)]
     table = summary(study)
     told = answers(study, table)
-    if args.json:
-        kept = table.dropna(axis=1, how="all").astype(object)
-        rows = kept.where(kept.notna(), None).to_dict("records")
-        write_json({"folder": args.out, "answer": told, "runs": rows, "files": files})
-    elif not args.quiet:
-        error = "test_mse" if table["test_error_pct"].isna().all() else "test_error_pct"
-        columns = {
-            "series": "algorithm", "total_epsilon": "total",
-            error: "squared error" if error == "test_mse" else "error %",
-            f"{error}_high": "95 % to", "mean_objective": "objective", "seeds": "seeds",
-        }  # fmt: skip
-        if study.failed.size:
-            columns["failed"] = "failed"
-        shown_table = table[list(columns)].astype(object)
-        print_table(
-            study.manifest["title"],
-            list(columns.values()),
-            shown_table.where(shown_table.notna(), None).values.tolist(),
-        )
-        for line in [*told, f"Written to {args.out}", *files]:
-            console().print(line)
+    kept = table.dropna(axis=1, how="all").astype(object)
+    rows = kept.where(kept.notna(), None).to_dict("records")
+    document = {"folder": args.out, "answer": told, "runs": rows, "files": files}
+    written = "\n  ".join([str(args.out), *files])
+    tell(args, document, lambda: _print_means(study, table, told), written)
     tell_failures(study)
     return 0
+
+
+def _print_means(study: Study, table: Any, told: list[str]) -> None:
+    error = "test_mse" if table["test_error_pct"].isna().all() else "test_error_pct"
+    columns = {
+        "series": "algorithm", "total_epsilon": "total",
+        error: "squared error" if error == "test_mse" else "error %",
+        f"{error}_high": "95 % to", "mean_objective": "objective", "seeds": "seeds",
+    }  # fmt: skip
+    if study.failed.size:
+        columns["failed"] = "failed"
+    kept = table[list(columns)].astype(object)
+    rows = kept.where(kept.notna(), None).values.tolist()
+    print_table(study.manifest["title"], list(columns.values()), rows)
+    for line in told:
+        console().print(line, markup=False)
 
 
 def _numbers(text: str) -> list[float]:
@@ -273,8 +262,7 @@ def _reproduce(args: argparse.Namespace) -> int:
     from gridpriv.learning.papers import REPRODUCTIONS
 
     if args.name is None:
-        rows = [[name, one.title] for name, one in REPRODUCTIONS.items()]
-        print_table("Reproductions", ["name", "what"], rows)
+        tell_names(args, {name: one.title for name, one in REPRODUCTIONS.items()})
         return 0
     one_of("name", args.name, REPRODUCTIONS)
     return reproduce(REPRODUCTIONS[args.name], args)
@@ -296,19 +284,21 @@ def reproduce(which: Reproduction, args: argparse.Namespace) -> int:
     with resumable("finished runs are kept; the same command goes on"):
         outcome = which.run(args.scale, args.data, folder, bar)
     claims = claim_table(outcome)
-    if args.json:
-        tables = {"table": outcome.table, "claims": claims}
-        write_json(
-            {"name": which.name, "scale": args.scale, "folder": str(folder), "notes": outcome.notes}
-            | {name: finite(table.to_dict("records")) for name, table in tables.items()}
-        )
-    elif not args.quiet:
+    tables = {"table": outcome.table, "claims": claims}
+    document = {
+        "name": which.name, "scale": args.scale, "folder": str(folder), "notes": outcome.notes,
+        **{name: finite(table.to_dict("records")) for name, table in tables.items()},
+    }  # fmt: skip
+
+    def summarise() -> None:
         print_table(which.title, list(outcome.table.columns), outcome.table.values.tolist())
         print_table(
             "What the paper states, and whether it holds here",
             list(claims.columns),
             claims.values.tolist(),
         )
-        for text in [*outcome.notes, f"Written to {folder}"]:
+        for text in outcome.notes:
             print(text)
+
+    tell(args, document, summarise, folder)
     return 0

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import csv
 import io
-import json
 import math
 import sys
 import warnings
@@ -15,15 +14,21 @@ from typing import TYPE_CHECKING, Any
 
 from gridpriv.cli.common import (
     REAL,
+    add_flags,
+    add_output,
     add_zone_arguments,
     chosen_zoning,
+    given_settings,
+    json_text,
     print_table,
-    write_json,
+    tell,
 )
 from gridpriv.core.errors import GridprivWarning, not_allowed, one_of
 from gridpriv.core.files import write_text
+from gridpriv.zonal.settings import Adjacency
 
 if TYPE_CHECKING:
+    from gridpriv.privacy.ledger import Verified
     from gridpriv.privacy.ledger_rows import Account, Book, Dataset
 
 FORMATS = ("csv", "json")
@@ -46,25 +51,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for action in (grant, show, export, verify):
         action.add_argument("file", metavar="FILE", help="the ledger")
         action.add_argument("--key", metavar="FILE", help="its key (default: FILE.key beside it)")
-    for action in (grant, show, verify):
-        action.add_argument("--json", action="store_true", help="print one JSON document")
     grant.add_argument("--case", required=True, metavar="CASE", help="a case by name, or a path")
     grant.add_argument("--demand", metavar="FILE.csv", help="demand of the buses it names")
     add_zone_arguments(grant)
     grant.add_argument("--epsilon", type=REAL, required=True, metavar="E", help="of all releases")
     grant.add_argument(
-        "--delta", type=REAL, default=0.0, metavar="D", help="of all releases (default 0: pure)"
+        "--delta", type=REAL, default=0.0, metavar="D", help="of all releases (default: 0, pure)"
     )
-    grant.add_argument("--beta", help="adjacency distance, as in run")
-    grant.add_argument("--protects", help="p+q | p | q, as in run")
+    add_flags(grant, Adjacency)
     grant.add_argument(
         "--owner", action="append", metavar="ZONE", help="grant to this zone only (repeatable)"
     )
-    export.add_argument("--format", help="csv | json (default: that of --out's name, or csv)")
-    export.add_argument("--out", metavar="FILE", help="write there, not on standard output")
+    export.add_argument(
+        "--format", metavar="NAME", help="csv | json (default: that of --out's name, or csv)"
+    )
     verify.add_argument(
         "--expect", metavar="HEAD", help="a head that verify printed before: refuse an older copy"
     )
+    for action in (grant, show, verify):
+        add_output(action)
+    add_output(export, "write there, not on standard output", "FILE")
 
 
 def execute(args: argparse.Namespace) -> int:
@@ -76,33 +82,28 @@ def execute(args: argparse.Namespace) -> int:
 def _grant(args: argparse.Namespace, key: Path | None) -> int:
     from gridpriv.grid.library import load_case
     from gridpriv.grid.overrides import override_demand
-    from gridpriv.privacy.adjacency import DemandAdjacency, parse_beta
     from gridpriv.privacy.ledger import grant, read_book
     from gridpriv.privacy.ledger_file import key_path
     from gridpriv.zonal.datasets import zone_datasets
-    from gridpriv.zonal.settings import Settings
 
     case = load_case(args.case)
     if args.demand is not None:
         case = override_demand(case, args.demand)
     zoning = chosen_zoning(case, args)
-    beta = (Settings.beta if args.beta is None else parse_beta(args.beta)).per_unit(case.base_mva)
-    protects = Settings.protects if args.protects is None else args.protects
-    datasets = _chosen(zone_datasets(case, zoning, DemandAdjacency(beta, protects)), args.owner)
+    near = Adjacency(**given_settings(args, Adjacency))
+    datasets = _chosen(zone_datasets(case, zoning, near.adjacency(case)), args.owner)
     grant(args.file, datasets, args.epsilon, args.delta, key)
-    _warn_delta(args.delta, len(protects.split("+")) * max(map(len, zoning.members)))
-    if args.json:
-        write_json(_document(args.file, read_book(args.file, key)))
-        return 0
+    _warn_delta(args.delta, len(near.protects.split("+")) * max(map(len, zoning.members)))
     delta = f" at delta {args.delta:g}" if args.delta else ""
-    print(
+    granted = (
         f"{args.file}: epsilon {args.epsilon:g}{delta} granted to each of the "
         f"{sum(len(dataset.units) for dataset in datasets)} buses in {len(datasets)} zones of "
-        f"{case.name} ({', '.join(dataset.owner for dataset in datasets)})."
+        f"{case.name} ({', '.join(dataset.owner for dataset in datasets)}).\n"
+        f"Protected: {str(datasets[0].protection).rstrip('.')}.\n"
+        f"Key: {key_path(Path(args.file), key)}. Whoever has it can forge the ledger; without\n"
+        "it the ledger cannot be read."
     )
-    print(f"Protected: {datasets[0].protection}.")
-    print(f"Key: {key_path(Path(args.file), key)}. Whoever has it can forge the ledger; without")
-    print("it the ledger cannot be read.")
+    tell(args, _document(args.file, read_book(args.file, key)), lambda: print(granted))
     return 0
 
 
@@ -130,12 +131,13 @@ def _show(args: argparse.Namespace, key: Path | None) -> int:
     from gridpriv.privacy.ledger import read_book
 
     document = _document(args.file, read_book(args.file, key))
-    if args.json:
-        write_json(document)
-        return 0
-    owners = document["owners"]
+    tell(args, document, lambda: _print_accounts(args.file, document["owners"]))
+    return 0
+
+
+def _print_accounts(file: str, owners: list[dict[str, Any]]) -> None:
     print_table(
-        f"Ledger {args.file}",
+        f"Ledger {file}",
         ["owner", "units", "epsilon", "delta", "releases", "spent epsilon", "used %", "left %"],
         [
             [
@@ -152,7 +154,7 @@ def _show(args: argparse.Namespace, key: Path | None) -> int:
         ],
     )
     for adjacency in sorted({owner["adjacency"] for owner in owners}):
-        print(f"Protected: {adjacency}.")
+        print(f"Protected: {adjacency.rstrip('.')}.")
     for keeper in sorted({owner["kept_by"] for owner in owners}):
         print(f"Kept by {keeper}.")
     print(
@@ -161,7 +163,6 @@ def _show(args: argparse.Namespace, key: Path | None) -> int:
         "advance; used and left count what the grant's filter counts, which holds for releases\n"
         "chosen after seeing earlier ones."
     )
-    return 0
 
 
 def _document(file: str, book: Book) -> dict[str, Any]:
@@ -199,18 +200,15 @@ def _export(args: argparse.Namespace, key: Path | None) -> int:
     one_of("format", kind, FORMATS)
     book = read_book(args.file, key)
     charges = _charges(book)
-    if kind == "json":
-        document = _document(args.file, book) | {"charges": charges}
-        text = json.dumps(document, indent=2, allow_nan=False) + "\n"
-    else:
-        text = _csv(charges)
-    if args.out is None:
-        sys.stdout.write(text)
-        return 0
-    try:
-        write_text(Path(args.out), text, private=True)
-    except ValueError:
-        raise not_allowed("out", args.out, "the name of a file") from None
+    document = _document(args.file, book) | {"charges": charges}
+    text = _csv(charges) if kind == "csv" else json_text(document)
+    if args.out is not None:
+        try:
+            write_text(Path(args.out), text, private=True)
+        except ValueError:
+            raise not_allowed("out", args.out, "the name of a file") from None
+    told = "" if args.out is not None else text
+    tell(args, document, lambda: sys.stdout.write(told), args.out)
     return 0
 
 
@@ -239,20 +237,22 @@ def _verify(args: argparse.Namespace, key: Path | None) -> int:
 
     expect = None if args.expect is None else parse_head(args.expect)
     found = verify(args.file, expect, key)
-    if args.json:
-        document = {"ledger": str(args.file), "rows": found.head.count, "head": str(found.head)}
-        write_json(document | {"expected": args.expect, "unfinished_bytes": found.unfinished})
-        return 0
-    print(f"{args.file}: every byte of its {found.head.count} rows is as it was written.")
+    document = {"ledger": str(args.file), "rows": found.head.count, "head": str(found.head)}
+    document |= {"expected": args.expect, "unfinished_bytes": found.unfinished}
+    tell(args, document, lambda: _print_verified(args.file, found, expected=expect is not None))
+    return 0
+
+
+def _print_verified(file: str, found: Verified, *, expected: bool) -> None:
+    print(f"{file}: every byte of its {found.head.count} rows is as it was written.")
     if found.unfinished:
         print(
             f"After them come {found.unfinished} bytes of a row that a process was stopped in; "
             "its charge was never confirmed, and the next charge removes them."
         )
     print(f"Head: {found.head}")
-    if expect is None:
+    if not expected:
         print("An older copy of the file cannot be told from this one without an earlier head:")
         print("keep this head elsewhere, and give it to --expect next time.")
     else:
         print("It goes on from the expected head.")
-    return 0

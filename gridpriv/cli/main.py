@@ -1,18 +1,27 @@
-"""``gridpriv``: find the command, run it, turn errors into messages and exit codes."""
+"""``gridpriv``: find the command, run it, turn errors into messages and exit codes.
+
+What a user or a machine can cause ends in one sentence. Anything else is a defect, and is told
+as one (exit code 70); with ``GRIDPRIV_TRACEBACK`` set, and for whoever calls :func:`main` with
+arguments, the exception itself comes out.
+"""
 
 from __future__ import annotations
 
 import argparse
+import errno
 import gc
 import io
+import os
 import signal
 import sys
-import textwrap
+import traceback
 import warnings
 from importlib import import_module
-from typing import Any, NoReturn
+from pathlib import Path
+from typing import NoReturn
 
-from gridpriv.core.errors import GridprivError, GridprivWarning
+from gridpriv.cli.parser import Parser
+from gridpriv.core.errors import GridprivError, GridprivWarning, InputError, SolverError
 
 COMMANDS = {
     "run": "one private run of a case",
@@ -26,40 +35,103 @@ COMMANDS = {
     "zones": "partition a case into zones, check and draw them",
     "cases": "the cases that can be found by name",
     "learn": "federated learning of linear models: run, compare, reproduce",
-    "ledger": "grants of data owners, and what was charged: grant, show, export, verify",
+    "ledger": "grants of data owners, and what was charged: grant, show, export",
     "account": "total privacy of T releases, or the noise for a total",
 }
 
-
 RARELY = 100_000  # new objects between two collections: imports make many and drop few
+TRACEBACK = "GRIDPRIV_TRACEBACK"
+DEFECT, PIPE_CLOSED = 70, 141
+# what a path given by the user can be, and what a machine can run out of
+OF_INPUT = frozenset({
+    errno.ENOENT, errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR, errno.ENAMETOOLONG,
+    errno.ELOOP, errno.EEXIST, errno.ENOTEMPTY, errno.ENXIO,
+})  # fmt: skip
+OF_MACHINE = frozenset({
+    errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EMFILE, errno.ENFILE, errno.ENOMEM,
+    errno.EFBIG, errno.EAGAIN,
+})  # fmt: skip
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one command; return its exit code (0 done, 2 input, 3 solver or storage, 4 budget)."""
+    """Run one command.
+
+    Returns
+    -------
+    int
+        Exit code: 0 done, 2 input, 3 solver or storage, 4 budget; 130 interrupted, 143
+        terminated, 141 nobody reads the output.
+    """
+    own = arguments is None  # the process is ours: a command may start others beside it
     words = sys.argv[1:] if arguments is None else arguments
-    parser = _parser(words[0] if words else "")
-    args = parser.parse_args(words)
-    args.process = arguments is None  # the process is ours: a command may start others beside it
-    if args.process:
-        gc.set_threshold(RARELY)
-        signal.signal(signal.SIGTERM, _terminate)
-        if isinstance(sys.stdout, io.TextIOWrapper):  # a locale may lack a name's characters
-            sys.stdout.reconfigure(errors="backslashreplace")
+    command = words[0] if words and words[0] in COMMANDS else ""
+    try:
+        if own:
+            gc.set_threshold(RARELY)
+            signal.signal(signal.SIGTERM, _terminate)
+            if isinstance(sys.stdout, io.TextIOWrapper):  # a locale may lack a name's characters
+                sys.stdout.reconfigure(errors="backslashreplace")
+        code = _run(words, command, own=own)
+        sys.stdout.flush()
+        return code
+    except (Exception, KeyboardInterrupt) as error:
+        told = _told(error)
+        if told is None and (not own or TRACEBACK in os.environ):
+            raise
+        sentence, code = told or (_defect(error), DEFECT)
+        if own:
+            _let_go_of_output()
+        if sentence:
+            print(f"{' '.join(['gridpriv', command]).strip()}: {sentence}", file=sys.stderr)
+        return code
+
+
+def _run(words: list[str], command: str, *, own: bool) -> int:
+    parser = _parser(command)
+    args = parser.read(words)
+    args.process = own
     if args.command is None:
         parser.print_help()
         return 2
-    show_warnings()
+    show_warnings(quiet=args.quiet)
+    return int(import_module(f"gridpriv.cli.{args.command}").execute(args))
+
+
+def _told(error: BaseException) -> tuple[str, int] | None:
+    """Return the sentence and exit code of what a user or a machine can cause; None for a bug."""
+    notes = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
+    if isinstance(error, GridprivError):
+        return f"{error}{notes}", error.exit_code
+    if isinstance(error, KeyboardInterrupt):
+        sentence, code = error.args or ("interrupted", 130)
+        return f"{sentence}{notes}", int(code)
+    if isinstance(error, BrokenPipeError):
+        return "", PIPE_CLOSED
+    if isinstance(error, MemoryError):
+        return f"out of memory{notes}", SolverError.exit_code
+    if isinstance(error, OSError) and error.errno in OF_INPUT | OF_MACHINE:
+        where = f"{error.filename}: " if error.filename else ""
+        code = (InputError if error.errno in OF_INPUT else SolverError).exit_code
+        return f"{where}{error.strerror}{notes}", code
+    return None
+
+
+def _defect(error: BaseException) -> str:
+    """Return what is said of an exception that nobody expected."""
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return (
+        f"this is a defect of gridpriv: {type(error).__name__}: {error} "
+        f"({Path(last.filename).name}, line {last.lineno}). Please report it with the command "
+        f"line; {TRACEBACK}=1 shows the traceback"
+    )
+
+
+def _let_go_of_output() -> None:
+    """Drop what standard output still holds, so that the interpreter does not fail on it."""
     try:
-        return int(import_module(f"gridpriv.cli.{args.command}").execute(args))
-    except GridprivError as error:
-        print(f"gridpriv {args.command}: {error}{_notes(error)}", file=sys.stderr)
-        return error.exit_code
-    except KeyboardInterrupt as stop:
-        words, code = stop.args or ("interrupted", 130)
-        print(f"gridpriv {args.command}: {words}{_notes(stop)}", file=sys.stderr)
-        return int(code)
-    except BrokenPipeError:
-        return 0
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _terminate(*_: object) -> NoReturn:
@@ -68,11 +140,7 @@ def _terminate(*_: object) -> NoReturn:
     raise KeyboardInterrupt("terminated", 128 + signal.SIGTERM)
 
 
-def _notes(error: BaseException) -> str:
-    return "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
-
-
-def _parser(command: str) -> argparse.ArgumentParser:
+def _parser(command: str) -> Parser:
     """Return the parser; only the named command's module is imported, so that help is fast."""
     parser = Parser(
         prog="gridpriv",
@@ -82,30 +150,10 @@ def _parser(command: str) -> argparse.ArgumentParser:
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     for name, summary in COMMANDS.items():
-        described = commands.add_parser(name, help=summary, description=summary, allow_abbrev=False)
+        described = commands.add_parser(name, help=summary, description=summary)
         if name == command:
             import_module(f"gridpriv.cli.{name}").add_arguments(described)
     return parser
-
-
-class Parser(argparse.ArgumentParser):
-    """A parser whose errors are one line, and whose help does not break words at hyphens."""
-
-    def __init__(self, **given: Any) -> None:
-        given.setdefault("formatter_class", WholeWords)
-        given.setdefault("allow_abbrev", False)
-        super().__init__(**given)
-
-    def error(self, message: str) -> NoReturn:
-        """Print the error and end with exit code 2."""
-        self.exit(2, f"{self.prog}: {message} ({self.prog} --help says what it takes)\n")
-
-
-class WholeWords(argparse.HelpFormatter):
-    """Help that does not break names such as dp-admm."""
-
-    def _split_lines(self, text: str, width: int) -> list[str]:
-        return textwrap.wrap(" ".join(text.split()), width, break_on_hyphens=False)
 
 
 class _Version(argparse.Action):
@@ -116,10 +164,11 @@ class _Version(argparse.Action):
         parser.exit()
 
 
-def show_warnings() -> None:
+def show_warnings(*, quiet: bool = False) -> None:
     """Print what a user should know on standard error, one line each; hide other packages'."""
     warnings.simplefilter("ignore")
-    warnings.simplefilter("always", GridprivWarning)
+    if not quiet:
+        warnings.simplefilter("always", GridprivWarning)
 
     told: set[str] = set()
 

@@ -3,23 +3,44 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gridpriv.cli.common import REAL, output_folder, print_table, ready, write_json, write_text
-from gridpriv.core.errors import SolverError, not_allowed
+from gridpriv.cli.common import (
+    add_flags,
+    add_output,
+    given_settings,
+    output_folder,
+    print_table,
+    ready,
+    tell,
+    write_csv,
+    write_json,
+)
+from gridpriv.core.errors import SolverError
+from gridpriv.core.settings import changed
 from gridpriv.grid.library import load_case
+from gridpriv.power.objective import ObjectiveKind
+from gridpriv.zonal.settings import Grid, Scenario
 
 if TYPE_CHECKING:
     from gridpriv.grid.case import Case
 
 
+@dataclass(frozen=True, kw_only=True)
+class Relaxation(Scenario):
+    """What is relaxed, and how it is solved."""
+
+    objective: ObjectiveKind = changed(Grid, "objective", "imbalance", help="what is minimised")
+    imbalance_weight: float | None = changed(
+        Grid, "imbalance_weight", None, unset="none: with cost, the balance is hard"
+    )
+    solver: str = changed(Grid, "solver", "clarabel")
+
+
 def add_case_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the case and what is changed of it."""
     parser.add_argument("case", metavar="CASE", help="a case by name, or a path")
-    parser.add_argument("--load-scale", type=REAL, default=1.0, metavar="X")
-    parser.add_argument(
-        "--outage", action="append", metavar="gen:N|branch:N", help="take a row out of service"
-    )
     parser.add_argument("--demand", metavar="FILE.csv", help="demand of the buses it names")
 
 
@@ -30,22 +51,15 @@ def changed_case(args: argparse.Namespace) -> Case:
         from gridpriv.grid.overrides import override_demand
 
         case = override_demand(case, args.demand)
-    if not (args.load_scale >= 0 and args.load_scale < float("inf")):
-        raise not_allowed("load-scale", args.load_scale, "a finite number, 0 or more")
-    return case.scale_load(args.load_scale).without(tuple(args.outage or ()))
+    scenario = Scenario(**given_settings(args, Scenario))
+    return case.scale_load(scenario.load_scale).without(scenario.outage)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     add_case_arguments(parser)
-    parser.add_argument("--objective", default="imbalance", help="imbalance | cost")
-    parser.add_argument(
-        "--imbalance-weight", type=REAL, metavar="M",
-        help="with cost: penalise the squared imbalance; without it the balance is hard",
-    )  # fmt: skip
-    parser.add_argument("--solver", default="clarabel", help="clarabel | ipopt | pyomo:NAME")
-    parser.add_argument("--out", metavar="DIR", help="write relax.json, buses.csv, binding.csv")
-    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    add_flags(parser, Relaxation)
+    add_output(parser, "write relax.json, buses.csv, binding.csv")
 
 
 def execute(args: argparse.Namespace) -> int:
@@ -56,18 +70,17 @@ def execute(args: argparse.Namespace) -> int:
     from gridpriv.power.centralized import relax
     from gridpriv.power.solvers import check_solver
 
-    check_solver(args.solver)
-    found = relax(case, args.objective, args.solver, args.imbalance_weight)
+    chosen = Relaxation(**given_settings(args, Relaxation))
+    check_solver(chosen.solver)
+    found = relax(case, chosen.objective, chosen.solver, chosen.imbalance_weight)
     document = found.as_dict()
     if folder is not None:
         write_json(document, ready(folder) / "relax.json")
-        write_text(folder / "buses.csv", found.buses.to_csv(index=False))
-        write_text(folder / "binding.csv", found.binding.to_csv(index=False))
-    if args.json:
-        write_json(document)
-    elif document["bound"] is not None:
-        _summarise(document, found.buses["p_price"].to_numpy())
-    if document["bound"] is None:
+        write_csv(found.buses, folder / "buses.csv")
+        write_csv(found.binding, folder / "binding.csv")
+    prices, solved = found.buses["p_price"].to_numpy(), document["bound"] is not None
+    tell(args, document, lambda: _summarise(document, prices) if solved else None, folder)
+    if not solved:
         raise SolverError(f"case {case.name}: {document['explanation']}")
     return 0
 

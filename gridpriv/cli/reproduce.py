@@ -8,11 +8,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from gridpriv.cli.common import console, print_table, write_json
+from gridpriv.cli.common import add_scale, print_table, tell, tell_names, wanted_formats
 from gridpriv.core.errors import InputError, not_allowed, one_of
-
-# of the arguments that some reproductions alone read; else None
-DEFAULTS = {"scale": "quick", "format": "html", "retry_failed": False}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -21,8 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     parser.add_argument("name", metavar="NAME", nargs="?", help="such as rk-fig3; none: list them")
     parser.add_argument("--data", metavar="DIR", help="folder of data sets (learning papers)")
-    parser.add_argument("--scale", default="quick", metavar="quick|full",
-                        help="sizes of the learning papers: quick | full")  # fmt: skip
+    add_scale(parser)
     add_running(parser)
 
 
@@ -32,8 +28,9 @@ def execute(args: argparse.Namespace) -> int:
 
     learning = _learning()
     if args.name is None:
-        known = REPRODUCTIONS | {k: str(getattr(v, "title", v)) for k, v in learning.items()}
-        print_table("Reproductions", ["name", "what"], [list(pair) for pair in known.items()])
+        tell_names(
+            args, REPRODUCTIONS | {k: str(getattr(v, "title", v)) for k, v in learning.items()}
+        )
         return 0
     one_of("name", args.name, (*REPRODUCTIONS, *learning))
     if args.name in learning:
@@ -51,7 +48,7 @@ def _refuse(args: argparse.Namespace, names: tuple[str, ...]) -> None:
     """Refuse arguments that this reproduction does not read."""
     for name in names:
         value = getattr(args, name)
-        if value != DEFAULTS.get(name):
+        if value != args.parser.get_default(name):
             raise not_allowed(name, value, f"left out with {args.name}, which does not read it")
 
 
@@ -64,10 +61,10 @@ def _learning() -> dict[str, Any]:
 
 
 def _figure(args: argparse.Namespace) -> int:
-    from gridpriv.cli.compare import finish, run_plan, wanted_formats
+    from gridpriv.cli.compare import finish, run_plan
     from gridpriv.study.papers import figure_plan, with_claims
 
-    formats = wanted_formats(args.format)
+    formats = wanted_formats(args)
     args.out = args.out or f"study-{args.name}"
     run_plan(figure_plan(args.name), args)
     study = with_claims(Path(args.out))
@@ -88,17 +85,17 @@ def _table1(args: argparse.Namespace) -> int:
         from gridpriv.report.table1 import write_table1
 
         write_table1(table, claims, Path(args.out))
-    if args.json:
-        write_json({"table": table.to_dict("records"), "claims": claims.to_dict("records")})
-    elif not args.quiet:
+
+    def summarise() -> None:
         print_table(
             "Variance of the noise on one coordinate (p.u. squared)",
             ["algorithm", "epsilon", "paper prints", "drawn", "sound, case14", "sound, case118"],
             table.values.tolist(),
         )
         print_claims(claims)
-        if args.out:
-            console().print(f"Written to {args.out}")
+
+    document = {"table": table.to_dict("records"), "claims": claims.to_dict("records")}
+    tell(args, document, summarise, args.out)
     return 0
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from gridpriv.cli.charging import add_ledger_arguments, charging
 from gridpriv.cli.common import (
+    add_output,
     add_settings,
     add_zone_arguments,
     chosen_zoning,
@@ -23,7 +24,7 @@ from gridpriv.cli.common import (
     progress,
     ready,
     shown,
-    write_json,
+    tell,
 )
 from gridpriv.cli.series import add_arguments as add_series_arguments
 from gridpriv.cli.series import refuse_without_series, run_horizon
@@ -43,13 +44,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--demand", metavar="FILE.csv", help="demand of the buses it names")
     add_series_arguments(parser)
     add_ledger_arguments(parser)
-    parser.add_argument("--out", metavar="DIR", help="write settings, tables and figures")
     parser.add_argument(
-        "--tables", default="csv", metavar="FORMAT", help="csv | parquet | json: of res_bus, ..."
+        "--tables", default="csv", metavar="FORMAT", help="of res_bus, ...: csv | parquet | json"
     )
     parser.add_argument("--public", action="store_true", help="export releases only")
-    parser.add_argument("--json", action="store_true", help="print one JSON document")
-    parser.add_argument("--quiet", action="store_true", help="print nothing but errors")
+    add_output(parser, "write settings, tables and figures")
 
 
 def execute(args: argparse.Namespace) -> int:
@@ -112,12 +111,8 @@ def _run(args: argparse.Namespace, given: dict[str, Any], checker: Checker) -> i
         from gridpriv.report.folder import write_run
 
         write_run(result, ready(folder), public=args.public, tables=args.tables)
-    if args.json:
-        write_json(result.as_dict(public=args.public))
-    elif not args.quiet and failure is None:
-        summarise(result.as_dict(public=args.public))
-        if folder is not None:
-            console().print(f"Written to {folder}")
+    document = result.as_dict(public=args.public)
+    tell(args, document, lambda: None if failure else summarise(document), folder)
     if failure is not None:
         raise failure
     return 0

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gridpriv.cli.charging import charging
-from gridpriv.cli.common import console, print_table, progress, write_json
+from gridpriv.cli.common import console, print_table, progress, tell
 from gridpriv.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -68,10 +68,7 @@ def run_horizon(
                     f"{document['finished']} of {len(series)} steps are in {folder}; the same "
                     "command with --resume runs the rest"
                 )
-    if args.json:
-        write_json(document)
-    elif not args.quiet:
-        _summarise(document, folder)
+    tell(args, document, lambda: _summarise(document), folder)
     return 0
 
 
@@ -101,7 +98,7 @@ def _run_steps(args: argparse.Namespace, horizon: Horizon, store: SeriesFolder) 
             advance(f"step {horizon.series.steps[number]}")
 
 
-def _summarise(document: dict[str, Any], folder: Path | None) -> None:
+def _summarise(document: dict[str, Any]) -> None:
     steps, privacy = document["steps"], document["privacy"]
     rows: list[list[object]] = [["steps", document["finished"], ""]]
     if steps and "recourse_shed_mw" in steps[0]:
@@ -127,5 +124,3 @@ def _summarise(document: dict[str, Any], folder: Path | None) -> None:
     print_table(title, ["result", "value", "unit"], rows)
     if privacy["mechanism"] != "none":
         print(f"Protected: {privacy['adjacency']}.")
-    if folder is not None:
-        console().print(f"Written to {folder}")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import Any
 
-from gridpriv.cli.common import add_zone_arguments, chosen_zoning, print_table, write_json
+from gridpriv.cli.common import add_output, add_zone_arguments, chosen_zoning, print_table, tell
 from gridpriv.core.errors import InputError
 from gridpriv.grid.library import load_case
 from gridpriv.grid.zoning import tie_lines, write_zoning, zone_report
@@ -15,9 +16,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.add_argument("case", metavar="CASE", help="a case by name, or a path")
     add_zone_arguments(parser)
-    parser.add_argument("--out", metavar="F.csv", help="write the map")
     parser.add_argument("--plot", metavar="F.png", help="draw the zones (.png, .svg or .pdf)")
-    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    add_output(parser, "write the map", "F.csv")
 
 
 def execute(args: argparse.Namespace) -> int:
@@ -41,20 +41,22 @@ def execute(args: argparse.Namespace) -> int:
         from gridpriv.report.pictures import zones_picture
 
         write_drawing(zones_picture(case, zoning), args.plot)
-    if args.json:
-        rows = report.to_dict("records")
-        write_json(
-            {"case": case.name, "buses": case.n_bus, "source": zoning.source, "tie_lines": ties,
-             "zones": rows}
-        )  # fmt: skip
-        return 0
+    document = {
+        "case": case.name, "buses": case.n_bus, "source": zoning.source, "tie_lines": ties,
+        "zones": report.to_dict("records"),
+    }  # fmt: skip
+    tell(args, document, lambda: _summarise(document))
+    return 0
+
+
+def _summarise(document: dict[str, Any]) -> None:
+    zones = document["zones"]
     print_table(
-        f"{case.name}: {case.n_bus} buses in {zoning.n_zone} zones ({zoning.source}), "
-        f"{ties} tie lines",
+        f"{document['case']}: {document['buses']} buses in {len(zones)} zones "
+        f"({document['source']}), {document['tie_lines']} tie lines",
         ["zone", "buses", "of mean", "ties", "gens", "load MW", "capacity MW", "connected"],
-        report.values.tolist(),
+        [list(zone.values()) for zone in zones],
     )
-    without = report.loc[report.generators == 0, "zone"].tolist()
+    without = [zone["zone"] for zone in zones if zone["generators"] == 0]
     if without:
         print(f"Zones without a generator: {', '.join(without)}")
-    return 0

@@ -60,6 +60,14 @@ class Setting:
     unset: str = ""
     repeated: bool = False
 
+    def settled(self, name: str, value: Any) -> Any:
+        """Return a value as it is kept, or raise ``InputError``; None where it has a meaning."""
+        if value is None and self.unset:
+            return None
+        if self.choices:
+            one_of(name, value, self.choices)
+        return self.settle(name, value)
+
     def described(self, default: Any) -> str:
         """Return the help with choices, unit and default."""
         choices = f": {' | '.join(self.choices)}" if self.choices else ""
@@ -79,11 +87,7 @@ class Part:
 
     def __post_init__(self) -> None:
         for name, one in settings_of(type(self)).items():
-            value = getattr(self, name)
-            if value is not None or not one.unset:
-                if one.choices:
-                    one_of(name, value, one.choices)
-                object.__setattr__(self, name, one.settle(name, value))
+            object.__setattr__(self, name, one.settled(name, getattr(self, name)))
         self.agree()
 
     def agree(self) -> None:

@@ -7,12 +7,32 @@
 True
 """
 
-from gridpriv.learning.datasets import DATASETS, Dataset, load_dataset
-from gridpriv.learning.result import LearnResult
-from gridpriv.learning.run import learn
-from gridpriv.learning.settings import LearnSettings, make_learn_settings
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gridpriv.core.lazy import lazily
+
+if TYPE_CHECKING:
+    from gridpriv.learning.datasets import DATASETS, Dataset, load_dataset
+    from gridpriv.learning.result import LearnResult
+    from gridpriv.learning.run import learn
+    from gridpriv.learning.settings import LearnSettings, make_learn_settings
 
 __all__ = [
     "DATASETS", "Dataset", "LearnResult", "LearnSettings", "learn", "load_dataset",
     "make_learn_settings",
 ]  # fmt: skip
+
+__getattr__, __dir__ = lazily(
+    __name__,
+    {
+        "DATASETS": "datasets",
+        "Dataset": "datasets",
+        "LearnResult": "result",
+        "LearnSettings": "settings",
+        "learn": "run",
+        "load_dataset": "datasets",
+        "make_learn_settings": "settings",
+    },
+)

@@ -35,7 +35,6 @@ from gridpriv.privacy.budget import Budget
 from gridpriv.privacy.settings import Privacy
 
 Sampling = Literal["poisson", "without-replacement", "with-replacement"]
-Noise = Literal["simulated", "secure"]
 GradientChange = Literal["2G", "2G/b"]
 Missing = Literal["drop", "mode"]
 Scaling = Literal["bounds", "standard"]
@@ -74,9 +73,6 @@ class Samples(Part):
     sampled_clients: int | None = count(None, "clients of a round, drawn in public", unset="all")
     missing: Missing = choice("drop", get_args(Missing), "what is made of Adult's missing values")
     scaling: Scaling = choice("bounds", get_args(Scaling), "how Adult's numbers are scaled")
-    noise: Noise = choice(
-        "simulated", get_args(Noise), "source of the noise; secure is OpenDP on system entropy"
-    )
     seed: int = count(0, "seed of splits, samples and simulated noise", least=0)
 
 

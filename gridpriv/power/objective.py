@@ -28,6 +28,8 @@ from gridpriv.grid.case import PIECEWISE, Case, GenCost
 
 ObjectiveKind = Literal["imbalance", "cost"]
 OBJECTIVES: tuple[ObjectiveKind, ...] = ("imbalance", "cost")
+AcObjective = Literal["cost", "shed", "losses"]
+AC_OBJECTIVES: tuple[AcObjective, ...] = ("cost", "shed", "losses")
 COST_WEIGHT = 1e4
 BASE_MVA = 100.0
 SLOPE_TOLERANCE = 1e-9

@@ -13,6 +13,7 @@ from gridpriv.privacy.perturbation import Target
 
 Mechanism = Literal["none", "laplace", "gaussian", "knorm"]
 Calibration = Literal["sound", "paper"]
+Noise = Literal["simulated", "secure"]
 PERTURBED: tuple[Target, ...] = ("objective", "output", "demand")
 
 
@@ -33,6 +34,9 @@ class Privacy(Part):
         1e-5, "delta of one Gaussian release where the budget states none", check_delta
     )
     target_delta: float = number(1e-5, "delta at which totals are stated", check_delta)
+    noise: Noise = choice(
+        "simulated", get_args(Noise), "source of the noise; secure is OpenDP on system entropy"
+    )
 
     @property
     def release_delta(self) -> float:

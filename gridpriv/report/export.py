@@ -7,13 +7,11 @@ import uuid
 from collections.abc import Iterable
 from pathlib import Path
 
-from gridpriv.core.errors import one_of
 from gridpriv.core.files import refuse_used
 from gridpriv.report.document import Report, make_report
+from gridpriv.report.formats import check_formats
 from gridpriv.report.source import read_source
 from gridpriv.study.store import StorageError, Study
-
-FORMATS = ("html", "pdf", "xlsx", "csv", "tex")
 
 
 def export(
@@ -42,8 +40,7 @@ def export(
         go beside other files.
     """
     wanted = list(formats)
-    for name in wanted:
-        one_of("format", name, FORMATS)
+    check_formats(wanted)
     source = Path(folder)
     place = Path(out) if out is not None else source / "public" if public else source
     if public:

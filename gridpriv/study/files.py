@@ -1,4 +1,4 @@
-"""Study files: a plan as TOML, read with every key checked, and written back."""
+"""Study files: a plan as TOML or JSON, read with every key checked, and written back."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from gridpriv.core.errors import InputError, not_allowed, one_of
+from gridpriv.core.errors import InputError, not_allowed
+from gridpriv.core.settings import check_names
 from gridpriv.study.plan import (
-    DEFAULT_BUDGETS,
     DEFAULT_QUESTION,
     DEFAULT_SEEDS,
-    SETTING_NAMES,
+    DEFAULT_TITLE,
+    PLURALS,
+    SCHEME_AXES,
     Scheme,
     StudyPlan,
     empty_axis,
@@ -20,12 +22,8 @@ from gridpriv.study.plan import (
     shown,
 )
 
-LISTS = (
-    "cases", "zonings", "budgets", "mechanisms", "perturbations", "refresh", "updates",
-    "local-updates", "load-scales",
-)  # fmt: skip
-KEYS = ("title", "question", "per-release", "seeds", "settings", "schemes", *LISTS)
-SETTING_KEYS = ("preset", *(shown(name) for name in SETTING_NAMES))
+SCALARS = ("title", "question", "per_release", "seeds", "settings", "schemes")
+AXES = ("cases", "zonings", "budgets", "local_updates", "load_scales", *PLURALS, *SCHEME_AXES)
 
 
 def bundled(name: str) -> Path:
@@ -34,7 +32,7 @@ def bundled(name: str) -> Path:
 
 
 def read_plan(path: str | Path) -> StudyPlan:
-    """Read a study file.
+    """Read a study file: TOML, or JSON if its name ends in ``.json``.
 
     Raises
     ------
@@ -44,11 +42,14 @@ def read_plan(path: str | Path) -> StudyPlan:
     """
     file = Path(path)
     try:
-        given = tomllib.loads(file.read_text(encoding="utf-8"))
+        text = file.read_text(encoding="utf-8")
+        given = json.loads(text) if file.suffix == ".json" else tomllib.loads(text)
     except OSError as error:
         raise InputError(f"study file {file}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # decoding, TOML, JSON
         raise InputError(f"study file {file}: {error}") from error
+    if not isinstance(given, dict):
+        raise InputError(f"study file {file}: a table of keys is expected")
     try:
         return plan_from(given, file.stem)
     except InputError as error:
@@ -57,33 +58,26 @@ def read_plan(path: str | Path) -> StudyPlan:
 
 def plan_from(given: dict[str, Any], name: str = "") -> StudyPlan:
     """Return the plan of a study file's content (:meth:`StudyPlan.as_dict` gives it back)."""
-    for key in given:
-        one_of("key", key, KEYS)
-    axes = {key: _list(key, given[key]) for key in LISTS if key in given}
+    check_names(given, (*SCALARS, *AXES))
+    told = {key.replace("-", "_"): value for key, value in given.items()}
+    axes = {key: _list(key, value) for key, value in told.items() if key not in SCALARS}
     if "cases" not in axes:
         raise InputError("cases is missing: a list of cases, such as cases = ['case14']")
-    if not axes.get("local-updates", [1]):
-        del axes["local-updates"]
+    if not axes.get("local_updates", [1]):
+        del axes["local_updates"]
     for key, values in axes.items():
         if not values:
             raise empty_axis(key)
     return make_plan(
-        axes["cases"],
-        budgets=axes.get("budgets", DEFAULT_BUDGETS),
-        per_release=_bool("per-release", given.get("per-release", False)),
-        schemes=[_scheme(s) for s in _tables("schemes", given.get("schemes", []))],
-        mechanisms=axes.get("mechanisms", ()),
-        perturbations=axes.get("perturbations", ()),
-        refresh=axes.get("refresh", ()),
-        updates=axes.get("updates", ()),
-        zonings=axes.get("zonings", ("",)),
-        local_updates=axes.get("local-updates", ()),
-        load_scales=axes.get("load-scales", (1.0,)),
-        seeds=given.get("seeds", DEFAULT_SEEDS),
-        settings=_settings("settings", given.get("settings", {})),
-        title=str(given.get("title", "Privacy budgets compared")),
-        question=str(given.get("question", DEFAULT_QUESTION)),
+        axes.pop("cases"),
+        per_release=_bool("per-release", told.get("per_release", False)),
+        schemes=[_scheme(s) for s in _tables("schemes", told.get("schemes", []))],
+        seeds=told.get("seeds", DEFAULT_SEEDS),
+        settings=_settings("settings", told.get("settings", {})),
+        title=str(told.get("title", DEFAULT_TITLE)),
+        question=str(told.get("question", DEFAULT_QUESTION)),
         name=name,
+        **axes,
     )
 
 
@@ -116,8 +110,6 @@ def _scheme(table: dict[str, Any]) -> Scheme:
 def _settings(where: str, table: Any) -> dict[str, Any]:
     if not isinstance(table, dict):
         raise not_allowed(where, table, "a table of settings")
-    for key in table:
-        one_of(f"{where}: key", key, SETTING_KEYS)
     return {
         key.replace("-", "_"): tuple(v) if isinstance(v, list) else v for key, v in table.items()
     }
@@ -125,7 +117,7 @@ def _settings(where: str, table: Any) -> dict[str, Any]:
 
 def _list(key: str, value: Any) -> list[Any]:
     if not isinstance(value, list):
-        raise not_allowed(key, value, "a list")
+        raise not_allowed(shown(key), value, "a list")
     return value
 
 

@@ -1,8 +1,9 @@
 """What a study runs: schemes side by side, over axes, each combination once per seed.
 
 A *scheme* is a named set of settings (``demand per round``). An *axis* is a list of values that
-every scheme is run at (budgets, local updates, load scales, zonings, cases). Seeds repeat each
-noisy combination. All settings are validated when the plan is expanded, before anything runs.
+every scheme is run at: budgets, local updates, load scales, zonings, cases, and any other
+setting, whose values become schemes of their own. Seeds repeat each noisy combination. All
+settings are validated when the plan is expanded, before anything runs.
 """
 
 from __future__ import annotations
@@ -15,18 +16,26 @@ from functools import cached_property
 from itertools import product
 from typing import Any
 
-from gridpriv.core.errors import InputError, not_allowed, one_of
-from gridpriv.core.settings import names
-from gridpriv.zonal.settings import Settings, make_settings
+from gridpriv.core.errors import InputError, not_allowed
+from gridpriv.core.settings import check_names, names, written
+from gridpriv.privacy.budget import Budget, parse_budget
+from gridpriv.privacy.settings import Privacy
+from gridpriv.zonal.settings import Adjacency, Draws, Settings, make_settings
 
 NO_NOISE = "none"
 DEFAULT_BUDGETS = (0.5, 1.0, 5.0, 10.0)
 DEFAULT_SEEDS = (1, 2, 3, 4, 5)
+DEFAULT_TITLE = "Privacy budgets compared"
 DEFAULT_QUESTION = "Which way of protecting demand costs the fewest megawatts at equal privacy?"
 
-# settings that have their own axis, so that [settings] may not hold them
+# settings that have their own axis, so that [settings] and schemes may not hold them
 OWN_AXIS = {"seed": "seeds", "load_scale": "load-scales", "budget": "budgets"}
-SETTING_NAMES = names(Settings)
+PLURALS = {"mechanisms": "mechanism", "perturbations": "perturbation", "updates": "update"}
+# axes that say how demand is protected: given one of them, they replace the default schemes
+WAYS = ("mechanism", "perturbation", "refresh", "update")
+SCHEME_AXES = tuple(
+    name for name in names(Settings) if name not in (*OWN_AXIS, "local_updates", "outage")
+)
 
 
 @dataclass(frozen=True)
@@ -108,8 +117,7 @@ class StudyPlan:
     ----------
     cases : tuple of str
     schemes : tuple of Scheme
-    budgets : tuple of str
-        ``total:E,D`` or ``per-release:E[,D]``.
+    budgets : tuple of Budget
     zonings : tuple of str
         ``''`` (the case's default map), ``K``, ``METHOD:K`` or a CSV file.
     local_updates : tuple of int
@@ -124,13 +132,13 @@ class StudyPlan:
 
     cases: tuple[str, ...]
     schemes: tuple[Scheme, ...] = DEFAULT_SCHEMES
-    budgets: tuple[str, ...] = ()
+    budgets: tuple[Budget, ...] = ()
     zonings: tuple[str, ...] = ("",)
     local_updates: tuple[int, ...] = ()
     load_scales: tuple[float, ...] = (1.0,)
     seeds: tuple[int, ...] = DEFAULT_SEEDS
     settings: tuple[tuple[str, Any], ...] = (("solver", "clarabel"),)
-    title: str = "Privacy budgets compared"
+    title: str = DEFAULT_TITLE
     question: str = DEFAULT_QUESTION
     name: str = field(default="", compare=False)
 
@@ -141,7 +149,7 @@ class StudyPlan:
         for axis in ("cases", "budgets", "zonings", "local_updates", "load_scales", "seeds"):
             values = getattr(self, axis)
             if len(set(values)) < len(values):
-                raise not_allowed(shown(axis), list(values), "each value once")
+                raise not_allowed(shown(axis), [str(v) for v in values], "each value once")
         names = [scheme.name for scheme in self.schemes]
         if len(set(names)) < len(names):
             raise not_allowed("schemes", names, "each name once")
@@ -170,7 +178,7 @@ class StudyPlan:
         )
 
     def _repeated(
-        self, place: tuple[str, str], scheme: Scheme, axes: dict[str, Any], budget: str
+        self, place: tuple[str, str], scheme: Scheme, axes: dict[str, Any], budget: Budget
     ) -> Iterator[Task]:
         # a scheme's own settings win over an axis
         given = dict(self.settings) | axes | dict(scheme.settings)
@@ -181,9 +189,9 @@ class StudyPlan:
         for seed in self.seeds[:1] if quiet else self.seeds:
             try:
                 settings = make_settings(preset, **given, seed=seed)
-            except (InputError, TypeError, ValueError) as error:
+            except InputError as error:
                 raise InputError(f"scheme {scheme.name!r}: {error}") from None
-            yield Task(0, *place, scheme.name, NO_NOISE if quiet else budget, settings)
+            yield Task(0, *place, scheme.name, NO_NOISE if quiet else str(budget), settings)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the plan with the keys of a study file."""
@@ -192,13 +200,13 @@ class StudyPlan:
             "question": self.question,
             "cases": list(self.cases),
             "zonings": list(self.zonings),
-            "budgets": list(self.budgets),
+            "budgets": [str(budget) for budget in self.budgets],
             "local-updates": list(self.local_updates),
             "load-scales": list(self.load_scales),
             "seeds": list(self.seeds),
-            "settings": {shown(k): _plain(v) for k, v in self.settings},
+            "settings": {shown(k): written(v) for k, v in self.settings},
             "schemes": [
-                {"name": s.name} | {shown(k): _plain(v) for k, v in s.settings}
+                {"name": s.name} | {shown(k): written(v) for k, v in s.settings}
                 for s in self.schemes
             ],
         }
@@ -210,18 +218,15 @@ def make_plan(
     budgets: Sequence[float | str] = DEFAULT_BUDGETS,
     per_release: bool = False,
     schemes: Sequence[Scheme] = (),
-    mechanisms: Sequence[str] = (),
-    perturbations: Sequence[str] = (),
-    refresh: Sequence[str] = (),
-    updates: Sequence[str] = (),
     zonings: Sequence[str | int] = ("",),
     local_updates: Sequence[int] = (),
     load_scales: Sequence[float] = (1.0,),
     seeds: Sequence[int] | int = DEFAULT_SEEDS,
     settings: Mapping[str, Any] | None = None,
-    title: str = "Privacy budgets compared",
+    title: str = DEFAULT_TITLE,
     question: str = DEFAULT_QUESTION,
     name: str = "",
+    **axes: Sequence[Any],
 ) -> StudyPlan:
     """Return the plan of a study.
 
@@ -233,14 +238,17 @@ def make_plan(
     per_release : bool
         Compare at equal epsilon per release, as the paper does.
     schemes : sequence of Scheme
-        Named settings. Without them, the combinations of ``mechanisms``, ``perturbations``,
-        ``refresh`` and ``updates``; without those, :data:`DEFAULT_SCHEMES`.
+        Named settings; :data:`DEFAULT_SCHEMES` unless given, or one per combination of the axes
+        ``mechanism``, ``perturbation``, ``refresh`` and ``update``.
     zonings : sequence of str or int
         ``K``, ``METHOD:K``, a CSV file, or '' for the case's default map.
     seeds : sequence of int, or int
         N means 1 to N.
     settings : mapping
         Common settings by their Python name; ``solver`` is clarabel unless given.
+    **axes : sequence
+        Values of any other setting, by its name; each scheme is run at each. A scheme's own
+        value wins.
 
     Raises
     ------
@@ -248,17 +256,22 @@ def make_plan(
         For an empty axis, a repeated value, or a setting that no run can have.
     """
     common = {"solver": "clarabel"} | dict(settings or {})
-    for key in common:
-        if key in OWN_AXIS:
-            raise InputError(f"settings.{shown(key)} is not allowed: use the axis {OWN_AXIS[key]}")
-        one_of("setting", key, (*SETTING_NAMES, "preset"))
-    combined = (mechanisms, perturbations, refresh, updates)
-    if schemes and any(combined):
-        raise InputError("schemes exclude mechanisms, perturbations, refresh and updates")
+    for where, held in (
+        ("settings", common),
+        *((f"scheme {s.name!r}", dict(s.settings)) for s in schemes),
+    ):
+        for key in held:
+            if key in OWN_AXIS:
+                raise InputError(
+                    f"{where}: {shown(key)} is not allowed: use the axis {OWN_AXIS[key]}"
+                )
+        check_names(held, (*names(Settings), "preset"))
+    combined = {PLURALS.get(name, name): values for name, values in axes.items()}
+    check_names(combined, (*SCHEME_AXES, *(make_plan.__kwdefaults__ or ())))
     delta = common.get("target_delta", Settings.target_delta)
     return StudyPlan(
         cases=tuple(cases),
-        schemes=tuple(schemes) or _combined(*combined),
+        schemes=_combined(tuple(schemes), combined),
         budgets=tuple(_budget(b, per_release, delta) for b in budgets),
         zonings=tuple(str(z) for z in zonings),
         local_updates=tuple(local_updates),
@@ -271,46 +284,56 @@ def make_plan(
     )
 
 
-def _combined(
-    mechanisms: Sequence[str],
-    perturbations: Sequence[str],
-    refresh: Sequence[str],
-    updates: Sequence[str],
-) -> tuple[Scheme, ...]:
-    """Return a scheme per combination; ``refresh`` applies to demand perturbation only."""
-    if not any((mechanisms, perturbations, refresh, updates)):
-        return DEFAULT_SCHEMES
+def _combined(schemes: tuple[Scheme, ...], axes: Mapping[str, Sequence[Any]]) -> tuple[Scheme, ...]:
+    """Return the schemes at every combination of the axes' values, as far as they apply."""
+    for axis, values in axes.items():
+        if isinstance(values, str):
+            raise not_allowed(shown(axis), values, "a list")
+        if not values:
+            raise empty_axis(axis)
+    if not schemes and any(way in axes for way in WAYS):
+        schemes = (Scheme(""),)
+        axes = {"mechanism": ("laplace",), "perturbation": ("demand",)} | dict(axes)
     found: dict[str, Scheme] = {}
-    for mechanism, target, draw, update in product(
-        mechanisms or ("laplace",), perturbations or ("demand",), refresh or ("",), updates or ("",)
-    ):
-        given: dict[str, Any] = {"mechanism": mechanism, "perturbation": target}
-        if update:
-            given["update"] = update
-        if draw and target == "demand":
-            given["refresh"] = draw
-        words = [mechanism, target, f"per {given['refresh']}" if "refresh" in given else "", update]
-        if mechanism == NO_NOISE:
-            given = {"mechanism": NO_NOISE} | ({"update": update} if update else {})
-            words = ["no noise", update]
-        scheme = _scheme(", ".join(w for w in words if w), **given)
-        found.setdefault(scheme.name, scheme)
+    for scheme, *values in product(schemes or DEFAULT_SCHEMES, *axes.values()):
+        chosen = dict(zip(axes, values, strict=True)) | dict(scheme.settings)
+        given = {name: value for name, value in chosen.items() if _applies(name, chosen)}
+        added = [
+            name for name in (*WAYS, *axes) if name in given and name not in dict(scheme.settings)
+        ]
+        words = [scheme.name, *(_word(name, given[name]) for name in dict.fromkeys(added))]
+        label = ", ".join(word for word in words if word)
+        found.setdefault(label, _scheme(label, **given))
     return tuple(found.values())
 
 
-def _budget(value: float | str, per_release: bool, delta: float) -> str:
-    if isinstance(value, str):
-        if ":" in value:
-            return value
-        try:
-            value = float(value)
-        except ValueError:
-            raise not_allowed(
-                "budgets", value, "numbers, or total:E[,D] or per-release:E[,D]"
-            ) from None
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise not_allowed("budgets", value, "numbers, or total:E[,D] or per-release:E[,D]")
-    return f"per-release:{value:g}" if per_release else f"total:{value:g},{delta:g}"
+def _applies(name: str, given: Mapping[str, Any]) -> bool:
+    """Return whether a setting has a meaning beside the others."""
+    if given.get("mechanism") == NO_NOISE:
+        of_noise = (*names(Privacy), *names(Adjacency), *names(Draws))
+        return name == "mechanism" or name not in of_noise
+    return name != "refresh" or given.get("perturbation", "demand") == "demand"
+
+
+def _word(name: str, value: Any) -> str:
+    """Return a setting's value in the name of a scheme."""
+    if name in WAYS:
+        return {"refresh": f"per {value}"}.get(name, "no noise" if value == NO_NOISE else value)
+    return f"{shown(name)} {value}"
+
+
+def _budget(value: float | str | Budget, per_release: bool, delta: float) -> Budget:
+    if isinstance(value, Budget):
+        return value
+    if isinstance(value, str) and ":" in value:
+        return parse_budget(value)
+    try:
+        epsilon = float(value)
+    except (ValueError, TypeError, OverflowError):
+        raise not_allowed(
+            "budgets", value, "numbers, or total:E[,D] or per-release:E[,D]"
+        ) from None
+    return Budget("per-release", epsilon) if per_release else Budget("total", epsilon, delta)
 
 
 def _number(axis: str, value: Any) -> float:
@@ -343,7 +366,3 @@ def shown(name: str) -> str:
 
 def _frozen(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
-
-
-def _plain(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value

@@ -207,7 +207,7 @@ def prepare(case: Case, zoning: Zoning, settings: Settings) -> Prepared:
         )
     network = make_network(case, settings.case_objective(case))
     zones = tuple(sorted(make_zones(network, zoning), key=lambda zone: zone.key))
-    adjacency = DemandAdjacency(settings.beta.per_unit(case.base_mva), settings.protects)
+    adjacency = settings.adjacency(case)
     _warn_of_large_delta(settings, 2 * case.n_bus)
     _warn_of_small_beta(settings, adjacency)
     rules = AgentRules(

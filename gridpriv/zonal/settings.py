@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
+import numpy as np
+
 from gridpriv.consensus.schedules import ConstantPenalty
 from gridpriv.consensus.settings import Rounds
-from gridpriv.core.errors import InputError, not_allowed, not_negative, one_of, positive
+from gridpriv.core.errors import (
+    GridprivWarning,
+    InputError,
+    not_allowed,
+    not_negative,
+    one_of,
+    positive,
+)
 from gridpriv.core.settings import (
     Part,
     check_names,
@@ -28,7 +38,7 @@ from gridpriv.power.objective import (
     ObjectiveKind,
     cost_objective,
 )
-from gridpriv.privacy.adjacency import PROTECTS, Beta, Protects, parse_beta
+from gridpriv.privacy.adjacency import PROTECTS, Beta, DemandAdjacency, Protects, parse_beta
 from gridpriv.privacy.budget import Budget
 from gridpriv.privacy.perturbation import Perturbation, Refresh, Target
 from gridpriv.privacy.settings import Privacy
@@ -36,22 +46,41 @@ from gridpriv.privacy.settings import Privacy
 Update = Literal["exact", "linearized"]
 Consensus = Literal["boundary", "all"]
 Start = Literal["flat", "proxy"]
-Noise = Literal["simulated", "secure"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Demand(Part):
-    """What of a grid's demand is protected, and how its noise is drawn."""
+class Adjacency(Part):
+    """What of a grid's demand is protected."""
 
     beta: Beta = notation(
         Beta(0.01), parse_beta, "BETA", "adjacency distance, per unit or with a unit such as 1MW"
     )
     protects: Protects = choice("p+q", PROTECTS, "which demands of a bus are protected")
+
+    def adjacency(self, case: Case) -> DemandAdjacency:
+        """Return the adjacency on a case; warn of a distance that no bus of it has.
+
+        The comparison is with what the generators of a bus can feed in, which is public.
+        """
+        beta = self.beta.per_unit(case.base_mva)
+        largest = float(np.bincount(case.gen_bus, weights=case.pmax).max(initial=0.0))
+        if beta > largest > 0.0:
+            warnings.warn(
+                f"beta = {self.beta} is {beta * case.base_mva:.6g} MVA on the base of {case.name}, "
+                f"more than its largest bus can generate ({largest * case.base_mva:.6g} MW); "
+                "a distance in megawatts is written with its unit, such as 20MW",
+                GridprivWarning,
+                stacklevel=3,
+            )
+        return DemandAdjacency(beta, self.protects)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Draws(Part):
+    """How noise is drawn."""
+
     refresh: Refresh | None = choice(
         None, get_args(Refresh), "how often demand noise is drawn", unset="round, for demand noise"
-    )
-    noise: Noise = choice(
-        "simulated", get_args(Noise), "source of the noise; secure is OpenDP on system entropy"
     )
     seed: int | None = count(
         None, "seed of the simulated noise", least=0, unset="drawn and recorded"
@@ -59,7 +88,17 @@ class Demand(Part):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Grid(Part):
+class Scenario(Part):
+    """What the grid is, beside what its case says."""
+
+    load_scale: float = number(1.0, "factor on every demand", not_negative)
+    outage: tuple[str, ...] = several(
+        "take a row out of service, gen:N or branch:N (repeatable)", "ROW", unset="none"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grid(Scenario):
     """What the zones of a grid solve."""
 
     objective: ObjectiveKind = choice("imbalance", OBJECTIVES, "what zones minimise")
@@ -79,15 +118,11 @@ class Grid(Part):
         0.0, "stop below this consensus residual; 0 runs all rounds", not_negative
     )
     solver: str = words("ipopt", "ipopt, clarabel or pyomo:NAME", "NAME")
-    load_scale: float = number(1.0, "factor on every demand", not_negative)
-    outage: tuple[str, ...] = several(
-        "take a row out of service, gen:N or branch:N (repeatable)", "ROW", unset="none"
-    )
 
 
 @documented
 @dataclass(frozen=True, kw_only=True)
-class Settings(Grid, Rounds, Demand, Privacy):
+class Settings(Grid, Rounds, Draws, Adjacency, Privacy):
     """Settings of a run; the defaults are the recommended way (docs/decisions/0003-defaults.md).
 
     ``budget``, ``beta`` and ``penalty`` take their values or the notation of the command line.

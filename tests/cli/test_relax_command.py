@@ -47,7 +47,7 @@ def test_an_infeasible_balance_is_exit_code_3_and_says_why(capsys):
     [
         (["--objective", "price"], "objective = 'price' is not allowed: one of imbalance, cost"),
         (["--imbalance-weight", "3"], "imbalance_weight = 3.0 is not allowed"),
-        (["--load-scale", "-1"], "load-scale = -1.0 is not allowed"),
+        (["--load-scale", "-1"], "load_scale = -1.0 is not allowed"),
         (["--solver", "gurobi"], "solver = 'gurobi' is not allowed"),
         (["--outage", "gen:99"], "gen:99"),
     ],

@@ -242,7 +242,7 @@ def test_the_compare_command_ends_with_a_report(
     [
         (["compare"], "name at least one case"),
         (["compare", "case14", "--budgets", ","], "an axis needs at least one value"),
-        (["compare", "case14", "--seeds", "two"], "--seeds = 'two' is not allowed"),
+        (["compare", "case14", "--seeds", "two"], "seeds = 'two' is not allowed"),
         (["compare", "case14", "--mechanisms", "gausian"], "did you mean 'gaussian'"),
         (["compare", "case14", "--study", "x.toml"], "--study names a whole study"),
         (["compare", "case14", "--zonings", "spectrl:3"], "did you mean 'spectral'"),

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
 import pytest
 
 from gridpriv.core.errors import InputError
-from gridpriv.study import make_plan, read_plan
+from gridpriv.study import Scheme, make_plan, read_plan
 from gridpriv.study.files import bundled, plan_from, to_toml
 
 
@@ -47,7 +48,7 @@ def test_every_task_has_its_own_identity_and_the_same_one_each_time(small_plan) 
 
 def test_budgets_are_per_release_on_request() -> None:
     plan = make_plan(["case14"], budgets=[0.1], per_release=True)
-    assert plan.budgets == ("per-release:0.1",)
+    assert [str(b) for b in plan.budgets] == ["per-release:0.1"]
 
 
 def test_a_number_of_seeds_means_one_to_it() -> None:
@@ -68,6 +69,34 @@ def test_axes_combine_and_refresh_applies_to_demand_only() -> None:
     assert "laplace, objective, exact" in names
     assert {"laplace, demand, per round, exact", "laplace, demand, per run, exact"} <= set(names)
     assert len(names) == 2 + 2 + 4
+
+
+def test_any_setting_is_an_axis_and_multiplies_the_schemes() -> None:
+    plan = make_plan(["case14"], objective=["imbalance", "cost"], beta=["1MW", "2MW"], seeds=[1])
+    usual = make_plan(["case14"], seeds=[1])
+    quiet = sum(dict(s.settings).get("mechanism") == "none" for s in usual.schemes)
+    # beta has no meaning without noise, the objective has
+    assert len(plan.schemes) == 4 * (len(usual.schemes) - quiet) + 2 * quiet
+    kept = {(t.scheme, t.settings.objective, str(t.settings.beta)) for t in plan.tasks()}
+    assert ("demand, once, objective cost, beta 2MW", "cost", "2MW") in kept
+
+
+def test_an_axis_multiplies_schemes_except_those_that_set_it() -> None:
+    plan = make_plan(
+        ["case14"],
+        schemes=[Scheme("own", (("objective", "cost"),)), Scheme("both")],
+        objective=["imbalance", "cost"],
+    )
+    assert [s.name for s in plan.schemes] == [
+        "own", "both, objective imbalance", "both, objective cost",
+    ]  # fmt: skip
+
+
+def test_a_study_file_may_be_json(tmp_path: Path) -> None:
+    plan = make_plan(["case14"], objective=["imbalance", "cost"], settings={"outage": ("gen:2",)})
+    file = tmp_path / "study.json"
+    file.write_text(json.dumps(plan.as_dict()))
+    assert read_plan(file) == plan
 
 
 @pytest.mark.parametrize("name", ["rk-fig3", "rk-fig4"])
@@ -100,7 +129,10 @@ def test_a_plan_with_defaults_reads_back_the_same(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ('cases = ["case14"]\nbudget = [1]', "did you mean 'budgets'"),
-        ('cases = ["case14"]\nlocal_updates = [1]', "did you mean 'local-updates'"),
+        ('cases = ["case14"]\nlocal-update = [1]', "did you mean 'local_updates'"),
+        ('cases = ["case14"]\nobjectve = ["cost"]', "did you mean 'objective'"),
+        ('cases = ["case14"]\nobjective = "cost"', "objective = 'cost' is not allowed: a list"),
+        ('cases = ["case14"]\n[[schemes]]\nname = "a"\nbudget = "total:1"', "the axis budgets"),
         ('cases = ["case14"]\n[settings]\nmechansim = "none"', "did you mean 'mechanism'"),
         ('cases = ["case14"]\n[[schemes]]\nname = "a"\npertubation = "x"', "did you mean 'perturb"),
         ('cases = ["case14"]\nbudgets = []', r"budgets = \[\] is not allowed: an axis needs"),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,13 +23,17 @@ from gridpriv.power.ac.part import Part, part_of
 from gridpriv.power.ac.quadratic import Solved
 from gridpriv.power.ac.service import VOLL, check_voll
 from gridpriv.power.ac.state import AcState, Dispatch
-from gridpriv.power.objective import cost_objective, cost_unit, generation_cost
+from gridpriv.power.objective import (
+    AC_OBJECTIVES,
+    AcObjective,
+    cost_objective,
+    cost_unit,
+    generation_cost,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
 
-AcObjective = Literal["cost", "shed", "losses"]
-AC_OBJECTIVES: tuple[AcObjective, ...] = ("cost", "shed", "losses")
 NOTIONAL_COST = 50.0
 """$/MWh of generation where losses are minimised: it weighs them against shed demand."""
 

@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+import argparse
+import json
+import re
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import gridpriv
+from gridpriv.cli.main import COMMANDS, main
+from gridpriv.cli.parser import Parser
+from gridpriv.learning import make_learn_settings
+from gridpriv.study import make_plan, read_plan
+
+
+def leaves(parser: argparse.ArgumentParser, name: str) -> Iterator[tuple[str, argparse.Namespace]]:
+    actions = [a for a in parser._actions if isinstance(a, argparse._SubParsersAction)]
+    for action in actions:
+        for word, below in action.choices.items():
+            yield from leaves(below, f"{name} {word}")
+    if not actions:
+        yield name, parser
+
+
+def every_command() -> list[tuple[str, argparse.ArgumentParser]]:
+    found = []
+    for name in COMMANDS:
+        parser = Parser(prog=f"gridpriv {name}")
+        import_module(f"gridpriv.cli.{name}").add_arguments(parser)
+        found += leaves(parser, name)
+    return found
+
+
+EVERY = every_command()
+
+
+@pytest.mark.parametrize(("name", "parser"), EVERY, ids=[name for name, _ in EVERY])
+def test_every_flag_of_every_command_says_its_default_and_what_it_takes(name, parser):
+    told = parser.format_help()
+    assert max(map(len, told.splitlines())) <= 80
+    assert "..." not in told.partition("\n\n")[0].replace("[CASE ...]", "")  # the usage is short
+    entries = [" ".join(entry.split()) for entry in re.split(r"\n  (?=-)", told)]
+    for action in parser._actions:
+        if action.help is argparse.SUPPRESS:
+            continue
+        assert action.help, (name, action.dest)
+        if action.option_strings and action.nargs != 0:
+            assert action.metavar, (name, action.dest)  # else argparse shouts the flag's name
+            flag = f"{action.option_strings[0]} {action.metavar} "
+            entry = next(entry for entry in entries if entry.startswith(flag))
+            assert "(default: " in entry or "(required)" in entry, entry
+
+
+@pytest.mark.parametrize(("name", "parser"), EVERY, ids=[name for name, _ in EVERY])
+def test_json_quiet_and_out_mean_the_same_on_every_command(name, parser):
+    held = {flag: a for a in parser._actions for flag in a.option_strings}
+    for flag in ("--json", "--quiet"):
+        assert (flag, held[flag].help) == (flag, dict(_said())[flag]), name
+        assert held[flag].nargs == 0
+    if "--out" in held:
+        assert held["--out"].metavar in ("DIR", "FILE", "F.csv")
+
+
+def _said() -> list[tuple[str, str]]:
+    told = {flag: a.help for a in EVERY[0][1]._actions for flag in a.option_strings}
+    return [(flag, told[flag]) for flag in ("--json", "--quiet")]
+
+
+SENTENCE = "setting = 'objectve' is not allowed: did you mean 'objective'?"
+
+
+def test_a_misspelt_setting_is_the_same_sentence_in_all_notations(tmp_path: Path, capsys) -> None:
+    def refused(make) -> str:
+        with pytest.raises(gridpriv.InputError) as caught:
+            make()
+        return str(caught.value)
+
+    assert main(["run", "case14", "--objectve", "cost"]) == 2
+    flag = capsys.readouterr().err
+    assert main(["compare", "case14", "--objectve=cost"]) == 2
+    assert main(["compare", "case14", "--scheme", "a: objectve=cost"]) == 2
+    axis, scheme = capsys.readouterr().err.splitlines()
+    files = {
+        "study.toml": 'cases = ["case14"]\n[settings]\nobjectve = "cost"\n',
+        "study.json": json.dumps({"cases": ["case14"], "settings": {"objectve": "cost"}}),
+    }
+    told = [flag, axis, scheme]
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+        told.append(refused(lambda name=name: read_plan(tmp_path / name)))
+    told += [
+        refused(lambda: gridpriv.Settings(objectve="cost")),
+        refused(lambda: gridpriv.make_settings(objectve="cost")),
+        refused(lambda: make_plan(["case14"], objectve=["cost"])),
+        refused(lambda: gridpriv.Settings(**json.loads('{"objectve": "cost"}'))),
+    ]
+    assert [text.strip().endswith(SENTENCE) for text in told] == [True] * len(told), told
+    assert "did you mean 'algorithm'?" in refused(
+        lambda: make_learn_settings("adult", algoritm="pvp")
+    )
+    assert main(["learn", "run", "lasso", "--algoritm", "pvp"]) == 2
+    assert "did you mean 'algorithm'?" in capsys.readouterr().err
+
+
+def test_what_is_one_word_too_many_is_named(capsys) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(["relax", "case14", "case118"])
+    assert stopped.value.code == 2
+    assert "'case118' is one word too many" in capsys.readouterr().err
