@@ -13,7 +13,7 @@ from gridpriv.assurance.audit import check_released, zone_of_bus
 from gridpriv.assurance.eavesdrop import Heard
 from gridpriv.assurance.forward import ForwardModel
 from gridpriv.assurance.inversion import Noise, Prior
-from gridpriv.consensus.agent import Message
+from gridpriv.consensus.messages import Reply
 from gridpriv.core.arrays import Floats, Ints
 from gridpriv.core.errors import InputError, not_allowed
 from gridpriv.grid.case import Case
@@ -103,7 +103,7 @@ def forward_model(prepared: Prepared, zone: int, script: Sequence[Heard]) -> For
     )
 
 
-def heard_noise(prepared: Prepared, messages: Sequence[Message]) -> Noise:
+def heard_noise(prepared: Prepared, messages: Sequence[Reply]) -> Noise:
     """Return what the adversary knows of the noise in a zone's messages (its scale is public)."""
     rules = prepared.rules
     if rules.noise is None:

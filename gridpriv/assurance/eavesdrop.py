@@ -9,15 +9,15 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from gridpriv.consensus.agent import Agent, AgentRules, Message, Streams
-from gridpriv.consensus.coordinator import Trace, run_round
+from gridpriv.consensus.agent import Agent, AgentRules, Streams
+from gridpriv.consensus.in_process import InProcess
+from gridpriv.consensus.messages import Order, Reply
 from gridpriv.consensus.problem import LocalProblem
-from gridpriv.consensus.transport import InProcess
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import SolverError
 from gridpriv.power.fleet import public_proxy
 from gridpriv.privacy.noise import NoiseStreams
-from gridpriv.zonal.run import Prepared, coordinate_zones
+from gridpriv.zonal.run import Prepared, open_rounds, play_rounds
 
 
 class MakeAgent(Protocol):
@@ -66,20 +66,22 @@ class Eavesdropper:
     def __init__(self, agents: Sequence[Agent]) -> None:
         self._inner = InProcess(agents)
         self.heard: list[list[Heard]] = [[] for _ in agents]
-        self.messages: list[list[Message]] = [[] for _ in agents]
+        self.messages: list[list[Reply]] = [[] for _ in agents]
 
-    def apply(self, task: Callable[[Agent, Any], Any], given: Sequence[Any]) -> list[Any]:
-        """Apply a task to every agent; if it is a round, keep what was said."""
-        answers = self._inner.apply(task, given)
-        if task is run_round:
-            for zone, (order, answer) in enumerate(zip(given, answers, strict=True)):
+    def ask(self, verb: str, *given: Sequence[Any]) -> list[Any]:
+        """Ask every agent; if it is a round, keep what was said."""
+        outcomes = self._inner.ask(verb, *given)
+        if verb in ("rehearse", "round"):
+            for zone, (order, reply) in enumerate(zip(*given, outcomes, strict=True)):
+                if not isinstance(reply, Reply):
+                    continue
                 said = Heard(
                     order.number, order.w.copy(), order.penalty.copy(), order.step,
-                    answer.sent.copy(), order.rehearsal,
+                    reply.sent.copy(), verb == "rehearse",
                 )  # fmt: skip
                 self.heard[zone].append(said)
-                self.messages[zone].append(answer)
-        return answers
+                self.messages[zone].append(reply)
+        return outcomes
 
     def close(self) -> None:
         """Do nothing."""
@@ -109,7 +111,8 @@ def listen(
         for zone in range(len(prepared.zones))
     ]
     transport = Eavesdropper(agents)
-    coordinate_zones(prepared, transport, Trace(), lambda record: watch(f"round {record.round}"))
+    for turn in play_rounds(prepared, transport, open_rounds(prepared, transport)):
+        watch(f"round {turn.number}")
     return transport
 
 
@@ -146,7 +149,7 @@ def opening(script: Sequence[Heard], rounds: int) -> list[Heard]:
     return rehearsed + [heard for heard in script if not heard.rehearsal][:rounds]
 
 
-def answer(agent: Agent, heard: Heard) -> Message:
+def answer(agent: Agent, heard: Heard) -> Reply:
     """Return the agent's answer to what the network sent in a recorded round.
 
     Raises
@@ -156,7 +159,7 @@ def answer(agent: Agent, heard: Heard) -> Message:
     """
     try:
         run = agent.rehearse if heard.rehearsal else agent.round
-        return run(heard.number, heard.w, heard.penalty, heard.step)
+        return run(Order(heard.number, heard.w, heard.penalty, heard.step))
     except SolverError as error:
         error.add_note("while a recorded run was played again")
         raise

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from gridpriv.grid.case import Case
     from gridpriv.privacy.ledger import ReleaseCharge
     from gridpriv.privacy.mechanism import Charge
-    from gridpriv.zonal.run import Prepared
+    from gridpriv.privacy.release import Release
+    from gridpriv.zonal.run import Admit, Prepared
 
 
 def add_ledger_arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,8 +29,10 @@ def add_ledger_arguments(parser: argparse.ArgumentParser) -> None:
 @contextmanager
 def charging(
     args: argparse.Namespace, case: Case, planned: Iterable[Prepared]
-) -> Iterator[ReleaseCharge | None]:
-    """Open ``--ledger``, check that all planned runs fit, and yield what charges their releases.
+) -> Iterator[tuple[ReleaseCharge | None, Admit | None]]:
+    """Open ``--ledger``; yield what charges releases, and what refuses runs that do not fit.
+
+    The latter is told what the first run will release; the others release the same.
 
     Parameters
     ----------
@@ -42,7 +45,7 @@ def charging(
     if args.ledger is None:
         if args.ledger_key is not None:
             raise InputError("--ledger-key is the key of a ledger: give --ledger")
-        yield None
+        yield None, None
         return
     runs = list(planned)
     first = runs[0]
@@ -57,18 +60,18 @@ def charging(
     key = None if args.ledger_key is None else Path(args.ledger_key)
     with Ledger(args.ledger, owners, key) as ledger:
         charge = ReleaseCharge(ledger, uuid.uuid4().hex)
-        ledger.plan(_costs(charge, runs))
-        yield charge
+        yield charge, lambda releases: ledger.plan(_costs(charge, runs, releases))
 
 
-def _costs(charge: ReleaseCharge, runs: Iterable[Prepared]) -> dict[str, dict[Charge, int]]:
-    """Return what all runs will cost each zone, where their settings alone tell."""
+def _costs(
+    charge: ReleaseCharge, runs: Iterable[Prepared], releases: Mapping[str, Mapping[Release, int]]
+) -> dict[str, dict[Charge, int]]:
+    """Return what the same releases in all runs will cost each zone."""
     from gridpriv.privacy.filters import combined
-    from gridpriv.zonal.run import planned_releases
 
     total: dict[str, dict[Charge, int]] = {}
     for run in runs:
         scaled = charge.scaled(run.scale)
-        for zone, releases in (planned_releases(run) or {}).items():
-            total[zone] = combined(total.get(zone, {}), scaled.cost(zone, releases))
+        for zone, counts in releases.items():
+            total[zone] = combined(total.get(zone, {}), scaled.cost(zone, counts))
     return total

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -332,6 +333,8 @@ def output_folder(text: str | None) -> Path | None:
         folder.mkdir(parents=True, exist_ok=True)
         for part in missing:
             part.rmdir()
+        if not missing and not os.access(folder, os.W_OK | os.X_OK):
+            raise InputError(f"cannot write to {folder}: permission denied")
     except OSError as error:
         raise InputError(f"cannot write to {folder}: {error.strerror}") from error
     return folder

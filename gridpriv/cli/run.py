@@ -28,12 +28,13 @@ from gridpriv.cli.common import (
 )
 from gridpriv.cli.series import add_arguments as add_series_arguments
 from gridpriv.cli.series import refuse_without_series, run_horizon
-from gridpriv.core.errors import BudgetError, SolverError, one_of
+from gridpriv.core.errors import GridprivError, one_of
 from gridpriv.zonal.settings import PRESETS, Settings
 
 if TYPE_CHECKING:
     from gridpriv.power.accheck import AcCheck
     from gridpriv.zonal.checks import Checker, Finished
+    from gridpriv.zonal.result import RunResult
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -89,32 +90,34 @@ def _run(args: argparse.Namespace, given: dict[str, Any], checker: Checker) -> i
     from gridpriv.zonal.run import prepare, run_prepared
 
     prepared = prepare(case, zoning, settings)
-    failure = None
+
+    def keep(result: RunResult) -> None:
+        if folder is not None:
+            from gridpriv.report.folder import write_run
+
+            try:
+                write_run(result, ready(folder), public=args.public, tables=args.tables)
+            except (GridprivError, OSError) as error:
+                error.add_note(f"not stored; {result.trace.drawn()}")
+                raise
+        document = result.as_dict(public=args.public)
+        tell(args, document, lambda: None if result.early else summarise(document), folder)
+
     with ExitStack() as stack:
-        charge = stack.enter_context(charging(args, case, [prepared]))
+        charge, admit = stack.enter_context(charging(args, case, [prepared]))
         advance = stack.enter_context(
             progress(case.name, settings.rounds, quiet=args.quiet or args.json)
         )
-        try:
-            result = run_prepared(
-                prepared,
-                watch=lambda r: advance(f"residual {r.consensus_residual:.2e}"),
-                load_seconds=load_seconds,
-                charge=charge,
-                checker=checker,
-            )
-        except (SolverError, BudgetError) as error:
-            if not hasattr(error, "result"):
-                raise
-            failure, result = error, error.result
-    if folder is not None:
-        from gridpriv.report.folder import write_run
-
-        write_run(result, ready(folder), public=args.public, tables=args.tables)
-    document = result.as_dict(public=args.public)
-    tell(args, document, lambda: None if failure else summarise(document), folder)
-    if failure is not None:
-        raise failure
+        result = run_prepared(
+            prepared,
+            watch=lambda r: advance(f"residual {r.consensus_residual:.2e}"),
+            load_seconds=load_seconds,
+            charge=charge,
+            checker=checker,
+            admit=admit,
+            leave=keep,
+        )
+    keep(result)
     return 0
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -88,12 +89,14 @@ def _run_steps(args: argparse.Namespace, horizon: Horizon, store: SeriesFolder) 
         return
     with ExitStack() as stack:
         planned = [horizon.prepared(number) for number in left] if args.ledger else []
-        charge = stack.enter_context(charging(args, horizon.series.case, planned))
+        charge, admit = stack.enter_context(charging(args, horizon.series.case, planned))
         advance = stack.enter_context(
             progress(horizon.series.case.name, len(left), quiet=args.quiet or args.json)
         )
         for number in left:
-            result = horizon.run_step(number, charge)
+            leave = partial(store.add_unfinished, number)
+            result = horizon.run_step(number, charge, admit=admit, leave=leave)
+            admit = None  # the first step has spoken for all
             store.add(number, result)
             advance(f"step {horizon.series.steps[number]}")
 

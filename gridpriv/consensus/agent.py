@@ -11,11 +11,28 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from gridpriv.consensus.messages import Order, Reply
 from gridpriv.consensus.problem import LocalProblem, Minimiser, Update
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import SolverError
+from gridpriv.core.interrupts import uninterrupted
 from gridpriv.privacy.perturbation import NoiseRule, Perturbation
-from gridpriv.privacy.release import Release
+from gridpriv.privacy.release import Charging, Release
+
+Place = tuple[int, int]
+"""Round and local update, each from 1."""
+
+Perturb = Callable[[str, Floats, Place, Floats], Floats]
+"""From a target, a value, its place and the local metric to what may be used of the value."""
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """What a round sees: the private data behind noise, or the public proxy as it is."""
+
+    data: Floats
+    perturb: Perturb
+    called: str
 
 
 class Streams(Protocol):
@@ -49,34 +66,73 @@ class AgentRules:
     adjacency: Any
 
 
+@dataclass(frozen=True)
+class Effort:
+    """What a round took a solver: iterations, repeats with safer settings, solves; private."""
+
+    iterations: int = 0
+    retries: int = 0
+    solves: int = 0
+
+
 @dataclass(frozen=True, eq=False)
-class Message:
-    """What comes back from an agent's round; only ``sent`` would cross a network.
+class Figures:
+    """An agent's last round, for its owner only: computed from private data.
 
     Attributes
     ----------
-    sent : (shared,)
-        Shared part of the average of the round's iterates.
-    figures : dict
-        Private figures at that average, for the simulation's report.
+    values : dict
+        The problem's own figures at the average that was sent.
     noise_magnitude : float
-        Sum of |noise| over updates and coordinates (6.2); private.
-    releases : dict of Release to int
-        New releases of this round.
-    iterations, retries, solves : int
+        Sum of |noise| over updates and coordinates (6.2).
+    effort : Effort
     """
 
-    sent: Floats
-    figures: dict[str, float]
+    values: dict[str, float]
     noise_magnitude: float
-    releases: dict[Release, int]
-    iterations: int
-    retries: int
-    solves: int
+    effort: Effort
+
+
+@dataclass(frozen=True, eq=False)
+class Iterate:
+    """Where an agent stands between rounds.
+
+    Attributes
+    ----------
+    z : (n,)
+        Last iterate: the next round starts here.
+    average : (n,)
+        Of the last round's iterates; its shared part was sent.
+    dual : (n,)
+        0 on coordinates that nobody shares.
+    """
+
+    z: Floats
+    average: Floats
+    dual: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Attraction:
+    """What draws a round's minimisers to the global variables: -<pull, z> + 1/2 z' diag(rho) z.
+
+    Attributes
+    ----------
+    pull : (n,)
+        rho w + dual.
+    rho : (n,)
+        0 on coordinates that nobody shares.
+    step : float
+        eta, of the proximal term of a linearized update.
+    """
+
+    pull: Floats
+    rho: Floats
+    step: float
 
 
 class Agent:
-    """One agent's state: its last iterate, its duals and, for noisy data, their last draw.
+    """One agent's state: its iterate, its duals and, for noisy data, their last draw.
 
     Parameters
     ----------
@@ -87,11 +143,13 @@ class Agent:
         Which coordinates another agent (or, under consensus ``all``, the server) holds.
     rules : AgentRules
     streams : Streams
-    charge : callable, optional
+    charge : Charging, optional
         Called with every release before its noise is drawn; refusing raises.
     proxy : array, optional
         Public stand-in for the data, for rehearsals.
     """
+
+    verbs = frozenset({"ready", "release", "rehearse", "round", "figures", "drawn", "smoothness"})
 
     def __init__(
         self,
@@ -100,35 +158,46 @@ class Agent:
         shared: NDArray[np.bool_],
         rules: AgentRules,
         streams: Streams,
-        charge: Callable[[str, dict[Release, int]], None] | None = None,
+        charge: Charging | None = None,
         proxy: Floats | None = None,
     ) -> None:
         self.problem = problem
         self.shared = shared
-        self.average = problem.start()
+        start = problem.start()
+        self._at = Iterate(start, start, np.zeros_like(start))
         self._data = data
         self._proxy = proxy
-        self._rehearsal = False
         self._rules = rules
         self._streams = streams
         self._charge = charge
-        self._z = self.average
-        self._dual = np.zeros_like(self._z)
-        self._draw: tuple[int, int] | None = None
+        self._draw: Place | None = None
         self._noisy = data
         self._releases: Counter[Release] = Counter()
         self._drawn: Counter[Release] = Counter()
         self._magnitude = 0.0
-
-    @property
-    def drawn(self) -> dict[Release, int]:
-        """Every release so far, those of a round that failed included: what was charged."""
-        return dict(self._drawn)
+        self._effort = Effort()
 
     @property
     def data(self) -> Floats:
         """The private data."""
         return self._data
+
+    @property
+    def average(self) -> Floats:
+        """The average of the last round's iterates; its shared part was sent."""
+        return self._at.average
+
+    def perform(self, verb: str, *given: Any) -> Any:
+        """Do what a message asks for by name.
+
+        Raises
+        ------
+        ValueError
+            For a verb that no agent knows.
+        """
+        if verb not in self.verbs:
+            raise ValueError(f"no agent knows the verb {verb!r}")
+        return getattr(self, verb)(*given)
 
     def twin(self, data: Floats, streams: Streams) -> Agent:
         """Return a copy on other data and noise, in the same state and around the same problem."""
@@ -137,104 +206,120 @@ class Agent:
         twin._data, twin._noisy, twin._streams = data, data, streams
         return twin
 
-    def rehearse(self, number: int, w: Floats, penalty: Floats, step: float) -> Message:
+    def ready(self, order: Order) -> None:
+        """Try a round on the public proxy and forget it: what cannot work fails before it costs."""
+        self._updated(order, self._public_view("rehearsal round"))
+
+    def rehearse(self, order: Order) -> Reply:
         """Run a round on the public proxy, without noise: nothing private is touched."""
-        self._rehearsal = True
-        try:
-            return self.round(number, w, penalty, step)
-        finally:
-            self._rehearsal = False
+        self._at, _ = self._updated(order, self._public_view("rehearsal round"))
+        return Reply(self._at.average[self.shared], {})
 
-    def round(self, number: int, w: Floats, penalty: Floats, step: float) -> Message:
-        """Run one round: E local updates, their average, the dual update.
-
-        Parameters
-        ----------
-        number : int
-            t, from 1.
-        w, penalty : (shared,)
-            Global variables of this agent's shared coordinates, and rho of each.
-        step : float
-            eta^t.
-        """
+    def round(self, order: Order) -> Reply:
+        """Run one round: E local updates, their average, the dual update."""
         self._releases.clear()
         self._magnitude = 0.0
-        rho = self._spread(penalty)
-        pull = self._spread(penalty * w) + self._dual
-        solved = [
-            self._local_update((number, e), pull, rho, step)
-            for e in range(1, self._rules.local_updates + 1)
-        ]
-        self.average = np.mean([m.z for m in solved], axis=0) if len(solved) > 1 else self._z
-        sent = self.average[self.shared]
-        self._dual += self._spread(penalty * (w - sent))
-        return Message(
-            sent=sent,
-            figures=self.problem.figures(self.average, self._seen),
+        private = View(self._data, self._perturb, "round")
+        self._at, self._effort = self._updated(order, private)
+        return Reply(self._at.average[self.shared], dict(self._releases))
+
+    def figures(self) -> Figures:
+        """Return the figures of the last round; private."""
+        return Figures(
+            values=self.problem.figures(self._at.average, self._data),
             noise_magnitude=self._magnitude,
-            releases=dict(self._releases),
-            iterations=sum(m.iterations for m in solved),
-            retries=sum(m.retries for m in solved),
-            solves=len(solved),
+            effort=self._effort,
         )
 
-    @property
-    def _seen(self) -> Floats:
-        """The data of this round: private, or in a rehearsal the public proxy."""
-        if not self._rehearsal:
-            return self._data
-        if self._proxy is None:
-            raise ValueError("a rehearsal needs a proxy of the data")
-        return self._proxy
+    def drawn(self) -> dict[Release, int]:
+        """Return every release so far, those of a round that failed included: what was charged."""
+        return dict(self._drawn)
 
-    def _local_update(
-        self, place: tuple[int, int], pull: Floats, rho: Floats, step: float
-    ) -> Minimiser:
-        """(3.2): the noisy linearized update, or the exact one, from the last iterate."""
+    def smoothness(self) -> float:
+        """Return L of the agent's objective (public)."""
+        return self.problem.smoothness
+
+    def release(self, penalty: Floats, step: float) -> Release | None:
+        """Return what one draw at this penalty and step is, or None where none is made (public).
+
+        None also for a quantity without coordinates, and for one that no private datum moves.
+        """
         exact = self._rules.update == "exact"
-        metric = rho if exact else rho + 1.0 / step
-        at = np.zeros_like(self._z) if exact else self._z
-        data = self._perturb("demand", self._seen, place, metric)
-        gradient = self._perturb("objective", self.problem.gradient(at, data), place, metric)
-        try:
-            if exact:
-                found = self.problem.minimise_exact(gradient - pull, metric)
-            else:
-                found = self.problem.minimise(gradient - pull - self._z / step, metric)
-        except SolverError as error:
-            phase = "rehearsal round" if self._rehearsal else "round"
-            raise SolverError(
-                f"zone {self.problem.name}, {phase} {place[0]}, local update {place[1]}: {error}"
-            ) from error
-        self._z = self._released(found.z, place, metric)
-        return Minimiser(self._z, found.iterations, found.retries)
+        rho = self._spread(penalty)
+        empty = self._rules.perturbation.target == "output" and exact and not self.shared.any()
+        return None if empty else self._release_at(rho if exact else rho + 1.0 / step)
 
-    def _released(self, z: Floats, place: tuple[int, int], metric: Floats) -> Floats:
+    def _updated(self, order: Order, view: View) -> tuple[Iterate, Effort]:
+        """Return where a round leads from here, and what it took."""
+        rho = self._spread(order.penalty)
+        pull = self._spread(order.penalty * order.w) + self._at.dual
+        attraction = Attraction(pull, rho, order.step)
+        z, solved = self._at.z, []
+        for e in range(1, self._rules.local_updates + 1):
+            try:
+                solved.append(self._local_update(z, (order.number, e), attraction, view))
+            except SolverError as error:
+                where = f"zone {self.problem.name}, {view.called} {order.number}, local update {e}"
+                raise SolverError(f"{where}: {error}") from error
+            z = solved[-1].z
+        average = np.mean([m.z for m in solved], axis=0) if len(solved) > 1 else z
+        dual = self._at.dual + self._spread(order.penalty * (order.w - average[self.shared]))
+        iterations, retries = sum(m.iterations for m in solved), sum(m.retries for m in solved)
+        return Iterate(z, average, dual), Effort(iterations, retries, len(solved))
+
+    def _local_update(self, z: Floats, place: Place, to: Attraction, view: View) -> Minimiser:
+        """(3.2): the noisy linearized update from ``z``, or the exact one."""
+        exact = self._rules.update == "exact"
+        metric = to.rho if exact else to.rho + 1.0 / to.step
+        at = np.zeros_like(z) if exact else z
+        data = view.perturb("demand", view.data, place, metric)
+        gradient = view.perturb("objective", self.problem.gradient(at, data), place, metric)
+        if exact:
+            found = self.problem.minimise_exact(gradient - to.pull, metric)
+        else:
+            found = self.problem.minimise(gradient - to.pull - z / to.step, metric)
+        released = self._released(found.z, place, metric, view)
+        return Minimiser(released, found.iterations, found.retries)
+
+    def _released(self, z: Floats, place: Place, metric: Floats, view: View) -> Floats:
         """Perturb the minimiser: all of it where it is fed back, else what is sent."""
         if self._rules.update == "linearized":
-            return self._perturb("output", z, place, metric)
+            return view.perturb("output", z, place, metric)
         kept = z.copy()
-        kept[self.shared] = self._perturb("output", z[self.shared], place, metric)
+        kept[self.shared] = view.perturb("output", z[self.shared], place, metric)
         return kept
 
-    def _perturb(
-        self, target: str, value: Floats, place: tuple[int, int], metric: Floats
-    ) -> Floats:
-        """Return ``value`` with noise if it is what this run perturbs; record the release."""
+    def _perturb(self, target: str, value: Floats, place: Place, metric: Floats) -> Floats:
+        """Return ``value`` with noise if it is what this run perturbs; charge, then draw."""
         rules = self._rules
-        if rules.perturbation.target != target or rules.noise is None or self._rehearsal:
+        if rules.perturbation.target != target or not value.size:
             return value
         draw = rules.perturbation.drawn_at(*place)
         if target != "demand" or draw != self._draw:
-            release = rules.noise.release(self._sensitivity(rules.noise, metric))
-            if self._charge is not None:
-                self._charge(self.problem.name, {release: 1})
+            release = self._release_at(metric)
+            if release is None:
+                return value
+            self._pay(release)
             noisy = release.apply(value, lambda: self._streams.stream(self.problem.key, *draw))
-            self._releases[release] += 1
-            self._drawn[release] += 1
             self._draw, self._noisy = draw, noisy
         self._magnitude += float(np.abs(self._noisy - value).sum())
         return self._noisy
+
+    def _pay(self, release: Release) -> None:
+        """Charge a release that is about to be drawn, and count it; an interrupt splits nothing."""
+        with uninterrupted():
+            if self._charge is not None:
+                self._charge(self.problem.name, {release: 1})
+            self._releases[release] += 1
+            self._drawn[release] += 1
+
+    def _release_at(self, metric: Floats) -> Release | None:
+        """Return the release of one draw in this metric; None where nothing private is in it."""
+        noise = self._rules.noise
+        if noise is None:
+            return None
+        sensitivity = self._sensitivity(noise, metric)
+        return noise.release(sensitivity) if sensitivity.value else None
 
     def _sensitivity(self, noise: NoiseRule, metric: Floats) -> Any:
         rules = self._rules
@@ -245,7 +330,18 @@ class Agent:
             return problem.data_sensitivity(adjacency, noise.norm)
         return problem.output_sensitivity(adjacency, noise.norm, rules.update, metric)
 
+    def _public_view(self, called: str) -> View:
+        if self._proxy is None:
+            raise ValueError("a rehearsal needs a proxy of the data")
+        return View(self._proxy, _unperturbed, called)
+
     def _spread(self, shared: Floats) -> Floats:
-        full = np.zeros_like(self._z)
+        full = np.zeros_like(self._at.z)
         full[self.shared] = shared
         return full
+
+
+def _unperturbed(target: str, value: Floats, place: Place, metric: Floats) -> Floats:
+    """Return a public value as it is."""
+    del target, place, metric
+    return value

@@ -1,61 +1,20 @@
-"""The coordinator: lines 1-9 of Algorithm 3.1, on whatever transport carries the messages."""
+"""The coordinator: lines 1-9 of Algorithm 3.1, on whatever carries orders and replies.
+
+It is given an :class:`Exchange` and nothing else, so no private figure can reach it.
+"""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 
-from gridpriv.consensus.agent import Agent, Message
+from gridpriv.consensus.messages import Exchange, Order
 from gridpriv.consensus.schedules import PenaltySchedule, StepSize
-from gridpriv.consensus.transport import Transport
 from gridpriv.core.arrays import Floats, Ints
 from gridpriv.core.errors import GridprivError
-from gridpriv.privacy.release import Release
-
-
-@dataclass(frozen=True, eq=False)
-class RoundRecord:
-    """One round's figures. ``consensus_residual`` is public; the rest use private data.
-
-    Attributes
-    ----------
-    consensus_residual : float
-        ||Aw - z||_2 at the round's w and the z sent after it.
-    figures : dict
-        Sums over agents of their figures at the average they sent.
-    by_agent : dict of str to dict
-        The same per agent.
-    """
-
-    round: int
-    consensus_residual: float
-    noise_magnitude: float
-    figures: dict[str, float]
-    by_agent: dict[str, dict[str, float]]
-    penalty: tuple[float, float]
-    seconds: float
-    iterations: int
-    retries: int
-    solves: int
-
-
-@dataclass(eq=False)
-class Trace:
-    """What a run leaves: its rounds, its last w, sent and dual and, per agent, every release.
-
-    It grows while the run goes on, so a run that fails keeps what it has.
-    """
-
-    rounds: list[RoundRecord] = field(default_factory=list)
-    releases: dict[str, dict[Release, int]] = field(default_factory=dict)
-    w: Floats = field(default_factory=lambda: np.zeros(0))
-    sent: Floats = field(default_factory=lambda: np.zeros(0))
-    dual: Floats = field(default_factory=lambda: np.zeros(0))
 
 
 class Consensus(Protocol):
@@ -221,129 +180,81 @@ class Plan:
         How rho follows from released values.
     tolerance : float
         Stop when the consensus residual, a public figure, falls below it.
-    rehearsal : bool
-        Whether agents run on their public proxies, without noise.
     """
 
     rounds: int
     step: StepSize
     penalty: PenaltySchedule
     tolerance: float = 0.0
-    rehearsal: bool = False
-
-
-def coordinate(
-    transport: Transport,
-    consensus: Consensus,
-    state: State,
-    plan: Plan,
-    names: Sequence[str],
-    trace: Trace,
-    watch: Callable[[RoundRecord], None] = lambda _: None,
-) -> State:
-    """Run Algorithm 3.1, fill ``trace`` and return the last state.
-
-    Parameters
-    ----------
-    names : sequence of str
-        Of the agents, in the transport's order.
-    trace : Trace
-        Filled round by round; it keeps what was done, and every draw, if an agent's solver fails.
-    watch : callable
-        Called after every round.
-    """
-    sent, dual, rho = state.sent, state.dual, state.rho
-    last_w: Floats | None = None
-    for t in range(1, plan.rounds + 1):
-        began = time.perf_counter()
-        each = consensus.spread(rho)
-        w = consensus.average(sent - dual / each)
-        target = consensus.spread(w)
-        orders = [
-            Order(t, *given, plan.step(t), plan.rehearsal)
-            for given in zip(consensus.split(target), consensus.split(each), strict=True)
-        ]
-        try:
-            messages = transport.apply(run_round, orders)
-        except GridprivError as error:
-            error.add_note(f"{len(trace.rounds)} of {plan.rounds} rounds were finished")
-            if not plan.rehearsal:
-                _note_draws(transport, names, trace)
-            raise
-        sent = consensus.stack([message.sent for message in messages])
-        gap = target - sent
-        dual = dual + each * gap
-        apart = consensus.norms(gap)
-        seconds = time.perf_counter() - began
-        record = _record(t, messages, names, float(np.linalg.norm(apart)), rho, seconds)
-        trace.rounds.append(record)
-        for name, message in zip(names, messages, strict=True):
-            _count(trace.releases.setdefault(name, {}), message.releases)
-        trace.w, trace.sent, trace.dual = w, sent, dual
-        watch(record)
-        moved = rho * np.sqrt(consensus.holders) * np.abs(w - (w if last_w is None else last_w))
-        rho, last_w = plan.penalty.following(t, rho, apart, moved), w
-        if record.consensus_residual < plan.tolerance:
-            break
-    return State(sent, dual, rho)
 
 
 @dataclass(frozen=True, eq=False)
-class Order:
-    """What an agent is given for one round: number, w, rho, step; all of it is public."""
+class Turn:
+    """One finished round, as the coordinator knows it: all of it is public.
+
+    Attributes
+    ----------
+    number : int
+        t.
+    w, penalty : (K,)
+        The global variables and rho that the agents were given.
+    residual : float
+        ||Aw - z||_2 at that w and the z sent after it.
+    state : State
+        What the next round starts from.
+    """
 
     number: int
     w: Floats
     penalty: Floats
-    step: float
-    rehearsal: bool
+    residual: float
+    state: State
 
 
-def run_round(agent: Agent, order: Order) -> Message:
-    """Have an agent run, or rehearse, the round it is given."""
-    act = agent.rehearse if order.rehearsal else agent.round
-    return act(order.number, order.w, order.penalty, order.step)
+def rounds(exchange: Exchange, consensus: Consensus, state: State, plan: Plan) -> Iterator[Turn]:
+    """Run Algorithm 3.1 and yield every round as it is finished.
 
+    Whatever adapts (penalties, stopping) reads replies, which is all that ``exchange`` returns.
 
-def drawn(agent: Agent, _: None = None) -> dict[Release, int]:
-    """Return every release an agent has drawn."""
-    return agent.drawn
-
-
-def _note_draws(transport: Transport, names: Sequence[str], trace: Trace) -> None:
-    """Add the draws of a round that failed: whoever saw the failure saw what they decided.
-
-    A worker that died cannot say; the rounds before it are noted already.
+    Raises
+    ------
+    GridprivError
+        From an agent, with a note of how many rounds were finished.
     """
-    with suppress(GridprivError):
-        counts = transport.apply(drawn, [None] * len(names))
-        trace.releases = dict(zip(names, counts, strict=True))
+    last_w: Floats | None = None
+    for t in range(1, plan.rounds + 1):
+        rho = state.rho
+        w, target, each = _meeting(consensus, state)
+        try:
+            replies = exchange(_orders(consensus, t, target, each, plan.step(t)))
+        except GridprivError as error:
+            error.add_note(f"{t - 1} of {plan.rounds} rounds were finished")
+            raise
+        sent = consensus.stack([reply.sent for reply in replies])
+        gap = target - sent
+        dual = state.dual + each * gap
+        apart = consensus.norms(gap)
+        moved = rho * np.sqrt(consensus.holders) * np.abs(w - (w if last_w is None else last_w))
+        state, last_w = State(sent, dual, plan.penalty.following(t, rho, apart, moved)), w
+        residual = float(np.linalg.norm(apart))
+        yield Turn(t, w, rho, residual, state)
+        if residual < plan.tolerance:
+            return
 
 
-def _count(total: dict[Release, int], new: dict[Release, int]) -> None:
-    for release, count in new.items():
-        total[release] = total.get(release, 0) + count
+def orders_at(consensus: Consensus, state: State, plan: Plan, t: int) -> list[Order]:
+    """Return every agent's order of round t, from the state it starts from."""
+    _, target, each = _meeting(consensus, state)
+    return _orders(consensus, t, target, each, plan.step(t))
 
 
-def _record(
-    t: int,
-    messages: Sequence[Message],
-    names: Sequence[str],
-    residual: float,
-    rho: Floats,
-    seconds: float,
-) -> RoundRecord:
-    by_agent = {n: m.figures for n, m in zip(names, messages, strict=True)}
-    totals = {key: float(sum(m.figures[key] for m in messages)) for key in messages[0].figures}
-    return RoundRecord(
-        round=t,
-        consensus_residual=residual,
-        noise_magnitude=float(sum(m.noise_magnitude for m in messages)),
-        figures=totals,
-        by_agent=by_agent,
-        penalty=(float(rho.min()), float(rho.max())) if rho.size else (0.0, 0.0),
-        seconds=seconds,
-        iterations=sum(m.iterations for m in messages),
-        retries=sum(m.retries for m in messages),
-        solves=sum(m.solves for m in messages),
-    )
+def _meeting(consensus: Consensus, state: State) -> tuple[Floats, Floats, Floats]:
+    """Return the next w; and w and rho at their holders."""
+    each = consensus.spread(state.rho)
+    w = consensus.average(state.sent - state.dual / each)
+    return w, consensus.spread(w), each
+
+
+def _orders(consensus: Consensus, t: int, target: Floats, each: Floats, step: float) -> list[Order]:
+    parts = zip(consensus.split(target), consensus.split(each), strict=True)
+    return [Order(t, w, rho, step) for w, rho in parts]

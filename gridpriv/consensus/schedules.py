@@ -22,8 +22,16 @@ def nonsmooth_step() -> StepSize:
 
 
 def smooth_step(smoothness: float, epsilon: float) -> StepSize:
-    """Return eta^t = 1/(L + sqrt(t)/epsilon), (5.1a); epsilon is inf without noise."""
-    return lambda t: 1.0 / (smoothness + math.sqrt(t) / epsilon)
+    """Return eta^t = 1/(L + sqrt(t)/epsilon), (5.1a); epsilon is inf without noise.
+
+    It is 1 where that has no value: without noise, a constant objective (L = 0) takes any step.
+    """
+
+    def step(t: int) -> float:
+        curvature = smoothness + math.sqrt(t) / epsilon
+        return 1.0 / curvature if curvature > 0.0 else 1.0
+
+    return step
 
 
 def strongly_convex_step(modulus: float) -> StepSize:

@@ -1,29 +1,56 @@
-"""How tasks reach agents: in this process, or in worker processes that hold them.
+"""What carries verbs to agents and answers back.
 
-A transport applies one function to every agent. Results do not depend on which is used: an
-agent's arithmetic and its noise stream depend on the agent only.
+A transport is one small file: agents in this process (``in_process``), in worker processes
+(``workers``) or on a Dask cluster (``cluster``). It passes a verb's name and its arguments, never
+code. Results do not depend on which is used: an agent's arithmetic and its noise stream depend on
+the agent only, and every agent is asked whatever becomes of the others.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from multiprocessing.connection import Connection
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
-from gridpriv.consensus.agent import Agent
-from gridpriv.core.errors import GridprivError
-from gridpriv.core.processes import Worker
+from gridpriv.consensus.messages import Exchange, Order, Reply
 
-Given = TypeVar("Given")
-Answer = TypeVar("Answer")
-MakeAgents = Callable[[Sequence[int]], list[Agent]]
+
+class Performer(Protocol):
+    """Somebody who does what a verb names: an agent, or who owns one."""
+
+    def perform(self, verb: str, *given: Any) -> Any:
+        """Return the verb's answer."""
+        ...
+
+
+class Crew(Protocol):
+    """From positions to performers; picklable, so that they can be made where they work.
+
+    Attributes
+    ----------
+    sizes : sequence of int
+        How large each one's problem is.
+    """
+
+    @property
+    def sizes(self) -> Sequence[int]: ...  # noqa: D102
+
+    def members(self, positions: Sequence[int]) -> list[Performer]:
+        """Return the performers at these positions."""
+        ...
 
 
 class Transport(Protocol):
-    """Applies a task to every agent, in the agents' order."""
+    """Holds performers and asks all of them."""
 
-    def apply(self, task: Callable[[Agent, Given], Answer], given: Sequence[Given]) -> list[Answer]:
-        """Return ``task(agent, given)`` of every agent."""
+    def ask(self, verb: str, *given: Sequence[Any]) -> list[Any]:
+        """Return every performer's answer to a verb, or the exception it ended with, in order.
+
+        Parameters
+        ----------
+        verb : str
+        given : sequences
+            One per argument of the verb, each with an entry for every performer.
+        """
         ...
 
     def close(self) -> None:
@@ -31,84 +58,35 @@ class Transport(Protocol):
         ...
 
 
-class InProcess:
-    """Agents in this process, one after the other."""
-
-    def __init__(self, agents: Sequence[Agent]) -> None:
-        self._agents = agents
-
-    def apply(self, task: Callable[[Agent, Given], Answer], given: Sequence[Given]) -> list[Answer]:
-        """Return ``task(agent, given)`` of every agent."""
-        return [task(agent, one) for agent, one in zip(self._agents, given, strict=True)]
-
-    def close(self) -> None:
-        """Do nothing."""
+Carry = Callable[[Crew], Transport]
+"""From a crew to the transport that holds its members."""
 
 
-class Workers:
-    """Agents in worker processes, which build them and keep their state.
-
-    Parameters
-    ----------
-    make_agents : callable
-        From positions to agents; called once in each worker, so it must be picklable.
-    sizes : sequence of int
-        How large each agent's problem is, to give workers equal shares.
-    workers : int
-    """
-
-    def __init__(self, make_agents: MakeAgents, sizes: Sequence[int], workers: int) -> None:
-        self._shares = _equal_shares(sizes, workers)
-        self._workers = [Worker(_serve, make_agents, share) for share in self._shares]
-        try:
-            for worker in self._workers:
-                worker.answer()
-        except BaseException:
-            self.close()
-            raise
-
-    def apply(self, task: Callable[[Agent, Given], Answer], given: Sequence[Given]) -> list[Answer]:
-        """Return ``task(agent, given)`` of every agent."""
-        for worker, share in zip(self._workers, self._shares, strict=True):
-            worker.send((task, [given[position] for position in share]))
-        answers: list[Any] = [None] * len(given)
-        failures = []
-        for worker, share in zip(self._workers, self._shares, strict=True):
-            try:
-                for position, found in zip(share, worker.answer(), strict=True):
-                    answers[position] = found
-            except GridprivError as error:
-                failures.append(error)
-        if failures:
-            raise failures[0]
-        return answers
-
-    def close(self) -> None:
-        """End the workers."""
-        for worker in self._workers:
-            worker.end()
-
-
-def _equal_shares(sizes: Sequence[int], workers: int) -> list[list[int]]:
-    """Return each worker's positions: the largest problem goes to the least loaded worker."""
-    loads, shares = [0] * workers, [[] for _ in range(workers)]  # type: ignore[var-annotated]
-    for position in sorted(range(len(sizes)), key=lambda i: (-sizes[i], i)):
-        least = loads.index(min(loads))
-        loads[least] += sizes[position]
-        shares[least].append(position)
-    return [sorted(share) for share in shares]
-
-
-def _serve(pipe: Connection, make_agents: MakeAgents, share: list[int]) -> None:
-    """Build this worker's agents, then answer tasks until the pipe closes."""
+def attempt(performer: Performer, verb: str, given: Sequence[Any]) -> Any:
+    """Return a performer's answer, or the exception that it ends with."""
     try:
-        agents = make_agents(share)
-        pipe.send(len(agents))
-        while True:
-            task, given = pipe.recv()
-            try:
-                pipe.send([task(agent, one) for agent, one in zip(agents, given, strict=True)])
-            except GridprivError as error:
-                pipe.send(error)
-    except (EOFError, BrokenPipeError):
-        return
+        return performer.perform(verb, *given)
+    except Exception as error:
+        return error
+
+
+def rows(performers: int, given: Sequence[Sequence[Any]]) -> list[tuple[Any, ...]]:
+    """Return each performer's arguments."""
+    return list(zip(*given, strict=True)) if given else [()] * performers
+
+
+def answers(outcomes: Sequence[Any]) -> list[Any]:
+    """Return what was answered; raise the first exception among it, in the performers' order."""
+    for outcome in outcomes:
+        if isinstance(outcome, BaseException):
+            raise outcome
+    return list(outcomes)
+
+
+def exchange(transport: Transport, verb: str) -> Exchange:
+    """Return the network's side of a transport: orders in, replies out, no other verb."""
+
+    def carry(orders: Sequence[Order]) -> Sequence[Reply]:
+        return answers(transport.ask(verb, orders))
+
+    return carry

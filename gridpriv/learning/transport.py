@@ -8,22 +8,19 @@ than one after the other on all of BLAS's, and stay so when other work shares th
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from types import TracebackType
-from typing import TypeVar
+from typing import Any
 
-from gridpriv.consensus.agent import Agent
-
-Given = TypeVar("Given")
-Answer = TypeVar("Answer")
+from gridpriv.consensus.transport import Performer, attempt, rows
 
 
 class Threads:
     """Agents of this process on a few threads; results do not depend on how many."""
 
-    def __init__(self, agents: Sequence[Agent], workers: int) -> None:
+    def __init__(self, agents: Sequence[Performer], workers: int) -> None:
         self._agents = agents
         self._workers = max(1, min(workers, len(agents), os.cpu_count() or 1))
         self._stack = ExitStack()
@@ -41,11 +38,12 @@ class Threads:
     ) -> None:
         self._stack.close()
 
-    def apply(self, task: Callable[[Agent, Given], Answer], given: Sequence[Given]) -> list[Answer]:
-        """Return ``task(agent, given)`` of every agent."""
+    def ask(self, verb: str, *given: Sequence[Any]) -> list[Any]:
+        """Return every agent's answer, or its exception."""
+        each = rows(len(self._agents), given)
         jobs = [
-            self._pool.submit(task, agent, one)
-            for agent, one in zip(self._agents, given, strict=True)
+            self._pool.submit(attempt, agent, verb, row)
+            for agent, row in zip(self._agents, each, strict=True)
         ]
         return [job.result() for job in jobs]
 

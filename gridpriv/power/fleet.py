@@ -1,15 +1,16 @@
-"""The zones of a run as agents, in this process or in workers that compile and hold them."""
+"""The zones of a run: each an agent, and an owner who may look at its private figures."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gridpriv.consensus.agent import Agent, AgentRules
-from gridpriv.consensus.transport import InProcess, Transport, Workers
+from gridpriv.consensus.agent import Agent, AgentRules, Streams
+from gridpriv.consensus.transport import Performer
 from gridpriv.core.arrays import Floats
 from gridpriv.power.objective import ObjectiveKind
 from gridpriv.power.prior import capacity
@@ -17,10 +18,7 @@ from gridpriv.power.problem import ZoneProblem
 from gridpriv.power.program import compile_zone
 from gridpriv.power.recourse import Pin, pinned_solution
 from gridpriv.power.zone import Zone
-from gridpriv.privacy.noise import NoiseStreams
-from gridpriv.privacy.release import Release
-
-Charge = Callable[[str, dict[Release, int]], None]
+from gridpriv.privacy.release import Charging
 
 # A stand-in for demand that nobody has to protect: a share of the generating capacity, equal
 # at every bus, at a usual power factor. With a cost the share is small, because what the proxy
@@ -30,28 +28,29 @@ PROXY_REACTIVE = 0.3
 
 
 @dataclass(frozen=True, eq=False)
-class FleetPlan:
-    """Everything a process needs to make agents of zones (it is sent to workers)."""
+class Fleet:
+    """The zones of a run as a crew: whoever is sent it makes the zones that it is asked for."""
 
     zones: tuple[Zone, ...]
     shared: tuple[NDArray[np.bool_], ...]
     rules: AgentRules
     solver: str
-    streams: NoiseStreams
-    charge: Charge | None = None
+    streams: Streams
+    charge: Charging | None = None
 
-    def __call__(self, positions: Sequence[int]) -> list[Agent]:
-        """Return the agents of the zones at these positions."""
-        return [self._agent(ZoneProblem(compile_zone(self.zones[i]), self.solver), i)
-                for i in positions]  # fmt: skip
+    @property
+    def sizes(self) -> list[int]:
+        """Number of variables of every zone."""
+        return [len(zone.coordinates) for zone in self.zones]
 
-    def around(self, problems: Sequence[ZoneProblem]) -> list[Agent]:
-        """Return the agents of problems that are already compiled, in the zones' order."""
-        return [self._agent(problem, i) for i, problem in enumerate(problems)]
+    def members(self, positions: Sequence[int]) -> list[Performer]:
+        """Return the zones at these positions, compiled."""
+        return [self._member(position) for position in positions]
 
-    def _agent(self, problem: ZoneProblem, position: int) -> Agent:
+    def _member(self, position: int) -> ZoneMember:
         zone = self.zones[position]
-        return Agent(
+        problem = ZoneProblem(compile_zone(zone), self.solver)
+        agent = Agent(
             problem,
             zone.demand,
             self.shared[position],
@@ -60,16 +59,33 @@ class FleetPlan:
             self.charge,
             public_proxy(zone),
         )
+        return ZoneMember(agent, problem)
 
 
-def make_transport(
-    plan: FleetPlan, workers: int, problems: Sequence[ZoneProblem] | None
-) -> Transport:
-    """Return the zones' agents behind a transport."""
-    if workers == 1:
-        agents = plan(range(len(plan.zones))) if problems is None else plan.around(problems)
-        return InProcess(agents)
-    return Workers(plan, [len(zone.coordinates) for zone in plan.zones], workers)
+@dataclass(frozen=True, eq=False)
+class ZoneMember:
+    """A zone: its agent, and what its owner does with the last round besides."""
+
+    agent: Agent
+    problem: ZoneProblem
+
+    def perform(self, verb: str, *given: Any) -> Any:
+        """Do what a verb names: ``outcome`` and ``recourse`` here, the rest is the agent's."""
+        if verb == "outcome":
+            return self.outcome(self.agent.average)
+        if verb == "recourse":
+            return self.recourse(*given)
+        return self.agent.perform(verb, *given)
+
+    def outcome(self, z: Floats) -> ZoneOutcome:
+        """Return the zone at z, by its true demand."""
+        p, q = np.split(self.problem.imbalance(z, self.agent.data), 2)
+        return ZoneOutcome(z, p, q)
+
+    def recourse(self, pin: Pin) -> ZoneOutcome | None:
+        """Return the zone after recourse, or None where the pinned problem has no solution."""
+        z = pinned_solution(self.problem, self.agent.data, pin)
+        return None if z is None else self.outcome(z)
 
 
 def public_proxy(zone: Zone) -> Floats:
@@ -95,27 +111,3 @@ class ZoneOutcome:
     z: Floats
     p_imbalance: Floats
     q_imbalance: Floats
-
-
-def outcome(agent: Agent, _: None = None) -> ZoneOutcome:
-    """Return an agent's zone after the last round."""
-    problem = agent.problem
-    assert isinstance(problem, ZoneProblem)
-    p, q = np.split(problem.imbalance(agent.average, agent.data), 2)
-    return ZoneOutcome(agent.average, p, q)
-
-
-def after_recourse(agent: Agent, pin: Pin) -> ZoneOutcome | None:
-    """Return an agent's zone after recourse, or None where the pinned problem has no solution."""
-    problem = agent.problem
-    assert isinstance(problem, ZoneProblem)
-    z = pinned_solution(problem, agent.data, pin)
-    if z is None:
-        return None
-    p, q = np.split(problem.imbalance(z, agent.data), 2)
-    return ZoneOutcome(z, p, q)
-
-
-def smoothness(agent: Agent, _: None = None) -> float:
-    """Return L of an agent's objective."""
-    return agent.problem.smoothness

@@ -15,7 +15,6 @@ import numpy as np
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import InputError
 from gridpriv.grid.case import Case
-from gridpriv.grid.overrides import read_bus_demand
 from gridpriv.power.zone import Zone
 from gridpriv.privacy.strategies.prior import Prior
 
@@ -43,6 +42,8 @@ def public_demand(case: Case, path: str | Path | None) -> Floats:
     if path is None:
         active = np.full(case.n_bus, LOAD_SHARE * capacity(case) / case.n_bus)
         return np.stack([active, REACTIVE_SHARE * active])
+    from gridpriv.grid.overrides import read_bus_demand  # imports pandas: slow
+
     given = read_bus_demand(path, case)
     missing = [int(bus) for bus in case.bus_id[~np.isfinite(given).all(axis=0)]]
     if missing:

@@ -136,6 +136,12 @@ class SeriesFolder:
         }
         _write(self.parts / f"{number:06d}.json", part)
 
+    def add_unfinished(self, number: int, result: RunResult) -> None:
+        """Store what a step released that ended early; the step is still to do."""
+        earlier = len(list(self.parts.glob(f"{number:06d}-*.early")))
+        releases = {"releases": _told_releases(result.trace.releases)}
+        _write(self.parts / f"{number:06d}-{earlier + 1}.early", releases)
+
     def merge(self) -> dict[str, Any]:
         """Write the tables over all finished steps; return the horizon's document."""
         parts = [_read(self.parts / f"{number:06d}.json") or {} for number in self.done()]
@@ -149,7 +155,9 @@ class SeriesFolder:
             ]
             joined = pd.concat(pieces, ignore_index=True)
             self._table(name, joined[["step", *(c for c in joined if c != "step")]])
-        document = self._document(rows, [_releases(part["releases"]) for part in parts])
+        early = [_read(path) or {} for path in sorted(self.parts.glob("*.early"))]
+        released = [_releases(part["releases"]) for part in (*parts, *early)]
+        document = self._document(rows, released)
         _write(self.folder / DOCUMENT, document)
         if len(rows) > 1:
             draw_horizon(table, self.horizon.series.case.name, self.folder / "horizon.png")

@@ -18,7 +18,6 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from gridpriv.consensus.coordinator import RoundRecord
 from gridpriv.core.errors import (
     GridprivError,
     GridprivWarning,
@@ -32,6 +31,7 @@ from gridpriv.study.plan import Task
 from gridpriv.study.record import Rows, failed_rows, run_rows
 from gridpriv.study.store import Store
 from gridpriv.zonal.result import RunResult
+from gridpriv.zonal.trace import RoundRecord
 
 Advance = Callable[[str], None]
 # the rows of every run of a batch (None: stored already), each in words, and what was warned of
@@ -128,14 +128,14 @@ def executed(batch: Batch) -> Iterator[Rows]:
         yield attempted(task, partial(run_prepared, one, _limit(batch.time_limit)))
 
 
-def attempted(task: Task, run: Callable[[], RunResult]) -> Rows:
-    """Return a run's rows; a failure becomes a row that says why."""
+def attempted(task: Task, run: Callable[..., RunResult]) -> Rows:
+    """Return a run's rows; a failure becomes a row that says why, beside what was done."""
+    early: list[RunResult] = []
     try:
-        return run_rows(task, run())
+        return run_rows(task, run(leave=early.append))
     except GridprivError as error:
-        result = getattr(error, "result", None)
         reason = _reason(error)
-        return failed_rows(task, reason) if result is None else run_rows(task, result, reason)
+        return run_rows(task, early[0], reason) if early else failed_rows(task, reason)
     except (ArithmeticError, ValueError, LookupError, MemoryError, RuntimeError) as error:
         # a defect in one combination must not cost the others; the reason names it as such
         return failed_rows(task, f"internal error, {type(error).__name__}: {error}")

@@ -26,7 +26,7 @@ from gridpriv.privacy.release import Charging, Release
 from gridpriv.privacy.statement import ZoneStatement
 from gridpriv.zonal.checks import zone_statements
 from gridpriv.zonal.result import RunResult
-from gridpriv.zonal.run import Prepared, prepare, run_prepared
+from gridpriv.zonal.run import Admit, Leave, Prepared, prepare, run_prepared
 from gridpriv.zonal.settings import Settings
 
 
@@ -61,8 +61,15 @@ class Horizon:
         scale = ready.scale * self.series.scale(number)
         return replace(ready, rules=rules, seed=step_seed(self.seed, number), scale=scale)
 
-    def run_step(self, number: int, charge: Charging | None = None) -> RunResult:
-        """Run a step.
+    def run_step(
+        self,
+        number: int,
+        charge: Charging | None = None,
+        *,
+        admit: Admit | None = None,
+        leave: Leave = lambda _: None,
+    ) -> RunResult:
+        """Run a step; see :func:`gridpriv.zonal.run.run_prepared`.
 
         Raises
         ------
@@ -70,7 +77,7 @@ class Horizon:
             As :func:`gridpriv.zonal.run.run`, with the step in a note.
         """
         try:
-            return run_prepared(self.prepared(number), charge=charge)
+            return run_prepared(self.prepared(number), charge=charge, admit=admit, leave=leave)
         except GridprivError as error:
             error.add_note(f"step {self.series.steps[number]} of {self.series.source}")
             raise

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridpriv.consensus.agent import AgentRules
-from gridpriv.consensus.coordinator import Consensus, Trace
+from gridpriv.consensus.coordinator import Consensus
 from gridpriv.core.tables import publish
 from gridpriv.grid.case import Case
 from gridpriv.grid.zoning import Zoning, zone_rows
@@ -32,6 +32,7 @@ from gridpriv.power.zone import Network, Zone
 from gridpriv.privacy.statement import ZoneStatement, noise_caveat
 from gridpriv.zonal.schema import RUN_DOCUMENT
 from gridpriv.zonal.settings import Settings
+from gridpriv.zonal.trace import Trace
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -54,6 +55,7 @@ class RunResult:
     Figures that come from private demand are *local*: the owner may see them, a public
     export leaves them out. ``rounds`` and ``buses`` say which is which in ``local_columns``.
     ``statements`` are the zones' privacy losses in the order of the zone map; empty without noise.
+    ``early`` is why the run ended before its last round, None where it did not.
     """
 
     case: Case
@@ -70,6 +72,7 @@ class RunResult:
     ac: AcCheck | None
     statements: tuple[ZoneStatement, ...]
     timing: Timing
+    early: str | None = None
 
     @cached_property
     def rounds(self) -> pd.DataFrame:
@@ -216,6 +219,8 @@ class RunResult:
             "zones": self._zone_rows(),
             "settings": self._settings(),
             "rounds": self._round_rows(),
+            "ended": "early" if self.early else "finished",
+            "reason": self.early,
             "final": self._final(),
             "privacy": self._privacy(),
             "solver": self._solver(),

@@ -6,9 +6,10 @@ import math
 import secrets
 import time
 import warnings
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,12 +18,14 @@ from gridpriv.consensus.agent import AgentRules
 from gridpriv.consensus.coordinator import (
     Consensus,
     Plan,
-    RoundRecord,
     State,
-    Trace,
-    coordinate,
+    Turn,
     make_consensus,
+    orders_at,
+    rounds,
 )
+from gridpriv.consensus.in_process import in_process
+from gridpriv.consensus.messages import Order
 from gridpriv.consensus.schedules import (
     BalancedPenalty,
     InUnits,
@@ -32,23 +35,17 @@ from gridpriv.consensus.schedules import (
     smooth_step,
     strongly_convex_step,
 )
-from gridpriv.consensus.transport import Transport
+from gridpriv.consensus.transport import Carry, Transport, answers, exchange
+from gridpriv.consensus.workers import Workers
 from gridpriv.core.arrays import Floats
-from gridpriv.core.errors import BudgetError, GridprivWarning, SolverError, not_allowed
+from gridpriv.core.errors import GridprivError, GridprivWarning, not_allowed
 from gridpriv.grid.case import Case
 from gridpriv.grid.zoning import Zoning
-from gridpriv.power.fleet import (
-    FleetPlan,
-    after_recourse,
-    make_transport,
-    outcome,
-    smoothness,
-)
+from gridpriv.power.fleet import Fleet, ZoneOutcome
 from gridpriv.power.objective import penalty_units
 from gridpriv.power.problem import ZoneProblem
 from gridpriv.power.program import compile_zone
 from gridpriv.power.recourse import Pin, Recourse, agreed_point, dispatch
-from gridpriv.power.sensitivity import demand_sensitivity
 from gridpriv.power.solvers import check_solver
 from gridpriv.power.zone import Network, Zone, flat_start, make_network, make_zones
 from gridpriv.privacy.adjacency import DemandAdjacency
@@ -59,10 +56,13 @@ from gridpriv.privacy.release import Charging, Release
 from gridpriv.zonal.checks import Checker, Finished, check, claimed_epsilon
 from gridpriv.zonal.result import RunResult, Timing
 from gridpriv.zonal.settings import Settings
+from gridpriv.zonal.trace import RoundRecord, Trace, round_record
+
+Watch = Callable[[RoundRecord], None]
+Leave = Callable[[RunResult], None]
+Admit = Callable[[Mapping[str, Mapping[Release, int]]], None]
 
 PAPER_SENSITIVITY = {"objective": 2.0, "output": 1.0}  # times beta, RK section 6.1.1
-
-
 REHEARSAL_ROUNDS = 20
 SMALLEST_OUTPUT_BETA = 1e-4
 
@@ -99,13 +99,32 @@ class Prepared:
         )
 
 
+@dataclass(frozen=True, eq=False)
+class Opening:
+    """Where the private rounds start; all of it is public.
+
+    Attributes
+    ----------
+    state : State
+    plan : Plan
+    releases : tuple of Release or None
+        What one draw of the first round is, per zone; None where a zone draws nothing.
+    """
+
+    state: State
+    plan: Plan
+    releases: tuple[Release | None, ...]
+
+
 def run(
     case: Case,
     zoning: Zoning,
     settings: Settings,
-    watch: Callable[[RoundRecord], None] = lambda _: None,
+    watch: Watch = lambda _: None,
     load_seconds: float = 0.0,
     charge: Charging | None = None,
+    *,
+    transport: Carry | None = None,
 ) -> RunResult:
     """Run the consensus algorithm on a case.
 
@@ -119,7 +138,11 @@ def run(
     load_seconds : float
         What reading the case took, for the timing table.
     charge : Charging, optional
-        Called with a zone's name and its new releases before they are drawn (a ledger).
+        Called with a zone's name and every release before it is drawn (a ledger).
+    transport : callable, optional
+        Where the zones work: from the zones to the transport that holds them
+        (:mod:`gridpriv.consensus.transport`). By default as many processes as
+        ``settings.workers``.
 
     Returns
     -------
@@ -130,71 +153,115 @@ def run(
     InputError
         For settings that this case or machine cannot have.
     SolverError
-        Naming zone, round and status; ``error.result`` holds the rounds before it.
+        Naming zone, round and status (:func:`run_prepared` hands over what was done before it).
     BudgetError
-        If ``charge`` refuses; ``error.result`` holds the rounds before it.
+        If ``charge`` refuses.
     """
-    return run_prepared(prepare(case, zoning, settings), watch, load_seconds, charge)
+    prepared = prepare(case, zoning, settings)
+    return run_prepared(prepared, watch, load_seconds, charge, transport=transport)
 
 
 def run_prepared(
     prepared: Prepared,
-    watch: Callable[[RoundRecord], None] = lambda _: None,
+    watch: Watch = lambda _: None,
     load_seconds: float = 0.0,
     charge: Charging | None = None,
     checker: Checker = check,
+    *,
+    admit: Admit | None = None,
+    leave: Leave = lambda _: None,
+    transport: Carry | None = None,
 ) -> RunResult:
-    """Run what :func:`prepare` returned; problems it has compiled are used again.
+    """Run what :func:`prepare` returned.
 
-    ``checker`` computes what :func:`gridpriv.zonal.checks.check` does, elsewhere if it likes.
+    Every zone is compiled, solved once and rehearsed on public data, and its sensitivity is known,
+    before anything is charged or drawn.
+
+    Parameters
+    ----------
+    prepared, watch, load_seconds, charge, transport
+        As of :func:`run`.
+    checker : callable
+        Computes what :func:`gridpriv.zonal.checks.check` does, elsewhere if it likes.
+    admit : callable, optional
+        Called once, before the first charge, with all releases that the run may draw, zone by
+        zone; it raises to stop the run there.
+    leave : callable
+        Called with what was done if the run ends early once it may have drawn (a solver, a
+        refusal, an interrupt, a defect), before the exception goes on.
     """
     settings = prepared.settings
+    carry = transport or _own_transport(settings.workers)
     began = time.perf_counter()
-    plan = FleetPlan(
+    fleet = Fleet(
         prepared.zones, prepared.shared, prepared.rules, settings.solver,
         NoiseStreams(prepared.seed), charge and charge.scaled(prepared.scale),
     )  # fmt: skip
-    local = prepared.problems if settings.workers == 1 else None
-    transport = make_transport(plan, settings.workers, local)
-    built = time.perf_counter()
-    trace = Trace()
-    failure: SolverError | BudgetError | None = None
-    try:
+    with closing(carry(fleet)) as zones:
+        opening = open_rounds(prepared, zones)
+        if admit is not None:
+            admit(planned_releases(prepared, zones, opening))
+        built = time.perf_counter()
+        records: list[RoundRecord] = []
+        state = opening.state
+
+        def result(after: Recourse | None, early: str | None = None) -> RunResult:
+            solved = time.perf_counter()
+            drawn = _drawn(prepared, zones, opening, len(records))
+            trace = Trace(tuple(records), drawn, state.sent, state.dual)
+            checks = checker(_finished(prepared, trace, after))
+            return RunResult(
+                case=prepared.case,
+                zoning=prepared.zoning,
+                settings=settings,
+                zone_models=prepared.zones,
+                shared=prepared.shared,
+                consensus=prepared.consensus,
+                trace=trace,
+                outcomes=tuple(_outcomes(prepared, zones)),
+                seed=prepared.seed,
+                rules=prepared.rules,
+                recourse=after,
+                ac=checks.ac,
+                statements=checks.statements,
+                timing=Timing(
+                    load=load_seconds,
+                    build=built - began,
+                    solve=solved - built,
+                    total=load_seconds + time.perf_counter() - began,
+                ),
+                early=early,
+            )
+
+        names = [zone.name for zone in prepared.zones]
         try:
-            coordinate_zones(prepared, transport, trace, watch)
-        except (SolverError, BudgetError) as error:
-            failure = error
-        solved = time.perf_counter()
-        outcomes = transport.apply(outcome, [None] * len(prepared.zones))
-        after = None if failure else _recourse(prepared, transport, [o.z for o in outcomes])
-    finally:
-        transport.close()
-    checks = checker(_finished(prepared, trace, after))
-    result = RunResult(
-        case=prepared.case,
-        zoning=prepared.zoning,
-        settings=settings,
-        zone_models=prepared.zones,
-        shared=prepared.shared,
-        consensus=prepared.consensus,
-        trace=trace,
-        outcomes=tuple(outcomes),
-        seed=prepared.seed,
-        rules=prepared.rules,
-        recourse=after,
-        ac=checks.ac,
-        statements=checks.statements,
-        timing=Timing(
-            load=load_seconds,
-            build=built - began,
-            solve=solved - built,
-            total=load_seconds + time.perf_counter() - began,
-        ),
-    )
-    if failure is not None:
-        failure.result = result  # type: ignore[union-attr]
-        raise failure
-    return result
+            before = time.perf_counter()
+            for turn in play_rounds(prepared, zones, opening):
+                seconds, state = time.perf_counter() - before, turn.state
+                records.append(round_record(turn, names, answers(zones.ask("figures")), seconds))
+                watch(records[-1])
+                before = time.perf_counter()
+            after = _recourse(prepared, zones, [o.z for o in answers(zones.ask("outcome"))])
+            return result(after)
+        except BaseException as error:
+            done = result(None, _reason(error))
+            error.add_note(done.trace.drawn())
+            leave(done)
+            raise
+
+
+def _own_transport(workers: int) -> Carry:
+    """Return how zones are held by this machine's processes."""
+    return in_process if workers == 1 else partial(Workers, workers=workers)
+
+
+def _reason(error: BaseException) -> str:
+    """Return in words why a run ended early."""
+    if isinstance(error, KeyboardInterrupt):
+        return str(error.args[0]) if error.args else "interrupted"
+    if isinstance(error, GridprivError):
+        return str(error)
+    return f"internal error, {type(error).__name__}: {error}"
 
 
 def prepare(case: Case, zoning: Zoning, settings: Settings) -> Prepared:
@@ -272,30 +339,39 @@ def shared_coordinates(zones: Sequence[Zone], consensus: str) -> tuple[NDArray[n
     return tuple(holders[zone.coordinates] > 1 for zone in zones)
 
 
-def coordinate_zones(
-    prepared: Prepared,
-    transport: Transport,
-    trace: Trace,
-    watch: Callable[[RoundRecord], None],
-) -> State:
-    """Rehearse on the public proxy if the settings ask for it, then run the private rounds."""
+def open_rounds(prepared: Prepared, transport: Transport) -> Opening:
+    """Try or rehearse every zone on its public proxy; return where the private rounds start."""
     settings, consensus = prepared.settings, prepared.consensus
     schedule, step = settings.penalty, step_size(prepared, transport)
     balanced = isinstance(schedule, BalancedPenalty)
     if balanced:
         schedule = InUnits(schedule, _penalty_units(prepared))
-    names = [zone.name for zone in prepared.zones]
     start = consensus.stack(
         [flat_start(zone)[s] for zone, s in zip(prepared.zones, prepared.shared, strict=True)]
     )
     state = State(start, np.zeros_like(start), schedule.first(consensus.size))
     if settings.effective_start() == "proxy":
-        rehearsal = Plan(REHEARSAL_ROUNDS, step, schedule, rehearsal=True)
-        state = coordinate(transport, consensus, state, rehearsal, names, Trace())
+        rehearsal = Plan(REHEARSAL_ROUNDS, step, schedule)
+        for turn in rounds(exchange(transport, "rehearse"), consensus, state, rehearsal):
+            state = turn.state
     if settings.noise_is_fresh() and balanced:
         schedule = KeptPenalty(schedule)
     plan = Plan(settings.rounds, step, schedule, settings.tolerance)
-    return coordinate(transport, consensus, state, plan, names, trace, watch)
+    orders = orders_at(consensus, state, plan, 1)
+    if settings.effective_start() == "flat":
+        answers(transport.ask("ready", orders))
+    return Opening(state, plan, tuple(_releases(transport, orders)))
+
+
+def play_rounds(prepared: Prepared, transport: Transport, opening: Opening) -> Iterator[Turn]:
+    """Run the private rounds."""
+    return rounds(exchange(transport, "round"), prepared.consensus, opening.state, opening.plan)
+
+
+def _releases(transport: Transport, orders: Sequence[Order]) -> list[Release | None]:
+    """Return what one draw of every zone is under an order; public."""
+    penalties, steps = [order.penalty for order in orders], [order.step for order in orders]
+    return answers(transport.ask("release", penalties, steps))
 
 
 def _penalty_units(prepared: Prepared) -> Floats:
@@ -312,7 +388,7 @@ def _recourse(prepared: Prepared, transport: Transport, averages: list[Floats]) 
     network, solver = prepared.network, prepared.settings.solver
     tied, point = agreed_point(network, prepared.zoning, prepared.zones, averages, solver)
     pins = [Pin(tied[z.coordinates], point[z.coordinates], solver) for z in prepared.zones]
-    found = transport.apply(after_recourse, pins)
+    found = answers(transport.ask("recourse", pins))
     p, q = np.full(network.case.n_bus, np.nan), np.full(network.case.n_bus, np.nan)
     solution, failed = point.copy(), []
     for zone, answer in zip(prepared.zones, found, strict=True):
@@ -336,15 +412,56 @@ def _finished(prepared: Prepared, trace: Trace, after: Recourse | None) -> Finis
     )
 
 
-def planned_releases(prepared: Prepared) -> dict[str, dict[Release, int]] | None:
-    """Return what every zone's releases will cost, where the settings alone tell."""
-    settings, rule = prepared.settings, prepared.rules.noise
-    if rule is None or settings.calibration == "paper":
-        return None
-    # sound noise is one multiple of whatever the sensitivity is, so every release costs the same
-    some = demand_sensitivity(prepared.rules.adjacency, rule.norm)
-    each = {rule.release(some): settings.planned_releases()}
-    return {zone.name: each for zone in prepared.zones}
+def planned_releases(
+    prepared: Prepared, transport: Transport, opening: Opening
+) -> dict[str, dict[Release, int]]:
+    """Return what every zone will draw if all rounds are run; public.
+
+    Only output perturbation draws different releases in different rounds. Its noise is fresh in
+    every round, so its penalties follow no residual and are known now.
+    """
+    perturbation, plan = prepared.rules.perturbation, opening.plan
+    planned: dict[str, dict[Release, int]] = {zone.name: {} for zone in prepared.zones}
+    state, releases, updates = opening.state, opening.releases, prepared.rules.local_updates
+    unread = np.zeros(prepared.consensus.size)
+    for t in range(1, plan.rounds + 1):
+        draws = sum(perturbation.drawn_at(t, e) == (t, e) for e in range(1, updates + 1))
+        if perturbation.target == "output" and t > 1:
+            rho = plan.penalty.following(t - 1, state.rho, unread, unread)
+            state = replace(state, rho=rho)
+            orders = orders_at(prepared.consensus, state, plan, t)
+            releases = tuple(_releases(transport, orders))
+        for zone, release in zip(prepared.zones, releases, strict=True):
+            if draws and release is not None:
+                counts = planned[zone.name]
+                counts[release] = counts.get(release, 0) + draws
+    return {name: counts for name, counts in planned.items() if counts}
+
+
+def _drawn(
+    prepared: Prepared, transport: Transport, opening: Opening, finished: int
+) -> dict[str, dict[Release, int]]:
+    """Return what every zone has drawn.
+
+    A zone whose process was lost cannot say; it may have drawn all of the round it was lost in.
+    """
+    most = prepared.rules.perturbation.releases(finished + 1, prepared.rules.local_updates)
+    found = {}
+    told = zip(prepared.zones, transport.ask("drawn"), opening.releases, strict=True)
+    for zone, drawn, release in told:
+        lost = {} if release is None else {release: most}
+        found[zone.name] = lost if isinstance(drawn, BaseException) else drawn
+    return found
+
+
+def _outcomes(prepared: Prepared, transport: Transport) -> Iterator[ZoneOutcome]:
+    """Yield every zone after its last round; NaN for one whose process was lost."""
+    for zone, outcome in zip(prepared.zones, transport.ask("outcome"), strict=True):
+        if isinstance(outcome, BaseException):
+            size, own = len(zone.coordinates), len(zone.own)
+            yield ZoneOutcome(*(np.full(n, np.nan) for n in (size, own, own)))
+        else:
+            yield outcome
 
 
 def noise_rule(settings: Settings, adjacency: DemandAdjacency) -> NoiseRule | None:
@@ -372,7 +489,7 @@ def step_size(prepared: Prepared, transport: Transport) -> StepSize:
         return nonsmooth_step()
     if settings.step == "strongly-convex":
         return strongly_convex_step(settings.convexity)
-    largest = max(transport.apply(smoothness, [None] * len(prepared.zones)))
+    largest = max(answers(transport.ask("smoothness")))
     if prepared.rules.noise is None:
         return smooth_step(largest, math.inf)
     return smooth_step(largest, claimed_epsilon(settings, prepared.rules))

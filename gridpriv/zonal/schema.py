@@ -301,6 +301,8 @@ RUN_DOCUMENT: dict[str, Schema] = {
     "zones": TableSchema("zones", "one zone", (NAME_OF_ZONE,), ZONE_SIZE),
     "settings": SETTINGS,
     "rounds": ROUNDS,
+    "ended": Column("ended", "releases", "Ended", "finished, or early"),
+    "reason": Column("reason", "private", "Reason", "what ended the run early"),
     "final": {
         **{c.name: c for c in (*FIGURES, EXPLANATION, RESIDUAL)},
         "recourse": TableSchema(

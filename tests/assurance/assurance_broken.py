@@ -71,8 +71,9 @@ def broken(run: Prepared, kind: type[Laplace]) -> Prepared:
 class DataDependentStep(Agent):
     """Takes smaller steps where the demand is larger."""
 
-    def round(self, number: int, w: Any, penalty: Any, step: float) -> Any:
-        return super().round(number, w, penalty, step / (1.0 + float(np.linalg.norm(self._data))))
+    def round(self, order: Any) -> Any:
+        step = order.step / (1.0 + float(np.linalg.norm(self._data)))
+        return super().round(replace(order, step=step))
 
 
 class HiddenState(Agent):
@@ -80,10 +81,8 @@ class HiddenState(Agent):
 
     clean: Any = None
 
-    def _local_update(self, *place: Any) -> Any:
-        if self.clean is not None:
-            self._z = self.clean
-        return super()._local_update(*place)
+    def _local_update(self, z: Any, *rest: Any) -> Any:
+        return super()._local_update(z if self.clean is None else self.clean, *rest)
 
     def _released(self, z: Any, *rest: Any) -> Any:
         self.clean = z
@@ -93,8 +92,8 @@ class HiddenState(Agent):
 class Uncharged(Agent):
     """Forgets to report what it released."""
 
-    def round(self, *given: Any) -> Any:
-        return replace(super().round(*given), releases={})
+    def round(self, order: Any) -> Any:
+        return replace(super().round(order), releases={})
 
 
 class DataDependentNoise(Agent):

@@ -59,11 +59,11 @@ def test_an_interrupted_day_goes_on_where_it_stopped(
     assert run(day, "--seed", "3", "--out", str(whole)) == 0
     step, asked = Horizon.run_step, []
 
-    def stop_at_noon(self: Horizon, number: int, *rest: object) -> object:
+    def stop_at_noon(self: Horizon, number: int, *rest: object, **given: object) -> object:
         asked.append(number)
         if asked == [0, 1, 2]:
             raise KeyboardInterrupt
-        return step(self, number, *rest)  # type: ignore[arg-type]
+        return step(self, number, *rest, **given)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Horizon, "run_step", stop_at_noon)
     assert run(day, "--seed", "3", "--out", str(broken)) == 130

@@ -20,7 +20,8 @@ from gridpriv.privacy.ledger_rows import Account, Dataset
 from gridpriv.privacy.mechanism import Charge
 from gridpriv.zonal.datasets import zone_datasets
 from gridpriv.zonal.horizon import run_series
-from gridpriv.zonal.run import run
+from gridpriv.zonal.result import RunResult
+from gridpriv.zonal.run import prepare, run, run_prepared
 from gridpriv.zonal.settings import Settings
 
 CASE = load_case("case14")
@@ -113,15 +114,20 @@ def test_a_solver_that_fails_leaves_every_draw_charged_and_stated(
 
     def failing(problem: ZoneProblem, *given: Any) -> Any:
         calls[problem.name] += 1
-        if calls["3"] == 4:
+        if calls["3"] == 1 + 4:  # one trial before the first charge
             raise SolverError("injected")
         return solve(problem, *given)
 
     monkeypatch.setattr(ZoneProblem, "minimise_exact", failing)
     settings = Settings(perturbation=perturbation, budget="total:3", rounds=6, seed=1, start="flat")
-    with Ledger(path, datasets) as ledger, pytest.raises(SolverError, match="zone 3") as failed:
-        run(CASE, zoning, settings, charge=ReleaseCharge(ledger, "run-1"))
-    stated = {s.zone: s.releases for s in failed.value.result.statements}  # type: ignore[attr-defined]
+    early: list[RunResult] = []
+    with Ledger(path, datasets) as ledger, pytest.raises(SolverError, match="zone 3"):
+        run_prepared(
+            prepare(CASE, zoning, settings),
+            charge=ReleaseCharge(ledger, "run-1"),
+            leave=early.append,
+        )
+    stated = {s.zone: s.releases for s in early[0].statements}
     assert stated == {"1": 4, "2": 4, "3": 3 if perturbation == "output" else 4}
     assert [sum(a.spent.values()) for a in read_accounts(path)] == list(stated.values())
 

@@ -8,6 +8,7 @@ import pytest
 from gridpriv import InputError, SolverError, load_case, make_settings, run, shipped_zoning
 from gridpriv.grid.partition import partition
 from gridpriv.grid.zoning import zoning_from_groups
+from gridpriv.zonal.run import prepare, run_prepared
 
 
 def preset(**given):
@@ -157,22 +158,24 @@ def test_a_failing_solver_names_zone_and_round_and_keeps_the_trace(case14, zones
 
     def failing(self, linear, metric):
         calls["n"] += 1
-        if calls["n"] > 8:
+        if calls["n"] > 3 + 8:  # every zone is tried once before the first round
             raise SolverError("clarabel ended NumericalError")
         return solve(self, linear, metric)
 
     monkeypatch.setattr(ZoneProblem, "minimise_exact", failing)
     settings = make_settings(rounds=5, seed=1, start="flat", solver="clarabel")
+    early = []
     with pytest.raises(SolverError, match=r"zone 2|zone 3") as caught:
-        run(case14, zones14, settings)
+        run_prepared(prepare(case14, zones14, settings), leave=early.append)
     assert "round 3" in str(caught.value)
     assert caught.value.exit_code == 3
-    assert len(caught.value.result.rounds) == 2
+    assert len(early[0].rounds) == 2
+    document = early[0].as_dict()
+    assert (document["ended"], document["reason"]) == ("early", str(caught.value))
 
 
 def test_a_delta_that_allows_one_entry_to_be_published_is_warned_of(case118, zones118):
     from gridpriv.core.errors import GridprivWarning
-    from gridpriv.zonal.run import prepare
 
     with pytest.warns(GridprivWarning, match="1/236"):
         prepare(case118, zones118, preset(mechanism="gaussian", budget="per-release:0.1"))

@@ -8,21 +8,16 @@ the sensitivities the paper's noise is calibrated to.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from gridpriv.consensus.agent import Agent, AgentRules, Message
-from gridpriv.consensus.coordinator import (
-    FullyShared,
-    Plan,
-    RoundRecord,
-    State,
-    Trace,
-    coordinate,
-)
+from gridpriv.consensus.agent import Agent, AgentRules
+from gridpriv.consensus.coordinator import FullyShared, Plan, State, rounds
+from gridpriv.consensus.messages import Order, Reply
 from gridpriv.consensus.schedules import StepSize
-from gridpriv.core.arrays import Floats
+from gridpriv.consensus.transport import answers, exchange
 from gridpriv.core.errors import not_allowed
 from gridpriv.learning.accounting import classical_epsilon
 from gridpriv.learning.algorithms.base import Round, Task, Watch
@@ -78,10 +73,11 @@ class ClientAgent(Agent):
 
     own_step: StepSize | None = None
 
-    def round(self, number: int, w: Floats, penalty: Floats, step: float) -> Message:
+    def round(self, order: Order) -> Reply:
         """Run one round."""
-        own = step if self.own_step is None else self.own_step(number)
-        return super().round(number, w, penalty, own)
+        if self.own_step is not None:
+            order = replace(order, step=self.own_step(order.number))
+        return super().round(order)
 
 
 def ryu_kim(task: Task, watch: Watch) -> None:
@@ -94,32 +90,18 @@ def ryu_kim(task: Task, watch: Watch) -> None:
     agents = [make_agent(task, problem) for problem in problems]
     consensus = FullyShared(len(problems), task.size)
     shape = (len(problems), *task.clients.shape)
-    trace = Trace()
-
-    def report(record: RoundRecord) -> None:
-        watch(
-            Round(
-                record.round,
-                trace.w.reshape(shape[1:]),
-                trace.sent.reshape(shape),
-                record.noise_magnitude,
-            )
-        )
-
+    start = np.zeros((consensus.agents, consensus.size))
+    penalty = settings.penalty.for_epsilon(epsilon)
+    state = State(start, np.zeros_like(start), penalty.first(consensus.size))
+    plan = Plan(settings.rounds, scaled_step(settings.step_scale), penalty)
     with Threads(agents, settings.workers) as transport:
-        start = np.zeros((consensus.agents, consensus.size))
-        penalty = settings.penalty.for_epsilon(epsilon)
-        coordinate(
-            transport,
-            consensus,
-            State(start, np.zeros_like(start), penalty.first(consensus.size)),
-            Plan(settings.rounds, scaled_step(settings.step_scale), penalty),
-            [p.name for p in problems],
-            trace,
-            report,
-        )
+        for turn in rounds(exchange(transport, "round"), consensus, state, plan):
+            figures = answers(transport.ask("figures"))
+            models, sent = turn.w.reshape(shape[1:]), turn.state.sent.reshape(shape)
+            watch(Round(turn.number, models, sent, float(sum(f.noise_magnitude for f in figures))))
+        drawn = answers(transport.ask("drawn"))
     if settings.mechanism != "none":
-        _charge(task, problems, trace)
+        _charge(task, problems, drawn)
 
 
 def make_problems(task: Task) -> list[ClientProblem]:
@@ -204,13 +186,15 @@ def _observes(task: Task) -> bool:
     )
 
 
-def _charge(task: Task, problems: list[ClientProblem], trace: Trace) -> None:
+def _charge(
+    task: Task, problems: list[ClientProblem], drawn: Sequence[Mapping[Release, int]]
+) -> None:
     """Tally every release; only those of a public noise scale are certified."""
     if _observes(task):
         task.tally.note(
             "the noise scale follows the client's own samples (the authors' code): "
             "it depends on private data and certifies nothing"
         )
-    for problem in problems:
-        for release, count in trace.releases[problem.name].items():
+    for problem, releases in zip(problems, drawn, strict=True):
+        for release, count in releases.items():
             task.tally.add(problem.key, release, count)

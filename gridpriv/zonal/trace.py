@@ -1,0 +1,82 @@
+"""What a run leaves round by round: the coordinator's public values beside the owners' figures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from gridpriv.consensus.agent import Figures
+from gridpriv.consensus.coordinator import Turn
+from gridpriv.core.arrays import Floats
+from gridpriv.privacy.release import Release
+
+
+@dataclass(frozen=True, eq=False)
+class RoundRecord:
+    """One round's figures. ``consensus_residual`` and ``penalty`` are public; the rest is not.
+
+    Attributes
+    ----------
+    consensus_residual : float
+        ||Aw - z||_2 at the round's w and the z sent after it.
+    figures : dict
+        Sums over zones of their figures at the average they sent.
+    by_agent : dict of str to dict
+        The same per zone.
+    penalty : (float, float)
+        Least and largest rho.
+    """
+
+    round: int
+    consensus_residual: float
+    noise_magnitude: float
+    figures: dict[str, float]
+    by_agent: dict[str, dict[str, float]]
+    penalty: tuple[float, float]
+    seconds: float
+    iterations: int
+    retries: int
+    solves: int
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """A run's rounds, what was sent and dual after the last of them and, per zone, every release.
+
+    Attributes
+    ----------
+    releases : mapping of str to mapping
+        All that were drawn, those of a round that failed included.
+    """
+
+    rounds: tuple[RoundRecord, ...] = ()
+    releases: Mapping[str, Mapping[Release, int]] = field(default_factory=dict)
+    sent: Floats = field(default_factory=lambda: np.zeros(0))
+    dual: Floats = field(default_factory=lambda: np.zeros(0))
+
+    def drawn(self) -> str:
+        """Return in words how many releases there were."""
+        most = max((sum(counts.values()) for counts in self.releases.values()), default=0)
+        return f"releases drawn, at most of a zone: {most}"
+
+
+def round_record(
+    turn: Turn, names: Sequence[str], figures: Sequence[Figures], seconds: float
+) -> RoundRecord:
+    """Return a round's record; zones in the order of ``names``."""
+    values = [one.values for one in figures]
+    rho = turn.penalty
+    return RoundRecord(
+        round=turn.number,
+        consensus_residual=turn.residual,
+        noise_magnitude=float(sum(one.noise_magnitude for one in figures)),
+        figures={key: float(sum(one[key] for one in values)) for key in values[0]},
+        by_agent=dict(zip(names, values, strict=True)),
+        penalty=(float(rho.min()), float(rho.max())) if rho.size else (0.0, 0.0),
+        seconds=seconds,
+        iterations=sum(one.effort.iterations for one in figures),
+        retries=sum(one.effort.retries for one in figures),
+        solves=sum(one.effort.solves for one in figures),
+    )
