@@ -6,8 +6,10 @@ import fcntl
 import multiprocessing
 import os
 import pickle
+import random
 import signal
 import time
+from collections import Counter
 from dataclasses import replace
 from multiprocessing.synchronize import Event
 from pathlib import Path
@@ -395,6 +397,42 @@ def test_eight_processes_of_five_hundred_charges_are_exact(tmp_path: Path, allow
     """With a grant that they would pass, and with one that has room for all."""
     path = granted(tmp_path, 1.0)
     charge_at_once(path, Charge("laplace", float(allowed)), allowed, asks=500)
+
+
+def charge_and_log(path: Path, number: int) -> None:
+    with Ledger(path, [NORTH]) as ledger, Path(f"{path}.log{number}").open("ab", 0) as log:
+        for _ in range(30):
+            ledger.charge("north", f"run-{number}", {TENTH: 1})
+            log.write(b"+")
+
+
+@pytest.mark.slow
+def test_fifty_random_schedules_of_kills_are_exact(tmp_path: Path) -> None:
+    """Four processes, each killed after a random time or not at all; then a fifth goes on."""
+    dice = random.Random(11)
+    context = multiprocessing.get_context("fork")
+    killed = 0
+    for schedule in range(50):
+        (tmp_path / str(schedule)).mkdir()
+        path = granted(tmp_path / str(schedule), 100.0)
+        processes = [context.Process(target=charge_and_log, args=(path, i)) for i in range(4)]
+        for process in processes:
+            process.start()
+        for process in dice.sample(processes, dice.randrange(1, 5)):
+            time.sleep(dice.uniform(0.0, 0.15))
+            process.kill()
+        for process in processes:
+            process.join(timeout=60.0)
+            killed += process.exitcode == -signal.SIGKILL
+        charged = Counter(entry.run for _, entry in read_book(path).charged)
+        for i, process in enumerate(processes):
+            log = Path(f"{path}.log{i}")
+            told = len(log.read_bytes()) if log.exists() else 0
+            assert told <= charged[f"run-{i}"] <= told + (process.exitcode != 0)
+            assert process.exitcode != 0 or told == 30
+        charge_once(path)
+        assert spent(path) == sum(charged.values()) + 1
+    assert killed > 50
 
 
 def test_a_lock_dies_with_its_holder(file: Path) -> None:

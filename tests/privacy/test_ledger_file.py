@@ -596,6 +596,36 @@ def test_a_disk_that_fails_anywhere_is_refused_and_loses_nothing(
     assert failed >= 4
 
 
+@pytest.mark.parametrize("fault", [errno.ENOSPC, errno.EIO])
+def test_a_disk_that_fails_in_the_first_grant_leaves_one_that_can_be_made(
+    tmp_path: Path, fault: int
+) -> None:
+    path = tmp_path / "new" / "ledger"
+    path.parent.mkdir()
+    count, failed = operations(lambda: granted(path.parent) and None), 0
+    for at in range(1, count + 1):
+        shutil.rmtree(path.parent)
+        path.parent.mkdir()
+
+        def strike(name: str, number: int, real: Any, given: Any, at: int = at) -> Any:
+            if number == at and name in ("pwrite", "fsync", "pread", "open"):
+                raise OSError(fault, os.strerror(fault))
+            return real(*given)
+
+        try:
+            struck(lambda: granted(path.parent) and None, strike)
+        except GridprivError as error:
+            failed += 1
+            assert os.strerror(fault) in str(error)
+        try:
+            granted(path.parent)
+        except InputError as error:  # the row had been written before its flush failed
+            assert "have a grant already" in str(error)
+        assert [len(row["grant"]["units"]) for row in chain(path)] == [5]
+        charge_once(path)
+    assert failed >= 6
+
+
 def test_a_full_disk_is_refused_through_the_command(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
