@@ -23,6 +23,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Lock
 from types import TracebackType
+from typing import TypeAlias
 
 import numpy as np
 
@@ -50,6 +51,8 @@ from gridpriv.privacy.mechanism import Charge
 from gridpriv.privacy.release import Release
 
 WAIT = 30.0  # seconds for other processes
+
+Rules: TypeAlias = list[tuple[Ints, Rule | None]]
 
 
 def grant(
@@ -223,21 +226,10 @@ class Ledger:
         check_charges(charges)
         units = self._units[self._dataset(owner).owner]
         self._warm_up(units, charges, planned=False)
-        rules: list[tuple[Ints, Rule | None]] = []
-        lacking: list[tuple[Account, int]] = []
         with self._transaction() as held:
-            for account, members in held.book.accounts_of(units):
-                after = combined(account.spent, charges)
-                ruled = account
-                if not account.spent and (account.rule is None or account.rule.used(after) > 1.0):
-                    ruled = replace(account, rule=_rule(account, charges, planned=False))
-                if not ruled.filter.fits(after):
-                    lacking.append((ruled, len(members)))
-                if ruled.rule != account.rule:
-                    rules.append((members, ruled.rule))
+            rules, lacking = _decided(held.book, units, charges, planned=False)
             if not lacking:
-                for members, rule in rules:
-                    held.write(Fixed(now(), as_ranges(members), rule))
+                held.fix(rules)
                 held.write(Charged(now(), owner, run_id, as_ranges(units), tuple(charges.items())))
         if lacking:
             raise self._refused(owner, lacking, charges, "nothing was charged")
@@ -257,25 +249,17 @@ class Ledger:
         for owner, charges in planned.items():
             check_charges(charges)
             self._warm_up(self._units[self._dataset(owner).owner], charges, planned=True)
-        rules: list[tuple[Ints, Rule | None]] = []
-        lacking: list[tuple[Account, int]] = []
         with self._transaction() as held:
-            for owner, charges in planned.items():
-                for account, members in held.book.accounts_of(self._units[owner]):
-                    ruled = account
-                    if not account.spent:
-                        ruled = replace(account, rule=_rule(account, charges, planned=True))
-                    if not ruled.filter.fits(combined(account.spent, charges)):
-                        lacking.append((ruled, len(members)))
-                    if ruled.rule != account.rule:
-                        rules.append((members, ruled.rule))
-                if lacking:
-                    break
-            else:
-                for members, rule in rules:
-                    held.write(Fixed(now(), as_ranges(members), rule))
-        if lacking:
-            raise self._refused(owner, lacking, charges, "the run was not started")
+            decided = {
+                owner: _decided(held.book, self._units[owner], charges, planned=True)
+                for owner, charges in planned.items()
+            }
+            if not any(lacking for _, lacking in decided.values()):
+                for rules, _ in decided.values():
+                    held.fix(rules)
+        for owner, (_, lacking) in decided.items():
+            if lacking:
+                raise self._refused(owner, lacking, planned[owner], "the run was not started")
 
     def close(self) -> None:
         """Bring the file's head to the disk."""
@@ -333,10 +317,7 @@ class Ledger:
         with self._lock:
             accounts = [account for account, _ in self._held.book.accounts_of(units)]
         for account in accounts:
-            if account.spent:
-                account.filter.used(charges)
-            else:
-                _rule(account, charges, planned=planned)
+            _ruled(account, charges, planned=planned).filter.used(charges)
 
     def _refused(
         self, owner: str, lacking: list[tuple[Account, int]], asked: Charges, outcome: str
@@ -417,6 +398,11 @@ class _Held:
         self.file.append(encode(entry))
         self.book.apply(self.file.head.count, entry)
 
+    def fix(self, rules: Rules) -> None:
+        """Fix the rules of units that were never charged."""
+        for units, rule in rules:
+            self.write(Fixed(now(), as_ranges(units), rule))
+
     def number(self, unit: Unit) -> int | None:
         """Return a unit's number, if it was granted anything."""
         return self.book.number(unit.marks(self.file.key)[0])
@@ -441,8 +427,30 @@ def _refuse_shared(datasets: Iterable[Dataset]) -> None:
             seen.add(unit.name)
 
 
-def _rule(account: Account, charges: Charges, *, planned: bool) -> Rule | None:
-    return choose_rule(account.grant.epsilon, account.grant.delta, charges, planned=planned)
+def _decided(
+    book: Book, units: Ints, charges: Charges, *, planned: bool
+) -> tuple[Rules, list[tuple[Account, int]]]:
+    """Return the rules to fix for these charges, and the accounts that have no room for them."""
+    rules: Rules = []
+    lacking = []
+    for account, members in book.accounts_of(units):
+        ruled = _ruled(account, charges, planned=planned)
+        if not ruled.filter.fits(combined(account.spent, charges)):
+            lacking.append((ruled, len(members)))
+        if ruled.rule != account.rule:
+            rules.append((members, ruled.rule))
+    return rules, lacking
+
+
+def _ruled(account: Account, charges: Charges, *, planned: bool) -> Account:
+    """Return an account with the rule under which it takes these charges.
+
+    The first charge fixes it. Until then a rule that a plan has fixed is kept if it has room.
+    """
+    if account.spent or (account.rule is not None and account.rule.used(charges) <= 1.0):
+        return account
+    grant = account.grant
+    return replace(account, rule=choose_rule(grant.epsilon, grant.delta, charges, planned=planned))
 
 
 def _some(number: int, dataset: Dataset) -> str:
