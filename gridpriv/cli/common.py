@@ -277,9 +277,6 @@ def resumable(hint: str) -> Iterator[None]:
         raise
 
 
-STUDY_KEPT = "finished runs are kept; the same command with --resume goes on"
-
-
 class Advance(Protocol):
     """Moves a progress bar."""
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from gridpriv.cli.common import (
     REAL,
-    STUDY_KEPT,
     WHOLE,
     add_formats,
     add_output,
@@ -20,7 +19,6 @@ from gridpriv.cli.common import (
     output_folder,
     print_table,
     progress,
-    resumable,
     tell,
     wanted_formats,
 )
@@ -99,17 +97,16 @@ def run_plan(plan: StudyPlan, args: argparse.Namespace) -> Study:
     def bar(total: int) -> AbstractContextManager[Any]:
         return progress("study", total, quiet=args.quiet or args.json)
 
-    with resumable(STUDY_KEPT):
-        return compare(
-            plan,
-            out=args.out,
-            jobs=args.jobs,
-            cluster=args.cluster,
-            resume=args.resume,
-            retry_failed=args.retry_failed,
-            time_limit=args.time_limit,
-            progress=bar,
-        )
+    return compare(
+        plan,
+        out=args.out,
+        jobs=args.jobs,
+        cluster=args.cluster,
+        resume=args.resume,
+        retry_failed=args.retry_failed,
+        time_limit=args.time_limit,
+        progress=bar,
+    )
 
 
 def finish(study: Study, args: argparse.Namespace, formats: list[str]) -> int:

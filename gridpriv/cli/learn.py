@@ -8,7 +8,6 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from gridpriv.cli.common import (
-    STUDY_KEPT,
     WHOLE,
     add_formats,
     add_output,
@@ -201,18 +200,17 @@ def _compare(args: argparse.Namespace) -> int:
     )  # fmt: skip
     folder = output_folder(args.out)
     assert folder is not None
-    with resumable(STUDY_KEPT):
-        study = compare(
-            datasets,
-            args.preset,
-            [name.strip() for name in args.algorithms.split(",")],
-            _numbers(args.totals),
-            args.seeds,
-            folder,
-            given,
-            resume=args.resume,
-            progress=lambda total: progress("study", total, quiet=args.quiet or args.json),
-        )
+    study = compare(
+        datasets,
+        args.preset,
+        [name.strip() for name in args.algorithms.split(",")],
+        _numbers(args.totals),
+        args.seeds,
+        folder,
+        given,
+        resume=args.resume,
+        progress=lambda total: progress("study", total, quiet=args.quiet or args.json),
+    )
     return _tell(study, args, formats)
 
 

@@ -32,6 +32,15 @@ class StorageError(GridprivError):
 
 
 @contextmanager
+def storing(what: str) -> Iterator[None]:
+    """Turn the operating system's errors into a sentence: ``cannot WHAT: why``."""
+    try:
+        yield
+    except OSError as error:
+        raise StorageError(f"cannot {what}: {error.strerror or error}") from error
+
+
+@contextmanager
 def beside(path: Path, *, private: bool) -> Iterator[BinaryIO]:
     """Yield a new file beside ``path`` to write to; it takes the place when done.
 
@@ -48,14 +57,13 @@ def beside(path: Path, *, private: bool) -> Iterator[BinaryIO]:
     """
     part = path.with_name(f".{secrets.token_hex(8)}.part")
     try:
-        with os.fdopen(_create(part, private), "wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
-        flush_folder(path.parent)
-    except OSError as error:
-        raise StorageError(f"cannot write {path}: {error.strerror or error}") from error
+        with storing(f"write {path}"):
+            with os.fdopen(_create(part, private), "wb") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            part.replace(path)
+            flush_folder(path.parent)
     finally:
         with suppress(OSError):
             part.unlink()
@@ -80,10 +88,25 @@ def make_folder(path: Path) -> None:
     StorageError
         If it cannot be made.
     """
-    try:
+    with storing(f"make {path}"):
         path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StorageError(f"cannot make {path}: {error.strerror or error}") from error
+
+
+def remove(path: Path) -> None:
+    """Remove a file, or a folder with the files in it, if it is there.
+
+    Raises
+    ------
+    StorageError
+        If it cannot be removed.
+    """
+    with storing(f"remove {path}"), suppress(FileNotFoundError):
+        if path.is_dir() and not path.is_symlink():
+            for file in path.iterdir():
+                file.unlink()
+            path.rmdir()
+        else:
+            path.unlink()
 
 
 def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
@@ -138,10 +161,16 @@ def is_left(path: Path) -> bool:
 
 def sweep(folder: Path) -> None:
     """Remove what killed writers left beside their files; only for who holds the folder."""
-    if folder.is_dir():
-        for path in folder.iterdir():
-            if is_left(path):
-                path.unlink(missing_ok=True)
+    for path in names_in(folder):
+        if is_left(path):
+            remove(path)
+
+
+def names_in(folder: Path) -> list[Path]:
+    """Return what a folder holds, sorted; nothing if it is not there."""
+    with storing(f"read {folder}"), suppress(FileNotFoundError):
+        return sorted(folder.iterdir())
+    return []
 
 
 def refuse_used(folder: Path) -> None:

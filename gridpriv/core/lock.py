@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from gridpriv.core.errors import InputError
-from gridpriv.core.files import PRIVATE_MODE, StorageError, make_folder
+from gridpriv.core.files import PRIVATE_MODE, make_folder, storing
 
 LOCK = ".lock"
 LONGEST = 300  # characters of what a lock file says
@@ -36,10 +36,8 @@ def held(folder: Path) -> Iterator[None]:
     """
     make_folder(folder)
     path = folder / LOCK
-    try:
+    with storing(f"lock {folder}"):
         handle = _acquire(path)
-    except OSError as error:
-        raise StorageError(f"cannot lock {folder}: {error.strerror or error}") from error
     try:
         yield
     finally:

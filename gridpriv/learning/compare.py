@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from gridpriv.core.errors import GridprivError, not_allowed, one_of, whole
+from gridpriv.core.store import TABLES, Rows, Study, open_store, read_study
 from gridpriv.learning.algorithms.names import ALGORITHMS, NON_PRIVATE, READS, SPECIFIC
 from gridpriv.learning.datasets.base import Dataset
 from gridpriv.learning.result import LearnResult, finite
@@ -24,8 +25,7 @@ from gridpriv.learning.run import learn, split_for
 from gridpriv.learning.settings import SET_BY_COMPARISON, LearnSettings, make_learn_settings
 from gridpriv.learning.stored import Progress, StepCounter, silent, steps
 from gridpriv.study.manifest import machine, versions
-from gridpriv.study.record import TABLES, Rows, privacy_figures
-from gridpriv.study.store import FORMAT, Store, Study, read_study
+from gridpriv.study.record import privacy_figures
 
 DELTA = 1e-5
 NO_NOISE = "none"
@@ -105,16 +105,13 @@ def compare(
         "algorithms": algorithms, "totals": totals, "seeds": list(range(seeds)),
         "settings": {k.replace("_", "-"): v for k, v in given.items()},
     }  # fmt: skip
-    store = Store(folder)
-    manifest = _manifest(dataset, told, len(trials))
-    store.refuse_other(manifest, resume)
-    store.begin(manifest, {})
-    stored = store.stored()
-    left = [trial for trial in trials if trial.id not in stored]
-    with progress(sum(steps(trial.settings) for trial in left)) as advance:
-        for trial in left:
-            store.add(attempted(datasets(trial.settings.seed), trial, advance))
-    store.merge()
+    with open_store(folder, _manifest(dataset, told, len(trials)), resume=resume) as store:
+        stored = store.stored()
+        left = [trial for trial in trials if trial.id not in stored]
+        with progress(sum(steps(trial.settings) for trial in left)) as advance:
+            for trial in left:
+                store.add(attempted(datasets(trial.settings.seed), trial, advance))
+        store.finish()
     return read_study(folder)
 
 
@@ -235,8 +232,8 @@ def _manifest(dataset: Dataset, told: dict[str, Any], planned: int) -> dict[str,
     flags |= {"seeds": len(told["seeds"])} | told["settings"]
     words = " ".join(f"--{name} {value}" for name, value in flags.items())
     return {
-        "format": FORMAT,
-        "kind": "learning",
+        "kind": "comparison of algorithms",
+        "public": False,
         "title": f"{dataset.name}: algorithms at equal certified totals",
         "question": QUESTION,
         "study": told,

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from gridpriv.core.store import Study
 from gridpriv.report.summary import COSTS, NO_NOISE, Metric, epsilon_of, panel_names, series_names
 from gridpriv.report.svg import Chart, Series, Style, described
-from gridpriv.study.store import Study
 
 BY_ROUND = (
     Metric("test_error_pct", "Test error", "%", "from public test data"),

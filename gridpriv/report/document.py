@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 
+from gridpriv.core.store import Study
 from gridpriv.report import findings, schema
 from gridpriv.report.charts import budget_words, cost_charts, round_charts
 from gridpriv.report.maps import Map, shed_map, zone_map
@@ -25,7 +26,6 @@ from gridpriv.report.summary import (
 from gridpriv.report.svg import Chart, Style, styles
 from gridpriv.report.tables import Table, make_table
 from gridpriv.study.schema import CLAIMS, GRIDS
-from gridpriv.study.store import Study
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,11 @@ import uuid
 from collections.abc import Iterable
 from pathlib import Path
 
-from gridpriv.core.files import refuse_used
+from gridpriv.core.files import StorageError, refuse_used
+from gridpriv.core.store import Study
 from gridpriv.report.document import Report, make_report
 from gridpriv.report.formats import check_formats
 from gridpriv.report.source import read_source
-from gridpriv.study.store import StorageError, Study
 
 
 def export(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from gridpriv.core.store import Study
 from gridpriv.core.tables import publish, publish_table
 from gridpriv.report.schema import STORED
 from gridpriv.study.schema import MANIFEST
-from gridpriv.study.store import Study
 
 WITHHELD = "withheld"
 """Status of a published run whose messages carry no noise: only its settings are told."""

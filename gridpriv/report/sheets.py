@@ -8,11 +8,11 @@ from typing import Any
 import pandas as pd
 
 from gridpriv.core.errors import missing_extra
+from gridpriv.core.store import Study
 from gridpriv.report.document import Report
 from gridpriv.report.schema import STORED, marked
 from gridpriv.report.tables import cell, plain
 from gridpriv.study.schema import RUN
-from gridpriv.study.store import Study
 
 MOST_ROWS = 1_048_575
 RAW = ("runs", "rounds", "zones", "buses", "statements", "charges", "timing")

@@ -10,13 +10,13 @@ import numpy as np
 import pandas as pd
 
 from gridpriv.core.errors import InputError
+from gridpriv.core.store import MANIFEST, TABLES, Study, read_study
 from gridpriv.report.findings import read_findings
 from gridpriv.report.folder import NETWORK
 from gridpriv.report.publish import publish_study
 from gridpriv.report.series_folder import PLAN as HORIZON
 from gridpriv.report.tables import clean
-from gridpriv.study.record import FINALS, SETTINGS_SHOWN, TABLES, finals
-from gridpriv.study.store import MANIFEST, Study, read_study
+from gridpriv.study.record import FINALS, SETTINGS_SHOWN, finals
 
 TAKEN = (
     "report takes a study of 'gridpriv compare' or 'gridpriv learn compare', or a run of "

@@ -14,7 +14,7 @@ from itertools import pairwise, product
 
 import pandas as pd
 
-from gridpriv.study.store import Study
+from gridpriv.core.store import Study
 
 LAST = 10
 FOUR = ("ObjG", "ObjL", "OutG", "OutL")

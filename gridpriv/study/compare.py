@@ -5,16 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from gridpriv.core.errors import not_allowed
+from gridpriv.core.store import Study, open_store, read_study
 from gridpriv.study.files import to_toml
-from gridpriv.study.grids import load_grids, network_tables
+from gridpriv.study.grids import load_grids, network_rows
 from gridpriv.study.manifest import make_manifest
 from gridpriv.study.plan import StudyPlan, make_plan
 from gridpriv.study.runner import run_tasks
-from gridpriv.study.store import StorageError, Store, Study, read_study
 
 Progress = Callable[[int], AbstractContextManager[Callable[[str], None]]]
 
@@ -67,19 +68,15 @@ def compare(
     if time_limit is not None and not time_limit > 0:
         raise not_allowed("time-limit", time_limit, "a positive number of seconds")
     grids, tasks = load_grids(plan), plan.tasks()
-    store = Store(Path(out))
     manifest = make_manifest(plan, grids, len(tasks))
-    store.refuse_other(manifest, resume)
-    if not store.exists():
-        store.begin(manifest, network_tables(grids))
+    common = partial(network_rows, grids)
+    with open_store(Path(out), manifest, resume=resume, common=common) as store:
         store.text("study.toml", to_toml(plan))
-    stored = store.stored()
-    if retry_failed:
-        store.forget({run for run, status in stored.items() if status == "failed"})
-        stored = {run: status for run, status in stored.items() if status != "failed"}
-    left = [task for task in tasks if task.id not in stored]
-    with progress(len(left)) as advance:
-        try:
+        if retry_failed:
+            store.forget(run for run, status in store.stored().items() if status == "failed")
+        stored = store.stored()
+        left = [task for task in tasks if task.id not in stored]
+        with progress(len(left)) as advance:
             run_tasks(
                 left,
                 grids,
@@ -89,10 +86,7 @@ def compare(
                 time_limit=time_limit,
                 advance=advance,
             )
-        except StorageError as error:
-            error.add_note(f"{len(store.stored())} of {len(tasks)} runs are stored")
-            raise
-    store.merge()
+        store.finish()
     return read_study(out)
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import pandas as pd
-
 from gridpriv.core.errors import not_allowed, one_of
+from gridpriv.core.store import Rows
 from gridpriv.grid.case import Case
 from gridpriv.grid.library import SHIPPED_ZONES, load_case, shipped_zoning
 from gridpriv.grid.partition import METHODS, partition
@@ -80,12 +79,13 @@ def describe(grids: dict[tuple[str, str], Grid]) -> list[dict[str, Any]]:
     ]
 
 
-def network_tables(grids: dict[tuple[str, str], Grid]) -> dict[str, pd.DataFrame]:
+def network_rows(grids: dict[tuple[str, str], Grid]) -> Rows:
     """Return positions of buses, and branches, of every grid (public)."""
     from gridpriv.report.folder import network
 
-    tables: dict[str, list[pd.DataFrame]] = {"buses": [], "branches": []}
+    found: Rows = {}
     for (case, zoning), grid in grids.items():
         for name, rows in network(grid.case, grid.zoning).items():
-            tables[name].append(pd.DataFrame(rows).assign(case=case, zoning=zoning))
-    return {f"network_{name}": pd.concat(parts) for name, parts in tables.items()}
+            place = {"case": case, "zoning": zoning}
+            found.setdefault(f"network_{name}", []).extend(row | place for row in rows)
+    return found

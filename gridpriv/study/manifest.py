@@ -10,7 +10,6 @@ from typing import Any
 
 from gridpriv.study.grids import Grid, describe
 from gridpriv.study.plan import StudyPlan
-from gridpriv.study.store import FORMAT
 
 PACKAGES = (
     "gridpriv", "numpy", "scipy", "pandas", "pyomo", "casadi", "clarabel", "pandapower",
@@ -23,8 +22,8 @@ def make_manifest(
 ) -> dict[str, Any]:
     """Return the manifest of a study that is about to begin."""
     return {
-        "format": FORMAT,
         "kind": "study",
+        "public": False,
         "title": plan.title,
         "question": plan.question,
         "study": plan.as_dict(),

@@ -9,12 +9,12 @@ from typing import Any
 
 import pandas as pd
 
+from gridpriv.core.store import Study, read_study, reopen_store
 from gridpriv.grid.library import load_case, shipped_zoning
 from gridpriv.privacy.adjacency import DemandAdjacency
 from gridpriv.study.claims import FOUR, check_claims
 from gridpriv.study.files import bundled, read_plan
 from gridpriv.study.plan import StudyPlan
-from gridpriv.study.store import Store, Study, read_study
 from gridpriv.zonal.settings import make_settings
 
 REPRODUCTIONS = {
@@ -36,7 +36,8 @@ def figure_plan(name: str) -> StudyPlan:
 def with_claims(folder: Path) -> Study:
     """Check the paper's statements on a finished study and store the outcome beside it."""
     study = read_study(folder)
-    Store(folder).table("claims", check_claims(study))
+    with reopen_store(folder) as store:
+        store.put("claims", check_claims(study).to_dict("records"))
     return read_study(folder)
 
 

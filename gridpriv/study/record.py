@@ -11,11 +11,10 @@ import math
 import os
 from typing import Any
 
+from gridpriv.core.store import TABLES, Rows
 from gridpriv.study.plan import Task
 from gridpriv.zonal.result import RunResult
 
-Rows = dict[str, list[dict[str, Any]]]
-TABLES = ("runs", "rounds", "zones", "buses", "statements", "timing")
 OUT_OF_ORDER = ("seconds",)
 FINALS = (
     "objective", "consensus_residual", "shed_mw", "surplus_mw", "imbalance_mw", "shed_mvar",

@@ -26,10 +26,10 @@ from gridpriv.core.errors import (
     missing_extra,
 )
 from gridpriv.core.processes import unordered
+from gridpriv.core.store import Rows, Store
 from gridpriv.study.grids import Grid
 from gridpriv.study.plan import Task
-from gridpriv.study.record import Rows, failed_rows, run_rows
-from gridpriv.study.store import Store
+from gridpriv.study.record import failed_rows, run_rows
 from gridpriv.zonal.result import RunResult
 from gridpriv.zonal.trace import RoundRecord
 
@@ -104,7 +104,7 @@ def run_batch(batch: Batch, folder: Path | None) -> Finished:
         warnings.simplefilter("always", GridprivWarning)
         for rows in executed(batch):
             if folder is not None:
-                Store(folder).add(rows)
+                Store(folder, public=False).add(rows)
             finished.append((None if folder is not None else rows, note(rows)))
     return finished, list(dict.fromkeys(str(w.message) for w in caught))
 

@@ -15,6 +15,7 @@ import pytest
 import gridpriv
 from gridpriv.cli.main import main
 from gridpriv.core.errors import InputError
+from gridpriv.core.store import read_study, reopen_store
 from gridpriv.report.export import export
 from gridpriv.report.source import read_source
 from gridpriv.report.summary import answers, half_width, summary
@@ -165,17 +166,20 @@ def test_a_public_runs_folder_has_a_report_without_private_figures(tmp_path: Pat
     assert "left out" in (folder / "report.html").read_text()
 
 
+def put_runs(folder: Path, runs: pd.DataFrame) -> None:
+    with reopen_store(folder) as store:
+        store.put("runs", runs.to_dict("records"))
+
+
 def test_a_study_without_any_finished_run_still_has_a_report(copied: Path) -> None:
-    runs = pd.read_parquet(copied / "runs.parquet").assign(status="failed", reason="no luck")
-    runs.to_parquet(copied / "runs.parquet")
+    put_runs(copied, read_study(copied).runs.assign(status="failed", reason="no luck"))
     export(copied, ["html"])
     page = (copied / "report.html").read_text()
     assert "No run finished" in page and "no luck" in page
 
 
 def test_missing_and_failed_runs_are_told(copied: Path) -> None:
-    runs = pd.read_parquet(copied / "runs.parquet").iloc[:-2]
-    runs.to_parquet(copied / "runs.parquet")
+    put_runs(copied, read_study(copied).runs.iloc[:-2])
     export(copied, ["html"])
     assert "2 of the planned runs are not in this folder" in (copied / "report.html").read_text()
 

@@ -7,11 +7,11 @@ import pandas as pd
 import pytest
 
 from gridpriv.cli.main import main
+from gridpriv.core.store import Study
 from gridpriv.privacy.adjacency import DemandAdjacency
 from gridpriv.privacy.sensitivity import Sensitivity
 from gridpriv.study.claims import CLAIMS, Comparison, check_claims, verdict
 from gridpriv.study.papers import table1, table1_claims
-from gridpriv.study.store import Study
 from gridpriv.zonal.run import noise_rule
 from gridpriv.zonal.settings import make_settings
 

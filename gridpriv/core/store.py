@@ -1,0 +1,468 @@
+"""The one store: a folder with a manifest and Parquet tables, whatever made them.
+
+A study, a series, a run, a comparison of learning algorithms: each is a number of *runs*, and each
+run is rows of tables that carry its identity in the column ``run``. A manifest says what the
+folder is. It is the first file that is written and the last: until every run is there it says
+``finished: false``, and each run is one file in ``parts/``; then the parts become one Parquet
+file per table, the manifest is replaced by one that says ``finished: true`` with every table's
+checksum, and the parts are removed. Since every file is written whole or not at all, at any
+moment exactly one of the two, parts or tables, is what the folder holds, and the manifest says
+which. Other files in the folder (reports, CSV copies) are for people and are never read.
+
+One process writes to a folder at a time (:mod:`gridpriv.core.lock`); the processes that it
+starts add parts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gridpriv.core.errors import GridprivWarning, InputError
+from gridpriv.core.files import (
+    StorageError,
+    beside,
+    is_left,
+    make_folder,
+    names_in,
+    read_bytes,
+    remove,
+    sweep,
+    write_text,
+)
+from gridpriv.core.lock import LOCK, held
+from gridpriv.core.processes import WorkerError
+from gridpriv.core.sealed import DamagedError, read_json, read_sealed, sealed
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FORMAT = 2
+MANIFEST = "manifest.json"
+PARTS, COMMON = "parts", "common"
+SAME = ("kind", "study", "cases", "version", "public")  # what makes two folders the same study
+DIFFERS = {"cases": "other cases or zone maps", "version": "another version of gridpriv"}
+TABLES = ("runs", "rounds", "zones", "buses", "statements", "timing")
+NETWORK_TABLES = ("network_buses", "network_branches")
+OLD = {  # what versions before 0.2 left, and what makes it again
+    "run.json": "gridpriv run CASE --out NEW (its settings are in settings.json)",
+    "series.json": "gridpriv run CASE --series FILE --out NEW (its settings are in series.json)",
+    MANIFEST: "gridpriv compare --study study.toml --out NEW (study.toml is in the folder)",
+}
+
+Rows = dict[str, list[dict[str, Any]]]
+
+
+@dataclass(frozen=True, eq=False)
+class Study:
+    """What a folder holds.
+
+    Attributes
+    ----------
+    folder : Path
+    manifest : dict
+    tables : dict of str to DataFrame
+        ``runs``, ``rounds``, ``zones``, ``buses``, ``statements``, ``timing`` and, for drawing,
+        ``network_buses`` and ``network_branches``; ``claims`` in a reproduction.
+    """
+
+    folder: Path
+    manifest: dict[str, Any]
+    tables: dict[str, pd.DataFrame]
+
+    @property
+    def runs(self) -> pd.DataFrame:
+        """One row per run: identity, settings, finals, privacy, status."""
+        return self.tables["runs"]
+
+    @property
+    def rounds(self) -> pd.DataFrame:
+        """One row per run and round."""
+        return self.tables["rounds"]
+
+    @cached_property
+    def done(self) -> pd.DataFrame:
+        """Rows of the runs that finished."""
+        return self.runs[self.runs["status"] == "done"]
+
+    @cached_property
+    def failed(self) -> pd.DataFrame:
+        """Rows of the runs that did not."""
+        return self.runs[self.runs["status"] == "failed"]
+
+    @cached_property
+    def withheld(self) -> pd.DataFrame:
+        """Rows of runs of which only settings are told: published, and without noise."""
+        return self.runs[self.runs["status"] == "withheld"]
+
+    @property
+    def public(self) -> bool:
+        """Whether figures computed from private demand were left out."""
+        return bool(self.manifest.get("public", False))
+
+
+class Store:
+    """A folder that this process holds, or that a worker adds runs to.
+
+    Parameters
+    ----------
+    folder : Path
+    public : bool
+        Whether its files are for everybody to read.
+    """
+
+    def __init__(self, folder: Path, *, public: bool) -> None:
+        self.folder, self.public = folder, public
+        self._parts = folder / PARTS
+
+    def add(self, rows: Rows) -> None:
+        """Store one run's rows; the first of ``runs`` has its ``run`` and ``number``."""
+        self._add(rows["runs"][0]["run"], rows["runs"][0]["number"], rows)
+
+    def add_common(self, rows: Rows) -> None:
+        """Store rows of tables that belong to no run."""
+        self._add(COMMON, -1, rows)
+
+    def text(self, name: str, text: str) -> None:
+        """Write a file for people."""
+        write_text(self.folder / name, text, private=not self.public)
+
+    def stored(self) -> dict[str, str]:
+        """Return the status of every stored run by its identity."""
+        if self.manifest["finished"]:
+            runs = _tables(self.folder, self.manifest)["runs"].to_pylist()
+        else:
+            runs = [part.rows["runs"][0] for part in self._whole_parts() if part.run != COMMON]
+        return {row["run"]: row.get("status", "done") for row in runs}
+
+    def forget(self, runs: Iterable[str]) -> None:
+        """Drop runs, so that they are run again."""
+        gone = set(runs)
+        if not gone:
+            return
+        if self.manifest["finished"]:
+            self._take_apart()
+        for run in gone:
+            remove(self._parts / f"{run}.json")
+
+    def finish(self) -> None:
+        """Turn the parts into tables."""
+        if self.manifest["finished"]:
+            return
+        parts = sorted(_parts(self.folder), key=lambda part: part.number)
+        rows: Rows = {}
+        for part in parts:
+            for name, more in part.rows.items():
+                rows.setdefault(name, []).extend(more)
+        told = {name: self._table(name, found) for name, found in rows.items() if found}
+        self._write_manifest(self.manifest | {"finished": True, "tables": told})
+        remove(self._parts)
+
+    def put(self, name: str, rows: list[dict[str, Any]]) -> None:
+        """Put a table of no run into a finished folder, in the place of the one there was."""
+        tables = {k: v for k, v in self.manifest["tables"].items() if k != name}
+        self._write_manifest(self.manifest | {"tables": tables})
+        told = self._table(name, rows)
+        self._write_manifest(self.manifest | {"tables": tables | {name: told}})
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """What the folder is."""
+        return read_manifest(self.folder)
+
+    def begin(self, manifest: dict[str, Any], common: Callable[[], Rows], resume: bool) -> None:
+        """Make the folder that of a study, or see that it is; for who holds it."""
+        sweep(self.folder)
+        if not (self.folder / MANIFEST).exists():
+            self._refuse_strangers()
+            self._write_manifest(manifest | {"format": FORMAT, "finished": False, "tables": {}})
+        else:
+            self._refuse_other(_plain(manifest), resume)
+        if self.manifest["finished"]:
+            remove(self._parts)
+            return
+        make_folder(self._parts)
+        sweep(self._parts)
+        if COMMON not in {part.run for part in self._whole_parts()}:
+            self.add_common(common())
+
+    def _refuse_strangers(self) -> None:
+        _refuse_old(self.folder)
+        strangers = [path.name for path in names_in(self.folder) if path.name != LOCK]
+        if strangers:
+            raise InputError(
+                f"out = {str(self.folder)!r} is not allowed: it holds other files "
+                f"({', '.join(strangers[:3])}); name an empty or a new folder"
+            )
+
+    def _refuse_other(self, manifest: dict[str, Any], resume: bool) -> None:
+        was = self.manifest
+        for key in SAME:
+            if was.get(key) != manifest.get(key):
+                raise InputError(
+                    f"out = {str(self.folder)!r} is not allowed: it holds another {was['kind']} "
+                    f"({was.get('title', 'untitled')!r}; {_difference(key, was, manifest)}); "
+                    "name another folder"
+                )
+        if not resume:
+            raise InputError(
+                f"out = {str(self.folder)!r} already holds {len(self.stored())} of the "
+                f"{was['planned']} runs of this {was['kind']}: add --resume to run the rest, or "
+                "name another folder"
+            )
+
+    def _whole_parts(self) -> list[Part]:
+        """Return the parts; remove those that are damaged, which are then made again."""
+        found = []
+        for path in _part_files(self.folder):
+            try:
+                found.append(_read_part(path))
+            except DamagedError as error:
+                remove(path)
+                warnings.warn(f"{error}; it is made again", GridprivWarning, stacklevel=4)
+        return found
+
+    def _take_apart(self) -> None:
+        """Turn the tables of a finished folder back into parts."""
+        by_run: dict[str, Rows] = {COMMON: {}}
+        for name, table in _tables(self.folder, self.manifest).items():
+            for row in table.to_pylist():
+                by_run.setdefault(row.get("run", COMMON), {}).setdefault(name, []).append(row)
+        make_folder(self._parts)
+        self.add_common(by_run.pop(COMMON))
+        for rows in by_run.values():
+            self.add(rows)
+        self._write_manifest(self.manifest | {"finished": False, "tables": {}})
+
+    def _add(self, run: str, number: int, rows: Rows) -> None:
+        told = {"run": run, "number": number, "rows": rows}
+        path = self._parts / f"{run}.json"
+        write_text(path, sealed(told, default=_scalar), private=not self.public)
+
+    def _table(self, name: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
+        """Write a table; return what the manifest says of it."""
+        import pyarrow.parquet as pq
+
+        buffer = io.BytesIO()
+        pq.write_table(_as_table(rows), buffer)
+        content = buffer.getvalue()
+        with beside(self.folder / f"{name}.parquet", private=not self.public) as file:
+            file.write(content)
+        return {"rows": len(rows), "sha256": hashlib.sha256(content).hexdigest()}
+
+    def _write_manifest(self, manifest: dict[str, Any]) -> None:
+        self.text(MANIFEST, sealed(manifest, indent=2))
+
+
+@dataclass(frozen=True)
+class Part:
+    """One stored run, before the tables are made: identity, place in the tables, rows."""
+
+    run: str
+    number: int
+    rows: Rows
+
+
+@contextmanager
+def open_store(
+    folder: Path,
+    manifest: dict[str, Any],
+    *,
+    resume: bool,
+    common: Callable[[], Rows] = dict,
+) -> Iterator[Store]:
+    """Hold a folder for a study; begin it, or go on with it.
+
+    Parameters
+    ----------
+    folder : Path
+        New or empty, or this study's.
+    manifest : dict
+        What JSON can hold: ``kind``, ``title``, ``planned`` (number of runs) and whatever else
+        says what the study is; ``kind``, ``study``, ``cases``, ``version`` and ``public`` are
+        what makes two the same.
+    resume : bool
+        Whether a folder that holds this study already may be gone on with.
+    common : callable
+        Returns the rows of tables that belong to no run.
+
+    Raises
+    ------
+    InputError
+        If another process writes to the folder, if it holds something else or is damaged, or if
+        it holds this study and ``resume`` is false.
+    StorageError
+        If it cannot be written to.
+    """
+    with held(folder):
+        store = Store(folder, public=bool(manifest.get("public", False)))
+        try:
+            store.begin(manifest, common, resume)
+            yield store
+        except (StorageError, WorkerError, KeyboardInterrupt) as error:
+            error.add_note(_hint(folder, manifest["planned"]))
+            raise
+
+
+@contextmanager
+def reopen_store(folder: Path) -> Iterator[Store]:
+    """Hold the folder of a study that is there, to put tables into it."""
+    with held(folder):
+        yield Store(folder, public=bool(read_manifest(folder).get("public", False)))
+
+
+def read_study(folder: str | Path) -> Study:
+    """Return what a folder holds, also one that is still being written to, or was left so.
+
+    Raises
+    ------
+    InputError
+        If it holds no study, one of another format, or one that is damaged.
+    """
+    import pandas as pd
+
+    place = Path(folder)
+    manifest = read_manifest(place)
+    found: dict[str, Any] = {}
+    if not manifest["finished"]:
+        rows: Rows = {}
+        for part in sorted(_parts(place), key=lambda part: part.number):
+            for name, more in part.rows.items():
+                rows.setdefault(name, []).extend(more)
+        found = {name: _as_table(more) for name, more in rows.items() if more}
+        manifest = read_manifest(place)  # it may have been finished while the parts were read
+    if manifest["finished"]:
+        found = _tables(place, manifest)
+    no_run = {column: pd.Series(dtype=str) for column in ("run", "status")}
+    tables = {name: pd.DataFrame(no_run) for name in TABLES}
+    tables |= {name: pd.DataFrame() for name in (*NETWORK_TABLES, "claims")}
+    return Study(place, manifest, tables | {k: table.to_pandas() for k, table in found.items()})
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """Return what the manifest of a folder says.
+
+    Raises
+    ------
+    InputError
+        If there is none, if it is damaged, or of another format.
+    """
+    path = folder / MANIFEST
+    try:
+        written = read_json(path).get("format")
+        if written == FORMAT:
+            return read_sealed(path)
+    except FileNotFoundError:
+        _refuse_old(folder)
+        raise InputError(f"{folder} holds no study: there is no {path}") from None
+    if isinstance(written, int) and written > FORMAT:
+        raise InputError(f"{folder} was written in format {written}; this version reads {FORMAT}")
+    if written == 1:
+        _refuse_old(folder)
+    raise InputError(f"{path} is not the manifest of a study")
+
+
+def _refuse_old(folder: Path) -> None:
+    for name, repeat in OLD.items():
+        if (folder / name).is_file():
+            raise InputError(
+                f"{folder} was written by an earlier version of gridpriv, in a form that is no "
+                f"longer read; make it again: {repeat}"
+            )
+
+
+def _hint(folder: Path, planned: int) -> str:
+    stored = sum(path.stem != COMMON for path in _part_files(folder))
+    return (
+        f"{stored} of {planned} runs are stored and kept; the same command with --resume runs "
+        "the rest"
+    )
+
+
+def _difference(key: str, was: dict[str, Any], manifest: dict[str, Any]) -> str:
+    """Return in words what differs between the study held and the one asked for."""
+    if key != "study":
+        return DIFFERS.get(key, f"another {key}")
+    asked: dict[str, Any] = manifest[key]
+    keys = [k for k in asked if was.get(key, {}).get(k) != asked[k]]
+    return f"other {', '.join(keys)}"
+
+
+def _part_files(folder: Path) -> list[Path]:
+    return [path for path in names_in(folder / PARTS) if not is_left(path)]
+
+
+def _parts(folder: Path) -> list[Part]:
+    found = []
+    for path in _part_files(folder):
+        try:
+            found.append(_read_part(path))
+        except FileNotFoundError:  # the study was finished meanwhile
+            continue
+        except DamagedError as error:
+            raise InputError(
+                f"{error}. The command that began the study, with --resume, makes it again"
+            ) from error
+    return found
+
+
+def _read_part(path: Path) -> Part:
+    told = read_sealed(path)
+    return Part(told["run"], told["number"], told["rows"])
+
+
+def _tables(folder: Path, manifest: dict[str, Any]) -> dict[str, Any]:
+    """Return the Arrow tables of a finished folder."""
+    import pyarrow.parquet as pq
+
+    found = {}
+    for name, told in manifest["tables"].items():
+        path = folder / f"{name}.parquet"
+        try:
+            content = read_bytes(path)
+        except FileNotFoundError:
+            raise InputError(f"{path} is missing: the study was finished with it") from None
+        if hashlib.sha256(content).hexdigest() != told["sha256"]:
+            raise InputError(
+                f"{path} is damaged or was edited: it is not what the study was finished with"
+            )
+        found[name] = pq.read_table(io.BytesIO(content))
+    return found
+
+
+def _as_table(rows: list[dict[str, Any]]) -> Any:
+    """Return rows as an Arrow table: every column that any of them has; gaps are null."""
+    import pyarrow as pa
+
+    columns = dict.fromkeys(name for row in rows for name in row)
+    return pa.table({name: _column([row.get(name) for row in rows]) for name in columns})
+
+
+def _column(values: list[Any]) -> Any:
+    import pyarrow as pa
+
+    try:
+        return pa.array(values)
+    except (OverflowError, pa.ArrowTypeError):  # numbers beyond 64 bits, some of them text already
+        return pa.array([None if value is None else str(value) for value in values])
+
+
+def _scalar(value: Any) -> Any:
+    """Return numpy scalars as Python's, for JSON."""
+    if hasattr(value, "item"):
+        return value.item()
+    raise TypeError(f"{type(value).__name__} cannot be stored")
+
+
+def _plain(document: dict[str, Any]) -> dict[str, Any]:
+    """Return a document as reading it back returns it."""
+    found: dict[str, Any] = json.loads(json.dumps(document))
+    return found

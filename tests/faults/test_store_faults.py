@@ -1,0 +1,242 @@
+"""The store under every fault, on a toy study that takes milliseconds."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from harness import DEFECT, KILLED, How, content, run
+
+from gridpriv.core.errors import GridprivError
+from gridpriv.core.store import Rows, open_store, read_study
+
+RUNS = [f"run{k}" for k in range(3)]
+MANIFEST = {"kind": "study", "title": "toy", "study": {"weight": 2}, "planned": len(RUNS)}
+
+
+def rows(run: str) -> Rows:
+    number = RUNS.index(run)
+    return {
+        "runs": [{"run": run, "number": number, "status": "done", "mean": number / 3,
+                  "count": None if number == 1 else number, "seed": 2**64 - 1}],
+        "rounds": [{"run": run, "round": t, "residual": 0.1**t} for t in range(1, 4)],
+    }  # fmt: skip
+
+
+def toy_study(folder: Path, *, resume: bool) -> int:
+    """Do what every command does with a store; return its exit code."""
+    common = {"network_buses": [{"bus": 1, "x": 0.5}, {"bus": 2, "x": None}]}
+    try:
+        with open_store(folder, MANIFEST, resume=resume, common=lambda: common) as store:
+            stored = store.stored()
+            for run_id in RUNS:
+                if run_id not in stored:
+                    store.add(rows(run_id))
+            store.finish()
+    except GridprivError as error:
+        print(error, *getattr(error, "__notes__", ()))
+        return error.exit_code
+    return 0
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    folder = tmp_path_factory.mktemp("whole") / "out"
+    assert run(lambda: toy_study(folder, resume=False), folder).status == 0
+    return content(folder)
+
+
+def operations(folder: Path, how: How) -> int:
+    return run(lambda: toy_study(folder, resume=False), folder, 10**9, how).operations
+
+
+def test_the_undisturbed_study_is_what_was_put_in(tmp_path: Path) -> None:
+    assert toy_study(tmp_path / "out", resume=False) == 0
+    study = read_study(tmp_path / "out")
+    told = study.runs.astype(object).where(study.runs.notna(), None).to_dict("records")
+    assert told == [rows(run_id)["runs"][0] | {"seed": str(2**64 - 1)} for run_id in RUNS]
+    assert len(study.rounds) == 9
+    assert list(study.tables["network_buses"].bus) == [1, 2]
+
+
+@pytest.mark.parametrize("every", [9, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("how", ["kill", "full", "error"])
+def test_after_a_fault_at_every_operation_the_study_resumes_to_the_same_bytes(
+    tmp_path: Path, whole: dict[str, bytes], how: How, every: int
+) -> None:
+    folder = tmp_path / "out"
+    count = operations(folder, how)
+    assert count > 40
+    for at in range(1, count + 1, every):
+        shutil.rmtree(folder, ignore_errors=True)
+        ended = run(lambda: toy_study(folder, resume=False), folder, at, how)
+        where = f"{how} at operation {at} of {count}: {ended.said}"
+        if how == "kill":
+            assert ended.status == KILLED, where
+        else:
+            assert ended.status in {0, 2, 3}, where
+            assert ended.status or content(folder).keys() >= whole.keys(), where
+        before = run(lambda: toy_study(folder, resume=False), folder)
+        if before.status:
+            assert "add --resume" in before.said, where
+        again = run(lambda: toy_study(folder, resume=True), folder)
+        assert again.status == 0, f"{where}; then {again.said}"
+        assert content(folder) == whole, where
+
+
+@pytest.mark.parametrize("every", [9, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("how", ["kill", "full", "error"])
+def test_a_fault_at_every_operation_of_a_resume_is_survived_too(
+    tmp_path: Path, whole: dict[str, bytes], how: How, every: int
+) -> None:
+    folder, half = tmp_path / "out", tmp_path / "half" / "out"
+    count = operations(tmp_path / "count" / "out", "kill")
+    run(lambda: toy_study(half, resume=False), half, count // 2)
+    for at in range(1, 200, every):
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(half, folder)
+        ended = run(lambda: toy_study(folder, resume=True), folder, at, how)
+        assert ended.status != DEFECT, ended.said
+        assert run(lambda: toy_study(folder, resume=True), folder).status == 0
+        assert content(folder) == whole, f"{how} at {at}"
+        if ended.operations < at:
+            break
+    assert at > 20
+
+
+@pytest.mark.parametrize("every", [9, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("how", ["kill", "full", "error"])
+def test_runs_that_are_forgotten_and_run_again_leave_the_same_bytes(
+    tmp_path: Path, whole: dict[str, bytes], how: How, every: int
+) -> None:
+    folder, finished = tmp_path / "out", tmp_path / "finished" / "out"
+    assert run(lambda: toy_study(finished, resume=False), finished).status == 0
+
+    def retry() -> int:
+        try:
+            with open_store(folder, MANIFEST, resume=True) as store:
+                store.forget(RUNS[1:2])
+        except GridprivError as error:
+            return error.exit_code
+        return toy_study(folder, resume=True)
+
+    for at in range(1, 300, every):
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(finished, folder)
+        ended = run(retry, folder, at, how)
+        assert ended.status != DEFECT, ended.said
+        assert run(lambda: toy_study(folder, resume=True), folder).status == 0
+        assert content(folder) == whole, f"{how} at {at}"
+        if ended.operations < at:
+            break
+    assert at > 60
+
+
+def mutations(original: bytes) -> list[tuple[str, bytes]]:
+    """Return an empty file, every truncation at a sixteenth, and flips of a bit at each."""
+    size = len(original)
+    cuts = sorted({size * k // 16 for k in range(16)} | {size - 1})
+    found = [(f"cut at {cut}", original[:cut]) for cut in cuts]
+    for place in cuts:
+        flipped = bytearray(original)
+        flipped[place] ^= 0x04
+        found.append((f"bit of byte {place}", bytes(flipped)))
+    return found
+
+
+def refusal(action: Callable[..., Any], *given: Any, **more: Any) -> str:
+    try:
+        action(*given, **more)
+    except GridprivError as error:
+        assert error.exit_code == 2
+        return str(error)
+    return ""
+
+
+def test_damage_of_every_file_of_a_finished_study_is_named(
+    tmp_path: Path, whole: dict[str, bytes]
+) -> None:
+    folder = tmp_path / "out"
+    for name, original in whole.items():
+        for what, damaged in mutations(original):
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir()
+            for other, intact in whole.items():
+                (folder / other).write_bytes(intact)
+            (folder / name).write_bytes(damaged)
+            told = refusal(read_study, folder)
+            if not told:
+                assert json.loads(damaged) == json.loads(original), f"{name}, {what}"
+                continue  # white space
+            assert str(folder / name) in told, f"{name}, {what}: {told!r}"
+            assert toy_study(folder, resume=True) == 2
+
+
+def test_damage_of_a_part_is_named_when_read_and_repaired_by_a_resume(
+    tmp_path: Path, whole: dict[str, bytes]
+) -> None:
+    folder, half = tmp_path / "out", tmp_path / "half" / "out"
+    count = operations(tmp_path / "count" / "out", "kill")
+    run(lambda: toy_study(half, resume=False), half, count // 2)
+    parts = [name for name in content(half / "parts") if name.endswith(".json")]
+    assert len(parts) >= 2
+    for name in parts:
+        for what, damaged in mutations((half / "parts" / name).read_bytes()):
+            shutil.rmtree(folder, ignore_errors=True)
+            shutil.copytree(half, folder)
+            (folder / "parts" / name).write_bytes(damaged)
+            told = refusal(read_study, folder)
+            if not told:
+                assert json.loads(damaged) == json.loads((half / "parts" / name).read_bytes())
+                continue  # white space
+            assert name in told and "--resume" in told, f"{name}, {what}: {told!r}"
+            with pytest.warns(match="made again"):
+                assert toy_study(folder, resume=True) == 0
+            assert content(folder) == whole
+
+
+def test_special_files_in_the_places_of_ours_are_refused_at_once(
+    tmp_path: Path, whole: dict[str, bytes]
+) -> None:
+    for name in whole:
+        folder = tmp_path / name
+        folder.mkdir()
+        for other, intact in whole.items():
+            (folder / other).write_bytes(intact)
+        (folder / name).unlink()
+        os.mkfifo(folder / name)
+        assert "is not a regular file" in refusal(read_study, folder)
+        (folder / name).unlink()
+        (folder / name).symlink_to("/dev/zero")
+        assert "is not a regular file" in refusal(read_study, folder)
+
+
+def test_another_study_is_refused_and_what_an_earlier_version_wrote(tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    assert toy_study(folder, resume=False) == 0
+    other = MANIFEST | {"study": {"weight": 3}}
+    for resume in (False, True):
+        told = refusal(open_store(folder, other, resume=resume).__enter__)
+        assert "holds another study ('toy'; other weight)" in told
+    for name, text in {
+        "manifest.json": '{"format": 1}',
+        "run.json": "{}",
+        "series.json": "",
+    }.items():
+        old = tmp_path / name
+        old.mkdir()
+        (old / name).write_text(text)
+        for told in (
+            refusal(read_study, old),
+            refusal(open_store(old, MANIFEST, resume=True).__enter__),
+        ):
+            assert "earlier version" in told and "make it again: gridpriv" in told, told
+    newer = tmp_path / "newer"
+    newer.mkdir()
+    (newer / "manifest.json").write_text('{"format": 3}')
+    assert "was written in format 3" in refusal(read_study, newer)
