@@ -28,10 +28,11 @@ from gridpriv.cli.common import (
 )
 from gridpriv.cli.series import add_arguments as add_series_arguments
 from gridpriv.cli.series import refuse_without_series, run_horizon
-from gridpriv.core.errors import GridprivError, one_of
+from gridpriv.core.errors import GridprivError, InputError, one_of
 from gridpriv.zonal.settings import PRESETS, Settings
 
 if TYPE_CHECKING:
+    from gridpriv.consensus.transport import Carry
     from gridpriv.power.accheck import AcCheck
     from gridpriv.zonal.checks import Checker, Finished
     from gridpriv.zonal.result import RunResult
@@ -45,6 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--demand", metavar="FILE.csv", help="demand of the buses it names")
     add_series_arguments(parser)
     add_ledger_arguments(parser)
+    parser.add_argument("--cluster", metavar="ADDRESS", help="zones work on a Dask cluster")
     parser.add_argument(
         "--tables", default="csv", metavar="FORMAT", help="of res_bus, ...: csv | parquet | json"
     )
@@ -84,8 +86,9 @@ def _run(args: argparse.Namespace, given: dict[str, Any], checker: Checker) -> i
         refuse_unprotected(settings.mechanism)
         if folder is not None and not args.resume:
             refuse_used(folder)
+    transport = _transport(args, settings)
     if args.series is not None:
-        return run_horizon(args, case, zoning, settings, folder)
+        return run_horizon(args, case, zoning, settings, folder, transport)
 
     from gridpriv.zonal.run import prepare, run_prepared
 
@@ -116,9 +119,26 @@ def _run(args: argparse.Namespace, given: dict[str, Any], checker: Checker) -> i
             checker=checker,
             admit=admit,
             leave=keep,
+            transport=transport,
         )
     keep(result)
     return 0
+
+
+def _transport(args: argparse.Namespace, settings: Settings) -> Carry | None:
+    """Return where zones work, if not in this machine's own processes."""
+    if args.cluster is None:
+        return None
+    if args.ledger is not None:
+        raise InputError(
+            "--ledger and --cluster exclude each other: zones are charged where they work, and a "
+            "ledger is a file of one machine"
+        )
+    if settings.workers > 1:
+        raise InputError("--workers and --cluster exclude each other: the cluster has its own")
+    from gridpriv.consensus.cluster import Cluster
+
+    return partial(Cluster, address=args.cluster)
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from gridpriv.cli.common import console, print_table, progress, tell
 from gridpriv.core.errors import InputError
 
 if TYPE_CHECKING:
+    from gridpriv.consensus.transport import Carry
     from gridpriv.grid.case import Case
     from gridpriv.grid.overrides import DemandSeries
     from gridpriv.grid.zoning import Zoning
@@ -41,7 +42,12 @@ def refuse_without_series(args: argparse.Namespace) -> None:
 
 
 def run_horizon(
-    args: argparse.Namespace, case: Case, zoning: Zoning, settings: Settings, folder: Path | None
+    args: argparse.Namespace,
+    case: Case,
+    zoning: Zoning,
+    settings: Settings,
+    folder: Path | None,
+    transport: Carry | None = None,
 ) -> int:
     """Run every step that is still to do, print the summary or the document."""
     import tempfile
@@ -60,7 +66,7 @@ def run_horizon(
         place = folder or Path(stack.enter_context(tempfile.TemporaryDirectory()))
         store = SeriesFolder(place, horizon, public=args.public, resume=args.resume)
         try:
-            _run_steps(args, horizon, store)
+            _run_steps(args, horizon, store, transport)
         finally:
             document = store.merge()
             unfinished = len(series) - document["finished"]
@@ -82,7 +88,9 @@ def _series(args: argparse.Namespace, case: Case) -> DemandSeries:
     return read_demand_series(args.series, case)
 
 
-def _run_steps(args: argparse.Namespace, horizon: Horizon, store: SeriesFolder) -> None:
+def _run_steps(
+    args: argparse.Namespace, horizon: Horizon, store: SeriesFolder, transport: Carry | None
+) -> None:
     done = set(store.done())
     left = [number for number in range(len(horizon.series)) if number not in done]
     if not left:
@@ -95,7 +103,7 @@ def _run_steps(args: argparse.Namespace, horizon: Horizon, store: SeriesFolder) 
         )
         for number in left:
             leave = partial(store.add_unfinished, number)
-            result = horizon.run_step(number, charge, admit=admit, leave=leave)
+            result = horizon.run_step(number, charge, admit=admit, leave=leave, transport=transport)
             admit = None  # the first step has spoken for all
             store.add(number, result)
             advance(f"step {horizon.series.steps[number]}")

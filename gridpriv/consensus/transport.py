@@ -90,3 +90,14 @@ def exchange(transport: Transport, verb: str) -> Exchange:
         return answers(transport.ask(verb, orders))
 
     return carry
+
+
+def equal_shares(sizes: Sequence[int], workers: int) -> list[list[int]]:
+    """Return each worker's positions: the largest problem goes to the least loaded worker."""
+    loads = [0] * workers
+    shares: list[list[int]] = [[] for _ in range(workers)]
+    for position in sorted(range(len(sizes)), key=lambda i: (-sizes[i], i)):
+        least = loads.index(min(loads))
+        loads[least] += sizes[position]
+        shares[least].append(position)
+    return [sorted(share) for share in shares]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from multiprocessing.connection import Connection
 from typing import Any
 
-from gridpriv.consensus.transport import Crew, attempt, rows
+from gridpriv.consensus.transport import Crew, attempt, equal_shares, rows
 from gridpriv.core.errors import GridprivError
 from gridpriv.core.processes import Worker
 
@@ -22,7 +22,7 @@ class Workers:
     """
 
     def __init__(self, crew: Crew, workers: int) -> None:
-        self._shares = _equal_shares(crew.sizes, workers)
+        self._shares = equal_shares(crew.sizes, workers)
         self._workers = [Worker(_serve, crew, share) for share in self._shares]
         self._owed = [1] * workers  # answers that were asked for and not yet taken
         try:
@@ -61,17 +61,6 @@ class Workers:
             self._owed[number] -= 1
             found = worker.answer()
         return found
-
-
-def _equal_shares(sizes: Sequence[int], workers: int) -> list[list[int]]:
-    """Return each worker's positions: the largest problem goes to the least loaded worker."""
-    loads = [0] * workers
-    shares: list[list[int]] = [[] for _ in range(workers)]
-    for position in sorted(range(len(sizes)), key=lambda i: (-sizes[i], i)):
-        least = loads.index(min(loads))
-        loads[least] += sizes[position]
-        shares[least].append(position)
-    return [sorted(share) for share in shares]
 
 
 def _serve(pipe: Connection, crew: Crew, share: list[int]) -> None:

@@ -18,13 +18,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from gridpriv.core.errors import (
-    GridprivError,
-    GridprivWarning,
-    InputError,
-    SolverError,
-    missing_extra,
-)
+from gridpriv.core.cluster import connect
+from gridpriv.core.errors import GridprivError, GridprivWarning, SolverError
 from gridpriv.core.processes import unordered
 from gridpriv.core.store import Rows, Store
 from gridpriv.study.grids import Grid
@@ -196,18 +191,9 @@ def _far(
     run: Callable[[Batch], Finished], batches: Sequence[Batch], address: str
 ) -> Generator[Finished, None, None]:
     """Yield what a Dask cluster's workers return, as they finish."""
-    try:
-        from distributed import Client, as_completed
-    except ImportError:
-        raise missing_extra("distributed", "cluster", "--cluster") from None
-    try:
-        client = Client(address, timeout="10s")
-    except (OSError, ValueError) as error:
-        raise InputError(
-            f"cluster = {address!r} cannot be reached: {error}; start one with "
-            "'dask scheduler' and 'dask worker ADDRESS'"
-        ) from error
-    with client:
+    with connect(address) as client:
+        from distributed import as_completed
+
         futures = [client.submit(run, client.scatter(b, hash=False), pure=False) for b in batches]
         for future in as_completed(futures):
             yield future.result()

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from pandas import DataFrame
 
+from gridpriv.consensus.transport import Carry
 from gridpriv.core.errors import GridprivError
 from gridpriv.grid.overrides import DemandSeries
 from gridpriv.grid.zoning import Zoning
@@ -68,6 +69,7 @@ class Horizon:
         *,
         admit: Admit | None = None,
         leave: Leave = lambda _: None,
+        transport: Carry | None = None,
     ) -> RunResult:
         """Run a step; see :func:`gridpriv.zonal.run.run_prepared`.
 
@@ -77,7 +79,9 @@ class Horizon:
             As :func:`gridpriv.zonal.run.run`, with the step in a note.
         """
         try:
-            return run_prepared(self.prepared(number), charge=charge, admit=admit, leave=leave)
+            return run_prepared(
+                self.prepared(number), charge=charge, admit=admit, leave=leave, transport=transport
+            )
         except GridprivError as error:
             error.add_note(f"step {self.series.steps[number]} of {self.series.source}")
             raise

@@ -188,3 +188,15 @@ def test_two_zones_that_share_nothing_run_and_draw_nothing_they_would_send():
     result = run_prepared(prepare(case, zoning, settings), charge=charged)
     assert charged == []
     assert result.statements == ()
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--ledger", "l.db"], "a ledger is a file of one machine"),
+        (["--workers", "2"], "the cluster has its own"),
+    ],
+)
+def test_a_cluster_has_its_own_workers_and_no_ledger(capsys, words, sentence):
+    assert main(["run", "case14", "--cluster", "tcp://127.0.0.1:1", *words]) == 2
+    assert sentence in capsys.readouterr().err

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 
 from gridpriv import InputError, SolverError, load_case, make_settings, run, shipped_zoning
+from gridpriv.consensus.cluster import Cluster
 from gridpriv.grid.partition import partition
 from gridpriv.grid.zoning import zoning_from_groups
 from gridpriv.zonal.run import prepare, run_prepared
@@ -108,6 +111,28 @@ def test_workers_change_nothing(case14, zones14):
     assert one.rounds[columns].equals(two.rounds[columns])
     assert one.buses.equals(two.buses)
     assert one.as_dict()["privacy"] == two.as_dict()["privacy"]
+
+
+@pytest.mark.slow
+def test_a_cluster_changes_nothing(case14, zones14):
+    distributed = pytest.importorskip("distributed")
+    settings = make_settings(rounds=3, seed=5, solver="clarabel", local_updates=2)
+    here = run(case14, zones14, settings)
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+    ) as cluster:
+        carry = partial(Cluster, address=cluster.scheduler_address)
+        there = run(case14, zones14, settings, transport=carry)
+    assert same_document(here) == same_document(there)
+    assert here.buses.equals(there.buses)
+
+
+def same_document(result):
+    """A run's document without its times."""
+    document = result.as_dict()
+    rounds = [row | {"seconds": None} for row in document["rounds"]]
+    solver = document["solver"] | {"seconds_per_solve": None}
+    return document | {"rounds": rounds, "timing": None, "solver": solver}
 
 
 def test_different_seeds_differ_and_none_is_drawn_and_recorded(case14, zones14):
