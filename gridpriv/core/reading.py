@@ -16,6 +16,7 @@ from gridpriv.core.errors import InputError
 MIB = 2**20
 LARGEST = 256 * MIB
 """Bytes of a case, a zone map or a demand file: the largest public grids need a tenth of it."""
+LONGEST_SHOWN = 100
 KINDS = (
     (stat.S_ISDIR, "a folder"), (stat.S_ISFIFO, "a pipe"), (stat.S_ISCHR, "a device"),
     (stat.S_ISBLK, "a device"), (stat.S_ISSOCK, "a socket"),
@@ -44,6 +45,8 @@ def read_source(path: Path, what: str, most: int) -> bytes:
         with open(os.open(path, UNBLOCKED), "rb") as file:  # noqa: PTH123
             _regular(os.fstat(file.fileno()).st_mode, path, what)
             content = file.read(most + 1)
+    except FileNotFoundError as error:
+        raise InputError(f"{what} {path} does not exist") from error
     except (OSError, ValueError) as error:  # ValueError: a path that no system allows
         reason = getattr(error, "strerror", None) or error
         raise InputError(f"{what} {path}: {reason}") from error
@@ -66,6 +69,11 @@ def read_text(path: Path, what: str, most: int) -> str:
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise InputError(f"{what} {path}, line {line}: not UTF-8 text ({error.reason})") from error
+
+
+def shown(text: str) -> str:
+    """Return a text of a file as an error shows it: quoted, and not longer than a line."""
+    return repr(text if len(text) <= LONGEST_SHOWN else text[:LONGEST_SHOWN] + "...")
 
 
 def _regular(mode: int, path: Path, what: str) -> None:

@@ -30,11 +30,6 @@ def read_rows(path: Path, what: str) -> Iterator[tuple[int, list[str]]]:
         raise InputError(f"{what} {path}, line {rows.line_num}: {error}") from error
 
 
-def shown(text: str) -> str:
-    """Return a text of the file as an error shows it: quoted, and not longer than a line."""
-    return repr(text if len(text) <= LONGEST_NAME else text[:LONGEST_NAME] + "...")
-
-
 def is_name(text: str) -> bool:
     """Return whether a text can name a zone or a step: printable, and not long."""
     return 0 < len(text) <= LONGEST_NAME and text.isprintable()

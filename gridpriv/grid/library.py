@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib.util import find_spec
+from os.path import isfile
 from pathlib import Path
 
 from gridpriv.core.errors import InputError
@@ -83,7 +84,8 @@ def read_report(name: str | Path) -> ReadReport:
 
 def _file_of(name: str | Path) -> Path:
     path = Path(name)
-    if path.suffix or path.is_file():  # a folder named like a case does not hide it
+    # isfile, for Path.is_file raises for names that the system cannot have
+    if path.suffix or isfile(path):  # noqa: PTH113 - a folder named like a case does not hide it
         return path
     files = case_files()
     if str(name) in files:
@@ -125,8 +127,6 @@ def _read(name: str | Path) -> tuple[Case, ReadReport]:
         )
     if suffix not in READERS:
         raise InputError(f"case {path} is not allowed: a file ending in {', '.join(READERS)}")
-    if not path.is_file():
-        raise InputError(f"case file {path} does not exist")
     return READERS[suffix](path)
 
 

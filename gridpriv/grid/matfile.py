@@ -16,11 +16,13 @@ from typing import Any
 import numpy as np
 
 HEADER = 128
-LARGEST = 2**30
-"""Bytes that a compressed variable may unpack to."""
-DEEPEST = 12
+UNPACKED_FLOOR, UNPACKED_RATE = 4 * 2**20, 32
+"""Bytes that compressed variables may unpack to: a floor, and so many per byte of the file."""
+NUMBERS_FLOOR, NUMBERS_RATE = 100_000, 2
+"""Numbers that a file may hold. MATPOWER's cases, compressed, have up to 1.9 per byte."""
+MOST_FIELDS, MOST_DIMENSIONS = 500, 32
 MATRIX, COMPRESSED = 14, 15
-CELL, STRUCT, CHAR = 1, 2, 4
+STRUCT, CHAR = 2, 4
 NUMERIC = range(6, 16)
 NUMBERS = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8", 12: "i8",
            13: "u8"}  # fmt: skip
@@ -28,20 +30,26 @@ TEXTS = {1: "latin-1", 2: "latin-1", 4: "utf-16", 16: "utf-8", 17: "utf-16", 18:
 
 
 class MatFileError(ValueError):
-    """Bytes that are no MATLAB 5 file."""
+    """Bytes that are no MATLAB 5 file, or unpack to more than a file of their size may."""
+
+
+@dataclass(frozen=True)
+class Unread:
+    """A value that no case needs (cells, structs in structs, tables of text): its rows alone."""
+
+    rows: int
 
 
 def read_variables(content: bytes) -> dict[str, Any]:
     """Return the variables of a file by name.
 
-    Numbers are arrays of the shape that MATLAB shows, a text is a str, a struct of size 1 a dict,
-    larger structs and cells are lists; what is none of these (objects, functions, sparse
-    matrices) is None.
+    Numbers are arrays of the shape that MATLAB shows, a line of text is a str, a struct of size 1
+    a dict of these, anything else :class:`Unread`.
 
     Raises
     ------
     MatFileError
-        If the bytes are no such file.
+        If the bytes are no such file, or it unpacks to more than its size allows.
     """
     if len(content) < HEADER:
         raise MatFileError(f"{len(content)} bytes; the header alone has {HEADER}")
@@ -49,28 +57,40 @@ def read_variables(content: bytes) -> dict[str, Any]:
     if order is None or content[124:126] not in (b"\x00\x01", b"\x01\x00"):
         raise MatFileError("its header is not that of a MATLAB 5 file")
     found: dict[str, Any] = {}
-    for element in _elements(content[HEADER:], order):
-        packed = element[0] == COMPRESSED
-        kind, data = next(_elements(_unpacked(element[1]), order), (0, b"")) if packed else element
+    unpacked, numbers = 0, 0
+    for element in _elements(memoryview(content)[HEADER:], order):
+        kind, data = element
+        if kind == COMPRESSED:
+            most = UNPACKED_FLOOR + UNPACKED_RATE * len(content)
+            whole = _unpacked(data, most - unpacked, most)
+            unpacked += len(whole)
+            kind, data = next(_elements(memoryview(whole), order), (0, memoryview(b"")))
         if kind != MATRIX:
             raise MatFileError(f"an element of type {kind} where a variable should stand")
-        name, value = _matrix(data, order, 0)
+        name, value = _matrix(data, order, nested=False)
+        numbers += _count(value)
+        if numbers > NUMBERS_FLOOR + NUMBERS_RATE * len(content):
+            raise MatFileError(
+                f"it unpacks to {numbers} numbers, more than {NUMBERS_RATE} per byte of the file"
+            )
         found[name] = value
     return found
 
 
-def _unpacked(data: bytes) -> bytes:
+def _unpacked(data: memoryview, room: int, most: int) -> bytes:
     unpacker = zlib.decompressobj()
     try:
-        whole = unpacker.decompress(data, LARGEST)
+        whole = unpacker.decompress(data, room + 1)
     except zlib.error as error:
         raise MatFileError(f"a compressed variable is damaged: {error}") from error
+    if len(whole) > room:
+        raise MatFileError(f"it unpacks to more than {most} bytes")
     if not unpacker.eof:
-        raise MatFileError("a compressed variable ends too early, or is larger than 1 GiB")
+        raise MatFileError("a compressed variable ends too early")
     return whole
 
 
-def _elements(data: bytes, order: str) -> Iterator[tuple[int, bytes]]:
+def _elements(data: memoryview, order: str) -> Iterator[tuple[int, memoryview]]:
     """Yield (type, bytes) of the data elements one after the other."""
     at = 0
     while at < len(data):
@@ -94,10 +114,10 @@ def _elements(data: bytes, order: str) -> Iterator[tuple[int, bytes]]:
 class _Parts:
     """The data elements of a matrix, taken one by one."""
 
-    parts: Iterator[tuple[int, bytes]]
+    parts: Iterator[tuple[int, memoryview]]
     order: str
 
-    def take(self) -> tuple[int, bytes]:
+    def take(self) -> tuple[int, memoryview]:
         found = next(self.parts, None)
         if found is None:
             raise MatFileError("a matrix lacks some of its parts")
@@ -119,35 +139,36 @@ class _Parts:
         wide = TEXTS[kind]
         if wide in ("utf-16", "utf-32"):
             wide += "-le" if self.order == "<" else "-be"
-        return data.decode(wide, errors="replace")
+        return bytes(data).decode(wide, errors="replace")
 
 
-def _matrix(data: bytes, order: str, depth: int) -> tuple[str, Any]:
+def _matrix(data: memoryview, order: str, nested: bool) -> tuple[str, Any]:
     """Return name and value of a matrix."""
-    if depth > DEEPEST:
-        raise MatFileError(f"structs or cells nested more than {DEEPEST} deep")
     if not data:  # an empty field
         return "", np.zeros((0, 0))
     parts = _Parts(_elements(data, order), order)
     flags = parts.numbers()
-    shape = [int(n) for n in parts.numbers()]
+    shape = [int(n) for n in parts.numbers()[: MOST_DIMENSIONS + 1]]
     name = parts.text()
-    if len(flags) < 1 or len(shape) < 2 or min(shape) < 0:
-        raise MatFileError(f"variable {name!r} has no class or dimensions {shape}")
+    if len(flags) < 1 or not 2 <= len(shape) <= MOST_DIMENSIONS or min(shape) < 0:
+        raise MatFileError(f"variable {name[:80]!r} has no class or dimensions")
     kind, is_complex = int(flags[0]) & 0xFF, bool(int(flags[0]) & 0x800)
     count = prod(shape)
     if count > len(data):
-        raise MatFileError(f"variable {name!r} has dimensions {shape} but {len(data)} bytes")
+        raise MatFileError(f"variable {name[:80]!r}: {len(data)} bytes hold no {count} entries")
     if kind in NUMERIC:
         return name, _numbers(parts, shape, is_complex, name)
-    if kind == CHAR:
-        return name, _characters(parts.text(), shape)
-    if kind == CELL:
-        return name, [_nested(parts, depth) for _ in range(count)]
-    if kind == STRUCT:
-        rows = _structs(parts, count, depth)
-        return name, rows[0] if count == 1 else rows
-    return name, None
+    if kind == CHAR and shape[0] <= 1:
+        return name, parts.text()
+    if kind == STRUCT and count == 1 and not nested:
+        return name, _struct(parts)
+    return name, Unread(shape[0])
+
+
+def _count(value: Any) -> int:
+    if isinstance(value, dict):
+        return sum(_count(held) for held in value.values())
+    return value.size if isinstance(value, np.ndarray) else 0
 
 
 def _numbers(parts: _Parts, shape: list[int], is_complex: bool, name: str) -> Any:
@@ -155,31 +176,28 @@ def _numbers(parts: _Parts, shape: list[int], is_complex: bool, name: str) -> An
     if is_complex:
         imaginary = parts.numbers()
         if len(imaginary) != len(values):
-            raise MatFileError(f"variable {name!r}: real and imaginary parts differ in length")
+            raise MatFileError(f"variable {name[:80]!r}: real and imaginary parts differ in length")
         values = values + 1j * imaginary
     if len(values) != prod(shape):
-        raise MatFileError(f"variable {name!r}: {len(values)} numbers for dimensions {shape}")
+        raise MatFileError(
+            f"variable {name[:80]!r}: {len(values)} numbers for {prod(shape)} entries"
+        )
     return values.astype(values.dtype.newbyteorder("=")).reshape(shape, order="F")
 
 
-def _characters(text: str, shape: list[int]) -> Any:
-    rows = shape[0]
-    return text if rows <= 1 else [text[row::rows].rstrip() for row in range(rows)]
-
-
-def _nested(parts: _Parts, depth: int) -> Any:
-    kind, data = parts.take()
-    if kind != MATRIX:
-        raise MatFileError(f"an element of type {kind} where a matrix should stand")
-    return _matrix(data, parts.order, depth + 1)[1]
-
-
-def _structs(parts: _Parts, count: int, depth: int) -> list[dict[str, Any]]:
+def _struct(parts: _Parts) -> dict[str, Any]:
     length = parts.numbers()
     _, data = parts.take()
     wide = int(length[0]) if len(length) == 1 else 0
-    if wide < 1 or len(data) % wide:
-        raise MatFileError("a struct's field names have no length")
-    names = [data[at : at + wide].split(b"\0")[0].decode("latin-1")
+    if wide < 1 or len(data) % wide or len(data) // wide > MOST_FIELDS:
+        raise MatFileError(f"a struct without field names, or with more than {MOST_FIELDS}")
+    names = [bytes(data[at : at + wide]).split(b"\0")[0].decode("latin-1")
              for at in range(0, len(data), wide)]  # fmt: skip
-    return [{name: _nested(parts, depth) for name in names} for _ in range(count)]
+    return {name: _field(parts) for name in names}
+
+
+def _field(parts: _Parts) -> Any:
+    kind, data = parts.take()
+    if kind != MATRIX:
+        raise MatFileError(f"an element of type {kind} where a matrix should stand")
+    return _matrix(data, parts.order, nested=True)[1]

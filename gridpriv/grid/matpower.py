@@ -16,7 +16,7 @@ import numpy as np
 
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import InputError
-from gridpriv.core.reading import LARGEST, read_source
+from gridpriv.core.reading import LARGEST, read_source, shown
 from gridpriv.grid.case import Case
 from gridpriv.grid.readreport import ReadReport, report_tables
 from gridpriv.grid.tables import READ_FIELDS, MatpowerTables, case_from_tables
@@ -80,7 +80,9 @@ def parse_matpower(text: str, name: str) -> MatpowerTables:
     found: dict[str, _Assignment] = {}
     for assignment in _assignments(_code_lines(text)):
         if assignment.field in found:
-            raise InputError(f"line {assignment.line}: mpc.{assignment.field} is assigned twice")
+            raise InputError(
+                f"line {assignment.line}: mpc.{assignment.field[:80]} is assigned twice"
+            )
         found[assignment.field] = assignment
     for needed in ("baseMVA", "bus", "gen", "branch"):
         if needed not in found:
@@ -140,8 +142,8 @@ def _assignments(lines: Iterator[_Line]) -> Iterator[_Assignment]:
             ended = True
         elif line.text.strip():
             raise InputError(
-                f"line {line.number}: {line.text.strip()!r} is MATLAB code that may change the "
-                "tables or their units; save the case from MATPOWER (savecase) and read that"
+                f"line {line.number}: {shown(line.text.strip())} is MATLAB code that may change "
+                "the tables or their units; save the case from MATPOWER (savecase) and read that"
             )
 
 
@@ -152,7 +154,7 @@ def _collect(first: _Line, lines: Iterator[_Line], field: str) -> tuple[_Line, .
         value = first.text.strip().rstrip(";").rstrip()
         if _unquoted(value, ";") >= 0 or not value:
             raise InputError(
-                f"line {first.number}: {value!r} is not allowed: one value for mpc.{field}"
+                f"line {first.number}: {shown(value)} is not allowed: one value for mpc.{field}"
             )
         return (_Line(first.number, value),)
     close = _OPENING[opening]
@@ -163,7 +165,7 @@ def _collect(first: _Line, lines: Iterator[_Line], field: str) -> tuple[_Line, .
         if at >= 0:
             rest = line.text[at + 1 :].strip().rstrip(";").strip()
             if rest:
-                raise InputError(f"line {line.number}: {rest!r} after the end of mpc.{field}")
+                raise InputError(f"line {line.number}: {shown(rest)} after the end of mpc.{field}")
             body.append(_Line(line.number, line.text[:at]))
             return tuple(body)
         if _ASSIGN.match(line.text):
@@ -202,7 +204,8 @@ def _scalar(assignment: _Assignment) -> float:
     terms = (numerator.strip(), denominator.strip() or "1")
     if not all(_NUMBER.fullmatch(term) for term in terms) or float(terms[1]) == 0:
         raise InputError(
-            f"line {assignment.line}: mpc.{assignment.field} = {text!r} is not allowed: a number"
+            f"line {assignment.line}: mpc.{assignment.field} = {shown(text)} is not allowed: "
+            "a number"
         )
     return float(terms[0]) / float(terms[1])
 
@@ -221,7 +224,7 @@ def _numbers(words: list[str], number: int, field: str) -> list[float]:
     """Return the numbers of a row, as MATLAB reads them (``1_0`` is a number to Python only)."""
     wrong = next((word for word in words if not _NUMBER.fullmatch(word)), None)
     if wrong is not None:
-        raise InputError(f"line {number}: mpc.{field}: {wrong!r} is not allowed: a number")
+        raise InputError(f"line {number}: mpc.{field}: {shown(wrong)} is not allowed: a number")
     return [float(word) for word in words]
 
 

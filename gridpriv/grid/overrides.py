@@ -22,8 +22,9 @@ from pandas import DataFrame
 
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import InputError, not_allowed
+from gridpriv.core.reading import shown
 from gridpriv.grid.case import Case
-from gridpriv.grid.csvfile import LONGEST_NAME, bus_number, is_name, read_rows, shown
+from gridpriv.grid.csvfile import LONGEST_NAME, bus_number, is_name, read_rows
 from gridpriv.grid.pandapower_checks import frame, in_service
 from gridpriv.grid.pandapower_elements import flexible_sgens
 

@@ -35,6 +35,8 @@ NUMBERS: dict[str, tuple[str, ...]] = {
     "storage": ("p_mw", "q_mvar", "scaling"), "shunt": ("p_mw", "q_mvar", "step"),
     "ward": ("ps_mw", "qs_mvar", "pz_mw", "qz_mvar"), "gen": ("p_mw", "vm_pu", "scaling"),
     "ext_grid": ("vm_pu", "va_degree"),
+    "poly_cost": ("element", "cp0_eur", "cp1_eur_per_mw", "cp2_eur_per_mw2"),
+    "pwl_cost": ("element",),
 }  # fmt: skip
 POSITIVE: dict[str, tuple[str, ...]] = {
     "bus": ("vn_kv",), "line": ("length_km", "parallel", "df", "max_i_ka"),
@@ -42,6 +44,7 @@ POSITIVE: dict[str, tuple[str, ...]] = {
     "trafo3w": ("sn_hv_mva", "sn_mv_mva", "sn_lv_mva", "vn_hv_kv", "vn_mv_kv", "vn_lv_kv"),
     "impedance": ("sn_mva",), "gen": ("vm_pu",), "ext_grid": ("vm_pu",),
 }  # fmt: skip
+LARGEST_INDEX = 5_000_000
 REFUSED = (
     "xward", "svc", "ssc", "tcsc", "vsc", "bi_vsc", "vsc_stacked", "vsc_bipolar", "b2b_vsc",
     "line_dc", "load_dc", "source_dc",
@@ -55,9 +58,10 @@ def check_net(net: Any) -> None:
         raise InputError(f"a pandapower net is needed, not {type(net).__name__}")
     if len(net.bus) == 0:
         raise InputError("net.bus is empty: a grid needs a bus")
-    base = float(net.sn_mva)
-    if not (np.isfinite(base) and base > 0):
-        raise InputError(f"net.sn_mva = {base:g} is not allowed: a positive number")
+    for name in ("sn_mva", "f_hz"):
+        value = net.get(name)
+        if not isinstance(value, int | float | np.number) or not 0 < value < np.inf:
+            raise InputError(f"net.{name} = {value!r} is not allowed: a positive number")
     for table in ("bus", *BUS_COLUMNS):
         _check_index(net, table)
     for table, columns in BUS_COLUMNS.items():
@@ -98,8 +102,12 @@ def _check_index(net: Any, table: str) -> None:
     index = frame(net, table).index
     if not index.is_unique:
         raise InputError(f"net.{table} row {index[index.duplicated()][0]} is listed more than once")
-    if len(index) and not (pd.api.types.is_integer_dtype(index.dtype) and index.min() >= 0):
-        raise InputError(f"net.{table} index is not allowed: whole numbers, 0 or more")
+    whole = pd.api.types.is_integer_dtype(index.dtype)
+    if len(index) and not (whole and index.min() >= 0 and index.max() <= LARGEST_INDEX):
+        raise InputError(
+            f"net.{table} index is not allowed: whole numbers, 0 to {LARGEST_INDEX} (pandapower "
+            "keeps lists of that length)"
+        )
 
 
 def _check_buses(net: Any, table: str, columns: tuple[str, ...]) -> None:
@@ -157,7 +165,7 @@ def _column(rows: pd.DataFrame, table: str, column: str) -> pd.Series[Any]:
 def _floats(values: pd.Series[Any], table: str) -> np.ndarray[Any, np.dtype[np.float64]]:
     try:
         return np.asarray(values.to_numpy(dtype=float, na_value=np.nan))
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise InputError(f"net.{table}: {values.name} is not a column of numbers") from None
 
 

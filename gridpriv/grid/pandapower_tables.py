@@ -133,13 +133,22 @@ def gen_table(net: Any, elements: tuple[Element, ...], bus_of: dict[int, int]) -
 def cost_rows(net: Any, elements: tuple[Element, ...]) -> tuple[tuple[float, ...], ...]:
     """Return MATPOWER cost rows; a generator without a cost costs nothing."""
     curves: dict[Element, tuple[float, ...]] = {}
-    for _, row in frame(net, "poly_cost").iterrows():
-        key = Element(str(row["et"]), int(row["element"]))
-        values = (row["cp2_eur_per_mw2"], row["cp1_eur_per_mw"], row["cp0_eur"])
-        curves[key] = (POLYNOMIAL, 0.0, 0.0, 3, *(float(v) for v in values))
-    for at, row in frame(net, "pwl_cost").iterrows():
-        if str(row["power_type"]) == "p":
-            curves[Element(str(row["et"]), int(row["element"]))] = _breakpoints(row["points"], at)
+    polynomial, piecewise = frame(net, "poly_cost"), frame(net, "pwl_cost")
+    if len(polynomial):
+        names = ("et", "element", "cp2_eur_per_mw2", "cp1_eur_per_mw", "cp0_eur")
+        for kind, element, *values in zip(*(polynomial[name] for name in names), strict=True):
+            curves[Element(str(kind), int(element))] = (
+                POLYNOMIAL,
+                0.0,
+                0.0,
+                3,
+                *map(float, values),
+            )
+    if len(piecewise):
+        given = (piecewise[name] for name in ("et", "element", "points", "power_type"))
+        for at, kind, element, points, power in zip(piecewise.index, *given, strict=True):
+            if str(power) == "p":
+                curves[Element(str(kind), int(element))] = _breakpoints(points, at)
     if not any(element in curves for element in elements):
         return ()
     return tuple(curves.get(element, (POLYNOMIAL, 0.0, 0.0, 1, 0.0)) for element in elements)

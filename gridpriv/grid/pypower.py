@@ -14,9 +14,9 @@ import numpy as np
 
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import InputError
-from gridpriv.core.reading import LARGEST, read_source
+from gridpriv.core.reading import LARGEST, read_source, shown
 from gridpriv.grid.case import Case
-from gridpriv.grid.matfile import MatFileError, read_variables
+from gridpriv.grid.matfile import MatFileError, Unread, read_variables
 from gridpriv.grid.readreport import ReadReport, report_tables
 from gridpriv.grid.tables import READ_FIELDS, MatpowerTables, case_from_tables
 
@@ -88,7 +88,7 @@ def _read(
             raise InputError(f"{name}: {needed} is missing; is this a MATPOWER version 2 case?")
     version = fields.get("version")
     if version is not None and _text(version) != "2":
-        raise InputError(f"{name}: version = {_text(version)!r} is not allowed: '2'")
+        raise InputError(f"{name}: version = {shown(_text(version))} is not allowed: '2'")
     tables = MatpowerTables(
         name=name,
         base_mva=_scalar(fields["baseMVA"]),
@@ -118,7 +118,7 @@ def _struct(path: Path) -> dict[str, object]:
     if mpc is None and {"baseMVA", "bus", "gen", "branch"} <= set(held):
         return held
     if not isinstance(mpc, dict):
-        found = ", ".join(name for name in held if name) or "nothing"
+        found = ", ".join(repr(name[:30]) for name in list(held)[:10] if name) or "nothing"
         raise InputError(f"{path}: no struct mpc; the file holds {found}")
     return mpc
 
@@ -164,5 +164,7 @@ def _text(value: object) -> str:
 
 
 def _length(value: object) -> int:
+    if isinstance(value, Unread):
+        return value.rows
     array = np.asarray(value, dtype=object)
     return len(array) if array.ndim else 1

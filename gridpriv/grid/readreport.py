@@ -13,8 +13,9 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-import networkx as nx
 import numpy as np
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import GridprivWarning, InputError
@@ -33,7 +34,6 @@ from gridpriv.grid.tables import (
     RATE_A,
     MatpowerTables,
 )
-from gridpriv.grid.zoning import bus_graph
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -132,7 +132,8 @@ def grid_notes(case: Case) -> Iterator[FieldNote]:
         f"bus {', '.join(map(str, reference[:5]))}; used by the AC check, the relaxation needs none"
         if reference else "none given: the AC check takes the bus of the largest generator",
     )  # fmt: skip
-    islands = nx.number_connected_components(bus_graph(case))
+    entries = (np.ones(case.n_branch, dtype=bool), (case.f_bus, case.t_bus))
+    islands, _ = connected_components(coo_array(entries, shape=(case.n_bus, case.n_bus)))
     if islands > 1:
         yield FieldNote("islands", "read", islands, "the grid in service is not connected")
     per_bus = np.bincount(case.gen_bus, minlength=case.n_bus)

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from gridpriv.core.arrays import Ints
 from gridpriv.core.errors import GridprivWarning, InputError
+from gridpriv.core.reading import shown
 from gridpriv.grid.case import Case
-from gridpriv.grid.csvfile import LONGEST_NAME, bus_number, is_name, read_rows, shown
+from gridpriv.grid.csvfile import LONGEST_NAME, bus_number, is_name, read_rows
 
 if TYPE_CHECKING:  # slow to import, and a run of a shipped map needs neither before its end
     import networkx as nx
