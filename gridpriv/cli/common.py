@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from gridpriv.core.errors import InputError, not_allowed, one_of
 from gridpriv.core.files import make_folder, write_text
 from gridpriv.core.settings import Part, defaults, names, parts_of, reading, settings_of
+from gridpriv.core.text import clean, frame_csv
 from gridpriv.report.formats import FORMATS, check_formats
 
 if TYPE_CHECKING:
@@ -229,14 +230,15 @@ def write_json(document: dict[str, Any], path: Path) -> None:
 
 def write_csv(table: pd.DataFrame, path: Path) -> None:
     """Write a table for its owner to read."""
-    write_text(path, table.to_csv(index=False), private=True)
+    write_text(path, frame_csv(table), private=True)
 
 
 def console(*, error: bool = False) -> Any:
     """Return a rich console on standard output, or standard error."""
     from rich.console import Console
 
-    return Console(stderr=error, highlight=False, soft_wrap=False)
+    # names that somebody else chose are no markup
+    return Console(stderr=error, highlight=False, soft_wrap=False, markup=False, emoji=False)
 
 
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
@@ -264,7 +266,7 @@ def shown(value: object) -> str:
         return "yes" if value else "no"
     if isinstance(value, float):
         return f"{value:.4g}"
-    return str(value)
+    return clean(str(value))
 
 
 @contextmanager

@@ -40,7 +40,7 @@ def execute(args: argparse.Namespace) -> int:
         from gridpriv.drawing import write_drawing
         from gridpriv.report.pictures import zones_picture
 
-        write_drawing(zones_picture(case, zoning), args.plot)
+        write_drawing(zones_picture(case, zoning), args.plot, private=False)
     document = {
         "case": case.name, "buses": case.n_bus, "source": zoning.source, "tie_lines": ties,
         "zones": report.to_dict("records"),

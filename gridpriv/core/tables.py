@@ -19,6 +19,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from gridpriv.core.settings import Part, settings_of
+
 if TYPE_CHECKING:
     from pandas import DataFrame
 
@@ -109,6 +111,17 @@ class TableSchema:
     def published(self, *, protected: bool) -> tuple[str, ...]:
         """Return the names of the columns that may be published."""
         return tuple(c.name for c in self.columns if c.shown(protected=protected))
+
+
+def setting_columns(part: type[Part], private: Collection[str] = ("seed",)) -> tuple[Column, ...]:
+    """Return a column per setting: public, but for those named."""
+    return tuple(
+        Column(
+            name, "private" if name in private else "settings",
+            name.replace("_", " ").capitalize(), one.help, one.unit,
+        )
+        for name, one in settings_of(part).items()
+    )  # fmt: skip
 
 
 Schema = Column | TableSchema | Mapping[str, "Schema"]

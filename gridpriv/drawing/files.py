@@ -6,7 +6,8 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from gridpriv.core.errors import InputError, one_of
+from gridpriv.core.errors import one_of
+from gridpriv.core.files import beside
 from gridpriv.drawing.parts import Drawing, Label, Mark, Part, Stroke
 from gridpriv.report.charts import slug
 
@@ -16,26 +17,31 @@ DPI = 200
 DASH = (4.0, 2.2)
 
 
-def write_drawing(drawing: Drawing, path: str | Path) -> Path:
+def write_drawing(drawing: Drawing, path: str | Path, *, private: bool) -> Path:
     """Write a drawing whole or not at all; the file's ending says which format.
+
+    Parameters
+    ----------
+    drawing : Drawing
+    path : path
+    private : bool
+        Whether only its owner may read the file.
 
     Raises
     ------
     InputError
-        For another ending than .png, .svg or .pdf, or where the file cannot be written.
+        For another ending than .png, .svg or .pdf.
+    StorageError
+        If the file cannot be written.
     """
     file = Path(path)
     kind = picture_format(file)
-    part = file.with_name(file.name + ".part")
-    try:
+    with beside(file, private=private) as part:
         if kind == "svg":
-            part.write_text(to_svg(drawing) + "\n", encoding="utf-8")
+            part.write(f"{to_svg(drawing)}\n".encode())
         else:
             meta = {"Title": drawing.title, **({"CreationDate": None} if kind == "pdf" else {})}
             _figure(drawing).savefig(part, format=kind, dpi=DPI, metadata=meta)
-        part.replace(file)
-    except OSError as error:
-        raise InputError(f"cannot write {file}: {error.strerror or error}") from error
     return file
 
 

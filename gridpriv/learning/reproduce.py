@@ -11,6 +11,8 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
+from gridpriv.core.files import write_text
+from gridpriv.core.text import frame_csv
 from gridpriv.learning.datasets import load_dataset
 from gridpriv.learning.datasets.base import Dataset
 from gridpriv.learning.settings import make_learn_settings
@@ -173,9 +175,7 @@ def write_outcome(which: Reproduction, outcome: Outcome, folder: Path, scale: st
     part.replace(folder / "figure.png")
     claims = claim_table(outcome)
     for name, table in (("table", outcome.table), ("claims", claims)):
-        beside = folder / f"{name}.csv.part"
-        table.to_csv(beside, index=False)
-        beside.replace(folder / f"{name}.csv")
+        write_text(folder / f"{name}.csv", frame_csv(table), private=True)
     lines = [f"# {which.title}", "", f"Scale: {scale}.", ""]
     lines += [
         f"- {c.outcome} ({c.holding} of {c.comparisons}): {c.text} {c.numbers}"

@@ -6,9 +6,7 @@ it. Whatever is measured on training samples is private.
 
 from __future__ import annotations
 
-from dataclasses import fields
-
-from gridpriv.core.tables import Column, Schema, TableSchema
+from gridpriv.core.tables import Column, Schema, TableSchema, setting_columns
 from gridpriv.learning.settings import LearnSettings
 
 ROUND = Column("round", "settings", "Round", "from 1")
@@ -89,13 +87,7 @@ LEARN_DOCUMENT: dict[str, Schema] = {
     ),
     "clients": CLIENTS,
     "settings": TableSchema(
-        "settings", "the settings of a learning run", (),
-        (
-            *(Column(f.name, "settings", f.name.replace("_", " ").capitalize(),
-                     f"setting --{f.name.replace('_', '-')}")
-              for f in fields(LearnSettings) if f.name != "seed"),
-            SEED,
-        ),
+        "settings", "the settings of a learning run", (), setting_columns(LearnSettings)
     ),
     "rounds": ROUNDS,
     "final": {c.name: c for c in (OBJECTIVE, RESIDUAL, TRAIN_LOSS, ACCURACY, ERROR)},

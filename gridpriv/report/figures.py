@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from gridpriv.core.files import beside
+
 if TYPE_CHECKING:
     from gridpriv.zonal.result import RunResult
 
@@ -19,11 +21,10 @@ PALETTE = (
 DPI = 150
 
 
-def save(figure: Any, path: Path) -> None:
+def save(figure: Any, path: Path, *, private: bool = True) -> None:
     """Write a figure whole or not at all."""
-    part = path.with_name(path.name + ".part")
-    figure.savefig(part, format=path.suffix.lstrip("."), dpi=DPI, bbox_inches="tight")
-    part.replace(path)
+    with beside(path, private=private) as file:
+        figure.savefig(file, format=path.suffix.lstrip("."), dpi=DPI, bbox_inches="tight")
 
 
 def legend_below(figure: Any, axes: Any, columns: int = 4, title: str | None = None) -> None:
@@ -56,7 +57,7 @@ def plain_numbers(axis: Any, ticks: Sequence[float] | None = None) -> None:
     axis.set_minor_formatter(NullFormatter())
 
 
-def draw_horizon(steps: pd.DataFrame, name: str, path: Path) -> None:
+def draw_horizon(steps: pd.DataFrame, name: str, path: Path, *, public: bool) -> None:
     """Draw what a table of steps holds: residual (public); demand and shed (local)."""
     from matplotlib.figure import Figure
 
@@ -80,7 +81,7 @@ def draw_horizon(steps: pd.DataFrame, name: str, path: Path) -> None:
     axes[-1].tick_params(axis="x", rotation=45, labelsize=8)
     axes[-1].set_xlabel("step")
     axes[0].set_title(f"{name}: {len(steps)} steps", loc="left", fontsize=10)
-    save(figure, path)
+    save(figure, path, private=not public)
 
 
 def draw_convergence(result: RunResult, path: Path, *, public: bool) -> None:
@@ -108,4 +109,4 @@ def draw_convergence(result: RunResult, path: Path, *, public: bool) -> None:
         f"{result.case.name}: {settings.update}, mechanism {settings.mechanism}",
         loc="left", fontsize=10,
     )  # fmt: skip
-    save(figure, path)
+    save(figure, path, private=not public)

@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gridpriv.core.errors import InputError
-from gridpriv.core.files import refuse_used
+from gridpriv.core.files import make_folder, refuse_used, write_text
 from gridpriv.core.tables import publish_table
+from gridpriv.core.text import frame_csv
 from gridpriv.drawing import write_drawing
 from gridpriv.grid.case import Case
 from gridpriv.grid.zoning import Zoning
@@ -48,22 +48,21 @@ def write_run(result: RunResult, folder: Path, *, public: bool, tables: str = "c
         refuse_unprotected(result.settings.mechanism)
         refuse_used(folder)
     document = result.as_dict(public=public)
-    try:
-        _text(folder / "settings.json", json.dumps(document["settings"], indent=2))
-        _text(folder / "run.json", json.dumps(document, indent=2))
-        _text(folder / NETWORK, json.dumps(network(result.case, result.zoning)))
-        for name, table in run_tables(result).items():
-            kept = publish_table(table, STORED[name]) if public else table
-            if len(kept) or not public:
-                _table(folder / f"{name}.csv", kept)
-        write_drawing(zones_picture(result.case, result.zoning), folder / "zones.png")
-        if result.trace.rounds:
-            if not public:
-                write_tables(result_tables(solution_of_run(result)), folder, tables)
-                write_drawing(run_picture(result), folder / "network.png")
-            draw_convergence(result, folder / "convergence.png", public=public)
-    except OSError as error:
-        raise InputError(f"cannot write to {folder}: {error.strerror}") from error
+    make_folder(folder)
+    private = not public
+    write_text(folder / "settings.json", _json(document["settings"]), private=private)
+    write_text(folder / "run.json", _json(document), private=private)
+    write_text(folder / NETWORK, _json(network(result.case, result.zoning)), private=private)
+    for name, table in run_tables(result).items():
+        kept = publish_table(table, STORED[name]) if public else table
+        if len(kept) or private:
+            write_text(folder / f"{name}.csv", frame_csv(kept), private=private)
+    write_drawing(zones_picture(result.case, result.zoning), folder / "zones.png", private=private)
+    if result.trace.rounds:
+        if private:
+            write_tables(result_tables(solution_of_run(result)), folder, tables)
+            write_drawing(run_picture(result), folder / "network.png", private=True)
+        draw_convergence(result, folder / "convergence.png", public=public)
 
 
 def run_tables(result: RunResult) -> dict[str, pd.DataFrame]:
@@ -84,13 +83,5 @@ def network(case: Case, zoning: Zoning) -> dict[str, list[dict[str, Any]]]:
     return {"buses": buses.to_dict("records"), "branches": branches.to_dict("records")}
 
 
-def _text(path: Path, text: str) -> None:
-    part = path.with_name(path.name + ".part")
-    part.write_text(text + "\n", encoding="utf-8")
-    part.replace(path)
-
-
-def _table(path: Path, table: pd.DataFrame) -> None:
-    part: Any = path.with_name(path.name + ".part")
-    table.to_csv(part, index=False)
-    part.replace(path)
+def _json(document: Any) -> str:
+    return json.dumps(document, indent=2) + "\n"

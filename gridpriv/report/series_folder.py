@@ -19,7 +19,9 @@ import numpy as np
 import pandas as pd
 
 from gridpriv.core.errors import InputError
+from gridpriv.core.files import write_text
 from gridpriv.core.tables import publish, publish_table
+from gridpriv.core.text import frame_csv
 from gridpriv.privacy.mechanism import Gaussian, Laplace, SecureGaussian, SecureLaplace
 from gridpriv.privacy.release import Release
 from gridpriv.privacy.sensitivity import Sensitivity
@@ -72,7 +74,7 @@ class SeriesFolder:
             self._refuse_other(held, plan, resume)
         self.parts.mkdir(parents=True, exist_ok=True)
         if held is None:
-            _write(folder / PLAN, plan)
+            _write(folder / PLAN, plan, private=not public)
 
     def _plan(self) -> dict[str, Any]:
         """Return what makes two horizons the same."""
@@ -134,13 +136,13 @@ class SeriesFolder:
             }
             | {"rounds": rounds.to_dict("list")},
         }
-        _write(self.parts / f"{number:06d}.json", part)
+        _write(self.parts / f"{number:06d}.json", part, private=not self.public)
 
     def add_unfinished(self, number: int, result: RunResult) -> None:
         """Store what a step released that ended early; the step is still to do."""
         earlier = len(list(self.parts.glob(f"{number:06d}-*.early")))
         releases = {"releases": _told_releases(result.trace.releases)}
-        _write(self.parts / f"{number:06d}-{earlier + 1}.early", releases)
+        _write(self.parts / f"{number:06d}-{earlier + 1}.early", releases, private=not self.public)
 
     def merge(self) -> dict[str, Any]:
         """Write the tables over all finished steps; return the horizon's document."""
@@ -158,9 +160,12 @@ class SeriesFolder:
         early = [_read(path) or {} for path in sorted(self.parts.glob("*.early"))]
         released = [_releases(part["releases"]) for part in (*parts, *early)]
         document = self._document(rows, released)
-        _write(self.folder / DOCUMENT, document)
+        _write(self.folder / DOCUMENT, document, private=not self.public)
         if len(rows) > 1:
-            draw_horizon(table, self.horizon.series.case.name, self.folder / "horizon.png")
+            draw_horizon(
+                table, self.horizon.series.case.name, self.folder / "horizon.png",
+                public=self.public,
+            )  # fmt: skip
         return document
 
     def _document(
@@ -198,9 +203,8 @@ class SeriesFolder:
         return document
 
     def _table(self, name: str, table: pd.DataFrame) -> None:
-        part = self.folder / f"{name}.csv.part"
-        table.to_csv(part, index=False)
-        part.replace(self.folder / f"{name}.csv")
+        path = self.folder / f"{name}.csv"
+        write_text(path, frame_csv(table), private=not self.public)
 
 
 def recorded_seed(folder: Path) -> int | None:
@@ -248,10 +252,6 @@ def _read(path: Path) -> dict[str, Any] | None:
     return held
 
 
-def _write(path: Path, document: dict[str, Any]) -> None:
-    part = path.with_name(path.name + ".part")
-    try:
-        part.write_text(json.dumps(json_ready(document), allow_nan=False) + "\n", encoding="utf-8")
-        part.replace(path)
-    except OSError as error:
-        raise InputError(f"cannot write {path}: {error.strerror or error}") from error
+def _write(path: Path, document: dict[str, Any], *, private: bool) -> None:
+    text = json.dumps(json_ready(document), allow_nan=False) + "\n"
+    write_text(path, text, private=private)

@@ -9,9 +9,10 @@ import pandas as pd
 
 from gridpriv.core.errors import missing_extra
 from gridpriv.core.store import Study
+from gridpriv.core.text import inert
 from gridpriv.report.document import Report
 from gridpriv.report.schema import STORED, marked
-from gridpriv.report.tables import cell, plain
+from gridpriv.report.tables import cell
 from gridpriv.study.schema import RUN
 
 MOST_ROWS = 1_048_575
@@ -34,7 +35,7 @@ def to_xlsx(report: Report, study: Study) -> bytes:
     first = book.active
     first.title = "answer"
     for line in (report.title, report.question, *report.answer):
-        first.append([plain(line)])
+        first.append([inert(line)])
     first.column_dimensions["A"].width = 120
     for table in report.tables:
         if table.rows:
@@ -65,7 +66,7 @@ def _sheet(book: Any, name: str, headers: list[str], rows: Any) -> None:
     sheet = book.create_sheet(name[:31])
     sheet.append(headers)
     for row in rows:
-        sheet.append([plain(v) for v in row])
+        sheet.append([inert(v) for v in row])
     for k, header in enumerate(headers, start=1):
         sheet.cell(1, k).font = Font(bold=True)
         sheet.column_dimensions[get_column_letter(k)].width = min(max(len(header) + 2, 10), 44)

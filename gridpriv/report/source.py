@@ -11,11 +11,11 @@ import pandas as pd
 
 from gridpriv.core.errors import InputError
 from gridpriv.core.store import MANIFEST, TABLES, Study, read_study
+from gridpriv.core.text import clean
 from gridpriv.report.findings import read_findings
 from gridpriv.report.folder import NETWORK
 from gridpriv.report.publish import publish_study
 from gridpriv.report.series_folder import PLAN as HORIZON
-from gridpriv.report.tables import clean
 from gridpriv.study.record import FINALS, SETTINGS_SHOWN, finals
 
 TAKEN = (

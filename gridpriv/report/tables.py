@@ -60,22 +60,6 @@ def cell(value: Any) -> Any:
     return value
 
 
-FORMULA = tuple("=+-@\uff1d\uff0b\uff0d\uff20")
-CONTROL = dict.fromkeys((*range(32), *range(127, 160), 0x2028, 0x2029), " ")
-
-
-def clean(text: str) -> str:
-    """Return a text on one line without control characters and what no file can hold."""
-    return " ".join(text.encode("utf-8", "replace").decode().translate(CONTROL).split())
-
-
-def plain(value: Any) -> Any:
-    """Return a cell that a spreadsheet shows and never runs as a formula; numbers as they are."""
-    if not isinstance(value, str):
-        return value
-    return f"'{value}" if value.lstrip().startswith(FORMULA) else value
-
-
 def shown(value: Any, digits: int = 3) -> str:
     """Return a cell for people: three digits, '–' where there is none."""
     if value is None:

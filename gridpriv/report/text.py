@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import csv
-import io
-
+from gridpriv.core.text import csv_text
 from gridpriv.report.document import Report
-from gridpriv.report.tables import Table, plain, shown
+from gridpriv.report.tables import Table, shown
 
 SPECIAL = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_",
@@ -16,11 +14,7 @@ SPECIAL = {
 
 def to_csv(table: Table) -> str:
     """Return a table as CSV, numbers in full, units in the header."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow([plain(c.header) for c in table.columns])
-    writer.writerows(["" if v is None else plain(v) for v in row] for row in table.rows)
-    return out.getvalue()
+    return csv_text([c.header for c in table.columns], table.rows)
 
 
 def to_tex(report: Report, table: Table) -> str:

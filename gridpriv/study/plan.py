@@ -18,6 +18,7 @@ from typing import Any
 
 from gridpriv.core.errors import InputError, not_allowed
 from gridpriv.core.settings import check_names, names, written
+from gridpriv.core.text import clean
 from gridpriv.privacy.budget import Budget, parse_budget
 from gridpriv.privacy.settings import Privacy
 from gridpriv.zonal.settings import Adjacency, Draws, Settings, make_settings
@@ -150,7 +151,7 @@ class StudyPlan:
             values = getattr(self, axis)
             if len(set(values)) < len(values):
                 raise not_allowed(shown(axis), [str(v) for v in values], "each value once")
-        names = [scheme.name for scheme in self.schemes]
+        names = [clean(scheme.name) for scheme in self.schemes]
         if len(set(names)) < len(names):
             raise not_allowed("schemes", names, "each name once")
         for case in self.cases:

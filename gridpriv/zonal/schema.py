@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
-
-from gridpriv.core.tables import Column, Schema, TableSchema
+from gridpriv.core.tables import Column, Schema, TableSchema, setting_columns
 from gridpriv.zonal.settings import Settings
 
 LAST = "by the last round's plan"
@@ -253,12 +251,8 @@ FINALS = (
 SETTINGS = TableSchema(
     "settings", "the settings of a run",
     (),
-    (
-        *(Column(f.name, "settings", f.name.replace("_", " ").capitalize(),
-                 f"setting --{f.name.replace('_', '-')}")
-          for f in fields(Settings) if f.name != "seed"),
-        SEED, Column("zoning", "settings", "Zone map", "where it comes from"),
-    ),
+    (*setting_columns(Settings),
+     Column("zoning", "settings", "Zone map", "where it comes from")),
 )  # fmt: skip
 
 PRIVACY: dict[str, Schema] = {

@@ -15,7 +15,9 @@ from numpy.typing import NDArray
 from pandas import DataFrame, RangeIndex
 
 from gridpriv.core.arrays import Complexes
-from gridpriv.core.errors import InputError, missing_extra, one_of
+from gridpriv.core.errors import missing_extra, one_of
+from gridpriv.core.files import beside, make_folder, write_text
+from gridpriv.core.text import frame_csv
 from gridpriv.zonal.solution import GridSolution
 
 FORMATS = ("csv", "parquet", "json")
@@ -115,31 +117,23 @@ def write_tables(
     """
     one_of("format", format, FORMATS)
     target = Path(folder)
-    try:
-        target.mkdir(parents=True, exist_ok=True)
-        if format == "json":
-            return [_whole(target / "tables.json", _json_text(tables))]
-        return [_write_one(table, target / f"{name}.{format}") for name, table in tables.items()]
-    except OSError as error:
-        raise InputError(f"cannot write to {target}: {error.strerror or error}") from error
+    make_folder(target)
+    if format == "json":
+        write_text(target / "tables.json", _json_text(tables), private=True)
+        return [target / "tables.json"]
+    return [_write_one(table, target / f"{name}.{format}") for name, table in tables.items()]
 
 
 def _write_one(table: DataFrame, path: Path) -> Path:
+    indexed = table.rename_axis("index").reset_index()
     if path.suffix == ".csv":
-        return _whole(path, table.to_csv(index_label="index"))
-    part = path.with_name(path.name + ".part")
-    try:
-        table.rename_axis("index").reset_index().to_parquet(part, index=False)
-    except ImportError:
-        raise missing_extra("pyarrow", "parquet", "writing Parquet") from None
-    part.replace(path)
-    return path
-
-
-def _whole(path: Path, text: str) -> Path:
-    part = path.with_name(path.name + ".part")
-    part.write_text(text, encoding="utf-8")
-    part.replace(path)
+        write_text(path, frame_csv(indexed), private=True)
+        return path
+    with beside(path, private=True) as file:
+        try:
+            indexed.to_parquet(file, index=False)
+        except ImportError:
+            raise missing_extra("pyarrow", "parquet", "writing Parquet") from None
     return path
 
 

@@ -12,6 +12,7 @@ import pytest
 
 import gridpriv
 from gridpriv.core.errors import InputError
+from gridpriv.core.files import StorageError
 from gridpriv.grid.case import Case
 from gridpriv.grid.library import load_case, shipped_zoning
 from gridpriv.grid.pandapower import case_from_pandapower, convert_net
@@ -273,5 +274,5 @@ def test_an_unknown_format_or_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="did you mean 'csv'"):
         write_tables({}, tmp_path, "cvs")
     (tmp_path / "file").write_text("x")
-    with pytest.raises(InputError, match="cannot write to"):
+    with pytest.raises(StorageError, match="cannot make"):
         write_tables({}, tmp_path / "file" / "inside", "csv")

@@ -119,8 +119,8 @@ def test_a_learning_run_is_refused_in_one_line(tmp_path, capsys):
 class StandIn(Bench):
     """A bench whose runs are stand-ins and whose data are four rows."""
 
-    def dataset(self, name, missing="drop"):
-        del name, missing
+    def dataset(self, name, missing="drop", scaling="minmax"):
+        del name, missing, scaling
         return SimpleNamespace(y_test=np.array([-1, -1, -1, 1]))
 
 

@@ -153,14 +153,14 @@ def test_files_of_every_format(tmp_path: Path) -> None:
     drawing = zones_picture(*grid("case14"))
     starts = {"png": b"\x89PNG", "pdf": b"%PDF", "svg": b"<svg"}
     for kind, start in starts.items():
-        file = write_drawing(drawing, tmp_path / f"zones.{kind}")
+        file = write_drawing(drawing, tmp_path / f"zones.{kind}", private=False)
         assert file.read_bytes().startswith(start)
     first = (tmp_path / "zones.pdf").read_bytes()
-    write_drawing(drawing, tmp_path / "zones.pdf")
+    write_drawing(drawing, tmp_path / "zones.pdf", private=False)
     assert (tmp_path / "zones.pdf").read_bytes() == first
     assert len(list(tmp_path.iterdir())) == 3
     with pytest.raises(InputError, match="'gif' is not allowed: one of png, svg, pdf"):
-        write_drawing(drawing, tmp_path / "zones.gif")
+        write_drawing(drawing, tmp_path / "zones.gif", private=False)
 
 
 def test_svg_is_well_formed_and_escapes_names() -> None:
