@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from gridpriv.core.errors import InputError, not_allowed, one_of
+from gridpriv.core.errors import MOST_WHOLE, InputError, not_allowed, one_of
 from gridpriv.core.files import make_folder, write_text
 from gridpriv.core.settings import Part, defaults, names, parts_of, reading, settings_of
 from gridpriv.core.text import clean, frame_csv
@@ -37,7 +37,14 @@ def number(kind: Callable[[str], Any], what: str) -> Callable[[str], Any]:
     return parse
 
 
-WHOLE = number(int, "a whole number")
+def _whole(text: str) -> int:
+    value = int(text)
+    if abs(value) > MOST_WHOLE:
+        raise ValueError
+    return value
+
+
+WHOLE = number(_whole, "a whole number below 2^64")
 REAL = number(float, "a number")
 
 
@@ -200,7 +207,7 @@ def tell(
     elif not args.quiet:
         summarise()
         if written is not None:
-            console().print(f"Written to {written}", markup=False)
+            console().print(f"Written to {written}")
 
 
 def tell_names(args: argparse.Namespace, known: Mapping[str, str]) -> None:
@@ -237,8 +244,12 @@ def console(*, error: bool = False) -> Any:
     """Return a rich console on standard output, or standard error."""
     from rich.console import Console
 
+    class Plain(Console):
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError  # rich would end with exit code 1
+
     # names that somebody else chose are no markup
-    return Console(stderr=error, highlight=False, soft_wrap=False, markup=False, emoji=False)
+    return Plain(stderr=error, highlight=False, soft_wrap=False, markup=False, emoji=False)
 
 
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:

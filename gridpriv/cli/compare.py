@@ -126,7 +126,7 @@ def finish(study: Study, args: argparse.Namespace, formats: list[str]) -> int:
     def summarise() -> None:
         print_summary(table)
         for line in told:
-            console().print(line, markup=False)
+            console().print(line)
         print()
 
     tops = [str(f) for f in files if f.parent == study.folder]

@@ -245,7 +245,7 @@ def _print_means(study: Study, table: Any, told: list[str]) -> None:
     rows = kept.where(kept.notna(), None).values.tolist()
     print_table(study.manifest["title"], list(columns.values()), rows)
     for line in told:
-        console().print(line, markup=False)
+        console().print(line)
 
 
 def _numbers(text: str) -> list[float]:

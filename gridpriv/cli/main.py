@@ -71,9 +71,10 @@ def main(arguments: list[str] | None = None) -> int:
             signal.signal(signal.SIGTERM, _terminate)
             if isinstance(sys.stdout, io.TextIOWrapper):  # a locale may lack a name's characters
                 sys.stdout.reconfigure(errors="backslashreplace")
-        code = _run(words, command, own=own)
-        sys.stdout.flush()
-        return code
+        try:
+            return _run(words, command, own=own)
+        finally:  # a full disk shows when the output leaves, for help too
+            sys.stdout.flush()
     except (Exception, KeyboardInterrupt) as error:
         told = _told(error)
         if told is None and (not own or TRACEBACK in os.environ):

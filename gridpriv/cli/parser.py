@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
@@ -45,6 +46,10 @@ class Parser(argparse.ArgumentParser):
         """Return the names of the flags, as settings are named."""
         found = [flag for flag in self._option_string_actions if flag.startswith("--")]
         return [flag[2:].replace("-", "_") for flag in found]
+
+    def print_help(self, file: Any = None) -> None:
+        """Print the help; argparse's own says nothing of a full disk."""
+        (file or sys.stdout).write(self.format_help())
 
     def error(self, message: str) -> NoReturn:
         """Print the error and end with exit code 2."""

@@ -34,6 +34,7 @@ class GridprivWarning(UserWarning):
     """Something a user should know that does not stop the work."""
 
 
+MOST_WHOLE = 2**64 - 1
 LONGEST = 100  # characters of a value that a message repeats
 
 
@@ -55,9 +56,11 @@ def one_of(field: str, value: object, choices: Iterable[str]) -> None:
 
 
 def whole(field: str, value: object, least: int = 1) -> None:
-    """Raise :class:`InputError` unless ``value`` is a whole number of at least ``least``."""
+    """Raise :class:`InputError` unless ``value`` is a whole number from ``least`` to 2^64 - 1."""
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise not_allowed(field, value, f"a whole number, {least} or more")
+    if value > MOST_WHOLE:
+        raise not_allowed(field, value, "a whole number below 2^64")
 
 
 def finite(value: object) -> bool:

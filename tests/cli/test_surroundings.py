@@ -1,0 +1,118 @@
+"""The command in poor surroundings: no room, few file handles, a closed pipe, another locale."""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from gridpriv.cli import main as entry
+
+PROGRAM = [sys.executable, "-m", "gridpriv.cli.main"]
+RUN = ["run", "case14", "--rounds", "2", "--solver", "clarabel", "--mechanism", "none"]
+ASCII = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": ""}
+
+
+def run(*words: str, cwd: Path | None = None, **given) -> subprocess.CompletedProcess[str]:
+    given.setdefault("stdout", subprocess.PIPE)
+    given["env"] = os.environ | {"PYTHONPATH": str(Path(entry.__file__).parents[2])} | given.get(
+        "env", {}
+    )  # fmt: skip
+    return subprocess.run(
+        [*PROGRAM, *words], stderr=subprocess.PIPE, cwd=cwd, check=False,
+        encoding="utf-8", errors="surrogateescape", **given,
+    )  # fmt: skip
+
+
+def one_sentence(done: subprocess.CompletedProcess[str], code: int, words: str) -> None:
+    assert done.returncode == code, done.stderr
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+    assert done.stderr.startswith("gridpriv") and words in done.stderr
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize(
+    "words", [["--help"], ["zones", "--help"], ["account", "--releases", "3", "--epsilon", "1"]]
+)
+def test_a_full_disk_behind_standard_output(words: list[str], unbuffered: str) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = run(*words, stdout=full, env={"PYTHONUNBUFFERED": unbuffered})
+    one_sentence(done, 3, "No space left on device")
+
+
+def test_a_pipe_that_nobody_reads() -> None:
+    code = f'{" ".join(PROGRAM)} zones case14 | head -n 0; echo "${{PIPESTATUS[0]}}"'
+    done = subprocess.run(["bash", "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout == f"{entry.PIPE_CLOSED}\n"
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize("handles", [8, 20])
+def test_few_file_handles(handles: int, tmp_path: Path) -> None:
+    def few() -> None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (handles, handles))
+
+    done = run(*RUN, "--out", "found", preexec_fn=few, cwd=tmp_path)
+    if done.returncode == 0:
+        assert done.stderr == ""
+    else:
+        one_sentence(done, 3, "Too many open files")
+
+
+def test_names_that_the_locale_does_not_have(tmp_path: Path) -> None:
+    folder = tmp_path / "Gitter-ä"
+    folder.mkdir()
+    shutil.copy(Path(entry.__file__).parents[2] / "cases" / "case14.m", folder / "fälle.m")
+    done = run("zones", str(folder / "fälle.m"), "--zones", "2", env=ASCII)
+    assert (done.returncode, done.stderr) == (0, "")
+    done = run(*RUN, "--out", str(folder / "ö"), env=ASCII)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (folder / "ö" / "run.json").is_file()
+    one_sentence(run("zones", str(folder / "nein.m"), env=ASCII), 2, "nein.m")
+
+
+@pytest.mark.parametrize("place", ["/proc/gridpriv", "/dev/null", "/dev/null/below"])
+def test_places_that_nothing_can_be_written_to(place: str) -> None:
+    done = run("relax", "case14", "--out", place)
+    assert done.returncode in (2, 3)
+    one_sentence(done, done.returncode, place)
+
+
+def test_an_interrupt_ends_in_one_sentence() -> None:
+    words = [*RUN[:2], "--rounds", "1000000", "--solver", "clarabel"]
+    process = subprocess.Popen(
+        [*PROGRAM, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        start_new_session=True,
+    )  # fmt: skip
+    time.sleep(6.0)
+    os.kill(process.pid, signal.SIGINT)
+    _, told = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert told.splitlines()[-1].startswith("gridpriv run: interrupted")
+    assert "Traceback" not in told
+
+
+def test_a_defect_is_one_sentence_unless_the_traceback_is_asked_for(tmp_path: Path) -> None:
+    code = (
+        "import sys, gridpriv.cli.zones as zones, gridpriv.cli.main as main\n"
+        "def broken(args): raise ZeroDivisionError('a defect')\n"
+        "zones.execute = broken\n"
+        "sys.argv = ['gridpriv', 'zones', 'case14']\n"
+        "sys.exit(main.main())"
+    )
+    (tmp_path / "broken.py").write_text(code)
+    words = [sys.executable, str(tmp_path / "broken.py")]
+    env = {name: value for name, value in os.environ.items() if name != entry.TRACEBACK}
+    done = subprocess.run(words, capture_output=True, text=True, check=False, env=env)
+    one_sentence(done, entry.DEFECT, "this is a defect of gridpriv: ZeroDivisionError: a defect")
+    assert entry.TRACEBACK in done.stderr
+    env[entry.TRACEBACK] = "1"
+    done = subprocess.run(words, capture_output=True, text=True, check=False, env=env)
+    assert "Traceback (most recent call last)" in done.stderr
