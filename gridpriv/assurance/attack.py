@@ -173,7 +173,7 @@ def _releases(
     for zone in zones:
         problem, own = prepared.problems[zone], prepared.zones[zone]
         prior = zone_prior(prepared, plan, zone)
-        sensitivity = problem.data_sensitivity(rules.adjacency, rules.noise.norm)
+        sensitivity = problem.disclosure.sensitivity(rules.adjacency, rules.noise.norm)
         release = rules.noise.release(sensitivity)
         noise = variance(release.mechanism) / count
         keep = prior.spread**2 / (prior.spread**2 + noise)

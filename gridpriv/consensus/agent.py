@@ -171,7 +171,7 @@ class Agent:
         self._streams = streams
         self._charge = charge
         self._draw: Place | None = None
-        self._noisy = data
+        self._estimate = data
         self._releases: Counter[Release] = Counter()
         self._drawn: Counter[Release] = Counter()
         self._magnitude = 0.0
@@ -203,7 +203,7 @@ class Agent:
         """Return a copy on other data and noise, in the same state and around the same problem."""
         shared = (self.problem, self._rules, self.shared)
         twin = copy.deepcopy(self, {id(part): part for part in shared})
-        twin._data, twin._noisy, twin._streams = data, data, streams
+        twin._data, twin._estimate, twin._streams = data, data, streams
         return twin
 
     def ready(self, order: Order) -> None:
@@ -291,19 +291,31 @@ class Agent:
 
     def _perturb(self, target: str, value: Floats, place: Place, metric: Floats) -> Floats:
         """Return ``value`` with noise if it is what this run perturbs; charge, then draw."""
-        rules = self._rules
-        if rules.perturbation.target != target or not value.size:
+        if self._rules.perturbation.target != target:
             return value
-        draw = rules.perturbation.drawn_at(*place)
-        if target != "demand" or draw != self._draw:
-            release = self._release_at(metric)
-            if release is None:
-                return value
-            self._pay(release)
-            noisy = release.apply(value, lambda: self._streams.stream(self.problem.key, *draw))
-            self._draw, self._noisy = draw, noisy
-        self._magnitude += float(np.abs(self._noisy - value).sum())
-        return self._noisy
+        release = self._release_at(metric)
+        if target == "demand":
+            found = self._disclosed(release, value, place)
+        else:
+            found = self._released_at(release, value, place)
+        self._magnitude += float(np.abs(found - value).sum())
+        return found
+
+    def _disclosed(self, release: Release | None, data: Floats, place: Place) -> Floats:
+        """Return what a release of the data's statistics leaves likely; drawn when it is due."""
+        draw = self._rules.perturbation.drawn_at(*place)
+        if draw != self._draw:
+            disclosure = self.problem.disclosure
+            noisy = self._released_at(release, disclosure.measure(data), draw)
+            self._draw, self._estimate = draw, disclosure.estimate(noisy, release)
+        return self._estimate
+
+    def _released_at(self, release: Release | None, value: Floats, place: Place) -> Floats:
+        """Return the value with the noise of a place; as it is where nothing private is in it."""
+        if release is None or not value.size:
+            return value
+        self._pay(release)
+        return release.apply(value, lambda: self._streams.stream(self.problem.key, *place))
 
     def _pay(self, release: Release) -> None:
         """Charge a release that is about to be drawn, and count it; an interrupt splits nothing."""
@@ -327,7 +339,7 @@ class Agent:
         if rules.perturbation.target == "objective":
             return problem.gradient_sensitivity(adjacency, noise.norm)
         if rules.perturbation.target == "demand":
-            return problem.data_sensitivity(adjacency, noise.norm)
+            return problem.disclosure.sensitivity(adjacency, noise.norm)
         return problem.output_sensitivity(adjacency, noise.norm, rules.update, metric)
 
     def _public_view(self, called: str) -> View:

@@ -7,6 +7,7 @@ from typing import Any, Literal, Protocol
 
 from gridpriv.core.arrays import Floats, Ints
 from gridpriv.privacy.sensitivity import Norm, Sensitivity
+from gridpriv.privacy.strategies.disclosure import Disclosure
 
 Update = Literal["linearized", "exact"]
 
@@ -86,6 +87,7 @@ class LocalProblem(Protocol):
         """Return how far the released minimiser moves; ``metric`` is the local quadratic's."""
         ...
 
-    def data_sensitivity(self, adjacency: Any, norm: Norm) -> Sensitivity:
-        """Return how far the data themselves move."""
+    @property
+    def disclosure(self) -> Disclosure:
+        """What of the data demand perturbation releases; refuses where that is no release."""
         ...

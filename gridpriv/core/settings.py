@@ -150,10 +150,12 @@ def notation(
 
 
 def words(
-    default: str,
+    default: str | None,
     text: str,
     metavar: str,
     check: Callable[[str], object] = lambda _: None,
+    *,
+    unset: str = "",
 ) -> Any:
     """Return a field with a text; ``check(value)`` raises unless it is allowed."""
 
@@ -163,7 +165,7 @@ def words(
         check(value)
         return value
 
-    return _field(default, Setting(text, metavar, settle))
+    return _field(default, Setting(text, metavar, settle, unset=unset))
 
 
 def several(text: str, metavar: str, *, unset: str) -> Any:

@@ -7,8 +7,6 @@ neighbour under ``add-one`` is a weight of 0, and an audit can replay on it.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from gridpriv.consensus.problem import Minimiser, Update
@@ -19,6 +17,7 @@ from gridpriv.learning.arrays import Array, like, to_numpy
 from gridpriv.learning.losses import Loss, clip_factors
 from gridpriv.learning.regularizers import Regularizer, boxed
 from gridpriv.privacy.sensitivity import Norm, Sensitivity
+from gridpriv.privacy.strategies.disclosure import Disclosure
 
 # rows whose features (4 bytes x 784) stay in a core's cache between the two products
 BLOCK_ROWS = 1024
@@ -153,9 +152,9 @@ class ClientProblem:
             gradient.value / least, norm, f"{gradient.provenance}; over rho + 1/eta = {least:.6g}"
         )
 
-    def data_sensitivity(self, adjacency: Any, norm: Norm) -> Sensitivity:
+    @property
+    def disclosure(self) -> Disclosure:
         """Refuse: noisy weights are no release that protects a sample's features."""
-        del adjacency, norm
         raise InputError("perturbation = 'demand' is not allowed: objective or output in learning")
 
     def _sample_bound(self, norm: Norm) -> float:

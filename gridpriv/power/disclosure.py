@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import networkx as nx
 import numpy as np
 from scipy import sparse
@@ -14,22 +12,57 @@ from gridpriv.grid.partition import spectral
 from gridpriv.grid.zoning import bus_graph
 from gridpriv.power.prior import capacity
 from gridpriv.power.zone import Zone
+from gridpriv.privacy.adjacency import DemandAdjacency
+from gridpriv.privacy.mechanism import variance
+from gridpriv.privacy.perturbation import NoiseRule
+from gridpriv.privacy.strategies.auto import auto
+from gridpriv.privacy.strategies.bus import bus
+from gridpriv.privacy.strategies.disclosure import Disclosure
 from gridpriv.privacy.strategies.linear import Statistics
+from gridpriv.privacy.strategies.nothing import nothing
 from gridpriv.privacy.strategies.prior import Prior
+from gridpriv.privacy.strategies.total import total
+from gridpriv.privacy.strategies.tree import tree
+
+TREES: tuple[tuple[int, tuple[float, ...]], ...] = (
+    (1, (0.7, 0.3)), (1, (0.5, 0.5)), (1, (0.3, 0.7)), (2, (0.5, 0.25, 0.25)),
+)  # fmt: skip
+"""Depth of the halving, and the weight of each level: the zone first, its buses last."""
 
 
-@dataclass(frozen=True, eq=False)
-class Disclosure:
-    """A zone's strategy and the public prior it is read with.
+def disclose(
+    zone: Zone, release: str, prior: Prior, noise: NoiseRule, adjacency: DemandAdjacency
+) -> Disclosure:
+    """Return what a zone releases; of several possibilities the one of least expected error.
 
-    Attributes
+    Parameters
     ----------
-    strategy : Statistics
+    zone : Zone
+        Its topology and generators are read, not its demand.
+    release : {'bus', 'total', 'tree', 'auto', 'nothing'}
     prior : Prior
+    noise : NoiseRule
+    adjacency : DemandAdjacency
     """
 
-    strategy: Statistics
-    prior: Prior
+    def drawn(option: Statistics) -> float:
+        return variance(noise.release(option.sensitivity(adjacency, noise.norm)).mechanism)
+
+    use = np.vstack([np.ones((1, len(zone.own))), tie_flows(zone)])
+    return auto(strategies(zone, release), drawn, prior, use)
+
+
+def strategies(zone: Zone, release: str) -> list[Statistics]:
+    """Return the strategies that a name stands for in a zone."""
+    n = len(zone.own)
+    if release == "nothing":
+        return [nothing(n)]
+    if release == "bus" or n == 1:  # of a zone of one bus all strategies are the same
+        return [bus(n)]
+    if release == "total":
+        return [total(n)]
+    trees = [tree(hierarchy(zone, depth), weights) for depth, weights in TREES]
+    return trees if release == "tree" else [total(n), *trees, bus(n)]
 
 
 def hierarchy(zone: Zone, depth: int) -> list[Ints]:
@@ -38,7 +71,7 @@ def hierarchy(zone: Zone, depth: int) -> list[Ints]:
     Parts are halved by admittance and connected where the zone is; a part of one bus stays.
     """
     graph = bus_graph(zone.network.case).subgraph(zone.own.tolist())
-    place = {int(bus): k for k, bus in enumerate(zone.own)}
+    place = {int(b): k for k, b in enumerate(zone.own)}
     parts: list[set[int]] = [set(graph)]
     levels = []
     for _ in range(depth):
@@ -56,7 +89,7 @@ def _halves(graph: nx.Graph, part: set[int]) -> list[set[int]]:
 def _labels(parts: list[set[int]], place: dict[int, int]) -> Ints:
     labels = np.zeros(len(place), dtype=np.int64)
     for number, part in enumerate(parts):
-        labels[[place[bus] for bus in part]] = number
+        labels[[place[b] for b in part]] = number
     return labels
 
 

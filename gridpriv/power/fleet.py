@@ -19,6 +19,7 @@ from gridpriv.power.program import compile_zone
 from gridpriv.power.recourse import Pin, pinned_solution
 from gridpriv.power.zone import Zone
 from gridpriv.privacy.release import Charging
+from gridpriv.privacy.strategies.disclosure import Disclosure
 
 # A stand-in for demand that nobody has to protect: a share of the generating capacity, equal
 # at every bus, at a usual power factor. With a cost the share is small, because what the proxy
@@ -36,6 +37,7 @@ class Fleet:
     rules: AgentRules
     solver: str
     streams: Streams
+    disclosures: tuple[Disclosure | None, ...]
     charge: Charging | None = None
 
     @property
@@ -49,7 +51,7 @@ class Fleet:
 
     def _member(self, position: int) -> ZoneMember:
         zone = self.zones[position]
-        problem = ZoneProblem(compile_zone(zone), self.solver)
+        problem = ZoneProblem(compile_zone(zone), self.solver, self.disclosures[position])
         agent = Agent(
             problem,
             zone.demand,

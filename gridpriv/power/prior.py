@@ -8,6 +8,7 @@ zone's demand over its equal share 1 +- 0.4, reactive over active demand 0.27 +-
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -23,8 +24,24 @@ CAPACITY_SPREAD = 0.6  # of the sum, relative, where it is guessed from capacity
 FILE_SPREAD = 0.3  # where an operator's file says what is usual
 
 
-def public_demand(case: Case, path: str | Path | None) -> Floats:
-    """Return the expected demand (2, n_bus) of a case, per unit.
+@dataclass(frozen=True, eq=False)
+class PublicDemand:
+    """What the public expects of a grid's demand.
+
+    Attributes
+    ----------
+    mean : (2, n_bus)
+        Expected p and q, per unit.
+    spread : float
+        Standard deviation of a zone's sum, relative to its mean.
+    """
+
+    mean: Floats
+    spread: float
+
+
+def public_demand(case: Case, path: str | Path | None) -> PublicDemand:
+    """Return what the public expects of a case's demand.
 
     Parameters
     ----------
@@ -41,7 +58,7 @@ def public_demand(case: Case, path: str | Path | None) -> Floats:
     """
     if path is None:
         active = np.full(case.n_bus, LOAD_SHARE * capacity(case) / case.n_bus)
-        return np.stack([active, REACTIVE_SHARE * active])
+        return PublicDemand(np.stack([active, REACTIVE_SHARE * active]), CAPACITY_SPREAD)
     from gridpriv.grid.overrides import read_bus_demand  # imports pandas: slow
 
     given = read_bus_demand(path, case)
@@ -52,19 +69,19 @@ def public_demand(case: Case, path: str | Path | None) -> Floats:
             f"public demand {path} misses {len(missing)} of {case.n_bus} buses ({some}): "
             "a prior needs pd_mw and qd_mvar of every bus in service"
         )
-    return given
+    return PublicDemand(given, FILE_SPREAD)
 
 
-def zone_prior(zone: Zone, expected: Floats, relative_spread: float) -> Prior:
-    """Return a zone's part of an expected demand (2, n_bus).
+def zone_prior(zone: Zone, expected: PublicDemand) -> Prior:
+    """Return a zone's part of what the public expects.
 
     The sum of p is taken to lie between 0 and what the zone can generate and import, that of q
     between minus and plus the same; lines without a rating can carry all that the grid generates.
     """
-    mean = expected[:, zone.own]
+    mean = expected.mean[:, zone.own]
     most = supply(zone)
     least = 1e-3 * most + 1e-6
-    spread = np.maximum(relative_spread * np.abs(mean).sum(axis=1), least)
+    spread = np.maximum(expected.spread * np.abs(mean).sum(axis=1), least)
     return Prior(mean.ravel(), spread, np.array([0.0, -most]), np.array([most, most]))
 
 

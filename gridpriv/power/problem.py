@@ -13,13 +13,13 @@ from gridpriv.power.objective import fixed_cost
 from gridpriv.power.presolve import ReducedProgram, presolve
 from gridpriv.power.program import ZoneProgram
 from gridpriv.power.sensitivity import (
-    demand_sensitivity,
     gradient_sensitivity,
     output_sensitivity,
 )
 from gridpriv.power.solvers import Solution, ZoneSolver, make_solver
 from gridpriv.privacy.adjacency import DemandAdjacency
 from gridpriv.privacy.sensitivity import Norm, Sensitivity
+from gridpriv.privacy.strategies.disclosure import Disclosure
 
 
 class ZoneProblem:
@@ -30,9 +30,14 @@ class ZoneProblem:
     program : ZoneProgram
     solver : str
         ``ipopt``, ``clarabel`` or ``pyomo:NAME``.
+    disclosure : Disclosure, optional
+        What of the demand is released, where demand is perturbed.
     """
 
-    def __init__(self, program: ZoneProgram, solver: str) -> None:
+    def __init__(
+        self, program: ZoneProgram, solver: str, disclosure: Disclosure | None = None
+    ) -> None:
+        self._disclosure = disclosure
         self.program = program
         self.name = program.name
         self.key = program.key
@@ -129,9 +134,12 @@ class ZoneProblem:
             self._last_output = (place, found)
         return self._last_output[1]
 
-    def data_sensitivity(self, adjacency: DemandAdjacency, norm: Norm) -> Sensitivity:
-        """Return the sensitivity of the demand."""
-        return demand_sensitivity(adjacency, norm)
+    @property
+    def disclosure(self) -> Disclosure:
+        """What of the demand is released."""
+        if self._disclosure is None:
+            raise ValueError("demand perturbation needs a disclosure")
+        return self._disclosure
 
 
 def _minimiser(solution: Solution) -> Minimiser:

@@ -39,6 +39,7 @@ class Sensitivity:
     Attributes
     ----------
     value : float
+        0 for what no private datum moves, which is no release.
     norm : {1, 2, 'box'}
         The norm the distance is taken in.
     provenance : str
@@ -50,5 +51,5 @@ class Sensitivity:
     provenance: str
 
     def __post_init__(self) -> None:
-        if not self.value > 0:
-            raise ValueError(f"a sensitivity is positive, not {self.value}")
+        if not self.value >= 0:
+            raise ValueError(f"a sensitivity is 0 or more, not {self.value}")

@@ -41,8 +41,10 @@ from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import GridprivError, GridprivWarning, not_allowed
 from gridpriv.grid.case import Case
 from gridpriv.grid.zoning import Zoning
+from gridpriv.power.disclosure import disclose
 from gridpriv.power.fleet import Fleet, ZoneOutcome
 from gridpriv.power.objective import penalty_units
+from gridpriv.power.prior import public_demand, zone_prior
 from gridpriv.power.problem import ZoneProblem
 from gridpriv.power.program import compile_zone
 from gridpriv.power.recourse import Pin, Recourse, agreed_point, dispatch
@@ -53,6 +55,7 @@ from gridpriv.privacy.budget import noise_multiplier
 from gridpriv.privacy.noise import NoiseStreams
 from gridpriv.privacy.perturbation import NoiseRule
 from gridpriv.privacy.release import Charging, Release
+from gridpriv.privacy.strategies.disclosure import Disclosure
 from gridpriv.zonal.checks import Checker, Finished, check, claimed_epsilon
 from gridpriv.zonal.result import RunResult, Timing
 from gridpriv.zonal.settings import Settings
@@ -85,11 +88,15 @@ class Prepared:
     seed: int
     rules: AgentRules
     scale: float
+    disclosures: tuple[Disclosure | None, ...]
 
     @cached_property
     def problems(self) -> tuple[ZoneProblem, ...]:
         """The zones' problems, compiled in this process."""
-        return tuple(ZoneProblem(compile_zone(zone), self.settings.solver) for zone in self.zones)
+        return tuple(
+            ZoneProblem(compile_zone(zone), self.settings.solver, disclosure)
+            for zone, disclosure in zip(self.zones, self.disclosures, strict=True)
+        )
 
     @cached_property
     def consensus(self) -> Consensus:
@@ -195,7 +202,8 @@ def run_prepared(
     began = time.perf_counter()
     fleet = Fleet(
         prepared.zones, prepared.shared, prepared.rules, settings.solver,
-        NoiseStreams(prepared.seed), charge and charge.scaled(prepared.scale),
+        NoiseStreams(prepared.seed), prepared.disclosures,
+        charge and charge.scaled(prepared.scale),
     )  # fmt: skip
     with closing(carry(fleet)) as zones:
         opening = open_rounds(prepared, zones)
@@ -294,6 +302,20 @@ def prepare(case: Case, zoning: Zoning, settings: Settings) -> Prepared:
         seed=secrets.randbits(64) if settings.seed is None else settings.seed,
         rules=rules,
         scale=settings.load_scale,
+        disclosures=disclosures(case, zones, settings, rules),
+    )
+
+
+def disclosures(
+    case: Case, zones: Sequence[Zone], settings: Settings, rules: AgentRules
+) -> tuple[Disclosure | None, ...]:
+    """Return what every zone releases of its demand; nothing where demand is not perturbed."""
+    if rules.perturbation.target != "demand" or rules.noise is None:
+        return (None,) * len(zones)
+    expected = public_demand(case, settings.public_demand)
+    return tuple(
+        disclose(zone, settings.release, zone_prior(zone, expected), rules.noise, rules.adjacency)
+        for zone in zones
     )
 
 

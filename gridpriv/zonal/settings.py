@@ -46,6 +46,7 @@ from gridpriv.privacy.settings import Privacy
 Update = Literal["exact", "linearized"]
 Consensus = Literal["boundary", "all"]
 Start = Literal["flat", "proxy"]
+Release = Literal["bus", "total", "tree", "auto", "nothing"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,6 +80,13 @@ class Adjacency(Part):
 class Draws(Part):
     """How noise is drawn."""
 
+    release: Release = choice(
+        "bus", get_args(Release), "what a zone releases of its demand, with demand noise"
+    )
+    public_demand: str | None = words(
+        None, "expected demand of every bus (bus,pd_mw,qd_mvar)", "FILE",
+        unset="guessed from capacity",
+    )  # fmt: skip
     refresh: Refresh | None = choice(
         None, get_args(Refresh), "how often demand noise is drawn", unset="round, for demand noise"
     )

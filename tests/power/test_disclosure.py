@@ -13,7 +13,7 @@ from gridpriv import InputError
 from gridpriv.grid.library import load_case, shipped_zoning
 from gridpriv.grid.zoning import bus_graph
 from gridpriv.power.disclosure import hierarchy, tie_flows
-from gridpriv.power.prior import CAPACITY_SPREAD, public_demand, supply, zone_prior
+from gridpriv.power.prior import public_demand, supply, zone_prior
 from gridpriv.power.zone import make_network, make_zones
 
 
@@ -24,11 +24,9 @@ def zones_of(case):
 def test_the_belief_from_capacity_does_not_read_the_demand():
     case = load_case("case14")
     other = replace(case, pd=7.0 - 3.0 * case.pd, qd=case.qd[::-1].copy())
-    assert np.array_equal(public_demand(case, None), public_demand(other, None))
+    assert np.array_equal(public_demand(case, None).mean, public_demand(other, None).mean)
     for here, there in zip(zones_of(case), zones_of(other), strict=True):
-        one, two = (
-            zone_prior(zone, public_demand(case, None), CAPACITY_SPREAD) for zone in (here, there)
-        )
+        one, two = (zone_prior(zone, public_demand(case, None)) for zone in (here, there))
         assert np.array_equal(one.mean, two.mean)
         assert np.array_equal(one.upper, two.upper)
         assert np.array_equal(tie_flows(here), tie_flows(there))
@@ -40,7 +38,7 @@ def test_a_file_states_every_bus_or_is_refused(tmp_path):
     rows = [f"{b},{10 + k},{k}" for k, b in enumerate(case.bus_id.tolist())]
     path = tmp_path / "usual.csv"
     path.write_text("bus,pd_mw,qd_mvar\n" + "\n".join(rows))
-    expected = public_demand(case, path)
+    expected = public_demand(case, path).mean
     assert case.base_mva * expected[0] == pytest.approx(10.0 + np.arange(14))
     assert case.base_mva * expected[1] == pytest.approx(np.arange(14.0))
     path.write_text("bus,pd_mw,qd_mvar\n" + "\n".join(rows[:-2]))

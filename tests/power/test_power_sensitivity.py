@@ -34,14 +34,6 @@ def test_the_largest_bus_of_case118_has_norm_13():
     assert "bus 49" in max(found, key=lambda s: s.value).provenance
 
 
-def test_demand_moves_by_beta_in_each_protected_entry(case14):
-    assert case14[0].data_sensitivity(DemandAdjacency(BETA), 1).value == pytest.approx(2 * BETA)
-    assert case14[0].data_sensitivity(DemandAdjacency(BETA), 2).value == pytest.approx(
-        np.sqrt(2) * BETA
-    )
-    assert case14[0].data_sensitivity(DemandAdjacency(BETA, "q"), 1).value == pytest.approx(BETA)
-
-
 @pytest.mark.parametrize("norm", [1, 2])
 def test_the_gradient_bound_is_reached_by_a_worst_neighbour(case14, norm):
     """Brute force over buses and signs: the declared value is the largest, not just a bound."""

@@ -14,6 +14,7 @@ from gridpriv.privacy.sensitivity import length
 from gridpriv.privacy.strategies.auto import auto, expected_error
 from gridpriv.privacy.strategies.bus import bus
 from gridpriv.privacy.strategies.linear import Statistics, posterior_covariance
+from gridpriv.privacy.strategies.nothing import nothing
 from gridpriv.privacy.strategies.prior import Prior
 from gridpriv.privacy.strategies.total import total
 from gridpriv.privacy.strategies.tree import tree
@@ -187,6 +188,14 @@ def test_auto_takes_the_sum_where_noise_is_large_and_units_where_it_is_small():
 
     assert chosen(100.0) == "total"
     assert chosen(0.001) == "bus"
+
+
+def test_nothing_released_is_the_prior_and_moves_by_nothing():
+    prior = prior_of(np.array([0.5, 1.0, 0.2]), 0.5)
+    strategy, demand = nothing(3), np.arange(6.0)
+    assert strategy.measure(demand).size == 0
+    assert strategy.sensitivity(DemandAdjacency(0.1), "box").value == 0.0
+    assert np.array_equal(strategy.estimate(strategy.measure(demand), 0.0, prior), prior.mean)
 
 
 def test_nothing_released_leaves_the_priors_covariance():

@@ -61,7 +61,7 @@ class Statistics:
         moved[:entries] = adjacency.beta
         columns = np.abs(self.matrix)
         lengths = np.sqrt((columns**2).sum(axis=0)) if norm == 2 else columns.sum(axis=0)
-        weight = float(lengths.max())
+        weight = float(lengths.max(initial=0.0))
         inside = "" if weight == 1.0 else f", with weights of {weight:.6g} in all"
         return Sensitivity(
             length(moved, norm) * weight,
@@ -92,7 +92,7 @@ def _posterior(matrix: Floats, seen: Floats, variance: float, prior: Sums) -> Fl
     total, deviations = matrix @ prior.shares, prior.deviations @ matrix.T
     gap = seen - matrix @ prior.mean
     known = variance * np.eye(len(seen)) + prior.spread**2 * np.outer(total, total)
-    values, vectors = eigh(matrix @ deviations, known)
+    values, vectors = eigh(matrix @ deviations, known) if len(seen) else (seen, known)
     loads, square = vectors.T @ gap, DEVIATIONS[:, None] ** 2
     size = 1.0 + square * np.maximum(values, 0.0)
     log_likelihood = -0.5 * (np.log(size) + loads**2 / size).sum(axis=1)
