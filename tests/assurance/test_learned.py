@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,10 +11,9 @@ import pytest
 from gridpriv.assurance.audit import audit_mechanism
 from gridpriv.assurance.learned import LearnedModels, with_sample
 from gridpriv.core.errors import InputError
-from gridpriv.learning.algorithms.base import Task
 from gridpriv.learning.datasets.base import Dataset
 from gridpriv.learning.settings import LearnSettings
-from gridpriv.privacy.mechanism import Laplace
+from gridpriv.privacy.mechanism import Gaussian, Laplace
 
 RUNS = 1000
 
@@ -55,8 +55,12 @@ def test_half_the_noise_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_tenth_of_the_noise_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = Task.noise
-    monkeypatch.setattr(Task, "noise", lambda self, t, scales: whole(self, t, 0.1 * scales))
+    whole = Gaussian.perturb
+    monkeypatch.setattr(
+        Gaussian,
+        "perturb",
+        lambda self, *given: whole(replace(self, scale=0.1 * self.scale), *given),
+    )
     mechanism = models(algorithm="dp-admm", mechanism="gaussian", budget="total:1,1e-5")
     assert audit_mechanism(mechanism, RUNS).verdict == "violation"
 
