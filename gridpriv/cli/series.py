@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gridpriv.cli.charging import charging
-from gridpriv.cli.common import console, print_table, progress, tell
-from gridpriv.core.errors import InputError
+from gridpriv.cli.common import print_table, progress, tell
+from gridpriv.core.errors import BudgetError, InputError, SolverError
 
 if TYPE_CHECKING:
     from gridpriv.consensus.transport import Carry
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from gridpriv.grid.zoning import Zoning
     from gridpriv.report.series_folder import SeriesFolder
     from gridpriv.zonal.horizon import Horizon
+    from gridpriv.zonal.run import Admit, Planned
     from gridpriv.zonal.settings import Settings
 
 
@@ -52,7 +53,7 @@ def run_horizon(
     """Run every step that is still to do, print the summary or the document."""
     import tempfile
 
-    from gridpriv.report.series_folder import SeriesFolder, recorded_seed
+    from gridpriv.report.series_folder import open_series, recorded_seed
     from gridpriv.zonal.horizon import make_horizon
 
     series = _series(args, case)
@@ -64,17 +65,19 @@ def run_horizon(
     horizon = make_horizon(series, zoning, settings)
     with ExitStack() as stack:
         place = folder or Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        store = SeriesFolder(place, horizon, public=args.public, resume=args.resume)
+        store = stack.enter_context(
+            open_series(
+                place, horizon, public=args.public, resume=args.resume,
+                charged=args.ledger is not None,
+            )
+        )  # fmt: skip
         try:
             _run_steps(args, horizon, store, transport)
-        finally:
-            document = store.merge()
-            unfinished = len(series) - document["finished"]
-            if unfinished and folder is not None and not args.quiet:
-                console(error=True).print(
-                    f"{document['finished']} of {len(series)} steps are in {folder}; the same "
-                    "command with --resume runs the rest"
-                )
+            store.finish()
+        except (BudgetError, SolverError):
+            store.export()
+            raise
+        document = store.export()
     tell(args, document, lambda: _summarise(document), folder)
     return 0
 
@@ -102,11 +105,25 @@ def _run_steps(
             progress(horizon.series.case.name, len(left), quiet=args.quiet or args.json)
         )
         for number in left:
-            leave = partial(store.add_unfinished, number)
-            result = horizon.run_step(number, charge, admit=admit, leave=leave, transport=transport)
+            begin = partial(store.begin, number)
+            result = horizon.run_step(
+                number, charge, admit=_in_turn(admit, begin),
+                leave=partial(store.add_early, number), transport=transport,
+            )  # fmt: skip
             admit = None  # the first step has spoken for all
             store.add(number, result)
             advance(f"step {horizon.series.steps[number]}")
+
+
+def _in_turn(admit: Admit | None, begin: Admit) -> Admit:
+    """Return what stores what a step may release once the ledger has admitted it."""
+
+    def both(planned: Planned) -> None:
+        if admit is not None:
+            admit(planned)
+        begin(planned)
+
+    return both
 
 
 def _summarise(document: dict[str, Any]) -> None:

@@ -26,7 +26,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gridpriv.core.errors import GridprivWarning, InputError
+from gridpriv.core.errors import BudgetError, GridprivWarning, InputError, SolverError
 from gridpriv.core.files import (
     StorageError,
     beside,
@@ -35,6 +35,7 @@ from gridpriv.core.files import (
     names_in,
     read_bytes,
     remove,
+    storing,
     sweep,
     write_text,
 )
@@ -127,9 +128,17 @@ class Store:
         """Store one run's rows; the first of ``runs`` has its ``run`` and ``number``."""
         self._add(rows["runs"][0]["run"], rows["runs"][0]["number"], rows)
 
-    def add_common(self, rows: Rows) -> None:
-        """Store rows of tables that belong to no run."""
-        self._add(COMMON, -1, rows)
+    def note(self, name: str, rows: Rows) -> None:
+        """Store rows that are no run, under a name of their own; in the place of earlier ones."""
+        self._add(name, -1, rows)
+
+    def set_aside(self, name: str) -> None:
+        """Keep what is noted under a name as it is, and free the name."""
+        path = self._parts / f"{name}.json"
+        if path.exists():
+            earlier = sum(one.name.startswith(f"{name}-") for one in _part_files(self.folder))
+            with storing(f"rename {path}"):
+                path.rename(self._parts / f"{name}-{earlier + 1}.json")
 
     def text(self, name: str, text: str) -> None:
         """Write a file for people."""
@@ -140,7 +149,7 @@ class Store:
         if self.manifest["finished"]:
             runs = _tables(self.folder, self.manifest)["runs"].to_pylist()
         else:
-            runs = [part.rows["runs"][0] for part in self._whole_parts() if part.run != COMMON]
+            runs = [row for part in self._whole_parts() for row in part.rows.get("runs", ())]
         return {row["run"]: row.get("status", "done") for row in runs}
 
     def forget(self, runs: Iterable[str]) -> None:
@@ -192,7 +201,7 @@ class Store:
         make_folder(self._parts)
         sweep(self._parts)
         if COMMON not in {part.run for part in self._whole_parts()}:
-            self.add_common(common())
+            self.note(COMMON, common())
 
     def _refuse_strangers(self) -> None:
         _refuse_old(self.folder)
@@ -237,7 +246,7 @@ class Store:
             for row in table.to_pylist():
                 by_run.setdefault(row.get("run", COMMON), {}).setdefault(name, []).append(row)
         make_folder(self._parts)
-        self.add_common(by_run.pop(COMMON))
+        self.note(COMMON, by_run.pop(COMMON))
         for rows in by_run.values():
             self.add(rows)
         self._write_manifest(self.manifest | {"finished": False, "tables": {}})
@@ -307,7 +316,7 @@ def open_store(
         try:
             store.begin(manifest, common, resume)
             yield store
-        except (StorageError, WorkerError, KeyboardInterrupt) as error:
+        except (BudgetError, SolverError, StorageError, WorkerError, KeyboardInterrupt) as error:
             error.add_note(_hint(folder, manifest["planned"]))
             raise
 
@@ -380,7 +389,7 @@ def _refuse_old(folder: Path) -> None:
 
 
 def _hint(folder: Path, planned: int) -> str:
-    stored = sum(path.stem != COMMON for path in _part_files(folder))
+    stored = sum("runs" in part.rows for part in _parts(folder))
     return (
         f"{stored} of {planned} runs are stored and kept; the same command with --resume runs "
         "the rest"

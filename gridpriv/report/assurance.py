@@ -46,7 +46,7 @@ def draw_audit(result: AuditResult, path: Path) -> None:
     )  # fmt: skip
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.28), ncols=3, frameon=False)
     axes.grid(axis="x", alpha=0.3)
-    save(figure, path)
+    save(figure, path, private=True)
 
 
 def draw_errors(result: AttackResult, path: Path) -> None:
@@ -72,7 +72,7 @@ def draw_errors(result: AttackResult, path: Path) -> None:
     axes.invert_yaxis()
     axes.set_xlabel("mean absolute error of a bus's active demand (MW); bars: 95 % over seeds")
     axes.set_title(f"{result.prepared.case.name}: demand reconstruction", loc="left", fontsize=10)
-    save(figure, path)
+    save(figure, path, private=True)
 
 
 def draw_epsilon(result: AttackResult, path: Path) -> None:
@@ -101,7 +101,7 @@ def draw_epsilon(result: AttackResult, path: Path) -> None:
                    loc="left", fontsize=10)  # fmt: skip
     axes.grid(alpha=0.3)
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2, frameon=False)
-    save(figure, path)
+    save(figure, path, private=True)
 
 
 def draw_map(result: AttackResult, path: Path, label: str | None = None) -> None:
@@ -135,7 +135,7 @@ def draw_map(result: AttackResult, path: Path, label: str | None = None) -> None
     bar.set_label("error over the prior's error (0: known, 1: no better than the prior)")
     axes.set_title(f"{case.name}: what messages give away, {wanted[0].label}", loc="left")
     axes.set_axis_off()
-    save(figure, path)
+    save(figure, path, private=True)
 
 
 def draw_averaging(table: pd.DataFrame, path: Path, prior_mw: float, title: str) -> None:
@@ -161,4 +161,4 @@ def draw_averaging(table: pd.DataFrame, path: Path, prior_mw: float, title: str)
     axes.set_title(title, loc="left", fontsize=10)
     axes.grid(alpha=0.3)
     axes.legend(frameon=False)
-    save(figure, path)
+    save(figure, path, private=True)

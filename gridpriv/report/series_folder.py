@@ -1,8 +1,8 @@
-"""The folder of a horizon: every finished step at once, tables over all steps at the end.
+"""The folder of a series: a store of which each step is a run, and copies for people.
 
-A step is one file in ``parts``, written beside and renamed: whatever ends a horizon, the steps
-that were finished are there, and ``--resume`` runs the others. ``merge`` turns the parts into
-one table each (CSV, a column ``step``), ``horizon.json`` and ``horizon.png``.
+Before a step draws its first noise, what it may release at most is on disk; what it did release
+takes that place when it is stored or ends early. So a step that was killed counts as released.
+Copies for people are one CSV file a table, ``horizon.json`` and ``horizon.png``.
 """
 
 from __future__ import annotations
@@ -11,170 +11,121 @@ import hashlib
 import json
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from gridpriv.core.errors import InputError
-from gridpriv.core.files import write_text
+from gridpriv.core.errors import not_allowed
+from gridpriv.core.store import MANIFEST, Rows, Store, open_store, read_manifest, read_study
 from gridpriv.core.tables import publish, publish_table
 from gridpriv.core.text import frame_csv
-from gridpriv.privacy.mechanism import Gaussian, Laplace, SecureGaussian, SecureLaplace
+from gridpriv.privacy.mechanism import MECHANISMS
 from gridpriv.privacy.release import Release
 from gridpriv.privacy.sensitivity import Sensitivity
 from gridpriv.privacy.statement import noise_caveat, refuse_unprotected
 from gridpriv.report.figures import draw_horizon
 from gridpriv.zonal.checks import zone_statements
-from gridpriv.zonal.horizon import Horizon, step_row, total_releases
+from gridpriv.zonal.horizon import Horizon, step_row
 from gridpriv.zonal.result import RunResult, json_ready
 from gridpriv.zonal.schema import ROUNDS, SERIES_DOCUMENT, STEPS
 from gridpriv.zonal.solution import solution_of_run
 from gridpriv.zonal.tables import result_tables
 
-MECHANISM_CLASSES = {c.__name__: c for c in (Laplace, Gaussian, SecureLaplace, SecureGaussian)}
-PLAN, DOCUMENT = "series.json", "horizon.json"
+MECHANISM_CLASSES = {c.__name__: c for c in MECHANISMS.values()}
+KIND, DOCUMENT = "series", "horizon.json"
+
+Released = Mapping[str, Mapping[Release, int]]
 
 
 class SeriesFolder:
-    """Writes and reads the folder of one horizon.
+    """A series' folder that this process holds (:func:`open_series`).
 
     Parameters
     ----------
-    folder : Path
+    store : Store
     horizon : Horizon
-    public : bool
-        Leave out whatever is computed from private demand, and seeds.
-    resume : bool
-        Go on with the horizon that the folder holds.
-
-    Raises
-    ------
-    InputError
-        If the folder holds another horizon, or this one and ``resume`` is not set.
+    repeats : bool
+        Whether a step that is run again draws the same noise and is charged nowhere: then it
+        releases nothing new.
     """
 
-    def __init__(self, folder: Path, horizon: Horizon, *, public: bool, resume: bool) -> None:
-        if public:
-            refuse_unprotected(horizon.settings.mechanism)
-        self.folder, self.horizon, self.public = folder, horizon, public
-        self.parts = folder / "parts"
-        plan = self._plan()
-        held = _read(folder / PLAN)
-        if held is None:
-            others = [path.name for path in folder.iterdir()] if folder.is_dir() else []
-            if others:
-                raise InputError(
-                    f"out = {str(folder)!r} is not allowed: it holds other files "
-                    f"({', '.join(sorted(others)[:3])}); name an empty or a new folder"
-                )
-        else:
-            self._refuse_other(held, plan, resume)
-        self.parts.mkdir(parents=True, exist_ok=True)
-        if held is None:
-            _write(folder / PLAN, plan, private=not public)
-
-    def _plan(self) -> dict[str, Any]:
-        """Return what makes two horizons the same."""
-        horizon = self.horizon
-        case = horizon.series.case
-        demand = hashlib.sha256(
-            np.ascontiguousarray([horizon.series.pd, horizon.series.qd]).tobytes()
-        ).hexdigest()
-        settings = {k: v for k, v in horizon.settings.as_dict().items() if k != "seed"}
-        return {
-            "case": case.name,
-            "buses": case.n_bus,
-            "zones": [horizon.zoning.names[z] for z in horizon.zoning.zone_of],
-            "settings": settings,
-            "series": horizon.series.source,
-            "steps": list(horizon.series.steps),
-            # digests of demand would let anybody test a guess of it
-            **({} if self.public else {"case_sha256": case.fingerprint, "demand_sha256": demand,
-                                       "seed": self._seed()}),
-            "public": self.public,
-        }  # fmt: skip
-
-    def _seed(self) -> int | None:
-        return None if self.horizon.settings.noise == "secure" else self.horizon.seed
-
-    def _refuse_other(self, held: dict[str, Any], plan: dict[str, Any], resume: bool) -> None:
-        ask = self.horizon.settings.seed is not None
-        keys = [k for k in plan if held.get(k) != plan[k] and (k != "seed" or ask)]
-        if keys:
-            raise InputError(
-                f"out = {str(self.folder)!r} is not allowed: it holds another horizon "
-                f"(other {', '.join(keys)}); name another folder"
-            )
-        if not resume:
-            raise InputError(
-                f"out = {str(self.folder)!r} already holds {len(self.done())} of the "
-                f"{len(plan['steps'])} steps of this horizon: add --resume to run the rest, or "
-                "name another folder"
-            )
+    def __init__(self, store: Store, horizon: Horizon, *, repeats: bool) -> None:
+        self._store, self.horizon, self._repeats = store, horizon, repeats
 
     def done(self) -> list[int]:
         """Return the numbers of the finished steps."""
-        return sorted(int(path.stem) for path in self.parts.glob("*.json"))
+        return sorted(int(run) for run in self._store.stored())
+
+    def begin(self, number: int, planned: Released) -> None:
+        """Store what a step may release, before it does; it stands in the step's place."""
+        if not self._repeats:
+            self._store.set_aside(_run(number))
+        self._note(number, planned)
+
+    def add_early(self, number: int, result: RunResult) -> None:
+        """Store what a step released that ended early; the step is still to do."""
+        self._note(number, result.trace.releases)
 
     def add(self, number: int, result: RunResult) -> None:
         """Store a finished step."""
-        row = step_row(self.horizon.series.steps[number], result)
-        rounds = result.rounds
-        tables = {} if self.public else result_tables(solution_of_run(result))
-        if self.public:
-            row = {key: row[key] for key in STEPS.published(protected=True)}
-            rounds = publish_table(rounds, ROUNDS)
-        part = {
-            "row": row,
-            "releases": _told_releases(result.trace.releases),
-            "tables": {
-                name: table.rename_axis("index").reset_index().to_dict("list")
-                for name, table in tables.items()
-            }
-            | {"rounds": rounds.to_dict("list")},
+        run, name = _run(number), self.horizon.series.steps[number]
+        row = step_row(name, result)
+        seconds = row.pop("seconds")
+        tables = {"rounds": result.rounds.drop(columns="seconds", errors="ignore")}
+        if self._store.public:
+            row = {key: row[key] for key in STEPS.published(protected=True) if key in row}
+            tables = {"rounds": publish_table(tables["rounds"], ROUNDS)}
+        else:
+            found = result_tables(solution_of_run(result))
+            tables |= {k: t.rename_axis("index").reset_index() for k, t in found.items()}
+        rows: Rows = {
+            "runs": [{"run": run, "number": number, "status": "done"}],
+            "steps": [row],
+            "releases": _told(name, result.trace.releases, early=False),
+            **{k: table.assign(step=name).to_dict("records") for k, table in tables.items()},
         }
-        _write(self.parts / f"{number:06d}.json", part, private=not self.public)
+        if not self._store.public:
+            rows["timing"] = [{"total": seconds}]
+        self._store.add({k: [{"run": run} | one for one in more] for k, more in rows.items()})
 
-    def add_unfinished(self, number: int, result: RunResult) -> None:
-        """Store what a step released that ended early; the step is still to do."""
-        earlier = len(list(self.parts.glob(f"{number:06d}-*.early")))
-        releases = {"releases": _told_releases(result.trace.releases)}
-        _write(self.parts / f"{number:06d}-{earlier + 1}.early", releases, private=not self.public)
+    def finish(self) -> None:
+        """Make the tables, once every step is there."""
+        if len(self.done()) == len(self.horizon.series):
+            self._store.finish()
 
-    def merge(self) -> dict[str, Any]:
-        """Write the tables over all finished steps; return the horizon's document."""
-        parts = [_read(self.parts / f"{number:06d}.json") or {} for number in self.done()]
-        rows = [part["row"] for part in parts]
-        table = pd.DataFrame(rows, columns=list(rows[0]) if rows else ["step"])
-        self._table("steps", table)
-        for name in parts[0]["tables"] if parts else ():
-            pieces = [
-                pd.DataFrame(part["tables"][name]).assign(step=part["row"]["step"])
-                for part in parts
-            ]
-            joined = pd.concat(pieces, ignore_index=True)
-            self._table(name, joined[["step", *(c for c in joined if c != "step")]])
-        early = [_read(path) or {} for path in sorted(self.parts.glob("*.early"))]
-        released = [_releases(part["releases"]) for part in (*parts, *early)]
-        document = self._document(rows, released)
-        _write(self.folder / DOCUMENT, document, private=not self.public)
+    def export(self) -> dict[str, Any]:
+        """Write the copies for people; return the series' document."""
+        study = read_study(self._store.folder)
+        tables = {name: table for name, table in study.tables.items() if "step" in table}
+        steps = tables.get("steps", pd.DataFrame({"run": [], "step": []}))
+        if len(timing := study.tables["timing"]):
+            steps = steps.merge(timing.rename(columns={"total": "seconds"}), on="run")
+        released = tables.pop("releases", pd.DataFrame())
+        for name, table in (tables | {"steps": steps}).items():
+            shown = ["step", *(c for c in table if c not in ("step", "run"))]
+            self._store.text(f"{name}.csv", frame_csv(table[shown]))
+        rows = steps.drop(columns="run").to_dict("records")
+        document = self._document(rows, _releases(released.to_dict("records")))
+        self._store.text(DOCUMENT, json.dumps(document, allow_nan=False) + "\n")
         if len(rows) > 1:
-            draw_horizon(
-                table, self.horizon.series.case.name, self.folder / "horizon.png",
-                public=self.public,
-            )  # fmt: skip
+            place = self._store.folder / "horizon.png"
+            draw_horizon(steps, self.horizon.series.case.name, place, public=study.public)
         return document
 
-    def _document(
-        self, rows: list[dict[str, Any]], releases: Iterable[Mapping[str, Counter[Release]]]
-    ) -> dict[str, Any]:
+    def _note(self, number: int, releases: Released) -> None:
+        told = _told(self.horizon.series.steps[number], releases, early=True)
+        self._store.note(_run(number), {"releases": told})
+
+    def _document(self, rows: list[dict[str, Any]], releases: Released) -> dict[str, Any]:
         horizon = self.horizon
         rules = horizon.prepared(0).rules
-        statements = zone_statements(total_releases(releases), horizon.settings, rules)
-        seed = self._seed()
+        statements = zone_statements(releases, horizon.settings, rules)
+        seed = _seed(horizon)
         document = {
             "case": horizon.series.case.name,
             "buses": horizon.series.case.n_bus,
@@ -198,28 +149,98 @@ class SeriesFolder:
             },
             "seed": seed,
         }  # fmt: skip
-        if self.public:
+        if self._store.public:
             document = publish(document, SERIES_DOCUMENT, protected=True)
         return document
 
-    def _table(self, name: str, table: pd.DataFrame) -> None:
-        path = self.folder / f"{name}.csv"
-        write_text(path, frame_csv(table), private=not self.public)
+
+@contextmanager
+def open_series(
+    folder: Path, horizon: Horizon, *, public: bool, resume: bool, charged: bool
+) -> Iterator[SeriesFolder]:
+    """Hold a folder for a series; begin it, or go on with it.
+
+    Parameters
+    ----------
+    folder : Path
+    horizon : Horizon
+    public : bool
+        Leave out whatever is computed from private demand, and seeds.
+    resume : bool
+        Go on with the series that the folder holds.
+    charged : bool
+        Whether a ledger is charged, for every attempt at a step.
+
+    Raises
+    ------
+    InputError
+        If the folder holds something else, or this series and ``resume`` is not set.
+    """
+    if public:
+        refuse_unprotected(horizon.settings.mechanism)
+    manifest = _manifest(horizon, public=public)
+    with open_store(folder, manifest, resume=resume) as store:
+        recorded = store.manifest.get("seed")
+        if recorded is not None and recorded != horizon.seed:
+            raise not_allowed("seed", horizon.seed, f"{recorded}, with which the series was begun")
+        repeats = recorded is not None and not charged
+        yield SeriesFolder(store, horizon, repeats=repeats)
+
+
+def _manifest(horizon: Horizon, *, public: bool) -> dict[str, Any]:
+    """Return what a series is."""
+    series, settings = horizon.series, horizon.settings
+    demand = np.ascontiguousarray([series.pd, series.qd]).tobytes()
+    # digests of demand would let anybody test a guess of it, and a seed undoes the noise
+    private = {} if public else {
+        "case_sha256": series.case.fingerprint, "demand_sha256": hashlib.sha256(demand).hexdigest(),
+    }  # fmt: skip
+    return {
+        "kind": KIND,
+        "title": f"{series.case.name}: {series.source}",
+        "study": {
+            "case": series.case.name,
+            "buses": series.case.n_bus,
+            "zones": [horizon.zoning.names[z] for z in horizon.zoning.zone_of],
+            "settings": {k: v for k, v in settings.as_dict().items() if k != "seed"},
+            "series": series.source,
+            "steps": list(series.steps),
+            **private,
+        },
+        "seed": None if public else _seed(horizon),
+        "planned": len(series),
+        "version": version("gridpriv"),
+        "public": public,
+    }
 
 
 def recorded_seed(folder: Path) -> int | None:
-    """Return the seed that a folder's horizon was started with, or None where none is recorded."""
-    seed = (_read(folder / PLAN) or {}).get("seed")
-    return int(seed) if seed is not None else None
+    """Return the seed that a folder's series was begun with, or None where none is recorded."""
+    if not (folder / MANIFEST).exists():
+        return None
+    seed = read_manifest(folder).get("seed")
+    return None if seed is None else int(seed)
 
 
-def _told_releases(releases: Mapping[str, Mapping[Release, int]]) -> list[dict[str, Any]]:
+def _run(number: int) -> str:
+    return f"{number:06d}"
+
+
+def _seed(horizon: Horizon) -> int | None:
+    return None if horizon.settings.noise == "secure" else horizon.seed
+
+
+def _told(step: str, releases: Released, *, early: bool) -> list[dict[str, Any]]:
     return [
         {
+            "step": step,
+            "early": early,
             "zone": zone,
             "mechanism": type(release.mechanism).__name__,
             "scale": release.mechanism.scale,
-            "sensitivity": vars(release.sensitivity),
+            "sensitivity": release.sensitivity.value,
+            "norm": str(release.sensitivity.norm),
+            "provenance": release.sensitivity.provenance,
             "assumed": release.assumed,
             "count": count,
         }
@@ -228,11 +249,14 @@ def _told_releases(releases: Mapping[str, Mapping[Release, int]]) -> list[dict[s
     ]
 
 
-def _releases(told: list[dict[str, Any]]) -> dict[str, Counter[Release]]:
+def _releases(told: Iterable[Mapping[str, Any]]) -> dict[str, Counter[Release]]:
+    norms: dict[str, Any] = {"1": 1, "2": 2}
     found: dict[str, Counter[Release]] = {}
     for row in told:
         mechanism = MECHANISM_CLASSES[row["mechanism"]](row["scale"])
-        release = Release(mechanism, Sensitivity(**row["sensitivity"]), row["assumed"])
+        norm = norms.get(row["norm"], row["norm"])
+        sensitivity = Sensitivity(row["sensitivity"], norm, row["provenance"])
+        release = Release(mechanism, sensitivity, row["assumed"])
         found.setdefault(row["zone"], Counter())[release] += row["count"]
     return found
 
@@ -240,18 +264,3 @@ def _releases(told: list[dict[str, Any]]) -> dict[str, Counter[Release]]:
 def _largest(values: Iterable[float]) -> float | None:
     known = [value for value in values if math.isfinite(value)]
     return max(known, default=None)
-
-
-def _read(path: Path) -> dict[str, Any] | None:
-    try:
-        held: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path} cannot be read: {error}") from error
-    return held
-
-
-def _write(path: Path, document: dict[str, Any], *, private: bool) -> None:
-    text = json.dumps(json_ready(document), allow_nan=False) + "\n"
-    write_text(path, text, private=private)

@@ -15,7 +15,7 @@ from gridpriv.core.text import clean
 from gridpriv.report.findings import read_findings
 from gridpriv.report.folder import NETWORK
 from gridpriv.report.publish import publish_study
-from gridpriv.report.series_folder import PLAN as HORIZON
+from gridpriv.report.series_folder import KIND as SERIES
 from gridpriv.study.record import FINALS, SETTINGS_SHOWN, finals
 
 TAKEN = (
@@ -36,10 +36,10 @@ def read_source(folder: str | Path, *, public: bool = False) -> Study:
     place = Path(folder)
     if (place / MANIFEST).is_file():
         study = read_study(place)
+        if study.manifest["kind"] == SERIES:
+            raise InputError(f"{place} holds a series ('gridpriv run --series'): {TAKEN}")
     elif (place / "run.json").is_file():
         study = _run_folder(place)
-    elif (place / HORIZON).is_file():
-        raise InputError(f"{place} holds a horizon ('gridpriv run --series'): {TAKEN}")
     else:
         raise InputError(
             f"{place} holds neither a study ({MANIFEST}) nor a run (run.json): {TAKEN}"

@@ -63,7 +63,8 @@ from gridpriv.zonal.trace import RoundRecord, Trace, round_record
 
 Watch = Callable[[RoundRecord], None]
 Leave = Callable[[RunResult], None]
-Admit = Callable[[Mapping[str, Mapping[Release, int]]], None]
+Planned = Mapping[str, Mapping[Release, int]]
+Admit = Callable[[Planned], None]
 
 PAPER_SENSITIVITY = {"objective": 2.0, "output": 1.0}  # times beta, RK section 6.1.1
 REHEARSAL_ROUNDS = 20

@@ -237,6 +237,21 @@ STEPS = TableSchema(
     ),
 )  # fmt: skip
 
+RELEASES = TableSchema(
+    "releases", "equal releases of one zone in one step",
+    (STEP, NAME_OF_ZONE),
+    (
+        Column("early", "releases", "Early", "whether the step ended before it could be stored"),
+        Column("mechanism", "settings", "Mechanism", "that drew the noise"),
+        Column("scale", "releases", "Noise scale", "of the mechanism"),
+        Column("sensitivity", "releases", "Sensitivity", "proven"),
+        Column("norm", "settings", "Norm", "in which the sensitivity is measured"),
+        Column("provenance", "settings", "Provenance", "where the sensitivity comes from"),
+        Column("assumed", "settings", "Assumed sensitivity", "that the noise is calibrated to"),
+        Column("count", "releases", "Count", "how many; of an early end that nobody saw, at most"),
+    ),
+)  # fmt: skip
+
 FINALS = (
     OBJECTIVE, RESIDUAL, SHED, SURPLUS, IMBALANCE, SHED_Q, RECOURSE_SHED,
     Column("recourse_surplus_mw", "private", "Surplus after recourse",
@@ -368,6 +383,6 @@ NETWORK_BRANCHES = TableSchema(
 
 TABLES = (
     ROUNDS, ZONES, BUSES, PRICES, TIE_PRICES, BINDING, RES_BUS, RES_LINE, RES_GEN, RES_SHED,
-    STATEMENTS, TIMING, STEPS, NETWORK_BUSES, NETWORK_BRANCHES,
+    STATEMENTS, TIMING, STEPS, RELEASES, NETWORK_BUSES, NETWORK_BRANCHES,
 )  # fmt: skip
 DOCUMENTS: dict[str, dict[str, Schema]] = {"run": RUN_DOCUMENT, "series": SERIES_DOCUMENT}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +12,10 @@ import pytest
 
 import gridpriv
 from gridpriv.cli.main import main
+from gridpriv.core.store import read_study
 from gridpriv.grid.library import load_case, shipped_zoning
 from gridpriv.grid.overrides import read_demand_series
+from gridpriv.report.series_folder import SeriesFolder
 from gridpriv.zonal.horizon import Horizon, run_series
 
 DAY = "step,load_scale\nnight,0.6\nmorning,1.0\nnoon,1.2\nevening,0.9\n"
@@ -67,10 +70,10 @@ def test_an_interrupted_day_goes_on_where_it_stopped(
 
     monkeypatch.setattr(Horizon, "run_step", stop_at_noon)
     assert run(day, "--seed", "3", "--out", str(broken)) == 130
-    assert "2 of 4 steps" in " ".join(capsys.readouterr().err.split())
-    assert pd.read_csv(broken / "steps.csv").step.tolist() == ["night", "morning"]
+    assert "2 of 4 runs are stored" in " ".join(capsys.readouterr().err.split())
+    assert read_study(broken).tables["steps"].step.tolist() == ["night", "morning"]
     assert run(day, "--out", str(broken)) == 2
-    assert "already holds 2 of the 4 steps" in capsys.readouterr().err
+    assert "already holds 2 of the 4 runs" in capsys.readouterr().err
     assert run(day, "--out", str(broken), "--resume") == 0, "the seed is the folder's"
     assert asked == [0, 1, 2, 2, 3]
     for name in ("steps.csv", "rounds.csv", "res_bus.csv"):
@@ -88,7 +91,11 @@ def test_another_horizon_is_not_mixed_in(
     out = ("--out", str(tmp_path / "out"))
     assert run(day, "--seed", "3", *out) == 0
     assert run(day, *other, *out, "--resume") == 2
-    assert "holds another horizon" in capsys.readouterr().err
+    assert (
+        "holds another series"
+        if other[0] != "--seed"
+        else "seed = 9 is not allowed" in capsys.readouterr().err
+    )
     Path(day).write_text(DAY.replace("0.6", "0.7"))
     assert run(day, *out, "--resume") == 2
     assert "demand_sha256" in capsys.readouterr().err
@@ -98,17 +105,68 @@ def test_a_public_folder_holds_nothing_computed_from_demand(day: str, tmp_path: 
     out = tmp_path / "out"
     assert run(day, "--seed", "3", "--public", "--out", str(out)) == 0
     files = {str(path.relative_to(out)) for path in out.rglob("*") if path.is_file()}
-    assert {name for name in files if not name.startswith("parts/")} == {
-        "series.json", "horizon.json", "horizon.png", "steps.csv", "rounds.csv",
-    }  # fmt: skip
+    tables = {"runs.parquet", "steps.parquet", "rounds.parquet", "releases.parquet"}
+    copies = {"horizon.json", "horizon.png", "steps.csv", "rounds.csv"}
+    assert files == {"manifest.json"} | tables | copies
     assert list(pd.read_csv(out / "steps.csv")) == ["step", "rounds", "consensus_residual"]
     told = "".join((out / f).read_text() for f in files if f.endswith((".json", ".csv")))
-    for private in ("shed_mw", "demand_mw", 'objective": 0', "sha256", '"seed": 3', "seconds"):
+    for private in ("shed_mw", "demand_mw", 'objective": 0', "_sha256", '"seed": 3', "seconds"):
         assert private not in told, private
-    # and the same command goes on, with noise that nobody can know
-    (out / "parts" / "000003.json").unlink()
-    assert run(day, "--public", "--out", str(out), "--resume") == 0
-    assert len(pd.read_csv(out / "steps.csv")) == 4
+
+
+def cut_short(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    """Have the process end as by SIGKILL when a step has drawn its noise and is to be stored."""
+    add = SeriesFolder.add
+
+    def dying(self: SeriesFolder, step: int, result: object) -> None:
+        if step == number:
+            os._exit(137)
+        add(self, step, result)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(SeriesFolder, "add", dying)
+
+
+@pytest.mark.parametrize("words", [("--public",), ("--seed", "3"), ()])
+def test_a_step_that_was_killed_counts_as_released_in_ledger_and_document(
+    day: str, tmp_path: Path, words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    book, out = str(tmp_path / "book"), tmp_path / "out"
+    assert main(["ledger", "grant", book, "--case", "case14", "--epsilon", "9"]) == 0
+    command = (*words, "--ledger", book, "--out", str(out))
+    child = os.fork()
+    if child == 0:
+        with pytest.MonkeyPatch.context() as patch:
+            cut_short(patch, 2)
+            run(day, *command)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 137
+    assert run(day, *command, "--resume", "--quiet") == 0
+    capsys.readouterr()
+    assert main(["ledger", "show", book, "--json"]) == 0
+    charged = {o["releases"] for o in json.loads(capsys.readouterr().out)["owners"]}
+    document = json.loads((out / "horizon.json").read_text())
+    assert charged == {document["privacy"]["releases_per_zone"]} == {(4 + 1) * 2}
+    early = read_study(out).tables["releases"].query("early")
+    assert set(early.step) == {"noon"}
+    assert early["count"].sum() == 2 * 3
+
+
+def test_a_repeated_step_without_ledger_draws_the_same_noise_and_counts_once(
+    day: str, tmp_path: Path
+) -> None:
+    whole, out = tmp_path / "whole", tmp_path / "out"
+    assert run(day, "--seed", "3", "--out", str(whole)) == 0
+    child = os.fork()
+    if child == 0:
+        with pytest.MonkeyPatch.context() as patch:
+            cut_short(patch, 2)
+            run(day, "--seed", "3", "--out", str(out))
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 137
+    assert run(day, "--out", str(out), "--resume") == 0
+    for path in whole.glob("*.parquet"):
+        if path.stem != "timing":
+            assert path.read_bytes() == (out / path.name).read_bytes(), path.name
 
 
 def test_a_ledger_is_charged_for_all_steps_or_refuses_before_the_first(
@@ -125,7 +183,7 @@ def test_a_ledger_is_charged_for_all_steps_or_refuses_before_the_first(
     expected = 2.0 * (1.0 + 1.0 + 1.2 + 1.0) / 4
     assert all(o["total_pure"] == pytest.approx(expected) for o in owners)
     assert run(day, "--ledger", book, "--out", str(tmp_path / "out")) == 4
-    assert not list((tmp_path / "out" / "parts").iterdir())
+    assert read_study(tmp_path / "out").runs.empty
 
 
 @pytest.mark.parametrize(
