@@ -7,6 +7,7 @@ import time
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
+from gridpriv.cli.charging import add_ledger_arguments
 from gridpriv.cli.common import (
     WHOLE,
     add_formats,
@@ -27,10 +28,12 @@ from gridpriv.cli.common import (
     write_csv,
     write_json,
 )
+from gridpriv.cli.learn_ledger import OF_SAMPLES, charging, grant, grant_arguments
 from gridpriv.core.errors import InputError
 from gridpriv.learning.settings import PRESETS, SET_BY_COMPARISON, LearnSettings
 
 if TYPE_CHECKING:
+    from gridpriv.learning.datasets.base import Dataset
     from gridpriv.learning.reproduce import Reproduction
     from gridpriv.study import Study
 
@@ -38,6 +41,7 @@ ACTIONS = {
     "run": "one run on a data set",
     "compare": "algorithms side by side at equal certified totals; each gets the settings it reads",
     "reproduce": "a figure or table of a learning paper",
+    "grant": "grant a total budget to each sample of a data set, in a ledger",
 }
 
 
@@ -46,14 +50,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     for name, summary in ACTIONS.items():
         described = actions.add_parser(name, help=summary, description=summary, allow_abbrev=False)
-        {"run": _run_arguments, "compare": _compare_arguments, "reproduce": _reproduce_arguments}[
-            name
-        ](described)
+        {
+            "run": _run_arguments,
+            "compare": _compare_arguments,
+            "reproduce": _reproduce_arguments,
+            "grant": _grant_arguments,
+        }[name](described)
 
 
 def _run_arguments(parser: argparse.ArgumentParser) -> None:
     _data_arguments(parser)
+    add_ledger_arguments(parser)
     add_output(parser, "write run.json and rounds.csv")
+
+
+def _grant_arguments(parser: argparse.ArgumentParser) -> None:
+    _source_arguments(parser)
+    grant_arguments(parser)
 
 
 def _compare_arguments(parser: argparse.ArgumentParser) -> None:
@@ -83,6 +96,11 @@ def _reproduce_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _data_arguments(parser: argparse.ArgumentParser, without: tuple[str, ...] = ()) -> None:
+    _source_arguments(parser)
+    add_settings(parser, LearnSettings, sorted({name for name, _ in PRESETS}), without)
+
+
+def _source_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "dataset", metavar="DATASET",
         help="mnist | femnist | adult | lasso | a folder of one of these names | data of your own: "
@@ -92,16 +110,34 @@ def _data_arguments(parser: argparse.ArgumentParser, without: tuple[str, ...] = 
         "--data", metavar="DIR", help="folder of data sets (default: $GRIDPRIV_DATA)"
     )
     parser.add_argument("--download", action="store_true", help="fetch missing files")
-    add_settings(parser, LearnSettings, sorted({name for name, _ in PRESETS}), without)
 
 
 def execute(args: argparse.Namespace) -> int:
     """Run the action."""
-    return {"run": _run, "compare": _compare, "reproduce": _reproduce}[args.action](args)
+    acts = {"run": _run, "compare": _compare, "reproduce": _reproduce, "grant": _grant}
+    return acts[args.action](args)
+
+
+def _grant(args: argparse.Namespace) -> int:
+    from gridpriv.learning import make_learn_settings
+    from gridpriv.learning.datasets import dataset_name
+
+    given = {k: v for k, v in given_settings(args, LearnSettings).items() if k in OF_SAMPLES}
+    settings = make_learn_settings(dataset_name(args.dataset), **given)
+    return grant(args, _dataset(args, settings), settings)
+
+
+def _dataset(args: argparse.Namespace, settings: LearnSettings) -> Dataset:
+    from gridpriv.learning import load_dataset
+
+    return load_dataset(
+        args.dataset, args.data, download=args.download, missing=settings.missing,
+        scaling=settings.scaling, seed=settings.seed, norm=settings.norm,
+    )  # fmt: skip
 
 
 def _run(args: argparse.Namespace) -> int:
-    from gridpriv.learning import learn, load_dataset, make_learn_settings
+    from gridpriv.learning import learn, make_learn_settings
     from gridpriv.learning.datasets import dataset_name
 
     given = given_settings(args, LearnSettings)
@@ -109,14 +145,13 @@ def _run(args: argparse.Namespace) -> int:
     settings = make_learn_settings(name, args.preset, **given)
     folder = output_folder(args.out)
     began = time.perf_counter()
-    dataset = load_dataset(
-        args.dataset, args.data, download=args.download, missing=settings.missing,
-        scaling=settings.scaling,
-        seed=settings.seed, norm=settings.norm,
-    )  # fmt: skip
+    dataset = _dataset(args, settings)
     load_seconds = time.perf_counter() - began
-    with progress(dataset.name, settings.rounds, quiet=args.quiet or args.json) as advance:
-        result = learn(dataset, settings, lambda _: advance(""), load_seconds)
+    with (
+        charging(args, dataset, settings) as charge,
+        progress(dataset.name, settings.rounds, quiet=args.quiet or args.json) as advance,
+    ):
+        result = learn(dataset, settings, lambda _: advance(""), load_seconds, charge=charge)
     document = result.as_dict()
     if folder is not None:
         write_json(document, ready(folder) / "run.json")

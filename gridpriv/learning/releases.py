@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from gridpriv.core.arrays import Floats
 from gridpriv.privacy.mechanism import Charge, Mechanism, Stream
@@ -130,6 +130,12 @@ class Tally:
         """Return the clients' charges, equal ones once."""
         seen = {frozenset(one.items()): one for one in self.charges.values() if one}
         return list(seen.values())
+
+
+def covering(release: Release) -> Release:
+    """Return a release at a sensitivity that covers the rounding of float32 sums, to be charged."""
+    wider = release.sensitivity.value * (1.0 + MARGIN)
+    return replace(release, sensitivity=replace(release.sensitivity, value=wider))
 
 
 def rounded(what: Charge) -> Charge:

@@ -33,6 +33,7 @@ from gridpriv.learning.result import LearnResult, LearnTiming
 from gridpriv.learning.settings import LearnSettings
 from gridpriv.learning.transport import one_blas_thread
 from gridpriv.privacy.noise import NoiseStreams
+from gridpriv.privacy.release import Charging
 
 DEFAULT_CLIENTS = 10
 
@@ -43,6 +44,7 @@ def learn(
     watch: Watch = lambda _: None,
     load_seconds: float = 0.0,
     module: Any = None,
+    charge: Charging | None = None,
 ) -> LearnResult:
     """Train a linear model, or a torch module, with an algorithm.
 
@@ -57,6 +59,8 @@ def learn(
     module : torch.nn.Module, optional
         From rows (m, J) to scores (m, K), or (m, 1) for binary labels and regression; its own
         parameters are the public start (:mod:`gridpriv.learning.modules`).
+    charge : Charging, optional
+        Called with a client's name and its new releases before they are drawn (a ledger).
 
     Raises
     ------
@@ -66,7 +70,7 @@ def learn(
         If the iterates stop being finite numbers.
     """
     began = time.perf_counter()
-    task, dataset = make_task(dataset, settings, module)
+    task, dataset = make_task(dataset, settings, module, charge)
     log = _Log(dataset, task, watch)
     build = time.perf_counter() - began
     log.resume()
@@ -92,7 +96,10 @@ def learn(
 
 
 def make_task(
-    dataset: Dataset, settings: LearnSettings, module: Any = None
+    dataset: Dataset,
+    settings: LearnSettings,
+    module: Any = None,
+    charge: Charging | None = None,
 ) -> tuple[Task, Dataset]:
     """Return the task of a data set under settings, and the data set with clipped features."""
     parts = split_for(dataset, settings)
@@ -116,6 +123,7 @@ def make_task(
         streams=streams,
         rule=noise_rule(settings, planned_releases(settings, streams, clients.number)),
         tally=Tally(),
+        charge=charge,
     )
     return task, dataset
 

@@ -15,11 +15,11 @@ from gridpriv.learning.adjacency import SampleAdjacency
 from gridpriv.learning.arrays import Array, like, namespace, to_numpy
 from gridpriv.learning.clients import ClientModels, Clients
 from gridpriv.learning.regularizers import Regularizer
-from gridpriv.learning.releases import Sampled, Tally, Unproved
+from gridpriv.learning.releases import Sampled, Tally, Unproved, covering
 from gridpriv.learning.settings import LearnSettings
 from gridpriv.privacy.noise import NoiseStreams
 from gridpriv.privacy.perturbation import NoiseRule
-from gridpriv.privacy.release import Release
+from gridpriv.privacy.release import Charging, Release
 from gridpriv.privacy.sensitivity import Sensitivity
 
 
@@ -38,7 +38,9 @@ class Task:
     rule : NoiseRule or None
         How much noise the budget buys for a sensitivity; None without noise.
     tally : Tally
-        Every release is charged to it before it leaves.
+        Every release is charged to it before it is drawn.
+    charge : Charging or None
+        What else is told of a client's release before it is drawn (a ledger); refusing raises.
     """
 
     clients: ClientModels
@@ -48,6 +50,7 @@ class Task:
     streams: NoiseStreams
     rule: NoiseRule | None
     tally: Tally
+    charge: Charging | None = None
 
     @property
     def adjacency(self) -> SampleAdjacency:
@@ -147,9 +150,13 @@ class Task:
         }
         return [made[d] for d in distances.tolist()]
 
-    def release(
-        self, t: int, values: Array, releases: Sequence[Release], owners: Ints | None = None
-    ) -> tuple[Array, Array]:
+    def pay(self, client: int, release: Release) -> None:
+        """Charge a release that is about to be drawn."""
+        if self.charge is not None:
+            self.charge(str(client + 1), {covering(release): 1})
+        self.tally.add(client, release)
+
+    def release(self, t: int, values: Array, drawing: Drawing) -> tuple[Array, Array]:
         """Charge and draw round t's releases; return what leaves, and the noise in it.
 
         One stream serves a round's clients in their order: what is drawn depends on the seed and
@@ -158,18 +165,15 @@ class Task:
         Parameters
         ----------
         values : (A, J, K)
-        releases : sequence of A Release, or empty
-            Without any the values leave as they are.
-        owners : (A,) or (A, n) int, optional
-            Whom each release is charged to: clients 0 to A - 1 unless told.
+        drawing : Drawing
+            Of A releases; without any the values leave as they are.
         """
-        if not releases:
+        if not drawing.releases:
             return values, namespace(values).zeros_like(values)
-        paying = np.arange(len(releases)) if owners is None else owners
-        for release, clients in zip(releases, paying, strict=True):
+        for release, clients in zip(drawing.releases, drawing.owners, strict=True):
             for client in np.atleast_1d(clients):
-                self.tally.add(int(client), release)
-        released = like(self.drawn(t, to_numpy(values), releases), values)
+                self.pay(int(client), release)
+        released = like(self.drawn(t, to_numpy(values), drawing.releases), values)
         return released, released - values
 
     def drawn(self, t: int, values: Floats, releases: Sequence[Release]) -> Floats:
@@ -181,6 +185,31 @@ class Task:
             flat = release.apply(values[rows].reshape(-1), lambda: stream)
             noisy[rows] = flat.reshape(values[rows].shape)
         return noisy
+
+
+@dataclass(frozen=True, eq=False)
+class Drawing:
+    """The releases of a round: a function of settings and public numbers, known before a run.
+
+    Attributes
+    ----------
+    releases : sequence of Release
+        Empty without noise.
+    owners : (A,) or (A, n) int
+        The clients that each is charged to.
+    """
+
+    releases: Sequence[Release]
+    owners: Ints
+
+    @classmethod
+    def of_all(cls, releases: Sequence[Release]) -> Drawing:
+        """Return one release a client, in their order."""
+        return cls(releases, np.arange(len(releases)))
+
+
+# from a round's number to what it releases
+Releases = Callable[[int], Drawing]
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,7 +9,7 @@ import numpy as np
 from gridpriv.consensus.schedules import StepSize
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import InputError, not_allowed
-from gridpriv.learning.algorithms.base import Task, Watch, spread
+from gridpriv.learning.algorithms.base import Drawing, Releases, Task, Watch, spread
 from gridpriv.learning.algorithms.star import star_admm
 from gridpriv.learning.arrays import Array
 from gridpriv.learning.schedules import nonsmooth_step, smooth_step
@@ -19,8 +19,8 @@ def dp_admm(task: Task, watch: Watch) -> None:
     """Run algorithm 3 with the step sizes of theorem 3 (nonsmooth) or 4 (smooth)."""
     clients, regularizer = task.clients, task.regularizer
     schedule = task.settings.penalty
-    gradient = task.mean_sensitivity()
-    steps = [step_size(task, s) for s in gradient]
+    steps = [step_size(task, s) for s in task.mean_sensitivity()]
+    drawing = releases(task)
 
     def step(k: int, local: Array, w: Array, dual: Array) -> tuple[Array, Array]:
         """(12a) and (10b): every client's minimiser in closed form, and its noise."""
@@ -29,10 +29,21 @@ def dp_admm(task: Task, watch: Watch) -> None:
         slope = clients.gradients(local, task.settings.clip) + regularizer.subgradient(local)
         pull = dual + rho * w[None] + local * spread(inverse, clients.x)
         minimiser = (pull - slope) / spread(rho + inverse, clients.x)
-        distance = sensitivity(gradient, rho, inverse)
-        return task.release(k, minimiser, task.releases(distance, "lemma 1 of Huang et al."))
+        return task.release(k, minimiser, drawing(k))
 
     star_admm(task, watch, step)
+
+
+def releases(task: Task) -> Releases:
+    """Return what every round releases: one minimiser a client."""
+    gradient, schedule = task.mean_sensitivity(), task.settings.penalty
+    steps = [step_size(task, s) for s in gradient]
+
+    def of_round(k: int) -> Drawing:
+        distance = sensitivity(gradient, schedule.at(k), _inverse(steps, k))
+        return Drawing.of_all(task.releases(distance, "lemma 1 of Huang et al."))
+
+    return of_round
 
 
 def sensitivity(gradient: Floats, rho: float, inverse_step: Floats) -> Floats:

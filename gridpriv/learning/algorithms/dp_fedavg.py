@@ -8,7 +8,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from gridpriv.learning.algorithms.base import Round, Task, Watch, magnitude
+from gridpriv.learning.algorithms.base import (
+    Drawing,
+    Releases,
+    Round,
+    Task,
+    Watch,
+    magnitude,
+)
 from gridpriv.learning.algorithms.batches import active_clients, draw_weights, weighted_gradients
 from gridpriv.learning.arrays import Array, namespace
 
@@ -20,16 +27,31 @@ def dp_fedavg(task: Task, watch: Watch) -> None:
     clients, settings = task.clients, task.settings
     xp = namespace(clients.x)
     w = clients.start()[0]
-    clip = DEFAULT_CLIP if settings.clip is None else settings.clip
+    clip, drawing = _clip(task), releases(task)
     for t in range(1, settings.rounds + 1):
         active = active_clients(task, t)
         updates = clipped(_local_models(task, t, active, w) - w[None], clip)
-        # one client joins the sum, which is divided by a public number of clients
-        mean = xp.mean(updates, axis=0)[None]
-        releases = task.releases(np.array([clip / len(active)]), "a client's clipped update")
-        noisy, noise = task.release(t, mean, releases, active[None])
+        noisy, noise = task.release(t, xp.mean(updates, axis=0)[None], drawing(t))
         w = w + noisy[0]
         watch(Round(t, w, xp.stack([w] * clients.number), magnitude(noise)))
+
+
+def releases(task: Task) -> Releases:
+    """Return what every round releases: the mean update, charged to every active client.
+
+    One client joins the sum, which is divided by a public number of clients.
+    """
+
+    def of_round(t: int) -> Drawing:
+        active = active_clients(task, t)
+        distance = np.array([_clip(task) / len(active)])
+        return Drawing(task.releases(distance, "a client's clipped update"), active[None])
+
+    return of_round
+
+
+def _clip(task: Task) -> float:
+    return DEFAULT_CLIP if task.settings.clip is None else task.settings.clip
 
 
 def clipped(updates: Array, most: float) -> Array:

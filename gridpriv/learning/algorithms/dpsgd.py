@@ -7,7 +7,14 @@ the clip, as published; without, the loss's own bound holds.
 
 from __future__ import annotations
 
-from gridpriv.learning.algorithms.base import Round, Task, Watch, magnitude
+from gridpriv.learning.algorithms.base import (
+    Drawing,
+    Releases,
+    Round,
+    Task,
+    Watch,
+    magnitude,
+)
 from gridpriv.learning.algorithms.batches import (
     active_clients,
     draw_weights,
@@ -25,10 +32,7 @@ def dpsgd(task: Task, watch: Watch) -> None:
     clients, settings = task.clients, task.settings
     xp = namespace(clients.x)
     w = clients.start()[0]
-    bound = task.sample_gradient()
-    releases = (
-        [] if task.rule is None else [_release(task, p, bound) for p in range(clients.number)]
-    )
+    drawing = releases(task)
     whole = settings.batch is None and settings.sampled_clients is None
     for t in range(1, settings.rounds + 1):
         active = active_clients(task, t)
@@ -41,11 +45,23 @@ def dpsgd(task: Task, watch: Watch) -> None:
                 for p in active
             ]
             gradients = weighted_gradients(task, active, local, weights, settings.clip)
-        chosen = [releases[p] for p in active] if releases else []
-        noisy, noise = task.release(t, gradients, chosen, active)
+        noisy, noise = task.release(t, gradients, drawing(t))
         mean = xp.mean(noisy, axis=0)
         w = w - settings.learning_rate * (mean + task.regularizer.subgradient(w))
         watch(Round(t, w, xp.stack([w] * clients.number), magnitude(noise)))
+
+
+def releases(task: Task) -> Releases:
+    """Return what every round releases: one gradient of every active client."""
+    bound = task.sample_gradient()
+    everybody = range(task.clients.number if task.rule is not None else 0)
+    own = [_release(task, p, bound) for p in everybody]
+
+    def of_round(t: int) -> Drawing:
+        active = active_clients(task, t)
+        return Drawing([own[p] for p in active] if own else [], active)
+
+    return of_round
 
 
 def _release(task: Task, p: int, bound: float) -> Release:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import not_allowed
-from gridpriv.learning.algorithms.base import Task, Watch
+from gridpriv.learning.algorithms.base import Drawing, Releases, Task, Watch
 from gridpriv.learning.algorithms.exact import TOLERANCE, minimise_locally
 from gridpriv.learning.algorithms.star import star_admm
 from gridpriv.learning.arrays import Array, like
@@ -31,13 +31,8 @@ def dvp(task: Task, watch: Watch) -> None:
     its delta. Under calibration ``paper`` the finite iterate is sent as it is: not certified.
     """
     schedule, sensitivity = task.settings.penalty, task.mean_sensitivity()
-    split = budget_split(task) if task.settings.calibration == "sound" and _smooth(task) else None
+    split, drawing = budget_split(task), releases(task)
     multiplier = task.multiplier if split is None else split.dual
-    if task.rule is not None and split is None:
-        task.tally.note(
-            "dual perturbation is certified for smooth regularizers, one output and noise that "
-            "covers the solver's error (calibration 'sound') only"
-        )
 
     def step(k: int, local: Array, w: Array, dual: Array) -> tuple[Array, Array]:
         rho = schedule.at(k)
@@ -45,7 +40,7 @@ def dvp(task: Task, watch: Watch) -> None:
         draw = task.streams.stream(0, k, 1).normal(size=local.shape)
         noise = like(draw * (multiplier * sensitivity)[:, None, None], local)
         found = minimise_locally(task, noise - dual - rho * w[None], rho, local)
-        sent, _ = task.release(k, found, _releases(task, split, rho))
+        sent, _ = task.release(k, found, drawing(k))
         return sent, noise
 
     star_admm(task, watch, step)
@@ -112,12 +107,14 @@ class CoveredMinimiser:
 def budget_split(task: Task) -> Split | None:
     """Return the least noise with which every release, or all of them, meet the budget.
 
+    None without noise, and where nothing is certified.
+
     Raises
     ------
     InputError
         If the determinants' ratio alone, which no noise lowers, is past the budget.
     """
-    if task.rule is None:
+    if task.rule is None or task.settings.calibration == "paper" or not _smooth(task):
         return None
     settings, budget = task.settings, task.settings.budget
     delta, epsilon = _release_delta(task), budget.epsilon
@@ -168,25 +165,35 @@ def _smooth(task: Task) -> bool:
     return task.regularizer.kind != "l1" and task.clients.shape[1] == 1
 
 
-def _releases(task: Task, split: Split | None, rho: float) -> list[Release]:
-    """Return the clients' releases of one round; none without noise."""
-    if task.rule is None:
-        return []
-    error = Sensitivity(2.0 * TOLERANCE / rho, 2, "two minimisers, each found to 1e-6/rho")
-    if split is None:
-        bare = Release(Unproved(Gaussian(0.0)), error, error.value)
-        return [bare] * task.clients.number
-    cover = Gaussian(split.cover * error.value)
+def releases(task: Task) -> Releases:
+    """Return what every round releases: one minimiser a client, with what covers its error."""
+    split = budget_split(task)
+    if task.rule is not None and split is None:
+        task.tally.note(
+            "dual perturbation is certified for smooth regularizers, one output and noise that "
+            "covers the solver's error (calibration 'sound') only"
+        )
+    number = task.clients.number if task.rule is not None else 0
     curvature = task.clients.loss.smoothness(task.norm)
-    modulus = rho + task.regularizer.modulus
-    epsilons = [
-        split.cover_epsilon + certificate(split.dual, split.delta / 2.0, curvature, m, modulus)
-        for m in task.clients.counts
-    ]
-    return [
-        Release(CoveredMinimiser(cover, epsilon, split.delta), error, error.value)
-        for epsilon in epsilons
-    ]
+
+    def of_round(k: int) -> Drawing:
+        rho = task.settings.penalty.at(k)
+        error = Sensitivity(2.0 * TOLERANCE / rho, 2, "two minimisers, each found to 1e-6/rho")
+        if split is None:
+            return Drawing.of_all([Release(Unproved(Gaussian(0.0)), error, error.value)] * number)
+        cover, modulus = Gaussian(split.cover * error.value), rho + task.regularizer.modulus
+        minimisers = [
+            CoveredMinimiser(
+                cover,
+                split.cover_epsilon
+                + certificate(split.dual, split.delta / 2.0, curvature, samples, modulus),
+                split.delta,
+            )
+            for samples in task.clients.counts
+        ]
+        return Drawing.of_all([Release(m, error, error.value) for m in minimisers])
+
+    return of_round
 
 
 def certificate(

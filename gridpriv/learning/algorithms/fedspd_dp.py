@@ -14,7 +14,14 @@ import math
 
 from gridpriv.core.arrays import Ints
 from gridpriv.core.errors import not_allowed
-from gridpriv.learning.algorithms.base import Round, Task, Watch, magnitude
+from gridpriv.learning.algorithms.base import (
+    Drawing,
+    Releases,
+    Round,
+    Task,
+    Watch,
+    magnitude,
+)
 from gridpriv.learning.algorithms.batches import (
     active_clients,
     batch_divisor,
@@ -37,15 +44,14 @@ def fedspd_dp(task: Task, watch: Watch) -> None:
     clients, settings = task.clients, task.settings
     xp = namespace(clients.x)
     rho = settings.penalty.at(1)
-    state = clients.start()
+    state, drawing = clients.start(), releases(task)
     average, dual, sent = clients.zeros(), clients.zeros(), clients.zeros()
     for t in range(1, settings.rounds + 1):
         x_0 = xp.mean(sent, axis=0)
         active = active_clients(task, t)
         gamma = proximity(task, t, rho)
         last, mean = _local_steps(task, t, active, gamma, rho, state, dual, x_0)
-        releases = [] if task.rule is None else [_release(task, int(p), gamma, rho) for p in active]
-        doubled, noise = task.release(t, 2.0 * mean, releases, active)
+        doubled, noise = task.release(t, 2.0 * mean, drawing(t))
         for k, p in enumerate(active):
             kept = mean[k] if settings.calibration == "paper" else doubled[k] / 2.0
             dual[p] = dual[p] - rho * (kept - x_0)
@@ -55,6 +61,20 @@ def fedspd_dp(task: Task, watch: Watch) -> None:
             state[p] = last[k] if settings.calibration == "paper" else kept
             average[p] = kept
         watch(Round(t, xp.mean(sent, axis=0), xp.asarray(average, copy=True), magnitude(noise)))
+
+
+def releases(task: Task) -> Releases:
+    """Return what every round releases: 2 x of every active client."""
+    rho = task.settings.penalty.at(1)
+
+    def of_round(t: int) -> Drawing:
+        active = active_clients(task, t)
+        if task.rule is None:
+            return Drawing([], active)
+        gamma = proximity(task, t, rho)
+        return Drawing([_release(task, int(p), gamma, rho) for p in active], active)
+
+    return of_round
 
 
 def proximity(task: Task, t: int, rho: float) -> float:

@@ -12,7 +12,15 @@ import numpy as np
 
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import not_allowed
-from gridpriv.learning.algorithms.base import Round, Task, Watch, magnitude, spread
+from gridpriv.learning.algorithms.base import (
+    Drawing,
+    Releases,
+    Round,
+    Task,
+    Watch,
+    magnitude,
+    spread,
+)
 from gridpriv.learning.arrays import Array, like, namespace
 from gridpriv.learning.graph import make_graph
 from gridpriv.learning.releases import ROUNDING
@@ -21,13 +29,44 @@ from gridpriv.privacy.budget import noise_multiplier
 
 def cdp_admm(task: Task, watch: Watch) -> None:
     """Run algorithm 1 with variances R^t."""
-    rounds = np.arange(task.settings.rounds, dtype=float)
-    _run(task, watch, task.settings.decay**rounds)
+    _run(task, watch)
 
 
 def ddp_admm(task: Task, watch: Watch) -> None:
     """Run algorithm 1 with variances 1/sqrt(t)."""
-    _run(task, watch, 1.0 / np.sqrt(np.arange(1.0, task.settings.rounds + 1.0)))
+    _run(task, watch)
+
+
+def variances_of(task: Task) -> Floats:
+    """Return the variance of every round's noise, up to a factor."""
+    t = np.arange(1.0, task.settings.rounds + 1.0)
+    falling = task.settings.decay ** (t - 1.0), 1.0 / np.sqrt(t)
+    return falling[0] if task.settings.algorithm == "cdp-admm" else falling[1]
+
+
+def releases(task: Task) -> Releases:
+    """Return what every round releases: one model a client, to its neighbours on the graph."""
+    settings = task.settings
+    scales = multipliers(task, variances_of(task))
+    degrees = _links(task).sum(axis=1)
+    distance = sensitivity(
+        task.mean_sensitivity(), settings.penalty.at(1), degrees, settings.step_scale
+    )
+
+    def of_round(t: int) -> Drawing:
+        found = task.releases(
+            distance, "lemma I of Gauthier et al.", multiplier=float(scales[t - 1])
+        )
+        return Drawing.of_all(found)
+
+    return of_round
+
+
+def _links(task: Task) -> Floats:
+    """Return the graph's adjacency matrix."""
+    number = task.clients.number
+    graph = make_graph(task.settings.graph, number, task.settings.seed)
+    return np.asarray(nx.to_numpy_array(graph, nodelist=range(number), weight=None))
 
 
 def multipliers(task: Task, variances: Floats) -> Floats:
@@ -55,21 +94,18 @@ def sensitivity(gradient: Floats, rho: float, degrees: Floats, step: float) -> F
     return distance
 
 
-def _run(task: Task, watch: Watch, variances: Floats) -> None:
+def _run(task: Task, watch: Watch) -> None:
     settings, clients, regularizer = task.settings, task.clients, task.regularizer
     if settings.batch is not None or settings.sampled_clients is not None:
         raise not_allowed(
             "batch or sampled-clients", "given", f"left out with {settings.algorithm}"
         )
     xp = namespace(clients.x)
-    graph = make_graph(settings.graph, clients.number, settings.seed)
-    links = nx.to_numpy_array(graph, nodelist=range(clients.number), weight=None)
+    links, drawing = _links(task), releases(task)
     degrees = links.sum(axis=1)
     rho, eta = settings.penalty.at(1), settings.step_scale
     adjacent = like(links, clients.x)
     metric = spread(2.0 * rho * degrees + 1.0 / eta, clients.x)
-    scales = multipliers(task, variances)
-    distance = sensitivity(task.mean_sensitivity(), rho, degrees, eta)
     count = spread(degrees, clients.x)
 
     def neighbours(beta: Array) -> Array:
@@ -80,9 +116,6 @@ def _run(task: Task, watch: Watch, variances: Floats) -> None:
     for t in range(1, settings.rounds + 1):
         slope = clients.gradients(beta, settings.clip) + regularizer.subgradient(beta)
         pull = beta / eta + rho * (count * beta + neighbours(beta))
-        lemma = task.releases(
-            distance, "lemma I of Gauthier et al.", multiplier=float(scales[t - 1])
-        )
-        beta, noise = task.release(t, (pull - slope - dual) / metric, lemma)
+        beta, noise = task.release(t, (pull - slope - dual) / metric, drawing(t))
         dual = dual + rho * (count * beta - neighbours(beta))
         watch(Round(t, xp.mean(beta, axis=0), beta, magnitude(noise)))

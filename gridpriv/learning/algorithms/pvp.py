@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gridpriv.learning.algorithms.base import Task, Watch
+from gridpriv.learning.algorithms.base import Drawing, Releases, Task, Watch
 from gridpriv.learning.algorithms.exact import TOLERANCE, minimise_locally
 from gridpriv.learning.algorithms.star import star_admm
 from gridpriv.learning.arrays import Array
@@ -21,16 +21,26 @@ def pvp(task: Task, watch: Watch) -> None:
     clip on several outputs it is none, and nothing is certified. Each minimiser is found to
     TOLERANCE/rho, which adds twice that.
     """
-    schedule = task.settings.penalty
-    gradient = task.mean_sensitivity()
-    convex = task.settings.clip is None or task.clients.shape[1] == 1
-    if not convex:
-        task.tally.note("a clipped loss of several outputs is not convex: lemma 4 does not hold")
+    schedule, drawing = task.settings.penalty, releases(task)
 
     def step(k: int, local: Array, w: Array, dual: Array) -> tuple[Array, Array]:
         rho = schedule.at(k)
         found = minimise_locally(task, -dual - rho * w[None], rho, local)
-        distance = gradient / (rho + task.regularizer.modulus) + 2.0 * TOLERANCE / rho
-        return task.release(k, found, task.releases(distance, PROVENANCE, proved=convex))
+        return task.release(k, found, drawing(k))
 
     star_admm(task, watch, step)
+
+
+def releases(task: Task) -> Releases:
+    """Return what every round releases: one minimiser a client."""
+    schedule, gradient = task.settings.penalty, task.mean_sensitivity()
+    convex = task.settings.clip is None or task.clients.shape[1] == 1
+    if not convex:
+        task.tally.note("a clipped loss of several outputs is not convex: lemma 4 does not hold")
+
+    def of_round(k: int) -> Drawing:
+        rho = schedule.at(k)
+        distance = gradient / (rho + task.regularizer.modulus) + 2.0 * TOLERANCE / rho
+        return Drawing.of_all(task.releases(distance, PROVENANCE, proved=convex))
+
+    return of_round

@@ -8,7 +8,7 @@ the sensitivities the paper's noise is calibrated to.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -20,10 +20,10 @@ from gridpriv.consensus.schedules import StepSize
 from gridpriv.consensus.transport import answers, exchange
 from gridpriv.core.errors import not_allowed
 from gridpriv.learning.accounting import classical_epsilon
-from gridpriv.learning.algorithms.base import Round, Task, Watch
+from gridpriv.learning.algorithms.base import Drawing, Releases, Round, Task, Watch
 from gridpriv.learning.problem import ClientProblem
 from gridpriv.learning.releases import Unproved
-from gridpriv.learning.schedules import output_step, scaled_step
+from gridpriv.learning.schedules import BudgetedPenalty, output_step, scaled_step
 from gridpriv.learning.transport import Threads
 from gridpriv.privacy.mechanism import MECHANISMS
 from gridpriv.privacy.perturbation import NoiseRule, Perturbation
@@ -75,9 +75,29 @@ class ClientAgent(Agent):
 
     def round(self, order: Order) -> Reply:
         """Run one round."""
-        if self.own_step is not None:
-            order = replace(order, step=self.own_step(order.number))
-        return super().round(order)
+        return super().round(replace(order, step=self.step_of(order.number, order.step)))
+
+    def step_of(self, number: int, step: float) -> float:
+        """Return the round's step: its own, or the common one."""
+        return step if self.own_step is None else self.own_step(number)
+
+
+@dataclass(frozen=True, eq=False)
+class ClientCharging:
+    """Tells a task of what its agents are about to draw."""
+
+    task: Task
+
+    def __call__(self, owner: str, releases: Mapping[Release, int]) -> None:
+        """Charge a client's new releases."""
+        for release, count in releases.items():
+            for _ in range(count):
+                self.task.pay(int(owner) - 1, release)
+
+    def scaled(self, scale: float) -> ClientCharging:
+        """Return itself: samples are not scaled."""
+        del scale
+        return self
 
 
 def ryu_kim(task: Task, watch: Watch) -> None:
@@ -85,13 +105,11 @@ def ryu_kim(task: Task, watch: Watch) -> None:
     settings = task.settings
     if settings.batch is not None or settings.sampled_clients is not None:
         raise not_allowed("batch or sampled-clients", "given", "left out with ryu-kim")
-    problems = make_problems(task)
-    epsilon = classical_epsilon(task.multiplier, settings.release_delta, settings.mechanism)
-    agents = [make_agent(task, problem) for problem in problems]
-    consensus = FullyShared(len(problems), task.size)
-    shape = (len(problems), *task.clients.shape)
+    agents = [make_agent(task, problem) for problem in make_problems(task)]
+    consensus = FullyShared(len(agents), task.size)
+    shape = (len(agents), *task.clients.shape)
     start = np.zeros((consensus.agents, consensus.size))
-    penalty = settings.penalty.for_epsilon(epsilon)
+    penalty = penalty_of(task)
     state = State(start, np.zeros_like(start), penalty.first(consensus.size))
     plan = Plan(settings.rounds, scaled_step(settings.step_scale), penalty)
     with Threads(agents, settings.workers) as transport:
@@ -99,9 +117,28 @@ def ryu_kim(task: Task, watch: Watch) -> None:
             figures = answers(transport.ask("figures"))
             models, sent = turn.w.reshape(shape[1:]), turn.state.sent.reshape(shape)
             watch(Round(turn.number, models, sent, float(sum(f.noise_magnitude for f in figures))))
-        drawn = answers(transport.ask("drawn"))
-    if settings.mechanism != "none":
-        _charge(task, problems, drawn)
+
+
+def penalty_of(task: Task) -> BudgetedPenalty:
+    """Return rho of every round, at the epsilon of one release."""
+    settings = task.settings
+    epsilon = classical_epsilon(task.multiplier, settings.release_delta, settings.mechanism)
+    return settings.penalty.for_epsilon(epsilon)
+
+
+def releases(task: Task) -> Releases:
+    """Return what every round releases: E gradients, or iterates, a client."""
+    agents = [make_agent(task, problem) for problem in make_problems(task)]
+    penalties, step = penalty_of(task), scaled_step(task.settings.step_scale)
+    updates = task.settings.local_updates
+
+    def of_round(t: int) -> Drawing:
+        penalty = np.full(task.size, penalties.at(t))
+        found = [agent.release(penalty, agent.step_of(t, step(t))) for agent in agents]
+        drawn = [(p, r) for p, r in enumerate(found) if r is not None for _ in range(updates)]
+        return Drawing([r for _, r in drawn], np.array([p for p, _ in drawn], dtype=int))
+
+    return of_round
 
 
 def make_problems(task: Task) -> list[ClientProblem]:
@@ -135,7 +172,9 @@ def make_agent(task: Task, problem: ClientProblem) -> ClientAgent:
         adjacency=task.adjacency,
     )
     everything = np.ones(len(problem.coordinates), dtype=bool)
-    agent = ClientAgent(problem, np.ones(problem.samples), everything, rules, task.streams)
+    agent = ClientAgent(
+        problem, np.ones(problem.samples), everything, rules, task.streams, ClientCharging(task)
+    )
     if target == "output":
         assumed = _assumed_gradient(task, problem)
         agent.own_step = output_step(task.size, assumed, task.multiplier)
@@ -148,6 +187,10 @@ def noise_rule(task: Task, problem: ClientProblem) -> NoiseRule | None:
     if settings.mechanism == "none":
         return None
     if _observes(task):
+        task.tally.note(
+            "the noise scale follows the client's own samples (the authors' code): "
+            "it depends on private data and certifies nothing"
+        )
         # c_1 stands for one sample in the objective's sensitivity, for two in the output's
         one = problem.gradient_sensitivity(task.adjacency, 2).value * problem.count
         pair = 2.0 if settings.perturbation == "output" else 1.0
@@ -184,17 +227,3 @@ def _observes(task: Task) -> bool:
         and settings.calibration == "paper"
         and settings.split == "writer"
     )
-
-
-def _charge(
-    task: Task, problems: list[ClientProblem], drawn: Sequence[Mapping[Release, int]]
-) -> None:
-    """Tally every release; only those of a public noise scale are certified."""
-    if _observes(task):
-        task.tally.note(
-            "the noise scale follows the client's own samples (the authors' code): "
-            "it depends on private data and certifies nothing"
-        )
-    for problem, releases in zip(problems, drawn, strict=True):
-        for release, count in releases.items():
-            task.tally.add(problem.key, release, count)

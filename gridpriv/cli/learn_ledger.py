@@ -1,0 +1,97 @@
+"""``gridpriv learn grant`` and ``learn run --ledger``: budgets of training samples."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gridpriv.cli.charging import add_ledger_arguments
+from gridpriv.cli.common import REAL, add_flags, add_output, tell
+from gridpriv.core.errors import InputError
+from gridpriv.learning.adjacency import SampleAdjacency
+from gridpriv.learning.settings import LearnSettings
+
+if TYPE_CHECKING:
+    from gridpriv.learning.datasets.base import Dataset
+    from gridpriv.privacy.ledger import ReleaseCharge
+
+# what tells which samples there are, and what is protected of them
+OF_SAMPLES = frozenset(
+    {"adjacency", "algorithm", "norm", "clients", "split", "missing", "scaling", "seed"}
+)
+
+
+def grant_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what ``learn grant`` takes beside a data set."""
+    from gridpriv.core.settings import names
+
+    parser.add_argument("--epsilon", type=REAL, required=True, metavar="E", help="of all releases")
+    parser.add_argument(
+        "--delta", type=REAL, default=0.0, metavar="D", help="of all releases (default: 0, pure)"
+    )
+    add_ledger_arguments(parser)
+    add_flags(parser, LearnSettings, without=set(names(LearnSettings)) - OF_SAMPLES)
+    add_output(parser)
+
+
+def grant(args: argparse.Namespace, dataset: Dataset, settings: LearnSettings) -> int:
+    """Grant a total to every sample (with dp-fedavg: every client) of a data set."""
+    from gridpriv.learning.run import split_for
+    from gridpriv.learning.units import client_datasets
+    from gridpriv.privacy.ledger import grant as write_grant
+
+    if args.ledger is None:
+        raise InputError("--ledger is missing: the file that the grant is written to")
+    parts = split_for(dataset, settings)
+    owners = client_datasets(
+        dataset, parts, SampleAdjacency(settings.adjacency), settings.algorithm
+    )
+    key = None if args.ledger_key is None else Path(args.ledger_key)
+    write_grant(args.ledger, owners, args.epsilon, args.delta, key)
+    units = sum(len(owner.units) for owner in owners)
+    kind = owners[0].protection.units
+    document = {
+        "ledger": args.ledger, "dataset": dataset.name, "epsilon": args.epsilon,
+        "delta": args.delta, "units": units, "unit": kind, "clients": len(owners),
+        "protected": str(owners[0].protection),
+    }  # fmt: skip
+    delta = f" at delta {args.delta:g}" if args.delta else ""
+    told = (
+        f"{args.ledger}: epsilon {args.epsilon:g}{delta} granted to each of {units} {kind} of "
+        f"{dataset.name}.\nProtected: {document['protected']}."
+    )
+    tell(args, document, lambda: print(told))
+    return 0
+
+
+@contextmanager
+def charging(
+    args: argparse.Namespace, dataset: Dataset, settings: LearnSettings
+) -> Iterator[ReleaseCharge | None]:
+    """Open ``--ledger``, refuse a run that does not fit, and yield what charges its releases."""
+    if args.ledger is None:
+        if args.ledger_key is not None:
+            raise InputError("--ledger-key is the key of a ledger: give --ledger")
+        yield None
+        return
+    if settings.mechanism == "none":
+        raise InputError("--ledger charges releases; this run has none (mechanism none)")
+    import uuid
+
+    from gridpriv.learning.run import make_task, split_for
+    from gridpriv.learning.units import client_datasets, planned
+    from gridpriv.privacy.ledger import Ledger, ReleaseCharge
+
+    parts = split_for(dataset, settings)
+    owners = client_datasets(
+        dataset, parts, SampleAdjacency(settings.adjacency), settings.algorithm
+    )
+    key = None if args.ledger_key is None else Path(args.ledger_key)
+    with Ledger(args.ledger, owners, key) as ledger:
+        charge = ReleaseCharge(ledger, uuid.uuid4().hex)
+        task, _ = make_task(dataset, settings)
+        ledger.plan({name: charge.cost(name, drawn) for name, drawn in planned(task).items()})
+        yield charge

@@ -1,0 +1,93 @@
+"""Training data as a ledger knows them: the units are samples, released client by client.
+
+``dp-fedavg`` protects a client's whole training set, so there the units are clients.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections import Counter
+from collections.abc import Sequence
+from itertools import chain
+
+import numpy as np
+
+from gridpriv.learning.adjacency import SampleAdjacency
+from gridpriv.learning.algorithms import find_releases
+from gridpriv.learning.algorithms.base import Task
+from gridpriv.learning.datasets.base import Dataset
+from gridpriv.learning.datasets.split import Indices
+from gridpriv.learning.releases import covering
+from gridpriv.privacy import ledger_rows
+from gridpriv.privacy.adjacency import Move, Protection
+from gridpriv.privacy.ledger_rows import Unit
+from gridpriv.privacy.release import Release
+
+CLIENTS = Protection("client", "clients", (Move("training set", math.inf, "(any other)"),))
+
+
+def protection_of(adjacency: SampleAdjacency, algorithm: str) -> Protection:
+    """Return what an algorithm's releases protect, in words that grants are compared by."""
+    if algorithm == "dp-fedavg":
+        return CLIENTS
+    move = Move("features and label", math.inf, f"({adjacency.kind})")
+    return Protection("sample", "samples", (move,))
+
+
+def client_datasets(
+    dataset: Dataset, parts: Sequence[Indices], adjacency: SampleAdjacency, algorithm: str
+) -> tuple[ledger_rows.Dataset, ...]:
+    """Return every client's dataset: its samples, or itself as one unit.
+
+    Parameters
+    ----------
+    parts : sequence of (m,) int
+        Training rows of every client. A sample is known by its row and its data, so a budget is
+        found again however rows are split over clients; other rows in its place are refused.
+    """
+    protection = protection_of(adjacency, algorithm)
+    whole = algorithm == "dp-fedavg"
+    return tuple(
+        ledger_rows.Dataset(
+            str(p + 1), _client(dataset, p, part) if whole else _samples(dataset, part), protection
+        )
+        for p, part in enumerate(parts)
+    )
+
+
+def planned(task: Task) -> dict[str, Counter[Release]]:
+    """Return what a run will charge every client, from settings and public numbers alone."""
+    found: dict[str, Counter[Release]] = {}
+    drawing = find_releases(task.settings.algorithm)(task)
+    for t in range(1, task.settings.rounds + 1):
+        drawn = drawing(t)
+        for release, clients in zip(drawn.releases, drawn.owners, strict=True):
+            for client in np.atleast_1d(clients):
+                found.setdefault(str(client + 1), Counter())[covering(release)] += 1
+    return found
+
+
+def _samples(dataset: Dataset, rows: Indices) -> tuple[Unit, ...]:
+    return tuple(Unit(f"{dataset.name} row {row}", _record(dataset, int(row))) for row in rows)
+
+
+def _client(dataset: Dataset, number: int, rows: Indices) -> tuple[Unit, ...]:
+    # a part of a keyed mark, never stored: one digest stands for all of the client's rows
+    digest = hashlib.sha256()
+    for row in rows:
+        digest.update(_record(dataset, int(row)))
+    return (Unit(f"{dataset.name} client {number + 1} of rows {_spans(rows)}", digest.digest()),)
+
+
+def _record(dataset: Dataset, row: int) -> bytes:
+    x, y = dataset.x_train[row], dataset.y_train[row : row + 1]
+    return np.ascontiguousarray(x).tobytes() + np.ascontiguousarray(y).tobytes()
+
+
+def _spans(rows: Indices) -> str:
+    """Return the rows' first and last numbers of every unbroken stretch."""
+    ordered = np.sort(rows)
+    breaks = np.flatnonzero(np.diff(ordered) != 1)
+    firsts, lasts = ordered[np.r_[0, breaks + 1]], ordered[np.r_[breaks, len(ordered) - 1]]
+    return ",".join(map(str, chain.from_iterable(zip(firsts, lasts, strict=True))))

@@ -1,0 +1,106 @@
+"""A ledger for training samples: what leaves is charged before it is drawn, and refused past it."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from gridpriv.cli.main import main
+
+EPSILON = 4.0
+
+
+@pytest.fixture
+def data(tmp_path):
+    random = np.random.default_rng(5)
+    x = random.normal(size=(40, 3))
+    np.savez(tmp_path / "mine.npz", x=x, y=(x[:, 0] > 0).astype(int))
+    return tmp_path / "mine.npz"
+
+
+def learn(action, data, ledger, *given):
+    return main(["learn", action, str(data), "--norm", "1", "--clients", "4",
+                 "--ledger", str(ledger), "--json", *given])  # fmt: skip
+
+
+def spent(ledger, capsys):
+    capsys.readouterr()
+    assert main(["ledger", "show", str(ledger), "--json"]) == 0
+    owners = json.loads(capsys.readouterr().out)["owners"]
+    return {owner["owner"]: (owner["releases"], owner["total"]["epsilon"]) for owner in owners}
+
+
+CHEAP = ("--rounds", "3", "--budget", "total:1,1e-5", "--evaluate-every", "3")
+
+
+@pytest.mark.parametrize("noise", ["simulated", "secure"])
+@pytest.mark.parametrize(
+    "given",
+    [
+        ("--algorithm", "ryu-kim"),
+        ("--algorithm", "ryu-kim", "--perturbation", "output", "--local-updates", "2"),
+        ("--algorithm", "dp-admm"),
+        ("--algorithm", "pvp", "--penalty", "1"),
+        ("--algorithm", "dvp", "--penalty", "2", "--regularizer", "l2:0.1"),
+        ("--algorithm", "dpsgd"),
+        ("--algorithm", "dpsgd", "--batch", "4"),
+        ("--algorithm", "cdp-admm", "--graph", "ring"),
+        ("--algorithm", "ddp-admm", "--graph", "ring"),
+        ("--algorithm", "fedspd-dp", "--penalty", "2", "--local-updates", "2"),
+        ("--algorithm", "dp-fedavg", "--clip", "0.5"),
+    ],
+)
+def test_every_algorithm_charges_what_it_certifies(tmp_path, data, capsys, given, noise):
+    """The ledger's own total of what was charged is the run's certificate."""
+    if "dvp" in given and noise == "secure":
+        pytest.skip("dvp has no secure noise: its certificate needs a density")
+    ledger = tmp_path / "l.db"
+    of_samples = given[:2] if "dp-fedavg" in given else ()
+    granted = ("--epsilon", f"{EPSILON}", "--delta", "1e-5", *of_samples)
+    assert learn("grant", data, ledger, *granted) == 0
+    capsys.readouterr()
+    assert learn("run", data, ledger, *CHEAP, *given, "--noise", noise) == 0
+    privacy = json.loads(capsys.readouterr().out)["privacy"]
+    for releases, total in spent(ledger, capsys).values():
+        assert releases == privacy["releases_per_client"]
+        assert total == pytest.approx(privacy["total"]["epsilon"], rel=1e-3)
+
+
+def test_a_run_that_does_not_fit_releases_and_charges_nothing(tmp_path, data, capsys):
+    ledger = tmp_path / "l.db"
+    assert learn("grant", data, ledger, "--epsilon", "0.5", "--delta", "1e-5") == 0
+    assert learn("run", data, ledger, *CHEAP, "--algorithm", "dp-admm") == 4
+    assert "the run was not started" in capsys.readouterr().err
+    assert all(releases == 0 for releases, _ in spent(ledger, capsys).values())
+
+
+def test_budgets_belong_to_samples_however_they_are_split(tmp_path, data, capsys):
+    """Another number of clients finds every sample with what is left of its budget."""
+    ledger = tmp_path / "l.db"
+    assert learn("grant", data, ledger, "--epsilon", "1.2", "--delta", "1e-5") == 0
+    run = ("--algorithm", "dp-admm", *CHEAP)
+    assert learn("run", data, ledger, *run) == 0
+    assert learn("run", data, ledger, *run, "--seed", "9") == 4
+    assert learn("run", data, ledger, *run, "--clients", "2") == 4
+
+
+def test_other_samples_in_their_place_are_refused(tmp_path, data, capsys):
+    ledger = tmp_path / "l.db"
+    assert learn("grant", data, ledger, "--epsilon", "9", "--delta", "1e-5") == 0
+    held = dict(np.load(data))
+    held["x"][3] += 0.01
+    np.savez(data, **held)
+    assert learn("run", data, ledger, *CHEAP, "--algorithm", "dp-admm") == 2
+    assert "is for other data" in capsys.readouterr().err
+    assert learn("run", data, ledger, *CHEAP, "--algorithm", "dp-admm", "--adjacency",
+                 "add-one") == 2  # fmt: skip
+
+
+def test_what_is_not_certified_does_not_fit(tmp_path, data, capsys):
+    ledger = tmp_path / "l.db"
+    assert learn("grant", data, ledger, "--epsilon", "100", "--delta", "1e-5") == 0
+    given = ("--algorithm", "fedspd-dp", "--calibration", "paper", "--budget", "per-release:1")
+    assert learn("run", data, ledger, "--rounds", "2", *given) in (2, 4)
+    assert all(releases == 0 for releases, _ in spent(ledger, capsys).values())
