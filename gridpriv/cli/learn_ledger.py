@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 from gridpriv.cli.charging import add_ledger_arguments
 from gridpriv.cli.common import REAL, add_flags, add_output, tell
-from gridpriv.core.errors import InputError
-from gridpriv.learning.adjacency import SampleAdjacency
+from gridpriv.core.errors import InputError, not_allowed
 from gridpriv.learning.settings import LearnSettings
 
 if TYPE_CHECKING:
@@ -46,9 +45,7 @@ def grant(args: argparse.Namespace, dataset: Dataset, settings: LearnSettings) -
     if args.ledger is None:
         raise InputError("--ledger is missing: the file that the grant is written to")
     parts = split_for(dataset, settings)
-    owners = client_datasets(
-        dataset, parts, SampleAdjacency(settings.adjacency), settings.algorithm
-    )
+    owners = client_datasets(dataset, parts, settings)
     key = None if args.ledger_key is None else Path(args.ledger_key)
     write_grant(args.ledger, owners, args.epsilon, args.delta, key)
     units = sum(len(owner.units) for owner in owners)
@@ -86,12 +83,23 @@ def charging(
     from gridpriv.privacy.ledger import Ledger, ReleaseCharge
 
     parts = split_for(dataset, settings)
-    owners = client_datasets(
-        dataset, parts, SampleAdjacency(settings.adjacency), settings.algorithm
-    )
+    owners = client_datasets(dataset, parts, settings)
     key = None if args.ledger_key is None else Path(args.ledger_key)
     with Ledger(args.ledger, owners, key) as ledger:
         charge = ReleaseCharge(ledger, uuid.uuid4().hex)
         task, _ = make_task(dataset, settings)
-        ledger.plan({name: charge.cost(name, drawn) for name, drawn in planned(task).items()})
+        costs = {name: charge.cost(name, drawn) for name, drawn in planned(task).items()}
+        _refuse_uncounted(args.ledger, settings, {c.kind for one in costs.values() for c in one})
+        ledger.plan(costs)
         yield charge
+
+
+def _refuse_uncounted(ledger: str, settings: LearnSettings, kinds: set[str]) -> None:
+    """Refuse releases that no filter of a ledger can add up."""
+    why = {
+        "uncertified": "nothing is proved of its releases",
+        "approximate": f"{settings.algorithm} releases no additive noise",
+        "sampled-gaussian": "amplification by sampling: give --noise secure or leave out --batch",
+    }
+    for kind in sorted(kinds & set(why)):
+        raise not_allowed("ledger", ledger, f"left out with this run: {why[kind]}")

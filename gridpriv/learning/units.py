@@ -13,12 +13,12 @@ from itertools import chain
 
 import numpy as np
 
-from gridpriv.learning.adjacency import SampleAdjacency
 from gridpriv.learning.algorithms import find_releases
 from gridpriv.learning.algorithms.base import Task
 from gridpriv.learning.datasets.base import Dataset
 from gridpriv.learning.datasets.split import Indices
 from gridpriv.learning.releases import covering
+from gridpriv.learning.settings import LearnSettings
 from gridpriv.privacy import ledger_rows
 from gridpriv.privacy.adjacency import Move, Protection
 from gridpriv.privacy.ledger_rows import Unit
@@ -27,16 +27,16 @@ from gridpriv.privacy.release import Release
 CLIENTS = Protection("client", "clients", (Move("training set", math.inf, "(any other)"),))
 
 
-def protection_of(adjacency: SampleAdjacency, algorithm: str) -> Protection:
+def protection_of(settings: LearnSettings) -> Protection:
     """Return what an algorithm's releases protect, in words that grants are compared by."""
-    if algorithm == "dp-fedavg":
+    if settings.algorithm == "dp-fedavg":
         return CLIENTS
-    move = Move("features and label", math.inf, f"({adjacency.kind})")
+    move = Move("features and label", math.inf, f"({settings.adjacency})")
     return Protection("sample", "samples", (move,))
 
 
 def client_datasets(
-    dataset: Dataset, parts: Sequence[Indices], adjacency: SampleAdjacency, algorithm: str
+    dataset: Dataset, parts: Sequence[Indices], settings: LearnSettings
 ) -> tuple[ledger_rows.Dataset, ...]:
     """Return every client's dataset: its samples, or itself as one unit.
 
@@ -46,8 +46,8 @@ def client_datasets(
         Training rows of every client. A sample is known by its row and its data, so a budget is
         found again however rows are split over clients; other rows in its place are refused.
     """
-    protection = protection_of(adjacency, algorithm)
-    whole = algorithm == "dp-fedavg"
+    protection = protection_of(settings)
+    whole = settings.algorithm == "dp-fedavg"
     return tuple(
         ledger_rows.Dataset(
             str(p + 1), _client(dataset, p, part) if whole else _samples(dataset, part), protection

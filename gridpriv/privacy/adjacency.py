@@ -21,13 +21,15 @@ SAME = 1e-9  # distances that agree to nine digits are the same
 
 @dataclass(frozen=True)
 class Move:
-    """How far one figure of a unit may move between neighbours: at most ``most``."""
+    """How far one figure of a unit may move between neighbours: at most ``most``, or anyhow."""
 
     figure: str
     most: float
     measure: str
 
     def __str__(self) -> str:
+        if math.isinf(self.most):
+            return f"its {self.figure} in any way {self.measure}"
         return f"its {self.figure} by {self.most:.6g} {self.measure}"
 
 
@@ -48,7 +50,9 @@ class Protection:
     moves: tuple[Move, ...]
 
     def __str__(self) -> str:
-        return f"one {self.unit} changes {' and '.join(map(str, self.moves))} at most"
+        bounded = any(math.isfinite(move.most) for move in self.moves)
+        moves = " and ".join(map(str, self.moves))
+        return f"one {self.unit} changes {moves}" + (" at most" if bounded else "")
 
     def factor(self, stated: Protection, scale: float = 1.0) -> float:
         """Return how many times as far these neighbours lie apart as those of a release.
