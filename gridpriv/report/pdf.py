@@ -11,7 +11,7 @@ from gridpriv.report.svg import Chart, render, swatch
 from gridpriv.report.tables import Table, shown
 
 PREAMBLE = """
-#set document(title: {title})
+#set document(title: {title}, date: none)
 #set page(
   paper: "a4", margin: (x: 1.7cm, y: 1.8cm), numbering: "1 / 1",
   header: align(right, text(size: 7.5pt, fill: luma(90), {caveat})),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import re
+import zipfile
 from typing import Any
 
 import pandas as pd
@@ -49,6 +51,18 @@ def to_xlsx(report: Report, study: Study) -> bytes:
             _sheet(book, title, _headers(frame, name, bool(report.caveat)), rows)
     out = io.BytesIO()
     book.save(out)
+    return _undated(out.getvalue())
+
+
+def _undated(book: bytes) -> bytes:
+    """Return a workbook that does not tell when it was written: equal figures, equal bytes."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(book)) as old, zipfile.ZipFile(out, "w") as new:
+        for entry in old.infolist():
+            content = old.read(entry)
+            if entry.filename == "docProps/core.xml":  # openpyxl writes the present as it saves
+                content = re.sub(rb"\d{4}-\d\d-\d\dT[\d:]+Z", b"1980-01-01T00:00:00Z", content)
+            new.writestr(zipfile.ZipInfo(entry.filename), content, zipfile.ZIP_DEFLATED)
     return out.getvalue()
 
 

@@ -1,0 +1,204 @@
+"""Two owners whose zones sent the same: nobody can tell from what is published who is who.
+
+The second owner has other demand (and another operating point) or other training samples, and
+another seed; the releases are forced to be the first one's. Whatever differs between the two in
+any public byte was computed from private data. The commands run as a user runs them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import gridpriv
+
+SHIPPED = Path(gridpriv.__file__).parents[1] / "cases" / "case14.m"
+DRIVER = """
+import pickle, sys
+from pathlib import Path
+
+tape, words = Path(sys.argv[1]), sys.argv[2:]
+
+if __name__ == "__main__":
+    import gridpriv.cli.main
+    from gridpriv.privacy.release import Release
+
+    told = pickle.loads(tape.read_bytes()) if tape.exists() else None
+    heard = []
+    honest = Release.apply
+
+    def apply(self, value, stream):
+        if told is None:
+            heard.append(honest(self, value, stream))
+            return heard[-1]
+        heard.append(told[len(heard)])
+        assert heard[-1].shape == value.shape
+        return heard[-1].copy()
+
+    Release.apply = apply
+    sys.argv[1:] = words
+    code = gridpriv.cli.main.main()
+    assert told is None or len(told) == len(heard)
+    if told is None:
+        tape.write_bytes(pickle.dumps(heard))
+    sys.exit(code)
+"""
+
+
+def scrambled(text: str) -> str:
+    """Return a case with other demand, dispatch and voltages, which only their owner knows."""
+    random = np.random.default_rng(5)
+    head, bus, rest = re.split(r"(?<=mpc\.bus = \[\n)(.*?)(?=\];)", text, maxsplit=1, flags=re.S)
+    before, gen, after = re.split(r"(?<=mpc\.gen = \[\n)(.*?)(?=\];)", rest, maxsplit=1, flags=re.S)
+
+    def changed(table: str, columns: tuple[int, ...]) -> str:
+        rows = [line.strip().rstrip(";").split("\t") for line in table.strip().splitlines()]
+        for row in rows:
+            for column in columns:
+                row[column] = repr(float(row[column]) * random.uniform(0.4, 1.6) + 0.01)
+        return "".join("\t" + "\t".join(row) + ";\n" for row in rows)
+
+    return head + changed(bus, (2, 3, 7, 8)) + before + changed(gen, (1, 2)) + after
+
+
+def commands(place: Path, words: list[list[str]], tape: Path) -> str:
+    """Run commands one after the other as a user does; return what they print."""
+    (place / "driver.py").write_text(DRIVER)
+    environment = os.environ | {"PYTHONPATH": str(SHIPPED.parents[1]), "COLUMNS": "100"}
+    told = ""
+    for number, one in enumerate(words):
+        done = subprocess.run(
+            [sys.executable, "driver.py", str(tape) + f"-{number}", *one],
+            cwd=place, env=environment, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        if "--public" in one:
+            told += done.stdout + done.stderr
+    return told
+
+
+def published(place: Path) -> dict[str, bytes]:
+    """Return every public file."""
+    files = [p for p in (place / "public").rglob("*") if p.is_file()]
+    return {str(path.relative_to(place)): path.read_bytes() for path in sorted(files)}
+
+
+def differing(tmp_path: Path, owners: list[list[list[str]]], data: list[dict[str, bytes]]) -> None:
+    """Run both owners' commands on their data and compare all that they publish, byte for byte."""
+    seen = []
+    for number, (words, files) in enumerate(zip(owners, data, strict=True)):
+        place = tmp_path / f"owner{number}" / "work"
+        place.mkdir(parents=True)
+        for name, content in files.items():
+            (place / name).write_bytes(content)
+        told = commands(place, words, tmp_path / "tape")
+        seen.append((told, published(place)))
+    (told, files), (other_told, other_files) = seen
+    assert files and set(files) == set(other_files)
+    assert [name for name in files if files[name] != other_files[name]] == []
+    assert told == other_told
+
+
+def grids() -> list[dict[str, bytes]]:
+    text = SHIPPED.read_text()
+    other = scrambled(text)
+    assert other.count("\n") == text.count("\n") and other != text
+    return [{"case14.m": text.encode()}, {"case14.m": other.encode()}]
+
+
+RUN = ["run", "case14.m", "--rounds", "3", "--solver", "clarabel", "--public"]
+NOISES = [
+    ["--objective", "cost"],
+    ["--perturbation", "objective", "--update", "linearized", "--consensus", "all"],
+    ["--perturbation", "output", "--mechanism", "gaussian", "--budget", "total:1,1e-5"],
+    ["--perturbation", "demand", "--refresh", "run", "--objective", "cost"],
+    ["--noise", "secure"],
+    ["--preset", "ryu-kim", "--penalty", "balanced"],
+]
+
+
+def seeded(words: list[str], seed: int) -> list[str]:
+    return words if "secure" in words else [*words, "--seed", str(seed)]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [NOISES[0], *(pytest.param(words, marks=pytest.mark.slow) for words in NOISES[1:])],
+    ids=" ".join,
+)
+def test_a_public_run(words: list[str], tmp_path: Path) -> None:
+    owners = [
+        [seeded([*RUN, *words, "--out", "public"], seed), seeded([*RUN, *words, "--json"], seed)]
+        for seed in (1, 2)
+    ]
+    differing(tmp_path, owners, grids())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("objective", ["imbalance", "cost"])
+def test_a_public_series(objective: str, tmp_path: Path) -> None:
+    files = [
+        one | {"day.csv": f"step,load_scale\n1,{a}\n2,{b}\n".encode()}
+        for one, (a, b) in zip(grids(), ((1.0, 0.9), (0.7, 0.8)), strict=True)
+    ]
+    words = [*RUN, "--series", "day.csv", "--objective", objective, "--out", "public"]
+    differing(tmp_path, [[seeded(words, seed)] for seed in (1, 2)], files)
+
+
+FORMATS = ["--format", "html,csv,tex,xlsx,pdf"]
+
+
+@pytest.mark.parametrize("objective", ["cost", pytest.param("imbalance", marks=pytest.mark.slow)])
+def test_a_public_report_of_a_study(objective: str, tmp_path: Path) -> None:
+    pytest.importorskip("typst")
+    owners = [
+        [
+            ["compare", "case14.m", "--mechanisms", "none,laplace", "--perturbations", "demand",
+             "--budgets", "5", "--rounds", "3", "--seeds", seeds, "--jobs", "1", "--objective",
+             objective, "--format", "none", "--quiet", "--out", "study"],
+            ["report", "study", "--public", "--out", "public", *FORMATS],
+        ]
+        for seeds in ("11,12", "21,22")
+    ]  # fmt: skip
+    differing(tmp_path, owners, grids())
+
+
+@pytest.mark.slow
+def test_a_public_report_of_a_run(tmp_path: Path) -> None:
+    pytest.importorskip("typst")
+    private = [word for word in RUN if word != "--public"]
+    owners = [
+        [[*private, "--seed", seed, "--objective", "cost", "--quiet", "--out", "run"],
+         ["report", "run", "--public", "--out", "public", *FORMATS]]
+        for seed in ("1", "2")
+    ]  # fmt: skip
+    differing(tmp_path, owners, grids())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("algorithms", ["ryu-kim,dpsgd", "dp-admm,fedspd-dp", "cdp-admm,ddp-admm"])
+def test_a_public_report_of_learning(algorithms: str, tmp_path: Path) -> None:
+    pytest.importorskip("typst")
+    random = np.random.default_rng(1)
+    test = {"x_test": random.normal(size=(20, 3)), "y_test": np.arange(20) % 2}
+    owners, files = [], []
+    for seed in (1, 2):
+        own = np.random.default_rng(seed)
+        x, y = own.normal(size=(60, 3)), np.arange(60) % 2
+        np.savez(tmp_path / f"{seed}.npz", x=x, y=y, client=np.arange(60) // 2 % 5, **test)
+        files.append({"own.npz": (tmp_path / f"{seed}.npz").read_bytes()})
+        owners.append(
+            [
+                ["learn", "compare", "own.npz", "--algorithms", algorithms, "--totals", "2",
+                 "--rounds", "3", "--seeds", "2", "--clip", "1", "--norm", "1", "--split",
+                 "contiguous", "--clients", "5", "--format", "none", "--quiet", "--out", "study"],
+                ["report", "study", "--public", "--out", "public", *FORMATS],
+            ]
+        )  # fmt: skip
+    differing(tmp_path, owners, files)
