@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import csv
-import io
 import math
 import sys
 import warnings
@@ -25,6 +23,7 @@ from gridpriv.cli.common import (
 )
 from gridpriv.core.errors import GridprivWarning, not_allowed, one_of
 from gridpriv.core.files import write_text
+from gridpriv.core.text import csv_text
 from gridpriv.zonal.settings import Adjacency
 
 if TYPE_CHECKING:
@@ -201,7 +200,11 @@ def _export(args: argparse.Namespace, key: Path | None) -> int:
     book = read_book(args.file, key)
     charges = _charges(book)
     document = _document(args.file, book) | {"charges": charges}
-    text = _csv(charges) if kind == "csv" else json_text(document)
+    text = (
+        csv_text(COLUMNS, (row.values() for row in charges))
+        if kind == "csv"
+        else json_text(document)
+    )
     if args.out is not None:
         try:
             write_text(Path(args.out), text, private=True)
@@ -221,14 +224,6 @@ def _charges(book: Book) -> list[dict[str, Any]]:
         for units in (sum(last - first + 1 for first, last in entry.units),)
         for charge, count in entry.charges
     ]  # fmt: skip
-
-
-def _csv(charges: Sequence[dict[str, Any]]) -> str:
-    text = io.StringIO()
-    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(charges)
-    return text.getvalue()
 
 
 def _verify(args: argparse.Namespace, key: Path | None) -> int:

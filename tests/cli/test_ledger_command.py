@@ -258,6 +258,21 @@ def test_demand_and_key_of_ones_own(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert not Path(f"{book}.key").exists()
 
 
+def test_a_zones_name_is_no_formula_in_an_export(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    book, zones = str(tmp_path / "book"), tmp_path / "map.csv"
+    zones.write_text("bus,zone\n" + "".join(f"{b},=cmd|' /C calc'!A0\n" for b in range(1, 15)))
+    words = ["--case", "case14", "--zoning", str(zones), "--epsilon", "5"]
+    assert main(["ledger", "grant", book, *words]) == 0
+    words = ["run", "case14", "--ledger", book, "--zoning", str(zones), "--rounds", "1"]
+    assert main([*words, "--solver", "clarabel", "--quiet"]) == 0
+    capsys.readouterr()
+    (row,) = csv.DictReader(io.StringIO(run(capsys, "export", book)))
+    assert row["owner"] == "'=cmd|' /C calc'!A0"
+    assert not [cell for cell in row.values() if cell.startswith(("=", "+", "-", "@"))]
+
+
 def test_in_the_c_locale_names_are_printed(tmp_path: Path) -> None:
     book, zones = tmp_path / "büch", tmp_path / "zonen.csv"
     zones.write_text("bus,zone\n" + "".join(f"{b},Süd\n" for b in range(1, 15)))
