@@ -260,8 +260,10 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[obje
 
     table = Table(box=box.SIMPLE_HEAD)
     for position, column in enumerate(columns):
-        numeric = all(isinstance(row[position], int | float) for row in rows)
-        table.add_column(column, justify="right" if numeric else "left", overflow="fold")
+        numeric = all(isinstance(row[position], int | float | None) for row in rows)
+        table.add_column(
+            column, justify="right" if numeric else "left", overflow="fold", no_wrap=numeric
+        )
     for row in rows:
         table.add_row(*(shown(cell) for cell in row))
     out = console()

@@ -125,7 +125,7 @@ class SeriesFolder:
         horizon = self.horizon
         rules = horizon.prepared(0).rules
         statements = zone_statements(releases, horizon.settings, rules)
-        seed = _seed(horizon)
+        seed, base_mva = _seed(horizon), horizon.series.case.base_mva
         document = {
             "case": horizon.series.case.name,
             "buses": horizon.series.case.n_bus,
@@ -139,7 +139,7 @@ class SeriesFolder:
                 "mechanism": horizon.settings.mechanism,
                 "noise": horizon.settings.noise,
                 "caveat": noise_caveat(horizon.settings.mechanism, horizon.settings.noise),
-                "adjacency": f"{rules.adjacency}, in every step",
+                "adjacency": f"{rules.adjacency.protection(base_mva)}, in every step",
                 "noise_multiplier": horizon.multiplier,
                 "releases_per_zone": max((s.releases for s in statements), default=0),
                 "total_pure": _largest(s.total_pure for s in statements),

@@ -283,7 +283,7 @@ class RunResult:
             "calibration": settings.calibration,
             "noise": settings.noise,
             "caveat": noise_caveat(settings.mechanism, settings.noise),
-            "adjacency": str(self.rules.adjacency),
+            "adjacency": str(self.rules.adjacency.protection(self.case.base_mva)),
             "beta": self.rules.adjacency.beta,
             "protects": settings.protects,
             "releases_per_zone": max((s.releases for s in statements), default=0),

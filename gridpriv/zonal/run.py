@@ -325,7 +325,7 @@ def _warn_of_large_delta(settings: Settings, entries: int) -> None:
     if settings.mechanism == "none":
         return
     in_use = {"target_delta": settings.target_delta}
-    if settings.mechanism == "gaussian":
+    if settings.mechanism == "gaussian" and settings.budget.scope == "per-release":
         in_use["delta"] = settings.release_delta
     for name, delta in in_use.items():
         if delta >= 1.0 / entries:
