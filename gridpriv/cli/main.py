@@ -36,6 +36,7 @@ COMMANDS = {
     "cases": "the cases that can be found by name",
     "learn": "federated learning of linear models: run, compare, reproduce",
     "ledger": "grants of data owners, and what was charged: grant, show, export",
+    "schema": "tables and columns: unit, meaning, public or local",
     "account": "total privacy of T releases, or the noise for a total",
 }
 

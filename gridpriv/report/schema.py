@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
-from gridpriv.core.tables import Column, TableSchema
+from gridpriv.assurance import schema as assurance
+from gridpriv.core.tables import Column, Schema, TableSchema
 from gridpriv.learning import schema as learning
 from gridpriv.study import schema as study
 from gridpriv.study.record import SETTINGS_SHOWN
@@ -141,3 +144,42 @@ SETTINGS = TableSchema(
      Column("setting", "settings", "Setting", "by name")),
     (Column("value", "settings", "Value", "as given"),),
 )  # fmt: skip
+DERIVED = (SUMMARY, PRIVACY, AC, ZONES, FAILED, PROVENANCE, SETTINGS)
+DOCUMENTS: dict[str, tuple[str, Schema]] = {
+    "run --json": ("a run, as run.json in its folder", zonal.RUN_DOCUMENT),
+    "run --series --json": ("a series, as horizon.json in its folder", zonal.SERIES_DOCUMENT),
+    "learn run --json": ("a learning run, as run.json in its folder", learning.LEARN_DOCUMENT),
+    "manifest.json": ("a study", study.MANIFEST),
+}
+
+
+def told() -> dict[str, dict[str, Any]]:
+    """Return every table and document by name, with its columns, as JSON can hold them."""
+    tables: list[tuple[str, str, Schema]] = [(name, t.row, t) for name, t in STORED.items()]
+    tables += [(t.name, t.row, t) for t in assurance.TABLES]
+    tables += [(f"report: {t.name}", t.row, t) for t in DERIVED]
+    tables += [(name, row, schema) for name, (row, schema) in DOCUMENTS.items()]
+    return {
+        name: {"name": name, "row": row, "columns": [_told(*pair) for pair in _columns(schema)]}
+        for name, row, schema in tables
+    }
+
+
+def _columns(schema: Schema, place: str = "") -> Iterator[tuple[str, Column]]:
+    if isinstance(schema, Column):
+        yield place, schema
+        return
+    parts = {c.name: c for c in schema.columns} if isinstance(schema, TableSchema) else schema
+    for name, part in parts.items():
+        yield from _columns(part, f"{place}.{name}" if place else name)
+
+
+def _told(name: str, column: Column) -> dict[str, str]:
+    return {
+        "name": name,
+        "title": column.title,
+        "unit": column.unit,
+        "meaning": column.meaning,
+        "origin": column.origin,
+        "visibility": column.visibility,
+    }

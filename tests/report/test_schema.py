@@ -103,3 +103,23 @@ def test_a_header_is_title_and_unit() -> None:
     assert [c.header for c in TABLE.columns] == ["Round", "Residual", "Shed (MW)"]
     with pytest.raises(ValueError, match="twice"):
         TableSchema("t", "a row", TABLE.keys, TABLE.keys)
+
+
+def test_the_command_tells_every_table(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["schema", "--json"]) == 0
+    tables = {t["name"]: t for t in json.loads(capsys.readouterr().out)["tables"]}
+    assert {*STORED, "audit", "attack", "run --json", "manifest.json"} <= set(tables)
+    who = {c["name"]: c["visibility"] for c in tables["rounds"]["columns"]}
+    assert who["consensus_residual"] == "public"
+    assert who["cost"] == who["seconds"] == who["noise_magnitude"] == "local"
+    for table in tables.values():
+        assert all(c["title"] and c["meaning"] for c in table["columns"]), table["name"]
+    assert main(["schema", "roundz"]) == 2
+    assert "did you mean 'rounds'" in capsys.readouterr().err
+
+
+def test_the_page_of_tables_is_current(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["schema", "--markdown"]) == 0
+    page = Path(__file__).parents[2] / "docs" / "tables.md"
+    told = capsys.readouterr().out
+    assert page.read_text(encoding="utf-8") == told, "gridpriv schema --markdown > docs/tables.md"

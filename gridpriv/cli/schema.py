@@ -1,0 +1,73 @@
+"""``gridpriv schema``: every table and document, column by column, and what may be published."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from gridpriv.cli.common import add_output, print_table, tell
+
+HEAD = """# Tables and documents
+
+Made by `gridpriv schema --markdown`. *public* is what `--public` keeps: settings (what is known
+before a run), and figures computed from releases, of runs whose messages carry noise. *local* is
+for the owner of the data. What is not listed here is never published.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.add_argument("table", nargs="?", metavar="TABLE", help="by name; none: all of them")
+    parser.add_argument(
+        "--markdown", action="store_true", help="print the tables as docs/tables.md has them"
+    )
+    add_output(parser)
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Print the table asked for, or all."""
+    from gridpriv.core.errors import one_of
+    from gridpriv.report.schema import told
+
+    tables = told()
+    if args.table is not None:
+        one_of("table", args.table, tables)
+        tables = {args.table: tables[args.table]}
+    if args.markdown:
+        print(markdown(tables), end="")
+        return 0
+    tell(args, {"tables": list(tables.values())}, lambda: _print(tables))
+    return 0
+
+
+def _print(tables: dict[str, dict[str, Any]]) -> None:
+    for name, table in tables.items():
+        print_table(
+            f"{name}: {table['row']}",
+            ["column", "unit", "who", "meaning"],
+            [
+                [c["name"], c["unit"], c["visibility"], f"{c['title']}: {c['meaning']}"]
+                for c in table["columns"]
+            ],
+        )
+
+
+def markdown(tables: dict[str, dict[str, Any]]) -> str:
+    """Return the page of the documentation."""
+    lines = [HEAD]
+    for name, table in tables.items():
+        lines += [
+            f"## {name}",
+            "",
+            f"One row is {table['row']}.",
+            "",
+            "| column | unit | who | computed from | meaning |",
+            "|---|---|---|---|---|",
+        ]
+        lines += [
+            f"| `{c['name']}` | {c['unit']} | {c['visibility']} | {c['origin']} "
+            f"| {c['title']}: {c['meaning']} |"
+            for c in table["columns"]
+        ]
+        lines.append("")
+    return "\n".join(lines)
