@@ -291,7 +291,7 @@ class Agent:
 
     def _perturb(self, target: str, value: Floats, place: Place, metric: Floats) -> Floats:
         """Return ``value`` with noise if it is what this run perturbs; charge, then draw."""
-        if self._rules.perturbation.target != target:
+        if self._rules.perturbation.target != target or not value.size:
             return value
         release = self._release_at(metric)
         if target == "demand":
@@ -312,7 +312,7 @@ class Agent:
 
     def _released_at(self, release: Release | None, value: Floats, place: Place) -> Floats:
         """Return the value with the noise of a place; as it is where nothing private is in it."""
-        if release is None or not value.size:
+        if release is None:
             return value
         self._pay(release)
         return release.apply(value, lambda: self._streams.stream(self.problem.key, *place))
