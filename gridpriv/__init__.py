@@ -16,76 +16,119 @@ from typing import TYPE_CHECKING
 from gridpriv.core.lazy import lazily
 
 if TYPE_CHECKING:
+    from gridpriv.assurance.adversary import AttackPlan
+    from gridpriv.assurance.attack import attack
+    from gridpriv.assurance.audit import AuditPlan, audit
     from gridpriv.core.errors import BudgetError, GridprivError, InputError, SolverError
     from gridpriv.grid.case import Case
-    from gridpriv.grid.library import load_case, read_report, shipped_zoning
+    from gridpriv.grid.library import case_files, load_case, read_report, shipped_zoning
     from gridpriv.grid.overrides import override_demand, read_demand_series
     from gridpriv.grid.pandapower import case_from_pandapower
     from gridpriv.grid.partition import partition
     from gridpriv.grid.pypower import case_from_pypower
     from gridpriv.grid.zoning import Zoning, read_zoning, write_zoning, zone_report
+    from gridpriv.learning import learn, load_dataset, make_learn_settings
     from gridpriv.power.ac.optimum import acopf
-    from gridpriv.study import Study, compare
+    from gridpriv.power.centralized import relax
+    from gridpriv.privacy.accounting import total_epsilon
+    from gridpriv.privacy.ledger import Ledger, grant, read_book
+    from gridpriv.report.export import export
+    from gridpriv.study import Study, compare, make_plan, read_plan, read_study
     from gridpriv.zonal.horizon import run_series
     from gridpriv.zonal.result import RunResult
-    from gridpriv.zonal.run import run
+    from gridpriv.zonal.run import prepare, run
     from gridpriv.zonal.settings import Settings, make_settings
 
 _HOME = {
+    "AttackPlan": "assurance.adversary",
+    "AuditPlan": "assurance.audit",
     "BudgetError": "core.errors",
+    "Case": "grid.case",
     "GridprivError": "core.errors",
     "InputError": "core.errors",
-    "SolverError": "core.errors",
-    "Case": "grid.case",
-    "load_case": "grid.library",
-    "shipped_zoning": "grid.library",
-    "partition": "grid.partition",
-    "Zoning": "grid.zoning",
-    "read_zoning": "grid.zoning",
-    "write_zoning": "grid.zoning",
-    "zone_report": "grid.zoning",
+    "Ledger": "privacy.ledger",
     "RunResult": "zonal.result",
+    "Settings": "zonal.settings",
+    "SolverError": "core.errors",
+    "Study": "study",
+    "Zoning": "grid.zoning",
     "acopf": "power.ac.optimum",
-    "run": "zonal.run",
-    "run_series": "zonal.horizon",
+    "attack": "assurance.attack",
+    "audit": "assurance.audit",
+    "case_files": "grid.library",
     "case_from_pandapower": "grid.pandapower",
     "case_from_pypower": "grid.pypower",
-    "read_report": "grid.library",
-    "override_demand": "grid.overrides",
-    "read_demand_series": "grid.overrides",
     "compare": "study",
-    "Study": "study",
-    "Settings": "zonal.settings",
+    "export": "report.export",
+    "grant": "privacy.ledger",
+    "learn": "learning",
+    "load_case": "grid.library",
+    "load_dataset": "learning",
+    "make_learn_settings": "learning",
+    "make_plan": "study",
     "make_settings": "zonal.settings",
+    "override_demand": "grid.overrides",
+    "partition": "grid.partition",
+    "prepare": "zonal.run",
+    "read_book": "privacy.ledger",
+    "read_demand_series": "grid.overrides",
+    "read_plan": "study",
+    "read_report": "grid.library",
+    "read_study": "study",
+    "read_zoning": "grid.zoning",
+    "relax": "power.centralized",
+    "run": "zonal.run",
+    "run_series": "zonal.horizon",
+    "shipped_zoning": "grid.library",
+    "total_epsilon": "privacy.accounting",
+    "write_zoning": "grid.zoning",
+    "zone_report": "grid.zoning",
 }
 
 __all__ = [
+    "AttackPlan",
+    "AuditPlan",
     "BudgetError",
     "Case",
     "GridprivError",
     "InputError",
+    "Ledger",
     "RunResult",
     "Settings",
     "SolverError",
     "Study",
     "Zoning",
     "acopf",
+    "attack",
+    "audit",
+    "case_files",
     "case_from_pandapower",
     "case_from_pypower",
     "compare",
+    "export",
+    "grant",
+    "learn",
     "load_case",
+    "load_dataset",
+    "make_learn_settings",
+    "make_plan",
     "make_settings",
     "override_demand",
     "partition",
+    "prepare",
+    "read_book",
     "read_demand_series",
+    "read_plan",
     "read_report",
+    "read_study",
     "read_zoning",
+    "relax",
     "run",
     "run_series",
     "shipped_zoning",
+    "total_epsilon",
     "write_zoning",
     "zone_report",
 ]
-
 
 __getattr__, __dir__ = lazily(__name__, _HOME)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import os
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -12,10 +11,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from gridpriv.core.display import shown
 from gridpriv.core.errors import MOST_WHOLE, InputError, not_allowed, one_of
 from gridpriv.core.files import make_folder, write_text
 from gridpriv.core.settings import Part, defaults, names, parts_of, reading, settings_of
-from gridpriv.core.text import clean, frame_csv
+from gridpriv.core.text import frame_csv
 from gridpriv.report.formats import FORMATS, check_formats
 
 if TYPE_CHECKING:
@@ -269,17 +269,6 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[obje
     out = console()
     out.print(Text(title, style="bold"))
     out.print(table)
-
-
-def shown(value: object) -> str:
-    """Return a figure for people: four digits, '-' where there is none."""
-    if value is None or (isinstance(value, float) and math.isnan(value)):
-        return "-"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, float):
-        return f"{value:.4g}"
-    return clean(str(value))
 
 
 @contextmanager

@@ -21,7 +21,6 @@ from gridpriv.cli.common import (
     progress,
     ready,
     resumable,
-    shown,
     tell,
     tell_names,
     wanted_formats,
@@ -29,6 +28,7 @@ from gridpriv.cli.common import (
     write_json,
 )
 from gridpriv.cli.learn_ledger import OF_SAMPLES, charging, grant, grant_arguments
+from gridpriv.core.display import shown
 from gridpriv.core.errors import InputError
 from gridpriv.learning.settings import PRESETS, SET_BY_COMPARISON, LearnSettings
 

@@ -17,13 +17,11 @@ from gridpriv.cli.common import (
     add_settings,
     add_zone_arguments,
     chosen_zoning,
-    console,
     given_settings,
     output_folder,
     print_table,
     progress,
     ready,
-    shown,
     tell,
 )
 from gridpriv.cli.series import add_arguments as add_series_arguments
@@ -176,60 +174,11 @@ def _import_pandapower() -> None:
 
 
 def summarise(document: dict[str, Any]) -> None:
-    """Print the run's summary: settings, result, privacy."""
-    settings, final, privacy = document["settings"], document["final"], document["privacy"]
-    what = settings["mechanism"]
-    if what != "none":
-        what += f" noise on {settings['perturbation']}"
-        what += f" (drawn per {settings['refresh']})" if settings["refresh"] else ""
-    print_table(
-        f"{document['case']}: {document['buses']} buses, {len(document['zones'])} zones, "
-        f"{len(document['rounds'])} rounds of {settings['update']} updates, {what}",
-        ["result", "value", "unit"],
-        [
-            ["objective (squared imbalance)", final["objective"], "p.u.^2"],
-            ["consensus residual", final["consensus_residual"], "p.u."],
-            ["shed (last round)", final["shed_mw"], "MW"],
-            ["surplus (last round)", final["surplus_mw"], "MW"],
-            ["shed after local recourse", final["recourse"]["shed_mw"], "MW"],
-            *(
-                [["cost after local recourse", f"{final['recourse']['cost']:.7g}", "$/h"]]
-                if settings["objective"] == "cost" and final["recourse"]["cost"] is not None
-                else []
-            ),
-            ["AC power flow converged", final["ac"]["converged"], ""],
-            ["AC slack deviation", final["ac"]["slack_mw"], "MW"],
-            ["AC voltage violations", final["ac"]["vm_violations"], "buses"],
-            ["solver", f"{document['solver']['name']}, {document['solver']['solves']} solves", ""],
-            ["seconds", document["timing"]["total"], "s"],
-        ],
-    )
-    if final["explanation"] and (final["recourse"]["shed_mw"] or 0.0) > 1.0:
-        print(f"{final['explanation']}.")
-    if what != "none":
-        _print_privacy(privacy)
-    seed = document["seed"]
-    told = [privacy["caveat"]] + ([f"seed {seed}"] if seed is not None else [])
-    console().print("; ".join(told))
+    """Print the run's summary: result, privacy, and what must be said beside them."""
+    from gridpriv.zonal.summary import figures, privacy_figures, sentences
 
-
-def _print_privacy(privacy: dict[str, Any]) -> None:
-    release, total = privacy["per_release"], privacy["total"]
-    pure = privacy["total_pure"]
-    print_table(
-        "Privacy (worst zone)",
-        ["figure", "claimed", "certified"],
-        [
-            ["epsilon of one release", release["claimed"], release["certified"]],
-            [f"total pure epsilon, {privacy['releases_per_zone']} releases", None, pure],
-            [f"total at delta {total['delta']:g}", privacy["paper_total"], total["epsilon"]],
-        ],
-    )
-    print(f"Protected: {privacy['adjacency']}.")
-    worst = max(privacy["sensitivity"], key=lambda row: row["ratio"], default=None)
-    if worst and worst["ratio"] > 1.0 + 1e-9:
-        print(
-            f"The noise is calibrated to sensitivity {shown(worst['assumed'])} (the paper's), but "
-            f"zone {worst['zone']} has {shown(worst['sensitivity'])}: {worst['provenance']}. "
-            f"What is delivered is {shown(worst['ratio'])} times the claimed epsilon per release."
-        )
+    print_table(*figures(document))
+    if document["privacy"]["mechanism"] != "none":
+        print_table(*privacy_figures(document["privacy"]))
+    for sentence in sentences(document):
+        print(sentence)

@@ -1,4 +1,4 @@
-"""Packages whose public names are imported on first use, so that importing them is fast."""
+"""Names that are imported on first use: of packages, and of what a room above adds."""
 
 from __future__ import annotations
 
@@ -29,3 +29,19 @@ def lazily(
         return value
 
     return get, lambda: sorted(home)
+
+
+class Above:
+    """An attribute that a class of a room above makes of its owner, imported on first use.
+
+    So a result offers its pictures although nothing below imports what draws.
+    """
+
+    def __init__(self, module: str, name: str) -> None:
+        self.module, self.name = module, name
+
+    def __get__(self, owner: object, kind: type) -> Any:
+        """Return what is made of the owner; the attribute itself from the class."""
+        if owner is None:
+            return self
+        return getattr(import_module(self.module), self.name)(owner)

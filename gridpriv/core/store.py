@@ -26,6 +26,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gridpriv.core.display import html_table
 from gridpriv.core.errors import BudgetError, GridprivWarning, InputError, SolverError
 from gridpriv.core.files import (
     StorageError,
@@ -59,10 +60,16 @@ OLD = {  # what versions before 0.2 left, and what makes it again
     MANIFEST: "gridpriv compare --study study.toml --out NEW (study.toml is in the folder)",
 }
 
+SHOWN = (
+    "case", "scheme", "budget", "seed", "total_epsilon", "recourse_shed_mw", "test_error_pct",
+    "status", "reason",
+)  # fmt: skip
+ROWS_SHOWN = 20
+
 Rows = dict[str, list[dict[str, Any]]]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Study:
     """What a folder holds.
 
@@ -78,6 +85,16 @@ class Study:
     folder: Path
     manifest: dict[str, Any]
     tables: dict[str, pd.DataFrame]
+
+    def __repr__(self) -> str:
+        failed = f", {len(self.failed)} failed" if len(self.failed) else ""
+        title = self.manifest.get("title", "untitled")
+        return f"Study({str(self.folder)!r}: {title}, {len(self.runs)} runs{failed})"
+
+    def _repr_html_(self) -> str:
+        columns = [name for name in SHOWN if name in self.runs]
+        rows = self.runs[columns].head(ROWS_SHOWN).values.tolist()
+        return html_table((repr(self)[len("Study(") : -1], columns, rows))
 
     @property
     def runs(self) -> pd.DataFrame:

@@ -155,7 +155,11 @@ class Beta:
 
 
 def parse_beta(text: str) -> Beta:
-    """Return the distance of ``0.01`` (per unit), ``1MW``, ``500kW`` or ``2MVAr``."""
+    """Return the distance of ``0.01`` (per unit), ``1MW``, ``500kW`` or ``2MVAr``.
+
+    >>> parse_beta("500kW").per_unit(base_mva=100.0)
+    0.005
+    """
     match = re.fullmatch(rf"([^a-df-z]+?)\s*({'|'.join(UNITS_MVA)})?", text.strip(), re.IGNORECASE)
     try:
         return Beta(float(match[1]), match[2] or "") if match else Beta(math.nan)

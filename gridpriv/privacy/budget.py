@@ -49,7 +49,13 @@ class Budget:
 
 
 def parse_budget(text: str) -> Budget:
-    """Return the budget of ``per-release:E[,D]`` or ``total:E[,D]``."""
+    """Return the budget of ``per-release:E[,D]`` or ``total:E[,D]``.
+
+    >>> parse_budget("total:1,1e-6")
+    Budget(scope='total', epsilon=1.0, delta=1e-06)
+    >>> str(parse_budget("per-release:0.50"))
+    'per-release:0.5'
+    """
     scope, _, numbers = text.partition(":")
     parts = numbers.split(",")
     if scope not in ("per-release", "total") or not 1 <= len(parts) <= 2:

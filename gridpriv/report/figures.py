@@ -12,6 +12,8 @@ import pandas as pd
 from gridpriv.core.files import beside
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from gridpriv.zonal.result import RunResult
 
 # Okabe and Ito's colour-blind safe palette
@@ -85,7 +87,12 @@ def draw_horizon(steps: pd.DataFrame, name: str, path: Path, *, public: bool) ->
 
 
 def draw_convergence(result: RunResult, path: Path, *, public: bool) -> None:
-    """Draw residual (public) and, unless ``public``, objective and shed against rounds."""
+    """Write :func:`convergence_figure`."""
+    save(convergence_figure(result, public=public), path, private=not public)
+
+
+def convergence_figure(result: RunResult, *, public: bool) -> Figure:
+    """Return residual (public) and, unless ``public``, objective and shed against rounds."""
     from matplotlib.figure import Figure
 
     rounds = result.rounds
@@ -109,4 +116,4 @@ def draw_convergence(result: RunResult, path: Path, *, public: bool) -> None:
         f"{result.case.name}: {settings.update}, mechanism {settings.mechanism}",
         loc="left", fontsize=10,
     )  # fmt: skip
-    save(figure, path, private=not public)
+    return figure

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +13,8 @@ from numpy.typing import NDArray
 
 from gridpriv.consensus.agent import AgentRules
 from gridpriv.consensus.coordinator import Consensus
+from gridpriv.core.display import html_table
+from gridpriv.core.lazy import Above
 from gridpriv.core.tables import publish
 from gridpriv.grid.case import Case
 from gridpriv.grid.zoning import Zoning, zone_rows
@@ -30,6 +33,7 @@ from gridpriv.power.recourse import Recourse
 from gridpriv.power.solvers import solver_version
 from gridpriv.power.zone import Network, Zone
 from gridpriv.privacy.statement import ZoneStatement, noise_caveat
+from gridpriv.zonal import summary
 from gridpriv.zonal.schema import RUN_DOCUMENT
 from gridpriv.zonal.settings import Settings
 from gridpriv.zonal.trace import Trace
@@ -48,7 +52,7 @@ class Timing:
     total: float
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class RunResult:
     """A finished (or failed) run.
 
@@ -73,6 +77,17 @@ class RunResult:
     statements: tuple[ZoneStatement, ...]
     timing: Timing
     early: str | None = None
+
+    plot = Above("gridpriv.report.plots", "RunPlots")
+
+    def __repr__(self) -> str:
+        return f"RunResult({summary.line(self.as_dict())})"
+
+    def _repr_html_(self) -> str:
+        document = self.as_dict()
+        tables = [summary.figures(document), summary.privacy_figures(document["privacy"])]
+        said = "".join(f"<p>{escape(sentence)}</p>" for sentence in summary.sentences(document))
+        return "".join(map(html_table, tables)) + said
 
     @cached_property
     def rounds(self) -> pd.DataFrame:

@@ -217,7 +217,16 @@ PRESETS: dict[str, Settings] = {
 
 
 def make_settings(preset: str | None = None, **given: Any) -> Settings:
-    """Return settings: the defaults, a preset over them, and what is given over both."""
+    """Return settings: the defaults, a preset over them, and what is given over both.
+
+    >>> settings = make_settings("ryu-kim", budget="per-release:0.5", rounds=50)
+    >>> settings.budget.epsilon, settings.rounds, settings.update
+    (0.5, 50, 'linearized')
+    >>> make_settings(bta=2.0)
+    Traceback (most recent call last):
+        ...
+    gridpriv.core.errors.InputError: setting = 'bta' is not allowed: did you mean 'beta'?
+    """
     check_names(given, names(Settings))
     if preset is None:
         return Settings(**given)

@@ -1,0 +1,31 @@
+"""Figures for people: four digits, and tables that a notebook shows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from html import escape
+
+Table = tuple[str, Sequence[str], Sequence[Sequence[object]]]
+"""Title, names of the columns, rows."""
+
+
+def shown(value: object) -> str:
+    """Return a figure for people: four digits, '-' where there is none."""
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return str(value)
+
+
+def html_table(table: Table) -> str:
+    """Return a table as HTML; whatever its cells hold is text."""
+    title, columns, rows = table
+    head = "".join(f"<th>{escape(column)}</th>" for column in columns)
+    body = "".join(
+        f"<tr>{''.join(f'<td>{escape(shown(cell))}</td>' for cell in row)}</tr>" for row in rows
+    )
+    return f"<table><caption>{escape(title)}</caption><tr>{head}</tr>{body}</table>"

@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+
+import pytest
+
+import gridpriv
+
+
+@pytest.fixture(scope="module")
+def result(case14, zones14):
+    settings = gridpriv.Settings(rounds=2, solver="clarabel", seed=1)
+    return gridpriv.run(case14, zones14, settings)
+
+
+def test_repr_is_one_line(result) -> None:
+    told = repr(result)
+    assert told.startswith("RunResult(case14, 3 zones, 2 rounds, laplace noise on demand")
+    assert "\n" not in told and len(told) < 200
+    assert f"{result.as_dict()['final']['recourse']['shed_mw']:.4g} MW shed" in told
+    assert "total epsilon 5 at delta 1e-05" in told
+
+
+def test_html_is_well_formed_and_holds_the_figures(result) -> None:
+    page = ET.fromstring(f"<div>{result._repr_html_()}</div>")
+    text = " ".join(page.itertext())
+    assert "squared imbalance" in text and "Privacy (worst zone)" in text
+    assert f"seed {result.seed}" in text
+
+
+def test_html_does_not_run_what_a_case_is_called() -> None:
+    from gridpriv.core.display import html_table
+
+    told = html_table(("<script>", ["<b>"], [["</table><script>alert(1)</script>", None, 1.5]]))
+    assert "<script" not in told
+    assert [cell.text for cell in ET.fromstring(told).iter("td")][1:] == ["-", "1.5"]
+
+
+def test_pictures_of_a_result(result, tmp_path) -> None:
+    figure = result.plot.convergence()
+    assert len(figure.axes) == 3
+    for picture, name in ((result.plot.zones(), "z.svg"), (result.plot.network(), "n.png")):
+        assert ET.fromstring(picture._repr_svg_()).tag.endswith("svg")
+        assert picture.save(tmp_path / name).stat().st_size > 1000
+    assert (tmp_path / "z.svg").read_text().strip() == result.plot.zones()._repr_svg_()
+
+
+def test_a_study_shows_its_runs(tmp_path) -> None:
+    study = gridpriv.compare(
+        "case14", out=tmp_path / "s", mechanism=["none"], zonings=["2"], jobs=1,
+        settings={"rounds": 1},
+    )  # fmt: skip
+    assert repr(study).endswith("1 runs)") and str(tmp_path / "s") in repr(study)
+    cells = [c.text for c in ET.fromstring(study._repr_html_()).iter("td")]
+    assert "no noise" in cells and "done" in cells
