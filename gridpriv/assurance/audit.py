@@ -9,7 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from gridpriv.assurance.audited import LEVELS, AuditedMechanism, zone_levels
+from gridpriv.assurance.audited import (
+    LEVELS,
+    AuditedMechanism,
+    ReleaseLevel,
+    secure_level,
+    zone_levels,
+)
 from gridpriv.assurance.bounds import ceiling, check_runs, detectable
 from gridpriv.assurance.eavesdrop import MakeAgent, listen, varied
 from gridpriv.assurance.neighbours import (
@@ -21,12 +27,14 @@ from gridpriv.assurance.neighbours import (
 )
 from gridpriv.assurance.replay import CHECKS, Finding, agent_play, replay
 from gridpriv.assurance.statistic import Measured, measure
+from gridpriv.assurance.whole import WHOLE_CHECKS, whole_run
 from gridpriv.consensus.agent import Agent
 from gridpriv.core.errors import InputError, not_allowed, one_of
 from gridpriv.privacy.sensitivity import Norm, length
 from gridpriv.zonal.run import Prepared
 
 RUNS = {"release": 50_000, "solution": 10_000, "messages": 2_000}
+SECURE_RUNS = 8_000  # of the same release under secure noise
 ROUNDS = 5
 SETTINGS = (
     "mechanism", "perturbation", "refresh", "calibration", "update", "consensus", "budget", "beta",
@@ -139,7 +147,7 @@ class AuditResult:
                 "bus": self.neighbour.bus, "dp": self.neighbour.dp, "dq": self.neighbour.dq
             },
             "confidence": self.plan.confidence,
-            "replay": [_check(self.findings, check) for check in CHECKS],
+            "replay": [_check(self.findings, check) for check in (*CHECKS, *WHOLE_CHECKS)],
             "statistical": [_level(row) for row in self.levels],
             "passed": self.passed,
             "verdict": self.verdict,
@@ -206,9 +214,15 @@ def audit(
     for mechanism in mechanisms:
         check_runs(plan.runs[mechanism.level], mechanism.claimed, mechanism.delta, plan.confidence)
     findings = _replay_all(short, plan, network.heard, zone, other, make_agent, watch)
+    findings += whole_run(prepared, plan.confidence, make_agent)
     levels = tuple(
         audit_mechanism(mechanism, plan.runs[mechanism.level], plan.confidence, watch)
         for mechanism in mechanisms
+    ) + tuple(
+        audit_mechanism(secure, min(SECURE_RUNS, plan.runs["release"]), plan.confidence, watch)
+        for mechanism in mechanisms
+        if isinstance(mechanism, ReleaseLevel)
+        and (secure := secure_level(short, mechanism)) is not None
     )
     return AuditResult(prepared, plan, prepared.problems[zone].name, other, tuple(findings), levels)
 

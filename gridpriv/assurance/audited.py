@@ -15,6 +15,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from importlib.util import find_spec
 from typing import Protocol
 
 import numpy as np
@@ -235,6 +236,20 @@ def zone_levels(
             RunLevel(level, stated, data, data + other.change, run, zone, rounds, make_agent)
         )
     return found
+
+
+def secure_level(prepared: Prepared, simulated: ReleaseLevel) -> ReleaseLevel | None:
+    """Return the same release under secure noise; None where it is audited anyway or missing.
+
+    Only what moves is released: secure noise takes its time, and the rest says nothing.
+    """
+    rule, kept = prepared.rules.noise, simulated.visible
+    missing = find_spec("opendp") is None
+    if rule is None or rule.source == "secure" or missing or not kept.size:
+        return None
+    release = replace(rule, source="secure").release(simulated.release.sensitivity)
+    stated = _stated_once(prepared, release)
+    return ReleaseLevel("secure", stated, simulated.here[kept], simulated.there[kept], release)
 
 
 def _taped(

@@ -93,6 +93,7 @@ def listen(
     *,
     make_agent: MakeAgent = Agent,
     watch: Callable[[str], None] = lambda _: None,
+    data: Sequence[Floats] | None = None,
 ) -> Eavesdropper:
     """Run the consensus algorithm as :func:`gridpriv.zonal.run.run` does and keep what was said.
 
@@ -104,11 +105,13 @@ def listen(
     make_agent : callable
     watch : callable
         Called after every round with a note.
+    data : sequence of array, optional
+        Every zone's demand, in place of its own.
     """
     streams = NoiseStreams(prepared.seed if seed is None else seed)
     agents = [
-        zone_agent(prepared, zone, None, prepared.rules, streams, make_agent)
-        for zone in range(len(prepared.zones))
+        zone_agent(prepared, zone, own, prepared.rules, streams, make_agent)
+        for zone, own in enumerate(data or [None] * len(prepared.zones))
     ]
     transport = Eavesdropper(agents)
     for turn in play_rounds(prepared, transport, open_rounds(prepared, transport)):

@@ -86,8 +86,9 @@ class Tape:
     def release(self, inner: Release, value: Floats, stream: Stream) -> Floats:
         """Tape one release and return its output."""
         place = len(self.drawn)
-        if self.frozen is not None and place < len(self.frozen):
-            output = self.frozen[place]
+        kept = self.frozen[place] if self.frozen and place < len(self.frozen) else None
+        if kept is not None and kept.shape == value.shape:
+            output = kept
         else:
             output = inner.mechanism.perturb(value, stream)
         self.drawn.append(Draw(value.copy(), output, inner.sensitivity, inner.mechanism.scale))

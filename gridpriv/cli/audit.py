@@ -169,6 +169,10 @@ def _print_replay(document: dict[str, Any]) -> None:
         "messages": "messages moved",
         "history": "state that outlives a release",
         "noise": "coordinates without noise",
+        "coordinator": "orders that differ on other data",
+        "rounds": "coordinates without noise, all rounds",
+        "outputs": "exact minimiser moved, of what is declared",
+        "independence": "signs of noise that agree, from a half",
     }
     print_table(
         f"{document['case']}: replay on neighbouring demand, releases frozen",

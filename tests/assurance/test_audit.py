@@ -149,7 +149,8 @@ def test_audit_document() -> None:
     result = audit(prepared(rounds=2, update="linearized", protects="p"), AuditPlan(runs, rounds=2))
     document = result.as_dict()
     assert result.passed
-    assert [row["level"] for row in document["statistical"]] == ["release", "solution", "messages"]
+    levels = [row["level"] for row in document["statistical"]]
+    assert levels == ["release", "solution", "messages", "secure"]
     messages = document["statistical"][2]
     assert messages["certified"] == pytest.approx(2.0)  # two rounds at epsilon 1
     assert all(row["measured"] <= row["certified"] for row in document["statistical"])

@@ -1,0 +1,205 @@
+"""The whole run played again: the coordinator too, over every round.
+
+coordinator   every zone's data are replaced by quite other data and every release returns what it
+              did before. What is left for the coordinator to read is the same, so that every
+              order, and the number of rounds, must be the same: a penalty or a stopping rule
+              that reads private figures gives other orders. One of the other data sets is what
+              the releases themselves say, on which a private figure is smallest.
+rounds        over all rounds of the run, every release that is charged is drawn, and noise reaches
+              all its coordinates.
+outputs       the shared part of every zone's exact minimiser is moved by corner changes at tie
+              buses, at several penalties (where the bound is attained depends on a bus's row), and
+              stays within the sensitivity that output perturbation would declare.
+independence  the signs of noise in consecutive rounds, in neighbouring zones at one round, and
+              at neighbouring coordinates of one draw agree as often as not. Products of
+              consecutive independent signs are independent, so their count is binomial, and the
+              bound on it is exact at the stated confidence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+from scipy import stats
+
+from gridpriv.assurance.eavesdrop import Eavesdropper, MakeAgent, listen, varied
+from gridpriv.assurance.neighbours import Neighbour, corners, neighbour
+from gridpriv.assurance.replay import Draw, Finding, Tape, taped
+from gridpriv.consensus.agent import Agent
+from gridpriv.core.arrays import Floats
+from gridpriv.privacy.sensitivity import Norm, length
+from gridpriv.zonal.run import Prepared
+
+WHOLE_CHECKS = ("coordinator", "rounds", "outputs", "independence")
+PENALTIES = (0.3, 1.0, 3.0, 10.0, 30.0, 300.0)
+TIE_BUSES = 6  # of a zone, those with most shared variables in their balance
+LARGE = 20.0  # times beta: as far as a corner is moved, so that solvers' errors stay small
+NORMS: tuple[Norm, ...] = (1, 2)
+SAME = 1e-9  # relative: what solvers may differ by on equal input
+SEEDS = 12  # runs whose noise is compared
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """A whole run: what the network heard, and every draw in the order it was made."""
+
+    network: Eavesdropper
+    draws: tuple[Draw, ...]
+
+
+def play(
+    prepared: Prepared,
+    data: Sequence[Floats] | None = None,
+    frozen: Sequence[Floats] | None = None,
+    seed: int | None = None,
+    make_agent: MakeAgent = Agent,
+) -> Run:
+    """Run all rounds on a tape; on other data, and with releases as they were, if these are given.
+
+    Parameters
+    ----------
+    prepared : Prepared
+        With noise.
+    data : sequence of array, optional
+        Every zone's.
+    frozen : sequence of array, optional
+        What every release returns, in order.
+    seed : int, optional
+    make_agent : callable
+    """
+    rule, tape = prepared.rules.noise, Tape(frozen)
+    assert rule is not None
+    run = varied(prepared, rules=replace(prepared.rules, noise=taped(rule, tape)))
+    network = listen(run, seed, make_agent=make_agent, data=data)
+    return Run(network, tuple(tape.drawn))
+
+
+def whole_run(
+    prepared: Prepared, confidence: float, make_agent: MakeAgent = Agent
+) -> list[Finding]:
+    """Return the findings of every check of the whole run.
+
+    Parameters
+    ----------
+    prepared : Prepared
+        With noise.
+    confidence : float
+        Of the check of independence.
+    make_agent : callable
+    """
+    base = play(prepared, make_agent=make_agent)
+    frozen = [draw.output for draw in base.draws]
+    findings = [
+        _coordinator(base, play(prepared, other, frozen, make_agent=make_agent), name)
+        for name, other in _other_data(prepared, base)
+    ]
+    findings.append(_rounds(base))
+    findings += [_outputs(prepared, zone) for zone in range(len(prepared.zones))]
+    many = [base] + [
+        play(prepared, seed=prepared.seed + k, make_agent=make_agent) for k in range(1, SEEDS)
+    ]
+    return findings + _independence(prepared, many, confidence)
+
+
+def _other_data(prepared: Prepared, base: Run) -> list[tuple[str, list[Floats]]]:
+    demand = [problem.program.zone.demand for problem in prepared.problems]
+    found = [
+        ("no demand", [np.zeros_like(d) for d in demand]),
+        ("twice the demand", [2.0 * d for d in demand]),
+    ]
+    rule = prepared.rules.noise
+    if rule is not None and prepared.rules.perturbation.target == "demand":
+        said = [
+            problem.disclosure.estimate(draw.output, rule.release(draw.sensitivity))
+            for problem, draw in zip(prepared.problems, base.draws, strict=False)
+        ]
+        if len(said) == len(demand):
+            found.append(("the released demand", said))
+    return found
+
+
+def _coordinator(base: Run, other: Run, name: str) -> Finding:
+    """Count orders that differ although everything released is the same."""
+    differ = 0
+    for here, there in zip(base.network.heard, other.network.heard, strict=True):
+        differ += abs(len(here) - len(there))
+        for a, b in zip(here, there, strict=False):
+            pairs = ((a.w, b.w), (a.penalty, b.penalty), (a.step, b.step))
+            differ += not all(np.allclose(x, y, rtol=SAME, atol=SAME) for x, y in pairs)
+    return Finding("coordinator", "all", name, float(differ), 0.0)
+
+
+def _rounds(base: Run) -> Finding:
+    """Count coordinates without noise, and releases that were charged and not drawn."""
+    bare = sum(int((draw.output == draw.value).sum()) for draw in base.draws)
+    replies = [reply for zone in base.network.messages for reply in zone]
+    bare += abs(len(base.draws) - sum(sum(reply.releases.values()) for reply in replies))
+    return Finding("rounds", "all", "-", float(bare), 0.0)
+
+
+def _outputs(prepared: Prepared, zone: int) -> Finding:
+    """Return the exact minimiser's largest move over what is declared for it, in both norms."""
+    problem, shared = prepared.problems[zone], prepared.shared[zone]
+    adjacency, demand = prepared.rules.adjacency, problem.program.zone.demand
+    start, worst, where = problem.start(), 0.0, "-"
+    for rho in PENALTIES if shared.any() else ():
+        metric = np.where(shared, rho, 0.0)
+
+        def minimiser(data: Floats, metric: Floats = metric) -> Floats:
+            linear = problem.gradient(np.zeros_like(start), data) - metric * start
+            return np.asarray(problem.minimise_exact(linear, metric).z[shared])
+
+        declared = [problem.output_sensitivity(adjacency, n, "exact", metric).value for n in NORMS]
+        here = minimiser(demand)
+        for other in _tie_neighbours(prepared, zone):
+            moved = (minimiser(demand + LARGE * other.change) - here) / LARGE
+            ratio = max(length(moved, n) / d for n, d in zip(NORMS, declared, strict=True))
+            if ratio > worst:
+                worst, where = ratio, f"{other}, penalty {rho:g}"
+    return Finding("outputs", problem.name, where, worst, 1.0, worst)
+
+
+def _tie_neighbours(prepared: Prepared, zone: int) -> list[Neighbour]:
+    """Return one corner change and its mirror at the buses whose balance others share most."""
+    problem, adjacency = prepared.problems[zone], prepared.rules.adjacency
+    own = len(problem.program.zone.own)
+    rows = abs(problem.program.imbalance[:, prepared.shared[zone]]).sum(axis=1)
+    order = np.argsort(-np.asarray(rows).ravel()[:own], kind="stable")[:TIE_BUSES]
+    ends = corners(adjacency)[:2]
+    return [neighbour(problem, int(bus), dp, dq) for bus in order for dp, dq in ends]
+
+
+def _independence(prepared: Prepared, runs: Sequence[Run], confidence: float) -> list[Finding]:
+    """Return for each direction how far the share of agreeing signs is from a half."""
+    zones = len(prepared.zones)
+    signs = [[np.sign(d.output - d.value) for d in run.draws] for run in runs]
+    directions: dict[str, list[Floats]] = {"coordinates": [], "zones": [], "rounds": []}
+    for drawn in signs:
+        directions["coordinates"] += [d[1:] * d[:-1] for d in drawn]
+        rounds = [drawn[k : k + zones] for k in range(0, len(drawn), zones)]
+        for one in rounds:
+            directions["zones"] += [_products(*pair) for pair in pairwise(one)]
+        for now, then in pairwise(rounds):
+            directions["rounds"] += [_products(*pair) for pair in zip(now, then, strict=False)]
+    found = []
+    for name, products in directions.items():
+        agree = np.concatenate([np.zeros(0), *products])
+        if len(agree):
+            found.append(_agreement(name, agree, confidence))
+    return found
+
+
+def _products(a: Floats, b: Floats) -> Floats:
+    size = min(len(a), len(b))
+    return np.asarray(a[:size] * b[:size])
+
+
+def _agreement(name: str, agree: Floats, confidence: float) -> Finding:
+    runs = len(agree)
+    reach = float(stats.binom.isf((1.0 - confidence) / 6.0, runs, 0.5)) / runs - 0.5
+    return Finding(
+        "independence", "all", f"over {name}", abs(float((agree > 0).mean()) - 0.5), reach
+    )
