@@ -16,6 +16,7 @@ from gridpriv.cli.common import (
     print_table,
     progress,
     ready,
+    refuse_what_runs_only,
     tell,
     write_csv,
     write_json,
@@ -60,6 +61,7 @@ def execute(args: argparse.Namespace) -> int:
     from gridpriv.assurance.averaging import averaging
     from gridpriv.zonal.run import prepare
 
+    refuse_what_runs_only(args, "attack")
     given = {"solver": "clarabel"} | given_settings(args, Settings)
     settings = make_settings(args.preset, **given)
     case = load_case(args.case)

@@ -17,6 +17,7 @@ from gridpriv.cli.common import (
     print_table,
     progress,
     ready,
+    refuse_what_runs_only,
     tell,
     write_json,
 )
@@ -61,6 +62,7 @@ def execute(args: argparse.Namespace) -> int:
     """Audit; print or write the verdict; return 1 if what is certified does not hold."""
     from gridpriv.assurance.audit import RUNS, AuditPlan
 
+    refuse_what_runs_only(args, "audit")
     given = {"solver": "clarabel"} | given_settings(args, Settings)
     settings = make_settings(args.preset, **given)
     case = load_case(args.case)

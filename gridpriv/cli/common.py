@@ -127,6 +127,19 @@ def add_zone_arguments(parser: argparse.ArgumentParser) -> None:
     zones.add_argument("--zone-size", type=WHOLE, metavar="N", help="buses per zone, instead of K")
 
 
+NOT_HONOURED = ("demand", "ledger", "series", "resume", "public", "cluster")
+
+
+def refuse_what_runs_only(args: argparse.Namespace, command: str) -> None:
+    """Refuse flags of ``run`` that a study of its settings would pass over in silence."""
+    for name in NOT_HONOURED:
+        if getattr(args, name, None):
+            raise InputError(
+                f"--{name} is a flag of gridpriv run: gridpriv {command} studies the settings on "
+                "the case's own demand, publishes nothing and charges nothing"
+            )
+
+
 def chosen_zoning(case: Case, args: argparse.Namespace) -> Zoning:
     """Return the zone map that the arguments ask for."""
     from gridpriv.grid.library import SHIPPED_ZONES, shipped_zoning

@@ -1,0 +1,17 @@
+"""Flags that a study of settings cannot honour are refused, not passed over."""
+
+from __future__ import annotations
+
+import pytest
+
+from gridpriv.cli.main import main
+
+
+@pytest.mark.parametrize("command", ["audit", "attack"])
+@pytest.mark.parametrize(
+    "flags",
+    [("--demand", "d.csv"), ("--ledger", "l.db"), ("--series", "s.csv"), ("--public",)],
+)
+def test_what_cannot_be_honoured_is_refused(command, flags, capsys):
+    assert main([command, "case14", *flags]) == 2
+    assert f"{flags[0]} is a flag of gridpriv run" in capsys.readouterr().err
