@@ -22,6 +22,7 @@ from gridpriv.cli.common import (
     write_json,
 )
 from gridpriv.cli.run import add_arguments as add_run_arguments
+from gridpriv.core.errors import not_allowed
 from gridpriv.grid.library import load_case
 from gridpriv.zonal.settings import Settings, make_settings
 
@@ -35,6 +36,9 @@ AVERAGED = (1, 2, 5, 10, 20, 40)
 
 def _numbers(text: str) -> tuple[float, ...]:
     return tuple(float(part) for part in text.split(","))
+
+
+MODELLED = ("bus", "nothing")  # releases whose adversary the attack is
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -64,6 +68,11 @@ def execute(args: argparse.Namespace) -> int:
     refuse_what_runs_only(args, "attack")
     given = {"solver": "clarabel"} | given_settings(args, Settings)
     settings = make_settings(args.preset, **given)
+    if settings.release not in MODELLED:
+        raise not_allowed(
+            "release", settings.release,
+            f"{' or '.join(MODELLED)} with attack: what an adversary makes of sums is not modelled",
+        )  # fmt: skip
     case = load_case(args.case)
     zoning = chosen_zoning(case, args)
     plan = AttackPlan(args.seeds, args.epsilons, args.attack_rounds, args.prior_spread, args.bus)
