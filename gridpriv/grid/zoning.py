@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from gridpriv.core.arrays import Ints
 from gridpriv.core.errors import GridprivWarning, InputError
+from gridpriv.core.files import write_text
 from gridpriv.core.reading import shown
 from gridpriv.grid.case import Case
 from gridpriv.grid.csvfile import LONGEST_NAME, bus_number, is_name, read_rows
@@ -159,13 +160,7 @@ def write_zoning(zoning: Zoning, case: Case, path: str | Path) -> None:
     import pandas as pd
 
     table = pd.DataFrame({"bus": case.bus_id, "zone": [zoning.names[z] for z in zoning.zone_of]})
-    file = Path(path)
-    part = file.with_name(file.name + ".part")
-    try:
-        table.to_csv(part, index=False)
-        part.replace(file)
-    except OSError as error:
-        raise InputError(f"cannot write {file}: {error.strerror}") from error
+    write_text(Path(path), table.to_csv(index=False), private=False)
 
 
 def bus_graph(case: Case) -> nx.Graph:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from gridpriv.core.files import write_text
+from gridpriv.core.files import beside, write_text
 from gridpriv.core.text import frame_csv
 from gridpriv.learning.datasets import load_dataset
 from gridpriv.learning.datasets.base import Dataset
@@ -170,9 +170,8 @@ def write_outcome(which: Reproduction, outcome: Outcome, folder: Path, scale: st
 
     figure = Figure(figsize=which.size, layout="constrained")
     outcome.draw(figure)
-    part = folder / "figure.png.part"
-    figure.savefig(part, format="png", dpi=DPI)
-    part.replace(folder / "figure.png")
+    with beside(folder / "figure.png", private=True) as file:
+        figure.savefig(file, format="png", dpi=DPI)
     claims = claim_table(outcome)
     for name, table in (("table", outcome.table), ("claims", claims)):
         write_text(folder / f"{name}.csv", frame_csv(table), private=True)
@@ -182,9 +181,7 @@ def write_outcome(which: Reproduction, outcome: Outcome, folder: Path, scale: st
         for c in outcome.claims
     ]
     lines += ["", *outcome.notes, ""]
-    page = folder / "claims.md.part"
-    page.write_text("\n".join(lines), encoding="utf-8")
-    page.replace(folder / "claims.md")
+    write_text(folder / "claims.md", "\n".join(lines), private=True)
 
 
 def claim(text: str, pairs: Sequence[tuple[str, float, float]], factor: float = 1.0) -> Claim:

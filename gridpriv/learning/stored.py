@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import hashlib
 import json
+import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, Protocol
 
+from gridpriv.core.errors import GridprivWarning
+from gridpriv.core.files import make_folder, write_text
+from gridpriv.core.sealed import DamagedError, read_sealed, sealed
 from gridpriv.learning.algorithms.base import Round
 from gridpriv.learning.datasets.base import Dataset
 from gridpriv.learning.result import LearnResult, finite
 from gridpriv.learning.run import learn
 from gridpriv.learning.settings import LearnSettings
 
-FORMAT = 2
+FORMAT = 3
 SERIES = (
     "round", "objective", "consensus_residual", "noise_magnitude", "train_loss", "test_error",
     "local_loss", "local_error", "seconds",
@@ -72,7 +76,7 @@ class StoredRuns:
         self._folder = None if folder is None else folder / "runs"
         self._advance = advance
         if self._folder is not None:
-            self._folder.mkdir(parents=True, exist_ok=True)
+            make_folder(self._folder)
 
     def get(
         self, dataset: Dataset, settings: LearnSettings, watcher: Watcher | None = None
@@ -80,9 +84,9 @@ class StoredRuns:
         """Return a run's record: settings, series, final, privacy, timing; run it if need be."""
         path = self._path(dataset, settings, watcher)
         label = f"{dataset.name} {settings.algorithm}"
-        if path is not None and path.is_file():
+        found = None if path is None else _kept(path)
+        if found is not None:
             self._advance(label, steps(settings))
-            found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
             return found
 
         counter = StepCounter(settings, label, self._advance)
@@ -95,9 +99,7 @@ class StoredRuns:
         result = learn(dataset, settings, watch)
         record = as_record(result, watcher)
         if path is not None:
-            part = path.with_suffix(".part")
-            part.write_text(json.dumps(record), encoding="utf-8")
-            part.replace(path)
+            write_text(path, sealed(record), private=True)
         return record
 
     def _path(
@@ -112,6 +114,17 @@ class StoredRuns:
         }  # fmt: skip
         text = json.dumps(identity, sort_keys=True)
         return self._folder / f"{hashlib.sha256(text.encode()).hexdigest()[:20]}.json"
+
+
+def _kept(path: Path) -> dict[str, Any] | None:
+    """Return a run's record, or None if it is not there, or damaged and to be made again."""
+    try:
+        return read_sealed(path)
+    except FileNotFoundError:
+        return None
+    except DamagedError as error:
+        warnings.warn(f"{error}; its run is repeated", GridprivWarning, stacklevel=3)
+        return None
 
 
 class PlannedRuns:

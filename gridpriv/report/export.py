@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import uuid
 from collections.abc import Iterable
 from pathlib import Path
 
-from gridpriv.core.files import StorageError, refuse_used
+from gridpriv.core.files import make_folder, refuse_used, write_bytes
 from gridpriv.core.store import Study
 from gridpriv.report.document import Report, make_report
 from gridpriv.report.formats import check_formats
@@ -51,7 +49,10 @@ def export(
     written = []
     for kind in dict.fromkeys(wanted):
         for name, content in _files(report, study, kind, stem).items():
-            written.append(write_bytes(place / name, content))
+            file = place / name
+            make_folder(file.parent)
+            write_bytes(file, content, private=not public)
+            written.append(file)
     return written
 
 
@@ -78,16 +79,3 @@ def _files(report: Report, study: Study, kind: str, stem: str) -> dict[str, byte
         for t in report.tables
         if t.rows
     }
-
-
-def write_bytes(path: Path, content: bytes) -> Path:
-    """Write a file whole or not at all."""
-    part = path.with_name(f"{path.name}.{os.getpid()}-{uuid.uuid4().hex[:8]}.part")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part.write_bytes(content)
-        part.replace(path)
-    except OSError as error:
-        part.unlink(missing_ok=True)
-        raise StorageError(f"cannot write {path}: {error.strerror or error}") from error
-    return path

@@ -6,7 +6,9 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gridpriv.core.files import make_folder, refuse_used, write_text
+from gridpriv.core.files import refuse_used, sweep, write_text
+from gridpriv.core.lock import held
+from gridpriv.core.sealed import seal_files
 from gridpriv.core.tables import publish_table
 from gridpriv.core.text import frame_csv
 from gridpriv.drawing import write_drawing
@@ -48,21 +50,32 @@ def write_run(result: RunResult, folder: Path, *, public: bool, tables: str = "c
         refuse_unprotected(result.settings.mechanism)
         refuse_used(folder)
     document = result.as_dict(public=public)
-    make_folder(folder)
-    private = not public
-    write_text(folder / "settings.json", _json(document["settings"]), private=private)
-    write_text(folder / "run.json", _json(document), private=private)
-    write_text(folder / NETWORK, _json(network(result.case, result.zoning)), private=private)
-    for name, table in run_tables(result).items():
-        kept = publish_table(table, STORED[name]) if public else table
-        if len(kept) or private:
-            write_text(folder / f"{name}.csv", frame_csv(kept), private=private)
-    write_drawing(zones_picture(result.case, result.zoning), folder / "zones.png", private=private)
-    if result.trace.rounds:
-        if private:
-            write_tables(result_tables(solution_of_run(result)), folder, tables)
-            write_drawing(run_picture(result), folder / "network.png", private=True)
-        draw_convergence(result, folder / "convergence.png", public=public)
+    with held(folder):
+        sweep(folder)
+        private = not public
+        write_text(folder / "settings.json", _json(document["settings"]), private=private)
+        write_text(folder / "run.json", _json(document), private=private)
+        write_text(folder / NETWORK, _json(network(result.case, result.zoning)), private=private)
+        for name, table in run_tables(result).items():
+            kept = publish_table(table, STORED[name]) if public else table
+            if len(kept) or private:
+                write_text(folder / f"{name}.csv", frame_csv(kept), private=private)
+        write_drawing(
+            zones_picture(result.case, result.zoning), folder / "zones.png", private=private
+        )
+        if result.trace.rounds:
+            if private:
+                write_tables(result_tables(solution_of_run(result)), folder, tables)
+                write_drawing(run_picture(result), folder / "network.png", private=True)
+            draw_convergence(result, folder / "convergence.png", public=public)
+        read = [
+            "run.json",
+            NETWORK,
+            "res_line.csv",
+            *(f"{name}.csv" for name in run_tables(result)),
+        ]
+        there = [name for name in read if (folder / name).exists()]
+        seal_files(folder, there, private=private)
 
 
 def run_tables(result: RunResult) -> dict[str, pd.DataFrame]:

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from gridpriv.core.errors import InputError
+from gridpriv.core.sealed import check_files, read_json
 from gridpriv.core.store import MANIFEST, TABLES, Study, read_study
 from gridpriv.core.text import clean
 from gridpriv.report.findings import read_findings
@@ -67,17 +68,22 @@ def _clean(value: Any) -> Any:
 
 def _run_folder(place: Path) -> Study:
     """Return one run's folder in the shape of a study."""
-    try:
-        document = json.loads((place / "run.json").read_text(encoding="utf-8"))
-    except (OSError, json.JSONDecodeError) as error:
-        raise InputError(f"{place / 'run.json'} cannot be read: {error}") from error
+    document = read_json(place / "run.json")
     if "dataset" in document:
         raise InputError(f"{place} holds a single learning run ('gridpriv learn run'): {TAKEN}")
     try:
-        return _as_study(place, document)
-    except (KeyError, TypeError) as error:
+        check_files(place)
+    except FileNotFoundError:
         raise InputError(
-            f"{place / 'run.json'} is not what 'gridpriv run' writes ({error!r}): {TAKEN}"
+            f"{place} holds a run that was not written to its end, or by an earlier version: "
+            "make it again with the settings that settings.json holds"
+        ) from None
+    try:
+        return _as_study(place, document)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise InputError(
+            f"{place / 'run.json'} or a CSV file beside it is not what 'gridpriv run' wrote: "
+            f"{error!r}. {TAKEN}"
         ) from error
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pandas as pd
 
+from gridpriv.core.files import make_folder, write_text
 from gridpriv.core.tables import Column, TableSchema
 from gridpriv.report.document import Report, Section
-from gridpriv.report.export import write_bytes
 from gridpriv.report.html import to_html
 from gridpriv.report.tables import make_table
 from gridpriv.report.text import to_csv
@@ -52,7 +52,8 @@ def write_table1(table: pd.DataFrame, claims: pd.DataFrame, folder: Path) -> lis
                     tables=(make_table(CLAIMS, "Stated ordering", claims),)),
         ),
     )  # fmt: skip
-    return [
-        write_bytes(folder / "table1.csv", to_csv(variances).encode()),
-        write_bytes(folder / "report.html", to_html(report).encode()),
-    ]
+    files = {"table1.csv": to_csv(variances), "report.html": to_html(report)}
+    make_folder(folder)
+    for name, text in files.items():
+        write_text(folder / name, text, private=False)
+    return [folder / name for name in files]

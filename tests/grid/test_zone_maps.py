@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gridpriv.core.errors import GridprivWarning, InputError
+from gridpriv.core.files import StorageError
 from gridpriv.grid.case import Case
 from gridpriv.grid.library import load_case, shipped_folder, shipped_zoning
 from gridpriv.grid.zoning import (
@@ -142,6 +143,6 @@ def test_a_written_map_is_read_back(tmp_path: Path, names: list[str]) -> None:
 def test_a_failed_write_leaves_nothing(tmp_path: Path) -> None:
     zoning = shipped_zoning(CASE14, 3)
     assert zoning is not None
-    with pytest.raises(InputError, match="cannot write"):
+    with pytest.raises(StorageError, match="cannot write"):
         write_zoning(zoning, CASE14, tmp_path / "missing" / "out.csv")
     assert list(tmp_path.iterdir()) == []

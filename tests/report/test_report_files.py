@@ -197,10 +197,10 @@ def test_a_folder_without_results_and_a_bad_format_are_refused(
     ("name", "document", "message"),
     [
         ("run.json", '{"dataset": {"name": "adult"}}', "a single learning run"),
-        ("run.json", '{"settings": {}}', "is not what 'gridpriv run' writes"),
-        ("run.json", "[1, 2]", "is not what 'gridpriv run' writes"),
-        ("run.json", "{", "cannot be read"),
-        ("series.json", "{}", "a horizon"),
+        ("run.json", '{"settings": {}}', "not written to its end"),
+        ("run.json", "[1, 2]", "not one JSON object"),
+        ("run.json", "{", "is no JSON"),
+        ("series.json", "{}", "neither a study"),
     ],
 )
 def test_a_folder_of_another_kind_is_named_in_one_line(
@@ -212,7 +212,7 @@ def test_a_folder_of_another_kind_is_named_in_one_line(
     assert message in error and error.count("\n") == 1 and str(tmp_path) in error
 
 
-def test_a_horizon_is_refused_in_one_line(
+def test_a_series_is_refused_in_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "loads.csv").write_text("step,load_scale\n1,1.0\n")
@@ -221,7 +221,7 @@ def test_a_horizon_is_refused_in_one_line(
                  str(tmp_path / "loads.csv"), "--out", str(folder), "--quiet",
                  "--solver", "clarabel"]) == 0  # fmt: skip
     assert main(["report", str(folder)]) == 2
-    assert "holds a horizon ('gridpriv run --series')" in capsys.readouterr().err
+    assert "holds a series ('gridpriv run --series')" in capsys.readouterr().err
 
 
 def test_the_compare_command_ends_with_a_report(

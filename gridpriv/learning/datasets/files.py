@@ -11,6 +11,7 @@ from http.client import HTTPException
 from pathlib import Path
 
 from gridpriv.core.errors import InputError
+from gridpriv.core.files import StorageError, beside, make_folder
 
 VARIABLE = "GRIDPRIV_DATA"
 SUMS = "SHA256SUMS"
@@ -104,13 +105,10 @@ def fetch(url: str, path: Path) -> None:
     from urllib.error import URLError
     from urllib.request import urlopen
 
-    part = path.with_name(path.name + ".part")
+    make_folder(path.parent)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with urlopen(url, timeout=FETCH_SECONDS) as answer, part.open("wb") as file:
+        with urlopen(url, timeout=FETCH_SECONDS) as answer, beside(path, private=False) as file:
             while block := answer.read(1 << 20):
                 file.write(block)
-        part.replace(path)
-    except (URLError, HTTPException, OSError) as error:
-        part.unlink(missing_ok=True)
+    except (URLError, HTTPException, OSError, StorageError) as error:
         raise InputError(f"cannot fetch {url}: {error}; put the file at {path} by hand") from error
