@@ -52,7 +52,7 @@ MANIFEST = "manifest.json"
 PARTS, COMMON = "parts", "common"
 SAME = ("kind", "study", "cases", "version", "public")  # what makes two folders the same study
 DIFFERS = {"cases": "other cases or zone maps", "version": "another version of gridpriv"}
-TABLES = ("runs", "rounds", "zones", "buses", "statements", "timing")
+TABLES = ("runs", "rounds", "zones", "buses", "statements", "charges", "timing")
 NETWORK_TABLES = ("network_buses", "network_branches")
 OLD = {  # what versions before 0.2 left, and what makes it again
     "run.json": "gridpriv run CASE --out NEW (its settings are in settings.json)",

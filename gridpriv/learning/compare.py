@@ -26,6 +26,7 @@ from gridpriv.learning.settings import SET_BY_COMPARISON, LearnSettings, make_le
 from gridpriv.learning.stored import Progress, StepCounter, silent, steps
 from gridpriv.study.manifest import machine, versions
 from gridpriv.study.record import privacy_figures
+from gridpriv.study.total import charge_rows
 
 DELTA = 1e-5
 NO_NOISE = "none"
@@ -191,6 +192,9 @@ def attempted(
     rows["runs"] = [row | _finals(result) | {"status": "done", "reason": notes}]
     rows["rounds"] = [{"run": trial.id} | one for one in _rounds(result)]
     rows["statements"] = [{"run": trial.id} | one for one in result.privacy["sensitivity"]]
+    rows["charges"] = charge_rows(
+        trial.id, {client + 1: spent for client, spent in result.charges.items()}
+    )
     rows["timing"] = [{"run": trial.id, "process": os.getpid(), **vars(result.timing)}]
     cleaned: Rows = finite(rows)
     return cleaned

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import pandas as pd
 
 from gridpriv.core.arrays import Floats
 from gridpriv.learning.settings import LearnSettings
+from gridpriv.privacy.mechanism import Charge
 
 COLUMNS = (
     "round", "objective", "consensus_residual", "noise_magnitude", "train_loss",
@@ -46,6 +48,8 @@ class LearnResult:
         Local models.
     privacy : dict
         See :func:`gridpriv.learning.accounting.privacy_statement`.
+    charges : mapping
+        Of every client.
     """
 
     dataset: dict[str, Any]
@@ -56,6 +60,7 @@ class LearnResult:
     local: Floats
     privacy: dict[str, Any]
     timing: LearnTiming
+    charges: Mapping[int, Mapping[Charge, int]] = field(default_factory=dict)
 
     @property
     def final(self) -> dict[str, float]:

@@ -92,6 +92,7 @@ def learn(
             solve=float(rounds["seconds"].sum()),
             total=load_seconds + total,
         ),
+        charges=task.tally.charges,
     )
 
 

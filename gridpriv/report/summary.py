@@ -12,6 +12,7 @@ import pandas as pd
 from gridpriv.core.store import Study
 from gridpriv.privacy.statement import noise_caveat
 from gridpriv.report.tables import figure
+from gridpriv.study.total import study_totals
 
 METRICS = (
     "imbalance_mw", "shed_mw", "recourse_shed_mw", "objective", "consensus_residual",
@@ -149,7 +150,25 @@ def answers(study: Study, table: pd.DataFrame) -> list[str]:
         for name, rows in table.groupby("panel", sort=False)
         if (rows.seeds > 0).any()
     ]
-    return [*_claims_answer(study), *told, *_left_out(study), *_caveats(study)]
+    return [*_claims_answer(study), *told, *_together(study), *_left_out(study), *_caveats(study)]
+
+
+def _together(study: Study) -> list[str]:
+    """Return what the runs of every data set cost together, where there are several."""
+    told = []
+    for total in study_totals(study):
+        if total.runs < 2:
+            continue
+        runs = f"The {total.runs} noisy runs of {_short(total.case)}, published together,"
+        if total.epsilon is None:
+            told.append(f"{runs} protect different things and have no one total.")
+        elif math.isinf(total.epsilon):
+            told.append(f"{runs} certify nothing: of some release nothing is proved.")
+        else:
+            epsilon = f"at most epsilon {_epsilon(total.epsilon)} (delta {total.delta:g})"
+            rest = f", and what {total.unknown} failed runs released" if total.unknown else ""
+            told.append(f"{runs} cost {epsilon}{rest}, not what each of them states.")
+    return told
 
 
 def _left_out(study: Study) -> list[str]:

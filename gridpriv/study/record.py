@@ -12,7 +12,9 @@ import os
 from typing import Any
 
 from gridpriv.core.store import TABLES, Rows
+from gridpriv.privacy.mechanism import Charge
 from gridpriv.study.plan import Task
+from gridpriv.study.total import charge_rows
 from gridpriv.zonal.result import RunResult
 
 OUT_OF_ORDER = ("seconds",)
@@ -39,8 +41,19 @@ def run_rows(task: Task, result: RunResult, reason: str = "") -> Rows:
         "zones": _with_id(task, _records(result.zones)),
         "buses": _with_id(task, _records(result.buses)),
         "statements": _with_id(task, [vars(s) | {"ratio": s.ratio} for s in result.statements]),
+        "charges": charge_rows(task.id, _certified(result)),
         "timing": [{"run": task.id, "process": os.getpid(), **vars(result.timing)}],
     }
+
+
+def _certified(result: RunResult) -> dict[str, dict[Charge, int]]:
+    """Return what every zone is charged for."""
+    found: dict[str, dict[Charge, int]] = {}
+    for zone, releases in result.trace.releases.items():
+        spent = found.setdefault(zone, {})
+        for release, count in releases.items():
+            spent[release.certified] = spent.get(release.certified, 0) + count
+    return found
 
 
 def failed_rows(task: Task, reason: str) -> Rows:

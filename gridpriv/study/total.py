@@ -1,0 +1,159 @@
+"""What the runs of a study cost together: published side by side, they compose.
+
+Each run states its own total, but all of them are computed from the same data. A unit of the data
+(a bus, a training sample) is charged for the releases of its zone or client in every run. Of grids
+the zone maps tell which zone that is, so the total is that of the worst combination of zones that
+hold a bus. Of learning a sample's client may be another one in every run: there each charge counts
+as often as for the client that was charged for it most, which is at least what any sample costs.
+
+Runs that multiply demand by s release neighbours s times as far apart; see
+:meth:`gridpriv.privacy.adjacency.Protection.factor` for why the factor is never below 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from gridpriv.core.store import Study
+from gridpriv.privacy.accounting import total_epsilon, total_pure
+from gridpriv.privacy.filters import combined
+from gridpriv.privacy.ledger_rows import total_of
+from gridpriv.privacy.mechanism import Charge
+
+# powers of the neighbours' distance by which the parameter of a charge moves
+POWERS = {"laplace": -1, "gaussian": -1, "sampled-gaussian": -1, "pure": 1, "zcdp": 2}
+MOST = 30  # different charges whose loss distributions are composed; more by Renyi divergences
+
+Charges = Mapping[Charge, int]
+
+
+@dataclass(frozen=True)
+class Total:
+    """What the noisy runs on one data set cost together.
+
+    Attributes
+    ----------
+    case : str
+    runs : int
+        Noisy runs that released anything.
+    epsilon, pure : float or None
+        At ``delta``, and by basic composition; None where runs protect different things.
+    delta : float
+        The least of the runs' target deltas.
+    unknown : int
+        Noisy runs that failed and left no record of what they released; not in the total.
+    """
+
+    case: str
+    runs: int
+    epsilon: float | None
+    pure: float | None
+    delta: float
+    unknown: int
+
+
+def study_totals(study: Study) -> list[Total]:
+    """Return the total of every data set of a study with its noisy runs' charges."""
+    charges = study.tables.get("charges", pd.DataFrame())
+    if charges.empty or study.runs.empty:
+        return []
+    noisy = study.runs[study.runs["mechanism"] != "none"]
+    return [
+        _total(study, str(case), rows, charges) for case, rows in noisy.groupby("case", sort=False)
+    ]
+
+
+def _total(study: Study, case: str, noisy: pd.DataFrame, charges: pd.DataFrame) -> Total:
+    runs = noisy[noisy["run"].isin(charges["run"])]
+    delta, unknown = float(runs["target_delta"].min()), len(noisy) - len(runs)
+    protected = [name for name in ("beta", "protects", "adjacency") if name in runs]
+    if any(runs[name].nunique(dropna=False) > 1 for name in protected):
+        return Total(case, len(runs), None, None, delta, unknown)
+    by_run = {run: _by_owner(rows) for run, rows in charges.groupby("run")}
+    units: dict[frozenset[tuple[Charge, int]], dict[Charge, int]] = {}
+    for owner_of in _owners(study, case, runs):
+        total: dict[Charge, int] = {}
+        for run, zoning, scale in runs[["run", "zoning", "load_scale"]].itertuples(index=False):
+            one = by_run[run]
+            spent = _most(one.values()) if owner_of is None else one.get(owner_of[zoning], {})
+            factor = max(1.0, float(scale))
+            total = combined(total, {_farther(c, factor): n for c, n in spent.items()})
+        units[frozenset(total.items())] = total
+    return Total(
+        case,
+        len(runs),
+        max((_epsilon(spent, delta) for spent in units.values()), default=0.0),
+        max((total_pure(spent) for spent in units.values()), default=0.0),
+        delta,
+        unknown,
+    )
+
+
+def _owners(study: Study, case: str, runs: pd.DataFrame) -> list[dict[str, str] | None]:
+    """Return, for every kind of bus, its zone by zone map; None where no map tells."""
+    maps = {
+        grid["zoning"]: grid["map"]
+        for grid in study.manifest.get("cases", [])
+        if grid["case"] == case and grid.get("map")
+    }
+    used = [zoning for zoning in dict.fromkeys(runs["zoning"]) if zoning in maps]
+    if not used or set(used) < set(runs["zoning"]):
+        return [None]
+    kinds = {tuple(maps[zoning][bus] for zoning in used) for bus in maps[used[0]]}
+    return [dict(zip(used, kind, strict=True)) for kind in sorted(kinds)]
+
+
+def _by_owner(rows: pd.DataFrame) -> dict[str, dict[Charge, int]]:
+    found: dict[str, dict[Charge, int]] = {}
+    columns = rows[["owner", "kind", "parameter", "second", "count"]]
+    for owner, kind, parameter, second, count in columns.itertuples(index=False):
+        spent = found.setdefault(str(owner), {})
+        charge = Charge(str(kind), float(parameter), float(second))
+        spent[charge] = spent.get(charge, 0) + int(count)
+    return found
+
+
+def _most(owners: Iterable[Charges]) -> Charges:
+    """Return every charge as often as the owner was charged for it that was so most often."""
+    found: dict[Charge, int] = {}
+    for spent in owners:
+        for charge, count in spent.items():
+            found[charge] = max(found.get(charge, 0), count)
+    return found
+
+
+def _farther(charge: Charge, factor: float) -> Charge:
+    """Return what a release costs between neighbours that lie ``factor`` times as far apart."""
+    if factor == 1.0 or charge.kind == "uncertified":
+        return charge
+    if charge.kind not in POWERS:
+        return Charge("uncertified", 0.0)
+    return Charge(charge.kind, charge.parameter * factor ** POWERS[charge.kind], charge.second)
+
+
+def _epsilon(charges: Charges, delta: float) -> float:
+    """Return an upper bound of epsilon at ``delta``."""
+    concentrated = {c.kind for c in charges} <= {"laplace", "gaussian", "pure", "zcdp"}
+    if len(charges) <= MOST or not concentrated:
+        return total_of(charges, delta)
+    rho: dict[Charge, int] = {}
+    for charge, count in charges.items():
+        power = {"gaussian": 0.5 / charge.parameter**2, "zcdp": charge.parameter}
+        pure = 1.0 / charge.parameter if charge.kind == "laplace" else charge.parameter
+        one = Charge("zcdp", power.get(charge.kind, 0.5 * pure**2))  # Bun and Steinke 2016, 1.4
+        rho = combined(rho, {one: count})
+    return min(total_pure(charges), total_epsilon(rho, delta))
+
+
+def charge_rows(run: str, charges: Mapping[Any, Charges]) -> list[dict[str, Any]]:
+    """Return the rows of the table ``charges`` of one run, by owner."""
+    return [
+        {"run": run, "owner": str(owner), "kind": charge.kind, "parameter": charge.parameter,
+         "second": charge.second, "count": count}
+        for owner, spent in charges.items()
+        for charge, count in spent.items()
+    ]  # fmt: skip

@@ -1,0 +1,104 @@
+"""What is published together: held against the analytic Gaussian mechanism, worked out by scipy."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from scipy.optimize import brentq
+from scipy.stats import norm
+
+from gridpriv.core.store import Study
+from gridpriv.learning.compare import compare as compare_learning
+from gridpriv.learning.datasets import load_by_seed
+from gridpriv.report.publish import publish_study
+from gridpriv.report.summary import answers, summary
+from gridpriv.study import Scheme, compare, make_plan
+from gridpriv.study.total import study_totals
+
+DELTA = 1e-5
+
+
+def gaussian_epsilon(multipliers: list[float], delta: float) -> float:
+    """Return epsilon of Gaussian releases together (Balle and Wang 2018, theorem 8)."""
+    mu = math.sqrt(sum(1.0 / m**2 for m in multipliers))
+
+    def excess(e: float) -> float:
+        return norm.cdf(mu / 2 - e / mu) - math.exp(e) * norm.cdf(-mu / 2 - e / mu) - delta
+
+    return float(brentq(excess, 0.0, 200.0, xtol=1e-10))
+
+
+def made(runs: list[dict], charges: list[tuple], maps: dict[str, dict[str, str]]) -> Study:
+    common = {"case": "c", "zoning": "", "load_scale": 1.0, "beta": "0.01", "protects": "p+q",
+              "mechanism": "gaussian", "target_delta": DELTA}  # fmt: skip
+    columns = ["run", "owner", "kind", "parameter", "second", "count"]
+    manifest = {"cases": [{"case": "c", "zoning": z, "map": m} for z, m in maps.items()]}
+    tables = {"runs": pd.DataFrame([common | one for one in runs]),
+              "charges": pd.DataFrame(charges, columns=columns)}  # fmt: skip
+    return Study(Path(), manifest, tables)
+
+
+def test_runs_on_the_same_data_compose() -> None:
+    charges = [(run, zone, "gaussian", m, 0.0, 4)
+               for run in "ab" for zone, m in (("1", 3.0), ("2", 5.0))]  # fmt: skip
+    study = made([{"run": "a"}, {"run": "b"}], charges, {"": {"1": "1", "2": "2"}})
+    (total,) = study_totals(study)
+    assert total.runs == 2 and total.unknown == 0
+    assert total.epsilon == pytest.approx(gaussian_epsilon([3.0] * 8, DELTA), rel=1e-6)
+
+
+def test_a_bus_is_charged_for_its_zones_under_every_map() -> None:
+    multipliers = [("a", "1", 2.0), ("a", "2", 9.0), ("b", "x", 8.0), ("b", "y", 3.0)]
+    charges = [(run, zone, "gaussian", m, 0.0, 1) for run, zone, m in multipliers]
+    maps = {"": {"1": "1", "2": "1", "3": "2"}, "z": {"1": "x", "2": "x", "3": "y"}}
+    (total,) = study_totals(made([{"run": "a"}, {"run": "b", "zoning": "z"}], charges, maps))
+    worst = max(gaussian_epsilon([2.0, 8.0], DELTA), gaussian_epsilon([9.0, 3.0], DELTA))
+    assert total.epsilon == pytest.approx(worst, rel=1e-6)
+    assert total.epsilon < gaussian_epsilon([2.0, 3.0], DELTA)
+
+
+def test_scaled_demand_is_charged_for_neighbours_that_lie_farther_apart() -> None:
+    charges = [("a", "1", "gaussian", 4.0, 0.0, 1), ("b", "1", "gaussian", 4.0, 0.0, 1)]
+    runs = [{"run": "a"}, {"run": "b", "load_scale": 2.0}]
+    (total,) = study_totals(made(runs, charges, {"": {"1": "1"}}))
+    assert total.epsilon == pytest.approx(gaussian_epsilon([4.0, 2.0], DELTA), rel=1e-6)
+
+
+def test_what_has_no_one_total_says_so() -> None:
+    charges = [("a", "1", "gaussian", 4.0, 0.0, 1), ("b", "1", "uncertified", 0.0, 0.0, 1)]
+    maps = {"": {"1": "1"}}
+    (total,) = study_totals(made([{"run": "a"}, {"run": "b"}], charges, maps))
+    assert total.epsilon == math.inf
+    (total,) = study_totals(made([{"run": "a"}, {"run": "b", "beta": "1MW"}], charges, maps))
+    assert total.epsilon is None
+    (total,) = study_totals(made([{"run": "a"}, {"run": "lost"}], charges[:1], maps))
+    assert total.unknown == 1
+
+
+def test_a_study_tells_its_total_also_in_public(tmp_path: Path) -> None:
+    schemes = [Scheme("output", (("perturbation", "output"), ("mechanism", "gaussian"))),
+               Scheme("no noise", (("mechanism", "none"),))]  # fmt: skip
+    study = compare(
+        make_plan(["case14"], budgets=[1], schemes=schemes, seeds=3, settings={"rounds": 2}),
+        out=tmp_path / "study", jobs=1,
+    )  # fmt: skip
+    (total,) = study_totals(study)
+    assert total.runs == 3
+    each = study.done.total_epsilon.dropna().max()
+    m = brentq(lambda m: gaussian_epsilon([m], DELTA) - each, 0.1, 100.0, xtol=1e-12)
+    assert total.epsilon == pytest.approx(gaussian_epsilon([m] * 3, DELTA), rel=1e-5)
+    for seen in (study, publish_study(study)):
+        told = " ".join(answers(seen, summary(seen)))
+        assert "The 3 noisy runs of case14, published together, cost at most epsilon " in told
+
+
+def test_learning_composes_over_seeds(tmp_path: Path) -> None:
+    study = compare_learning(
+        load_by_seed("lasso", None), None, ["dpsgd"], [1.0], 2, tmp_path / "study",
+        {"rounds": 2, "clients": 5, "clip": 1.0},
+    )  # fmt: skip
+    (total,) = study_totals(study)
+    assert total.runs == 2 and 1.0 < total.epsilon < 2.0 and total.pure == math.inf
