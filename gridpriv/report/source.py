@@ -143,7 +143,7 @@ def _run_manifest(document: dict[str, Any]) -> dict[str, Any]:
     return {
         "title": f"A run of {case}",
         "question": f"What does this private run of {case} cost, and what does it protect?",
-        "study": {"settings": document["settings"]},
+        "study": {"settings": {k: v for k, v in document["settings"].items() if k != "seed"}},
         "seeds": [document["seed"]] if document["seed"] is not None else [],
         "cases": [],
         "planned": 1,
