@@ -1,0 +1,88 @@
+"""Grids at the edges run: no traceback, the right exit code, and answers that hold.
+
+What is held against what: the command's figures against the centralized relaxation (another
+program, another solver path), and against what a bus that nothing reaches must shed.
+"""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from degenerate import BASE, grid
+
+from gridpriv import load_case
+from gridpriv.cli.main import main
+from gridpriv.core.errors import SolverError
+from gridpriv.power.centralized import relax
+
+
+def attempt(seed, tmp_path, capsys):
+    """Run a seed's grid; return its words, exit code, document (or None) and error text."""
+    made = grid(seed)
+    words = made.write(tmp_path)
+    out = ("--out", str(tmp_path / "out")) if seed % 10 == 0 else ()
+    code = main([*words, *out, "--json"])
+    told = capsys.readouterr()
+    document = json.loads(told.out) if told.out.strip() else None
+    return made, words, code, document, told.err
+
+
+def check(seed, tmp_path, capsys):
+    made, words, code, document, told = attempt(seed, tmp_path, capsys)
+    about = f"seed {seed}: {' '.join(words)}\n{told}"
+    assert "Traceback" not in told, about
+    assert "internal error" not in told, about
+    case = load_case(words[1])
+    try:
+        whole = relax(case)
+    except SolverError:
+        whole = None
+    if code == 3:
+        assert whole is None or whole.status == "Infeasible", f"{about}: there is a solution"
+        return
+    assert code == 0, about
+    assert document["ended"] == "finished"
+    assert len(document["zones"]) == made.zones
+    after = document["final"]["recourse"]
+    if whole is not None and whole.bound is not None and after["objective"] is not None:
+        slack = 1e-5 * max(1.0, whole.bound)
+        assert after["objective"] >= whole.bound - slack, f"{about}: below the least possible"
+    last = document["rounds"][-1]
+    if document["settings"]["mechanism"] == "none" and last["consensus_residual"] < 1e-6:
+        imbalance = document["settings"]["objective"] == "imbalance"
+        exact = document["settings"]["update"] == "exact"
+        if imbalance and exact and whole is not None:
+            assert last["objective"] >= whole.bound - 1e-4 * max(1.0, whole.bound), about
+        shed = sum(made.demand[bus] for bus in made.lone if made.demand[bus] > 0)
+        if imbalance:
+            assert last["shed_mw"] >= shed - 1e-3, f"{about}: a bus that nothing reaches is served"
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_a_degenerate_grid_runs(seed, tmp_path, capsys):
+    check(seed, tmp_path, capsys)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(25, 525, 25))
+def test_five_hundred_degenerate_grids_run(first, tmp_path, capsys):
+    for seed in range(first, first + 25):
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        check(seed, folder, capsys)
+
+
+def test_the_generator_reaches_every_edge():
+    """What the acceptance names is among the first 525 grids."""
+    edges = {"one bus": 0, "no generator": 0, "lone bus": 0, "one-bus zones": 0, "negative": 0}
+    for seed in range(525):
+        made = grid(seed)
+        edges["one bus"] += len(made.demand) == 1
+        edges["no generator"] += "mpc.gen = [\n];" in made.text
+        edges["lone bus"] += bool(made.lone)
+        edges["one-bus zones"] += made.zones == len(made.demand) > 1
+        edges["negative"] += min(made.demand.values()) < 0
+    assert min(edges.values()) > 40, edges
+    assert np.isfinite(BASE)
