@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shlex
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from gridpriv.core.display import shown
 from gridpriv.core.errors import MOST_WHOLE, InputError, not_allowed, one_of
 from gridpriv.core.files import make_folder, write_text
-from gridpriv.core.settings import Part, defaults, names, parts_of, reading, settings_of
+from gridpriv.core.settings import Part, as_flags, defaults, names, parts_of, reading, settings_of
 from gridpriv.core.text import frame_csv
 from gridpriv.report.formats import FORMATS, check_formats
 
@@ -107,6 +108,21 @@ def given_settings(args: argparse.Namespace, kind: type[Part]) -> dict[str, Any]
 
         given["budget"] = Budget("per-release", args.epsilon)
     return given
+
+
+def command_again(args: argparse.Namespace, settings: Part) -> str:
+    """Return the command that runs the same again: files by their full path, every setting."""
+    words = ["gridpriv", args.command, _full(args.case)]
+    for name in ("zones", "zoning", "method", "zone_size", "demand"):
+        value = getattr(args, name)
+        if value is not None:
+            words += [f"--{name.replace('_', '-')}", _full(str(value))]
+    return shlex.join([*words, *as_flags(settings)])
+
+
+def _full(text: str) -> str:
+    path = Path(text)
+    return str(path.resolve()) if path.is_file() else text
 
 
 def add_zone_arguments(parser: argparse.ArgumentParser) -> None:

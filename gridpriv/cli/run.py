@@ -8,6 +8,7 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from gridpriv.cli.common import (
     add_settings,
     add_zone_arguments,
     chosen_zoning,
+    command_again,
     given_settings,
     output_folder,
     print_table,
@@ -97,7 +99,13 @@ def _run(args: argparse.Namespace, given: dict[str, Any], checker: Checker) -> i
             from gridpriv.report.folder import write_run
 
             try:
-                write_run(result, ready(folder), public=args.public, tables=args.tables)
+                again = (
+                    replace(settings, seed=result.seed) if settings.noise != "secure" else settings
+                )
+                write_run(
+                    result, ready(folder), public=args.public, tables=args.tables,
+                    repeat=command_again(args, again),
+                )  # fmt: skip
             except (GridprivError, OSError) as error:
                 error.add_note(f"not stored; {result.trace.drawn()}")
                 raise

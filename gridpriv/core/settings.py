@@ -196,6 +196,19 @@ def settings_of(part: type[Part]) -> dict[str, Setting]:
     return {one.name: one.metadata["setting"] for one in held}
 
 
+def as_flags(settings: Part) -> list[str]:
+    """Return the words of a command line that make the same settings; defaults are left out."""
+    words: list[str] = []
+    standard = defaults(type(settings))
+    for name in names(type(settings)):
+        value = getattr(settings, name)
+        if value != standard[name]:
+            flag = f"--{name.replace('_', '-')}"
+            values = value if isinstance(value, tuple) else (written(value),)
+            words += [word for one in values for word in (flag, str(one))]
+    return words
+
+
 def parts_of(kind: type[Part]) -> dict[type[Part], list[str]]:
     """Return the parts that settings are made of, and the names that each declares first."""
     found: dict[type[Part], list[str]] = {}

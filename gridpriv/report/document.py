@@ -375,8 +375,9 @@ def _repeat(study: Study) -> tuple[str, ...]:
     """Return how figures can be made again; who reads a public report has no seeds for that."""
     if study.public:
         return ()
-    if study.manifest.get("repeat"):
-        return (f"To repeat: {study.manifest['repeat']}",)
+    if "repeat" in study.manifest:
+        again = study.manifest["repeat"]
+        return (f"To repeat: {again}",) if again else ()
     return (
         "To repeat: gridpriv compare --study study.toml --out NEW_FOLDER, with the study.toml of "
         "this folder; noise comes from the seeds, so figures are the same.",

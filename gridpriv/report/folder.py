@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 NETWORK = "network.json"
 
 
-def write_run(result: RunResult, folder: Path, *, public: bool, tables: str = "csv") -> None:
+def write_run(
+    result: RunResult, folder: Path, *, public: bool, tables: str = "csv", repeat: str = ""
+) -> None:
     """Write a run's files; each is written beside and renamed, so none is ever half there.
 
     Parameters
@@ -40,6 +42,8 @@ def write_run(result: RunResult, folder: Path, *, public: bool, tables: str = "c
         Write what may be published only (:mod:`gridpriv.core.tables`), into an empty folder.
     tables : {'csv', 'parquet', 'json'}
         Format of the result tables ``res_bus``, ``res_line``, ``res_gen`` and ``res_shed``.
+    repeat : str
+        The command that makes the same run again, for the report; it holds the seed.
 
     Raises
     ------
@@ -50,6 +54,8 @@ def write_run(result: RunResult, folder: Path, *, public: bool, tables: str = "c
         refuse_unprotected(result.settings.mechanism)
         refuse_used(folder)
     document = result.as_dict(public=public)
+    if repeat and not public:
+        document["repeat"] = repeat
     with held(folder):
         sweep(folder)
         private = not public

@@ -135,11 +135,6 @@ def _run_row(document: dict[str, Any], name: str) -> dict[str, Any]:
 
 def _run_manifest(document: dict[str, Any]) -> dict[str, Any]:
     case = document["case"]
-    flags = " ".join(
-        f"--{k.replace('_', '-')} {v}" for k, v in document["settings"].items()
-        if v not in (None, [], "") and k not in ("zoning", "outage", "seed")
-    )  # fmt: skip
-    seed = f" --seed {document['seed']}" if document["seed"] is not None else ""
     return {
         "title": f"A run of {case}",
         "question": f"What does this private run of {case} cost, and what does it protect?",
@@ -150,7 +145,7 @@ def _run_manifest(document: dict[str, Any]) -> dict[str, Any]:
         "public": document["final"]["objective"] is None and bool(document["rounds"]),
         "versions": {"gridpriv": document["version"],
                      document["solver"]["name"]: document["solver"]["version"]},
-        "repeat": f"gridpriv run {case} {flags}{seed}",
+        "repeat": document.get("repeat"),
     }  # fmt: skip
 
 

@@ -178,7 +178,7 @@ def check(place: Path, seed: int) -> None:
         code, out, err, took = run(words)
     allowed = CODES | ({1} if words[0] == "audit" else set()) | ({130} if took > 9.0 else set())
     assert code in allowed, (seed, words, code, err)
-    assert "Traceback" not in err
+    assert "Traceback" not in err, (seed, words, err)
     if code in (2, 3, 4):
         told = [line for line in err.splitlines() if not line.startswith("warning: ")]
         assert len(told) == 1 and told[0].startswith("gridpriv "), (seed, words, err)

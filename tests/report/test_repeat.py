@@ -1,0 +1,62 @@
+"""A report's "To repeat" line, run as it is printed."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from gridpriv.cli.main import main
+from gridpriv.grid.library import case_files
+
+
+def printed(folder: Path) -> list[str]:
+    page = re.sub(r"<[^>]*>", "\n", (folder / "report.html").read_text())
+    line = next(line for line in page.splitlines() if "To repeat: " in line)
+    return shlex.split(html.unescape(line).partition("To repeat: ")[2])
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--mechanism", "none", "--zones", "3"],
+        ["--zones", "2", "--method", "louvain", "--preset", "ryu-kim", "--epsilon", "0.3", "--mechanism", "gaussian"],
+        ["--zones", "2", "--outage", "branch:3", "--outage", "gen:5", "--beta", "2MW"],
+        ["--zoning", "my zones.csv", "--penalty", "growing:1,1.5,2,50", "--update", "linearized"],
+        ["--zone-size", "5", "--refresh", "run", "--demand", "demand.csv", "--load-scale", "1.0625", "--budget",
+         "total:0.123456789"],
+    ],
+)  # fmt: skip
+def test_the_printed_command_makes_the_same_run(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("it's a grid.m").write_bytes(case_files()["case14"].read_bytes())
+    Path("my zones.csv").write_text("bus,zone\n" + "".join(f"{b},{b % 2}\n" for b in range(1, 15)))
+    Path("demand.csv").write_text("bus,pd_mw\n3,80\n")
+    command = ["run", "it's a grid.m", "--solver", "clarabel", "--rounds", "2", *words]
+    assert main([*command, "--out", "first", "--quiet"]) == 0
+    assert main(["report", "first", "--quiet"]) == 0
+    again = printed(tmp_path / "first")
+    assert again[0] == "gridpriv"
+    monkeypatch.chdir("/")  # wherever it is typed
+    assert main([*again[1:], "--out", str(tmp_path / "second"), "--quiet"]) == 0
+    first, second = (
+        json.loads((tmp_path / name / "run.json").read_text()) for name in ("first", "second")
+    )
+    first["settings"]["seed"] = first["seed"]  # drawn there, given here
+    for key in ("settings", "zones", "final", "privacy", "seed", "repeat"):
+        assert first[key] == second[key], key
+
+
+def test_a_public_report_says_no_seed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = ["run", "case14", "--solver", "clarabel", "--rounds", "2", "--seed", "981273465"]
+    assert main([*words, "--out", "first", "--quiet"]) == 0
+    assert main(["report", "first", "--public", "--quiet"]) == 0
+    page = (tmp_path / "first" / "public" / "report-public.html").read_text()
+    assert "981273465" not in page and "To repeat" not in page
