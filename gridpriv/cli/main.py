@@ -22,6 +22,7 @@ from typing import NoReturn
 
 from gridpriv.cli.parser import Parser
 from gridpriv.core.errors import GridprivError, GridprivWarning, InputError, SolverError
+from gridpriv.core.text import clean
 
 COMMANDS = {
     "run": "one private run of a case",
@@ -84,7 +85,7 @@ def main(arguments: list[str] | None = None) -> int:
         if own:
             _let_go_of_output()
         if sentence:
-            print(f"{' '.join(['gridpriv', command]).strip()}: {sentence}", file=sys.stderr)
+            print(f"{' '.join(['gridpriv', command]).strip()}: {clean(sentence)}", file=sys.stderr)
         return code
 
 
@@ -177,7 +178,7 @@ def show_warnings(*, quiet: bool = False) -> None:
     def show(message: Warning | str, *_: object, **__: object) -> None:
         if str(message) not in told:  # runs of a study warn alike
             told.add(str(message))
-            print(f"warning: {message}", file=sys.stderr)
+            print(f"warning: {clean(str(message))}", file=sys.stderr)
 
     warnings.showwarning = show
 

@@ -24,11 +24,12 @@ def printed(folder: Path) -> list[str]:
     "words",
     [
         ["--mechanism", "none", "--zones", "3"],
-        ["--zones", "2", "--method", "louvain", "--preset", "ryu-kim", "--epsilon", "0.3", "--mechanism", "gaussian"],
+        ["--zones", "2", "--method", "louvain", "--preset", "ryu-kim", "--epsilon", "0.3",
+         "--mechanism", "gaussian"],
         ["--zones", "2", "--outage", "branch:3", "--outage", "gen:5", "--beta", "2MW"],
         ["--zoning", "my zones.csv", "--penalty", "growing:1,1.5,2,50", "--update", "linearized"],
-        ["--zone-size", "5", "--refresh", "run", "--demand", "demand.csv", "--load-scale", "1.0625", "--budget",
-         "total:0.123456789"],
+        ["--zone-size", "5", "--refresh", "run", "--demand", "demand.csv", "--load-scale", "1.0625",
+         "--budget", "total:0.123456789"],
     ],
 )  # fmt: skip
 def test_the_printed_command_makes_the_same_run(
