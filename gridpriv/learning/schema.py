@@ -1,7 +1,8 @@
 """Tables and documents of learning runs: every figure, its unit, and who may see it.
 
 The test set is public, and so is how many training samples a client has: noise is calibrated to
-it. Whatever is measured on training samples is private.
+it. What is measured on models stays private until every algorithm's models are shown to follow
+from its releases alone.
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ ROUND = Column("round", "settings", "Round", "from 1")
 SEED = Column("seed", "private", "Seed", "of splits, samples and the simulated noise")
 SECONDS = Column("seconds", "private", "Time", "wall clock", "s")
 NOISE = Column("noise_magnitude", "private", "Noise magnitude", "sum of |noise| over coordinates")
-RESIDUAL = Column("consensus_residual", "releases", "Distance of local models",
+RESIDUAL = Column("consensus_residual", "private", "Distance of local models",
                   "2-norm of local models less the global one")  # fmt: skip
 OBJECTIVE = Column("objective", "private", "Objective", "mean loss plus regularizer")
 TRAIN_LOSS = Column("train_loss", "private", "Training loss", "mean, at the global model")
-ACCURACY = Column("test_accuracy", "releases", "Test accuracy", "of the global model")
-ERROR = Column("test_error", "releases", "Test error",
+ACCURACY = Column("test_accuracy", "private", "Test accuracy", "of the global model")
+ERROR = Column("test_error", "private", "Test error",
                "of the global model: share of wrong classes, or mean squared error")  # fmt: skip
 
 ROUNDS = TableSchema(
@@ -43,11 +44,11 @@ CLIENTS = TableSchema(
 )  # fmt: skip
 
 # of a comparison, whose tables are read beside those of grids
-TEST_ERROR = Column("test_error_pct", "releases", "Test error", "of the global model", "%")
-TEST_MSE = Column("test_mse", "releases", "Test mean squared error", "of the global model")
+TEST_ERROR = Column("test_error_pct", "private", "Test error", "of the global model", "%")
+TEST_MSE = Column("test_mse", "private", "Test mean squared error", "of the global model")
 MEAN_OBJECTIVE = Column("mean_objective", "private", "Objective", "over training samples",
                         "mean loss")  # fmt: skip
-DISAGREEMENT = Column("disagreement", "releases", "Distance of local models", RESIDUAL.meaning)
+DISAGREEMENT = Column("disagreement", "private", "Distance of local models", RESIDUAL.meaning)
 COMPARED_ROUNDS = TableSchema(
     "rounds", "one evaluated round of one learning run",
     (ROUND,),
