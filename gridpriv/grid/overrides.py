@@ -25,7 +25,7 @@ from gridpriv.core.errors import InputError, not_allowed
 from gridpriv.core.reading import shown
 from gridpriv.grid.case import Case
 from gridpriv.grid.csvfile import LONGEST_NAME, bus_number, is_name, read_rows
-from gridpriv.grid.pandapower_checks import frame, in_service
+from gridpriv.grid.pandapower_checks import frame, in_service, optional
 from gridpriv.grid.pandapower_elements import flexible_sgens
 
 DEMANDS = ("pd_mw", "qd_mvar")
@@ -186,7 +186,7 @@ def series_from_simbench(
         Part of the year: 96 steps are a day.
     """
     profiles = net.get("profiles")
-    if not isinstance(profiles, dict) or "load" not in profiles:
+    if not isinstance(profiles, dict) or not isinstance(profiles.get("load"), DataFrame):
         raise InputError("the net has no profiles: take a simbench net with time series")
     length = len(profiles["load"])
     count = length - first if steps is None else steps
@@ -200,7 +200,7 @@ def series_from_simbench(
     base = case.base_mva
     _add_profiles(net, "load", "p_mw", load, "_pload", index, pd_new, 1.0 / base)
     _add_profiles(net, "load", "q_mvar", load, "_qload", index, qd_new, 1.0 / base)
-    if sgen is not None:
+    if isinstance(sgen, DataFrame):
         _add_profiles(net, "sgen", "p_mw", sgen[window], "", index, pd_new, -1.0 / base)
     names = load.get("time", load.index)
     return DemandSeries(case, tuple(map(str, names)), pd_new, qd_new, "simbench profiles")
@@ -221,15 +221,26 @@ def _add_profiles(
     if table == "sgen":
         mask = mask & ~flexible_sgens(net)
     rows = frame(net, table)[mask]
-    if len(rows) and "profile" not in rows:
-        raise InputError(f"net.{table} has no column profile: take a simbench net")
-    for _, row in rows.iterrows():
-        name = f"{row['profile']}{suffix}"
+    if len(rows) == 0:
+        return
+    if not {"profile", "scaling"} <= set(rows):
+        raise InputError(f"net.{table} has no columns profile and scaling: take a simbench net")
+    nominal = factor * optional(rows, column, np.nan) * optional(rows, "scaling", np.nan)
+    for at, bus, profile, value in zip(
+        rows.index, optional(rows, "bus", -1.0), rows["profile"], nominal, strict=True
+    ):
+        name = f"{profile}{suffix}"
         if name not in profiles:
-            raise InputError(f"net.{table} row {row.name}: profile {name!r} is not in the net")
-        if int(row["bus"]) in index:
-            nominal = factor * float(row[column]) * float(row["scaling"])
-            demand[:, index[int(row["bus"])]] += nominal * (profiles[name].to_numpy(float) - 1.0)
+            raise InputError(f"net.{table} row {at}: profile {name!r} is not in the net")
+        if int(bus) in index:
+            demand[:, index[int(bus)]] += value * (_numbers(profiles, name) - 1.0)
+
+
+def _numbers(profiles: DataFrame, name: str) -> Floats:
+    try:
+        return np.asarray(profiles[name].to_numpy(dtype=float))
+    except (TypeError, ValueError, OverflowError):
+        raise InputError(f"net.profiles: {name!r} is not a column of numbers") from None
 
 
 def _apply(

@@ -173,5 +173,8 @@ def optional(rows: pd.DataFrame, column: str, missing: float) -> Floats:
     """Return a column as floats, ``missing`` where the net does not say."""
     if column not in rows:
         return np.full(len(rows), missing)
-    values = pd.to_numeric(rows[column], errors="coerce").astype(float).to_numpy()
+    try:
+        values = pd.to_numeric(rows[column], errors="coerce").astype(float).to_numpy()
+    except (TypeError, ValueError, OverflowError):
+        raise InputError(f"{column} is not a column of numbers") from None
     return np.where(np.isnan(values), missing, values)

@@ -47,8 +47,9 @@ def bus_table(
     table[:, 0], table[:, 6], table[:, 10] = ids, 1, 1
     table[:, 11], table[:, 12] = high, low
     solved = frame(net, "res_bus")
-    if len(solved) and solved.index.equals(net.bus.index) and "va_degree" in solved:
-        vm, va = (solved[c].reindex(held.index).to_numpy() for c in ("vm_pu", "va_degree"))
+    if len(solved) and solved.index.equals(net.bus.index):
+        solved = solved.reindex(held.index)
+        vm, va = (optional(solved, name, np.nan) for name in ("vm_pu", "va_degree"))
         known = np.isfinite(vm) & np.isfinite(va)
         table[rows[known], 7], table[rows[known], 8] = vm[known], va[known]
     return table

@@ -1,0 +1,291 @@
+"""Damaged files of every kind: read, or refused with exit code 2, never a traceback or a crash.
+
+Each reader meets files that are damaged in one to four ways, drawn from a generator whose seed is
+the number of the batch, so that a failure can be repeated. A batch runs in a process of its own.
+
+    pytest -m slow tests/grid/test_reader_mutations.py
+
+runs 20,000 a reader; the default suite runs a sample.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import random
+import re
+import resource
+import warnings
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scipy.io import savemat
+
+from gridpriv.core.errors import GridprivError
+from gridpriv.grid.library import load_case, read_report, shipped_folder
+from gridpriv.grid.matpower import parse_matpower
+from gridpriv.grid.overrides import override_demand, read_demand_series
+from gridpriv.grid.simbench import profile_series
+from gridpriv.grid.zoning import read_zoning, zone_report
+
+pp = pytest.importorskip("pandapower")
+BATCH, SAMPLE, ALL = 500, 150, 20_000
+LONGEST_S = 300
+CASE14 = load_case("case14")
+TEXT14 = (shipped_folder("cases") / "case14.m").read_bytes()
+NASTY = [
+    b"nan", b"NaN", b"inf", b"-Inf", b"1e999", b"-1", b"0", b"1e-320", b"9" * 30, b"0.5", b"1e17",
+    b"", b"'", b'"', b"[", b"]", b"{", b"}", b"(", b")", b";", b",", b"\n", b"\r", b"%", b"%{\n",
+    b"=", b"...", b"\0", b"\xff\xfe", b"\xc3\xa9", b"\\u0000", b"\\ud800", b"null", b"true", b"[]",
+    b"{}", b'"x"', b"-", b"+", b".", b"e", b"mpc.", b"function", b"end", b":", b"*", b"/", b"^",
+    b"1:3", b"\t", b"\x1b[2J", b"_", b"3", b"4294967295", b"-9223372036854775809", b"5000000",
+]  # fmt: skip
+NUMBER = re.compile(rb"-?[0-9]+(?:\.[0-9]+)?")
+
+
+def damaged(content: bytes, draw: random.Random) -> bytes:
+    """Return the bytes after one to four accidents."""
+    held = bytearray(content)
+    for _ in range(draw.randint(1, 4)):
+        at = draw.randrange(len(held) + 1)
+        length = draw.choice([1, 2, 5, 20, 200])
+        kind = draw.randrange(8)
+        if kind == 0:
+            held[at:at] = draw.choice(NASTY)
+        elif kind == 1:
+            held[at : at + length] = draw.choice(NASTY)
+        elif kind == 2 and held:
+            held[at % len(held)] ^= 1 << draw.randrange(8)
+        elif kind == 3:
+            del held[at : at + length]
+        elif kind == 4:
+            other = draw.randrange(len(held) + 1)
+            held[at:at] = held[other : other + length]
+        elif kind == 5:
+            del held[at:]
+        else:
+            found = NUMBER.search(held, at)
+            if found:
+                held[found.start() : found.end()] = draw.choice(NASTY)
+    return bytes(held)
+
+
+def net() -> Any:
+    """Return a net with a row in every table that is read."""
+    found = pp.create_empty_network(sn_mva=10.0, add_stdtypes=False)
+    for number in range(5):
+        pp.create_bus(found, vn_kv=20.0 if number < 4 else 0.4, index=number, min_vm_pu=0.9,
+                      max_vm_pu=1.1, geodata=(float(number), 0.5))  # fmt: skip
+    for f, t in ((0, 1), (1, 2)):
+        pp.create_line_from_parameters(found, f, t, 1.0, 0.4, 0.3, 100.0, 0.2)
+    pp.create_switch(found, 2, 3, et="b")
+    pp.create_switch(found, 0, 0, et="l")
+    pp.create_transformer_from_parameters(
+        found, 3, 4, sn_mva=1.0, vn_hv_kv=20.0, vn_lv_kv=0.4, vkr_percent=1.0, vk_percent=6.0,
+        pfe_kw=1.0, i0_percent=0.1, tap_side="hv", tap_neutral=0, tap_min=-2, tap_max=2,
+        tap_step_percent=2.5, tap_pos=1,
+    )  # fmt: skip
+    pp.create_load(found, 1, p_mw=1.0, q_mvar=0.2, const_z_p_percent=10.0)
+    pp.create_load(found, 4, p_mw=0.1)
+    pp.create_sgen(found, 2, p_mw=0.3)
+    pp.create_sgen(found, 1, p_mw=0.3, controllable=True, min_p_mw=0.0, max_p_mw=1.0)
+    pp.create_gen(found, 2, p_mw=0.5, vm_pu=1.0, min_p_mw=0.0, max_p_mw=1.0)
+    pp.create_shunt(found, 1, q_mvar=-0.1)
+    pp.create_ext_grid(found, 0)
+    pp.create_storage(found, 1, p_mw=0.1, max_e_mwh=1.0)
+    pp.create_ward(found, 1, ps_mw=0.1, qs_mvar=0.1, pz_mw=0.1, qz_mvar=0.1)
+    pp.create_impedance(found, 0, 2, rft_pu=0.1, xft_pu=0.1, sn_mva=1.0)
+    pp.create_dcline(found, 0, 1, p_mw=0.1, loss_percent=1, loss_mw=0, vm_from_pu=1, vm_to_pu=1)
+    pp.create_poly_cost(found, 0, "ext_grid", cp1_eur_per_mw=1.0)
+    pp.create_pwl_cost(found, 0, "gen", [[0.0, 0.5, 1.0], [0.5, 1.0, 2.0]])
+    pp.runpp(found, numba=False)
+    return found
+
+
+@cache
+def document() -> dict[str, Any]:
+    """Return the net as JSON, without empty tables; profiles as simbench has them."""
+    held = net()
+    held["load"]["profile"] = "a"
+    held["sgen"]["profile"] = "a"
+    whole: dict[str, Any] = json.loads(pp.to_json(held))
+    entries = whole["_object"]
+    filled = {key: value for key, value in entries.items() if '"index":[]' not in str(value)}
+    profile = {
+        "_module": "pandas", "_class": "DataFrame", "orient": "split",
+        "dtype": {"a_pload": "float64", "a_qload": "float64", "a": "float64"},
+        "_object": '{"columns":["a_pload","a_qload","a"],"index":[0,1],"data":[[1,1,1],[2,2,2]]}',
+    }  # fmt: skip
+    whole["_object"] = filled | {"profiles": {"load": profile, "renewables": profile}}
+    return whole
+
+
+VALUES: list[Any] = [
+    None, True, False, 0, 1, -1, 3, 99, 2**31, 2**63, 10**400, 0.5, -0.5, 1e300, -1e-300,
+    float("inf"), float("nan"), "", "b", "hv", "x" * 200, "1", [], [1], [[0, 1, 2]], {},
+    {"a": 1},
+    [None], "[[[", '{"_module": 1}', "\ud800",
+    {"_module": "numpy", "_class": "int64", "_object": 2},
+]  # fmt: skip
+
+
+TYPES = ["float64", "bool", "uint32", "int8", "Int64", "boolean", "object", "x", 3, None]
+
+
+def damaged_net(draw: random.Random) -> bytes:
+    """Return the document with cells, columns, row numbers, types or entries changed."""
+    if draw.random() < 0.3:
+        return damaged(json.dumps(document()).encode(), draw)
+    whole = json.loads(json.dumps(document()))
+    entries = whole["_object"]
+    for _ in range(draw.randint(1, 3)):
+        key = draw.choice(sorted(entries))
+        entry = entries[key]
+        if not isinstance(entry, dict) or "_object" not in entry or draw.random() < 0.03:
+            entries[key] = draw.choice(VALUES)
+            continue
+        held = json.loads(entry["_object"])
+        kind = draw.randrange(10)
+        column = draw.randrange(len(held["columns"])) if held["columns"] else 0
+        if kind < 6 and held["data"] and held["columns"]:
+            draw.choice(held["data"])[column] = draw.choice(VALUES)
+            if draw.random() < 0.6:  # so that the type allows it
+                entry["dtype"][held["columns"][column]] = "object"
+        elif kind == 6 and held["columns"]:
+            del held["columns"][column]
+            for row in held["data"]:
+                del row[column]
+        elif kind == 7 and held["index"]:
+            held["index"][draw.randrange(len(held["index"]))] = draw.choice(VALUES)
+        elif kind == 8 and held["columns"]:
+            types = [
+                "float64",
+                "bool",
+                "uint32",
+                "int8",
+                "Int64",
+                "boolean",
+                "object",
+                "x",
+                3,
+                None,
+            ]
+            entry["dtype"][held["columns"][column]] = draw.choice(types)
+        else:
+            held[draw.choice(["columns", "index", "data"])] = draw.choice(VALUES)
+        entry["_object"] = json.dumps(held)
+    return json.dumps(whole).encode()
+
+
+@cache
+def packed_case14(compressed: bool) -> bytes:
+    tables = parse_matpower(TEXT14.decode(), "case14")
+    content = {"version": "2", "baseMVA": tables.base_mva, "bus": tables.bus, "gen": tables.gen,
+               "branch": tables.branch, "gencost": tables.gencost, "bus_name": ["a", "b"],
+               "reserves": {"cost": [1.0]}}  # fmt: skip
+    file = io.BytesIO()
+    savemat(file, {"mpc": content}, do_compression=compressed)
+    return file.getvalue()
+
+
+def damaged_mat(draw: random.Random) -> bytes:
+    if draw.random() < 0.2:
+        return damaged(packed_case14(True), draw)
+    held = bytearray(damaged(packed_case14(False), draw) if draw.random() < 0.3 else
+                     packed_case14(False))  # fmt: skip
+    for _ in range(draw.randint(1, 5)):
+        at = draw.randrange(128, max(len(held), 129))
+        held[at : at + 1] = bytes([draw.choice([0, 1, 2, 5, 6, 9, 14, 15, 127, 255])])
+    return bytes(held)
+
+
+MAP14 = b"bus,zone\n" + b"".join(b"%d,%d\n" % (bus, 1 + bus % 3) for bus in range(1, 15))
+DEMAND = b"bus,pd_mw,qd_mvar\n" + b"".join(b"%d,%d,1.5\n" % (bus, bus) for bus in range(1, 15))
+SCALES = b"step,load_scale\n" + b"".join(b"%d,0.%d\n" % (step, step) for step in range(1, 9))
+STEPS = b"step,bus,pd_mw\n" + b"".join(b"%d,%d,2.5\n" % (s, bus) for s in (1, 2) for bus in (3, 9))
+
+
+def read_case(path: Path) -> None:
+    load_case(path)
+    read_report(path).table()
+
+
+def read_net(path: Path) -> None:
+    profile_series("profiles:0,2", str(path), load_case(path))
+
+
+def read_map(path: Path) -> None:
+    zone_report(CASE14, read_zoning(path, CASE14))
+
+
+READERS: dict[str, tuple[str, Callable[[random.Random], bytes], Callable[[Path], Any]]] = {
+    "matpower": (".m", lambda draw: damaged(TEXT14, draw), read_case),
+    "mat": (".mat", damaged_mat, read_case),
+    "pandapower": (".json", damaged_net, read_net),
+    "zone map": (".csv", lambda draw: damaged(MAP14, draw), read_map),
+    "demand": (".csv", lambda draw: damaged(DEMAND, draw), lambda p: override_demand(CASE14, p)),
+    "series of factors": (
+        ".csv", lambda draw: damaged(SCALES, draw), lambda p: read_demand_series(p, CASE14),
+    ),
+    "series of buses": (
+        ".csv", lambda draw: damaged(STEPS, draw), lambda p: read_demand_series(p, CASE14),
+    ),
+}  # fmt: skip
+
+
+def failures(reader: str, batch: int, count: int, folder: Path) -> tuple[list[str], int]:
+    """Return what went wrong in a batch, and how many of its files were read whole."""
+    suffix, make, read = READERS[reader]
+    draw = random.Random(f"{reader} {batch}")
+    path = folder / f"damaged{suffix}"
+    wrong, whole = [], 0
+    for number in range(count):
+        path.write_bytes(make(draw))
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                read(path)
+            whole += 1
+        except GridprivError as error:
+            if error.exit_code != 2 or not str(error).strip():
+                wrong.append(f"batch {batch}, file {number}: exit code {error.exit_code}: {error}")
+        except BaseException as error:
+            wrong.append(f"batch {batch}, file {number}: {type(error).__name__}: {error}"[:300])
+            path.with_name(f"wrong {batch} {number}{suffix}").write_bytes(path.read_bytes())
+    return wrong, whole
+
+
+def in_a_process(reader: str, batch: int, count: int, folder: Path) -> tuple[list[str], int]:
+    receiver, sender = os.pipe()
+    child = os.fork()
+    if child == 0:
+        resource.setrlimit(resource.RLIMIT_CPU, (LONGEST_S, LONGEST_S))
+        os.write(sender, json.dumps(failures(reader, batch, count, folder)).encode()[:60_000])
+        os._exit(0)
+    os.close(sender)
+    with open(receiver, "rb") as pipe:  # noqa: PTH123
+        told = pipe.read()
+    _, status = os.waitpid(child, 0)
+    if status:
+        return [f"batch {batch}: the process ended with status {status}"], 0
+    wrong, whole = json.loads(told)
+    return wrong, whole
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_a_sample_of_damaged_files(reader: str, tmp_path: Path) -> None:
+    wrong, whole = in_a_process(reader, 0, SAMPLE, tmp_path)
+    assert wrong == []
+    assert 0 < whole < SAMPLE, "some damage is harmless, most is not"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("reader", READERS)
+def test_twenty_thousand_damaged_files(reader: str, tmp_path: Path) -> None:
+    found = [in_a_process(reader, batch, BATCH, tmp_path) for batch in range(ALL // BATCH)]
+    assert [line for wrong, _ in found for line in wrong] == []
+    assert 0 < sum(whole for _, whole in found) < ALL
