@@ -66,6 +66,10 @@ class Case:
         One per generator, or empty where the source gives none.
     branch_row, gen_row : int arrays
         1-based rows of the source tables.
+    area, zone : tuple of str
+        The source's own groups of buses, one name per bus (MATPOWER's areas and loss zones,
+        pandapower's ``bus.zone``); empty where it has none. For zone maps only; no part of
+        ``fingerprint``.
     xy : (n, 2) float or None
         Where the source draws its buses: longitude and latitude in degrees, or whatever plane
         it uses. For drawings only; no part of ``fingerprint``.
@@ -105,6 +109,8 @@ class Case:
     gen_row: Ints
     cost: tuple[GenCost, ...] = ()
     xy: Floats | None = None
+    area: tuple[str, ...] = ()
+    zone: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -220,6 +226,10 @@ def _validate(case: Case) -> None:
     loop = case.f_bus == case.t_bus
     _refuse(loop, case.f_bus, "from = to bus", "branch", case.branch_row, "two different buses")
     _placed(case)
+    for name in ("area", "zone"):
+        groups = getattr(case, name)
+        if groups and len(groups) != case.n_bus:
+            raise InputError(f"case {case.name}: {len(groups)} {name} names for {case.n_bus} buses")
     if case.cost and len(case.cost) != case.n_gen:
         raise InputError(
             f"case {case.name}: {len(case.cost)} cost rows for {case.n_gen} generators"

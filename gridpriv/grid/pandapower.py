@@ -35,7 +35,13 @@ from gridpriv.grid.pandapower_elements import (
 from gridpriv.grid.pandapower_json import open_json
 from gridpriv.grid.pandapower_notes import net_notes
 from gridpriv.grid.pandapower_places import bus_places
-from gridpriv.grid.pandapower_tables import branch_table, bus_table, cost_rows, gen_table
+from gridpriv.grid.pandapower_tables import (
+    branch_table,
+    bus_table,
+    bus_zones,
+    cost_rows,
+    gen_table,
+)
 from gridpriv.grid.readreport import ReadReport
 from gridpriv.grid.tables import MatpowerTables, case_from_tables
 
@@ -105,7 +111,7 @@ def _convert(net: Any, name: str | None) -> Conversion:
         first_bus=0,
     )
     case = _case(tables, branch, gen)
-    case = replace(case, xy=bus_places(net, case, bus_of))
+    case = replace(case, xy=bus_places(net, case, bus_of), zone=bus_zones(net, case, bus_of))
     notes = net_notes(net, case, bus_of, shunt_f, shunt_t)
     report = ReadReport(label, "pandapower net", notes)
     return Conversion(case, report, PandapowerLink(bus_of, branch, gen, shunt_f, shunt_t))

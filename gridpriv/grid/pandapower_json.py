@@ -291,7 +291,9 @@ def _all_of(label: str, values: list[Any], kinds: tuple[type, ...], allowed: str
 
 def _cell(value: Any) -> Any:
     """Return a value of no stated type: a number out of its wrapping, nothing for an object."""
-    if not isinstance(value, dict):
-        return value
-    held = value.get("_object")
-    return held if _name(value) in NUMBERS and isinstance(held, int | float) else None
+    if isinstance(value, dict):
+        held = value.get("_object") if _name(value) in NUMBERS else None
+        value = held if isinstance(held, int | float) else None
+    if isinstance(value, int) and abs(value) >= 2**63:
+        raise InputError("a whole number beyond 64 bits is not allowed")
+    return value

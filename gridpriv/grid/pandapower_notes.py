@@ -90,7 +90,7 @@ def _buses(net: Any, case: Case, bus_of: dict[int, int]) -> Iterator[FieldNote]:
     if not given.all():
         yield FieldNote(
             "bus: no voltage band", "read", int((~given).sum()),
-            "0.5 to 1.5 p.u. is taken",
+            "0.9 to 1.1 p.u. is taken",
         )  # fmt: skip
     if case.xy is not None:
         yield FieldNote("bus: geodata", "read", case.n_bus, "for drawings only")

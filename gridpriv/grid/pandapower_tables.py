@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import InputError
-from gridpriv.grid.case import PIECEWISE, POLYNOMIAL
+from gridpriv.grid.case import PIECEWISE, POLYNOMIAL, Case
 from gridpriv.grid.pandapower_checks import frame, optional
 from gridpriv.grid.pandapower_elements import SIDES, Element
 
 NO_LIMIT = 99999.0
 """Ratings from here on (kA or MVA) are the field's way to say none."""
-NO_BAND = (0.5, 1.5)
-"""Voltage band of a bus that has none: wide, but away from collapse, where solvers stall."""
+NO_BAND = (0.9, 1.1)
+"""Voltage band of a bus that has none: what EN 50160 asks of medium and low voltage."""
 
 
 def bus_table(
@@ -38,12 +38,14 @@ def bus_table(
     for end, shunt in ((0, shunt_f), (1, shunt_t)):
         np.add.at(table[:, 4], ends[:, end], base * shunt.real)
         np.add.at(table[:, 5], ends[:, end], base * shunt.imag)
-    low, high = np.full(len(ids), NO_BAND[0]), np.full(len(ids), NO_BAND[1])
+    low, high = np.full(len(ids), -np.inf), np.full(len(ids), np.inf)
     place = {int(number): row for row, number in enumerate(ids)}
     rows = np.array([place[bus_of[int(b)]] for b in net.bus.index if int(b) in bus_of])
     held = net.bus.loc[[b for b in net.bus.index if int(b) in bus_of]]
-    np.maximum.at(low, rows, optional(held, "min_vm_pu", NO_BAND[0]))
-    np.minimum.at(high, rows, optional(held, "max_vm_pu", NO_BAND[1]))
+    np.maximum.at(low, rows, optional(held, "min_vm_pu", -np.inf))
+    np.minimum.at(high, rows, optional(held, "max_vm_pu", np.inf))
+    low = np.where(np.isfinite(low), low, np.minimum(NO_BAND[0], high))
+    high = np.where(np.isfinite(high), high, np.maximum(NO_BAND[1], low))
     table[:, 0], table[:, 6], table[:, 10] = ids, 1, 1
     table[:, 11], table[:, 12] = high, low
     solved = frame(net, "res_bus")
@@ -53,6 +55,28 @@ def bus_table(
         known = np.isfinite(vm) & np.isfinite(va)
         table[rows[known], 7], table[rows[known], 8] = vm[known], va[known]
     return table
+
+
+def bus_zones(net: Any, case: Case, bus_of: dict[int, int]) -> tuple[str, ...]:
+    """Return ``bus.zone`` of the case's buses, empty unless each has one and there are several.
+
+    Fused buses have the zone of the smallest of them that has one; an auxiliary bus (a star
+    point, an open line end) that of the first neighbour that has one.
+    """
+    if "zone" not in net.bus:
+        return ()
+    named: dict[int, str] = {}
+    for bus, name in sorted(net.bus["zone"].dropna().items(), reverse=True):
+        if int(bus) in bus_of:
+            named[bus_of[int(bus)]] = str(name).strip()
+    for f, t in zip(
+        case.bus_id[case.f_bus].tolist(), case.bus_id[case.t_bus].tolist(), strict=True
+    ):
+        for here, there in ((f, t), (t, f)):
+            if here not in net.bus.index and there in named:
+                named.setdefault(here, named[there])
+    zones = tuple(named.get(int(bus), "") for bus in case.bus_id)
+    return zones if all(zones) and len(set(zones)) > 1 else ()
 
 
 def branch_table(

@@ -156,7 +156,7 @@ def _bus_notes(tables: MatpowerTables, case: Case) -> Iterator[FieldNote]:
     if isolated:
         yield FieldNote("bus: type 4 (isolated)", "read", isolated, "left out, as the source says")
     yield from grid_notes(case)
-    yield FieldNote("bus: area, zone", "ignored", n, "zone maps are files of their own")
+    yield FieldNote("bus: area, zone", "read", n, "for zone maps only")
 
 
 def _branch_notes(tables: MatpowerTables, case: Case) -> Iterator[FieldNote]:

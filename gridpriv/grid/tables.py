@@ -22,6 +22,7 @@ BUS_COLUMNS, BRANCH_COLUMNS, GEN_COLUMNS = 13, 11, 10
 BUS_I, BUS_TYPE, PD, QD, GS, BS, VM, VA, BASE_KV, VMAX, VMIN = 0, 1, 2, 3, 4, 5, 7, 8, 9, 11, 12
 F_BUS, T_BUS, BR_R, BR_X, BR_B, RATE_A, TAP, SHIFT, BR_STATUS = 0, 1, 2, 3, 4, 5, 8, 9, 10
 ANGMIN, ANGMAX = 11, 12
+AREA, ZONE = 6, 10
 GEN_BUS, PG, QMAX, QMIN, VG, GEN_STATUS, PMAX, PMIN = 0, 1, 3, 4, 5, 7, 8, 9
 RIGHT_ANGLE_DEG = 90.0
 READ_FIELDS = ("version", "baseMVA", "bus", "gen", "branch", "gencost", "dcline")
@@ -123,7 +124,16 @@ def case_from_tables(tables: MatpowerTables) -> Case:
         branch_row=branch_row.astype(np.int64),
         gen_row=gen_row.astype(np.int64),
         cost=_costs(tables.gencost, len(run), run),
+        area=_groups(bus[:, AREA]),
+        zone=_groups(bus[:, ZONE]),
     )
+
+
+def _groups(numbers: Floats) -> tuple[str, ...]:
+    """Return the names of the buses' groups, none where all are in one."""
+    if len(set(numbers.tolist())) < 2:
+        return ()
+    return tuple(f"{number:g}" for number in numbers)
 
 
 def _columns(table: Floats, name: str, least: int) -> Floats:

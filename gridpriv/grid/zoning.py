@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridpriv.core.arrays import Ints
-from gridpriv.core.errors import GridprivWarning, InputError
+from gridpriv.core.errors import GridprivWarning, InputError, not_allowed, one_of
 from gridpriv.core.files import write_text
 from gridpriv.core.reading import shown
 from gridpriv.grid.case import Case
@@ -82,6 +82,43 @@ def zoning_from_groups(
     if (zone_of < 0).any():
         raise InputError(f"bus {case.bus_id[np.argmax(zone_of < 0)]} is in no zone")
     return Zoning(tuple(labels[z] for z in order), zone_of, source)
+
+
+def zoning_from_source(case: Case, groups: str) -> Zoning:
+    """Return the zones that the case's own source gives.
+
+    Parameters
+    ----------
+    case : Case
+    groups : {'area', 'zone'}
+        MATPOWER's areas or loss zones, pandapower's ``bus.zone``.
+
+    Raises
+    ------
+    InputError
+        If the source has no such groups, or one for all buses, or names that cannot be printed.
+
+    Warns
+    -----
+    GridprivWarning
+        Of every zone whose buses are not connected.
+    """
+    one_of("zones_from", groups, ("area", "zone"))
+    names: tuple[str, ...] = getattr(case, groups)
+    if not names:
+        raise not_allowed("zones_from", groups, f"case {case.name} does not tell several {groups}s")
+    wrong = next((name for name in names if not is_name(name)), None)
+    if wrong is not None:
+        raise InputError(
+            f"{groups} = {shown(wrong)} of case {case.name} is not allowed: 1 to {LONGEST_NAME} "
+            "printable characters"
+        )
+    members: dict[str, list[int]] = {}
+    for bus, name in enumerate(names):
+        members.setdefault(name, []).append(bus)
+    zoning = zoning_from_groups(case, members.values(), f"{groups} of the case", members.keys())
+    warn_disconnected(case, zoning)
+    return zoning
 
 
 def _labels(first_bus: list[int], names: Iterable[str] | None) -> list[str]:

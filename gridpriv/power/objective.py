@@ -32,7 +32,9 @@ AcObjective = Literal["cost", "shed", "losses"]
 AC_OBJECTIVES: tuple[AcObjective, ...] = ("cost", "shed", "losses")
 COST_WEIGHT = 1e4
 BASE_MVA = 100.0
-SLOPE_TOLERANCE = 1e-9
+SLOPE_TOLERANCE = 2e-5
+"""Share of the largest slope by which a slope may fall: breakpoints are printed with few digits
+(case_RTS_GMLC with five: 8.4e-6). The cost is then the largest of the lines."""
 
 
 @dataclass(frozen=True)

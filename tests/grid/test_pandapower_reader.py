@@ -347,3 +347,14 @@ def test_the_base_comes_from_name_plates_not_from_demand(name: str, base: float)
     assert case_from_pandapower(net).base_mva == base
     net.sn_mva = 7.0
     assert case_from_pandapower(net).base_mva == 7.0, "a base that somebody chose is kept"
+
+
+def test_a_missing_band_is_that_of_the_standard_and_a_given_one_is_kept() -> None:
+    net = small()
+    net.bus["max_vm_pu"] = [np.nan, 1.2, np.nan]
+    net.bus["min_vm_pu"] = [np.nan, 0.85, np.nan]
+    case = case_from_pandapower(net)
+    assert (case.vmin[0], case.vmax[0]) == (0.9, 1.1)
+    assert (case.vmin[1], case.vmax[1]) == (0.85, 1.2), "a fused bus without a band adds none"
+    net.bus["min_vm_pu"] = [1.15, 1.0, 1.0]
+    assert case_from_pandapower(net).vmax[0] == 1.15, "never a band turned round"
