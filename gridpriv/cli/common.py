@@ -9,6 +9,7 @@ import shlex
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     from gridpriv.grid.case import Case
     from gridpriv.grid.zoning import Zoning
+    from gridpriv.zonal.settings import Settings
 
 
 def number(kind: Callable[[str], Any], what: str) -> Callable[[str], Any]:
@@ -110,14 +112,17 @@ def given_settings(args: argparse.Namespace, kind: type[Part]) -> dict[str, Any]
     return given
 
 
-def command_again(args: argparse.Namespace, settings: Part) -> str:
+def command_again(args: argparse.Namespace, settings: Settings) -> str:
     """Return the command that runs the same again: files by their full path, every setting."""
     words = ["gridpriv", args.command, _full(args.case)]
     for name in ("zones", "zoning", "method", "zone_size", "demand"):
         value = getattr(args, name)
         if value is not None:
             words += [f"--{name.replace('_', '-')}", _full(str(value))]
-    return shlex.join([*words, *as_flags(settings)])
+    held = settings_of(type(settings))
+    files = {name: getattr(settings, name) for name in held if held[name].metavar == "FILE"}
+    full: dict[str, Any] = {name: _full(path) for name, path in files.items() if path is not None}
+    return shlex.join([*words, *as_flags(replace(settings, **full))])
 
 
 def _full(text: str) -> str:

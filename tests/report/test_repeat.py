@@ -28,6 +28,7 @@ def printed(folder: Path) -> list[str]:
          "--mechanism", "gaussian"],
         ["--zones", "2", "--outage", "branch:3", "--outage", "gen:5", "--beta", "2MW"],
         ["--zoning", "my zones.csv", "--penalty", "growing:1,1.5,2,50", "--update", "linearized"],
+        ["--zones", "2", "--release", "total", "--public-demand", "expected.csv", "--beta", "1MW"],
         ["--zone-size", "5", "--refresh", "run", "--demand", "demand.csv", "--load-scale", "1.0625",
          "--budget", "total:0.123456789"],
     ],
@@ -39,6 +40,8 @@ def test_the_printed_command_makes_the_same_run(
     Path("it's a grid.m").write_bytes(case_files()["case14"].read_bytes())
     Path("my zones.csv").write_text("bus,zone\n" + "".join(f"{b},{b % 2}\n" for b in range(1, 15)))
     Path("demand.csv").write_text("bus,pd_mw\n3,80\n")
+    expected = "".join(f"{bus},18,5\n" for bus in range(1, 15))
+    Path("expected.csv").write_text(f"bus,pd_mw,qd_mvar\n{expected}")
     command = ["run", "it's a grid.m", "--solver", "clarabel", "--rounds", "2", *words]
     assert main([*command, "--out", "first", "--quiet"]) == 0
     assert main(["report", "first", "--quiet"]) == 0
@@ -50,6 +53,7 @@ def test_the_printed_command_makes_the_same_run(
         json.loads((tmp_path / name / "run.json").read_text()) for name in ("first", "second")
     )
     first["settings"]["seed"] = first["seed"]  # drawn there, given here
+    first["settings"]["public_demand"] = second["settings"]["public_demand"]  # by its full path
     for key in ("settings", "zones", "final", "privacy", "seed", "repeat"):
         assert first[key] == second[key], key
 
