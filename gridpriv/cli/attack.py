@@ -23,7 +23,6 @@ from gridpriv.cli.common import (
 )
 from gridpriv.cli.run import add_arguments as add_run_arguments
 from gridpriv.core.errors import not_allowed
-from gridpriv.grid.library import load_case
 from gridpriv.zonal.settings import Settings, make_settings
 
 if TYPE_CHECKING:
@@ -73,6 +72,8 @@ def execute(args: argparse.Namespace) -> int:
             "release", settings.release,
             f"{' or '.join(MODELLED)} with attack: what an adversary makes of sums is not modelled",
         )  # fmt: skip
+    from gridpriv.grid.library import load_case
+
     case = load_case(args.case)
     zoning = chosen_zoning(case, args)
     plan = AttackPlan(args.seeds, args.epsilons, args.attack_rounds, args.prior_spread, args.bus)

@@ -23,7 +23,6 @@ from gridpriv.cli.common import (
 )
 from gridpriv.cli.run import add_arguments as add_run_arguments
 from gridpriv.core.errors import InputError
-from gridpriv.grid.library import load_case
 from gridpriv.zonal.settings import Settings, make_settings
 
 if TYPE_CHECKING:
@@ -65,6 +64,8 @@ def execute(args: argparse.Namespace) -> int:
     refuse_what_runs_only(args, "audit")
     given = {"solver": "clarabel"} | given_settings(args, Settings)
     settings = make_settings(args.preset, **given)
+    from gridpriv.grid.library import load_case
+
     case = load_case(args.case)
     zoning = chosen_zoning(case, args)
     levels = tuple(args.levels.split(","))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING
 
 from gridpriv.cli.common import add_output, print_table, tell
 from gridpriv.core.errors import GridprivError, InputError
-from gridpriv.grid.case import Case
-from gridpriv.grid.library import case_files, load_case, read_report, shipped_folder
-from gridpriv.grid.matpower import read_matpower
-from gridpriv.grid.readreport import ReadReport
+
+if TYPE_CHECKING:
+    from gridpriv.grid.case import Case
+    from gridpriv.grid.readreport import ReadReport
 
 ORDER = ("unsupported", "read", "ignored")
 
@@ -35,6 +36,8 @@ def execute(args: argparse.Namespace) -> int:
 
 def _report(args: argparse.Namespace) -> int:
     """Print what the reader read, ignored or does not support."""
+    from gridpriv.grid.library import load_case, read_report
+
     case, report = load_case(args.case), read_report(args.case)
     size = _size(case)
     tell(args, size | report.as_dict(), lambda: _print_report(case, size, report))
@@ -69,6 +72,9 @@ def _size(case: Case) -> dict[str, object]:
 
 def _list(args: argparse.Namespace) -> int:
     """List the cases with size, load and capacity."""
+    from gridpriv.grid.library import case_files, shipped_folder
+    from gridpriv.grid.matpower import read_matpower
+
     shipped = shipped_folder("cases")
     files = case_files()
     own = {name: path for name, path in files.items() if path.parent == shipped}

@@ -19,7 +19,6 @@ from gridpriv.cli.common import (
 )
 from gridpriv.core.errors import SolverError
 from gridpriv.core.settings import changed
-from gridpriv.grid.library import load_case
 from gridpriv.power.objective import ObjectiveKind
 from gridpriv.zonal.settings import Grid, Scenario
 
@@ -46,6 +45,8 @@ def add_case_arguments(parser: argparse.ArgumentParser) -> None:
 
 def changed_case(args: argparse.Namespace) -> Case:
     """Return the case with the demand, load scale and outages that the arguments ask for."""
+    from gridpriv.grid.library import load_case
+
     case = load_case(args.case)
     if args.demand is not None:
         from gridpriv.grid.overrides import override_demand

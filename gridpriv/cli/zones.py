@@ -8,8 +8,6 @@ from typing import Any
 
 from gridpriv.cli.common import add_output, add_zone_arguments, chosen_zoning, print_table, tell
 from gridpriv.core.errors import InputError
-from gridpriv.grid.library import load_case
-from gridpriv.grid.zoning import tie_lines, write_zoning, zone_report
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,6 +20,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace) -> int:
     """Report the zones of a case."""
+    from gridpriv.grid.library import load_case
+    from gridpriv.grid.zoning import tie_lines, write_zoning, zone_report
+
     for option in ("out", "plot"):
         path = getattr(args, option)
         if path and not Path(path).parent.is_dir():

@@ -3,6 +3,8 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -110,3 +112,18 @@ def test_what_is_one_word_too_many_is_named(capsys) -> None:
         main(["relax", "case14", "case118"])
     assert stopped.value.code == 2
     assert "'case118' is one word too many" in capsys.readouterr().err
+
+
+def test_help_of_a_command_imports_nothing_slow() -> None:
+    code = (
+        "import sys\n"
+        "from importlib import import_module\n"
+        "from gridpriv.cli.main import COMMANDS\n"
+        "from gridpriv.cli.parser import Parser\n"
+        "for name in COMMANDS:\n"
+        "    import_module(f'gridpriv.cli.{name}').add_arguments(Parser(prog=name))\n"
+        "slow = {'pandas', 'scipy', 'pyomo', 'casadi', 'matplotlib', 'torch', 'pandapower'}\n"
+        "print(sorted(slow & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
