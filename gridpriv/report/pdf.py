@@ -5,7 +5,6 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from gridpriv.core.errors import missing_extra
 from gridpriv.report.document import Report, Section
 from gridpriv.report.svg import Chart, render, swatch
 from gridpriv.report.tables import Table, shown
@@ -28,17 +27,9 @@ PREAMBLE = """
 
 
 def to_pdf(report: Report) -> bytes:
-    """Return the PDF.
+    """Return the PDF; the package that it needs was asked for (:mod:`gridpriv.report.formats`)."""
+    import typst
 
-    Raises
-    ------
-    InputError
-        Where the extra ``report`` is not installed.
-    """
-    try:
-        import typst
-    except ImportError:
-        raise missing_extra("typst", "report", "--format pdf") from None
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
         source = place / "report.typ"

@@ -9,7 +9,6 @@ from typing import Any
 
 import pandas as pd
 
-from gridpriv.core.errors import missing_extra
 from gridpriv.core.store import Study
 from gridpriv.core.text import inert
 from gridpriv.report.document import Report
@@ -24,15 +23,10 @@ RAW = ("runs", "rounds", "zones", "buses", "statements", "charges", "timing")
 def to_xlsx(report: Report, study: Study) -> bytes:
     """Return the workbook: the answer, the report's tables, and the study's own tables.
 
-    Raises
-    ------
-    InputError
-        Where the extra ``report`` is not installed.
+    The package that it needs was asked for (:mod:`gridpriv.report.formats`).
     """
-    try:
-        from openpyxl import Workbook
-    except ImportError:
-        raise missing_extra("openpyxl", "report", "--format xlsx") from None
+    from openpyxl import Workbook
+
     book = Workbook()
     first = book.active
     first.title = "answer"
