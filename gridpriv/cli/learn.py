@@ -28,7 +28,6 @@ from gridpriv.cli.common import (
     write_json,
 )
 from gridpriv.cli.learn_ledger import OF_SAMPLES, charging, grant, grant_arguments
-from gridpriv.core.display import shown
 from gridpriv.core.errors import InputError
 from gridpriv.learning.settings import PRESETS, SET_BY_COMPARISON, LearnSettings
 
@@ -162,62 +161,13 @@ def _run(args: argparse.Namespace) -> int:
 
 def summarise(document: dict[str, Any]) -> None:
     """Print a run's summary."""
-    dataset, settings, final = document["dataset"], document["settings"], document["final"]
-    what = settings["mechanism"]
-    if what != "none":
-        what += f" noise on the {settings['perturbation']}, {settings['calibration']} calibration"
-    one_solve = settings["algorithm"] == "centralized"
-    rounds = "one solve" if one_solve else f"{settings['rounds']} rounds"
-    speed = [] if one_solve else [["seconds a round", document["solver"]["seconds_per_solve"]]]
-    print_table(
-        f"{dataset['name']}: {settings['algorithm']}, {len(document['clients'])} clients, "
-        f"{rounds}, {'no noise' if what == 'none' else what}",
-        ["result", "value"],
-        [
-            ["objective at the global model", final["objective"]],
-            ["training loss", final["train_loss"]],
-            ["test accuracy", final["test_accuracy"]],
-            ["test error", final["test_error"]],
-            ["consensus residual", final["consensus_residual"]],
-            [
-                "rows clipped to public bounds",
-                f"{dataset['clipped']}, norm {dataset['norm']:.6g}",
-            ],
-            *speed,
-            ["seconds in all", document["timing"]["total"]],
-        ],
-    )
-    if settings["mechanism"] != "none":
-        _print_privacy(document["privacy"])
-    print(f"seed {document['seed']}; {dataset['source']}")
+    from gridpriv.learning.summary import figures, privacy_figures, sentences
 
-
-def _print_privacy(privacy: dict[str, Any]) -> None:
-    release, total, paper = privacy["per_release"], privacy["total"], privacy["paper_total"]
-    print_table(
-        "Privacy (worst client)",
-        ["figure", "claimed", "certified"],
-        [
-            ["epsilon of one release", release["claimed"], release["certified"]],
-            [
-                f"total epsilon at delta {total['delta']:g}, "
-                f"{privacy['releases_per_client']} releases",
-                paper["epsilon"] if paper else total["claimed"],
-                "none" if total["epsilon"] is None else total["epsilon"],
-            ],
-            ["total rho of zero-concentrated privacy", None, privacy["zcdp"]],
-        ],
-    )
-    print(f"Protected: {privacy['adjacency']}. Simulated noise: for study, not for release.")
-    for note in privacy["notes"]:
-        print(f"Note: {note}.")
-    worst = max(privacy["sensitivity"], key=lambda row: row["ratio"] or 0.0, default=None)
-    if worst and worst["ratio"] and worst["ratio"] > 1.0 + 1e-9:
-        why = worst["provenance"].rstrip(".")
-        print(
-            f"The noise is calibrated to sensitivity {shown(worst['assumed'])}, but client "
-            f"{worst['client']} has {shown(worst['sensitivity'])}: {why}."
-        )
+    print_table(*figures(document))
+    if document["settings"]["mechanism"] != "none":
+        print_table(*privacy_figures(document["privacy"]))
+    for sentence in sentences(document):
+        print(sentence)
 
 
 def _compare(args: argparse.Namespace) -> int:

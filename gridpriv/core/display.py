@@ -21,6 +21,12 @@ def shown(value: object) -> str:
     return str(value)
 
 
+def html_page(tables: Sequence[Table], sentences: Sequence[str]) -> str:
+    """Return tables, and what is said beside them, as HTML."""
+    said = "".join(f"<p>{escape(sentence)}</p>" for sentence in sentences)
+    return "".join(map(html_table, tables)) + said
+
+
 def html_table(table: Table) -> str:
     """Return a table as HTML; whatever its cells hold is text."""
     title, columns, rows = table

@@ -11,6 +11,8 @@ import numpy as np
 import pandas as pd
 
 from gridpriv.core.arrays import Floats
+from gridpriv.core.display import html_page, shown
+from gridpriv.learning import summary
 from gridpriv.learning.settings import LearnSettings
 from gridpriv.privacy.mechanism import Charge
 
@@ -30,7 +32,7 @@ class LearnTiming:
     total: float
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class LearnResult:
     """A finished learning run.
 
@@ -61,6 +63,17 @@ class LearnResult:
     privacy: dict[str, Any]
     timing: LearnTiming
     charges: Mapping[int, Mapping[Charge, int]] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        error = self.final["test_error"]
+        return f"LearnResult({summary.title(self.as_dict())}, test error {shown(error)})"
+
+    def _repr_html_(self) -> str:
+        document = self.as_dict()
+        return html_page(
+            [summary.figures(document), summary.privacy_figures(document["privacy"])],
+            summary.sentences(document),
+        )
 
     @property
     def final(self) -> dict[str, float]:

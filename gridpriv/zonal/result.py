@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 
 from gridpriv.consensus.agent import AgentRules
 from gridpriv.consensus.coordinator import Consensus
-from gridpriv.core.display import html_table
+from gridpriv.core.display import html_page
 from gridpriv.core.lazy import Above
 from gridpriv.core.tables import publish
 from gridpriv.grid.case import Case
@@ -85,9 +84,10 @@ class RunResult:
 
     def _repr_html_(self) -> str:
         document = self.as_dict()
-        tables = [summary.figures(document), summary.privacy_figures(document["privacy"])]
-        said = "".join(f"<p>{escape(sentence)}</p>" for sentence in summary.sentences(document))
-        return "".join(map(html_table, tables)) + said
+        return html_page(
+            [summary.figures(document), summary.privacy_figures(document["privacy"])],
+            summary.sentences(document),
+        )
 
     @cached_property
     def rounds(self) -> pd.DataFrame:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import xml.etree.ElementTree as ET
 
 import made
 import pandas as pd
@@ -329,3 +330,17 @@ def test_reproduction_writes_its_folder(tmp_path):
     )
     assert made_up.run("quick", None, tmp_path).table.a.tolist() == [1]
     assert (tmp_path / "table.csv").read_text() == "a\n1\n"
+
+
+def test_a_result_is_one_line_and_a_page(capsys: pytest.CaptureFixture[str]) -> None:
+    settings = make_learn_settings("lasso", "gauthier", rounds=3, seed=4)
+    result = learn(load_dataset("lasso"), settings)
+    assert repr(result).startswith("LearnResult(lasso: cdp-admm, 50 clients, 3 rounds, gaussian")
+    assert len(repr(result)) < 160
+    page = " ".join(ET.fromstring(f"<div>{result._repr_html_()}</div>").itertext())
+    assert (
+        main(["learn", "run", "lasso", "--preset", "gauthier", "--rounds", "3", "--seed", "4"]) == 0
+    )
+    told = capsys.readouterr().out
+    for sentence in ("Protected: one sample of one client", "no privacy: simulated noise"):
+        assert sentence in page and sentence in told

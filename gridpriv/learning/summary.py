@@ -1,0 +1,81 @@
+"""A learning run on one page: what a terminal and a notebook show of its document."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gridpriv.core.display import Table, shown
+from gridpriv.privacy.statement import noise_caveat
+
+
+def title(document: dict[str, Any]) -> str:
+    """Return what was run."""
+    settings = document["settings"]
+    noise = "no noise"
+    if settings["mechanism"] != "none":
+        noise = f"{settings['mechanism']} noise on the {settings['perturbation']}"
+        noise += f", {settings['calibration']} calibration"
+    rounds = "one solve" if _one_solve(document) else f"{settings['rounds']} rounds"
+    return (
+        f"{document['dataset']['name']}: {settings['algorithm']}, "
+        f"{len(document['clients'])} clients, {rounds}, {noise}"
+    )
+
+
+def figures(document: dict[str, Any]) -> Table:
+    """Return what came out."""
+    dataset, final = document["dataset"], document["final"]
+    rows: list[list[object]] = [
+        ["objective at the global model", final["objective"]],
+        ["training loss", final["train_loss"]],
+        ["test accuracy", final["test_accuracy"]],
+        ["test error", final["test_error"]],
+        ["consensus residual", final["consensus_residual"]],
+        ["rows clipped to public bounds", f"{dataset['clipped']}, norm {dataset['norm']:.6g}"],
+    ]
+    if not _one_solve(document):
+        rows.append(["seconds a round", document["solver"]["seconds_per_solve"]])
+    rows.append(["seconds in all", document["timing"]["total"]])
+    return title(document), ["result", "value"], rows
+
+
+def privacy_figures(privacy: dict[str, Any]) -> Table:
+    """Return what was claimed and what is certified."""
+    release, total, paper = privacy["per_release"], privacy["total"], privacy["paper_total"]
+    return (
+        "Privacy (worst client)",
+        ["figure", "claimed", "certified"],
+        [
+            ["epsilon of one release", release["claimed"], release["certified"]],
+            [
+                f"total epsilon at delta {total['delta']:g}, "
+                f"{privacy['releases_per_client']} releases",
+                paper["epsilon"] if paper else total["claimed"],
+                "none" if total["epsilon"] is None else total["epsilon"],
+            ],
+            ["total rho of zero-concentrated privacy", None, privacy["zcdp"]],
+        ],
+    )
+
+
+def sentences(document: dict[str, Any]) -> list[str]:
+    """Return what must be said beside the figures."""
+    settings, privacy, told = document["settings"], document["privacy"], []
+    if settings["mechanism"] != "none":
+        told.append(f"Protected: {privacy['adjacency']}.")
+        told += [f"Note: {note}." for note in privacy["notes"]]
+        worst = max(privacy["sensitivity"], key=lambda row: row["ratio"] or 0.0, default=None)
+        if worst and worst["ratio"] and worst["ratio"] > 1.0 + 1e-9:
+            told.append(
+                f"The noise is calibrated to sensitivity {shown(worst['assumed'])}, but client "
+                f"{worst['client']} has {shown(worst['sensitivity'])}: "
+                f"{worst['provenance'].rstrip('.')}."
+            )
+    caveat = noise_caveat(settings["mechanism"], settings["noise"])
+    seed = f"seed {document['seed']}" + " of splits and samples" * (settings["noise"] == "secure")
+    told.append(f"{caveat.removesuffix(': no seed')}; {seed}; {document['dataset']['source']}")
+    return told
+
+
+def _one_solve(document: dict[str, Any]) -> bool:
+    return bool(document["settings"]["algorithm"] == "centralized")
