@@ -16,7 +16,7 @@ demand is shed, its voltages are 0.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -85,9 +85,10 @@ def ac_flow(case: Case, dispatch: Dispatch, schedule: Schedule | None = None) ->
         dispatch.pg[live.gens],
         *(getattr(served, name)[live.buses] for name in ("vm", "va", "p_shed", "q_shed", "spill")),
     )
-    grid = _Grid.of(live.case, inner, replace(schedule, zone_of=schedule.zone_of[live.buses]))
     try:
-        settled = _settled(grid)
+        grid, settled = _held_or_shared(
+            live.case, inner, replace(schedule, zone_of=schedule.zone_of[live.buses])
+        )
     except PowerFlowError as error:
         raise error.named(int(live.case.bus_id[error.bus]), case.base_mva) from None
     voltage = np.zeros(case.n_bus, complex)
@@ -267,14 +268,14 @@ def bus_admittance(case: Case) -> sparse.csr_array:
     return sparse.coo_array((values, (rows, columns)), shape=(case.n_bus, case.n_bus)).tocsr()
 
 
-def _settled(grid: _Grid) -> _Settled:
+def _settled(grid: _Grid, starts: Iterable[Complexes]) -> _Settled:
     """Solve power flows until every reactive limit holds and every area is settled."""
     control = _Control(
         held=np.isin(np.arange(grid.case.n_bus), grid.case.gen_bus),
         reactive=np.zeros(grid.case.n_bus),
         bound=np.where((grid.most == 0) & (grid.least == 0), 1, 0),
     )
-    last = _first(grid, control)
+    last = _first(grid, control, starts)
     for number in range(2, MOST_POWER_FLOWS):
         release = number <= FREE_SWITCHING
         found = next(_next_states(grid, last, release=release), None)
@@ -300,19 +301,41 @@ def _next_states(grid: _Grid, last: _Settled, *, release: bool) -> Iterator[_Set
             continue
 
 
-def _first(grid: _Grid, control: _Control) -> _Settled:
-    """Solve from the dispatch's voltages, or from angles of the DC power flow, or flat."""
+def _held_or_shared(case: Case, dispatch: Dispatch, schedule: Schedule) -> tuple[_Grid, _Settled]:
+    """Return the state in which areas hold their interchange.
+
+    Where that is not found, the search starts again from the state in which all generators of an
+    island share what is missing; where it is not found from there, that state it is.
+    """
+    grid = _Grid.of(case, dispatch, schedule)
+    try:
+        return grid, _settled(grid, _starts(grid))
+    except PowerFlowError:
+        if len(schedule.interchange) == 1:
+            raise
+    shared = _Grid.of(case, dispatch, Schedule(np.zeros_like(schedule.zone_of), np.zeros(1)))
+    found = _settled(shared, _starts(shared))
+    try:
+        return grid, _settled(grid, [found.solution.voltage])
+    except PowerFlowError:
+        return shared, found
+
+
+def _starts(grid: _Grid) -> Iterator[Complexes]:
+    """Yield the dispatch's voltages, then angles of the DC power flow, then a flat start."""
     vm = grid.dispatch.vm
-    flat = np.where(control.held, vm, 1.0)
-    starts = (
-        lambda: vm * np.exp(1j * grid.dispatch.va),
-        lambda: flat * np.exp(1j * _dc_angles(grid)),
-        lambda: flat.astype(complex),
-    )
+    yield vm * np.exp(1j * grid.dispatch.va)
+    flat = np.where(np.isin(np.arange(grid.case.n_bus), grid.case.gen_bus), vm, 1.0)
+    yield flat * np.exp(1j * _dc_angles(grid))
+    yield flat.astype(complex)
+
+
+def _first(grid: _Grid, control: _Control, starts: Iterable[Complexes]) -> _Settled:
+    """Solve from the first start from which there is a solution."""
     failure: PowerFlowError | None = None
     for start in starts:
         try:
-            return _solve(grid, control, start(), None)
+            return _solve(grid, control, start, None)
         except PowerFlowError as error:
             failure = failure or error
     assert failure is not None

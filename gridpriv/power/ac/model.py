@@ -256,11 +256,7 @@ def add_generation_cost(model: AcModel, unit: float) -> None:
         program.add_linear(above, np.repeat(height, len(slopes)), -1.0)
 
 
-SPILL_WEIGHT = 0.01
-"""Price of a spilt MW over that of a shed one."""
-
-
-def add_service_cost(model: AcModel, shed: float) -> None:
-    """Add the price of shed power per p.u., and that of spilt power (:data:`SPILL_WEIGHT`)."""
+def add_service_cost(model: AcModel, shed: float, spill: float) -> None:
+    """Add the prices of shed and of spilt power, per p.u."""
     model.program.add_cost(model.cut, shed * model.case.pd[model.loaded])
-    model.program.add_cost(model.spill, SPILL_WEIGHT * shed)
+    model.program.add_cost(model.spill, spill)

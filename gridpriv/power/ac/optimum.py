@@ -34,6 +34,8 @@ from gridpriv.power.objective import (
 if TYPE_CHECKING:
     import pandas as pd
 
+SPILL_WEIGHT = 0.01
+"""Price of a spilt MW over that of a shed one."""
 NOTIONAL_COST = 50.0
 """$/MWh of generation where losses are minimised: it weighs them against shed demand."""
 
@@ -195,15 +197,17 @@ def _add_objective(model: AcModel, objective: AcObjective, voll: float) -> float
     """Add the objective, scaled to about 1 per p.u.; return a price's unit per multiplier."""
     case = model.case
     if objective == "shed":
-        add_service_cost(model, 1.0)
+        add_service_cost(model, 1.0, SPILL_WEIGHT)
         return 1.0
     if objective == "losses":
         model.program.add_cost(model.pg, 1.0)
-        add_service_cost(model, voll / NOTIONAL_COST)
+        weight = voll / NOTIONAL_COST
+        add_service_cost(model, weight, SPILL_WEIGHT * weight)
         return 1.0
     unit = cost_unit(case)
     add_generation_cost(model, unit)
-    add_service_cost(model, voll * case.base_mva / unit)
+    weight = voll * case.base_mva / unit
+    add_service_cost(model, weight, SPILL_WEIGHT * weight)
     return unit / case.base_mva
 
 

@@ -1,0 +1,248 @@
+"""AC recourse: what a zone would do with its true demand, knowing what was agreed.
+
+A zone z solves the AC optimal power flow of its own buses and tie lines:
+
+    minimise   C(pg)/c0 + (VOLL shed + balancing price |X - X_z|)/c0
+               + k_f ||tie flows - agreed||^2 + k_v ||w at tie ends - agreed||^2
+    subject to AC power flow at own buses, their limits, 0 <= shed <= demand
+
+Control areas hold their net interchange and let single ties follow the physics. So X_z is held at a
+price below that of cutting customers, and the tie terms only keep neighbours' assumptions
+close to each other. A case without (convex) costs values all generation alike: least losses.
+
+What was agreed is public: a function of releases. The plan is local, and so is what a zone measures
+at its own tie ends once the grid has settled; with that in place of what was agreed it can
+plan again, without a message.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from gridpriv.core.arrays import Bools, Complexes, Floats, Ints
+from gridpriv.core.errors import InputError
+from gridpriv.grid.case import Case
+from gridpriv.power.ac.flow import dead_buses
+from gridpriv.power.ac.model import AcModel, ac_model, add_generation_cost, add_service_cost
+from gridpriv.power.ac.optimum import NOTIONAL_COST
+from gridpriv.power.ac.part import Part, part_of
+from gridpriv.power.ac.service import Service
+from gridpriv.power.objective import BASE_MVA, cost_objective
+from gridpriv.power.zone import Zone
+
+FLOW_WEIGHT, VOLTAGE_WEIGHT = 1.0, 10.0
+"""k_f and k_v on a base of 100 MVA."""
+
+
+@dataclass(frozen=True, eq=False)
+class Boundary:
+    """A zone's tie lines as they were agreed, or as the zone measures them; per unit.
+
+    Attributes
+    ----------
+    p, q : (j,)
+        Flow into every tie line at the zone's own end, in the order of the zone's branches.
+    w_near, w_far : (j,)
+        Squared voltage magnitude at its own end and at the other.
+    interchange : float
+        X_z: what the tie lines take from the zone, metered in their middle.
+    vmin, vmax : (buses,)
+        Voltage band that the zone plans within, of its own and its neighbours' buses.
+    rate : (branches,)
+        Apparent power limits that it plans within (0: none).
+    firmness : float
+        Factor on k_f and k_v.
+    """
+
+    p: Floats
+    q: Floats
+    w_near: Floats
+    w_far: Floats
+    interchange: float
+    vmin: Floats
+    vmax: Floats
+    rate: Floats
+    firmness: float = 1.0
+
+
+@dataclass(frozen=True, eq=False)
+class ZonePlan:
+    """What a zone would do; local. Per unit.
+
+    Attributes
+    ----------
+    pg, qg : (gens,)
+        Of the zone's generators.
+    voltage : (buses,) complex
+        Of its own and its neighbours' buses (``zone.buses``), at an angle of its own.
+    p_shed, q_shed, spill : (own,)
+        Of its own buses.
+    solved : bool
+        False for what it falls back to where its problem has no solution.
+    """
+
+    pg: Floats
+    qg: Floats
+    voltage: Complexes
+    p_shed: Floats
+    q_shed: Floats
+    spill: Floats
+    solved: bool
+
+
+@dataclass(frozen=True, eq=False)
+class _Area:
+    """The live part of a zone, with its tie lines (rows of the part, own end near)."""
+
+    part: Part
+    own: Bools
+    ties: Ints
+    near_is_from: Bools
+
+
+def tie_branches(zone: Zone) -> Ints:
+    """Return a zone's tie lines, as indices of the network's branches, in the zone's order."""
+    inside = np.isin(np.arange(zone.network.case.n_bus), zone.own)
+    case = zone.network.case
+    crossing = inside[case.f_bus[zone.branches]] != inside[case.t_bus[zone.branches]]
+    ties: Ints = zone.branches[crossing]
+    return ties
+
+
+def plan_zone(zone: Zone, demand: Floats, boundary: Boundary, service: Service) -> ZonePlan | None:
+    """Return a zone's plan, or None where its problem has no solution.
+
+    Parameters
+    ----------
+    zone : Zone
+    demand : (2 own,)
+        Its true (pd, qd).
+    boundary : Boundary
+    service : Service
+    """
+    area = _live_area(zone, demand, boundary)
+    if not area.own.any():
+        return _at_rest(zone, demand)
+    model = ac_model(area.part.case, area.own, _mask(area.ties, area.part.case.n_branch))
+    unit = _add_operating_cost(model, zone.network.case)
+    base = zone.network.case.base_mva
+    lost = service.voll * base / unit
+    add_service_cost(model, lost, lost)
+    _hold_interchange(model, area, boundary.interchange, service.balancing_price * base / unit)
+    _hold_ties(model, area, boundary)
+    found = model.program.solve()
+    return _plan(zone, demand, area, model, found.x) if found.solved else None
+
+
+def _live_area(zone: Zone, demand: Floats, boundary: Boundary) -> _Area:
+    """Return the zone without what lies on dead islands, with its own demand and no other."""
+    whole = zone.network.case
+    dead = dead_buses(whole)
+    pd, qd = np.zeros(whole.n_bus), np.zeros(whole.n_bus)
+    pd[zone.own], qd[zone.own] = np.split(demand, 2)
+    vmin, vmax, rate = whole.vmin.copy(), whole.vmax.copy(), whole.rate.copy()
+    vmin[zone.buses], vmax[zone.buses] = boundary.vmin, boundary.vmax
+    rate[zone.branches] = boundary.rate
+    part = part_of(
+        replace(whole, pd=pd, qd=qd, vmin=vmin, vmax=vmax, rate=rate),
+        zone.buses[~dead[zone.buses]],
+        zone.branches[~dead[whole.f_bus[zone.branches]]],
+        zone.gens[~dead[whole.gen_bus[zone.gens]]],
+    )
+    own = np.isin(part.buses, zone.own)
+    case = part.case
+    ties = np.flatnonzero(own[case.f_bus] != own[case.t_bus])
+    return _Area(part, own, ties, own[case.f_bus[ties]])
+
+
+def _mask(at: Ints, size: int) -> Bools:
+    mask = np.zeros(size, bool)
+    mask[at] = True
+    return mask
+
+
+def _add_operating_cost(model: AcModel, whole: Case) -> float:
+    """Add the cost of generation; return its unit in $/h per p.u."""
+    try:
+        unit = cost_objective(whole).cost_unit
+    except InputError:  # no costs, or none that are convex
+        model.program.add_cost(model.pg, 1.0)
+        return NOTIONAL_COST * whole.base_mva
+    add_generation_cost(model, unit)
+    return unit
+
+
+def _tie_flows(model: AcModel, area: _Area) -> tuple[Ints, Ints, Ints]:
+    """Return the variables p and q at own ends and p at the other ends of tie lines."""
+    p_from, q_from, p_to, q_to = model.flow[:, np.searchsorted(model.metered, area.ties)]
+    out = area.near_is_from
+    return np.where(out, p_from, p_to), np.where(out, q_from, q_to), np.where(out, p_to, p_from)
+
+
+def _hold_interchange(model: AcModel, area: _Area, agreed: float, price: float) -> None:
+    """Price what is metered in the middle of tie lines beyond or short of what was agreed."""
+    if not len(area.ties):
+        return
+    near, _, far = _tie_flows(model, area)
+    row = model.program.add_rows(np.array([agreed]), np.array([agreed]))
+    flows = np.concatenate([near, far])
+    halves = np.repeat([0.5, -0.5], len(near))
+    model.program.add_linear(np.repeat(row, len(flows)), flows, halves)
+    none, endless = np.zeros(2), np.full(2, np.inf)
+    beyond = model.program.add_variables(none, endless, none)
+    model.program.add_linear(np.repeat(row, 2), beyond, np.array([-1.0, 1.0]))
+    model.program.add_cost(beyond, price)
+
+
+def _hold_ties(model: AcModel, area: _Area, boundary: Boundary) -> None:
+    """Add k_f ||tie flows - agreed||^2 + k_v ||w at tie ends - agreed||^2."""
+    case, program = model.case, model.program
+    scale = case.base_mva / BASE_MVA  # flows and voltages weigh as on a base of 100 MVA
+    p, q, _ = _tie_flows(model, area)
+    for flow, agreed in ((p, boundary.p), (q, boundary.q)):
+        weight = boundary.firmness * FLOW_WEIGHT * scale
+        program.add_cost(flow, -2 * weight * agreed, weight)
+    f, t = case.f_bus[area.ties], case.t_bus[area.ties]
+    near, far = np.where(area.near_is_from, f, t), np.where(area.near_is_from, t, f)
+    for bus, agreed in ((near, boundary.w_near), (far, boundary.w_far)):
+        first = np.unique(bus, return_index=True)[1]  # a bus may end several tie lines
+        bus, agreed = bus[first], agreed[first]  # noqa: PLW2901
+        row = program.add_rows(np.zeros(len(bus)), np.zeros(len(bus)))
+        w = program.add_variables(np.zeros(len(bus)), np.full(len(bus), np.inf), agreed)
+        program.add_linear(row, w, -1.0)
+        for part in (model.e, model.f):
+            program.add_product(row, part[bus], part[bus], 1.0)
+        weight = boundary.firmness * VOLTAGE_WEIGHT / scale
+        program.add_cost(w, -2 * weight * agreed, weight)
+
+
+def _plan(zone: Zone, demand: Floats, area: _Area, model: AcModel, x: Floats) -> ZonePlan:
+    asked, part = model.dispatch(x), area.part
+    rest = _at_rest(zone, demand)
+    voltage, pg, qg = rest.voltage.copy(), rest.pg.copy(), rest.qg.copy()
+    voltage[np.searchsorted(zone.buses, part.buses)] = model.voltage(x)
+    gens = np.searchsorted(zone.gens, part.gens)
+    pg[gens], qg[gens] = x[model.pg], x[model.qg]
+    own = np.searchsorted(zone.own, part.buses[area.own])
+
+    def with_live(given: Floats, found: Floats) -> Floats:
+        every = given.copy()
+        every[own] = found[area.own]
+        return every
+
+    return ZonePlan(
+        pg, qg, voltage, with_live(rest.p_shed, asked.p_shed),
+        with_live(rest.q_shed, asked.q_shed), with_live(rest.spill, asked.spill), solved=True,
+    )  # fmt: skip
+
+
+def _at_rest(zone: Zone, demand: Floats) -> ZonePlan:
+    """Return the plan of a dead zone: nothing generates, nothing is served."""
+    p, q = np.split(demand, 2)
+    none = np.zeros(len(zone.gens))
+    return ZonePlan(
+        none, none, np.zeros(len(zone.buses), complex), np.maximum(p, 0.0), q,
+        np.maximum(-p, 0.0), solved=True,
+    )  # fmt: skip

@@ -1,0 +1,242 @@
+"""Settling: every zone's plan on the whole grid, and what is left of what was agreed.
+
+The grid decides. It takes all plans at once (:func:`gridpriv.power.ac.flow.ac_flow`), holds every
+zone's interchange while its generators can, and spreads the rest over all zones' headroom: that is
+balancing energy. A zone that then finds something outside a limit plans again with the
+boundary that it measures at its own ends, firmer each time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from gridpriv.core.arrays import Complexes, Floats
+from gridpriv.grid.case import Case
+from gridpriv.power.ac.flow import ac_flow
+from gridpriv.power.ac.limits import Limit, violations
+from gridpriv.power.ac.newton import PowerFlowError
+from gridpriv.power.ac.recourse import Boundary, ZonePlan, tie_branches
+from gridpriv.power.ac.state import AcState, Dispatch, Schedule
+from gridpriv.power.zone import FLOWS, Network, Zone
+
+MOST_REPLANS = 6
+AS_MEASURED = 2
+GAIN = 0.5
+FIRM = 10.0
+"""From the replan after ``AS_MEASURED`` on, a limit that is passed is tightened by this share."""
+
+UNIT_HARM = {"p.u.": 100.0}
+
+Replan = Callable[[Sequence[Boundary | None]], Sequence[ZonePlan | None]]
+
+
+@dataclass(frozen=True, eq=False)
+class Settlement:
+    """The grid after every zone has acted.
+
+    Attributes
+    ----------
+    state : AcState or None
+        None where the plans have no AC power flow; ``failure`` says where it fails.
+    failure : str
+    plans : tuple of ZonePlan
+        In the order of the zones.
+    fallbacks : tuple of str
+        Zones whose problem had no solution: they act as in the last round.
+    replans : int
+        How often zones planned again.
+    """
+
+    state: AcState | None
+    failure: str
+    plans: tuple[ZonePlan, ...]
+    fallbacks: tuple[str, ...]
+    replans: int
+
+    @property
+    def violations(self) -> tuple[Limit, ...]:
+        """Limits that the grid is outside of."""
+        return () if self.state is None else violations(self.state)
+
+    @property
+    def carried(self) -> bool:
+        """Whether the grid can carry the dispatch: it settles inside every limit."""
+        return self.state is not None and not self.violations
+
+
+def agreed_boundaries(
+    network: Network, zones: Sequence[Zone], averages: Sequence[Floats]
+) -> tuple[Boundary, ...]:
+    """Return every zone's boundary by the mean of the copies that zones sent last; public."""
+    size = network.offsets["end"]
+    total, holders = np.zeros(size), np.zeros(size)
+    for zone, average in zip(zones, averages, strict=True):
+        total[zone.coordinates] += average
+        holders[zone.coordinates] += 1.0
+    mean = total / np.maximum(holders, 1.0)
+    start, case = network.offsets, network.case
+    p_from, q_from, p_to, q_to = (mean[start[flow] : start[flow] + case.n_branch] for flow in FLOWS)
+    w = mean[: case.n_bus]
+    return tuple(_boundary(zone, p_from + 1j * q_from, p_to + 1j * q_to, w) for zone in zones)
+
+
+def measured_boundary(zone: Zone, state: AcState, planned: Boundary, gain: float) -> Boundary:
+    """Return what a zone measures at its tie ends, with the interchange that it has agreed to.
+
+    The other end's voltage follows from voltage and flow at its own by Ohm's law. Limits that it
+    measures to be passed are tightened by ``gain`` times as much: what it expected of its
+    neighbours has not come.
+    """
+    found, case = _boundary(zone, state.s_from, state.s_to, state.vm**2), zone.network.case
+    vm, low, high = (values[zone.buses] for values in (state.vm, case.vmin, case.vmax))
+    middle = (low + high) / 2
+    flow = np.maximum(np.abs(state.s_from), np.abs(state.s_to))[zone.branches]
+    rate = found.rate
+    tightened = planned.rate - gain * np.maximum(flow - rate, 0.0)
+    return replace(
+        found,
+        interchange=planned.interchange,
+        firmness=FIRM if gain else 1.0,
+        vmin=np.minimum(planned.vmin + gain * np.maximum(low - vm, 0.0), middle),
+        vmax=np.maximum(planned.vmax - gain * np.maximum(vm - high, 0.0), middle),
+        rate=np.where(rate > 0, np.maximum(tightened, rate / 2), 0.0),
+    )
+
+
+def _boundary(zone: Zone, s_from: Complexes, s_to: Complexes, w: Floats) -> Boundary:
+    case, ties = zone.network.case, tie_branches(zone)
+    f, t = case.f_bus[ties], case.t_bus[ties]
+    out = np.isin(f, zone.own)
+    near, far = np.where(out, s_from[ties], s_to[ties]), np.where(out, s_to[ties], s_from[ties])
+    return Boundary(
+        near.real, near.imag, np.where(out, w[f], w[t]), np.where(out, w[t], w[f]),
+        0.5 * float((near - far).real.sum()),
+        case.vmin[zone.buses], case.vmax[zone.buses], case.rate[zone.branches],
+    )  # fmt: skip
+
+
+def settle(
+    case: Case,
+    zones: Sequence[Zone],
+    agreed: Sequence[Boundary],
+    fallback: Sequence[ZonePlan],
+    plan: Replan,
+) -> Settlement:
+    """Let every zone plan, settle the grid, and let zones with violations plan again.
+
+    Parameters
+    ----------
+    case : Case
+        With the demand that was asked for.
+    zones : sequence of Zone
+    agreed : sequence of Boundary
+    fallback : sequence of ZonePlan
+        What a zone does whose problem has no solution.
+    plan : callable
+        Returns the plans of zones for their boundaries; a zone whose boundary is None keeps its
+        plan (and what is returned for it is not looked at).
+    """
+    zone_of = np.zeros(case.n_bus, dtype=np.int64)
+    for z, zone in enumerate(zones):
+        zone_of[zone.own] = z
+    schedule = Schedule(zone_of, np.array([one.interchange for one in agreed]))
+    boundaries = list(agreed)
+    found = list(plan(boundaries))
+    plans = [
+        second if first is None else first for first, second in zip(found, fallback, strict=True)
+    ]
+    best = _settled(case, zones, schedule, found, plans, 0)
+    last = best
+    for replans in range(1, MOST_REPLANS + 1):
+        if last.state is None or not last.violations:
+            break
+        asked: list[Boundary | None] = [None] * len(zones)
+        gain = GAIN if replans > AS_MEASURED else 0.0
+        for z in _concerned(zones, last.violations):
+            boundaries[z] = measured_boundary(zones[z], last.state, boundaries[z], gain)
+            asked[z] = boundaries[z]
+        for z, answer in enumerate(plan(asked)):
+            if asked[z] is not None and answer is not None:
+                plans[z] = found[z] = answer
+        last = _settled(case, zones, schedule, found, plans, replans)
+        if _harm(last) < _harm(best):
+            best = last
+    return best
+
+
+def _harm(settlement: Settlement) -> float:
+    """Return by how much a settlement is outside limits or sheds: MW, and 0.01 p.u. as one."""
+    if settlement.state is None:
+        return np.inf
+    outside = (limit.amount * UNIT_HARM.get(limit.unit, 1.0) for limit in settlement.violations)
+    return sum(outside) + settlement.state.shed_mw
+
+
+def _concerned(zones: Sequence[Zone], outside: tuple[Limit, ...]) -> list[int]:
+    """Return the zones that see a violation: at their own buses or at the far ends of their ties.
+
+    What is at a far end follows from what a zone measures at its own.
+    """
+    case = zones[0].network.case
+    buses = {case.index_of[int(bus)] for limit in outside for bus in limit.at.split("-")}
+    return [z for z, zone in enumerate(zones) if not buses.isdisjoint(zone.buses.tolist())]
+
+
+def _settled(
+    case: Case,
+    zones: Sequence[Zone],
+    schedule: Schedule,
+    found: Sequence[ZonePlan | None],
+    plans: Sequence[ZonePlan],
+    replans: int,
+) -> Settlement:
+    lost = tuple(zone.name for zone, one in zip(zones, found, strict=True) if one is None)
+    try:
+        state = ac_flow(case, joint_dispatch(case, zones, plans), schedule)
+    except PowerFlowError as error:
+        return Settlement(None, str(error), tuple(plans), lost, replans)
+    return Settlement(state, "", tuple(plans), lost, replans)
+
+
+def joint_dispatch(case: Case, zones: Sequence[Zone], plans: Sequence[ZonePlan]) -> Dispatch:
+    """Return the zones' plans as one dispatch; their angles are turned to meet at tie lines."""
+    pg = np.zeros(case.n_gen)
+    voltage = np.ones(case.n_bus, complex)
+    p_shed, q_shed, spill = np.zeros(case.n_bus), np.zeros(case.n_bus), np.zeros(case.n_bus)
+    turns = _turns(case, zones, plans)
+    for zone, one, turn in zip(zones, plans, turns, strict=True):
+        pg[zone.gens] = one.pg
+        own = np.searchsorted(zone.buses, zone.own)
+        voltage[zone.own] = one.voltage[own] * np.exp(1j * turn)
+        p_shed[zone.own], q_shed[zone.own], spill[zone.own] = one.p_shed, one.q_shed, one.spill
+    vm = np.abs(voltage)
+    return Dispatch(pg, np.where(vm > 0, vm, 1.0), np.angle(voltage), p_shed, q_shed, spill)
+
+
+def _turns(case: Case, zones: Sequence[Zone], plans: Sequence[ZonePlan]) -> Floats:
+    """Return the angle to add to each zone's, so that both sides of a tree of ties agree."""
+    owner = np.zeros(case.n_bus, dtype=np.int64)
+    for z, zone in enumerate(zones):
+        owner[zone.own] = z
+    turns, known = np.zeros(len(zones)), np.zeros(len(zones), bool)
+    for root in range(len(zones)):
+        if known[root]:
+            continue
+        known[root] = True
+        queue = [root]
+        while queue:
+            z = queue.pop()
+            angle = np.angle(plans[z].voltage)
+            for place in np.flatnonzero(owner[zones[z].buses] != z).tolist():
+                bus = zones[z].buses[place]
+                other = int(owner[bus])
+                if known[other]:
+                    continue
+                seen = np.angle(plans[other].voltage)[np.searchsorted(zones[other].buses, bus)]
+                turns[other] = turns[z] + angle[place] - seen
+                known[other] = True
+                queue.append(other)
+    return turns
