@@ -73,7 +73,7 @@ def execute(args: argparse.Namespace) -> int:
         write_json(document, ready(folder) / "acopf.json")
         write_csv(found.buses, folder / "buses.csv")
         write_csv(found.generators, folder / "generators.csv")
-        write_csv(limit_table(found.binding), folder / "binding.csv")
+        write_csv(limit_table(found.state.binding), folder / "binding.csv")
     tell(args, document, lambda: _summarise(found, document), folder)
     return 0
 

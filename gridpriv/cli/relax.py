@@ -91,7 +91,7 @@ def _summarise(document: dict[str, object], price: object) -> None:
 
     rows: list[list[object]] = [
         ["bound", f"{document['bound']:.7g}", document["unit"]],
-        ["unserved demand", document["shed_mw"], "MW"],
+        ["demand that cannot be served, at least", document["shed_mw"], "MW"],
         ["estimated relative error", document["relative_error"], ""],
         ["status", document["status"], ""],
         ["solver", document["solver"], ""],

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import gc
-import os
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -33,8 +30,6 @@ from gridpriv.zonal.settings import PRESETS, Settings
 
 if TYPE_CHECKING:
     from gridpriv.consensus.transport import Carry
-    from gridpriv.power.accheck import AcCheck
-    from gridpriv.zonal.checks import Checker, Finished
     from gridpriv.zonal.result import RunResult
 
 
@@ -62,11 +57,6 @@ def execute(args: argparse.Namespace) -> int:
 
         one_of("tables", args.tables, FORMATS)
     given = given_settings(args, Settings)
-    with _checker(beside=args.process) as checker:
-        return _run(args, given, checker)
-
-
-def _run(args: argparse.Namespace, given: dict[str, Any], checker: Checker) -> int:
     from gridpriv.core.files import refuse_used
     from gridpriv.grid.library import load_case
     from gridpriv.privacy.statement import refuse_unprotected
@@ -122,7 +112,6 @@ def _run(args: argparse.Namespace, given: dict[str, Any], checker: Checker) -> i
             watch=lambda r: advance(f"residual {r.consensus_residual:.2e}"),
             load_seconds=load_seconds,
             charge=charge,
-            checker=checker,
             admit=admit,
             leave=keep,
             transport=transport,
@@ -145,40 +134,6 @@ def _transport(args: argparse.Namespace, settings: Settings) -> Carry | None:
     from gridpriv.consensus.cluster import Cluster
 
     return partial(Cluster, address=args.cluster)
-
-
-@contextmanager
-def _checker(*, beside: bool) -> Iterator[Checker]:
-    """Yield what checks the finished run: the dispatch in a process that gets ready meanwhile.
-
-    Importing pandapower takes longer than a hundred rounds of case118, and a second core.
-    """
-    if not beside or (os.cpu_count() or 1) < 2:
-        from gridpriv.zonal.checks import check
-
-        yield check
-        return
-    from gridpriv.core.processes import Beside
-
-    with Beside(_check_dispatch, _import_pandapower) as process:  # before our own slow imports
-        from gridpriv.zonal.checks import check_beside
-
-        yield partial(check_beside, process)
-
-
-def _check_dispatch(finished: Finished) -> AcCheck | None:
-    from gridpriv.zonal.checks import check_dispatch
-
-    return check_dispatch(finished)
-
-
-def _import_pandapower() -> None:
-    """Import what the AC check needs, quietly."""
-    from gridpriv.cli.main import RARELY, show_warnings
-
-    gc.set_threshold(RARELY)
-    show_warnings()
-    import pandapower.converter.pypower.from_ppc  # noqa: F401
 
 
 def summarise(document: dict[str, Any]) -> None:

@@ -8,9 +8,9 @@ least squared imbalance that any dispatch can reach.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -19,13 +19,14 @@ import pandas as pd
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import SolverError, not_allowed, one_of
 from gridpriv.grid.case import Case
-from gridpriv.power.binding import (
-    SHED_TOLERANCE_MW,
-    binding_limits,
-    binding_sentence,
-    binding_table,
+from gridpriv.power.ac.limits import Limit, Standing, binding, limit_sentence, limit_table
+from gridpriv.power.conic import (
+    ConicSolution,
+    hard_balance,
+    shed_demand,
+    solve_conic,
+    squared_imbalance,
 )
-from gridpriv.power.conic import ConicSolution, solve_conic
 from gridpriv.power.objective import (
     IMBALANCE,
     OBJECTIVES,
@@ -35,9 +36,11 @@ from gridpriv.power.objective import (
     fixed_cost,
 )
 from gridpriv.power.program import compile_zone
+from gridpriv.power.shortage import Shortage, shortage
 from gridpriv.power.zone import Network, Zone, make_network
 
-WIDE_BAND = (0.5, 1.5)
+AT_LIMIT = 1e-3
+BALANCE_TOLERANCE_MVA = 1e-2
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,26 +88,54 @@ class Relaxation:
         return self.network.case
 
     @property
-    def shed_mw(self) -> float:
-        """Unserved active demand in MW."""
-        return self.case.base_mva * float(np.maximum(self.p_imbalance, 0.0).sum())
+    def balanced(self) -> bool:
+        """Whether every bus is in balance."""
+        imbalance = self.case.base_mva * np.abs([self.p_imbalance, self.q_imbalance]).max()
+        return self.status != "Infeasible" and bool(imbalance <= BALANCE_TOLERANCE_MVA)
 
     @cached_property
+    def least_shed_mw(self) -> float | None:
+        """What no dispatch can serve, at least, in MW; None where the bound has no solution."""
+        return 0.0 if self.balanced else least_shed_mw(self.case)
+
+    @cached_property
+    def shortage(self) -> Shortage:
+        """What an AC plan serves."""
+        return shortage(self.case)
+
+    @cached_property
+    def limits(self) -> tuple[Limit, ...]:
+        """Limits that the solution stands at."""
+        network, case = self.network, self.case
+        part = {name: self.z[a:b] for (name, a), (_, b) in pairwise(network.offsets.items())}
+        ends = (("p_from", "q_from"), ("p_to", "q_to"))
+        across = np.arctan2(part["wi"], part["wr"])[network.pair_of]
+        here = Standing(
+            pg=part["pg"],
+            qg=part["qg"],
+            flow=np.maximum(*(np.hypot(part[p], part[q]) for p, q in ends)),
+            vm=np.sqrt(np.maximum(part["w"], 0.0)),
+            angle=np.where(network.forward, across, -across),
+            dead=np.zeros(case.n_bus, bool),
+        )
+        return binding(case, here, AT_LIMIT)
+
+    @property
     def binding(self) -> pd.DataFrame:
-        """What stands at a limit, one row each (:class:`gridpriv.power.binding.Binding`)."""
-        return binding_table(binding_limits(self.network, self.z))
+        """What stands at a limit, one row each (:class:`gridpriv.power.ac.limits.Limit`)."""
+        return limit_table(self.limits)
 
     @property
     def buses(self) -> pd.DataFrame:
-        """One row per bus: demand, shed, voltage, prices."""
+        """One row per bus: demand, imbalance (positive: unserved), voltage, prices."""
         case = self.case
         return pd.DataFrame(
             {
                 "bus": case.bus_id,
                 "pd_mw": case.base_mva * case.pd,
                 "qd_mvar": case.base_mva * case.qd,
-                "shed_mw": case.base_mva * self.p_imbalance,
-                "shed_mvar": case.base_mva * self.q_imbalance,
+                "imbalance_mw": case.base_mva * self.p_imbalance,
+                "imbalance_mvar": case.base_mva * self.q_imbalance,
                 "vm_pu": np.sqrt(np.maximum(self.z[: case.n_bus], 0.0)),
                 "p_price": self.p_price,
                 "q_price": self.q_price,
@@ -112,13 +143,17 @@ class Relaxation:
         )
 
     def explanation(self) -> str:
-        """Return in a sentence what binds, or which constraints leave no solution."""
-        if self.status == "Infeasible":
-            return explain_infeasible(self.case)
-        held = binding_sentence(binding_limits(self.network, self.z))
-        if self.shed_mw > SHED_TOLERANCE_MW:
-            return f"{self.shed_mw:.4g} MW cannot be served; {held}"
-        return f"all load is served; {held}"
+        """Return in a sentence what cannot be served, and what binds."""
+        if self.balanced:
+            return f"the relaxation serves all load; {limit_sentence(self.limits)}"
+        least = self.least_shed_mw
+        bound = "no balanced solution" if least is None else (
+            f"at least {least:.4g} MW cannot be served, by the relaxation"
+        )  # fmt: skip
+        try:
+            return f"{bound}; {self.shortage.sentence()}"
+        except SolverError as error:
+            return f"{bound}; no AC plan was found ({error})"
 
     def as_dict(self) -> dict[str, Any]:
         """Return the relaxation as JSON can hold it."""
@@ -132,7 +167,7 @@ class Relaxation:
             "status": self.status,
             "solver": self.solver,
             "seconds": self.seconds,
-            "shed_mw": self.shed_mw if solved else None,
+            "shed_mw": self.least_shed_mw,
             "explanation": self.explanation(),
         }
 
@@ -172,7 +207,9 @@ def relax(
     began = time.perf_counter()
     if solver == "clarabel":
         zone = whole_grid(network)
-        found = solve_conic(compile_zone(zone), zone.demand, hard_balance=hard)
+        program = compile_zone(zone)
+        missing = hard_balance(program) if hard else squared_imbalance(program)
+        found = solve_conic(program, zone.demand, missing)
     else:
         found = _solve_pyomo(whole_grid(network), solver, hard_balance=hard)
     solved = found.status != "Infeasible"
@@ -236,38 +273,13 @@ def _solve_pyomo(zone: Zone, solver: str, *, hard_balance: bool) -> ConicSolutio
     return ConicSolution(z, imbalance, np.full(len(imbalance), np.nan), variable, np.nan, "Solved")
 
 
-GROUPS = {
-    "generator P limits": {"pmin": -np.inf, "pmax": np.inf},
-    "generator Q limits": {"qmin": -np.inf, "qmax": np.inf},
-    "line ratings": {"rate": 0.0},
-    "voltage limits": {"vmin": WIDE_BAND[0], "vmax": WIDE_BAND[1]},
-    "angle limits": {"angmin": -np.inf, "angmax": np.inf},
-}
+def least_shed_mw(case: Case) -> float | None:
+    """Return a bound on shed demand: at constant power factor, no dispatch sheds less (MW).
 
-
-def explain_infeasible(case: Case) -> str:
-    """Return which groups of limits leave no balanced solution.
-
-    Every group is dropped alone, then in pairs (voltages: widened to 0.5-1.5 p.u.); what makes
-    the balance possible is named.
+    None where the relaxation has no solution, whatever is shed: generation cannot go low enough.
     """
-    for size in (1, 2):
-        freeing = [" and ".join(g) for g in combinations(GROUPS, size) if _feasible(case, g)]
-        if freeing:
-            return f"no balanced solution; one exists without {', or without '.join(freeing)}"
-    return "no balanced solution, whichever one or two groups of limits are dropped"
-
-
-def _feasible(case: Case, dropped: tuple[str, ...]) -> bool:
-    """Return whether a balanced solution exists without some groups of limits."""
-    changes = {
-        name: np.full_like(getattr(case, name), value)
-        for group in dropped
-        for name, value in GROUPS[group].items()
-    }
-    zone = whole_grid(make_network(replace(case, **changes)))
-    try:
-        found = solve_conic(compile_zone(zone), zone.demand, hard_balance=True)
-    except SolverError:
-        return False
-    return found.status == "Solved"
+    zone = whole_grid(make_network(case))
+    found = solve_conic(compile_zone(zone), zone.demand, shed_demand(zone.demand))
+    if found.status == "Infeasible":
+        return None
+    return case.base_mva * max(found.value * (1.0 - found.error), 0.0)

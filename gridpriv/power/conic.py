@@ -2,8 +2,9 @@
 
     minimise 1/2 z'Hz + c'z [+ M ||s||^2]   subject to   z in W,  B z + d = s
 
-with s = 0 where the balance is hard. Flows stay variables: eliminating them saves time in
-thousands of small solves, but one large solve ends more often as solved with them
+with s = 0 where the balance is hard; or s is what is shed of the demand at constant power factor,
+0 <= s <= d, at a price of 1 per unit of active power. Flows stay variables: eliminating them saves
+time in thousands of small solves, but one large solve ends more often as solved with them
 (docs/decisions/0008-cost-objective.md has figures on PGLib-OPF).
 
 Rows and objective are scaled: equalities to a largest coefficient of 1, thermal limits to 1,
@@ -93,7 +94,54 @@ class ConicSolution:
     status: str
 
 
-def solve_conic(program: ZoneProgram, demand: Floats, *, hard_balance: bool) -> ConicSolution:
+@dataclass(frozen=True, eq=False)
+class Slack:
+    """What may be missing of the balance: B z + d = columns s.
+
+    Attributes
+    ----------
+    columns : sparse (2 b, k)
+    square, linear : (k,)
+        Its price: square s^2 / 2 + linear s.
+    most : (k,) or None
+        Upper bounds, with 0 as the lower one; None without bounds.
+    """
+
+    columns: Matrix
+    square: Floats
+    linear: Floats
+    most: Floats | None
+
+
+def hard_balance(program: ZoneProgram) -> Slack:
+    """Nothing may be missing."""
+    rows, none = program.imbalance.shape[0], np.zeros(0)
+    return Slack(Matrix((rows, 0)), none, none, None)
+
+
+def squared_imbalance(program: ZoneProgram) -> Slack:
+    """All may be missing, at M times its square."""
+    rows = program.imbalance.shape[0]
+    eye = Matrix(sparse.eye_array(rows, format="csr"))
+    return Slack(eye, np.full(rows, 2.0 * program.weight), np.zeros(rows), None)
+
+
+def shed_demand(demand: Floats) -> Slack:
+    """Demand may be shed at constant power factor, where active demand is positive."""
+    p, q = np.split(demand, 2)
+    loaded = np.flatnonzero(p > 0)
+    at, none = np.arange(len(loaded)), np.zeros(len(loaded))
+    columns = sparse.coo_array(
+        (
+            np.concatenate([p[loaded], q[loaded]]),
+            (np.concatenate([loaded, loaded + len(p)]), np.tile(at, 2)),
+        ),
+        shape=(len(demand), len(loaded)),
+    )
+    return Slack(Matrix(columns), none, p[loaded], np.ones(len(loaded)))
+
+
+def solve_conic(program: ZoneProgram, demand: Floats, slack: Slack) -> ConicSolution:
     """Solve a zone's problem for a demand.
 
     Parameters
@@ -101,15 +149,15 @@ def solve_conic(program: ZoneProgram, demand: Floats, *, hard_balance: bool) -> 
     program : ZoneProgram
     demand : (2 b,)
         (pd, qd) of own buses.
-    hard_balance : bool
-        Whether the imbalance must be 0; else M times its square is minimised with the cost.
+    slack : Slack
+        What may be missing, and its price.
 
     Raises
     ------
     SolverError
         If no scaling ends as solved or infeasible; the last status is named.
     """
-    form = _form(program, demand, hard_balance=hard_balance)
+    form = _form(program, demand, slack)
     best: ConicSolution | None = None
     status = ""
     for scaling in SCALINGS:
@@ -143,25 +191,27 @@ class _Form:
         return self.row_scale if scaling.rows else np.ones_like(self.row_scale)
 
 
-def _form(program: ZoneProgram, demand: Floats, *, hard_balance: bool) -> _Form:
+def _form(program: ZoneProgram, demand: Floats, slack: Slack) -> _Form:
     inside, limits, cones = conic_rows(program)
     rows = Matrix(sparse.vstack([program.imbalance, program.a_eq, inside], format="csr"))
     offset = np.concatenate([-demand, program.b_eq, limits])
     equalities = len(demand) + len(program.b_eq)
     scale = _row_scale(program, rows, equalities)
-    if not hard_balance:
-        rows = _with_slack(rows, len(demand))
-    return _Form(
-        *_objective(program, hard_balance=hard_balance),
-        rows, offset, [clarabel.ZeroConeT(equalities), *cones], scale,
-    )  # fmt: skip
-
-
-def _with_slack(rows: Matrix, slack: int) -> Matrix:
-    """Add the columns of s, -1 in the rows of the balance."""
-    minus = Matrix(-sparse.eye_array(slack, format="csr"))
-    column = sparse.vstack([minus, Matrix((rows.shape[0] - slack, slack))], format="csr")
-    return Matrix(sparse.hstack([rows, column], format="csr"))
+    square = np.concatenate([program.cost_square, slack.square])
+    linear = np.concatenate([program.cost_linear, slack.linear])
+    rest = Matrix((rows.shape[0] - len(demand), len(slack.linear)))
+    missing = sparse.vstack([-slack.columns, rest], format="csr")
+    rows = Matrix(sparse.hstack([rows, missing], format="csr"))
+    cones = [clarabel.ZeroConeT(equalities), *cones]
+    if slack.most is not None:
+        eye = sparse.eye_array(len(slack.most), format="csr")
+        bounds = sparse.vstack([eye, -eye], format="csr")
+        none = Matrix((bounds.shape[0], program.size))
+        rows = Matrix(sparse.vstack([rows, sparse.hstack([none, bounds])], format="csr"))
+        offset = np.concatenate([offset, slack.most, np.zeros(len(slack.most))])
+        scale = np.concatenate([scale, np.ones(bounds.shape[0])])
+        cones.append(clarabel.NonnegativeConeT(bounds.shape[0]))
+    return _Form(sparse.diags_array(square), linear, rows, offset, cones, scale)
 
 
 def _solve(form: _Form, scaling: Scaling) -> Any:
@@ -182,15 +232,6 @@ def _solve(form: _Form, scaling: Scaling) -> Any:
         form.cones,
         settings,
     ).solve()
-
-
-def _objective(program: ZoneProgram, *, hard_balance: bool) -> tuple[Matrix, Floats]:
-    """Return (P, q) on (z, s); s is there only where the balance is soft."""
-    if hard_balance:
-        return sparse.diags_array(program.cost_square), program.cost_linear
-    slack = program.imbalance.shape[0]
-    square = np.concatenate([program.cost_square, np.full(slack, 2.0 * program.weight)])
-    return sparse.diags_array(square), np.concatenate([program.cost_linear, np.zeros(slack)])
 
 
 def _row_scale(program: ZoneProgram, rows: Matrix, equalities: int) -> Floats:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 from gridpriv.consensus.agent import Agent, AgentRules, Streams
 from gridpriv.consensus.transport import Performer
 from gridpriv.core.arrays import Floats
+from gridpriv.power.ac.recourse import Boundary, ZonePlan, plan_zone
+from gridpriv.power.ac.service import Service
 from gridpriv.power.objective import ObjectiveKind
 from gridpriv.power.prior import capacity
 from gridpriv.power.problem import ZoneProblem
 from gridpriv.power.program import compile_zone
-from gridpriv.power.recourse import Pin, pinned_solution
 from gridpriv.power.zone import Zone
 from gridpriv.privacy.release import Charging
 from gridpriv.privacy.strategies.disclosure import Disclosure
@@ -39,6 +40,7 @@ class Fleet:
     streams: Streams
     disclosures: tuple[Disclosure | None, ...]
     charge: Charging | None = None
+    service: Service = field(default_factory=Service)
 
     @property
     def sizes(self) -> list[int]:
@@ -61,7 +63,7 @@ class Fleet:
             self.charge,
             public_proxy(zone),
         )
-        return ZoneMember(agent, problem)
+        return ZoneMember(agent, problem, self.service)
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,13 +72,14 @@ class ZoneMember:
 
     agent: Agent
     problem: ZoneProblem
+    service: Service
 
     def perform(self, verb: str, *given: Any) -> Any:
-        """Do what a verb names: ``outcome`` and ``recourse`` here, the rest is the agent's."""
+        """Do what a verb names: ``outcome`` and ``plan`` here, the rest is the agent's."""
         if verb == "outcome":
             return self.outcome(self.agent.average)
-        if verb == "recourse":
-            return self.recourse(*given)
+        if verb == "plan":
+            return self.plan(*given)
         return self.agent.perform(verb, *given)
 
     def outcome(self, z: Floats) -> ZoneOutcome:
@@ -84,10 +87,13 @@ class ZoneMember:
         p, q = np.split(self.problem.imbalance(z, self.agent.data), 2)
         return ZoneOutcome(z, p, q)
 
-    def recourse(self, pin: Pin) -> ZoneOutcome | None:
-        """Return the zone after recourse, or None where the pinned problem has no solution."""
-        z = pinned_solution(self.problem, self.agent.data, pin)
-        return None if z is None else self.outcome(z)
+    def plan(self, boundary: Boundary | None) -> ZonePlan | None:
+        """Return what the zone would do at a boundary; None keeps its plan."""
+        if boundary is None:
+            return None
+        agent = self.agent
+        zone = self.problem.program.zone
+        return plan_zone(zone, agent.data, boundary, self.service, agent.average)
 
 
 def public_proxy(zone: Zone) -> Floats:

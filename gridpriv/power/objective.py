@@ -79,6 +79,15 @@ def cost_objective(case: Case, weight: float | None = None) -> Objective:
     return Objective("cost", usual if weight is None else weight, cost_unit(case))
 
 
+def has_convex_costs(case: Case) -> bool:
+    """Return whether a case has generation costs that can be minimised."""
+    try:
+        cost_objective(case)
+    except InputError:
+        return False
+    return True
+
+
 def penalty_units(case: Case, objective: Objective, flows: NDArray[np.bool_]) -> Floats:
     """Return rho of shared variables per unit of rho on a base of 100 MVA.
 

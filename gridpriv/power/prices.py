@@ -1,9 +1,5 @@
-"""Prices: what one more unit of demand, or of flow on a tie line, costs.
+"""Prices of tie lines: what one more unit of flow on one costs a zone.
 
-balance
-    f(z; d) = C(pg)/c0 + M ||Bz + d||^2 depends on d through s = Bz + d only, so by the envelope
-    theorem the local problem's value changes by 2 M s_i with d_i. A positive price is what the
-    zone pays for one more unit of demand at the bus. It is computed from s, so it is local.
 tie lines
     The dual lambda of a zone's copy of a shared variable. Its local problem minimises
     f(z) - <lambda, z> + rho/2 ||w - z||^2, so lambda is the derivative of f by that variable:
@@ -32,12 +28,6 @@ def price_unit(network: Network) -> tuple[float, str]:
     if network.objective.kind == "cost":
         return network.objective.cost_unit / network.case.base_mva, "$/MWh"
     return 1.0, "p.u.^2 per p.u."
-
-
-def balance_prices(network: Network, imbalance: Floats) -> Floats:
-    """Return the price of demand at every bus for its imbalance (p.u.)."""
-    factor, _ = price_unit(network)
-    return factor * 2.0 * network.objective.weight * imbalance
 
 
 def tie_prices(zone: Zone, shared: np.ndarray, dual: Floats) -> pd.DataFrame:

@@ -145,8 +145,8 @@ def _warning(result: RunResult) -> str:
                 f"did not converge: consensus residual {last:.3g} after round {len(rounds)}, "
                 f"{first:.3g} after round 1"
             )
-    if result.recourse is not None and result.recourse.failed:
-        return f"no local recourse in zone {', '.join(result.recourse.failed)}"
+    if result.physical["fallback_zones"]:
+        return f"no AC plan in zone {', '.join(result.physical['fallback_zones'])}"
     return ""
 
 

@@ -168,7 +168,7 @@ def run_series(
 
 def step_row(name: str, result: RunResult) -> dict[str, Any]:
     """Return a step's figures (:data:`gridpriv.zonal.schema.STEPS`)."""
-    last, after, base = result.rounds.iloc[-1], result.recourse, result.case.base_mva
+    last, base, physical = result.rounds.iloc[-1], result.case.base_mva, result.physical
     return {
         "step": name,
         "rounds": len(result.rounds),
@@ -177,9 +177,10 @@ def step_row(name: str, result: RunResult) -> dict[str, Any]:
         "objective": float(last["objective"]),
         "shed_mw": float(last["shed_mw"]),
         "surplus_mw": float(last["surplus_mw"]),
-        "recourse_shed_mw": after.as_dict(base)["shed_mw"] if after else np.nan,
-        "ac_converged": result.ac.converged if result.ac else None,
-        "ac_slack_mw": result.ac.slack_mw if result.ac and result.ac.converged else np.nan,
+        "recourse_shed_mw": physical["shed_mw"],
+        "cost": physical["cost"],
+        "balancing_mw": physical["balancing_mw"],
+        "carried": physical["carried"],
         "seconds": result.timing.total,
     }
 

@@ -12,27 +12,22 @@ from numpy.typing import NDArray
 
 from gridpriv.consensus.agent import AgentRules
 from gridpriv.consensus.coordinator import Consensus
+from gridpriv.core.arrays import Floats
 from gridpriv.core.display import html_page
 from gridpriv.core.lazy import Above
 from gridpriv.core.tables import publish
 from gridpriv.grid.case import Case
 from gridpriv.grid.zoning import Zoning, zone_rows
-from gridpriv.power.accheck import AcCheck
-from gridpriv.power.binding import (
-    SHED_TOLERANCE_MW,
-    Binding,
-    binding_limits,
-    binding_sentence,
-    binding_table,
-)
+from gridpriv.power.ac.limits import limit_table
+from gridpriv.power.ac.settle import Settlement
 from gridpriv.power.fleet import ZoneOutcome
-from gridpriv.power.objective import generation_cost
-from gridpriv.power.prices import balance_prices, price_unit, tie_prices
-from gridpriv.power.recourse import Recourse
+from gridpriv.power.objective import has_convex_costs
+from gridpriv.power.prices import tie_prices
 from gridpriv.power.solvers import solver_version
 from gridpriv.power.zone import Network, Zone
 from gridpriv.privacy.statement import ZoneStatement, noise_caveat
 from gridpriv.zonal import summary
+from gridpriv.zonal.physical import NOTHING, physical_figures, verdict
 from gridpriv.zonal.schema import RUN_DOCUMENT
 from gridpriv.zonal.settings import Settings
 from gridpriv.zonal.trace import Trace
@@ -58,6 +53,7 @@ class RunResult:
     Figures that come from private demand are *local*: the owner may see them, a public
     export leaves them out. ``rounds`` and ``buses`` say which is which in ``local_columns``.
     ``statements`` are the zones' privacy losses in the order of the zone map; empty without noise.
+    ``settlement`` is the grid after all zones have acted; None for a run that ended early.
     ``early`` is why the run ended before its last round, None where it did not.
     """
 
@@ -71,8 +67,7 @@ class RunResult:
     outcomes: tuple[ZoneOutcome, ...]
     seed: int
     rules: AgentRules
-    recourse: Recourse | None
-    ac: AcCheck | None
+    settlement: Settlement | None
     statements: tuple[ZoneStatement, ...]
     timing: Timing
     early: str | None = None
@@ -154,10 +149,18 @@ class RunResult:
                 "vm_pu": np.sqrt(np.maximum(w, 0.0)),
             }
         )
-        if self.recourse is not None:
-            table["recourse_shed_mw"] = base * self.recourse.p_imbalance
-            table["recourse_shed_mvar"] = base * self.recourse.q_imbalance
+        if self.settlement is not None:
+            cut = self._of_buses("p_shed"), self._of_buses("q_shed")
+            table["recourse_shed_mw"], table["recourse_shed_mvar"] = base * cut[0], base * cut[1]
         return table
+
+    def _of_buses(self, name: str) -> Floats:
+        """Return a figure that the zones' plans have of their own buses."""
+        assert self.settlement is not None
+        found = np.full(self.case.n_bus, np.nan)
+        for zone, plan in zip(self.zone_models, self.settlement.plans, strict=True):
+            found[zone.own] = getattr(plan, name)
+        return found
 
     @property
     def network(self) -> Network:
@@ -168,19 +171,18 @@ class RunResult:
     def prices(self) -> pd.DataFrame:
         """What one more MW (MVAr) of demand at a bus costs its zone; local.
 
-        Columns ``bus``, ``zone``, ``p_price``, ``q_price``, ``unit``
-        (:mod:`gridpriv.power.prices`). After recourse, at the true demand: after a noisy round
-        they would price the noise. Empty without recourse.
+        Columns ``bus``, ``zone``, ``p_price``, ``q_price``, ``unit``: multipliers of the balance
+        in the zone's AC optimum, at its true demand. Empty for a run that ended early.
         """
         import pandas as pd
 
-        buses = self.buses
-        if self.recourse is None:
+        if self.settlement is None:
             return pd.DataFrame(columns=["bus", "zone", "p_price", "q_price", "unit"])
-        active = balance_prices(self.network, self.recourse.p_imbalance)
-        reactive = balance_prices(self.network, self.recourse.q_imbalance)
-        table = buses[["bus", "zone"]].copy()
-        return table.assign(p_price=active, q_price=reactive, unit=price_unit(self.network)[1])
+        return self.buses[["bus", "zone"]].assign(
+            p_price=self._of_buses("p_price"),
+            q_price=self._of_buses("q_price"),
+            unit="$/MWh" if has_convex_costs(self.case) else "MW per MW",
+        )
 
     @cached_property
     def tie_prices(self) -> pd.DataFrame:
@@ -193,34 +195,20 @@ class RunResult:
 
     @cached_property
     def binding(self) -> pd.DataFrame:
-        """Limits that the dispatch after recourse stands at, one row each; local."""
-        return binding_table(self._binding)
+        """Limits that the settled grid stands at, one row each; local."""
+        settled = self.settlement
+        return limit_table(settled.state.binding if settled and settled.state else ())
 
     @cached_property
-    def _binding(self) -> tuple[Binding, ...]:
-        if self.recourse is None:
-            return ()
-        return binding_limits(self.network, self.recourse.solution)
-
-    @property
-    def dispatch_cost(self) -> float | None:
-        """Cost of the dispatch after recourse in $/h; local. None without costs or recourse."""
-        if self.recourse is None or self.recourse.failed:
-            return None
-        start = self.network.offsets
-        return generation_cost(self.case, self.recourse.solution[start["pg"] : start["qg"]])
+    def physical(self) -> dict[str, Any]:
+        """What the settled grid says (:mod:`gridpriv.zonal.physical`); local."""
+        if self.settlement is None:
+            return dict(NOTHING)
+        return physical_figures(self.case, self.zone_models, self.settlement, self.settings)
 
     def explanation(self) -> str | None:
-        """Return in a sentence how much is unserved after recourse and what binds; local."""
-        if self.recourse is None:
-            return None
-        shed = float(self.recourse.as_dict(self.case.base_mva)["shed_mw"])
-        bound = binding_sentence(self._binding)
-        if not math.isfinite(shed):
-            return f"no dispatch of zone {', '.join(self.recourse.failed)} fits what was agreed"
-        if shed <= SHED_TOLERANCE_MW:
-            return f"all load is served; {bound}"
-        return f"{shed:.4g} MW cannot be served; {bound}"
+        """Return in a sentence whether the grid carries it, and what is unserved; local."""
+        return None if self.settlement is None else verdict(self.physical)
 
     def as_dict(self, *, public: bool = False) -> dict[str, Any]:
         """Return the run as JSON can hold it.
@@ -279,14 +267,38 @@ class RunResult:
         final: dict[str, Any] = {key: figures.get(key) for key in keys}
         final["explanation"] = self.explanation()
         final["consensus_residual"] = last.consensus_residual if last else None
-        final["recourse"] = {"objective": None, "shed_mw": None, "cost": None}
-        final["ac"] = {"converged": None, "slack_mw": None, "vm_violations": None}
-        if self.recourse is not None:
-            final["recourse"] = self.recourse.as_dict(self.case.base_mva)
-            final["recourse"]["cost"] = self.dispatch_cost
-        if self.ac is not None:
-            final["ac"] = self.ac.as_dict()
+        final["recourse"] = self._recourse()
+        final["ac"] = self._ac()
+        final["physical"] = self.physical
+        final["cost_of_privacy"] = None
         return final
+
+    def _recourse(self) -> dict[str, Any]:
+        """Return the zones' own plans in short."""
+        names = ("objective", "shed_mw", "surplus_mw", "cost", "failed_zones")
+        if self.settlement is None:
+            return dict.fromkeys(names)
+        p = self._of_buses("p_shed") - self._of_buses("spill")
+        q, physical = self._of_buses("q_shed"), self.physical
+        figures = (
+            float(p @ p + q @ q), physical["shed_mw"], physical["spill_mw"],
+            physical["generation_cost"], physical["fallback_zones"],
+        )  # fmt: skip
+        return dict(zip(names, figures, strict=True))
+
+    def _ac(self) -> dict[str, Any]:
+        """Return the AC state in short."""
+        settled = self.settlement
+        names = ("converged", "slack_mw", "vm_violations", "vm_worst_pu", "loading_violations")
+        if settled is None or settled.state is None:
+            return dict.fromkeys(names) | {"converged": None if settled is None else False}
+        outside = settled.violations
+        band = [limit.amount for limit in outside if limit.kind == "voltage"]
+        lines = sum(limit.kind == "line" for limit in outside)
+        figures = (
+            True, self.physical["regulation_mw"], len(band), max(band, default=0.0), lines,
+        )  # fmt: skip
+        return dict(zip(names, figures, strict=True))
 
     def _privacy(self) -> dict[str, Any]:
         settings, statements = self.settings, self.statements

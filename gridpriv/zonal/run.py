@@ -41,13 +41,14 @@ from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import GridprivError, GridprivWarning, not_allowed
 from gridpriv.grid.case import Case
 from gridpriv.grid.zoning import Zoning
+from gridpriv.power.ac.service import check_service
+from gridpriv.power.ac.settle import Settlement, agreed_boundaries, settle
 from gridpriv.power.disclosure import disclose
 from gridpriv.power.fleet import Fleet, ZoneOutcome
 from gridpriv.power.objective import penalty_units
 from gridpriv.power.prior import public_demand, zone_prior
 from gridpriv.power.problem import ZoneProblem
 from gridpriv.power.program import compile_zone
-from gridpriv.power.recourse import Pin, Recourse, agreed_point, dispatch
 from gridpriv.power.solvers import check_solver
 from gridpriv.power.zone import Network, Zone, flat_start, make_network, make_zones
 from gridpriv.privacy.adjacency import DemandAdjacency
@@ -55,8 +56,9 @@ from gridpriv.privacy.budget import noise_multiplier
 from gridpriv.privacy.noise import NoiseStreams
 from gridpriv.privacy.perturbation import NoiseRule
 from gridpriv.privacy.release import Charging, Release
+from gridpriv.privacy.statement import ZoneStatement
 from gridpriv.privacy.strategies.disclosure import Disclosure
-from gridpriv.zonal.checks import Checker, Finished, check, claimed_epsilon
+from gridpriv.zonal.checks import claimed_epsilon, zone_statements
 from gridpriv.zonal.result import RunResult, Timing
 from gridpriv.zonal.settings import Settings
 from gridpriv.zonal.trace import RoundRecord, Trace, round_record
@@ -174,7 +176,6 @@ def run_prepared(
     watch: Watch = lambda _: None,
     load_seconds: float = 0.0,
     charge: Charging | None = None,
-    checker: Checker = check,
     *,
     admit: Admit | None = None,
     leave: Leave = lambda _: None,
@@ -189,8 +190,6 @@ def run_prepared(
     ----------
     prepared, watch, load_seconds, charge, transport
         As of :func:`run`.
-    checker : callable
-        Computes what :func:`gridpriv.zonal.checks.check` does, elsewhere if it likes.
     admit : callable, optional
         Called once, before the first charge, with all releases that the run may draw, zone by
         zone; it raises to stop the run there.
@@ -204,7 +203,7 @@ def run_prepared(
     fleet = Fleet(
         prepared.zones, prepared.shared, prepared.rules, settings.solver,
         NoiseStreams(prepared.seed), prepared.disclosures,
-        charge and charge.scaled(prepared.scale),
+        charge and charge.scaled(prepared.scale), settings,
     )  # fmt: skip
     with closing(carry(fleet)) as zones:
         opening = open_rounds(prepared, zones)
@@ -214,11 +213,10 @@ def run_prepared(
         records: list[RoundRecord] = []
         state = opening.state
 
-        def result(after: Recourse | None, early: str | None = None) -> RunResult:
+        def result(settled: Settlement | None, early: str | None = None) -> RunResult:
             solved = time.perf_counter()
             drawn = _drawn(prepared, zones, opening, len(records))
             trace = Trace(tuple(records), drawn, state.sent, state.dual)
-            checks = checker(_finished(prepared, trace, after))
             return RunResult(
                 case=prepared.case,
                 zoning=prepared.zoning,
@@ -230,9 +228,8 @@ def run_prepared(
                 outcomes=tuple(_outcomes(prepared, zones)),
                 seed=prepared.seed,
                 rules=prepared.rules,
-                recourse=after,
-                ac=checks.ac,
-                statements=checks.statements,
+                settlement=settled,
+                statements=_statements(prepared, trace),
                 timing=Timing(
                     load=load_seconds,
                     build=built - began,
@@ -250,8 +247,7 @@ def run_prepared(
                 records.append(round_record(turn, names, answers(zones.ask("figures")), seconds))
                 watch(records[-1])
                 before = time.perf_counter()
-            after = _recourse(prepared, zones, [o.z for o in answers(zones.ask("outcome"))])
-            return result(after)
+            return result(_settled(prepared, zones))
         except BaseException as error:
             done = result(None, _reason(error))
             error.add_note(done.trace.drawn())
@@ -281,6 +277,7 @@ def prepare(case: Case, zoning: Zoning, settings: Settings) -> Prepared:
         raise not_allowed(
             "workers", settings.workers, f"at most {zoning.n_zone}, the number of zones"
         )
+    check_service(case, settings)
     network = make_network(case, settings.case_objective(case))
     zones = tuple(sorted(make_zones(network, zoning), key=lambda zone: zone.key))
     adjacency = settings.adjacency(case)
@@ -406,33 +403,21 @@ def _penalty_units(prepared: Prepared) -> Floats:
     return penalty_units(network.case, network.objective, flows)
 
 
-def _recourse(prepared: Prepared, transport: Transport, averages: list[Floats]) -> Recourse:
-    """Return local recourse at the agreed point."""
-    network, solver = prepared.network, prepared.settings.solver
-    tied, point = agreed_point(network, prepared.zoning, prepared.zones, averages, solver)
-    pins = [Pin(tied[z.coordinates], point[z.coordinates], solver) for z in prepared.zones]
-    found = answers(transport.ask("recourse", pins))
-    p, q = np.full(network.case.n_bus, np.nan), np.full(network.case.n_bus, np.nan)
-    solution, failed = point.copy(), []
-    for zone, answer in zip(prepared.zones, found, strict=True):
-        if answer is None:
-            failed.append(zone.name)
-            continue
-        p[zone.own], q[zone.own] = answer.p_imbalance, answer.q_imbalance
-        solution[zone.coordinates] = answer.z
-    return Recourse(p, q, solution, tuple(failed))
+def _settled(prepared: Prepared, transport: Transport) -> Settlement:
+    """Let every zone act on what was agreed, and settle the grid."""
+    averages = [outcome.z for outcome in answers(transport.ask("outcome"))]
+    agreed = agreed_boundaries(prepared.network, prepared.zones, averages)
+    return settle(
+        prepared.network.case, prepared.zones, agreed,
+        lambda boundaries: answers(transport.ask("plan", boundaries)),
+    )  # fmt: skip
 
 
-def _finished(prepared: Prepared, trace: Trace, after: Recourse | None) -> Finished:
-    """Return what is to be checked after the rounds; zones in the order of the zone map."""
-    releases = trace.releases
-    return Finished(
-        case=prepared.network.case,
-        dispatch=None if after is None else dispatch(prepared.network, after),
-        releases={name: releases[name] for name in prepared.zoning.names if name in releases},
-        settings=prepared.settings,
-        rules=prepared.rules,
-    )
+def _statements(prepared: Prepared, trace: Trace) -> tuple[ZoneStatement, ...]:
+    """Return every zone's privacy loss, in the order of the zone map."""
+    drawn = trace.releases
+    releases = {name: drawn[name] for name in prepared.zoning.names if name in drawn}
+    return zone_statements(releases, prepared.settings, prepared.rules)
 
 
 def planned_releases(

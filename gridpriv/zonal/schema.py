@@ -42,7 +42,7 @@ FIGURES = (OBJECTIVE, COST, SHED, SURPLUS, SHED_Q, SURPLUS_Q)
 
 RECOURSE_SHED = Column(
     "recourse_shed_mw", "private", "Shed after recourse",
-    "active demand unserved when every zone keeps its boundary and re-plans with its true demand",
+    "active demand unserved when every zone plans with its true demand and the grid has settled",
     "MW",
 )  # fmt: skip
 LOAD = Column("load_mw", "private", "Load", "active demand", "MW")
@@ -51,12 +51,70 @@ EXPLANATION = Column("explanation", "private", "Explanation", "how much is unser
 
 AC_CONVERGED = Column("ac_converged", "private", "AC power flow converged",
                       "whether the dispatch has an AC solution")  # fmt: skip
-AC_SLACK = Column("ac_slack_mw", "private", "Slack deviation",
-                  "active power that reference buses add to their dispatch", "MW")  # fmt: skip
+AC_SLACK = Column("ac_slack_mw", "private", "Regulation",
+                  "active power that generators add to their plans", "MW")  # fmt: skip
 AC_VOLTAGES = Column("ac_vm_violations", "private", "Voltage violations",
                      "buses outside their band by the AC solution")  # fmt: skip
 AC_LOADINGS = Column("ac_loading_violations", "private", "Loading violations",
                      "branches above their rating by the AC solution")  # fmt: skip
+
+CARRIED = Column("carried", "private", "Carried", "whether the grid settles inside every limit")
+FULL_COST = Column("cost", "private", "Cost",
+                   "of generation and of demand not served at voll", "$/h")  # fmt: skip
+GENERATION_COST = Column("generation_cost", "private", "Generation cost", "after settling", "$/h")
+BALANCING = Column(
+    "balancing_mw", "private", "Balancing energy",
+    "interchange that zones lack of their schedule: what they lean on others' reserves for", "MW",
+)  # fmt: skip
+BALANCING_COST = Column(
+    "balancing_cost", "private", "Balancing cost",
+    "of it at the balancing price; zones pay it to each other", "$/h",
+)  # fmt: skip
+OUTSIDE = TableSchema(
+    "violations", "one limit that the settled grid is outside of",
+    (),
+    (
+        Column("kind", "private", "Kind", "generator P, generator Q, line, voltage or angle"),
+        Column("element", "private", "Element", "generator row, branch row or bus number"),
+        Column("at", "private", "At", "bus numbers"),
+        Column("limit", "private", "Limit", "lower or upper"),
+        Column("amount", "private", "Amount", "outside the limit"),
+        Column("unit", "private", "Unit", "of the amount"),
+    ),
+)  # fmt: skip
+INTERCHANGE = TableSchema(
+    "interchange", "one zone: what its tie lines take from it, metered in their middle",
+    (NAME_OF_ZONE,),
+    (
+        Column("scheduled_mw", "releases", "Scheduled", "by what zones sent last", "MW"),
+        Column("actual_mw", "private", "Actual", "after settling", "MW"),
+        Column("deviation_mw", "private", "Deviation", "actual less scheduled", "MW"),
+        BALANCING, BALANCING_COST,
+    ),
+)  # fmt: skip
+PHYSICAL: dict[str, Schema] = {
+    **{c.name: c for c in (
+        CARRIED,
+        Column("failure", "private", "Failure", "where the AC power flow fails, if it does"),
+        FULL_COST, GENERATION_COST,
+        Column("shed_mw", "private", "Shed", "active demand that is not served", "MW"),
+        Column("dead_mw", "private", "Shed on islands",
+               "the part of it on islands in which nothing generates", "MW"),
+        Column("spill_mw", "private", "Spill", "generation that cannot be used", "MW"),
+        BALANCING, BALANCING_COST,
+        Column("interchange_deviation_mw", "private", "Interchange deviation",
+               "of the zone that deviates most", "MW"),
+        Column("losses_mw", "private", "Losses", "of branches and shunts", "MW"),
+        Column("regulation_mw", "private", "Regulation",
+               "active power that generators add to their plans", "MW"),
+        Column("fallback_zones", "private", "Fallback zones",
+               "without an AC plan: they act as in the last round"),
+        Column("replans", "private", "Replans", "how often zones planned again"),
+    )},
+    "violations": OUTSIDE,
+    "interchange": INTERCHANGE,
+}  # fmt: skip
+COST_OF_PRIVACY = (FULL_COST, Column("shed_mw", "private", "Shed", "more than without noise", "MW"))
 
 PENALTIES = (
     Column("penalty_min", "releases", "Least penalty", "smallest rho of the round"),
@@ -233,7 +291,8 @@ STEPS = TableSchema(
     (STEP,),
     (
         Column("rounds", "releases", "Rounds finished", "of the step's run"),
-        RESIDUAL, DEMAND, OBJECTIVE, SHED, SURPLUS, RECOURSE_SHED, AC_CONVERGED, AC_SLACK, SECONDS,
+        RESIDUAL, DEMAND, OBJECTIVE, SHED, SURPLUS, RECOURSE_SHED, FULL_COST, BALANCING, CARRIED,
+        SECONDS,
     ),
 )  # fmt: skip
 
@@ -319,11 +378,13 @@ RUN_DOCUMENT: dict[str, Schema] = {
             (OBJECTIVE, SHED, SURPLUS, COST,
              Column("failed_zones", "private", "Failed zones", "without a recourse")),
         ),
+        "physical": PHYSICAL,
+        "cost_of_privacy": TableSchema("cost_of_privacy", "what noise cost", (), COST_OF_PRIVACY),
         "ac": TableSchema(
             "ac", "the AC power flow of that dispatch", (),
             (
                 Column("converged", "private", "Converged", "whether it has a solution"),
-                Column("slack_mw", "private", "Slack deviation", AC_SLACK.meaning, "MW"),
+                Column("slack_mw", "private", "Regulation", AC_SLACK.meaning, "MW"),
                 Column("vm_violations", "private", "Voltage violations", AC_VOLTAGES.meaning),
                 Column("vm_worst_pu", "private", "Worst voltage", "distance outside the band",
                        "p.u."),

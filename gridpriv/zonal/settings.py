@@ -31,6 +31,7 @@ from gridpriv.core.settings import (
     words,
 )
 from gridpriv.grid.case import Case
+from gridpriv.power.ac.service import Service
 from gridpriv.power.objective import (
     IMBALANCE,
     OBJECTIVES,
@@ -130,7 +131,7 @@ class Grid(Scenario):
 
 @documented
 @dataclass(frozen=True, kw_only=True)
-class Settings(Grid, Rounds, Draws, Adjacency, Privacy):
+class Settings(Service, Grid, Rounds, Draws, Adjacency, Privacy):
     """Settings of a run; the defaults are the recommended way (docs/decisions/0003-defaults.md).
 
     ``budget``, ``beta`` and ``penalty`` take their values or the notation of the command line.

@@ -95,13 +95,17 @@ def solution_of_variables(network: Network, z: Floats, source: str) -> GridSolut
 
 
 def solution_of_run(result: RunResult) -> GridSolution:
-    """Return what the zones of a run would dispatch: after local recourse where it was solved.
+    """Return the settled grid, or where a run has none, what the last round's variables say.
 
-    Without recourse, a variable that several zones hold is the mean of their copies.
+    A variable that several zones hold is then the mean of their copies.
     """
+    if result.settlement is not None and result.settlement.state is not None:
+        state = result.settlement.state
+        return GridSolution(
+            state.case, state.vm, state.va, state.s_from, state.s_to, state.pg, state.qg,
+            state.p_shed - state.spill, state.q_shed, "settled grid",
+        )  # fmt: skip
     network = result.zone_models[0].network
-    if result.recourse is not None and not result.recourse.failed:
-        return solution_of_variables(network, result.recourse.solution, "local recourse")
     total, holders = np.zeros(network.offsets["end"]), np.zeros(network.offsets["end"])
     for zone, after in zip(result.zone_models, result.outcomes, strict=True):
         total[zone.coordinates] += after.z

@@ -186,7 +186,7 @@ def run_small(**settings: Any) -> Any:
 def test_a_stressed_run_lands_in_pandapower() -> None:
     result = run_small(load_scale=3.5)
     solution = solution_of_run(result)
-    shed = result.recourse.as_dict(100.0)["shed_mw"]
+    shed = result.physical["shed_mw"]
     assert 100 * np.maximum(solution.p_shed, 0).sum() == pytest.approx(shed, abs=1e-6)
     assert shed > 100
     filled = run_to_pandapower(result)

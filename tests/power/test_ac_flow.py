@@ -12,7 +12,6 @@ from gridpriv.core.errors import GridprivError
 from gridpriv.grid.case import Case
 from gridpriv.grid.library import case_files
 from gridpriv.power.ac.flow import ac_flow, branch_flows, dead_buses, islands
-from gridpriv.power.ac.limits import violations
 from gridpriv.power.ac.newton import PowerFlowError
 from gridpriv.power.ac.state import Schedule, dispatch_of
 
@@ -222,13 +221,13 @@ def test_a_zone_without_headroom_leans_on_the_others(case118, zones118):
     assert np.all(state.regulation[mine] <= 1e-9)
     assert state.deviation[0] < -0.4
     assert np.all(state.deviation[1:] > 0)
-    assert not [limit for limit in violations(state) if limit.kind == "generator P"]
+    assert not [limit for limit in state.violations if limit.kind == "generator P"]
 
 
 def test_what_no_generator_can_give_is_said(case14):
     case = replace(case14, pmax=np.minimum(case14.pmax, 0.5))
     state = ac_flow(case, replace(dispatch_of(case), pg=case.pmax))
-    short = [limit for limit in violations(state) if limit.kind == "generator P"]
+    short = [limit for limit in state.violations if limit.kind == "generator P"]
     assert [limit.element for limit in short] == [1]
     missing = case14.pd.sum() * 100 + state.losses_mw - 100 * case.pmax.sum()
     assert short[0].amount == pytest.approx(missing, abs=1e-6)
@@ -269,7 +268,7 @@ def test_an_island_in_which_nothing_generates_is_dead_and_its_demand_is_shed(cas
     assert state.shed_mw == state.dead_mw == pytest.approx(14.9)
     assert state.q_shed[at] == pytest.approx(0.05)
     assert balance(case, state) < 1e-8
-    assert not [limit for limit in violations(state) if limit.at == "14"]
+    assert not [limit for limit in state.violations if limit.at == "14"]
 
 
 def test_a_grid_without_any_generator_is_dead(case14):
@@ -291,7 +290,7 @@ def test_a_grid_without_a_power_flow_says_where_it_fails(case14):
 def test_the_amount_outside_every_limit_is_named(case14):
     case = replace(case14, rate=np.where(case14.branch_row == 1, 1.0, 0.0))
     state = ac_flow(case, dispatch_of(case))
-    found = {(limit.kind, limit.element): limit for limit in violations(state)}
+    found = {(limit.kind, limit.element): limit for limit in state.violations}
     flow = 100 * max(abs(state.s_from[0]), abs(state.s_to[0]))
     line = found["line", 1]
     assert (line.at, line.unit, line.limit) == ("1-2", "MVA", "upper")

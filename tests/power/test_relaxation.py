@@ -7,7 +7,7 @@ import pytest
 
 from gridpriv import load_case, shipped_zoning
 from gridpriv.grid.admittance import branch_admittance
-from gridpriv.power.accheck import Dispatch, ac_network
+from gridpriv.grid.pandapower_writer import write_net
 from gridpriv.power.program import compile_zone
 from gridpriv.power.zone import make_network, make_zones
 
@@ -16,13 +16,10 @@ def power_flow(case):
     """Return complex voltages of pandapower's AC power flow at the case's own set points."""
     import pandapower as pp
 
-    vm = case.vm.copy()
-    vm[case.gen_bus] = case.vg
-    pg = np.bincount(case.gen_bus, case.pg, minlength=case.n_bus)
-    net = ac_network(case, Dispatch(pg, 0 * pg, case.pd, case.qd, vm))
+    net, _ = write_net(case)
     pp.runpp(net, tolerance_mva=1e-9, trafo_model="pi", calculate_voltage_angles=True, numba=False)
-    angle = np.deg2rad(net.res_bus.va_degree.to_numpy())
-    return net.res_bus.vm_pu.to_numpy() * np.exp(1j * angle)
+    found = net.res_bus.loc[case.bus_id]
+    return found.vm_pu.to_numpy() * np.exp(1j * np.deg2rad(found.va_degree.to_numpy()))
 
 
 def lifted(network, v):

@@ -146,9 +146,9 @@ def test_a_defect_after_the_last_round_leaves_all_rounds(case14, zones14, monkey
     from gridpriv.zonal import run
 
     def broken(*_):
-        raise ZeroDivisionError("in recourse")
+        raise ZeroDivisionError("while settling")
 
-    monkeypatch.setattr(run, "_recourse", broken)
+    monkeypatch.setattr(run, "_settled", broken)
     early = []
     settings = make_settings(rounds=3, seed=1, start="flat", solver="clarabel")
     with pytest.raises(ZeroDivisionError):

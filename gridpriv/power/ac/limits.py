@@ -1,20 +1,53 @@
-"""The limits of a grid's elements, and where an AC state stands to them."""
+"""The limits of a grid's elements, and where a solution stands to them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from gridpriv.core.arrays import Bools, Floats, Ints
-from gridpriv.power.ac.state import AcState
+from gridpriv.grid.case import Case
 
 if TYPE_CHECKING:
     import pandas as pd
 
 TOLERANCE = {"MW": 0.01, "MVAr": 0.01, "MVA": 0.01, "p.u.": 1e-4, "degree": 1e-2}
 """An amount beyond a limit below this is rounding."""
+KINDS = {
+    "generator P": "active output",
+    "line": "line",
+    "voltage": "voltage",
+    "generator Q": "reactive output",
+    "angle": "angle difference",
+}
+"""Kinds of limits in words; those that cap supply first."""
+
+
+@dataclass(frozen=True, eq=False)
+class Standing:
+    """The limited quantities of a grid, per unit and rad.
+
+    Attributes
+    ----------
+    pg, qg : (g,)
+    flow : (m,)
+        Apparent power of the end that carries more.
+    vm : (n,)
+    angle : (m,)
+        Angle difference across every branch.
+    dead : (n,) bool
+        Buses without voltage: they have no band.
+    """
+
+    pg: Floats
+    qg: Floats
+    flow: Floats
+    vm: Floats
+    angle: Floats
+    dead: Bools
 
 
 class Limit(NamedTuple):
@@ -56,46 +89,46 @@ class _Family(NamedTuple):
     high: Floats
 
 
-def _families(state: AcState) -> Iterator[_Family]:
-    case, base = state.case, state.case.base_mva
+def _families(case: Case, here: Standing) -> Iterator[_Family]:
+    base = case.base_mva
     gen = (case.gen_row, (case.bus_id[case.gen_bus],))
     ends = (case.bus_id[case.f_bus], case.bus_id[case.t_bus])
-    flow = np.maximum(np.abs(state.s_from), np.abs(state.s_to))
-    rate = np.where(case.rate > 0, case.rate, np.inf)
-    live = ~state.dead
-    band = np.where(live, case.vmin, -np.inf), np.where(live, case.vmax, np.inf)
-    angle = np.angle(state.voltage[case.f_bus] * np.conj(state.voltage[case.t_bus]))
-    yield _Family("generator P", "MW", *gen, base * state.pg, base * case.pmin, base * case.pmax)
-    yield _Family("generator Q", "MVAr", *gen, base * state.qg, base * case.qmin, base * case.qmax)
-    yield _Family("line", "MVA", case.branch_row, ends, base * flow, -np.inf * rate, base * rate)
-    yield _Family("voltage", "p.u.", case.bus_id, (case.bus_id,), state.vm, *band)
-    yield _Family(
-        "angle", "degree", case.branch_row, ends,
-        np.degrees(angle), np.degrees(case.angmin), np.degrees(case.angmax),
-    )  # fmt: skip
+    rate = base * np.where(case.rate > 0, case.rate, np.inf)
+    band = np.where(here.dead, -np.inf, case.vmin), np.where(here.dead, np.inf, case.vmax)
+    limits = (np.degrees(case.angmin), np.degrees(case.angmax))
+    yield _Family("generator P", "MW", *gen, base * here.pg, base * case.pmin, base * case.pmax)
+    yield _Family("generator Q", "MVAr", *gen, base * here.qg, base * case.qmin, base * case.qmax)
+    yield _Family("line", "MVA", case.branch_row, ends, base * here.flow, -rate, rate)
+    yield _Family("voltage", "p.u.", case.bus_id, (case.bus_id,), here.vm, *band)
+    yield _Family("angle", "degree", case.branch_row, ends, np.degrees(here.angle), *limits)
 
 
-def violations(state: AcState) -> tuple[Limit, ...]:
-    """Return the limits that a state is outside of, by more than rounding (:data:`TOLERANCE`)."""
+def violated(case: Case, here: Standing) -> tuple[Limit, ...]:
+    """Return the limits that are passed by more than rounding (:data:`TOLERANCE`)."""
     return tuple(
         limit
-        for family in _families(state)
+        for family in _families(case, here)
         for name, amount in _amounts(family)
         for limit in _named(family, name, amount, amount > TOLERANCE[family.unit])
     )
 
 
-def binding_limits(state: AcState) -> tuple[Limit, ...]:
-    """Return the limits that a state stands at; generators that cannot move are left out."""
-    return tuple(
-        limit
-        for family in _families(state)
-        for name, amount in _amounts(family)
-        for limit in _named(
-            family, name, amount,
-            (np.abs(amount) <= TOLERANCE[family.unit]) & (family.low < family.high),
-        )
-    )  # fmt: skip
+def binding(case: Case, here: Standing, tolerance: float = 0.0) -> tuple[Limit, ...]:
+    """Return the limits that a grid stands at; generators that cannot move are left out.
+
+    Parameters
+    ----------
+    tolerance : float
+        Distance that counts as none, as a share of the limit's size, beside rounding.
+    """
+    found: list[Limit] = []
+    for family in _families(case, here):
+        for name, amount in _amounts(family):
+            bound = family.low if name == "lower" else family.high
+            near = TOLERANCE[family.unit] + tolerance * np.abs(np.where(np.isinf(bound), 0, bound))
+            stands = (np.abs(amount) <= near) & (family.low < family.high)
+            found += _named(family, name, amount, stands)
+    return tuple(found)
 
 
 def _amounts(family: _Family) -> tuple[tuple[str, Floats], tuple[str, Floats]]:
@@ -117,3 +150,17 @@ def limit_table(limits: tuple[Limit, ...]) -> pd.DataFrame:
     import pandas as pd
 
     return pd.DataFrame(limits, columns=list(Limit._fields))
+
+
+def limit_sentence(held: tuple[Limit, ...], most: int = 3) -> str:
+    """Return in words which limits a grid stands at, a few elements of each kind."""
+    parts = []
+    for kind, words in KINDS.items():
+        for limit in ("upper", "lower"):
+            places = dict.fromkeys(row.at for row in held if (row.kind, row.limit) == (kind, limit))
+            if not places or (kind.startswith("generator") and limit == "lower"):
+                continue
+            named = ", ".join(list(places)[:most]) + (" and others" if len(places) > most else "")
+            where = "at its limit" if kind == "line" else f"at its {limit} limit"
+            parts.append(f"{words} {where}: {len(places)} ({named})")
+    return "; ".join(parts) if parts else "no limit binds"

@@ -17,7 +17,7 @@ from gridpriv.core.arrays import Complexes, Floats
 from gridpriv.core.errors import SolverError, not_allowed, one_of
 from gridpriv.grid.case import Case
 from gridpriv.power.ac.flow import branch_flows, dead_buses
-from gridpriv.power.ac.limits import Limit, binding_limits, violations
+from gridpriv.power.ac.limits import Limit
 from gridpriv.power.ac.model import AcModel, ac_model, add_generation_cost, add_service_cost
 from gridpriv.power.ac.part import Part, part_of
 from gridpriv.power.ac.quadratic import Solved
@@ -82,7 +82,7 @@ class AcOptimum:
     @property
     def violations(self) -> tuple[Limit, ...]:
         """Limits that the state is outside of: none, but for the solver's own error."""
-        return violations(self.state)
+        return self.state.violations
 
     @cached_property
     def buses(self) -> pd.DataFrame:
@@ -119,11 +119,6 @@ class AcOptimum:
                 "q_mvar": base * self.state.qg,
             }
         )
-
-    @property
-    def binding(self) -> tuple[Limit, ...]:
-        """Limits that the state stands at."""
-        return binding_limits(self.state)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the optimum as JSON can hold it."""

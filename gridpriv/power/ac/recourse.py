@@ -22,14 +22,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gridpriv.core.arrays import Bools, Complexes, Floats, Ints
-from gridpriv.core.errors import InputError
 from gridpriv.grid.case import Case
 from gridpriv.power.ac.flow import dead_buses
 from gridpriv.power.ac.model import AcModel, ac_model, add_generation_cost, add_service_cost
 from gridpriv.power.ac.optimum import NOTIONAL_COST
 from gridpriv.power.ac.part import Part, part_of
+from gridpriv.power.ac.quadratic import Solved
 from gridpriv.power.ac.service import Service
-from gridpriv.power.objective import BASE_MVA, cost_objective
+from gridpriv.power.objective import BASE_MVA, cost_unit, has_convex_costs
 from gridpriv.power.zone import Zone
 
 FLOW_WEIGHT, VOLTAGE_WEIGHT = 1.0, 10.0
@@ -79,6 +79,9 @@ class ZonePlan:
         Of its own and its neighbours' buses (``zone.buses``), at an angle of its own.
     p_shed, q_shed, spill : (own,)
         Of its own buses.
+    p_price, q_price : (own,)
+        What one more MW (MVAr) of demand costs the zone: $/MWh, or MW of generation per MW where
+        the case has no convex costs. NaN without a solution.
     solved : bool
         False for what it falls back to where its problem has no solution.
     """
@@ -89,6 +92,8 @@ class ZonePlan:
     p_shed: Floats
     q_shed: Floats
     spill: Floats
+    p_price: Floats
+    q_price: Floats
     solved: bool
 
 
@@ -111,8 +116,10 @@ def tie_branches(zone: Zone) -> Ints:
     return ties
 
 
-def plan_zone(zone: Zone, demand: Floats, boundary: Boundary, service: Service) -> ZonePlan | None:
-    """Return a zone's plan, or None where its problem has no solution.
+def plan_zone(
+    zone: Zone, demand: Floats, boundary: Boundary, service: Service, last: Floats
+) -> ZonePlan:
+    """Return a zone's plan; where its problem has no solution, what it did in the last round.
 
     Parameters
     ----------
@@ -121,6 +128,8 @@ def plan_zone(zone: Zone, demand: Floats, boundary: Boundary, service: Service) 
         Its true (pd, qd).
     boundary : Boundary
     service : Service
+    last : (n,)
+        The zone's variables after the last round.
     """
     area = _live_area(zone, demand, boundary)
     if not area.own.any():
@@ -133,7 +142,9 @@ def plan_zone(zone: Zone, demand: Floats, boundary: Boundary, service: Service) 
     _hold_interchange(model, area, boundary.interchange, service.balancing_price * base / unit)
     _hold_ties(model, area, boundary)
     found = model.program.solve()
-    return _plan(zone, demand, area, model, found.x) if found.solved else None
+    if not found.solved:
+        return _as_in_last_round(zone, last)
+    return _plan(zone, demand, area, model, found, unit / base)
 
 
 def _live_area(zone: Zone, demand: Floats, boundary: Boundary) -> _Area:
@@ -165,11 +176,10 @@ def _mask(at: Ints, size: int) -> Bools:
 
 def _add_operating_cost(model: AcModel, whole: Case) -> float:
     """Add the cost of generation; return its unit in $/h per p.u."""
-    try:
-        unit = cost_objective(whole).cost_unit
-    except InputError:  # no costs, or none that are convex
+    if not has_convex_costs(whole):
         model.program.add_cost(model.pg, 1.0)
         return NOTIONAL_COST * whole.base_mva
+    unit = cost_unit(whole)
     add_generation_cost(model, unit)
     return unit
 
@@ -218,31 +228,63 @@ def _hold_ties(model: AcModel, area: _Area, boundary: Boundary) -> None:
         program.add_cost(w, -2 * weight * agreed, weight)
 
 
-def _plan(zone: Zone, demand: Floats, area: _Area, model: AcModel, x: Floats) -> ZonePlan:
-    asked, part = model.dispatch(x), area.part
-    rest = _at_rest(zone, demand)
-    voltage, pg, qg = rest.voltage.copy(), rest.pg.copy(), rest.qg.copy()
-    voltage[np.searchsorted(zone.buses, part.buses)] = model.voltage(x)
-    gens = np.searchsorted(zone.gens, part.gens)
-    pg[gens], qg[gens] = x[model.pg], x[model.qg]
+def _plan(
+    zone: Zone, demand: Floats, area: _Area, model: AcModel, found: Solved, price: float
+) -> ZonePlan:
+    asked, part, rest = model.dispatch(found.x), area.part, _at_rest(zone, demand)
     own = np.searchsorted(zone.own, part.buses[area.own])
+    gens = np.searchsorted(zone.gens, part.gens)
+    voltage = rest.voltage.copy()
+    voltage[np.searchsorted(zone.buses, part.buses)] = model.voltage(found.x)
 
-    def with_live(given: Floats, found: Floats) -> Floats:
+    def with_live(given: Floats, at: Ints, live: Floats) -> Floats:
         every = given.copy()
-        every[own] = found[area.own]
+        every[at] = live
         return every
 
     return ZonePlan(
-        pg, qg, voltage, with_live(rest.p_shed, asked.p_shed),
-        with_live(rest.q_shed, asked.q_shed), with_live(rest.spill, asked.spill), solved=True,
-    )  # fmt: skip
+        pg=with_live(rest.pg, gens, found.x[model.pg]),
+        qg=with_live(rest.qg, gens, found.x[model.qg]),
+        voltage=voltage,
+        p_shed=with_live(rest.p_shed, own, asked.p_shed[area.own]),
+        q_shed=with_live(rest.q_shed, own, asked.q_shed[area.own]),
+        spill=with_live(rest.spill, own, asked.spill[area.own]),
+        p_price=with_live(rest.p_price, own, price * found.multiplier[model.p_balance[area.own]]),
+        q_price=with_live(rest.q_price, own, price * found.multiplier[model.q_balance[area.own]]),
+        solved=True,
+    )
 
 
 def _at_rest(zone: Zone, demand: Floats) -> ZonePlan:
     """Return the plan of a dead zone: nothing generates, nothing is served."""
     p, q = np.split(demand, 2)
-    none = np.zeros(len(zone.gens))
+    none, unknown = np.zeros(len(zone.gens)), np.full(len(zone.own), np.nan)
     return ZonePlan(
-        none, none, np.zeros(len(zone.buses), complex), np.maximum(p, 0.0), q,
-        np.maximum(-p, 0.0), solved=True,
-    )  # fmt: skip
+        pg=none,
+        qg=none,
+        voltage=np.zeros(len(zone.buses), complex),
+        p_shed=np.maximum(p, 0.0),
+        q_shed=q,
+        spill=np.maximum(-p, 0.0),
+        p_price=unknown,
+        q_price=unknown,
+        solved=True,
+    )
+
+
+def _as_in_last_round(zone: Zone, last: Floats) -> ZonePlan:
+    """Return outputs and voltages of the last round, with all demand served."""
+    start, number = zone.network.offsets, zone.coordinates
+    w = last[: len(zone.buses)]
+    none, unknown = np.zeros(len(zone.own)), np.full(len(zone.own), np.nan)
+    return ZonePlan(
+        pg=last[(number >= start["pg"]) & (number < start["qg"])],
+        qg=last[(number >= start["qg"]) & (number < start["pc"])],
+        voltage=np.sqrt(np.where(w > 0, w, 1.0)).astype(complex),
+        p_shed=none,
+        q_shed=none,
+        spill=none,
+        p_price=unknown,
+        q_price=unknown,
+        solved=False,
+    )

@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from gridpriv.core.arrays import Complexes, Floats
+from gridpriv.core.arrays import Complexes, Floats, Ints
 from gridpriv.grid.case import Case
 from gridpriv.power.ac.flow import ac_flow
-from gridpriv.power.ac.limits import Limit, violations
+from gridpriv.power.ac.limits import Limit
 from gridpriv.power.ac.newton import PowerFlowError
 from gridpriv.power.ac.recourse import Boundary, ZonePlan, tie_branches
 from gridpriv.power.ac.state import AcState, Dispatch, Schedule
@@ -30,12 +30,12 @@ FIRM = 10.0
 
 UNIT_HARM = {"p.u.": 100.0}
 
-Replan = Callable[[Sequence[Boundary | None]], Sequence[ZonePlan | None]]
+Planning = Callable[[Sequence[Boundary | None]], Sequence[ZonePlan | None]]
 
 
 @dataclass(frozen=True, eq=False)
 class Settlement:
-    """The grid after every zone has acted.
+    """The grid after every zone has acted; local.
 
     Attributes
     ----------
@@ -44,8 +44,8 @@ class Settlement:
     failure : str
     plans : tuple of ZonePlan
         In the order of the zones.
-    fallbacks : tuple of str
-        Zones whose problem had no solution: they act as in the last round.
+    scheduled : (zones,)
+        Agreed interchange, p.u.; public.
     replans : int
         How often zones planned again.
     """
@@ -53,13 +53,13 @@ class Settlement:
     state: AcState | None
     failure: str
     plans: tuple[ZonePlan, ...]
-    fallbacks: tuple[str, ...]
+    scheduled: Floats
     replans: int
 
     @property
     def violations(self) -> tuple[Limit, ...]:
         """Limits that the grid is outside of."""
-        return () if self.state is None else violations(self.state)
+        return () if self.state is None else self.state.violations
 
     @property
     def carried(self) -> bool:
@@ -119,13 +119,9 @@ def _boundary(zone: Zone, s_from: Complexes, s_to: Complexes, w: Floats) -> Boun
 
 
 def settle(
-    case: Case,
-    zones: Sequence[Zone],
-    agreed: Sequence[Boundary],
-    fallback: Sequence[ZonePlan],
-    plan: Replan,
+    case: Case, zones: Sequence[Zone], agreed: Sequence[Boundary], plan: Planning
 ) -> Settlement:
-    """Let every zone plan, settle the grid, and let zones with violations plan again.
+    """Let every zone plan, settle the grid, and let zones that see a violation plan again.
 
     Parameters
     ----------
@@ -133,35 +129,26 @@ def settle(
         With the demand that was asked for.
     zones : sequence of Zone
     agreed : sequence of Boundary
-    fallback : sequence of ZonePlan
-        What a zone does whose problem has no solution.
     plan : callable
-        Returns the plans of zones for their boundaries; a zone whose boundary is None keeps its
-        plan (and what is returned for it is not looked at).
+        Returns every zone's plan for its boundary; None for a zone whose boundary is None, which
+        keeps its plan.
     """
-    zone_of = np.zeros(case.n_bus, dtype=np.int64)
-    for z, zone in enumerate(zones):
-        zone_of[zone.own] = z
-    schedule = Schedule(zone_of, np.array([one.interchange for one in agreed]))
-    boundaries = list(agreed)
-    found = list(plan(boundaries))
-    plans = [
-        second if first is None else first for first, second in zip(found, fallback, strict=True)
-    ]
-    best = _settled(case, zones, schedule, found, plans, 0)
-    last = best
+    scheduled = np.array([one.interchange for one in agreed])
+    boundaries, plans = list(agreed), [one for one in plan(agreed) if one is not None]
+    best = last = _settled(case, zones, scheduled, plans, 0)
     for replans in range(1, MOST_REPLANS + 1):
         if last.state is None or not last.violations:
             break
-        asked: list[Boundary | None] = [None] * len(zones)
         gain = GAIN if replans > AS_MEASURED else 0.0
+        asked: list[Boundary | None] = [None] * len(zones)
         for z in _concerned(zones, last.violations):
             boundaries[z] = measured_boundary(zones[z], last.state, boundaries[z], gain)
             asked[z] = boundaries[z]
-        for z, answer in enumerate(plan(asked)):
-            if asked[z] is not None and answer is not None:
-                plans[z] = found[z] = answer
-        last = _settled(case, zones, schedule, found, plans, replans)
+        plans = [
+            old if new is None or not new.solved else new
+            for old, new in zip(plans, plan(asked), strict=True)
+        ]
+        last = _settled(case, zones, scheduled, plans, replans)
         if _harm(last) < _harm(best):
             best = last
     return best
@@ -188,17 +175,24 @@ def _concerned(zones: Sequence[Zone], outside: tuple[Limit, ...]) -> list[int]:
 def _settled(
     case: Case,
     zones: Sequence[Zone],
-    schedule: Schedule,
-    found: Sequence[ZonePlan | None],
+    scheduled: Floats,
     plans: Sequence[ZonePlan],
     replans: int,
 ) -> Settlement:
-    lost = tuple(zone.name for zone, one in zip(zones, found, strict=True) if one is None)
+    schedule = Schedule(_owners(case, zones), scheduled)
     try:
         state = ac_flow(case, joint_dispatch(case, zones, plans), schedule)
     except PowerFlowError as error:
-        return Settlement(None, str(error), tuple(plans), lost, replans)
-    return Settlement(state, "", tuple(plans), lost, replans)
+        return Settlement(None, str(error), tuple(plans), scheduled, replans)
+    return Settlement(state, "", tuple(plans), scheduled, replans)
+
+
+def _owners(case: Case, zones: Sequence[Zone]) -> Ints:
+    """Return the position of every bus's zone."""
+    owner = np.zeros(case.n_bus, dtype=np.int64)
+    for z, zone in enumerate(zones):
+        owner[zone.own] = z
+    return owner
 
 
 def joint_dispatch(case: Case, zones: Sequence[Zone], plans: Sequence[ZonePlan]) -> Dispatch:
@@ -218,9 +212,7 @@ def joint_dispatch(case: Case, zones: Sequence[Zone], plans: Sequence[ZonePlan])
 
 def _turns(case: Case, zones: Sequence[Zone], plans: Sequence[ZonePlan]) -> Floats:
     """Return the angle to add to each zone's, so that both sides of a tree of ties agree."""
-    owner = np.zeros(case.n_bus, dtype=np.int64)
-    for z, zone in enumerate(zones):
-        owner[zone.own] = z
+    owner = _owners(case, zones)
     turns, known = np.zeros(len(zones)), np.zeros(len(zones), bool)
     for root in range(len(zones)):
         if known[root]:

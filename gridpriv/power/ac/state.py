@@ -9,6 +9,7 @@ import numpy as np
 
 from gridpriv.core.arrays import Bools, Complexes, Floats, Ints
 from gridpriv.grid.case import Case
+from gridpriv.power.ac.limits import Limit, Standing, binding, violated
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,6 +114,29 @@ class AcState:
         """Complex voltages."""
         voltage: Complexes = self.vm * np.exp(1j * self.va)
         return voltage
+
+    @cached_property
+    def standing(self) -> Standing:
+        """The limited quantities."""
+        case, voltage = self.case, self.voltage
+        return Standing(
+            pg=self.pg,
+            qg=self.qg,
+            flow=np.maximum(np.abs(self.s_from), np.abs(self.s_to)),
+            vm=self.vm,
+            angle=np.angle(voltage[case.f_bus] * np.conj(voltage[case.t_bus])),
+            dead=self.dead,
+        )
+
+    @cached_property
+    def violations(self) -> tuple[Limit, ...]:
+        """Limits that the state is outside of."""
+        return violated(self.case, self.standing)
+
+    @cached_property
+    def binding(self) -> tuple[Limit, ...]:
+        """Limits that the state stands at."""
+        return binding(self.case, self.standing)
 
     @property
     def losses_mw(self) -> float:

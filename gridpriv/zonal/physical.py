@@ -1,0 +1,127 @@
+"""What a settled grid means to an operator: figures in MW and $/h; local."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gridpriv.grid.case import Case
+from gridpriv.power.ac.limits import Limit
+from gridpriv.power.ac.service import Service
+from gridpriv.power.ac.settle import Settlement
+from gridpriv.power.objective import generation_cost
+from gridpriv.power.zone import Zone
+
+SHED_TOLERANCE_MW = 0.01
+
+NOTHING: dict[str, None] = dict.fromkeys(
+    (
+        "carried", "failure", "cost", "generation_cost", "shed_mw", "dead_mw", "spill_mw",
+        "balancing_mw", "balancing_cost", "interchange_deviation_mw", "losses_mw",
+        "regulation_mw", "violations", "interchange", "fallback_zones", "replans",
+    )
+)  # fmt: skip
+"""Figures of a run that ended before it settled."""
+
+
+def physical_figures(
+    case: Case, zones: tuple[Zone, ...], settled: Settlement, service: Service
+) -> dict[str, Any]:
+    """Return what the settled grid says (:data:`gridpriv.zonal.schema.PHYSICAL`).
+
+    Where the dispatch has no AC power flow, what depends on the grid's state is None; what zones
+    shed and spill by their own plans is not.
+    """
+    base, state = case.base_mva, settled.state
+    interchange = interchange_rows(zones, settled, service, base)
+    figures: dict[str, Any] = dict(NOTHING)
+    figures |= {
+        "carried": settled.carried,
+        "failure": settled.failure,
+        "shed_mw": shed_mw(case, settled),
+        "spill_mw": base * float(sum(plan.spill.sum() for plan in settled.plans)),
+        "violations": [violation_row(limit) for limit in settled.violations],
+        "interchange": interchange,
+        "fallback_zones": fallback_zones(zones, settled),
+        "replans": settled.replans,
+    }
+    if state is None:
+        return figures
+    generated = generation_cost(case, state.pg)
+    return figures | {
+        "cost": None if generated is None else generated + service.voll * state.shed_mw,
+        "generation_cost": generated,
+        "dead_mw": state.dead_mw,
+        "spill_mw": state.spill_mw,
+        "balancing_mw": sum(row["balancing_mw"] for row in interchange),
+        "balancing_cost": sum(row["balancing_cost"] for row in interchange),
+        "interchange_deviation_mw": max(abs(row["deviation_mw"]) for row in interchange),
+        "losses_mw": state.losses_mw,
+        "regulation_mw": base * float(state.regulation.sum()),
+    }
+
+
+def shed_mw(case: Case, settled: Settlement) -> float:
+    """Return the demand that is not served, in MW."""
+    return case.base_mva * float(sum(plan.p_shed.sum() for plan in settled.plans))
+
+
+def fallback_zones(zones: tuple[Zone, ...], settled: Settlement) -> list[str]:
+    """Return the zones that act as in the last round, because their problem has no solution."""
+    pairs = zip(zones, settled.plans, strict=True)
+    return [zone.name for zone, plan in pairs if not plan.solved]
+
+
+def violation_row(limit: Limit) -> dict[str, Any]:
+    """Return a limit that is passed, by whom and by how much."""
+    row = limit._asdict()
+    return {key: row[key] for key in ("kind", "element", "at", "limit", "amount", "unit")}
+
+
+def interchange_rows(
+    zones: tuple[Zone, ...], settled: Settlement, service: Service, base_mva: float
+) -> list[dict[str, Any]]:
+    """Return each zone's interchange, scheduled and actual, and its balancing energy."""
+    scheduled, state = base_mva * settled.scheduled, settled.state
+    missing = np.full(len(zones), np.nan)
+    actual = missing if state is None else base_mva * state.interchange
+    leaned = np.maximum(scheduled - actual, 0.0)
+    return [
+        {
+            "zone": zone.name,
+            "scheduled_mw": float(scheduled[z]),
+            "actual_mw": float(actual[z]),
+            "deviation_mw": float(actual[z] - scheduled[z]),
+            "balancing_mw": float(leaned[z]),
+            "balancing_cost": float(service.balancing_price * leaned[z]),
+        }
+        for z, zone in enumerate(zones)
+    ]
+
+
+def verdict(figures: dict[str, Any], most: int = 3) -> str:
+    """Return in a sentence whether the grid can carry what was dispatched, and what it costs."""
+    if figures["failure"]:
+        return f"the grid cannot carry this dispatch: {figures['failure']}"
+    outside = sorted(figures["violations"], key=lambda row: -row["amount"])
+    named = [
+        f"{row['kind']} at {row['at']} by {row['amount']:.3g} {row['unit']}"
+        for row in outside[:most]
+    ]
+    others = f" and {len(outside) - most} others" if len(outside) > most else ""
+    if outside:
+        parts = [f"the grid cannot carry this dispatch: outside {', '.join(named)}{others}"]
+    else:
+        parts = ["the grid can carry this dispatch"]
+    shed, dead = figures["shed_mw"], figures["dead_mw"]
+    if shed <= SHED_TOLERANCE_MW:
+        parts.append("all demand is served")
+    else:
+        island = f", {dead:.4g} of it on islands without generation" if dead > 0 else ""
+        parts.append(f"{shed:.4g} MW of demand is not served{island}")
+    if figures["balancing_mw"] > SHED_TOLERANCE_MW:
+        parts.append(f"zones lean on others' reserves for {figures['balancing_mw']:.4g} MW")
+    if figures["fallback_zones"]:
+        parts.append(f"no AC plan for zone {', '.join(figures['fallback_zones'])}")
+    return "; ".join(parts)

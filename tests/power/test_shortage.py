@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from polar_optimum import polar_optimum
+
+from gridpriv import load_case
+from gridpriv.power.ac.limits import Limit
+from gridpriv.power.centralized import least_shed_mw, relax
+from gridpriv.power.shortage import shortage, without_limits
+
+TIGHT = (
+    ("case14", 3.0),
+    ("tests/data/pglib/pglib_opf_case30_ieee.m", 1.3),
+    ("tests/data/pglib/pglib_opf_case118_ieee__api.m", 1.05),
+)
+
+
+@pytest.mark.parametrize(("name", "scale"), TIGHT)
+def test_the_least_shed_lies_between_the_bound_and_the_plan(name, scale):
+    case = load_case(name).scale_load(scale)
+    value, shed = polar_optimum(case)
+    least, enough = least_shed_mw(case), shortage(case).enough_mw
+    assert least <= case.base_mva * value + 1e-3
+    assert enough == pytest.approx(case.base_mva * value, abs=0.1)
+    assert (shed <= np.maximum(case.pd, 0) + 1e-6).all()
+
+
+@pytest.mark.parametrize(("name", "scale"), TIGHT[:2])
+def test_every_limit_that_is_named_lowers_the_shed_once_it_is_gone(name, scale):
+    case = load_case(name).scale_load(scale)
+    found = shortage(case)
+    assert found.causes
+    for cause in found.causes:
+        at = set(cause.places)
+        free = without(case, cause.kind, at)
+        value, _ = polar_optimum(free)
+        assert case.base_mva * value < 0.99 * found.enough_mw
+        # both sides of the elements are freed here, only the ones that bind there
+        assert case.base_mva * value <= cause.without_mw + 0.1
+        assert f"{cause.without_mw:.4g} MW without" in found.sentence()
+
+
+def without(case, kind, at):
+    """The case without any limit of a kind at some places."""
+    gens = np.isin(case.bus_id[case.gen_bus].astype(str), list(at))
+    ends = zip(case.bus_id[case.f_bus], case.bus_id[case.t_bus], strict=True)
+    lines = np.isin([f"{f}-{t}" for f, t in ends], list(at))
+    buses = np.isin(case.bus_id.astype(str), list(at))
+    if kind == "generator P":
+        return replace(case, pmax=np.where(gens, 1e3, case.pmax))
+    if kind == "generator Q":
+        return replace(case, qmin=np.where(gens, -1e3, case.qmin),
+                       qmax=np.where(gens, 1e3, case.qmax))  # fmt: skip
+    if kind == "line":
+        return replace(case, rate=np.where(lines, 0.0, case.rate))
+    if kind == "angle":
+        return replace(case, angmin=np.where(lines, -np.inf, case.angmin),
+                       angmax=np.where(lines, np.inf, case.angmax))  # fmt: skip
+    return replace(case, vmin=np.where(buses, 0.5, case.vmin), vmax=np.where(buses, 1.5, case.vmax))
+
+
+def test_exactly_the_limits_that_are_named_go():
+    case = load_case("case14")
+    one = Limit("generator P", 2, "upper", "2", 0.0, 0.0, 0.0, "MW")
+    other = Limit("voltage", 8, "lower", "8", 0.0, 0.0, 0.0, "p.u.")
+    free = without_limits(case, [one, other])
+    assert (free.pmax != case.pmax).nonzero()[0].tolist() == [1]
+    assert (free.vmin != case.vmin).nonzero()[0].tolist() == [case.index_of[8]]
+    assert free.vmax.tolist() == case.vmax.tolist()
+
+
+def test_what_lies_on_a_dead_island_is_said_apart(case14):
+    case = case14.without(("branch:17", "branch:20"))
+    found = shortage(case)
+    assert found.enough_mw == found.dead_mw == pytest.approx(14.9)
+    assert found.causes == ()
+    assert "14.9 MW of it lie on islands in which nothing generates" in found.sentence()
+
+
+def test_a_bus_without_demand_sheds_nothing_and_no_bus_more_than_it_has(case14):
+    case = case14.scale_load(4.0)
+    state = pytest.importorskip("gridpriv").acopf(case, "shed").state
+    assert (state.p_shed[case.pd <= 0] == 0).all()
+    assert (state.p_shed <= case.pd + 1e-9).all()
+    ratio = state.q_shed * case.pd - state.p_shed * case.qd
+    assert np.abs(ratio).max() < 1e-9
+
+
+def test_generation_that_cannot_go_low_enough_is_no_shortage_of_demand(case14):
+    case = replace(case14.scale_load(0.2), pmin=np.minimum(case14.pmax, 1.0))
+    found = relax(case, "cost")
+    assert found.least_shed_mw in {0.0, None}
+    assert "it spills" in found.explanation()
+    assert "MW without" not in found.explanation()
+
+
+def test_a_grid_that_can_serve_everything_is_told_so(case14):
+    assert relax(case14).explanation().startswith("the relaxation serves all load")
+    assert shortage(case14).sentence() == "an AC plan serves all demand"
