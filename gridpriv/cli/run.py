@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from gridpriv.zonal.result import RunResult
 
 
+MOST_ZONES_SHOWN = 12
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments; unset ones keep the defaults or the preset's."""
     parser.add_argument("case", metavar="CASE", help="a case by name, or a path")
@@ -45,6 +48,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--tables", default="csv", metavar="FORMAT", help="of res_bus, ...: csv | parquet | json"
     )
+    parser.add_argument(
+        "--reference", action="store_true",
+        help="run the same zones without noise too, and find the AC optimum: cost of privacy",
+    )  # fmt: skip
     parser.add_argument("--public", action="store_true", help="export releases only")
     add_output(parser, "write settings, tables and figures")
 
@@ -116,6 +123,10 @@ def execute(args: argparse.Namespace) -> int:
             leave=keep,
             transport=transport,
         )
+    if args.reference:
+        from gridpriv.zonal.reference import reference
+
+        result = replace(result, reference=reference(result))
     keep(result)
     return 0
 
@@ -138,10 +149,13 @@ def _transport(args: argparse.Namespace, settings: Settings) -> Carry | None:
 
 def summarise(document: dict[str, Any]) -> None:
     """Print the run's summary: result, privacy, and what must be said beside them."""
-    from gridpriv.zonal.summary import figures, privacy_figures, sentences
+    from gridpriv.zonal.summary import figures, interchange, privacy_figures, sentences
 
     print_table(*figures(document))
     if document["privacy"]["mechanism"] != "none":
         print_table(*privacy_figures(document["privacy"]))
+    settled = document["final"]["physical"]["balancing_mw"] is not None
+    if settled and 1 < len(document["zones"]) <= MOST_ZONES_SHOWN:
+        print_table(*interchange(document))
     for sentence in sentences(document):
         print(sentence)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -125,3 +126,57 @@ def verdict(figures: dict[str, Any], most: int = 3) -> str:
     if figures["fallback_zones"]:
         parts.append(f"no AC plan for zone {', '.join(figures['fallback_zones'])}")
     return "; ".join(parts)
+
+
+@dataclass(frozen=True)
+class Reference:
+    """What a run could have cost.
+
+    Attributes
+    ----------
+    without_noise_cost, without_noise_shed_mw : float or None
+        Of the same zones' run without noise, in $/h and MW.
+    optimum_cost : float or None
+        Of the AC optimum in $/h; None without costs, or where none was found.
+    least_shed_mw : float or None
+        What an AC plan of the whole grid sheds that sheds least; None where none was found.
+    """
+
+    without_noise_cost: float | None
+    without_noise_shed_mw: float | None
+    optimum_cost: float | None
+    least_shed_mw: float | None
+
+
+def cost_of_privacy(figures: dict[str, Any], held: Reference) -> dict[str, float | None]:
+    """Return what a run cost beyond what it is held against, and its shed demand by cause."""
+    return {
+        "cost": _beyond(figures["cost"], held.without_noise_cost),
+        "shed_mw": _beyond(figures["shed_mw"], held.without_noise_shed_mw),
+        "cost_over_optimum": _beyond(figures["cost"], held.optimum_cost),
+        **shed_causes(figures, held),
+    }
+
+
+def _beyond(value: float | None, base: float | None) -> float | None:
+    return None if value is None or base is None else value - base
+
+
+def shed_causes(figures: dict[str, Any], held: Reference) -> dict[str, float | None]:
+    """Return shed demand by cause, in MW; the causes add up to it.
+
+    What lies on islands in which nothing generates; what no dispatch of the rest serves; what the
+    same zones shed without noise beyond that, so for rounds that are not finished; noise.
+    """
+    shed, dead = figures["shed_mw"], figures["dead_mw"]
+    least, plain = held.least_shed_mw, held.without_noise_shed_mw
+    if shed is None or dead is None or least is None or plain is None:
+        return dict.fromkeys(("island_mw", "unservable_mw", "unfinished_mw", "noise_mw"))
+    least = min(max(least, dead), shed)
+    plain = min(max(plain, least), shed)
+    return {
+        "island_mw": dead,
+        "unservable_mw": least - dead,
+        "unfinished_mw": plain - least,
+        "noise_mw": shed - plain,
+    }

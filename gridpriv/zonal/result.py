@@ -27,7 +27,13 @@ from gridpriv.power.solvers import solver_version
 from gridpriv.power.zone import Network, Zone
 from gridpriv.privacy.statement import ZoneStatement, noise_caveat
 from gridpriv.zonal import summary
-from gridpriv.zonal.physical import NOTHING, physical_figures, verdict
+from gridpriv.zonal.physical import (
+    NOTHING,
+    Reference,
+    cost_of_privacy,
+    physical_figures,
+    verdict,
+)
 from gridpriv.zonal.schema import RUN_DOCUMENT
 from gridpriv.zonal.settings import Settings
 from gridpriv.zonal.trace import Trace
@@ -54,6 +60,7 @@ class RunResult:
     export leaves them out. ``rounds`` and ``buses`` say which is which in ``local_columns``.
     ``statements`` are the zones' privacy losses in the order of the zone map; empty without noise.
     ``settlement`` is the grid after all zones have acted; None for a run that ended early.
+    ``reference`` is what the run is held against, where that was asked for.
     ``early`` is why the run ended before its last round, None where it did not.
     """
 
@@ -71,6 +78,7 @@ class RunResult:
     statements: tuple[ZoneStatement, ...]
     timing: Timing
     early: str | None = None
+    reference: Reference | None = None
 
     plot = Above("gridpriv.report.plots", "RunPlots")
 
@@ -271,6 +279,8 @@ class RunResult:
         final["ac"] = self._ac()
         final["physical"] = self.physical
         final["cost_of_privacy"] = None
+        if self.reference is not None:
+            final["cost_of_privacy"] = cost_of_privacy(self.physical, self.reference)
         return final
 
     def _recourse(self) -> dict[str, Any]:

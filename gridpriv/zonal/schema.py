@@ -114,7 +114,17 @@ PHYSICAL: dict[str, Schema] = {
     "violations": OUTSIDE,
     "interchange": INTERCHANGE,
 }  # fmt: skip
-COST_OF_PRIVACY = (FULL_COST, Column("shed_mw", "private", "Shed", "more than without noise", "MW"))
+COST_OF_PRIVACY = (
+    Column("cost", "private", "Cost of privacy", "beyond the same run without noise", "$/h"),
+    Column("shed_mw", "private", "Shed for noise", "beyond the same run without noise", "MW"),
+    Column("cost_over_optimum", "private", "Cost beyond the optimum",
+           "of the whole grid's AC equations", "$/h"),
+    Column("island_mw", "private", "Shed on islands", "in which nothing generates", "MW"),
+    Column("unservable_mw", "private", "Unservable", "no dispatch of the rest serves it", "MW"),
+    Column("unfinished_mw", "private", "Shed for unfinished rounds", "without noise too", "MW"),
+    Column("noise_mw", "private", "Shed for noise alone", "the rest", "MW"),
+)  # fmt: skip
+
 
 PENALTIES = (
     Column("penalty_min", "releases", "Least penalty", "smallest rho of the round"),

@@ -6,23 +6,52 @@ from typing import Any
 
 from gridpriv.core.display import Table, shown
 
+CAUSES = {
+    "island_mw": "  on islands without generation",
+    "unservable_mw": "  that no dispatch could serve",
+    "unfinished_mw": "  for rounds that are not finished",
+    "noise_mw": "  for noise",
+}
+HELD_AGAINST = {
+    "cost": ("cost of privacy", "$/h"),
+    "cost_over_optimum": ("cost beyond the AC optimum", "$/h"),
+}
+
+
+def _length(rows: list[Any] | None) -> int | None:
+    return None if rows is None else len(rows)
+
+
+def interchange(document: dict[str, Any]) -> Table:
+    """Return what zones agreed to exchange, and what they do."""
+    rows = document["final"]["physical"]["interchange"] or []
+    return (
+        "Interchange (MW, metered in the middle of tie lines)",
+        ["zone", "scheduled", "actual", "balancing"],
+        [[r["zone"], r["scheduled_mw"], r["actual_mw"], r["balancing_mw"]] for r in rows],
+    )
+
 
 def figures(document: dict[str, Any]) -> Table:
     """Return what came out, from a run's document."""
     settings, final = document["settings"], document["final"]
+    physical, held = final["physical"], final["cost_of_privacy"] or {}
     rows: list[list[object]] = [
-        ["objective (squared imbalance)", final["objective"], "p.u.^2"],
-        ["consensus residual", final["consensus_residual"], "p.u."],
-        ["shed (last round)", final["shed_mw"], "MW"],
-        ["surplus (last round)", final["surplus_mw"], "MW"],
-        ["shed after local recourse", final["recourse"]["shed_mw"], "MW"],
+        ["the grid can carry it", physical["carried"], ""],
+        ["demand not served", physical["shed_mw"], "MW"],
     ]
-    if settings["objective"] == "cost" and final["recourse"]["cost"] is not None:
-        rows.append(["cost after local recourse", f"{final['recourse']['cost']:.7g}", "$/h"])
+    rows += [[name, held[key], "MW"] for key, name in CAUSES.items() if held.get(key)]
+    if physical["cost"] is not None:
+        rows.append(["cost, unserved demand included", f"{physical['cost']:.7g}", "$/h"])
+    rows += [[name, held[key], unit] for key, (name, unit) in HELD_AGAINST.items()
+             if held.get(key) is not None]  # fmt: skip
     rows += [
-        ["AC power flow converged", final["ac"]["converged"], ""],
-        ["AC slack deviation", final["ac"]["slack_mw"], "MW"],
-        ["AC voltage violations", final["ac"]["vm_violations"], "buses"],
+        ["generation that cannot be used", physical["spill_mw"], "MW"],
+        ["balancing energy between zones", physical["balancing_mw"], "MW"],
+        ["largest interchange deviation", physical["interchange_deviation_mw"], "MW"],
+        ["losses", physical["losses_mw"], "MW"],
+        ["limits passed", _length(physical["violations"]), ""],
+        ["consensus residual", final["consensus_residual"], "p.u."],
         ["solver", f"{document['solver']['name']}, {document['solver']['solves']} solves", ""],
         ["seconds", document["timing"]["total"], "s"],
     ]
@@ -63,8 +92,8 @@ def sentences(document: dict[str, Any]) -> list[str]:
     """Return what must be said beside the figures."""
     final, privacy = document["final"], document["privacy"]
     told = []
-    if final["explanation"] and (final["recourse"]["shed_mw"] or 0.0) > 1.0:
-        told.append(f"{final['explanation']}.")
+    if final["explanation"]:
+        told.append(f"{final['explanation'][0].upper()}{final['explanation'][1:]}.")
     if privacy["mechanism"] != "none":
         told.append(f"Protected: {privacy['adjacency']}.")
         worst = max(privacy["sensitivity"], key=lambda row: row["ratio"], default=None)
@@ -87,7 +116,7 @@ def line(document: dict[str, Any]) -> str:
         f"{document['case']}, {len(document['zones'])} zones",
         f"{len(document['rounds'])} rounds",
         noise(document["settings"]),
-        f"{shown(final['recourse']['shed_mw'])} MW shed after local recourse",
+        f"{shown(final['physical']['shed_mw'])} MW not served",
     ]
     if total["epsilon"] is not None:
         parts.append(f"total epsilon {shown(total['epsilon'])} at delta {total['delta']:g}")

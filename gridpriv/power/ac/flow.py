@@ -33,8 +33,10 @@ from gridpriv.power.ac.state import AcState, Dispatch, Schedule
 
 SWITCH_TOLERANCE = 1e-7
 """p.u. beyond a reactive or active limit at which a generator or an area stops regulating."""
-MOST_POWER_FLOWS = 60
-FREE_SWITCHING = 30
+STIFFNESS = 10.0
+"""p.u. of reactive power that count as much as 1 p.u. of voltage."""
+MOST_POWER_FLOWS = 40
+FREE_SWITCHING = 20
 """Power flows after which a generator at a limit stays there, so that switching ends."""
 
 
@@ -275,26 +277,63 @@ def _settled(grid: _Grid, starts: Iterable[Complexes]) -> _Settled:
         reactive=np.zeros(grid.case.n_bus),
         bound=np.where((grid.most == 0) & (grid.least == 0), 1, 0),
     )
-    last = _first(grid, control, starts)
+    best = last = _first(grid, control, starts)
     for number in range(2, MOST_POWER_FLOWS):
         release = number <= FREE_SWITCHING
         found = next(_next_states(grid, last, release=release), None)
         if found is None:
             break
         last = replace(found, power_flows=number)
-    return last
+        if _unsettled(grid, last) <= _unsettled(grid, best):
+            best = last
+    return best
+
+
+def _unsettled(grid: _Grid, settled: _Settled) -> float:
+    """Return how far generators are from what they would do, p.u.
+
+    Beyond an active limit; beyond a reactive one where they hold their voltage, and where they do
+    not: their voltage beyond the set point on the side on which they could hold it.
+    """
+    control, vm = settled.control, np.abs(settled.solution.voltage)
+    total, low, high = _reactive_stand(grid, settled)
+    excess = np.where(control.held, np.maximum(total - high, low - total), 0.0)
+    wrong = np.where(_could_hold(grid, settled), np.abs(vm - grid.dispatch.vm), 0.0)
+    case, pg = grid.case, grid.dispatch.pg + grid.regulation(settled)
+    active = np.maximum(np.maximum(pg - case.pmax, case.pmin - pg), 0.0)
+    return float(active.sum() + np.maximum(excess, 0.0).sum() + STIFFNESS * wrong.sum())
+
+
+def _reactive_stand(grid: _Grid, settled: _Settled) -> tuple[Floats, Floats, Floats]:
+    """Return reactive generation of every bus, and its limits."""
+    case = grid.case
+    low, high = (
+        np.bincount(case.gen_bus, bound, minlength=case.n_bus).astype(float)
+        for bound in (case.qmin, case.qmax)
+    )
+    return _reactive_generation(grid, settled.solution.voltage), low, high
+
+
+def _could_hold(grid: _Grid, settled: _Settled) -> Bools:
+    """Return buses at a reactive limit that would leave it at their voltage set point."""
+    control, vm = settled.control, np.abs(settled.solution.voltage)
+    _, low, high = _reactive_stand(grid, settled)
+    generating = np.isin(np.arange(grid.case.n_bus), grid.case.gen_bus)
+    beyond = np.where(control.reactive >= high, vm > grid.dispatch.vm, vm < grid.dispatch.vm)
+    could: Bools = generating & ~control.held & (low < high) & beyond
+    return could
 
 
 def _next_states(grid: _Grid, last: _Settled, *, release: bool) -> Iterator[_Settled]:
-    """Yield the state after every limit that is passed is enforced, then after the worst one is.
+    """Yield the state with every limit that is passed enforced, else with fewer reactive ones.
 
-    None where nothing is left to enforce, or no power flow exists with it enforced: the last
+    Nothing where nothing is left to enforce, or no power flow exists with it enforced: the last
     state is then outside that limit.
     """
-    for most in (grid.case.n_bus, 1):
-        after = _switched(grid, last, most, release=release)
+    for share in (1.0, 0.25, 0.05, 0.0):
+        after = _switched(grid, last, share, release=release)
         if after is None:
-            return
+            continue
         try:
             yield _solve(grid, after, last.solution.voltage, last)
         except PowerFlowError:
@@ -457,12 +496,12 @@ def _columns(grid: _Grid, way: str) -> sparse.csr_array:
     ).tocsr()
 
 
-def _switched(grid: _Grid, last: _Settled, most: int, *, release: bool) -> _Control | None:
+def _switched(grid: _Grid, last: _Settled, share: float, *, release: bool) -> _Control | None:
     """Return who regulates next, or None where nothing changes.
 
-    At most ``most`` buses let go of their voltage.
+    Of the buses beyond a reactive limit, this share lets go of its voltage: the worst.
     """
-    held, reactive = _reactive_switched(grid, last, most, release=release)
+    held, reactive = _reactive_switched(grid, last, share, release=release)
     bound = _areas_switched(grid, last, release=release)
     control = last.control
     if np.array_equal(held, control.held) and np.array_equal(bound, control.bound):
@@ -471,27 +510,19 @@ def _switched(grid: _Grid, last: _Settled, most: int, *, release: bool) -> _Cont
 
 
 def _reactive_switched(
-    grid: _Grid, last: _Settled, most: int, *, release: bool
+    grid: _Grid, last: _Settled, share: float, *, release: bool
 ) -> tuple[Bools, Floats]:
     """Let go of voltages beyond a reactive limit; hold again where the limit no longer binds."""
-    case, control = grid.case, last.control
-    total = _reactive_generation(grid, last.solution.voltage)
-    low, high = (
-        np.bincount(case.gen_bus, bound, minlength=case.n_bus) for bound in (case.qmin, case.qmax)
-    )
+    control = last.control
+    total, low, high = _reactive_stand(grid, last)
     excess = np.where(control.held, np.maximum(total - high, low - total), 0.0)
-    worst = np.zeros(case.n_bus, bool)
-    worst[np.argsort(-excess)[:most]] = True
-    passed = worst & (excess > SWITCH_TOLERANCE)
+    passed = np.zeros(grid.case.n_bus, bool)
+    most = int(np.ceil(share * (excess > SWITCH_TOLERANCE).sum()))
+    passed[np.argsort(-excess)[:most]] = True
     held = control.held & ~passed
     reactive = np.where(passed, np.clip(total, low, high), control.reactive)
-    if release:
-        generating = np.isin(np.arange(case.n_bus), case.gen_bus) & ~control.held & (low < high)
-        vm = np.abs(last.solution.voltage)
-        at_high = control.reactive >= high
-        beyond = np.where(at_high, vm > grid.dispatch.vm, vm < grid.dispatch.vm)
-        again = generating & beyond
-        held, reactive = held | again, np.where(again, 0.0, reactive)
+    if release and share > 0:
+        held = held | _could_hold(grid, last)
     return held, np.where(held, 0.0, reactive)
 
 

@@ -34,6 +34,8 @@ from gridpriv.power.zone import Zone
 
 FLOW_WEIGHT, VOLTAGE_WEIGHT = 1.0, 10.0
 """k_f and k_v on a base of 100 MVA."""
+NEGLIGIBLE = 1e-6
+"""p.u. that an interior point leaves of what is not shed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -233,6 +235,13 @@ def _plan(
 ) -> ZonePlan:
     asked, part, rest = model.dispatch(found.x), area.part, _at_rest(zone, demand)
     own = np.searchsorted(zone.own, part.buses[area.own])
+    served = asked.p_shed < NEGLIGIBLE
+    asked = replace(
+        asked,
+        p_shed=np.where(served, 0.0, asked.p_shed),
+        q_shed=np.where(served, 0.0, asked.q_shed),
+        spill=np.where(asked.spill < NEGLIGIBLE, 0.0, asked.spill),
+    )
     gens = np.searchsorted(zone.gens, part.gens)
     voltage = rest.voltage.copy()
     voltage[np.searchsorted(zone.buses, part.buses)] = model.voltage(found.x)

@@ -22,12 +22,14 @@ from gridpriv.power.ac.recourse import Boundary, ZonePlan, tie_branches
 from gridpriv.power.ac.state import AcState, Dispatch, Schedule
 from gridpriv.power.zone import FLOWS, Network, Zone
 
-MOST_REPLANS = 6
+MOST_REPLANS = 10
 AS_MEASURED = 2
 GAIN = 0.5
-FIRM = 10.0
+FIRMER, FIRMEST = 10.0, 1e4
 """From the replan after ``AS_MEASURED`` on, a limit that is passed is tightened by this share."""
 
+OUTSIDE_HARM = 10.0
+SHED_TOLERANCE_MW = 0.01
 UNIT_HARM = {"p.u.": 100.0}
 
 Planning = Callable[[Sequence[Boundary | None]], Sequence[ZonePlan | None]]
@@ -83,7 +85,9 @@ def agreed_boundaries(
     return tuple(_boundary(zone, p_from + 1j * q_from, p_to + 1j * q_to, w) for zone in zones)
 
 
-def measured_boundary(zone: Zone, state: AcState, planned: Boundary, gain: float) -> Boundary:
+def measured_boundary(
+    zone: Zone, state: AcState, planned: Boundary, gain: float, firmness: float
+) -> Boundary:
     """Return what a zone measures at its tie ends, with the interchange that it has agreed to.
 
     The other end's voltage follows from voltage and flow at its own by Ohm's law. Limits that it
@@ -99,7 +103,7 @@ def measured_boundary(zone: Zone, state: AcState, planned: Boundary, gain: float
     return replace(
         found,
         interchange=planned.interchange,
-        firmness=FIRM if gain else 1.0,
+        firmness=firmness,
         vmin=np.minimum(planned.vmin + gain * np.maximum(low - vm, 0.0), middle),
         vmax=np.maximum(planned.vmax - gain * np.maximum(vm - high, 0.0), middle),
         rate=np.where(rate > 0, np.maximum(tightened, rate / 2), 0.0),
@@ -137,12 +141,13 @@ def settle(
     boundaries, plans = list(agreed), [one for one in plan(agreed) if one is not None]
     best = last = _settled(case, zones, scheduled, plans, 0)
     for replans in range(1, MOST_REPLANS + 1):
-        if last.state is None or not last.violations:
+        if last.state is None or not (last.violations or _shedding(zones, last)):
             break
-        gain = GAIN if replans > AS_MEASURED else 0.0
+        earnest = max(replans - AS_MEASURED, 0)
+        gain, firmness = GAIN * (earnest > 0), min(FIRMER**earnest, FIRMEST)
         asked: list[Boundary | None] = [None] * len(zones)
-        for z in _concerned(zones, last.violations):
-            boundaries[z] = measured_boundary(zones[z], last.state, boundaries[z], gain)
+        for z in _concerned(zones, last.violations) | _shedding(zones, last):
+            boundaries[z] = measured_boundary(zones[z], last.state, boundaries[z], gain, firmness)
             asked[z] = boundaries[z]
         plans = [
             old if new is None or not new.solved else new
@@ -155,21 +160,29 @@ def settle(
 
 
 def _harm(settlement: Settlement) -> float:
-    """Return by how much a settlement is outside limits or sheds: MW, and 0.01 p.u. as one."""
+    """Return shed demand in MW, and ten times as much for each MW (0.01 p.u.) outside a limit."""
     if settlement.state is None:
         return np.inf
     outside = (limit.amount * UNIT_HARM.get(limit.unit, 1.0) for limit in settlement.violations)
-    return sum(outside) + settlement.state.shed_mw
+    return OUTSIDE_HARM * sum(outside) + settlement.state.shed_mw
 
 
-def _concerned(zones: Sequence[Zone], outside: tuple[Limit, ...]) -> list[int]:
+def _shedding(zones: Sequence[Zone], settled: Settlement) -> set[int]:
+    """Return the zones that shed demand where something generates."""
+    assert settled.state is not None
+    shed = np.where(settled.state.dead, 0.0, settled.state.p_shed)
+    least = SHED_TOLERANCE_MW / settled.state.case.base_mva
+    return {z for z, zone in enumerate(zones) if shed[zone.own].sum() > least}
+
+
+def _concerned(zones: Sequence[Zone], outside: tuple[Limit, ...]) -> set[int]:
     """Return the zones that see a violation: at their own buses or at the far ends of their ties.
 
     What is at a far end follows from what a zone measures at its own.
     """
     case = zones[0].network.case
     buses = {case.index_of[int(bus)] for limit in outside for bus in limit.at.split("-")}
-    return [z for z, zone in enumerate(zones) if not buses.isdisjoint(zone.buses.tolist())]
+    return {z for z, zone in enumerate(zones) if not buses.isdisjoint(zone.buses.tolist())}
 
 
 def _settled(

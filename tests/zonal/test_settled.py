@@ -1,0 +1,231 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import gridpriv
+from gridpriv import load_case, partition, run, shipped_zoning
+from gridpriv.cli.main import main
+from gridpriv.core.errors import InputError
+from gridpriv.power.ac.recourse import plan_zone, tie_branches
+from gridpriv.power.ac.service import Service
+from gridpriv.power.ac.settle import agreed_boundaries, measured_boundary, settle
+from gridpriv.power.zone import make_network, make_zones
+from gridpriv.zonal.physical import Reference, cost_of_privacy, shed_causes, verdict
+from gridpriv.zonal.settings import make_settings
+
+OPTIMUM = {"case14": 8081.5, "case118": 129660.7}
+NOISY = {
+    "mechanism": "laplace", "perturbation": "demand", "refresh": "run", "budget": "total:1",
+    "beta": "10MW", "objective": "cost", "rounds": 15, "solver": "clarabel",
+}  # fmt: skip
+
+
+def settled_run(name, zones=None, **settings):
+    case = load_case(name)
+    zoning = shipped_zoning(case) if zones is None else partition(case, zones)
+    return run(case, zoning, make_settings(**settings))
+
+
+@pytest.mark.parametrize("name", OPTIMUM)
+def test_without_noise_the_settled_cost_is_the_optimum_within_every_limit(name):
+    result = settled_run(name, mechanism="none", objective="cost", rounds=15, solver="clarabel")
+    physical = result.physical
+    assert physical["carried"] is True
+    assert physical["violations"] == []
+    assert physical["shed_mw"] == 0.0
+    assert physical["cost"] == pytest.approx(OPTIMUM[name], rel=1e-3)
+    assert physical["cost"] > OPTIMUM[name] * (1 - 1e-5)
+    assert physical["interchange_deviation_mw"] < 0.1
+    state = result.settlement.state
+    assert (state.qg <= result.case.qmax + 1e-4).all()
+    assert (state.qg >= result.case.qmin - 1e-4).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "seeds", "most"),
+    [
+        ("case14", 3, 9100.0),
+        ("case118", 1, 129900.0),
+        pytest.param("case14", 10, 9100.0, marks=pytest.mark.slow),
+        pytest.param("case118", 10, 129900.0, marks=pytest.mark.slow),
+    ],
+)
+def test_noise_costs_money_and_cuts_no_customer(name, seeds, most):
+    runs = [settled_run(name, **NOISY, seed=seed).physical for seed in range(seeds)]
+    assert [one["shed_mw"] for one in runs] == [0.0] * seeds
+    assert all(one["carried"] for one in runs), [one["violations"] for one in runs]
+    assert np.mean([one["cost"] for one in runs]) <= most
+    assert min(one["cost"] for one in runs) > OPTIMUM[name]
+
+
+@pytest.mark.large
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "zones"), [("case57", 3), ("case300", 4)])
+def test_zones_with_little_generation_lean_on_others_before_they_shed(name, zones):
+    for seed in range(3):
+        physical = settled_run(name, zones, **NOISY, seed=seed).physical
+        assert physical["shed_mw"] <= 0.1
+        scheduled = sum(row["scheduled_mw"] for row in physical["interchange"])
+        assert scheduled == pytest.approx(0.0, abs=1e-6)
+        leaned = [max(row["scheduled_mw"] - row["actual_mw"], 0) for row in physical["interchange"]]
+        assert physical["balancing_mw"] == pytest.approx(sum(leaned))
+        assert physical["balancing_cost"] == pytest.approx(1000 * sum(leaned))
+
+
+def test_the_imbalance_objective_is_not_indifferent_to_losses_any_more():
+    result = settled_run("case118", mechanism="none", rounds=15, solver="clarabel")
+    physical, document = result.physical, result.as_dict()["final"]
+    assert physical["shed_mw"] == 0.0
+    assert abs(document["ac"]["slack_mw"]) < 0.005 * 4242
+    assert physical["losses_mw"] < 150
+
+
+@pytest.fixture(scope="module")
+def agreed14(case14, zones14):
+    """Zones, and what an AC optimum of the whole grid would have them agree."""
+    network = make_network(case14)
+    zones = make_zones(network, zones14)
+    optimum = gridpriv.acopf(case14).state
+    pair = optimum.voltage[network.pair_i] * np.conj(optimum.voltage[network.pair_j])
+    flows = [optimum.s_from.real, optimum.s_from.imag, optimum.s_to.real, optimum.s_to.imag]
+    z = np.concatenate([optimum.vm**2, pair.real, pair.imag, *flows, optimum.pg, optimum.qg])
+    averages = [z[zone.coordinates] for zone in zones]
+    return zones, averages, agreed_boundaries(network, zones, averages), optimum
+
+
+def test_at_the_optimums_boundary_every_zone_plans_the_optimum(agreed14):
+    zones, averages, boundaries, optimum = agreed14
+    for zone, last, boundary in zip(zones, averages, boundaries, strict=True):
+        plan = plan_zone(zone, zone.demand, boundary, Service(), last)
+        assert plan.solved
+        assert np.abs(plan.pg - optimum.pg[zone.gens]).max() < 0.02
+        own = np.searchsorted(zone.buses, zone.own)
+        assert np.abs(np.abs(plan.voltage[own]) - optimum.vm[zone.own]).max() < 5e-3
+
+
+def test_a_zone_plans_with_its_own_demand_and_no_other(case14, zones14, agreed14):
+    zones, averages, boundaries, _ = agreed14
+    other = replace(case14, pd=np.where(zones14.zone_of == 0, case14.pd, 7 * case14.pd),
+                    qd=np.where(zones14.zone_of == 0, case14.qd, -case14.qd))  # fmt: skip
+    there = make_zones(make_network(other), zones14)[0]
+    here = zones[0]
+    plans = [
+        plan_zone(zone, here.demand, boundaries[0], Service(), averages[0])
+        for zone in (here, there)
+    ]
+    np.testing.assert_array_equal(plans[0].pg, plans[1].pg)
+    np.testing.assert_array_equal(plans[0].voltage, plans[1].voltage)
+
+
+def test_the_schedules_of_all_zones_add_up_to_nothing(agreed14):
+    zones, _, boundaries, optimum = agreed14
+    assert sum(b.interchange for b in boundaries) == pytest.approx(0.0, abs=1e-12)
+    for zone, boundary in zip(zones, boundaries, strict=True):
+        measured = measured_boundary(zone, optimum, boundary, 0.0, 1.0)
+        np.testing.assert_allclose(measured.p, boundary.p, atol=1e-12)
+        assert len(measured.p) == len(tie_branches(zone))
+
+
+def test_a_zone_without_a_plan_does_as_in_the_last_round_and_no_total_is_lost(
+    case14, agreed14, zones14
+):
+    zones, averages, boundaries, _ = agreed14
+    tight = replace(case14, vmin=np.where(case14.bus_id == 3, 1.3, case14.vmin),
+                    vmax=np.where(case14.bus_id == 3, 1.31, case14.vmax))  # fmt: skip
+    impossible = make_zones(make_network(tight), zones14)
+    bounds = agreed_boundaries(impossible[0].network, impossible, averages)
+
+    def planning(asked):
+        triples = zip(impossible, asked, averages, strict=True)
+        return [
+            None if b is None else plan_zone(zone, zone.demand, b, Service(), z)
+            for zone, b, z in triples
+        ]
+
+    found = settle(tight, impossible, bounds, planning)
+    assert [plan.solved for plan in found.plans].count(False) == 1
+    assert found.state is not None
+    assert any(limit.at == "3" for limit in found.violations)
+
+
+def test_a_grid_that_settles_nowhere_says_where_it_fails(monkeypatch):
+    from gridpriv.power.ac import settle as home
+    from gridpriv.power.ac.newton import PowerFlowError
+
+    def lost(*_):
+        raise PowerFlowError(9, 123.4, "MVA")
+
+    monkeypatch.setattr(home, "ac_flow", lost)
+    result = settled_run("case14", mechanism="none", rounds=2, solver="clarabel")
+    final = result.as_dict()["final"]
+    assert final["physical"]["carried"] is False
+    assert "largest mismatch 123.4 MVA at bus 9" in final["explanation"]
+    assert final["ac"]["converged"] is False
+    assert final["physical"]["shed_mw"] is not None
+
+
+def test_a_stressed_grid_sheds_until_it_carries_the_rest(case14, zones14):
+    result = run(case14, zones14, make_settings(mechanism="none", rounds=20, load_scale=3.0,
+                                                solver="clarabel"))  # fmt: skip
+    physical = result.physical
+    assert physical["carried"] is True, physical["violations"]
+    least = gridpriv.acopf(result.case, "shed").state.shed_mw
+    assert least - 0.1 <= physical["shed_mw"] <= 1.6 * least
+    state = result.settlement.state
+    assert (state.p_shed <= np.maximum(result.case.pd, 0) + 1e-9).all()
+    sentence = result.explanation()
+    assert "MW of demand is not served" in sentence
+    assert "limit" not in sentence  # what binds in an unfinished plan is no cause
+
+
+def test_a_dead_island_is_the_cause_of_its_own_shed(case14, zones14):
+    settings = make_settings(mechanism="none", rounds=10, solver="clarabel",
+                             outage=("branch:17", "branch:20"))  # fmt: skip
+    physical = run(case14, zones14, settings).physical
+    assert physical["shed_mw"] == pytest.approx(14.9)
+    assert physical["dead_mw"] == pytest.approx(14.9)
+    assert "14.9 of it on islands without generation" in verdict(physical)
+
+
+@pytest.mark.parametrize(
+    ("held", "parts"),
+    [
+        (Reference(100.0, 6.0, 90.0, 5.0), (2.0, 3.0, 1.0, 4.0)),
+        (Reference(100.0, 0.0, 90.0, 0.0), (2.0, 0.0, 0.0, 8.0)),  # the island sheds anyway
+        (Reference(100.0, 30.0, 90.0, 4.0), (2.0, 2.0, 6.0, 0.0)),  # noise has helped
+        (Reference(100.0, 30.0, 90.0, 20.0), (2.0, 8.0, 0.0, 0.0)),
+    ],
+)
+def test_the_causes_of_shed_demand_add_up_to_it(held, parts):
+    figures = {"shed_mw": 10.0, "dead_mw": 2.0, "cost": 120.0}
+    causes = shed_causes(figures, held)
+    assert tuple(causes.values()) == parts
+    assert sum(causes.values()) == figures["shed_mw"]
+    assert cost_of_privacy(figures, held)["cost_over_optimum"] == 30.0
+
+
+def test_the_cost_of_privacy_is_the_difference_to_the_same_run_without_noise(capsys):
+    flags = ["run", "case14", "--objective", "cost", "--rounds", "8", "--solver", "clarabel",
+             "--json", "--quiet"]  # fmt: skip
+    noise = ["--mechanism", "laplace", "--refresh", "run", "--budget", "total:1", "--beta", "10MW",
+             "--seed", "1", "--reference"]  # fmt: skip
+    documents = []
+    for more in (noise, ["--mechanism", "none"]):
+        assert main(flags + more) == 0
+        documents.append(json.loads(capsys.readouterr().out)["final"])
+    noisy, plain = documents
+    assert plain["cost_of_privacy"] is None
+    held, costs = noisy["cost_of_privacy"], [d["physical"]["cost"] for d in documents]
+    assert held["cost"] == pytest.approx(costs[0] - costs[1], abs=1e-3)
+    assert held["cost_over_optimum"] == pytest.approx(costs[0] - 8081.5, abs=0.1)
+    assert held["noise_mw"] == held["shed_mw"] == 0.0
+
+
+def test_a_value_of_lost_load_below_a_generators_cost_is_refused(case14, zones14):
+    settings = make_settings(mechanism="none", voll=30.0, balancing_price=10.0)
+    with pytest.raises(InputError, match="voll = 30"):
+        run(case14, zones14, settings)
