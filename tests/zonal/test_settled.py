@@ -133,7 +133,7 @@ def test_the_schedules_of_all_zones_add_up_to_nothing(agreed14):
 def test_a_zone_without_a_plan_does_as_in_the_last_round_and_no_total_is_lost(
     case14, agreed14, zones14
 ):
-    zones, averages, boundaries, _ = agreed14
+    _zones, averages, _boundaries, _ = agreed14
     tight = replace(case14, vmin=np.where(case14.bus_id == 3, 1.3, case14.vmin),
                     vmax=np.where(case14.bus_id == 3, 1.31, case14.vmax))  # fmt: skip
     impossible = make_zones(make_network(tight), zones14)
