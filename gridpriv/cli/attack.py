@@ -23,7 +23,7 @@ from gridpriv.cli.common import (
 )
 from gridpriv.cli.run import add_arguments as add_run_arguments
 from gridpriv.core.errors import not_allowed
-from gridpriv.zonal.settings import Settings, make_settings
+from gridpriv.zonal.settings import OF_MANY_RUNS, Settings, make_settings
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -42,7 +42,7 @@ MODELLED = ("bus", "nothing")  # releases whose adversary the attack is
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``run`` and the attack's own."""
-    add_run_arguments(parser)
+    add_run_arguments(parser, OF_MANY_RUNS)
     parser.add_argument("--seeds", type=WHOLE, default=5, metavar="N",
                         help="noisy runs that are attacked")  # fmt: skip
     parser.add_argument("--epsilons", type=number(_numbers, "numbers, such as 0.5,1,5"),
@@ -65,7 +65,7 @@ def execute(args: argparse.Namespace) -> int:
     from gridpriv.zonal.run import prepare
 
     refuse_what_runs_only(args, "attack")
-    given = {"solver": "clarabel"} | given_settings(args, Settings)
+    given = OF_MANY_RUNS | given_settings(args, Settings)
     settings = make_settings(args.preset, **given)
     if settings.release not in MODELLED:
         raise not_allowed(

@@ -56,7 +56,9 @@ def add_settings(
     kind: type[Part],
     presets: Iterable[str],
     without: Collection[str] = (),
+    *,
     axis: bool = False,
+    otherwise: Mapping[str, Any] | None = None,
 ) -> None:
     """Add ``--preset``, ``--epsilon`` and the flags of settings; see :func:`add_flags`."""
     parser.add_argument(
@@ -69,7 +71,7 @@ def add_settings(
             "--epsilon", type=reading(float), metavar="E",
             help="short for --budget per-release:E (default: none)",
         )  # fmt: skip
-    add_flags(parser, kind, without, axis=axis)
+    add_flags(parser, kind, without, axis=axis, otherwise=otherwise)
 
 
 def add_flags(
@@ -78,12 +80,14 @@ def add_flags(
     without: Collection[str] = (),
     *,
     axis: bool = False,
+    otherwise: Mapping[str, Any] | None = None,
 ) -> None:
     """Add a flag for every setting, in a group a part; what is not given is None.
 
     With ``axis`` a flag takes several values, by commas or given again, and is left as texts.
+    ``otherwise`` are defaults of the command in place of the settings'.
     """
-    standard, held = defaults(kind), settings_of(kind)
+    standard, held = defaults(kind) | dict(otherwise or {}), settings_of(kind)
     for part, declared in parts_of(kind).items():
         group = parser.add_argument_group(part.__name__.lower(), part.__doc__)
         for name in declared:
@@ -224,7 +228,9 @@ def add_output(
     if out:
         parser.add_argument("--out", metavar=place, default=default, help=out)
     parser.add_argument(
-        "--json", action="store_true", help="print one JSON document, and nothing else there"
+        "--json",
+        action="store_true",
+        help="print one JSON document and nothing else",
     )
     parser.add_argument("--quiet", action="store_true", help="print nothing but errors")
 

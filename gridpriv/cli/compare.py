@@ -24,7 +24,7 @@ from gridpriv.cli.common import (
 )
 from gridpriv.core.errors import InputError, SolverError, not_allowed
 from gridpriv.core.settings import Setting, check_names, names, reading, settings_of
-from gridpriv.zonal.settings import PRESETS, Settings
+from gridpriv.zonal.settings import OF_MANY_RUNS, PRESETS, Settings
 
 if TYPE_CHECKING:
     from gridpriv.study import Scheme, Study, StudyPlan
@@ -40,6 +40,12 @@ AXES = {
 }
 SCHEME = "'NAME: SETTING=VALUE ...', a way of running, repeatable (default: those of the axes)"
 
+EPILOG = (
+    "A setting with one value holds for every run; with several, by commas or given again, every "
+    "scheme is run at each. Its default is that of a scheme which does not set it. mechanism, "
+    "perturbation, refresh and update replace the default schemes by their combinations."
+)
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
@@ -52,12 +58,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         axes.add_argument(f"--{name}", metavar="A,B,...", help=text)
     axes.add_argument("--per-release", action="store_true",
                       help="budgets are per release, as in the paper, not totals")  # fmt: skip
-    add_settings(parser, Settings, PRESETS, without=OWN_FLAGS, axis=True)
+    parser.epilog = EPILOG
+    add_settings(parser, Settings, PRESETS, without=OWN_FLAGS, axis=True, otherwise=OF_MANY_RUNS)
     for name in ("mechanism", "perturbation", "update"):  # as they were called before
         parser.add_argument(f"--{name}s", dest=name, action="append", help=argparse.SUPPRESS)
     add_running(parser)
-    parser.add_argument("--title", metavar="TEXT", help="title of the report")
-    parser.add_argument("--question", metavar="TEXT", help="question that the report answers")
+    parser.add_argument(
+        "--title", metavar="TEXT", help="title of the report (default: a general one)"
+    )
+    parser.add_argument(
+        "--question",
+        metavar="TEXT",
+        help="question that the report answers (default: a general one)",
+    )
 
 
 def add_running(parser: argparse.ArgumentParser) -> None:

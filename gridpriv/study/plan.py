@@ -21,7 +21,7 @@ from gridpriv.core.settings import check_names, names, written
 from gridpriv.core.text import clean
 from gridpriv.privacy.budget import Budget, parse_budget
 from gridpriv.privacy.settings import Privacy
-from gridpriv.zonal.settings import Adjacency, Draws, Settings, make_settings
+from gridpriv.zonal.settings import OF_MANY_RUNS, Adjacency, Draws, Settings, make_settings
 
 NO_NOISE = "none"
 DEFAULT_BUDGETS = (0.5, 1.0, 5.0, 10.0)
@@ -138,7 +138,7 @@ class StudyPlan:
     local_updates: tuple[int, ...] = ()
     load_scales: tuple[float, ...] = (1.0,)
     seeds: tuple[int, ...] = DEFAULT_SEEDS
-    settings: tuple[tuple[str, Any], ...] = (("solver", "clarabel"),)
+    settings: tuple[tuple[str, Any], ...] = tuple(OF_MANY_RUNS.items())
     title: str = DEFAULT_TITLE
     question: str = DEFAULT_QUESTION
     name: str = field(default="", compare=False)
@@ -256,7 +256,7 @@ def make_plan(
     InputError
         For an empty axis, a repeated value, or a setting that no run can have.
     """
-    common = {"solver": "clarabel"} | dict(settings or {})
+    common = OF_MANY_RUNS | dict(settings or {})
     for where, held in (
         ("settings", common),
         *((f"scheme {s.name!r}", dict(s.settings)) for s in schemes),

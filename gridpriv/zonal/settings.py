@@ -202,6 +202,8 @@ class Settings(Service, Grid, Rounds, Draws, Adjacency, Privacy):
         }
 
 
+# what studies, audits and attacks, which make many runs, have otherwise than a run
+OF_MANY_RUNS = {"solver": "clarabel"}
 PRESETS: dict[str, Settings] = {
     "ryu-kim": Settings(
         perturbation="objective",

@@ -127,3 +127,16 @@ def test_help_of_a_command_imports_nothing_slow() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+def test_the_solver_that_help_names_is_the_one_that_is_used() -> None:
+    parsers = dict(EVERY)
+    told = {
+        name: " ".join(parser.format_help().split()).partition("--solver NAME")[2][:80]
+        for name, parser in parsers.items()
+    }
+    assert "(default: ipopt)" in told["run"] and gridpriv.Settings().solver == "ipopt"
+    for name in ("audit", "attack", "relax"):
+        assert "(default: clarabel)" in told[name], name
+    assert "(default: clarabel)" in " ".join(parsers["compare"].format_help().split())
+    assert {task.settings.solver for task in make_plan(["case14"]).tasks()} == {"clarabel"}
