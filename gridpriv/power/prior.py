@@ -95,10 +95,14 @@ def supply(zone: Zone) -> float:
     ratings = case.rate[zone.branches][ends == 1]
     if len(ratings) and not (ratings > 0).all():
         return everything
-    made = case.pmax[zone.gens]
-    return min(everything, float(made[np.isfinite(made)].sum() + ratings.sum()))
+    return min(everything, _given(case.pmax[zone.gens]) + float(ratings.sum()))
 
 
 def capacity(case: Case) -> float:
     """Return the generating capacity in per unit; unlimited generators count as nothing."""
-    return float(case.pmax[np.isfinite(case.pmax)].sum())
+    return _given(case.pmax)
+
+
+def _given(pmax: Floats) -> float:
+    """Return what generators can give; one that only takes gives nothing."""
+    return float(np.maximum(pmax[np.isfinite(pmax)], 0.0).sum())

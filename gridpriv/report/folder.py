@@ -18,7 +18,6 @@ from gridpriv.privacy.statement import refuse_unprotected
 from gridpriv.report.figures import draw_convergence
 from gridpriv.report.pictures import network_tables, run_picture, zones_picture
 from gridpriv.report.schema import STORED
-from gridpriv.zonal.solution import solution_of_run
 from gridpriv.zonal.tables import result_tables, write_tables
 
 if TYPE_CHECKING:
@@ -71,7 +70,7 @@ def write_run(
         )
         if result.trace.rounds:
             if private:
-                write_tables(result_tables(solution_of_run(result)), folder, tables)
+                write_tables(result_tables(result.solution), folder, tables)
                 write_drawing(run_picture(result), folder / "network.png", private=True)
             draw_convergence(result, folder / "convergence.png", public=public)
         read = [

@@ -49,9 +49,7 @@ def zones_picture(case: Case, zoning: Zoning) -> Drawing:
 
 def run_picture(result: RunResult) -> Drawing:
     """Return the picture of what a run's zones would dispatch: shed and loading (local)."""
-    from gridpriv.zonal.solution import solution_of_run
-
-    solution = solution_of_run(result)
+    solution = result.solution
     shed = shed_by_bus(solution)
     asked = solution.case.base_mva * float(solution.case.pd.sum())
     missing = sum(max(value, 0.0) for value in shed.values())

@@ -33,7 +33,6 @@ from gridpriv.zonal.checks import zone_statements
 from gridpriv.zonal.horizon import Horizon, step_row
 from gridpriv.zonal.result import RunResult, json_ready
 from gridpriv.zonal.schema import ROUNDS, SERIES_DOCUMENT, STEPS
-from gridpriv.zonal.solution import solution_of_run
 from gridpriv.zonal.tables import result_tables
 
 MECHANISM_CLASSES = {c.__name__: c for c in MECHANISMS.values()}
@@ -81,7 +80,7 @@ class SeriesFolder:
             row = {key: row[key] for key in STEPS.published(protected=True) if key in row}
             tables = {"rounds": publish_table(tables["rounds"], ROUNDS)}
         else:
-            found = result_tables(solution_of_run(result))
+            found = result_tables(result.solution)
             tables |= {k: t.rename_axis("index").reset_index() for k, t in found.items()}
         rows: Rows = {
             "runs": [{"run": run, "number": number, "status": "done"}],

@@ -7,7 +7,7 @@ is *local*, no public export contains it.
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,11 +19,8 @@ from gridpriv.grid.case import Case
 from gridpriv.grid.pandapower import convert_net
 from gridpriv.grid.pandapower_elements import PandapowerLink
 from gridpriv.grid.pandapower_writer import write_net
-from gridpriv.zonal.solution import GridSolution, solution_of_run
+from gridpriv.zonal.solution import GridSolution
 from gridpriv.zonal.tables import branch_flows, bus_intake, generator_output
-
-if TYPE_CHECKING:
-    from gridpriv.zonal.result import RunResult
 
 SMALLEST_MVA = 1e-9
 """Differences of served demand below this are rounding."""
@@ -67,11 +64,6 @@ def to_pandapower(solution: GridSolution, net: Any = None) -> Any:
     _not_served(filled, link, solution, given)
     _fill_results(filled, link, solution)
     return filled
-
-
-def run_to_pandapower(result: RunResult, net: Any = None) -> Any:
-    """Return a net that carries what a run's zones would dispatch; see :func:`to_pandapower`."""
-    return to_pandapower(solution_of_run(result), net)
 
 
 def _same_grid(case: Case, other: Case) -> None:

@@ -41,6 +41,8 @@ from gridpriv.zonal.trace import Trace
 if TYPE_CHECKING:
     import pandas as pd
 
+    from gridpriv.zonal.solution import GridSolution
+
 
 @dataclass(frozen=True)
 class Timing:
@@ -253,9 +255,30 @@ class RunResult:
         net : pandapowerNet, optional
             The net the case came from; a new one is made without it.
         """
-        from gridpriv.zonal.export import run_to_pandapower
+        from gridpriv.zonal.export import to_pandapower
 
-        return run_to_pandapower(self, net)
+        return to_pandapower(self.solution, net)
+
+    @cached_property
+    def solution(self) -> GridSolution:
+        """The settled grid, or where a run has none, what the last round's variables say; local.
+
+        A variable that several zones hold is then the mean of their copies.
+        """
+        from gridpriv.zonal.solution import GridSolution, solution_of_variables
+
+        if self.settlement is not None and self.settlement.state is not None:
+            state = self.settlement.state
+            return GridSolution(
+                state.case, state.vm, state.va, state.s_from, state.s_to, state.pg, state.qg,
+                state.p_shed - state.spill, state.q_shed, "settled grid",
+            )  # fmt: skip
+        size = self.network.offsets["end"]
+        total, holders = np.zeros(size), np.zeros(size)
+        for zone, after in zip(self.zone_models, self.outcomes, strict=True):
+            total[zone.coordinates] += after.z
+            holders[zone.coordinates] += 1.0
+        return solution_of_variables(self.network, total / np.maximum(holders, 1.0), "last round")
 
     def _zone_rows(self) -> list[dict[str, Any]]:
         columns = ["zone", "buses", "variables", "shared", "tie_lines", "generators", "connected"]

@@ -281,6 +281,7 @@ def prepare(case: Case, zoning: Zoning, settings: Settings) -> Prepared:
     network = make_network(case, settings.case_objective(case))
     zones = tuple(sorted(make_zones(network, zoning), key=lambda zone: zone.key))
     adjacency = settings.adjacency(case)
+    _refuse_without_minimiser(case, settings)
     _warn_of_large_delta(settings, 2 * case.n_bus)
     _warn_of_small_beta(settings, adjacency)
     rules = AgentRules(
@@ -315,6 +316,29 @@ def disclosures(
         disclose(zone, settings.release, zone_prior(zone, expected), rules.noise, rules.adjacency)
         for zone in zones
     )
+
+
+def _refuse_without_minimiser(case: Case, settings: Settings) -> None:
+    """Refuse noise on an objective that is flat in a direction without end.
+
+    Two generators of one bus that can go against each other for ever change no imbalance; a
+    linear term in that direction, which is what the noise adds, has no minimum. Only an exact
+    update without a penalty on generation is that flat.
+    """
+    exact = settings.update == "exact" and settings.consensus == "boundary"
+    if not exact or settings.effective_perturbation().target != "objective":
+        return
+    for low, high in ((case.pmin, case.pmax), (case.qmin, case.qmax)):
+        for bus in np.unique(case.gen_bus):
+            here = case.gen_bus == bus
+            up, down = np.isposinf(high[here]), np.isneginf(low[here])
+            if here.sum() > 1 and up.any() and down.any() and (up | down).sum() > 1:
+                raise not_allowed(
+                    "perturbation",
+                    "objective",
+                    f"demand or output here: two generators of bus {case.bus_id[bus]} have no "
+                    "limits against each other, so an objective with noise has no minimum",
+                )
 
 
 def _warn_of_large_delta(settings: Settings, entries: int) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import networkx as nx
 import numpy as np
@@ -14,9 +13,6 @@ from gridpriv.core.arrays import Complexes, Floats
 from gridpriv.grid.admittance import branch_admittance
 from gridpriv.grid.case import Case
 from gridpriv.power.zone import Network
-
-if TYPE_CHECKING:
-    from gridpriv.zonal.result import RunResult
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,25 +88,6 @@ def solution_of_variables(network: Network, z: Floats, source: str) -> GridSolut
         network.case, np.sqrt(w), angles, s_from, s_to, part["pg"], part["qg"],
         imbalance.real, imbalance.imag, source,
     )  # fmt: skip
-
-
-def solution_of_run(result: RunResult) -> GridSolution:
-    """Return the settled grid, or where a run has none, what the last round's variables say.
-
-    A variable that several zones hold is then the mean of their copies.
-    """
-    if result.settlement is not None and result.settlement.state is not None:
-        state = result.settlement.state
-        return GridSolution(
-            state.case, state.vm, state.va, state.s_from, state.s_to, state.pg, state.qg,
-            state.p_shed - state.spill, state.q_shed, "settled grid",
-        )  # fmt: skip
-    network = result.zone_models[0].network
-    total, holders = np.zeros(network.offsets["end"]), np.zeros(network.offsets["end"])
-    for zone, after in zip(result.zone_models, result.outcomes, strict=True):
-        total[zone.coordinates] += after.z
-        holders[zone.coordinates] += 1.0
-    return solution_of_variables(network, total / np.maximum(holders, 1.0), "last round")
 
 
 def tree_angles(

@@ -19,11 +19,10 @@ from gridpriv.grid.pandapower import case_from_pandapower, convert_net
 from gridpriv.grid.pandapower_writer import write_net
 from gridpriv.power.centralized import relax
 from gridpriv.power.zone import make_network
-from gridpriv.zonal.export import run_to_pandapower, to_pandapower
+from gridpriv.zonal.export import to_pandapower
 from gridpriv.zonal.run import run
 from gridpriv.zonal.solution import (
     GridSolution,
-    solution_of_run,
     solution_of_variables,
     solution_of_voltages,
 )
@@ -185,11 +184,11 @@ def run_small(**settings: Any) -> Any:
 
 def test_a_stressed_run_lands_in_pandapower() -> None:
     result = run_small(load_scale=3.5)
-    solution = solution_of_run(result)
+    solution = result.solution
     shed = result.physical["shed_mw"]
     assert 100 * np.maximum(solution.p_shed, 0).sum() == pytest.approx(shed, abs=1e-6)
     assert shed > 100
-    filled = run_to_pandapower(result)
+    filled = result.to_pandapower()
     supplied = filled.load.p_mw.sum() - filled.sgen.p_mw.sum()
     assert supplied == pytest.approx(259 * 3.5 - 100 * solution.p_shed.sum(), abs=1e-6)
     power_flow(filled)
@@ -203,7 +202,7 @@ def test_an_outage_is_out_of_service_in_the_users_net() -> None:
     settings = gridpriv.Settings(
         mechanism="none", solver="clarabel", rounds=4, outage=("branch:3", "gen:2")
     )
-    filled = run_to_pandapower(run(case, zoning, settings), net)
+    filled = run(case, zoning, settings).to_pandapower(net)
     for element in (link.branch[2], link.gen[1]):
         assert not filled[element.table].in_service[element.index]
         assert net[element.table].in_service[element.index], "the user's net is not changed"

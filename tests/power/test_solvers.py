@@ -9,6 +9,7 @@ from gridpriv import SolverError, load_case, shipped_zoning
 from gridpriv.power.presolve import presolve
 from gridpriv.power.program import compile_zone
 from gridpriv.power.solvers import check_solver, make_solver
+from gridpriv.power.solvers.base import Unsolved
 from gridpriv.power.zone import make_network, make_zones
 
 RHO = 100.0
@@ -92,3 +93,24 @@ def test_unknown_solvers_are_refused_with_the_choices():
         check_solver("gurobi")
     with pytest.raises(InputError, match="pyomo:nosuchsolver"):
         check_solver("pyomo:nosuchsolver")
+
+
+@pytest.mark.parametrize("first", ["clarabel", "ipopt"])
+def test_what_one_solver_does_not_solve_the_other_does(first, monkeypatch):
+    """The other's answer, one retry more; where it has none either, both are named."""
+    other = {"clarabel": "ipopt", "ipopt": "clarabel"}[first]
+    (program, zone), *_ = zone_programs("case14")
+    linear, metric = first_update(program, zone, exact=True)
+
+    def solver(name):
+        return make_solver(name, program, lambda: presolve(program), exact=True)
+
+    want = solver(other).solve(linear, metric)
+    lost = Unsolved(f"{first} ended Stuck", 7, 3)
+    monkeypatch.setattr(type(solver(first)), "attempt", lambda *_: lost)
+    found = solver(first).solve(linear, metric)
+    assert np.array_equal(found.z, want.z)
+    assert (found.iterations, found.retries) == (7 + want.iterations, 3 + 1 + want.retries)
+    monkeypatch.setattr(type(solver(other)), "attempt", lambda *_: Unsolved("lost too", 0, 0))
+    with pytest.raises(SolverError, match=f"{first} ended Stuck .*; lost too"):
+        solver(first).solve(linear, metric)

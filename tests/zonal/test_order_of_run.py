@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gridpriv import SolverError, load_case, make_settings
+from gridpriv import InputError, SolverError, load_case, make_settings
 from gridpriv.cli.main import main
 from gridpriv.grid.partition import partition
 from gridpriv.grid.zoning import zoning_from_groups
@@ -200,3 +200,19 @@ def test_two_zones_that_share_nothing_run_and_draw_nothing_they_would_send():
 def test_a_cluster_has_its_own_workers_and_no_ledger(capsys, words, sentence):
     assert main(["run", "case14", "--cluster", "tcp://127.0.0.1:1", *words]) == 2
     assert sentence in capsys.readouterr().err
+
+
+def test_noise_on_an_objective_without_a_minimum_is_refused():
+    """Two generators of bus 1 that may go against each other for ever change no imbalance."""
+    case = load_case("case14")
+    endless = {
+        "gen_bus": np.zeros_like(case.gen_bus),
+        "pmin": np.full(case.n_gen, -np.inf),
+        "pmax": np.full(case.n_gen, np.inf),
+    }
+    case = replace(case, **endless)
+    settings = make_settings(perturbation="objective", rounds=1, solver="clarabel")
+    with pytest.raises(InputError, match="bus 1 have no limits against each other"):
+        prepare(case, partition(case, 2), settings)
+    for other in ({"perturbation": "demand"}, {"update": "linearized"}, {"consensus": "all"}):
+        prepare(case, partition(case, 2), make_settings(**({"perturbation": "objective"} | other)))

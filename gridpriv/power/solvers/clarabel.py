@@ -12,7 +12,7 @@ from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import SolverError
 from gridpriv.power.presolve import ReducedProgram
 from gridpriv.power.program import Matrix, ZoneProgram
-from gridpriv.power.solvers.base import Solution
+from gridpriv.power.solvers.base import Solution, Unsolved, rescued
 
 
 class ClarabelSolver:
@@ -33,6 +33,21 @@ class ClarabelSolver:
         What none of them solves is handed to Ipopt, unless the last of them, Clarabel's defaults,
         found a certificate that there is no solution. Nothing that did not end as solved is used.
         """
+        from gridpriv.power.solvers.ipopt import IpoptSolver
+
+        found = self.attempt(linear, metric)
+        if isinstance(found, Solution):
+            return found
+        return rescued(IpoptSolver(self._program, exact=self._exact), found, linear, metric)
+
+    def attempt(self, linear: Floats, metric: Floats) -> Solution | Unsolved:
+        """Return the minimiser, or how the last of all settings ended.
+
+        Raises
+        ------
+        SolverError
+            With a certificate that there is none.
+        """
         p = self._program.quadratic(metric, exact=self._exact)
         q = self._program.linear(linear, metric, exact=self._exact)
         if self._solver is None:
@@ -49,20 +64,8 @@ class ClarabelSolver:
         if found.status == clarabel.SolverStatus.PrimalInfeasible:
             raise SolverError("there is no solution (clarabel's certificate at its defaults)")
         if found.status != clarabel.SolverStatus.Solved:
-            return self._rescued(linear, metric, iterations, retries + 1, str(found.status))
+            return Unsolved(f"clarabel ended {found.status}", iterations, retries)
         return Solution(self._program.restore(np.asarray(found.x)), iterations, retries)
-
-    def _rescued(
-        self, linear: Floats, metric: Floats, iterations: int, retries: int, status: str
-    ) -> Solution:
-        """Return Ipopt's solution of what Clarabel does not solve; it is counted as a retry."""
-        from gridpriv.power.solvers.ipopt import IpoptSolver
-
-        try:
-            found = IpoptSolver(self._program, exact=self._exact).solve(linear, metric)
-        except SolverError as error:
-            raise SolverError(f"clarabel ended {status} after safer settings; {error}") from error
-        return Solution(found.z, iterations + found.iterations, retries + found.retries)
 
     def _setup(self, p: Floats, q: Floats, settings: dict[str, Any]) -> Any:
         size = self._program.size

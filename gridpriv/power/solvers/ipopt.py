@@ -9,9 +9,8 @@ import numpy as np
 from scipy import sparse
 
 from gridpriv.core.arrays import Floats
-from gridpriv.core.errors import SolverError
 from gridpriv.power.presolve import ReducedProgram
-from gridpriv.power.solvers.base import Solution
+from gridpriv.power.solvers.base import Solution, Unsolved, rescued
 
 OPTIONS: dict[str, Any] = {
     "print_time": False,
@@ -39,7 +38,19 @@ class IpoptSolver:
         self._x = np.clip(_start(program), program.lower, program.upper)
 
     def solve(self, linear: Floats, metric: Floats) -> Solution:
-        """Return the minimiser; a solve not ended as solved is repeated with safer settings."""
+        """Return the minimiser; a solve not ended as solved is repeated with safer settings.
+
+        What none of them solves is handed to Clarabel.
+        """
+        from gridpriv.power.solvers.clarabel import ClarabelSolver
+
+        found = self.attempt(linear, metric)
+        if isinstance(found, Solution):
+            return found
+        return rescued(ClarabelSolver(self._program, exact=self._exact), found, linear, metric)
+
+    def attempt(self, linear: Floats, metric: Floats) -> Solution | Unsolved:
+        """Return the minimiser, or how the last of all settings ended."""
         p = self._program.quadratic(metric, exact=self._exact)
         q = self._program.linear(linear, metric, exact=self._exact)
         parameters = np.concatenate([q, p])
@@ -53,7 +64,7 @@ class IpoptSolver:
             iterations += int(stats["iter_count"])
         if stats["return_status"] == "Solve_Succeeded":
             return Solution(self._program.restore(found), iterations, len(SAFER) + 1)
-        raise SolverError(f"ipopt ended {stats['return_status']} after safer settings were tried")
+        return Unsolved(f"ipopt ended {stats['return_status']}", iterations, len(SAFER))
 
     def _run(self, solver: Any, parameters: Floats) -> tuple[Floats, dict[str, Any]]:
         found = solver(

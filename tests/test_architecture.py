@@ -1,0 +1,138 @@
+"""Imports go down only, and in no circle: read off the source, imports inside functions too."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import networkx as nx
+
+import gridpriv
+
+ROOT = Path(gridpriv.__file__).parent
+PAGE = ROOT.parent / "docs" / "architecture.md"
+
+# Bottom to top; packages of one row do not import each other.
+ORDER = (
+    ("core",),
+    ("privacy",),
+    ("consensus", "grid"),
+    ("power",),
+    ("zonal", "learning"),
+    ("assurance", "study"),
+    ("drawing",),
+    ("report",),
+    ("cli",),
+)
+RANK = {package: rank for rank, row in enumerate(ORDER) for package in row}
+
+# What still climbs: (file, package it imports). An entry that climbs no more must go.
+CLIMBS = {
+    ("drawing/files.py", "report"),
+    ("drawing/network.py", "report"),
+    ("drawing/shed.py", "report"),
+    ("learning/compare.py", "study"),
+    ("learning/reproduce_huang.py", "report"),
+    ("learning/reproduce_li.py", "report"),
+    ("learning/reproduce_rk.py", "report"),
+    ("study/grids.py", "report"),
+}
+# Circles of modules that still stand, by the packages they run through.
+CIRCLES = {frozenset({"report", "study"})}
+# What a room above adds to a class below, by name only (gridpriv.core.lazy.Above).
+ADDED = {("zonal/result.py", "report")}
+
+
+def sources():
+    """Return every module's name and file."""
+    for path in ROOT.rglob("*.py"):
+        parts = path.relative_to(ROOT.parent).with_suffix("").parts
+        yield ".".join(parts[:-1] if parts[-1] == "__init__" else parts), path
+
+
+MODULES = dict(sources())
+
+
+def imports(path):
+    """Return what a file imports of gridpriv, at its top, under a condition or in a function."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path} has a relative import"
+            found |= {node.module} | {f"{node.module}.{name.name}" for name in node.names}
+        elif isinstance(node, ast.Import):
+            found |= {name.name for name in node.names}
+    return {name for name in found if name.startswith("gridpriv.")}
+
+
+def named(path):
+    """Return the modules that a file names for later: ``Above("gridpriv.report", ...)``."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    strings = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)}
+    return {s for s in strings if isinstance(s, str) and re.fullmatch(r"gridpriv(\.\w+)+", s)}
+
+
+def edges(of):
+    """Yield (file, its package, a package that it mentions) for files inside packages."""
+    for path in MODULES.values():
+        inside = path.relative_to(ROOT)
+        if len(inside.parts) > 1:
+            for name in of(path):
+                yield inside.as_posix(), inside.parts[0], name.split(".")[1]
+
+
+def test_every_package_has_a_place():
+    there = {p.name for p in ROOT.iterdir() if p.is_dir() and list(p.glob("*.py"))}
+    assert there == set(RANK)
+
+
+def test_imports_go_down():
+    climbs = {
+        (file, there)
+        for file, here, there in edges(imports)
+        if here != there and there in RANK and RANK[there] >= RANK[here]
+    }
+    assert climbs == CLIMBS
+
+
+def test_what_a_room_above_adds_is_named_here():
+    added = {
+        (file, there)
+        for file, here, there in edges(named)
+        if there in RANK and RANK[there] > RANK[here]
+    }
+    assert added == ADDED
+
+
+def test_no_module_imports_itself_through_others():
+    graph = nx.DiGraph()
+    for module, path in MODULES.items():
+        graph.add_edges_from((module, name) for name in imports(path) & set(MODULES) - {module})
+    circles = [circle for circle in nx.strongly_connected_components(graph) if len(circle) > 1]
+    rooms = {frozenset(module.split(".")[1] for module in circle) for circle in circles}
+    assert rooms == CIRCLES, [sorted(circle) for circle in circles]
+
+
+def test_the_page_draws_the_same_order():
+    line = next(line for line in PAGE.read_text(encoding="utf-8").splitlines() if " < " in line)
+    assert [row.strip().split(", ") for row in line.split("<")] == [list(row) for row in ORDER]
+
+
+def test_the_reader_of_imports_sees_every_kind(tmp_path):
+    """Held against a file whose imports are known."""
+    path = tmp_path / "sample.py"
+    path.write_text(
+        "from __future__ import annotations\n"
+        "from typing import TYPE_CHECKING\n"
+        "import gridpriv.core.errors\n"
+        "from gridpriv.privacy import noise\n"
+        "if TYPE_CHECKING:\n    from gridpriv.report.html import x\n"
+        "def late():\n    from gridpriv.cli import main\n    import gridpriv.study.plan as p\n"
+        "y = 'gridpriv.drawing.scene'\n",
+        encoding="utf-8",
+    )
+    assert {name.split(".")[1] for name in imports(path)} == {
+        "core", "privacy", "report", "cli", "study"
+    }  # fmt: skip
+    assert named(path) == {"gridpriv.drawing.scene"}
