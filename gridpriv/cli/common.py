@@ -301,8 +301,12 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[obje
     table = Table(box=box.SIMPLE_HEAD)
     for position, column in enumerate(columns):
         numeric = all(isinstance(row[position], int | float | None) for row in rows)
+        whole = column.split() + [shown(row[position]) for row in rows if numeric]
         table.add_column(
-            column, justify="right" if numeric else "left", overflow="fold", no_wrap=numeric
+            column,
+            justify="right" if numeric else "left",
+            overflow="fold",
+            min_width=max(map(len, whole), default=0) if numeric else None,
         )
     for row in rows:
         table.add_row(*(shown(cell) for cell in row))

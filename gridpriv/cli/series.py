@@ -133,9 +133,9 @@ def _summarise(document: dict[str, Any]) -> None:
         shed = [step["recourse_shed_mw"] or 0.0 for step in steps]
         rows += [
             ["demand, mean", sum(s["demand_mw"] for s in steps) / len(steps), "MW"],
-            ["shed after local recourse, mean", sum(shed) / len(shed), "MW"],
-            ["shed after local recourse, largest", max(shed), "MW"],
-            ["AC power flow converged", sum(bool(s["ac_converged"]) for s in steps), "steps"],
+            ["demand not served, mean", sum(shed) / len(shed), "MW"],
+            ["demand not served, largest", max(shed), "MW"],
+            ["the grid can carry it", sum(bool(s["carried"]) for s in steps), "steps"],
             ["seconds", sum(s["seconds"] for s in steps), "s"],
         ]
     if steps:

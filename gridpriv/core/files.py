@@ -53,8 +53,11 @@ def beside(path: Path, *, private: bool) -> Iterator[BinaryIO]:
     Raises
     ------
     StorageError
-        If it cannot be written; ``path`` is as it was.
+        If it cannot be written; ``path`` is as it was. A device, a pipe or a folder in its place
+        is left there: a new name for a file would take the device's away.
     """
+    if path.exists() and not path.is_file():
+        raise StorageError(f"cannot write {path}: it is there already, and no regular file")
     part = path.with_name(f".{secrets.token_hex(8)}.part")
     try:
         with storing(f"write {path}"):

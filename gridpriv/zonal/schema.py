@@ -202,6 +202,7 @@ BINDING = TableSchema(
         Column("at", "private", "At", "bus numbers"),
         Column("value", "private", "Value", "of the limited quantity"),
         Column("bound", "private", "Bound", "what it is limited to"),
+        Column("amount", "private", "Amount", "by which the value is outside; 0 at the limit"),
     ),
 )  # fmt: skip
 

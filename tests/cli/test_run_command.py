@@ -137,7 +137,8 @@ def test_a_public_export_holds_nothing_computed_from_demand(capsys, tmp_path):
     assert all(row["consensus_residual"] is not None for row in document["rounds"])
     names = {path.name for path in (tmp_path / "run").iterdir()}
     assert names == {"run.json", "settings.json", "network.json", "rounds.csv", "zones.png",
-                     "zones.csv", "tie_prices.csv", "convergence.png"}  # fmt: skip
+                     "zones.csv", "tie_prices.csv", "convergence.png",
+                     "checksums.json"}  # fmt: skip
     columns = set(pd.read_csv(tmp_path / "run" / "rounds.csv").columns)
     assert columns == {"round", "consensus_residual", "penalty_min", "penalty_max"}
     assert document["seed"] is None

@@ -144,3 +144,17 @@ def test_text_that_is_none_is_told(tmp_path: Path) -> None:
         read_text(tmp_path / "a")
     with pytest.raises(FileNotFoundError):
         read_text(tmp_path / "b")
+
+
+@pytest.mark.parametrize("kind", ["pipe", "folder", "link to a device"])
+def test_what_is_no_regular_file_is_not_replaced(tmp_path, kind):
+    """As root a rename would take /dev/zero away from everybody."""
+    place = tmp_path / "there"
+    make = {"pipe": os.mkfifo, "folder": Path.mkdir,
+            "link to a device": lambda path: path.symlink_to("/dev/null")}  # fmt: skip
+    make[kind](place)
+    before = place.lstat()
+    with pytest.raises(StorageError, match="no regular file"):
+        write_text(place, "text", private=True)
+    assert place.lstat() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["there"]

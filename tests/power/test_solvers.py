@@ -107,10 +107,11 @@ def test_what_one_solver_does_not_solve_the_other_does(first, monkeypatch):
 
     want = solver(other).solve(linear, metric)
     lost = Unsolved(f"{first} ended Stuck", 7, 3)
-    monkeypatch.setattr(type(solver(first)), "attempt", lambda *_: lost)
+    monkeypatch.setattr(type(solver(first)._first), "attempt", lambda *_: lost)
     found = solver(first).solve(linear, metric)
     assert np.array_equal(found.z, want.z)
     assert (found.iterations, found.retries) == (7 + want.iterations, 3 + 1 + want.retries)
-    monkeypatch.setattr(type(solver(other)), "attempt", lambda *_: Unsolved("lost too", 0, 0))
+    gone = Unsolved("lost too", 0, 0)
+    monkeypatch.setattr(type(solver(other)._first), "attempt", lambda *_: gone)
     with pytest.raises(SolverError, match=f"{first} ended Stuck .*; lost too"):
         solver(first).solve(linear, metric)

@@ -17,14 +17,14 @@ def test_repr_is_one_line(result) -> None:
     told = repr(result)
     assert told.startswith("RunResult(case14, 3 zones, 2 rounds, laplace noise on demand")
     assert "\n" not in told and len(told) < 200
-    assert f"{result.as_dict()['final']['recourse']['shed_mw']:.4g} MW shed" in told
+    assert f"{result.as_dict()['final']['recourse']['shed_mw']:.4g} MW not served" in told
     assert "total epsilon 5 at delta 1e-05" in told
 
 
 def test_html_is_well_formed_and_holds_the_figures(result) -> None:
     page = ET.fromstring(f"<div>{result._repr_html_()}</div>")
     text = " ".join(page.itertext())
-    assert "squared imbalance" in text and "Privacy (worst zone)" in text
+    assert "the grid can carry it" in text and "Privacy (worst zone)" in text
     assert f"seed {result.seed}" in text
 
 

@@ -133,9 +133,10 @@ def plan_zone(
     last : (n,)
         The zone's variables after the last round.
     """
-    area = _live_area(zone, demand, boundary)
-    if not area.own.any():
+    dead = dead_buses(zone.network.case)
+    if dead[zone.own].all():
         return _at_rest(zone, demand)
+    area = _live_area(zone, demand, boundary, dead)
     model = ac_model(area.part.case, area.own, _mask(area.ties, area.part.case.n_branch))
     unit = _add_operating_cost(model, zone.network.case)
     base = zone.network.case.base_mva
@@ -149,10 +150,9 @@ def plan_zone(
     return _plan(zone, demand, area, model, found, unit / base)
 
 
-def _live_area(zone: Zone, demand: Floats, boundary: Boundary) -> _Area:
+def _live_area(zone: Zone, demand: Floats, boundary: Boundary, dead: Bools) -> _Area:
     """Return the zone without what lies on dead islands, with its own demand and no other."""
     whole = zone.network.case
-    dead = dead_buses(whole)
     pd, qd = np.zeros(whole.n_bus), np.zeros(whole.n_bus)
     pd[zone.own], qd[zone.own] = np.split(demand, 2)
     vmin, vmax, rate = whole.vmin.copy(), whole.vmax.copy(), whole.rate.copy()

@@ -9,6 +9,7 @@ from gridpriv.power.presolve import ReducedProgram
 from gridpriv.power.program import ZoneProgram
 from gridpriv.power.solvers.base import Solution, ZoneSolver
 from gridpriv.power.solvers.onepoint import OnePoint
+from gridpriv.power.solvers.rescue import Attempting, Rescued
 
 SOLVERS = ("ipopt", "clarabel", "pyomo:NAME")
 
@@ -48,12 +49,20 @@ def make_solver(
     if left.size == 0:
         return OnePoint(left)
     if name == "clarabel":
-        from gridpriv.power.solvers.clarabel import ClarabelSolver
+        return Rescued(_clarabel(left, exact), lambda: _ipopt(left, exact))
+    return Rescued(_ipopt(left, exact), lambda: _clarabel(left, exact))
 
-        return ClarabelSolver(left, exact=exact)
+
+def _clarabel(program: ReducedProgram, exact: bool) -> Attempting:
+    from gridpriv.power.solvers.clarabel import ClarabelSolver
+
+    return ClarabelSolver(program, exact=exact)
+
+
+def _ipopt(program: ReducedProgram, exact: bool) -> Attempting:
     from gridpriv.power.solvers.ipopt import IpoptSolver
 
-    return IpoptSolver(left, exact=exact)
+    return IpoptSolver(program, exact=exact)
 
 
 def solver_version(name: str) -> str:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from gridpriv.core.arrays import Floats
-from gridpriv.core.errors import SolverError
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,29 +53,3 @@ class Unsolved:
     ended: str
     iterations: int
     retries: int
-
-
-class Attempting(Protocol):
-    """A solver that says how it ended, without handing on what it does not solve."""
-
-    def attempt(self, linear: Floats, metric: Floats) -> Solution | Unsolved:
-        """Return the minimiser, or how it ended."""
-        ...
-
-
-def rescued(other: Attempting, first: Unsolved, linear: Floats, metric: Floats) -> Solution:
-    """Return the other solver's solution of what the first did not solve; counted as a retry.
-
-    Raises
-    ------
-    SolverError
-        If it has none either.
-    """
-    try:
-        found = other.attempt(linear, metric)
-    except SolverError as error:
-        raise SolverError(f"{first.ended} after safer settings; {error}") from error
-    if isinstance(found, Unsolved):
-        raise SolverError(f"{first.ended} after safer settings; {found.ended} after safer settings")
-    iterations, retries = first.iterations + found.iterations, first.retries + 1 + found.retries
-    return Solution(found.z, iterations, retries)

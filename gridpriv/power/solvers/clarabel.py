@@ -12,7 +12,7 @@ from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import SolverError
 from gridpriv.power.presolve import ReducedProgram
 from gridpriv.power.program import Matrix, ZoneProgram
-from gridpriv.power.solvers.base import Solution, Unsolved, rescued
+from gridpriv.power.solvers.base import Solution, Unsolved
 
 
 class ClarabelSolver:
@@ -27,21 +27,10 @@ class ClarabelSolver:
         self._rows = sparse.csc_matrix(rows)
         self._solver: Any = None
 
-    def solve(self, linear: Floats, metric: Floats) -> Solution:
+    def attempt(self, linear: Floats, metric: Floats) -> Solution | Unsolved:
         """Return the minimiser; a solve not ended as Solved is repeated with safer settings.
 
-        What none of them solves is handed to Ipopt, unless the last of them, Clarabel's defaults,
-        found a certificate that there is no solution. Nothing that did not end as solved is used.
-        """
-        from gridpriv.power.solvers.ipopt import IpoptSolver
-
-        found = self.attempt(linear, metric)
-        if isinstance(found, Solution):
-            return found
-        return rescued(IpoptSolver(self._program, exact=self._exact), found, linear, metric)
-
-    def attempt(self, linear: Floats, metric: Floats) -> Solution | Unsolved:
-        """Return the minimiser, or how the last of all settings ended.
+        Nothing that did not end as solved is used.
 
         Raises
         ------

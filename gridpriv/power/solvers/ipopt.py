@@ -10,7 +10,7 @@ from scipy import sparse
 
 from gridpriv.core.arrays import Floats
 from gridpriv.power.presolve import ReducedProgram
-from gridpriv.power.solvers.base import Solution, Unsolved, rescued
+from gridpriv.power.solvers.base import Solution, Unsolved
 
 OPTIONS: dict[str, Any] = {
     "print_time": False,
@@ -37,20 +37,8 @@ class IpoptSolver:
         self._solver = casadi.nlpsol("zone", "ipopt", self._problem, OPTIONS)
         self._x = np.clip(_start(program), program.lower, program.upper)
 
-    def solve(self, linear: Floats, metric: Floats) -> Solution:
-        """Return the minimiser; a solve not ended as solved is repeated with safer settings.
-
-        What none of them solves is handed to Clarabel.
-        """
-        from gridpriv.power.solvers.clarabel import ClarabelSolver
-
-        found = self.attempt(linear, metric)
-        if isinstance(found, Solution):
-            return found
-        return rescued(ClarabelSolver(self._program, exact=self._exact), found, linear, metric)
-
     def attempt(self, linear: Floats, metric: Floats) -> Solution | Unsolved:
-        """Return the minimiser, or how the last of all settings ended."""
+        """Return the minimiser; a solve not ended as solved is repeated with safer settings."""
         p = self._program.quadratic(metric, exact=self._exact)
         q = self._program.linear(linear, metric, exact=self._exact)
         parameters = np.concatenate([q, p])

@@ -1,0 +1,63 @@
+"""Two solvers of one zone: what the first does not solve is handed to the second."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Protocol
+
+from gridpriv.core.arrays import Floats
+from gridpriv.core.errors import SolverError
+from gridpriv.power.solvers.base import Solution, Unsolved
+
+
+class Attempting(Protocol):
+    """A solver that says how it ended."""
+
+    name: str
+
+    def attempt(self, linear: Floats, metric: Floats) -> Solution | Unsolved:
+        """Return the minimiser, or how the last of all settings ended.
+
+        Raises
+        ------
+        SolverError
+            With a certificate that there is none.
+        """
+        ...
+
+
+class Rescued:
+    """Solve a zone with ``first``, and with ``second`` what that does not solve.
+
+    Parameters
+    ----------
+    first : Attempting
+    second : callable
+        Makes the other solver where it is needed.
+    """
+
+    def __init__(self, first: Attempting, second: Callable[[], Attempting]) -> None:
+        self.name = first.name
+        self._first = first
+        self._make_second = second
+
+    @cached_property
+    def _second(self) -> Attempting:
+        return self._make_second()
+
+    def solve(self, linear: Floats, metric: Floats) -> Solution:
+        """Return the minimiser; the second solver's is counted as one retry more."""
+        first = self._first.attempt(linear, metric)
+        if isinstance(first, Solution):
+            return first
+        try:
+            found = self._second.attempt(linear, metric)
+        except SolverError as error:
+            raise SolverError(f"{first.ended} after safer settings; {error}") from error
+        if isinstance(found, Unsolved):
+            raise SolverError(
+                f"{first.ended} after safer settings; {found.ended} after safer settings"
+            )
+        iterations, retries = first.iterations + found.iterations, first.retries + found.retries
+        return Solution(found.z, iterations, retries + 1)
