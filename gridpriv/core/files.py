@@ -56,7 +56,9 @@ def beside(path: Path, *, private: bool) -> Iterator[BinaryIO]:
         If it cannot be written; ``path`` is as it was. A device, a pipe or a folder in its place
         is left there: a new name for a file would take the device's away.
     """
-    if path.exists() and not path.is_file():
+    with storing(f"write {path}"):
+        special = path.exists() and not path.is_file()
+    if special:
         raise StorageError(f"cannot write {path}: it is there already, and no regular file")
     part = path.with_name(f".{secrets.token_hex(8)}.part")
     try:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from gridpriv.consensus.agent import Agent, AgentRules, Streams
 from gridpriv.consensus.transport import Performer
 from gridpriv.core.arrays import Floats
-from gridpriv.power.ac.recourse import Boundary, ZonePlan, plan_zone
+from gridpriv.power.ac.recourse import Boundary, ZonePlan, operating_unit, plan_zone
 from gridpriv.power.ac.service import Service
 from gridpriv.power.objective import ObjectiveKind
 from gridpriv.power.prior import capacity
@@ -49,9 +49,10 @@ class Fleet:
 
     def members(self, positions: Sequence[int]) -> list[Performer]:
         """Return the zones at these positions, compiled."""
-        return [self._member(position) for position in positions]
+        unit = operating_unit(self.zones[0].network.case)
+        return [self._member(position, unit) for position in positions]
 
-    def _member(self, position: int) -> ZoneMember:
+    def _member(self, position: int, unit: float | None) -> ZoneMember:
         zone = self.zones[position]
         problem = ZoneProblem(compile_zone(zone), self.solver, self.disclosures[position])
         agent = Agent(
@@ -63,7 +64,7 @@ class Fleet:
             self.charge,
             public_proxy(zone),
         )
-        return ZoneMember(agent, problem, self.service)
+        return ZoneMember(agent, problem, self.service, unit)
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,6 +74,7 @@ class ZoneMember:
     agent: Agent
     problem: ZoneProblem
     service: Service
+    unit: float | None
 
     def perform(self, verb: str, *given: Any) -> Any:
         """Do what a verb names: ``outcome`` and ``plan`` here, the rest is the agent's."""
@@ -93,7 +95,7 @@ class ZoneMember:
             return None
         agent = self.agent
         zone = self.problem.program.zone
-        return plan_zone(zone, agent.data, boundary, self.service, agent.average)
+        return plan_zone(zone, agent.data, boundary, self.service, self.unit, agent.average)
 
 
 def public_proxy(zone: Zone) -> Floats:

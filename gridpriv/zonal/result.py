@@ -307,15 +307,14 @@ class RunResult:
         return final
 
     def _recourse(self) -> dict[str, Any]:
-        """Return the zones' own plans in short."""
+        """Return the zones' own plans in short; squared imbalance no longer applies to them."""
         names = ("objective", "shed_mw", "surplus_mw", "cost", "failed_zones")
         if self.settlement is None:
             return dict.fromkeys(names)
-        p = self._of_buses("p_shed") - self._of_buses("spill")
-        q, physical = self._of_buses("q_shed"), self.physical
+        physical = self.physical
         figures = (
-            float(p @ p + q @ q), physical["shed_mw"], physical["spill_mw"],
-            physical["generation_cost"], physical["fallback_zones"],
+            None, physical["shed_mw"], physical["spill_mw"], physical["generation_cost"],
+            physical["fallback_zones"],
         )  # fmt: skip
         return dict(zip(names, figures, strict=True))
 

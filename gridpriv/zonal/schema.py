@@ -417,6 +417,7 @@ RUN_DOCUMENT: dict[str, Schema] = {
     "timing": TIMING,
     "seed": SEED,
     "version": VERSION,
+    "repeat": Column("repeat", "private", "To repeat", "command line, with its paths"),
 }  # fmt: skip
 
 SERIES_DOCUMENT: dict[str, Schema] = {

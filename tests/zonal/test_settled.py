@@ -10,7 +10,7 @@ import gridpriv
 from gridpriv import load_case, partition, run, shipped_zoning
 from gridpriv.cli.main import main
 from gridpriv.core.errors import InputError
-from gridpriv.power.ac.recourse import plan_zone, tie_branches
+from gridpriv.power.ac.recourse import operating_unit, plan_zone, tie_branches
 from gridpriv.power.ac.service import Service
 from gridpriv.power.ac.settle import agreed_boundaries, measured_boundary, settle
 from gridpriv.power.zone import make_network, make_zones
@@ -100,7 +100,9 @@ def agreed14(case14, zones14):
 def test_at_the_optimums_boundary_every_zone_plans_the_optimum(agreed14):
     zones, averages, boundaries, optimum = agreed14
     for zone, last, boundary in zip(zones, averages, boundaries, strict=True):
-        plan = plan_zone(zone, zone.demand, boundary, Service(), last)
+        plan = plan_zone(
+            zone, zone.demand, boundary, Service(), operating_unit(zone.network.case), last
+        )
         assert plan.solved
         assert np.abs(plan.pg - optimum.pg[zone.gens]).max() < 0.02
         own = np.searchsorted(zone.buses, zone.own)
@@ -114,7 +116,7 @@ def test_a_zone_plans_with_its_own_demand_and_no_other(case14, zones14, agreed14
     there = make_zones(make_network(other), zones14)[0]
     here = zones[0]
     plans = [
-        plan_zone(zone, here.demand, boundaries[0], Service(), averages[0])
+        plan_zone(zone, here.demand, boundaries[0], Service(), None, averages[0])
         for zone in (here, there)
     ]
     np.testing.assert_array_equal(plans[0].pg, plans[1].pg)
@@ -133,7 +135,7 @@ def test_the_schedules_of_all_zones_add_up_to_nothing(agreed14):
 def test_a_zone_without_a_plan_does_as_in_the_last_round_and_no_total_is_lost(
     case14, agreed14, zones14
 ):
-    _zones, averages, _boundaries, _ = agreed14
+    _, averages, _, _ = agreed14
     tight = replace(case14, vmin=np.where(case14.bus_id == 3, 1.3, case14.vmin),
                     vmax=np.where(case14.bus_id == 3, 1.31, case14.vmax))  # fmt: skip
     impossible = make_zones(make_network(tight), zones14)
@@ -142,7 +144,7 @@ def test_a_zone_without_a_plan_does_as_in_the_last_round_and_no_total_is_lost(
     def planning(asked):
         triples = zip(impossible, asked, averages, strict=True)
         return [
-            None if b is None else plan_zone(zone, zone.demand, b, Service(), z)
+            None if b is None else plan_zone(zone, zone.demand, b, Service(), None, z)
             for zone, b, z in triples
         ]
 

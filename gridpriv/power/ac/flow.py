@@ -27,14 +27,21 @@ from scipy.sparse.linalg import spsolve
 from gridpriv.core.arrays import Bools, Complexes, Floats, Ints
 from gridpriv.grid.admittance import branch_admittance
 from gridpriv.grid.case import Case
-from gridpriv.power.ac.newton import FlowEquations, FlowSolution, PowerFlowError, solve_power_flow
+from gridpriv.power.ac.newton import (
+    FlowEquations,
+    FlowSolution,
+    PowerFlowError,
+    solve_power_flow,
+)
 from gridpriv.power.ac.part import part_of
 from gridpriv.power.ac.state import AcState, Dispatch, Schedule
 
 SWITCH_TOLERANCE = 1e-7
 """p.u. beyond a reactive or active limit at which a generator or an area stops regulating."""
-STIFFNESS = 10.0
-"""p.u. of reactive power that count as much as 1 p.u. of voltage."""
+MOST_EASED = 10
+"""Power flows in which what is beyond reactive limits is taken away little by little."""
+LARGEST_MOVE = 0.25
+"""p.u. of voltage: a state farther away is another branch of solutions, which no grid jumps to."""
 MOST_POWER_FLOWS = 40
 FREE_SWITCHING = 20
 """Power flows after which a generator at a limit stays there, so that switching ends."""
@@ -43,7 +50,8 @@ FREE_SWITCHING = 20
 def islands(case: Case) -> Ints:
     """Return the number of the island of every bus."""
     links = sparse.coo_array(
-        (np.ones(case.n_branch), (case.f_bus, case.t_bus)), shape=(case.n_bus, case.n_bus)
+        (np.ones(case.n_branch), (case.f_bus, case.t_bus)),
+        shape=(case.n_bus, case.n_bus),
     )
     return np.asarray(connected_components(links, directed=False)[1], dtype=np.int64)
 
@@ -81,7 +89,10 @@ def ac_flow(case: Case, dispatch: Dispatch, schedule: Schedule | None = None) ->
         return _dead_state(case, served, schedule)
     lines = ~dead[case.f_bus]
     live = part_of(
-        case, np.flatnonzero(~dead), np.flatnonzero(lines), np.flatnonzero(~dead[case.gen_bus])
+        case,
+        np.flatnonzero(~dead),
+        np.flatnonzero(lines),
+        np.flatnonzero(~dead[case.gen_bus]),
     )
     inner = Dispatch(
         dispatch.pg[live.gens],
@@ -95,7 +106,11 @@ def ac_flow(case: Case, dispatch: Dispatch, schedule: Schedule | None = None) ->
         raise error.named(int(live.case.bus_id[error.bus]), case.base_mva) from None
     voltage = np.zeros(case.n_bus, complex)
     voltage[live.buses] = settled.solution.voltage
-    pg, qg, regulation = np.zeros(case.n_gen), np.zeros(case.n_gen), np.zeros(case.n_gen)
+    pg, qg, regulation = (
+        np.zeros(case.n_gen),
+        np.zeros(case.n_gen),
+        np.zeros(case.n_gen),
+    )
     regulation[live.gens] = grid.regulation(settled)
     pg[live.gens] = inner.pg + regulation[live.gens]
     qg[live.gens] = grid.reactive(settled.solution.voltage)
@@ -155,22 +170,9 @@ def _by_room(room: Floats, group: Ints, groups: int) -> Floats:
 
 
 @dataclass(frozen=True, eq=False)
-class _Control:
-    """Who regulates.
-
-    ``held``: buses that hold their voltage; ``reactive``: generation (p.u.) at the others;
-    ``bound``: -1 or 1 where an area is at its lower or upper limits, 0 where it regulates.
-    """
-
-    held: Bools
-    reactive: Floats
-    bound: Ints
-
-
-@dataclass(frozen=True, eq=False)
 class _Settled:
     solution: FlowSolution
-    control: _Control
+    bound: Ints
     alpha: Floats
     slack: Floats
     power_flows: int
@@ -264,80 +266,61 @@ def _area_interchange(schedule: Schedule, areas: Ints, area_of: Ints, case: Case
 
 def bus_admittance(case: Case) -> sparse.csr_array:
     """Return Y of the buses, shape (n, n): branches and shunts."""
-    y, f, t, every = branch_admittance(case), case.f_bus, case.t_bus, np.arange(case.n_bus)
-    rows, columns = np.concatenate([f, f, t, t, every]), np.concatenate([f, t, f, t, every])
+    y, f, t, every = (
+        branch_admittance(case),
+        case.f_bus,
+        case.t_bus,
+        np.arange(case.n_bus),
+    )
+    rows, columns = (
+        np.concatenate([f, f, t, t, every]),
+        np.concatenate([f, t, f, t, every]),
+    )
     values = np.concatenate([y.ff, y.ft, y.tf, y.tt, case.gs + 1j * case.bs])
     return sparse.coo_array((values, (rows, columns)), shape=(case.n_bus, case.n_bus)).tocsr()
 
 
 def _settled(grid: _Grid, starts: Iterable[Complexes]) -> _Settled:
     """Solve power flows until every reactive limit holds and every area is settled."""
-    control = _Control(
-        held=np.isin(np.arange(grid.case.n_bus), grid.case.gen_bus),
-        reactive=np.zeros(grid.case.n_bus),
-        bound=np.where((grid.most == 0) & (grid.least == 0), 1, 0),
-    )
-    best = last = _first(grid, control, starts)
+    bound = np.where((grid.most == 0) & (grid.least == 0), 1, 0)
+    last = _first(grid, bound, starts)
     for number in range(2, MOST_POWER_FLOWS):
-        release = number <= FREE_SWITCHING
-        found = next(_next_states(grid, last, release=release), None)
-        if found is None:
-            break
-        last = replace(found, power_flows=number)
-        if _unsettled(grid, last) <= _unsettled(grid, best):
-            best = last
-    return best
-
-
-def _unsettled(grid: _Grid, settled: _Settled) -> float:
-    """Return how far generators are from what they would do, p.u.
-
-    Beyond an active limit; beyond a reactive one where they hold their voltage, and where they do
-    not: their voltage beyond the set point on the side on which they could hold it.
-    """
-    control, vm = settled.control, np.abs(settled.solution.voltage)
-    total, low, high = _reactive_stand(grid, settled)
-    excess = np.where(control.held, np.maximum(total - high, low - total), 0.0)
-    wrong = np.where(_could_hold(grid, settled), np.abs(vm - grid.dispatch.vm), 0.0)
-    case, pg = grid.case, grid.dispatch.pg + grid.regulation(settled)
-    active = np.maximum(np.maximum(pg - case.pmax, case.pmin - pg), 0.0)
-    return float(active.sum() + np.maximum(excess, 0.0).sum() + STIFFNESS * wrong.sum())
-
-
-def _reactive_stand(grid: _Grid, settled: _Settled) -> tuple[Floats, Floats, Floats]:
-    """Return reactive generation of every bus, and its limits."""
-    case = grid.case
-    low, high = (
-        np.bincount(case.gen_bus, bound, minlength=case.n_bus).astype(float)
-        for bound in (case.qmin, case.qmax)
-    )
-    return _reactive_generation(grid, settled.solution.voltage), low, high
-
-
-def _could_hold(grid: _Grid, settled: _Settled) -> Bools:
-    """Return buses at a reactive limit that would leave it at their voltage set point."""
-    control, vm = settled.control, np.abs(settled.solution.voltage)
-    _, low, high = _reactive_stand(grid, settled)
-    generating = np.isin(np.arange(grid.case.n_bus), grid.case.gen_bus)
-    beyond = np.where(control.reactive >= high, vm > grid.dispatch.vm, vm < grid.dispatch.vm)
-    could: Bools = generating & ~control.held & (low < high) & beyond
-    return could
-
-
-def _next_states(grid: _Grid, last: _Settled, *, release: bool) -> Iterator[_Settled]:
-    """Yield the state with every limit that is passed enforced, else with fewer reactive ones.
-
-    Nothing where nothing is left to enforce, or no power flow exists with it enforced: the last
-    state is then outside that limit.
-    """
-    for share in (1.0, 0.25, 0.05, 0.0):
-        after = _switched(grid, last, share, release=release)
-        if after is None:
-            continue
+        found = _within_limits(grid, last)
+        after = _areas_switched(grid, found, release=number <= FREE_SWITCHING)
+        if np.array_equal(after, found.bound):
+            return replace(found, power_flows=number)
         try:
-            yield _solve(grid, after, last.solution.voltage, last)
+            last = _solve(grid, after, found.solution.voltage, found, np.inf)
         except PowerFlowError:
+            return replace(found, power_flows=number)
+    return found
+
+
+def _within_limits(grid: _Grid, last: _Settled) -> _Settled:
+    """Return the state within reactive limits, or as near to it as a power flow is found.
+
+    Where none is found at once, what is beyond the limits is taken away little by little.
+    """
+    share, nearest = 0.0, last
+    for _ in range(MOST_EASED):
+        found = _nearby(grid, nearest, share)
+        if found is None:
+            share = 0.5 * (1.0 + share)
             continue
+        if share == 0.0 or found.solution.steps == 0:
+            return found
+        nearest = found
+    return _nearby(grid, nearest, 0.0) or nearest
+
+
+def _nearby(grid: _Grid, last: _Settled, eased: float) -> _Settled | None:
+    """Return the state within eased reactive limits, unless it lies on another branch."""
+    try:
+        found = _solve(grid, last.bound, last.solution.voltage, last, eased)
+    except PowerFlowError:
+        return None
+    moved = np.abs(np.abs(found.solution.voltage) - np.abs(last.solution.voltage))
+    return None if moved.max() > LARGEST_MOVE else found
 
 
 def _held_or_shared(case: Case, dispatch: Dispatch, schedule: Schedule) -> tuple[_Grid, _Settled]:
@@ -369,12 +352,12 @@ def _starts(grid: _Grid) -> Iterator[Complexes]:
     yield flat.astype(complex)
 
 
-def _first(grid: _Grid, control: _Control, starts: Iterable[Complexes]) -> _Settled:
+def _first(grid: _Grid, bound: Ints, starts: Iterable[Complexes]) -> _Settled:
     """Solve from the first start from which there is a solution."""
     failure: PowerFlowError | None = None
     for start in starts:
         try:
-            return _solve(grid, control, start, None)
+            return _solve(grid, bound, start, None, np.inf)
         except PowerFlowError as error:
             failure = failure or error
     assert failure is not None
@@ -407,14 +390,16 @@ def _injection(grid: _Grid) -> Complexes:
     return total
 
 
-def _solve(grid: _Grid, control: _Control, voltage: Complexes, last: _Settled | None) -> _Settled:
+def _solve(
+    grid: _Grid, bound: Ints, voltage: Complexes, last: _Settled | None, eased: float
+) -> _Settled:
     case, count = grid.case, len(grid.interchange)
-    active = np.flatnonzero(control.bound == 0)
+    active = np.flatnonzero(bound == 0)
     regulated = np.unique(grid.area_island[active])
     slack = np.setdiff1d(np.arange(len(grid.reference)), regulated)
     injected = _injection(grid)
-    limit = np.where(control.bound > 0, grid.most, grid.least)
-    fixed = np.where(control.bound != 0, limit, 0.0)
+    limit = np.where(bound > 0, grid.most, grid.least)
+    fixed = np.where(bound != 0, limit, 0.0)
     alpha_of_gen = fixed[grid.gen_area]
     stuck = np.where(alpha_of_gen >= 0, grid.up, grid.down) * alpha_of_gen
     p = injected.real + np.bincount(case.gen_bus, stuck, minlength=case.n_bus)
@@ -427,15 +412,19 @@ def _solve(grid: _Grid, control: _Control, voltage: Complexes, last: _Settled | 
     up, down = (_columns(grid, way)[:, active] for way in ("up", "down"))
     column = np.searchsorted(regulated, grid.area_island[active])
     bias = sparse.coo_array(
-        (grid.bias[active], (np.arange(len(active)), column)), shape=(len(active), len(regulated))
+        (grid.bias[active], (np.arange(len(active)), column)),
+        shape=(len(active), len(regulated)),
     )
+    low, high = _reactive_limits(grid, voltage, eased)
     equations = FlowEquations(
         injected=sparse.vstack([grid.admittance, ends.rows], format="csr"),
         at=sparse.vstack([sparse.eye_array(case.n_bus), ends.at], format="csr"),
         tie_area=ends.area[active],
         p=p,
-        q=injected.imag + control.reactive,
-        held=control.held,
+        q=injected.imag,
+        q_low=low,
+        q_high=high,
+        setpoint=grid.dispatch.vm,
         reference=np.isin(np.arange(case.n_bus), grid.reference),
         up=sparse.hstack([up, at_slack], format="csr"),
         down=sparse.hstack([down, at_slack], format="csr"),
@@ -444,12 +433,10 @@ def _solve(grid: _Grid, control: _Control, voltage: Complexes, last: _Settled | 
     )
     given = np.zeros(count) if last is None else last.alpha
     begin = np.concatenate([given[active], np.zeros(len(slack))])
-    held = np.where(control.held, grid.dispatch.vm, np.abs(voltage))
-    angle = np.angle(voltage)
-    found = solve_power_flow(equations, held * np.exp(1j * angle), begin, np.zeros(len(regulated)))
+    found = solve_power_flow(equations, voltage, begin, np.zeros(len(regulated)))
     alpha, taken = fixed.copy(), np.zeros(len(grid.reference))
     alpha[active], taken[slack] = found.alpha[: len(active)], found.alpha[len(active) :]
-    return _Settled(found, control, alpha, taken, 1)
+    return _Settled(found, bound, alpha, taken, 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -478,7 +465,10 @@ def _tie_ends(grid: _Grid, ties: Bools) -> _Ends:
         area=sparse.coo_array(
             (
                 np.repeat([0.5, -0.5], len(number)),
-                (np.concatenate([grid.area_of[near], grid.area_of[far]]), np.tile(number, 2)),
+                (
+                    np.concatenate([grid.area_of[near], grid.area_of[far]]),
+                    np.tile(number, 2),
+                ),
             ),
             shape=(len(grid.interchange), len(number)),
         ).tocsr(),
@@ -496,34 +486,20 @@ def _columns(grid: _Grid, way: str) -> sparse.csr_array:
     ).tocsr()
 
 
-def _switched(grid: _Grid, last: _Settled, share: float, *, release: bool) -> _Control | None:
-    """Return who regulates next, or None where nothing changes.
-
-    Of the buses beyond a reactive limit, this share lets go of its voltage: the worst.
-    """
-    held, reactive = _reactive_switched(grid, last, share, release=release)
-    bound = _areas_switched(grid, last, release=release)
-    control = last.control
-    if np.array_equal(held, control.held) and np.array_equal(bound, control.bound):
-        return None
-    return _Control(held, reactive, bound)
-
-
-def _reactive_switched(
-    grid: _Grid, last: _Settled, share: float, *, release: bool
-) -> tuple[Bools, Floats]:
-    """Let go of voltages beyond a reactive limit; hold again where the limit no longer binds."""
-    control = last.control
-    total, low, high = _reactive_stand(grid, last)
-    excess = np.where(control.held, np.maximum(total - high, low - total), 0.0)
-    passed = np.zeros(grid.case.n_bus, bool)
-    most = int(np.ceil(share * (excess > SWITCH_TOLERANCE).sum()))
-    passed[np.argsort(-excess)[:most]] = True
-    held = control.held & ~passed
-    reactive = np.where(passed, np.clip(total, low, high), control.reactive)
-    if release and share > 0:
-        held = held | _could_hold(grid, last)
-    return held, np.where(held, 0.0, reactive)
+def _reactive_limits(grid: _Grid, voltage: Complexes, eased: float) -> tuple[Floats, Floats]:
+    """Return limits of reactive generation, eased by a share of the most that is beyond one now."""
+    case = grid.case
+    generating = np.isin(np.arange(case.n_bus), case.gen_bus)
+    if np.isinf(eased):
+        return np.where(generating, -np.inf, 0.0), np.where(generating, np.inf, 0.0)
+    low, high = (
+        np.bincount(case.gen_bus, bound, minlength=case.n_bus).astype(float)
+        for bound in (case.qmin, case.qmax)
+    )
+    now = np.where(generating, _reactive_generation(grid, voltage), 0.0)
+    beyond = np.where(generating, np.maximum(now - high, low - now), 0.0).max(initial=0.0)
+    room = np.where(generating, eased * max(beyond, 0.0), 0.0)
+    return low - room, high + room
 
 
 def _reactive_generation(grid: _Grid, voltage: Complexes) -> Floats:
@@ -534,7 +510,7 @@ def _reactive_generation(grid: _Grid, voltage: Complexes) -> Floats:
 
 def _areas_switched(grid: _Grid, last: _Settled, *, release: bool) -> Ints:
     """Stop areas beyond their limits; let those regulate again that would go back inside."""
-    bound = last.control.bound.copy()
+    bound = last.bound.copy()
     active = bound == 0
     bound[active & (last.alpha > grid.most + SWITCH_TOLERANCE)] = 1
     bound[active & (last.alpha < grid.least - SWITCH_TOLERANCE)] = -1
@@ -550,8 +526,8 @@ def _areas_switched(grid: _Grid, last: _Settled, *, release: bool) -> Ints:
     # a negative slack says that all areas at their upper limits give too much
     too_much = np.where(slack != 0, -slack, excess) > SWITCH_TOLERANCE
     too_little = np.where(slack != 0, slack, -excess) > SWITCH_TOLERANCE
-    bound[(last.control.bound > 0) & too_much & (grid.least < 0)] = 0
-    bound[(last.control.bound < 0) & too_little & (grid.most > 0)] = 0
+    bound[(last.bound > 0) & too_much & (grid.least < 0)] = 0
+    bound[(last.bound < 0) & too_little & (grid.most > 0)] = 0
     return bound
 
 

@@ -5,11 +5,14 @@ every area and, where an island has several areas, their common frequency deviat
 S = diag(V) conj(Y V) and S_tie the flows into tie lines at their own ends,
 
     Re S_i - (p_i + sum_a R_ia alpha_a) = 0      at every bus
-    Im S_i - q_i                        = 0      at buses whose voltage magnitude is free
+    Im S_i - q_i - mid(low_i, high_i, Im S_i - q_i + kappa (vset_i - vm_i)) = 0    at every bus
     sum of Re S_tie / 2 at own ends less other ends - X_a - K_a delta = 0    in every area
 
 so one solve finds the state whose areas keep their interchange X_a, up to what all of them lack,
-which they share by K_a. The Jacobian is exact; every step solves one sparse system.
+which they share by K_a. mid is the middle of three: a bus whose generators can still move holds
+its set point vset; else they stand at a limit, with the voltage beyond the set point on that side.
+(low = high = 0 where nothing generates.) The Jacobian is exact on either side; every step solves
+one sparse system. A step may raise the residual where it moves buses from one side to the other.
 """
 
 from __future__ import annotations
@@ -25,7 +28,10 @@ from gridpriv.core.errors import SolverError
 
 TOLERANCE = 1e-10
 ACCEPTED = 1e-8
-MOST_STEPS = 40
+MOST_STEPS = 20
+KAPPA = 10.0
+"""p.u. of reactive power by which a bus wants more for each p.u. of voltage that it lacks."""
+SWITCHING_GROWTH = 10.0
 SHORTEST_STEP = 1e-3
 LARGEST_ANGLE = 1e3
 """rad: beyond it an iterate is lost."""
@@ -67,9 +73,11 @@ class FlowEquations:
     tie_area : sparse (a, k - n)
         What each area meters of the flow into each tie line end.
     p, q : (n,)
-        Net injection before regulation; ``q`` counts at free magnitudes only.
-    held : (n,) bool
-        Buses whose voltage magnitude is fixed.
+        Net injection before regulation, without reactive generation.
+    q_low, q_high : (n,)
+        Limits of reactive generation.
+    setpoint : (n,)
+        Voltage magnitude that generators hold within them.
     reference : (n,) bool
         Buses whose angle is fixed: one an island.
     up, down : sparse (n, a)
@@ -85,7 +93,9 @@ class FlowEquations:
     tie_area: sparse.csr_array
     p: Floats
     q: Floats
-    held: Bools
+    q_low: Floats
+    q_high: Floats
+    setpoint: Floats
     reference: Bools
     up: sparse.csr_array
     down: sparse.csr_array
@@ -134,7 +144,7 @@ def solve_power_flow(
     ----------
     equations : FlowEquations
     voltage : (n,) complex
-        Its magnitudes at held buses and its angles at references are kept.
+        Its angles at references are kept.
     alpha, delta : arrays
 
     Raises
@@ -159,11 +169,10 @@ def solve_power_flow(
 
 
 def _lost(equations: FlowEquations, residual: Floats) -> PowerFlowError:
-    n, free = len(equations.p), np.flatnonzero(~equations.held)
-    at = np.concatenate([np.arange(n), free])
-    size = np.abs(residual[: len(at)])
+    n = len(equations.p)
+    size = np.abs(residual[: 2 * n])
     worst = int(np.argmax(np.where(np.isfinite(size), size, np.inf)))
-    return PowerFlowError(int(at[worst]), float(size[worst]))
+    return PowerFlowError(worst % n, float(size[worst]))
 
 
 def _largest(residual: Floats) -> float:
@@ -175,10 +184,24 @@ def _residual(equations: FlowEquations, point: _Point) -> Floats:
     power = (equations.at @ voltage) * np.conj(equations.injected @ voltage)
     regulated = _regulation(equations, point.alpha) @ point.alpha
     active = power.real[:n] - equations.p - regulated
-    reactive = power.imag[:n] - equations.q
+    generated = power.imag[:n] - equations.q
+    stand = np.clip(generated + _pull(equations, point), equations.q_low, equations.q_high)
     actual = equations.tie_area @ power.real[n:]
     area = actual - equations.interchange - equations.bias @ point.delta
-    return np.concatenate([active, reactive[~equations.held], area])
+    return np.concatenate([active, generated - stand, area])
+
+
+def _pull(equations: FlowEquations, point: _Point) -> Floats:
+    return KAPPA * (equations.setpoint - point.vm)
+
+
+def _held(equations: FlowEquations, point: _Point) -> Bools:
+    """Return buses that hold their set point."""
+    n, voltage = len(equations.p), point.voltage()
+    power = (equations.at @ voltage) * np.conj(equations.injected @ voltage)
+    wanted = power.imag[:n] - equations.q + _pull(equations, point)
+    held: Bools = (equations.q_low < wanted) & (wanted < equations.q_high)
+    return held
 
 
 def _regulation(equations: FlowEquations, alpha: Floats) -> sparse.csr_array:
@@ -199,41 +222,54 @@ def _improved(
     if not np.isfinite(change).all():
         return None
     norm, length = float(np.linalg.norm(residual)), 1.0
+    held = _held(equations, point)
     while length >= SHORTEST_STEP:
         moved = _moved(equations, point, length * change)
         if (moved.vm > 0).all() and np.abs(moved.va).max() < LARGEST_ANGLE:
             after = _residual(equations, moved)
-            if float(np.linalg.norm(after)) < norm:
+            most = norm
+            if not np.array_equal(held, _held(equations, moved)):
+                most *= SWITCHING_GROWTH
+            if float(np.linalg.norm(after)) < most:
                 return moved, after
         length /= 2
     return None
 
 
 def _moved(equations: FlowEquations, point: _Point, change: Floats) -> _Point:
-    turning, free = ~equations.reference, ~equations.held
-    cuts = np.cumsum([turning.sum(), free.sum(), len(point.alpha)])
+    turning = ~equations.reference
+    cuts = np.cumsum([turning.sum(), len(point.vm), len(point.alpha)])
     angle, magnitude, alpha, delta = np.split(change, cuts)
-    va, vm = point.va.copy(), point.vm.copy()
+    va = point.va.copy()
     va[turning] += angle
-    vm[free] += magnitude
-    return _Point(va, vm, point.alpha + alpha, point.delta + delta)
+    return _Point(va, point.vm + magnitude, point.alpha + alpha, point.delta + delta)
 
 
 def _jacobian(equations: FlowEquations, point: _Point) -> sparse.csc_array:
     """Return the derivative of the residual by (va, vm, alpha, delta)."""
     n, voltage = len(equations.p), point.voltage()
-    free = np.flatnonzero(~equations.held)
+    held = _held(equations, point)
+    free, holding = (sparse.diags_array(mask.astype(float)) for mask in (~held, held))
     turning = np.flatnonzero(~equations.reference)
     by_angle, by_magnitude = _power_derivatives(equations, voltage)
-    by_magnitude = by_magnitude[:, free]
     by_angle = by_angle[:, turning]
     area = equations.tie_area
     regulation = -_regulation(equations, point.alpha)
     return sparse.block_array(
         [
             [by_angle.real[:n], by_magnitude.real[:n], regulation, None],
-            [by_angle.imag[free], by_magnitude.imag[free], None, None],
-            [area @ by_angle.real[n:], area @ by_magnitude.real[n:], None, -equations.bias],
+            [
+                free @ by_angle.imag[:n],
+                free @ by_magnitude.imag[:n] + KAPPA * holding,
+                None,
+                None,
+            ],
+            [
+                area @ by_angle.real[n:],
+                area @ by_magnitude.real[n:],
+                None,
+                -equations.bias,
+            ],
         ],
         format="csc",
     )

@@ -119,7 +119,12 @@ def tie_branches(zone: Zone) -> Ints:
 
 
 def plan_zone(
-    zone: Zone, demand: Floats, boundary: Boundary, service: Service, last: Floats
+    zone: Zone,
+    demand: Floats,
+    boundary: Boundary,
+    service: Service,
+    unit: float | None,
+    last: Floats,
 ) -> ZonePlan:
     """Return a zone's plan; where its problem has no solution, what it did in the last round.
 
@@ -130,6 +135,8 @@ def plan_zone(
         Its true (pd, qd).
     boundary : Boundary
     service : Service
+    unit : float or None
+        As of :func:`operating_unit`.
     last : (n,)
         The zone's variables after the last round.
     """
@@ -138,16 +145,15 @@ def plan_zone(
         return _at_rest(zone, demand)
     area = _live_area(zone, demand, boundary, dead)
     model = ac_model(area.part.case, area.own, _mask(area.ties, area.part.case.n_branch))
-    unit = _add_operating_cost(model, zone.network.case)
-    base = zone.network.case.base_mva
-    lost = service.voll * base / unit
+    worth, base = _add_operating_cost(model, unit), zone.network.case.base_mva
+    lost = service.voll * base / worth
     add_service_cost(model, lost, lost)
-    _hold_interchange(model, area, boundary.interchange, service.balancing_price * base / unit)
+    _hold_interchange(model, area, boundary.interchange, service.balancing_price * base / worth)
     _hold_ties(model, area, boundary)
     found = model.program.solve()
     if not found.solved:
         return _as_in_last_round(zone, last)
-    return _plan(zone, demand, area, model, found, unit / base)
+    return _plan(zone, demand, area, model, found, worth / base)
 
 
 def _live_area(zone: Zone, demand: Floats, boundary: Boundary, dead: Bools) -> _Area:
@@ -176,12 +182,16 @@ def _mask(at: Ints, size: int) -> Bools:
     return mask
 
 
-def _add_operating_cost(model: AcModel, whole: Case) -> float:
-    """Add the cost of generation; return its unit in $/h per p.u."""
-    if not has_convex_costs(whole):
+def operating_unit(case: Case) -> float | None:
+    """Return c0 in $/h per p.u.; None where a case has no (convex) costs. It is public."""
+    return cost_unit(case) if has_convex_costs(case) else None
+
+
+def _add_operating_cost(model: AcModel, unit: float | None) -> float:
+    """Add the cost of generation; return what 1 of the objective is, in $/h."""
+    if unit is None:
         model.program.add_cost(model.pg, 1.0)
-        return NOTIONAL_COST * whole.base_mva
-    unit = cost_unit(whole)
+        return NOTIONAL_COST * model.case.base_mva
     add_generation_cost(model, unit)
     return unit
 

@@ -28,6 +28,8 @@ GAIN = 0.5
 FIRMER, FIRMEST = 10.0, 1e4
 """From the replan after ``AS_MEASURED`` on, a limit that is passed is tightened by this share."""
 
+MOST_IDLE, WORTH_IT = 3, 0.02
+"""Replans in a row that better nothing by this share, after which zones stop."""
 OUTSIDE_HARM = 10.0
 SHED_TOLERANCE_MW = 0.01
 UNIT_HARM = {"p.u.": 100.0}
@@ -140,6 +142,7 @@ def settle(
     scheduled = np.array([one.interchange for one in agreed])
     boundaries, plans = list(agreed), [one for one in plan(agreed) if one is not None]
     best = last = _settled(case, zones, scheduled, plans, 0)
+    idle = 0
     for replans in range(1, MOST_REPLANS + 1):
         if last.state is None or not (last.violations or _shedding(zones, last)):
             break
@@ -154,8 +157,11 @@ def settle(
             for old, new in zip(plans, plan(asked), strict=True)
         ]
         last = _settled(case, zones, scheduled, plans, replans)
+        idle = 0 if _harm(last) < (1.0 - WORTH_IT) * _harm(best) else idle + 1
         if _harm(last) < _harm(best):
             best = last
+        if idle == MOST_IDLE:
+            break
     return best
 
 
