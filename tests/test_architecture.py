@@ -11,7 +11,7 @@ import networkx as nx
 import gridpriv
 
 ROOT = Path(gridpriv.__file__).parent
-PAGE = ROOT.parent / "docs" / "architecture.md"
+PAGE = Path(__file__).parents[1] / "docs" / "architecture.md"
 
 # Bottom to top; packages of one row do not import each other.
 ORDER = (

@@ -12,7 +12,7 @@ import gridpriv
 from gridpriv.cli.common import given_settings
 from gridpriv.cli.main import COMMANDS, _parser
 
-ROOT = Path(gridpriv.__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
 
 

@@ -69,7 +69,7 @@ def test_few_file_handles(handles: int, tmp_path: Path) -> None:
 def test_names_that_the_locale_does_not_have(tmp_path: Path) -> None:
     folder = tmp_path / "Gitter-ä"
     folder.mkdir()
-    shutil.copy(Path(entry.__file__).parents[2] / "cases" / "case14.m", folder / "fälle.m")
+    shutil.copy(Path(__file__).parents[2] / "cases" / "case14.m", folder / "fälle.m")
     done = run("zones", str(folder / "fälle.m"), "--zones", "2", env=ASCII)
     assert (done.returncode, done.stderr) == (0, "")
     done = run(*RUN, "--out", str(folder / "ö"), env=ASCII)

@@ -16,9 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import gridpriv
-
-SHIPPED = Path(gridpriv.__file__).parents[1] / "cases" / "case14.m"
+SHIPPED = Path(__file__).parents[2] / "cases" / "case14.m"
 DRIVER = """
 import pickle, sys
 from pathlib import Path
