@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -13,6 +13,7 @@ from gridpriv.grid.case import Case
 from gridpriv.grid.library import case_files
 from gridpriv.power.ac.flow import ac_flow, branch_flows, dead_buses, islands
 from gridpriv.power.ac.newton import PowerFlowError
+from gridpriv.power.ac.part import part_of
 from gridpriv.power.ac.state import Schedule, dispatch_of
 
 PGLIB = "tests/data/pglib/"
@@ -269,6 +270,19 @@ def test_an_island_in_which_nothing_generates_is_dead_and_its_demand_is_shed(cas
     assert state.q_shed[at] == pytest.approx(0.05)
     assert balance(case, state) < 1e-8
     assert not [limit for limit in state.violations if limit.at == "14"]
+
+
+def test_a_part_has_its_own_rows_of_every_field(case14):
+    groups = tuple("abcdefg" * 2)
+    case = replace(case14, area=groups, zone=groups[::-1], xy=np.arange(28.0).reshape(14, 2))
+    buses, gens = np.array([1, 4, 7]), np.array([1, 4])
+    rows = {14: buses, 20: np.array([1, 4]), 5: gens}
+    part = part_of(case, buses, rows[20], gens).case
+    renumbered = {"f_bus", "t_bus", "gen_bus"}
+    for field in fields(case):
+        whole, here = getattr(case, field.name), getattr(part, field.name)
+        if isinstance(whole, (np.ndarray, tuple)) and field.name not in renumbered:
+            assert list(map(str, here)) == [str(whole[i]) for i in rows[len(whole)]], field.name
 
 
 def test_a_grid_without_any_generator_is_dead(case14):

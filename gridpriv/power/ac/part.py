@@ -38,8 +38,10 @@ def part_of(case: Case, buses: Ints, branches: Ints, gens: Ints) -> Part:
     changes |= {name: getattr(case, name)[gens] for name in GEN_FIELDS}
     for name in ("f_bus", "t_bus", "gen_bus"):
         changes[name] = number[changes[name]]
-    if case.cost:
-        changes["cost"] = tuple(case.cost[g] for g in gens.tolist())
+    changes["cost"] = tuple(case.cost[g] for g in gens.tolist()) if case.cost else ()
+    for name in ("area", "zone"):
+        groups = getattr(case, name)
+        changes[name] = tuple(groups[i] for i in buses.tolist()) if groups else ()
     if case.xy is not None:
         changes["xy"] = case.xy[buses]
     return Part(replace(case, **changes), buses, branches, gens)
