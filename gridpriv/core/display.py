@@ -1,4 +1,4 @@
-"""Figures for people: four digits, and tables that a notebook shows."""
+"""Figures for people, and tables that a notebook shows."""
 
 from __future__ import annotations
 
@@ -19,6 +19,17 @@ def shown(value: object) -> str:
     if isinstance(value, float):
         return f"{value:.4g}"
     return str(value)
+
+
+def figure(value: float, digits: int = 3) -> str:
+    """Return a number in words' company: digits that mean something, no exponent where short."""
+    if value == 0 or not math.isfinite(value):
+        return f"{value:g}"
+    size = math.floor(math.log10(abs(float(f"{value:.{digits - 1}e}"))))
+    if size < -4 or size > 6:
+        mantissa, _, power = f"{value:.{digits - 1}e}".partition("e")
+        return f"{mantissa.removesuffix('.' + '0' * (digits - 1))}e{power}"
+    return f"{value:.{max(0, digits - 1 - size)}f}"
 
 
 def html_page(tables: Sequence[Table], sentences: Sequence[str]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
+import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,11 @@ def inert(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     return f"'{value}" if value.lstrip().startswith(FORMULA) else value
+
+
+def slug(text: str) -> str:
+    """Return a text as an identifier for an element or a file."""
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
 
 
 def csv_text(header: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:

@@ -8,8 +8,8 @@ from typing import Any
 
 from gridpriv.core.errors import one_of
 from gridpriv.core.files import beside
+from gridpriv.core.text import slug
 from gridpriv.drawing.parts import Drawing, Label, Mark, Part, Stroke
-from gridpriv.report.charts import slug
 
 FORMATS = ("png", "svg", "pdf")
 FONTS = ("DejaVu Sans", "Arial", "sans-serif")

@@ -7,6 +7,7 @@ from collections import Counter
 import numpy as np
 import pandas as pd
 
+from gridpriv.core.display import figure
 from gridpriv.drawing.classes import AT_LIMIT, Classes, branch_classes
 from gridpriv.drawing.legend import make_legend
 from gridpriv.drawing.parts import (
@@ -21,7 +22,6 @@ from gridpriv.drawing.parts import (
 )
 from gridpriv.drawing.scene import Scene, place_grid, zone_names
 from gridpriv.drawing.shed import shed_labels, shed_marks, shed_scale
-from gridpriv.report.tables import figure
 
 
 def draw_network(

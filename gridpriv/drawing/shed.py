@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gridpriv.core.display import figure
 from gridpriv.drawing.parts import SHED_EDGE, SHED_FILL, Label, Mark, text_width
 from gridpriv.drawing.scene import Scene
-from gridpriv.report.tables import figure
 
 SMALLEST_MW = 1e-3
 LABELLED = 8

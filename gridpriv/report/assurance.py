@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gridpriv.drawing import bus_positions
+from gridpriv.grid.layout import bus_positions
 from gridpriv.grid.zoning import tie_lines
 from gridpriv.report.figures import PALETTE, save
 

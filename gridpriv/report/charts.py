@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -10,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from gridpriv.core.store import Study
+from gridpriv.core.text import slug
 from gridpriv.report.summary import COSTS, NO_NOISE, Metric, epsilon_of, panel_names, series_names
 from gridpriv.report.svg import Chart, Series, Style, described
 
@@ -157,8 +157,3 @@ def budget_words(budget: str) -> str:
         return "no noise"
     scope, _, numbers = budget.partition(":")
     return f"{'total' if scope == 'total' else 'per release'} epsilon {numbers.partition(',')[0]}"
-
-
-def slug(text: str) -> str:
-    """Return a text as an identifier for an element or a file."""
-    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")

@@ -13,10 +13,11 @@ from gridpriv.core.tables import publish_table
 from gridpriv.core.text import frame_csv
 from gridpriv.drawing import write_drawing
 from gridpriv.grid.case import Case
+from gridpriv.grid.layout import network_tables
 from gridpriv.grid.zoning import Zoning
 from gridpriv.privacy.statement import refuse_unprotected
 from gridpriv.report.figures import draw_convergence
-from gridpriv.report.pictures import network_tables, run_picture, zones_picture
+from gridpriv.report.pictures import run_picture, zones_picture
 from gridpriv.report.schema import STORED
 from gridpriv.zonal.tables import result_tables, write_tables
 

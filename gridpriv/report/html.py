@@ -7,7 +7,7 @@ import math
 from html import escape
 from pathlib import Path
 
-from gridpriv.report.charts import slug
+from gridpriv.core.text import slug
 from gridpriv.report.document import Report, Section
 from gridpriv.report.maps import Map
 from gridpriv.report.svg import Chart, render, swatch

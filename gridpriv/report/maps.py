@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from gridpriv.core.display import figure
+from gridpriv.core.text import slug
 from gridpriv.drawing import draw_network, to_svg
-from gridpriv.report.charts import slug
-from gridpriv.report.tables import figure
 
 WIDTH = 540.0
 """Points: two maps stand side by side, so their text is larger than in a file of its own."""

@@ -1,4 +1,4 @@
-"""Pictures of a case's zones and of a run's result, and the tables they are drawn from."""
+"""Pictures of a case's zones and of a run's result."""
 
 from __future__ import annotations
 
@@ -7,36 +7,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from gridpriv.drawing import Drawing, bus_positions, draw_network
+from gridpriv.core.display import figure
+from gridpriv.drawing import Drawing, draw_network
 from gridpriv.grid.case import Case
-from gridpriv.grid.zoning import Zoning, tie_lines
-from gridpriv.report.tables import figure
+from gridpriv.grid.layout import network_tables
+from gridpriv.grid.zoning import Zoning
 
 if TYPE_CHECKING:
     from gridpriv.zonal.result import RunResult
     from gridpriv.zonal.solution import GridSolution
-
-
-def network_tables(case: Case, zoning: Zoning) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return a grid's buses and branches as :func:`draw_network` takes them (public)."""
-    place = bus_positions(case, zoning)
-    buses = pd.DataFrame(
-        {
-            "bus": case.bus_id,
-            "zone": [zoning.names[z] for z in zoning.zone_of],
-            "x": place[:, 0],
-            "y": place[:, 1],
-            "generator": np.isin(np.arange(case.n_bus), case.gen_bus),
-        }
-    )
-    branches = pd.DataFrame(
-        {
-            "from": case.bus_id[case.f_bus],
-            "to": case.bus_id[case.t_bus],
-            "tie": tie_lines(case, zoning),
-        }
-    )
-    return buses, branches
 
 
 def zones_picture(case: Case, zoning: Zoning) -> Drawing:

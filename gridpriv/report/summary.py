@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from gridpriv.core.display import figure
 from gridpriv.core.store import Study
 from gridpriv.privacy.statement import noise_caveat
-from gridpriv.report.tables import figure
 from gridpriv.study.total import study_totals
 
 METRICS = (

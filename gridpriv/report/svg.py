@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from html import escape
 
+from gridpriv.core.display import figure
 from gridpriv.report.figures import PALETTE
-from gridpriv.report.tables import figure
 
 LEFT, RIGHT, TOP, BOTTOM = 62, 12, 26, 42
 MARKERS = ("circle", "square", "diamond", "triangle", "cross", "plus", "circle", "square")

@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 
+from gridpriv.core.display import figure
 from gridpriv.core.tables import Column, TableSchema
 
 
@@ -71,14 +72,3 @@ def shown(value: Any, digits: int = 3) -> str:
     if isinstance(value, float):
         return figure(value, digits)
     return str(value)
-
-
-def figure(value: float, digits: int = 3) -> str:
-    """Return a number in words' company: digits that mean something, no exponent where short."""
-    if value == 0 or not math.isfinite(value):
-        return f"{value:g}"
-    size = math.floor(math.log10(abs(float(f"{value:.{digits - 1}e}"))))
-    if size < -4 or size > 6:
-        mantissa, _, power = f"{value:.{digits - 1}e}".partition("e")
-        return f"{mantissa.removesuffix('.' + '0' * (digits - 1))}e{power}"
-    return f"{value:.{max(0, digits - 1 - size)}f}"

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from gridpriv.core.errors import not_allowed, one_of
-from gridpriv.core.store import Rows
+from gridpriv.core.store import NETWORK_TABLES, Rows
 from gridpriv.grid.case import Case
+from gridpriv.grid.layout import network_tables
 from gridpriv.grid.library import SHIPPED_ZONES, load_case, shipped_zoning
 from gridpriv.grid.partition import METHODS, partition
 from gridpriv.grid.zoning import Zoning, read_zoning, tie_lines
@@ -81,11 +82,10 @@ def describe(grids: dict[tuple[str, str], Grid]) -> list[dict[str, Any]]:
 
 def network_rows(grids: dict[tuple[str, str], Grid]) -> Rows:
     """Return positions of buses, and branches, of every grid (public)."""
-    from gridpriv.report.folder import network
-
     found: Rows = {}
     for (case, zoning), grid in grids.items():
-        for name, rows in network(grid.case, grid.zoning).items():
-            place = {"case": case, "zoning": zoning}
-            found.setdefault(f"network_{name}", []).extend(row | place for row in rows)
+        tables = network_tables(grid.case, grid.zoning)
+        for name, table in zip(NETWORK_TABLES, tables, strict=True):
+            rows = table.assign(case=case, zoning=zoning).to_dict("records")
+            found.setdefault(name, []).extend(rows)
     return found

@@ -11,6 +11,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from gridpriv.cli.main import main
+from gridpriv.core.display import figure
 from gridpriv.learning import reproduce_huang, reproduce_li
 from gridpriv.learning.reproduce import Bench
 from gridpriv.learning.stored import PlannedRuns
@@ -18,7 +19,6 @@ from gridpriv.report.document import make_report, sentence
 from gridpriv.report.export import export
 from gridpriv.report.source import read_source
 from gridpriv.report.summary import answers, summary
-from gridpriv.report.tables import figure
 from gridpriv.study import Study
 
 

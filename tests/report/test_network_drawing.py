@@ -14,13 +14,14 @@ import pandas as pd
 import pytest
 
 from gridpriv.core.errors import InputError
-from gridpriv.drawing import Drawing, bus_positions, draw_network, to_svg, write_drawing
+from gridpriv.drawing import Drawing, draw_network, to_svg, write_drawing
 from gridpriv.drawing.parts import LIMIT_LINE, SHED_FILL, Label, Mark, Stroke
 from gridpriv.drawing.scene import place_grid
 from gridpriv.grid.case import Case
+from gridpriv.grid.layout import bus_positions, network_tables
 from gridpriv.grid.library import load_case, shipped_zoning
 from gridpriv.grid.zoning import Zoning, zoning_from_groups
-from gridpriv.report.pictures import network_tables, zones_picture
+from gridpriv.report.pictures import zones_picture
 
 
 def grid(name: str) -> tuple[Case, Zoning]:
@@ -77,7 +78,7 @@ def test_another_process_lays_out_the_same_picture() -> None:
     case, zoning = grid("case118")
     script = (
         "import sys; from gridpriv.grid.library import load_case, shipped_zoning;"
-        "from gridpriv.drawing import bus_positions;"
+        "from gridpriv.grid.layout import bus_positions;"
         "c = load_case('case118'); sys.stdout.buffer.write("
         "bus_positions(c, shipped_zoning(c)).tobytes())"
     )
@@ -89,7 +90,7 @@ def test_another_process_lays_out_the_same_picture() -> None:
 
 def test_a_layout_does_not_hang_on_the_last_digit() -> None:
     """A machine whose arithmetic rounds otherwise draws the same picture."""
-    from gridpriv.drawing import layout
+    from gridpriv.grid import layout
 
     case, zoning = grid("case118")
     island = np.arange(case.n_bus)

@@ -14,12 +14,12 @@ import pytest
 
 import gridpriv
 from gridpriv.cli.main import main
+from gridpriv.core.display import figure
 from gridpriv.core.errors import InputError
 from gridpriv.core.store import read_study, reopen_store
 from gridpriv.report.export import export
 from gridpriv.report.source import read_source
 from gridpriv.report.summary import answers, half_width, summary
-from gridpriv.report.tables import figure
 from gridpriv.report.text import escaped
 from gridpriv.study import Study
 

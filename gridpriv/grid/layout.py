@@ -9,6 +9,7 @@ gives the same picture on every run and machine.
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import networkx as nx
 import numpy as np
@@ -19,7 +20,10 @@ from scipy.sparse.linalg import splu
 
 from gridpriv.core.arrays import Floats, Ints
 from gridpriv.grid.case import Case
-from gridpriv.grid.zoning import Zoning, bus_graph
+from gridpriv.grid.zoning import Zoning, bus_graph, tie_lines
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 TIE_LENGTH = 1.8
 """A tie line is drawn this much longer than a branch within a zone, so that zones stand apart."""
@@ -40,6 +44,30 @@ def bus_positions(case: Case, zoning: Zoning) -> Floats:
     placed = _laid_out(case, zoning) if case.xy is None else _projected(case.xy)
     placed.setflags(write=False)
     return placed
+
+
+def network_tables(case: Case, zoning: Zoning) -> tuple[DataFrame, DataFrame]:
+    """Return a grid's buses, with position and zone, and its branches (public)."""
+    from pandas import DataFrame
+
+    place = bus_positions(case, zoning)
+    buses = DataFrame(
+        {
+            "bus": case.bus_id,
+            "zone": [zoning.names[z] for z in zoning.zone_of],
+            "x": place[:, 0],
+            "y": place[:, 1],
+            "generator": np.isin(np.arange(case.n_bus), case.gen_bus),
+        }
+    )
+    branches = DataFrame(
+        {
+            "from": case.bus_id[case.f_bus],
+            "to": case.bus_id[case.t_bus],
+            "tie": tie_lines(case, zoning),
+        }
+    )
+    return buses, branches
 
 
 def _projected(xy: Floats) -> Floats:
