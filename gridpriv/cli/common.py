@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from gridpriv.core.display import shown
 from gridpriv.core.errors import MOST_WHOLE, InputError, not_allowed, one_of
 from gridpriv.core.files import make_folder, write_text
+from gridpriv.core.sealed import sealed
 from gridpriv.core.settings import Part, as_flags, defaults, names, parts_of, reading, settings_of
 from gridpriv.core.text import frame_csv
 from gridpriv.report.formats import FORMATS, check_formats
@@ -271,8 +272,8 @@ def json_text(document: dict[str, Any]) -> str:
 
 
 def write_json(document: dict[str, Any], path: Path) -> None:
-    """Write a JSON document for its owner to read."""
-    write_text(path, json_text(document), private=True)
+    """Write a JSON document for its owner, with a checksum of its own content."""
+    write_text(path, sealed(document, indent=2), private=True)
 
 
 def write_csv(table: pd.DataFrame, path: Path) -> None:

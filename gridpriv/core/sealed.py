@@ -87,7 +87,10 @@ def check_files(folder: Path) -> None:
     DamagedError
         Naming the first that is not.
     """
-    for name, checksum in read_sealed(folder / CHECKSUMS)["files"].items():
+    files = read_sealed(folder / CHECKSUMS).get("files")
+    if not isinstance(files, dict) or not all(Path(name).name == name for name in files):
+        raise DamagedError(f"{folder / CHECKSUMS} is damaged: it names no files of its folder")
+    for name, checksum in files.items():
         try:
             content = read_bytes(folder / name)
         except FileNotFoundError:

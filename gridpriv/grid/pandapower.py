@@ -84,15 +84,6 @@ def convert_net(net: Any, name: str | None = None) -> Conversion:
     InputError
         Naming table, row and column.
     """
-    try:
-        return _convert(net, name)
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        raise InputError(
-            f"the net's tables do not fit together ({type(error).__name__}: {error})"
-        ) from error
-
-
-def _convert(net: Any, name: str | None) -> Conversion:
     check_net(net)
     label = name or str(net["name"] or "pandapower")
     flexible = flexible_sgens(net)

@@ -113,7 +113,7 @@ def _check_index(net: Any, table: str) -> None:
 def _check_buses(net: Any, table: str, columns: tuple[str, ...]) -> None:
     rows = frame(net, table)
     for column in columns if len(rows) else ():
-        unknown = ~_column(rows, table, column).isin(net.bus.index)
+        unknown = ~column_of(rows, table, column).isin(net.bus.index)
         if unknown.any():
             at = rows.index[unknown.to_numpy()][0]
             raise _refuse(table, at, column, rows[column].at[at], "a row of net.bus")
@@ -130,14 +130,14 @@ def _check_switches(net: Any) -> None:
 def _switches(net: Any) -> Iterator[tuple[Any, Any, Any]]:
     rows = frame(net, "switch")
     if len(rows):
-        kinds, elements = _column(rows, "switch", "et"), _column(rows, "switch", "element")
+        kinds, elements = column_of(rows, "switch", "et"), column_of(rows, "switch", "element")
         yield from zip(rows.index, kinds, elements, strict=True)
 
 
 def _check_numbers(net: Any, table: str, columns: tuple[str, ...]) -> None:
     rows, running = frame(net, table), in_service(net, table)
     for column in columns if running.any() else ():
-        values = _floats(_column(rows, table, column), table)
+        values = _floats(column_of(rows, table, column), table)
         wrong = running & ~np.isfinite(values)
         if wrong.any():
             at = int(np.argmax(wrong))
@@ -147,7 +147,7 @@ def _check_numbers(net: Any, table: str, columns: tuple[str, ...]) -> None:
 def _check_positive(net: Any, table: str, columns: tuple[str, ...]) -> None:
     rows, running = frame(net, table), in_service(net, table)
     for column in columns if running.any() else ():
-        values = _floats(_column(rows, table, column), table)
+        values = _floats(column_of(rows, table, column), table)
         wrong = running & ~(values > 0)
         if column == "max_i_ka":  # an unknown rating is no limit, a negative one is a mistake
             wrong = running & (values <= 0)
@@ -156,7 +156,8 @@ def _check_positive(net: Any, table: str, columns: tuple[str, ...]) -> None:
             raise _refuse(table, rows.index[at], column, values[at], "a positive number")
 
 
-def _column(rows: pd.DataFrame, table: str, column: str) -> pd.Series[Any]:
+def column_of(rows: pd.DataFrame, table: str, column: str) -> pd.Series[Any]:
+    """Return a column of a table, which must have it."""
     if column not in rows:
         raise InputError(f"net.{table} has no column {column}")
     return rows[column]

@@ -5,6 +5,7 @@ Limits and costs are read from the net's own tables, because ``to_ppc`` leaves t
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import InputError
 from gridpriv.grid.case import PIECEWISE, POLYNOMIAL, Case
-from gridpriv.grid.pandapower_checks import frame, optional
+from gridpriv.grid.pandapower_checks import column_of, frame, optional
 from gridpriv.grid.pandapower_elements import SIDES, Element
 
 NO_LIMIT = 99999.0
@@ -158,25 +159,23 @@ def gen_table(net: Any, elements: tuple[Element, ...], bus_of: dict[int, int]) -
 def cost_rows(net: Any, elements: tuple[Element, ...]) -> tuple[tuple[float, ...], ...]:
     """Return MATPOWER cost rows; a generator without a cost costs nothing."""
     curves: dict[Element, tuple[float, ...]] = {}
-    polynomial, piecewise = frame(net, "poly_cost"), frame(net, "pwl_cost")
-    if len(polynomial):
-        names = ("et", "element", "cp2_eur_per_mw2", "cp1_eur_per_mw", "cp0_eur")
-        for kind, element, *values in zip(*(polynomial[name] for name in names), strict=True):
-            curves[Element(str(kind), int(element))] = (
-                POLYNOMIAL,
-                0.0,
-                0.0,
-                3,
-                *map(float, values),
-            )
-    if len(piecewise):
-        given = (piecewise[name] for name in ("et", "element", "points", "power_type"))
-        for at, kind, element, points, power in zip(piecewise.index, *given, strict=True):
-            if str(power) == "p":
-                curves[Element(str(kind), int(element))] = _breakpoints(points, at)
+    terms = ("cp2_eur_per_mw2", "cp1_eur_per_mw", "cp0_eur")
+    for _, kind, element, *values in _given(net, "poly_cost", ("et", "element", *terms)):
+        curves[Element(str(kind), int(element))] = (POLYNOMIAL, 0.0, 0.0, 3, *map(float, values))
+    curve = ("et", "element", "points", "power_type")
+    for at, kind, element, points, power in _given(net, "pwl_cost", curve):
+        if str(power) == "p":
+            curves[Element(str(kind), int(element))] = _breakpoints(points, at)
     if not any(element in curves for element in elements):
         return ()
     return tuple(curves.get(element, (POLYNOMIAL, 0.0, 0.0, 1, 0.0)) for element in elements)
+
+
+def _given(net: Any, table: str, columns: tuple[str, ...]) -> Iterator[tuple[Any, ...]]:
+    """Yield the number of every row of a table and what it holds in some columns."""
+    rows = frame(net, table)
+    if len(rows):
+        yield from zip(rows.index, *(column_of(rows, table, c) for c in columns), strict=True)
 
 
 def _breakpoints(areas: Any, row: object) -> tuple[float, ...]:

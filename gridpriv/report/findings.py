@@ -6,7 +6,6 @@ takes them from its own folder or from ``audit/`` and ``attack/`` in it.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ import pandas as pd
 
 from gridpriv.assurance.schema import ATTACK, AUDIT
 from gridpriv.core.errors import InputError
+from gridpriv.core.sealed import read_sealed
 
 SCHEMAS = {"audit": AUDIT, "attack": ATTACK}
 CAPTIONS = {"audit": "Epsilon, stated and measured", "attack": "Demand read from messages"}
@@ -32,7 +32,7 @@ def read_findings(folder: Path) -> dict[str, pd.DataFrame]:
     Raises
     ------
     InputError
-        For a file that no such command wrote.
+        For a file that no such command wrote, or that was changed since.
     """
     rows_of = {"audit": _audit_rows, "attack": _attack_rows}
     found = {}
@@ -40,7 +40,7 @@ def read_findings(folder: Path) -> dict[str, pd.DataFrame]:
         for place in (folder / f"{name}.json", folder / name / f"{name}.json"):
             if place.is_file():
                 try:
-                    found[name] = rows(json.loads(place.read_text()))
+                    found[name] = rows(read_sealed(place))
                 except (ValueError, KeyError, TypeError) as error:
                     raise InputError(f"{place} is no result of 'gridpriv {name}'") from error
                 break

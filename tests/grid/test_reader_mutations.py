@@ -12,17 +12,15 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import random
-import re
-import resource
 import warnings
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from mutations import VALUES, damaged, in_a_process
 from scipy.io import savemat
 
 from gridpriv.core.errors import GridprivError
@@ -34,44 +32,8 @@ from gridpriv.grid.zoning import read_zoning, zone_report
 
 pp = pytest.importorskip("pandapower")
 BATCH, SAMPLE, ALL = 500, 150, 20_000
-LONGEST_S = 300
 CASE14 = load_case("case14")
 TEXT14 = (shipped_folder("cases") / "case14.m").read_bytes()
-NASTY = [
-    b"nan", b"NaN", b"inf", b"-Inf", b"1e999", b"-1", b"0", b"1e-320", b"9" * 30, b"0.5", b"1e17",
-    b"", b"'", b'"', b"[", b"]", b"{", b"}", b"(", b")", b";", b",", b"\n", b"\r", b"%", b"%{\n",
-    b"=", b"...", b"\0", b"\xff\xfe", b"\xc3\xa9", b"\\u0000", b"\\ud800", b"null", b"true", b"[]",
-    b"{}", b'"x"', b"-", b"+", b".", b"e", b"mpc.", b"function", b"end", b":", b"*", b"/", b"^",
-    b"1:3", b"\t", b"\x1b[2J", b"_", b"3", b"4294967295", b"-9223372036854775809", b"5000000",
-]  # fmt: skip
-NUMBER = re.compile(rb"-?[0-9]+(?:\.[0-9]+)?")
-
-
-def damaged(content: bytes, draw: random.Random) -> bytes:
-    """Return the bytes after one to four accidents."""
-    held = bytearray(content)
-    for _ in range(draw.randint(1, 4)):
-        at = draw.randrange(len(held) + 1)
-        length = draw.choice([1, 2, 5, 20, 200])
-        kind = draw.randrange(8)
-        if kind == 0:
-            held[at:at] = draw.choice(NASTY)
-        elif kind == 1:
-            held[at : at + length] = draw.choice(NASTY)
-        elif kind == 2 and held:
-            held[at % len(held)] ^= 1 << draw.randrange(8)
-        elif kind == 3:
-            del held[at : at + length]
-        elif kind == 4:
-            other = draw.randrange(len(held) + 1)
-            held[at:at] = held[other : other + length]
-        elif kind == 5:
-            del held[at:]
-        else:
-            found = NUMBER.search(held, at)
-            if found:
-                held[found.start() : found.end()] = draw.choice(NASTY)
-    return bytes(held)
 
 
 def net() -> Any:
@@ -124,15 +86,6 @@ def document() -> dict[str, Any]:
     return whole
 
 
-VALUES: list[Any] = [
-    None, True, False, 0, 1, -1, 3, 99, 2**31, 2**63, 10**400, 0.5, -0.5, 1e300, -1e-300,
-    float("inf"), float("nan"), "", "b", "hv", "x" * 200, "1", [], [1], [[0, 1, 2]], {},
-    {"a": 1},
-    [None], "[[[", '{"_module": 1}', "\ud800",
-    {"_module": "numpy", "_class": "int64", "_object": 2},
-]  # fmt: skip
-
-
 TYPES = ["float64", "bool", "uint32", "int8", "Int64", "boolean", "object", "x", 3, None]
 
 
@@ -162,19 +115,7 @@ def damaged_net(draw: random.Random) -> bytes:
         elif kind == 7 and held["index"]:
             held["index"][draw.randrange(len(held["index"]))] = draw.choice(VALUES)
         elif kind == 8 and held["columns"]:
-            types = [
-                "float64",
-                "bool",
-                "uint32",
-                "int8",
-                "Int64",
-                "boolean",
-                "object",
-                "x",
-                3,
-                None,
-            ]
-            entry["dtype"][held["columns"][column]] = draw.choice(types)
+            entry["dtype"][held["columns"][column]] = draw.choice(TYPES)
         else:
             held[draw.choice(["columns", "index", "data"])] = draw.choice(VALUES)
         entry["_object"] = json.dumps(held)
@@ -259,26 +200,9 @@ def failures(reader: str, batch: int, count: int, folder: Path) -> tuple[list[st
     return wrong, whole
 
 
-def in_a_process(reader: str, batch: int, count: int, folder: Path) -> tuple[list[str], int]:
-    receiver, sender = os.pipe()
-    child = os.fork()
-    if child == 0:
-        resource.setrlimit(resource.RLIMIT_CPU, (LONGEST_S, LONGEST_S))
-        os.write(sender, json.dumps(failures(reader, batch, count, folder)).encode()[:60_000])
-        os._exit(0)
-    os.close(sender)
-    with open(receiver, "rb") as pipe:  # noqa: PTH123
-        told = pipe.read()
-    _, status = os.waitpid(child, 0)
-    if status:
-        return [f"batch {batch}: the process ended with status {status}"], 0
-    wrong, whole = json.loads(told)
-    return wrong, whole
-
-
 @pytest.mark.parametrize("reader", READERS)
 def test_a_sample_of_damaged_files(reader: str, tmp_path: Path) -> None:
-    wrong, whole = in_a_process(reader, 0, SAMPLE, tmp_path)
+    wrong, whole = in_a_process(partial(failures, reader, 0, SAMPLE, tmp_path))
     assert wrong == []
     assert 0 < whole < SAMPLE, "some damage is harmless, most is not"
 
@@ -286,6 +210,9 @@ def test_a_sample_of_damaged_files(reader: str, tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("reader", READERS)
 def test_twenty_thousand_damaged_files(reader: str, tmp_path: Path) -> None:
-    found = [in_a_process(reader, batch, BATCH, tmp_path) for batch in range(ALL // BATCH)]
+    found = [
+        in_a_process(partial(failures, reader, batch, BATCH, tmp_path))
+        for batch in range(ALL // BATCH)
+    ]
     assert [line for wrong, _ in found for line in wrong] == []
     assert 0 < sum(whole for _, whole in found) < ALL

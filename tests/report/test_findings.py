@@ -9,6 +9,7 @@ import pytest
 
 from gridpriv.cli.main import main
 from gridpriv.core.errors import InputError
+from gridpriv.core.sealed import sealed
 from gridpriv.report.document import make_report
 from gridpriv.report.source import read_source
 
@@ -39,7 +40,18 @@ def test_public_reports_leave_it_out(folder: Path) -> None:
 
 
 def test_a_strange_file_is_named(folder: Path) -> None:
-    (folder / "audit.json").write_text("{}")
+    (folder / "audit.json").write_text(sealed({}))
     with pytest.raises(InputError, match=r"audit\.json is no result of 'gridpriv audit'"):
         read_source(folder)
     (folder / "audit.json").unlink()
+
+
+def test_a_figure_that_was_changed_is_refused(folder: Path) -> None:
+    path = folder / "attack" / "attack.json"
+    whole = path.read_text()
+    document = json.loads(whole)
+    document["summary"][0]["mae_mw"] *= 2.0
+    path.write_text(json.dumps(document))
+    with pytest.raises(InputError, match=r"attack\.json is damaged or was edited"):
+        read_source(folder)
+    path.write_text(whole)

@@ -1,0 +1,185 @@
+"""Damaged and forged results: reported, or refused with exit code 2, never a traceback.
+
+Each kind of file that ``gridpriv report`` reads is damaged in a folder that is whole otherwise.
+Of kinds that are checked beyond their checksum, half of the damage is *forged*: the checksum is
+made anew, as somebody would who wants to be believed. The seed of a batch is its
+number; a batch runs in a process of its own.
+
+    pytest -m slow tests/report/test_result_mutations.py
+
+reads 20,000 files of each kind; the default suite reads a sample.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import json
+import random
+import shutil
+import warnings
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mutations import VALUES, damaged, in_a_process
+
+from gridpriv.cli.main import main
+from gridpriv.core.store import reopen_store
+
+BATCH, SAMPLE, ALL = 250, 12, 20_000
+RUN = ["case14", "--zones", "3", "--rounds", "2", "--solver", "clarabel", "--quiet"]
+STUDY = ["case14", "--zonings", "3", "--rounds", "2", "--solver", "clarabel", "--seeds", "2",
+         "--mechanisms", "none,laplace", "--budgets", "5", "--jobs", "1", "--format", "none",
+         "--quiet"]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder of results: a study, one half done, a run, each with an audit and attack."""
+    place = tmp_path_factory.mktemp("whole")
+    audit = ["audit", *RUN, "--runs", "200", "--audit-rounds", "2", "--levels", "release"]
+    attack = ["attack", *RUN, "--mechanism", "none", "--bus", "12", "--attack-rounds", "1"]
+    for name, words in {
+        "study": ["compare", *STUDY],
+        "run": ["run", *RUN, "--seed", "1"],
+        "audit": audit,
+        "attack": attack,
+    }.items():
+        assert main([*words, "--out", str(place / name)]) == 0
+    half = place / "half"
+    shutil.copytree(place / "study", half)
+    with reopen_store(half) as store:  # as an interrupt before the last run leaves it
+        store.forget(list(store.stored())[-1:])
+    for name in ("audit", "attack"):
+        shutil.copy(place / name / f"{name}.json", place / "study")
+    return place
+
+
+def sealed(document: dict[str, Any]) -> bytes:
+    """Return a document with the checksum of its form: SHA-256 of its sorted JSON."""
+    plain = {key: value for key, value in document.items() if key != "checksum"}
+    checksum = hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
+    return json.dumps(plain | {"checksum": checksum}).encode()
+
+
+def entries(value: Any) -> list[tuple[Any, Any]]:
+    """Return the (container, key) of everything in a JSON document."""
+    found = []
+    for key, below in value.items() if isinstance(value, dict) else enumerate(value):
+        found.append((value, key))
+        if isinstance(below, dict | list):
+            found += entries(below)
+    return found
+
+
+def forged_json(content: bytes, draw: random.Random) -> bytes:
+    """Return a sealed document in which entries are gone, others' or of another kind."""
+    document = json.loads(content)
+    for _ in range(draw.randint(1, 3)):
+        container, key = draw.choice(entries(document))
+        if draw.random() < 0.3 and isinstance(container, dict) and len(document) > 1:
+            del container[key]
+        else:
+            other, place = draw.choice(entries(document))
+            values = [*VALUES, *[json.dumps(other[place])] * 3]
+            container[key] = draw.choice(values)
+    return sealed(document)
+
+
+def forge(path: Path, content: bytes, draw: random.Random) -> None:
+    """Write a forgery of a file, and whatever covers it."""
+    if path.suffix == ".json":
+        path.write_bytes(forged_json(content, draw))
+        return
+    made = damaged(content, draw)
+    path.write_bytes(made)
+    cover = path.with_name("checksums.json")
+    document = json.loads(cover.read_bytes())
+    document["files"][path.name] = hashlib.sha256(made).hexdigest()
+    cover.write_bytes(sealed(document))
+
+
+CHECKED = ("run", "CSV file", "network", "checksums", "audit", "attack")
+"""Kinds whose readers find a forgery too: the others trust what carries the right checksum."""
+KINDS: dict[str, tuple[str, str]] = {
+    "manifest": ("study", "manifest.json"),
+    "table": ("study", "*.parquet"),
+    "part": ("half", "parts/*.json"),
+    "run": ("run", "run.json"),
+    "CSV file": ("run", "*.csv"),
+    "network": ("run", "network.json"),
+    "checksums": ("run", "checksums.json"),
+    "audit": ("study", "audit.json"),
+    "attack": ("study", "attack.json"),
+}
+
+
+def read(folder: Path, draw: random.Random) -> tuple[int, str]:
+    """Report a folder; return the exit code and what is wrong about how it ended."""
+    shutil.rmtree(folder.parent / "out", ignore_errors=True)
+    words = ["report", str(folder), "--out", str(folder.parent / "out"), "--format",
+             draw.choice(["csv", "csv", "tex", "html", "xlsx"])]  # fmt: skip
+    words += ["--public"] * (draw.random() < 0.3)
+    out, err = io.StringIO(), io.StringIO()
+    try:
+        with (
+            contextlib.redirect_stdout(out),
+            contextlib.redirect_stderr(err),
+            warnings.catch_warnings(),
+        ):
+            warnings.simplefilter("ignore")
+            code = main(words)
+    except BaseException as error:
+        return 70, f"{type(error).__name__}: {error}"
+    sentences = err.getvalue().count("\n")
+    if code not in (0, 2) or sentences != (code == 2):
+        return code, f"exit code {code}: {err.getvalue()}"
+    return code, ""
+
+
+def failures(kind: str, batch: int, count: int, whole: Path, place: Path) -> tuple[list[str], int]:
+    """Return what went wrong in a batch, and how many of its folders were reported."""
+    name, pattern = KINDS[kind]
+    draw = random.Random(f"{kind} {batch}")
+    folder = place / f"{name} {batch}"
+    shutil.copytree(whole / name, folder)
+    files = {path: path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+    victims = [path for path in files if (path.match(pattern) and path.name != "checksums.json")
+               or path.name == pattern]  # fmt: skip
+    wrong, reported = [], 0
+    for number in range(count):
+        victim = draw.choice(victims)
+        if kind in CHECKED and draw.random() < 0.5:
+            forge(victim, files[victim], draw)
+        else:
+            victim.write_bytes(damaged(files[victim], draw))
+        code, problem = read(folder, draw)
+        reported += code == 0
+        if problem:
+            wrong.append(f"batch {batch}, {number}, {victim.name}: {problem}"[:300])
+        for path, content in files.items():
+            if path == victim or path.name in ("manifest.json", "checksums.json"):
+                path.write_bytes(content)
+    shutil.rmtree(folder)
+    return wrong, reported
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_sample_of_damaged_results(kind: str, whole: Path, tmp_path: Path) -> None:
+    wrong, reported = in_a_process(partial(failures, kind, 0, SAMPLE, whole, tmp_path))
+    assert wrong == []
+    assert reported < SAMPLE
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_twenty_thousand_damaged_results(kind: str, whole: Path, tmp_path: Path) -> None:
+    found = [
+        in_a_process(partial(failures, kind, batch, BATCH, whole, tmp_path))
+        for batch in range(ALL // BATCH)
+    ]
+    assert [line for wrong, _ in found for line in wrong] == []
+    assert 0 < sum(reported for _, reported in found) < ALL
