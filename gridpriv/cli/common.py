@@ -120,7 +120,7 @@ def given_settings(args: argparse.Namespace, kind: type[Part]) -> dict[str, Any]
 def command_again(args: argparse.Namespace, settings: Settings) -> str:
     """Return the command that runs the same again: files by their full path, every setting."""
     words = ["gridpriv", args.command, _full(args.case)]
-    for name in ("zones", "zoning", "method", "zone_size", "demand"):
+    for name in ("zones", "zoning", "zones_from", "method", "zone_size", "demand"):
         value = getattr(args, name)
         if value is not None:
             words += [f"--{name.replace('_', '-')}", _full(str(value))]
@@ -136,7 +136,7 @@ def _full(text: str) -> str:
 
 
 def add_zone_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add ``--zones``, ``--zoning`` and ``--method``."""
+    """Add the flags that choose zones."""
     zones = parser.add_argument_group("zones", "A shipped map where a case has one.")
     zones.add_argument(
         "--zones",
@@ -145,6 +145,10 @@ def add_zone_arguments(parser: argparse.ArgumentParser) -> None:
         help="number of zones (default: that of the shipped map)",
     )
     zones.add_argument("--zoning", metavar="FILE.csv", help="zone map with columns bus,zone")
+    zones.add_argument(
+        "--zones-from", metavar="NAME",
+        help="the case's own groups: area | zone (MATPOWER's columns, pandapower's bus.zone)",
+    )  # fmt: skip
     zones.add_argument(
         "--method", metavar="NAME",
         help="how zones are computed: spectral | louvain | kernighan-lin | metis "
@@ -170,11 +174,17 @@ def chosen_zoning(case: Case, args: argparse.Namespace) -> Zoning:
     """Return the zone map that the arguments ask for."""
     from gridpriv.grid.library import SHIPPED_ZONES, shipped_zoning
     from gridpriv.grid.partition import METHODS, partition
-    from gridpriv.grid.zoning import read_zoning
+    from gridpriv.grid.zoning import read_zoning, zoning_from_source
 
+    given = [flag for flag in ("zoning", "zones_from") if getattr(args, flag)]
+    if given and (len(given) > 1 or args.zones or args.method or args.zone_size):
+        raise InputError(
+            f"--{given[0].replace('_', '-')} names a map; leave out --zones, --zone-size, "
+            "--method and every other map"
+        )
+    if args.zones_from:
+        return zoning_from_source(case, args.zones_from)
     if args.zoning:
-        if args.zones or args.method or args.zone_size:
-            raise InputError("--zoning names a map; leave out --zones, --zone-size and --method")
         return read_zoning(args.zoning, case)
     if args.zone_size is not None and args.zone_size < 1:
         raise not_allowed("zone-size", args.zone_size, "1 or more buses")
@@ -196,8 +206,10 @@ def chosen_zoning(case: Case, args: argparse.Namespace) -> Zoning:
         if shipped is not None:
             return shipped
     if zones is None:
+        own = [f", --zones-from {name}" for name in ("area", "zone") if getattr(case, name)]
         raise InputError(
-            f"case {case.name} has no shipped zone map: give --zones K or --zoning FILE.csv"
+            f"case {case.name} has no shipped zone map: give --zones K{''.join(own)} or "
+            "--zoning FILE.csv"
         )
     return partition(case, zones, args.method or "spectral")
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import re
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from gridpriv.cli.main import main
 from gridpriv.core.errors import InputError
 from gridpriv.grid.case import Case
 from gridpriv.grid.library import shipped_folder
@@ -32,6 +37,28 @@ def test_areas_and_zones_of_matpower(case14: Case) -> None:
     assert zones.names == ("7", "10")
     assert case.bus_id[zones.members[1]].tolist() == [1, 2, 3, 4, 5]
     assert case.fingerprint == case14.fingerprint, "groups are no part of the model"
+
+
+def test_the_flag_takes_the_sources_groups(tmp_path: Path, capsys: Any) -> None:
+    text = (shipped_folder("cases") / "case14.m").read_text(encoding="utf-8")
+    for bus in (6, 11, 12, 13):  # area is the seventh column
+        text = re.sub(rf"(?m)^(\t{bus}(\t[^\t]+){{5}}\t)1\t", r"\g<1>2\t", text)
+    (tmp_path / "areas.m").write_text(text)
+    case = str(tmp_path / "areas.m")
+    assert main(["zones", case, "--zones-from", "area", "--json"]) == 0
+    zones = json.loads(capsys.readouterr().out)
+    assert [row["buses"] for row in zones["zones"]] == [10, 4]
+    run = ["run", case, "--mechanism", "none", "--rounds", "1", "--quiet"]
+    assert main([*run, "--zones-from", "area"]) == 0
+    for wrong, message in (
+        (["--zones-from", "zone"], "zones_from = 'zone' is not allowed"),
+        (["--zones-from", "areas"], "zones_from = 'areas' is not allowed"),
+        (["--zones-from", "area", "--zones", "2"], "--zones-from names a map; leave out"),
+        (["--zones-from", "area", "--zoning", "x.csv"], "leave out"),
+        ([], "give --zones K, --zones-from area or --zoning"),
+    ):
+        assert main([*run, *wrong]) == 2
+        assert message in capsys.readouterr().err
 
 
 def test_a_source_without_groups_says_so(case14: Case) -> None:
