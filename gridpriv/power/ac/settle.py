@@ -3,7 +3,9 @@
 The grid decides. It takes all plans at once (:func:`gridpriv.power.ac.flow.ac_flow`), holds every
 zone's interchange while its generators can, and spreads the rest over all zones' headroom: that is
 balancing energy. A zone that then finds something outside a limit plans again with the
-boundary that it measures at its own ends, firmer each time.
+boundary that it measures at its own ends, its actual interchange included: what it gives to
+others, or takes from them, is then part of its plan. Where that does not help it relies less on
+what it expects of its neighbours.
 """
 
 from __future__ import annotations
@@ -25,8 +27,9 @@ from gridpriv.power.zone import FLOWS, Network, Zone
 MOST_REPLANS = 10
 AS_MEASURED = 2
 GAIN = 0.5
-FIRMER, FIRMEST = 10.0, 1e4
 """From the replan after ``AS_MEASURED`` on, a limit that is passed is tightened by this share."""
+FIRMER, FIRMEST, HELPED = 10.0, 1e4, 0.7
+"""Factors on the weights of tie terms, where a replan leaves more than ``HELPED`` of the harm."""
 
 MOST_IDLE, WORTH_IT = 3, 0.02
 """Replans in a row that better nothing by this share, after which zones stop."""
@@ -90,7 +93,7 @@ def agreed_boundaries(
 def measured_boundary(
     zone: Zone, state: AcState, planned: Boundary, gain: float, firmness: float
 ) -> Boundary:
-    """Return what a zone measures at its tie ends, with the interchange that it has agreed to.
+    """Return what a zone measures at its tie ends.
 
     The other end's voltage follows from voltage and flow at its own by Ohm's law. Limits that it
     measures to be passed are tightened by ``gain`` times as much: what it expected of its
@@ -104,7 +107,6 @@ def measured_boundary(
     tightened = planned.rate - gain * np.maximum(flow - rate, 0.0)
     return replace(
         found,
-        interchange=planned.interchange,
         firmness=firmness,
         vmin=np.minimum(planned.vmin + gain * np.maximum(low - vm, 0.0), middle),
         vmax=np.maximum(planned.vmax - gain * np.maximum(vm - high, 0.0), middle),
@@ -142,12 +144,11 @@ def settle(
     scheduled = np.array([one.interchange for one in agreed])
     boundaries, plans = list(agreed), [one for one in plan(agreed) if one is not None]
     best = last = _settled(case, zones, scheduled, plans, 0)
-    idle = 0
+    idle, firmness, harm = 0, 1.0, _harm(last)
     for replans in range(1, MOST_REPLANS + 1):
         if last.state is None or not (last.violations or _shedding(zones, last)):
             break
-        earnest = max(replans - AS_MEASURED, 0)
-        gain, firmness = GAIN * (earnest > 0), min(FIRMER**earnest, FIRMEST)
+        gain = GAIN if replans > AS_MEASURED else 0.0
         asked: list[Boundary | None] = [None] * len(zones)
         for z in _concerned(zones, last.violations) | _shedding(zones, last):
             boundaries[z] = measured_boundary(zones[z], last.state, boundaries[z], gain, firmness)
@@ -157,6 +158,9 @@ def settle(
             for old, new in zip(plans, plan(asked), strict=True)
         ]
         last = _settled(case, zones, scheduled, plans, replans)
+        if gain and _harm(last) > HELPED * harm:
+            firmness = min(FIRMER * firmness, FIRMEST)
+        harm = _harm(last)
         idle = 0 if _harm(last) < (1.0 - WORTH_IT) * _harm(best) else idle + 1
         if _harm(last) < _harm(best):
             best = last
