@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -110,6 +110,27 @@ class Iterate:
     z: Floats
     average: Floats
     dual: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Memory:
+    """All that an agent keeps from one round to the next; private.
+
+    Attributes
+    ----------
+    at : Iterate
+    draw : (int, int) or None
+        Where the noise of the data in use was drawn.
+    estimate : array
+        The data in use, where noise was drawn on them; else empty.
+    drawn : mapping of Release to int
+        Every release so far.
+    """
+
+    at: Iterate
+    draw: Place | None
+    estimate: Floats
+    drawn: Mapping[Release, int]
 
 
 @dataclass(frozen=True, eq=False)
@@ -234,6 +255,23 @@ class Agent:
     def drawn(self) -> dict[Release, int]:
         """Return every release so far, those of a round that failed included: what was charged."""
         return dict(self._drawn)
+
+    def memory(self) -> Memory:
+        """Return what another agent of the same problem and data needs to go on from here."""
+        estimate = np.zeros(0) if self._draw is None else self._estimate
+        return Memory(self._at, self._draw, estimate, dict(self._drawn))
+
+    def resume(self, memory: Memory) -> None:
+        """Go on from where a memory was taken."""
+        self._at, self._draw = memory.at, memory.draw
+        self._estimate = self._data if memory.draw is None else memory.estimate
+        self._drawn = Counter(memory.drawn)
+
+    def miss(self, order: Order) -> None:
+        """Note a round that went on with what was sent last: nothing is drawn or solved."""
+        at = self._at
+        apart = self._spread(order.penalty * (order.w - at.average[self.shared]))
+        self._at = Iterate(at.z, at.average, at.dual + apart)
 
     def smoothness(self) -> float:
         """Return L of the agent's objective (public)."""

@@ -26,15 +26,6 @@ from gridpriv.consensus.coordinator import (
 )
 from gridpriv.consensus.in_process import in_process
 from gridpriv.consensus.messages import Order
-from gridpriv.consensus.schedules import (
-    BalancedPenalty,
-    InUnits,
-    KeptPenalty,
-    StepSize,
-    nonsmooth_step,
-    smooth_step,
-    strongly_convex_step,
-)
 from gridpriv.consensus.transport import Carry, Transport, answers, exchange
 from gridpriv.consensus.workers import Workers
 from gridpriv.core.arrays import Floats
@@ -45,7 +36,6 @@ from gridpriv.power.ac.service import check_service
 from gridpriv.power.ac.settle import Settlement, agreed_boundaries, settle
 from gridpriv.power.disclosure import disclose
 from gridpriv.power.fleet import Fleet, ZoneOutcome
-from gridpriv.power.objective import penalty_units
 from gridpriv.power.prior import public_demand, zone_prior
 from gridpriv.power.problem import ZoneProblem
 from gridpriv.power.program import compile_zone
@@ -59,6 +49,7 @@ from gridpriv.privacy.release import Charging, Release
 from gridpriv.privacy.statement import ZoneStatement
 from gridpriv.privacy.strategies.disclosure import Disclosure
 from gridpriv.zonal.checks import claimed_epsilon, zone_statements
+from gridpriv.zonal.opening import Ground, coordinate_units, opened, step_size
 from gridpriv.zonal.result import RunResult, Timing
 from gridpriv.zonal.settings import Settings
 from gridpriv.zonal.trace import RoundRecord, Trace, round_record
@@ -69,7 +60,6 @@ Planned = Mapping[str, Mapping[Release, int]]
 Admit = Callable[[Planned], None]
 
 PAPER_SENSITIVITY = {"objective": 2.0, "output": 1.0}  # times beta, RK section 6.1.1
-REHEARSAL_ROUNDS = 20
 SMALLEST_OUTPUT_BETA = 1e-4
 
 
@@ -91,7 +81,11 @@ class Prepared:
     seed: int
     rules: AgentRules
     scale: float
-    disclosures: tuple[Disclosure | None, ...]
+
+    @cached_property
+    def disclosures(self) -> tuple[Disclosure | None, ...]:
+        """What every zone releases of its demand; nothing where demand is not perturbed."""
+        return disclosures(self.case, self.zones, self.settings, self.rules)
 
     @cached_property
     def problems(self) -> tuple[ZoneProblem, ...]:
@@ -104,9 +98,7 @@ class Prepared:
     @cached_property
     def consensus(self) -> Consensus:
         """Which global variable each zone's shared coordinates are."""
-        return make_consensus(
-            [z.coordinates[s] for z, s in zip(self.zones, self.shared, strict=True)]
-        )
+        return make_consensus([zone.coordinates[s] for zone, s in _held(self)])
 
 
 @dataclass(frozen=True, eq=False)
@@ -301,7 +293,6 @@ def prepare(case: Case, zoning: Zoning, settings: Settings) -> Prepared:
         seed=secrets.randbits(64) if settings.seed is None else settings.seed,
         rules=rules,
         scale=settings.load_scale,
-        disclosures=disclosures(case, zones, settings, rules),
     )
 
 
@@ -385,25 +376,15 @@ def shared_coordinates(zones: Sequence[Zone], consensus: str) -> tuple[NDArray[n
 
 def open_rounds(prepared: Prepared, transport: Transport) -> Opening:
     """Try or rehearse every zone on its public proxy; return where the private rounds start."""
-    settings, consensus = prepared.settings, prepared.consensus
-    schedule, step = settings.penalty, step_size(prepared, transport)
-    balanced = isinstance(schedule, BalancedPenalty)
-    if balanced:
-        schedule = InUnits(schedule, _penalty_units(prepared))
-    start = consensus.stack(
-        [flat_start(zone)[s] for zone, s in zip(prepared.zones, prepared.shared, strict=True)]
+    ground = Ground(
+        settings=prepared.settings,
+        consensus=prepared.consensus,
+        start=[flat_start(zone)[s] for zone, s in _held(prepared)],
+        units=_penalty_units(prepared),
+        step=step_size(prepared.settings, lambda: _smoothness(prepared, transport)),
     )
-    state = State(start, np.zeros_like(start), schedule.first(consensus.size))
-    if settings.effective_start() == "proxy":
-        rehearsal = Plan(REHEARSAL_ROUNDS, step, schedule)
-        for turn in rounds(exchange(transport, "rehearse"), consensus, state, rehearsal):
-            state = turn.state
-    if settings.noise_is_fresh() and balanced:
-        schedule = KeptPenalty(schedule)
-    plan = Plan(settings.rounds, step, schedule, settings.tolerance)
-    orders = orders_at(consensus, state, plan, 1)
-    if settings.effective_start() == "flat":
-        answers(transport.ask("ready", orders))
+    state, plan = opened(ground, partial(exchange, transport))
+    orders = orders_at(prepared.consensus, state, plan, 1)
     return Opening(state, plan, tuple(_releases(transport, orders)))
 
 
@@ -418,13 +399,20 @@ def _releases(transport: Transport, orders: Sequence[Order]) -> list[Release | N
     return answers(transport.ask("release", penalties, steps))
 
 
+def _held(prepared: Prepared) -> Iterator[tuple[Zone, NDArray[np.bool_]]]:
+    """Return every zone with which of its coordinates it shares."""
+    return zip(prepared.zones, prepared.shared, strict=True)
+
+
 def _penalty_units(prepared: Prepared) -> Floats:
     """Return the units of rho of every global variable."""
-    network = prepared.network
-    held = [z.coordinates[s] for z, s in zip(prepared.zones, prepared.shared, strict=True)]
-    number, start = np.unique(np.concatenate(held)), network.offsets
-    flows = (number >= start["p_from"]) & (number < start["pc"])
-    return penalty_units(network.case, network.objective, flows)
+    number = np.unique(np.concatenate([zone.coordinates[s] for zone, s in _held(prepared)]))
+    return coordinate_units(prepared.network, number)
+
+
+def _smoothness(prepared: Prepared, transport: Transport) -> tuple[float, float]:
+    """Return the largest of the zones' L, and the epsilon of one release."""
+    return max(answers(transport.ask("smoothness"))), release_epsilon(prepared)
 
 
 def _settled(prepared: Prepared, transport: Transport) -> Settlement:
@@ -514,14 +502,8 @@ def noise_rule(settings: Settings, adjacency: DemandAdjacency) -> NoiseRule | No
     return NoiseRule(settings.mechanism, settings.noise, multiplier, assumed)
 
 
-def step_size(prepared: Prepared, transport: Transport) -> StepSize:
-    """Return the step size rule; L is the largest of the zones', epsilon that of one release."""
-    settings = prepared.settings
-    if settings.step == "nonsmooth" or settings.update == "exact":
-        return nonsmooth_step()
-    if settings.step == "strongly-convex":
-        return strongly_convex_step(settings.convexity)
-    largest = max(answers(transport.ask("smoothness")))
+def release_epsilon(prepared: Prepared) -> float:
+    """Return the epsilon of one release that the settings state; inf without noise."""
     if prepared.rules.noise is None:
-        return smooth_step(largest, math.inf)
-    return smooth_step(largest, claimed_epsilon(settings, prepared.rules))
+        return math.inf
+    return claimed_epsilon(prepared.settings, prepared.rules)

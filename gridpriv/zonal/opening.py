@@ -1,0 +1,102 @@
+"""Where the private rounds start: what a coordinator needs to know, which is public.
+
+It is as large as what zones share, whatever the grid; wherever zones work, their coordinator
+starts from here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from gridpriv.consensus.coordinator import Consensus, Plan, State, orders_at, rounds
+from gridpriv.consensus.messages import Exchange
+from gridpriv.consensus.schedules import (
+    BalancedPenalty,
+    InUnits,
+    KeptPenalty,
+    StepSize,
+    nonsmooth_step,
+    smooth_step,
+    strongly_convex_step,
+)
+from gridpriv.core.arrays import Floats, Ints
+from gridpriv.power.objective import penalty_units
+from gridpriv.power.zone import Network
+from gridpriv.zonal.settings import Settings
+
+REHEARSAL_ROUNDS = 20
+
+Carrying: TypeAlias = Callable[[str], Exchange]
+"""From what orders ask for (ready, rehearse, round) to what carries them."""
+
+
+@dataclass(frozen=True, eq=False)
+class Ground:
+    """What a coordinator knows before the first round.
+
+    Attributes
+    ----------
+    settings : Settings
+    consensus : Consensus
+    start : sequence of (shared,)
+        Where every zone's shared coordinates start.
+    units : (K,)
+        Of rho of every global variable.
+    step : callable
+        eta^t.
+    """
+
+    settings: Settings
+    consensus: Consensus
+    start: Sequence[Floats]
+    units: Floats
+    step: StepSize
+
+
+def opened(ground: Ground, carry: Carrying) -> tuple[State, Plan]:
+    """Try or rehearse every zone on its public proxy; return where the private rounds start."""
+    settings, consensus = ground.settings, ground.consensus
+    schedule = settings.penalty
+    balanced = isinstance(schedule, BalancedPenalty)
+    if balanced:
+        schedule = InUnits(schedule, ground.units)
+    start = consensus.stack(ground.start)
+    state = State(start, np.zeros_like(start), schedule.first(consensus.size))
+    if settings.effective_start() == "proxy":
+        rehearsal = Plan(REHEARSAL_ROUNDS, ground.step, schedule)
+        for turn in rounds(carry("rehearse"), consensus, state, rehearsal):
+            state = turn.state
+    if settings.noise_is_fresh() and balanced:
+        schedule = KeptPenalty(schedule)
+    plan = Plan(settings.rounds, ground.step, schedule, settings.tolerance)
+    if settings.effective_start() == "flat":
+        carry("ready")(orders_at(consensus, state, plan, 1))
+    return state, plan
+
+
+def coordinate_units(network: Network, number: Ints) -> Floats:
+    """Return the units of rho of some of a network's coordinates."""
+    start = network.offsets
+    flows = (number >= start["p_from"]) & (number < start["pc"])
+    return penalty_units(network.case, network.objective, flows)
+
+
+def step_size(settings: Settings, smooth: Callable[[], tuple[float, float]]) -> StepSize:
+    """Return the step size rule.
+
+    Parameters
+    ----------
+    settings : Settings
+    smooth : callable
+        Returns L, the largest of the zones', and the epsilon of one release; asked where the rule
+        needs them.
+    """
+    if settings.step == "nonsmooth" or settings.update == "exact":
+        return nonsmooth_step()
+    if settings.step == "strongly-convex":
+        return strongly_convex_step(settings.convexity)
+    return smooth_step(*smooth())
