@@ -36,7 +36,7 @@ from gridpriv.power.ac.service import check_service
 from gridpriv.power.ac.settle import Settlement, agreed_boundaries, settle
 from gridpriv.power.disclosure import disclose
 from gridpriv.power.fleet import Fleet, ZoneOutcome
-from gridpriv.power.prior import public_demand, zone_prior
+from gridpriv.power.prior import PublicDemand, public_demand, zone_prior
 from gridpriv.power.problem import ZoneProblem
 from gridpriv.power.program import compile_zone
 from gridpriv.power.solvers import check_solver
@@ -69,7 +69,7 @@ class Prepared:
 
     ``zones``, ``shared`` and ``problems`` are in the order of the zones' keys, which does not
     depend on how a zone map orders or names them. ``scale`` is by how much the demand was
-    multiplied.
+    multiplied, ``expected`` what the public expects of it, where it is perturbed itself.
     """
 
     case: Case
@@ -81,11 +81,20 @@ class Prepared:
     seed: int
     rules: AgentRules
     scale: float
+    expected: PublicDemand | None
+
+    def disclosure(self, zone: Zone) -> Disclosure | None:
+        """Return what a zone releases of its demand; None where demand is not perturbed."""
+        expected, noise = self.expected, self.rules.noise
+        if expected is None or noise is None:
+            return None
+        prior = zone_prior(zone, expected)
+        return disclose(zone, self.settings.release, prior, noise, self.rules.adjacency)
 
     @cached_property
     def disclosures(self) -> tuple[Disclosure | None, ...]:
         """What every zone releases of its demand; nothing where demand is not perturbed."""
-        return disclosures(self.case, self.zones, self.settings, self.rules)
+        return tuple(self.disclosure(zone) for zone in self.zones)
 
     @cached_property
     def problems(self) -> tuple[ZoneProblem, ...]:
@@ -283,6 +292,8 @@ def prepare(case: Case, zoning: Zoning, settings: Settings) -> Prepared:
         noise=noise_rule(settings, adjacency),
         adjacency=adjacency,
     )
+    disclosed = rules.perturbation.target == "demand" and rules.noise is not None
+    expected = public_demand(case, settings.public_demand) if disclosed else None
     return Prepared(
         case=case,
         zoning=zoning,
@@ -293,19 +304,7 @@ def prepare(case: Case, zoning: Zoning, settings: Settings) -> Prepared:
         seed=secrets.randbits(64) if settings.seed is None else settings.seed,
         rules=rules,
         scale=settings.load_scale,
-    )
-
-
-def disclosures(
-    case: Case, zones: Sequence[Zone], settings: Settings, rules: AgentRules
-) -> tuple[Disclosure | None, ...]:
-    """Return what every zone releases of its demand; nothing where demand is not perturbed."""
-    if rules.perturbation.target != "demand" or rules.noise is None:
-        return (None,) * len(zones)
-    expected = public_demand(case, settings.public_demand)
-    return tuple(
-        disclose(zone, settings.release, zone_prior(zone, expected), rules.noise, rules.adjacency)
-        for zone in zones
+        expected=expected,
     )
 
 
