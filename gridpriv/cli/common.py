@@ -224,16 +224,6 @@ def add_formats(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_scale(parser: argparse.ArgumentParser) -> None:
-    """Add ``--scale`` of the learning papers' reproductions."""
-    parser.add_argument(
-        "--scale",
-        default="quick",
-        metavar="NAME",
-        help="sizes of the learning papers: quick | full",
-    )
-
-
 def add_output(
     parser: argparse.ArgumentParser, out: str = "", place: str = "DIR", default: str | None = None
 ) -> None:
@@ -326,16 +316,6 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[obje
     out = console()
     out.print(Text(title, style="bold"))
     out.print(table)
-
-
-@contextmanager
-def resumable(hint: str) -> Iterator[None]:
-    """Say, if the work is interrupted, how it goes on."""
-    try:
-        yield
-    except KeyboardInterrupt as stop:
-        stop.add_note(hint)
-        raise
 
 
 class Advance(Protocol):

@@ -1,10 +1,11 @@
-"""``gridpriv learn``: run, compare and reproduce the learning papers."""
+"""``gridpriv learn``: run and compare algorithms of federated learning."""
 
 from __future__ import annotations
 
 import argparse
+import shlex
 import time
-from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gridpriv.cli.charging import add_ledger_arguments
@@ -12,7 +13,6 @@ from gridpriv.cli.common import (
     WHOLE,
     add_formats,
     add_output,
-    add_scale,
     add_settings,
     console,
     given_settings,
@@ -20,26 +20,37 @@ from gridpriv.cli.common import (
     print_table,
     progress,
     ready,
-    resumable,
     tell,
-    tell_names,
     wanted_formats,
     write_csv,
     write_json,
 )
 from gridpriv.cli.learn_ledger import OF_SAMPLES, charging, grant, grant_arguments
-from gridpriv.core.errors import InputError
+from gridpriv.core.errors import InputError, not_allowed, one_of
+from gridpriv.core.settings import check_names, settings_of, written
+from gridpriv.learning.algorithms.names import READS, SPECIFIC
 from gridpriv.learning.settings import PRESETS, SET_BY_COMPARISON, LearnSettings
 
 if TYPE_CHECKING:
     from gridpriv.learning.datasets.base import Dataset
-    from gridpriv.learning.reproduce import Reproduction
+    from gridpriv.learning.tuning import Tuning
     from gridpriv.study import Study
+    from gridpriv.study.learned import LearnPlan
+
+ALGORITHMS, TOTALS, SEEDS = "ryu-kim,dp-admm,dpsgd", "0.5,1,5", 3
+SCHEME = "'NAME: SETTING=VALUE ...', a way with settings of its own, repeatable (default: none)"
+TUNE = "values that every way which reads the setting chooses from, repeatable (default: none)"
+TUNE_ON = (
+    "public:S, a share S of the training rows that is declared public, or charged, which shares "
+    "the budget (default: public:0.1)"
+)
+CLIENT_ROUNDS = "rounds of every way times its clients of a round (default: --rounds for all)"
+OF_PLANS = ("algorithms", "scheme", "totals", "seeds", "tune", "tune_on", "client_rounds", "allow",
+            "preset")  # fmt: skip
 
 ACTIONS = {
     "run": "one run on a data set",
     "compare": "algorithms side by side at equal certified totals; each gets the settings it reads",
-    "reproduce": "a figure or table of a learning paper",
     "grant": "grant a total budget to each sample of a data set, in a ledger",
 }
 
@@ -52,13 +63,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         {
             "run": _run_arguments,
             "compare": _compare_arguments,
-            "reproduce": _reproduce_arguments,
             "grant": _grant_arguments,
         }[name](described)
 
 
 def _run_arguments(parser: argparse.ArgumentParser) -> None:
-    _data_arguments(parser)
+    _source_arguments(parser)
+    add_settings(parser, LearnSettings, sorted({name for name, _ in PRESETS}))
     add_ledger_arguments(parser)
     add_output(parser, "write run.json and rounds.csv")
 
@@ -69,39 +80,39 @@ def _grant_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _compare_arguments(parser: argparse.ArgumentParser) -> None:
-    _data_arguments(parser, without=SET_BY_COMPARISON)
+    _source_arguments(parser, nargs="?")
+    add_settings(parser, LearnSettings, sorted({name for name, _ in PRESETS}), SET_BY_COMPARISON)
+    parser.add_argument("--study", metavar="FILE", help="read the study from a TOML file instead")
     parser.add_argument(
-        "--algorithms", default="ryu-kim,dp-admm,dpsgd", metavar="A,B",
-        help="names, by commas; ryu-kim:output is its output perturbation (default: %(default)s)",
+        "--algorithms", metavar="A,B",
+        help=f"names, by commas; ryu-kim:output is its output perturbation (default: {ALGORITHMS})",
+    )  # fmt: skip
+    parser.add_argument("--scheme", action="append", metavar="SCHEME", help=SCHEME)
+    parser.add_argument(
+        "--totals", metavar="E,E",
+        help=f"certified total epsilons, by commas (default: {TOTALS})",
     )  # fmt: skip
     parser.add_argument(
-        "--totals", default="0.5,1,5", metavar="E,E",
-        help="certified total epsilons, by commas (default: %(default)s)",
+        "--seeds", type=WHOLE, metavar="N",
+        help=f"repetitions, each with a seed of its own (default: {SEEDS})",
     )  # fmt: skip
-    parser.add_argument(
-        "--seeds", type=WHOLE, default=3, metavar="N",
-        help="repetitions, each with a seed of its own (default: %(default)s)",
-    )  # fmt: skip
+    parser.add_argument("--tune", action="append", metavar="SETTING=V,V", help=TUNE)
+    parser.add_argument("--tune-on", metavar="ROWS", help=TUNE_ON)
+    parser.add_argument("--client-rounds", type=WHOLE, metavar="N", help=CLIENT_ROUNDS)
+    parser.add_argument("--allow", action="append", metavar="NAME",
+                        help="what ways may differ in: client-rounds | units")  # fmt: skip
+    parser.add_argument("--jobs", type=WHOLE, default=1, metavar="N",
+                        help="processes (default: %(default)s)")  # fmt: skip
     parser.add_argument("--resume", action="store_true", help="run what the folder does not hold")
+    parser.add_argument("--retry-failed", action="store_true",
+                        help="with --resume: failed runs too")  # fmt: skip
     add_formats(parser)
     add_output(parser, "folder of the study", default="learn-compare")
 
 
-def _reproduce_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", nargs="?", metavar="NAME", help="such as rk-fig5; none: list them")
-    add_scale(parser)
-    parser.add_argument("--data", metavar="DIR", help="folder of data sets")
-    add_output(parser, "folder; resumes (default: learn-NAME)")
-
-
-def _data_arguments(parser: argparse.ArgumentParser, without: tuple[str, ...] = ()) -> None:
-    _source_arguments(parser)
-    add_settings(parser, LearnSettings, sorted({name for name, _ in PRESETS}), without)
-
-
-def _source_arguments(parser: argparse.ArgumentParser) -> None:
+def _source_arguments(parser: argparse.ArgumentParser, nargs: str | None = None) -> None:
     parser.add_argument(
-        "dataset", metavar="DATASET",
+        "dataset", metavar="DATASET", nargs=nargs,
         help="mnist | femnist | adult | lasso | a folder of one of these names | data of your own: "
         "FILE.npz (x, y, client), FILE.csv or FILE.parquet (y, client), a folder of images",
     )  # fmt: skip
@@ -113,7 +124,7 @@ def _source_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace) -> int:
     """Run the action."""
-    acts = {"run": _run, "compare": _compare, "reproduce": _reproduce, "grant": _grant}
+    acts = {"run": _run, "compare": _compare, "grant": _grant}
     return acts[args.action](args)
 
 
@@ -171,35 +182,125 @@ def summarise(document: dict[str, Any]) -> None:
 
 
 def _compare(args: argparse.Namespace) -> int:
-    from gridpriv.learning import make_learn_settings
-    from gridpriv.learning.compare import compare
-    from gridpriv.learning.datasets import dataset_name, load_by_seed
+    from gridpriv.study.learned import Shelf, compare_learning
 
     formats = wanted_formats(args)
-    given = given_settings(args, LearnSettings)
-    preset = make_learn_settings(dataset_name(args.dataset), args.preset)
-    datasets = load_by_seed(
-        args.dataset, args.data, download=args.download,
-        missing=given.get("missing", preset.missing),
-        scaling=given.get("scaling", preset.scaling), norm=given.get("norm", preset.norm),
-    )  # fmt: skip
+    plan = _plan(args)
     folder = output_folder(args.out)
     assert folder is not None
-    study = compare(
-        datasets,
-        args.preset,
-        [name.strip() for name in args.algorithms.split(",")],
-        _numbers(args.totals),
-        args.seeds,
-        folder,
-        given,
-        resume=args.resume,
+    shelf = Shelf(args.data, args.download, plan.data_seed)
+    study = compare_learning(
+        plan, folder, shelf, jobs=args.jobs, resume=args.resume, retry_failed=args.retry_failed,
+        repeat=_again(args),
         progress=lambda total: progress("study", total, quiet=args.quiet or args.json),
+    )  # fmt: skip
+    return finish_learning(study, args, formats)
+
+
+def _plan(args: argparse.Namespace) -> LearnPlan:
+    """Return the plan of the arguments, or of the file that they name."""
+    from gridpriv.learning.settings import SET_BY_COMPARISON
+    from gridpriv.study.learned import DELTA, LearnPlan, make_way, read_learn_plan
+
+    given = given_settings(args, LearnSettings)
+    if args.study is not None:
+        told = [f"--{name}" for name in given] + [f"--{n}" for n in OF_PLANS if getattr(args, n)]
+        if args.dataset or told:
+            raise InputError(
+                "--study names a whole study; put into the file what you give beside it: "
+                + ", ".join([*([args.dataset] if args.dataset else []), *told])
+            )
+        try:
+            return read_learn_plan(Path(args.study).read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(f"study file {args.study}: {error}") from error
+    if not args.dataset:
+        raise InputError("name a data set, or a study file with --study FILE.toml")
+    ways = [make_way(_way(name.strip())) for name in (args.algorithms or ALGORITHMS).split(",")]
+    if args.scheme:
+        ways = ([] if args.algorithms is None else ways) + [
+            make_way(_scheme(text)) for text in args.scheme
+        ]
+    for name in SET_BY_COMPARISON:
+        if name in given or any(name in dict(way.settings) for way in ways if name != "algorithm"):
+            raise InputError(f"{name} is not allowed: left out, a comparison sets it itself")
+    read = frozenset().union(*(_read_by(dict(way.settings), args.preset) for way in ways))
+    for name, value in given.items():
+        if name in SPECIFIC - read:
+            raise not_allowed(name, value, "left out: none of these algorithms reads it")
+    preset = {} if args.preset is None else {"preset": args.preset}
+    budgets = [f"total:{total!r},{DELTA:g}" for total in _numbers(args.totals or TOTALS)]
+    return LearnPlan(
+        args.dataset, tuple(ways), tuple(budgets), tuple(range(args.seeds or SEEDS)),
+        given | preset | {"calibration": "sound"},
+        tuning=_tuning(args), client_rounds=args.client_rounds, allowed=tuple(args.allow or ()),
+    )  # fmt: skip
+
+
+def _way(name: str) -> dict[str, Any]:
+    """Return a way of an algorithm's name; ``ryu-kim:output`` is its output perturbation."""
+    algorithm, _, perturbation = name.partition(":")
+    return {"name": name, "algorithm": algorithm} | (
+        {"perturbation": perturbation} if perturbation else {}
     )
-    return _tell(study, args, formats)
 
 
-def _tell(study: Study, args: argparse.Namespace, formats: list[str]) -> int:
+def _scheme(text: str) -> dict[str, Any]:
+    name, colon, rest = text.partition(":")
+    pairs = [word.partition("=") for word in rest.split()]
+    if not (name.strip() and colon and pairs and all(equals for _, equals, _ in pairs)):
+        raise not_allowed(
+            "scheme", text, "NAME: SETTING=VALUE ..., such as 'slow: algorithm=dpsgd clip=1'"
+        )
+    held = settings_of(LearnSettings)
+    check_names([key for key, _, _ in pairs], held)
+    plain = {key.replace("-", "_"): value for key, _, value in pairs}
+    return {"name": name.strip()} | {key: held[key].read(value) for key, value in plain.items()}
+
+
+def _read_by(way: dict[str, Any], preset: str | None) -> frozenset[str]:
+    """Return the settings that a way's algorithm reads."""
+    algorithm = way.get("algorithm")
+    if algorithm is None:
+        fitting = [s.algorithm for (name, _), s in PRESETS.items() if name == preset]
+        algorithm = fitting[0] if fitting else LearnSettings.algorithm
+    one_of("algorithm", algorithm, READS)
+    return READS[algorithm]
+
+
+def _tuning(args: argparse.Namespace) -> Tuning | None:
+    from gridpriv.learning.tuning import Tuning
+
+    if not args.tune:
+        if args.tune_on is not None:
+            raise InputError("--tune-on says how a grid is searched: declare one with --tune")
+        return None
+    held, grid = settings_of(LearnSettings), {}
+    for text in args.tune:
+        name, equals, values = text.partition("=")
+        check_names([name], held)
+        if not equals or not values:
+            raise not_allowed("tune", text, "SETTING=VALUE,VALUE,..., such as radius=1,23")
+        plain = name.replace("-", "_")
+        grid[plain] = [held[plain].settled(plain, held[plain].read(v)) for v in values.split(",")]
+    return Tuning.of(grid | ({} if args.tune_on is None else {"on": args.tune_on}))
+
+
+def _again(args: argparse.Namespace) -> str:
+    """Return the command that makes the same study."""
+    if args.study is not None:
+        return f"gridpriv learn compare --study {args.study}"
+    words = {"preset": args.preset, "totals": args.totals, "seeds": args.seeds,
+             "algorithms": args.algorithms, "client-rounds": args.client_rounds,
+             "tune-on": args.tune_on}  # fmt: skip
+    words |= {k: written(v) for k, v in given_settings(args, LearnSettings).items()}
+    flags = [f"--{k.replace('_', '-')} {v}" for k, v in words.items() if v is not None]
+    for name in ("scheme", "tune", "allow"):
+        flags += [f"--{name} {shlex.quote(text)}" for text in getattr(args, name) or ()]
+    return " ".join(["gridpriv learn compare", args.dataset, *flags])
+
+
+def finish_learning(study: Study, args: argparse.Namespace, formats: list[str]) -> int:
     """Write the reports and print the means over seeds and the answer."""
     from gridpriv.cli.compare import tell_failures
     from gridpriv.report.export import export
@@ -238,50 +339,3 @@ def _numbers(text: str) -> list[float]:
         return [float(part) for part in text.split(",")]
     except ValueError:
         raise InputError(f"totals = {text!r} is not allowed: numbers, by commas") from None
-
-
-def _reproduce(args: argparse.Namespace) -> int:
-    from gridpriv.core.errors import one_of
-    from gridpriv.learning.papers import REPRODUCTIONS
-
-    if args.name is None:
-        tell_names(args, {name: one.title for name, one in REPRODUCTIONS.items()})
-        return 0
-    one_of("name", args.name, REPRODUCTIONS)
-    return reproduce(REPRODUCTIONS[args.name], args)
-
-
-def reproduce(which: Reproduction, args: argparse.Namespace) -> int:
-    """Reproduce a figure or table of a learning paper and print what it says."""
-    from gridpriv.core.errors import one_of
-    from gridpriv.learning.reproduce import SCALES, claim_table
-    from gridpriv.learning.result import finite
-
-    one_of("scale", args.scale, SCALES)
-    folder = output_folder(args.out or f"learn-{which.name}")
-    assert folder is not None
-
-    def bar(total: int) -> AbstractContextManager[Any]:
-        return progress(which.name, total, quiet=args.quiet or args.json)
-
-    with resumable("finished runs are kept; the same command goes on"):
-        outcome = which.run(args.scale, args.data, folder, bar)
-    claims = claim_table(outcome)
-    tables = {"table": outcome.table, "claims": claims}
-    document = {
-        "name": which.name, "scale": args.scale, "folder": str(folder), "notes": outcome.notes,
-        **{name: finite(table.to_dict("records")) for name, table in tables.items()},
-    }  # fmt: skip
-
-    def summarise() -> None:
-        print_table(which.title, list(outcome.table.columns), outcome.table.values.tolist())
-        print_table(
-            "What the paper states, and whether it holds here",
-            list(claims.columns),
-            claims.values.tolist(),
-        )
-        for text in outcome.notes:
-            print(text)
-
-    tell(args, document, summarise, folder)
-    return 0

@@ -28,7 +28,7 @@ COMMANDS = {
     "run": "one private run of a case",
     "compare": "a study over budgets, mechanisms and seeds, with its report",
     "report": "build the report of a study or a run: html, pdf, xlsx, csv, tex",
-    "reproduce": "a figure or table of a paper, from a bundled study",
+    "reproduce": "a figure or table of a paper, and whether its statements hold",
     "audit": "does the code deliver the epsilon that it states?",
     "attack": "what somebody who hears every message learns about a bus's demand",
     "relax": "the centralized SOC relaxation of a case: its bound, prices, what binds",

@@ -1,47 +1,63 @@
-"""``gridpriv reproduce``: a figure or table of a paper, from a bundled study."""
+"""``gridpriv reproduce``: a figure or table of a paper, and whether its statements hold."""
 
 from __future__ import annotations
 
 import argparse
-from importlib import import_module
-from importlib.util import find_spec
+import textwrap
 from pathlib import Path
 from typing import Any
 
-from gridpriv.cli.common import add_scale, print_table, tell, tell_names, wanted_formats
+from gridpriv.cli.common import (
+    console,
+    output_folder,
+    print_table,
+    progress,
+    tell,
+    tell_names,
+    wanted_formats,
+)
+from gridpriv.cli.compare import add_running, finish
+from gridpriv.cli.learn import finish_learning
 from gridpriv.core.errors import InputError, not_allowed, one_of
+
+SCALE = "of a learning paper: quick | full, the paper's own size (default: %(default)s)"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    from gridpriv.cli.compare import add_running
-
     parser.add_argument("name", metavar="NAME", nargs="?", help="such as rk-fig3; none: list them")
-    parser.add_argument("--data", metavar="DIR", help="folder of data sets (learning papers)")
-    add_scale(parser)
+    parser.add_argument("--data", metavar="DIR",
+                        help="folder of data sets (default: $GRIDPRIV_DATA)")  # fmt: skip
+    parser.add_argument("--scale", default="quick", metavar="NAME", help=SCALE)
     add_running(parser)
 
 
 def execute(args: argparse.Namespace) -> int:
     """Reproduce, check what the paper states, print and write the outcome."""
-    from gridpriv.study.papers import REPRODUCTIONS
+    from gridpriv.study.papers import learns, reproduce, reproductions
 
-    learning = _learning()
+    known = reproductions()
     if args.name is None:
-        tell_names(
-            args, REPRODUCTIONS | {k: str(getattr(v, "title", v)) for k, v in learning.items()}
-        )
+        tell_names(args, known)
         return 0
-    one_of("name", args.name, (*REPRODUCTIONS, *learning))
-    if args.name in learning:
-        _refuse(args, ("jobs", "cluster", "retry_failed", "time_limit", "format"))
-        from gridpriv.cli.learn import reproduce
-
-        return reproduce(learning[args.name], args)
-    _refuse(args, ("data", "scale"))
+    one_of("name", args.name, known)
     if args.name == "rk-table1":
+        _refuse(args, ("data", "scale"))
         return _table1(args)
-    return _figure(args)
+    learning = learns(args.name)
+    _refuse(args, ("cluster", "time_limit") if learning else ("data", "scale"))
+    formats = wanted_formats(args)
+    args.out = args.out or f"study-{args.name}"
+    output_folder(args.out)
+    running = {} if learning else {"cluster": args.cluster, "time_limit": args.time_limit}
+    study = reproduce(
+        args.name, Path(args.out), scale=args.scale, data=args.data, jobs=args.jobs,
+        resume=args.resume, retry_failed=args.retry_failed,
+        progress=lambda total: progress(args.name, total, quiet=args.quiet or args.json), **running,
+    )  # fmt: skip
+    if not (args.quiet or args.json):
+        print_claims(study.tables["claims"])
+    return (finish_learning if learning else finish)(study, args, formats)
 
 
 def _refuse(args: argparse.Namespace, names: tuple[str, ...]) -> None:
@@ -50,28 +66,6 @@ def _refuse(args: argparse.Namespace, names: tuple[str, ...]) -> None:
         value = getattr(args, name)
         if value != args.parser.get_default(name):
             raise not_allowed(name, value, f"left out with {args.name}, which does not read it")
-
-
-def _learning() -> dict[str, Any]:
-    """Return the learning papers' reproductions, where that module is present."""
-    if find_spec("gridpriv.learning") is None or find_spec("gridpriv.learning.papers") is None:
-        return {}
-    found: dict[str, Any] = import_module("gridpriv.learning.papers").REPRODUCTIONS
-    return found
-
-
-def _figure(args: argparse.Namespace) -> int:
-    from gridpriv.cli.compare import finish, run_plan
-    from gridpriv.study.papers import figure_plan, with_claims
-
-    formats = wanted_formats(args)
-    args.out = args.out or f"study-{args.name}"
-    run_plan(figure_plan(args.name), args)
-    study = with_claims(Path(args.out))
-    claims = study.tables["claims"]
-    if not (args.quiet or args.json):
-        print_claims(claims)
-    return finish(study, args, formats)
 
 
 def _table1(args: argparse.Namespace) -> int:
@@ -100,12 +94,23 @@ def _table1(args: argparse.Namespace) -> int:
 
 
 def print_claims(claims: Any) -> None:
-    """Print what the paper states and whether it holds."""
-    print_table(
-        "What the paper states, and whether it holds here",
-        ["statement", "calibration", "outcome", "comparisons"],
-        [
-            [row.claim, row.calibration, row.outcome, f"{row.holding} of {row.comparisons}"]
-            for row in claims.itertuples()
-        ],
-    )
+    """Print what the paper states and whether it holds: a paragraph a statement."""
+    out = console()
+    out.print("What the paper states, and whether it holds here\n")
+    for row in claims.to_dict("records"):
+        noise = f" ({row['calibration']} noise)" if row["calibration"] else ""
+        _paragraph(f"{row['outcome']} ({row['holding']} of {row['comparisons']}): ",
+                   f"{row['claim']}{noise}")  # fmt: skip
+        _paragraph("    ", str(row.get("detail") or ""))
+        if row.get("settled"):
+            cause = f", because of {row['cause']}: {row['why']}" if row["cause"] else ""
+            agrees = (
+                "as settled" if row["settled"] == row["outcome"] else f"settled: {row['settled']}"
+            )
+            _paragraph("    ", f"{agrees}{cause}")
+    out.print()
+
+
+def _paragraph(head: str, text: str) -> None:
+    if text:
+        console().print(textwrap.fill(head + text, 80, subsequent_indent="    "))

@@ -12,8 +12,8 @@ import pandas as pd
 
 from gridpriv.core.arrays import Floats
 from gridpriv.core.display import html_page, shown
-from gridpriv.learning import summary
 from gridpriv.learning.settings import LearnSettings
+from gridpriv.learning.summary import figures, privacy_figures, sentences, title
 from gridpriv.privacy.mechanism import Charge
 
 COLUMNS = (
@@ -66,13 +66,13 @@ class LearnResult:
 
     def __repr__(self) -> str:
         error = self.final["test_error"]
-        return f"LearnResult({summary.title(self.as_dict())}, test error {shown(error)})"
+        return f"LearnResult({title(self.as_dict())}, test error {shown(error)})"
 
     def _repr_html_(self) -> str:
         document = self.as_dict()
         return html_page(
-            [summary.figures(document), summary.privacy_figures(document["privacy"])],
-            summary.sentences(document),
+            [figures(document), privacy_figures(document["privacy"])],
+            sentences(document),
         )
 
     @property

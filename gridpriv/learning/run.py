@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -20,7 +21,7 @@ from gridpriv.learning.accounting import (
     ryu_kim_total,
 )
 from gridpriv.learning.algorithms import find_algorithm
-from gridpriv.learning.algorithms.base import Round, Task, Watch
+from gridpriv.learning.algorithms.base import ALONE, Round, Shared, Task, Watch
 from gridpriv.learning.algorithms.batches import participants
 from gridpriv.learning.arrays import check_device, like, namespace, to_numpy
 from gridpriv.learning.clients import ClientModels, make_clients
@@ -45,6 +46,7 @@ def learn(
     load_seconds: float = 0.0,
     module: Any = None,
     charge: Charging | None = None,
+    shared: Shared = ALONE,
 ) -> LearnResult:
     """Train a linear model, or a torch module, with an algorithm.
 
@@ -61,6 +63,8 @@ def learn(
         parameters are the public start (:mod:`gridpriv.learning.modules`).
     charge : Charging, optional
         Called with a client's name and its new releases before they are drawn (a ledger).
+    shared : Shared
+        The runs that this one shares its budget with.
 
     Raises
     ------
@@ -70,7 +74,7 @@ def learn(
         If the iterates stop being finite numbers.
     """
     began = time.perf_counter()
-    task, dataset = make_task(dataset, settings, module, charge)
+    task, dataset = make_task(dataset, settings, module, charge, shared)
     log = _Log(dataset, task, watch)
     build = time.perf_counter() - began
     log.resume()
@@ -101,6 +105,7 @@ def make_task(
     settings: LearnSettings,
     module: Any = None,
     charge: Charging | None = None,
+    shared: Shared = ALONE,
 ) -> tuple[Task, Dataset]:
     """Return the task of a data set under settings, and the data set with clipped features."""
     parts = split_for(dataset, settings)
@@ -115,16 +120,18 @@ def make_task(
         device = "torch" if settings.device == "cpu" else settings.device
         clients = module_clients(linear, module, dataset, device)
     settings = replace(settings, clients=clients.number)
-    streams = NoiseStreams(settings.seed)
+    streams = shared.streams or NoiseStreams(settings.seed)
+    releases = shared.runs * planned_releases(settings, streams, clients.number)
     task = Task(
         clients=clients,
         regularizer=parse_regularizer(settings.regularizer),
         norm=dataset.norm,
         settings=settings,
         streams=streams,
-        rule=noise_rule(settings, planned_releases(settings, streams, clients.number)),
-        tally=Tally(),
+        rule=noise_rule(settings, releases),
+        tally=Tally({client: Counter(spent) for client, spent in shared.charges.items()}),
         charge=charge,
+        shared=shared,
     )
     return task, dataset
 

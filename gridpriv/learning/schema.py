@@ -49,14 +49,28 @@ TEST_MSE = Column("test_mse", "private", "Test mean squared error", "of the glob
 MEAN_OBJECTIVE = Column("mean_objective", "private", "Objective", "over training samples",
                         "mean loss")  # fmt: skip
 DISAGREEMENT = Column("disagreement", "private", "Distance of local models", RESIDUAL.meaning)
+LOCAL_ERROR = Column("local_error_pct", "private", "Test error of local models",
+                     "mean over clients' own models", "%")  # fmt: skip
+LOCAL_MSE = Column("local_mse", "private", "Squared error of local models",
+                   "mean over clients' own models")  # fmt: skip
+LOCAL_LOSS = Column("local_loss", "private", "Loss of local models", "mean, over training samples")
+MEASURED = (
+    Column("normalized_error", "private", "Normalized error",
+           "sum of squared distances to the centralized solution over its squared norm"),
+    Column("augmented_objective", "private", "Augmented objective", "of Huang et al."),
+    Column("accounted", "settings", "Total privacy loss", "epsilon by an accounting"),
+)  # fmt: skip
+FIGURES = (TEST_ERROR, TEST_MSE, LOCAL_ERROR, LOCAL_MSE, MEAN_OBJECTIVE, LOCAL_LOSS, DISAGREEMENT)
 COMPARED_ROUNDS = TableSchema(
     "rounds", "one evaluated round of one learning run",
     (ROUND,),
-    (NOISE, TEST_ERROR, TEST_MSE, MEAN_OBJECTIVE, DISAGREEMENT),
+    (NOISE, *FIGURES, *MEASURED),
 )  # fmt: skip
 FINALS = (
     Column("adjacency", "settings", "Adjacency", "replace-one or add-one"),
-    TEST_ERROR, TEST_MSE, MEAN_OBJECTIVE, DISAGREEMENT, NOISE,
+    Column("client_rounds", "settings", "Client-rounds", "rounds times clients of a round"),
+    Column("tuned", "releases", "Tuned", "what was chosen from the declared grid"),
+    *FIGURES, NOISE, *MEASURED,
 )  # fmt: skip
 STATEMENTS = TableSchema(
     "statements", "the privacy of one client in one run",
@@ -146,5 +160,9 @@ LEARN_DOCUMENT: dict[str, Schema] = {
     "seed": SEED,
     "version": Column("version", "settings", "Version", "of gridpriv"),
 }  # fmt: skip
-TABLES = (COMPARED_ROUNDS, STATEMENTS, CLIENTS)
+TIMING = TableSchema(
+    "timing", "how long one learning run took", (),
+    (Column("round_seconds", "private", "Median round", "wall clock", "s"),),
+)  # fmt: skip
+TABLES = (COMPARED_ROUNDS, STATEMENTS, CLIENTS, TIMING)
 DOCUMENTS: dict[str, dict[str, Schema]] = {"learn": LEARN_DOCUMENT}

@@ -36,6 +36,7 @@ from gridpriv.privacy.settings import Privacy
 
 Sampling = Literal["poisson", "without-replacement", "with-replacement"]
 GradientChange = Literal["2G", "2G/b"]
+OutputStep = Literal["paper", "common"]
 Missing = Literal["drop", "mode"]
 Scaling = Literal["bounds", "standard"]
 
@@ -98,9 +99,14 @@ class Model(Part):
     proximity: float | None = number(
         None, "gamma_0 of fedspd-dp's step size gamma_0 sqrt(t)", positive, unset="(26) and (27)"
     )
-    gradient_change: GradientChange = choice(
-        "2G", get_args(GradientChange),
-        "what calibration 'paper' of fedspd-dp takes a gradient of b samples to move by",
+    gradient_change: GradientChange | None = choice(
+        None, get_args(GradientChange),
+        "how far calibration 'paper' takes a gradient of b samples to move",
+        unset="2G with fedspd-dp, 2G/b with dp-admm",
+    )  # fmt: skip
+    output_step: OutputStep = choice(
+        "paper", get_args(OutputStep),
+        "step of ryu-kim's output perturbation: the paper's, or the common a/sqrt(t)",
     )  # fmt: skip
     decay: float = number(0.975, "factor of cdp-admm's variance a round", below_one)
     graph: str = words(

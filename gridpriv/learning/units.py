@@ -59,6 +59,8 @@ def client_datasets(
 def planned(task: Task) -> dict[str, Counter[Release]]:
     """Return what a run will charge every client, from settings and public numbers alone."""
     found: dict[str, Counter[Release]] = {}
+    if task.rule is None:
+        return found
     drawing = find_releases(task.settings.algorithm)(task)
     for t in range(1, task.settings.rounds + 1):
         drawn = drawing(t)

@@ -14,9 +14,21 @@ from gridpriv.report.summary import COSTS, NO_NOISE, Metric, epsilon_of, panel_n
 from gridpriv.report.svg import Chart, Series, Style, described
 
 BY_ROUND = (
+    Metric("accounted", "Total privacy loss", "epsilon", "from formulas"),
+    Metric(
+        "normalized_error",
+        "Normalized error",
+        "of the centralized solution",
+        "from private samples",
+    ),
+    Metric(
+        "augmented_objective", "Augmented objective", "sum over clients", "from private samples"
+    ),
     Metric("test_error_pct", "Test error", "%", "from public test data"),
     Metric("test_mse", "Test error", "mean squared error", "from public test data"),
     Metric("mean_objective", "Objective", "mean loss", "from private samples"),
+    Metric("local_error_pct", "Test error of local models", "%", "from public test data"),
+    Metric("local_loss", "Loss of local models", "mean loss", "from private samples"),
     Metric("disagreement", "Distance of local models", "2-norm", "from releases only"),
     Metric("objective", "Objective", "p.u. squared", "from private demand"),
     Metric("consensus_residual", "Consensus residual", "p.u.", "from releases only"),
@@ -42,10 +54,11 @@ def cost_charts(table: pd.DataFrame, look: dict[str, Style]) -> list[Chart]:
 def _cost_series(rows: pd.DataFrame, metric: Metric) -> list[Series]:
     found = []
     for name, curve in rows.groupby("series", sort=False):
-        known = curve[curve[metric.key].notna()].sort_values("total_epsilon")
+        flat = bool((curve.budget == NO_NOISE).all())
+        known = curve[curve[metric.key].notna() & (flat | curve.total_epsilon.notna())]
         if known.empty:
             continue
-        flat = known.budget.iloc[0] == NO_NOISE
+        known = known.sort_values("total_epsilon")
         found.append(
             Series(
                 str(name),

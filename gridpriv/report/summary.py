@@ -17,6 +17,7 @@ from gridpriv.study.total import study_totals
 METRICS = (
     "imbalance_mw", "shed_mw", "recourse_shed_mw", "objective", "consensus_residual",
     "noise_magnitude", "test_error_pct", "test_mse", "mean_objective", "disagreement",
+    "local_error_pct", "local_loss", "normalized_error", "augmented_objective", "accounted",
 )  # fmt: skip
 CONSTANT = (
     "total_epsilon", "total_pure", "target_delta", "epsilon_claimed", "epsilon_certified",
@@ -69,11 +70,20 @@ class Metric:
 
 # the first that a study has is what sentences are about: of classifiers, then of grids
 COSTS = (
+    Metric("accounted", "Total privacy loss", "epsilon", "from formulas",
+           spoken="total privacy loss"),
+    Metric("normalized_error", "Normalized error", "of the centralized solution",
+           "from private samples", spoken="normalized error"),
+    Metric("augmented_objective", "Augmented objective", "sum over clients",
+           "from private samples", spoken="augmented objective"),
     Metric("test_error_pct", "Test error", "%", "from public test data"),
     Metric("test_mse", "Test error", "mean squared error", "from public test data",
            spoken="mean squared test error"),
     Metric("mean_objective", "Objective", "mean loss", "from private samples",
            spoken="mean loss"),
+    Metric("local_error_pct", "Test error of local models", "%", "from public test data"),
+    Metric("local_loss", "Loss of local models", "mean loss", "from private samples",
+           spoken="loss of local models"),
     Metric("recourse_shed_mw", "Shed after local recourse", "MW", "from private demand", 1e-3),
     Metric("imbalance_mw", "Imbalance in the last round", "MW", "from private demand", 1e-3),
     Metric("consensus_residual", "Consensus residual", "p.u.", "from releases only"),
@@ -198,9 +208,9 @@ def _claims_answer(study: Study) -> list[str]:
     if claims.empty:
         return []
     told = [
-        f"{int((rows.outcome == 'holds').sum())} of {len(rows)} hold {words}"
-        for kind, words in (("paper", "with the noise that the paper states"),
-                            ("sound", "with noise that certifies the stated epsilon"))
+        f"{int((rows.outcome == 'holds').sum())} of {len(rows)} hold{words}"
+        for kind, words in (("", ""), ("paper", " with the noise that the paper states"),
+                            ("sound", " with noise that certifies what it states"))
         if len(rows := claims[claims.calibration == kind])
     ]  # fmt: skip
     text = "Of the orderings that the paper states for this figure, " + ", ".join(told) + "."
@@ -310,7 +320,7 @@ def _interval_of(row: Any, metric: Metric) -> str:
 def _slope(rows: pd.DataFrame, series: str, metric: Metric) -> str:
     """Return what the cheapest way costs at the least and at the most total epsilon."""
     curve = rows[(rows.series == series) & (rows.budget != NO_NOISE)].sort_values("total_epsilon")
-    curve = curve[curve[metric.key].notna()]
+    curve = curve[curve[metric.key].notna() & curve.total_epsilon.notna()]
     if len(curve) < 2:
         return ""
     first, last = curve.iloc[0], curve.iloc[-1]

@@ -1,190 +1,349 @@
-"""What Ryu and Kim state of their figures 3 and 4 (section 6.1.2), checked on a study.
+"""What a paper states of a figure, as rows of a file, checked on a study's means.
 
-Noise magnitude is compared as its mean over all rounds and seeds; objective and residual as
-their means over the last ten rounds and all seeds. Each statement is an ordering between two
-values, for every epsilon, mechanism or E that it speaks of; it holds if every comparison does.
+A statement is an ordering. Every row has ``text``, the ``figure`` compared (a column of the
+study's tables) and one of
+
+- ``less`` and ``more``: the figure of every scheme of one list is below that of every one of the
+  other (of the one in the same place, if ``paired``), at every budget and number of local updates
+  that both have; ``factor`` times it, if given;
+- ``falling``: the figure does not rise along a list of schemes or, with ``along = "budgets"``,
+  along the budgets of each;
+- ``passes`` and ``rival``: a scheme falls below another's curve for good, after a share ``after``
+  of the rounds;
+- ``spread``: a scheme list's figure ranges less over the schemes than over the budgets.
+
+Values are means over seeds: of the run's own figure (after its last round; of noise, the mean over
+rounds); of round ``round`` (for ``more``: ``than-round``); of the last ten rounds with
+``late = true``. ``updates`` and ``than-updates``
+choose the local updates, ``budgets`` the budgets, and ``some = true`` asks for one comparison
+that holds in place of all. ``verdict``, ``cause`` (paper, data, ours) and ``why`` say what was
+found when it was settled, and are shown beside what is found here.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+import tomllib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
 from itertools import pairwise, product
+from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pandas as pd
 
+from gridpriv.core.errors import InputError, not_allowed
+from gridpriv.core.settings import check_names
 from gridpriv.core.store import Study
 
-LAST = 10
-FOUR = ("ObjG", "ObjL", "OutG", "OutL")
-SMALLER, LARGER = (0.05, 0.1), (0.5, 1.0)
+LATE = 10
+HOLDS, FAILS = "holds", "does not hold"
+CAUSES = ("paper", "data", "ours")
+NO_NOISE = "none"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """A row of a claims file; see the module."""
+
+    text: str
+    figure: str
+    calibration: str = ""
+    less: tuple[str, ...] = ()
+    more: tuple[str, ...] = ()
+    paired: bool = False
+    falling: tuple[str, ...] = ()
+    along: str = "schemes"
+    passes: str = ""
+    rival: str = ""
+    after: float = 0.0
+    spread: tuple[str, ...] = ()
+    budgets: tuple[float, ...] = ()
+    factor: float = 1.0
+    slack: float = 0.0
+    round: int | None = None
+    than_round: int | None = None
+    updates: int | None = None
+    than_updates: int | None = None
+    late: bool = False
+    some: bool = False
+    verdict: str = ""
+    cause: str = ""
+    why: str = ""
+
+    def __post_init__(self) -> None:
+        kinds = [bool(self.less and self.more), bool(self.falling),
+                 bool(self.passes and self.rival), bool(self.spread)]  # fmt: skip
+        if sum(kinds) != 1:
+            raise InputError(
+                f"claim {self.text!r}: one of less with more, falling, passes with rival, spread"
+            )
+        if self.verdict and self.verdict not in (HOLDS, FAILS):
+            raise not_allowed("verdict", self.verdict, f"{HOLDS} or {FAILS}")
+        if self.cause and self.cause not in CAUSES:
+            raise not_allowed("cause", self.cause, f"one of {', '.join(CAUSES)}")
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """``less`` should be below ``more``."""
+    """``less`` should be below ``more``, or (``equal``) not above it."""
 
     where: str
     less: float
     more: float
+    equal: bool = False
 
     @property
     def holds(self) -> bool:
         """Whether it is."""
-        return self.less < self.more
+        return self.less <= self.more if self.equal else self.less < self.more
 
 
 @dataclass(frozen=True, eq=False)
-class Values:
-    """Means of a study by scheme, epsilon and E, under one calibration."""
+class Means:
+    """Means over seeds of one case's finished runs."""
 
-    means: dict[tuple[str, float, int, str], float]
-    epsilons: tuple[float, ...]
-    updates: tuple[int, ...]
-    suffix: str
+    study: Study
+    case: str
 
-    def of(self, scheme: str, epsilon: float, updates: int, metric: str) -> float:
-        """Return a mean, or NaN where the study has none."""
-        return self.means.get((scheme + self.suffix, epsilon, updates, metric), math.nan)
+    @cached_property
+    def runs(self) -> pd.DataFrame:
+        """Finished runs, with the median seconds of a round where they were taken."""
+        done = self.study.done
+        done = done[done["case"] == self.case]
+        timing = self.study.tables.get("timing", pd.DataFrame())
+        if "round_seconds" in timing:
+            return done.merge(timing[["run", "round_seconds"]], on="run", how="left")
+        return done
 
-    def compare(
-        self,
-        metric: str,
-        less: tuple[str, float, int],
-        more: tuple[str, float, int],
-    ) -> Iterator[Comparison]:
-        """Yield the comparison of two values if the study has both."""
-        a, b = self.of(*less, metric), self.of(*more, metric)
-        if math.isfinite(a) and math.isfinite(b):
-            where = f"{_name(less)} {a:.3g} < {_name(more)} {b:.3g}"
-            yield Comparison(where, a, b)
+    @cached_property
+    def rounds(self) -> pd.DataFrame:
+        """Rounds of those runs with the runs' labels."""
+        keys = self.runs[["run", "scheme", "budget", "local_updates"]]
+        return self.study.rounds.merge(keys, on="run")
 
+    def budgets(self, scheme: str) -> list[str]:
+        """Return a scheme's budgets, by epsilon."""
+        found = dict.fromkeys(self.runs.loc[self.runs["scheme"] == scheme, "budget"])
+        return sorted(found, key=epsilon_of)
 
-Ordering = Callable[[Values], Iterable[Comparison]]
+    def updates(self, scheme: str) -> list[int]:
+        """Return a scheme's numbers of local updates."""
+        return sorted(set(self.runs.loc[self.runs["scheme"] == scheme, "local_updates"]))
 
+    def value(self, cell: Cell, figure: str, at: int | str | None) -> float:
+        """Return a figure of the run (None; of all rounds where it has none), or of rounds."""
+        table = self.runs if at is None and figure in self.runs else self.rounds
+        if figure not in table:
+            return math.nan
+        chosen = table[
+            (table["scheme"] == cell.scheme)
+            & (table["budget"] == cell.budget)
+            & (table["local_updates"] == cell.updates)
+        ]
+        if at == "late":
+            last = chosen.groupby("run")["round"].transform("max")
+            chosen = chosen[chosen["round"] > last - LATE]
+        elif at is not None:
+            chosen = chosen[chosen["round"] == at]
+        return float(pd.to_numeric(chosen[figure]).mean()) if len(chosen) else math.nan
 
-def noise_grows(v: Values) -> Iterator[Comparison]:
-    """Observation 1: smaller epsilon, more noise."""
-    for scheme, e in product(FOUR, v.updates):
-        for small, large in pairwise(v.epsilons):
-            yield from v.compare("noise_magnitude", (scheme, large, e), (scheme, small, e))
-
-
-def objective_noisier(v: Values) -> Iterator[Comparison]:
-    """Observation 2: ObjG needs more noise than OutG, ObjL than OutL."""
-    for kind, eps, e in product("GL", v.epsilons, v.updates):
-        yield from v.compare("noise_magnitude", (f"Out{kind}", eps, e), (f"Obj{kind}", eps, e))
-
-
-def gaussian_noisier(v: Values) -> Iterator[Comparison]:
-    """Observation 3: Gaussian needs more noise than Laplace."""
-    for way, eps, e in product(("Obj", "Out"), v.epsilons, v.updates):
-        yield from v.compare("noise_magnitude", (f"{way}L", eps, e), (f"{way}G", eps, e))
-
-
-def objective_better(v: Values) -> Iterator[Comparison]:
-    """E = 1: ObjG and ObjL reach lower objectives than OutG and OutL."""
-    for a, b, eps in product("GL", "GL", v.epsilons):
-        yield from v.compare("objective", (f"Obj{a}", eps, 1), (f"Out{b}", eps, 1))
-
-
-def laplace_better(v: Values) -> Iterator[Comparison]:
-    """E = 1: ObjL performs better than ObjG."""
-    for eps in v.epsilons:
-        yield from v.compare("objective", ("ObjL", eps, 1), ("ObjG", eps, 1))
+    def curve(self, scheme: str, budget: str, figure: str) -> pd.Series:
+        """Return the mean over seeds of a figure by round."""
+        here = self.rounds[(self.rounds["scheme"] == scheme) & (self.rounds["budget"] == budget)]
+        return here.groupby("round")[figure].mean()
 
 
-def better_when_private(v: Values) -> Iterator[Comparison]:
-    """E = 5: for smaller epsilon the objectives of ObjG and ObjL are lower."""
-    for a, b, eps in product("GL", "GL", (x for x in v.epsilons if x in SMALLER)):
-        yield from v.compare("objective", (f"Obj{a}", eps, 5), (f"Out{b}", eps, 5))
+@dataclass(frozen=True)
+class Cell:
+    """One combination of a study: its runs differ in their seed."""
+
+    scheme: str
+    budget: str
+    updates: int
 
 
-def output_sometimes_better(v: Values) -> Iterator[Comparison]:
-    """E = 5: for larger epsilon OutG and OutL are sometimes better."""
-    for kind, eps in product("GL", (x for x in v.epsilons if x in LARGER)):
-        yield from v.compare("objective", (f"Out{kind}", eps, 5), (f"Obj{kind}", eps, 5))
+def epsilon_of(budget: str) -> float:
+    """Return the number of a budget's label; infinity without noise."""
+    return math.inf if budget == NO_NOISE else float(budget.partition(":")[2].split(",")[0])
 
 
-def updates_help(*schemes: str) -> Ordering:
-    """Return the ordering: E = 5 leaves a smaller consensus residual than E = 1."""
+def read_claims(path: Path, name: str) -> list[Claim]:
+    """Return the claims of a file that are ``of`` a reproduction.
 
-    def compare(v: Values) -> Iterator[Comparison]:
-        for scheme, eps in product(schemes, v.epsilons):
-            yield from v.compare("consensus_residual", (scheme, eps, 5), (scheme, eps, 1))
-
-    return compare
-
-
-CLAIMS: tuple[tuple[str, Ordering, bool], ...] = (
-    ("Noise magnitude increases as epsilon decreases", noise_grows, True),
-    ("Objective perturbation needs more noise than output perturbation", objective_noisier, True),
-    ("The Gaussian mechanism needs more noise than the Laplace mechanism", gaussian_noisier, True),
-    ("E = 1: ObjG and ObjL reach lower objectives than OutG and OutL", objective_better, True),
-    ("E = 1: ObjL performs better than ObjG", laplace_better, True),
-    ("E = 5, epsilon 0.05 and 0.1: ObjG, ObjL reach lower objectives", better_when_private, True),
-    ("E = 5, epsilon 0.5 and 1: OutG or OutL is sometimes better", output_sometimes_better, False),
-    ("E = 5 leaves a smaller residual than E = 1 (ObjG)", updates_help("ObjG"), True),
-    ("E = 5 leaves a smaller residual than E = 1 (the others)",
-     updates_help("ObjL", "OutG", "OutL"), True),
-)  # fmt: skip
+    Raises
+    ------
+    InputError
+        For a row that says nothing that can be checked.
+    """
+    told = tomllib.loads(path.read_text(encoding="utf-8"))
+    common = told.get("suffixes", {"": ""})
+    return [
+        make_claim(row, calibration, suffix)
+        for calibration, suffix in common.items()
+        for row in told["claims"]
+        if name in _texts(row["of"])
+    ]
 
 
-def check_claims(study: Study) -> pd.DataFrame:
-    """Return one row per statement and calibration: outcome, comparisons, where it fails."""
+def make_claim(row: dict[str, Any], calibration: str = "", suffix: str = "") -> Claim:
+    """Return the claim of a row, about schemes whose names end in ``suffix``."""
+    given = {key.replace("-", "_"): value for key, value in row.items() if key != "of"}
+    check_names(given, [field.name for field in fields(Claim)])
+    for key in ("less", "more", "falling", "spread"):
+        given[key] = tuple(f"{name}{suffix}" for name in _texts(given.get(key, [])))
+    given["budgets"] = tuple(given.get("budgets", ()))
+    return Claim(**{"calibration": calibration} | given)
+
+
+def check_claims(study: Study, claims: Iterable[Claim]) -> pd.DataFrame:
+    """Return one row per statement and case: outcome, comparisons, figures, settled verdict."""
     rows = []
     for case in dict.fromkeys(study.done["case"]):
-        for calibration, suffix in (("paper", ""), ("sound", ", sound")):
-            values = make_values(study, case, suffix)
-            rows += [
-                {"claim": claim, "case": case, "calibration": calibration}
-                | verdict(list(ordering(values)), every)
-                for claim, ordering, every in CLAIMS
-            ]
-    return pd.DataFrame([row for row in rows if row["comparisons"]])
+        means = Means(study, str(case))
+        for claim in claims:
+            found = [c for c in comparisons(claim, means) if _known(c)]
+            if found:
+                rows.append(
+                    {"claim": claim.text, "case": case, "calibration": claim.calibration}
+                    | verdict(found, some=claim.some)
+                    | {"settled": claim.verdict, "cause": claim.cause, "why": claim.why}
+                )
+    return pd.DataFrame(rows)
 
 
-def verdict(found: list[Comparison], every: bool) -> dict[str, object]:
-    """Return whether a statement holds: in every comparison, or (``every`` False) in one."""
+def verdict(found: Sequence[Comparison], *, some: bool = False) -> dict[str, object]:
+    """Return whether a statement holds: in every comparison, or (``some``) in one."""
     wrong = [c for c in found if not c.holds]
     good = len(found) - len(wrong)
-    holds = not wrong if every else good > 0
-    shown = wrong if every else [c for c in found if c.holds]
+    holds = good > 0 if some else not wrong
+    shown = [c for c in found if c.holds] if some else wrong or found
     return {
-        "outcome": "holds" if holds else "does not hold",
+        "outcome": HOLDS if holds else FAILS,
         "holding": good,
         "comparisons": len(found),
-        "detail": ("not: " if every and wrong else "") + "; ".join(c.where for c in shown[:3])
+        "detail": ("not: " if wrong and not some else "")
+        + "; ".join(c.where for c in shown[:3])
         + (f"; {len(shown) - 3} more" if len(shown) > 3 else ""),
-    }  # fmt: skip
+    }
 
 
-def make_values(study: Study, case: str, suffix: str) -> Values:
-    """Return a case's means under one calibration."""
-    runs = study.done[(study.done["case"] == case) & (study.done["mechanism"] != "none")]
-    runs = runs[runs["scheme"].str.endswith(", sound") == bool(suffix)]
-    runs = runs.assign(epsilon=[_epsilon(b) for b in runs["budget"]])
-    keys = ["scheme", "epsilon", "local_updates"]
-    rounds = study.rounds.merge(runs[["run", "rounds", *keys]], on="run")
-    late = rounds[rounds["round"] > rounds["rounds"] - LAST]
-    means: dict[tuple[str, float, int, str], float] = {}
-    for metric, table in (
-        ("noise_magnitude", rounds), ("objective", late), ("consensus_residual", late),
-    ):  # fmt: skip
-        for row in table.groupby(keys, as_index=False)[metric].mean().values.tolist():
-            means[str(row[0]), float(row[1]), int(row[2]), metric] = float(row[3])
-    return Values(
-        means,
-        tuple(sorted(set(runs["epsilon"]))),
-        tuple(sorted(set(runs["local_updates"]))),
-        suffix,
+def comparisons(claim: Claim, means: Means) -> Iterator[Comparison]:
+    """Yield every comparison that a statement speaks of and the study has the values of."""
+    if claim.less:
+        yield from _below(claim, means)
+    elif claim.falling:
+        yield from _falls(claim, means)
+    elif claim.passes:
+        yield from _passes(claim, means)
+    else:
+        yield from _spreads(claim, means)
+
+
+def _below(claim: Claim, means: Means) -> Iterator[Comparison]:
+    at, than = _times(claim)
+    names = (
+        zip(claim.less, claim.more, strict=True)
+        if claim.paired
+        else product(claim.less, claim.more)
     )
+    for less, more in names:
+        for one, other in _pairs(claim, means, less, more):
+            a = means.value(one, claim.figure, at)
+            b = claim.factor * means.value(other, claim.figure, than)
+            times = f"{claim.factor:g} x " if claim.factor != 1.0 else ""
+            yield Comparison(
+                f"{_told(one, at)} {a:.4g} < {times}{_told(other, than)} {b:.4g}", a, b
+            )
 
 
-def _epsilon(budget: str) -> float:
-    return float(budget.partition(":")[2].split(",")[0])
+def _times(claim: Claim) -> tuple[int | str | None, int | str | None]:
+    """Return at which rounds the two sides are read."""
+    if claim.late:
+        return "late", "late"
+    return claim.round, claim.round if claim.than_round is None else claim.than_round
 
 
-def _name(key: tuple[str, float, int]) -> str:
-    return f"{key[0]} (eps {key[1]:g}, E {key[2]})"
+def _pairs(claim: Claim, means: Means, less: str, more: str) -> Iterator[tuple[Cell, Cell]]:
+    """Yield the cells of two schemes at equal budgets (or none) and local updates."""
+    own, others, quiet = means.budgets(less), means.budgets(more), [NO_NOISE]
+    noisy = [b for b in dict.fromkeys(own + others) if b != NO_NOISE]
+    for budget in _chosen(claim, quiet if own == others == quiet else noisy):
+        one = NO_NOISE if own == quiet else budget
+        other = NO_NOISE if others == quiet else budget
+        if one not in own or other not in others:
+            continue
+        mine, theirs = means.updates(less), means.updates(more)
+        pairs = [(e, e) for e in mine if e in theirs]
+        if claim.updates is not None:
+            pairs = [(claim.updates, claim.than_updates or claim.updates)]
+        elif len(mine) == len(theirs) == 1:
+            pairs = [(mine[0], theirs[0])]
+        yield from ((Cell(less, one, e), Cell(more, other, than)) for e, than in pairs)
+
+
+def _chosen(claim: Claim, budgets: list[str]) -> list[str]:
+    return [b for b in budgets if not claim.budgets or epsilon_of(b) in claim.budgets]
+
+
+def _falls(claim: Claim, means: Means) -> Iterator[Comparison]:
+    at, _ = _times(claim)
+    held = {s: _chosen(claim, means.budgets(s)) for s in claim.falling if means.budgets(s)}
+    if claim.along == "budgets":
+        chains = [[Cell(s, b, e) for b in held[s]] for s in held for e in means.updates(s)]
+    elif all(len(budgets) == 1 for budgets in held.values()):  # each may have one of its own
+        chains = [[Cell(s, held[s][0], means.updates(s)[0]) for s in held]]
+    else:
+        common = dict.fromkeys(b for budgets in held.values() for b in budgets)
+        chains = [[Cell(s, b, means.updates(s)[0]) for s in held if b in held[s]] for b in common]
+    for chain in chains:
+        for one, other in pairwise(chain):
+            a, b = means.value(other, claim.figure, at), means.value(one, claim.figure, at)
+            where = f"{_told(other, at)} {a:.4g} <= {_told(one, at)} {b:.4g}"
+            yield Comparison(where, a, b + claim.slack, equal=True)
+
+
+def _passes(claim: Claim, means: Means) -> Iterator[Comparison]:
+    for budget in means.budgets(claim.passes):
+        if budget not in means.budgets(claim.rival):
+            continue
+        curve = means.curve(claim.passes, budget, claim.figure)
+        found = passing_round(curve, means.curve(claim.rival, budget, claim.figure))
+        told = f"{claim.passes} is below {claim.rival} from round {found or 'none'} of {len(curve)}"
+        yield Comparison(told, claim.after * len(curve), float(found or -1))
+
+
+def passing_round(values: Any, rival: Any) -> int | None:
+    """Return the first round from which values stay below a rival's; None if they end above."""
+    above = np.flatnonzero(np.asarray(values) >= np.asarray(rival))
+    last = int(above[-1]) + 1 if len(above) else 0
+    return last + 1 if last < len(values) else None
+
+
+def _spreads(claim: Claim, means: Means) -> Iterator[Comparison]:
+    schemes = [s for s in claim.spread if means.budgets(s)]
+    if not schemes:
+        return
+    budgets, updates = means.budgets(schemes[0]), means.updates(schemes[0])[0]
+    cells = np.array(
+        [[means.value(Cell(s, b, updates), claim.figure, None) for b in budgets] for s in schemes]
+    )
+    over_schemes, over_budgets = np.ptp(cells, axis=0).mean(), np.ptp(cells, axis=1).mean()
+    where = f"range over schemes {over_schemes:.4g} < over budgets {over_budgets:.4g}"
+    yield Comparison(where, float(over_schemes), float(over_budgets))
+
+
+def _told(cell: Cell, at: int | str | None) -> str:
+    budget = "" if cell.budget == NO_NOISE else f", eps {epsilon_of(cell.budget):g}"
+    when = f", round {at}" if isinstance(at, int) else ""
+    return f"{cell.scheme} (E {cell.updates}{budget}{when})"
+
+
+def _known(comparison: Comparison) -> bool:
+    return not (math.isnan(comparison.less) or math.isnan(comparison.more))
+
+
+def _texts(value: Any) -> list[str]:
+    return [value] if isinstance(value, str) else list(value)

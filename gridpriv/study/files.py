@@ -26,11 +26,6 @@ SCALARS = ("title", "question", "per_release", "seeds", "settings", "schemes")
 AXES = ("cases", "zonings", "budgets", "local_updates", "load_scales", *PLURALS, *SCHEME_AXES)
 
 
-def bundled(name: str) -> Path:
-    """Return the path of a study file that comes with gridpriv."""
-    return Path(__file__).parent / "bundled" / f"{name}.toml"
-
-
 def read_plan(path: str | Path) -> StudyPlan:
     """Read a study file: TOML, or JSON if its name ends in ``.json``.
 

@@ -21,14 +21,22 @@ def make_manifest(
     plan: StudyPlan, grids: dict[tuple[str, str], Grid], planned: int
 ) -> dict[str, Any]:
     """Return the manifest of a study that is about to begin."""
+    told = header("study", plan.title, plan.question, plan.as_dict(), planned)
+    return told | {"cases": describe(grids)}
+
+
+def header(
+    kind: str, title: str, question: str, plan: dict[str, Any], planned: int
+) -> dict[str, Any]:
+    """Return what the manifest of any study says; ``plan`` is what JSON can hold."""
     return {
-        "kind": "study",
+        "kind": kind,
         "public": False,
-        "title": plan.title,
-        "question": plan.question,
-        "study": plan.as_dict(),
-        "seeds": list(plan.seeds),
-        "cases": describe(grids),
+        "title": title,
+        "question": question,
+        "study": plan,
+        "seeds": plan["seeds"],
+        "cases": [],
         "planned": planned,
         "version": version("gridpriv"),
         "versions": versions(),

@@ -1,44 +1,140 @@
-"""Reproductions of Ryu and Kim's table 1 and figures 3 and 4."""
+"""Reproductions: a study file a figure, the claims of its paper, and two computed tables.
+
+``gridpriv/papers/NAME.toml`` is a study; ``gridpriv/papers/claims/PAPER.toml`` says what the paper
+states of its figures (:mod:`gridpriv.study.claims`). Both come with the package.
+"""
 
 from __future__ import annotations
 
 import math
+import tomllib
+from collections.abc import Callable
+from contextlib import nullcontext
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from gridpriv.core.store import Study, read_study, reopen_store
+import gridpriv
+from gridpriv.core.errors import one_of
+from gridpriv.core.store import Study, open_store, read_study, reopen_store
 from gridpriv.grid.library import load_case, shipped_zoning
+from gridpriv.learning.algorithms.fedspd_dp import total_curves
 from gridpriv.privacy.adjacency import DemandAdjacency
-from gridpriv.study.claims import FOUR, check_claims
-from gridpriv.study.files import bundled, read_plan
-from gridpriv.study.plan import StudyPlan
+from gridpriv.study.claims import Claim, check_claims, read_claims
+from gridpriv.study.compare import compare
+from gridpriv.study.files import read_plan
+from gridpriv.study.learned import Shelf, compare_learning, read_learn_plan
+from gridpriv.study.manifest import header
 from gridpriv.zonal.settings import make_settings
 
-REPRODUCTIONS = {
+FOLDER = Path(gridpriv.__file__).parent / "papers"
+FOUR = ("ObjG", "ObjL", "OutG", "OutL")
+COMPUTED = {
     "rk-table1": "Ryu and Kim, table 1: variance of the noise of the four algorithms",
-    "rk-fig3": "Ryu and Kim, figure 3: noise, objective and feasibility on case14",
-    "rk-fig4": "Ryu and Kim, figure 4: noise, objective and feasibility on case118",
+    "li-fig6": "Li et al., figure 6: total privacy loss by accounting",
 }
+SCALES = ("quick", "full")
 EPSILONS = (0.05, 0.1, 0.5, 1.0)
 BETA, DELTA = 0.01, 1e-2
 WAYS = {"Obj": "objective", "Out": "output"}
 KINDS = {"G": "gaussian", "L": "laplace"}
 
 
-def figure_plan(name: str) -> StudyPlan:
-    """Return the bundled study of a figure."""
-    return read_plan(bundled(name))
+def reproductions() -> dict[str, str]:
+    """Return what can be reproduced: a title by name."""
+    files = {path.stem: _read(path)["title"] for path in sorted(FOLDER.glob("*.toml"))}
+    return dict(sorted((COMPUTED | files).items()))
 
 
-def with_claims(folder: Path) -> Study:
+def reproduce(
+    name: str,
+    out: Path,
+    *,
+    scale: str = "quick",
+    data: str | None = None,
+    jobs: int | None = None,
+    resume: bool = False,
+    retry_failed: bool = False,
+    progress: Callable[[int], Any] = lambda _: nullcontext(lambda _: None),
+    **running: Any,
+) -> Study:
+    """Run a figure's study into a folder, check what the paper states, and return it.
+
+    Parameters
+    ----------
+    scale : {'quick', 'full'}
+        Of a learning paper: some rounds and seeds, or those of the paper.
+    data : str, optional
+        Folder of data sets.
+    **running
+        Of a grid's study: see :func:`gridpriv.study.compare`.
+    """
+    one_of("scale", scale, SCALES)
+    held: dict[str, Any] = {"resume": resume, "progress": progress, "retry_failed": retry_failed}
+    path = FOLDER / f"{name}.toml"
+    if name == "li-fig6":
+        _store_totals(out, resume=resume)
+    elif learns(name):
+        plan = read_learn_plan(path.read_text(encoding="utf-8"), scale)
+        shelf = Shelf(data, data_seed=plan.data_seed)
+        again = f"gridpriv reproduce {name} --scale {scale}"
+        compare_learning(
+            plan, out, shelf, jobs=jobs or 1, kind="reproduction", repeat=again, **held
+        )
+    else:
+        compare(read_plan(path), out=out, jobs=jobs, **held, **running)
+    return with_claims(out, name)
+
+
+def learns(name: str) -> bool:
+    """Return whether a reproduction is of a learning paper."""
+    return name == "li-fig6" or (
+        name not in COMPUTED and "cases" not in _read(FOLDER / f"{name}.toml")
+    )
+
+
+def claims_of(name: str) -> list[Claim]:
+    """Return what the paper states of a figure."""
+    files = sorted((FOLDER / "claims").glob("*.toml"))
+    return [claim for path in files for claim in read_claims(path, name)]
+
+
+def with_claims(folder: Path, name: str) -> Study:
     """Check the paper's statements on a finished study and store the outcome beside it."""
-    study = read_study(folder)
+    rows = check_claims(read_study(folder), claims_of(name)).to_dict("records")
     with reopen_store(folder) as store:
-        store.put("claims", check_claims(study).to_dict("records"))
+        store.put("claims", rows)
     return read_study(folder)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    return tomllib.loads(path.read_text(encoding="utf-8"))
+
+
+def _store_totals(out: Path, *, resume: bool) -> None:
+    """Store Li et al.'s totals: a run an accounting, a row a number of rounds."""
+    title = COMPUTED["li-fig6"]
+    question = "What does FedSPD-DP cost in all, as the paper states it and as is certified?"
+    curves = total_curves()
+    manifest = header("reproduction", title, question, {"seeds": []}, len(curves))
+    with open_store(
+        out, manifest | {"repeat": "gridpriv reproduce li-fig6"}, resume=resume
+    ) as store:
+        for number, (accounting, curve) in enumerate(curves.items()):
+            run = f"accounting-{number}"
+            if run in store.stored():
+                continue
+            row = {
+                "run": run, "number": number, "case": "adult", "zoning": "", "load_scale": 1.0,
+                "scheme": accounting, "budget": "none", "seed": 0, "mechanism": "none",
+                "local_updates": 5, "status": "done", "reason": "", "finished_rounds": max(curve),
+                "calibration": "paper", "accounted": curve[max(curve)],
+            }  # fmt: skip
+            rounds = [{"run": run, "round": t, "accounted": e} for t, e in curve.items()]
+            store.add({"runs": [row], "rounds": rounds})
+        store.finish()
 
 
 def table1_formula(algorithm: str, epsilon: float) -> float:

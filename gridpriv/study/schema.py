@@ -51,6 +51,9 @@ CLAIMS = TableSchema(
         Column("holding", "private", "Comparisons that hold", "how many"),
         Column("comparisons", "private", "Comparisons", "how many"),
         Column("detail", "private", "Where not, or how far", "the figures compared"),
+        Column("settled", "settings", "As settled", "the outcome when the figure was settled"),
+        Column("cause", "settings", "Cause", "of that: paper, data or ours"),
+        Column("why", "settings", "Why", "the cause in words"),
     ),
 )  # fmt: skip
 
@@ -77,8 +80,8 @@ MANIFEST: dict[str, Schema] = {
     "study": {
         key: Column(key, "settings", key.capitalize(), "of the plan")
         for key in ("title", "question", "cases", "zonings", "budgets", "local-updates",
-                    "load-scales", "settings", "schemes", "dataset", "preset", "algorithms",
-                    "totals")
+                    "load-scales", "settings", "schemes", "dataset", "tuning", "client-rounds",
+                    "allow", "measure", "data-seed")
     }
     | {
         "seeds": SEED,

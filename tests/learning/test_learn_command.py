@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 
 import made
 import pandas as pd
@@ -12,17 +13,12 @@ import pytest
 from gridpriv.cli.main import main
 from gridpriv.core.errors import InputError
 from gridpriv.learning import LearnSettings, learn, make_learn_settings
-from gridpriv.learning import compare as compare_module
 from gridpriv.learning.algorithms.names import PERTURBED
-from gridpriv.learning.compare import compare, plan
 from gridpriv.learning.datasets import load_dataset
-from gridpriv.learning.papers import REPRODUCTIONS
-from gridpriv.learning.reproduce import Claim, Outcome, Reproduction, claim, falling
-from gridpriv.learning.reproduce_gauthier import passing_round
-from gridpriv.learning.reproduce_rk import figure5
-from gridpriv.learning.stored import PlannedRuns, StoredRuns
 from gridpriv.report.export import export
 from gridpriv.report.summary import answers, summary
+from gridpriv.study import learned
+from gridpriv.study.learned import LearnPlan, Shelf, compare_learning, make_way
 
 
 @pytest.fixture
@@ -110,10 +106,30 @@ def test_seed_alone_decides_the_result():
     assert (one.w == same.w).all() and not (one.w == other.w).all()
 
 
+def make_plan(names, totals, seeds, given, dataset="made", **more):
+    ways = [
+        {"name": name, "algorithm": name.partition(":")[0]}
+        | ({"perturbation": "output"} if name.endswith(":output") else {})
+        for name in names
+    ]
+    return LearnPlan(
+        dataset,
+        tuple(make_way(way) for way in ways),
+        tuple(f"total:{total},1e-5" for total in totals),
+        tuple(range(seeds)),
+        given | {"calibration": "sound"},
+        **more,
+    )
+
+
+def binary(*_):
+    return made.binary()
+
+
 def compared(folder, **more):
     given = {"rounds": 4, "clients": 4, "penalty": "1", "evaluate_every": 2}
     names = ["ryu-kim", "ryu-kim:output", "dp-admm", "dpsgd", "centralized"]
-    return compare(lambda _: made.binary(), None, names, [1.0, 4.0], 2, folder, given, **more)
+    return compare_learning(make_plan(names, [1.0, 4.0], 2, given), folder, binary, **more)
 
 
 def test_comparison_is_at_equal_certified_totals_and_resumes(tmp_path, monkeypatch):
@@ -124,25 +140,34 @@ def test_comparison_is_at_equal_certified_totals_and_resumes(tmp_path, monkeypat
     assert (private.total_epsilon / stated).between(0.99, 1.0001).all()
     with pytest.raises(InputError, match="already holds 18 of the 18 runs"):
         compared(tmp_path / "study")
-    monkeypatch.setattr(compare_module, "learn", lambda *_: pytest.fail("ran again"))
+    monkeypatch.setattr(learned, "learn", lambda *_, **__: pytest.fail("ran again"))
     again = compared(tmp_path / "study", resume=True)
     assert again.runs.test_error_pct.tolist() == study.runs.test_error_pct.tolist()
+
+
+def test_several_processes_give_the_same_tables(tmp_path):
+    given = {"rounds": 3, "clients": 4, "clip": 1.0}
+    plan = make_plan(["dpsgd", "dp-admm"], [1.0], 2, given, dataset="lasso")
+    one = compare_learning(plan, tmp_path / "one", Shelf())
+    two = compare_learning(plan, tmp_path / "two", Shelf(), jobs=2)
+    pd.testing.assert_frame_equal(one.runs, two.runs)
+    pd.testing.assert_frame_equal(one.rounds, two.rounds)
 
 
 def test_interrupted_comparison_ends_with_the_same_figures(tmp_path, monkeypatch):
     whole = compared(tmp_path / "whole")
     finished = []
 
-    def some(dataset, settings, watch):
+    def some(dataset, settings, watch, **more):
         if len(finished) == 5:
             raise KeyboardInterrupt
         finished.append(settings)
-        return learn(dataset, settings, watch)
+        return learn(dataset, settings, watch, **more)
 
-    monkeypatch.setattr(compare_module, "learn", some)
+    monkeypatch.setattr(learned, "learn", some)
     with pytest.raises(KeyboardInterrupt):
         compared(tmp_path / "cut")
-    monkeypatch.setattr(compare_module, "learn", learn)
+    monkeypatch.setattr(learned, "learn", learn)
     rest = compared(tmp_path / "cut", resume=True)
     pd.testing.assert_frame_equal(rest.runs, whole.runs)
     pd.testing.assert_frame_equal(rest.rounds, whole.rounds)
@@ -164,29 +189,64 @@ def test_comparison_has_the_shared_report(tmp_path):
     ("given", "message"),
     [
         ({"batch": 500}, "batch = 500 is not allowed: at most 100"),
-        ({"sampled_clients": 9}, "sampled_clients = 9 is not allowed: at most 4"),
-        ({"graph": "ring"}, "graph = 'ring' is not allowed: left out with dpsgd, pvp: none"),
-        ({"target_delta": 1e-3}, "target_delta = 0.001 is not allowed: left out: a comparison"),
-        ({"calibration": "paper"}, "calibration = 'paper' is not allowed: left out"),
+        ({"sampled_clients": 9, "clients": 4}, "sampled_clients = 9 is not allowed: at most 4"),
     ],
 )
 def test_comparison_refuses_before_the_first_run(tmp_path, given, message):
     folder, given = tmp_path / "study", {"rounds": 3, "clients": 4} | given
     with pytest.raises(InputError, match=message):
-        compare(lambda _: made.binary(), None, ["dpsgd", "pvp"], [1.0], 1, folder, given)
+        compare_learning(make_plan(["dpsgd"], [1.0], 1, given), folder, binary)
     assert not folder.exists()
 
 
-def test_a_client_level_certificate_is_not_compared_with_samples(tmp_path):
-    with pytest.raises(InputError, match="algorithms = 'dp-fedavg' is not allowed"):
-        compare(lambda _: made.binary(), None, ["dpsgd", "dp-fedavg"], [1.0], 1, tmp_path / "s", {})
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--graph", "ring"], "graph = 'ring' is not allowed: left out: none of these"),
+        (["--target-delta", "1e-3"], "setting = 'target_delta' is not allowed"),
+        (["--scheme", "x: calibration=paper"], "calibration is not allowed: left out"),
+        (["--scheme", "x: algorythm=pvp"], "did you mean 'algorithm'"),
+        (["--tune", "radius"], "SETTING=VALUE,VALUE"),
+        (["--tune", "radius=-1"], "radius"),
+        (["--tune", "rounds=3,4"], "setting = 'rounds' is not allowed"),
+        (["--tune-on", "charged"], "declare one with --tune"),
+        (["--tune", "penalty=1,2", "--tune-on", "public:1"], "S above 0, below 1"),
+        (["--study", "none.toml"], "put into the file what you give beside it"),
+        (["--allow", "anything"], "allow = 'anything'"),
+        (["--jobs", "0"], "jobs = 0"),
+    ],
+)
+def test_bad_comparisons_exit_with_2(capsys, tmp_path, words, message):
+    out = tmp_path / "study"
+    given = ["learn", "compare", "lasso", "--algorithms", "pvp,dpsgd", "--clip", "1"]
+    assert main([*given, *words, "--out", str(out)]) == 2
+    assert message in capsys.readouterr().err and not out.exists()
+
+
+def test_other_units_of_privacy_are_refused_unless_allowed_by_name():
+    given = {"rounds": 2, "clients": 4, "clip": 1.0}
+    plan = make_plan(["dpsgd", "dp-fedavg"], [1.0], 1, given)
+    with pytest.raises(InputError, match=r"one client, with a trusted server.*--allow units"):
+        plan.trials()
+    assert len(replace(plan, allowed=("units",)).trials()) == 2
+    other = make_way({"name": "add-one", "algorithm": "dpsgd", "adjacency": "add-one"})
+    with pytest.raises(InputError, match="one sample, add-one"):
+        replace(plan, ways=(plan.ways[0], other)).trials()
+
+
+def test_unequal_client_rounds_are_refused_or_made_equal():
+    given = {"rounds": 10, "clients": 4, "clip": 1.0, "sampled_clients": 2}
+    plan = make_plan(["dpsgd", "dp-admm"], [1.0], 1, given)
+    with pytest.raises(InputError, match=r"dpsgd: 20; dp-admm: 40|dp-admm: 40; dpsgd: 20"):
+        plan.trials()
+    sgd, admm = replace(plan, client_rounds=20).trials()
+    assert (sgd.settings.rounds, admm.settings.rounds) == (10, 5)
 
 
 def test_failed_run_of_a_comparison_says_why(tmp_path):
     """Too little penalty for dvp's certificate: seen only when its noise is calibrated."""
     given = {"rounds": 3, "clients": 4, "penalty": "0.001"}
-    data = made.binary()
-    study = compare(lambda _: data, None, ["dvp"], [1.0], 1, tmp_path / "study", given)
+    study = compare_learning(make_plan(["dvp"], [1.0], 1, given), tmp_path / "study", binary)
     assert study.failed.reason.str.contains("larger --penalty").all()
     assert len(study.failed) == 1
 
@@ -200,8 +260,7 @@ def test_a_run_says_what_its_noise_is_added_to():
 
 def test_settings_go_to_the_algorithms_that_read_them():
     given = {"rounds": 3, "clients": 4, "batch": 5, "penalty": "2"}
-    data = made.binary()
-    trials = plan(data, None, ["dpsgd", "dp-admm", "admm"], [1.0], 1, given)
+    trials = make_plan(["dpsgd", "dp-admm", "admm"], [1.0], 1, given).trials()
     sgd, dp_admm, admm = [trial.settings for trial in trials]
     assert (sgd.batch, dp_admm.batch, admm.batch) == (5, None, None)
     assert sgd.penalty == LearnSettings.penalty and str(dp_admm.penalty) == str(admm.penalty) == "2"
@@ -209,24 +268,20 @@ def test_settings_go_to_the_algorithms_that_read_them():
 
 
 def test_study_on_changed_data_is_not_resumed(tmp_path):
-    given = {"rounds": 2, "clients": 4}
-    first, other = made.binary(), made.binary(seed=8)
-    compare(lambda _: first, None, ["dpsgd"], [1.0], 1, tmp_path / "study", given)
+    plan = make_plan(["dpsgd"], [1.0], 1, {"rounds": 2, "clients": 4})
+    compare_learning(plan, tmp_path / "study", binary)
     with pytest.raises(InputError, match="fingerprint"):
-        compare(lambda _: other, None, ["dpsgd"], [1.0], 1, tmp_path / "study", given, resume=True)
+        compare_learning(plan, tmp_path / "study", lambda *_: made.binary(seed=8), resume=True)
 
 
 def test_a_row_is_what_learn_run_of_its_seed_gives(tmp_path):
-    def datasets(seed):
-        return load_dataset("lasso", seed=seed)
-
-    given = {"rounds": 5}
-    study = compare(datasets, "gauthier", ["cdp-admm"], [1.0], 2, tmp_path / "study", given)
+    plan = make_plan(["cdp-admm"], [1.0], 2, {"rounds": 5, "preset": "gauthier"}, dataset="lasso")
+    study = compare_learning(plan, tmp_path / "study", Shelf())
     for row in study.runs.itertuples():
         settings = make_learn_settings(
             "lasso", "gauthier", budget="total:1.0,1e-05", seed=row.seed, rounds=5
         )
-        alone = learn(datasets(row.seed), settings)
+        alone = learn(load_dataset("lasso", seed=row.seed), settings)
         assert row.test_mse == alone.final["test_error"]
     assert study.runs.test_mse.nunique() == 2
 
@@ -234,102 +289,6 @@ def test_a_row_is_what_learn_run_of_its_seed_gives(tmp_path):
 def test_preset_gives_way_to_what_is_given():
     found = make_learn_settings("adult", "huang-l2", clients=7)
     assert (found.clients, found.radius, found.step, found.rounds) == (7, 89.0, "smooth", 100)
-
-
-def test_claims_are_counted():
-    assert claim("a", [("x", 1, 2), ("y", 3, 2)]) == Claim(
-        "a", 1, 2, "x: 1 against 2; y: 3 against 2"
-    )
-    assert claim("a", [("x", 1, 2)]).outcome == "holds"
-    assert claim("a", [("x", 2, 2)]).outcome == "does not hold"
-    assert falling("b", "v", [3, 2, 2.5]).outcome == "holds in part"
-
-
-def test_passing_is_for_good():
-    assert passing_round([9, 5, 3, 1], [4, 4, 4, 4]) == 3
-    assert passing_round([3, 5, 3, 1], [4, 4, 4, 4]) == 3
-    assert passing_round([1, 1], [4, 4]) == 1
-    assert passing_round([1, 1, 4], [4, 4, 4]) is None
-
-
-def test_every_reproduction_of_the_issue_is_there():
-    wanted = {"rk-fig5", "rk-fig6", "rk-fig7", "huang-table2", "gauthier-fig1", "gauthier-fig2"}
-    wanted |= {f"huang-fig{k}" for k in range(1, 7)} | {f"li-fig{k}" for k in range(2, 7)}
-    assert set(REPRODUCTIONS) == wanted
-
-
-class MadeUpRuns:
-    """Records in which ObjG errs less than OutG, and E = 5 more than 1 at certified totals only."""
-
-    full = False
-
-    def run(self, *_, budget, perturbation="objective", local_updates=1, **__):
-        error = 0.3 if perturbation == "objective" else 0.4
-        error += (0.1 if budget.startswith("total") else -0.1) * (local_updates > 1)
-        series = {"noise_magnitude": [7840.0 * (1 + error)] * 2, "seconds": [1.0], "round": [1, 2],
-                  "objective": [2.0, error], "test_error": [0.9, error]}  # fmt: skip
-        return {
-            "settings": {"box": 0.1}, "series": series,
-            "final": {"objective": error, "test_error": error},
-            "privacy": {"total": {"epsilon": 1.0}, "notes": []},
-        }  # fmt: skip
-
-
-def test_claims_of_figure_5_say_what_the_runs_say():
-    found = figure5(MadeUpRuns())
-    outcomes = {c.text: c.outcome for c in found.claims}
-    assert outcomes == {
-        "The noise of ObjG is greater than that of OutG (E = 1).": "does not hold",
-        "ObjG's objective is below OutG's (E = 1).": "holds",
-        "E = 5 has a lower objective than E = 1.": "holds",
-        "ObjG's test error is below OutG's (E = 1).": "holds",
-        "E = 5 has a lower test error than E = 1.": "holds",
-        "At equal certified totals: ObjG's test error is below OutG's (E = 1).": "holds",
-        "At equal certified totals: E = 5 has a lower test error than E = 1.": "does not hold",
-    }
-    assert len(found.table) == 4 * 3 + 3 * 3
-    assert found.table.noise.between(1.2, 1.5).all()
-
-
-def test_reproduction_without_data_runs_and_writes_figure_table_and_claims(tmp_path, capsys):
-    assert main(["learn", "reproduce", "li-fig6", "--out", str(tmp_path), "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert len(found["claims"]) == 5 and found["scale"] == "quick"
-    assert (tmp_path / "figure.png").stat().st_size > 5000
-    assert len(pd.read_csv(tmp_path / "table.csv")) == 6
-    lines = (tmp_path / "claims.md").read_text().splitlines()
-    assert sum(line.startswith("- holds") for line in lines) >= 2
-
-
-def test_planned_steps_are_those_that_run(tmp_path):
-    """The bar's total is counted on stand-ins; runs, also those kept, advance it to just there."""
-    settings = make_learn_settings(
-        "lasso", "gauthier", rounds=3, local_updates=2, algorithm="ryu-kim", budget="total:1,1e-5"
-    )
-    dataset, planned, done = load_dataset("lasso"), PlannedRuns(), []
-    stand_in = planned.get(dataset, settings)
-    runs = StoredRuns(tmp_path, lambda _, steps: done.append(steps))
-    record = runs.get(dataset, settings)
-    assert done == [2, 2, 2] and planned.steps == 6
-    assert runs.get(dataset, settings) == record and done == [2, 2, 2, 6]
-    assert stand_in["series"].keys() == record["series"].keys()
-    assert {len(values) for values in stand_in["series"].values()} == {3}
-    assert stand_in["series"]["round"] == record["series"]["round"]
-    assert stand_in["final"].keys() >= {"objective", "test_error", "local_error"}
-
-
-def test_wrong_scale_is_refused(tmp_path, capsys):
-    words = ["learn", "reproduce", "li-fig6", "--out", str(tmp_path), "--scale", "half"]
-    assert main(words) == 2
-    assert "one of quick, full" in capsys.readouterr().err
-
-
-def test_reproduction_writes_its_folder(tmp_path):
-    made_up = Reproduction(
-        "x", "X", lambda _: Outcome(pd.DataFrame({"a": [1]}), [], lambda figure: figure.subplots())
-    )
-    assert made_up.run("quick", None, tmp_path).table.a.tolist() == [1]
-    assert (tmp_path / "table.csv").read_text() == "a\n1\n"
 
 
 def test_a_result_is_one_line_and_a_page(capsys: pytest.CaptureFixture[str]) -> None:

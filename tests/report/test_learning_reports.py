@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import re
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
-from matplotlib.figure import Figure
 
 from gridpriv.cli.main import main
 from gridpriv.core.display import figure
-from gridpriv.learning import reproduce_huang, reproduce_li
-from gridpriv.learning.reproduce import Bench
-from gridpriv.learning.stored import PlannedRuns
 from gridpriv.report.document import make_report, sentence
 from gridpriv.report.export import export
 from gridpriv.report.source import read_source
@@ -114,79 +109,3 @@ def test_a_learning_run_is_refused_in_one_line(tmp_path, capsys):
     error = capsys.readouterr().err
     assert error.count("\n") == 1
     assert "a single learning run" in error and "'gridpriv learn compare'" in error
-
-
-class StandIn(Bench):
-    """A bench whose runs are stand-ins and whose data are four rows."""
-
-    def dataset(self, name, missing="drop", scaling="minmax"):
-        del name, missing, scaling
-        return SimpleNamespace(y_test=np.array([-1, -1, -1, 1]))
-
-
-@pytest.fixture
-def bench():
-    return StandIn("quick", None, PlannedRuns())
-
-
-@pytest.mark.parametrize(
-    "make", [reproduce_huang.figure4, reproduce_huang.figure6, reproduce_li.figure2,
-             reproduce_li.figure5],
-)  # fmt: skip
-def test_reproductions_on_adult_say_that_seeds_share_a_split(bench, make):
-    notes = " ".join(make(bench).notes)
-    assert "one division of Adult into training and test rows, that of seed 0" in notes
-
-
-def test_accuracy_is_set_beside_the_larger_class(bench):
-    assert "75.0 % of the test rows" in " ".join(reproduce_li.figure3(bench).notes)
-
-
-@pytest.mark.parametrize(
-    "make", [reproduce_huang.figure1, reproduce_huang.figure3, reproduce_huang.table2,
-             reproduce_li.figure4, reproduce_li.figure5, reproduce_li.figure6],
-)  # fmt: skip
-def test_legends_stand_beside_the_axes(bench, make):
-    page = Figure(figsize=(9, 4), layout="constrained")
-    make(bench).draw(page)
-    page.draw_without_rendering()
-    (legend,) = page.legends
-    box, whole = legend.get_window_extent(), page.bbox
-    assert box.x0 >= whole.x0 and box.x1 <= whole.x1 and box.y0 >= whole.y0
-    assert all(ax.get_window_extent().y0 >= box.y1 for ax in page.axes)
-    assert all(ax.get_legend() is None for ax in page.axes)
-
-
-class Timed:
-    """Runs of 100 rounds of a second (DP-ADMM: a tenth), one of which was held up for an hour."""
-
-    def run(self, *_, algorithm, **__):
-        second = 0.1 if algorithm == "dp-admm" else 1.0
-        return {"series": {"seconds": [second] * 50 + [3600.0] + [second] * 49}}
-
-
-def test_times_are_in_seconds_and_survive_a_pause():
-    found = reproduce_huang.table2(Timed())
-    assert list(found.table.columns) == ["epsilon", "ADMM (s)", "PVP (s)", "DVP (s)", "DP-ADMM (s)"]
-    assert found.table["ADMM (s)"].tolist() == pytest.approx([100.0] * 3)
-    assert found.table["DP-ADMM (s)"].tolist() == pytest.approx([10.0] * 3)
-    assert found.claims[0].outcome == "holds"
-    assert "what else the machine does" in found.notes[0] and "median" in found.notes[0]
-
-
-def test_totals_are_compared_with_either_certificate():
-    found = reproduce_li.figure6(None)
-    outcomes = {c.text: (c.outcome, c.numbers) for c in found.claims}
-    (with_sampling,) = [k for k in outcomes if "full participation" in k and "Poisson" in k]
-    (without,) = [k for k in outcomes if "full participation" in k and "amplification" in k]
-    assert "add-one" in with_sampling and outcomes[with_sampling][0] == "holds"
-    assert outcomes[without][0] == "does not hold"
-    assert "0.7048 against 0.5084" in outcomes[without][1]
-
-
-def test_headers_are_not_broken_within_words(tmp_path, capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "80")
-    assert main(["learn", "reproduce", "li-fig6", "--out", str(tmp_path)]) == 0
-    printed = capsys.readouterr().out.partition("────")[0].split()
-    wanted = [word for name in reproduce_li.figure6(None).table.columns for word in name.split()]
-    assert sorted(printed[-len(wanted) :]) == sorted(wanted)

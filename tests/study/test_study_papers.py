@@ -1,17 +1,28 @@
 from __future__ import annotations
 
 import math
+import tomllib
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from gridpriv.cli.main import main
-from gridpriv.core.store import Study
+from gridpriv.core.errors import InputError
+from gridpriv.core.store import Study, read_study
 from gridpriv.privacy.adjacency import DemandAdjacency
 from gridpriv.privacy.sensitivity import Sensitivity
-from gridpriv.study.claims import CLAIMS, Comparison, check_claims, verdict
-from gridpriv.study.papers import table1, table1_claims
+from gridpriv.study.claims import (
+    Comparison,
+    Means,
+    check_claims,
+    comparisons,
+    make_claim,
+    passing_round,
+    verdict,
+)
+from gridpriv.study.papers import FOLDER, claims_of, reproductions, table1, table1_claims
 from gridpriv.zonal.run import noise_rule
 from gridpriv.zonal.settings import make_settings
 
@@ -57,13 +68,14 @@ def test_the_papers_order_of_variances_is_lost_under_sound_noise(variances: pd.D
 
 def test_a_statement_holds_only_if_all_its_comparisons_do() -> None:
     right, wrong = Comparison("a", 1.0, 2.0), Comparison("b", 2.0, 1.0)
-    assert verdict([right, right], every=True)["outcome"] == "holds"
-    told = verdict([right, wrong], every=True)
+    assert verdict([right, right])["outcome"] == "holds"
+    told = verdict([right, wrong])
     assert told["outcome"] == "does not hold"
     assert (told["holding"], told["comparisons"]) == (1, 2)
-    assert verdict([right, wrong], every=False)["outcome"] == "holds"
-    assert verdict([wrong], every=False)["outcome"] == "does not hold"
-    assert verdict([Comparison("tie", 1.0, 1.0)], every=True)["outcome"] == "does not hold"
+    assert verdict([right, wrong], some=True)["outcome"] == "holds"
+    assert verdict([wrong], some=True)["outcome"] == "does not hold"
+    assert verdict([Comparison("tie", 1.0, 1.0)])["outcome"] == "does not hold"
+    assert verdict([Comparison("tie", 1.0, 1.0, equal=True)])["outcome"] == "holds"
 
 
 def made_up(reverse: str = "") -> Study:
@@ -93,8 +105,8 @@ def made_up(reverse: str = "") -> Study:
 
 
 def test_figures_that_obey_the_paper_pass_every_check() -> None:
-    claims = check_claims(made_up())
-    assert set(claims.claim) == {claim for claim, _, _ in CLAIMS}
+    claims = check_claims(made_up(), claims_of("rk-fig3"))
+    assert len(claims) == 9
     assert (claims.outcome == "holds").all(), claims
 
 
@@ -102,7 +114,7 @@ def test_figures_that_obey_the_paper_pass_every_check() -> None:
     ("metric", "failing"), [("noise_magnitude", 3), ("objective", 3), ("consensus_residual", 2)]
 )
 def test_figures_that_do_not_fail_their_checks(metric: str, failing: int) -> None:
-    claims = check_claims(made_up(metric))
+    claims = check_claims(made_up(metric), claims_of("rk-fig4"))
     assert (claims.outcome == "does not hold").sum() == failing
     assert claims[claims.outcome == "does not hold"].detail.str.startswith("not: ").all()
 
@@ -123,6 +135,116 @@ def test_claims_of_missing_parts_are_left_out() -> None:
     study = made_up()
     runs = study.tables["runs"]
     study.tables["runs"] = runs[runs.local_updates == 1]
-    claims = check_claims(study)
+    claims = check_claims(study, claims_of("rk-fig3"))
     assert not claims.claim.str.startswith("E = 5").any()
     assert math.isfinite(claims.holding.sum())
+
+
+def learned(curves: dict[str, dict[str, list[float]]]) -> Study:
+    """Return a study of one seed with a figure by round, of every scheme and budget."""
+    runs, rounds = [], []
+    for scheme, budgets in curves.items():
+        for budget, values in budgets.items():
+            run = f"{scheme} {budget}"
+            runs.append(
+                {"run": run, "case": "x", "scheme": scheme, "budget": budget, "local_updates": 1,
+                 "status": "done", "error": values[-1]}
+            )  # fmt: skip
+            rounds += [{"run": run, "round": t + 1, "error": v} for t, v in enumerate(values)]
+    return Study(None, {}, {"runs": pd.DataFrame(runs), "rounds": pd.DataFrame(rounds)})
+
+
+CURVES = {
+    "a": {"total:1": [9.0, 5.0, 3.0, 1.0], "total:2": [9.0, 5.0, 3.0, 0.5]},
+    "b": {"total:1": [4.0, 4.0, 4.0, 4.0], "total:2": [4.0, 4.0, 4.0, 0.25]},
+    "free": {"none": [0.4, 0.4, 0.4, 0.4]},
+}
+
+
+@pytest.mark.parametrize(
+    ("row", "holding"),
+    [
+        ({"less": "a", "more": "b"}, [True, False]),
+        ({"less": "free", "more": ["a", "b"]}, [True, True, True, False]),
+        ({"less": "free", "more": "free", "factor": 2.0}, [True]),
+        ({"less": "a", "more": "b", "budgets": [2]}, [False]),
+        ({"less": "a", "more": "a", "round": 4, "than-round": 1}, [True, True]),
+        ({"less": "a", "more": "b", "round": 1, "factor": 2.0}, [False, False]),
+        ({"falling": ["a", "b"], "along": "budgets"}, [True, True]),
+        ({"falling": ["b", "a"]}, [True, False]),
+        ({"passes": "a", "rival": "b"}, [True, False]),
+        ({"passes": "a", "rival": "b", "after": 0.8}, [False, False]),
+        ({"spread": ["a", "b"]}, [True]),
+    ],
+)
+def test_every_kind_of_statement(row: dict, holding: list[bool]) -> None:
+    claim = make_claim({"of": "x", "text": "t", "figure": "error"} | row)
+    found = comparisons(claim, Means(learned(CURVES), "x"))
+    assert [c.holds for c in found] == holding
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({}, "one of less with more"),
+        ({"less": "a", "more": "b", "falling": "a"}, "one of less with more"),
+        ({"less": "a", "mor": "b"}, "did you mean 'more'"),
+        ({"less": "a", "more": "b", "verdict": "maybe"}, "verdict = 'maybe'"),
+        ({"less": "a", "more": "b", "cause": "weather"}, "cause = 'weather'"),
+    ],
+)
+def test_a_statement_that_cannot_be_checked_is_refused(row: dict, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        make_claim({"of": "x", "text": "t", "figure": "error"} | row)
+
+
+def test_passing_is_for_good() -> None:
+    assert passing_round([9, 5, 3, 1], [4, 4, 4, 4]) == 3
+    assert passing_round([3, 5, 3, 1], [4, 4, 4, 4]) == 3
+    assert passing_round([1, 1], [4, 4]) == 1
+    assert passing_round([1, 1, 4], [4, 4, 4]) is None
+
+
+def test_every_figure_and_table_is_there_with_statements() -> None:
+    wanted = {"rk-fig5", "rk-fig6", "rk-fig7", "huang-table2", "gauthier-fig1", "gauthier-fig2"}
+    wanted |= {f"huang-fig{k}" for k in range(1, 7)} | {f"li-fig{k}" for k in range(2, 7)}
+    assert wanted <= set(reproductions())
+    for name in wanted:
+        claims = claims_of(name)
+        assert claims, name
+
+
+def test_statements_name_schemes_that_their_study_has() -> None:
+    for name in set(reproductions()) - {"rk-table1", "li-fig6"}:
+        told = tomllib.loads((FOLDER / f"{name}.toml").read_text(encoding="utf-8"))
+        schemes = {scheme["name"] for scheme in told["schemes"]}
+        for claim in claims_of(name):
+            named = {*claim.less, *claim.more, *claim.falling, *claim.spread, claim.passes,
+                     claim.rival} - {""}  # fmt: skip
+            assert named <= schemes, (name, claim.text)
+
+
+def test_a_reproduction_without_data_is_a_study_with_claims_and_a_report(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "study"
+    assert main(["reproduce", "li-fig6", "--out", str(out), "--format", "html,csv"]) == 0
+    told = capsys.readouterr().out
+    assert max(map(len, told.replace(str(out), "").splitlines())) <= 80
+    assert "does not hold (0 of 1)" in told
+    study = read_study(out)
+    last = study.rounds[study.rounds["round"] == 100].merge(study.runs[["run", "scheme"]], on="run")
+    by_scheme = last.set_index("scheme").accounted
+    # c_0 q epsilon sqrt(T/(1 - q)) with q = 50/325, (21)
+    assert by_scheme["FedSPD-DP, all clients, without replacement (paper)"] == pytest.approx(
+        3.04 * (50 / 325) * 0.1 * (100 / (1 - 50 / 325)) ** 0.5
+    )
+    assert by_scheme["DP-ADMM (paper)"] == pytest.approx(3.04)
+    assert (out / "report.html").stat().st_size > 5000
+    assert len(study.tables["claims"]) == 5
+
+
+def test_wrong_scale_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["reproduce", "gauthier-fig2", "--out", str(tmp_path / "x"), "--scale", "half"]
+    assert main(words) == 2
+    assert "one of quick, full" in capsys.readouterr().err

@@ -8,7 +8,8 @@ import pytest
 
 from gridpriv.core.errors import InputError
 from gridpriv.study import Scheme, make_plan, read_plan
-from gridpriv.study.files import bundled, plan_from, to_toml
+from gridpriv.study.files import plan_from, to_toml
+from gridpriv.study.papers import FOLDER
 
 
 def write(folder: Path, text: str) -> Path:
@@ -102,7 +103,7 @@ def test_a_study_file_may_be_json(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["rk-fig3", "rk-fig4"])
 def test_bundled_figures_have_the_papers_grid(name: str) -> None:
     # RK 6.1.1: 4 algorithms, epsilon in {.05, .1, .5, 1}, E in {1, 5}, T = 100, rho = 100
-    tasks = read_plan(bundled(name)).tasks()
+    tasks = read_plan(FOLDER / f"{name}.toml").tasks()
     paper = [t for t in tasks if t.settings.calibration == "paper" and t.budget != "none"]
     assert {t.scheme for t in paper} == {"ObjG", "ObjL", "OutG", "OutL"}
     assert {t.settings.budget.epsilon for t in paper} == {0.05, 0.1, 0.5, 1.0}
@@ -114,7 +115,7 @@ def test_bundled_figures_have_the_papers_grid(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["rk-fig3", "rk-fig4"])
 def test_a_plan_written_as_toml_reads_back_the_same(name: str, tmp_path: Path) -> None:
-    plan = read_plan(bundled(name))
+    plan = read_plan(FOLDER / f"{name}.toml")
     again = read_plan(write(tmp_path, to_toml(plan)))
     assert again == plan
     assert [t.id for t in again.tasks()] == [t.id for t in plan.tasks()]

@@ -11,11 +11,10 @@ from scipy.optimize import brentq
 from scipy.stats import norm
 
 from gridpriv.core.store import Study
-from gridpriv.learning.compare import compare as compare_learning
-from gridpriv.learning.datasets import load_by_seed
 from gridpriv.report.publish import publish_study
 from gridpriv.report.summary import answers, summary
 from gridpriv.study import Scheme, compare, make_plan
+from gridpriv.study.learned import LearnPlan, compare_learning, make_way
 from gridpriv.study.total import study_totals
 
 DELTA = 1e-5
@@ -96,9 +95,9 @@ def test_a_study_tells_its_total_also_in_public(tmp_path: Path) -> None:
 
 
 def test_learning_composes_over_seeds(tmp_path: Path) -> None:
-    study = compare_learning(
-        load_by_seed("lasso", None), None, ["dpsgd"], [1.0], 2, tmp_path / "study",
-        {"rounds": 2, "clients": 5, "clip": 1.0},
-    )  # fmt: skip
+    way = make_way({"name": "dpsgd", "algorithm": "dpsgd"})
+    given = {"rounds": 2, "clients": 5, "clip": 1.0}
+    plan = LearnPlan("lasso", (way,), ("total:1,1e-5",), (0, 1), given)
+    study = compare_learning(plan, tmp_path / "study")
     (total,) = study_totals(study)
     assert total.runs == 2 and 1.0 < total.epsilon < 2.0 and total.pure == math.inf

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any, Protocol
 
@@ -17,10 +17,36 @@ from gridpriv.learning.clients import ClientModels, Clients
 from gridpriv.learning.regularizers import Regularizer
 from gridpriv.learning.releases import Sampled, Tally, Unproved, covering
 from gridpriv.learning.settings import LearnSettings
+from gridpriv.privacy.mechanism import Charge
 from gridpriv.privacy.noise import NoiseStreams
 from gridpriv.privacy.perturbation import NoiseRule
 from gridpriv.privacy.release import Charging, Release
 from gridpriv.privacy.sensitivity import Sensitivity
+
+
+@dataclass(frozen=True)
+class Shared:
+    """How a run is one of several.
+
+    Attributes
+    ----------
+    runs : int
+        That share the budget, this one included.
+    charges : mapping
+        What the others cost every client.
+    streams : NoiseStreams, optional
+        In place of those of the seed.
+    noise : float
+        Noise over what the budget asks for: below 1, on public rows, where nothing is certified.
+    """
+
+    runs: int = 1
+    charges: Mapping[int, Mapping[Charge, int]] = field(default_factory=dict)
+    streams: NoiseStreams | None = None
+    noise: float = 1.0
+
+
+ALONE = Shared()
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +67,8 @@ class Task:
         Every release is charged to it before it is drawn.
     charge : Charging or None
         What else is told of a client's release before it is drawn (a ledger); refusing raises.
+    shared : Shared
+        The runs that this one shares its budget with.
     """
 
     clients: ClientModels
@@ -51,6 +79,7 @@ class Task:
     rule: NoiseRule | None
     tally: Tally
     charge: Charging | None = None
+    shared: Shared = ALONE
 
     @property
     def adjacency(self) -> SampleAdjacency:
@@ -60,7 +89,7 @@ class Task:
     @property
     def multiplier(self) -> float:
         """Noise scale over sensitivity; 0 without noise."""
-        return 0.0 if self.rule is None else self.rule.multiplier
+        return 0.0 if self.rule is None else self.shared.noise * self.rule.multiplier
 
     @property
     def size(self) -> int:
@@ -139,16 +168,20 @@ class Task:
 
     def releases(
         self, distances: Floats, provenance: str, *, multiplier: float | None = None,
-        proved: bool = True,
+        assumed: Floats | None = None, proved: bool = True,
     ) -> list[Release]:  # fmt: skip
         """Return one release a client from their distances, (P,); none without noise."""
         if self.rule is None:
             return []
+        noisy = distances if assumed is None else assumed
+        every = list(zip(distances.tolist(), noisy.tolist(), strict=True))
         made = {
-            d: self.release_of(d, provenance, multiplier=multiplier, proved=proved)
-            for d in set(distances.tolist())
+            (d, a): self.release_of(
+                d, provenance, multiplier=multiplier, assumed=None if a == d else a, proved=proved
+            )
+            for d, a in set(every)
         }
-        return [made[d] for d in distances.tolist()]
+        return [made[pair] for pair in every]
 
     def pay(self, client: int, release: Release) -> None:
         """Charge a release that is about to be drawn."""

@@ -78,9 +78,9 @@ def inclusion_rate(task: Task, samples: int, steps: int) -> float | None:
 
 def step_multiplier(task: Task, rate: float | None) -> float:
     """Return the noise multiplier of a release from a secret sample of this rate, or of none."""
-    if rate is None:
+    if rate is None or task.rule is None:
         return task.multiplier
-    return sampled_multiplier(task.settings, task.multiplier, rate)
+    return task.shared.noise * sampled_multiplier(task.settings, task.rule.multiplier, rate)
 
 
 def weighted_gradients(

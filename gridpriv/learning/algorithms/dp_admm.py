@@ -19,7 +19,7 @@ def dp_admm(task: Task, watch: Watch) -> None:
     """Run algorithm 3 with the step sizes of theorem 3 (nonsmooth) or 4 (smooth)."""
     clients, regularizer = task.clients, task.regularizer
     schedule = task.settings.penalty
-    steps = [step_size(task, s) for s in task.mean_sensitivity()]
+    steps = [step_size(task, s) for s in assumed_sensitivity(task)]
     drawing = releases(task)
 
     def step(k: int, local: Array, w: Array, dual: Array) -> tuple[Array, Array]:
@@ -37,13 +37,28 @@ def dp_admm(task: Task, watch: Watch) -> None:
 def releases(task: Task) -> Releases:
     """Return what every round releases: one minimiser a client."""
     gradient, schedule = task.mean_sensitivity(), task.settings.penalty
-    steps = [step_size(task, s) for s in gradient]
+    assumed = assumed_sensitivity(task)
+    steps = [step_size(task, s) for s in assumed]
 
     def of_round(k: int) -> Drawing:
-        distance = sensitivity(gradient, schedule.at(k), _inverse(steps, k))
-        return Drawing.of_all(task.releases(distance, "lemma 1 of Huang et al."))
+        rho, inverse = schedule.at(k), _inverse(steps, k)
+        distance = sensitivity(gradient, rho, inverse)
+        noisy = sensitivity(assumed, rho, inverse)
+        return Drawing.of_all(task.releases(distance, "lemma 1 of Huang et al.", assumed=noisy))
 
     return of_round
+
+
+def assumed_sensitivity(task: Task) -> Floats:
+    """Return how far the noise takes each client's mean gradient to move: its own bound.
+
+    With ``gradient_change`` 2G and calibration ``paper`` it is 2 G whatever the number of samples,
+    as Li et al. charge their own algorithm.
+    """
+    own, settings = task.mean_sensitivity(), task.settings
+    if settings.calibration == "paper" and settings.gradient_change == "2G":
+        return np.full_like(own, 2.0 * task.sample_gradient())
+    return own
 
 
 def sensitivity(gradient: Floats, rho: float, inverse_step: Floats) -> Floats:

@@ -120,12 +120,13 @@ def budget_split(task: Task) -> Split | None:
     delta, epsilon = _release_delta(task), budget.epsilon
     if budget.scope == "total":
         whole = budget.delta or settings.target_delta
-        epsilon = _release_epsilon(budget.epsilon, whole, delta, settings.rounds)
+        epsilon = _release_epsilon(budget.epsilon, whole, delta, _releases(task))
     cover_epsilon = COVER * epsilon
     # penalties do not fall, so the first round's problem is the least convex
     modulus = settings.penalty.at(1) + task.regularizer.modulus
     curvature = task.clients.loss.smoothness(task.norm)
-    ratio = math.log1p(curvature / (float(task.clients.counts.min()) * modulus))
+    samples = float(task.clients.counts.min()) / task.shared.noise
+    ratio = math.log1p(curvature / (samples * modulus))
     if ratio >= epsilon - cover_epsilon:
         raise not_allowed(
             "budget", str(task.settings.budget),
@@ -137,8 +138,8 @@ def budget_split(task: Task) -> Split | None:
     tail = math.sqrt(2.0 * math.log(2.0 / delta))
     left = epsilon - cover_epsilon - ratio
     return Split(
-        dual=1.0 / (math.sqrt(tail**2 + 2.0 * left) - tail),
-        cover=gaussian_multiplier(cover_epsilon, delta / 2.0, 1),
+        dual=task.shared.noise / (math.sqrt(tail**2 + 2.0 * left) - tail),
+        cover=task.shared.noise * gaussian_multiplier(cover_epsilon, delta / 2.0, 1),
         cover_epsilon=cover_epsilon,
         delta=delta,
     )
@@ -158,7 +159,12 @@ def _release_delta(task: Task) -> float:
     """Return each release's delta: half of the total's is theirs, half the composition's."""
     settings = task.settings
     whole = min(settings.target_delta, settings.budget.delta or settings.target_delta)
-    return whole / (2.0 * settings.rounds)
+    return whole / (2.0 * _releases(task))
+
+
+def _releases(task: Task) -> int:
+    """Return the releases that share the budget."""
+    return task.settings.rounds * task.shared.runs
 
 
 def _smooth(task: Task) -> bool:

@@ -11,6 +11,8 @@ in the next start and in the dual. Then only the round's own steps are private.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import partial
 
 from gridpriv.core.arrays import Ints
 from gridpriv.core.errors import not_allowed
@@ -32,11 +34,14 @@ from gridpriv.learning.algorithms.batches import (
     weighted_gradients,
 )
 from gridpriv.learning.arrays import Array, namespace
+from gridpriv.privacy.accounting import total_epsilon
+from gridpriv.privacy.mechanism import Charge
 from gridpriv.privacy.release import Release
 
 RECURSION = "recursion over the round's steps from released values"
 # G, phi, d_lambda of section V; d_X is a setting
 GRADIENT, DEVIATION, DUAL_DIAMETER = 1.0, 1.0, 1.0
+PAPER_CONSTANT = 3.04  # c_0 of (21)
 
 
 def fedspd_dp(task: Task, watch: Watch) -> None:
@@ -146,7 +151,7 @@ def paper_total(epsilon: float, steps: int, batch: int, samples: float, share: f
         rate = 1.0 - (1.0 - 1.0 / samples) ** (steps * batch)
     if rate >= 1.0:
         raise not_allowed("batch", batch, f"below {samples / steps:g}: Q b under m_i in (21)")
-    return 3.04 * rate * epsilon * math.sqrt(share * rounds / (1.0 - rate))
+    return PAPER_CONSTANT * rate * epsilon * math.sqrt(share * rounds / (1.0 - rate))
 
 
 def _local_steps(
@@ -187,3 +192,29 @@ def _release(task: Task, p: int, gamma: float, rho: float) -> Release:
         return task.release_of(sound, RECURSION, assumed=assumed, proved=False)
     rate = inclusion_rate(task, samples, steps)
     return task.release_of(sound, RECURSION, multiplier=step_multiplier(task, rate), rate=rate)
+
+
+def total_curves() -> dict[str, dict[int, float]]:
+    """Return figure 6: epsilon at delta 1e-4 by rounds, of every accounting, at 0.1 a round.
+
+    Of FedSPD-DP with b = 10, Q = 5 and 325 samples a client: by the paper's formula with all
+    clients or 20 of 100 in a round and batches drawn with or without replacement; certified,
+    with no amplification, and with Poisson batches under add-one. Of DP-ADMM: by Huang et al.
+    """
+    epsilon, delta, samples = 0.1, 1e-4, 325.0
+    plain = Charge("gaussian", math.sqrt(2.0 * math.log(1.25 / delta)) / epsilon)
+    sampled = Charge("sampled-gaussian", plain.parameter, 1.0 - (1.0 - 10.0 / samples) ** 5)
+    stated = {
+        f"FedSPD-DP, {clients}, {drawn} (paper)": partial(
+            paper_total, epsilon, 5, 10, samples, share, with_replacement=again
+        )
+        for clients, share in (("all clients", 1.0), ("20 clients", 0.2))
+        for drawn, again in (("without replacement", False), ("with replacement", True))
+    }
+    every: dict[str, Callable[[int], float]] = {
+        "DP-ADMM (paper)": lambda t: PAPER_CONSTANT * math.sqrt(t) * epsilon,
+        **stated,
+        "certified, no amplification": lambda t: total_epsilon({plain: t}, delta),
+        "certified, Poisson batches": lambda t: total_epsilon({sampled: t}, delta),
+    }
+    return {name: {t: of(t) for t in (1, 5, 10, 20, 50, 100)} for name, of in every.items()}

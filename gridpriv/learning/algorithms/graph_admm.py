@@ -82,8 +82,8 @@ def multipliers(task: Task, variances: Floats) -> Floats:
         least = variances[0] if task.settings.calibration == "paper" else variances.min()
         falling: Floats = task.multiplier * np.sqrt(variances / least)
         return falling
-    whole = ROUNDING * noise_multiplier(
-        budget, "gaussian", "sound", 1, task.settings.delta, task.settings.noise
+    whole = (task.shared.noise * ROUNDING) * noise_multiplier(
+        budget, "gaussian", "sound", task.shared.runs, task.settings.delta, task.settings.noise
     )
     return np.asarray(whole * np.sqrt(variances * np.sum(1.0 / variances)))
 

@@ -5,11 +5,13 @@ _PENALTY = {"penalty", "clip"}
 
 # settings that not every algorithm reads
 READS: dict[str, frozenset[str]] = {
-    "ryu-kim": frozenset({"perturbation", "local_updates", "step_scale", "box", *_PENALTY}),
+    "ryu-kim": frozenset(
+        {"perturbation", "local_updates", "step_scale", "box", "output_step", *_PENALTY}
+    ),
     "admm": frozenset(_PENALTY),
     "pvp": frozenset(_PENALTY),
     "dvp": frozenset(_PENALTY),
-    "dp-admm": frozenset({"step", "radius", *_PENALTY}),
+    "dp-admm": frozenset({"step", "radius", "gradient_change", *_PENALTY}),
     "dpsgd": frozenset({"learning_rate", "clip", *_BATCHES}),
     "dp-fedavg": frozenset({"learning_rate", "clip", "local_updates", *_BATCHES}),
     "fedspd-dp": frozenset(

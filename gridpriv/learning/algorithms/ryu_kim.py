@@ -122,7 +122,8 @@ def ryu_kim(task: Task, watch: Watch) -> None:
 def penalty_of(task: Task) -> BudgetedPenalty:
     """Return rho of every round, at the epsilon of one release."""
     settings = task.settings
-    epsilon = classical_epsilon(task.multiplier, settings.release_delta, settings.mechanism)
+    asked = 0.0 if task.rule is None else task.rule.multiplier
+    epsilon = classical_epsilon(asked, settings.release_delta, settings.mechanism)
     return settings.penalty.for_epsilon(epsilon)
 
 
@@ -175,7 +176,7 @@ def make_agent(task: Task, problem: ClientProblem) -> ClientAgent:
     agent = ClientAgent(
         problem, np.ones(problem.samples), everything, rules, task.streams, ClientCharging(task)
     )
-    if target == "output":
+    if target == "output" and settings.output_step == "paper":
         assumed = _assumed_gradient(task, problem)
         agent.own_step = output_step(task.size, assumed, task.multiplier)
     return agent

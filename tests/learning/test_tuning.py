@@ -1,0 +1,119 @@
+"""Tuning on a declared grid: what is public, what noise candidates meet, what trying costs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import made
+import numpy as np
+import pytest
+from scipy.optimize import brentq
+from scipy.stats import norm
+
+from gridpriv.core.errors import InputError, SolverError
+from gridpriv.learning import LearnSettings, learn, load_dataset
+from gridpriv.learning import tuning as tuning_module
+from gridpriv.learning.algorithms.base import Shared
+from gridpriv.learning.tuning import Tuning, divided, tune
+
+SETTINGS = LearnSettings(
+    algorithm="dpsgd", rounds=8, clients=4, budget="total:1,1e-5", calibration="sound"
+)
+GRID = (("learning_rate", (0.001, 0.3, 3.0)), ("radius", (1.0, 2.0)))
+
+
+def test_every_way_gets_the_part_of_the_grid_that_it_reads():
+    tuning = Tuning("public:0.2", GRID)
+    assert [s.learning_rate for s in tuning.candidates(SETTINGS)] == [0.001, 0.3, 3.0]
+    admm = LearnSettings(algorithm="dp-admm")
+    assert [s.radius for s in tuning.candidates(admm)] == [1.0, 2.0]
+    assert tuning.candidates(LearnSettings(algorithm="pvp")) == ()
+
+
+def test_public_rows_are_drawn_blindly_and_the_run_never_sees_them():
+    data, other = made.binary(), made.binary(seed=9)
+    private, public, ratio = divided(data, 0.2, 3)
+    rows = {row.tobytes() for row in private.x_train}
+    judged = {row.tobytes() for row in [*public.x_train, *public.x_test]}
+    assert not rows & judged and len(rows) + len(judged) == len(data.x_train)
+    assert ratio == len(public.x_train) / len(private.x_train)
+    # the same places, whatever the rows hold
+    places = [np.flatnonzero((data.x_train == row).all(axis=1))[0] for row in private.x_train]
+    np.testing.assert_array_equal(divided(other, 0.2, 3)[0].x_train, other.x_train[places])
+
+
+@pytest.mark.parametrize("name", ["dpsgd", "dp-admm", "pvp", "ryu-kim", "cdp-admm", "ddp-admm"])
+def test_candidates_meet_the_noise_of_the_run(name):
+    """Against the scale of a run with as many rows as the private ones have."""
+    settings = replace(SETTINGS, algorithm=name, graph=SETTINGS.graph)
+    if name.endswith("dp-admm") and name != "dp-admm":
+        settings = replace(settings, graph="complete")
+    private, public, ratio = divided(made.binary(), 0.5, 0)
+    scales = [
+        learn(data, settings, shared=shared).privacy["sensitivity"][0]["scale"]
+        for data, shared in ((private, Shared()), (public, Shared(noise=ratio)))
+    ]
+    # pvp's sensitivity has a part for the solver's error, which rows do not lower
+    assert scales[1] == pytest.approx(scales[0], rel=0.01)
+
+
+def gaussian_epsilon(multipliers, delta):
+    """Return epsilon of Gaussian releases together (Balle and Wang 2018, theorem 8)."""
+    mu = math.sqrt(sum(1.0 / m**2 for m in multipliers))
+
+    def excess(e):
+        return norm.cdf(mu / 2 - e / mu) - math.exp(e) * norm.cdf(-mu / 2 - e / mu) - delta
+
+    return brentq(excess, 0.0, 200.0, xtol=1e-10)
+
+
+@pytest.mark.parametrize("name", ["dpsgd", "cdp-admm"])
+def test_charged_candidates_and_the_run_share_one_budget(name):
+    settings = replace(SETTINGS, algorithm=name, clip=1.0)
+    grid = (("clip", (0.5, 1.0)),)
+    if name == "cdp-admm":
+        settings = replace(settings, graph="complete")
+    data = made.binary()
+    found = tune(data, Tuning("charged", grid).candidates(settings), Tuning("charged", grid))
+    assert found.dataset is data and found.shared.runs == 3
+    result = learn(data, found.settings, shared=found.shared)
+    released = [c.parameter for c, n in result.charges[0].items() for _ in range(n)]
+    assert len(released) == 3 * 8
+    assert gaussian_epsilon(released, 1e-5) == pytest.approx(1.0, rel=2e-3)
+    assert result.privacy["total"]["epsilon"] == pytest.approx(1.0, rel=2e-3)
+
+
+def test_runs_that_share_a_budget_share_no_noise(monkeypatch):
+    """Two candidates that are equal but for their noise must send different models."""
+    seen = []
+
+    def kept(*given, **more):
+        seen.append(learn(*given, **more))
+        return seen[-1]
+
+    monkeypatch.setattr(tuning_module, "learn", kept)
+    tune(made.binary(), (SETTINGS, SETTINGS), Tuning("charged", GRID))
+    alone = learn(made.binary(), SETTINGS, shared=Shared(3))
+    one, other = seen
+    assert not np.allclose(one.w, other.w) and not np.allclose(one.w, alone.w)
+    assert (one.clients.samples == alone.clients.samples).all()
+
+
+def test_the_better_setting_is_taken_and_told():
+    tuning = Tuning("public:0.3", (("learning_rate", (1e-6, 2.0)),))
+    quiet = replace(SETTINGS, mechanism="none", rounds=30)
+    found = tune(made.binary(), tuning.candidates(quiet), tuning)
+    assert found.settings.learning_rate == 2.0 and found.told == "learning-rate 2.0 of 2"
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_what_cannot_be_tuned_is_refused():
+    with pytest.raises(InputError, match="public:S for a way without noise"):
+        quiet = replace(SETTINGS, mechanism="none")
+        tuning = Tuning("charged", GRID)
+        tune(made.binary(), tuning.candidates(quiet), tuning)
+    wild = Tuning("public:0.3", (("learning_rate", (1e6, 1e9)),))
+    settings = replace(SETTINGS, clients=2, mechanism="none", rounds=200)
+    with pytest.raises(SolverError, match="every setting of the grid diverges"):
+        tune(load_dataset("lasso"), wild.candidates(settings), wild)
