@@ -157,7 +157,7 @@ def add_zone_arguments(parser: argparse.ArgumentParser) -> None:
     zones.add_argument("--zone-size", type=WHOLE, metavar="N", help="buses per zone, instead of K")
 
 
-NOT_HONOURED = ("demand", "ledger", "series", "resume", "public", "cluster")
+NOT_HONOURED = ("demand", "ledger", "series", "resume", "public", "cluster", "reference")
 
 
 def refuse_what_runs_only(args: argparse.Namespace, command: str) -> None:

@@ -55,8 +55,9 @@ def add_arguments(
         "--tables", default="csv", metavar="FORMAT", help="of res_bus, ...: csv | parquet | json"
     )
     parser.add_argument(
-        "--reference", action="store_true",
-        help="run the same zones without noise too, and find the AC optimum: cost of privacy",
+        "--reference", action=argparse.BooleanOptionalAction, default=None,
+        help="run the same zones without noise, and with nothing released, and find the AC "
+        "optimum: what privacy costs, and buys (default: with noise, unless --public)",
     )  # fmt: skip
     parser.add_argument("--public", action="store_true", help="export releases only")
     add_output(parser, "write settings, tables and figures")
@@ -129,12 +130,24 @@ def execute(args: argparse.Namespace) -> int:
             leave=keep,
             transport=transport,
         )
-    if args.reference:
-        from gridpriv.zonal.reference import reference
-
-        result = replace(result, reference=reference(result))
-    keep(result)
+    keep(_compared(result) if _wants_reference(args, settings) else result)
     return 0
+
+
+def _wants_reference(args: argparse.Namespace, settings: Settings) -> bool:
+    if args.reference is not None:
+        return bool(args.reference)
+    return settings.mechanism != "none" and not args.public
+
+
+def _compared(result: RunResult) -> RunResult:
+    """Return the result with what it is held against; an interrupt there costs the run nothing."""
+    from gridpriv.zonal.reference import reference
+
+    try:
+        return replace(result, reference=reference(result))
+    except KeyboardInterrupt:
+        return result
 
 
 def _transport(args: argparse.Namespace, settings: Settings) -> Carry | None:

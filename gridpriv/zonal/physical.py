@@ -140,12 +140,17 @@ class Reference:
         Of the AC optimum in $/h; None without costs, or where none was found.
     least_shed_mw : float or None
         What an AC plan of the whole grid sheds that sheds least; None where none was found.
+    nothing_released_cost, nothing_released_shed_mw : float or None
+        Of the same zones' run on the public prior alone, at epsilon 0; None for a run without
+        noise.
     """
 
     without_noise_cost: float | None
     without_noise_shed_mw: float | None
     optimum_cost: float | None
     least_shed_mw: float | None
+    nothing_released_cost: float | None = None
+    nothing_released_shed_mw: float | None = None
 
 
 def cost_of_privacy(figures: dict[str, Any], held: Reference) -> dict[str, float | None]:
@@ -154,6 +159,10 @@ def cost_of_privacy(figures: dict[str, Any], held: Reference) -> dict[str, float
         "cost": _beyond(figures["cost"], held.without_noise_cost),
         "shed_mw": _beyond(figures["shed_mw"], held.without_noise_shed_mw),
         "cost_over_optimum": _beyond(figures["cost"], held.optimum_cost),
+        "without_noise_cost": held.without_noise_cost,
+        "without_noise_shed_mw": held.without_noise_shed_mw,
+        "nothing_released_cost": held.nothing_released_cost,
+        "nothing_released_shed_mw": held.nothing_released_shed_mw,
         **shed_causes(figures, held),
     }
 

@@ -1,4 +1,7 @@
-"""What a run is held against: the same zones without noise, and the AC optimum of the whole grid.
+"""What a run is held against: other runs of the same zones, and the AC optimum of the whole grid.
+
+Two runs stand beside every private one: *no noise*, and *nothing released*, where everybody goes
+by what is public and epsilon is 0. A budget whose run is worse than the latter is worth nothing.
 
 It looks at all demand at once, so it is for whoever holds all of it: a study, a simulation.
 Every figure is local.
@@ -6,34 +9,51 @@ Every figure is local.
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
+from typing import Any
 
-from gridpriv.core.errors import SolverError
+from gridpriv.core.errors import GridprivWarning, SolverError
 from gridpriv.power.ac.optimum import acopf
 from gridpriv.power.objective import has_convex_costs
 from gridpriv.power.shortage import SHED_TOLERANCE_MW
-from gridpriv.zonal.physical import Reference
+from gridpriv.zonal.physical import NOTHING, Reference
 from gridpriv.zonal.result import RunResult
 from gridpriv.zonal.run import run
 
+NO_NOISE: dict[str, Any] = {"mechanism": "none"}
+NOTHING_RELEASED: dict[str, Any] = {
+    "mechanism": "knorm", "perturbation": "demand", "refresh": "run", "release": "nothing",
+    "calibration": "sound", "noise": "simulated", "seed": 0,
+}  # fmt: skip
+
 
 def reference(result: RunResult) -> Reference:
-    """Return what a run is held against: one more run where it has noise, and AC optima."""
-    plain = result if result.settings.mechanism == "none" else _without_noise(result)
+    """Return what a run is held against: two more runs where it has noise, and AC optima."""
+    noisy = result.settings.mechanism != "none"
+    plain = _settled(result, NO_NOISE) if noisy else result.physical
+    silent: dict[str, Any] = _settled(result, NOTHING_RELEASED) if noisy else NOTHING
     shed = result.physical["shed_mw"] or 0.0
     return Reference(
-        without_noise_cost=plain.physical["cost"],
-        without_noise_shed_mw=plain.physical["shed_mw"],
+        without_noise_cost=plain["cost"],
+        without_noise_shed_mw=plain["shed_mw"],
         optimum_cost=_optimum_cost(result),
         least_shed_mw=_least_shed_mw(result) if shed > SHED_TOLERANCE_MW else 0.0,
+        nothing_released_cost=silent["cost"],
+        nothing_released_shed_mw=silent["shed_mw"],
     )
 
 
-def _without_noise(result: RunResult) -> RunResult:
-    """Run the same zones on the same grid without noise."""
+def _settled(result: RunResult, given: dict[str, Any]) -> dict[str, Any]:
+    """Return what the same zones' run on the same grid comes to with other noise settings."""
     # the result's case has its load scale and outages already
-    settings = replace(result.settings, mechanism="none", load_scale=1.0, outage=())
-    return run(result.case, result.zoning, settings)
+    settings = replace(result.settings, load_scale=1.0, outage=(), **given)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", GridprivWarning)  # the run has said it
+        try:
+            return run(result.case, result.zoning, settings).physical
+        except SolverError:
+            return dict(NOTHING)
 
 
 def _optimum_cost(result: RunResult) -> float | None:

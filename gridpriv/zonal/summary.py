@@ -15,7 +15,12 @@ CAUSES = {
 HELD_AGAINST = {
     "cost": ("cost of privacy", "$/h"),
     "cost_over_optimum": ("cost beyond the AC optimum", "$/h"),
+    "without_noise_cost": ("cost, no noise", "$/h"),
+    "without_noise_shed_mw": ("demand not served, no noise", "MW"),
+    "nothing_released_cost": ("cost, nothing released", "$/h"),
+    "nothing_released_shed_mw": ("demand not served, nothing released", "MW"),
 }
+WORSE = 1e-6  # relative: figures that differ by less are the same
 
 
 def _length(rows: list[Any] | None) -> int | None:
@@ -43,8 +48,11 @@ def figures(document: dict[str, Any]) -> Table:
     rows += [[name, held[key], "MW"] for key, name in CAUSES.items() if held.get(key)]
     if physical["cost"] is not None:
         rows.append(["cost, unserved demand included", f"{physical['cost']:.7g}", "$/h"])
-    rows += [[name, held[key], unit] for key, (name, unit) in HELD_AGAINST.items()
-             if held.get(key) is not None]  # fmt: skip
+    rows += [
+        [name, f"{held[key]:.7g}" if name.startswith("cost, ") else held[key], unit]
+        for key, (name, unit) in HELD_AGAINST.items()
+        if held.get(key) is not None
+    ]
     rows += [
         ["generation that cannot be used", physical["spill_mw"], "MW"],
         ["balancing energy between zones", physical["balancing_mw"], "MW"],
@@ -91,7 +99,7 @@ def privacy_figures(privacy: dict[str, Any]) -> Table:
 def sentences(document: dict[str, Any]) -> list[str]:
     """Return what must be said beside the figures."""
     final, privacy = document["final"], document["privacy"]
-    told = []
+    told = [worth] if (worth := worthless(document)) else []
     if final["explanation"]:
         told.append(f"{final['explanation'][0].upper()}{final['explanation'][1:]}.")
     if privacy["mechanism"] != "none":
@@ -107,6 +115,27 @@ def sentences(document: dict[str, Any]) -> list[str]:
     seed = document["seed"]
     told.append("; ".join([privacy["caveat"], *([f"seed {seed}"] if seed is not None else [])]))
     return told
+
+
+def worthless(document: dict[str, Any]) -> str | None:
+    """Return a sentence where the run is worse than one that releases nothing, else None.
+
+    By cost where cost is minimised, else by demand that is not served.
+    """
+    held, physical = document["final"]["cost_of_privacy"], document["final"]["physical"]
+    if held is None or held["nothing_released_shed_mw"] is None:
+        return None
+    kind, unit = ("cost", "$/h") if document["settings"]["objective"] == "cost" else (
+        "shed_mw", "MW of demand not served"
+    )  # fmt: skip
+    found, least = physical[kind], held[f"nothing_released_{kind}"]
+    if least is None or (found is not None and found <= least * (1.0 + WORSE) + WORSE):
+        return None
+    came = "has no dispatch" if found is None else f"comes to {found:.7g} {unit}"
+    return (
+        f"This budget is worth nothing here: the run {came}, and {least:.7g} {unit} with nothing "
+        "released at all, at epsilon 0."
+    )
 
 
 def line(document: dict[str, Any]) -> str:
