@@ -26,8 +26,8 @@ from gridpriv.privacy.mechanism import Charge
 Charges = Mapping[Charge, int]
 
 HIDES_NOTHING = 50.0
-# Losses are rounded up to a grid, so a coarser one is still a bound. Compositions whose pure total
-# is above WIDE take ten times as long on the fine grid, and gain a millionth of epsilon.
+# Losses are rounded up to a grid, so a coarser one is still a bound. Compositions whose losses
+# spread above WIDE take ten times as long on the fine grid, and gain a millionth of epsilon.
 FINE, COARSE, WIDE = 1e-4, 1e-3, 100.0
 
 
@@ -95,16 +95,27 @@ def _one_gaussian(charges: tuple[tuple[Charge, int], ...]) -> float:
 
 
 def _pld_epsilon(charges: tuple[tuple[Charge, int], ...], delta: float) -> float:
-    """Return epsilon of plain Laplace and Gaussian charges by privacy loss distribution."""
+    """Return epsilon of plain Laplace and Gaussian charges by privacy loss distribution.
+
+    All Gaussian charges are one Gaussian mechanism, whose losses are N(s, 2s), s = 1/(2 m^2).
+    """
     import dp_accounting
     from dp_accounting import pld
 
-    events = {"laplace": dp_accounting.LaplaceDpEvent, "gaussian": dp_accounting.GaussianDpEvent}
-    wide = WIDE < total_pure(dict(charges)) < math.inf
-    accountant = pld.PLDAccountant(value_discretization_interval=COARSE if wide else FINE)
-    for charge, count in charges:
-        event = events[charge.kind](charge.parameter)
-        accountant.compose(dp_accounting.SelfComposedDpEvent(event, count))
+    gaussian = tuple((charge, count) for charge, count in charges if charge.kind == "gaussian")
+    laplace = tuple((charge, count) for charge, count in charges if charge.kind == "laplace")
+    events = [
+        dp_accounting.SelfComposedDpEvent(dp_accounting.LaplaceDpEvent(charge.parameter), count)
+        for charge, count in laplace
+    ]
+    spread = total_pure(dict(laplace))
+    if gaussian:
+        multiplier = _one_gaussian(gaussian)
+        events.append(dp_accounting.GaussianDpEvent(multiplier))
+        spread += 0.5 / multiplier**2
+    accountant = pld.PLDAccountant(value_discretization_interval=FINE if spread <= WIDE else COARSE)
+    for event in events:
+        accountant.compose(event)
     return float(accountant.get_epsilon(delta))
 
 

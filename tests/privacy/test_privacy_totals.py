@@ -116,3 +116,19 @@ def test_wide_compositions_on_a_coarser_grid_state_the_same_total(multiplier, re
     fine.compose(dp_accounting.SelfComposedDpEvent(event, releases))
     stated = total_epsilon({Charge("laplace", multiplier): releases}, 1e-5)
     assert stated == pytest.approx(fine.get_epsilon(1e-5), rel=1e-6)
+
+
+@pytest.mark.parametrize("count", [3, 120])
+def test_gaussian_charges_among_others_are_one_gaussian(count):
+    """Composed one by one on dp_accounting's own grid they cost the same; below and above WIDE."""
+    import dp_accounting
+    from dp_accounting import pld
+
+    fine = pld.PLDAccountant(value_discretization_interval=1e-4)
+    charges = {Charge("laplace", 1.0): count}
+    charges |= {Charge("gaussian", 2.0): 3, Charge("gaussian", 5.0): 9}
+    events = {"laplace": dp_accounting.LaplaceDpEvent, "gaussian": dp_accounting.GaussianDpEvent}
+    for charge, times in charges.items():
+        event = events[charge.kind](charge.parameter)
+        fine.compose(dp_accounting.SelfComposedDpEvent(event, times))
+    assert total_epsilon(charges, 1e-5) == pytest.approx(fine.get_epsilon(1e-5), rel=1e-4)
