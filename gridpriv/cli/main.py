@@ -69,6 +69,7 @@ def main(arguments: list[str] | None = None) -> int:
     command = words[0] if words and words[0] in COMMANDS else ""
     try:
         if own:
+            _open_closed_streams()
             gc.set_threshold(RARELY)
             signal.signal(signal.SIGTERM, _terminate)
             if isinstance(sys.stdout, io.TextIOWrapper):  # a locale may lack a name's characters
@@ -127,6 +128,19 @@ def _defect(error: BaseException) -> str:
         f"({Path(last.filename).name}, line {last.lineno}). Please report it with the command "
         f"line; {TRACEBACK}=1 shows the traceback"
     )
+
+
+def _open_closed_streams() -> None:
+    """Stand in for standard streams that we were started without.
+
+    Otherwise the next file that is opened would have their number, and whatever a solver prints
+    would go into it.
+    """
+    while (handle := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(handle, True)
+    os.close(handle)
+    sys.stdout = sys.stdout or os.fdopen(1, "w")
+    sys.stderr = sys.stderr or os.fdopen(2, "w")
 
 
 def _let_go_of_output() -> None:

@@ -7,8 +7,11 @@ nothing can take the file's place in between.
 
 from __future__ import annotations
 
+import gzip
+import io
 import os
 import stat
+import zlib
 from pathlib import Path
 
 from gridpriv.core.errors import InputError
@@ -16,6 +19,8 @@ from gridpriv.core.errors import InputError
 MIB = 2**20
 LARGEST = 256 * MIB
 """Bytes of a case, a zone map or a demand file: the largest public grids need a tenth of it."""
+MOST_PACKED = 50
+"""Bytes of an unpacked file for each of the packed one; handwritten digits have five."""
 LONGEST_SHOWN = 100
 KINDS = (
     (stat.S_ISDIR, "a folder"), (stat.S_ISFIFO, "a pipe"), (stat.S_ISCHR, "a device"),
@@ -53,6 +58,33 @@ def read_source(path: Path, what: str, most: int) -> bytes:
     if len(content) > most:
         raise InputError(f"{what} {path} is not allowed: at most {most / MIB:g} MiB are read")
     return content
+
+
+def read_packed(path: Path, what: str, most: int) -> bytes:
+    """Return the bytes of a file, unpacked if its name ends in ``.gz``.
+
+    Raises
+    ------
+    InputError
+        As :func:`read_source`, and for what is no gzip file or unpacks to far more than it has.
+    """
+    content = read_source(path, what, most)
+    if path.suffix != ".gz":
+        return content
+    bound = unpacked_bound(len(content))
+    try:
+        with gzip.open(io.BytesIO(content)) as file:
+            found = file.read(bound + 1)
+    except (OSError, EOFError, zlib.error) as error:
+        raise InputError(f"{what} {path} is no gzip file: {error}") from error
+    if len(found) > bound:
+        raise InputError(f"{what} {path} is not allowed: it unpacks to more than {bound} bytes")
+    return found
+
+
+def unpacked_bound(packed: int) -> int:
+    """Return how many bytes may be made of so many packed ones."""
+    return MIB + MOST_PACKED * packed
 
 
 def read_text(path: Path, what: str, most: int) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 import networkx as nx
 
 from gridpriv.core.errors import InputError, not_allowed
+from gridpriv.core.reading import MIB, read_text
 
 GRAPHS = "ring, complete, regular:D or a file with two client numbers a line"
 
@@ -62,7 +63,7 @@ def _regular(degree: int, clients: int, seed: int) -> Any:
 def _read(path: Path, clients: int) -> Any:
     graph = nx.Graph()
     graph.add_nodes_from(range(clients))
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+    for number, line in enumerate(read_text(path, "graph", MIB).splitlines(), 1):
         words = line.replace(",", " ").split()
         if not words or words[0].startswith("#"):
             continue

@@ -17,6 +17,7 @@ PROTECTS: tuple[Protects, ...] = ("p+q", "p", "q")
 
 
 SAME = 1e-9  # distances that agree to nine digits are the same
+LEAST_BETA, MOST_BETA = 1e-9, 1e6  # p.u.; no meter sees less, no grid has more
 
 
 @dataclass(frozen=True)
@@ -106,8 +107,9 @@ class DemandAdjacency:
     protects: Protects = "p+q"
 
     def __post_init__(self) -> None:
-        if not (np.isfinite(self.beta) and self.beta > 0):
-            raise not_allowed("beta", self.beta, "a positive number (per unit, or such as 1MW)")
+        if not LEAST_BETA <= self.beta <= MOST_BETA:
+            allowed = f"{LEAST_BETA:g} to {MOST_BETA:g} p.u. (or such as 1MW)"
+            raise not_allowed("beta", self.beta, allowed)
         one_of("protects", self.protects, PROTECTS)
 
     def __str__(self) -> str:

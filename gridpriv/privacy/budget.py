@@ -16,8 +16,8 @@ from gridpriv.privacy.accounting import (
 )
 
 Scope = Literal["per-release", "total"]
-# far above any protection, and as far as multipliers can be computed
-MOST_EPSILON = 1e6
+# far beyond any protection and any use, and as far as noise can be computed
+LEAST_EPSILON, MOST_EPSILON = 1e-12, 1e6
 
 
 @dataclass(frozen=True)
@@ -38,8 +38,9 @@ class Budget:
 
     def __post_init__(self) -> None:
         positive("epsilon", self.epsilon)
-        if self.epsilon > MOST_EPSILON:
-            raise not_allowed("epsilon", self.epsilon, f"at most {MOST_EPSILON:g}")
+        if not LEAST_EPSILON <= self.epsilon <= MOST_EPSILON:
+            allowed = f"from {LEAST_EPSILON:g} to {MOST_EPSILON:g}"
+            raise not_allowed("epsilon", self.epsilon, allowed)
         if self.delta is not None:
             check_delta("delta", self.delta)
 

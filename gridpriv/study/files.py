@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gridpriv.core.errors import InputError, not_allowed
+from gridpriv.core.reading import MIB, read_text
 from gridpriv.core.settings import check_names
 from gridpriv.study.plan import (
     DEFAULT_QUESTION,
@@ -37,11 +38,9 @@ def read_plan(path: str | Path) -> StudyPlan:
     """
     file = Path(path)
     try:
-        text = file.read_text(encoding="utf-8")
+        text = read_text(file, "study file", MIB)
         given = json.loads(text) if file.suffix == ".json" else tomllib.loads(text)
-    except OSError as error:
-        raise InputError(f"study file {file}: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:  # decoding, TOML, JSON
+    except (ValueError, RecursionError) as error:
         raise InputError(f"study file {file}: {error}") from error
     if not isinstance(given, dict):
         raise InputError(f"study file {file}: a table of keys is expected")

@@ -16,7 +16,7 @@ from functools import cached_property
 from itertools import product
 from typing import Any
 
-from gridpriv.core.errors import InputError, not_allowed
+from gridpriv.core.errors import InputError, not_allowed, whole
 from gridpriv.core.settings import check_names, names, written
 from gridpriv.core.text import clean
 from gridpriv.privacy.budget import Budget, parse_budget
@@ -26,6 +26,7 @@ from gridpriv.zonal.settings import OF_MANY_RUNS, Adjacency, Draws, Settings, ma
 NO_NOISE = "none"
 DEFAULT_BUDGETS = (0.5, 1.0, 5.0, 10.0)
 DEFAULT_SEEDS = (1, 2, 3, 4, 5)
+MOST_SEEDS = 100_000
 DEFAULT_TITLE = "Privacy budgets compared"
 DEFAULT_QUESTION = "Which way of protecting demand costs the fewest megawatts at equal privacy?"
 
@@ -148,9 +149,9 @@ class StudyPlan:
             if not getattr(self, axis):
                 raise empty_axis(axis)
         for axis in ("cases", "budgets", "zonings", "local_updates", "load_scales", "seeds"):
-            values = getattr(self, axis)
+            values = [str(value) for value in getattr(self, axis)]
             if len(set(values)) < len(values):
-                raise not_allowed(shown(axis), [str(v) for v in values], "each value once")
+                raise not_allowed(shown(axis), values, "each value once")
         names = [clean(scheme.name) for scheme in self.schemes]
         if len(set(names)) < len(names):
             raise not_allowed("schemes", names, "each name once")
@@ -158,8 +159,7 @@ class StudyPlan:
             if not isinstance(case, str) or not case:
                 raise not_allowed("cases", case, "names of cases, or paths")
         for seed in self.seeds:
-            if not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
-                raise not_allowed("seeds", seed, "whole numbers, 0 or more")
+            whole("seeds", seed, least=0)
 
     def tasks(self) -> tuple[Task, ...]:
         """Return every run once, in the order of the tables; raises on the first bad setting."""
@@ -344,13 +344,11 @@ def _number(axis: str, value: Any) -> float:
 
 
 def _seeds(seeds: Sequence[int] | int) -> tuple[int, ...]:
-    if isinstance(seeds, bool):
-        raise not_allowed("seeds", seeds, "a number of seeds, or a list of whole numbers")
-    if isinstance(seeds, int):
-        if seeds < 1:
-            raise not_allowed("seeds", seeds, "1 or more, or a list of whole numbers")
+    if isinstance(seeds, int) and not isinstance(seeds, bool):
+        if not 1 <= seeds <= MOST_SEEDS:
+            raise not_allowed("seeds", seeds, f"1 to {MOST_SEEDS}, or a list of whole numbers")
         return tuple(range(1, seeds + 1))
-    if isinstance(seeds, str | float):
+    if isinstance(seeds, str) or not isinstance(seeds, Sequence):
         raise not_allowed("seeds", seeds, "a number of seeds, or a list of whole numbers")
     return tuple(seeds)
 

@@ -240,3 +240,25 @@ def test_help_of_run_names_every_partition_method(capsys):
     with pytest.raises(SystemExit):
         main(["run", "--help"])
     assert " | ".join(METHODS) in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--beta", "1e-320"], "beta = 1e-320 is not allowed: 1e-09 to 1e+06 p.u."),
+        (["--beta", "1e300"], "beta = 1e+300 is not allowed"),
+        (["--budget", "total:1e-300"], "epsilon = 1e-300 is not allowed: from 1e-12 to 1e+06"),
+        (["--budget", "total:1e-300", "--noise", "secure"], "epsilon = 1e-300 is not allowed"),
+    ],
+)
+def test_noise_beyond_all_numbers_is_refused(words, told, capsys):
+    assert main(["run", "case14", "--rounds", "1", *words]) == 2
+    assert told in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("beta", ["1e-9", "1e6"])
+@pytest.mark.parametrize("epsilon", ["1e-12", "1e6"])
+def test_the_extremes_that_are_allowed_end_in_no_defect(beta, epsilon, capsys):
+    words = ["--beta", beta, "--budget", f"total:{epsilon}", "--seed", "1"]
+    assert main(["run", "case14", "--rounds", "1", "--solver", "clarabel", *words]) in (0, 3)
+    capsys.readouterr()

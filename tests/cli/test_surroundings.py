@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+import shlex
 import shutil
 import signal
 import subprocess
@@ -76,6 +77,20 @@ def test_names_that_the_locale_does_not_have(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert (folder / "ö" / "run.json").is_file()
     one_sentence(run("zones", str(folder / "nein.m"), env=ASCII), 2, "nein.m")
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
+def test_closed_standard_streams(closed: str, tmp_path: Path) -> None:
+    """What a solver prints must not go into the file that takes a closed stream's place."""
+    out = tmp_path / "out"
+    words = [*PROGRAM, *RUN, "--solver", "ipopt", "--out", str(out), "--quiet"]
+    command = f"{shlex.join(words)} {closed}"
+    env = os.environ | {"PYTHONPATH": str(Path(entry.__file__).parents[2])}
+    done = subprocess.run(
+        ["sh", "-c", command], capture_output=True, text=True, check=False, env=env
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert run("report", str(out), "--format", "csv").returncode == 0  # its checksums hold
 
 
 @pytest.mark.parametrize("place", ["/proc/gridpriv", "/dev/null", "/dev/null/below"])

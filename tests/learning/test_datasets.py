@@ -51,7 +51,7 @@ def test_idx_with_too_few_bytes_names_the_shape(tmp_path):
 
 def test_other_file_type_is_refused(tmp_path):
     (tmp_path / "x.gz").write_bytes(b"not gzip")
-    with pytest.raises(InputError, match="cannot read"):
+    with pytest.raises(InputError, match="is no gzip file"):
         read_idx(tmp_path / "x.gz", 3)
 
 
@@ -87,7 +87,7 @@ def test_own_checksums_are_read_as_sha256sum_writes_them(tmp_path):
     with pytest.raises(InputError, match="SHA256SUMS line 2 = '000"):
         load_mnist(tmp_path)
     own.write_bytes(b"\xff")
-    with pytest.raises(InputError, match=r"cannot read .*SHA256SUMS"):
+    with pytest.raises(InputError, match=r"SHA256SUMS, line 1: not UTF-8"):
         load_mnist(tmp_path)
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import pickle
+import resource
 
 import numpy as np
 import pandas as pd
 import pytest
+from mutations import in_a_process
 
 from gridpriv.cli.main import main
 from gridpriv.core.errors import InputError
@@ -147,18 +150,96 @@ def test_the_bound_of_rows_is_never_read_off_the_data(tmp_path, samples, capsys)
     assert main(["learn", "run", str(path), "--algorithm", "dp-admm", *given]) == 0
 
 
-def test_a_bomb_is_refused_before_it_is_read(tmp_path):
-    import zipfile
+def packed_zeros(folder):
+    path = folder / "zeros.npz"
+    np.savez_compressed(path, x=np.zeros((10**5, 75)), y=np.zeros(10**5))
+    return path
 
-    with zipfile.ZipFile(tmp_path / "b.npz", "w", zipfile.ZIP_DEFLATED) as file:
-        for name in ("x.npy", "y.npy"):
-            with file.open(name, "w", force_zip64=True) as member:
-                for _ in range(5 if name == "x.npy" else 0):
-                    member.write(bytes(1 << 20))
-    from gridpriv.learning.datasets import own
 
-    assert own.MOST_BYTES > 5 << 20
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(own, "MOST_BYTES", 1 << 20)
-        with pytest.raises(InputError, match="5242880 bytes"):
-            load_dataset(str(tmp_path / "b.npz"), norm=1.0)
+def claimed_zeros(folder):
+    """An archive whose directory tells less than its members hold."""
+    path = packed_zeros(folder).rename(folder / "claimed.npz")
+    content = path.read_bytes()
+    size = (6 * 10**7 + 128).to_bytes(4, "little")
+    assert content.count(size) == 2
+    path.write_bytes(content.replace(size, (128).to_bytes(4, "little")))
+    return path
+
+
+def repeated_rows(folder):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    column = pa.array(np.zeros(10**7))
+    pq.write_table(pa.table({"x": column, "y": column}), folder / "rows.parquet")
+    return folder / "rows.parquet"
+
+
+def repeated_text(folder):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    one = pa.array(["a" * 10**5]).dictionary_encode()
+    column = pa.DictionaryArray.from_arrays(pa.array(np.zeros(10**4, np.int32)), one.dictionary)
+    pq.write_table(pa.table({"y": column, "x": np.zeros(10**4)}), folder / "text.parquet")
+    return folder / "text.parquet"
+
+
+def many_columns(folder):
+    path = folder / "columns.csv"
+    path.write_text("y" + ",a" * 500_000)
+    return path
+
+
+def large_image(folder):
+    from PIL import Image
+
+    path = folder / "images" / "train" / "a" / "large.png"
+    path.parent.mkdir(parents=True)
+    Image.new("L", (12_000, 12_000)).save(path)
+    return folder / "images"
+
+
+def gzipped_digits(folder):
+    import gzip
+
+    (folder / "mnist").mkdir()
+    (folder / "mnist" / "SHA256SUMS").touch()
+    for name in ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1"):
+        path = folder / "mnist" / f"{name}-ubyte.gz"
+        path.write_bytes(gzip.compress(bytes(10**8), compresslevel=1))
+    return folder / "mnist"
+
+
+def endless(folder):
+    (folder / "zero.csv").symlink_to("/dev/zero")
+    return folder / "zero.csv"
+
+
+def pipe(folder):
+    os.mkfifo(folder / "pipe.npz")
+    return folder / "pipe.npz"
+
+
+BOMBS = [packed_zeros, claimed_zeros, repeated_rows, repeated_text, many_columns, large_image,
+         gzipped_digits, endless, pipe]  # fmt: skip
+
+
+@pytest.mark.parametrize("make", BOMBS)
+def test_a_bomb_is_refused_in_little_time_and_memory(make, tmp_path):
+    path = make(tmp_path)
+
+    def read():
+        before = resource.getrusage(resource.RUSAGE_SELF)
+        told = ""
+        try:
+            load_dataset(str(path), norm=1.0)
+        except InputError as error:
+            told = str(error)
+        after = resource.getrusage(resource.RUSAGE_SELF)
+        return told, after.ru_utime - before.ru_utime, after.ru_maxrss - before.ru_maxrss
+
+    told, seconds, kilobytes = in_a_process(read)
+    assert path.name in told or "large.png" in told
+    assert seconds < 5.0
+    assert kilobytes < 500_000

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 
@@ -187,3 +188,21 @@ def test_a_schemes_own_local_updates_win_over_the_axis() -> None:
     )  # fmt: skip
     found = [(t.scheme, t.settings.local_updates) for t in plan.tasks()]
     assert sorted(found) == [("both", 1), ("both", 5), ("own", 2)]
+
+
+def test_a_study_file_without_end_is_refused_at_once(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe.toml"
+    os.mkfifo(pipe)
+    for path, kind in ((pipe, "a pipe"), (Path("/dev/zero"), "a device")):
+        with pytest.raises(InputError, match=f"study file {path} is {kind}"):
+            read_plan(path)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["seeds = 10000000000000000000", "seeds = [[1]]", "seeds = 1979-05-27", "seeds = 200000000",
+     "seeds = [18446744073709551616]", "load-scales = [[1]]"],
+)  # fmt: skip
+def test_a_bad_axis_of_a_study_file_is_named(tmp_path: Path, text: str) -> None:
+    with pytest.raises(InputError, match=text.partition(" ")[0]):
+        read_plan(write(tmp_path, f'cases = ["case14"]\n{text}'))

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridpriv.core.errors import InputError, one_of, whole
+from gridpriv.core.reading import LARGEST, read_text
 from gridpriv.learning.datasets.base import Dataset, Features, clip_rows
 from gridpriv.learning.datasets.files import check_sum, need, refused
 
@@ -153,10 +154,7 @@ def load_adult(
 
 def read_rows(path: Path) -> list[Row]:
     """Return the rows of every person; comment lines (``|``) and blank ones are left out."""
-    try:
-        lines = path.read_text(encoding="utf-8").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot read {path}: {error}") from error
+    lines = read_text(path, "data set", LARGEST).split("\n")
     rows = []
     for number, line in enumerate(lines, 1):
         if not line.strip() or line.startswith("|"):

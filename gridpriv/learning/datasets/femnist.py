@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import math
-import zlib
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridpriv.core.errors import InputError
+from gridpriv.core.reading import LARGEST, read_packed
 from gridpriv.learning.datasets.base import Dataset, Features
 from gridpriv.learning.datasets.files import SUMS, check_sum, packaged_sums, refused
 
@@ -97,11 +96,10 @@ def _users(paths: list[Path]) -> Iterator[tuple[str, Any]]:
 
 
 def _user_data(path: Path) -> dict[str, Any]:
-    opened = gzip.open if path.suffix == ".gz" else open
+    packed = read_packed(path, "data set", LARGEST)
     try:
-        with opened(path, "rt", encoding="utf-8") as file:
-            content = json.load(file, object_pairs_hook=_without_repeats)
-    except (OSError, EOFError, zlib.error, ValueError, RecursionError) as error:
+        content = json.loads(packed, object_pairs_hook=_without_repeats)
+    except (ValueError, RecursionError) as error:
         raise InputError(f"cannot read {path} as a LEAF file: {error}") from error
     users = content.get("user_data") if isinstance(content, dict) else None
     if not isinstance(users, dict):

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from gridpriv.core.errors import InputError
 from gridpriv.core.files import StorageError, beside, make_folder
+from gridpriv.core.reading import MIB, read_text
 
 VARIABLE = "GRIDPRIV_DATA"
 SUMS = "SHA256SUMS"
@@ -75,10 +76,7 @@ def sha256(path: Path) -> str:
 
 def read_sums(path: Path) -> dict[str, str]:
     """Return file names and sums of a file in the format of ``sha256sum``."""
-    try:
-        lines = path.read_text(encoding="utf-8").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot read {path}: {error}") from error
+    lines = read_text(path, "list of checksums", MIB).split("\n")
     sums = {}
     for number, line in enumerate(lines, 1):
         if not line.strip():

@@ -5,9 +5,7 @@ Files of one's own may hold images of another size; the public norm is that of t
 
 from __future__ import annotations
 
-import gzip
 import math
-import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridpriv.core.errors import InputError
+from gridpriv.core.reading import LARGEST, read_packed
 from gridpriv.learning.datasets.base import Dataset, Features
 from gridpriv.learning.datasets.files import check_sum, need, refused
 
@@ -97,12 +96,7 @@ def read_idx(path: Path, dimensions: int) -> NDArray[np.uint8]:
     InputError
         Naming the file that is another or incomplete, or whose array is empty.
     """
-    opened = gzip.open if path.suffix == ".gz" else open
-    try:
-        with opened(path, "rb") as file:
-            content = file.read()
-    except (OSError, EOFError, zlib.error) as error:
-        raise InputError(f"cannot read {path}: {error}") from error
+    content = read_packed(path, "data set", LARGEST)
     if len(content) < HEADER or content[:3] != b"\x00\x00\x08":
         raise InputError(
             f"{path} is not an idx file of unsigned bytes (magic {content[:HEADER].hex()})"

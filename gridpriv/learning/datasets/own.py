@@ -17,6 +17,8 @@ client has, and the bound on a row's 2-norm, which is therefore given and never 
 
 from __future__ import annotations
 
+import csv
+import io
 import math
 import zipfile
 from collections.abc import Callable
@@ -27,13 +29,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridpriv.core.errors import InputError, not_allowed
+from gridpriv.core.reading import LARGEST, read_source, unpacked_bound
 from gridpriv.learning.datasets.base import Dataset, Features, Labels, clip_rows
 from gridpriv.learning.datasets.files import refused
 
 Array = NDArray[Any]
 TABLES = (".csv", ".parquet")
+TEXTS = ("string", "large_string", "binary", "dictionary<values=string, indices=int32, ordered=0>")
 IMAGES = (".png", ".jpg", ".jpeg")
-MOST_BYTES = 4 << 30  # of one array, once read
+MOST_COLUMNS = 10_000  # of a table
+MOST_PIXELS = 1 << 22  # of an image
+LONGEST_TEXT = 1000  # characters of a label or client
 PARTS = ("train", "test")
 
 
@@ -134,11 +140,13 @@ def _read_archive(path: Path) -> dict[str, Array]:
     try:
         with zipfile.ZipFile(path) as archive:
             sizes = {i.filename.removesuffix(".npy"): i.file_size for i in archive.infolist()}
-        for name, size in sizes.items():
+        for name in sizes:
             if name not in known:
                 raise refused(f"{path} array", name, f"one of {', '.join(known)}")
-            if size > MOST_BYTES:
-                raise refused(f"{path} {name}", f"{size} bytes", f"at most {MOST_BYTES} bytes")
+        most = unpacked_bound(path.stat().st_size)
+        if sum(sizes.values()) > most:
+            held = f"{sum(sizes.values())} bytes"
+            raise refused(f"{path} unpacked", held, f"at most {most} (save it unpacked: np.savez)")
         for name in ("x", "y"):
             if name not in sizes:
                 raise InputError(f"{path} has no array {name}: it holds {', '.join(sizes) or '-'}")
@@ -151,9 +159,11 @@ def _read_archive(path: Path) -> dict[str, Array]:
 def _read_table(path: Path) -> dict[str, Array]:
     import pandas as pd
 
+    content = io.BytesIO(read_source(path, "data set", LARGEST))
     try:
-        table = pd.read_csv(path) if path.suffix == ".csv" else pd.read_parquet(path)
-    except (OSError, ValueError, OverflowError) as error:
+        _refuse_bomb(path, content)
+        table = pd.read_csv(content) if path.suffix == ".csv" else pd.read_parquet(content)
+    except (OSError, ValueError, OverflowError, csv.Error) as error:
         raise InputError(f"{path} is no table: {error}") from error
     if "y" not in table:
         shown = ", ".join(map(str, table.columns[:8]))
@@ -183,6 +193,35 @@ def _read_table(path: Path) -> dict[str, Array]:
     return arrays
 
 
+def _refuse_bomb(path: Path, content: io.BytesIO) -> None:
+    """Refuse a table that says little and takes much: time for columns, memory for cells."""
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    most = unpacked_bound(len(content.getbuffer())) // 8
+    if path.suffix == ".csv":
+        header = csv.reader(io.TextIOWrapper(io.BytesIO(content.getvalue()), "utf-8"))
+        cells, columns, texts = 0, len(next(header, ())), []
+    else:
+        file = pq.ParquetFile(content)
+        told, groups = file.metadata, range(file.metadata.num_row_groups)
+        columns = told.num_columns
+        parts = [told.row_group(g).column(c) for g in groups for c in range(columns)]
+        cells = sum(part.num_values for part in parts)
+        texts = [field.name for field in file.schema_arrow if str(field.type) in TEXTS]
+    if columns > MOST_COLUMNS:
+        raise refused(f"{path} columns", columns, f"at most {MOST_COLUMNS}")
+    if cells > most:
+        raise refused(f"{path} cells", cells, f"at most {most} in a file of its size")
+    named = pq.read_table(content, columns=texts, read_dictionary=texts) if texts else {}
+    for name in texts:
+        longest = max((pc.max(pc.binary_length(part.dictionary)).as_py() or 0
+                       for part in named[name].chunks), default=0)  # fmt: skip
+        if longest > LONGEST_TEXT:
+            raise refused(f"{path} column {name!r}", f"{longest} characters",
+                          f"texts of at most {LONGEST_TEXT}")  # fmt: skip
+
+
 def _read_images(path: Path) -> dict[str, Array]:
     """Return the images of a folder as rows, in the order of their names."""
     arrays: dict[str, Array] = {}
@@ -209,7 +248,9 @@ def _image(file: Path) -> Array:
     from PIL import Image, UnidentifiedImageError
 
     try:
-        with Image.open(file) as image:
+        with Image.open(io.BytesIO(read_source(file, "image", LARGEST))) as image:
+            if image.width * image.height > MOST_PIXELS:
+                raise refused(f"{file} pixels", image.size, f"{MOST_PIXELS} in all")
             plain = image.convert("L" if image.mode in ("1", "L", "I", "I;16", "F") else "RGB")
             return np.asarray(plain, dtype=np.float32) / np.float32(255.0)
     except (OSError, UnidentifiedImageError, Image.DecompressionBombError, ValueError) as error:

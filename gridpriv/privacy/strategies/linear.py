@@ -32,6 +32,7 @@ from gridpriv.privacy.adjacency import DemandAdjacency
 from gridpriv.privacy.sensitivity import Norm, Sensitivity, length
 from gridpriv.privacy.strategies.prior import Prior, Sums
 
+LEAST_NOISE = 1e-12  # variance, of that of what is estimated
 DEVIATIONS = np.geomspace(0.05, 5.0, 25)
 """Relative sizes s that are weighed against each other, uniform in their logarithm."""
 
@@ -91,7 +92,9 @@ def _posterior(matrix: Floats, seen: Floats, variance: float, prior: Sums) -> Fl
     """Return the posterior mean of one kind of demand, its sum in the public range."""
     total, deviations = matrix @ prior.shares, prior.deviations @ matrix.T
     gap = seen - matrix @ prior.mean
-    known = variance * np.eye(len(seen)) + prior.spread**2 * np.outer(total, total)
+    # noise far below the spread is as good as none: without a floor the matrix would be singular
+    noise = max(variance, LEAST_NOISE * prior.spread**2 * float(total @ total))
+    known = noise * np.eye(len(seen)) + prior.spread**2 * np.outer(total, total)
     values, vectors = eigh(matrix @ deviations, known) if len(seen) else (seen, known)
     loads, square = vectors.T @ gap, DEVIATIONS[:, None] ** 2
     size = 1.0 + square * np.maximum(values, 0.0)
