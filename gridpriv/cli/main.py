@@ -18,7 +18,7 @@ import traceback
 import warnings
 from importlib import import_module
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from gridpriv.cli.parser import Parser
 from gridpriv.core.errors import GridprivError, GridprivWarning, InputError, SolverError
@@ -38,6 +38,10 @@ COMMANDS = {
     "learn": "federated learning of linear models: run, compare, reproduce",
     "ledger": "grants of data owners, and what was charged: grant, show, export",
     "schema": "tables and columns: unit, meaning, public or local",
+    "consortium": "a folder a party for a run whose zones work on their own machines",
+    "coordinator": "coordinate a consortium's run",
+    "zone-agent": "take part in a consortium's run as a zone",
+    "keys": "certificates of a consortium, for trials",
     "account": "total privacy of T releases, or the noise for a total",
 }
 
@@ -98,7 +102,7 @@ def _run(words: list[str], command: str, *, own: bool) -> int:
         parser.print_help()
         return 2
     show_warnings(quiet=args.quiet)
-    return int(import_module(f"gridpriv.cli.{args.command}").execute(args))
+    return int(_module(args.command).execute(args))
 
 
 def _told(error: BaseException) -> tuple[str, int] | None:
@@ -169,8 +173,12 @@ def _parser(command: str) -> Parser:
     for name, summary in COMMANDS.items():
         described = commands.add_parser(name, help=summary, description=summary)
         if name == command:
-            import_module(f"gridpriv.cli.{name}").add_arguments(described)
+            _module(name).add_arguments(described)
     return parser
+
+
+def _module(command: str) -> Any:
+    return import_module(f"gridpriv.cli.{command.replace('-', '_')}")
 
 
 class _Version(argparse.Action):

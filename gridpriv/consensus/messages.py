@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 from gridpriv.core.arrays import Floats
 from gridpriv.privacy.release import Release
@@ -44,6 +44,11 @@ class Reply:
 
     sent: Floats
     releases: Mapping[Release, int]
+
+
+Phase = Literal["none", "ready", "rehearse", "round", "missed", "agreed"]
+"""What an order asks for: to try a round on public data, to rehearse one on it, to run one; to
+note one that went on without its zone; or to hear what was agreed on in the last of them."""
 
 
 class Exchange(Protocol):

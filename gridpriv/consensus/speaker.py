@@ -18,14 +18,13 @@ from typing import Any
 import numpy as np
 
 from gridpriv.consensus.agent import Agent, Iterate, Memory
-from gridpriv.consensus.messages import Order, Reply
+from gridpriv.consensus.messages import Order, Phase, Reply
 from gridpriv.consensus.wire import (
     BEFORE,
     Answer,
     Asked,
     Failure,
     MessageError,
-    Phase,
     Place,
     Reason,
     decode,

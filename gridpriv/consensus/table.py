@@ -16,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 
 from gridpriv.consensus.journal import Journal
-from gridpriv.consensus.messages import Exchange, Order, Reply
+from gridpriv.consensus.messages import Exchange, Order, Phase, Reply
 from gridpriv.consensus.wire import (
     BEFORE,
     Answer,
@@ -25,7 +25,6 @@ from gridpriv.consensus.wire import (
     Farewell,
     Hello,
     MessageError,
-    Phase,
     Place,
     Welcome,
     decode,
@@ -296,12 +295,12 @@ class Table:
                 self._changed.wait_for(
                     lambda: not here() or self._farewell is not None or self._due(seat) is not None
                 )
-                if not here():
-                    return
-                if self._farewell is not None:
-                    yield self._farewell
-                    return
-                due = self._due(seat)
+                over, due = self._farewell, self._due(seat)
+            if not here():
+                return
+            if over is not None:
+                yield over
+                return
             if due is not None:
                 yield due[1]
 

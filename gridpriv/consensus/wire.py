@@ -22,7 +22,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from gridpriv.consensus.messages import Order, Reply
+from gridpriv.consensus.messages import Order, Phase, Reply
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import GridprivError
 from gridpriv.privacy.mechanism import MECHANISMS
@@ -38,9 +38,6 @@ LONGEST_TEXT = 1 << 16  # bytes
 MOST_RELEASES = 1 << 16  # of different kinds in one message
 MOST_COUNT = (1 << 32) - 1
 
-Phase = Literal["none", "ready", "rehearse", "round", "missed", "agreed"]
-"""What an order asks for: to try a round on public data, to rehearse one on it, to run one; to
-note one that went on without its zone; or to hear what was agreed on in the last of them."""
 PHASES: tuple[Phase, ...] = get_args(Phase)
 Reason = Literal["solver", "budget", "storage", "order", "defect"]
 REASONS: tuple[Reason, ...] = get_args(Reason)

@@ -13,7 +13,7 @@ from typing import TypeAlias
 import numpy as np
 
 from gridpriv.consensus.coordinator import Consensus, Plan, State, orders_at, rounds
-from gridpriv.consensus.messages import Exchange
+from gridpriv.consensus.messages import Exchange, Phase
 from gridpriv.consensus.schedules import (
     BalancedPenalty,
     InUnits,
@@ -30,7 +30,7 @@ from gridpriv.zonal.settings import Settings
 
 REHEARSAL_ROUNDS = 20
 
-Carrying: TypeAlias = Callable[[str], Exchange]
+Carrying: TypeAlias = Callable[[Phase], Exchange]
 """From what orders ask for (ready, rehearse, round) to what carries them."""
 
 

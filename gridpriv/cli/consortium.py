@@ -1,0 +1,56 @@
+"""``gridpriv consortium``: the folders of a run whose zones work on their own machines."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from gridpriv.cli.common import (
+    add_output,
+    add_settings,
+    add_zone_arguments,
+    chosen_zoning,
+    given_settings,
+    tell,
+)
+from gridpriv.core.errors import InputError
+from gridpriv.zonal.settings import PRESETS, Settings
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.add_argument("case", metavar="CASE", help="a case by name, or a path")
+    parser.add_argument("--demand", metavar="FILE.csv", help="demand of the buses it names")
+    parser.add_argument("--run", metavar="NAME", default="1", help="what the run is called")
+    parser.add_argument(
+        "--address", metavar="HOST:PORT", default="127.0.0.1:50051",
+        help="where zones reach the coordinator",
+    )  # fmt: skip
+    add_zone_arguments(parser)
+    add_settings(parser, Settings, PRESETS, without=("workers",))
+    add_output(parser, "a new folder, with a folder a party", "DIR")
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Make the folders."""
+    if args.out is None:
+        raise InputError("a consortium's folders need a place: give --out DIR")
+    from gridpriv.consortium.folders import lay_out
+    from gridpriv.grid.library import load_case
+    from gridpriv.grid.overrides import override_demand
+    from gridpriv.zonal.settings import make_settings
+
+    settings = make_settings(args.preset, **given_settings(args, Settings))
+    case = load_case(args.case)
+    if args.demand is not None:
+        case = override_demand(case, args.demand)
+    zoning = chosen_zoning(case, args)
+    folder = Path(args.out)
+    lay_out(case, zoning, settings, args.run, args.address, folder)
+    document = {"out": str(folder), "run": args.run, "zones": list(zoning.names)}
+    tell(args, document, lambda: print(
+        f"{folder}: coordinator, {zoning.n_zone} zones ({', '.join(zoning.names)}), authority.\n"
+        f"gridpriv coordinator --config {folder / 'coordinator' / 'coordinator.toml'}\n"
+        f"gridpriv zone-agent --config {folder / zoning.names[0] / 'zone.toml'}, and so on"
+    ))  # fmt: skip
+    return 0

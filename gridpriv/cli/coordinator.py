@@ -1,0 +1,58 @@
+"""``gridpriv coordinator``: coordinate a consortium's run."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from gridpriv.cli.common import add_output, print_table, tell
+
+LOG = "events that are logged: debug | info | warning | error"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    add_party_arguments(parser)
+
+
+def add_party_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of every party."""
+    parser.add_argument("--config", metavar="FILE", required=True, help="its configuration (TOML)")
+    parser.add_argument(
+        "--insecure-loopback", action="store_true",
+        help="no certificates: anybody on this machine may speak for any zone",
+    )  # fmt: skip
+    parser.add_argument("--log", metavar="LEVEL", default="warning", help=LOG)
+    add_output(parser)
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Coordinate, and say what is public of it."""
+    from gridpriv.consensus.grpc_transport import NAME
+    from gridpriv.consortium.coordinate import coordinate, report
+    from gridpriv.consortium.log import notes
+    from gridpriv.consortium.parties import CoordinatorParty, credentials, read_party
+    from gridpriv.consortium.terms import read_terms
+
+    path = Path(args.config)
+    party = read_party(path, CoordinatorParty)
+    folder = path.parent
+    proved = credentials(party, folder, NAME, insecure=args.insecure_loopback)
+    terms = read_terms(folder / party.terms)
+    found = coordinate(terms, party, folder, proved, notes(NAME, args.log))
+    document = report(terms, found)
+    tell(args, document, lambda: summarise(document), folder / party.report)
+    return 0
+
+
+def summarise(document: dict[str, Any]) -> None:
+    """Print the rounds and what they cost each zone."""
+    if document["rounds"]:
+        columns = list(document["rounds"][0])
+        rows = [list(row.values()) for row in document["rounds"]]
+        print_table(f"Run {document['run']}: {document['case']}", columns, rows)
+    if document["privacy"]:
+        shown = ("zone", "releases", "certified", "total_pure", "total")
+        print_table("Privacy", shown, [[row[key] for key in shown] for row in document["privacy"]])
+    print(document["noise"])

@@ -1,0 +1,42 @@
+"""``gridpriv keys``: certificates of a consortium, for trials."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from gridpriv.cli.common import WHOLE, add_output, tell
+from gridpriv.core.errors import InputError
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.add_argument(
+        "--zone", action="append", metavar="NAME", required=True,
+        help="a zone, as the terms name it (repeatable)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--days", type=WHOLE, default=30, metavar="N", help="how long certificates hold"
+    )
+    add_output(parser, "a new folder, with a folder a party", "DIR")
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Make an authority and what it signs."""
+    if args.out is None:
+        raise InputError("keys need a place: give --out DIR")
+    from gridpriv.consortium.keys import make_keys, write_keys
+    from gridpriv.core.files import make_folder, refuse_used
+
+    folder = Path(args.out)
+    authority, parties = make_keys(args.zone, args.days)
+    make_folder(folder)
+    refuse_used(folder)
+    write_keys(folder, authority, parties)
+    document = {"out": str(folder), "parties": list(parties), "days": args.days}
+    tell(args, document, lambda: print(
+        f"{folder}: certificates of {', '.join(parties)} for {args.days} days, and the authority "
+        "that signed them.\nEach key is its party's alone; the authority's key signs new parties: "
+        "keep it away from all of them."
+    ))  # fmt: skip
+    return 0

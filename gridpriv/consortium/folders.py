@@ -1,0 +1,89 @@
+"""A folder a party, made from a case: what each needs, and nothing of another's.
+
+::
+
+    DIR/coordinator/   coordinator.toml, terms.json, its certificate and key
+    DIR/ZONE/          zone.toml, terms.json, network.json, zones.csv, demand.csv, the same
+    DIR/authority/     what signs certificates; nobody needs it during a run
+
+A zone's demand is in its own folder only.
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+from gridpriv.consensus.grpc_transport import NAME
+from gridpriv.consortium.keys import check_name, make_keys, write_pair
+from gridpriv.consortium.parties import CoordinatorParty, Party, ZoneParty, party_text
+from gridpriv.consortium.terms import make_terms, write_terms
+from gridpriv.core.arrays import Floats
+from gridpriv.core.files import make_folder, refuse_used, write_text
+from gridpriv.core.text import csv_text
+from gridpriv.grid.case import Case
+from gridpriv.grid.network_file import public_network, write_network
+from gridpriv.grid.zoning import Zoning, write_zoning
+from gridpriv.zonal.run import prepare
+from gridpriv.zonal.settings import Settings
+
+CERTIFIED: dict[str, Any] = {
+    "certificate": "certificate.pem",
+    "key": "key.pem",
+    "authority": "authority.pem",
+}
+
+
+def lay_out(
+    case: Case, zoning: Zoning, settings: Settings, run: str, address: str, folder: Path
+) -> None:
+    """Make the folders of a consortium that runs a case.
+
+    Parameters
+    ----------
+    case : Case
+    zoning : Zoning
+    settings : Settings
+        A seed among them is given to every zone.
+    run : str
+    address : str
+        Where the coordinator listens, HOST:PORT.
+    folder : Path
+        New or empty.
+    """
+    for name in zoning.names:
+        check_name(name)
+    network = public_network(case)
+    terms = make_terms(network, prepare(network, zoning, settings), run)
+    authority, pairs = make_keys(list(zoning.names))
+    parties: dict[str, Party] = {NAME: CoordinatorParty(listen=address, **CERTIFIED)}
+    for name in zoning.names:
+        parties[name] = ZoneParty(zone=name, coordinator=address, seed=settings.seed, **CERTIFIED)
+    make_folder(folder)
+    refuse_used(folder)
+    write_pair(folder / "authority", authority, authority.certificate)
+    for name, party in parties.items():
+        place = folder / name
+        write_pair(place, pairs[name], authority.certificate)
+        write_terms(terms, place / "terms.json")
+        kind = "coordinator" if name == NAME else "zone"
+        write_text(place / f"{kind}.toml", party_text(party), private=True)
+    for name, own in zip(zoning.names, zoning.members, strict=True):
+        write_network(network, folder / name / "network.json")
+        write_zoning(zoning, network, folder / name / "zones.csv")
+        p, q = (in_mw(values[own], case.base_mva) for values in (case.pd, case.qd))
+        rows = zip(case.bus_id[own].tolist(), p, q, strict=True)
+        text = csv_text(("bus", "pd_mw", "qd_mvar"), list(rows))
+        write_text(folder / name / "demand.csv", text, private=True)
+
+
+def in_mw(values: Floats, base_mva: float) -> list[float]:
+    """Return per-unit values in MW that read back to the same per-unit values."""
+    return [_in_mw(value, base_mva) for value in values.tolist()]
+
+
+def _in_mw(value: float, base_mva: float) -> float:
+    near = value * base_mva
+    tries = (near, math.nextafter(near, math.inf), math.nextafter(near, -math.inf))
+    return next((mw for mw in tries if mw / base_mva == value), near)

@@ -1,0 +1,149 @@
+"""What a party's configuration file (TOML) says; paths are relative to the file."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar, get_args
+
+from gridpriv.consensus.grpc_transport import Credentials, split_address
+from gridpriv.consensus.table import Late
+from gridpriv.consortium.keys import check_pair
+from gridpriv.core.errors import InputError, not_allowed, not_negative, positive
+from gridpriv.core.files import read_bytes
+from gridpriv.core.reading import read_text
+from gridpriv.core.settings import Part, choice, count, documented, names, number, words
+
+NEEDED = "needed"
+MOST_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Party(Part):
+    """What every party has."""
+
+    terms: str = words("terms.json", "what all parties agree on", "FILE")
+    state: str = words("state", "what the party remembers between turns", "FOLDER")
+    certificate: str | None = words(None, "its certificate (PEM)", "FILE", unset="none")
+    key: str | None = words(None, "the certificate's key (PEM)", "FILE", unset="none")
+    authority: str | None = words(
+        None, "certificate of the consortium's authority (PEM)", "FILE", unset="none"
+    )
+    timeout: float = number(300.0, "how long others are waited for", positive, unit="s")
+
+
+@documented
+@dataclass(frozen=True, kw_only=True)
+class CoordinatorParty(Party):
+    """The coordinator's configuration."""
+
+    listen: str = words("127.0.0.1:50051", "where zones reach it", "HOST:PORT")
+    late: Late = choice("wait", get_args(Late), "what becomes of a round that a zone is late in")
+    report: str = words("report", "its public report", "FOLDER")
+
+    def agree(self) -> None:
+        """Refuse what is no address."""
+        super().agree()
+        split_address("listen", self.listen)
+
+
+@documented
+@dataclass(frozen=True, kw_only=True)
+class ZoneParty(Party):
+    """A zone's configuration."""
+
+    zone: str | None = words(None, "its name in the terms", "NAME", unset=NEEDED)
+    network: str = words("network.json", "the grid without demand", "FILE")
+    zoning: str = words("zones.csv", "the zone map", "FILE")
+    demand: str = words("demand.csv", "its own demand (bus,pd_mw,qd_mvar); private", "FILE")
+    coordinator: str = words("127.0.0.1:50051", "where the coordinator is", "HOST:PORT")
+    timeout: float = number(600.0, "how long the coordinator is waited for", positive, unit="s")
+    beat: float = number(
+        0.0, "answers leave at multiples of this after their order came; 0 is at once",
+        not_negative, unit="s",
+    )  # fmt: skip
+    ledger: str | None = words(None, "its ledger, charged before every draw", "FILE", unset="none")
+    ledger_key: str | None = words(None, "the ledger's key", "FILE", unset="beside the ledger")
+    seed: int | None = count(
+        None, "seed of its simulated noise", least=0, unset="drawn, and kept in its state"
+    )
+
+    def agree(self) -> None:
+        """Refuse a configuration without a zone, and what is no address."""
+        super().agree()
+        if self.zone is None:
+            raise not_allowed("zone", self.zone, "the zone's name in the terms")
+        split_address("coordinator", self.coordinator)
+
+
+Kind = TypeVar("Kind", CoordinatorParty, ZoneParty)
+
+
+def read_party(path: Path, kind: type[Kind]) -> Kind:
+    """Return a party's configuration.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, or says what no configuration says.
+    """
+    try:
+        document = tomllib.loads(read_text(path, "configuration", MOST_BYTES))
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise InputError(f"configuration {path} is no TOML: {error}") from error
+    try:
+        return kind(**document)
+    except InputError as error:
+        raise InputError(f"configuration {path}: {error}") from error
+
+
+def party_text(party: Part, comments: bool = True) -> str:
+    """Return the file of a configuration, with what every line is."""
+    import json
+
+    from gridpriv.core.settings import defaults, settings_of
+
+    held, standard = settings_of(type(party)), defaults(type(party))
+    lines = []
+    for name in names(type(party)):
+        value = getattr(party, name)
+        text = json.dumps(value, ensure_ascii=False)
+        line = f"# {name} =" if value is None else f"{name} = {text}"
+        lines.append(f"{line}  # {held[name].described(standard[name])}" if comments else line)
+    return "\n".join(lines) + "\n"
+
+
+def credentials(party: Party, folder: Path, name: str, *, insecure: bool) -> Credentials | None:
+    """Return a party's credentials, or None for a loopback run without them.
+
+    Parameters
+    ----------
+    party : Party
+    folder : Path
+        Of its configuration.
+    name : str
+        That its certificate must have.
+    insecure : bool
+        Whether it was said that there are none.
+
+    Raises
+    ------
+    InputError
+        If something is missing, or is not what the others would accept; with the reason.
+    """
+    files = {key: getattr(party, key) for key in ("certificate", "key", "authority")}
+    if insecure:
+        return None
+    for key, file in files.items():
+        if file is None:
+            raise not_allowed(
+                key, file, "a PEM file; without certificates only --insecure-loopback runs, on "
+                "one machine",
+            )  # fmt: skip
+    try:
+        found = Credentials(*(read_bytes(folder / file, MOST_BYTES) for file in files.values()))
+    except FileNotFoundError as error:
+        raise InputError(f"{error.filename}: there is no such file") from None
+    check_pair(found, name)
+    return found

@@ -1,0 +1,218 @@
+"""What all parties of a run agree on before it: settings, zones, what they share; all public.
+
+It grows with what zones share, not with the grid, and is all of a grid that a coordinator has.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gridpriv.consensus.coordinator import make_consensus
+from gridpriv.consensus.table import Public
+from gridpriv.core.arrays import Floats, Ints
+from gridpriv.core.errors import InputError, not_allowed
+from gridpriv.core.files import write_text
+from gridpriv.core.reading import LARGEST, read_text
+from gridpriv.grid.case import Case
+from gridpriv.grid.network_file import network_digest
+from gridpriv.power.problem import ZoneProblem
+from gridpriv.power.program import compile_zone
+from gridpriv.power.zone import flat_start
+from gridpriv.zonal.opening import Ground, coordinate_units, step_size
+from gridpriv.zonal.run import Prepared, release_epsilon
+from gridpriv.zonal.settings import Settings, make_settings
+
+FORMAT = "gridpriv terms 1"
+KEYS = ("format", "run", "case", "network", "settings", "smoothness", "epsilon", "zones")
+OF_ONE_PARTY = ("seed", "workers")  # settings that no two parties need to share
+LONGEST_RUN = 100
+
+
+@dataclass(frozen=True, eq=False)
+class Shared:
+    """What a zone shares with others.
+
+    Attributes
+    ----------
+    coordinates : (shared,) int
+        Their numbers in the whole grid (:mod:`gridpriv.power.zone`).
+    start, units : (shared,)
+        Where each starts, and its unit of rho.
+    """
+
+    coordinates: Ints
+    start: Floats
+    units: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Terms:
+    """The terms of one run.
+
+    Attributes
+    ----------
+    run : str
+        Its name; a second run has another.
+    case, network : str
+        Name and digest of the public network.
+    settings : Settings
+        All but those of one party (seed, workers).
+    smoothness : float or None
+        The largest L of the zones, where the step size needs it.
+    epsilon : float
+        Of one release, as stated; inf without noise.
+    zones : mapping of str to Shared
+        In the order of the zones' keys.
+    """
+
+    run: str
+    case: str
+    network: str
+    settings: Settings
+    smoothness: float | None
+    epsilon: float
+    zones: Mapping[str, Shared]
+
+    @cached_property
+    def agreed_settings(self) -> dict[str, Any]:
+        """The settings as all parties have them."""
+        given = self.settings.as_given()
+        return {name: value for name, value in given.items() if name not in OF_ONE_PARTY}
+
+    @cached_property
+    def ground(self) -> Ground:
+        """What the rounds start from."""
+        held = self.zones.values()
+        numbers = np.concatenate([one.coordinates for one in held])
+        _, first = np.unique(numbers, return_index=True)
+        smoothness = math.nan if self.smoothness is None else self.smoothness
+        return Ground(
+            settings=self.settings,
+            consensus=make_consensus([one.coordinates for one in held]),
+            start=[one.start for one in held],
+            units=np.concatenate([one.units for one in held])[first],
+            step=step_size(self.settings, lambda: (smoothness, self.epsilon)),
+        )
+
+    @cached_property
+    def public(self) -> Public:
+        """What both sides compare before the first release."""
+        document = self.as_document()
+        told = {key: document[key] for key in ("network", "smoothness", "epsilon", "zones")}
+        return Public(
+            version=version("gridpriv"),
+            run=self.run,
+            topology=hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest(),
+            settings=self.agreed_settings,
+            sizes={name: len(one.coordinates) for name, one in self.zones.items()},
+        )
+
+    def as_document(self) -> dict[str, Any]:
+        """Return the terms as their file holds them."""
+        zones = [
+            {
+                "zone": name, "coordinates": one.coordinates.tolist(),
+                "start": one.start.tolist(), "units": one.units.tolist(),
+            }
+            for name, one in self.zones.items()
+        ]  # fmt: skip
+        return {
+            "format": FORMAT, "run": self.run, "case": self.case, "network": self.network,
+            "settings": self.agreed_settings, "smoothness": self.smoothness,
+            "epsilon": None if math.isinf(self.epsilon) else self.epsilon, "zones": zones,
+        }  # fmt: skip
+
+
+def make_terms(network: Case, prepared: Prepared, run: str) -> Terms:
+    """Return the terms of a run that was prepared on a public network."""
+    settings = prepared.settings
+    if settings.public_demand is not None:
+        raise not_allowed("public_demand", settings.public_demand, "left out: terms carry no file")
+    zones = {}
+    for zone, mask in zip(prepared.zones, prepared.shared, strict=True):
+        numbers = zone.coordinates[mask]
+        units = coordinate_units(prepared.network, numbers)
+        zones[zone.name] = Shared(numbers, flat_start(zone)[mask], units)
+    smooth = settings.step == "smooth" and settings.update == "linearized"
+    problems = (ZoneProblem(compile_zone(zone), settings.solver) for zone in prepared.zones)
+    return Terms(
+        run=check_run(run),
+        case=prepared.case.name,
+        network=network_digest(network),
+        settings=settings,
+        smoothness=max(problem.smoothness for problem in problems) if smooth else None,
+        epsilon=release_epsilon(prepared),
+        zones=zones,
+    )
+
+
+def check_run(run: str) -> str:
+    """Return the name of a run, or refuse it."""
+    if not (isinstance(run, str) and 0 < len(run) <= LONGEST_RUN and run.isprintable()):
+        raise not_allowed("run", run, f"1 to {LONGEST_RUN} printable characters")
+    return run
+
+
+def write_terms(terms: Terms, path: Path) -> None:
+    """Write terms."""
+    document = terms.as_document()
+    zones = ",\n".join(json.dumps(zone) for zone in document.pop("zones"))
+    lines = [f"{json.dumps(key)}: {json.dumps(value)}" for key, value in document.items()]
+    text = "{\n" + ",\n".join([*lines, f'"zones": [\n{zones}\n]']) + "\n}\n"
+    write_text(path, text, private=False)
+
+
+def read_terms(path: Path) -> Terms:
+    """Return the terms that a file holds.
+
+    Raises
+    ------
+    InputError
+        If it cannot be read, or holds no terms.
+    """
+    where = f"terms {path}"
+    try:
+        document = json.loads(read_text(path, "terms", LARGEST))
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{where} is no JSON: {error}") from error
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        raise InputError(f"{where} is not of the format {FORMAT!r}")
+    if set(document) != set(KEYS):
+        odd = sorted(set(document) ^ set(KEYS))
+        raise InputError(f"{where}: the keys are not those of {FORMAT!r}: {', '.join(odd[:3])}")
+    try:
+        return Terms(
+            run=check_run(document["run"]),
+            case=str(document["case"]),
+            network=str(document["network"]),
+            settings=make_settings(None, **document["settings"]),
+            smoothness=_number(document["smoothness"]),
+            epsilon=math.inf if document["epsilon"] is None else float(document["epsilon"]),
+            zones={str(zone["zone"]): _shared(zone) for zone in document["zones"]},
+        )
+    except (TypeError, ValueError, KeyError, OverflowError) as error:
+        raise InputError(f"{where}: {error}") from error
+
+
+def _number(value: Any) -> float | None:
+    return None if value is None else float(value)
+
+
+def _shared(zone: Mapping[str, Any]) -> Shared:
+    numbers = np.array(zone["coordinates"], dtype=np.int64)
+    start, units = (np.array(zone[key], dtype=float) for key in ("start", "units"))
+    if not numbers.shape == start.shape == units.shape or numbers.ndim != 1:
+        raise ValueError(f"zone {zone['zone']!r}: coordinates, start and units differ in length")
+    if not (np.isfinite(start).all() and (units > 0.0).all() and np.isfinite(units).all()):
+        raise ValueError(f"zone {zone['zone']!r}: a start or a unit that is no usable number")
+    return Shared(numbers, start, units)

@@ -1,0 +1,53 @@
+"""A consortium over loopback: the same as one process, and what becomes of faults."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("grpc")
+pytest.importorskip("cryptography")
+sys.path.insert(0, str(Path(__file__).parent))
+from parties import Consortium, laid_out, same_rounds, settings
+
+from gridpriv import run
+from gridpriv.power.ac.settle import agreed_boundaries
+
+ZONES = ("1", "2", "3")
+
+
+@pytest.fixture(scope="module")
+def template(case14, zones14, tmp_path_factory):
+    return laid_out(case14, zones14, tmp_path_factory.mktemp("consortium"))
+
+
+@pytest.fixture
+def folder(template, tmp_path):
+    return Path(shutil.copytree(template, tmp_path / "here"))
+
+
+@pytest.fixture(scope="module")
+def in_one_process(case14, zones14):
+    return run(case14, zones14, settings())
+
+
+@pytest.mark.parametrize("secure", [True, False])
+def test_three_zones_over_grpc_are_a_run_in_one_process(folder, in_one_process, secure):
+    parties = Consortium(folder, secure=secure).coordinator().zones(*ZONES)
+    results = parties.results()
+    same_rounds(results["coordinator"], in_one_process)
+    for name in ZONES:
+        own = results[name]["rounds"]
+        theirs = [r.by_agent[name] for r in in_one_process.trace.rounds]
+        assert [{k: one[k] for k in two} for one, two in zip(own, theirs, strict=True)] == theirs
+    public = json.loads((folder / "coordinator" / "report" / "run.json").read_text())
+    assert [row["consensus_residual"] for row in public["rounds"]] == [
+        r.consensus_residual for r in in_one_process.trace.rounds
+    ]
+    assert [row["releases"] for row in public["privacy"]] == [3, 3, 3]
