@@ -20,7 +20,7 @@ ORDER = (
     ("consensus", "grid"),
     ("power",),
     ("zonal", "learning"),
-    ("assurance", "study"),
+    ("assurance", "study", "consortium"),
     ("drawing",),
     ("report",),
     ("cli",),

@@ -97,7 +97,7 @@ def every_flag() -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for name in COMMANDS:
         parser = Parser(prog=name)
-        import_module(f"gridpriv.cli.{name}").add_arguments(parser)
+        import_module(f"gridpriv.cli.{name.replace('-', '_')}").add_arguments(parser)
         found |= leaves(parser, name)
     return found
 

@@ -31,7 +31,7 @@ def every_command() -> list[tuple[str, argparse.ArgumentParser]]:
     found = []
     for name in COMMANDS:
         parser = Parser(prog=f"gridpriv {name}")
-        import_module(f"gridpriv.cli.{name}").add_arguments(parser)
+        import_module(f"gridpriv.cli.{name.replace('-', '_')}").add_arguments(parser)
         found += leaves(parser, name)
     return found
 
@@ -121,7 +121,8 @@ def test_help_of_a_command_imports_nothing_slow() -> None:
         "from gridpriv.cli.main import COMMANDS\n"
         "from gridpriv.cli.parser import Parser\n"
         "for name in COMMANDS:\n"
-        "    import_module(f'gridpriv.cli.{name}').add_arguments(Parser(prog=name))\n"
+        "    module = 'gridpriv.cli.' + name.replace('-', '_')\n"
+        "    import_module(module).add_arguments(Parser(prog=name))\n"
         "slow = {'pandas', 'scipy', 'pyomo', 'casadi', 'matplotlib', 'torch', 'pandapower'}\n"
         "print(sorted(slow & set(sys.modules)))"
     )

@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 pytest.importorskip("grpc")
@@ -17,7 +15,6 @@ sys.path.insert(0, str(Path(__file__).parent))
 from parties import Consortium, laid_out, same_rounds, settings
 
 from gridpriv import run
-from gridpriv.power.ac.settle import agreed_boundaries
 
 ZONES = ("1", "2", "3")
 
