@@ -40,6 +40,7 @@ from gridpriv.grid.pandapower_tables import (
     bus_table,
     bus_zones,
     cost_rows,
+    dc_table,
     gen_table,
 )
 from gridpriv.grid.readreport import ReadReport
@@ -99,6 +100,7 @@ def convert_net(net: Any, name: str | None = None) -> Conversion:
         gen=gen_table(net, gen, bus_of),
         branch=branch_table(work, ppc, ids, branch),
         gencost=cost_rows(net, gen),
+        dcline=dc_table(net, bus_of),
         first_bus=0,
     )
     case = _case(tables, branch, gen)

@@ -34,7 +34,7 @@ NUMBERS: dict[str, tuple[str, ...]] = {
     "load": ("p_mw", "q_mvar", "scaling"), "sgen": ("p_mw", "q_mvar", "scaling"),
     "storage": ("p_mw", "q_mvar", "scaling"), "shunt": ("p_mw", "q_mvar", "step"),
     "ward": ("ps_mw", "qs_mvar", "pz_mw", "qz_mvar"), "gen": ("p_mw", "vm_pu", "scaling"),
-    "ext_grid": ("vm_pu", "va_degree"),
+    "ext_grid": ("vm_pu", "va_degree"), "dcline": ("p_mw", "loss_percent", "loss_mw"),
     "poly_cost": ("element", "cp0_eur", "cp1_eur_per_mw", "cp2_eur_per_mw2"),
     "pwl_cost": ("element",),
 }  # fmt: skip

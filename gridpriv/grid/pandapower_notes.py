@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from gridpriv.grid.case import Case
 from gridpriv.grid.pandapower_checks import frame, in_service
-from gridpriv.grid.readreport import FieldNote, grid_notes
+from gridpriv.grid.readreport import FieldNote, dc_note, grid_notes
 
 READ = {
     "bus": "vn_kv; min_vm_pu and max_vm_pu are the voltage band",
@@ -27,7 +27,7 @@ READ = {
     "sgen": "negative demand; a generator where controllable with min_p_mw and max_p_mw",
     "gen": "a generator; held at p_mw where not controllable or without limits",
     "ext_grid": "a generator at a reference bus, without limits unless the net gives them; "
-    "vm_pu is a start value, the voltage moves within its band",
+    "its voltage is held at vm_pu unless controllable",
     "shunt": "bus shunt",
     "ward": "constant power and constant impedance",
     "switch": "closed bus switches fuse buses, open switches cut branches",
@@ -109,14 +109,15 @@ def _buses(net: Any, case: Case, bus_of: dict[int, int]) -> Iterator[FieldNote]:
 def _unsupported(net: Any) -> Iterator[FieldNote]:
     running = int(in_service(net, "dcline").sum())
     if running:
-        yield FieldNote("dcline", "unsupported", running, "DC lines in service are left out", True)
+        yield dc_note(running)
     loads = frame(net, "load")
     parts = loads[[c for c in VOLTAGE_PARTS if c in loads]]
     varying = int(((parts.fillna(0) != 0).any(axis=1) & in_service(net, "load")).sum())
     if varying:
         yield FieldNote(
-            "load: voltage dependence", "unsupported", varying, "taken as constant power"
-        )
+            "load: voltage dependence", "unsupported", varying,
+            "constant power is taken, as at 1 p.u.", True,
+        )  # fmt: skip
     for table in ("load", "storage"):
         rows = frame(net, table)
         if "controllable" in rows:

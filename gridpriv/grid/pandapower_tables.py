@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import InputError
 from gridpriv.grid.case import PIECEWISE, POLYNOMIAL, Case
-from gridpriv.grid.pandapower_checks import column_of, frame, optional
+from gridpriv.grid.pandapower_checks import column_of, frame, in_service, optional
 from gridpriv.grid.pandapower_elements import SIDES, Element
+from gridpriv.grid.tables import DC_COLUMNS, DC_FROM, DC_PF, DC_PT, DC_STATUS, DC_TO
 
 NO_LIMIT = 99999.0
 """Ratings from here on (kA or MVA) are the field's way to say none."""
@@ -47,6 +48,9 @@ def bus_table(
     np.minimum.at(high, rows, optional(held, "max_vm_pu", np.inf))
     low = np.where(np.isfinite(low), low, np.minimum(NO_BAND[0], high))
     high = np.where(np.isfinite(high), high, np.maximum(NO_BAND[1], low))
+    for bus, setpoint in _stiff(net):
+        if bus in bus_of and low[place[bus_of[bus]]] <= high[place[bus_of[bus]]]:
+            low[place[bus_of[bus]]] = high[place[bus_of[bus]]] = setpoint
     table[:, 0], table[:, 6], table[:, 10] = ids, 1, 1
     table[:, 11], table[:, 12] = high, low
     solved = frame(net, "res_bus")
@@ -56,6 +60,16 @@ def bus_table(
         known = np.isfinite(vm) & np.isfinite(va)
         table[rows[known], 7], table[rows[known], 8] = vm[known], va[known]
     return table
+
+
+def _stiff(net: Any) -> list[tuple[int, float]]:
+    """Return buses and set points of external grids that hold their voltage.
+
+    As in pandapower's optimal power flow: all but those that are controllable.
+    """
+    rows = frame(net, "ext_grid")[in_service(net, "ext_grid")]
+    rows = rows[optional(rows, "controllable", 0.0) == 0]
+    return [(int(bus), float(vm)) for bus, vm in zip(rows["bus"], rows["vm_pu"], strict=True)]
 
 
 def bus_zones(net: Any, case: Case, bus_of: dict[int, int]) -> tuple[str, ...]:
@@ -78,6 +92,23 @@ def bus_zones(net: Any, case: Case, bus_of: dict[int, int]) -> tuple[str, ...]:
                 named.setdefault(here, named[there])
     zones = tuple(named.get(int(bus), "") for bus in case.bus_id)
     return zones if all(zones) and len(set(zones)) > 1 else ()
+
+
+def dc_table(net: Any, bus_of: dict[int, int]) -> Floats:
+    """Return DC lines as MATPOWER's table: losses at the end that receives."""
+    rows = frame(net, "dcline")
+    if len(rows) == 0:
+        return np.zeros((0, DC_COLUMNS))
+    sent = rows.p_mw.to_numpy(float)
+    lost = np.abs(sent) * rows.loss_percent.to_numpy(float) / 100 + rows.loss_mw.to_numpy(float)
+    forward = sent > 0
+    ends = np.array([[bus_of.get(int(bus), -1) for bus in rows[c]] for c in ("from_bus", "to_bus")])
+    table = np.zeros((len(rows), DC_COLUMNS))
+    table[:, DC_FROM], table[:, DC_TO] = ends
+    table[:, DC_STATUS] = in_service(net, "dcline") & (ends >= 0).all(axis=0)
+    table[:, DC_PF] = np.where(forward, sent, sent + lost)
+    table[:, DC_PT] = np.where(forward, sent - lost, sent)
+    return table[table[:, DC_STATUS] > 0]
 
 
 def branch_table(

@@ -162,7 +162,7 @@ def _generators(net: Any, case: Case, index: NDArray[np.int64]) -> tuple[Element
         if g in slacks:
             number = pp.create_ext_grid(
                 net, int(index[bus]), vm_pu=setpoint[bus], va_degree=np.rad2deg(case.va[bus]),
-                **limits,
+                controllable=True, **limits,
             )  # fmt: skip
         else:
             number = pp.create_gen(
@@ -173,7 +173,7 @@ def _generators(net: Any, case: Case, index: NDArray[np.int64]) -> tuple[Element
     for bus in bare:  # holds voltage and angle, gives nothing in the model
         pp.create_ext_grid(
             net, int(index[bus]), vm_pu=setpoint[bus], va_degree=np.rad2deg(case.va[bus]),
-            min_p_mw=0.0, max_p_mw=0.0, min_q_mvar=0.0, max_q_mvar=0.0,
+            min_p_mw=0.0, max_p_mw=0.0, min_q_mvar=0.0, max_q_mvar=0.0, controllable=True,
         )  # fmt: skip
     _write_costs(net, case, elements)
     return tuple(elements)

@@ -2,8 +2,8 @@
 
 *Read* reaches the :class:`~gridpriv.grid.case.Case`. *Ignored* has no bearing on the model
 (names, areas, emergency ratings). *Unsupported* bears on the grid's operation and is not
-modelled; where it is in service and would change the power balance, ``left_out`` is set and
-loading the case warns.
+modelled; where it is in service and the power balance may differ from the source's because of it,
+``left_out`` is set and loading the case warns.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from gridpriv.core.arrays import Floats
-from gridpriv.core.errors import GridprivWarning, InputError
+from gridpriv.core.errors import GridprivWarning
 from gridpriv.grid.case import POLYNOMIAL, Case
 from gridpriv.grid.tables import (
     ANGMAX,
     ANGMIN,
     BR_STATUS,
     BUS_TYPE,
+    DC_STATUS,
     GEN_STATUS,
     ISOLATED,
     PMAX,
@@ -57,7 +58,7 @@ class FieldNote:
     note : str
         What was made of it.
     left_out : bool
-        Whether the power balance of the case differs from the source's because of it.
+        Whether the power balance of the case may differ from the source's because of it.
     """
 
     field: str
@@ -230,17 +231,18 @@ def _cost_notes(tables: MatpowerTables, case: Case) -> Iterator[FieldNote]:
 def _other_notes(tables: MatpowerTables) -> Iterator[FieldNote]:
     dcline = np.asarray(tables.dcline, dtype=float)
     if dcline.size:
-        if dcline.ndim != 2 or dcline.shape[1] < 3:
-            raise InputError(f"mpc.dcline has {dcline.shape[-1]} columns; at least 3 are needed")
-        running = int((dcline[:, 2] > 0).sum())
-        yield FieldNote(
-            "dcline", "unsupported", running, "DC lines in service are left out", running > 0
-        )
+        yield dc_note(int((dcline[:, DC_STATUS] > 0).sum()))
     for name, rows in tables.others:
         if name in CONSTRAINING:
             yield FieldNote(name, "unsupported", rows, "not part of the model")
         else:
             yield FieldNote(name, "ignored", rows)
+
+
+def dc_note(running: int) -> FieldNote:
+    """Return what is made of DC lines."""
+    text = "DC lines are fixed demand at both ends: their limits and voltage control are left out"
+    return FieldNote("dcline", "unsupported", running, text, running > 0)
 
 
 def _counted(field: str, status: Status, count: int, note: str) -> Iterator[FieldNote]:

@@ -23,6 +23,7 @@ BUS_I, BUS_TYPE, PD, QD, GS, BS, VM, VA, BASE_KV, VMAX, VMIN = 0, 1, 2, 3, 4, 5,
 F_BUS, T_BUS, BR_R, BR_X, BR_B, RATE_A, TAP, SHIFT, BR_STATUS = 0, 1, 2, 3, 4, 5, 8, 9, 10
 ANGMIN, ANGMAX = 11, 12
 AREA, ZONE = 6, 10
+DC_FROM, DC_TO, DC_STATUS, DC_PF, DC_PT, DC_QF, DC_QT, DC_COLUMNS = 0, 1, 2, 3, 4, 5, 6, 7
 GEN_BUS, PG, QMAX, QMIN, VG, GEN_STATUS, PMAX, PMIN = 0, 1, 3, 4, 5, 7, 8, 9
 RIGHT_ANGLE_DEG = 90.0
 READ_FIELDS = ("version", "baseMVA", "bus", "gen", "branch", "gencost", "dcline")
@@ -41,7 +42,7 @@ class MatpowerTables:
     gencost : tuple of rows
         Empty where the source has none.
     dcline : 2-d array
-        Not modelled; kept so that a report can say so.
+        Fixed injections at both ends.
     others : tuple of (str, int)
         Names and numbers of rows of further fields.
     first_bus : int
@@ -81,6 +82,7 @@ def case_from_tables(tables: MatpowerTables) -> Case:
     bus = bus[bus[:, BUS_TYPE] != ISOLATED]
     bus_id = _integers(bus[:, BUS_I], "bus", "bus_i", tables.first_bus)
     known = {int(i) for i in all_ids}
+    bus[:, [PD, QD]] += _dc_demand(_columns(tables.dcline, "dcline", DC_COLUMNS), bus_id, known)
     index = {int(b): i for i, b in enumerate(bus_id)}
     f_id = _known(branch[:, F_BUS], "branch", "fbus", known)
     t_id = _known(branch[:, T_BUS], "branch", "tbus", known)
@@ -127,6 +129,20 @@ def case_from_tables(tables: MatpowerTables) -> Case:
         area=_groups(bus[:, AREA]),
         zone=_groups(bus[:, ZONE]),
     )
+
+
+def _dc_demand(dcline: Floats, bus_id: Ints, known: set[int]) -> Floats:
+    """Return what DC lines in service take from each bus, (n, 2) in MW and MVAr."""
+    demand = np.zeros((len(bus_id), 2))
+    _finite(dcline[:, DC_STATUS], "dcline", "status")
+    for name, end, p, q in (("fbus", DC_FROM, DC_PF, DC_QF), ("tbus", DC_TO, DC_PT, DC_QT)):
+        at = _known(dcline[:, end], "dcline", name, known)
+        for power in (p, q):
+            _finite(dcline[:, power], "dcline", "flow")
+        sign = 1.0 if end == DC_FROM else -1.0
+        for row in np.flatnonzero(dcline[:, DC_STATUS] > 0).tolist():
+            demand[bus_id == at[row]] += (sign * dcline[row, p], -dcline[row, q])
+    return demand
 
 
 def _groups(numbers: Floats) -> tuple[str, ...]:

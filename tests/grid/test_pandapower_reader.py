@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from gridpriv.grid.case import PIECEWISE, Case
 from gridpriv.grid.library import load_case, read_report
 from gridpriv.grid.pandapower import Conversion, case_from_pandapower, convert_net
 from gridpriv.grid.pandapower_elements import Element
+from gridpriv.power.ac.optimum import acopf
 
 pp = pytest.importorskip("pandapower")
 networks = pytest.importorskip("pandapower.networks")
@@ -233,7 +236,7 @@ def test_json_reads_as_the_net_and_warns_of_what_is_left_out(tmp_path: Path) -> 
     assert read_report(tmp_path / "grid.json").format == "pandapower JSON"
     pp.create_dcline(net, 0, 1, p_mw=1.0, loss_percent=0, loss_mw=0, vm_from_pu=1, vm_to_pu=1)
     pp.to_json(net, str(tmp_path / "dc.json"))
-    with pytest.warns(GridprivWarning, match="dcline: DC lines in service are left out"):
+    with pytest.warns(GridprivWarning, match="dcline: DC lines are fixed demand"):
         load_case(tmp_path / "dc.json")
 
 
@@ -353,8 +356,54 @@ def test_a_missing_band_is_that_of_the_standard_and_a_given_one_is_kept() -> Non
     net = small()
     net.bus["max_vm_pu"] = [np.nan, 1.2, np.nan]
     net.bus["min_vm_pu"] = [np.nan, 0.85, np.nan]
+    net.ext_grid["controllable"] = True
     case = case_from_pandapower(net)
     assert (case.vmin[0], case.vmax[0]) == (0.9, 1.1)
     assert (case.vmin[1], case.vmax[1]) == (0.85, 1.2), "a fused bus without a band adds none"
     net.bus["min_vm_pu"] = [1.15, 1.0, 1.0]
     assert case_from_pandapower(net).vmax[0] == 1.15, "never a band turned round"
+
+
+@pytest.mark.parametrize("controllable", [None, False, True])
+def test_an_external_grid_holds_its_set_point_unless_it_is_controllable(
+    controllable: bool | None,
+) -> None:
+    net = small()
+    net.ext_grid["vm_pu"] = 0.99
+    if controllable is not None:
+        net.ext_grid["controllable"] = controllable
+    case = case_from_pandapower(net)
+    assert (case.vmin[0], case.vmax[0]) == ((0.95, 1.05) if controllable else (0.99, 0.99))
+    optimum = acopf(replace(case, pmax=case.pmax.clip(max=10), pmin=case.pmin.clip(min=-10)),
+                    "losses").state  # fmt: skip
+    assert (abs(optimum.vm[0] - 0.99) < 1e-6) is not bool(controllable)
+
+
+@pytest.mark.parametrize("sent", [3.0, -3.0])
+def test_dc_lines_are_what_pandapower_injects(sent: float) -> None:
+    net = networks.case14()
+    pp.create_dcline(net, 3, 9, p_mw=sent, loss_percent=2.0, loss_mw=0.1, vm_from_pu=1.02,
+                     vm_to_pu=1.02)  # fmt: skip
+    pp.runpp(net, numba=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        case = case_from_pandapower(net)
+    plain = case_from_pandapower(networks.case14())
+    moved = 100 * (case.pd - plain.pd)
+    ends = net.res_dcline.iloc[0]
+    assert moved[[3, 9]] == pytest.approx([ends.p_from_mw, ends.p_to_mw])
+    assert np.count_nonzero(moved) == 2
+    net.dcline["in_service"] = False
+    np.testing.assert_array_equal(case_from_pandapower(net).pd, plain.pd)
+    net.dcline["in_service"] = True
+    net.dcline["loss_mw"] = np.nan
+    with pytest.raises(InputError, match=r"net.dcline row 0: loss_mw = nan"):
+        case_from_pandapower(net)
+
+
+def test_loads_that_follow_the_voltage_are_constant_with_a_warning(tmp_path: Path) -> None:
+    net = networks.case14()
+    net.load["const_i_p_percent"] = 30.0
+    pp.to_json(net, str(tmp_path / "zip.json"))
+    with pytest.warns(GridprivWarning, match="voltage dependence: constant power is taken"):
+        load_case(tmp_path / "zip.json")

@@ -147,15 +147,20 @@ def test_the_report_names_what_is_not_modelled() -> None:
     assert found["bus_name"] == ("ignored", 14)
     assert found["reserves"][0] == "unsupported"
     assert found["reference bus"] == ("read", 1)
-    with pytest.warns(GridprivWarning, match="DC lines in service are left out"):
+    with pytest.warns(GridprivWarning, match="DC lines are fixed demand at both ends"):
         report.warn()
     assert len(report.table()) == len(report.notes) == len(report.as_dict()["fields"])
 
 
 def test_a_dcline_of_a_m_file_warns(tmp_path: Path) -> None:
     text = (shipped_folder("cases") / "case14.m").read_text()
-    dc = "mpc.dcline = [\n 1 2 1 10 10 0 0 1 1 0 10 0 0 0 0 0 0;\n];\n"
+    dc = "mpc.dcline = [\n 1 2 1 10 9 2 -3 1 1 0 10 0 0 0 0 0 0;\n 2 3 0 50 50 0 0 1 1;\n];\n"
+    dc = dc.replace("1 1;", "1 1 0 10 0 0 0 0 0 0;")
     (tmp_path / "dc.m").write_text(text + dc)
     with pytest.warns(GridprivWarning, match="dc.m: dcline"):
         case = load_case(tmp_path / "dc.m")
-    assert replace(case, name="case14").fingerprint == CASE14.fingerprint
+    moved = np.zeros((14, 2))
+    moved[0], moved[1] = (10, -2), (-9, 3)  # taken from bus 1, given to bus 2; MVAr are given
+    np.testing.assert_allclose(100 * (case.pd - CASE14.pd), moved[:, 0], atol=1e-12)
+    np.testing.assert_allclose(100 * (case.qd - CASE14.qd), moved[:, 1], atol=1e-12)
+    assert replace(case, pd=CASE14.pd, qd=CASE14.qd).fingerprint == CASE14.fingerprint

@@ -188,6 +188,19 @@ def test_a_stressed_grid_sheds_until_it_carries_the_rest(case14, zones14):
     assert "limit" not in sentence  # what binds in an unfinished plan is no cause
 
 
+def test_a_zone_that_neighbours_cannot_help_sheds_its_own():
+    networks = pytest.importorskip("pandapower.networks")
+    from gridpriv.grid.pandapower import case_from_pandapower
+
+    case = case_from_pandapower(networks.create_cigre_network_mv())
+    least = gridpriv.acopf(case, "shed").state.shed_mw
+    assert least > 0.5  # its transformer of 25 MVA is too small for the load behind it
+    result = run(case, partition(case, 2), make_settings(mechanism="none", rounds=8,
+                                                         solver="clarabel"))  # fmt: skip
+    assert result.physical["carried"], result.physical["violations"]
+    assert least - 0.01 <= result.physical["shed_mw"] <= least + 1.0
+
+
 def test_a_dead_island_is_the_cause_of_its_own_shed(case14, zones14):
     settings = make_settings(mechanism="none", rounds=10, solver="clarabel",
                              outage=("branch:17", "branch:20"))  # fmt: skip

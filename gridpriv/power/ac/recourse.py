@@ -55,7 +55,7 @@ class Boundary:
     rate : (branches,)
         Apparent power limits that it plans within (0: none).
     firmness : float
-        Factor on k_f and k_v.
+        Factor on k_f, k_v and the balancing price.
     """
 
     p: Floats
@@ -148,7 +148,8 @@ def plan_zone(
     worth, base = _add_operating_cost(model, unit), zone.network.case.base_mva
     lost = service.voll * base / worth
     add_service_cost(model, lost, lost)
-    _hold_interchange(model, area, boundary.interchange, service.balancing_price * base / worth)
+    price = boundary.firmness * service.balancing_price * base / worth
+    _hold_interchange(model, area, boundary.interchange, price)
     _hold_ties(model, area, boundary)
     found = model.program.solve()
     if not found.solved:

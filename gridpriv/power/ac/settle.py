@@ -29,9 +29,10 @@ AS_MEASURED = 2
 GAIN = 0.5
 """From the replan after ``AS_MEASURED`` on, a limit that is passed is tightened by this share."""
 FIRMER, FIRMEST, HELPED = 10.0, 1e4, 0.7
-"""Factors on the weights of tie terms, where a replan leaves more than ``HELPED`` of the harm."""
+"""Factor on tie terms and balancing price, where a replan leaves more than ``HELPED`` of the harm:
+what the neighbours were counted on for has not come."""
 
-MOST_IDLE, WORTH_IT = 3, 0.02
+MOST_IDLE, WORTH_IT = 4, 0.02
 """Replans in a row that better nothing by this share, after which zones stop."""
 OUTSIDE_HARM = 10.0
 SHED_TOLERANCE_MW = 0.01
@@ -158,7 +159,7 @@ def settle(
             for old, new in zip(plans, plan(asked), strict=True)
         ]
         last = _settled(case, zones, scheduled, plans, replans)
-        if gain and _harm(last) > HELPED * harm:
+        if _harm(last) > HELPED * harm:
             firmness = min(FIRMER * firmness, FIRMEST)
         harm = _harm(last)
         idle = 0 if _harm(last) < (1.0 - WORTH_IT) * _harm(best) else idle + 1
