@@ -14,7 +14,7 @@ from gridpriv.consensus.in_process import InProcess
 from gridpriv.consensus.messages import Order, Reply
 from gridpriv.consensus.problem import LocalProblem
 from gridpriv.core.arrays import Floats
-from gridpriv.core.errors import SolverError
+from gridpriv.core.errors import SolverError, not_allowed
 from gridpriv.power.fleet import public_proxy
 from gridpriv.privacy.noise import NoiseStreams
 from gridpriv.zonal.run import Prepared, open_rounds, play_rounds
@@ -107,7 +107,18 @@ def listen(
         Called after every round with a note.
     data : sequence of array, optional
         Every zone's demand, in place of its own.
+
+    Raises
+    ------
+    InputError
+        For a run without rounds: all that leaves a zone is then its one release.
     """
+    if prepared.settings.coordination == "central":
+        raise not_allowed(
+            "coordination", "central",
+            "'rounds': audits and attacks listen to rounds; with one central schedule all that "
+            "leaves a zone is the release, which --release studies as well",
+        )  # fmt: skip
     streams = NoiseStreams(prepared.seed if seed is None else seed)
     agents = [
         zone_agent(prepared, zone, own, prepared.rules, streams, make_agent)

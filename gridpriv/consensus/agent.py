@@ -170,7 +170,10 @@ class Agent:
         Public stand-in for the data, for rehearsals.
     """
 
-    verbs = frozenset({"ready", "release", "rehearse", "round", "figures", "drawn", "smoothness"})
+    verbs = frozenset({
+        "ready", "release", "rehearse", "round", "disclose", "adopt", "figures", "drawn",
+        "smoothness",
+    })  # fmt: skip
 
     def __init__(
         self,
@@ -243,6 +246,16 @@ class Agent:
         private = View(self._data, self._perturb, "round")
         self._at, self._effort = self._updated(order, private)
         return Reply(self._at.average[self.shared], dict(self._releases))
+
+    def disclose(self) -> Floats:
+        """Release the data's statistics; return what they leave likely of the data (public)."""
+        self._releases.clear()
+        self._magnitude = 0.0
+        return self._perturb("demand", self._data, (1, 1), np.zeros_like(self._at.z))
+
+    def adopt(self, z: Floats) -> None:
+        """Take a schedule that was made of what all have disclosed, in place of rounds."""
+        self._at = Iterate(z, z, np.zeros_like(z))
 
     def figures(self) -> Figures:
         """Return the figures of the last round; private."""

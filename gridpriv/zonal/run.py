@@ -26,6 +26,7 @@ from gridpriv.consensus.coordinator import (
 )
 from gridpriv.consensus.in_process import in_process
 from gridpriv.consensus.messages import Order
+from gridpriv.consensus.schedules import nonsmooth_step
 from gridpriv.consensus.transport import Carry, Transport, answers, exchange
 from gridpriv.consensus.workers import Workers
 from gridpriv.core.arrays import Floats
@@ -35,10 +36,11 @@ from gridpriv.grid.zoning import Zoning
 from gridpriv.power.ac.service import check_service
 from gridpriv.power.ac.settle import Settlement, agreed_boundaries, settle
 from gridpriv.power.disclosure import disclose
-from gridpriv.power.fleet import Fleet, ZoneOutcome
+from gridpriv.power.fleet import Fleet, ZoneOutcome, public_proxy
 from gridpriv.power.prior import PublicDemand, public_demand, zone_prior
 from gridpriv.power.problem import ZoneProblem
 from gridpriv.power.program import compile_zone
+from gridpriv.power.schedule import central_schedule
 from gridpriv.power.solvers import check_solver
 from gridpriv.power.zone import Network, Zone, flat_start, make_network, make_zones
 from gridpriv.privacy.adjacency import DemandAdjacency
@@ -375,6 +377,8 @@ def shared_coordinates(zones: Sequence[Zone], consensus: str) -> tuple[NDArray[n
 
 def open_rounds(prepared: Prepared, transport: Transport) -> Opening:
     """Try or rehearse every zone on its public proxy; return where the private rounds start."""
+    if prepared.settings.coordination == "central":
+        return _open_central(prepared, transport)
     ground = Ground(
         settings=prepared.settings,
         consensus=prepared.consensus,
@@ -388,8 +392,37 @@ def open_rounds(prepared: Prepared, transport: Transport) -> Opening:
 
 
 def play_rounds(prepared: Prepared, transport: Transport, opening: Opening) -> Iterator[Turn]:
-    """Run the private rounds."""
+    """Run the private rounds, or the one exchange that takes their place."""
+    if prepared.settings.coordination == "central":
+        return _central(prepared, transport, opening.state)
     return rounds(exchange(transport, "round"), prepared.consensus, opening.state, opening.plan)
+
+
+def _open_central(prepared: Prepared, transport: Transport) -> Opening:
+    """Schedule the grid for its zones' public proxies; return where the one release starts."""
+    zones, none = prepared.zones, np.zeros(prepared.consensus.size)
+    sent = _shared_parts(prepared, _scheduled(prepared, [public_proxy(zone) for zone in zones]))
+    state = State(sent, np.zeros_like(sent), none)
+    plan = Plan(1, nonsmooth_step(), prepared.settings.penalty)
+    orders = orders_at(prepared.consensus, replace(state, rho=none + 1.0), plan, 1)
+    return Opening(state, plan, tuple(_releases(transport, orders)))
+
+
+def _central(prepared: Prepared, transport: Transport, state: State) -> Iterator[Turn]:
+    """Let every zone disclose once; send back the schedule that is best for all that is known."""
+    z = _scheduled(prepared, answers(transport.ask("disclose")))
+    answers(transport.ask("adopt", [z[zone.coordinates] for zone in prepared.zones]))
+    sent = _shared_parts(prepared, z)
+    yield Turn(1, prepared.consensus.average(sent), state.rho, 0.0, replace(state, sent=sent))
+
+
+def _scheduled(prepared: Prepared, demands: Sequence[Floats]) -> Floats:
+    return central_schedule(prepared.network, prepared.zones, demands, prepared.settings.voll)
+
+
+def _shared_parts(prepared: Prepared, z: Floats) -> Floats:
+    """Return what every zone shares of the grid's variables, stacked."""
+    return prepared.consensus.stack([z[zone.coordinates[s]] for zone, s in _held(prepared)])
 
 
 def _releases(transport: Transport, orders: Sequence[Order]) -> list[Release | None]:

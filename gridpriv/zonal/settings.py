@@ -47,6 +47,7 @@ from gridpriv.privacy.settings import Privacy
 Update = Literal["exact", "linearized"]
 Consensus = Literal["boundary", "all"]
 Start = Literal["flat", "proxy"]
+Coordination = Literal["rounds", "central"]
 Release = Literal["bus", "total", "tree", "auto", "nothing"]
 
 
@@ -89,7 +90,10 @@ class Draws(Part):
         unset="guessed from capacity",
     )  # fmt: skip
     refresh: Refresh | None = choice(
-        None, get_args(Refresh), "how often demand noise is drawn", unset="round, for demand noise"
+        None,
+        get_args(Refresh),
+        "how often demand noise is drawn",
+        unset="round, for demand noise; run where coordination is central",
     )
     seed: int | None = count(
         None, "seed of the simulated noise", least=0, unset="drawn and recorded"
@@ -114,6 +118,10 @@ class Grid(Scenario):
     imbalance_weight: float | None = number(
         None, "weight of the squared imbalance beside the cost", positive,
         unset="1e4 on a base of 100 MVA, with objective cost",
+    )  # fmt: skip
+    coordination: Coordination = choice(
+        "rounds", get_args(Coordination),
+        "who schedules: zones in rounds, or whoever gathers all that was released, at once",
     )  # fmt: skip
     update: Update = choice("exact", get_args(Update), "local update")
     consensus: Consensus = choice("boundary", get_args(Consensus), "what zones share")
@@ -159,6 +167,13 @@ class Settings(Service, Grid, Rounds, Draws, Adjacency, Privacy):
                 "with perturbation 'demand' only: its noise is on pairs (p, q)",
             )
         noisy = self.mechanism != "none"
+        if self.coordination == "central" and noisy and self.perturbation != "demand":
+            raise not_allowed(
+                "coordination", "central",
+                f"'rounds' with perturbation {self.perturbation!r}: only demand can be gathered",
+            )  # fmt: skip
+        if self.coordination == "central" and self.refresh not in (None, "run"):
+            raise not_allowed("refresh", self.refresh, "'run': coordination central has one round")
         if noisy and self.calibration == "paper" and self.perturbation == "demand":
             raise not_allowed(
                 "calibration",
@@ -170,8 +185,11 @@ class Settings(Service, Grid, Rounds, Draws, Adjacency, Privacy):
         """Return what is perturbed, with the refresh that applies."""
         target: Target = "none" if self.mechanism == "none" else self.perturbation
         if target == "demand":
-            return Perturbation(target, self.refresh or "round")
+            return Perturbation(target, self.refresh or self._usual_refresh())
         return Perturbation(target)
+
+    def _usual_refresh(self) -> Refresh:
+        return "run" if self.coordination == "central" else "round"
 
     def case_objective(self, case: Case) -> Objective:
         """Return what the zones of a case minimise."""

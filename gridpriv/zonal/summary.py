@@ -65,9 +65,16 @@ def figures(document: dict[str, Any]) -> Table:
     ]
     title = (
         f"{document['case']}: {document['buses']} buses, {len(document['zones'])} zones, "
-        f"{len(document['rounds'])} rounds of {settings['update']} updates, {noise(settings)}"
+        f"{_rounds(document)}, {noise(settings)}"
     )
     return title, ["result", "value", "unit"], rows
+
+
+def _rounds(document: dict[str, Any]) -> str:
+    settings = document["settings"]
+    if settings["coordination"] == "central":
+        return "one central schedule"
+    return f"{len(document['rounds'])} rounds of {settings['update']} updates"
 
 
 def noise(settings: dict[str, Any]) -> str:
