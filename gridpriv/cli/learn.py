@@ -16,20 +16,24 @@ from gridpriv.cli.common import (
     add_settings,
     console,
     given_settings,
+    json_text,
     output_folder,
     print_table,
     progress,
     ready,
     tell,
     wanted_formats,
-    write_csv,
-    write_json,
 )
 from gridpriv.cli.learn_ledger import OF_SAMPLES, charging, grant, grant_arguments
 from gridpriv.core.errors import InputError, not_allowed, one_of
+from gridpriv.core.files import write_text
 from gridpriv.core.settings import check_names, settings_of, written
+from gridpriv.core.tables import publish_table
+from gridpriv.core.text import frame_csv
 from gridpriv.learning.algorithms.names import READS, SPECIFIC
+from gridpriv.learning.schema import ROUNDS
 from gridpriv.learning.settings import PRESETS, SET_BY_COMPARISON, LearnSettings
+from gridpriv.privacy.statement import refuse_unprotected
 
 if TYPE_CHECKING:
     from gridpriv.learning.datasets.base import Dataset
@@ -71,6 +75,7 @@ def _run_arguments(parser: argparse.ArgumentParser) -> None:
     _source_arguments(parser)
     add_settings(parser, LearnSettings, sorted({name for name, _ in PRESETS}))
     add_ledger_arguments(parser)
+    parser.add_argument("--public", action="store_true", help="export releases only")
     add_output(parser, "write run.json and rounds.csv")
 
 
@@ -154,6 +159,13 @@ def _run(args: argparse.Namespace) -> int:
     name = dataset_name(args.dataset)
     settings = make_learn_settings(name, args.preset, **given)
     folder = output_folder(args.out)
+    if args.public:
+        refuse_unprotected(settings.mechanism)
+        if settings.calibration == "paper":
+            raise InputError(
+                "public = True is not allowed with calibration 'paper': what is sent may depend on "
+                "more than certified releases; choose calibration sound"
+            )
     began = time.perf_counter()
     dataset = _dataset(args, settings)
     load_seconds = time.perf_counter() - began
@@ -162,10 +174,12 @@ def _run(args: argparse.Namespace) -> int:
         progress(dataset.name, settings.rounds, quiet=args.quiet or args.json) as advance,
     ):
         result = learn(dataset, settings, lambda _: advance(""), load_seconds, charge=charge)
-    document = result.as_dict()
+    document = result.as_dict(public=args.public)
+    rounds = publish_table(result.rounds, ROUNDS) if args.public else result.rounds
     if folder is not None:
-        write_json(document, ready(folder) / "run.json")
-        write_csv(result.rounds, folder / "rounds.csv")
+        private = not args.public
+        write_text(ready(folder) / "run.json", json_text(document), private=private)
+        write_text(folder / "rounds.csv", frame_csv(rounds), private=private)
     tell(args, document, lambda: summarise(document), folder)
     return 0
 

@@ -187,6 +187,7 @@ class Agent:
     ) -> None:
         self.problem = problem
         self.shared = shared
+        self._whole = bool(shared.all())
         start = problem.start()
         self._at = Iterate(start, start, np.zeros_like(start))
         self._data = data
@@ -237,7 +238,7 @@ class Agent:
     def rehearse(self, order: Order) -> Reply:
         """Run a round on the public proxy, without noise: nothing private is touched."""
         self._at, _ = self._updated(order, self._public_view("rehearsal round"))
-        return Reply(self._at.average[self.shared], {})
+        return Reply(self._part(self._at.average), {})
 
     def round(self, order: Order) -> Reply:
         """Run one round: E local updates, their average, the dual update."""
@@ -245,7 +246,7 @@ class Agent:
         self._magnitude = 0.0
         private = View(self._data, self._perturb, "round")
         self._at, self._effort = self._updated(order, private)
-        return Reply(self._at.average[self.shared], dict(self._releases))
+        return Reply(self._part(self._at.average), dict(self._releases))
 
     def disclose(self) -> Floats:
         """Release the data's statistics; return what they leave likely of the data (public)."""
@@ -283,7 +284,7 @@ class Agent:
     def miss(self, order: Order) -> None:
         """Note a round that went on with what was sent last: nothing is drawn or solved."""
         at = self._at
-        apart = self._spread(order.penalty * (order.w - at.average[self.shared]))
+        apart = self._spread(order.penalty * (order.w - self._part(at.average)))
         self._at = Iterate(at.z, at.average, at.dual + apart)
 
     def smoothness(self) -> float:
@@ -314,7 +315,7 @@ class Agent:
                 raise SolverError(f"{where}: {error}") from error
             z = solved[-1].z
         average = np.mean([m.z for m in solved], axis=0) if len(solved) > 1 else z
-        dual = self._at.dual + self._spread(order.penalty * (order.w - average[self.shared]))
+        dual = self._at.dual + self._spread(order.penalty * (order.w - self._part(average)))
         iterations, retries = sum(m.iterations for m in solved), sum(m.retries for m in solved)
         return Iterate(z, average, dual), Effort(iterations, retries, len(solved))
 
@@ -399,9 +400,15 @@ class Agent:
         return View(self._proxy, _unperturbed, called)
 
     def _spread(self, shared: Floats) -> Floats:
+        if self._whole:  # nothing is modified in place, so no copy is needed
+            return shared
         full = np.zeros_like(self._at.z)
         full[self.shared] = shared
         return full
+
+    def _part(self, values: Floats) -> Floats:
+        """Return the shared coordinates of values."""
+        return values if self._whole else values[self.shared]
 
 
 def _unperturbed(target: str, value: Floats, place: Place, metric: Floats) -> Floats:

@@ -232,7 +232,8 @@ def rounds(exchange: Exchange, consensus: Consensus, state: State, plan: Plan) -
             raise
         sent = consensus.stack([reply.sent for reply in replies])
         gap = target - sent
-        dual = state.dual + each * gap
+        dual = each * gap
+        dual += state.dual
         apart = consensus.norms(gap)
         moved = rho * np.sqrt(consensus.holders) * np.abs(w - (w if last_w is None else last_w))
         state, last_w = State(sent, dual, plan.penalty.following(t, rho, apart, moved)), w
@@ -251,7 +252,8 @@ def orders_at(consensus: Consensus, state: State, plan: Plan, t: int) -> list[Or
 def _meeting(consensus: Consensus, state: State) -> tuple[Floats, Floats, Floats]:
     """Return the next w; and w and rho at their holders."""
     each = consensus.spread(state.rho)
-    w = consensus.average(state.sent - state.dual / each)
+    shifted = state.dual / each
+    w = consensus.average(np.subtract(state.sent, shifted, out=shifted))
     return w, consensus.spread(w), each
 
 

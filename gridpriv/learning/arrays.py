@@ -48,12 +48,17 @@ def to_numpy(x: Array) -> Any:
 
 
 def like(values: Array, x: Array) -> Array:
-    """Return numpy ``values`` in the library, the type and on the device of ``x``."""
+    """Return ``values`` in the library, the type and on the device of ``x``."""
     if isinstance(x, np.ndarray):
         return values.astype(x.dtype, copy=False)
     import torch
 
-    return torch.as_tensor(np.asarray(values), dtype=x.dtype, device=x.device)
+    return torch.as_tensor(values, dtype=x.dtype, device=x.device)
+
+
+def precise(x: Array) -> Array:
+    """Return ``x`` in float64, in its library and on its device."""
+    return x.astype(np.float64) if isinstance(x, np.ndarray) else x.double()
 
 
 def transposed(x: Array) -> Array:

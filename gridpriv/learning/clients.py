@@ -21,11 +21,14 @@ from gridpriv.learning.losses import (
     Loss,
     clip_factors,
     loss_of,
+    mean_curved,
     mean_gradient,
     mean_value,
     targets_of,
     test_errors,
 )
+
+RANK = 8  # directions of a client's features in which an exact solver knows the curvature
 
 
 class ClientModels(Protocol):
@@ -154,6 +157,40 @@ class Clients:
             return mean_gradient(self.loss, *self._equal, w, clip)
         parts = [mean_gradient(self.loss, *self.part(p), w[p], clip) for p in range(self.number)]
         return namespace(w).stack(parts)
+
+    @cached_property
+    def leading(self) -> tuple[Array, Array]:
+        """Leading directions U of every client's features, (P, J, r), and the features' parts.
+
+        Orthonormal, by subspace iteration on the client's own samples from a fixed start; the
+        parts X U are stacked as the samples are, (N, r).
+        """
+        xp, width = namespace(self.x), self.shape[0]
+        first = np.random.default_rng(0).normal(size=(width, min(RANK, width)))
+        found = []
+        for p in range(self.number):
+            x, _ = self.part(p)
+            basis = like(first, x)
+            for _ in range(2):
+                basis, _ = xp.linalg.qr(xp.matmul(transposed(x), xp.matmul(x, basis)))
+            found.append((basis, xp.matmul(x, basis)))
+        return xp.stack([basis for basis, _ in found]), xp.concat([part for _, part in found])
+
+    def curved(self, w: Array) -> tuple[Array, Array]:
+        """Return mean gradients (P, J, 1), and mean Hessians in the leading directions, (P, r, r).
+
+        Of a loss of one score.
+        """
+        _, parts = self.leading
+        xp, w = namespace(w), like(w, self.x)
+        if self._equal is not None:
+            parts = xp.reshape(parts, (self.number, -1, parts.shape[-1]))
+            return mean_curved(self.loss, *self._equal, parts, w)
+        each = [
+            mean_curved(self.loss, *self.part(p), parts[self.cuts[p] : self.cuts[p + 1]], w[p])
+            for p in range(self.number)
+        ]
+        return xp.stack([g for g, _ in each]), xp.stack([h for _, h in each])
 
     def weighted(self, p: int, w: Array, weights: Floats, clip: float | None) -> Array:
         """Return one client's sum of sample gradients times ``weights`` (m,) at w, (J, K)."""

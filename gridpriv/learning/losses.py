@@ -19,6 +19,8 @@ import numpy as np
 from gridpriv.learning.arrays import Array, namespace, transposed
 from gridpriv.learning.datasets.base import Dataset, Labels
 
+MODELS = 256  # whose scores of the test rows are held at once
+
 
 @dataclass(frozen=True)
 class Loss:
@@ -35,6 +37,8 @@ class Loss:
         Largest 2- and 1-norm of a residual; inf where there is none (least squares).
     curvature : float
         Largest eigenvalue of the residual's derivative by the scores.
+    slopes : callable or None
+        (scores, targets) -> the residual's derivative, of losses of one score.
     """
 
     name: str
@@ -43,6 +47,7 @@ class Loss:
     bound_2: float
     bound_1: float
     curvature: float
+    slopes: Callable[[Array, Array], Array] | None = None
 
     def gradient_bound(self, norm: float, clip: float | None = None) -> float:
         """Return the largest 2-norm of a sample's gradient: ||x|| ||residual||, or the clip."""
@@ -72,6 +77,19 @@ def mean_gradient(
     if clip is not None:
         residual = residual * clip_factors(x, residual, clip)
     return xp.matmul(transposed(x), residual) / x.shape[-2]
+
+
+def mean_curved(
+    loss: Loss, x: Array, targets: Array, parts: Array, w: Array
+) -> tuple[Array, Array]:
+    """Return the mean gradient, and the mean Hessian in directions U; ``parts`` is X U."""
+    if loss.slopes is None:
+        raise ValueError(f"the {loss.name} loss has no slope of one score")
+    xp = namespace(x)
+    scores = xp.matmul(x, w)
+    gradient = xp.matmul(transposed(x), loss.residual(scores, targets)) / x.shape[-2]
+    bent = loss.slopes(scores, targets) * parts
+    return gradient, xp.matmul(transposed(parts), bent) / x.shape[-2]
 
 
 def clip_factors(x: Array, residual: Array, clip: float) -> Array:
@@ -111,6 +129,12 @@ def _logistic_residual(scores: Array, targets: Array) -> Array:
     return -targets / (1.0 + xp.exp(xp.clip(targets * scores, -60.0, 60.0)))
 
 
+def _logistic_slopes(scores: Array, targets: Array) -> Array:
+    """P (1 - p), p the probability of the label."""
+    share = -_logistic_residual(scores, targets) * targets
+    return share * (1.0 - share)
+
+
 def _logistic_values(scores: Array, targets: Array) -> Array:
     """Ln(1 + exp(-b s))."""
     xp = namespace(scores)
@@ -123,6 +147,12 @@ def _square_residual(scores: Array, targets: Array) -> Array:
     return 2.0 * (scores - targets)
 
 
+def _square_slopes(scores: Array, targets: Array) -> Array:
+    """2."""
+    del targets
+    return namespace(scores).full_like(scores, 2.0)
+
+
 def _square_values(scores: Array, targets: Array) -> Array:
     """(s - y)^2."""
     return ((scores - targets) ** 2)[..., 0]
@@ -130,8 +160,9 @@ def _square_values(scores: Array, targets: Array) -> Array:
 
 # the softmax Jacobian diag(p) - pp' has eigenvalues of 1/2 at most (Boehning 1992)
 SOFTMAX = Loss("softmax", _softmax_residual, _softmax_values, math.sqrt(2.0), 2.0, 0.5)
-LOGISTIC = Loss("logistic", _logistic_residual, _logistic_values, 1.0, 1.0, 0.25)
-SQUARES = Loss("squares", _square_residual, _square_values, math.inf, math.inf, 2.0)
+LOGISTIC = Loss("logistic", _logistic_residual, _logistic_values, 1.0, 1.0, 0.25, _logistic_slopes)
+SQUARES = Loss("squares", _square_residual, _square_values, math.inf, math.inf, 2.0,
+               _square_slopes)  # fmt: skip
 
 
 def loss_of(dataset: Dataset) -> Loss:
@@ -159,6 +190,9 @@ def test_errors(dataset: Dataset, models: Array) -> Array:
     x, y = dataset.x_test, dataset.y_test
     if len(y) == 0:
         return np.full(len(models), math.nan)
+    if len(models) > MODELS:
+        parts = [models[k : k + MODELS] for k in range(0, len(models), MODELS)]
+        return np.concatenate([test_errors(dataset, part) for part in parts])
     number, features, outputs = models.shape
     side_by_side = np.moveaxis(models, 0, 1).reshape(features, number * outputs)
     scores = (x @ side_by_side.astype(x.dtype)).reshape(len(y), number, outputs)

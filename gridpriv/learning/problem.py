@@ -7,6 +7,9 @@ neighbour under ``add-one`` is a weight of 0, and an audit can replay on it.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
+
 import numpy as np
 
 from gridpriv.consensus.problem import Minimiser, Update
@@ -45,8 +48,6 @@ class ClientProblem:
         u of W = [-u, u]^n.
     clip : float or None
         Per-sample gradient clip; needed where the loss has no Lipschitz constant.
-    watch_residuals : bool
-        Keep the largest sample gradient of every call, for the data-dependent calibration.
     """
 
     def __init__(
@@ -61,7 +62,6 @@ class ClientProblem:
         regularizer: Regularizer,
         box: float | None = None,
         clip: float | None = None,
-        watch_residuals: bool = False,
     ) -> None:
         self.name, self.key = name, key
         self._x, self._targets, self._loss = x, targets, loss
@@ -71,8 +71,6 @@ class ClientProblem:
         self.samples = int(x.shape[0])
         self.coordinates: Ints = np.arange(self.shape[0] * self.shape[1])
         self.smoothness = loss.smoothness(norm) * self.samples / count + regularizer.modulus
-        self.largest_gradient = 0.0
-        self._lengths = _row_lengths(x) if watch_residuals else None
 
     def start(self) -> Floats:
         """Return zero."""
@@ -86,9 +84,7 @@ class ClientProblem:
         w = like(z.reshape(self.shape), self._x)
         weights = None if data.min(initial=1.0) == 1.0 == data.max(initial=1.0) else data
         total: Array = None
-        self.largest_gradient = 0.0
-        for first in range(0, self.samples, self._block()):
-            rows = slice(first, first + self._block())
+        for rows in self._blocks():
             x = self._x[rows]
             residual = self._residual(x, rows, w)
             if weights is not None:
@@ -99,6 +95,16 @@ class ClientProblem:
         mean = to_numpy(total.T.reshape(-1)) / self.count
         slope: Floats = mean + self._regularizer.subgradient(z)
         return slope
+
+    def largest_gradient(self, z: Floats) -> float:
+        """Return the largest 2-norm of a sample's gradient at z: a figure of the private data."""
+        w, most = like(z.reshape(self.shape), self._x), 0.0
+        for rows in self._blocks():
+            x = self._x[rows]
+            residual = self._loss.residual(x @ w, self._targets[rows])
+            squares = (to_numpy(residual) ** 2).sum(axis=1) * (to_numpy(x) ** 2).sum(axis=1)
+            most = max(most, math.sqrt(float(squares.max())))
+        return most
 
     def minimise(self, linear: Floats, metric: Floats) -> Minimiser:
         """Return argmin over the box of <linear, z> + 1/2 z' diag(metric) z: a clip."""
@@ -167,17 +173,10 @@ class ClientProblem:
 
     def _residual(self, x: Array, rows: slice, w: Array) -> Array:
         residual = self._loss.residual(x @ w, self._targets[rows])
-        if self._lengths is not None:
-            norms = np.sqrt((to_numpy(residual) ** 2).sum(axis=-1)) * self._lengths[rows]
-            self.largest_gradient = max(self.largest_gradient, float(norms.max()))
         if self._clip is not None:
             residual = residual * clip_factors(x, residual, self._clip)
         return residual
 
-    def _block(self) -> int:
-        return BLOCK_ROWS if isinstance(self._x, np.ndarray) else self.samples
-
-
-def _row_lengths(x: Array) -> Floats:
-    lengths: Floats = np.sqrt((to_numpy(x) ** 2).sum(axis=1))
-    return lengths
+    def _blocks(self) -> Iterator[slice]:
+        size = BLOCK_ROWS if isinstance(self._x, np.ndarray) else self.samples
+        return (slice(first, first + size) for first in range(0, self.samples, size))

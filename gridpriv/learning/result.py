@@ -12,6 +12,7 @@ import pandas as pd
 
 from gridpriv.core.arrays import Floats
 from gridpriv.core.display import html_page, shown
+from gridpriv.core.tables import publish
 from gridpriv.learning.settings import LearnSettings
 from gridpriv.learning.summary import figures, privacy_figures, sentences, title
 from gridpriv.privacy.mechanism import Charge
@@ -82,8 +83,13 @@ class LearnResult:
         keys = ("objective", "consensus_residual", "train_loss", "test_accuracy", "test_error")
         return {key: float(last[key]) for key in keys}
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return the run as JSON can hold it."""
+    def as_dict(self, *, public: bool = False) -> dict[str, Any]:
+        """Return the run as JSON can hold it; with ``public`` what follows from releases alone."""
+        if public:
+            from gridpriv.learning.schema import LEARN_DOCUMENT
+
+            published: dict[str, Any] = publish(self.as_dict(), LEARN_DOCUMENT, protected=True)
+            return published
         document = {
             "case": self.dataset["name"],
             "dataset": self.dataset,

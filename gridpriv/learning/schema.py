@@ -1,8 +1,8 @@
 """Tables and documents of learning runs: every figure, its unit, and who may see it.
 
 The test set is public, and so is how many training samples a client has: noise is calibrated to
-it. What is measured on models stays private until every algorithm's models are shown to follow
-from its releases alone.
+it. Under calibration ``sound`` models follow from releases alone, and so does what is measured on
+them with public data; what is measured with training samples is private.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ ROUND = Column("round", "settings", "Round", "from 1")
 SEED = Column("seed", "private", "Seed", "of splits, samples and the simulated noise")
 SECONDS = Column("seconds", "private", "Time", "wall clock", "s")
 NOISE = Column("noise_magnitude", "private", "Noise magnitude", "sum of |noise| over coordinates")
-RESIDUAL = Column("consensus_residual", "private", "Distance of local models",
+RESIDUAL = Column("consensus_residual", "releases", "Distance of local models",
                   "2-norm of local models less the global one")  # fmt: skip
 OBJECTIVE = Column("objective", "private", "Objective", "mean loss plus regularizer")
 TRAIN_LOSS = Column("train_loss", "private", "Training loss", "mean, at the global model")
-ACCURACY = Column("test_accuracy", "private", "Test accuracy", "of the global model")
-ERROR = Column("test_error", "private", "Test error",
+ACCURACY = Column("test_accuracy", "releases", "Test accuracy", "of the global model")
+ERROR = Column("test_error", "releases", "Test error",
                "of the global model: share of wrong classes, or mean squared error")  # fmt: skip
 
 ROUNDS = TableSchema(

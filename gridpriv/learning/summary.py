@@ -31,12 +31,14 @@ def figures(document: dict[str, Any]) -> Table:
         ["test accuracy", final["test_accuracy"]],
         ["test error", final["test_error"]],
         ["consensus residual", final["consensus_residual"]],
-        ["rows clipped to public bounds", f"{dataset['clipped']}, norm {dataset['norm']:.6g}"],
+        ["rows clipped to public bounds", dataset["clipped"]],
+        ["norm bound", dataset["norm"]],
     ]
     if not _one_solve(document):
         rows.append(["seconds a round", document["solver"]["seconds_per_solve"]])
     rows.append(["seconds in all", document["timing"]["total"]])
-    return title(document), ["result", "value"], rows
+    # a public document leaves out what is private
+    return title(document), ["result", "value"], [row for row in rows if row[1] is not None]
 
 
 def privacy_figures(privacy: dict[str, Any]) -> Table:
@@ -72,8 +74,11 @@ def sentences(document: dict[str, Any]) -> list[str]:
                 f"{worst['provenance'].rstrip('.')}."
             )
     caveat = noise_caveat(settings["mechanism"], settings["noise"])
-    seed = f"seed {document['seed']}" + " of splits and samples" * (settings["noise"] == "secure")
-    told.append(f"{caveat.removesuffix(': no seed')}; {seed}; {document['dataset']['source']}")
+    parts = [caveat.removesuffix(": no seed"), document["dataset"]["source"]]
+    if document["seed"] is not None:
+        of = " of splits and samples" * (settings["noise"] == "secure")
+        parts.insert(1, f"seed {document['seed']}{of}")
+    told.append("; ".join(parts))
     return told
 
 

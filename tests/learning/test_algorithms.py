@@ -8,15 +8,18 @@ import made
 import networkx as nx
 import numpy as np
 import pytest
+from scipy.optimize import minimize
 
 from gridpriv.core.errors import InputError, SolverError
-from gridpriv.learning import LearnSettings, learn
+from gridpriv.learning import LearnSettings, learn, load_dataset
 from gridpriv.learning.algorithms.centralized import objective_value, solve
+from gridpriv.learning.algorithms.exact import TOLERANCE, minimise_locally
 from gridpriv.learning.algorithms.graph_admm import multipliers
 from gridpriv.learning.algorithms.names import NON_PRIVATE, READS, SPECIFIC
 from gridpriv.learning.clients import make_clients
 from gridpriv.learning.datasets.split import split
 from gridpriv.learning.graph import check_graph, make_graph
+from gridpriv.learning.losses import MODELS
 from gridpriv.learning.regularizers import parse_regularizer
 from gridpriv.learning.run import make_task
 from gridpriv.learning.schedules import (
@@ -150,6 +153,62 @@ def test_dual_perturbation_refuses_what_no_noise_can_meet():
     assert learn(made.binary(samples=400), replace(settings, penalty="10")).privacy
 
 
+@pytest.mark.parametrize(
+    ("data", "clients", "scale"),
+    [
+        (made.binary(), 5, 1.0),
+        (made.binary(), 7, 1e3),  # unequal clients, and minimisers far away
+        (replace(made.binary(), x_train=1e-6 * made.binary().x_train), 4, 1.0),
+        (load_dataset("lasso"), 3, 1.0),
+    ],
+)
+def test_newton_finds_the_minimisers_that_scipy_finds(data, clients, scale):
+    """Held to gradients of 1e-6, which is what the sensitivity of a minimiser counts on."""
+    settings = LearnSettings(
+        algorithm="pvp", mechanism="none", clients=clients, regularizer="l2:0.01", split="iid"
+    )
+    task, _ = make_task(data, settings)
+    rho, held = 0.3, task.clients
+    random = np.random.default_rng(5)
+    linear, start = scale * random.normal(size=(2, clients, *held.shape))
+    found = minimise_locally(task, linear, rho, start)
+    for p in range(clients):
+        x, y = (part.astype(float) for part in held.part(p))
+
+        def value(v, x=x, y=y[:, 0], p=p):
+            scores = x @ v
+            loss = np.logaddexp(0.0, -y * scores) if data.task == "binary" else (scores - y) ** 2
+            return loss.mean() + linear[p, :, 0] @ v + 0.5 * (rho + 0.01) * v @ v
+
+        best = minimize(value, found[p, :, 0], method="BFGS", options={"gtol": 1e-9}).x
+        near = 2.0 * TOLERANCE / rho + 1e-6 * np.linalg.norm(best)
+        assert np.linalg.norm(found[p, :, 0] - best) < max(near, 2e-5)
+
+
+def test_what_cannot_be_certified_is_refused_before_it_runs():
+    settings = LearnSettings(algorithm="dvp", budget="total:1,1e-5", clients=4, rounds=3)
+    for data, more in (
+        (made.multiclass(), {}),
+        (made.binary(), {"regularizer": "l1:0.1"}),
+    ):
+        with pytest.raises(InputError, match="algorithm = 'dvp' is not allowed: another"):
+            learn(data, replace(settings, **more))
+    clipped = replace(settings, algorithm="pvp", clip=1.0)
+    with pytest.raises(InputError, match="none with pvp and several outputs"):
+        learn(made.multiclass(), clipped)
+
+
+def test_more_clients_than_models_scored_at_once_have_their_own_errors():
+    data = made.binary(samples=2 * MODELS)
+    settings = LearnSettings(
+        algorithm="dp-admm", clients=2 * MODELS, rounds=2, budget="total:1,1e-5"
+    )
+    found = learn(data, settings)
+    scores = data.x_test @ found.local[:, :, 0].T
+    wrong = np.mean(np.where(scores > 0, 1, -1) != data.y_test[:, None])
+    assert found.rounds.local_error.iloc[-1] == pytest.approx(wrong)
+
+
 @pytest.mark.parametrize("algorithm", sorted(READS))
 def test_what_an_algorithm_does_not_read_is_refused(algorithm):
     other = {
@@ -158,6 +217,7 @@ def test_what_an_algorithm_does_not_read_is_refused(algorithm):
         "sampling": "without-replacement",
         "sampled_clients": 2, "graph": "ring", "decay": 0.5, "penalty": "3", "clip": 1.0,
         "diameter": 2.0, "proximity": 5.0, "gradient_change": "2G/b",
+        "output_step": "common",
     }  # fmt: skip
     assert set(other) == SPECIFIC
     mechanism = "none" if algorithm in NON_PRIVATE else "gaussian"

@@ -618,7 +618,11 @@ def test_a_release_without_usable_noise_certifies_nothing(multiplier):
 )
 def test_what_is_not_proved_is_not_certified(data, given):
     """Nonsmooth or several outputs under dvp, clipped gradients of several under pvp."""
-    settings = LearnSettings(clients=3, rounds=2, penalty="1", budget="per-release:1", **given)
+    settings = LearnSettings(
+        clients=3, rounds=2, penalty="1", budget="per-release:1", calibration="paper", **given
+    )
+    with pytest.raises(InputError, match="certified"):
+        learn(data(samples=60), replace(settings, calibration="sound"))
     found = learn(data(samples=60), settings).privacy
     assert found["total"]["epsilon"] == math.inf
     assert found["per_release"]["certified"] == math.inf

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gridpriv.learning.algorithms.base import Task, Watch
 from gridpriv.learning.algorithms.exact import minimise_locally
 from gridpriv.learning.algorithms.star import star_admm
-from gridpriv.learning.arrays import Array
+from gridpriv.learning.arrays import Array, like
 
 
 def admm(task: Task, watch: Watch) -> None:
@@ -14,6 +14,6 @@ def admm(task: Task, watch: Watch) -> None:
 
     def step(k: int, local: Array, w: Array, dual: Array) -> tuple[Array, None]:
         rho = schedule.at(k)
-        return minimise_locally(task, -dual - rho * w[None], rho, local), None
+        return like(minimise_locally(task, -dual - rho * w[None], rho, local), local), None
 
     star_admm(task, watch, step)

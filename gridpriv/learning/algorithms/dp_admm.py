@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from gridpriv.consensus.schedules import StepSize
-from gridpriv.core.arrays import Floats
+from gridpriv.core.arrays import Floats, Ints
 from gridpriv.core.errors import InputError, not_allowed
 from gridpriv.learning.algorithms.base import Drawing, Releases, Task, Watch, spread
 from gridpriv.learning.algorithms.star import star_admm
@@ -19,7 +19,7 @@ def dp_admm(task: Task, watch: Watch) -> None:
     """Run algorithm 3 with the step sizes of theorem 3 (nonsmooth) or 4 (smooth)."""
     clients, regularizer = task.clients, task.regularizer
     schedule = task.settings.penalty
-    steps = [step_size(task, s) for s in assumed_sensitivity(task)]
+    steps = step_sizes(task)
     drawing = releases(task)
 
     def step(k: int, local: Array, w: Array, dual: Array) -> tuple[Array, Array]:
@@ -38,7 +38,7 @@ def releases(task: Task) -> Releases:
     """Return what every round releases: one minimiser a client."""
     gradient, schedule = task.mean_sensitivity(), task.settings.penalty
     assumed = assumed_sensitivity(task)
-    steps = [step_size(task, s) for s in assumed]
+    steps = step_sizes(task)
 
     def of_round(k: int) -> Drawing:
         rho, inverse = schedule.at(k), _inverse(steps, k)
@@ -89,5 +89,12 @@ def step_size(task: Task, gradient_sensitivity: float) -> StepSize:
     return nonsmooth_step(settings.radius, bound, task.size, gradient_sensitivity, task.multiplier)
 
 
-def _inverse(steps: list[StepSize], k: int) -> Floats:
-    return np.array([1.0 / step(k) for step in steps])
+def step_sizes(task: Task) -> tuple[list[StepSize], Ints]:
+    """Return the different step sizes, and which is each client's."""
+    distinct, place = np.unique(assumed_sensitivity(task), return_inverse=True)
+    return [step_size(task, float(s)) for s in distinct], place
+
+
+def _inverse(steps: tuple[list[StepSize], Ints], k: int) -> Floats:
+    distinct, place = steps
+    return np.array([1.0 / step(k) for step in distinct])[place]

@@ -41,7 +41,7 @@ def dvp(task: Task, watch: Watch) -> None:
         noise = like(draw * (multiplier * sensitivity)[:, None, None], local)
         found = minimise_locally(task, noise - dual - rho * w[None], rho, local)
         sent, _ = task.release(k, found, drawing(k))
-        return sent, noise
+        return like(sent, local), noise
 
     star_admm(task, watch, step)
 
@@ -114,8 +114,14 @@ def budget_split(task: Task) -> Split | None:
     InputError
         If the determinants' ratio alone, which no noise lowers, is past the budget.
     """
-    if task.rule is None or task.settings.calibration == "paper" or not _smooth(task):
+    if task.rule is None or task.settings.calibration == "paper":
         return None
+    if task.regularizer.kind == "l1" or task.clients.shape[1] > 1:
+        raise not_allowed(
+            "algorithm", "dvp",
+            "another, or calibration 'paper': it is certified for smooth regularizers and one "
+            "output (two classes, or numbers) only",
+        )  # fmt: skip
     settings, budget = task.settings, task.settings.budget
     delta, epsilon = _release_delta(task), budget.epsilon
     if budget.scope == "total":
@@ -167,17 +173,13 @@ def _releases(task: Task) -> int:
     return task.settings.rounds * task.shared.runs
 
 
-def _smooth(task: Task) -> bool:
-    return task.regularizer.kind != "l1" and task.clients.shape[1] == 1
-
-
 def releases(task: Task) -> Releases:
     """Return what every round releases: one minimiser a client, with what covers its error."""
     split = budget_split(task)
     if task.rule is not None and split is None:
         task.tally.note(
-            "dual perturbation is certified for smooth regularizers, one output and noise that "
-            "covers the solver's error (calibration 'sound') only"
+            "dual perturbation is certified with noise that covers the solver's error "
+            "(calibration 'sound') only"
         )
     number = task.clients.number if task.rule is not None else 0
     curvature = task.clients.loss.smoothness(task.norm)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from gridpriv.core.errors import not_allowed
 from gridpriv.learning.algorithms.base import Drawing, Releases, Task, Watch
 from gridpriv.learning.algorithms.exact import TOLERANCE, minimise_locally
 from gridpriv.learning.algorithms.star import star_admm
-from gridpriv.learning.arrays import Array
+from gridpriv.learning.arrays import Array, like
 
 PROVENANCE = "two neighbours' strongly convex local problems (lemma 4)"
 
@@ -26,7 +27,8 @@ def pvp(task: Task, watch: Watch) -> None:
     def step(k: int, local: Array, w: Array, dual: Array) -> tuple[Array, Array]:
         rho = schedule.at(k)
         found = minimise_locally(task, -dual - rho * w[None], rho, local)
-        return task.release(k, found, drawing(k))
+        noisy, noise = task.release(k, found, drawing(k))
+        return like(noisy, local), noise
 
     star_admm(task, watch, step)
 
@@ -35,6 +37,12 @@ def releases(task: Task) -> Releases:
     """Return what every round releases: one minimiser a client."""
     schedule, gradient = task.settings.penalty, task.mean_sensitivity()
     convex = task.settings.clip is None or task.clients.shape[1] == 1
+    if not convex and task.rule is not None and task.settings.calibration == "sound":
+        raise not_allowed(
+            "clip", task.settings.clip,
+            "none with pvp and several outputs: a clipped loss of several outputs is not convex, "
+            "so that lemma 4 does not hold and nothing is certified",
+        )  # fmt: skip
     if not convex:
         task.tally.note("a clipped loss of several outputs is not convex: lemma 4 does not hold")
 

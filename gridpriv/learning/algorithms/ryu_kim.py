@@ -52,29 +52,38 @@ class ObservedRule(NoiseRule):
 
     Attributes
     ----------
-    problem : ClientProblem
     bound : float
         What the sensitivities assume in place of the observed gradient.
+    largest : float
+        The observed one, where the round starts.
     """
 
-    problem: ClientProblem
     bound: float
+    largest: float = 0.0
 
     def release(self, sensitivity: Sensitivity) -> Release:
-        """Return noise in proportion to the problem's last largest gradient."""
-        share = max(self.problem.largest_gradient, 1e-12) / self.bound
+        """Return noise in proportion to the largest gradient."""
+        share = max(self.largest, 1e-12) / self.bound
         assumed = share * sensitivity.value
         mechanism = MECHANISMS[self.mechanism, self.source](self.multiplier * assumed)
         return Release(Unproved(mechanism), sensitivity, assumed)
 
 
 class ClientAgent(Agent):
-    """An agent with a step size of its own (the paper's output baseline has n_p in it)."""
+    """An agent with a step size of its own (the paper's output baseline has n_p in it).
+
+    ``observed`` is the rule of noise that follows the client's samples: a round's is scaled to
+    the largest gradient where the round starts.
+    """
 
     own_step: StepSize | None = None
+    observed: ObservedRule | None = None
 
     def round(self, order: Order) -> Reply:
         """Run one round."""
+        if self.observed is not None and isinstance(self.problem, ClientProblem):
+            largest = self.problem.largest_gradient(self._at.z)
+            self._rules = replace(self._rules, noise=replace(self.observed, largest=largest))
         return super().round(replace(order, step=self.step_of(order.number, order.step)))
 
     def step_of(self, number: int, step: float) -> float:
@@ -155,7 +164,7 @@ def make_problems(task: Task) -> list[ClientProblem]:
         ClientProblem(
             str(p + 1), p, *clients.part(p), clients.loss, task.norm,
             int(clients.counts[p]) if output else samples,
-            task.regularizer, settings.box, settings.clip, _observes(task),
+            task.regularizer, settings.box, settings.clip,
         )
         for p in range(clients.number)
     ]  # fmt: skip
@@ -176,6 +185,8 @@ def make_agent(task: Task, problem: ClientProblem) -> ClientAgent:
     agent = ClientAgent(
         problem, np.ones(problem.samples), everything, rules, task.streams, ClientCharging(task)
     )
+    if isinstance(rules.noise, ObservedRule):
+        agent.observed = rules.noise
     if target == "output" and settings.output_step == "paper":
         assumed = _assumed_gradient(task, problem)
         agent.own_step = output_step(task.size, assumed, task.multiplier)
@@ -195,9 +206,7 @@ def noise_rule(task: Task, problem: ClientProblem) -> NoiseRule | None:
         # c_1 stands for one sample in the objective's sensitivity, for two in the output's
         one = problem.gradient_sensitivity(task.adjacency, 2).value * problem.count
         pair = 2.0 if settings.perturbation == "output" else 1.0
-        return ObservedRule(
-            "gaussian", "simulated", task.multiplier, problem=problem, bound=one / pair
-        )
+        return ObservedRule("gaussian", "simulated", task.multiplier, bound=one / pair)
     if settings.calibration == "sound":
         return NoiseRule(settings.mechanism, settings.noise, task.multiplier)
     sound = problem.gradient_sensitivity(task.adjacency, 2).value

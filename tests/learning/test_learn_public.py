@@ -1,0 +1,82 @@
+"""What ``learn run --public`` writes follows from releases and public numbers alone."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from gridpriv.cli.main import main
+from gridpriv.learning.algorithms.names import NON_PRIVATE, READS
+from gridpriv.privacy.release import Release
+
+PRIVATE = sorted(set(READS) - set(NON_PRIVATE))
+
+
+def write(path, x, y):
+    np.savez(path, x=x, y=y, client=np.repeat(np.arange(4), 10))
+
+
+def run(path, out, algorithm, *more):
+    graph = ["--graph", "complete"] if algorithm in ("cdp-admm", "ddp-admm") else []
+    clip = ["--clip", "1"] if algorithm == "dp-fedavg" else []
+    words = ["learn", "run", str(path), "--algorithm", algorithm, "--rounds", "4", "--norm", "2",
+             "--split", "writer", "--penalty", "20", "--regularizer", "l2:0.1", "--workers", "1",
+             "--evaluate-every", "1", "--quiet", "--public", "--out", str(out)]  # fmt: skip
+    if "penalty" not in READS[algorithm]:
+        del words[words.index("--penalty") : words.index("--penalty") + 2]
+    return main([*words, *graph, *clip, *more])
+
+
+@pytest.mark.parametrize("algorithm", PRIVATE)
+def test_other_samples_under_the_same_releases_change_no_byte(tmp_path, monkeypatch, algorithm):
+    """Releases are fixed; features, labels and their order are others."""
+    monkeypatch.chdir(tmp_path)
+    counter = iter(())
+
+    def fixed(_, value, __):
+        return np.random.default_rng(next(counter)).normal(size=value.shape)
+
+    monkeypatch.setattr(Release, "apply", fixed)
+    random, written = np.random.default_rng(3), []
+    for scale in (1.0, 0.01):
+        x = scale * random.normal(size=(40, 3)) / 4
+        y = np.where(random.random(40) < 0.5, -1, 1)
+        y[:2] = (-1, 1)
+        write(tmp_path / "own.npz", x, y)
+        counter = iter(range(10_000))
+        assert run(tmp_path / "own.npz", tmp_path / f"out{scale}", algorithm) == 0
+        folder = tmp_path / f"out{scale}"
+        written.append({p.name: p.read_bytes() for p in sorted(folder.iterdir())})
+    assert written[0] == written[1] and set(written[0]) == {"run.json", "rounds.csv"}
+    told = json.loads(written[0]["run.json"])
+    assert told["privacy"]["total"]["epsilon"] and told["seed"] is None
+    assert told["final"]["train_loss"] is None and told["final"]["consensus_residual"] is not None
+    assert list(pd.read_csv(tmp_path / "out1.0" / "rounds.csv").columns) == [
+        "round", "consensus_residual", "test_accuracy", "test_error",
+    ]  # fmt: skip
+    assert (tmp_path / "out1.0" / "run.json").stat().st_mode & 0o044
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--mechanism", "none"], "without noise every message"),
+        (["--calibration", "paper"], "choose calibration sound"),
+    ],
+)
+def test_what_is_not_certified_is_not_published(tmp_path, capsys, more, message):
+    write(tmp_path / "own.npz", np.eye(40, 3), np.resize((-1, 1), 40))
+    assert run(tmp_path / "own.npz", tmp_path / "out", "dp-admm", *more) == 2
+    assert message in capsys.readouterr().err and not (tmp_path / "out").exists()
+
+
+def test_a_public_summary_says_nothing_of_what_it_leaves_out(tmp_path, capsys):
+    write(tmp_path / "own.npz", np.eye(40, 3), np.resize((-1, 1), 40))
+    words = ["learn", "run", str(tmp_path / "own.npz"), "--norm", "2", "--split", "writer"]
+    assert main([*words, "--rounds", "2", "--public"]) == 0
+    told = capsys.readouterr().out
+    assert "consensus residual" in told and "training loss" not in told and "None" not in told
+    assert "seed" not in told.replace("its seed is known", "")
