@@ -203,7 +203,7 @@ class Table:
             if self._error is not None:
                 raise self._error
             absent = [zone for zone, seat in self._seats.items() if seat.reply is None]
-            if absent and not (self._late == "last" and place.phase == "round"):
+            if absent and not (self._late == "last" and place.phase in ("round", "agreed")):
                 raise LateError(f"{place}: the coordinator {self._vain(absent)}")
             for zone in absent:
                 self.note("warning", "late", zone=zone, turn=str(place))
@@ -226,17 +226,19 @@ class Table:
         seats = self._seats.values()
         if self._error is not None or all(seat.reply is not None for seat in seats):
             return True
-        lost = any(seat.known and not seat.taken and seat.reply is None for seat in seats)
-        return self._late == "stop" and lost
+        return self._late == "stop" and any(_lost(seat) for seat in seats)
 
     def _vain(self, absent: Sequence[str]) -> str:
         """Return who was waited for in vain."""
+        lost = [zone for zone in absent if _lost(self._seats[zone])]
+        at_once = self._late == "stop" and bool(lost)
+        absent = lost if at_once else absent
         each = ", ".join(
             f"{zone} ({'no answer' if self._seats[zone].taken else 'not connected'})"
             for zone in absent
         )
         word = "zone" if len(absent) == 1 else "zones"
-        if self._late == "stop":
+        if at_once:
             return f"stopped for {word} {each}"
         return f"waited {self._patience:g} s for {word} {each}"
 
@@ -368,6 +370,11 @@ class Table:
         kind = BudgetError if told.reason == "budget" else ZoneError
         self._error = kind(sentence)
         self.note("error", "failed", zone=told.zone, turn=str(told.place), reason=told.reason)
+
+
+def _lost(seat: Seat) -> bool:
+    """Return whether somebody spoke for a zone, left, and is still to answer."""
+    return seat.known and not seat.taken and seat.reply is None
 
 
 def _told(last: Place) -> int:

@@ -36,14 +36,12 @@ class Outcome:
     ----------
     turns : tuple of Turn
     releases : mapping of str to mapping
-        Per zone, as each told them after its last round.
-    unheard : tuple of str
-        Zones that did not: theirs are those of the replies that counted.
+        Per zone, as each told them after the last round; of one that did not, those of its
+        replies.
     """
 
     turns: tuple[Turn, ...]
     releases: Mapping[str, Mapping[Release, int]]
-    unheard: tuple[str, ...]
 
 
 def play(terms: Terms, carry: Carrying, note: Note) -> Outcome:
@@ -69,8 +67,8 @@ def play(terms: Terms, carry: Carrying, note: Note) -> Outcome:
     parts = zip(consensus.split(mean), consensus.split(rho), strict=True)
     orders = [Order(last.number, w, penalty, 1.0) for w, penalty in parts]
     for name, reply in zip(names, carry("agreed")(orders), strict=True):
-        told[name] = Counter(reply.releases)
-    return Outcome(tuple(turns), told, ())
+        told[name] |= Counter(reply.releases)  # with those of answers that came too late
+    return Outcome(tuple(turns), told)
 
 
 def coordinate(

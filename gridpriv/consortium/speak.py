@@ -89,8 +89,10 @@ def read_own(terms: Terms, party: ZoneParty, folder: Path) -> Own:
     mask, agreed = prepared.shared[prepared.zones.index(zone)], terms.zones[name]
     mine = zone.coordinates[mask], flat_start(zone)[mask]
     if not all(map(np.array_equal, mine, (agreed.coordinates, agreed.start))):
-        raise InputError(f"zone {name!r} shares other variables than the terms say: the zone map "
-                         f"{folder / party.zoning} is not theirs")  # fmt: skip
+        raise InputError(
+            f"zone {name!r} shares other variables, or starts them elsewhere, than the terms say: "
+            "they were not made for its network and zone map"
+        )
     return Own(prepared, zone, case)
 
 
@@ -204,7 +206,8 @@ def _charging(
     most = terms.settings.local_updates
     kept = None if found is None else found.memory.drawn
     charge = charged_once(ledger, key, terms.run, name, prepared.scale, kept, most)
-    if not kept and prepared.rules.perturbation.target != "output":
+    begun = bool(kept) or charge.paid.total() > 0
+    if not begun and prepared.rules.perturbation.target != "output":
         # any penalty and step: only output perturbation reads them
         agent = own.member(0, None).agent
         release = agent.release(np.ones(int(agent.shared.sum())), 1.0)

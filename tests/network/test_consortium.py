@@ -4,14 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
 from pathlib import Path
 
 import pytest
-
-pytest.importorskip("grpc")
-pytest.importorskip("cryptography")
-sys.path.insert(0, str(Path(__file__).parent))
 from parties import Consortium, laid_out, same_rounds, settings
 
 from gridpriv import run

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import struct
-import sys
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import pytest
+from tanks import Waterworks, rules
 
 from gridpriv.consensus.messages import Order, Reply
 from gridpriv.consensus.speaker import Speaker, read_standing
@@ -30,9 +29,6 @@ from gridpriv.core.sealed import DamagedError
 from gridpriv.privacy.mechanism import KNorm, Laplace, SecureGaussian
 from gridpriv.privacy.release import Release
 from gridpriv.privacy.sensitivity import Sensitivity
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "consensus"))
-from tanks import Waterworks, rules
 
 RUN = "a run"
 RELEASES = {

@@ -1,0 +1,688 @@
+"""Who is refused, who is waited for, and what is undisturbed by it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from queue import SimpleQueue
+
+import grpc
+import numpy as np
+import pytest
+from parties import Consortium, laid_out, same_rounds, settings, total
+
+from gridpriv import run
+from gridpriv.consensus import speaker as speaking
+from gridpriv.consensus.grpc_transport import METHOD, NAME, SERVICE, Hall
+from gridpriv.consensus.messages import Order, Reply
+from gridpriv.consensus.table import LateError
+from gridpriv.consensus.wire import (
+    Answer,
+    Asked,
+    Failure,
+    Farewell,
+    Hello,
+    Place,
+    Welcome,
+    decode,
+    encode,
+)
+from gridpriv.consortium.keys import make_keys, write_pair
+from gridpriv.consortium.terms import read_terms
+from gridpriv.core.errors import BudgetError, InputError
+from gridpriv.power.ac.settle import agreed_boundaries
+from gridpriv.privacy.ledger import grant, read_book
+from gridpriv.privacy.release import Release
+from gridpriv.zonal.datasets import zone_datasets
+
+ZONES = ("1", "2", "3")
+
+
+@pytest.fixture(scope="module")
+def template(case14, zones14, tmp_path_factory):
+    return laid_out(case14, zones14, tmp_path_factory.mktemp("consortium"))
+
+
+@pytest.fixture
+def folder(template, tmp_path):
+    return Path(shutil.copytree(template, tmp_path / "here"))
+
+
+@pytest.fixture(scope="module")
+def in_one_process(case14, zones14):
+    return run(case14, zones14, settings())
+
+
+class Caller:
+    """Somebody with a zone's certificate (or none) who sends whatever they like."""
+
+    def __init__(self, parties, name):
+        place = parties.folder / name
+        if parties.secure:
+            proved = grpc.ssl_channel_credentials(
+                *((place / f).read_bytes() for f in ("authority.pem", "key.pem", "certificate.pem"))
+            )
+            options = [("grpc.ssl_target_name_override", NAME)]
+            self.channel = grpc.secure_channel(parties.address, proved, options)
+        else:
+            self.channel = grpc.insecure_channel(parties.address)
+
+    def say(self, *messages, heard=1, timeout=10.0):
+        """Send messages, each after ``heard`` answers; return the answers, or the refusal."""
+        out = SimpleQueue()
+        call = self.channel.stream_stream(f"/{SERVICE}/{METHOD}")(
+            iter(out.get, None), timeout=timeout
+        )
+        answers = []
+        try:
+            for message in messages:
+                out.put(message)
+                for _ in range(heard):
+                    answers.append(next(call))
+            return answers
+        except grpc.RpcError as error:
+            return error
+        except StopIteration:
+            return answers
+        finally:
+            out.put(None)
+            call.cancel()
+
+
+def hello(folder, name="1", **changes):
+    terms = read_terms(folder / name / "terms.json")
+    public = terms.public
+    given = {
+        "zone": name, "version": public.version, "run": public.run, "topology": public.topology,
+        "settings": json.dumps(terms.agreed_settings),
+    }  # fmt: skip
+    return encode(Hello(**given | changes))
+
+
+# ---- who may take part
+
+
+def replaced(folder, **changes):
+    terms = read_terms(folder / "1" / "terms.json").agreed_settings
+    return json.dumps(terms | changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"version": "0.0.9"}, "its gridpriv is 0.0.9"),
+        ({"run": "another"}, "its run is 'another', the coordinator's 'trial'"),
+        ({"topology": "00" * 32}, "networks or zone maps differ"),
+        ({"settings": "rounds"}, "its setting rounds is 9, the coordinator's 3"),
+        ({"zone": "2"}, "a certificate of '1' does not speak for zone '2'"),
+        ({"zone": "9"}, "a certificate of '1' does not speak for zone '9'"),
+        ({"settings": "no JSON"}, "settings that are no JSON"),
+    ],
+)
+def test_who_has_other_terms_is_told_in_what_and_nobody_is_disturbed(
+    folder, in_one_process, changes, reason
+):
+    parties = Consortium(folder).coordinator()
+    if changes.get("settings") == "rounds":
+        changes = {"settings": replaced(folder, rounds=9)}
+    refusal = Caller(parties, "1").say(hello(folder, "1", **changes))
+    assert reason in refusal.details()
+    results = parties.zones(*ZONES).results()
+    same_rounds(results[NAME], in_one_process)
+
+
+def test_an_agent_that_is_refused_ends_with_the_reason(folder):
+    path = folder / "2" / "terms.json"
+    path.write_text(path.read_text().replace('"rounds": 3', '"rounds": 4'))
+    parties = Consortium(folder, timeout=3.0).coordinator().zones("2")
+    found = parties.result("2")
+    assert isinstance(found, InputError)
+    assert "its setting rounds is 4, the coordinator's 3" in str(found)
+    assert not parties.notes["2"].named("answered")
+
+
+def test_other_networks_terms_and_demands_are_refused_before_the_network(folder):
+    parties = Consortium(folder, timeout=2.0).coordinator()
+    network = folder / "1" / "network.json"
+    network.write_text(network.read_text().replace('"base_mva": 100.0', '"base_mva": 101.0'))
+    demand = folder / "2" / "demand.csv"
+    demand.write_text(demand.read_text() + "1,0.5,0.5\n")
+    terms = folder / "3" / "terms.json"
+    document = json.loads(terms.read_text())
+    next(one for one in document["zones"] if one["zone"] == "3")["start"][0] = 0.5
+    terms.write_text(json.dumps(document))
+    results = parties.zones(*ZONES).results()
+    assert "is not the one of the terms" in str(results["1"])
+    assert "bus 1 is not in zone '2'" in str(results["2"])
+    assert "shares other variables, or starts them elsewhere" in str(results["3"])
+    lines = demand.read_text().splitlines()
+    demand.write_text("\n".join([lines[0], *lines[2:-1]]))
+    assert "misses pd_mw or qd_mvar of bus" in str(parties.zones("2").result("2"))
+
+
+def test_a_second_agent_for_a_zone_is_refused(folder, in_one_process):
+    parties = Consortium(folder).coordinator().zones("1")
+    while not parties.notes.get("1", []) or not parties.notes["1"].named("welcome"):
+        time.sleep(0.01)
+    refusal = Caller(parties, "1").say(hello(folder, "1"))
+    assert refusal.details() == "somebody speaks for zone '1' already"
+    shutil.copytree(folder / "1", folder / "again", ignore=shutil.ignore_patterns("state"))
+    second = Consortium(folder)
+    second._address = parties.address
+    second._here.set()
+    found = second.zones("again", timeout=1.0).result("again")
+    # its folder's name is no matter: its certificate and configuration say 1
+    assert "does not speak for 'again'" in str(found)
+    results = parties.zones("2", "3").results()
+    same_rounds(results[NAME], in_one_process)
+
+
+def test_certificates_that_nobody_should_believe(folder):
+    """Each is refused by its own party, and what gets past that by TLS."""
+    now = datetime.now(UTC)
+    strangers, others = make_keys(ZONES)
+    _, old = make_keys(ZONES, 1, now - timedelta(days=3))
+    _, early = make_keys(ZONES, 1, now + timedelta(days=3))
+    authority = (folder / "1" / "authority.pem").read_bytes()
+    own = (folder / "1" / "certificate.pem").read_bytes(), (folder / "1" / "key.pem").read_bytes()
+    parties = Consortium(folder, timeout=0.7).coordinator(timeout=12.0)
+
+    def shown(certificate, key, authority):
+        for name, text in zip(
+            ("certificate", "key", "authority"), (certificate, key, authority), strict=True
+        ):
+            (folder / "1" / f"{name}.pem").write_bytes(text)
+        return str(parties.zones("1").result("1"))
+
+    def pair(keys, name="1"):
+        return keys[name].certificate, keys[name].key
+
+    assert "not signed by its authority" in shown(*pair(others), authority)
+    assert "is not its certificate's" in shown(own[0], others["1"].key, authority)
+    for keys, word in ((old, "expired on"), (early, "holds from")):
+        # an authority of that time, so that nothing but the time is wrong
+        root = make_keys(ZONES, 1, now - timedelta(days=3) if keys is old else now + timedelta(3))
+        assert word in shown(*pair(root[1]), root[0].certificate)
+    assert "does not speak for '1'" in shown(*pair(others, "2"), strangers.certificate)
+    assert "not usable" in shown(b"none", b"none", authority)
+    # consistent in itself, but of another consortium: the coordinator ends the connection
+    message = shown(*pair(others), strangers.certificate)
+    assert "waited 0.7 s for the coordinator" in message
+    assert "handshake" in message.lower()
+    (folder / "1" / "certificate.pem").unlink()
+    assert "there is no such file" in str(parties.zones("1").result("1"))
+    assert not parties.notes[NAME].named("seated")
+
+
+def test_tls_itself_asks_for_a_certificate_of_the_authority(folder):
+    """Past gridpriv's own checks: no certificate, a stranger's, an expired one."""
+    parties = Consortium(folder, timeout=4.0).coordinator()
+    authority = (folder / "1" / "authority.pem").read_bytes()
+    _, strangers = make_keys(ZONES)
+    options = [("grpc.ssl_target_name_override", NAME)]
+
+    def dial(*given):
+        channel = grpc.secure_channel(
+            parties.address, grpc.ssl_channel_credentials(authority, *given), options
+        )
+        call = channel.stream_stream(f"/{SERVICE}/{METHOD}")
+        with pytest.raises(grpc.RpcError) as error:
+            list(call(iter([hello(folder)]), timeout=5.0))
+        return error.value.code()
+
+    assert dial() is grpc.StatusCode.UNAVAILABLE
+    pair = strangers["1"]
+    assert dial(pair.key, pair.certificate) is grpc.StatusCode.UNAVAILABLE
+    plain = grpc.insecure_channel(parties.address).stream_stream(f"/{SERVICE}/{METHOD}")
+    with pytest.raises(grpc.RpcError):
+        list(plain(iter([hello(folder)]), timeout=5.0))
+    assert not parties.notes[NAME].named("seated")
+
+
+def test_a_zones_certificate_is_no_coordinators(folder):
+    """A zone that listens where the coordinator should be is not believed."""
+    shutil.copytree(folder / "coordinator", folder / "false")
+    for name in ("certificate.pem", "key.pem"):
+        shutil.copy(folder / "3" / name, folder / "false" / name)
+    from gridpriv.consensus.grpc_transport import Credentials, Hall
+    from gridpriv.consensus.journal import Journal
+    from gridpriv.consensus.table import Table
+
+    terms = read_terms(folder / "1" / "terms.json")
+    table = Table(terms.public, Journal(folder, "trial", ZONES), 5.0, "wait", lambda *_, **__: None)
+    shown = Credentials(*((folder / "false" / f).read_bytes() for f in (
+        "certificate.pem", "key.pem", "authority.pem")))  # fmt: skip
+    hall = Hall(table, "127.0.0.1:0", shown, 3, 100)
+    parties = Consortium(folder, timeout=1.5)
+    parties._address = hall.address
+    parties._here.set()
+    assert isinstance(parties.zones("1").result("1"), LateError)
+    assert not table._seats["1"].known
+    hall.close(None)
+
+
+def test_without_certificates_only_loopback_and_only_if_said(folder):
+    parties = Consortium(folder, secure=False)
+    found = parties.coordinator(listen="0.0.0.0:0").result(NAME)
+    assert "a loopback address" in str(found)
+    parties._address = "10.0.0.1:50051"
+    parties._here.set()
+    assert "a loopback address" in str(parties.zones("1").result("1"))
+    text = (folder / "1" / "zone.toml").read_text().replace("certificate =", "# certificate =")
+    (folder / "1" / "zone.toml").write_text(text)
+    secure = Consortium(folder)
+    secure._address = parties._address
+    secure._here.set()
+    assert "only --insecure-loopback" in str(secure.zones("1").result("1"))
+
+
+# ---- who is waited for
+
+
+def test_a_zone_that_never_comes_holds_nobody_past_the_timeout(folder):
+    began = time.monotonic()
+    parties = Consortium(folder, timeout=2.0).coordinator().zones("1", "3", timeout=60.0)
+    results = parties.results()
+    assert time.monotonic() - began < 10.0
+    assert isinstance(results[NAME], LateError)
+    said = "rehearsal round 1: the coordinator waited 2 s for zone 2 (not connected)"
+    assert str(results[NAME]).startswith(said)
+    for name in ("1", "3"):
+        assert str(results[name]) == f"zone {name!r}: the run was stopped: {said}"
+
+
+def silent_from(monkeypatch, place, seconds, name="2"):
+    """Let a zone sit on its first answer to a turn."""
+    honest, asleep = speaking.Speaker.answer, []
+
+    def answer(self, content):
+        found = honest(self, content)
+        if self.zone == name and str(self.last) == place and not asleep:
+            asleep.append(place)
+            time.sleep(seconds)
+        return found
+
+    monkeypatch.setattr(speaking.Speaker, "answer", answer)
+    return asleep
+
+
+def test_a_zone_that_falls_silent_is_named_with_the_round(folder, monkeypatch):
+    silent_from(monkeypatch, "round 2", 6.0)
+    parties = Consortium(folder, timeout=1.5).coordinator().zones(*ZONES, timeout=30.0)
+    said = "round 2: the coordinator waited 1.5 s for zone 2 (no answer)"
+    assert str(parties.result(NAME)).startswith(said)
+    assert said in str(parties.result("1"))
+
+
+def test_a_round_can_go_on_with_the_last_release_and_it_is_accounted(folder, monkeypatch):
+    """The late zone comes back, agrees on its dual, and tells every draw in its last answer."""
+    asleep = silent_from(monkeypatch, "round 2", 3.0)
+    parties = Consortium(folder, timeout=2.0, late="last").coordinator()
+    results = parties.zones(*ZONES, timeout=30.0).results()
+    assert asleep
+    outcome = results[NAME]
+    assert [about["turn"] for about in parties.notes[NAME].named("late")][:1] == ["round 2"]
+    assert len(outcome.turns) == 3
+    drawn = {name: total(counts) for name, counts in outcome.releases.items()}
+    assert drawn["1"] == drawn["3"] == 3
+    answered = [row["round"] for row in results["2"]["rounds"]]
+    assert drawn["2"] == len(answered)
+    assert 2 in answered  # it was drawn, though nobody used it
+    # what the zone keeps of its dual is what the coordinator keeps
+    standing = speaking.read_standing(folder / "2" / "state" / "standing")
+    terms = read_terms(folder / "2" / "terms.json")
+    part = terms.ground.consensus.split(outcome.turns[-1].state.dual)[list(terms.zones).index("2")]
+    held = standing.memory.at.dual
+    assert np.sort(held[held != 0.0]) == pytest.approx(np.sort(part[part != 0.0]), rel=1e-12)
+
+
+def test_a_zone_that_is_lost_can_stop_the_run_at_once(folder, monkeypatch):
+    class Gone(BaseException):
+        pass
+
+    honest = speaking.Speaker.answer
+
+    def answer(self, content):
+        if self.zone == "2" and decode(content).place == Place("round", 2):
+            raise Gone
+        return honest(self, content)
+
+    monkeypatch.setattr(speaking.Speaker, "answer", answer)
+    began = time.monotonic()
+    parties = Consortium(folder, timeout=60.0, late="stop").coordinator().zones(*ZONES)
+    assert "stopped for zone 2 (not connected)" in str(parties.result(NAME))
+    assert "stopped for zone 2" in str(parties.result("3"))
+    assert time.monotonic() - began < 20.0
+
+
+def test_answers_leave_at_fixed_times(folder, in_one_process):
+    began = time.monotonic()
+    parties = Consortium(folder).coordinator().zones(*ZONES, beat=0.05)
+    same_rounds(parties.results()[NAME], in_one_process)
+    assert time.monotonic() - began > 24 * 0.05  # 20 rehearsals, 3 rounds, what was agreed
+
+
+# ---- the ledger
+
+
+def with_ledgers(folder, case, zoning, epsilon):
+    adjacency = settings().adjacency(case)
+    for dataset in zone_datasets(case, zoning, adjacency):
+        grant(folder / dataset.owner / "ledger", [dataset], epsilon)
+    return Consortium(folder, ledger="ledger")
+
+
+def charged(folder, name):
+    return sum(
+        count for _, row in read_book(folder / name / "ledger").charged for _, count in row.charges
+    )
+
+
+def test_a_zone_charges_its_own_ledger_once_a_release(folder, case14, zones14, in_one_process):
+    parties = with_ledgers(folder, case14, zones14, 5.0).coordinator().zones(*ZONES)
+    same_rounds(parties.results()[NAME], in_one_process)
+    assert [charged(folder, name) for name in ZONES] == [3, 3, 3]
+
+
+def test_a_budget_that_does_not_hold_the_run_stops_it_before_it_starts(folder, case14, zones14):
+    parties = with_ledgers(folder, case14, zones14, 4.0).coordinator(timeout=2.0)
+    found = parties.zones("1").result("1")
+    assert isinstance(found, BudgetError)
+    assert charged(folder, "1") == 0
+    assert not parties.notes[NAME].named("seated")
+
+
+def test_a_state_that_does_not_go_with_its_ledger_is_refused(folder, case14, zones14):
+    parties = with_ledgers(folder, case14, zones14, 50.0).coordinator().zones(*ZONES)
+    parties.results()
+    shutil.rmtree(folder / "1" / "state")
+    again = Consortium(folder, ledger="ledger", timeout=2.0).coordinator()
+    assert "its state knows 0" in str(again.zones("1").result("1"))
+    assert charged(folder, "1") == 3
+
+
+class Crash(BaseException):
+    """A process that ends where it stands."""
+
+
+@pytest.mark.parametrize("point", ["before the charge", "after it", "before the standing", "after"])
+@pytest.mark.parametrize("nth", [1, 3])
+def test_a_zone_that_ends_anywhere_in_a_round_pays_once(
+    folder, case14, zones14, in_one_process, monkeypatch, point, nth
+):
+    """The worst places to be killed at, one by one; its process is started again."""
+    from gridpriv.privacy.ledger import Ledger
+
+    left = [nth]
+    charge, write = Ledger.charge, speaking.write_standing
+
+    def crash():
+        left[0] -= 1
+        if not left[0]:
+            raise Crash
+
+    def charging(self, owner, *given):
+        if owner == "2" and point == "before the charge":
+            crash()
+        charge(self, owner, *given)
+        if owner == "2" and point == "after it":
+            crash()
+
+    def writing(path, standing):
+        own = "/2/" in str(path) and standing.last.phase == "round"
+        if own and point == "before the standing":
+            crash()
+        write(path, standing)
+        if own and point == "after":
+            crash()
+
+    monkeypatch.setattr(Ledger, "charge", charging)
+    monkeypatch.setattr(speaking, "write_standing", writing)
+    parties = with_ledgers(folder, case14, zones14, 5.0).coordinator().zones(*ZONES)
+    with pytest.raises(Crash):
+        parties.futures["2"].result(60.0)
+    results = parties.zones("2").results()
+    same_rounds(results[NAME], in_one_process)
+    assert [charged(folder, name) for name in ZONES] == [3, 3, 3]
+
+
+def test_a_coordinator_that_ends_anywhere_goes_on(folder, in_one_process, monkeypatch):
+    """Before and after its journal's file of a turn is written, early and late in the run."""
+    from gridpriv.consensus.journal import Journal
+
+    honest = Journal.write
+    points = {3: "before", 9: "after", 21: "before", 22: "after", 24: "after"}
+    crashed = []
+
+    def write(self, *given):
+        point = points.pop(self._turns, None)
+        if point == "before":
+            crashed.append(self._turns)
+            raise Crash
+        honest(self, *given)
+        if point == "after":
+            crashed.append(self._turns)
+            raise Crash
+
+    monkeypatch.setattr(Journal, "write", write)
+    monkeypatch.setattr(Hall, "close", lambda self, _: self._server.stop(None).wait())
+    parties = Consortium(folder).coordinator()
+    address = parties.address
+    parties.zones(*ZONES)
+    for _ in range(5):
+        with pytest.raises(Crash):
+            parties.futures[NAME].result(60.0)
+        parties.coordinator(listen=address)
+    same_rounds(parties.result(NAME), in_one_process)
+    assert len(crashed) == 5
+
+
+# ---- what crosses
+
+
+def wire(monkeypatch):
+    """Record every byte that zones hand to the network."""
+    from gridpriv.consensus import grpc_transport
+
+    sent = {}
+    honest_messages, honest_send = grpc_transport._Line.messages, grpc_transport._Line.send
+
+    def record(content):
+        told = decode(content)
+        sent.setdefault(told.zone, []).append(content)
+
+    def messages(self, first):
+        record(first)
+        return honest_messages(self, first)
+
+    def send(self, content):
+        record(content)
+        honest_send(self, content)
+
+    monkeypatch.setattr(grpc_transport._Line, "messages", messages)
+    monkeypatch.setattr(grpc_transport._Line, "send", send)
+    return sent
+
+
+@pytest.mark.parametrize("perturbation", ["demand", "objective", "output"])
+def test_every_byte_is_a_function_of_releases(case14, zones14, tmp_path, monkeypatch, perturbation):
+    """Other demand everywhere, the same released values: same bytes, same logs, same report."""
+    tape: dict[tuple[str, int], np.ndarray] = {}
+    honest = Release.apply
+    seen = {}
+
+    def runs(name, case, apply):
+        monkeypatch.setattr(Release, "apply", apply)
+        folder = laid_out(case, zones14, tmp_path / name, perturbation=perturbation)
+        sent = wire(monkeypatch)
+        parties = Consortium(folder).coordinator().zones(*ZONES)
+        results = parties.results()
+        assert results[NAME].turns, results
+        report = (folder / NAME / "report" / "run.json").read_bytes()
+        logs = {
+            party: [
+                (level, event, {k: v for k, v in about.items() if k != "address"})
+                for level, event, about in notes
+            ]
+            for party, notes in parties.notes.items()
+        }
+        logs[NAME] = sorted(map(str, logs[NAME]))  # zones come in any order
+        monkeypatch.undo()
+        return sent, logs, report, results
+
+    def key(stream):
+        generator = stream()
+        return generator.bit_generator.state["state"]["state"]
+
+    def recorded(self, value, stream):
+        found = honest(self, value, stream)
+        tape[key(stream)] = found
+        seen[key(stream)] = value
+        return found
+
+    def replayed(_, value, stream):
+        assert not np.array_equal(value, seen[key(stream)])
+        return tape[key(stream)]
+
+    here = runs("here", case14, recorded)
+    rng = np.random.default_rng(3)
+    other = case14.scale_load(1.0)
+    from dataclasses import replace
+
+    other = replace(
+        other, pd=rng.uniform(0.0, 0.3, case14.n_bus), qd=rng.uniform(0.0, 0.1, case14.n_bus)
+    )
+    there = runs("there", other, replayed)
+    assert here[0].keys() == set(ZONES)
+    for name in ZONES:
+        assert here[0][name] == there[0][name]
+        assert here[3][name]["plan"] != there[3][name]["plan"]
+    assert here[1] == there[1]
+    assert here[2] == there[2]
+
+
+def test_what_a_zone_does_next_is_its_recourse_by_what_was_agreed(
+    folder, in_one_process, case14, zones14
+):
+    """Against the plan that one process makes from all zones' averages."""
+    from gridpriv.zonal.run import Fleet, NoiseStreams, prepare
+
+    results = Consortium(folder).coordinator().zones(*ZONES).results()
+    done = in_one_process
+    prepared = prepare(case14, zones14, settings())
+    averages = [one.z for one in done.outcomes]
+    agreed = agreed_boundaries(prepared.network, prepared.zones, averages)
+    fleet = Fleet(
+        prepared.zones, prepared.shared, prepared.rules, "clarabel", NoiseStreams(11),
+        prepared.disclosures, None, prepared.settings,
+    )  # fmt: skip
+    for position, zone in enumerate(prepared.zones):
+        (member,) = fleet.members([position])
+        member.agent._at = type(member.agent._at)(averages[position], averages[position], 0.0)
+        plan, told = member.plan(agreed[position]), results[zone.name]["plan"]
+        base = case14.base_mva
+        assert told["interchange_mw"] == pytest.approx(base * agreed[position].interchange)
+        assert told["shed_mw"] == pytest.approx(base * plan.p_shed.sum(), abs=1e-3)
+        assert told["generation_mw"] == pytest.approx(base * plan.pg.sum(), abs=1e-2)
+
+
+# ---- garbage
+
+
+def garbage(folder, count, seed=1):
+    """Messages with something wrong, of every kind that somebody with a certificate can send."""
+    rng = np.random.default_rng(seed)
+    size = read_terms(folder / "1" / "terms.json").public.sizes["1"]
+    answer = Answer("trial", "1", Place("rehearse", 1), Reply(np.zeros(size), {}))
+    whole = encode(answer)
+    nan = np.zeros(size)
+    nan[0] = np.nan
+    kinds = [
+        lambda: whole[: rng.integers(len(whole))],
+        lambda: whole + rng.bytes(int(rng.integers(1, 50))),
+        lambda: whole[:8] + bytes([int(rng.integers(2, 255))]) + whole[9:],
+        lambda: encode(Answer("trial", "1", Place("rehearse", 1), Reply(nan, {}))),
+        lambda: encode(Answer("trial", "2", Place("rehearse", 1), Reply(np.zeros(size), {}))),
+        lambda: encode(Answer("last", "1", Place("rehearse", 1), Reply(np.zeros(size), {}))),
+        lambda: encode(Answer("trial", "1", Place("round", 1), Reply(np.zeros(size), {}))),
+        lambda: encode(Answer("trial", "1", Place("rehearse", 7), Reply(np.zeros(size), {}))),
+        lambda: encode(Answer("trial", "1", Place("rehearse", 1), Reply(np.zeros(size + 1), {}))),
+        lambda: encode(Failure("trial", "2", Place("rehearse", 1), "solver")),
+        lambda: encode(Failure("trial", "1", Place("round", 3), "solver")),
+        lambda: encode(Welcome("trial")),
+        lambda: encode(Farewell("trial", True, "")),
+        lambda: encode(Asked("trial", "round", Order(1, np.ones(1), np.ones(1), 1.0))),
+        lambda: hello(folder),
+        lambda: rng.bytes(int(rng.integers(0, 3000))),
+    ]
+    for number in range(count):
+        yield kinds[number % len(kinds)]()
+    yield bytes(1 << 20)  # larger than any message may be
+
+
+def throw(folder, in_one_process, count):
+    parties = Consortium(folder, timeout=120.0).coordinator().zones("2", "3")
+    caller = Caller(parties, "1")
+    for message in garbage(folder, count):
+        # an empty stream is no message, and an order is waiting after the welcome
+        answers = caller.say(hello(folder), message, heard=2)
+        assert isinstance(answers, grpc.RpcError), message[:100]
+        assert answers.code() in (
+            grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.RESOURCE_EXHAUSTED,
+            grpc.StatusCode.ALREADY_EXISTS,
+        )  # fmt: skip
+    results = parties.zones("1").results()
+    same_rounds(results[NAME], in_one_process)
+
+
+def test_garbage_of_a_zone_is_refused_and_nobody_is_disturbed(folder, in_one_process):
+    throw(folder, in_one_process, 48)
+
+
+@pytest.mark.slow
+def test_a_thousand_malformed_messages(folder, in_one_process):
+    throw(folder, in_one_process, 1000)
+
+
+def test_garbage_of_a_coordinator_is_refused_and_the_agent_lives(folder, monkeypatch):
+    """A coordinator that sends garbage first: the agent says so, and goes on with the run."""
+    from gridpriv.consensus.table import Table
+
+    honest, left = Table.messages, list(garbage(folder, 32))[:-1]
+    left = [m for m in left if m[:8] != b"gridpriv" or not _ends_or_welcomes(m)]
+    count = len(left)
+
+    def messages(self, zone, here):
+        if zone == "1" and left:
+            yield left.pop()
+            return
+        yield from honest(self, zone, here)
+
+    monkeypatch.setattr(Table, "messages", messages)
+    monkeypatch.setattr("gridpriv.consensus.grpc_transport.PAUSES", (0.01,))
+    parties = Consortium(folder, timeout=60.0).coordinator().zones(*ZONES)
+    results = parties.results()
+    assert len(results[NAME].turns) == 3
+    assert len(parties.notes["1"].named("lost")) == count
+    assert results["1"]["rounds"]
+
+
+def _ends_or_welcomes(message):
+    """A farewell is believed, and a welcome is no news."""
+    try:
+        return isinstance(decode(message), Farewell | Welcome)
+    except Exception:
+        return False
+
+
+def test_keys_are_their_owners_alone(tmp_path):
+    authority, parties = make_keys(["a"])
+    write_pair(tmp_path / "a", parties["a"], authority.certificate)
+    assert (tmp_path / "a" / "key.pem").stat().st_mode & 0o777 == 0o600
+    assert b"PRIVATE" not in repr(parties["a"]).encode()
+    for name in ("coordinator", "a/b", "", "x" * 65, ".."):
+        with pytest.raises(InputError, match="zone"):
+            make_keys([name])
