@@ -19,7 +19,7 @@ def execute(args: argparse.Namespace) -> int:
     """Take part, and tell the zone's owner what came of it."""
     from gridpriv.consortium.log import notes
     from gridpriv.consortium.parties import ZoneParty, credentials, read_party
-    from gridpriv.consortium.speak import speak
+    from gridpriv.consortium.speak import over_grpc, speak
     from gridpriv.consortium.terms import read_terms
 
     path = Path(args.config)
@@ -27,7 +27,8 @@ def execute(args: argparse.Namespace) -> int:
     name = str(party.zone)
     proved = credentials(party, folder, name, insecure=args.insecure_loopback)
     terms = read_terms(folder / party.terms)
-    document = speak(terms, party, folder, proved, notes(name, args.log))
+    note = notes(name, args.log)
+    document = speak(terms, party, folder, over_grpc(terms, party, proved, note), note)
     tell(args, document, lambda: summarise(document), folder / party.state)
     return 0
 

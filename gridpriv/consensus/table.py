@@ -95,6 +95,12 @@ class Public:
             return f"its setting {name} is {theirs!r}, the coordinator's {ours!r}"
         return None
 
+    def check_size(self, told: Answer) -> None:
+        """Raise :class:`MessageError` for an answer of another length than its zone's."""
+        due = self.sizes[told.zone] if told.place.phase in ("rehearse", "round") else 0
+        if len(told.reply.sent) != due:
+            raise MessageError(f"an answer of {len(told.reply.sent)} numbers, not {due}")
+
 
 @dataclass(eq=False)
 class Seat:
@@ -356,11 +362,8 @@ class Table:
         return self._place, self._orders[seat.position]
 
     def _accept(self, seat: Seat, told: Answer) -> None:
-        zone, place = told.zone, told.place
-        expected = self._public.sizes[zone] if place.phase in ("rehearse", "round") else 0
-        if len(told.reply.sent) != expected:
-            raise MessageError(f"an answer of {len(told.reply.sent)} numbers, not {expected}")
-        if place.phase == "missed":
+        self._public.check_size(told)
+        if told.place.phase == "missed":
             seat.missed.pop(0)
         else:
             seat.reply = told.reply

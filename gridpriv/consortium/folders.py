@@ -18,14 +18,19 @@ from typing import Any
 from gridpriv.consensus.grpc_transport import NAME
 from gridpriv.consortium.keys import check_name, make_keys, write_pair
 from gridpriv.consortium.parties import CoordinatorParty, Party, ZoneParty, party_text
-from gridpriv.consortium.terms import make_terms, write_terms
+from gridpriv.consortium.terms import Shared, Terms, check_run, write_terms
 from gridpriv.core.arrays import Floats
+from gridpriv.core.errors import not_allowed
 from gridpriv.core.files import make_folder, refuse_used, write_text
 from gridpriv.core.text import csv_text
 from gridpriv.grid.case import Case
-from gridpriv.grid.network_file import public_network, write_network
+from gridpriv.grid.network_file import network_digest, public_network, write_network
 from gridpriv.grid.zoning import Zoning, write_zoning
-from gridpriv.zonal.run import prepare
+from gridpriv.power.problem import ZoneProblem
+from gridpriv.power.program import compile_zone
+from gridpriv.power.zone import flat_start
+from gridpriv.zonal.opening import coordinate_units
+from gridpriv.zonal.run import Prepared, prepare, release_epsilon
 from gridpriv.zonal.settings import Settings
 
 CERTIFIED: dict[str, Any] = {
@@ -76,6 +81,31 @@ def lay_out(
         rows = zip(case.bus_id[own].tolist(), p, q, strict=True)
         text = csv_text(("bus", "pd_mw", "qd_mvar"), list(rows))
         write_text(folder / name / "demand.csv", text, private=True)
+
+
+def make_terms(network: Case, prepared: Prepared, run: str) -> Terms:
+    """Return the terms of a run that was prepared on a public network."""
+    settings = prepared.settings
+    if settings.public_demand is not None:
+        raise not_allowed("public_demand", settings.public_demand, "left out: terms carry no file")
+    if settings.coordination != "rounds":
+        raise not_allowed("coordination", settings.coordination, "'rounds' over a network")
+    zones = {}
+    for zone, mask in zip(prepared.zones, prepared.shared, strict=True):
+        numbers = zone.coordinates[mask]
+        units = coordinate_units(prepared.network, numbers)
+        zones[zone.name] = Shared(numbers, flat_start(zone)[mask], units)
+    smooth = settings.step == "smooth" and settings.update == "linearized"
+    problems = (ZoneProblem(compile_zone(zone), settings.solver) for zone in prepared.zones)
+    return Terms(
+        run=check_run(run),
+        case=prepared.case.name,
+        network=network_digest(network),
+        settings=settings,
+        smoothness=max(problem.smoothness for problem in problems) if smooth else None,
+        epsilon=release_epsilon(prepared),
+        zones=zones,
+    )
 
 
 def in_mw(values: Floats, base_mva: float) -> list[float]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import numpy as np
 from gridpriv.consensus.grpc_transport import Credentials, attend
 from gridpriv.consensus.speaker import Speaker, read_standing
 from gridpriv.consensus.table import LateError, Note
-from gridpriv.consensus.wire import Hello, encode
+from gridpriv.consensus.wire import Farewell, Hello, encode
 from gridpriv.consortium.charged import charged_once
 from gridpriv.consortium.parties import ZoneParty
 from gridpriv.consortium.terms import Terms
@@ -36,6 +37,7 @@ from gridpriv.zonal.checks import zone_statements
 from gridpriv.zonal.datasets import zone_datasets
 from gridpriv.zonal.run import Prepared, prepare
 
+Attending = Callable[[Speaker, Callable[[], bytes]], Farewell | None]
 STANDING, SEED, OUTCOME = "standing", "seed", "outcome.json"
 
 
@@ -112,9 +114,19 @@ def own_demand(network: Case, zoning: Zoning, name: str, path: Path) -> Case:
 
 
 def speak(
-    terms: Terms, party: ZoneParty, folder: Path, credentials: Credentials | None, note: Note
+    terms: Terms, party: ZoneParty, folder: Path, attending: Attending, note: Note
 ) -> dict[str, Any]:
     """Take part in a run as a zone; return what it means to the zone, which is local.
+
+    Parameters
+    ----------
+    terms : Terms
+    party : ZoneParty
+    folder : Path
+        Of its configuration.
+    attending : callable
+        Speaks for the zone, given its speaker and what it begins with (:func:`over_grpc`).
+    note : callable
 
     Raises
     ------
@@ -141,16 +153,24 @@ def speak(
             return encode(Hello(name, *told))
 
         note("info", "ready", zone=name, run=terms.run, last=str(speaker.last))
-        size = public.sizes[name]
-        last = attend(
-            speaker, hello, party.coordinator, credentials, size, party.timeout, party.beat, note
-        )
+        last = attending(speaker, hello)
         if last is not None and not last.finished:
             raise LateError(f"zone {name!r}: the run was stopped: {last.reason}")
         document = outcome(own, member, speaker)
         write_text(state / OUTCOME, json.dumps(document, indent=2) + "\n", private=True)
         note("info", "finished", zone=name, run=terms.run)
     return document
+
+
+def over_grpc(
+    terms: Terms, party: ZoneParty, credentials: Credentials | None, note: Note
+) -> Attending:
+    """Return what speaks for a zone over gRPC."""
+    size = terms.public.sizes.get(str(party.zone), 0)
+    return partial(
+        attend, address=party.coordinator, credentials=credentials, variables=size,
+        patience=party.timeout, beat=party.beat, note=note,
+    )  # fmt: skip
 
 
 def outcome(own: Own, member: ZoneMember, speaker: Speaker) -> dict[str, Any]:

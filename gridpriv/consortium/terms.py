@@ -23,13 +23,7 @@ from gridpriv.core.arrays import Floats, Ints
 from gridpriv.core.errors import InputError, not_allowed
 from gridpriv.core.files import write_text
 from gridpriv.core.reading import LARGEST, read_text
-from gridpriv.grid.case import Case
-from gridpriv.grid.network_file import network_digest
-from gridpriv.power.problem import ZoneProblem
-from gridpriv.power.program import compile_zone
-from gridpriv.power.zone import flat_start
-from gridpriv.zonal.opening import Ground, coordinate_units, step_size
-from gridpriv.zonal.run import Prepared, release_epsilon
+from gridpriv.zonal.opening import Ground, step_size
 from gridpriv.zonal.settings import Settings, make_settings
 
 FORMAT = "gridpriv terms 1"
@@ -131,29 +125,6 @@ class Terms:
             "settings": self.agreed_settings, "smoothness": self.smoothness,
             "epsilon": None if math.isinf(self.epsilon) else self.epsilon, "zones": zones,
         }  # fmt: skip
-
-
-def make_terms(network: Case, prepared: Prepared, run: str) -> Terms:
-    """Return the terms of a run that was prepared on a public network."""
-    settings = prepared.settings
-    if settings.public_demand is not None:
-        raise not_allowed("public_demand", settings.public_demand, "left out: terms carry no file")
-    zones = {}
-    for zone, mask in zip(prepared.zones, prepared.shared, strict=True):
-        numbers = zone.coordinates[mask]
-        units = coordinate_units(prepared.network, numbers)
-        zones[zone.name] = Shared(numbers, flat_start(zone)[mask], units)
-    smooth = settings.step == "smooth" and settings.update == "linearized"
-    problems = (ZoneProblem(compile_zone(zone), settings.solver) for zone in prepared.zones)
-    return Terms(
-        run=check_run(run),
-        case=prepared.case.name,
-        network=network_digest(network),
-        settings=settings,
-        smoothness=max(problem.smoothness for problem in problems) if smooth else None,
-        epsilon=release_epsilon(prepared),
-        zones=zones,
-    )
 
 
 def check_run(run: str) -> str:

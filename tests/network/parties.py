@@ -10,7 +10,7 @@ from threading import Event
 from gridpriv.consortium.coordinate import coordinate
 from gridpriv.consortium.folders import lay_out
 from gridpriv.consortium.parties import CoordinatorParty, ZoneParty, credentials, read_party
-from gridpriv.consortium.speak import speak
+from gridpriv.consortium.speak import over_grpc, speak
 from gridpriv.consortium.terms import read_terms
 from gridpriv.zonal.settings import make_settings
 
@@ -81,7 +81,8 @@ class Consortium:
         party = changed(read_party(folder / "zone.toml", ZoneParty), **given)
         proved = credentials(party, folder, name, insecure=not self.secure)
         note = self.notes.setdefault(name, Notes())
-        return speak(read_terms(folder / party.terms), party, folder, proved, note)
+        terms = read_terms(folder / party.terms)
+        return speak(terms, party, folder, over_grpc(terms, party, proved, note), note)
 
     def result(self, name, timeout=90.0):
         """What a party returned, or the exception that it ended with."""

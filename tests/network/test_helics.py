@@ -1,0 +1,79 @@
+"""The same rounds inside a co-simulation, beside a federate that is not gridpriv's."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from parties import laid_out, same_rounds, settings
+
+from gridpriv import run
+from gridpriv.consortium.coordinate import play
+from gridpriv.consortium.parties import ZoneParty, read_party
+from gridpriv.consortium.speak import speak
+from gridpriv.consortium.terms import read_terms
+from gridpriv.core.errors import GridprivError
+
+helics = pytest.importorskip("helics")
+ZONES = ("1", "2", "3")
+
+
+def nothing(*_, **__):
+    pass
+
+
+def weather(core, options, seen):
+    """Another simulator's federate: it steps by a tenth of a second, ten times."""
+    how = helics.helicsCreateFederateInfo()
+    helics.helicsFederateInfoSetCoreTypeFromString(how, core)
+    helics.helicsFederateInfoSetCoreInitString(how, options)
+    federate = helics.helicsCreateValueFederate("weather", how)
+    helics.helicsFederateEnterExecutingMode(federate)
+    for step in range(1, 11):
+        seen.append(helics.helicsFederateRequestTime(federate, 0.1 * step))
+    helics.helicsFederateDisconnect(federate)
+    helics.helicsFederateFree(federate)
+
+
+def cosimulate(folder):
+    from gridpriv.consensus.helics_transport import Meeting, Seat, attend
+
+    broker = helics.helicsCreateBroker("inproc", "", "-f 5 --name=gridpriv_test")
+    options, seen = "--federates=1 --broker=gridpriv_test", []
+
+    def coordinate():
+        terms = read_terms(folder / "coordinator" / "terms.json")
+        seat = Seat("coordinator", "inproc", options)
+        seat.begin()
+        meeting = Meeting(terms.public, seat, 0.01)
+        outcome = play(terms, meeting.carry, nothing)
+        meeting.close(None)
+        return outcome
+
+    def zone(name):
+        place = folder / name
+        party = read_party(place / "zone.toml", ZoneParty)
+        seat = Seat(name, "inproc", options)
+
+        def attending(speaker, hello):
+            seat.begin()
+            return attend(speaker, hello, seat)
+
+        return speak(read_terms(place / "terms.json"), party, place, attending, nothing)
+
+    with ThreadPoolExecutor(5) as pool:
+        parties = [pool.submit(coordinate), *(pool.submit(zone, name) for name in ZONES)]
+        other = pool.submit(weather, "inproc", options, seen)
+        found = [party.exception(120.0) or party.result() for party in parties]
+        other.result(60.0)
+    helics.helicsBrokerDisconnect(broker)
+    helics.helicsCloseLibrary()
+    return found, seen
+
+
+def test_the_same_rounds_in_a_cosimulation(case14, zones14, tmp_path):
+    folder = laid_out(case14, zones14, tmp_path / "here")
+    found, seen = cosimulate(folder)
+    assert not [one for one in found if isinstance(one, GridprivError)]
+    same_rounds(found[0], run(case14, zones14, settings()))
+    assert seen == pytest.approx([0.1 * step for step in range(1, 11)])
