@@ -31,7 +31,6 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place) / "consortium"
         lay_out(case, zoning, settings, "example", free_address(), folder)
-        gridpriv = [sys.executable, "-m", "gridpriv.cli.main"]
         configured = [("coordinator", folder / "coordinator" / "coordinator.toml")]
         configured += [("zone-agent", folder / name / "zone.toml") for name in zoning.names]
         parties = [
