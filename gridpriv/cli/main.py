@@ -27,6 +27,7 @@ from gridpriv.core.text import clean
 COMMANDS = {
     "run": "one private run of a case",
     "compare": "a study over budgets, mechanisms and seeds, with its report",
+    "plan": "what protection is expected to cost, from public data only, and which way to take",
     "report": "build the report of a study or a run: html, pdf, xlsx, csv, tex",
     "reproduce": "a figure or table of a paper, and whether its statements hold",
     "audit": "does the code deliver the epsilon that it states?",

@@ -63,6 +63,7 @@ VALID = {
     "ledger export": ["old.ledger"],
     "ledger verify": ["old.ledger"],
     "account": ["--releases", "3", "--epsilon", "1"],
+    "plan": ["tiny.m", "--zones", "2", "--draws", "1", "--rounds", "1", "--releases", "total"],
 }  # fmt: skip
 TEXTS = (
     "", "-", "--", "---", " ", "\n", "a\nb", "\0", "a\0b", "é☃", "\udcff", "'", '"', "[red]",
