@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from gridpriv.core.errors import InputError, not_allowed
 from gridpriv.learning.settings import LearnSettings
 
 if TYPE_CHECKING:
+    from gridpriv.learning.algorithms.base import Begun
     from gridpriv.learning.datasets.base import Dataset
     from gridpriv.privacy.ledger import ReleaseCharge
 
@@ -66,7 +68,7 @@ def grant(args: argparse.Namespace, dataset: Dataset, settings: LearnSettings) -
 
 @contextmanager
 def charging(
-    args: argparse.Namespace, dataset: Dataset, settings: LearnSettings
+    args: argparse.Namespace, dataset: Dataset, settings: LearnSettings, begun: Begun
 ) -> Iterator[ReleaseCharge | None]:
     """Open ``--ledger``, refuse a run that does not fit, and yield what charges its releases."""
     if args.ledger is None:
@@ -88,6 +90,7 @@ def charging(
     with Ledger(args.ledger, owners, key) as ledger:
         charge = ReleaseCharge(ledger, uuid.uuid4().hex)
         task, _ = make_task(dataset, settings)
+        task = replace(task, begun=begun)
         costs = {name: charge.cost(name, drawn) for name, drawn in planned(task).items()}
         _refuse_uncounted(args.ledger, settings, {c.kind for one in costs.values() for c in one})
         ledger.plan(costs)

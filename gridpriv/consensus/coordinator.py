@@ -180,12 +180,15 @@ class Plan:
         How rho follows from released values.
     tolerance : float
         Stop when the consensus residual, a public figure, falls below it.
+    first : int
+        The round that is run first; above 1, the penalty must not follow from the rounds before.
     """
 
     rounds: int
     step: StepSize
     penalty: PenaltySchedule
     tolerance: float = 0.0
+    first: int = 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -222,7 +225,7 @@ def rounds(exchange: Exchange, consensus: Consensus, state: State, plan: Plan) -
         From an agent, with a note of how many rounds were finished.
     """
     last_w: Floats | None = None
-    for t in range(1, plan.rounds + 1):
+    for t in range(plan.first, plan.rounds + 1):
         rho = state.rho
         w, target, each = _meeting(consensus, state)
         try:

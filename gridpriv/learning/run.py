@@ -20,13 +20,14 @@ from gridpriv.learning.accounting import (
     privacy_statement,
     ryu_kim_total,
 )
-from gridpriv.learning.algorithms import find_algorithm
+from gridpriv.learning.algorithms import find_algorithm, find_releases
 from gridpriv.learning.algorithms.base import ALONE, Round, Shared, Task, Watch
 from gridpriv.learning.algorithms.batches import participants
 from gridpriv.learning.arrays import check_device, like, namespace, to_numpy
 from gridpriv.learning.clients import ClientModels, make_clients
 from gridpriv.learning.datasets.base import Dataset
 from gridpriv.learning.datasets.split import Indices, split
+from gridpriv.learning.interrupted import Keeper
 from gridpriv.learning.modules import check_module, module_clients
 from gridpriv.learning.regularizers import parse_regularizer
 from gridpriv.learning.releases import Tally
@@ -47,6 +48,7 @@ def learn(
     module: Any = None,
     charge: Charging | None = None,
     shared: Shared = ALONE,
+    keeper: Keeper | None = None,
 ) -> LearnResult:
     """Train a linear model, or a torch module, with an algorithm.
 
@@ -65,6 +67,8 @@ def learn(
         Called with a client's name and its new releases before they are drawn (a ledger).
     shared : Shared
         The runs that this one shares its budget with.
+    keeper : Keeper, optional
+        Keeps the run as it goes on (:mod:`gridpriv.learning.interrupted`).
 
     Raises
     ------
@@ -75,7 +79,10 @@ def learn(
     """
     began = time.perf_counter()
     task, dataset = make_task(dataset, settings, module, charge, shared)
-    log = _Log(dataset, task, watch)
+    if keeper is not None and keeper.begun.rounds:
+        task = replace(task, begun=keeper.begun)
+        _recount(task)
+    log = _Log(dataset, task, watch, keeper)
     build = time.perf_counter() - began
     log.resume()
     with one_blas_thread() if settings.device == "cpu" and module is None else ExitStack():
@@ -177,9 +184,10 @@ class _Log:
     dataset: Dataset
     task: Task
     watch: Callable[[Round], None]
+    keeper: Keeper | None = None
 
     def __post_init__(self) -> None:
-        self.rows: list[dict[str, Any]] = []
+        self.rows: list[dict[str, Any]] = [] if self.keeper is None else list(self.keeper.rows)
         self.w: Floats = np.zeros(self.task.clients.shape)
         self.local: Floats = np.zeros((0, *self.task.clients.shape))
         self.resume()
@@ -216,6 +224,8 @@ class _Log:
         self.rows.append(row)
         if done.number == settings.rounds:
             self.w, self.local = to_numpy(done.w), to_numpy(done.local)
+        if self.keeper is not None and done.number < settings.rounds:
+            self.keeper.keep(done, self.rows)
         self.watch(done)
         self.resume()
 
@@ -236,6 +246,22 @@ class _Log:
             "local_loss": float(weights @ clients.values(done.local)),
             "local_error": float(np.mean(clients.errors(self.dataset, done.local))),
         }
+
+
+def _recount(task: Task) -> None:
+    """Count what was released before an interruption: a function of the settings.
+
+    With secure noise also the round that may have been drawn and was lost.
+    """
+    if task.rule is None:
+        return
+    drawing = find_releases(task.settings.algorithm)(task)
+    lost = 1 if task.settings.noise == "secure" else 0
+    for t in range(1, task.begun.rounds + lost + 1):
+        drawn = drawing(t)
+        for release, clients in zip(drawn.releases, drawn.owners, strict=True):
+            for client in np.atleast_1d(clients):
+                task.tally.add(int(client), release)
 
 
 def _described(dataset: Dataset) -> dict[str, Any]:

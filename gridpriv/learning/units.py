@@ -57,12 +57,12 @@ def client_datasets(
 
 
 def planned(task: Task) -> dict[str, Counter[Release]]:
-    """Return what a run will charge every client, from settings and public numbers alone."""
+    """Return what a run will still charge every client, from settings and public numbers alone."""
     found: dict[str, Counter[Release]] = {}
     if task.rule is None:
         return found
     drawing = find_releases(task.settings.algorithm)(task)
-    for t in range(1, task.settings.rounds + 1):
+    for t in range(task.begun.rounds + 1, task.settings.rounds + 1):
         drawn = drawing(t)
         for release, clients in zip(drawn.releases, drawn.owners, strict=True):
             for client in np.atleast_1d(clients):

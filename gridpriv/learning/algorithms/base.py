@@ -50,6 +50,14 @@ ALONE = Shared()
 
 
 @dataclass(frozen=True, eq=False)
+class Begun:
+    """Where a run goes on: rounds that are done, and the arrays that the next starts from."""
+
+    rounds: int = 0
+    state: tuple[Floats, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
 class Task:
     """A learning problem split over clients, and how it is to be solved.
 
@@ -69,6 +77,8 @@ class Task:
         What else is told of a client's release before it is drawn (a ledger); refusing raises.
     shared : Shared
         The runs that this one shares its budget with.
+    begun : Begun
+        What was done before an interruption.
     """
 
     clients: ClientModels
@@ -80,6 +90,7 @@ class Task:
     tally: Tally
     charge: Charging | None = None
     shared: Shared = ALONE
+    begun: Begun = field(default_factory=Begun)
 
     @property
     def adjacency(self) -> SampleAdjacency:
@@ -183,6 +194,17 @@ class Task:
         }
         return [made[pair] for pair in every]
 
+    def left(self, *start: Array) -> tuple[range, list[Array]]:
+        """Return the rounds that are left, and the arrays that the first of them starts from.
+
+        These are ``start``, or, of a run that was interrupted, what the last ``Round.state`` was.
+        """
+        rounds = range(self.begun.rounds + 1, self.settings.rounds + 1)
+        if not self.begun.rounds:
+            return rounds, list(start)
+        kept = zip(self.begun.state, start, strict=True)
+        return rounds, [like(state, array) for state, array in kept]
+
     def pay(self, client: int, release: Release) -> None:
         """Charge a release that is about to be drawn."""
         if self.charge is not None:
@@ -247,15 +269,24 @@ Releases = Callable[[int], Drawing]
 
 @dataclass(frozen=True, eq=False)
 class Round:
-    """What a round left: the global and local models and the noise in them (private)."""
+    """What a round left: the global and local models and the noise in them (private).
+
+    ``state()`` is what the next round starts from; asked for before that begins.
+    """
 
     number: int
     w: Array
     local: Array
     noise_magnitude: float = 0.0
+    state: Callable[[], tuple[Array, ...]] = tuple
 
 
 Watch = Callable[[Round], None]
+
+
+def held(*arrays: Array) -> Callable[[], tuple[Array, ...]]:
+    """Return a round's state."""
+    return lambda: arrays
 
 
 class Algorithm(Protocol):

@@ -14,6 +14,7 @@ from gridpriv.learning.algorithms.base import (
     Round,
     Task,
     Watch,
+    held,
     magnitude,
 )
 from gridpriv.learning.algorithms.batches import active_clients, draw_weights, weighted_gradients
@@ -24,16 +25,17 @@ DEFAULT_CLIP = 1.0
 
 def dp_fedavg(task: Task, watch: Watch) -> None:
     """Run T rounds of Q local steps on each sampled client."""
-    clients, settings = task.clients, task.settings
+    clients = task.clients
     xp = namespace(clients.x)
-    w = clients.start()[0]
+    rounds, (w,) = task.left(clients.start()[0])
     clip, drawing = _clip(task), releases(task)
-    for t in range(1, settings.rounds + 1):
+    for t in rounds:
         active = active_clients(task, t)
         updates = clipped(_local_models(task, t, active, w) - w[None], clip)
         noisy, noise = task.release(t, xp.mean(updates, axis=0)[None], drawing(t))
         w = w + noisy[0]
-        watch(Round(t, w, xp.stack([w] * clients.number), magnitude(noise)))
+        local = xp.stack([w] * clients.number)
+        watch(Round(t, w, local, magnitude(noise), held(w)))
 
 
 def releases(task: Task) -> Releases:

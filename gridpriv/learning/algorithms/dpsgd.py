@@ -13,6 +13,7 @@ from gridpriv.learning.algorithms.base import (
     Round,
     Task,
     Watch,
+    held,
     magnitude,
 )
 from gridpriv.learning.algorithms.batches import (
@@ -31,10 +32,10 @@ def dpsgd(task: Task, watch: Watch) -> None:
     """Run T steps of size ``learning_rate``."""
     clients, settings = task.clients, task.settings
     xp = namespace(clients.x)
-    w = clients.start()[0]
+    rounds, (w,) = task.left(clients.start()[0])
     drawing = releases(task)
     whole = settings.batch is None and settings.sampled_clients is None
-    for t in range(1, settings.rounds + 1):
+    for t in rounds:
         active = active_clients(task, t)
         local = xp.stack([w] * len(active))
         if whole:
@@ -48,7 +49,8 @@ def dpsgd(task: Task, watch: Watch) -> None:
         noisy, noise = task.release(t, gradients, drawing(t))
         mean = xp.mean(noisy, axis=0)
         w = w - settings.learning_rate * (mean + task.regularizer.subgradient(w))
-        watch(Round(t, w, xp.stack([w] * clients.number), magnitude(noise)))
+        local = xp.stack([w] * clients.number)
+        watch(Round(t, w, local, magnitude(noise), held(w)))
 
 
 def releases(task: Task) -> Releases:

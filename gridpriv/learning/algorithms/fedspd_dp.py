@@ -22,6 +22,7 @@ from gridpriv.learning.algorithms.base import (
     Round,
     Task,
     Watch,
+    held,
     magnitude,
 )
 from gridpriv.learning.algorithms.batches import (
@@ -49,9 +50,9 @@ def fedspd_dp(task: Task, watch: Watch) -> None:
     clients, settings = task.clients, task.settings
     xp = namespace(clients.x)
     rho = settings.penalty.at(1)
-    state, drawing = clients.start(), releases(task)
-    average, dual, sent = clients.zeros(), clients.zeros(), clients.zeros()
-    for t in range(1, settings.rounds + 1):
+    drawing, none = releases(task), clients.zeros
+    rounds, (state, average, dual, sent) = task.left(clients.start(), none(), none(), none())
+    for t in rounds:
         x_0 = xp.mean(sent, axis=0)
         active = active_clients(task, t)
         gamma = proximity(task, t, rho)
@@ -65,7 +66,12 @@ def fedspd_dp(task: Task, watch: Watch) -> None:
                 sent[p] = sent[p] + noise[k]
             state[p] = last[k] if settings.calibration == "paper" else kept
             average[p] = kept
-        watch(Round(t, xp.mean(sent, axis=0), xp.asarray(average, copy=True), magnitude(noise)))
+        local = xp.asarray(average, copy=True)
+        watch(
+            Round(
+                t, xp.mean(sent, axis=0), local, magnitude(noise), held(state, average, dual, sent)
+            )
+        )
 
 
 def releases(task: Task) -> Releases:

@@ -18,6 +18,7 @@ from gridpriv.learning.algorithms.base import (
     Round,
     Task,
     Watch,
+    held,
     magnitude,
     spread,
 )
@@ -112,10 +113,10 @@ def _run(task: Task, watch: Watch) -> None:
         flat = xp.reshape(beta, (clients.number, -1))
         return xp.reshape(xp.matmul(adjacent, flat), beta.shape)
 
-    beta, dual = clients.start(), clients.zeros()
-    for t in range(1, settings.rounds + 1):
+    rounds, (beta, dual) = task.left(clients.start(), clients.zeros())
+    for t in rounds:
         slope = clients.gradients(beta, settings.clip) + regularizer.subgradient(beta)
         pull = beta / eta + rho * (count * beta + neighbours(beta))
         beta, noise = task.release(t, (pull - slope - dual) / metric, drawing(t))
         dual = dual + rho * (count * beta - neighbours(beta))
-        watch(Round(t, xp.mean(beta, axis=0), beta, magnitude(noise)))
+        watch(Round(t, xp.mean(beta, axis=0), beta, magnitude(noise), held(beta, dual)))

@@ -10,14 +10,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
-from gridpriv.consensus.agent import Agent, AgentRules
+from gridpriv.consensus.agent import Agent, AgentRules, Iterate, Memory
 from gridpriv.consensus.coordinator import FullyShared, Plan, State, rounds
 from gridpriv.consensus.messages import Order, Reply
 from gridpriv.consensus.schedules import StepSize
 from gridpriv.consensus.transport import answers, exchange
+from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import not_allowed
 from gridpriv.learning.accounting import classical_epsilon
 from gridpriv.learning.algorithms.base import Drawing, Releases, Round, Task, Watch
@@ -117,15 +119,25 @@ def ryu_kim(task: Task, watch: Watch) -> None:
     agents = [make_agent(task, problem) for problem in make_problems(task)]
     consensus = FullyShared(len(agents), task.size)
     shape = (len(agents), *task.clients.shape)
-    start = np.zeros((consensus.agents, consensus.size))
-    penalty = penalty_of(task)
-    state = State(start, np.zeros_like(start), penalty.first(consensus.size))
-    plan = Plan(settings.rounds, scaled_step(settings.step_scale), penalty)
+    start, penalty = np.zeros((consensus.agents, consensus.size)), penalty_of(task)
+    left, (z, sent, dual, rho) = task.left(start, start, start, penalty.first(consensus.size))
+    for agent, *at in zip(agents, z, sent, dual, strict=True):
+        agent.resume(Memory(Iterate(*at), None, np.zeros(0), {}))
+    state = State(sent, dual, rho)
+    plan = Plan(settings.rounds, scaled_step(settings.step_scale), penalty, first=left.start)
     with Threads(agents, settings.workers) as transport:
         for turn in rounds(exchange(transport, "round"), consensus, state, plan):
             figures = answers(transport.ask("figures"))
-            models, sent = turn.w.reshape(shape[1:]), turn.state.sent.reshape(shape)
-            watch(Round(turn.number, models, sent, float(sum(f.noise_magnitude for f in figures))))
+            noise = float(sum(f.noise_magnitude for f in figures))
+            models, local = turn.w.reshape(shape[1:]), turn.state.sent.reshape(shape)
+            kept = partial(_state, agents, turn.state)
+            watch(Round(turn.number, models, local, noise, kept))
+
+
+def _state(agents: list[ClientAgent], state: State) -> tuple[Floats, ...]:
+    """Return what the next round starts from: last iterates, what was sent, duals, penalties."""
+    z = np.stack([agent.memory().at.z for agent in agents])
+    return z, state.sent, state.dual, state.rho
 
 
 def penalty_of(task: Task) -> BudgetedPenalty:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gridpriv.learning.algorithms.base import Round, Task, Watch, magnitude
+from gridpriv.learning.algorithms.base import Round, Task, Watch, held, magnitude
 from gridpriv.learning.arrays import Array, namespace
 
 # (k, local models, global model, duals) -> released local models, noise in them or None
@@ -16,14 +16,13 @@ def star_admm(task: Task, watch: Watch, local_step: LocalStep) -> None:
 
     The aggregator and, in dp-admm, the next local step see released models only.
     """
-    local = task.clients.start()
-    dual = task.clients.zeros()
-    xp = namespace(local)
-    w = xp.mean(local, axis=0)
+    first = task.clients.start()
+    xp = namespace(first)
+    rounds, (local, dual, w) = task.left(first, task.clients.zeros(), xp.mean(first, axis=0))
     schedule = task.settings.penalty
-    for k in range(1, task.settings.rounds + 1):
+    for k in rounds:
         rho = schedule.at(k)
         local, noise = local_step(k, local, w, dual)
         w = xp.mean(local - dual / rho, axis=0)
         dual = dual - rho * (local - w[None])
-        watch(Round(k, w, local, 0.0 if noise is None else magnitude(noise)))
+        watch(Round(k, w, local, 0.0 if noise is None else magnitude(noise), held(local, dual, w)))

@@ -1,0 +1,131 @@
+"""An interrupted run goes on where it was and ends as if nothing had happened."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import replace
+
+import made
+import numpy as np
+import pandas as pd
+import pytest
+
+from gridpriv.cli.main import main
+from gridpriv.core.errors import InputError
+from gridpriv.learning import LearnSettings, interrupted, learn
+from gridpriv.learning.algorithms.names import NON_PRIVATE, READS
+from gridpriv.learning.interrupted import FILE, make_keeper
+from gridpriv.learning.run import make_task
+from gridpriv.learning.units import planned
+
+PRIVATE = sorted(set(READS) - set(NON_PRIVATE))
+
+
+@pytest.fixture(autouse=True)
+def every_round(monkeypatch):
+    monkeypatch.setattr(interrupted, "EVERY_SECONDS", 0.0)
+
+
+def settings_of(algorithm, **more):
+    given = {"rounds": 6, "clients": 4, "evaluate_every": 2, "regularizer": "l2:0.1"}
+    if "graph" in READS[algorithm]:
+        given["graph"] = "complete"
+    if "penalty" in READS[algorithm]:
+        given["penalty"] = "20"
+    if "batch" in READS[algorithm] and algorithm != "dpsgd":
+        given |= {"sampled_clients": 2, "batch": 5}
+    if algorithm == "ryu-kim":
+        given["local_updates"] = 3
+    return LearnSettings(algorithm=algorithm, **(given | more))
+
+
+def stop_after(rounds):
+    def watch(done):
+        if done.number == rounds:
+            raise KeyboardInterrupt
+
+    return watch
+
+
+@pytest.mark.parametrize("algorithm", PRIVATE)
+def test_every_algorithm_ends_as_if_it_had_not_been_interrupted(tmp_path, algorithm):
+    data, settings = made.binary(), settings_of(algorithm)
+    whole = learn(data, settings)
+    keeper = make_keeper(tmp_path, data, settings, resume=False)
+    with pytest.raises(KeyboardInterrupt):
+        learn(data, settings, stop_after(3), keeper=keeper)
+    again = make_keeper(tmp_path, data, settings, resume=True)
+    assert again.begun.rounds == 3
+    task, _ = make_task(data, settings)
+    every, left = planned(task), planned(replace(task, begun=again.begun))
+    assert sum(sum(c.values()) for c in left.values()) > 0
+    # what a ledger is asked for is what the rounds that are left release
+    first = planned(replace(task, settings=replace(task.settings, rounds=3)))
+    for client, whole_cost in every.items():
+        done = sum(first.get(client, Counter()).values())
+        assert sum(left.get(client, Counter()).values()) == sum(whole_cost.values()) - done
+    rest = learn(data, settings, keeper=again)
+    np.testing.assert_array_equal(rest.w, whole.w)
+    np.testing.assert_array_equal(rest.local, whole.local)
+    columns = [name for name in whole.rounds if name != "seconds"]
+    pd.testing.assert_frame_equal(rest.rounds[columns], whole.rounds[columns])
+    assert rest.charges == whole.charges
+    assert rest.privacy == whole.privacy
+
+
+def test_secure_noise_counts_the_round_that_was_lost(tmp_path):
+    data, settings = made.binary(), settings_of("dpsgd", noise="secure")
+    keeper = make_keeper(tmp_path, data, settings, resume=False)
+    with pytest.raises(KeyboardInterrupt):
+        learn(data, settings, stop_after(3), keeper=keeper)
+    rest = learn(data, settings, keeper=make_keeper(tmp_path, data, settings, resume=True))
+    assert rest.privacy["releases_per_client"] == 7
+    assert rest.privacy["total"]["epsilon"] > 1.0
+
+
+def test_what_is_kept_is_private_and_another_run_is_refused(tmp_path):
+    data, settings = made.binary(), settings_of("dpsgd")
+    with pytest.raises(InputError, match="holds no interrupted run"):
+        make_keeper(tmp_path, data, settings, resume=True)
+    keeper = make_keeper(tmp_path, data, settings, resume=False)
+    with pytest.raises(KeyboardInterrupt):
+        learn(data, settings, stop_after(2), keeper=keeper)
+    assert (tmp_path / FILE).stat().st_mode & 0o077 == 0
+    with pytest.raises(InputError, match="add --resume to go on"):
+        make_keeper(tmp_path, data, settings, resume=False)
+    with pytest.raises(InputError, match="other settings"):
+        make_keeper(tmp_path, data, replace(settings, seed=9), resume=True)
+    with pytest.raises(InputError, match="other fingerprint"):
+        make_keeper(tmp_path, made.binary(seed=8), settings, resume=True)
+    content = (tmp_path / FILE).read_bytes()
+    for damaged in (content[:200], b"", b"nothing", content[:-30] + bytes(30)):
+        (tmp_path / FILE).write_bytes(damaged)
+        with pytest.raises(InputError, match="is damaged"):
+            make_keeper(tmp_path, data, settings, resume=True)
+
+
+def test_the_command_goes_on_where_it_was(tmp_path, monkeypatch, capsys):
+    x = np.random.default_rng(1).normal(size=(40, 3)) / 4
+    np.savez(tmp_path / "own.npz", x=x, y=np.resize((-1, 1), 40), client=np.repeat(range(4), 10))
+    out, spent = tmp_path / "out", Counter()
+    words = ["learn", "run", str(tmp_path / "own.npz"), "--norm", "2", "--split", "writer",
+             "--algorithm", "dpsgd", "--rounds", "5", "--out", str(out), "--quiet"]  # fmt: skip
+    pay = learn.__globals__["Task"].pay
+
+    def stopped(self, client, release):
+        if spent[client] == 3:
+            raise KeyboardInterrupt
+        spent[client] += 1
+        pay(self, client, release)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(learn.__globals__["Task"], "pay", stopped)
+        assert main(words) == 130
+    assert "add --resume to go on" in capsys.readouterr().err
+    assert main(words) == 2
+    assert main([*words, "--resume"]) == 0
+    assert not (out / FILE).exists()
+    assert main([*words[:-2], str(tmp_path / "other"), "--quiet"]) == 0
+    one, other = (json.loads((d / "run.json").read_text()) for d in (out, tmp_path / "other"))
+    assert one["final"] == other["final"] and one["privacy"] == other["privacy"]
