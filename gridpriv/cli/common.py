@@ -120,7 +120,7 @@ def given_settings(args: argparse.Namespace, kind: type[Part]) -> dict[str, Any]
 def command_again(args: argparse.Namespace, settings: Settings) -> str:
     """Return the command that runs the same again: files by their full path, every setting."""
     words = ["gridpriv", args.command, _full(args.case)]
-    for name in ("zones", "zoning", "zones_from", "method", "zone_size", "demand"):
+    for name in ("zones", "zoning", "zones_from", "method", "zone_size", "demand", "series"):
         value = getattr(args, name)
         if value is not None:
             words += [f"--{name.replace('_', '-')}", _full(str(value))]

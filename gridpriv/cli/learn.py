@@ -5,8 +5,6 @@ from __future__ import annotations
 import argparse
 import shlex
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,28 +16,23 @@ from gridpriv.cli.common import (
     add_settings,
     console,
     given_settings,
-    json_text,
     output_folder,
     print_table,
     progress,
-    ready,
     tell,
     wanted_formats,
 )
 from gridpriv.cli.learn_ledger import OF_SAMPLES, charging, grant, grant_arguments
-from gridpriv.core.errors import GridprivError, InputError, not_allowed, one_of
-from gridpriv.core.files import write_text
-from gridpriv.core.settings import check_names, settings_of, written
-from gridpriv.core.tables import publish_table
-from gridpriv.core.text import frame_csv
+from gridpriv.core.errors import InputError, not_allowed, one_of
+from gridpriv.core.settings import as_flags, check_names, settings_of, written
 from gridpriv.learning.algorithms.names import READS, SPECIFIC
-from gridpriv.learning.schema import ROUNDS
 from gridpriv.learning.settings import PRESETS, SET_BY_COMPARISON, LearnSettings
 from gridpriv.privacy.statement import refuse_unprotected
 
 if TYPE_CHECKING:
     from gridpriv.learning.datasets.base import Dataset
     from gridpriv.learning.interrupted import Keeper
+    from gridpriv.learning.result import LearnResult
     from gridpriv.learning.tuning import Tuning
     from gridpriv.study import Study
     from gridpriv.study.learned import LearnPlan
@@ -79,9 +72,8 @@ def _run_arguments(parser: argparse.ArgumentParser) -> None:
     add_settings(parser, LearnSettings, sorted({name for name, _ in PRESETS}))
     add_ledger_arguments(parser)
     parser.add_argument("--public", action="store_true", help="export releases only")
-    parser.add_argument("--resume", action="store_true",
-                        help="go on with the interrupted run that --out holds")  # fmt: skip
-    add_output(parser, "write run.json and rounds.csv")
+    parser.add_argument("--resume", action="store_true", help="run what --out was begun for")
+    add_output(parser, "write tables, run.json and rounds.csv")
 
 
 def _grant_arguments(parser: argparse.ArgumentParser) -> None:
@@ -160,7 +152,6 @@ def _run(args: argparse.Namespace) -> int:
     from gridpriv.learning import learn, make_learn_settings
     from gridpriv.learning.algorithms.base import Begun
     from gridpriv.learning.datasets import dataset_name
-    from gridpriv.learning.interrupted import make_keeper
 
     if args.resume and args.out is None:
         raise InputError("--resume goes on with what a folder holds: give --out")
@@ -178,40 +169,30 @@ def _run(args: argparse.Namespace) -> int:
     began = time.perf_counter()
     dataset = _dataset(args, settings)
     load_seconds = time.perf_counter() - began
-    keeper = None if folder is None else make_keeper(folder, dataset, settings, resume=args.resume)
-    begun = Begun() if keeper is None else keeper.begun
-    with (
-        charging(args, dataset, settings, begun) as charge,
-        progress(dataset.name, settings.rounds, quiet=args.quiet or args.json) as advance,
-        _interruptible(keeper),
-    ):
-        advance("", begun.rounds)
-        result = learn(
-            dataset, settings, lambda _: advance(""), load_seconds, charge=charge, keeper=keeper
-        )
-    document = result.as_dict(public=args.public)
-    rounds = publish_table(result.rounds, ROUNDS) if args.public else result.rounds
-    if folder is not None:
-        private = not args.public
-        write_text(ready(folder) / "run.json", json_text(document), private=private)
-        write_text(folder / "rounds.csv", frame_csv(rounds), private=private)
-    if keeper is not None:
-        keeper.done()
+
+    def run(keeper: Keeper | None = None) -> LearnResult:
+        begun = Begun() if keeper is None else keeper.begun
+        with (
+            charging(args, dataset, settings, begun) as charge,
+            progress(dataset.name, settings.rounds, quiet=args.quiet or args.json) as advance,
+        ):
+            advance("", begun.rounds)
+            return learn(
+                dataset, settings, lambda _: advance(""), load_seconds, charge=charge,
+                keeper=keeper,
+            )  # fmt: skip
+
+    if folder is None:
+        document = run().as_dict(public=args.public)
+    else:
+        from gridpriv.study.learned import keep_learning_run
+
+        document = keep_learning_run(
+            folder, args.dataset, dataset, settings, run, public=args.public, resume=args.resume,
+            repeat=shlex.join(["gridpriv", "learn", "run", args.dataset, *as_flags(settings)]),
+        )  # fmt: skip
     tell(args, document, lambda: summarise(document), folder)
     return 0
-
-
-@contextmanager
-def _interruptible(keeper: Keeper | None) -> Iterator[None]:
-    """Say how an interrupted run goes on."""
-    from gridpriv.learning.interrupted import FILE
-
-    try:
-        yield
-    except (GridprivError, KeyboardInterrupt) as error:
-        if keeper is not None and (keeper.folder / FILE).exists():
-            error.add_note(f"{keeper.folder} holds what was done: add --resume to go on")
-        raise
 
 
 def summarise(document: dict[str, Any]) -> None:

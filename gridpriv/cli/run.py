@@ -21,17 +21,21 @@ from gridpriv.cli.common import (
     output_folder,
     print_table,
     progress,
-    ready,
     tell,
 )
 from gridpriv.cli.series import add_arguments as add_series_arguments
-from gridpriv.cli.series import refuse_without_series, run_horizon
+from gridpriv.cli.series import in_turn, run_horizon
 from gridpriv.core.errors import GridprivError, InputError, one_of
 from gridpriv.zonal.settings import PRESETS, Settings
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from gridpriv.consensus.transport import Carry
+    from gridpriv.grid.case import Case
+    from gridpriv.study.run_folder import RunFolder
     from gridpriv.zonal.result import RunResult
+    from gridpriv.zonal.run import Prepared
 
 
 MOST_ZONES_SHOWN = 12
@@ -65,18 +69,18 @@ def add_arguments(
 
 def execute(args: argparse.Namespace) -> int:
     """Run, print the summary or the JSON document, write the folder."""
-    refuse_without_series(args)
     if args.tables != "csv":
         from gridpriv.zonal.tables import FORMATS
 
         one_of("tables", args.tables, FORMATS)
     given = given_settings(args, Settings)
-    from gridpriv.core.files import refuse_used
     from gridpriv.grid.library import load_case
     from gridpriv.privacy.statement import refuse_unprotected
     from gridpriv.zonal.settings import make_settings
 
     settings = make_settings(args.preset, **given)
+    folder = output_folder(args.out)
+    settings = _resumed(args, folder, settings)
     began = time.perf_counter()
     case = load_case(args.case)
     if args.demand is not None:
@@ -85,52 +89,63 @@ def execute(args: argparse.Namespace) -> int:
         case = override_demand(case, args.demand)
     zoning = chosen_zoning(case, args)
     load_seconds = time.perf_counter() - began
-    folder = output_folder(args.out)
     if args.public:
         refuse_unprotected(settings.mechanism)
-        if folder is not None and not args.resume:
-            refuse_used(folder)
     transport = _transport(args, settings)
     if args.series is not None:
         return run_horizon(args, case, zoning, settings, folder, transport)
 
-    from gridpriv.zonal.run import prepare, run_prepared
+    from gridpriv.zonal.run import prepare
 
-    prepared = prepare(case, zoning, settings)
+    return _run(args, case, prepare(case, zoning, settings), folder, transport, load_seconds)
 
-    def keep(result: RunResult) -> None:
-        if folder is not None:
-            from gridpriv.report.folder import write_run
 
-            try:
-                again = (
-                    replace(settings, seed=result.seed) if settings.noise != "secure" else settings
-                )
-                write_run(
-                    result, ready(folder), public=args.public, tables=args.tables,
-                    repeat=command_again(args, again),
-                )  # fmt: skip
-            except (GridprivError, OSError) as error:
-                error.add_note(f"not stored; {result.trace.drawn()}")
-                raise
-        document = result.as_dict(public=args.public)
-        tell(args, document, lambda: None if result.early else summarise(document), folder)
+def _run(
+    args: argparse.Namespace,
+    case: Case,
+    prepared: Prepared,
+    folder: Path | None,
+    transport: Carry | None,
+    load_seconds: float,
+) -> int:
+    from gridpriv.zonal.run import run_prepared
+
+    def told(document: dict[str, Any], *, early: bool = False) -> None:
+        tell(args, document, lambda: None if early else summarise(document), folder)
 
     with ExitStack() as stack:
-        charge, admit = stack.enter_context(charging(args, case, [prepared]))
-        advance = stack.enter_context(
-            progress(case.name, settings.rounds, quiet=args.quiet or args.json)
-        )
-        result = run_prepared(
-            prepared,
-            watch=lambda r: advance(f"residual {r.consensus_residual:.2e}"),
-            load_seconds=load_seconds,
-            charge=charge,
-            admit=admit,
-            leave=keep,
-            transport=transport,
-        )
-    keep(_compared(result) if _wants_reference(args, settings) else result)
+        kept = None if folder is None else _kept(args, stack, folder, case, prepared)
+        if kept is not None and not kept.left():
+            document = finished(args, kept)
+            if document is not None:
+                told(document)
+            return 0
+
+        def keep(result: RunResult) -> None:
+            if kept is not None:
+                try:
+                    kept.add(0, result)
+                    finished(args, kept)
+                except (GridprivError, OSError) as error:
+                    error.add_note(f"not stored; {result.trace.drawn()}")
+                    raise
+            told(result.as_dict(public=args.public), early=result.early is not None)
+
+        with ExitStack() as running:
+            charge, admit = running.enter_context(charging(args, case, [prepared]))
+            advance = running.enter_context(
+                progress(case.name, prepared.settings.rounds, quiet=args.quiet or args.json)
+            )
+            result = run_prepared(
+                prepared,
+                watch=lambda r: advance(f"residual {r.consensus_residual:.2e}"),
+                load_seconds=load_seconds,
+                charge=charge,
+                admit=admit if kept is None else in_turn(admit, partial(kept.begin, 0)),
+                leave=keep,
+                transport=transport,
+            )
+        keep(_compared(result) if _wants_reference(args, prepared.settings) else result)
     return 0
 
 
@@ -148,6 +163,42 @@ def _compared(result: RunResult) -> RunResult:
         return replace(result, reference=reference(result))
     except KeyboardInterrupt:
         return result
+
+
+def _resumed(args: argparse.Namespace, folder: Path | None, settings: Settings) -> Settings:
+    """Return the settings with the seed of the folder that is gone on with."""
+    if not args.resume:
+        return settings
+    if folder is None:
+        raise InputError("--resume needs the --out that the run or series went to")
+    from gridpriv.study.run_folder import recorded_seed
+
+    return settings if settings.seed is not None else replace(settings, seed=recorded_seed(folder))
+
+
+def _kept(
+    args: argparse.Namespace, stack: ExitStack, folder: Path, case: Case, prepared: Prepared
+) -> RunFolder:
+    """Return the folder that the run is kept in, held until the stack ends."""
+    from gridpriv.study.run_folder import Runs, open_runs
+
+    settings = prepared.settings
+    if settings.noise != "secure":
+        settings = replace(settings, seed=prepared.seed)
+    runs = Runs(case, prepared.zoning, prepared.settings, prepared.seed,
+                repeat=command_again(args, settings))  # fmt: skip
+    held = open_runs(
+        folder, runs, public=args.public, resume=args.resume, charged=args.ledger is not None
+    )
+    return stack.enter_context(held)
+
+
+def finished(args: argparse.Namespace, kept: RunFolder) -> dict[str, Any] | None:
+    """Make the tables of a run and their copies; return its document."""
+    from gridpriv.report.copies import write_run_copies
+
+    kept.finish()
+    return write_run_copies(kept, args.tables)
 
 
 def _transport(args: argparse.Namespace, settings: Settings) -> Carry | None:

@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gridpriv.cli.charging import charging
-from gridpriv.cli.common import print_table, progress, tell
-from gridpriv.core.errors import BudgetError, InputError, SolverError
+from gridpriv.cli.common import command_again, print_table, progress, tell
+from gridpriv.core.errors import BudgetError, SolverError
 
 if TYPE_CHECKING:
     from gridpriv.consensus.transport import Carry
     from gridpriv.grid.case import Case
     from gridpriv.grid.overrides import DemandSeries
     from gridpriv.grid.zoning import Zoning
-    from gridpriv.report.series_folder import SeriesFolder
+    from gridpriv.study.run_folder import RunFolder
     from gridpriv.zonal.horizon import Horizon
     from gridpriv.zonal.run import Admit, Planned
     from gridpriv.zonal.settings import Settings
@@ -32,14 +32,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "or profiles[:FIRST,STEPS] of a simbench net",
     )  # fmt: skip
     parser.add_argument(
-        "--resume", action="store_true", help="with --series: run the steps that --out lacks"
+        "--resume", action="store_true", help="run what --out was begun for and lacks"
     )
-
-
-def refuse_without_series(args: argparse.Namespace) -> None:
-    """Refuse flags that only a series has."""
-    if args.resume and args.series is None:
-        raise InputError("--resume goes on with a series: give --series and the --out it went to")
 
 
 def run_horizon(
@@ -53,31 +47,29 @@ def run_horizon(
     """Run every step that is still to do, print the summary or the document."""
     import tempfile
 
-    from gridpriv.report.series_folder import open_series, recorded_seed
+    from gridpriv.report.copies import write_series_copies
+    from gridpriv.study.run_folder import Runs, open_runs
     from gridpriv.zonal.horizon import make_horizon
 
     series = _series(args, case)
-    if args.resume:
-        if folder is None:
-            raise InputError("--resume needs the --out that the series went to")
-        if settings.seed is None:
-            settings = replace(settings, seed=recorded_seed(folder))
     horizon = make_horizon(series, zoning, settings)
+    again = settings if settings.noise == "secure" else replace(settings, seed=horizon.seed)
+    runs = Runs(case, zoning, settings, horizon.seed, series, command_again(args, again))
     with ExitStack() as stack:
         place = folder or Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        store = stack.enter_context(
-            open_series(
-                place, horizon, public=args.public, resume=args.resume,
+        kept = stack.enter_context(
+            open_runs(
+                place, runs, public=args.public, resume=args.resume,
                 charged=args.ledger is not None,
             )
         )  # fmt: skip
         try:
-            _run_steps(args, horizon, store, transport)
-            store.finish()
+            _run_steps(args, horizon, kept, transport)
+            kept.finish()
         except (BudgetError, SolverError):
-            store.export()
+            write_series_copies(kept, horizon, args.tables)
             raise
-        document = store.export()
+        document = write_series_copies(kept, horizon, args.tables)
     tell(args, document, lambda: _summarise(document), folder)
     return 0
 
@@ -92,10 +84,9 @@ def _series(args: argparse.Namespace, case: Case) -> DemandSeries:
 
 
 def _run_steps(
-    args: argparse.Namespace, horizon: Horizon, store: SeriesFolder, transport: Carry | None
+    args: argparse.Namespace, horizon: Horizon, kept: RunFolder, transport: Carry | None
 ) -> None:
-    done = set(store.done())
-    left = [number for number in range(len(horizon.series)) if number not in done]
+    left = kept.left()
     if not left:
         return
     with ExitStack() as stack:
@@ -105,18 +96,17 @@ def _run_steps(
             progress(horizon.series.case.name, len(left), quiet=args.quiet or args.json)
         )
         for number in left:
-            begin = partial(store.begin, number)
             result = horizon.run_step(
-                number, charge, admit=_in_turn(admit, begin),
-                leave=partial(store.add_early, number), transport=transport,
+                number, charge, admit=in_turn(admit, partial(kept.begin, number)),
+                leave=partial(kept.add, number), transport=transport,
             )  # fmt: skip
             admit = None  # the first step has spoken for all
-            store.add(number, result)
+            kept.add(number, result)
             advance(f"step {horizon.series.steps[number]}")
 
 
-def _in_turn(admit: Admit | None, begin: Admit) -> Admit:
-    """Return what stores what a step may release once the ledger has admitted it."""
+def in_turn(admit: Admit | None, begin: Admit) -> Admit:
+    """Return what stores what a run may release once the ledger has admitted it."""
 
     def both(planned: Planned) -> None:
         if admit is not None:

@@ -25,6 +25,8 @@ LONGEST = 300  # characters of what a lock file says
 def held(folder: Path) -> Iterator[None]:
     """Hold a folder, made where there is none, against other writers.
 
+    One that was made here and is left empty is removed again.
+
     Processes that the holder starts write under its lock and take none themselves.
 
     Raises
@@ -34,6 +36,7 @@ def held(folder: Path) -> Iterator[None]:
     StorageError
         If the lock cannot be written.
     """
+    made = not folder.exists()
     make_folder(folder)
     path = folder / LOCK
     with storing(f"lock {folder}"):
@@ -44,6 +47,9 @@ def held(folder: Path) -> Iterator[None]:
         with suppress(OSError):
             path.unlink()
         os.close(handle)
+        if made:
+            with suppress(OSError):
+                folder.rmdir()
 
 
 def _acquire(path: Path) -> int:

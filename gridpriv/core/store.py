@@ -47,17 +47,24 @@ from gridpriv.core.sealed import DamagedError, read_json, read_sealed, sealed
 if TYPE_CHECKING:
     import pandas as pd
 
-FORMAT = 2
+FORMAT = 3
 MANIFEST = "manifest.json"
 PARTS, COMMON = "parts", "common"
-SAME = ("kind", "study", "cases", "version", "public")  # what makes two folders the same study
-DIFFERS = {"cases": "other cases or zone maps", "version": "another version of gridpriv"}
+TEXTS = ("study.toml",)  # files for people that are written before the first run
+SAME = ("kind", "public", "study", "cases", "version")  # what makes two folders the same study
+DIFFERS = {
+    "public": "one of the two is published, the other is not",
+    "cases": "other cases or zone maps",
+    "version": "another version of gridpriv",
+}
 TABLES = ("runs", "rounds", "zones", "buses", "statements", "charges", "timing")
 NETWORK_TABLES = ("network_buses", "network_branches")
-OLD = {  # what versions before 0.2 left, and what makes it again
-    "run.json": "gridpriv run CASE --out NEW (its settings are in settings.json)",
-    "series.json": "gridpriv run CASE --series FILE --out NEW (its settings are in series.json)",
-    MANIFEST: "gridpriv compare --study study.toml --out NEW (study.toml is in the folder)",
+OLD = {  # what earlier versions left, and what makes it again
+    "study.toml": "gridpriv compare --study study.toml --out NEW (study.toml is in the folder)",
+    "horizon.json": "gridpriv run CASE --series FILE --out NEW (settings are in horizon.json)",
+    "series.json": "gridpriv run CASE --series FILE --out NEW (settings are in series.json)",
+    "run.json": "gridpriv run CASE --out NEW, or learn run DATASET (settings are in run.json)",
+    MANIFEST: "gridpriv compare or learn compare --out NEW (settings are in manifest.json)",
 }
 
 SHOWN = (
@@ -179,8 +186,8 @@ class Store:
         for run in gone:
             remove(self._parts / f"{run}.json")
 
-    def finish(self) -> None:
-        """Turn the parts into tables."""
+    def finish(self, told: Callable[[Study], dict[str, Any]] = lambda _: {}) -> None:
+        """Turn the parts into tables; ``told`` says what else the manifest has of them."""
         if self.manifest["finished"]:
             return
         parts = sorted(_parts(self.folder), key=lambda part: part.number)
@@ -188,8 +195,9 @@ class Store:
         for part in parts:
             for name, more in part.rows.items():
                 rows.setdefault(name, []).extend(more)
-        told = {name: self._table(name, found) for name, found in rows.items() if found}
-        self._write_manifest(self.manifest | {"finished": True, "tables": told})
+        tables = {name: self._table(name, found) for name, found in rows.items() if found}
+        extra = told(read_study(self.folder)) | {"finished": True, "tables": tables}
+        self._write_manifest(self.manifest | extra)
         remove(self._parts)
 
     def put(self, name: str, rows: list[dict[str, Any]]) -> None:
@@ -198,6 +206,13 @@ class Store:
         self._write_manifest(self.manifest | {"tables": tables})
         told = self._table(name, rows)
         self._write_manifest(self.manifest | {"tables": tables | {name: told}})
+
+    def leave_nothing(self) -> None:
+        """Remove what was begun, where no run is stored: input that no run can have."""
+        there = (self.folder / MANIFEST).exists() and not self.manifest["finished"]
+        if there and {path.stem for path in _part_files(self.folder)} <= {COMMON}:
+            for name in (PARTS, *TEXTS, MANIFEST):
+                remove(self.folder / name)
 
     @property
     def manifest(self) -> dict[str, Any]:
@@ -239,11 +254,12 @@ class Store:
                     "name another folder"
                 )
         if not resume:
-            raise InputError(
-                f"out = {str(self.folder)!r} already holds {len(self.stored())} of the "
-                f"{was['planned']} runs of this {was['kind']}: add --resume to run the rest, or "
-                "name another folder"
-            )
+            held = f"{len(self.stored())} of the {was['planned']} runs of this {was['kind']}"
+            rest = "add --resume to run the rest, or name another folder"
+            if was["planned"] == 1:
+                held = f"this {was['kind']}"
+                rest = "name another folder" if was["finished"] else rest
+            raise InputError(f"out = {str(self.folder)!r} already holds {held}: {rest}")
 
     def _whole_parts(self) -> list[Part]:
         """Return the parts; remove those that are damaged, which are then made again."""
@@ -330,9 +346,14 @@ def open_store(
     """
     with held(folder):
         store = Store(folder, public=bool(manifest.get("public", False)))
+        new = not (folder / MANIFEST).exists()
         try:
             store.begin(manifest, common, resume)
             yield store
+        except InputError:
+            if new:
+                store.leave_nothing()
+            raise
         except (BudgetError, SolverError, StorageError, WorkerError, KeyboardInterrupt) as error:
             error.add_note(_hint(folder, manifest["planned"]))
             raise
@@ -388,10 +409,10 @@ def read_manifest(folder: Path) -> dict[str, Any]:
             return read_sealed(path)
     except FileNotFoundError:
         _refuse_old(folder)
-        raise InputError(f"{folder} holds no study: there is no {path}") from None
+        raise InputError(f"{folder} holds no results: there is no {path}") from None
     if isinstance(written, int) and written > FORMAT:
         raise InputError(f"{folder} was written in format {written}; this version reads {FORMAT}")
-    if written == 1:
+    if isinstance(written, int):
         _refuse_old(folder)
     raise InputError(f"{path} is not the manifest of a study")
 
@@ -406,10 +427,12 @@ def _refuse_old(folder: Path) -> None:
 
 
 def _hint(folder: Path, planned: int) -> str:
-    stored = sum("runs" in part.rows for part in _parts(folder))
+    rows = [row for part in _parts(folder) for row in part.rows.get("runs", ())]
+    failed = sum(row.get("status") == "failed" for row in rows)
+    told = f" and {failed} failed" if failed else ""
     return (
-        f"{stored} of {planned} runs are stored and kept; the same command with --resume runs "
-        "the rest"
+        f"{len(rows) - failed} of {planned} runs are stored{told}; the same command with --resume "
+        "goes on from there"
     )
 
 

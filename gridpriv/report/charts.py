@@ -34,6 +34,11 @@ BY_ROUND = (
     Metric("consensus_residual", "Consensus residual", "p.u.", "from releases only"),
     Metric("noise_magnitude", "Noise magnitude", "sum of |noise|", "from private noise"),
 )
+BY_STEP = (
+    Metric("demand_mw", "Demand", "MW", "from private demand"),
+    Metric("recourse_shed_mw", "Shed after local recourse", "MW", "from private demand"),
+    Metric("consensus_residual", "Consensus residual", "p.u.", "from releases only"),
+)
 MOST_POINTS = 120
 
 
@@ -112,6 +117,26 @@ def round_charts(
             for chart in _panel_rounds(rounds, runs[runs.panel == panel], metric, panel, look)
         ]
     return {title: charts for title, charts in found.items() if charts}
+
+
+def step_charts(study: Study, look: dict[str, Style]) -> list[Chart]:
+    """Return what a series' table of steps holds, against the steps' numbers."""
+    steps = study.tables.get("steps", pd.DataFrame())
+    (name,) = look or ("",)
+    charts = []
+    for metric in BY_STEP:
+        if metric.key not in steps or steps[metric.key].isna().all():
+            continue
+        values = _floats(steps[metric.key])
+        series = (Series(name, tuple(map(float, range(1, len(steps) + 1))), values),)
+        title = f"{metric.title} by step"
+        charts.append(
+            Chart(
+                name=slug(title), title=title, x_label="step", y_label=metric.label, series=series,
+                alt=described(title, series, metric.unit), styles=look,
+            )
+        )  # fmt: skip
+    return charts
 
 
 def _panel_rounds(

@@ -10,8 +10,9 @@ import pandas as pd
 
 from gridpriv.core.store import Study
 from gridpriv.report import findings, schema
-from gridpriv.report.charts import budget_words, cost_charts, round_charts
+from gridpriv.report.charts import budget_words, cost_charts, round_charts, step_charts
 from gridpriv.report.maps import Map, shed_map, zone_map
+from gridpriv.report.pictures import flows_of
 from gridpriv.report.summary import (
     NO_NOISE,
     PANEL,
@@ -25,7 +26,11 @@ from gridpriv.report.summary import (
 )
 from gridpriv.report.svg import Chart, Style, styles
 from gridpriv.report.tables import Table, make_table
+from gridpriv.study.run_folder import SERIES
 from gridpriv.study.schema import CLAIMS, GRIDS
+from gridpriv.zonal.schema import STEPS
+
+MOST_LISTED = 12
 
 
 @dataclass(frozen=True)
@@ -76,9 +81,11 @@ def make_report(study: Study) -> Report:
     names = list(dict.fromkeys(table.series)) if len(table) else []
     look = styles(names)
     flat = frozenset(table.loc[table.budget == NO_NOISE, "series"]) if len(table) else frozenset()
-    sections = [_first(table, look)]
+    of_steps = study.manifest["kind"] == SERIES
+    sections = [_steps(study, look)] if of_steps else [_first(table, look)]
     makers: tuple[Callable[..., Section | None], ...] = (
-        _claims, _convergence, _places, _privacy, _audited, _ac, _failed, _provenance,
+        _claims, *(() if of_steps else (_convergence,)), _places, _privacy, _audited, _ac, _failed,
+        _provenance,
     )  # fmt: skip
     for make in makers:
         section = make(study, table, look)
@@ -158,6 +165,18 @@ def _first(table: pd.DataFrame, look: dict[str, Style]) -> Section:
     )
 
 
+def _steps(study: Study, look: dict[str, Style]) -> Section:
+    """Return what happens step by step of a series."""
+    steps = study.tables.get("steps", pd.DataFrame())
+    return Section(
+        "Step by step",
+        ("Each step is a run of its own under one budget for all. Residuals are computed from "
+         "releases only; demand, and what is not served of it, from private demand.",),
+        (("", tuple(step_charts(study, look))),),
+        tables=(make_table(STEPS, "Steps", steps),) if len(steps) else (),
+    )  # fmt: skip
+
+
 def _claims(study: Study, *_: Any) -> Section | None:
     claims = study.tables.get("claims", pd.DataFrame())
     if claims.empty:
@@ -193,8 +212,9 @@ def _places(study: Study, table: pd.DataFrame, look: dict[str, Style]) -> Sectio
     runs = study.done.assign(panel=panel_names(study.done), series=series_names(study.done))
     maps: list[Map] = []
     zones = []
+    over = _over(study)
     words = ["Dashed lines are tie lines between zones. Shed per bus is after local recourse, the "
-             "mean over seeds. Per-zone figures are of the last round."]  # fmt: skip
+             f"mean over {over}. Per-zone figures are of the last round."]  # fmt: skip
     for panel, rows in table.groupby("panel", sort=False):
         words += _bound(str(panel), runs[runs.panel == panel])
         at = rows.iloc[0]
@@ -212,10 +232,15 @@ def _places(study: Study, table: pd.DataFrame, look: dict[str, Style]) -> Sectio
         tuple(words),
         maps=tuple(maps),
         tables=tuple(
-            make_table(schema.ZONES, "Per zone, means over seeds", pd.concat(tables))
+            make_table(schema.ZONES, f"Per zone, means over {over}", pd.concat(tables))
             for _ in tables[:1]
         ),
     )  # fmt: skip
+
+
+def _over(study: Study) -> str:
+    """Return what means are taken over."""
+    return "steps" if study.manifest["kind"] == SERIES else "seeds"
 
 
 def _bound(panel: str, runs: pd.DataFrame) -> list[str]:
@@ -237,7 +262,8 @@ def _shed_maps(
     network: tuple[pd.DataFrame, pd.DataFrame],
 ) -> list[Map]:
     """Return shed per bus of the best way and of the dearest one, at the reference budget."""
-    shed, flows = study.tables["buses"], study.tables.get("flows")  # flows: of a single run
+    shed = study.tables["buses"]
+    flows = flows_of(study)
     column = "recourse_shed_mw" if "recourse_shed_mw" in shed else "shed_mw"
     budget = reference_budget(rows)
     if shed.empty or column not in shed:
@@ -277,11 +303,12 @@ def _privacy(study: Study, table: pd.DataFrame, look: dict[str, Style]) -> Secti
     if len(noisy) == 0:
         return None
     statements = study.tables["statements"]
+    which = " in one step" if _over(study) == "steps" else ""
     text = [
-        "Of the worst zone or client. 'Claimed' is the epsilon that the settings state for one "
-        "release; 'certified' is what the drawn noise gives under a proven sensitivity. Totals are "
-        "certified: pure by basic composition, and at the stated delta from the privacy loss "
-        "distribution."
+        f"Of the worst zone or client{which}. 'Claimed' is the epsilon that the settings state "
+        "for one release; 'certified' is what the drawn noise gives under a proven sensitivity. "
+        "Totals are certified: pure by basic composition, and at the stated delta from the "
+        "privacy loss distribution."
     ]
     if len(statements) and "provenance" in statements:
         text += [f"Sensitivity: {sentence(p)}" for p in dict.fromkeys(statements.provenance)][:6]
@@ -398,10 +425,17 @@ def _setting_rows(manifest: dict[str, Any]) -> list[tuple[str, str, str]]:
     told = manifest["study"]
     rows = [("all runs", k, str(v)) for k, v in told.get("settings", {}).items()]
     rows += [
-        ("axis", k, ", ".join(map(str, v)))
+        ("axis", k, _listed(v))
         for k, v in told.items()
         if isinstance(v, list) and k != "schemes" and v not in ([], [""])
     ]
-    for scheme in told.get("schemes", []):
+    for scheme in told.get("schemes") or []:
         rows += [(f"way: {scheme['name']}", k, str(v)) for k, v in scheme.items() if k != "name"]
     return rows
+
+
+def _listed(values: list[Any]) -> str:
+    """Return values by commas; of many, the ends and how many there are."""
+    if len(values) <= MOST_LISTED:
+        return ", ".join(map(str, values))
+    return f"{values[0]} to {values[-1]}, {len(values)} in all"

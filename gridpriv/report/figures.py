@@ -10,11 +10,10 @@ import numpy as np
 import pandas as pd
 
 from gridpriv.core.files import beside
+from gridpriv.core.store import Study
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-    from gridpriv.zonal.result import RunResult
 
 # Okabe and Ito's colour-blind safe palette
 PALETTE = (
@@ -86,22 +85,23 @@ def draw_horizon(steps: pd.DataFrame, name: str, path: Path, *, public: bool) ->
     save(figure, path, private=not public)
 
 
-def draw_convergence(result: RunResult, path: Path, *, public: bool) -> None:
-    """Write :func:`convergence_figure`."""
-    save(convergence_figure(result, public=public), path, private=not public)
+def draw_convergence(study: Study, path: Path) -> None:
+    """Write :func:`convergence_figure` of a run's folder."""
+    run = study.runs.iloc[0]
+    figure = convergence_figure(study.rounds, f"{run.case}: {run['update']}, {run.scheme}")
+    save(figure, path, private=not study.public)
 
 
-def convergence_figure(result: RunResult, *, public: bool) -> Figure:
-    """Return residual (public) and, unless ``public``, objective and shed against rounds."""
+def convergence_figure(rounds: pd.DataFrame, title: str) -> Figure:
+    """Return what a table of rounds holds: residual (public), objective and shed (local)."""
     from matplotlib.figure import Figure
 
-    rounds = result.rounds
-    shown = [("consensus_residual", "consensus residual (p.u.)", "released values only")]
-    if not public:
-        shown += [
-            ("objective", "objective (p.u.$^2$)", "from private demand"),
-            ("shed_mw", "active shed (MW)", "from private demand"),
-        ]
+    panels = [
+        ("consensus_residual", "consensus residual (p.u.)", "released values only"),
+        ("objective", "objective (p.u.$^2$)", "from private demand"),
+        ("shed_mw", "active shed (MW)", "from private demand"),
+    ]
+    shown = [panel for panel in panels if panel[0] in rounds]
     figure = Figure(figsize=(8, 2.4 * len(shown)))
     axes = figure.subplots(len(shown), 1, sharex=True, squeeze=False)[:, 0]
     for k, (column, label, origin) in enumerate(shown):
@@ -111,9 +111,5 @@ def convergence_figure(result: RunResult, *, public: bool) -> Figure:
         axes[k].set_title(origin, loc="right", fontsize=8, color="#555555")
         axes[k].grid(alpha=0.3)
     axes[-1].set_xlabel("round")
-    settings = result.settings
-    axes[0].set_title(
-        f"{result.case.name}: {settings.update}, mechanism {settings.mechanism}",
-        loc="left", fontsize=10,
-    )  # fmt: skip
+    axes[0].set_title(title, loc="left", fontsize=10)
     return figure

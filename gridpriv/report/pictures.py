@@ -8,14 +8,15 @@ import numpy as np
 import pandas as pd
 
 from gridpriv.core.display import figure
+from gridpriv.core.store import Study
 from gridpriv.drawing import Drawing, draw_network
 from gridpriv.grid.case import Case
 from gridpriv.grid.layout import network_tables
 from gridpriv.grid.zoning import Zoning
+from gridpriv.zonal.tables import result_tables
 
 if TYPE_CHECKING:
     from gridpriv.zonal.result import RunResult
-    from gridpriv.zonal.solution import GridSolution
 
 
 def zones_picture(case: Case, zoning: Zoning) -> Drawing:
@@ -28,32 +29,36 @@ def zones_picture(case: Case, zoning: Zoning) -> Drawing:
 
 def run_picture(result: RunResult) -> Drawing:
     """Return the picture of what a run's zones would dispatch: shed and loading (local)."""
-    solution = result.solution
-    shed = shed_by_bus(solution)
-    asked = solution.case.base_mva * float(solution.case.pd.sum())
+    tables = result_tables(result.solution)
+    flows = loading_of(tables["res_line"])
+    shed = tables["res_shed"]["p_mw"].to_dict()
+    network = network_tables(result.case, result.zoning)
+    return loading_picture(result.case.name, network, shed, flows)
+
+
+def loading_picture(
+    name: str,
+    network: tuple[pd.DataFrame, ...],
+    shed: dict[int, float],
+    flows: pd.DataFrame | None,
+) -> Drawing:
+    """Return the picture of shed per bus (MW) and loading per branch (local)."""
     missing = sum(max(value, 0.0) for value in shed.values())
-    note = (
-        f"{solution.source}: {figure(missing)} of {figure(asked)} MW not served. Computed from "
-        "private demand: not for publication"
-    )
-    return draw_network(
-        f"{result.case.name}: loading and load not served",
-        *network_tables(result.case, result.zoning),
-        shed=shed,
-        flows=branch_loading(solution),
-        note=note,
-    )
+    note = f"{figure(missing)} MW not served. Computed from private demand: not for publication"
+    buses, branches = network
+    title = f"{name}: loading and load not served"
+    return draw_network(title, buses, branches, shed=shed, flows=flows, note=note)
 
 
-def shed_by_bus(solution: GridSolution) -> dict[int, float]:
-    """Return what every bus lacks in MW (negative: surplus)."""
-    values = solution.case.base_mva * solution.p_shed
-    return dict(zip(solution.case.bus_id.tolist(), values.tolist(), strict=True))
+def flows_of(study: Study) -> pd.DataFrame | None:
+    """Return MVA and loading of every branch of a single run, where its folder has them."""
+    lines = study.tables.get("res_line")
+    return None if lines is None or "step" in lines else loading_of(lines)
 
 
-def branch_loading(solution: GridSolution) -> pd.DataFrame:
+def loading_of(lines: pd.DataFrame) -> pd.DataFrame:
     """Return per branch the larger end's ``mva``, and ``loading_percent`` (NaN: no limit)."""
-    case = solution.case
-    mva = case.base_mva * np.maximum(np.abs(solution.s_from), np.abs(solution.s_to))
-    limit = np.where(case.rate > 0, case.base_mva * case.rate, np.nan)
-    return pd.DataFrame({"mva": mva, "loading_percent": 100.0 * mva / limit})
+    ends = [np.hypot(lines[f"p_{end}_mw"], lines[f"q_{end}_mvar"]) for end in ("from", "to")]
+    mva = np.maximum(*ends).to_numpy()
+    percent = lines["loading_percent"].to_numpy(dtype=float)
+    return pd.DataFrame({"mva": mva, "loading_percent": percent})

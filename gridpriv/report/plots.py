@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from gridpriv.drawing import Drawing, to_svg, write_drawing
 from gridpriv.report.figures import convergence_figure
 from gridpriv.report.pictures import run_picture, zones_picture
+from gridpriv.zonal.summary import noise
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -41,7 +42,9 @@ class RunPlots:
 
     def convergence(self) -> Figure:
         """Return residual, objective and shed against rounds."""
-        return convergence_figure(self.result, public=False)
+        settings = self.result.settings
+        title = f"{self.result.case.name}: {settings.update}, {noise(settings.as_dict())}"
+        return convergence_figure(self.result.rounds, title)
 
     def zones(self) -> Picture:
         """Return the zones and their tie lines (public)."""

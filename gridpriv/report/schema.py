@@ -10,48 +10,8 @@ from gridpriv.assurance import schema as assurance
 from gridpriv.core.tables import Column, Schema, TableSchema
 from gridpriv.learning import schema as learning
 from gridpriv.study import schema as study
-from gridpriv.study.record import SETTINGS_SHOWN
+from gridpriv.study.publish import RUNS, STORED
 from gridpriv.zonal import schema as zonal
-
-
-def without_repeats(*columns: Column) -> tuple[Column, ...]:
-    """Return columns, the first of each name."""
-    found: dict[str, Column] = {}
-    for column in columns:
-        found.setdefault(column.name, column)
-    return tuple(found.values())
-
-
-RUNS = TableSchema(
-    "runs", "one run of a study",
-    study.IDENTITY,
-    without_repeats(
-        *(c for c in zonal.SETTINGS.figures if c.name in (*SETTINGS_SHOWN, "outage")),
-        *zonal.FINALS, *learning.FINALS, *study.CERTIFICATE, *study.STATUS,
-    ),
-)  # fmt: skip
-
-
-def merged(one: TableSchema, other: TableSchema) -> TableSchema:
-    """Return the table that holds the columns of both; those of the first win."""
-    return TableSchema(
-        one.name,
-        f"{one.row}, or {other.row}",
-        without_repeats(*one.keys, *other.keys),
-        without_repeats(*one.figures, *other.figures),
-    )
-
-
-def _stored() -> dict[str, TableSchema]:
-    found = {"runs": RUNS}
-    for table in (*zonal.TABLES, *study.TABLES, *learning.TABLES):
-        held = found.get(table.name)
-        found[table.name] = table if held is None else merged(held, table)
-    return found
-
-
-STORED = _stored()
-"""Tables of folders by name; in a study's each has the column ``run``, in a series' ``step``."""
 
 CERTIFIED = frozenset({"epsilon_certified", "certified", "total_pure", "total_epsilon", "total"})
 """Columns that state what noise certifies: of simulated noise their headers say so."""

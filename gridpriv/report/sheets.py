@@ -12,8 +12,9 @@ import pandas as pd
 from gridpriv.core.store import Study
 from gridpriv.core.text import inert
 from gridpriv.report.document import Report
-from gridpriv.report.schema import STORED, marked
+from gridpriv.report.schema import marked
 from gridpriv.report.tables import cell
+from gridpriv.study.publish import STORED
 from gridpriv.study.schema import RUN
 
 MOST_ROWS = 1_048_575

@@ -160,7 +160,21 @@ def answers(study: Study, table: pd.DataFrame) -> list[str]:
         for name, rows in table.groupby("panel", sort=False)
         if (rows.seeds > 0).any()
     ]
+    if "steps" in study.tables:
+        told = [_steps_answer(study)]
     return [*_claims_answer(study), *told, *_together(study), *_left_out(study), *_caveats(study)]
+
+
+def _steps_answer(study: Study) -> str:
+    """Return what a series came to: what is served, of all steps and of the worst."""
+    steps = study.tables["steps"]
+    text = f"{study.manifest['title']}: {len(steps)} of {study.manifest['planned']} steps"
+    if "recourse_shed_mw" not in steps or steps["recourse_shed_mw"].isna().all():
+        return f"{text}; figures computed from private demand are left out."
+    shed = steps["recourse_shed_mw"].astype(float)
+    worst = steps.loc[shed.idxmax()]
+    most = f"at most {figure(float(shed.max()))} MW at step {worst.step}"
+    return f"{text}; {figure(float(shed.mean()))} MW are not served in the mean, {most}."
 
 
 def _together(study: Study) -> list[str]:
@@ -169,7 +183,8 @@ def _together(study: Study) -> list[str]:
     for total in study_totals(study):
         if total.runs < 2:
             continue
-        runs = f"The {total.runs} noisy runs of {_short(total.case)}, published together,"
+        what = "steps" if "steps" in study.tables else "noisy runs"
+        runs = f"The {total.runs} {what} of {_short(total.case)}, published together,"
         if total.epsilon is None:
             told.append(f"{runs} protect different things and have no one total.")
         elif math.isinf(total.epsilon):

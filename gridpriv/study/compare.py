@@ -16,6 +16,7 @@ from gridpriv.study.grids import load_grids, network_rows
 from gridpriv.study.manifest import make_manifest
 from gridpriv.study.plan import StudyPlan, make_plan
 from gridpriv.study.runner import run_tasks
+from gridpriv.study.total import told_totals
 
 Progress = Callable[[int], AbstractContextManager[Callable[[str], None]]]
 
@@ -86,7 +87,7 @@ def compare(
                 time_limit=time_limit,
                 advance=advance,
             )
-        store.finish()
+        store.finish(told_totals)
     return read_study(out)
 
 

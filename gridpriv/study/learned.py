@@ -24,6 +24,8 @@ from gridpriv.core.errors import GridprivError, InputError, not_allowed, one_of,
 from gridpriv.core.processes import unordered
 from gridpriv.core.settings import check_names
 from gridpriv.core.store import TABLES, Rows, Study, open_store, read_study
+from gridpriv.core.tables import publish_table
+from gridpriv.core.text import frame_csv
 from gridpriv.learning.algorithms.base import ALONE
 from gridpriv.learning.algorithms.names import NON_PRIVATE, READS, SPECIFIC
 from gridpriv.learning.datasets.base import Dataset
@@ -31,13 +33,15 @@ from gridpriv.learning.datasets.library import DRAWN, dataset_name, load_dataset
 from gridpriv.learning.measures import MEASURES, Measure
 from gridpriv.learning.result import LearnResult, finite
 from gridpriv.learning.run import learn, split_for
+from gridpriv.learning.schema import ROUNDS
 from gridpriv.learning.settings import LearnSettings, make_learn_settings
 from gridpriv.learning.tuning import Tuning, tune
 from gridpriv.privacy.budget import parse_budget
 from gridpriv.study.manifest import header
 from gridpriv.study.plan import Scheme
+from gridpriv.study.publish import publish_manifest, publish_rows
 from gridpriv.study.record import privacy_figures
-from gridpriv.study.total import charge_rows
+from gridpriv.study.total import charge_rows, told_totals
 
 DELTA = 1e-5
 NO_NOISE = "none"
@@ -343,7 +347,7 @@ def compare_learning(
                 store.add(rows)
                 row = rows["runs"][0]
                 advance(f"{row['scheme']}, {row['budget']}")
-        store.finish()
+        store.finish(told_totals)
     return read_study(out)
 
 
@@ -357,15 +361,7 @@ def _done(trials: Sequence[Trial], datasets: Datasets, jobs: int, plan: LearnPla
 
 def attempted(datasets: Datasets, trial: Trial, tuning: Tuning | None = None) -> Rows:
     """Return a run's rows; a failure becomes a row that says why."""
-    rows: Rows = {name: [] for name in TABLES}
-    settings = trial.settings
-    row = {
-        "run": trial.id, "number": trial.number, "case": dataset_name(trial.dataset), "zoning": "",
-        "load_scale": 1.0, "scheme": trial.way, "budget": trial.budget, "seed": settings.seed,
-        "mechanism": settings.mechanism, "calibration": settings.calibration,
-        "adjacency": settings.adjacency, "local_updates": settings.local_updates,
-        "client_rounds": _client_rounds(settings), "tuned": "",
-    }  # fmt: skip
+    settings, row = trial.settings, _identity(trial)
     try:
         dataset = datasets(trial.dataset, settings)
         shared = ALONE
@@ -376,23 +372,100 @@ def attempted(datasets: Datasets, trial: Trial, tuning: Tuning | None = None) ->
         measure = MEASURES[trial.measure](dataset, settings) if trial.measure else None
         result = learn(dataset, settings, measure or (lambda _: None), shared=shared)
     except GridprivError as error:
+        rows: Rows = {name: [] for name in TABLES}
         rows["runs"] = [row | {"status": "failed", "reason": str(error), "finished_rounds": 0}]
         return rows
-    notes = "; ".join(result.privacy["notes"])
-    rounds = _rounds(result, measure)
+    return _result_rows(row, result, measure)
+
+
+def _identity(trial: Trial) -> dict[str, Any]:
+    """Return what a run is, as a row."""
+    settings = trial.settings
+    return {
+        "run": trial.id, "number": trial.number, "case": dataset_name(trial.dataset), "zoning": "",
+        "load_scale": 1.0, "scheme": trial.way, "budget": trial.budget, "seed": settings.seed,
+        "mechanism": settings.mechanism, "calibration": settings.calibration,
+        "adjacency": settings.adjacency, "local_updates": settings.local_updates,
+        "client_rounds": _client_rounds(settings), "tuned": "",
+    }  # fmt: skip
+
+
+def _result_rows(row: dict[str, Any], result: LearnResult, measure: Measure | None) -> Rows:
+    """Return the rows of a finished run."""
+    run, notes, rounds = row["run"], "; ".join(result.privacy["notes"]), _rounds(result, measure)
     last = {k: v for k, v in rounds[-1].items() if k not in ("round", "noise_magnitude")}
-    rows["runs"] = [row | _finals(result) | last | {"status": "done", "reason": notes}]
-    rows["rounds"] = [{"run": trial.id} | one for one in rounds]
-    rows["statements"] = [{"run": trial.id} | one for one in result.privacy["sensitivity"]]
-    rows["charges"] = charge_rows(
-        trial.id, {client + 1: spent for client, spent in result.charges.items()}
+    charges = {client + 1: spent for client, spent in result.charges.items()}
+    seconds = {"round_seconds": float(result.rounds["seconds"].median())}
+    rows: Rows = finite(
+        {
+            "runs": [row | _finals(result) | last | {"status": "done", "reason": notes}],
+            "rounds": [{"run": run} | one for one in rounds],
+            "zones": [],
+            "buses": [],
+            "statements": [{"run": run} | one for one in result.privacy["sensitivity"]],
+            "charges": charge_rows(run, charges),
+            "timing": [{"run": run, "process": os.getpid(), **vars(result.timing), **seconds}],
+        }
     )
-    rows["timing"] = [
-        {"run": trial.id, "process": os.getpid(), **vars(result.timing),
-         "round_seconds": float(result.rounds["seconds"].median())}
-    ]  # fmt: skip
-    cleaned: Rows = finite(rows)
-    return cleaned
+    return rows
+
+
+def keep_learning_run(
+    out: Path,
+    name: str,
+    dataset: Dataset,
+    settings: LearnSettings,
+    run: Callable[[], LearnResult],
+    *,
+    public: bool = False,
+    resume: bool = False,
+    repeat: str = "",
+) -> dict[str, Any]:
+    """Run and keep one run on a data set; return its document, of one that is there too.
+
+    Parameters
+    ----------
+    out : path
+        New or empty, or with ``resume`` this run's.
+    name : str
+        Of the data set, as given.
+    run : callable
+        Returns the result.
+    public : bool
+        Leave out whatever is computed from private data, and seeds.
+    repeat : str
+        The command that makes the same run again.
+
+    Raises
+    ------
+    InputError
+        If the folder holds something else.
+    """
+    budget = NO_NOISE if settings.mechanism == NO_NOISE else str(settings.budget)
+    trial = Trial(0, name, settings.algorithm, budget, settings)
+    given = {key: value for key, value in settings.as_given().items() if key != "seed"}
+    told = {
+        "dataset": dataset.name, "samples": len(dataset.y_train),
+        "fingerprint": dataset.fingerprint, "settings": _shown(given), "seeds": [settings.seed],
+    }  # fmt: skip
+    title = f"A run of {settings.algorithm} on {dataset.name}"
+    question = "How well does this run learn, and what does it protect?"
+    manifest = header("learning run", title, question, told, 1) | {"repeat": repeat}
+    if public:
+        manifest = publish_manifest(manifest)
+    with open_store(out, manifest, resume=resume) as store:
+        if not store.stored():
+            result, row = run(), _identity(trial) | {"run": "0"}  # its digest covers the seed
+            document = json.dumps(result.as_dict(public=public), indent=2)
+            rows = _result_rows(row, result, None)
+            rounds = publish_table(result.rounds, ROUNDS) if public else result.rounds
+            store.text("run.json", f"{document}\n")
+            store.text("rounds.csv", frame_csv(rounds))
+            kept = [{"run": row["run"], "document": document}]
+            store.add((publish_rows(rows) if public else rows) | {"documents": kept})
+        store.finish(told_totals)
+    found: dict[str, Any] = json.loads(read_study(out).tables["documents"]["document"].iloc[0])
+    return found
 
 
 def _finals(result: LearnResult) -> dict[str, Any]:

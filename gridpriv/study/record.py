@@ -9,13 +9,19 @@ from __future__ import annotations
 
 import math
 import os
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from gridpriv.core.store import TABLES, Rows
 from gridpriv.privacy.mechanism import Charge
+from gridpriv.privacy.release import Release
 from gridpriv.study.plan import Task
 from gridpriv.study.total import charge_rows
 from gridpriv.zonal.result import RunResult
+from gridpriv.zonal.settings import Settings
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 OUT_OF_ORDER = ("seconds",)
 FINALS = (
@@ -28,30 +34,36 @@ FINALS = (
 )  # fmt: skip
 SETTINGS_SHOWN = (
     "mechanism", "perturbation", "refresh", "calibration", "protects", "beta", "update",
-    "consensus", "local_updates", "rounds", "penalty", "solver", "load_scale",
+    "consensus", "local_updates", "rounds", "penalty", "solver", "load_scale", "noise",
 )  # fmt: skip
 
 
-def run_rows(task: Task, result: RunResult, reason: str = "") -> Rows:
-    """Return a finished run's rows, or those of what a failed one finished."""
+def run_rows(told: dict[str, Any], result: RunResult, reason: str = "") -> Rows:
+    """Return a finished run's rows, or those of what a failed one finished.
+
+    ``told`` is what the run is (:func:`identity`).
+    """
+    run = told["run"]
     rounds = result.rounds.drop(columns=list(OUT_OF_ORDER), errors="ignore")
     return {
-        "runs": [identity(task) | _measured(result) | _status(result, reason)],
-        "rounds": _with_id(task, _records(rounds)),
-        "zones": _with_id(task, _records(result.zones)),
-        "buses": _with_id(task, _records(result.buses)),
-        "statements": _with_id(task, [vars(s) | {"ratio": s.ratio} for s in result.statements]),
-        "charges": charge_rows(task.id, _certified(result)),
-        "timing": [{"run": task.id, "process": os.getpid(), **vars(result.timing)}],
+        "runs": [told | _measured(result) | _status(result, reason)],
+        "rounds": with_run(run, rounds),
+        "zones": with_run(run, result.zones),
+        "buses": with_run(run, result.buses),
+        "statements": [{"run": run, **vars(s), "ratio": s.ratio} for s in result.statements],
+        "charges": charge_rows(run, certified(result.trace.releases)),
+        "timing": [{"run": run, "process": os.getpid(), **vars(result.timing)}],
     }
 
 
-def _certified(result: RunResult) -> dict[str, dict[Charge, int]]:
-    """Return what every zone is charged for."""
+def certified(
+    releases: Mapping[str, Mapping[Release, int]],
+) -> dict[str, dict[Charge, int]]:
+    """Return what every zone is charged for its releases."""
     found: dict[str, dict[Charge, int]] = {}
-    for zone, releases in result.trace.releases.items():
+    for zone, counts in releases.items():
         spent = found.setdefault(zone, {})
-        for release, count in releases.items():
+        for release, count in counts.items():
             spent[release.certified] = spent.get(release.certified, 0) + count
     return found
 
@@ -67,7 +79,6 @@ def failed_rows(task: Task, reason: str) -> Rows:
 
 def identity(task: Task) -> dict[str, Any]:
     """Return what a run is, as a row."""
-    settings = task.settings.as_dict()
     return {
         "run": task.id,
         "number": task.number,
@@ -76,9 +87,13 @@ def identity(task: Task) -> dict[str, Any]:
         "scheme": task.scheme,
         "budget": task.budget,
         "seed": task.settings.seed,
-        **{name: settings[name] for name in SETTINGS_SHOWN},
-        "outage": " ".join(task.settings.outage),
-    }
+    } | settings_shown(task.settings)
+
+
+def settings_shown(settings: Settings) -> dict[str, Any]:
+    """Return those of a run's settings that a row of the table of runs has."""
+    told = settings.as_dict()
+    return {name: told[name] for name in SETTINGS_SHOWN} | {"outage": " ".join(settings.outage)}
 
 
 def _measured(result: RunResult) -> dict[str, Any]:
@@ -150,13 +165,9 @@ def _warning(result: RunResult) -> str:
     return ""
 
 
-def _with_id(task: Task, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [{"run": task.id, **row} for row in rows]
-
-
-def _records(table: Any) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = table.to_dict("records")
-    return rows
+def with_run(run: str, table: DataFrame) -> list[dict[str, Any]]:
+    """Return a table's rows, each with its run's identity."""
+    return [{"run": run, **row} for row in table.to_dict("records")]
 
 
 def _sum(*values: float | None) -> float | None:

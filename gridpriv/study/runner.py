@@ -24,7 +24,7 @@ from gridpriv.core.processes import unordered
 from gridpriv.core.store import Rows, Store
 from gridpriv.study.grids import Grid
 from gridpriv.study.plan import Task
-from gridpriv.study.record import failed_rows, run_rows
+from gridpriv.study.record import failed_rows, identity, run_rows
 from gridpriv.zonal.result import RunResult
 from gridpriv.zonal.trace import RoundRecord
 
@@ -127,10 +127,10 @@ def attempted(task: Task, run: Callable[..., RunResult]) -> Rows:
     """Return a run's rows; a failure becomes a row that says why, beside what was done."""
     early: list[RunResult] = []
     try:
-        return run_rows(task, run(leave=early.append))
+        return run_rows(identity(task), run(leave=early.append))
     except GridprivError as error:
         reason = _reason(error)
-        return run_rows(task, early[0], reason) if early else failed_rows(task, reason)
+        return run_rows(identity(task), early[0], reason) if early else failed_rows(task, reason)
     except (ArithmeticError, ValueError, LookupError, MemoryError, RuntimeError) as error:
         # a defect in one combination must not cost the others; the reason names it as such
         return failed_rows(task, f"internal error, {type(error).__name__}: {error}")

@@ -72,6 +72,18 @@ GRIDS = TableSchema(
         Column("map", "settings", "Map", "zone of every bus"),
     ),
 )  # fmt: skip
+TOTALS = TableSchema(
+    "totals", "what all noisy runs on one data set cost together",
+    (CASE,),
+    (
+        Column("runs", "releases", "Runs", "noisy ones that released anything"),
+        Column("epsilon", "releases", "Total epsilon",
+               "at delta; none where nothing is certified, or runs protect different things"),
+        Column("pure", "releases", "Pure total epsilon", "by basic composition"),
+        Column("delta", "settings", "Delta", "the least of the runs' target deltas"),
+        Column("unknown", "releases", "Unknown", "failed runs that left no record of releases"),
+    ),
+)  # fmt: skip
 MANIFEST: dict[str, Schema] = {
     "format": Column("format", "settings", "Format", "of the folder"),
     "kind": Column("kind", "settings", "Kind", "what was run"),
@@ -81,15 +93,17 @@ MANIFEST: dict[str, Schema] = {
         key: Column(key, "settings", key.capitalize(), "of the plan")
         for key in ("title", "question", "cases", "zonings", "budgets", "local-updates",
                     "load-scales", "settings", "schemes", "dataset", "tuning", "client-rounds",
-                    "allow", "measure", "data-seed")
+                    "allow", "measure", "data-seed", "series", "steps")
     }
     | {
         "seeds": SEED,
         "samples": Column("samples", "settings", "Samples", "of the training data"),
         "fingerprint": Column("fingerprint", "private", "Fingerprint", "SHA-256 of the data"),
+        "demand_sha256": Column("demand_sha256", "private", "Digest", "SHA-256 of the demand"),
     },
     "seeds": SEED,
     "cases": GRIDS,
+    "totals": TOTALS,
     "planned": Column("planned", "settings", "Planned", "runs of the plan"),
     "finished": Column("finished", "settings", "Finished", "whether all of them are there"),
     "tables": Column("tables", "private", "Tables", "rows and checksum of each"),

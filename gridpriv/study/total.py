@@ -12,6 +12,7 @@ Runs that multiply demand by s release neighbours s times as far apart; see
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -59,12 +60,34 @@ class Total:
 def study_totals(study: Study) -> list[Total]:
     """Return the total of every data set of a study with its noisy runs' charges."""
     charges = study.tables.get("charges", pd.DataFrame())
-    if charges.empty or study.runs.empty:
+    if charges.empty:
         return []
-    noisy = study.runs[study.runs["mechanism"] != "none"]
+    runs = _with_killed(study, charges)
+    noisy = runs[runs["mechanism"] != "none"]
     return [
         _total(study, str(case), rows, charges) for case, rows in noisy.groupby("case", sort=False)
     ]
+
+
+def told_totals(study: Study) -> dict[str, Any]:
+    """Return what a manifest says of the totals; None for what nothing certifies."""
+
+    def known(value: Any) -> Any:
+        return None if isinstance(value, float) and not math.isfinite(value) else value
+
+    totals = [vars(total) for total in study_totals(study)]
+    return {"totals": [{key: known(value) for key, value in one.items()} for one in totals]}
+
+
+def _with_killed(study: Study, charges: pd.DataFrame) -> pd.DataFrame:
+    """Return the runs, with those of a series that were killed and left what they may cost."""
+    killed = sorted(set(charges["run"]) - set(study.runs["run"]))
+    if not killed or "mechanism" not in study.manifest["study"]["settings"]:
+        return study.runs
+    told = study.manifest["study"]["settings"] | {"case": study.manifest["cases"][0]["case"]}
+    names = ("case", "mechanism", "load_scale", "target_delta", "beta", "protects")
+    rows = [{"run": run, "zoning": ""} | {name: told[name] for name in names} for run in killed]
+    return pd.concat([study.runs, pd.DataFrame(rows)], ignore_index=True)
 
 
 def _total(study: Study, case: str, noisy: pd.DataFrame, charges: pd.DataFrame) -> Total:

@@ -314,7 +314,7 @@ STEPS = TableSchema(
 )  # fmt: skip
 
 RELEASES = TableSchema(
-    "releases", "equal releases of one zone in one step",
+    "releases", "equal releases of one zone in one run or step",
     (STEP, NAME_OF_ZONE),
     (
         Column("early", "releases", "Early", "whether the step ended before it could be stored"),
@@ -326,6 +326,12 @@ RELEASES = TableSchema(
         Column("assumed", "settings", "Assumed sensitivity", "that the noise is calibrated to"),
         Column("count", "releases", "Count", "how many; of an early end that nobody saw, at most"),
     ),
+)  # fmt: skip
+
+DOCUMENTS_OF_RUNS = TableSchema(
+    "documents", "one run",
+    (),
+    (Column("document", "private", "Document", "what run --json prints, as JSON"),),
 )  # fmt: skip
 
 FINALS = (
@@ -462,6 +468,6 @@ NETWORK_BRANCHES = TableSchema(
 
 TABLES = (
     ROUNDS, ZONES, BUSES, PRICES, TIE_PRICES, BINDING, RES_BUS, RES_LINE, RES_GEN, RES_SHED,
-    STATEMENTS, TIMING, STEPS, RELEASES, NETWORK_BUSES, NETWORK_BRANCHES,
+    STATEMENTS, TIMING, STEPS, RELEASES, DOCUMENTS_OF_RUNS, NETWORK_BUSES, NETWORK_BRANCHES,
 )  # fmt: skip
 DOCUMENTS: dict[str, dict[str, Schema]] = {"run": RUN_DOCUMENT, "series": SERIES_DOCUMENT}

@@ -119,7 +119,8 @@ def write_tables(
     target = Path(folder)
     make_folder(target)
     if format == "json":
-        write_text(target / "tables.json", _json_text(tables), private=True)
+        indexed = {name: table.rename_axis("index").reset_index() for name, table in tables.items()}
+        write_text(target / "tables.json", frames_json(indexed), private=True)
         return [target / "tables.json"]
     return [_write_one(table, target / f"{name}.{format}") for name, table in tables.items()]
 
@@ -137,11 +138,10 @@ def _write_one(table: DataFrame, path: Path) -> Path:
     return path
 
 
-def _json_text(tables: Mapping[str, DataFrame]) -> str:
+def frames_json(tables: Mapping[str, DataFrame]) -> str:
+    """Return tables as one JSON document, row by row; a missing figure is null."""
     document = {
-        name: json.loads(
-            table.rename_axis("index").reset_index().to_json(orient="records", double_precision=15)
-        )
+        name: json.loads(table.to_json(orient="records", double_precision=15))
         for name, table in tables.items()
     }
     return json.dumps(document, indent=2, allow_nan=False) + "\n"

@@ -98,8 +98,8 @@ def test_a_folder_holds_settings_tables_and_figures(capsys, tmp_path):
     assert "Written to" in out
     folder = tmp_path / "run"
     names = {path.name for path in folder.iterdir()}
-    assert {"settings.json", "rounds.csv", "buses.csv", "convergence.png", "zones.png"} <= names
-    assert json.loads((folder / "settings.json").read_text())["seed"] == 4
+    assert {"run.json", "rounds.csv", "buses.csv", "convergence.png", "zones.png"} <= names
+    assert json.loads((folder / "run.json").read_text())["seed"] == 4
     rounds = pd.read_csv(folder / "rounds.csv")
     assert rounds["round"].tolist() == [1, 2]
     buses = pd.read_csv(folder / "buses.csv")
@@ -136,9 +136,10 @@ def test_a_public_export_holds_nothing_computed_from_demand(capsys, tmp_path):
     assert all(row["noise_magnitude"] is None for row in document["rounds"])
     assert all(row["consensus_residual"] is not None for row in document["rounds"])
     names = {path.name for path in (tmp_path / "run").iterdir()}
-    assert names == {"run.json", "settings.json", "network.json", "rounds.csv", "zones.png",
-                     "zones.csv", "tie_prices.csv", "convergence.png",
-                     "checksums.json"}  # fmt: skip
+    tables = ("charges", "documents", "network_branches", "network_buses", "releases", "rounds",
+              "runs", "statements", "tie_prices", "zones")  # fmt: skip
+    copies = {"rounds.csv", "zones.png", "zones.csv", "tie_prices.csv", "convergence.png"}
+    assert names == {"manifest.json", "run.json", *copies, *(f"{t}.parquet" for t in tables)}
     columns = set(pd.read_csv(tmp_path / "run" / "rounds.csv").columns)
     assert columns == {"round", "consensus_residual", "penalty_min", "penalty_max"}
     assert document["seed"] is None

@@ -15,7 +15,7 @@ from gridpriv.cli.main import main
 from gridpriv.core.store import read_study
 from gridpriv.grid.library import load_case, shipped_zoning
 from gridpriv.grid.overrides import read_demand_series
-from gridpriv.report.series_folder import SeriesFolder
+from gridpriv.study.run_folder import RunFolder
 from gridpriv.zonal.horizon import Horizon, run_series
 
 DAY = "step,load_scale\nnight,0.6\nmorning,1.0\nnoon,1.2\nevening,0.9\n"
@@ -105,9 +105,11 @@ def test_a_public_folder_holds_nothing_computed_from_demand(day: str, tmp_path: 
     out = tmp_path / "out"
     assert run(day, "--seed", "3", "--public", "--out", str(out)) == 0
     files = {str(path.relative_to(out)) for path in out.rglob("*") if path.is_file()}
-    tables = {"runs.parquet", "steps.parquet", "rounds.parquet", "releases.parquet"}
-    copies = {"horizon.json", "horizon.png", "steps.csv", "rounds.csv"}
-    assert files == {"manifest.json"} | tables | copies
+    tables = {"runs", "steps", "rounds", "zones", "statements", "tie_prices", "releases",
+              "charges", "network_buses", "network_branches"}  # fmt: skip
+    copies = {"horizon.json", "horizon.png", "steps.csv", "rounds.csv", "zones.csv",
+              "tie_prices.csv"}  # fmt: skip
+    assert files == {"manifest.json"} | {f"{name}.parquet" for name in tables} | copies
     assert list(pd.read_csv(out / "steps.csv")) == ["step", "rounds", "consensus_residual"]
     told = "".join((out / f).read_text() for f in files if f.endswith((".json", ".csv")))
     for private in ("shed_mw", "demand_mw", 'objective": 0', "_sha256", '"seed": 3', "seconds"):
@@ -116,14 +118,14 @@ def test_a_public_folder_holds_nothing_computed_from_demand(day: str, tmp_path: 
 
 def cut_short(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     """Have the process end as by SIGKILL when a step has drawn its noise and is to be stored."""
-    add = SeriesFolder.add
+    add = RunFolder.add
 
-    def dying(self: SeriesFolder, step: int, result: object) -> None:
+    def dying(self: RunFolder, step: int, result: object) -> None:
         if step == number:
             os._exit(137)
         add(self, step, result)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(SeriesFolder, "add", dying)
+    monkeypatch.setattr(RunFolder, "add", dying)
 
 
 @pytest.mark.parametrize("words", [("--public",), ("--seed", "3"), ()])

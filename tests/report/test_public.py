@@ -141,7 +141,7 @@ def test_a_public_run_goes_into_a_fresh_folder_only(
     assert folder / "buses.csv" in before
     assert run("--seed", "1", "--public", "--out", str(folder)) == 2
     error = capsys.readouterr().err
-    assert "binding.csv" in error and "empty or a new folder" in error
+    assert "one of the two is published" in error and "name another folder" in error
     assert {path: path.read_bytes() for path in folder.iterdir()} == before
 
 

@@ -191,7 +191,7 @@ def test_missing_and_failed_runs_are_told(copied: Path) -> None:
 def test_a_folder_without_results_and_a_bad_format_are_refused(
     tmp_path: Path, study_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(InputError, match="neither a study"):
+    with pytest.raises(InputError, match=r"holds no results: there is no .*manifest\.json"):
         read_source(tmp_path)
     assert main(["report", str(study_folder), "--format", "docx"]) == 2
     assert "format = 'docx' is not allowed" in capsys.readouterr().err
@@ -200,14 +200,14 @@ def test_a_folder_without_results_and_a_bad_format_are_refused(
 @pytest.mark.parametrize(
     ("name", "document", "message"),
     [
-        ("run.json", '{"dataset": {"name": "adult"}}', "a single learning run"),
-        ("run.json", '{"settings": {}}', "not written to its end"),
-        ("run.json", "[1, 2]", "not one JSON object"),
-        ("run.json", "{", "is no JSON"),
-        ("series.json", "{}", "neither a study"),
+        ("run.json", '{"settings": {}}', "make it again: gridpriv run CASE"),
+        ("horizon.json", "{}", "make it again: gridpriv run CASE --series"),
+        ("manifest.json", '{"format": 2}', "make it again: gridpriv compare"),
+        ("manifest.json", "[1, 2]", "not one JSON object"),
+        ("manifest.json", "{", "is no JSON"),
     ],
 )
-def test_a_folder_of_another_kind_is_named_in_one_line(
+def test_a_folder_that_cannot_be_read_is_refused_in_one_line(
     tmp_path: Path, name: str, document: str, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / name).write_text(document)
@@ -216,16 +216,26 @@ def test_a_folder_of_another_kind_is_named_in_one_line(
     assert message in error and error.count("\n") == 1 and str(tmp_path) in error
 
 
-def test_a_series_is_refused_in_one_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "loads.csv").write_text("step,load_scale\n1,1.0\n")
+def test_a_series_has_a_report_of_its_steps(tmp_path: Path) -> None:
+    (tmp_path / "loads.csv").write_text("step,load_scale\nnight,0.6\nnoon,4\n")
     folder = tmp_path / "out"
     assert main(["run", "case14", "--rounds", "2", "--seed", "1", "--series",
                  str(tmp_path / "loads.csv"), "--out", str(folder), "--quiet",
                  "--solver", "clarabel"]) == 0  # fmt: skip
-    assert main(["report", str(folder)]) == 2
-    assert "holds a series ('gridpriv run --series')" in capsys.readouterr().err
+    assert main(["report", str(folder), "--format", "html,csv"]) == 0
+    document = json.loads((folder / "horizon.json").read_text())
+    unserved = [step["recourse_shed_mw"] for step in document["steps"]]
+    assert max(unserved) > 1.0 > min(unserved)
+    page = (folder / "report.html").read_text()
+    assert f"{figure(max(unserved))} MW at step noon" in page
+    assert "--seed 1" in page and "night" in page
+    with (folder / "report-csv" / "steps.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [float(row["Shed after recourse (MW)"]) for row in rows] == unserved
+    manifest = json.loads((folder / "manifest.json").read_text())
+    (total,) = manifest["totals"]
+    assert total["epsilon"] == pytest.approx(document["privacy"]["total"]["epsilon"], rel=1e-3)
+    assert f"epsilon {total['epsilon']:.3g}" in page
 
 
 def test_the_compare_command_ends_with_a_report(

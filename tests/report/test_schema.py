@@ -16,7 +16,7 @@ from gridpriv.cli.main import main
 from gridpriv.core.tables import Column, TableSchema, publish, publish_table, undeclared
 from gridpriv.learning.schema import CLIENTS, LEARN_DOCUMENT
 from gridpriv.learning.schema import ROUNDS as LEARN_ROUNDS
-from gridpriv.report.schema import STORED
+from gridpriv.study.publish import STORED
 from gridpriv.study.schema import MANIFEST
 from gridpriv.zonal.schema import RUN_DOCUMENT, SERIES_DOCUMENT
 

@@ -113,7 +113,7 @@ def test_the_manifest_repeats_the_study(tmp_path: Path, small_plan, assert_same_
 
 
 def test_a_folder_without_a_study_is_named(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="holds no study"):
+    with pytest.raises(InputError, match="holds no results"):
         read_study(tmp_path)
 
 

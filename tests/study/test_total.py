@@ -11,10 +11,10 @@ from scipy.optimize import brentq
 from scipy.stats import norm
 
 from gridpriv.core.store import Study
-from gridpriv.report.publish import publish_study
 from gridpriv.report.summary import answers, summary
 from gridpriv.study import Scheme, compare, make_plan
 from gridpriv.study.learned import LearnPlan, compare_learning, make_way
+from gridpriv.study.publish import publish_study
 from gridpriv.study.total import study_totals
 
 DELTA = 1e-5

@@ -1,0 +1,137 @@
+"""Copies for people of a run or series: CSV, JSON, pictures; made of its tables, never read back.
+
+A folder that is published holds public tables only, so its copies are public as they stand.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable
+from importlib.metadata import version
+from typing import Any
+
+import pandas as pd
+
+from gridpriv.core.store import NETWORK_TABLES, Study, read_study
+from gridpriv.core.tables import publish
+from gridpriv.core.text import frame_csv
+from gridpriv.drawing import write_drawing
+from gridpriv.privacy.statement import noise_caveat
+from gridpriv.report.figures import draw_convergence, draw_horizon
+from gridpriv.report.pictures import flows_of, loading_picture, zones_picture
+from gridpriv.study.publish import STORED
+from gridpriv.study.run_folder import RunFolder
+from gridpriv.zonal.checks import zone_statements
+from gridpriv.zonal.horizon import Horizon
+from gridpriv.zonal.result import json_ready
+from gridpriv.zonal.schema import SERIES_DOCUMENT
+from gridpriv.zonal.tables import frames_json
+
+STATE = ("res_bus", "res_line", "res_gen", "res_shed")
+COPIED = ("rounds", "zones", "buses", "prices", "tie_prices", "binding")
+
+
+def write_run_copies(kept: RunFolder, tables: str = "csv") -> dict[str, Any] | None:
+    """Write ``run.json``, tables and pictures of a run; return its document, None without one.
+
+    Parameters
+    ----------
+    kept : RunFolder
+    tables : {'csv', 'parquet', 'json'}
+        Of ``res_bus``, ``res_line``, ``res_gen`` and ``res_shed``; Parquet is what the store has.
+    """
+    study = read_study(kept.store.folder)
+    held = study.tables.get("documents", pd.DataFrame())
+    if held.empty:
+        return None
+    document: dict[str, Any] = json.loads(held["document"].iloc[0])
+    repeat = study.manifest.get("repeat")
+    told = document | ({"repeat": repeat} if repeat else {})
+    kept.store.text("run.json", json.dumps(told, indent=2) + "\n")
+    _write_tables(kept, study, tables)
+    place, private = study.folder, not study.public
+    zones = zones_picture(kept.runs.case, kept.runs.zoning)
+    write_drawing(zones, place / "zones.png", private=private)
+    if len(study.rounds):
+        draw_convergence(study, place / "convergence.png")
+    if "res_line" in study.tables:
+        network = tuple(study.tables[name] for name in NETWORK_TABLES)
+        shed = study.tables["res_shed"].set_index("index")["p_mw"].to_dict()
+        picture = loading_picture(kept.runs.case.name, network, shed, flows_of(study))
+        write_drawing(picture, place / "network.png", private=True)
+    return document
+
+
+def write_series_copies(kept: RunFolder, horizon: Horizon, tables: str = "csv") -> dict[str, Any]:
+    """Write ``horizon.json``, tables and a picture of a series; return its document."""
+    study = read_study(kept.store.folder)
+    steps = study.tables.get("steps", pd.DataFrame({"run": [], "step": []}))
+    if len(timing := study.tables["timing"]):
+        seconds = timing[["run", "total"]].rename(columns={"total": "seconds"})
+        steps = steps.merge(seconds, on="run")
+    kept.store.text("steps.csv", frame_csv(_copied(steps)))
+    _write_tables(kept, study, tables)
+    document = _series_document(kept, horizon, _copied(steps).to_dict("records"))
+    kept.store.text("horizon.json", json.dumps(document, allow_nan=False) + "\n")
+    if len(steps) > 1:
+        name, place = horizon.series.case.name, study.folder / "horizon.png"
+        draw_horizon(steps, name, place, public=study.public)
+    return document
+
+
+def _write_tables(kept: RunFolder, study: Study, state: str) -> None:
+    for name in (*COPIED, *(STATE if state == "csv" else ())):
+        table = study.tables.get(name)
+        if table is not None and len(table):
+            kept.store.text(f"{name}.csv", frame_csv(_copied(table)))
+        elif name in COPIED and not study.public:
+            kept.store.text(f"{name}.csv", frame_csv(pd.DataFrame(columns=STORED[name].names)))
+    if state == "json" and "res_bus" in study.tables:
+        found = {name: _copied(study.tables[name]) for name in STATE}
+        kept.store.text("tables.json", frames_json(found))
+
+
+def _copied(table: pd.DataFrame) -> pd.DataFrame:
+    """Return a table as people want it: the step first, without the store's own identity."""
+    first = [name for name in ("step",) if name in table]
+    return table[[*first, *(name for name in table if name not in ("run", "step"))]]
+
+
+def _series_document(
+    kept: RunFolder, horizon: Horizon, rows: list[dict[str, Any]]
+) -> dict[str, Any]:
+    rules, settings = horizon.prepared(0).rules, horizon.settings
+    statements = zone_statements(kept.releases(), settings, rules)
+    case, seed = horizon.series.case, kept.runs.known_seed
+    document = {
+        "case": case.name,
+        "buses": case.n_bus,
+        "series": horizon.series.source,
+        "planned": len(horizon.series),
+        "finished": len(rows),
+        "settings": settings.as_dict() | {"zoning": horizon.zoning.source, "seed": seed},
+        "steps": json_ready(rows),
+        "privacy": {
+            "mechanism": settings.mechanism,
+            "noise": settings.noise,
+            "caveat": noise_caveat(settings.mechanism, settings.noise),
+            "adjacency": f"{rules.adjacency.protection(case.base_mva)}, in every step",
+            "noise_multiplier": horizon.multiplier,
+            "releases_per_zone": max((s.releases for s in statements), default=0),
+            "total_pure": _largest(s.total_pure for s in statements),
+            "total": {"epsilon": _largest(s.total for s in statements),
+                      "delta": settings.target_delta},
+            "zones": json_ready([vars(s) for s in statements]),
+        },
+        "seed": seed,
+        "version": version("gridpriv"),
+    }  # fmt: skip
+    if kept.store.public:
+        document = publish(document, SERIES_DOCUMENT, protected=True)
+    return document
+
+
+def _largest(values: Iterable[float]) -> float | None:
+    known = [value for value in values if math.isfinite(value)]
+    return max(known, default=None)

@@ -1,0 +1,101 @@
+"""Every table that a folder may hold, and what of a study or run may be published.
+
+Declared-public tables, columns and entries only: what nobody declared stays at home.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+
+from gridpriv.core.store import Rows, Study
+from gridpriv.core.tables import Column, TableSchema, publish, publish_table
+from gridpriv.learning import schema as learning
+from gridpriv.study import schema as study_schema
+from gridpriv.study.record import SETTINGS_SHOWN
+from gridpriv.study.schema import MANIFEST
+from gridpriv.zonal import schema as zonal
+
+
+def without_repeats(*columns: Column) -> tuple[Column, ...]:
+    """Return columns, the first of each name."""
+    found: dict[str, Column] = {}
+    for column in columns:
+        found.setdefault(column.name, column)
+    return tuple(found.values())
+
+
+RUNS = TableSchema(
+    "runs", "one run of a study",
+    study_schema.IDENTITY,
+    without_repeats(
+        *(c for c in zonal.SETTINGS.figures if c.name in (*SETTINGS_SHOWN, "outage")),
+        *zonal.FINALS, *learning.FINALS, *study_schema.CERTIFICATE, *study_schema.STATUS,
+    ),
+)  # fmt: skip
+
+
+def merged(one: TableSchema, other: TableSchema) -> TableSchema:
+    """Return the table that holds the columns of both; those of the first win."""
+    return TableSchema(
+        one.name,
+        f"{one.row}, or {other.row}",
+        without_repeats(*one.keys, *other.keys),
+        without_repeats(*one.figures, *other.figures),
+    )
+
+
+def _stored() -> dict[str, TableSchema]:
+    found = {"runs": RUNS}
+    for table in (*zonal.TABLES, *study_schema.TABLES, *learning.TABLES):
+        held = found.get(table.name)
+        found[table.name] = table if held is None else merged(held, table)
+    return found
+
+
+STORED = _stored()
+"""Tables of folders by name; in a study's each has the column ``run``, in a series' ``step``."""
+
+WITHHELD = "withheld"
+"""Status of a published run whose messages carry no noise: only its settings are told."""
+
+
+def publish_study(study: Study) -> Study:
+    """Return what of a study may be published.
+
+    Undeclared tables, columns and entries of the manifest are left out, private ones too, and of
+    runs without noise whatever came from messages, which are then private data themselves. Runs
+    are named by their number: their identity is a digest that covers the seed. (What was killed
+    and left nothing but its releases is a step of a series, whose identity is its number.)
+    """
+    runs = study.runs
+    named = dict(zip(runs["run"], runs["number"].astype(str), strict=True)) if len(runs) else {}
+    bare = {named[run] for run in runs.loc[runs["mechanism"] == "none", "run"]} if named else set()
+    tables = {}
+    for name, schema in STORED.items():
+        if name not in study.tables:
+            continue
+        table = study.tables[name]
+        if "run" in table:
+            table = table.assign(run=[named.get(run, run) for run in table["run"]])
+        tables[name] = publish_table(table, schema, bare)
+    if bare:
+        tables["runs"].loc[tables["runs"]["run"].isin(bare), "status"] = WITHHELD
+    return Study(study.folder, publish_manifest(study.manifest), tables)
+
+
+def publish_manifest(manifest: dict[str, Any]) -> dict[str, Any]:
+    """Return what of a manifest may be published."""
+    told: dict[str, Any] = publish(manifest, MANIFEST, protected=True)
+    return {key: value for key, value in told.items() if value is not None} | {"public": True}
+
+
+def publish_rows(rows: Rows) -> Rows:
+    """Return what of one protected run's rows may be published."""
+    kept = {
+        name: publish_table(pd.DataFrame(found), STORED[name])
+        for name, found in rows.items()
+        if found
+    }
+    return {name: table.to_dict("records") for name, table in kept.items() if len(table)}

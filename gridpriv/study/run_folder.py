@@ -1,0 +1,288 @@
+"""The folder of a run, or of a series of runs under one budget: runs of a store.
+
+Before a run draws its first noise, what it may release at most is on disk; what it did release
+takes that place when it ends, early or not. So a run that was killed counts as released.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from gridpriv.core.errors import not_allowed
+from gridpriv.core.store import MANIFEST as MANIFEST_FILE
+from gridpriv.core.store import NETWORK_TABLES, Rows, Store, open_store, read_manifest, read_study
+from gridpriv.grid.case import Case
+from gridpriv.grid.layout import network_tables
+from gridpriv.grid.overrides import DemandSeries
+from gridpriv.grid.zoning import Zoning
+from gridpriv.privacy.mechanism import MECHANISMS
+from gridpriv.privacy.release import Release
+from gridpriv.privacy.sensitivity import Sensitivity
+from gridpriv.privacy.statement import refuse_unprotected
+from gridpriv.study.grids import Grid, describe
+from gridpriv.study.manifest import header
+from gridpriv.study.publish import publish_manifest, publish_rows
+from gridpriv.study.record import certified, run_rows, settings_shown, with_run
+from gridpriv.study.total import charge_rows, told_totals
+from gridpriv.zonal.horizon import step_row
+from gridpriv.zonal.result import RunResult
+from gridpriv.zonal.settings import Settings
+from gridpriv.zonal.summary import noise
+from gridpriv.zonal.tables import result_tables
+
+RUN, SERIES = "run", "series"
+MECHANISM_CLASSES = {c.__name__: c for c in MECHANISMS.values()}
+
+Released = Mapping[str, Mapping[Release, int]]
+
+
+@dataclass(frozen=True, eq=False)
+class Runs:
+    """What a folder is of: one run of a case, or one per step of a series.
+
+    Attributes
+    ----------
+    case : Case
+        As it was read, or that of a series.
+    zoning : Zoning
+    settings : Settings
+    seed : int
+    series : DemandSeries or None
+    repeat : str
+        The command that makes the same again; it holds the seed.
+    """
+
+    case: Case
+    zoning: Zoning
+    settings: Settings
+    seed: int
+    series: DemandSeries | None = None
+    repeat: str = ""
+
+    @property
+    def kind(self) -> str:
+        """``run`` or ``series``."""
+        return RUN if self.series is None else SERIES
+
+    @property
+    def steps(self) -> tuple[str, ...]:
+        """Names of the steps; a run's only one has none."""
+        return ("",) if self.series is None else tuple(self.series.steps)
+
+    @property
+    def known_seed(self) -> int | None:
+        """The seed that makes the noise again; secure noise has none."""
+        return None if self.settings.noise == "secure" else self.seed
+
+
+class RunFolder:
+    """A folder of runs that this process holds (:func:`open_runs`).
+
+    Parameters
+    ----------
+    store : Store
+    runs : Runs
+    repeats : bool
+        Whether a run that is run again draws the same noise and is charged nowhere: then it
+        releases nothing new.
+    """
+
+    def __init__(self, store: Store, runs: Runs, *, repeats: bool) -> None:
+        self.store, self.runs, self._repeats = store, runs, repeats
+
+    def left(self) -> list[int]:
+        """Return the numbers of the runs that are still to do."""
+        done = {run for run, status in self.store.stored().items() if status == "done"}
+        return [n for n in range(len(self.runs.steps)) if _run(n) not in done]
+
+    def begin(self, number: int, planned: Released) -> None:
+        """Store what a run may release, before it does; what an earlier attempt did stays."""
+        self.store.forget([_run(number)])
+        if not self._repeats:
+            self.store.set_aside(_drawn(number))
+        self._note(number, planned, early=True)
+
+    def add(self, number: int, result: RunResult) -> None:
+        """Store what a run released, and its figures; one that ended early is still to do."""
+        self._note(number, result.trace.releases, early=result.early is not None)
+        rows = self._rows(number, result)
+        documents = rows.pop("documents", [])  # what is published holds a public one
+        kept = publish_rows(rows) if self.store.public else rows
+        self.store.add(kept | ({"documents": documents} if documents else {}))
+
+    def finish(self) -> None:
+        """Make the tables, once every run is there."""
+        if not self.left():
+            self.store.finish(told_totals)
+
+    def releases(self) -> dict[str, Counter[Release]]:
+        """Return what every zone released in all runs, and in those that ended early."""
+        table = read_study(self.store.folder).tables.get("releases", pd.DataFrame())
+        return _releases(table.to_dict("records"))
+
+    def _rows(self, number: int, result: RunResult) -> Rows:
+        run, settings = _run(number), self.runs.settings
+        told = {
+            "run": run, "number": number, "case": self.runs.case.name, "zoning": "",
+            "scheme": noise(settings.as_dict()), "seed": self.runs.known_seed,
+            "budget": "none" if settings.mechanism == "none" else str(settings.budget),
+        }  # fmt: skip
+        rows = run_rows(told | settings_shown(settings), result, result.early or "")
+        del rows["charges"]  # beside what was released
+        more = {"prices": result.prices, "binding": result.binding}
+        if result.trace.rounds:
+            more["tie_prices"] = result.tie_prices
+            found = result_tables(result.solution)
+            more |= {k: t.rename_axis("index").reset_index() for k, t in found.items()}
+        rows |= {name: with_run(run, table) for name, table in more.items()}
+        document = result.as_dict(public=self.store.public)
+        if self.runs.series is None:
+            rows["documents"] = [{"run": run, "document": json.dumps(document)}]
+        elif result.trace.rounds:
+            step = step_row(self._step(number), result)
+            del step["seconds"]  # beside what differs between two machines
+            rows["steps"] = [{"run": run} | step]
+        return self._named(number, rows)
+
+    def _note(self, number: int, releases: Released, *, early: bool) -> None:
+        run = _run(number)
+        rows: Rows = {
+            "releases": [{"run": run} | row for row in _told(releases, early=early)],
+            "charges": charge_rows(run, certified(releases)),
+        }
+        self.store.note(_drawn(number), self._named(number, rows))
+
+    def _named(self, number: int, rows: Rows) -> Rows:
+        """Return rows with the name of their step, in a series."""
+        if self.runs.series is None:
+            return rows
+        step = {"step": self._step(number)}
+        return {name: [row | step for row in found] for name, found in rows.items()}
+
+    def _step(self, number: int) -> str:
+        return self.runs.steps[number]
+
+
+@contextmanager
+def open_runs(
+    folder: Path, runs: Runs, *, public: bool, resume: bool, charged: bool
+) -> Iterator[RunFolder]:
+    """Hold a folder for a run or series; begin it, or go on with it.
+
+    Parameters
+    ----------
+    folder : Path
+    runs : Runs
+    public : bool
+        Leave out whatever is computed from private demand, and seeds.
+    resume : bool
+        Go on with what the folder holds.
+    charged : bool
+        Whether a ledger is charged, for every attempt at a run.
+
+    Raises
+    ------
+    InputError
+        If the folder holds something else, or the same and ``resume`` is not set.
+    """
+    if public:
+        refuse_unprotected(runs.settings.mechanism)
+    grids = {(runs.case.name, ""): Grid(runs.case.name, "", runs.case, runs.zoning)}
+    manifest = _manifest(runs, grids, public=public)
+    with open_store(folder, manifest, resume=resume, common=lambda: _network(runs)) as store:
+        recorded = _seed(store.manifest)
+        if recorded is not None and recorded != runs.known_seed:
+            raise not_allowed(
+                "seed", runs.known_seed, f"{recorded}, with which the {runs.kind} was begun"
+            )
+        yield RunFolder(store, runs, repeats=recorded is not None and not charged)
+
+
+def recorded_seed(folder: Path) -> int | None:
+    """Return the seed that a folder was begun with, or None where none is recorded."""
+    return _seed(read_manifest(folder)) if (folder / MANIFEST_FILE).exists() else None
+
+
+def _seed(manifest: dict[str, Any]) -> int | None:
+    seeds = manifest.get("seeds") or [None]
+    return None if seeds[0] is None else int(seeds[0])
+
+
+def _manifest(runs: Runs, grids: dict[tuple[str, str], Grid], *, public: bool) -> dict[str, Any]:
+    """Return what a run or series is.
+
+    A published one says no seed, which would undo the noise, and no digest of demand, by which
+    anybody could test a guess of it.
+    """
+    case, series, settings = runs.case.name, runs.series, runs.settings.as_dict()
+    demand = runs.case if series is None else series
+    digest = hashlib.sha256(np.ascontiguousarray([demand.pd, demand.qd]).tobytes()).hexdigest()
+    title = f"A run of {case}" if series is None else f"{case}: {series.source}"
+    question = f"What does this private {runs.kind} of {case} cost, and what does it protect?"
+    told = {
+        "settings": {key: value for key, value in settings.items() if key != "seed"},
+        "seeds": [] if runs.known_seed is None else [runs.known_seed],
+        **({} if series is None else {"series": series.source, "steps": list(series.steps)}),
+        **({} if public else {"demand_sha256": digest}),
+    }
+    manifest = header(runs.kind, title, question, told, len(runs.steps))
+    manifest |= {"cases": describe(grids), "repeat": runs.repeat}
+    del told["seeds"]  # another seed is refused by name
+    return publish_manifest(manifest) if public else manifest
+
+
+def _network(runs: Runs) -> Rows:
+    tables = zip(NETWORK_TABLES, network_tables(runs.case, runs.zoning), strict=True)
+    return {
+        name: table.assign(case=runs.case.name, zoning="").to_dict("records")
+        for name, table in tables
+    }
+
+
+def _run(number: int) -> str:
+    return f"{number:06d}"
+
+
+def _drawn(number: int) -> str:
+    """Return under which name the store has what a run released."""
+    return f"{_run(number)}-drawn"
+
+
+def _told(releases: Released, *, early: bool) -> list[dict[str, Any]]:
+    return [
+        {
+            "early": early,
+            "zone": zone,
+            "mechanism": type(release.mechanism).__name__,
+            "scale": release.mechanism.scale,
+            "sensitivity": release.sensitivity.value,
+            "norm": str(release.sensitivity.norm),
+            "provenance": release.sensitivity.provenance,
+            "assumed": release.assumed,
+            "count": count,
+        }
+        for zone, counts in releases.items()
+        for release, count in counts.items()
+    ]
+
+
+def _releases(told: Iterable[Mapping[str, Any]]) -> dict[str, Counter[Release]]:
+    norms: dict[str, Any] = {"1": 1, "2": 2}
+    found: dict[str, Counter[Release]] = {}
+    for row in told:
+        mechanism = MECHANISM_CLASSES[row["mechanism"]](row["scale"])
+        norm = norms.get(row["norm"], row["norm"])
+        sensitivity = Sensitivity(row["sensitivity"], norm, row["provenance"])
+        release = Release(mechanism, sensitivity, row["assumed"])
+        found.setdefault(row["zone"], Counter())[release] += row["count"]
+    return found
