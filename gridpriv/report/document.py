@@ -81,7 +81,7 @@ def make_report(study: Study) -> Report:
     names = list(dict.fromkeys(table.series)) if len(table) else []
     look = styles(names)
     flat = frozenset(table.loc[table.budget == NO_NOISE, "series"]) if len(table) else frozenset()
-    of_steps = study.manifest["kind"] == SERIES
+    of_steps = _over(study) == "steps"
     sections = [_steps(study, look)] if of_steps else [_first(table, look)]
     makers: tuple[Callable[..., Section | None], ...] = (
         _claims, *(() if of_steps else (_convergence,)), _places, _privacy, _audited, _ac, _failed,
@@ -240,7 +240,7 @@ def _places(study: Study, table: pd.DataFrame, look: dict[str, Style]) -> Sectio
 
 def _over(study: Study) -> str:
     """Return what means are taken over."""
-    return "steps" if study.manifest["kind"] == SERIES else "seeds"
+    return "steps" if study.manifest.get("kind") == SERIES else "seeds"
 
 
 def _bound(panel: str, runs: pd.DataFrame) -> list[str]:

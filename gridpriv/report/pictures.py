@@ -52,8 +52,8 @@ def loading_picture(
 
 def flows_of(study: Study) -> pd.DataFrame | None:
     """Return MVA and loading of every branch of a single run, where its folder has them."""
-    lines = study.tables.get("res_line")
-    return None if lines is None or "step" in lines else loading_of(lines)
+    lines = study.tables.get("res_line", pd.DataFrame())
+    return None if lines.empty or "step" in lines else loading_of(lines)
 
 
 def loading_of(lines: pd.DataFrame) -> pd.DataFrame:

@@ -238,5 +238,5 @@ def test_another_study_is_refused_and_what_an_earlier_version_wrote(tmp_path: Pa
             assert "earlier version" in told and "make it again: gridpriv" in told, told
     newer = tmp_path / "newer"
     newer.mkdir()
-    (newer / "manifest.json").write_text('{"format": 3}')
-    assert "was written in format 3" in refusal(read_study, newer)
+    (newer / "manifest.json").write_text('{"format": 99}')
+    assert "was written in format 99" in refusal(read_study, newer)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import numpy as np
@@ -102,10 +103,15 @@ def test_no_text_of_a_report_ends_in_two_full_stops(lasso):
     assert not [line for line in texts if ".." in line]
 
 
-def test_a_learning_run_is_refused_in_one_line(tmp_path, capsys):
-    words = ["learn", "run", "lasso", "--preset", "gauthier", "--rounds", "2", "--quiet"]
+def test_a_learning_run_has_a_report_with_its_figures_and_its_total(tmp_path):
+    words = ["learn", "run", "lasso", "--rounds", "2", "--clients", "5", "--clip", "1", "--quiet"]
     assert main([*words, "--out", str(tmp_path)]) == 0
-    assert main(["report", str(tmp_path)]) == 2
-    error = capsys.readouterr().err
-    assert error.count("\n") == 1
-    assert "a single learning run" in error and "'gridpriv learn compare'" in error
+    document = json.loads((tmp_path / "run.json").read_text())
+    assert main(["report", str(tmp_path)]) == 0
+    page = (tmp_path / "report.html").read_text()
+    assert figure(document["final"]["test_error"]) in page and "gridpriv learn run lasso" in page
+    (total,) = json.loads((tmp_path / "manifest.json").read_text())["totals"]
+    assert total["pure"] == pytest.approx(document["privacy"]["total_pure"])
+    assert main([*words, "--out", str(tmp_path)]) == 2, "what it released is not written over"
+    assert main([*words, "--out", str(tmp_path), "--resume"]) == 0
+    assert json.loads((tmp_path / "run.json").read_text()) == document

@@ -21,7 +21,7 @@ from gridpriv.grid.case import Case
 from gridpriv.grid.layout import bus_positions, network_tables
 from gridpriv.grid.library import load_case, shipped_zoning
 from gridpriv.grid.zoning import Zoning, zoning_from_groups
-from gridpriv.report.pictures import zones_picture
+from gridpriv.report.pictures import flows_of, zones_picture
 
 
 def grid(name: str) -> tuple[Case, Zoning]:
@@ -182,7 +182,8 @@ def test_a_runs_report_shows_its_loading_and_a_public_one_does_not(tmp_path: Pat
     assert main(["report", str(tmp_path / "run")]) == 0
     page = (tmp_path / "run" / "report.html").read_text()
     assert "Branch flow, MVA" in page
-    flows = read_source(tmp_path / "run").tables["flows"]
+    flows = flows_of(read_source(tmp_path / "run"))
+    assert flows is not None
     lines = pd.read_csv(tmp_path / "run" / "res_line.csv")
     assert (flows.mva >= lines.p_from_mw.abs() - 1e-9).all()
     assert main(["report", str(tmp_path / "run"), "--public"]) == 0
