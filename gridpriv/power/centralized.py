@@ -11,10 +11,9 @@ import time
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import SolverError, not_allowed, one_of
@@ -38,6 +37,9 @@ from gridpriv.power.objective import (
 from gridpriv.power.program import compile_zone
 from gridpriv.power.shortage import Shortage, shortage
 from gridpriv.power.zone import Network, Zone, make_network
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 AT_LIMIT = 1e-3
 BALANCE_TOLERANCE_MVA = 1e-2
@@ -128,6 +130,8 @@ class Relaxation:
     @property
     def buses(self) -> pd.DataFrame:
         """One row per bus: demand, imbalance (positive: unserved), voltage, prices."""
+        import pandas as pd
+
         case = self.case
         return pd.DataFrame(
             {

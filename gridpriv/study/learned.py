@@ -30,6 +30,8 @@ from gridpriv.learning.algorithms.base import ALONE
 from gridpriv.learning.algorithms.names import NON_PRIVATE, READS, SPECIFIC
 from gridpriv.learning.datasets.base import Dataset
 from gridpriv.learning.datasets.library import DRAWN, dataset_name, load_dataset
+from gridpriv.learning.interrupted import FILE as INTERRUPTED
+from gridpriv.learning.interrupted import Keeper, make_keeper
 from gridpriv.learning.measures import MEASURES, Measure
 from gridpriv.learning.result import LearnResult, finite
 from gridpriv.learning.run import learn, split_for
@@ -415,7 +417,7 @@ def keep_learning_run(
     name: str,
     dataset: Dataset,
     settings: LearnSettings,
-    run: Callable[[], LearnResult],
+    run: Callable[[Keeper], LearnResult],
     *,
     public: bool = False,
     resume: bool = False,
@@ -430,7 +432,7 @@ def keep_learning_run(
     name : str
         Of the data set, as given.
     run : callable
-        Returns the result.
+        Returns the result, given what keeps the run while it goes on.
     public : bool
         Leave out whatever is computed from private data, and seeds.
     repeat : str
@@ -455,7 +457,9 @@ def keep_learning_run(
         manifest = publish_manifest(manifest)
     with open_store(out, manifest, resume=resume) as store:
         if not store.stored():
-            result, row = run(), _identity(trial) | {"run": "0"}  # its digest covers the seed
+            going_on = resume and (out / INTERRUPTED).exists()
+            keeper = make_keeper(out, dataset, settings, resume=going_on)
+            result, row = run(keeper), _identity(trial) | {"run": "0"}  # a digest covers the seed
             document = json.dumps(result.as_dict(public=public), indent=2)
             rows = _result_rows(row, result, None)
             rounds = publish_table(result.rounds, ROUNDS) if public else result.rounds
@@ -463,6 +467,7 @@ def keep_learning_run(
             store.text("rounds.csv", frame_csv(rounds))
             kept = [{"run": row["run"], "document": document}]
             store.add((publish_rows(rows) if public else rows) | {"documents": kept})
+            keeper.done()
         store.finish(told_totals)
     found: dict[str, Any] = json.loads(read_study(out).tables["documents"]["document"].iloc[0])
     return found

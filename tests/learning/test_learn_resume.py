@@ -122,7 +122,7 @@ def test_the_command_goes_on_where_it_was(tmp_path, monkeypatch, capsys):
     with monkeypatch.context() as patch:
         patch.setattr(learn.__globals__["Task"], "pay", stopped)
         assert main(words) == 130
-    assert "add --resume to go on" in capsys.readouterr().err
+    assert "with --resume goes on from there" in " ".join(capsys.readouterr().err.split())
     assert main(words) == 2
     assert main([*words, "--resume"]) == 0
     assert not (out / FILE).exists()
