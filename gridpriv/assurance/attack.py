@@ -8,8 +8,9 @@ stationarity  the MAP fit of each round's optimality conditions, where every var
            (:mod:`gridpriv.assurance.stationarity`);
 messages   the MAP fit of all rounds' messages (:mod:`gridpriv.assurance.inversion`), which
            averages noise drawn anew each round;
-releases   under demand perturbation, the posterior mean from the perturbed demands themselves:
-           more than any network carries, and so a bound on what anybody could do;
+releases   under demand perturbation, the posterior mean from the released statistics themselves:
+           more than any network carries, and so a bound on what anybody could do. Of releases of
+           sums it is the only one with noise, as messages are computed from it;
 no noise   the same fit of a run without a mechanism: what the protection is measured against.
 """
 
@@ -35,6 +36,7 @@ from gridpriv.assurance.findings import AttackResult, Outcome, tolerance
 from gridpriv.assurance.identifiability import Identified, identify
 from gridpriv.assurance.inversion import fit
 from gridpriv.assurance.stationarity import StationarityModel, all_heard
+from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import InputError
 from gridpriv.privacy.budget import Budget
 from gridpriv.privacy.mechanism import variance
@@ -42,6 +44,9 @@ from gridpriv.privacy.noise import NoiseStreams
 from gridpriv.privacy.perturbation import Perturbation
 from gridpriv.zonal.run import Prepared, noise_rule
 from gridpriv.zonal.settings import Settings
+
+PER_BUS = ("bus", "nothing")
+"""Releases whose noise is independent between buses, as the fit of messages takes it to be."""
 
 
 def attack(
@@ -78,7 +83,8 @@ def attack(
         loud += [(f"total {e:g}", e, with_total(prepared, e)) for e in plan.epsilons]
         for label, epsilon, run in loud:
             short = varied(run, settings=heard)
-            outcomes += _attack(short, plan, zones, label, epsilon, plan.seeds, watch)
+            if settings.release in PER_BUS or run.rules.perturbation.target != "demand":
+                outcomes += _attack(short, plan, zones, label, epsilon, plan.seeds, watch)
             if run.rules.perturbation.target == "demand":
                 outcomes.append(_releases(short, plan, zones, label, epsilon))
     owned = np.concatenate([prepared.zones[z].own for z in zones])
@@ -171,22 +177,36 @@ def _releases(
     count = rules.perturbation.releases(prepared.settings.rounds, rules.local_updates)
     estimates, spread = np.full((plan.seeds, size), np.nan), np.full(size, np.nan)
     for zone in zones:
-        problem, own = prepared.problems[zone], prepared.zones[zone]
-        prior = zone_prior(prepared, plan, zone)
-        sensitivity = problem.disclosure.sensitivity(rules.adjacency, rules.noise.norm)
+        disclosure, own = prepared.problems[zone].disclosure, prepared.zones[zone]
+        prior, matrix = (
+            zone_prior(prepared, plan, zone),
+            np.kron(np.eye(2), disclosure.strategy.matrix),
+        )
+        sensitivity = disclosure.sensitivity(rules.adjacency, rules.noise.norm)
         release = rules.noise.release(sensitivity)
         noise = variance(release.mechanism) / count
-        keep = prior.spread**2 / (prior.spread**2 + noise)
+        pull = _gain(matrix, np.asarray(prior.spread**2, dtype=float), noise)
         for seed in range(plan.seeds):
             streams = NoiseStreams(prepared.seed + seed)
             seen = np.mean(
                 [
-                    release.apply(own.demand, partial(streams.stream, own.key, t, 1))
+                    release.apply(
+                        disclosure.measure(own.demand), partial(streams.stream, own.key, t, 1)
+                    )
                     for t in range(1, count + 1)
                 ],
                 axis=0,
             )
-            found = np.clip(prior.mean + keep * (seen - prior.mean), prior.lower, prior.upper)
+            found = prior.mean + pull @ (seen - matrix @ prior.mean)
+            found = np.clip(found, prior.lower, prior.upper)
             estimates[seed, own.own] = found[: len(own.own)]
-        spread[own.own] = np.sqrt(keep * noise)[: len(own.own)]
+        left = prior.spread**2 * (1.0 - np.einsum("im,mi->i", pull, matrix))
+        spread[own.own] = np.sqrt(left)[: len(own.own)]
     return Outcome(label, epsilon, "releases", estimates, spread)
+
+
+def _gain(matrix: Floats, before: Floats, noise: float) -> Floats:
+    """Return K of the posterior mean m + K(y - S m): noise and independent priors of variance."""
+    seen = matrix * before
+    gain = np.linalg.solve(seen @ matrix.T + noise * np.eye(len(matrix)), seen)
+    return np.asarray(gain.T, dtype=float)

@@ -21,6 +21,9 @@ CLOSE = 0.05  # share of the demand within which an estimate counts as recovered
 SMALL_MW = 0.05  # ... and this many MW where there is no demand
 
 
+SHOWN = ("messages", "releases")
+
+
 @dataclass(frozen=True, eq=False)
 class Outcome:
     """One configuration's estimates.
@@ -146,9 +149,12 @@ class AttackResult:
 
     @property
     def shown(self) -> Outcome:
-        """The outcome that the map shows: messages, with the protection as set if there is any."""
-        heard = [o for o in self.outcomes if o.adversary == "messages"]
-        return next((o for o in heard if o.label == "as set"), heard[0])
+        """The outcome that the map shows: messages, with the protection as set if there is any.
+
+        Of releases of sums it is what the releases themselves tell.
+        """
+        protected = [o for o in self.outcomes if o.label == "as set"]
+        return next((o for o in protected if o.adversary in SHOWN), self.outcomes[0])
 
     def by_distance(self) -> pd.DataFrame:
         """Share recovered within 5 % by distance from a tie line, for every configuration."""

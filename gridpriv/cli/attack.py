@@ -22,7 +22,6 @@ from gridpriv.cli.common import (
     write_json,
 )
 from gridpriv.cli.run import add_arguments as add_run_arguments
-from gridpriv.core.errors import not_allowed
 from gridpriv.zonal.settings import OF_MANY_RUNS, Settings, make_settings
 
 if TYPE_CHECKING:
@@ -35,9 +34,6 @@ AVERAGED = (1, 2, 5, 10, 20, 40)
 
 def _numbers(text: str) -> tuple[float, ...]:
     return tuple(float(part) for part in text.split(","))
-
-
-MODELLED = ("bus", "nothing")  # releases whose adversary the attack is
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -67,11 +63,6 @@ def execute(args: argparse.Namespace) -> int:
     refuse_what_runs_only(args, "attack")
     given = OF_MANY_RUNS | given_settings(args, Settings)
     settings = make_settings(args.preset, **given)
-    if settings.release not in MODELLED:
-        raise not_allowed(
-            "release", settings.release,
-            f"{' or '.join(MODELLED)} with attack: what an adversary makes of sums is not modelled",
-        )  # fmt: skip
     from gridpriv.grid.library import load_case
 
     case = load_case(args.case)
@@ -145,6 +136,11 @@ def _print(result: AttackResult) -> None:
             for r in rows.itertuples()
         ],
     )  # fmt: skip
+    closer = int((result.errors(result.shown).mean(axis=0) < result.prior_errors).sum())
+    print(
+        f"Of {len(result.attacked)} buses, {closer} are known better than by the public prior "
+        f"({result.shown.label}, {result.shown.adversary})."
+    )
     print(f"Worst protected buses: {', '.join(map(str, result.worst()))}.")
 
 

@@ -127,16 +127,15 @@ def sentences(document: dict[str, Any]) -> list[str]:
 def worthless(document: dict[str, Any]) -> str | None:
     """Return a sentence where the run is worse than one that releases nothing, else None.
 
-    By cost where cost is minimised, else by demand that is not served.
+    By cost, demand that is not served included, where the case has costs; else by that demand.
     """
     held, physical = document["final"]["cost_of_privacy"], document["final"]["physical"]
     if held is None or held["nothing_released_shed_mw"] is None:
         return None
-    kind, unit = ("cost", "$/h") if document["settings"]["objective"] == "cost" else (
-        "shed_mw", "MW of demand not served"
-    )  # fmt: skip
+    costs = held["nothing_released_cost"] is not None
+    kind, unit = ("cost", "$/h") if costs else ("shed_mw", "MW of demand not served")
     found, least = physical[kind], held[f"nothing_released_{kind}"]
-    if least is None or (found is not None and found <= least * (1.0 + WORSE) + WORSE):
+    if found is not None and found <= least * (1.0 + WORSE) + WORSE:
         return None
     came = "has no dispatch" if found is None else f"comes to {found:.7g} {unit}"
     return (

@@ -143,3 +143,18 @@ def test_noise_drawn_each_round_averages_out() -> None:
     mean = table.groupby(["refresh", "rounds"])["mae_mw"].mean()
     assert mean["round", 16] < 0.5 * mean["round", 1]
     assert mean["run", 16] == pytest.approx(mean["run", 1], rel=0.01)
+
+
+def test_sums_tell_a_zones_mean_and_nothing_of_a_bus() -> None:
+    """Without noise to speak of, the sum is known, and every bus is off by the same."""
+    summed = prepared(
+        mechanism="knorm", refresh="run", release="total", budget="total:1e5", beta="1MW",
+        solver="clarabel", seed=1, rounds=2,
+    )  # fmt: skip
+    result = attack(summed, AttackPlan(seeds=1, rounds=2))
+    (found,) = [o for o in result.outcomes if o.adversary == "releases"]
+    for zone in summed.zones:
+        guess, true = found.estimates[0, zone.own], summed.case.pd[zone.own]
+        assert guess.sum() == pytest.approx(true.sum(), abs=1e-3)
+        assert np.ptp(guess) == pytest.approx(0.0, abs=1e-6)
+    assert {o.adversary for o in result.outcomes if o.label == "as set"} == {"releases"}
