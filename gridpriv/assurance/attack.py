@@ -180,12 +180,12 @@ def _releases(
         disclosure, own = prepared.problems[zone].disclosure, prepared.zones[zone]
         prior, matrix = (
             zone_prior(prepared, plan, zone),
-            np.kron(np.eye(2), disclosure.strategy.matrix),
+            np.asarray(np.kron(np.eye(2), disclosure.strategy.matrix), dtype=float),
         )
         sensitivity = disclosure.sensitivity(rules.adjacency, rules.noise.norm)
         release = rules.noise.release(sensitivity)
         noise = variance(release.mechanism) / count
-        pull = _gain(matrix, np.asarray(prior.spread**2, dtype=float), noise)
+        pull = _gain(matrix, prior.spread**2, noise)
         for seed in range(plan.seeds):
             streams = NoiseStreams(prepared.seed + seed)
             seen = np.mean(
