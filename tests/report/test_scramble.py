@@ -179,24 +179,41 @@ def test_a_public_report_of_a_run(tmp_path: Path) -> None:
     differing(tmp_path, owners, grids())
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("algorithms", ["ryu-kim,dpsgd", "dp-admm,fedspd-dp", "cdp-admm,ddp-admm"])
-def test_a_public_report_of_learning(algorithms: str, tmp_path: Path) -> None:
-    pytest.importorskip("typst")
+def samples(tmp_path: Path) -> list[dict[str, bytes]]:
+    """Return two owners' training samples beside one public test set."""
     random = np.random.default_rng(1)
     test = {"x_test": random.normal(size=(20, 3)), "y_test": np.arange(20) % 2}
-    owners, files = [], []
+    files = []
     for seed in (1, 2):
         own = np.random.default_rng(seed)
         x, y = own.normal(size=(60, 3)), np.arange(60) % 2
         np.savez(tmp_path / f"{seed}.npz", x=x, y=y, client=np.arange(60) // 2 % 5, **test)
         files.append({"own.npz": (tmp_path / f"{seed}.npz").read_bytes()})
-        owners.append(
-            [
-                ["learn", "compare", "own.npz", "--algorithms", algorithms, "--totals", "2",
-                 "--rounds", "3", "--seeds", "2", "--clip", "1", "--norm", "1", "--split",
-                 "contiguous", "--clients", "5", "--format", "none", "--quiet", "--out", "study"],
-                ["report", "study", "--public", "--out", "public", *FORMATS],
-            ]
-        )  # fmt: skip
-    differing(tmp_path, owners, files)
+    return files
+
+
+LEARN = ["--rounds", "3", "--clip", "1", "--norm", "1", "--split", "contiguous", "--clients", "5",
+         "--quiet", "--out", "private"]  # fmt: skip
+COMPARE = [*LEARN, "--totals", "2", "--seeds", "2", "--format", "none"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["compare", "own.npz", "--algorithms", "ryu-kim,dpsgd", *COMPARE],
+        ["compare", "own.npz", "--algorithms", "dp-admm,fedspd-dp", *COMPARE],
+        ["compare", "own.npz", "--algorithms", "cdp-admm,ddp-admm", *COMPARE],
+        ["compare", "own.npz", "--algorithms", "dpsgd", "--tune", "learning-rate=0.01,1",
+         "--tune-on", "charged", *COMPARE],
+    ],
+    ids=" ".join,
+)  # fmt: skip
+def test_a_public_report_of_learning(words: list[str], tmp_path: Path) -> None:
+    pytest.importorskip("typst")
+    owners = [
+        [["learn", *(seed if word == "SEED" else word for word in words)],
+         ["report", "private", "--public", "--out", "public", *FORMATS]]
+        for seed in ("1", "2")
+    ]  # fmt: skip
+    differing(tmp_path, owners, samples(tmp_path))

@@ -110,11 +110,14 @@ class _Area:
 
 
 def tie_branches(zone: Zone) -> Ints:
-    """Return a zone's tie lines, as indices of the network's branches, in the zone's order."""
+    """Return a zone's tie lines, as indices of the network's branches, in the zone's order.
+
+    Those on islands without generation carry nothing, and are none.
+    """
     inside = np.isin(np.arange(zone.network.case.n_bus), zone.own)
     case = zone.network.case
-    crossing = inside[case.f_bus[zone.branches]] != inside[case.t_bus[zone.branches]]
-    ties: Ints = zone.branches[crossing]
+    f, t = case.f_bus[zone.branches], case.t_bus[zone.branches]
+    ties: Ints = zone.branches[(inside[f] != inside[t]) & ~dead_buses(case)[f]]
     return ties
 
 
