@@ -102,7 +102,6 @@ def _refuse_uncounted(ledger: str, settings: LearnSettings, kinds: set[str]) -> 
     why = {
         "uncertified": "nothing is proved of its releases",
         "approximate": f"{settings.algorithm} releases no additive noise",
-        "sampled-gaussian": "amplification by sampling: give --noise secure or leave out --batch",
     }
     for kind in sorted(kinds & set(why)):
         raise not_allowed("ledger", ledger, f"left out with this run: {why[kind]}")

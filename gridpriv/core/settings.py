@@ -62,7 +62,8 @@ class Setting:
 
     def settled(self, name: str, value: Any) -> Any:
         """Return a value as it is kept, or raise ``InputError``; None where it has a meaning."""
-        if value is None and self.unset:
+        undone = value == "none" and self.read is not str  # of a number: a preset's is undone
+        if self.unset and (value is None or undone):
             return None
         if self.choices:
             one_of(name, value, self.choices)

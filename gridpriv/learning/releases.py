@@ -133,9 +133,19 @@ class Tally:
 
 
 def covering(release: Release) -> Release:
-    """Return a release at a sensitivity that covers the rounding of float32 sums, to be charged."""
+    """Return a release as a ledger is charged for it, which costs no less.
+
+    Its sensitivity covers the rounding of float32 sums, and a secret sample amplifies nothing: no
+    filter adds up sampled releases, and what is released from a sample costs at most what its
+    noise costs where every sample takes part.
+    """
     wider = release.sensitivity.value * (1.0 + MARGIN)
-    return replace(release, sensitivity=replace(release.sensitivity, value=wider))
+    plain = release.mechanism
+    return replace(
+        release,
+        mechanism=plain.noise if isinstance(plain, Sampled) else plain,
+        sensitivity=replace(release.sensitivity, value=wider),
+    )
 
 
 def rounded(what: Charge) -> Charge:

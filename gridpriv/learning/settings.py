@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 from gridpriv.consensus.settings import Rounds
-from gridpriv.core.errors import not_allowed, one_of, positive
+from gridpriv.core.errors import InputError, not_allowed, one_of, positive
 from gridpriv.core.settings import (
     Part,
     changed,
@@ -42,6 +42,11 @@ Scaling = Literal["bounds", "standard"]
 
 # what a comparison sets itself
 SET_BY_COMPARISON = ("algorithm", "budget", "calibration", "target_delta", "seed")
+
+
+def unread_setting(name: str, value: Any, algorithm: str) -> InputError:
+    """Return the error for a setting that the algorithm would pass over in silence."""
+    return not_allowed(name, value, f"left out with {algorithm}, which does not read it")
 
 
 def below_one(field: str, value: float) -> None:
@@ -159,11 +164,7 @@ class LearnSettings(Model, Samples, Rounds, Privacy):
         usual = defaults(LearnSettings)
         for name in names(LearnSettings):
             if name in SPECIFIC - READS[self.algorithm] and getattr(self, name) != usual[name]:
-                raise not_allowed(
-                    name,
-                    getattr(self, name),
-                    f"left out with {self.algorithm}, which does not read it",
-                )
+                raise unread_setting(name, getattr(self, name), self.algorithm)
         if self.mechanism != "none" and self.algorithm in NON_PRIVATE:
             raise not_allowed("mechanism", self.mechanism, f"none with {self.algorithm}")
         if self.mechanism == "laplace" and self.algorithm != "ryu-kim":
@@ -228,7 +229,11 @@ def make_learn_settings(dataset: str, preset: str | None = None, **given: Any) -
     algorithm = given.get("algorithm", base.algorithm)
     one_of("algorithm", algorithm, ALGORITHMS)
     usual = defaults(LearnSettings)
-    values = {name: usual[name] for name in SPECIFIC - READS[algorithm]}
+    unread = SPECIFIC - READS[algorithm]
+    for name, value in given.items():
+        if name in unread:
+            raise unread_setting(name, value, algorithm)
+    values = {name: usual[name] for name in unread}
     if algorithm in NON_PRIVATE:
         values |= {"mechanism": "none"}
     if (values | given).get("mechanism") == "none" and "budget" in given:

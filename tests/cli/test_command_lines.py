@@ -57,7 +57,6 @@ VALID = {
     "learn run": ["lasso", "--rounds", "1", "--algorithm", "admm", "--clients", "2"],
     "learn compare": ["lasso", "--rounds", "1", "--algorithms", "admm", "--seeds", "1",
                       "--format", "none", "--out", "learned"],
-    "learn reproduce": ["nothing"],
     "ledger grant": ["new.ledger", "--case", "tiny.m", "--zones", "2", "--epsilon", "1"],
     "ledger show": ["old.ledger"],
     "ledger export": ["old.ledger"],

@@ -303,3 +303,20 @@ def test_a_result_is_one_line_and_a_page(capsys: pytest.CaptureFixture[str]) -> 
     told = capsys.readouterr().out
     for sentence in ("Protected: one sample of one client", "no privacy: simulated noise"):
         assert sentence in page and sentence in told
+
+
+@pytest.mark.parametrize(
+    "words", [["--algorithm", "pvp", "--radius", "23"], ["--learning-rate", "0.1"]]
+)
+def test_what_nobody_reads_is_refused_also_where_it_equals_the_default(capsys, words):
+    assert main(["learn", "run", "lasso", "--clip", "1", *words]) == 2
+    assert "which does not read it" in capsys.readouterr().err
+
+
+def test_a_presets_batch_is_undone_by_none(tmp_path):
+    (tmp_path / "adult").mkdir()
+    made.write_adult(tmp_path / "adult")
+    found = make_learn_settings("adult", "li", batch="none", sampled_clients="none")
+    assert found.batch is None and found.sampled_clients is None
+    with pytest.raises(InputError, match="rounds = 'none'"):
+        make_learn_settings("adult", "li", rounds="none")

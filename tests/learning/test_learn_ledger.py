@@ -8,6 +8,10 @@ import numpy as np
 import pytest
 
 from gridpriv.cli.main import main
+from gridpriv.learning import LearnSettings, load_dataset
+from gridpriv.learning.run import make_task
+from gridpriv.learning.units import planned
+from gridpriv.privacy.accounting import total_epsilon
 
 EPSILON = 4.0
 
@@ -100,13 +104,31 @@ def test_what_is_not_certified_does_not_fit(tmp_path, data, capsys):
     assert learn("grant", data, ledger, "--epsilon", "100", "--delta", "1e-5") == 0
     given = ("--algorithm", "fedspd-dp", "--calibration", "paper", "--budget", "per-release:1")
     dvp = ("--algorithm", "dvp", "--penalty", "20", "--regularizer", "l2:0.1")
-    batches = ("--algorithm", "dpsgd", "--batch", "4", "--adjacency", "add-one")
     for one, words in ((given, "nothing is proved"), (dvp, "no additive noise")):
         assert learn("run", data, ledger, "--rounds", "2", *one) == 2
         assert words in capsys.readouterr().err
-    other = tmp_path / "m.db"
-    assert learn("grant", data, other, "--epsilon", "9", "--delta", "1e-5", *batches[-2:]) == 0
-    assert learn("run", data, other, *CHEAP, *batches) == 2
-    assert "amplification by sampling" in capsys.readouterr().err
-    assert learn("run", data, other, *CHEAP, *batches, "--noise", "secure") == 0
     assert all(releases == 0 for releases, _ in spent(ledger, capsys).values())
+
+
+def test_a_sampled_release_is_charged_without_amplification(tmp_path):
+    """No filter adds up sampled releases: their noise alone is counted, which costs more."""
+    x = np.random.default_rng(1).normal(size=(40, 3)) / 4
+    np.savez(tmp_path / "own.npz", x=x, y=np.resize((-1, 1), 40), client=np.repeat(range(4), 10))
+    file, out = tmp_path / "samples.ledger", tmp_path / "out"
+    own = [str(tmp_path / "own.npz"), "--norm", "2", "--split", "writer", "--adjacency", "add-one"]
+    assert main(["learn", "grant", *own, "--epsilon", "9", "--delta", "1e-5", "--ledger",
+                 str(file), "--algorithm", "dpsgd"]) == 0  # fmt: skip
+    run = ["learn", "run", *own, "--algorithm", "dpsgd", "--batch", "3", "--rounds", "4",
+           "--ledger", str(file), "--out", str(out), "--quiet"]  # fmt: skip
+    assert main(run) == 0
+    certified = json.loads((out / "run.json").read_text())["privacy"]
+    task, _ = make_task(
+        load_dataset(str(tmp_path / "own.npz"), norm=2.0),
+        LearnSettings(
+            algorithm="dpsgd", batch=3, rounds=4, split="writer", adjacency="add-one", norm=2.0
+        ),
+    )
+    (cost, *_) = planned(task).values()
+    assert {release.certified.kind for release in cost} == {"gaussian"}
+    plain = total_epsilon({r.certified: n for r, n in cost.items()}, 1e-5)
+    assert certified["total"]["epsilon"] == pytest.approx(1.0, rel=0.02) and plain > 1.3
