@@ -133,7 +133,7 @@ def schedule(folder, undisturbed, seed):
             if parties.processes[name].poll() is None:
                 parties.kill(name)
                 parties.start(name)
-        codes = parties.wait(90.0)
+        codes = parties.wait(300.0)
     finally:
         for process in parties.processes.values():
             process.kill()
