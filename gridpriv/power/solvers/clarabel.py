@@ -94,6 +94,8 @@ SAFER: tuple[tuple[float, dict[str, Any]], ...] = (
     (10.0, FAST),
     (1.0, LOOSER),
     (0.01, FAST),
+    (1e-4, FAST),
+    (0.01, PLAIN),
     (10.0, PLAIN),
     (100.0, PLAIN),
     (1.0, {}),
