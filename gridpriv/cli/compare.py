@@ -162,16 +162,26 @@ def print_summary(table: Any) -> None:
     """Print the means over seeds, one table a case."""
     for panel, rows in table.groupby("panel", sort=False):
         print_table(
-            f"{panel}: means over seeds, MW; shed is after local recourse",
-            ["way", "budget", "total eps", "shed", "95 % +-", "imbalance", "seeds"],
+            f"{panel}: means over seeds, after the grid has settled",
+            [
+                "way",
+                "total eps",
+                "privacy $/h",
+                "95 % +-",
+                "shed MW",
+                "deviation MW",
+                "carried %",
+                "seeds",
+            ],
             [
                 [
                     r.series,
-                    r.budget.partition(",")[0].replace("per-release:", "each "),
                     _number(r.total_epsilon),
+                    _number(r.cost_of_privacy),
+                    _number(r.cost_of_privacy_high - r.cost_of_privacy),
                     _number(r.recourse_shed_mw),
-                    _number(r.recourse_shed_mw_high - r.recourse_shed_mw),
-                    _number(r.imbalance_mw),
+                    _number(r.interchange_deviation_mw),
+                    None if r.carried is None else _number(100.0 * r.carried),
                     int(r.seeds),
                 ]
                 for r in rows.itertuples()

@@ -125,6 +125,7 @@ def with_words(study: Study, table: pd.DataFrame) -> pd.DataFrame:
     table = table.copy()
     table["budget_shown"] = table.budget.map(budget_words)
     table["ac_converged_pct"] = table.ac_converged * 100.0
+    table["carried_pct"] = table.carried * 100.0
     statements = study.tables["statements"]
     if len(statements) and "ratio" in statements:
         worst = statements.groupby("run").ratio.max()
@@ -153,9 +154,10 @@ def _first(table: pd.DataFrame, look: dict[str, Style]) -> Section:
             )
         if table.recourse_shed_mw.notna().any():
             text[0] += (
-                " Shed after local recourse is load that stays unserved when every zone keeps its "
-                "agreed boundary and re-plans with its true demand; imbalance is shed plus "
-                "surplus of the last round's plan."
+                " Cost of privacy is what generation and unserved demand cost beyond the mean of "
+                "runs without noise. Shed after local recourse is load that stays unserved when "
+                "every zone keeps its agreed boundary and re-plans with its true demand; imbalance "
+                "is shed plus surplus of the last round's plan."
             )
     return Section(
         "Cost of privacy",

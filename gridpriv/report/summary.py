@@ -15,7 +15,8 @@ from gridpriv.privacy.statement import noise_caveat
 from gridpriv.study.total import study_totals
 
 METRICS = (
-    "imbalance_mw", "shed_mw", "recourse_shed_mw", "objective", "consensus_residual",
+    "cost_of_privacy", "cost", "balancing_mw", "interchange_deviation_mw", "imbalance_mw",
+    "shed_mw", "recourse_shed_mw", "objective", "consensus_residual",
     "noise_magnitude", "test_error_pct", "test_mse", "mean_objective", "disagreement",
     "local_error_pct", "local_loss", "normalized_error", "augmented_objective", "accounted",
 )  # fmt: skip
@@ -84,6 +85,7 @@ COSTS = (
     Metric("local_error_pct", "Test error of local models", "%", "from public test data"),
     Metric("local_loss", "Loss of local models", "mean loss", "from private samples",
            spoken="loss of local models"),
+    Metric("cost_of_privacy", "Cost of privacy", "$/h", "from private demand", 0.01),
     Metric("recourse_shed_mw", "Shed after local recourse", "MW", "from private demand", 1e-3),
     Metric("imbalance_mw", "Imbalance in the last round", "MW", "from private demand", 1e-3),
     Metric("consensus_residual", "Consensus residual", "p.u.", "from releases only"),
@@ -107,9 +109,10 @@ def summary(study: Study) -> pd.DataFrame:
 
     For every metric the mean and the ends of its 95 % interval (``_low``, never below 0, and
     ``_high``, of a percentage never above 100); of privacy figures the largest over seeds;
-    ``seeds``, ``failed`` and the share of AC power flows that converged.
+    ``seeds``, ``failed``, and the shares of AC power flows that converged and of runs that the
+    grid can carry.
     """
-    runs = study.runs
+    runs = with_cost_of_privacy(study.runs)
     if runs.empty:
         return pd.DataFrame()
     keys = [*PANEL, "scheme", "local_updates", "budget"]
@@ -124,11 +127,27 @@ def summary(study: Study) -> pd.DataFrame:
         for name in METRICS:
             row |= _interval(done, name)
         row["ac_converged"] = _share(done, "ac_converged")
+        row["carried"] = _share(done, "carried")
         rows.append(row)
     table = pd.DataFrame(rows)
     table["series"] = series_names(table)
     table["panel"] = panel_names(table)
     return table
+
+
+def with_cost_of_privacy(runs: pd.DataFrame) -> pd.DataFrame:
+    """Return runs with what noisy ones cost beyond the mean of those without noise.
+
+    Both are of the same grid, zones, load and update; where there is none without noise it is
+    NaN.
+    """
+    if runs.empty or "cost" not in runs or "mechanism" not in runs:
+        return runs
+    keys, cost = [*PANEL, "update"], pd.to_numeric(runs["cost"], errors="coerce")
+    quiet = (runs["mechanism"] == NO_NOISE) & (runs["status"] == "done")
+    alike = [runs[key] for key in keys]
+    base = cost.where(quiet).groupby(alike, dropna=False).transform("mean")
+    return runs.assign(cost_of_privacy=(cost - base).where(runs["mechanism"] != NO_NOISE))
 
 
 def series_names(table: pd.DataFrame) -> list[str]:
@@ -285,7 +304,7 @@ def _answer(study: Study, panel: str, rows: pd.DataFrame) -> str:
         f"{_least(metric, best, several=len(equal) > 1)}."
     )
     others = []
-    if not quiet.empty:
+    if not quiet.empty and math.isfinite(quiet[metric.key].min()):
         others.append(f"without noise it is {metric.told(quiet[metric.key].min())}")
     if len(ranked) > max(len(equal), 1):
         most, has = ("dearest", "costs") if metric.spent else ("worst", "has")
@@ -296,6 +315,9 @@ def _answer(study: Study, panel: str, rows: pd.DataFrame) -> str:
     if others:
         told = "; ".join(others)
         text += f" {told[0].upper()}{told[1:]}."
+    if best.carried is not None and not math.isnan(best.carried):
+        share = "all" if best.carried == 1.0 else f"{100.0 * best.carried:.3g} %"
+        text += f" The grid can carry {share} of its runs."
     return text + _slope(rows, str(best.series), metric)
 
 
@@ -360,7 +382,9 @@ def _interval(done: pd.DataFrame, name: str) -> dict[str, float]:
     mean, half = float(np.mean(values)), half_width(values)
     if not math.isfinite(half):
         return {name: mean, f"{name}_low": math.nan, f"{name}_high": math.nan}
-    low, high = max(mean - half, 0.0), mean + half
+    low, high = mean - half, mean + half
+    if name != "cost_of_privacy":  # noise may happen to help
+        low = max(low, 0.0)
     if name.endswith("_pct"):
         high = min(high, 100.0)
     return {name: mean, f"{name}_low": low, f"{name}_high": high}

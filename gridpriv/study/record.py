@@ -27,7 +27,7 @@ OUT_OF_ORDER = ("seconds",)
 FINALS = (
     "objective", "consensus_residual", "shed_mw", "surplus_mw", "imbalance_mw", "shed_mvar",
     "recourse_shed_mw", "recourse_surplus_mw", "recourse_objective", "noise_magnitude",
-    "recourse_cost", "explanation",
+    "recourse_cost", "cost", "balancing_mw", "interchange_deviation_mw", "carried", "explanation",
     "ac_converged", "ac_slack_mw", "ac_vm_violations", "ac_loading_violations",
     "releases_per_zone", "epsilon_claimed", "epsilon_certified", "release_delta", "total_pure",
     "total_epsilon", "target_delta", "paper_total", "solves", "solver_retries",
@@ -104,7 +104,8 @@ def _measured(result: RunResult) -> dict[str, Any]:
 def finals(document: dict[str, Any]) -> dict[str, Any]:
     """Return a run's figures, from its document."""
     final, privacy = document["final"], document["privacy"]
-    recourse, ac = final["recourse"], final["ac"]
+    recourse, ac, physical = final["recourse"], final["ac"], final.get("physical", {})
+    told = ("cost", "balancing_mw", "interchange_deviation_mw", "carried")
     return {
         "objective": final["objective"],
         "consensus_residual": final["consensus_residual"],
@@ -116,6 +117,7 @@ def finals(document: dict[str, Any]) -> dict[str, Any]:
         "recourse_surplus_mw": recourse.get("surplus_mw"),
         "recourse_objective": recourse["objective"],
         "recourse_cost": recourse.get("cost"),
+        **{name: physical.get(name) for name in told},
         "explanation": final.get("explanation"),
         "ac_converged": ac["converged"],
         "ac_slack_mw": ac["slack_mw"],

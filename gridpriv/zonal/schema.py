@@ -66,6 +66,8 @@ BALANCING = Column(
     "balancing_mw", "private", "Balancing energy",
     "interchange that zones lack of their schedule: what they lean on others' reserves for", "MW",
 )  # fmt: skip
+DEVIATION = Column("interchange_deviation_mw", "private", "Interchange deviation",
+                   "of the zone that deviates most", "MW")  # fmt: skip
 BALANCING_COST = Column(
     "balancing_cost", "private", "Balancing cost",
     "of it at the balancing price; zones pay it to each other", "$/h",
@@ -102,8 +104,7 @@ PHYSICAL: dict[str, Schema] = {
                "the part of it on islands in which nothing generates", "MW"),
         Column("spill_mw", "private", "Spill", "generation that cannot be used", "MW"),
         BALANCING, BALANCING_COST,
-        Column("interchange_deviation_mw", "private", "Interchange deviation",
-               "of the zone that deviates most", "MW"),
+        DEVIATION,
         Column("losses_mw", "private", "Losses", "of branches and shunts", "MW"),
         Column("regulation_mw", "private", "Regulation",
                "active power that generators add to their plans", "MW"),
@@ -342,6 +343,7 @@ FINALS = (
            f"squared imbalance of true demand {AFTER}", "p.u. squared"),
     NOISE,
     Column("recourse_cost", "private", "Cost after recourse", f"of generation {AFTER}", "$/h"),
+    FULL_COST, BALANCING, DEVIATION, CARRIED,
     EXPLANATION, AC_CONVERGED, AC_SLACK, AC_VOLTAGES, AC_LOADINGS, SOLVES, RETRIES,
 )  # fmt: skip
 

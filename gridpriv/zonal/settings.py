@@ -56,21 +56,27 @@ class Adjacency(Part):
     """What of a grid's demand is protected."""
 
     beta: Beta = notation(
-        Beta(0.01), parse_beta, "BETA", "adjacency distance, per unit or with a unit such as 1MW"
+        Beta(1.0, "MW"),
+        parse_beta,
+        "BETA",
+        "adjacency distance with its unit; without one it is per unit of the case's base",
     )
     protects: Protects = choice("p+q", PROTECTS, "which demands of a bus are protected")
 
     def adjacency(self, case: Case) -> DemandAdjacency:
         """Return the adjacency on a case; warn of a distance that no bus of it has.
 
-        The comparison is with what the generators of a bus can feed in, which is public.
+        The comparison is with what the generators of a bus can feed in, which is public. A
+        number without unit that is a whole base or more is questioned too.
         """
         beta = self.beta.per_unit(case.base_mva)
         largest = float(np.bincount(case.gen_bus, weights=case.pmax).max(initial=0.0))
-        if beta > largest > 0.0:
+        bare = not self.beta.unit and self.beta.value >= 1.0  # a base or more: meant as MW?
+        if bare or beta > largest > 0.0:
+            more = f", more than its largest bus can generate ({largest * case.base_mva:.6g} MW)"
             warnings.warn(
-                f"beta = {self.beta} is {beta * case.base_mva:.6g} MVA on the base of {case.name}, "
-                f"more than its largest bus can generate ({largest * case.base_mva:.6g} MW); "
+                f"beta = {self.beta} is {beta * case.base_mva:.6g} MVA on the base of {case.name}"
+                f"{more if beta > largest > 0.0 else ''}; "
                 "a distance in megawatts is written with its unit, such as 20MW",
                 GridprivWarning,
                 stacklevel=3,
@@ -228,6 +234,7 @@ PRESETS: dict[str, Settings] = {
         calibration="paper",
         budget=Budget("per-release", 0.1),
         delta=1e-2,
+        beta=Beta(0.01),
         update="linearized",
         consensus="all",
         penalty=ConstantPenalty(100.0),

@@ -6,6 +6,8 @@ from typing import Any
 
 from gridpriv.core.display import Table, shown
 
+AGREED = 0.01
+"""p.u. of consensus residual up to which zones count as agreed: 1 MVA on a base of 100."""
 CAUSES = {
     "island_mw": "  on islands without generation",
     "unservable_mw": "  that no dispatch could serve",
@@ -106,7 +108,7 @@ def privacy_figures(privacy: dict[str, Any]) -> Table:
 def sentences(document: dict[str, Any]) -> list[str]:
     """Return what must be said beside the figures."""
     final, privacy = document["final"], document["privacy"]
-    told = [worth] if (worth := worthless(document)) else []
+    told = [one for one in (apart(document), worthless(document)) if one]
     if final["explanation"]:
         told.append(f"{final['explanation'][0].upper()}{final['explanation'][1:]}.")
     if privacy["mechanism"] != "none":
@@ -122,6 +124,18 @@ def sentences(document: dict[str, Any]) -> list[str]:
     seed = document["seed"]
     told.append("; ".join([privacy["caveat"], *([f"seed {seed}"] if seed is not None else [])]))
     return told
+
+
+def apart(document: dict[str, Any]) -> str | None:
+    """Return a sentence where zones have not come to agree, else None."""
+    residual, rounds = document["final"]["consensus_residual"], len(document["rounds"])
+    if residual is None or residual <= AGREED:
+        return None
+    plural = "" if rounds == 1 else "s"
+    return (
+        f"Not converged: after {rounds} round{plural} zones differ by {shown(residual)} p.u. in "
+        "what they share."
+    )
 
 
 def worthless(document: dict[str, Any]) -> str | None:

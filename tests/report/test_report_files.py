@@ -43,15 +43,13 @@ def test_the_summary_is_the_mean_over_seeds(study: Study) -> None:
 def test_the_answer_names_the_cheapest_way_with_its_numbers(study: Study) -> None:
     table = summary(study)
     answer, *_ = answers(study, table)
-    at = table[table.budget == "total:5,1e-05"].sort_values("recourse_shed_mw")
+    at = table[table.budget == "total:5,1e-05"].sort_values("cost_of_privacy")
     cheapest, dearest = at.iloc[0], at.iloc[-1]
-    if figure(cheapest.recourse_shed_mw) == figure(dearest.recourse_shed_mw):
-        assert f'"{cheapest.series}"' in answer and f'"{dearest.series}"' in answer
-    else:
-        assert (
-            f'"{cheapest.series}" costs the least, {figure(cheapest.recourse_shed_mw)} MW' in answer
-        )
-        assert f'the dearest of the 2 ways, "{dearest.series}"' in answer
+    cost = "under 0.01"
+    if cheapest.cost_of_privacy >= 0.01:
+        cost = figure(cheapest.cost_of_privacy)
+    assert f'"{cheapest.series}" has the lowest cost of privacy, {cost} $/h' in answer
+    assert f'The worst of the 2 ways, "{dearest.series}"' in answer
     assert "certified total epsilon of 5 (delta 1e-05)" in answer
     assert "259.0 MW of load" in answer
 

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from gridpriv import InputError, Settings, make_settings
+from gridpriv.core.errors import GridprivWarning
 
 
 @pytest.mark.parametrize(
@@ -61,3 +63,27 @@ def test_effective_settings_are_json():
     shown = Settings().as_dict()
     assert json.loads(json.dumps(shown))["refresh"] == "round"
     assert Settings(mechanism="none").as_dict()["perturbation"] == "none"
+
+
+def test_the_default_distance_is_a_megawatt_on_any_base(case14):
+    assert make_settings().beta.per_unit(100.0) == 0.01
+    assert make_settings().adjacency(replace(case14, base_mva=10.0)).beta == 0.1
+    assert make_settings("ryu-kim").beta.per_unit(10.0) == 0.01, "the paper's is per unit"
+
+
+@pytest.mark.parametrize(
+    ("beta", "said"),
+    [
+        ("20", "2000 MVA on the base of case14, more than its largest bus"),
+        ("2", "200 MVA on the base of case14; a distance in megawatts is written with its unit"),
+        ("500MW", "500 MVA on the base of case14, more than its largest bus"),
+        ("0.5", None), ("20MW", None),
+    ],
+)  # fmt: skip
+def test_a_distance_that_was_meant_in_megawatts_is_questioned(case14, beta, said):
+    settings = make_settings(beta=beta)
+    if said is None:
+        settings.adjacency(case14)  # a warning would be an error here
+    else:
+        with pytest.warns(GridprivWarning, match=said):
+            settings.adjacency(case14)

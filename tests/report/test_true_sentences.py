@@ -1,0 +1,155 @@
+"""Every sentence of a study's answer and of a run, worked out again from its tables.
+
+The studies are such that a careless sentence is false of them: one round (not converged), an
+island without generation, only noisy runs, a grid without costs.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gridpriv import load_case, run, shipped_zoning
+from gridpriv.report.source import read_source
+from gridpriv.report.summary import answers, summary
+from gridpriv.study import Scheme, Study, compare, make_plan
+from gridpriv.zonal.settings import make_settings
+from gridpriv.zonal.summary import sentences
+
+DEMAND = (("perturbation", "demand"), ("refresh", "run"))
+QUIET = Scheme("no noise", (("mechanism", "none"),))
+NOISY = [Scheme("demand, once", DEMAND), Scheme("demand, 2 rounds", (*DEMAND, ("rounds", 2)))]
+STUDIES = {
+    "usual": ([QUIET, *NOISY], {"rounds": 6}),
+    "not converged": ([QUIET, *NOISY], {"rounds": 1, "beta": "30MW"}),
+    "islanded": ([QUIET, *NOISY], {"rounds": 4, "outage": ("branch:17", "branch:20")}),
+    "noise only": (NOISY, {"rounds": 4}),
+}
+NUMBER = r"(-?[\d.,e+-]*\d|under [\d.]+)"
+
+
+@pytest.fixture(scope="module", params=STUDIES)
+def studied(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Study:
+    schemes, settings = STUDIES[request.param]
+    folder = tmp_path_factory.mktemp("study")
+    plan = make_plan(["case14"], budgets=[1, 8], schemes=schemes, seeds=[1, 2],
+                     settings={"solver": "clarabel"} | settings)  # fmt: skip
+    compare(plan, out=folder, jobs=1)
+    return read_source(folder)
+
+
+def agree(text: str, value: float) -> bool:
+    if text.startswith("under "):
+        return value < float(text.removeprefix("under "))
+    return float(text.replace(",", "")) == pytest.approx(value, rel=6e-3)
+
+
+def means(study: Study) -> tuple[dict[tuple[str, str], float], str]:
+    """Cost of privacy of every way at every budget where there are quiet runs, else shed."""
+    runs = study.runs
+    quiet = runs[runs.mechanism == "none"]
+    noisy = runs[runs.mechanism != "none"].groupby(["scheme", "budget"])
+    if len(quiet):
+        return dict(noisy.cost.mean() - quiet.cost.mean()), "cost of privacy"
+    return dict(noisy.recourse_shed_mw.mean()), "shed after local recourse"
+
+
+def test_every_sentence_of_an_answer_follows_from_the_runs(studied: Study) -> None:
+    answer = answers(studied, summary(studied))[0]
+    found, noun = means(studied)
+    at = {
+        scheme: value for (scheme, budget), value in found.items() if budget.startswith("total:8")
+    }
+    best, worst = min(at, key=at.__getitem__), max(at, key=at.__getitem__)
+    runs = studied.runs
+    for sentence in re.split(r"(?<=\.) (?=[A-Z])", answer):
+        if match := re.search(rf"has the lowest {noun}, {NUMBER}", sentence):
+            assert f'"{best}" has' in sentence
+            assert agree(match[1], at[best])
+        elif match := re.search(rf"costs? the least, {NUMBER} MW {noun}", sentence):
+            assert f'"{best}"' in sentence
+            assert agree(match[1], at[best])
+        elif re.search(rf"have the lowest {noun}", sentence):
+            assert all(value < 0.01 for value in at.values())
+        elif match := re.search(r'[Tt]he (?:worst|dearest) of the 2 ways, "(.+)",', sentence):
+            assert match[1] == worst
+            assert agree(re.search(rf"(?:has|costs) {NUMBER}", sentence)[1], at[worst])
+        elif match := re.search(r"The grid can carry (all|[\d.]+ %) of its runs", sentence):
+            mine = runs[(runs.scheme == best) & runs.budget.str.startswith("total:8")]
+            share = 100.0 if match[1] == "all" else float(match[1].removesuffix(" %"))
+            assert share == pytest.approx(100.0 * mine.carried.astype(bool).mean(), rel=5e-3)
+        elif match := re.search(rf'"(.+)" goes from {NUMBER}.* to {NUMBER}', sentence):
+            first = next(v for (s, b), v in found.items() if s == match[1] and b[:7] == "total:1")
+            assert agree(match[2], first)
+            assert agree(match[3], at[match[1]])
+        else:
+            pytest.fail(f"a sentence that nobody checks: {sentence}")
+
+
+def test_cost_of_privacy_stands_beside_runs_without_noise_only(studied: Study) -> None:
+    table, runs = summary(studied), studied.runs
+    quiet = runs[runs.mechanism == "none"]
+    assert table[table.mechanism == "none"].cost_of_privacy.isna().all()
+    for row in table[table.mechanism != "none"].itertuples():
+        mine = runs[(runs.scheme == row.scheme) & (runs.budget == row.budget)]
+        assert row.carried == mine.carried.astype(bool).mean()
+        if len(quiet):
+            expected = mine.cost.mean() - quiet.cost.mean()
+            assert row.cost_of_privacy == pytest.approx(expected, abs=1e-6)
+        else:
+            assert row.cost_of_privacy != row.cost_of_privacy  # NaN
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"mechanism": "none", "rounds": 15},
+        {"mechanism": "none", "rounds": 1},
+        {"mechanism": "none", "rounds": 8, "outage": ("branch:17", "branch:20")},
+        {"rounds": 2, "beta": "30MW", "budget": "total:0.5", "seed": 3},
+    ],
+)
+def test_every_sentence_of_a_run_follows_from_its_document(settings: dict[str, object]) -> None:
+    case = load_case("case14")
+    case = replace(case, pd=case.pd * (case.bus_id != 9), qd=case.qd * (case.bus_id != 9))
+    result = run(case, shipped_zoning(case), make_settings(solver="clarabel", **settings))
+    document = json.loads(json.dumps(result.as_dict()))
+    final, told = document["final"], sentences(document)
+    physical, state = final["physical"], result.settlement.state
+    residual = result.rounds.consensus_residual.iloc[-1]
+    assert told[0].startswith("Not converged") == bool(residual > 0.01)
+    verdict = next(one for one in told if one.startswith("The grid can"))
+    assert verdict.startswith("The grid can carry") == (not state.violations)
+    shed = 100.0 * float((state.p_shed).sum())
+    named = re.search(rf"{NUMBER} MW of demand is not served", verdict)
+    assert (named is None) == (shed <= 0.01)
+    assert ("all demand is served" in verdict) == (shed <= 0.01)
+    if named:
+        assert agree(named[1], shed)
+    island = re.search(rf"{NUMBER} of it on islands", verdict)
+    lost = 100.0 * case.pd[case.bus_id == 14].sum() if "outage" in settings else 0.0
+    assert (island is None) == (lost == 0.0)
+    assert island is None or agree(island[1], lost)
+    leaned = sum(max(row["scheduled_mw"] - row["actual_mw"], 0) for row in physical["interchange"])
+    lean = re.search(rf"others' reserves for {NUMBER} MW", verdict)
+    assert (lean is None) == (leaned <= 0.01)
+    assert lean is None or agree(lean[1], leaned)
+
+
+def test_a_grid_without_costs_has_no_cost_of_privacy(tmp_path: Path) -> None:
+    text = (Path(__file__).parents[2] / "cases" / "case14.m").read_text()
+    (tmp_path / "free.m").write_text(text[: text.index("mpc.gencost")])
+    zones = tmp_path / "zones.csv"
+    zones.write_text("bus,zone\n" + "".join(f"{bus},{bus > 5}\n" for bus in range(1, 15)))
+    quick = {"rounds": 2, "solver": "clarabel"}
+    plan = make_plan([str(tmp_path / "free.m")], budgets=[8], schemes=[QUIET, NOISY[0]],
+                     seeds=[1], zonings=[str(zones)], settings=quick)  # fmt: skip
+    compare(plan, out=tmp_path / "study", jobs=1)
+    study = read_source(tmp_path / "study")
+    answer = answers(study, summary(study))[0]
+    assert "$/h" not in answer
+    assert "MW shed after local recourse" in answer
