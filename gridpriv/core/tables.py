@@ -130,6 +130,8 @@ Schema = Column | TableSchema | Mapping[str, "Schema"]
 def publish(value: Any, schema: Schema, *, protected: bool) -> Any:
     """Return what of a document may be published; the rest is None, what is undeclared is gone.
 
+    A list of rows of which no column may be published is None: their number would tell of them.
+
     Parameters
     ----------
     value : Any
@@ -142,6 +144,8 @@ def publish(value: Any, schema: Schema, *, protected: bool) -> Any:
     if isinstance(schema, Column):
         return value if schema.shown(protected=protected) else None
     if isinstance(value, list | tuple):
+        if isinstance(schema, TableSchema) and not schema.published(protected=protected):
+            return None
         return [publish(row, schema, protected=protected) for row in value]
     if value is None:
         return None

@@ -123,3 +123,12 @@ def test_the_page_of_tables_is_current(capsys: pytest.CaptureFixture[str]) -> No
     page = Path(__file__).parents[2] / "docs" / "tables.md"
     told = capsys.readouterr().out
     assert page.read_text(encoding="utf-8") == told, "gridpriv schema --markdown > docs/tables.md"
+
+
+def test_the_number_of_private_rows_is_not_published() -> None:
+    """A list of rows that nobody may read says not even how long it is."""
+    private = TableSchema("limits", "a limit", (), (Column("mw", "private", "Amount", "", "MW"),))
+    lists: list[list[dict[str, float]]] = [[], [{"mw": 1.0}], [{"mw": 1.0}, {"mw": 2.0}]]
+    for protected in (True, False):
+        told = [publish({"limits": x}, {"limits": private}, protected=protected) for x in lists]
+        assert told == [{"limits": None}] * 3
