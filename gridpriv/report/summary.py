@@ -301,7 +301,7 @@ def _answer(study: Study, panel: str, rows: pd.DataFrame) -> str:
     names = " and ".join(f'"{name}"' for name in [*equal.series] or [best.series])
     text = (
         f"{panel}{_load(study, rows)}: {_at(ranked, budget)}, {names} "
-        f"{_least(metric, best, several=len(equal) > 1)}."
+        f"{_least(metric, best, equal=len(equal), ways=len(ranked))}."
     )
     others = []
     if not quiet.empty and math.isfinite(quiet[metric.key].min()):
@@ -339,9 +339,13 @@ def _epsilon(value: float) -> str:
     return f"{value:.3g}" if value < 1000.0 else figure(value)
 
 
-def _least(metric: Metric, best: Any, *, several: bool) -> str:
-    """Return what the best way or ways cost, or have least of."""
+def _least(metric: Metric, best: Any, *, equal: int, ways: int) -> str:
+    """Return what the best way or ways cost, or have least of; what the only one costs or has."""
     value, interval = metric.told(best[metric.key]), _interval_of(best, metric)
+    several = equal > 1
+    if ways == 1:
+        said = f"costs {value} {metric.noun}" if metric.spent else f"has {metric.noun} {value}"
+        return f"{said}{interval}"
     if metric.spent:
         return f"cost{'' if several else 's'} the least, {value} {metric.noun}{interval}"
     return f"{'have' if several else 'has'} the lowest {metric.noun}, {value}{interval}"

@@ -112,7 +112,9 @@ class Axis:
 
 def render(chart: Chart, scale: str = "both") -> str:
     """Return a chart as SVG; ``scale`` is 'log', 'linear', or 'both' for the page's script."""
-    can_log = any(v > 0 for s in chart.series for v in s.y)
+    drawn = [v for s in chart.series for v in s.y if math.isfinite(v)]
+    # a value of 0 has a place on a logarithmic axis only where the chart says what counts as none
+    can_log = any(v > 0 for v in drawn) and (chart.floor > 0 or min(drawn) > 0)
     kinds = [k for k in ("log", "linear") if scale in (k, "both") and (k == "linear" or can_log)]
     hidden = ' style="display:none"'
     layers = [
@@ -187,8 +189,10 @@ def _log_range(chart: Chart) -> tuple[float, float]:
     low = max(min(_ends(chart, "low"), default=least), least / reach)
     high = min(max(_ends(chart, "high"), default=most), most * reach)
     low, high = max(min(low, least), chart.floor), max(high, most)
-    if high <= low:
+    if high < low:  # everything lies below the floor
         return low, 10.0 * low
+    if high == low:
+        return low / 3.0, 3.0 * low
     margin = max((high / low) ** 0.05, 1.02)
     return low / margin, high * margin
 

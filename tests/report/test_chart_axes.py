@@ -116,3 +116,16 @@ def test_values_below_the_floor_have_an_axis() -> None:
 def test_ticks_keep_their_digits() -> None:
     ticks = y_ticks(layer(drawn(Series("a", X, (1.4e-4, 2.6e-4))), "log"))
     assert len(set(ticks)) == len(ticks) >= 3
+
+
+def test_nothing_has_no_place_on_a_logarithmic_axis() -> None:
+    """A series of 0, 0, 499, 0 MW was drawn as a level: every point on the lower edge."""
+    chart = drawn(Series("a", (1.0, 2.0, 3.0, 4.0), (0.0, 0.0, 499.0, 0.0)))
+    page = render(chart)
+    assert 'class="layer linear"' in page and 'class="layer log"' not in page
+    assert share_of_height(chart, "linear") > 0.5
+
+
+def test_a_single_value_stands_inside_its_axis() -> None:
+    ticks = y_ticks(layer(drawn(Series("a", (1.0,), (128.0,))), "log"))
+    assert ticks[0] < 128.0 < ticks[-1]

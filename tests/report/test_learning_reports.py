@@ -81,7 +81,7 @@ def test_regression_is_reported_by_its_mean_squared_error(lasso):
 def test_an_objective_alone_is_told_as_mean_loss():
     study = made_up(mean_objective=[0.129, 0.131])
     told, *_ = answers(study, summary(study))
-    assert '"pvp" has the lowest mean loss, 0.130 (95 % interval' in told
+    assert '"pvp" has mean loss 0.130 (95 % interval' in told
 
 
 def test_two_seeds_are_warned_of():

@@ -1,0 +1,80 @@
+"""``--quiet`` and ``--json`` mean the same on every command, and so does a misspelt setting."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import gridpriv
+from gridpriv.cli.main import COMMANDS, main
+from gridpriv.core.errors import InputError
+from gridpriv.study import read_plan
+
+
+def parsers() -> dict[str, argparse.ArgumentParser]:
+    """Return the parser of every command, of every action where there are some."""
+    found = {}
+    for name in COMMANDS:
+        parser = argparse.ArgumentParser(prog=name)
+        import_module(f"gridpriv.cli.{name.replace('-', '_')}").add_arguments(parser)
+        nested = [a for a in parser._actions if isinstance(a, argparse._SubParsersAction)]
+        actions = {f"{name} {k}": one for a in nested for k, one in a.choices.items()}
+        found |= actions or {name: parser}
+    return found
+
+
+def test_every_command_is_quiet_and_speaks_json_in_the_same_words() -> None:
+    said: dict[str, set[str]] = {"--quiet": set(), "--json": set()}
+    for name, parser in parsers().items():
+        for flag, told in said.items():
+            held = [a for a in parser._actions if flag in a.option_strings]
+            assert len(held) == 1, f"{name} has no {flag}"
+            told.add(str(held[0].help))
+    assert [len(told) for told in said.values()] == [1, 1], said
+
+
+QUICK = {
+    "account": ["account", "--epsilon", "1", "--releases", "10"],
+    "cases": ["cases", "case14"],
+    "zones": ["zones", "case14", "--zones", "2"],
+    "schema": ["schema", "runs"],
+    "run": ["run", "case14", "--rounds", "1", "--solver", "clarabel", "--seed", "1",
+            "--mechanism", "none"],
+    "relax": ["relax", "case14"],
+    "learn": ["learn", "run", "lasso", "--rounds", "1", "--clients", "5", "--clip", "1"],
+    "reproduce": ["reproduce"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_quiet_prints_nothing_and_json_one_document(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*QUICK[name], "--quiet"]) == 0
+    assert capsys.readouterr().out == ""
+    assert main([*QUICK[name], "--json"]) == 0
+    assert isinstance(json.loads(capsys.readouterr().out), dict)
+
+
+def test_a_misspelt_setting_is_refused_in_the_same_words_in_every_notation(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sentence = "setting = 'roundz' is not allowed: did you mean 'rounds'?"
+    with pytest.raises(InputError) as python:
+        gridpriv.make_settings(roundz=3)
+    assert sentence in str(python.value)
+    toml, document = tmp_path / "study.toml", tmp_path / "study.json"
+    toml.write_text("cases = ['case14']\n[settings]\nroundz = 3\n")
+    document.write_text(json.dumps({"cases": ["case14"], "settings": {"roundz": 3}}))
+    for path in (toml, document):
+        with pytest.raises(InputError) as told:
+            read_plan(path).tasks()
+        assert sentence in str(told.value), path
+    for words in (["run", "case14", "--roundz", "3"], ["learn", "run", "lasso", "--roundz", "3"],
+                  ["compare", "case14", "--scheme", "a: roundz=3"]):  # fmt: skip
+        assert main(words) == 2
+        assert sentence in " ".join(capsys.readouterr().err.split()), words
