@@ -18,6 +18,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -153,7 +154,10 @@ class Store:
         self._add(rows["runs"][0]["run"], rows["runs"][0]["number"], rows)
 
     def note(self, name: str, rows: Rows) -> None:
-        """Store rows that are no run, under a name of their own; in the place of earlier ones."""
+        """Store rows that are no run, under a name with a hyphen; in the place of earlier ones.
+
+        Nothing makes a note again, so a damaged one stops whoever would go on with the folder.
+        """
         self._add(name, -1, rows)
 
     def set_aside(self, name: str) -> None:
@@ -163,6 +167,13 @@ class Store:
             earlier = sum(one.name.startswith(f"{name}-") for one in _part_files(self.folder))
             with storing(f"rename {path}"):
                 path.rename(self._parts / f"{name}-{earlier + 1}.json")
+
+    @property
+    def begun(self) -> bool:
+        """Whether anything of a run is stored."""
+        return self.manifest["finished"] or any(
+            path.stem != COMMON for path in _part_files(self.folder)
+        )
 
     def text(self, name: str, text: str) -> None:
         """Write a file for people."""
@@ -268,6 +279,11 @@ class Store:
             try:
                 found.append(_read_part(path))
             except DamagedError as error:
+                if "-" in path.stem:
+                    raise InputError(
+                        f"{error}. What it said of releases cannot be made again: put back a copy "
+                        "of it, or name another folder"
+                    ) from error
                 remove(path)
                 warnings.warn(f"{error}; it is made again", GridprivWarning, stacklevel=4)
         return found
@@ -465,7 +481,12 @@ def _parts(folder: Path) -> list[Part]:
 
 def _read_part(path: Path) -> Part:
     told = read_sealed(path)
-    return Part(told["run"], told["number"], told["rows"])
+    run, number, rows = (told.get(key) for key in ("run", "number", "rows"))
+    if not (isinstance(run, str) and isinstance(number, int) and isinstance(rows, dict)):
+        raise DamagedError(f"{path} is damaged: it is no part of a store")
+    if not re.fullmatch(rf"{re.escape(run)}(-[0-9]+)?", path.stem):
+        raise DamagedError(f"{path} is damaged: it is the part of {run}")
+    return Part(run, number, rows)
 
 
 def _tables(folder: Path, manifest: dict[str, Any]) -> dict[str, Any]:

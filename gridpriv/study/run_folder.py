@@ -2,6 +2,10 @@
 
 Before a run draws its first noise, what it may release at most is on disk; what it did release
 takes that place when it ends, early or not. So a run that was killed counts as released.
+
+A folder that is published tells neither seed nor digest of demand, by which an interrupted run is
+known again and draws nothing twice. Until all is finished they stand beside it, in
+``.NAME.unfinished``, for the owner alone.
 """
 
 from __future__ import annotations
@@ -10,7 +14,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +22,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from gridpriv.core.errors import not_allowed
+from gridpriv.core.errors import InputError, not_allowed
+from gridpriv.core.files import remove, write_text
+from gridpriv.core.sealed import read_sealed, sealed
 from gridpriv.core.store import MANIFEST as MANIFEST_FILE
 from gridpriv.core.store import NETWORK_TABLES, Rows, Store, open_store, read_manifest, read_study
 from gridpriv.grid.case import Case
@@ -124,6 +130,7 @@ class RunFolder:
         """Make the tables, once every run is there."""
         if not self.left():
             self.store.finish(told_totals)
+            remove(_unfinished(self.store.folder))
 
     def releases(self) -> dict[str, Counter[Release]]:
         """Return what every zone released in all runs, and in those that ended early."""
@@ -200,17 +207,59 @@ def open_runs(
     grids = {(runs.case.name, ""): Grid(runs.case.name, "", runs.case, runs.zoning)}
     manifest = _manifest(runs, grids, public=public)
     with open_store(folder, manifest, resume=resume, common=lambda: _network(runs)) as store:
-        recorded = _seed(store.manifest)
+        if public:
+            _remember(store, runs)
+        recorded = recorded_seed(folder)
         if recorded is not None and recorded != runs.known_seed:
             raise not_allowed(
                 "seed", runs.known_seed, f"{recorded}, with which the {runs.kind} was begun"
             )
-        yield RunFolder(store, runs, repeats=recorded is not None and not charged)
+        yield RunFolder(store, runs, repeats=runs.known_seed is not None and not charged)
+
+
+def _unfinished(folder: Path) -> Path:
+    place = folder.resolve()
+    return place.with_name(f".{place.name}.unfinished")
+
+
+def _remember(store: Store, runs: Runs) -> None:
+    """Keep beside a public folder what it was begun with, or see that it was with the same."""
+    path = _unfinished(store.folder)
+    if store.manifest["finished"]:
+        remove(path)
+        return
+    if not store.begun:
+        told = {"seed": runs.known_seed, "demand_sha256": _digest(runs)}
+        write_text(path, sealed(told), private=True)
+        return
+    try:
+        was = read_sealed(path)
+    except FileNotFoundError:
+        raise InputError(
+            f"{path} is missing: without it nobody knows with which demand and seed "
+            f"{store.folder} was begun; name another folder"
+        ) from None
+    if was["demand_sha256"] != _digest(runs):
+        raise InputError(
+            f"out = {str(store.folder)!r} is not allowed: it holds a {runs.kind} of other demand; "
+            "name another folder"
+        )
+
+
+def _digest(runs: Runs) -> str:
+    demand = runs.case if runs.series is None else runs.series
+    return hashlib.sha256(np.ascontiguousarray([demand.pd, demand.qd]).tobytes()).hexdigest()
 
 
 def recorded_seed(folder: Path) -> int | None:
     """Return the seed that a folder was begun with, or None where none is recorded."""
-    return _seed(read_manifest(folder)) if (folder / MANIFEST_FILE).exists() else None
+    if not (folder / MANIFEST_FILE).exists():
+        return None
+    manifest = read_manifest(folder)
+    if manifest["public"] and not manifest["finished"]:
+        with suppress(FileNotFoundError):
+            return _seed({"seeds": [read_sealed(_unfinished(folder))["seed"]]})
+    return _seed(manifest)
 
 
 def _seed(manifest: dict[str, Any]) -> int | None:
@@ -225,15 +274,13 @@ def _manifest(runs: Runs, grids: dict[tuple[str, str], Grid], *, public: bool) -
     anybody could test a guess of it.
     """
     case, series, settings = runs.case.name, runs.series, runs.settings.as_dict()
-    demand = runs.case if series is None else series
-    digest = hashlib.sha256(np.ascontiguousarray([demand.pd, demand.qd]).tobytes()).hexdigest()
     title = f"A run of {case}" if series is None else f"{case}: {series.source}"
     question = f"What does this private {runs.kind} of {case} cost, and what does it protect?"
     told = {
         "settings": {key: value for key, value in settings.items() if key != "seed"},
         "seeds": [] if runs.known_seed is None else [runs.known_seed],
         **({} if series is None else {"series": series.source, "steps": list(series.steps)}),
-        **({} if public else {"demand_sha256": digest}),
+        **({} if public else {"demand_sha256": _digest(runs)}),
     }
     manifest = header(runs.kind, title, question, told, len(runs.steps))
     manifest |= {"cases": describe(grids), "repeat": runs.repeat}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 from pathlib import Path
 
 import numpy as np
@@ -128,6 +129,17 @@ def cut_short(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     monkeypatch.setattr(RunFolder, "add", dying)
 
 
+def run_until_killed(day: str, *words: str) -> None:
+    """Run a series in a process that is killed when the third step has drawn its noise."""
+    child = os.fork()
+    if child == 0:
+        with pytest.MonkeyPatch.context() as patch:
+            cut_short(patch, 2)
+            run(day, *words)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 137
+
+
 @pytest.mark.parametrize("words", [("--public",), ("--seed", "3"), ()])
 def test_a_step_that_was_killed_counts_as_released_in_ledger_and_document(
     day: str, tmp_path: Path, words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
@@ -135,13 +147,7 @@ def test_a_step_that_was_killed_counts_as_released_in_ledger_and_document(
     book, out = str(tmp_path / "book"), tmp_path / "out"
     assert main(["ledger", "grant", book, "--case", "case14", "--epsilon", "9"]) == 0
     command = (*words, "--ledger", book, "--out", str(out))
-    child = os.fork()
-    if child == 0:
-        with pytest.MonkeyPatch.context() as patch:
-            cut_short(patch, 2)
-            run(day, *command)
-        os._exit(0)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 137
+    run_until_killed(day, *command)
     assert run(day, *command, "--resume", "--quiet") == 0
     capsys.readouterr()
     assert main(["ledger", "show", book, "--json"]) == 0
@@ -153,22 +159,68 @@ def test_a_step_that_was_killed_counts_as_released_in_ledger_and_document(
     assert early["count"].sum() == 2 * 3
 
 
+@pytest.mark.parametrize("public", [(), ("--public",)])
 def test_a_repeated_step_without_ledger_draws_the_same_noise_and_counts_once(
-    day: str, tmp_path: Path
+    day: str, tmp_path: Path, public: tuple[str, ...]
 ) -> None:
     whole, out = tmp_path / "whole", tmp_path / "out"
-    assert run(day, "--seed", "3", "--out", str(whole)) == 0
-    child = os.fork()
-    if child == 0:
-        with pytest.MonkeyPatch.context() as patch:
-            cut_short(patch, 2)
-            run(day, "--seed", "3", "--out", str(out))
-        os._exit(0)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 137
-    assert run(day, "--out", str(out), "--resume") == 0
+    assert run(day, "--seed", "3", *public, "--out", str(whole)) == 0
+    run_until_killed(day, "--seed", "3", *public, "--out", str(out))
+    assert run(day, *public, "--out", str(out), "--resume") == 0
+    assert {path.name for path in tmp_path.iterdir()} == {"whole", "out", Path(day).name}
     for path in whole.glob("*.parquet"):
         if path.stem != "timing":
             assert path.read_bytes() == (out / path.name).read_bytes(), path.name
+
+
+def test_an_unfinished_public_series_is_known_by_what_stands_beside_it(
+    day: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, beside = tmp_path / "out", tmp_path / ".out.unfinished"
+    words = ("--public", "--out", str(out))
+    run_until_killed(day, "--seed", "77", *words)
+    assert stat.S_IMODE(beside.stat().st_mode) == 0o600
+    assert json.loads(beside.read_text())["seed"] == 77
+    assert not [p for p in out.rglob("*") if p.is_file() and b"77," in p.read_bytes()]
+    assert run(day, "--seed", "5", *words, "--resume") == 2
+    assert "seed = 5 is not allowed: 77, with which" in capsys.readouterr().err
+    whole = Path(day).read_text()
+    Path(day).write_text(whole.replace("1.2", "1.19"))
+    assert run(day, *words, "--resume") == 2
+    assert "holds a series of other demand" in capsys.readouterr().err
+    Path(day).write_text(whole)
+    kept = beside.read_bytes()
+    beside.unlink()
+    assert run(day, *words, "--resume") == 2
+    assert f"{beside} is missing" in capsys.readouterr().err
+    beside.write_bytes(kept)
+    assert run(day, *words, "--resume") == 0
+    assert not beside.exists()
+
+
+def test_damage_of_what_was_drawn_is_never_taken_for_nothing_drawn(
+    day: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    book, out = str(tmp_path / "book"), tmp_path / "out"
+    assert main(["ledger", "grant", book, "--case", "case14", "--epsilon", "9"]) == 0
+    command = ("--ledger", book, "--public", "--out", str(out))
+    run_until_killed(day, *command)
+    capsys.readouterr()
+    drawn = out / "parts" / "000001-drawn.json"
+    kept = drawn.read_bytes()
+    drawn.write_bytes(b"garbage")
+    assert run(day, *command, "--resume") == 2
+    assert "cannot be made again" in capsys.readouterr().err
+    drawn.write_bytes(kept)
+    (out / "parts" / "000001.json").write_bytes(b"garbage")  # its figures: the step runs again
+    (out / "parts" / "000003.json").write_bytes((out / "parts" / "000000.json").read_bytes())
+    assert run(day, *command, "--resume") == 0
+    assert capsys.readouterr().err.count("made again") == 2
+    assert main(["ledger", "show", book, "--json"]) == 0
+    charged = {o["releases"] for o in json.loads(capsys.readouterr().out)["owners"]}
+    document = json.loads((out / "horizon.json").read_text())
+    assert charged == {document["privacy"]["releases_per_zone"]} == {(4 + 2) * 2}
+    assert len(pd.read_csv(out / "steps.csv")) == 4
 
 
 def test_a_ledger_is_charged_for_all_steps_or_refuses_before_the_first(
