@@ -10,15 +10,12 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import helics
-
 from gridpriv import load_case, make_settings, shipped_zoning
-from gridpriv.consensus.helics_transport import Meeting, Seat, attend
+from gridpriv.consensus.helics_transport import Meeting, Seat, attend, load
 from gridpriv.consortium.coordinate import Outcome, play
 from gridpriv.consortium.folders import lay_out
 from gridpriv.consortium.log import notes
@@ -26,12 +23,14 @@ from gridpriv.consortium.parties import ZoneParty, read_party
 from gridpriv.consortium.speak import speak
 from gridpriv.consortium.terms import read_terms
 
-OPTIONS = "--federates=1"  # of a core; --broker_address=HOST names another machine's broker
+helics = load()
+BROKER = "example"
+OPTIONS = f"--federates=1 --broker={BROKER}"  # on other machines: --broker_address=HOST
 
 
 def coordinate(folder: Path) -> Outcome:
     terms = read_terms(folder / "coordinator" / "terms.json")
-    seat = Seat("coordinator", "zmq", OPTIONS)
+    seat = Seat("coordinator", "inproc", OPTIONS)
     seat.begin()
     meeting = Meeting(terms.public, seat, period=0.01)
     outcome = play(terms, meeting.carry, notes("coordinator", "info"))
@@ -43,7 +42,7 @@ def zone(folder: Path, name: str) -> dict[str, Any]:
     place = folder / name
     party = read_party(place / "zone.toml", ZoneParty)
     terms = read_terms(place / "terms.json")
-    seat = Seat(name, "zmq", OPTIONS)
+    seat = Seat(name, "inproc", OPTIONS)
 
     def attending(speaker: Any, hello: Any) -> Any:
         seat.begin()
@@ -54,7 +53,7 @@ def zone(folder: Path, name: str) -> dict[str, Any]:
 
 def weather() -> float:
     how = helics.helicsCreateFederateInfo()
-    helics.helicsFederateInfoSetCoreTypeFromString(how, "zmq")
+    helics.helicsFederateInfoSetCoreTypeFromString(how, "inproc")
     helics.helicsFederateInfoSetCoreInitString(how, OPTIONS)
     federate = helics.helicsCreateValueFederate("weather", how)
     helics.helicsFederateEnterExecutingMode(federate)
@@ -72,8 +71,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place) / "consortium"
         lay_out(case, zoning, settings, "example", "127.0.0.1:0", folder)
-        with ProcessPoolExecutor(5, get_context("spawn")) as parties:
-            broker = helics.helicsCreateBroker("zmq", "", "-f 5")
+        with ThreadPoolExecutor(5) as parties:
+            broker = helics.helicsCreateBroker("inproc", "", f"-f 5 --name={BROKER}")
             rounds = parties.submit(coordinate, folder)
             zones = [parties.submit(zone, folder, name) for name in zoning.names]
             other = parties.submit(weather)
@@ -84,6 +83,7 @@ def main() -> int:
                 f"{len(rounds.result().turns)} rounds; the other federate is at {other.result()} s"
             )
             helics.helicsBrokerDisconnect(broker)
+    helics.helicsCloseLibrary()
     return 0
 
 

@@ -1,8 +1,8 @@
 """The same messages as HELICS federates: a run inside a co-simulation with others' simulators.
 
 Coordinator and zones are message federates with one endpoint each, ``gridpriv/coordinator`` and
-``gridpriv/ZONE``. A turn takes one period of the co-simulation's time: orders leave at its start,
-answers at the time they are granted. HELICS encrypts nothing and asks nobody who they are: it is
+``gridpriv/ZONE``. A zone is granted time when an order comes, the coordinator when an answer comes
+and at the latest after a period; so turns take next to none of the co-simulation's time. HELICS encrypts nothing and asks nobody who they are: it is
 for simulations, on one machine or in a network that is one's own.
 """
 
@@ -91,7 +91,7 @@ class Meeting:
     seat : Seat
         The coordinator's, in the co-simulation.
     period : float
-        Seconds of the co-simulation's time between two looks at what has come.
+        Seconds of the co-simulation's time after which it asks again for what has come.
     """
 
     def __init__(self, public: Public, seat: Seat, period: float) -> None:
@@ -187,6 +187,9 @@ def load() -> Any:
         Where the ``helics`` extra is not installed.
     """
     try:
+        # loaded after HELICS, casadi's library takes functions of its own from HELICS's and
+        # writes numbers as nothing: "Duplicate IO name: i" (helics 3.6.1, casadi 3.7)
+        import casadi  # noqa: F401
         import helics
     except ImportError:
         raise missing_extra("helics", "helics", "a run in a co-simulation") from None

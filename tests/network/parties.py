@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from threading import Event, Lock
+from threading import Event
 
-from gridpriv.consortium import speak as speaking
 from gridpriv.consortium.coordinate import coordinate
 from gridpriv.consortium.folders import lay_out
 from gridpriv.consortium.parties import CoordinatorParty, ZoneParty, credentials, read_party
@@ -15,17 +14,6 @@ from gridpriv.consortium.speak import over_grpc, speak
 from gridpriv.consortium.terms import read_terms
 from gridpriv.zonal.settings import make_settings
 
-# solvers of the recourse are not made to be set up by several threads at once
-ONE_AT_A_TIME = Lock()
-honest_outcome = speaking.outcome
-
-
-def one_outcome(*given):
-    with ONE_AT_A_TIME:
-        return honest_outcome(*given)
-
-
-speaking.outcome = one_outcome
 LOOPBACK = "127.0.0.1:0"
 
 
