@@ -2,8 +2,9 @@
 
 Coordinator and zones are message federates with one endpoint each, ``gridpriv/coordinator`` and
 ``gridpriv/ZONE``. A zone is granted time when an order comes, the coordinator when an answer comes
-and at the latest after a period; so turns take next to none of the co-simulation's time. HELICS encrypts nothing and asks nobody who they are: it is
-for simulations, on one machine or in a network that is one's own.
+and at the latest after a period; so turns take next to none of the co-simulation's time. HELICS
+encrypts nothing and asks nobody who they are: it is for simulations, on one machine or in a
+network that is one's own.
 """
 
 from __future__ import annotations
