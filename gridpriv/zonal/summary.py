@@ -108,7 +108,7 @@ def privacy_figures(privacy: dict[str, Any]) -> Table:
 def sentences(document: dict[str, Any]) -> list[str]:
     """Return what must be said beside the figures."""
     final, privacy = document["final"], document["privacy"]
-    told = [one for one in (apart(document), worthless(document)) if one]
+    told = [one for one in (apart(document), worthless(document), unpriced(document)) if one]
     if final["explanation"]:
         told.append(f"{final['explanation'][0].upper()}{final['explanation'][1:]}.")
     if privacy["mechanism"] != "none":
@@ -135,6 +135,17 @@ def apart(document: dict[str, Any]) -> str | None:
     return (
         f"Not converged: after {rounds} round{plural} zones differ by {shown(residual)} p.u. in "
         "what they share."
+    )
+
+
+def unpriced(document: dict[str, Any]) -> str | None:
+    """Return a sentence where costs are compared that no zone has minimised, else None."""
+    held = document["final"]["cost_of_privacy"]
+    if held is None or held["cost"] is None or document["settings"]["objective"] == "cost":
+        return None
+    return (
+        "The rounds minimised imbalance, which is indifferent to cost: what this run costs beyond "
+        "another is no price of privacy. --objective cost makes it one."
     )
 
 

@@ -175,6 +175,20 @@ def test_a_dead_island_sheds_its_demand_and_the_rest_is_served(case14):
     assert_inside(found)
 
 
+def test_a_case_without_costs_is_told_what_is_left(case14):
+    with pytest.raises(InputError, match="objective = 'cost' is not allowed: 'shed' or 'losses'"):
+        gridpriv.acopf(replace(case14, cost=()))
+
+
+def test_an_island_that_only_generates_has_no_price(case14):
+    case = case14.without(("branch:14",))  # bus 8 and its generator alone
+    found = gridpriv.acopf(case)
+    alone = case.bus_id == 8
+    assert np.isnan(found.p_price[alone]).all() and np.isnan(found.q_price[alone]).all()
+    assert (found.p_price[~alone] > 0).all()
+    assert found.state.shed_mw == 0.0
+
+
 def test_generation_that_cannot_go_lower_is_spilt(case14):
     case = replace(case14.scale_load(0.2), pmin=np.minimum(case14.pmax, 1.0))
     found = gridpriv.acopf(case)

@@ -153,3 +153,15 @@ def test_a_grid_without_costs_has_no_cost_of_privacy(tmp_path: Path) -> None:
     answer = answers(study, summary(study))[0]
     assert "$/h" not in answer
     assert "MW shed after local recourse" in answer
+
+
+@pytest.mark.parametrize("objective", ["imbalance", "cost"])
+def test_a_difference_of_costs_is_a_price_only_where_cost_is_minimised(objective: str) -> None:
+    case = load_case("case14")
+    settings = make_settings(mechanism="none", rounds=1, objective=objective, solver="clarabel")
+    document = run(case, shipped_zoning(case), settings).as_dict()
+    document["final"]["cost_of_privacy"] = {
+        "cost": -195.0, "nothing_released_shed_mw": None
+    }  # fmt: skip
+    told = [one for one in sentences(document) if "no price of privacy" in one]
+    assert len(told) == (objective == "imbalance")

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gridpriv.core.arrays import Complexes, Floats
+from gridpriv.core.arrays import Bools, Complexes, Floats
 from gridpriv.core.errors import SolverError, not_allowed, one_of
 from gridpriv.grid.case import Case
-from gridpriv.power.ac.flow import branch_flows, dead_buses
+from gridpriv.power.ac.flow import branch_flows, dead_buses, islands
 from gridpriv.power.ac.limits import Limit
 from gridpriv.power.ac.model import AcModel, ac_model, add_generation_cost, add_service_cost
 from gridpriv.power.ac.part import Part, part_of
@@ -52,7 +52,7 @@ class AcOptimum:
         Value of lost load in $/MWh.
     p_price, q_price : (n,)
         What one more MW (MVAr) of demand at a bus costs: $/MWh for ``cost``; MW per MW else.
-        NaN at dead buses.
+        NaN at dead buses, and on islands without demand: there is nobody to pay it.
     status : str
         Ipopt's.
     iterations : int
@@ -165,6 +165,9 @@ def acopf(
     """
     one_of("objective", objective, AC_OBJECTIVES)
     if objective == "cost":
+        if not case.cost:
+            allowed = f"'shed' or 'losses': case {case.name} has no costs"
+            raise not_allowed("objective", "cost", allowed)
         cost_objective(case)
         check_voll(case, voll)
     began = time.perf_counter()
@@ -180,12 +183,21 @@ def acopf(
     found = _solve(model, live, start)
     state = _state(case, live, model, found.x)
     p_price, q_price = np.full(case.n_bus, np.nan), np.full(case.n_bus, np.nan)
-    p_price[live.buses] = unit * found.multiplier[model.p_balance]
-    q_price[live.buses] = unit * found.multiplier[model.q_balance]
+    priced = _with_demand(case)[live.buses]
+    for price, rows in ((p_price, model.p_balance), (q_price, model.q_balance)):
+        price[live.buses] = np.where(priced, unit * found.multiplier[rows], np.nan)
     return AcOptimum(
         state, objective, voll, p_price, q_price, found.status, found.iterations,
         time.perf_counter() - began,
     )  # fmt: skip
+
+
+def _with_demand(case: Case) -> Bools:
+    """Return the buses of islands on which somebody asks for power."""
+    island = islands(case)
+    asked = np.bincount(island, (case.pd != 0) | (case.qd != 0))
+    found: Bools = asked[island] > 0
+    return found
 
 
 def _add_objective(model: AcModel, objective: AcObjective, voll: float) -> float:
