@@ -275,3 +275,43 @@ def test_an_unknown_format_or_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     with pytest.raises(StorageError, match="cannot make"):
         write_tables({}, tmp_path / "file" / "inside", "csv")
+
+
+def half_open_lines() -> Any:
+    net = networks.case14()
+    for line, end in ((3, "from_bus"), (7, "to_bus")):
+        pp.create_switch(net, int(net.line[end].at[line]), line, et="l", closed=False)
+    return net
+
+
+def three_windings() -> Any:
+    net = networks.example_multivoltage()
+    net.xward["in_service"] = False
+    return net
+
+
+@pytest.mark.parametrize("make", [half_open_lines, three_windings])
+def test_a_settled_run_is_the_power_flow_of_its_net_with_auxiliary_buses(make: Any) -> None:
+    net = make()
+    case = case_from_pandapower(net)
+    assert len(set(case.bus_id.tolist()) - set(net.bus.index)) > 0
+    settings = gridpriv.make_settings(mechanism="none", rounds=3, solver="clarabel")
+    result = run(case, gridpriv.partition(case, 2), settings)
+    filled = result.to_pandapower(net)
+    written = {name: filled[f"res_{name}"].copy() for name in ("bus", "line", "trafo", "ext_grid")}
+    triple = filled.res_trafo3w.copy() if len(net.trafo3w) else None
+    power_flow(filled)
+    state = result.settlement.state
+    for bus in filled.res_bus.vm_pu.dropna().index:
+        if bus in case.index_of:
+            assert state.vm[case.index_of[bus]] == pytest.approx(
+                filled.res_bus.vm_pu[bus], abs=1e-8
+            )
+    for name, columns in (("line", FLOWS["line"]), ("trafo", FLOWS["trafo"]),
+                          ("ext_grid", "p_mw q_mvar")):  # fmt: skip
+        for column in columns.split()[:4]:
+            apart = (written[name][column] - filled[f"res_{name}"][column]).abs().max()
+            assert not apart > 1e-6, (name, column)
+    if triple is not None:
+        for column in ("p_hv_mw", "q_mv_mvar", "p_lv_mw"):
+            assert (triple[column] - filled.res_trafo3w[column]).abs().max() < 1e-6

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from ac_reference import chain_admittance, classic, rectangular_newton
 
+import gridpriv
 from gridpriv import load_case, partition
 from gridpriv.core.errors import GridprivError
 from gridpriv.grid.case import Case
@@ -324,3 +325,23 @@ def test_zones_cut_by_an_island_settle(case118, zones):
     )
     state = ac_flow(case, dispatch_of(case), Schedule(zoning.zone_of, np.zeros(zoning.n_zone)))
     assert balance(case, state) < 1e-8
+
+
+def test_negative_demand_feeds_in_and_may_be_spilt_but_never_shed(case14):
+    fed = replace(case14, pd=np.where(case14.bus_id == 14, -0.4, case14.pd))
+    state = ac_flow(fed, dispatch_of(fed))
+    assert balance(fed, state) < 1e-8
+    plain = ac_flow(case14, dispatch_of(case14))
+    assert state.pg.sum() < plain.pg.sum() - 0.5  # 14.9 MW are not drawn, 40 are fed in
+    cut = gridpriv.acopf(fed.scale_load(3.0), "shed").state
+    assert cut.p_shed[case14.bus_id == 14] == 0.0
+    assert (cut.p_shed <= np.maximum(3 * fed.pd, 0) + 1e-9).all()
+
+
+def test_infinite_limits_take_up_everything_and_are_never_outside(case14):
+    endless = np.full(5, np.inf)
+    case = replace(case14, pmax=endless, pmin=-endless, qmax=endless, qmin=-endless)
+    state = ac_flow(case.scale_load(1.2), dispatch_of(case))
+    assert balance(state.case, state) < 1e-8
+    assert np.isfinite(state.pg).all() and np.isfinite(state.regulation).all()
+    assert not [limit for limit in state.violations if limit.kind.startswith("generator")]

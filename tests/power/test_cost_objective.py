@@ -12,7 +12,7 @@ from gridpriv import acopf, load_case, partition, run, shipped_zoning
 from gridpriv.core.errors import InputError
 from gridpriv.grid.case import PIECEWISE, POLYNOMIAL, GenCost
 from gridpriv.power.centralized import relax
-from gridpriv.power.objective import cost_objective, generation_cost
+from gridpriv.power.objective import cost_at, cost_objective, generation_cost, has_convex_costs
 from gridpriv.power.problem import ZoneProblem
 from gridpriv.power.program import compile_zone
 from gridpriv.power.zone import make_network, make_zones
@@ -269,3 +269,14 @@ def test_sensitivities_grow_with_the_weight(case14):
         z = other.minimise_exact(other.gradient(zero, moved), metric).z
         largest = max(largest, float(np.linalg.norm((z - base)[shared])))
     assert 0.0 < largest <= bound
+
+
+@pytest.mark.parametrize(("fall", "convex"), [(1.5e-5, True), (3e-5, False)])
+def test_slopes_may_fall_by_the_rounding_of_their_breakpoints(case14, fall, convex):
+    # 20 $/MWh, then 20 (1 - fall): RTS-GMLC's breakpoints of five digits fall by 8.4e-6
+    points = (0.0, 0.0, 50.0, 1000.0, 100.0, 2000.0 - 1000.0 * fall)
+    costs = tuple(replace(c, model=1, values=points) for c in case14.cost)
+    case = replace(case14, cost=costs)
+    assert has_convex_costs(case) is convex
+    if convex:
+        assert cost_at(costs[0], 100.0, 0.75) == pytest.approx(1500.0, rel=fall)
