@@ -26,7 +26,7 @@ def connect(address: str) -> Client:
         raise missing_extra("distributed", "cluster", "--cluster") from None
     try:
         return Client(address, timeout="10s")
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, TypeError) as error:  # TypeError: tls:// without certificates
         raise InputError(
             f"cluster = {address!r} cannot be reached: {error}; start one with "
             "'dask scheduler' and 'dask worker ADDRESS'"
