@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from gridpriv.core.errors import InputError
-from gridpriv.core.files import read_bytes, write_text
+from gridpriv.core.files import read_bytes
 
-CHECKSUM, CHECKSUMS = "checksum", "checksums.json"
+CHECKSUM = "checksum"
 
 
 class DamagedError(InputError):
@@ -69,34 +69,6 @@ def read_sealed(path: Path) -> dict[str, Any]:
             f"{path} is damaged or was edited: its content is not what its checksum was made of"
         )
     return document
-
-
-def seal_files(folder: Path, names: Iterable[str], *, private: bool) -> None:
-    """Write beside files what they are, so that :func:`check_files` finds a change."""
-    told = {name: hashlib.sha256(read_bytes(folder / name)).hexdigest() for name in sorted(names)}
-    write_text(folder / CHECKSUMS, sealed({"files": told}, indent=2), private=private)
-
-
-def check_files(folder: Path) -> None:
-    """Raise unless a folder's files are what they were when they were sealed.
-
-    Raises
-    ------
-    FileNotFoundError
-        If they were not sealed.
-    DamagedError
-        Naming the first that is not.
-    """
-    files = read_sealed(folder / CHECKSUMS).get("files")
-    if not isinstance(files, dict) or not all(Path(name).name == name for name in files):
-        raise DamagedError(f"{folder / CHECKSUMS} is damaged: it names no files of its folder")
-    for name, checksum in files.items():
-        try:
-            content = read_bytes(folder / name)
-        except FileNotFoundError:
-            raise DamagedError(f"{folder / name} is missing") from None
-        if hashlib.sha256(content).hexdigest() != checksum:
-            raise DamagedError(f"{folder / name} is damaged or was edited")
 
 
 def _checksum(plain: dict[str, Any]) -> str:

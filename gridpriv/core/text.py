@@ -34,6 +34,17 @@ def slug(text: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
 
 
+def json_ready(value: Any) -> Any:
+    """Replace numbers that JSON cannot hold by null, and numpy scalars by Python's."""
+    if isinstance(value, dict):
+        return {k: json_ready(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [json_ready(v) for v in value]
+    if hasattr(value, "item"):
+        value = value.item()
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
 def csv_text(header: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
     """Return rows as CSV: numbers in full, gaps empty, texts on one line and never formulas."""
     out = io.StringIO()

@@ -13,7 +13,6 @@ ZONE_COLOURS = (
 )  # fmt: skip
 PLAIN_LINE, TIE_LINE, LIMIT_LINE = "#8C8C8C", "#000000", "#D55E00"
 SHED_FILL, SHED_EDGE = "#CC3311", "#7A1F0A"
-INK = "#222222"
 
 
 @dataclass(frozen=True)

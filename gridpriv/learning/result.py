@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from gridpriv.core.arrays import Floats
 from gridpriv.core.display import html_page, shown
 from gridpriv.core.tables import publish
+from gridpriv.core.text import json_ready
 from gridpriv.learning.settings import LearnSettings
 from gridpriv.learning.summary import figures, privacy_figures, sentences, title
 from gridpriv.privacy.mechanism import Charge
@@ -109,19 +108,8 @@ class LearnResult:
             "seed": self.settings.seed,
             "version": _version(),
         }
-        cleaned: dict[str, Any] = finite(document)
+        cleaned: dict[str, Any] = json_ready(document)
         return cleaned
-
-
-def finite(value: Any) -> Any:
-    """Replace numbers that JSON cannot hold by null, and numpy scalars by Python's."""
-    if isinstance(value, dict):
-        return {k: finite(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [finite(v) for v in value]
-    if isinstance(value, np.generic):
-        value = value.item()
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _version() -> str:

@@ -15,7 +15,7 @@ import pandas as pd
 
 from gridpriv.core.store import NETWORK_TABLES, Study, read_study
 from gridpriv.core.tables import publish
-from gridpriv.core.text import frame_csv
+from gridpriv.core.text import frame_csv, json_ready
 from gridpriv.drawing import write_drawing
 from gridpriv.privacy.statement import noise_caveat
 from gridpriv.report.figures import draw_convergence, draw_horizon
@@ -24,7 +24,6 @@ from gridpriv.study.publish import STORED
 from gridpriv.study.run_folder import RunFolder
 from gridpriv.zonal.checks import zone_statements
 from gridpriv.zonal.horizon import Horizon
-from gridpriv.zonal.result import json_ready
 from gridpriv.zonal.schema import SERIES_DOCUMENT
 from gridpriv.zonal.tables import frames_json
 

@@ -25,7 +25,7 @@ from gridpriv.core.processes import unordered
 from gridpriv.core.settings import check_names
 from gridpriv.core.store import TABLES, Rows, Study, open_store, read_study
 from gridpriv.core.tables import publish_table
-from gridpriv.core.text import frame_csv
+from gridpriv.core.text import frame_csv, json_ready
 from gridpriv.learning.algorithms.base import ALONE
 from gridpriv.learning.algorithms.names import NON_PRIVATE, READS, SPECIFIC
 from gridpriv.learning.datasets.base import Dataset
@@ -33,7 +33,7 @@ from gridpriv.learning.datasets.library import DRAWN, dataset_name, load_dataset
 from gridpriv.learning.interrupted import FILE as INTERRUPTED
 from gridpriv.learning.interrupted import Keeper, make_keeper
 from gridpriv.learning.measures import MEASURES, Measure
-from gridpriv.learning.result import LearnResult, finite
+from gridpriv.learning.result import LearnResult
 from gridpriv.learning.run import learn, split_for
 from gridpriv.learning.schema import ROUNDS
 from gridpriv.learning.settings import LearnSettings, make_learn_settings
@@ -398,7 +398,7 @@ def _result_rows(row: dict[str, Any], result: LearnResult, measure: Measure | No
     last = {k: v for k, v in rounds[-1].items() if k not in ("round", "noise_magnitude")}
     charges = {client + 1: spent for client, spent in result.charges.items()}
     seconds = {"round_seconds": float(result.rounds["seconds"].median())}
-    rows: Rows = finite(
+    rows: Rows = json_ready(
         {
             "runs": [row | _finals(result) | last | {"status": "done", "reason": notes}],
             "rounds": [{"run": run} | one for one in rounds],

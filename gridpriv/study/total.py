@@ -12,7 +12,6 @@ Runs that multiply demand by s release neighbours s times as far apart; see
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +19,7 @@ from typing import Any
 import pandas as pd
 
 from gridpriv.core.store import Study
+from gridpriv.core.text import json_ready
 from gridpriv.privacy.accounting import total_epsilon, total_pure
 from gridpriv.privacy.filters import combined
 from gridpriv.privacy.ledger_rows import total_of
@@ -71,12 +71,7 @@ def study_totals(study: Study) -> list[Total]:
 
 def told_totals(study: Study) -> dict[str, Any]:
     """Return what a manifest says of the totals; None for what nothing certifies."""
-
-    def known(value: Any) -> Any:
-        return None if isinstance(value, float) and not math.isfinite(value) else value
-
-    totals = [vars(total) for total in study_totals(study)]
-    return {"totals": [{key: known(value) for key, value in one.items()} for one in totals]}
+    return {"totals": json_ready([vars(total) for total in study_totals(study)])}
 
 
 def _with_killed(study: Study, charges: pd.DataFrame) -> pd.DataFrame:

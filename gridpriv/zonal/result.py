@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -16,6 +15,7 @@ from gridpriv.core.arrays import Floats
 from gridpriv.core.display import html_page
 from gridpriv.core.lazy import Above
 from gridpriv.core.tables import publish
+from gridpriv.core.text import json_ready
 from gridpriv.grid.case import Case
 from gridpriv.grid.zoning import Zoning, zone_rows
 from gridpriv.power.ac.limits import limit_table
@@ -388,17 +388,6 @@ class RunResult:
             "failures": sum(r.retries for r in self.trace.rounds),
             "seconds_per_solve": seconds / solves if solves else None,
         }
-
-
-def json_ready(value: Any) -> Any:
-    """Replace numbers that JSON cannot hold by null, and numpy scalars by Python's."""
-    if isinstance(value, dict):
-        return {k: json_ready(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [json_ready(v) for v in value]
-    if isinstance(value, np.generic):
-        value = value.item()
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _version() -> str:
