@@ -68,7 +68,8 @@ def main() -> None:
     began = time.perf_counter()
     found = learn(data, given, module=network())
     row = f"{found.final['test_accuracy']:.4f}  {found.privacy['total']['epsilon']:.3f}"
-    print(f"gridpriv, 10 clients, no trusted server     {row}  {time.perf_counter() - began:.0f} s")
+    took = time.perf_counter() - began
+    print(f"gridpriv, 10 clients, no trusted server     {row}  {took:.0f} s", flush=True)
     part = torch.randperm(len(x), generator=torch.Generator().manual_seed(0))[: len(x) // 10]
     batch = given.batch or 0
     for name, (rows, labels), size in (
@@ -78,7 +79,7 @@ def main() -> None:
         began = time.perf_counter()
         accuracy, epsilon = opacus(rows, labels, test, size, rounds)
         took = time.perf_counter() - began
-        print(f"{name} {accuracy:.4f}  {epsilon:.3f}  {took:.0f} s")
+        print(f"{name} {accuracy:.4f}  {epsilon:.3f}  {took:.0f} s", flush=True)
 
 
 if __name__ == "__main__":

@@ -229,7 +229,9 @@ def _plan(args: argparse.Namespace) -> LearnPlan:
 
     given = given_settings(args, LearnSettings)
     if args.study is not None:
-        told = [f"--{name}" for name in given] + [f"--{n}" for n in OF_PLANS if getattr(args, n)]
+        told = [f"--{name}" for name in given] + [
+            f"--{n}" for n in OF_PLANS if getattr(args, n) is not None
+        ]
         if args.dataset or told:
             raise InputError(
                 "--study names a whole study; put into the file what you give beside it: "
@@ -254,9 +256,11 @@ def _plan(args: argparse.Namespace) -> LearnPlan:
         if name in SPECIFIC - read:
             raise not_allowed(name, value, "left out: none of these algorithms reads it")
     preset = {} if args.preset is None else {"preset": args.preset}
-    budgets = [f"total:{total!r},{DELTA:g}" for total in _numbers(args.totals or TOTALS)]
+    totals = TOTALS if args.totals is None else args.totals
+    seeds = SEEDS if args.seeds is None else args.seeds
+    budgets = [f"total:{total!r},{DELTA:g}" for total in _numbers(totals)]
     return LearnPlan(
-        args.dataset, tuple(ways), tuple(budgets), tuple(range(args.seeds or SEEDS)),
+        args.dataset, tuple(ways), tuple(budgets), tuple(range(seeds)),
         given | preset | {"calibration": "sound"},
         tuning=_tuning(args), client_rounds=args.client_rounds, allowed=tuple(args.allow or ()),
     )  # fmt: skip

@@ -52,6 +52,14 @@ QUESTION = "Which algorithm errs least at equal certified privacy?"
 # what ways may differ in, if it is allowed by name
 DIFFERENCES = ("client-rounds", "units")
 
+# kinds of a study file's entries that are no texts
+KINDS: dict[str, tuple[type, str]] = {
+    "budgets": (list, "a list of texts"), "allow": (list, "a list of texts"),
+    "seeds": (list, "a list of whole numbers, 0 or more"), "schemes": (list, "tables"),
+    "settings": (dict, "a table of settings"), "tuning": (dict, "a table of lists"),
+    "client_rounds": (int, "a whole number"), "data_seed": (int, "a whole number"),
+}  # fmt: skip
+
 # from a data set's name and a run's settings to the data set
 Datasets = Callable[[str, LearnSettings], Dataset]
 Progress = Callable[[int], AbstractContextManager[Callable[[str], None]]]
@@ -271,6 +279,10 @@ def read_learn_plan(text: str, scale: str = "quick") -> LearnPlan:
              "client_rounds", "allow", "measure", "data_seed")  # fmt: skip
     check_names(given, known)
     told = _plain(given)
+    for key, value in told.items():
+        kind, words = KINDS.get(key, (str, "a text"))
+        if not isinstance(value, kind) or (isinstance(value, list) and not _alike(value)):
+            raise not_allowed(key.replace("_", "-"), value, words)
     tuning = told.get("tuning")
     return LearnPlan(
         dataset=told.get("dataset", ""),
@@ -285,6 +297,13 @@ def read_learn_plan(text: str, scale: str = "quick") -> LearnPlan:
         data_seed=told.get("data_seed"),
         title=told.get("title", ""),
         question=told.get("question", QUESTION),
+    )
+
+
+def _alike(values: list[Any]) -> bool:
+    """Return whether all are texts, all are tables, or all are whole numbers, 0 or more."""
+    return any(all(isinstance(v, kind) for v in values) for kind in (str, dict)) or all(
+        isinstance(v, int) and not isinstance(v, bool) and v >= 0 for v in values
     )
 
 

@@ -17,7 +17,7 @@ from gridpriv.learning.algorithms.names import PERTURBED
 from gridpriv.learning.datasets import load_dataset
 from gridpriv.report.export import export
 from gridpriv.report.summary import answers, summary
-from gridpriv.study import learned
+from gridpriv.study import learned, read_study
 from gridpriv.study.learned import LearnPlan, Shelf, compare_learning, make_way
 
 
@@ -214,6 +214,8 @@ def test_comparison_refuses_before_the_first_run(tmp_path, given, message):
         (["--study", "none.toml"], "put into the file what you give beside it"),
         (["--allow", "anything"], "allow = 'anything'"),
         (["--jobs", "0"], "jobs = 0"),
+        (["--seeds", "0"], "seeds = []"),
+        (["--totals", ""], "totals = ''"),
     ],
 )
 def test_bad_comparisons_exit_with_2(capsys, tmp_path, words, message):
@@ -320,3 +322,44 @@ def test_a_presets_batch_is_undone_by_none(tmp_path):
     assert found.batch is None and found.sampled_clients is None
     with pytest.raises(InputError, match="rounds = 'none'"):
         make_learn_settings("adult", "li", rounds="none")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("dataset = [", "study file"),
+        ("datset = 'lasso'", "did you mean 'dataset'"),
+        ("dataset = 'lasso'", "ways = []"),
+        ("dataset = 'lasso'\nseeds = 3", "seeds = 3 is not allowed: a list of whole numbers"),
+        ("dataset = 'lasso'\nseeds = [true]", "seeds = "),
+        ("dataset = 'lasso'\nbudgets = [0.5, 'total:1']", "a list of texts"),
+        ("dataset = 'lasso'\n[[schemes]]\nalgorithm = 'dpsgd'", "a text that names the way"),
+        ("dataset = 'lasso'\n[[schemes]]\nname = 'a'\nalgorithm = 'dpsgd'", "budgets = []"),
+        ("dataset = 'lasso'\nbudgets = ['total:1,1e-5']\n[[schemes]]\nname = 'a'\nrunds = 3",
+         "did you mean 'rounds'"),
+        ("dataset = 'lasso'\ntuning = 3", "a table of lists"),
+        ("dataset = 'lasso'\nmeasure = 'speed'\n[[schemes]]\nname = 'a'", "measure = 'speed'"),
+    ],
+)  # fmt: skip
+def test_a_study_file_that_says_nothing_runnable_is_refused(tmp_path, capsys, text, message):
+    (tmp_path / "s.toml").write_text(text)
+    out = tmp_path / "out"
+    assert main(["learn", "compare", "--study", str(tmp_path / "s.toml"), "--out", str(out)]) == 2
+    err = capsys.readouterr().err
+    assert message in err and "Traceback" not in err and not out.exists()
+
+
+def test_a_study_file_is_run_by_the_command(tmp_path, capsys):
+    (tmp_path / "s.toml").write_text(
+        "dataset = 'lasso'\nbudgets = ['total:1,1e-5']\nseeds = [4]\n"
+        "[settings]\nrounds = 3\nclip = 1.0\nclients = 5\n"
+        "[tuning]\non = 'public:0.2'\nlearning-rate = [0.01, 0.1]\n"
+        "[[schemes]]\nname = 'a'\nalgorithm = 'dpsgd'\n"
+        "[[schemes]]\nname = 'b'\nalgorithm = 'dp-admm'\nradius = 2.0\n"
+    )
+    words = ["learn", "compare", "--study", str(tmp_path / "s.toml"), "--format", "none"]
+    assert main([*words, "--out", str(tmp_path / "out"), "--json"]) == 0
+    runs = json.loads(capsys.readouterr().out)["runs"]
+    assert [row["scheme"] for row in runs] == ["a", "b"]
+    chosen = read_study(tmp_path / "out").runs.tuned.tolist()
+    assert "learning-rate" in chosen[0] and "of 2" in chosen[0] and chosen[1] == ""
