@@ -4,7 +4,8 @@ Two runs stand beside every private one: *no noise*, and *nothing released*, whe
 by what is public and epsilon is 0. A budget whose run is worse than the latter is worth nothing.
 
 It looks at all demand at once, so it is for whoever holds all of it: a study, a simulation.
-Every figure is local.
+Every figure is local. The run has drawn by then, so whatever has no answer costs a figure and never
+the run.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import warnings
 from dataclasses import replace
 from typing import Any
 
-from gridpriv.core.errors import GridprivWarning, SolverError
+from gridpriv.core.errors import GridprivError, GridprivWarning
 from gridpriv.power.ac.optimum import acopf
 from gridpriv.power.objective import has_convex_costs
 from gridpriv.power.shortage import SHED_TOLERANCE_MW
@@ -52,7 +53,7 @@ def _settled(result: RunResult, given: dict[str, Any]) -> dict[str, Any]:
         warnings.simplefilter("ignore", GridprivWarning)  # the run has said it
         try:
             return run(result.case, result.zoning, settings).physical
-        except SolverError:
+        except GridprivError:
             return dict(NOTHING)
 
 
@@ -61,12 +62,12 @@ def _optimum_cost(result: RunResult) -> float | None:
         return None
     try:
         return acopf(result.case, "cost", result.settings.voll).cost
-    except SolverError:
+    except GridprivError:
         return None
 
 
 def _least_shed_mw(result: RunResult) -> float | None:
     try:
         return acopf(result.case, "shed").state.shed_mw
-    except SolverError:
+    except GridprivError:
         return None
