@@ -71,7 +71,7 @@ def _costs(
 
     total: dict[str, dict[Charge, int]] = {}
     for run in runs:
-        scaled = charge.scaled(run.scale)
+        scaled = charge.scaled(run.factor)
         for zone, counts in releases.items():
             total[zone] = combined(total.get(zone, {}), scaled.cost(zone, counts))
     return total

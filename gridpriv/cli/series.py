@@ -86,11 +86,13 @@ def _series(args: argparse.Namespace, case: Case) -> DemandSeries:
 def _run_steps(
     args: argparse.Namespace, horizon: Horizon, kept: RunFolder, transport: Carry | None
 ) -> None:
-    left = kept.left()
+    left = horizon.order(kept.left())
     if not left:
         return
+    known = kept.known(horizon.prepared(left[0])) if horizon.released_once else None
     with ExitStack() as stack:
-        planned = [horizon.prepared(number) for number in left] if args.ledger else []
+        drawing = left[: known is None] if horizon.released_once else left
+        planned = [horizon.prepared(number) for number in drawing] if args.ledger else []
         charge, admit = stack.enter_context(charging(args, horizon.series.case, planned))
         advance = stack.enter_context(
             progress(horizon.series.case.name, len(left), quiet=args.quiet or args.json)
@@ -98,10 +100,12 @@ def _run_steps(
         for number in left:
             result = horizon.run_step(
                 number, charge, admit=in_turn(admit, partial(kept.begin, number)),
-                leave=partial(kept.add, number), transport=transport,
+                leave=partial(kept.add, number), transport=transport, known=known,
             )  # fmt: skip
             admit = None  # the first step has spoken for all
-            kept.add(number, result)
+            learned = horizon.learned(number, result)
+            kept.add(number, result, learned)
+            known = known or learned
             advance(f"step {horizon.series.steps[number]}")
 
 

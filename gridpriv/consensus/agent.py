@@ -171,8 +171,8 @@ class Agent:
     """
 
     verbs = frozenset({
-        "ready", "release", "rehearse", "round", "disclose", "adopt", "figures", "drawn",
-        "smoothness",
+        "ready", "release", "rehearse", "round", "disclose", "disclosed", "reuse", "adopt",
+        "figures", "drawn", "smoothness",
     })  # fmt: skip
 
     def __init__(
@@ -254,6 +254,15 @@ class Agent:
         self._magnitude = 0.0
         return self._perturb("demand", self._data, (1, 1), np.zeros_like(self._at.z))
 
+    def disclosed(self) -> Floats | None:
+        """Return what the last release leaves likely of the data (public); None without one."""
+        return None if self._draw is None else self._estimate
+
+    def reuse(self, estimate: Floats | None) -> None:
+        """Go by what an earlier release leaves likely, and draw nothing where noise is kept."""
+        if estimate is not None:
+            self._draw, self._estimate = self._rules.perturbation.drawn_at(1, 1), estimate
+
     def adopt(self, z: Floats) -> None:
         """Take a schedule that was made of what all have disclosed, in place of rounds."""
         self._at = Iterate(z, z, np.zeros_like(z))
@@ -296,6 +305,8 @@ class Agent:
 
         None also for a quantity without coordinates, and for one that no private datum moves.
         """
+        if self._draw is not None and self._rules.perturbation.refresh == "run":
+            return None
         exact = self._rules.update == "exact"
         rho = self._spread(penalty)
         empty = self._rules.perturbation.target == "output" and exact and not self.shared.any()

@@ -115,7 +115,7 @@ def _series_document(
             "mechanism": settings.mechanism,
             "noise": settings.noise,
             "caveat": noise_caveat(settings.mechanism, settings.noise),
-            "adjacency": f"{rules.adjacency.protection(case.base_mva)}, in every step",
+            "adjacency": horizon.adjacency,
             "noise_multiplier": horizon.multiplier,
             "releases_per_zone": max((s.releases for s in statements), default=0),
             "total_pure": _largest(s.total_pure for s in statements),

@@ -40,13 +40,14 @@ from gridpriv.study.manifest import header
 from gridpriv.study.publish import publish_manifest, publish_rows
 from gridpriv.study.record import certified, run_rows, settings_shown, with_run
 from gridpriv.study.total import charge_rows, told_totals
-from gridpriv.zonal.horizon import step_row
+from gridpriv.zonal.horizon import Known, step_row
 from gridpriv.zonal.result import RunResult
+from gridpriv.zonal.run import Prepared
 from gridpriv.zonal.settings import Settings
 from gridpriv.zonal.summary import noise
 from gridpriv.zonal.tables import result_tables
 
-RUN, SERIES = "run", "series"
+RUN, SERIES, RELEASED = "run", "series", "released"
 MECHANISM_CLASSES = {c.__name__: c for c in MECHANISMS.values()}
 
 Released = Mapping[str, Mapping[Release, int]]
@@ -118,13 +119,28 @@ class RunFolder:
             self.store.set_aside(_drawn(number))
         self._note(number, planned, early=True)
 
-    def add(self, number: int, result: RunResult) -> None:
-        """Store what a run released, and its figures; one that ended early is still to do."""
+    def add(self, number: int, result: RunResult, known: Known | None = None) -> None:
+        """Store what a run released, and its figures; one that ended early is still to do.
+
+        ``known`` is what its release tells of every step's demand.
+        """
         self._note(number, result.trace.releases, early=result.early is not None)
+        if known is not None and any(result.trace.releases.values()):
+            rows = self._named(number, {RELEASED: _demand_rows(_run(number), result, known)})
+            self.store.note(RELEASED, rows)
         rows = self._rows(number, result)
         documents = rows.pop("documents", [])  # what is published holds a public one
         kept = publish_rows(rows) if self.store.public else rows
         self.store.add(kept | ({"documents": documents} if documents else {}))
+
+    def known(self, prepared: Prepared) -> Known | None:
+        """Return what a stored release tells of every step's demand."""
+        table = read_study(self.store.folder).tables.get(RELEASED, pd.DataFrame())
+        if table.empty:
+            return None
+        of_bus = table.set_index("bus")[["pd_pu", "qd_pu"]]
+        names = [prepared.case.bus_id[zone.own] for zone in prepared.zones]
+        return tuple(of_bus.loc[one].to_numpy(float).T.ravel() for one in names)
 
     def finish(self) -> None:
         """Make the tables, once every run is there."""
@@ -320,6 +336,19 @@ def _told(releases: Released, *, early: bool) -> list[dict[str, Any]]:
         }
         for zone, counts in releases.items()
         for release, count in counts.items()
+    ]
+
+
+def _demand_rows(run: str, result: RunResult, known: Known) -> list[dict[str, Any]]:
+    """Return the demand that a release leaves likely, bus by bus."""
+    bus_id = result.case.bus_id
+    return [
+        {"run": run, "zone": zone.name, "bus": int(bus), "pd_pu": p, "qd_pu": q}
+        for zone, one in zip(result.zone_models, known, strict=True)
+        if one is not None
+        for bus, p, q in zip(
+            bus_id[zone.own], *(half.tolist() for half in np.split(one, 2)), strict=True
+        )
     ]
 
 

@@ -5,20 +5,25 @@ step: so a zone's loss over the horizon is that of all its releases in all steps
 ``total`` budgets are therefore spread over planned releases times steps; ``per-release`` ones
 stay what they are, and the total is stated. Every step draws its own noise: were a draw
 repeated, the difference of two steps' messages would be free of it.
+
+Where the steps are one demand times public factors, a release of it, drawn once, serves all of
+them (:attr:`Horizon.released_once`): between neighbours of that demand the first step's statistics
+are all that is released, so the horizon costs what one step does, at the noise of one step.
 """
 
 from __future__ import annotations
 
 import secrets
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from pandas import DataFrame
 
 from gridpriv.consensus.transport import Carry
+from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import GridprivError
 from gridpriv.grid.overrides import DemandSeries
 from gridpriv.grid.zoning import Zoning
@@ -29,6 +34,9 @@ from gridpriv.zonal.checks import zone_statements
 from gridpriv.zonal.result import RunResult
 from gridpriv.zonal.run import Admit, Leave, Prepared, prepare, run_prepared
 from gridpriv.zonal.settings import Settings
+
+Known: TypeAlias = tuple[Floats | None, ...]
+"""Per zone, what a release leaves likely of its demand."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,14 +61,48 @@ class Horizon:
     seed: int
     multiplier: float | None
 
-    def prepared(self, number: int) -> Prepared:
-        """Return the run of a step, counted from 0."""
+    @property
+    def released_once(self) -> bool:
+        """Whether one release of demand serves every step."""
+        perturbation = self.settings.effective_perturbation()
+        once = perturbation.target == "demand" and perturbation.refresh == "run"
+        return once and bool(self.series.scales)
+
+    @property
+    def adjacency(self) -> str:
+        """What is protected over the horizon, in words."""
+        case = self.series.case
+        protection = self.settings.adjacency(case).protection(case.base_mva)
+        steps = "of the demand that the steps scale" if self.released_once else "in every step"
+        return f"{protection}, {steps}"
+
+    def order(self, numbers: Sequence[int]) -> list[int]:
+        """Return steps in the order to run them: the one that draws first has demand."""
+        if not self.released_once:
+            return list(numbers)
+        return sorted(numbers, key=lambda number: (self.series.scale(number) == 0.0, number))
+
+    def learned(self, number: int, result: RunResult) -> Known | None:
+        """Return what a step's release leaves likely of the demand that all steps scale."""
+        scale = self.settings.load_scale * self.series.scale(number)
+        if not (self.released_once and scale):
+            return None
+        return tuple(None if one is None else one / scale for one in result.disclosed)
+
+    def prepared(self, number: int, known: Known | None = None) -> Prepared:
+        """Return the run of a step, counted from 0.
+
+        ``known`` is what :meth:`learned` returned of an earlier one.
+        """
         ready = prepare(self.series.at(number), self.zoning, self.settings)
         rules = ready.rules
         if rules.noise is not None and self.multiplier is not None:
             rules = replace(rules, noise=replace(rules.noise, multiplier=self.multiplier))
         scale = ready.scale * self.series.scale(number)
-        return replace(ready, rules=rules, seed=step_seed(self.seed, number), scale=scale)
+        if known is not None:
+            known = tuple(None if one is None else scale * one for one in known)
+        seed = step_seed(self.seed, 0 if self.released_once else number)
+        return replace(ready, rules=rules, seed=seed, scale=scale, known=known)
 
     def run_step(
         self,
@@ -70,6 +112,7 @@ class Horizon:
         admit: Admit | None = None,
         leave: Leave = lambda _: None,
         transport: Carry | None = None,
+        known: Known | None = None,
     ) -> RunResult:
         """Run a step; see :func:`gridpriv.zonal.run.run_prepared`.
 
@@ -80,7 +123,11 @@ class Horizon:
         """
         try:
             return run_prepared(
-                self.prepared(number), charge=charge, admit=admit, leave=leave, transport=transport
+                self.prepared(number, known),
+                charge=charge,
+                admit=admit,
+                leave=leave,
+                transport=transport,
             )
         except GridprivError as error:
             error.add_note(f"step {self.series.steps[number]} of {self.series.source}")
@@ -90,7 +137,9 @@ class Horizon:
 def make_horizon(series: DemandSeries, zoning: Zoning, settings: Settings) -> Horizon:
     """Return the horizon of a series; without a seed in the settings one is drawn."""
     seed = secrets.randbits(64) if settings.seed is None else settings.seed
-    return Horizon(series, zoning, settings, seed, horizon_multiplier(settings, len(series)))
+    horizon = Horizon(series, zoning, settings, seed, None)
+    times = 1 if horizon.released_once else len(series)
+    return replace(horizon, multiplier=horizon_multiplier(settings, times))
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,15 +204,14 @@ def run_series(
     """
     horizon = make_horizon(series, zoning, settings)
 
-    def each() -> Iterator[RunResult]:
-        for number in range(len(series)):
-            result = horizon.run_step(number, charge)
-            watch(number, result)
-            yield result
-
-    results = tuple(each())
+    results: dict[int, RunResult] = {}
+    known = None
+    for number in horizon.order(range(len(series))):
+        results[number] = horizon.run_step(number, charge, known=known)
+        known = known or horizon.learned(number, results[number])
+        watch(number, results[number])
     seed = None if settings.noise == "secure" else horizon.seed
-    return HorizonResult(series, settings, results, seed)
+    return HorizonResult(series, settings, tuple(results[n] for n in sorted(results)), seed)
 
 
 def step_row(name: str, result: RunResult) -> dict[str, Any]:

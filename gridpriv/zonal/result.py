@@ -60,6 +60,7 @@ class RunResult:
 
     Figures that come from private demand are *local*: the owner may see them, a public
     export leaves them out. ``rounds`` and ``buses`` say which is which in ``local_columns``.
+    ``disclosed`` is what each zone's release of demand leaves likely of it, None without one.
     ``statements`` are the zones' privacy losses in the order of the zone map; empty without noise.
     ``settlement`` is the grid after all zones have acted; None for a run that ended early.
     ``reference`` is what the run is held against, where that was asked for.
@@ -74,6 +75,7 @@ class RunResult:
     consensus: Consensus
     trace: Trace
     outcomes: tuple[ZoneOutcome, ...]
+    disclosed: tuple[Floats | None, ...]
     seed: int
     rules: AgentRules
     settlement: Settlement | None

@@ -71,7 +71,8 @@ class Prepared:
 
     ``zones``, ``shared`` and ``problems`` are in the order of the zones' keys, which does not
     depend on how a zone map orders or names them. ``scale`` is by how much the demand was
-    multiplied, ``expected`` what the public expects of it, where it is perturbed itself.
+    multiplied, ``expected`` what the public expects of it, where it is perturbed itself,
+    ``known`` what an earlier release leaves likely of it, zone by zone: then nothing is drawn.
     """
 
     case: Case
@@ -84,6 +85,15 @@ class Prepared:
     rules: AgentRules
     scale: float
     expected: PublicDemand | None
+    known: tuple[Floats | None, ...] | None = None
+
+    @property
+    def factor(self) -> float:
+        """By how much the data of a release are a multiple of their owner's.
+
+        Statistics of demand are released as the owner has them, and scaled afterwards.
+        """
+        return self.scale if self.expected is None else 1.0
 
     def disclosure(self, zone: Zone) -> Disclosure | None:
         """Return what a zone releases of its demand; None where demand is not perturbed."""
@@ -91,7 +101,8 @@ class Prepared:
         if expected is None or noise is None:
             return None
         prior = zone_prior(zone, expected)
-        return disclose(zone, self.settings.release, prior, noise, self.rules.adjacency)
+        found = disclose(zone, self.settings.release, prior, noise, self.rules.adjacency)
+        return replace(found, scale=self.scale)
 
     @cached_property
     def disclosures(self) -> tuple[Disclosure | None, ...]:
@@ -206,9 +217,11 @@ def run_prepared(
     fleet = Fleet(
         prepared.zones, prepared.shared, prepared.rules, settings.solver,
         NoiseStreams(prepared.seed), prepared.disclosures,
-        charge and charge.scaled(prepared.scale), settings,
+        charge and charge.scaled(prepared.factor), settings,
     )  # fmt: skip
     with closing(carry(fleet)) as zones:
+        if prepared.known is not None:
+            answers(zones.ask("reuse", prepared.known))
         opening = open_rounds(prepared, zones)
         if admit is not None:
             admit(planned_releases(prepared, zones, opening))
@@ -229,6 +242,10 @@ def run_prepared(
                 consensus=prepared.consensus,
                 trace=trace,
                 outcomes=tuple(_outcomes(prepared, zones)),
+                disclosed=tuple(
+                    None if isinstance(found, BaseException) else found
+                    for found in zones.ask("disclosed")
+                ),
                 seed=prepared.seed,
                 rules=prepared.rules,
                 settlement=settled,

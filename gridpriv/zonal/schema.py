@@ -335,6 +335,15 @@ DOCUMENTS_OF_RUNS = TableSchema(
     (Column("document", "private", "Document", "what run --json prints, as JSON"),),
 )  # fmt: skip
 
+RELEASED = TableSchema(
+    "released", "one bus: the demand that one release leaves likely, which every step scales",
+    (STEP, NAME_OF_ZONE, BUS),
+    (
+        Column("pd_pu", "releases", "Active demand", "that the release leaves likely", "p.u."),
+        Column("qd_pu", "releases", "Reactive demand", "that the release leaves likely", "p.u."),
+    ),
+)  # fmt: skip
+
 FINALS = (
     OBJECTIVE, RESIDUAL, SHED, SURPLUS, IMBALANCE, SHED_Q, RECOURSE_SHED,
     Column("recourse_surplus_mw", "private", "Surplus after recourse",
@@ -470,6 +479,7 @@ NETWORK_BRANCHES = TableSchema(
 
 TABLES = (
     ROUNDS, ZONES, BUSES, PRICES, TIE_PRICES, BINDING, RES_BUS, RES_LINE, RES_GEN, RES_SHED,
-    STATEMENTS, TIMING, STEPS, RELEASES, DOCUMENTS_OF_RUNS, NETWORK_BUSES, NETWORK_BRANCHES,
+    STATEMENTS, TIMING, STEPS, RELEASES, RELEASED, DOCUMENTS_OF_RUNS, NETWORK_BUSES,
+    NETWORK_BRANCHES,
 )  # fmt: skip
 DOCUMENTS: dict[str, dict[str, Schema]] = {"run": RUN_DOCUMENT, "series": SERIES_DOCUMENT}

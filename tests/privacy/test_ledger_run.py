@@ -156,14 +156,28 @@ def test_a_ledger_of_another_case_stops_the_run_before_it_starts(
         Ledger(path, other)
 
 
-@pytest.mark.parametrize(("scale", "factor"), [(2.0, 2.0), (0.5, 1.0)])
+@pytest.mark.parametrize(
+    ("perturbation", "scale", "factor"),
+    [("objective", 2.0, 2.0), ("objective", 0.5, 1.0), ("demand", 2.0, 1.0), ("demand", 0.5, 1.0)],
+)
 def test_scaled_demand_is_the_same_data_and_costs_what_its_scale_says(
-    tmp_path: Path, zoning: Zoning, datasets: tuple[Dataset, ...], scale: float, factor: float
+    tmp_path: Path,
+    zoning: Zoning,
+    datasets: tuple[Dataset, ...],
+    perturbation: Any,
+    scale: float,
+    factor: float,
 ) -> None:
-    """A bus that moves by beta moves the scaled demand by scale * beta."""
+    """A bus that moves by beta moves the scaled demand by scale * beta.
+
+    Demand itself is released as its owner has it, and scaled afterwards.
+    """
     path = tmp_path / "l.db"
     grant(path, datasets, 10.0)
-    settings = Settings(budget="total:2", rounds=2, seed=1, start="flat", load_scale=scale)
+    settings = Settings(
+        budget="total:2", rounds=2, seed=1, start="flat", load_scale=scale,
+        perturbation=perturbation,
+    )  # fmt: skip
     with Ledger(path, datasets) as ledger:
         run(CASE, zoning, settings, charge=ReleaseCharge(ledger, "r"))
     assert [a.total_pure for a in read_accounts(path)] == pytest.approx([2.0 * factor] * 3)
@@ -175,7 +189,10 @@ def test_a_series_of_scaled_demand_is_charged_step_by_step(
     path, file = tmp_path / "l.db", tmp_path / "day.csv"
     grant(path, datasets, 10.0)
     file.write_text("step,load_scale\n0,0.8\n1,1.5\n2,1\n")
-    settings = Settings(budget="per-release:0.5", rounds=2, seed=1, start="flat", load_scale=2.0)
+    settings = Settings(
+        budget="per-release:0.5", rounds=2, seed=1, start="flat", load_scale=2.0,
+        perturbation="objective",
+    )  # fmt: skip
     with Ledger(path, datasets) as ledger:
         charge = ReleaseCharge(ledger, "r")
         run_series(read_demand_series(file, CASE), zoning, settings, charge=charge)

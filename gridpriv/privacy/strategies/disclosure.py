@@ -24,15 +24,20 @@ class Disclosure:
     expected : float
         Root of the expected squared error of what neighbours use, per unit; from public
         quantities.
+    scale : float
+        By how much the data are a multiple of their owner's, publicly. What is released are the
+        owner's statistics, between neighbours of the owner's data; the estimate is scaled, which
+        is post-processing.
     """
 
     strategy: Statistics
     prior: Prior
     expected: float
+    scale: float = 1.0
 
     def measure(self, data: Floats) -> Floats:
         """Return the private statistics that are to be released."""
-        return self.strategy.measure(data)
+        return self.strategy.measure(data / self.scale if self.scale else data)
 
     def sensitivity(self, adjacency: DemandAdjacency, norm: Norm) -> Sensitivity:
         """Return how far the statistics move between neighbours."""
@@ -41,4 +46,4 @@ class Disclosure:
     def estimate(self, released: Floats, release: Release | None) -> Floats:
         """Return the demand that what was released leaves likely; the prior where nothing was."""
         noise = 0.0 if release is None else variance(release.mechanism)
-        return self.strategy.estimate(released, noise, self.prior)
+        return self.scale * self.strategy.estimate(released, noise, self.prior)
