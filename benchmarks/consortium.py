@@ -1,0 +1,95 @@
+"""Rounds over gRPC with mutual TLS, a process a zone, beside one process: time and equality.
+
+    python benchmarks/consortium.py FOLDER CASE [ZONES [ROUNDS]]
+
+FOLDER is where parties keep what they know (a flush to its disk is part of a round); nothing is
+left there. Zones are forked from a process that has imported what they need: a hundred of them take some
+130 MB each in their own interpreters. docs/decisions/0060-network.md rests on these figures.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import sys
+import tempfile
+import time
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import casadi  # noqa: F401
+import clarabel  # noqa: F401
+
+from gridpriv import load_case, make_settings, partition, run, shipped_zoning
+from gridpriv.consortium.coordinate import coordinate
+from gridpriv.consortium.folders import lay_out
+from gridpriv.consortium.parties import CoordinatorParty, ZoneParty, credentials, read_party
+from gridpriv.consortium.speak import over_grpc, speak
+from gridpriv.consortium.terms import read_terms
+
+ADDRESS = "127.0.0.1:50933"
+
+
+def zone(place: Path, name: str) -> int:
+    """Take part as a zone in a process of its own; return its id."""
+    child = os.fork()
+    if child:
+        return child
+    code = 1
+    try:
+        party = read_party(place / "zone.toml", ZoneParty)
+        terms = read_terms(place / "terms.json")
+        proved = credentials(party, place, name, insecure=False)
+        speak(terms, party, place, over_grpc(terms, party, proved, unheard), unheard)
+        code = 0
+    finally:
+        os._exit(code)
+
+
+def unheard(*_: Any, **__: Any) -> None:
+    """Log nothing."""
+
+
+def median_ms(times: list[float]) -> str:
+    """Return the median and the least difference of times that follow each other."""
+    rounds = [1000.0 * (after - before) for before, after in pairwise(times)]
+    return f"{statistics.median(rounds):.1f} ms a round (least {min(rounds):.1f})"
+
+
+def main(folder: str, name: str, zones: str = "", rounds: str = "30") -> None:
+    """Run both, and say how long they took and whether they are the same."""
+    case = load_case(name)
+    zoning = partition(case, int(zones), "metis") if zones else shipped_zoning(case)
+    assert zoning is not None
+    settings = make_settings(rounds=int(rounds), seed=7, solver="clarabel")
+    over_network: list[float] = []
+    in_one_process: list[float] = []
+
+    def note(_: str, event: str, **__: Any) -> None:
+        if event == "round":
+            over_network.append(time.perf_counter())
+
+    with tempfile.TemporaryDirectory(dir=folder) as place:
+        root = Path(place) / "consortium"
+        lay_out(case, zoning, settings, "benchmark", ADDRESS, root)
+        children = [zone(root / one, one) for one in zoning.names]
+        own = root / "coordinator"
+        party = read_party(own / "coordinator.toml", CoordinatorParty)
+        proved = credentials(party, own, "coordinator", insecure=False)
+        began = time.perf_counter()
+        found = coordinate(read_terms(own / "terms.json"), party, own, proved, note)
+        codes = [os.waitpid(child, 0)[1] for child in children]
+        took = time.perf_counter() - began
+    result = run(case, zoning, settings, lambda _: in_one_process.append(time.perf_counter()))
+    same = [turn.residual for turn in found.turns] == [
+        one.consensus_residual for one in result.trace.rounds
+    ]
+    print(f"{name}, {zoning.n_zone} zones: {codes.count(0)} ended well, {took:.1f} s in all")
+    print(f"gRPC: {median_ms(over_network)}")
+    print(f"one process: {median_ms(in_one_process)}")
+    print(f"the same to the last bit: {same}")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
