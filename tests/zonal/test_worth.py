@@ -74,3 +74,17 @@ def test_a_run_without_a_dispatch_is_worse_than_one_with():
 
 def test_what_is_not_asked_for_is_not_made(capsys):
     assert final(capsys, *ONCE, "--no-reference")["final"]["cost_of_privacy"] is None
+
+
+def test_what_auto_chose_is_told_and_a_zone_of_one_bus_too(capsys, tmp_path):
+    zones = tmp_path / "zones.csv"
+    rows = [f"{bus},{'alone' if bus == 8 else 'rest'}" for bus in range(1, 15)]
+    zones.write_text("bus,zone\n" + "\n".join(rows))
+    words = [*GRID[:-1], *ONCE, "--no-reference", "--zoning", str(zones)]
+    assert main([*words, "--release", "auto"]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "What zones release" in told
+    assert "rest tree (" in told or "rest bus (" in told
+    assert "total is that bus's demand: alone." in told
+    assert main([*words, "--release", "bus"]) == 0
+    assert "What zones release" not in capsys.readouterr().out
