@@ -3,8 +3,8 @@
     python benchmarks/consortium.py FOLDER CASE [ZONES [ROUNDS]]
 
 FOLDER is where parties keep what they know (a flush to its disk is part of a round); nothing is
-left there. Zones are forked from a process that has imported what they need: a hundred of them take some
-130 MB each in their own interpreters. docs/decisions/0060-network.md rests on these figures.
+left there. Zones are forked from a process that has imported what they need.
+docs/decisions/0060-network.md rests on these figures.
 """
 
 from __future__ import annotations
