@@ -63,7 +63,7 @@ def strategies(zone: Zone, release: str) -> list[Statistics]:
         return [bus(n)]
     if release == "total":
         return [total(n)]
-    # the sum alone is not among them: where loads differ much it can cost a lot (ACTIVSg500, 3.5 %)
+    # the sum alone is not among them: it says nothing of where load sits
     trees = [tree(hierarchy(zone, depth), weights) for depth, weights in TREES]
     return trees if release == "tree" else [*trees, bus(n)]
 
