@@ -28,6 +28,7 @@ locks. docs/decisions/0015-ledger-file.md compares this with an SQLite database.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import hmac
@@ -378,7 +379,10 @@ class LedgerFile:
 def _has_content(path: Path) -> bool:
     try:
         return path.stat().st_size > 0
-    except (OSError, ValueError):
+    except (OSError, ValueError) as error:
+        if getattr(error, "errno", None) == errno.ENAMETOOLONG:
+            told = f"key {path} is not allowed: its name is too long; {UNDONE}"
+            raise InputError(told) from error
         return False
 
 

@@ -1,12 +1,16 @@
 """Commands under a fault at every file operation: the same command with --resume ends the same.
 
-What is compared is every table byte by byte but ``timing`` (seconds and process numbers), and the
-names of all files: nothing missing, nothing left over. ``GRIDPRIV_FAULTS_EVERY=1`` (the default)
-takes every operation.
+What is compared is every table byte by byte but ``timing`` and ``documents`` (they hold seconds and
+process numbers), and the names of all files: nothing missing, nothing left over.
+
+    GRIDPRIV_FAULTS_EVERY=1 pytest -m slow tests/faults
+
+takes every operation, which is the default; the default suite takes a few of a run's.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import shutil
@@ -17,10 +21,10 @@ import pytest
 from harness import KILLED, How, content, run
 
 from gridpriv.cli.main import main
-
-pytestmark = pytest.mark.slow
+from gridpriv.core.store import read_study
 
 EVERY = int(os.environ.get("GRIDPRIV_FAULTS_EVERY", "1"))
+TIMED = ("timing.parquet", "documents.parquet")
 SCHEDULES = range(50)
 DAY = "step,load_scale\nnight,0.6\nmorning,1.0\nnoon,1.2\n"
 COMMANDS = {
@@ -28,6 +32,9 @@ COMMANDS = {
                 "--budgets", "1", "--seeds", "2", "--rounds", "1", "--jobs", "1",
                 "--format", "none", "--quiet"],
     "series": ["run", "case14", "--series", "DAY", "--seed", "3", "--rounds", "1",
+               "--solver", "clarabel", "--quiet"],
+    "run": ["run", "case14", "--seed", "3", "--rounds", "1", "--solver", "clarabel", "--quiet"],
+    "public": ["run", "case14", "--series", "DAY", "--seed", "3", "--rounds", "1", "--public",
                "--solver", "clarabel", "--quiet"],
     "learn": ["learn", "compare", "lasso", "--rounds", "2", "--clients", "5", "--clip", "1",
               "--algorithms", "ryu-kim", "--totals", "1", "--seeds", "2", "--format", "none",
@@ -57,7 +64,7 @@ def assert_same(folder: Path, whole: dict[str, bytes], where: str) -> None:
     found = content(folder)
     assert found.keys() == whole.keys(), where
     for name, expected in whole.items():
-        if name.endswith(".parquet") and name != "timing.parquet":
+        if name.endswith(".parquet") and name not in TIMED:
             assert found[name] == expected, f"{where}: {name}"
 
 
@@ -66,14 +73,18 @@ def resumed(name: str, folder: Path, where: str) -> None:
     assert again.status == 0, f"{where}; then {again.said}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["kill", "full", "error"])
 def test_a_fault_at_every_operation(
     tmp_path: Path, undisturbed: tuple[str, dict[str, bytes]], how: How
 ) -> None:
+    survive(tmp_path / "out", undisturbed, how, EVERY)
+
+
+def survive(folder: Path, undisturbed: tuple[str, dict[str, bytes]], how: How, every: int) -> None:
     name, whole = undisturbed
-    folder = tmp_path / "out"
     count = run(command(name, folder), folder, 10**9, how).operations
-    for at in range(1, count + 1, EVERY):
+    for at in range(1, count + 1, every):
         shutil.rmtree(folder, ignore_errors=True)
         ended = run(command(name, folder), folder, at, how)
         where = f"{name}: {how} at operation {at} of {count}: {ended.said}"
@@ -81,9 +92,55 @@ def test_a_fault_at_every_operation(
         assert "Traceback" not in ended.said, where
         resumed(name, folder, where)
         assert_same(folder, whole, where)
-    print(f"{name}, {how}: {len(range(1, count + 1, EVERY))} of {count} operations")
+    print(f"{name}, {how}: {len(range(1, count + 1, every))} of {count} operations")
 
 
+@pytest.mark.parametrize("undisturbed", ["run"], indirect=True)
+def test_a_run_that_was_killed_now_and_then(
+    tmp_path: Path, undisturbed: tuple[str, dict[str, bytes]]
+) -> None:
+    survive(tmp_path / "out", undisturbed, "kill", 97)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", [[], ["--public"]], ids=" ".join)
+def test_a_charged_run_says_at_least_what_the_ledger_says_wherever_it_is_killed(
+    tmp_path: Path, words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whole, killed, or killed and gone on with: no zone released more than its folder says."""
+    book, granted, folder = tmp_path / "book", tmp_path / "granted", tmp_path / "out"
+    grant = ["ledger", "grant", str(granted), "--case", "case14", "--epsilon", "9"]
+    assert main([*grant, "--quiet"]) == 0
+    shutil.copy(f"{granted}.key", f"{book}.key")
+    charged = [*words, "--ledger", str(book)]
+
+    def charges() -> dict[str, int]:
+        capsys.readouterr()
+        assert main(["ledger", "show", str(book), "--json"]) == 0
+        owners = json.loads(capsys.readouterr().out)["owners"]
+        return {owner["owner"]: owner["releases"] for owner in owners}
+
+    def said() -> dict[str, int]:
+        if not (folder / "manifest.json").exists():
+            return {}
+        table = read_study(folder).tables.get("releases")
+        return {} if table is None else dict(table.groupby("zone")["count"].sum())
+
+    shutil.copy(granted, book)
+    count = run(command("run", folder, *charged), folder, 10**9).operations
+    for at in range(1, count + 1, EVERY):
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copy(granted, book)
+        assert run(command("run", folder, *charged), folder, at).status == KILLED
+        for _ in range(2):
+            spent, stated = charges(), said()
+            assert all(stated.get(zone, 0) >= n for zone, n in spent.items()), (at, spent, stated)
+            again = run(command("run", folder, *charged, "--resume"), folder)
+            assert again.status == 0, f"killed at {at} of {count}: {again.said}"
+        assert max(charges().values()) <= 2
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SCHEDULES)
 def test_a_random_schedule_of_kills(
     tmp_path: Path, undisturbed: tuple[str, dict[str, bytes]], seed: int

@@ -285,6 +285,19 @@ def test_twenty_thousand_mutations_are_refused_in_a_sentence(
 # What is no ledger
 
 
+@pytest.mark.parametrize("length", [252, 255, 256])
+def test_a_name_too_long_for_its_key_leaves_nothing(tmp_path: Path, length: int) -> None:
+    with pytest.raises(InputError, match="too long"):
+        grant(tmp_path / ("l" * length), [NORTH], 1.0)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("length", [1, 251])
+def test_a_name_with_room_for_its_key_is_granted(tmp_path: Path, length: int) -> None:
+    grant(tmp_path / ("l" * length), [NORTH], 1.0)
+    assert len(list(tmp_path.iterdir())) == 2
+
+
 def write_garbage(path: Path) -> None:
     path.write_bytes(b"no ledger " * 1000)
 
