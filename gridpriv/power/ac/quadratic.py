@@ -22,6 +22,7 @@ from gridpriv.core.arrays import Floats, Ints
 
 OPTIONS: dict[str, Any] = {
     "print_time": False,
+    "show_eval_warnings": False,  # what ends in NaN is told by the status
     "ipopt.print_level": 0,
     "ipopt.sb": "yes",
     "ipopt.max_iter": 500,

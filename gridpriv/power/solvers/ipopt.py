@@ -14,6 +14,7 @@ from gridpriv.power.solvers.base import Solution, Unsolved
 
 OPTIONS: dict[str, Any] = {
     "print_time": False,
+    "show_eval_warnings": False,  # what ends in NaN is told by the status
     "ipopt.print_level": 0,
     "ipopt.sb": "yes",
     "ipopt.tol": 1e-9,
