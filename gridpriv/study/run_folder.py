@@ -305,7 +305,9 @@ def _manifest(runs: Runs, grids: dict[tuple[str, str], Grid], *, public: bool) -
 
 
 def _network(runs: Runs) -> Rows:
-    tables = zip(NETWORK_TABLES, network_tables(runs.case, runs.zoning), strict=True)
+    """Return the grid as it was run: branches out of service are neither settled nor drawn."""
+    case = runs.case.without(runs.settings.outage)
+    tables = zip(NETWORK_TABLES, network_tables(case, runs.zoning), strict=True)
     return {
         name: table.assign(case=runs.case.name, zoning="").to_dict("records")
         for name, table in tables

@@ -159,6 +159,15 @@ def test_a_single_runs_folder_has_a_report(tmp_path: Path) -> None:
     assert "--seed 1" in page and 'class="map"' in page
 
 
+def test_a_run_without_a_branch_is_drawn_without_it(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    run = ["run", "case14", "--rounds", "1", "--solver", "clarabel", "--outage", "branch:1"]
+    assert main([*run, "--out", str(folder), "--quiet"]) == 0
+    assert main(["report", str(folder), "--quiet"]) == 0
+    branches = pd.read_parquet(folder / "network_branches.parquet")
+    assert len(branches) == len(pd.read_parquet(folder / "res_line.parquet")) == 19
+
+
 def test_a_public_runs_folder_has_a_report_without_private_figures(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     assert main(["run", "case14", "--rounds", "3", "--seed", "1", "--out", str(folder), "--quiet",
