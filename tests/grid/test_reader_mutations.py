@@ -102,6 +102,8 @@ def damaged_net(draw: random.Random) -> bytes:
             entries[key] = draw.choice(VALUES)
             continue
         held = json.loads(entry["_object"])
+        if not all(isinstance(held[part], list) for part in ("columns", "index", "data")):
+            continue  # damaged in an earlier turn
         kind = draw.randrange(10)
         column = draw.randrange(len(held["columns"])) if held["columns"] else 0
         if kind < 6 and held["data"] and held["columns"]:
