@@ -57,7 +57,7 @@ def _print_report(case: Case, size: dict[str, object], report: ReadReport) -> No
     )
     left_out = [note.field for note in notes if note.left_out]
     if left_out:
-        print(f"Left out of the power balance: {', '.join(left_out)}.")
+        print(f"The power balance may differ from the source's for: {', '.join(left_out)}.")
 
 
 def _size(case: Case) -> dict[str, object]:

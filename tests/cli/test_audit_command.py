@@ -15,10 +15,3 @@ from gridpriv.cli.main import main
 def test_what_cannot_be_honoured_is_refused(command, flags, capsys):
     assert main([command, "case14", *flags]) == 2
     assert f"{flags[0]} is a flag of gridpriv run" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("release", ["total", "tree", "auto"])
-def test_an_attack_that_is_not_modelled_is_refused(capsys, release):
-    """What is heard of sums is another problem than demand behind noise."""
-    assert main(["attack", "case14", "--release", release]) == 2
-    assert f"release = '{release}' is not allowed" in capsys.readouterr().err
