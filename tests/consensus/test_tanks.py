@@ -109,6 +109,7 @@ def test_every_draw_is_told_in_a_reply_counted_and_planned(target, refresh, upda
     crew = Waterworks(**SHORT, rules=rules("linearized", target, updates, refresh))
     transport = in_process(crew)
     port, told = exchange(transport, "round"), [Counter(), Counter()]
+    one = transport.ask("release", [np.ones(1)] * 2, [1.0] * 2)
 
     def listening(orders):
         replies = port(orders)
@@ -120,8 +121,7 @@ def test_every_draw_is_told_in_a_reply_counted_and_planned(target, refresh, upda
     assert len(list(rounds(listening, CONSENSUS, start(), plan))) == 4
     drawn = answers(transport.ask("drawn"))
     assert [dict(total) for total in told] == drawn
-    assert [sum(one.values()) for one in drawn] == [expected] * 2
-    one = transport.ask("release", [np.ones(1)] * 2, [1.0] * 2)
+    assert [sum(counts.values()) for counts in drawn] == [expected] * 2
     assert [set(counts) for counts in drawn] == [{r} if expected else set() for r in one]
 
 
