@@ -363,7 +363,10 @@ def charge_at_once(path: Path, charge: Charge, allowed: int, asks: int) -> None:
     fallen.set()
     for process in processes[4:]:
         process.join(timeout=300.0)
-    assert [process.exitcode for process in processes] == [-signal.SIGKILL] * 4 + [0] * 4
+    codes = [process.exitcode for process in processes]
+    assert codes[:2] == [-signal.SIGKILL] * 2
+    assert set(codes[2:4]) <= {-signal.SIGKILL, 0}  # who is killed from outside may be done before
+    assert codes[4:] == [0] * 4
 
     charged = dict.fromkeys(range(8), 0)
     for _, entry in read_book(path).charged:
