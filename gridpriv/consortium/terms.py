@@ -22,7 +22,7 @@ from gridpriv.consensus.table import Public
 from gridpriv.core.arrays import Floats, Ints
 from gridpriv.core.errors import InputError, not_allowed
 from gridpriv.core.files import write_text
-from gridpriv.core.reading import LARGEST, read_text
+from gridpriv.core.reading import read_document
 from gridpriv.zonal.opening import Ground, step_size
 from gridpriv.zonal.settings import Settings, make_settings
 
@@ -151,16 +151,7 @@ def read_terms(path: Path) -> Terms:
     InputError
         If it cannot be read, or holds no terms.
     """
-    where = f"terms {path}"
-    try:
-        document = json.loads(read_text(path, "terms", LARGEST))
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{where} is no JSON: {error}") from error
-    if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise InputError(f"{where} is not of the format {FORMAT!r}")
-    if set(document) != set(KEYS):
-        odd = sorted(set(document) ^ set(KEYS))
-        raise InputError(f"{where}: the keys are not those of {FORMAT!r}: {', '.join(odd[:3])}")
+    document = read_document(path, "terms", FORMAT, KEYS)
     try:
         return Terms(
             run=check_run(document["run"]),
@@ -172,7 +163,7 @@ def read_terms(path: Path) -> Terms:
             zones={str(zone["zone"]): _shared(zone) for zone in document["zones"]},
         )
     except (TypeError, ValueError, KeyError, OverflowError) as error:
-        raise InputError(f"{where}: {error}") from error
+        raise InputError(f"terms {path}: {error}") from error
 
 
 def _number(value: Any) -> float | None:

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import gzip
 import io
+import json
 import os
 import stat
 import zlib
+from collections.abc import Collection
 from pathlib import Path
+from typing import Any
 
 from gridpriv.core.errors import InputError
 
@@ -101,6 +104,26 @@ def read_text(path: Path, what: str, most: int) -> str:
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise InputError(f"{what} {path}, line {line}: not UTF-8 text ({error.reason})") from error
+
+
+def read_document(path: Path, what: str, form: str, keys: Collection[str]) -> dict[str, Any]:
+    """Return the JSON object of a file that states its format and has exactly these keys.
+
+    Raises
+    ------
+    InputError
+        If it cannot be read, or is not of the format.
+    """
+    where = f"{what} {path}"
+    try:
+        document = json.loads(read_text(path, what, LARGEST))
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{where} is no JSON: {error}") from error
+    if not isinstance(document, dict) or document.get("format") != form:
+        raise InputError(f"{where} is not of the format {form!r}")
+    if odd := sorted(set(document) ^ set(keys)):
+        raise InputError(f"{where}: the keys are not those of {form!r}: {', '.join(odd[:3])}")
+    return document
 
 
 def shown(text: str) -> str:

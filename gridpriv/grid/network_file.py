@@ -19,7 +19,7 @@ import numpy as np
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import InputError
 from gridpriv.core.files import write_text
-from gridpriv.core.reading import LARGEST, read_text
+from gridpriv.core.reading import read_document
 from gridpriv.grid.case import Case, GenCost
 
 FORMAT = "gridpriv network 1"
@@ -70,20 +70,11 @@ def read_network(path: Path) -> Case:
     InputError
         If it cannot be read, or is no network.
     """
-    where = f"network {path}"
-    try:
-        document = json.loads(read_text(path, "network", LARGEST))
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{where} is no JSON: {error}") from error
-    if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise InputError(f"{where} is not of the format {FORMAT!r}")
-    if set(document) != set(KEYS):
-        odd = sorted(set(document) ^ set(KEYS))
-        raise InputError(f"{where}: the keys are not those of {FORMAT!r}: {', '.join(odd[:3])}")
+    document = read_document(path, "network", FORMAT, KEYS)
     try:
         return _case(document)
     except (TypeError, ValueError, OverflowError) as error:
-        raise InputError(f"{where}: {error}") from error
+        raise InputError(f"network {path}: {error}") from error
 
 
 def _case(document: dict[str, Any]) -> Case:
