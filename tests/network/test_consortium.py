@@ -3,30 +3,11 @@
 from __future__ import annotations
 
 import json
-import shutil
-from pathlib import Path
 
 import pytest
-from parties import Consortium, laid_out, same_rounds, settings
-
-from gridpriv import run
+from parties import Consortium, same_rounds
 
 ZONES = ("1", "2", "3")
-
-
-@pytest.fixture(scope="module")
-def template(case14, zones14, tmp_path_factory):
-    return laid_out(case14, zones14, tmp_path_factory.mktemp("consortium"))
-
-
-@pytest.fixture
-def folder(template, tmp_path):
-    return Path(shutil.copytree(template, tmp_path / "here"))
-
-
-@pytest.fixture(scope="module")
-def in_one_process(case14, zones14):
-    return run(case14, zones14, settings())
 
 
 @pytest.mark.parametrize("secure", [True, False])

@@ -6,7 +6,6 @@ import json
 import shutil
 import time
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from queue import SimpleQueue
 
 import grpc
@@ -14,7 +13,6 @@ import numpy as np
 import pytest
 from parties import Consortium, laid_out, same_rounds, settings, total
 
-from gridpriv import run
 from gridpriv.consensus import speaker as speaking
 from gridpriv.consensus.grpc_transport import METHOD, NAME, SERVICE, Hall
 from gridpriv.consensus.messages import Order, Reply
@@ -39,21 +37,6 @@ from gridpriv.privacy.release import Release
 from gridpriv.zonal.datasets import zone_datasets
 
 ZONES = ("1", "2", "3")
-
-
-@pytest.fixture(scope="module")
-def template(case14, zones14, tmp_path_factory):
-    return laid_out(case14, zones14, tmp_path_factory.mktemp("consortium"))
-
-
-@pytest.fixture
-def folder(template, tmp_path):
-    return Path(shutil.copytree(template, tmp_path / "here"))
-
-
-@pytest.fixture(scope="module")
-def in_one_process(case14, zones14):
-    return run(case14, zones14, settings())
 
 
 class Caller:
