@@ -98,11 +98,14 @@ def damaged_net(draw: random.Random) -> bytes:
     for _ in range(draw.randint(1, 3)):
         key = draw.choice(sorted(entries))
         entry = entries[key]
-        if not isinstance(entry, dict) or "_object" not in entry or draw.random() < 0.03:
+        held = entry.get("_object") if isinstance(entry, dict) else None
+        if not isinstance(held, str) or draw.random() < 0.03:
             entries[key] = draw.choice(VALUES)
             continue
-        held = json.loads(entry["_object"])
+        held = json.loads(held)
         if not all(isinstance(held[part], list) for part in ("columns", "index", "data")):
+            continue  # damaged in an earlier turn
+        if not all(isinstance(name, str) for name in held["columns"]):
             continue  # damaged in an earlier turn
         kind = draw.randrange(10)
         column = draw.randrange(len(held["columns"])) if held["columns"] else 0
