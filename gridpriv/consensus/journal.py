@@ -1,4 +1,4 @@
-"""What a coordinator keeps of a run: every turn's answers, a file a turn; all of it is public.
+"""What a coordinator keeps of a run: every turn's answers, a record a turn; all of it is public.
 
 A coordinator is a function of its terms and of the answers it was given, so one that was stopped
 goes on by going through them again: same orders, same penalties, to the last bit.
@@ -13,9 +13,9 @@ from pathlib import Path
 from gridpriv.consensus.messages import Reply
 from gridpriv.consensus.wire import COUNT, Answer, MessageError, Place, decode, encode
 from gridpriv.core.errors import InputError
-from gridpriv.core.files import read_bytes, write_bytes
-from gridpriv.core.sealed import DamagedError
+from gridpriv.core.records import Records
 
+TURNS = "turns"
 DIGEST = hashlib.sha256().digest_size
 
 
@@ -28,10 +28,17 @@ class Journal:
         Whoever writes it holds it.
     run : str
     zones : sequence of str
+
+    Raises
+    ------
+    DamagedError
+        If its file is not what was written.
     """
 
     def __init__(self, folder: Path, run: str, zones: Sequence[str]) -> None:
-        self._folder, self._run, self._zones = folder, run, zones
+        self._run, self._zones = run, zones
+        self._file = Records(folder / TURNS, private=False)
+        self._found = self._file.read()
         self._turns = 0
 
     def next(self, place: Place, orders: Sequence[bytes]) -> list[Reply | None] | None:
@@ -39,23 +46,18 @@ class Journal:
 
         Raises
         ------
-        DamagedError
-            If its file is not what was written.
         InputError
             If another turn, or other orders, were played then.
         """
         self._turns += 1
-        try:
-            content = read_bytes(self._path)
-        except FileNotFoundError:
+        if self._turns > len(self._found):
             return None
-        given, parts = content[:DIGEST], content[DIGEST:-DIGEST]
-        if _digest([given + parts]) != content[-DIGEST:]:
-            raise DamagedError(f"{self._path} is damaged: it is not what was written")
+        content = self._found[self._turns - 1]
+        given, parts = content[:DIGEST], content[DIGEST:]
         if given != _digest(orders):
             raise InputError(
-                f"{self._path} is {place} of another run: its orders were others; name another "
-                "run in the terms, or another state folder"
+                f"{self._file.path} is of another run: its orders of {place} were others; name "
+                "another run in the terms, or another state folder"
             )
         return self._replies(parts)
 
@@ -65,12 +67,7 @@ class Journal:
         for zone, reply in zip(self._zones, replies, strict=True):
             told = b"" if reply is None else encode(Answer(self._run, zone, place, reply))
             parts += [COUNT.pack(len(told)), told]
-        content = b"".join(parts)
-        write_bytes(self._path, content + _digest([content]), private=False)
-
-    @property
-    def _path(self) -> Path:
-        return self._folder / f"turn-{self._turns:06d}"
+        self._file.add(b"".join(parts))
 
     def _replies(self, parts: bytes) -> list[Reply | None]:
         replies: list[Reply | None] = []
@@ -80,7 +77,7 @@ class Journal:
             at += COUNT.size
             told = decode(parts[at : at + size]) if size else None
             if told is not None and not isinstance(told, Answer):
-                raise MessageError(f"{self._path} holds what is no answer")
+                raise MessageError(f"{self._file.path} holds what is no answer")
             replies.append(None if told is None else told.reply)
             at += size
         return replies

@@ -34,10 +34,12 @@ from gridpriv.consensus.wire import (
 )
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import BudgetError, GridprivError, SolverError
-from gridpriv.core.files import StorageError, read_bytes, write_bytes
+from gridpriv.core.files import StorageError
+from gridpriv.core.records import Records
 from gridpriv.core.sealed import DamagedError
 
 NOTHING = np.zeros(0)
+MOST_BYTES = 1 << 24  # of standings that are kept one after the other before the last is alone
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,13 +96,13 @@ class Speaker:
         self.zone, self.run = zone, run
         self.agreed: Floats | None = None
         self.failed: Exception | None = None
-        self._agent, self._rounds, self._path = agent, rounds, path
+        self._agent, self._rounds = agent, rounds
         self._size = int(agent.shared.sum())
         now = agent.memory()
         self._standing = Standing(BEFORE, b"", b"", b"", now.at, now)
-        found = read_standing(path)
-        if found is not None:
-            self._go_on(found)
+        self._file = Records(path, private=True)
+        if kept := self._file.read():
+            self._go_on(_standing_of(kept[-1], path))
 
     @property
     def last(self) -> Place:
@@ -189,7 +191,8 @@ class Speaker:
         self._keep(replace(self._standing, memory=self._agent.memory()))
 
     def _keep(self, standing: Standing) -> None:
-        write_standing(self._path, standing)
+        write = self._file.add if self._file.size < MOST_BYTES else self._file.renew
+        write(_content(standing))
         self._standing = standing
 
     def _go_on(self, standing: Standing) -> None:
@@ -232,8 +235,19 @@ def _public(error: Exception) -> Reason:
     return next(found, "defect")
 
 
-def write_standing(path: Path, standing: Standing) -> None:
-    """Write a standing, whole or not at all, for its owner only."""
+def read_standing(path: Path) -> Standing | None:
+    """Return the standing that was written last; None where there is none.
+
+    Raises
+    ------
+    DamagedError
+        If it is not whole.
+    """
+    kept = Records(path, private=True).read()
+    return _standing_of(kept[-1], path) if kept else None
+
+
+def _content(standing: Standing) -> bytes:
     memory, texts = standing.memory, {"figures": [dict(one) for one in standing.figures]}
     draw = () if memory.draw is None else memory.draw
     file = io.BytesIO()
@@ -246,21 +260,10 @@ def write_standing(path: Path, standing: Standing) -> None:
         draw=np.array(draw, dtype=np.int64), estimate=memory.estimate,
         texts=_bytes(json.dumps(texts).encode()),
     )  # fmt: skip
-    write_bytes(path, file.getvalue(), private=True)
+    return file.getvalue()
 
 
-def read_standing(path: Path) -> Standing | None:
-    """Return a standing that was written; None where there is none.
-
-    Raises
-    ------
-    DamagedError
-        If it is not whole.
-    """
-    try:
-        content = read_bytes(path)
-    except FileNotFoundError:
-        return None
+def _standing_of(content: bytes, path: Path) -> Standing:
     try:
         with np.load(io.BytesIO(content), allow_pickle=False) as held:
             return _standing({name: held[name] for name in held.files})

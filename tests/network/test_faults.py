@@ -402,7 +402,7 @@ def test_a_zone_that_ends_anywhere_in_a_round_pays_once(
     from gridpriv.privacy.ledger import Ledger
 
     left = [nth]
-    charge, write = Ledger.charge, speaking.write_standing
+    charge, keep = Ledger.charge, speaking.Speaker._keep
 
     def crash():
         left[0] -= 1
@@ -416,16 +416,16 @@ def test_a_zone_that_ends_anywhere_in_a_round_pays_once(
         if owner == "2" and point == "after it":
             crash()
 
-    def writing(path, standing):
-        own = "/2/" in str(path) and standing.last.phase == "round"
+    def keeping(self, standing):
+        own = self.zone == "2" and standing.last.phase == "round"
         if own and point == "before the standing":
             crash()
-        write(path, standing)
+        keep(self, standing)
         if own and point == "after":
             crash()
 
     monkeypatch.setattr(Ledger, "charge", charging)
-    monkeypatch.setattr(speaking, "write_standing", writing)
+    monkeypatch.setattr(speaking.Speaker, "_keep", keeping)
     parties = with_ledgers(folder, case14, zones14, 5.0).coordinator().zones(*ZONES)
     with pytest.raises(Crash):
         parties.futures["2"].result(60.0)
