@@ -42,6 +42,7 @@ from gridpriv.core.files import (
     write_text,
 )
 from gridpriv.core.lock import LOCK, held
+from gridpriv.core.parquet import read_parquet
 from gridpriv.core.processes import WorkerError
 from gridpriv.core.sealed import DamagedError, read_json, read_sealed, sealed
 
@@ -491,8 +492,6 @@ def _read_part(path: Path) -> Part:
 
 def _tables(folder: Path, manifest: dict[str, Any]) -> dict[str, Any]:
     """Return the Arrow tables of a finished folder."""
-    import pyarrow.parquet as pq
-
     found = {}
     for name, told in manifest["tables"].items():
         path = folder / f"{name}.parquet"
@@ -504,7 +503,7 @@ def _tables(folder: Path, manifest: dict[str, Any]) -> dict[str, Any]:
             raise InputError(
                 f"{path} is damaged or was edited: it is not what the study was finished with"
             )
-        found[name] = pq.read_table(io.BytesIO(content))
+        found[name] = read_parquet(path, content)
     return found
 
 

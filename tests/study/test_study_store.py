@@ -131,3 +131,23 @@ def test_an_unreachable_cluster_is_named(tmp_path: Path, small_plan) -> None:
 
 def test_storage_errors_have_an_exit_code_of_their_own() -> None:
     assert StorageError("x").exit_code == 3
+
+
+def test_a_forged_table_that_unpacks_without_end_is_refused(tmp_path: Path, small_plan) -> None:
+    import hashlib
+
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    compare(small_plan, out=tmp_path, jobs=1)
+    zeros = pa.DictionaryArray.from_arrays(pa.array([0] * 10**4, pa.int32()), ["a" * 10**5])
+    pq.write_table(pa.table({"reason": zeros}), tmp_path / "runs.parquet")
+    manifest = json.loads((tmp_path / "manifest.json").read_text())
+    forged = hashlib.sha256((tmp_path / "runs.parquet").read_bytes()).hexdigest()
+    manifest["tables"]["runs"]["sha256"] = forged
+    del manifest["checksum"]
+    plain = json.dumps(manifest, sort_keys=True).encode()
+    manifest["checksum"] = hashlib.sha256(plain).hexdigest()
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(InputError, match=r"runs\.parquet is not allowed: .* may unpack to"):
+        _ = read_study(tmp_path).runs
