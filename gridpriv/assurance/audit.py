@@ -18,6 +18,7 @@ from gridpriv.assurance.audited import (
 )
 from gridpriv.assurance.bounds import ceiling, check_runs, detectable
 from gridpriv.assurance.eavesdrop import MakeAgent, listen, varied
+from gridpriv.assurance.low_bits import LOW_BITS, low_bits
 from gridpriv.assurance.neighbours import (
     Neighbour,
     corner_neighbours,
@@ -147,7 +148,11 @@ class AuditResult:
                 "bus": self.neighbour.bus, "dp": self.neighbour.dp, "dq": self.neighbour.dq
             },
             "confidence": self.plan.confidence,
-            "replay": [_check(self.findings, check) for check in (*CHECKS, *WHOLE_CHECKS)],
+            "replay": [
+                _check(self.findings, check)
+                for check in (*CHECKS, *WHOLE_CHECKS, LOW_BITS)
+                if check in {finding.check for finding in self.findings}
+            ],
             "statistical": [_level(row) for row in self.levels],
             "passed": self.passed,
             "verdict": self.verdict,
@@ -215,6 +220,7 @@ def audit(
         check_runs(plan.runs[mechanism.level], mechanism.claimed, mechanism.delta, plan.confidence)
     findings = _replay_all(short, plan, network.heard, zone, other, make_agent, watch)
     findings += whole_run(prepared, plan.confidence, make_agent)
+    findings += low_bits(prepared.rules.noise)
     levels = tuple(
         audit_mechanism(mechanism, plan.runs[mechanism.level], plan.confidence, watch)
         for mechanism in mechanisms

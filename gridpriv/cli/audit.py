@@ -176,6 +176,7 @@ def _print_replay(document: dict[str, Any]) -> None:
         "rounds": "coordinates without noise, all rounds",
         "outputs": "exact minimiser moved, of what is declared",
         "independence": "signs of noise that agree, from a half",
+        "low bits": "sums with secure noise on the value's grid",
     }
     print_table(
         f"{document['case']}: replay on neighbouring demand, releases frozen",

@@ -88,10 +88,16 @@ def secure_noise_halved() -> None:
     )
 
 
+def secure_noise_of_floats() -> None:
+    floats = mechanism.Laplace.perturb
+    generator = np.random.default_rng()
+    mechanism.SecureLaplace.perturb = lambda self, value, _: floats(self, value, lambda: generator)
+
+
 MUTANTS = (
     penalty_reads_private_figures, stopping_reads_private_figures, same_noise_in_every_round,
     same_noise_in_every_zone, noise_ends_after_round_6, exact_output_sensitivity_halved,
-    secure_noise_halved,
+    secure_noise_halved, secure_noise_of_floats,
 )  # fmt: skip
 
 if __name__ == "__main__":

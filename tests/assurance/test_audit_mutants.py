@@ -1,4 +1,4 @@
-"""Seven ways to break the guarantee, each seen by ``gridpriv audit case14``."""
+"""Eight ways to break the guarantee, each seen by ``gridpriv audit case14``."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ SEES = {
     "same_noise_in_every_zone": "independence",
     "noise_ends_after_round_6": "rounds",
     "exact_output_sensitivity_halved": "outputs",
+    "secure_noise_of_floats": "low bits",
 }
 
 
