@@ -1,5 +1,6 @@
-"""Seconds of a round beside a bare float32 product of the same shapes, measured in turns.
+"""Processor seconds of a round beside what no round can do without, measured in turns.
 
+That is a float32 product of the same shapes, and a normal draw for every client's every parameter.
 The data are made (the shape of MNIST), so no files are needed. Figures are medians; the ratio is
 what to read on a machine that does other work.
 
@@ -11,15 +12,18 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from gridpriv.learning import Dataset, learn, make_learn_settings
+from gridpriv.learning import Dataset, LearnSettings, learn, make_learn_settings
 
 PIXELS, CLASSES = 784, 10
 # (samples, clients, local updates)
-SHAPES = ((60_000, 10, 1), (60_000, 10, 5), (60_000, 40, 1), (20_000, 10, 1), (40_000, 10, 1))
+SHAPES = ((60_000, 10, 1), (60_000, 10, 5), (60_000, 40, 1), (20_000, 10, 1), (40_000, 10, 1),
+          (60_000, 100, 1), (60_000, 1000, 1))  # fmt: skip
 
 
 def made(samples: int) -> Dataset:
@@ -32,15 +36,26 @@ def made(samples: int) -> Dataset:
     )  # fmt: skip
 
 
-def bare(x: np.ndarray, repeats: int) -> float:
-    """Return the median seconds of X'(X W)."""
-    w = np.ones((PIXELS, CLASSES), np.float32)
+def product(x: np.ndarray) -> None:
+    """Compute X'(X W)."""
+    x.T @ (x @ np.ones((PIXELS, CLASSES), np.float32))
+
+
+def median(job: Callable[[], object], repeats: int = 5) -> float:
+    """Return the median processor seconds of a job."""
     found = []
     for _ in range(repeats):
-        began = time.perf_counter()
-        x.T @ (x @ w)
-        found.append(time.perf_counter() - began)
+        began = time.process_time()
+        job()
+        found.append(time.process_time() - began)
     return float(np.median(found))
+
+
+def of_rounds(data: Dataset, settings: LearnSettings) -> float:
+    """Return the median processor seconds of a run's rounds."""
+    clock = [time.process_time()]
+    learn(data, settings, lambda _: clock.append(time.process_time()))
+    return float(np.median(np.diff(clock)[1:-1]))
 
 
 def main() -> None:
@@ -48,23 +63,24 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
-    rows = []
-    print(f"{'samples':>8} {'clients':>8} {'E':>3} {'round s':>9} {'product s':>10} {'ratio':>6}")
+    rows, random = [], np.random.default_rng(0)
+    print("samples clients   E  round s  product s  draws s  ratio")
     for samples, clients, updates in SHAPES:
         data = made(samples)
         settings = make_learn_settings(
             "mnist", "ryu-kim", clients=clients, local_updates=updates, rounds=args.rounds,
             evaluate_every=args.rounds,
         )  # fmt: skip
-        before = bare(data.x_train, 5)
-        seconds = float(learn(data, settings).rounds["seconds"].median())
-        product = updates * (before + bare(data.x_train, 5)) / 2.0
+        noise = np.empty((clients, PIXELS * CLASSES))
+        seconds = of_rounds(data, settings)
+        products = updates * median(partial(product, data.x_train))
+        draws = updates * median(partial(random.standard_normal, out=noise))
         rows.append(
             {"samples": samples, "clients": clients, "local_updates": updates,
-             "seconds": seconds, "product": product}
+             "seconds": seconds, "product": products, "draws": draws}
         )  # fmt: skip
-        print(f"{samples:8} {clients:8} {updates:3} {seconds:9.4f} {product:10.4f} "
-              f"{seconds / product:6.2f}", flush=True)  # fmt: skip
+        print(f"{samples:7} {clients:7} {updates:3} {seconds:8.4f} {products:10.4f} {draws:8.4f} "
+              f"{seconds / (products + draws):6.2f}", flush=True)  # fmt: skip
     if args.json:
         args.json.parent.mkdir(parents=True, exist_ok=True)
         args.json.write_text(json.dumps(rows, indent=2))

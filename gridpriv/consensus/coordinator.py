@@ -11,7 +11,7 @@ from typing import Protocol
 
 import numpy as np
 
-from gridpriv.consensus.messages import Exchange, Order
+from gridpriv.consensus.messages import Exchange, Order, Reply
 from gridpriv.consensus.schedules import PenaltySchedule, StepSize
 from gridpriv.core.arrays import Floats, Ints
 from gridpriv.core.errors import GridprivError
@@ -52,8 +52,8 @@ class Consensus(Protocol):
         """Return the mean over holders, shape (K,)."""
         ...
 
-    def norms(self, stacked: Floats) -> Floats:
-        """Return the 2-norm over holders, shape (K,)."""
+    def apart(self, w: Floats, parts: Sequence[Floats]) -> Floats:
+        """Return the 2-norm over holders of the agents' coordinates minus w, shape (K,)."""
         ...
 
 
@@ -97,17 +97,19 @@ class PartlyShared:
         """Return the mean over holders, shape (K,)."""
         return np.bincount(self.place, stacked, minlength=self.size) / self.holders
 
-    def norms(self, stacked: Floats) -> Floats:
-        """Return the 2-norm over holders, shape (K,)."""
-        return np.sqrt(np.bincount(self.place, stacked**2, minlength=self.size))
+    def apart(self, w: Floats, parts: Sequence[Floats]) -> Floats:
+        """Return the 2-norm over holders of the agents' coordinates minus w, shape (K,)."""
+        gap = self.spread(w) - self.stack(parts)
+        return np.sqrt(np.bincount(self.place, gap**2, minlength=self.size))
 
 
 @dataclass(frozen=True)
 class FullyShared:
-    """Agents that all hold every global variable: stacked values are a matrix (agents, K).
+    """Agents that all hold every global variable; what is stacked is their mean, shape (1, K).
 
-    It is :class:`PartlyShared` of equal coordinates without an index: at a million parameters
-    the gathers cost more than the agents' own work.
+    The next w is the mean of sent - dual/rho, and rho (w - sent) is added to each dual. Both are
+    linear with the same rho for all, so the means of sent and dual are all that w follows from: it
+    is :class:`PartlyShared` of equal coordinates, and does not grow with the agents.
     """
 
     agents: int
@@ -119,12 +121,15 @@ class FullyShared:
         return np.full(self.size, self.agents)
 
     def stack(self, parts: Sequence[Floats]) -> Floats:
-        """Return the agents' coordinates, shape (agents, K)."""
-        return np.stack(list(parts))
+        """Return the mean of the agents' coordinates, shape (1, K)."""
+        total = np.zeros(self.size)
+        for part in parts:
+            total += part
+        return (total / self.agents)[None]
 
     def split(self, stacked: Floats) -> list[Floats]:
-        """Return each agent's row; one row is every agent's."""
-        return list(np.broadcast_to(stacked, (self.agents, self.size)))
+        """Return the one row, which is every agent's."""
+        return [stacked[0]] * self.agents
 
     def spread(self, values: Floats) -> Floats:
         """Return the values as one row, shape (1, K)."""
@@ -132,13 +137,16 @@ class FullyShared:
 
     def average(self, stacked: Floats) -> Floats:
         """Return the mean over agents, shape (K,)."""
-        mean: Floats = stacked.mean(axis=0)
+        mean: Floats = stacked[0]
         return mean
 
-    def norms(self, stacked: Floats) -> Floats:
-        """Return the 2-norm over agents, shape (K,)."""
-        norms: Floats = np.sqrt(np.einsum("pk,pk->k", stacked, stacked))
-        return norms
+    def apart(self, w: Floats, parts: Sequence[Floats]) -> Floats:
+        """Return the 2-norm over agents of their coordinates minus w, shape (K,)."""
+        squares, gap = np.zeros(self.size), np.empty(self.size)
+        for part in parts:
+            np.subtract(part, w, out=gap)
+            squares += np.square(gap, out=gap)
+        return np.sqrt(squares, out=squares)
 
 
 def make_consensus(shared_coordinates: Sequence[Ints]) -> PartlyShared:
@@ -229,21 +237,25 @@ def rounds(exchange: Exchange, consensus: Consensus, state: State, plan: Plan) -
         rho = state.rho
         w, target, each = _meeting(consensus, state)
         try:
-            replies = exchange(_orders(consensus, t, target, each, plan.step(t)))
+            sent, apart = _answered(
+                exchange(_orders(consensus, t, target, each, plan.step(t))), consensus, w
+            )
         except GridprivError as error:
             error.add_note(f"{t - 1} of {plan.rounds} rounds were finished")
             raise
-        sent = consensus.stack([reply.sent for reply in replies])
-        gap = target - sent
-        dual = each * gap
-        dual += state.dual
-        apart = consensus.norms(gap)
+        dual = state.dual + each * (target - sent)
         moved = rho * np.sqrt(consensus.holders) * np.abs(w - (w if last_w is None else last_w))
         state, last_w = State(sent, dual, plan.penalty.following(t, rho, apart, moved)), w
         residual = float(np.linalg.norm(apart))
         yield Turn(t, w, rho, residual, state)
         if residual < plan.tolerance:
             return
+
+
+def _answered(replies: Sequence[Reply], consensus: Consensus, w: Floats) -> tuple[Floats, Floats]:
+    """Return what was sent, stacked, and how far from w it is; the replies are let go."""
+    parts = [reply.sent for reply in replies]
+    return consensus.stack(parts), consensus.apart(w, parts)
 
 
 def orders_at(consensus: Consensus, state: State, plan: Plan, t: int) -> list[Order]:
@@ -255,8 +267,7 @@ def orders_at(consensus: Consensus, state: State, plan: Plan, t: int) -> list[Or
 def _meeting(consensus: Consensus, state: State) -> tuple[Floats, Floats, Floats]:
     """Return the next w; and w and rho at their holders."""
     each = consensus.spread(state.rho)
-    shifted = state.dual / each
-    w = consensus.average(np.subtract(state.sent, shifted, out=shifted))
+    w = consensus.average(state.sent - state.dual / each)
     return w, consensus.spread(w), each
 
 

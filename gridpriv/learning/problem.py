@@ -69,12 +69,17 @@ class ClientProblem:
         self._regularizer, self._box, self._clip = regularizer, box, clip
         self.shape = (int(x.shape[1]), int(targets.shape[1]))
         self.samples = int(x.shape[0])
-        self.coordinates: Ints = np.arange(self.shape[0] * self.shape[1])
+        self.size = self.shape[0] * self.shape[1]
         self.smoothness = loss.smoothness(norm) * self.samples / count + regularizer.modulus
+
+    @property
+    def coordinates(self) -> Ints:
+        """Every client holds all of them."""
+        return np.arange(self.size)
 
     def start(self) -> Floats:
         """Return zero."""
-        return np.zeros(len(self.coordinates))
+        return np.zeros(self.size)
 
     def gradient(self, z: Floats, data: Floats) -> Floats:
         """Return sum_j data_j grad loss_j(z) / count + lambda R'(z), shape (J*K,).
@@ -92,8 +97,8 @@ class ClientProblem:
             # residual' X, not X' residual: BLAS packs the narrow factor faster
             part = residual.T @ x
             total = part if total is None else total + part
-        mean = to_numpy(total.T.reshape(-1)) / self.count
-        slope: Floats = mean + self._regularizer.subgradient(z)
+        slope: Floats = to_numpy(total.T.reshape(-1)) / self.count
+        slope += self._regularizer.subgradient(z)
         return slope
 
     def largest_gradient(self, z: Floats) -> float:
@@ -169,7 +174,7 @@ class ClientProblem:
         plain = np.sqrt(self.shape[0]) * self._norm * self._loss.bound_1
         if self._clip is None:
             return float(plain)
-        return float(min(plain, np.sqrt(len(self.coordinates)) * self._clip))
+        return float(min(plain, np.sqrt(self.size) * self._clip))
 
     def _residual(self, x: Array, rows: slice, w: Array) -> Array:
         residual = self._loss.residual(x @ w, self._targets[rows])

@@ -200,7 +200,7 @@ class _Log:
         """Keep one round."""
         seconds = time.perf_counter() - self._began
         xp = namespace(done.w)
-        apart = math.sqrt(sum(float(xp.sum((z - done.w) ** 2)) for z in done.local))
+        apart = math.sqrt(sum(float(xp.sum((z - done.w) ** 2)) for z in done.each))
         if not math.isfinite(apart):
             raise SolverError(
                 f"{self.task.settings.algorithm} diverged in round {done.number}: "

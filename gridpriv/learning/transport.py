@@ -11,10 +11,16 @@ import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from itertools import chain
 from types import TracebackType
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from gridpriv.consensus.transport import Performer, attempt, rows
+
+SHARES = 4  # of the agents, for each thread: one that is held up leaves the rest to the others
 
 
 class Threads:
@@ -40,12 +46,13 @@ class Threads:
 
     def ask(self, verb: str, *given: Sequence[Any]) -> list[Any]:
         """Return every agent's answer, or its exception."""
-        each = rows(len(self._agents), given)
-        jobs = [
-            self._pool.submit(attempt, agent, verb, row)
-            for agent, row in zip(self._agents, each, strict=True)
-        ]
-        return [job.result() for job in jobs]
+        agents, each = self._agents, rows(len(self._agents), given)
+
+        def attempted(share: NDArray[np.intp]) -> list[Any]:
+            return [attempt(agents[i], verb, each[i]) for i in share]
+
+        shares = np.array_split(np.arange(len(agents)), SHARES * self._workers)
+        return list(chain.from_iterable(self._pool.map(attempted, shares)))
 
     def close(self) -> None:
         """Do nothing: leaving the context ends the threads."""

@@ -101,7 +101,10 @@ class Gaussian:
 
     def perturb(self, value: Floats, stream: Stream) -> Floats:
         """Return the value plus normal draws of standard deviation sigma."""
-        return value + stream().normal(0.0, self.scale, value.shape)
+        noisy = stream().standard_normal(value.shape)  # in place: a draw may be of millions
+        noisy *= self.scale
+        noisy += value
+        return noisy
 
     def charge(self, distance: float) -> Charge:
         """Return the Gaussian mechanism at noise multiplier sigma/D2."""

@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
+from gridpriv.consensus.coordinator import FullyShared, Plan, State, make_consensus, rounds
+from gridpriv.consensus.messages import Reply
 from gridpriv.core.errors import InputError, SolverError
 from gridpriv.learning import LearnSettings, learn, load_dataset
 from gridpriv.learning.algorithms.centralized import objective_value, solve
@@ -325,21 +327,30 @@ def test_divergence_is_an_error_not_a_table_of_nans():
         learn(data, wild)
 
 
-def test_fully_shared_is_partly_shared_by_agents_that_hold_everything():
-    from gridpriv.consensus.coordinator import FullyShared, make_consensus
-
-    full, general = FullyShared(3, 5), make_consensus([np.arange(5)] * 3)
+def test_fully_shared_agents_meet_as_partly_shared_ones_do():
+    size, agents = 5, 7
     random = np.random.default_rng(3)
-    parts, w = list(random.normal(size=(3, 5))), random.normal(size=5)
-    wide, flat = full.stack(parts), general.stack(parts)
-    assert np.array_equal(wide.reshape(-1), flat)
-    assert np.array_equal(full.holders, general.holders) and full.size == general.size == 5
-    assert np.allclose(full.average(wide), general.average(flat), rtol=0, atol=1e-15)
-    assert np.allclose(full.norms(wide), general.norms(flat), rtol=0, atol=1e-15)
-    assert np.array_equal((wide - full.spread(w)).reshape(-1), flat - general.spread(w))
-    for stacked, flattened in ((wide, flat), (full.spread(w), general.spread(w))):
-        pairs = zip(full.split(stacked), general.split(flattened), strict=True)
-        assert all(np.array_equal(row, part) for row, part in pairs)
+    own, penalty = random.normal(size=(agents, size)), parse_penalty("growing:1,1.3,2,1e9")
+
+    def exchange(orders):
+        """Everyone goes half of the way from where it would be to where all are to meet."""
+        return [Reply(0.5 * (o.w + z) / o.number, {}) for o, z in zip(orders, own, strict=True)]
+
+    def played(consensus, start):
+        state, plan = State(start, start, penalty.first(size)), Plan(9, lambda t: 1.0 / t, penalty)
+        return list(rounds(exchange, consensus, state, plan))
+
+    general = make_consensus([np.arange(size)] * agents)
+    full = FullyShared(agents, size)
+    assert np.array_equal(full.holders, general.holders) and full.size == general.size
+    every = played(general, np.zeros(agents * size))
+    for one, other in zip(played(full, np.zeros((1, size))), every, strict=True):
+        np.testing.assert_allclose(one.w, other.w, rtol=1e-12, atol=1e-14)
+        assert one.residual == pytest.approx(other.residual, rel=1e-12)
+        # what is kept is one row, whatever the agents
+        assert one.state.sent.shape == one.state.dual.shape == (1, size)
+        mean = other.state.dual.reshape(agents, size).mean(axis=0)
+        np.testing.assert_allclose(one.state.dual[0], mean, rtol=1e-12, atol=1e-14)
 
 
 def test_disconnected_graph_is_refused(tmp_path):

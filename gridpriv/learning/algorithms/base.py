@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import groupby
 from typing import Any, Protocol
 
@@ -271,14 +272,27 @@ Releases = Callable[[int], Drawing]
 class Round:
     """What a round left: the global and local models and the noise in them (private).
 
-    ``state()`` is what the next round starts from; asked for before that begins.
+    Attributes
+    ----------
+    number : int
+    w : (J, K)
+    each : (P, J, K), or P of (J, K)
+        The local models.
+    noise_magnitude : float
+    state : callable
+        Returns what the next round starts from; called before that begins.
     """
 
     number: int
     w: Array
-    local: Array
+    each: Sequence[Array] | Array
     noise_magnitude: float = 0.0
     state: Callable[[], tuple[Array, ...]] = tuple
+
+    @cached_property
+    def local(self) -> Array:
+        """The local models in one array (P, J, K)."""
+        return np.stack(self.each) if isinstance(self.each, list) else self.each
 
 
 Watch = Callable[[Round], None]

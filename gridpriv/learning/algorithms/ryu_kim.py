@@ -13,9 +13,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gridpriv.consensus.agent import Agent, AgentRules, Iterate, Memory
-from gridpriv.consensus.coordinator import FullyShared, Plan, State, rounds
+from gridpriv.consensus.coordinator import FullyShared, Plan, State, Turn, rounds
 from gridpriv.consensus.messages import Order, Reply
 from gridpriv.consensus.schedules import StepSize
 from gridpriv.consensus.transport import answers, exchange
@@ -116,28 +117,37 @@ def ryu_kim(task: Task, watch: Watch) -> None:
     settings = task.settings
     if settings.batch is not None or settings.sampled_clients is not None:
         raise not_allowed("batch or sampled-clients", "given", "left out with ryu-kim")
-    agents = [make_agent(task, problem) for problem in make_problems(task)]
+    agents = make_agents(task)
     consensus = FullyShared(len(agents), task.size)
-    shape = (len(agents), *task.clients.shape)
+    shape = task.clients.shape
     start, penalty = np.zeros((consensus.agents, consensus.size)), penalty_of(task)
-    left, (z, sent, dual, rho) = task.left(start, start, start, penalty.first(consensus.size))
-    for agent, *at in zip(agents, z, sent, dual, strict=True):
+    mean = np.zeros((1, consensus.size))
+    first = penalty.first(consensus.size)
+    left, (z, average, dual, *coordinator) = task.left(start, start, start, mean, mean, first)
+    for agent, *at in zip(agents, z, average, dual, strict=True):
         agent.resume(Memory(Iterate(*at), None, np.zeros(0), {}))
-    state = State(sent, dual, rho)
+    state = State(*coordinator)
     plan = Plan(settings.rounds, scaled_step(settings.step_scale), penalty, first=left.start)
     with Threads(agents, settings.workers) as transport:
         for turn in rounds(exchange(transport, "round"), consensus, state, plan):
             figures = answers(transport.ask("figures"))
             noise = float(sum(f.noise_magnitude for f in figures))
-            models, local = turn.w.reshape(shape[1:]), turn.state.sent.reshape(shape)
-            kept = partial(_state, agents, turn.state)
-            watch(Round(turn.number, models, local, noise, kept))
+            watch(_left(agents, turn, shape, noise))
+
+
+def _left(agents: list[ClientAgent], turn: Turn, shape: tuple[int, int], noise: float) -> Round:
+    """Return what a round left; the loop keeps none of its models through the next round."""
+    local = [agent.average.reshape(shape) for agent in agents]
+    return Round(
+        turn.number, turn.w.reshape(shape), local, noise, partial(_state, agents, turn.state)
+    )
 
 
 def _state(agents: list[ClientAgent], state: State) -> tuple[Floats, ...]:
-    """Return what the next round starts from: last iterates, what was sent, duals, penalties."""
-    z = np.stack([agent.memory().at.z for agent in agents])
-    return z, state.sent, state.dual, state.rho
+    """Return what the next round starts from: agents' iterates and duals, coordinator's means."""
+    at = [agent.memory().at for agent in agents]
+    own = (np.stack([getattr(one, part) for one in at]) for part in ("z", "average", "dual"))
+    return *own, state.sent, state.dual, state.rho
 
 
 def penalty_of(task: Task) -> BudgetedPenalty:
@@ -150,7 +160,7 @@ def penalty_of(task: Task) -> BudgetedPenalty:
 
 def releases(task: Task) -> Releases:
     """Return what every round releases: E gradients, or iterates, a client."""
-    agents = [make_agent(task, problem) for problem in make_problems(task)]
+    agents = make_agents(task)
     penalties, step = penalty_of(task), scaled_step(task.settings.step_scale)
     updates = task.settings.local_updates
 
@@ -182,7 +192,13 @@ def make_problems(task: Task) -> list[ClientProblem]:
     ]  # fmt: skip
 
 
-def make_agent(task: Task, problem: ClientProblem) -> ClientAgent:
+def make_agents(task: Task) -> list[ClientAgent]:
+    """Return the clients' agents; each shares everything."""
+    everything = np.ones(task.size, dtype=bool)
+    return [make_agent(task, problem, everything) for problem in make_problems(task)]
+
+
+def make_agent(task: Task, problem: ClientProblem, everything: NDArray[np.bool_]) -> ClientAgent:
     """Return the agent of a problem, with the noise of the calibration."""
     settings = task.settings
     target = "none" if settings.mechanism == "none" else settings.perturbation
@@ -193,7 +209,6 @@ def make_agent(task: Task, problem: ClientProblem) -> ClientAgent:
         noise=noise_rule(task, problem),
         adjacency=task.adjacency,
     )
-    everything = np.ones(len(problem.coordinates), dtype=bool)
     agent = ClientAgent(
         problem, np.ones(problem.samples), everything, rules, task.streams, ClientCharging(task)
     )
