@@ -112,13 +112,16 @@ def _summarise(found: AcOptimum, document: dict[str, object]) -> None:
         ["seconds", document["seconds"], "s"],
     ]
     if "bound" in document:
-        rows[1:1] = [["bound of the relaxation", document["bound"], "$/h"],
-                     ["gap to the bound", document["gap"], ""]]  # fmt: skip
+        gap = document["gap"]
+        rows[1:1] = [
+            ["bound of the relaxation", document["bound"], "$/h"],
+            ["gap to the bound", 100.0 * gap if isinstance(gap, float) else None, "%"],
+        ]
     if found.objective == "cost":
         rows[-2:-2] = [
             ["lowest price of a bus", float(np.nanmin(found.p_price)), "$/MWh"],
             ["highest price of a bus", float(np.nanmax(found.p_price)), "$/MWh"],
         ]
-    shown = [[name, f"{v:.7g}" if isinstance(v, float) else v, unit] for name, v, unit in rows]
+    shown = [[name, f"{v:.7g}" if unit == "$/h" else v, unit] for name, v, unit in rows]
     print_table(f"{document['case']}: AC optimum, {found.objective}",
                 ["result", "value", "unit"], shown)  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 import textwrap
 from collections.abc import Iterable, Sequence
@@ -20,6 +21,7 @@ class Parser(argparse.ArgumentParser):
         given.setdefault("allow_abbrev", False)
         super().__init__(**given)
         self.set_defaults(parser=self)
+        self._negative_number_matcher = re.compile(r"-\.?\d")  # -1MW is a value, not a flag
 
     def read(self, words: Sequence[str]) -> argparse.Namespace:
         """Return the arguments of a command line.

@@ -121,24 +121,17 @@ def in_turn(admit: Admit | None, begin: Admit) -> Admit:
 
 
 def _summarise(document: dict[str, Any]) -> None:
+    from gridpriv.zonal.summary import series_sentences
+
     steps, privacy = document["steps"], document["privacy"]
     rows: list[list[object]] = [["steps", document["finished"], ""]]
     if steps and "recourse_shed_mw" in steps[0]:
-        shed = [step["recourse_shed_mw"] or 0.0 for step in steps]
         costs = [step["cost"] for step in steps if step["cost"] is not None]
-        worst_step = max(zip(shed, steps, strict=True), key=lambda pair: pair[0])[1]["step"]
         rows += [
             ["demand, mean", sum(s["demand_mw"] for s in steps) / len(steps), "MW"],
-            ["demand not served, mean", sum(shed) / len(shed), "MW"],
-            ["demand not served, largest", max(shed), "MW"],
-            *([["step that serves least", worst_step, ""]] if max(shed) > 0.01 else []),
             *([["cost, mean", sum(costs) / len(costs), "$/h"]] if costs else []),
-            ["the grid can carry it", sum(bool(s["carried"]) for s in steps), "steps"],
             ["seconds", sum(s["seconds"] for s in steps), "s"],
         ]
-    if steps:
-        worst = max(step["consensus_residual"] for step in steps)
-        rows.append(["consensus residual, largest", worst, "p.u."])
     if privacy["mechanism"] != "none":
         total = privacy["total"]
         rows += [
@@ -148,5 +141,8 @@ def _summarise(document: dict[str, Any]) -> None:
         ]
     title = f"{document['case']}: {document['series']}, one budget for {document['planned']} steps"
     print_table(title, ["result", "value", "unit"], rows)
+    for sentence in series_sentences(steps, document["planned"]):
+        print(sentence)
     if privacy["mechanism"] != "none":
         print(f"Protected: {privacy['adjacency']}.")
+    print(privacy["caveat"])

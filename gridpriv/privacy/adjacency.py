@@ -84,7 +84,7 @@ class Protection:
         for move in self.moves:
             bound = bounds.get(move.figure)
             if stated.unit != self.unit or bound is None or bound.measure != move.measure:
-                raise InputError(f"granted for: {self}; released for: {stated}")
+                raise InputError(f"granted for: {self}; the run is for: {stated}")
             if math.isfinite(bound.most):
                 apart.append(scale * move.most / bound.most)
         most = max(apart)

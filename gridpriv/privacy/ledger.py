@@ -330,14 +330,15 @@ class Ledger:
         before, then = keeper.used(account.spent), keeper.used(after)
         share = math.gcd(*asked.values())
         room = keeper.room(account.spent, {charge: n // share for charge, n in asked.items()})
-        releases = " + ".join(f"{n} of {c.kind} {c.parameter:.6g}" for c, n in asked.items())
+        releases = " + ".join(f"{n} ({c.kind} {c.parameter:.6g})" for c, n in asked.items())
         hint = ""
         if math.isinf(then) and account.grant.delta == 0.0:
             hint = ", as Gaussian noise has no pure epsilon: it needs a grant with a delta"
         return BudgetError(
             f"{owner!r} in ledger {self.path}: {short} lack the budget; granted {account.grant}; "
             f"spent {_percent(before)} ({_epsilon(account, account.spent)}); "
-            f"asked {releases}, in all {_percent(then)} ({_epsilon(account, after)}{hint}); "
+            f"asked for releases: {releases}, in all {_percent(then)} "
+            f"({_epsilon(account, after)}{hint}); "
             f"left {_percent(max(0.0, 1.0 - before))}, room for {room} more such "
             f"release{'s' * (room != 1)}; kept by {account.kept_by}; {outcome}"
         )

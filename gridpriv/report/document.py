@@ -8,11 +8,13 @@ from typing import Any
 
 import pandas as pd
 
+from gridpriv.core.display import shown
 from gridpriv.core.store import Study
 from gridpriv.report import findings, schema
 from gridpriv.report.charts import budget_words, cost_charts, round_charts, step_charts
 from gridpriv.report.maps import Map, shed_map, zone_map
 from gridpriv.report.pictures import flows_of
+from gridpriv.report.source import run_document
 from gridpriv.report.summary import (
     NO_NOISE,
     PANEL,
@@ -20,6 +22,7 @@ from gridpriv.report.summary import (
     best_series,
     panel_names,
     reference_budget,
+    sentence,
     series_names,
     simulation_caveat,
     summary,
@@ -28,7 +31,9 @@ from gridpriv.report.svg import Chart, Style, styles
 from gridpriv.report.tables import Table, make_table
 from gridpriv.study.run_folder import SERIES
 from gridpriv.study.schema import CLAIMS, GRIDS
+from gridpriv.zonal.physical import SHED_TOLERANCE_MW
 from gridpriv.zonal.schema import STEPS
+from gridpriv.zonal.summary import figures
 
 MOST_LISTED = 12
 
@@ -78,11 +83,15 @@ class Report:
 def make_report(study: Study) -> Report:
     """Return the report of a study, or of one run's folder."""
     table = with_words(study, summary(study))
-    names = list(dict.fromkeys(table.series)) if len(table) else []
+    drawn = table[table.seeds > 0] if len(table) else table
+    names = list(dict.fromkeys(drawn.series)) if len(drawn) else []
     look = styles(names)
-    flat = frozenset(table.loc[table.budget == NO_NOISE, "series"]) if len(table) else frozenset()
-    of_steps = _over(study) == "steps"
-    sections = [_steps(study, look)] if of_steps else [_first(table, look)]
+    flat = frozenset(drawn.loc[drawn.budget == NO_NOISE, "series"]) if len(drawn) else frozenset()
+    of_steps, document = _over(study) == "steps", run_document(study)
+    if document is not None:
+        sections = [_outcome(document)]
+    else:
+        sections = [_steps(study, look)] if of_steps else [_first(table, look)]
     makers: tuple[Callable[..., Section | None], ...] = (
         _claims, *(() if of_steps else (_convergence,)), _places, _privacy, _audited, _ac, _failed,
         _provenance,
@@ -113,11 +122,6 @@ def with_mark(section: Section) -> Section:
     return replace(section, tables=tables)
 
 
-def sentence(text: str) -> str:
-    """Return a text with one full stop at its end."""
-    return f"{text.rstrip('. ')}."
-
-
 def with_words(study: Study, table: pd.DataFrame) -> pd.DataFrame:
     """Add columns in words and shares to the summary."""
     if table.empty:
@@ -138,8 +142,17 @@ def with_words(study: Study, table: pd.DataFrame) -> pd.DataFrame:
     return table
 
 
+def _outcome(document: dict[str, Any]) -> Section:
+    """Return what one run comes to, as the terminal tells it."""
+    caption, _, rows = figures(document)
+    told = [(name, shown(value), unit) for name, value, unit in rows if value is not None]
+    frame = pd.DataFrame(told, columns=schema.OUTCOME.names)
+    return Section("What it comes to", tables=(make_table(schema.OUTCOME, caption, frame),))
+
+
 def _first(table: pd.DataFrame, look: dict[str, Style]) -> Section:
     charts = cost_charts(table, look) if len(table) else []
+    priced = bool(charts) and bool(table.cost_of_privacy.notna().any())
     text = []
     if charts:
         text = [
@@ -153,14 +166,18 @@ def _first(table: pd.DataFrame, look: dict[str, Style]) -> Section:
                 "seeds narrow it."
             )
         if table.recourse_shed_mw.notna().any():
+            if priced:
+                text[0] += (
+                    " Cost of privacy is what generation and unserved demand cost beyond the mean "
+                    "of runs without noise."
+                )
             text[0] += (
-                " Cost of privacy is what generation and unserved demand cost beyond the mean of "
-                "runs without noise. Shed after local recourse is load that stays unserved when "
+                " Shed after local recourse is load that stays unserved when "
                 "every zone keeps its agreed boundary and re-plans with its true demand; imbalance "
                 "is shed plus surplus of the last round's plan."
             )
     return Section(
-        "Cost of privacy",
+        "Cost of privacy" if priced else "Means over seeds",
         tuple(text),
         (("", tuple(charts)),) if charts else (),
         tables=(make_table(schema.SUMMARY, "Means over seeds", table),) if len(table) else (),
@@ -215,8 +232,12 @@ def _places(study: Study, table: pd.DataFrame, look: dict[str, Style]) -> Sectio
     maps: list[Map] = []
     zones = []
     over = _over(study)
-    words = ["Dashed lines are tie lines between zones. Shed per bus is after local recourse, the "
-             f"mean over {over}. Per-zone figures are of the last round."]  # fmt: skip
+    words = ["Dashed lines are tie lines between zones."]
+    if not study.public:
+        words[0] += (
+            f" Shed per bus is after local recourse, the mean over {over}. Per-zone figures are of "
+            "the last round."
+        )
     for panel, rows in table.groupby("panel", sort=False):
         words += _bound(str(panel), runs[runs.panel == panel])
         at = rows.iloc[0]
@@ -246,15 +267,19 @@ def _over(study: Study) -> str:
 
 
 def _bound(panel: str, runs: pd.DataFrame) -> list[str]:
-    """Return what binds in the panel's run of least noise, where load stays unserved."""
+    """Return what the grid says of the first run that it does not carry or serve in full."""
     if "explanation" not in runs:
         return []
-    told = runs[runs["explanation"].fillna("").str.contains("cannot be served")]
+    unserved = pd.to_numeric(runs["recourse_shed_mw"]) > SHED_TOLERANCE_MW
+    told = runs[runs["explanation"].notna() & (unserved | (runs["carried"] == False))]  # noqa: E712
     if told.empty:
         return []
     first = told.sort_values("budget", key=lambda b: b != NO_NOISE, kind="stable").iloc[0]
-    way = "without noise" if first.budget == NO_NOISE else f"{first.scheme}, seed {first.seed}"
-    return [f"What keeps load of {panel} from being served ({way}): {sentence(first.explanation)}"]
+    if "step" in told:
+        way = f"step {first.step}"
+    else:
+        way = "without noise" if first.budget == NO_NOISE else f"{first.scheme}, seed {first.seed}"
+    return [sentence(f"{panel}, {way}: {first.explanation}")]
 
 
 def _shed_maps(
@@ -312,6 +337,11 @@ def _privacy(study: Study, table: pd.DataFrame, look: dict[str, Style]) -> Secti
         "Totals are certified: pure by basic composition, and at the stated delta from the "
         "privacy loss distribution."
     ]
+    if noisy.mechanism.eq("gaussian").any():
+        text.append(
+            "Of Gaussian noise one release's epsilon holds at that release's own delta, another "
+            "reading of the same noise; totals are not sums of it."
+        )
     if len(statements) and "provenance" in statements:
         text += [f"Sensitivity: {sentence(p)}" for p in dict.fromkeys(statements.provenance)][:6]
     return Section(

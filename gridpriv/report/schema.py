@@ -21,7 +21,7 @@ MARK = "simulated noise"
 
 def marked(column: Column) -> Column:
     """Return a column whose header says, of a certificate, that its noise is simulated."""
-    if column.name not in CERTIFIED:
+    if column.name not in CERTIFIED or column.unit:  # times have one
         return column
     return replace(column, title=f"{column.title}, {MARK}")
 
@@ -76,7 +76,7 @@ AC = TableSchema(
     WAY,
     (
         replace(zonal.AC_CONVERGED, name="ac_converged_pct", unit="% of runs"),
-        replace(zonal.AC_SLACK, title="Mean slack deviation"),
+        replace(zonal.AC_SLACK, title="Mean regulation", meaning="of its size, over seeds"),
         replace(zonal.AC_VOLTAGES, title="Most voltage violations", unit="buses"),
         replace(zonal.AC_LOADINGS, title="Most loading violations", unit="branches"),
     ),
@@ -99,6 +99,12 @@ FAILED = TableSchema(
         replace(RUNS.column("reason"), title="Reason (of the first)"),
     ),
 )  # fmt: skip
+OUTCOME = TableSchema(
+    "outcome", "one figure of a run",
+    (Column("result", "settings", "Result", "in words"),),
+    (Column("value", "releases", "Value", "of one that may be seen"),
+     Column("unit", "settings", "Unit", "of the value")),
+)  # fmt: skip
 PROVENANCE = TableSchema(
     "provenance", "what a study was made with",
     (Column("what", "settings", "What", "of the manifest"),),
@@ -110,7 +116,7 @@ SETTINGS = TableSchema(
      Column("setting", "settings", "Setting", "by name")),
     (Column("value", "settings", "Value", "as given"),),
 )  # fmt: skip
-DERIVED = (SUMMARY, PRIVACY, AC, ZONES, FAILED, PROVENANCE, SETTINGS)
+DERIVED = (SUMMARY, OUTCOME, PRIVACY, AC, ZONES, FAILED, PROVENANCE, SETTINGS)
 DOCUMENTS: dict[str, tuple[str, Schema]] = {
     "run --json": ("a run, as run.json in its folder", zonal.RUN_DOCUMENT),
     "run --series --json": ("a series, as horizon.json in its folder", zonal.SERIES_DOCUMENT),

@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 
 from gridpriv.core.store import Study
+from gridpriv.core.tables import Column
 from gridpriv.core.text import inert
 from gridpriv.report.document import Report
 from gridpriv.report.schema import marked
@@ -42,8 +43,14 @@ def to_xlsx(report: Report, study: Study) -> bytes:
         frame = study.tables.get(name, pd.DataFrame())
         if len(frame.columns) > 1 and len(frame):
             title = f"all {name}" if name in taken else name
-            rows = [[cell(v) for v in row] for row in frame.head(MOST_ROWS).itertuples(index=False)]
-            _sheet(book, title, _headers(frame, name, bool(report.caveat)), rows)
+            columns = _declared(frame, name)
+            units = [column.unit for column in columns]
+            rows = [
+                [cell(v, unit) for v, unit in zip(row, units, strict=True)]
+                for row in frame.head(MOST_ROWS).itertuples(index=False)
+            ]
+            mark = marked if report.caveat else lambda column: column
+            _sheet(book, title, [mark(column).header for column in columns], rows)
     out = io.BytesIO()
     book.save(out)
     return _undated(out.getvalue())
@@ -61,11 +68,10 @@ def _undated(book: bytes) -> bytes:
     return out.getvalue()
 
 
-def _headers(frame: pd.DataFrame, name: str, simulated: bool) -> list[str]:
-    """Return the headers of a stored table; a column that nobody declared has its name."""
+def _declared(frame: pd.DataFrame, name: str) -> list[Column]:
+    """Return the declared columns of a stored table; one that nobody declared has its name."""
     known = {column.name: column for column in (RUN, *STORED[name].columns)}
-    mark = marked if simulated else lambda column: column
-    return [mark(known[key]).header if key in known else str(key) for key in frame]
+    return [known.get(key, Column(key, "private", str(key), "")) for key in frame]
 
 
 def _sheet(book: Any, name: str, headers: list[str], rows: Any) -> None:

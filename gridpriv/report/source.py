@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,15 @@ def read_source(folder: str | Path, *, public: bool = False) -> Study:
         study = Study(study.folder, study.manifest, study.tables | found)
     tables = {name: table.map(_clean) for name, table in study.tables.items()}
     return Study(study.folder, _clean(study.manifest), tables)
+
+
+def run_document(study: Study) -> dict[str, Any] | None:
+    """Return the document of a folder that is of one run, else None."""
+    held = study.tables.get("documents")
+    if held is None or held.empty:
+        return None
+    document: dict[str, Any] = _clean(json.loads(held["document"].iloc[0]))
+    return document
 
 
 def _clean(value: Any) -> Any:

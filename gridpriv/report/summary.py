@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +13,9 @@ import pandas as pd
 from gridpriv.core.display import figure
 from gridpriv.core.store import Study
 from gridpriv.privacy.statement import noise_caveat
+from gridpriv.report.source import run_document
 from gridpriv.study.total import study_totals
+from gridpriv.zonal.summary import AGREED, sentences, series_sentences
 
 METRICS = (
     "cost_of_privacy", "cost", "balancing_mw", "interchange_deviation_mw", "imbalance_mw",
@@ -54,7 +57,7 @@ class Metric:
     def told(self, value: float) -> str:
         """Return a value with its unit, for a sentence."""
         unit = "" if self.spoken else f" {self.unit}"
-        if value < self.least:
+        if abs(value) < self.least:
             return f"under {self.least:g}{unit}"
         return f"{figure(value)}{unit}"
 
@@ -172,8 +175,11 @@ def panel_names(table: pd.DataFrame) -> list[str]:
 
 def answers(study: Study, table: pd.DataFrame) -> list[str]:
     """Return the answer: a sentence with numbers for every panel."""
-    if table.empty or not (table.seeds > 0).any():
+    if table.empty or (not (table.seeds > 0).any() and study.withheld.empty):
         return ["No run finished, so there is no answer yet; the reasons are listed below."]
+    document = run_document(study)
+    if document is not None:
+        return [*sentences(document), *_left_out(study)]
     told = [
         _answer(study, str(name), rows[rows.seeds > 0])
         for name, rows in table.groupby("panel", sort=False)
@@ -185,15 +191,8 @@ def answers(study: Study, table: pd.DataFrame) -> list[str]:
 
 
 def _steps_answer(study: Study) -> str:
-    """Return what a series came to: what is served, of all steps and of the worst."""
-    steps = study.tables["steps"]
-    text = f"{study.manifest['title']}: {len(steps)} of {study.manifest['planned']} steps"
-    if "recourse_shed_mw" not in steps or steps["recourse_shed_mw"].isna().all():
-        return f"{text}; figures computed from private demand are left out."
-    shed = steps["recourse_shed_mw"].astype(float)
-    worst = steps.loc[shed.idxmax()]
-    most = f"at most {figure(float(shed.max()))} MW at step {worst.step}"
-    return f"{text}; {figure(float(shed.mean()))} MW are not served in the mean, {most}."
+    steps, planned = study.tables["steps"], int(study.manifest["planned"])
+    return " ".join(series_sentences(steps.replace({np.nan: None}).to_dict("records"), planned))
 
 
 def _together(study: Study) -> list[str]:
@@ -291,34 +290,76 @@ def _answer(study: Study, panel: str, rows: pd.DataFrame) -> str:
     if metric is None:
         return f"{panel}: figures computed from private demand are left out."
     if budget == NO_NOISE:
-        return f"{panel}: {metric.noun} is {metric.told(rows[metric.key].min())}."
+        least = rows.sort_values(metric.key).iloc[0]
+        told = [sentence(f"{panel}: {metric.noun} is {metric.told(least[metric.key])}")]
+        return " ".join([*told, *_carried(least), *_not_agreed(rows)])
     quiet = rows[rows.budget == NO_NOISE]
     ranked = rows[rows.budget == budget].dropna(subset=[metric.key]).sort_values(metric.key)
     if ranked.empty:
         return f"{panel}: no run at budget {budget} has a figure to compare."
+    where = f"{panel}{_load(study, rows)}: {_at(ranked, budget)}"
+    lost = ranked[ranked.carried == 0.0]
+    ranked = ranked.drop(lost.index)
+    if ranked.empty:
+        told = [f"{where}, the grid can carry no run of {_ways(lost)}: what they cost is no price."]
+        return " ".join([*told, *_not_agreed(lost)])
     best, worst = ranked.iloc[0], ranked.iloc[-1]
-    equal = ranked[ranked[metric.key] < max(metric.least, best[metric.key] * (1 + 1e-9))]
-    names = " and ".join(f'"{name}"' for name in [*equal.series] or [best.series])
-    text = (
-        f"{panel}{_load(study, rows)}: {_at(ranked, budget)}, {names} "
-        f"{_least(metric, best, equal=len(equal), ways=len(ranked))}."
-    )
+    same = max(metric.least, 1e-9 * abs(best[metric.key]))
+    equal = ranked[ranked[metric.key] <= best[metric.key] + same]
+    several = len(equal)
+    if len(ranked) > 1 and several == len(ranked):
+        told = [f"{where}, {metric.noun} does not tell the {len(ranked)} ways apart: "
+                f"{metric.told(best[metric.key])} each."]  # fmt: skip
+    else:
+        said = _least(metric, best, equal=several, ways=len(ranked))
+        told = [sentence(f"{where}, {_named(equal.series)} {said}")]
     others = []
     if not quiet.empty and math.isfinite(quiet[metric.key].min()):
         others.append(f"without noise it is {metric.told(quiet[metric.key].min())}")
-    if len(ranked) > max(len(equal), 1):
+    if len(ranked) > several:
         most, has = ("dearest", "costs") if metric.spent else ("worst", "has")
         others.append(
             f'the {most} of the {len(ranked)} ways, "{worst.series}", {has} '
             f"{metric.told(worst[metric.key])}"
         )
     if others:
-        told = "; ".join(others)
-        text += f" {told[0].upper()}{told[1:]}."
-    if best.carried is not None and not math.isnan(best.carried):
-        share = "all" if best.carried == 1.0 else f"{100.0 * best.carried:.3g} %"
-        text += f" The grid can carry {share} of its runs."
-    return text + _slope(rows, str(best.series), metric)
+        text = "; ".join(others)
+        told.append(sentence(f"{text[0].upper()}{text[1:]}"))
+    told += _carried(best)
+    if len(lost):
+        told.append(f"It can carry no run of {_ways(lost)}.")
+    told += _slope(rows, str(best.series), metric)
+    return " ".join([*told, *_not_agreed(pd.concat([ranked, lost]))])
+
+
+def _carried(row: Any) -> list[str]:
+    if pd.isna(row.carried):
+        return []
+    share = {0.0: "none", 1.0: "all"}.get(row.carried, f"{100.0 * row.carried:.3g} %")
+    return [f"The grid can carry {share} of its runs."]
+
+
+def sentence(text: str) -> str:
+    """Return a text with one full stop at its end."""
+    return f"{text.rstrip('. ')}."
+
+
+def _named(ways: Iterable[Any]) -> str:
+    return " and ".join(f'"{name}"' for name in ways)
+
+
+def _ways(rows: pd.DataFrame) -> str:
+    return _named(rows.series) if len(rows) < 4 else f"{len(rows)} ways"
+
+
+def _not_agreed(rows: pd.DataFrame) -> list[str]:
+    """Return a sentence where zones have not come to agree, else nothing."""
+    apart = rows[rows.consensus_residual > AGREED]
+    if apart.empty:
+        return []
+    most = figure(apart.consensus_residual.max())
+    return [f"Not converged: zones differ in what they share by up to {most} p.u. in the mean over "
+            f"seeds ({_ways(apart)})."]  # fmt: skip
 
 
 def _at(rows: pd.DataFrame, budget: str) -> str:
@@ -340,7 +381,7 @@ def _epsilon(value: float) -> str:
 
 
 def _least(metric: Metric, best: Any, *, equal: int, ways: int) -> str:
-    """Return what the best way or ways cost, or have least of; what the only one costs or has."""
+    """Return what the best of several ways costs, or has least of; what the only one does."""
     value, interval = metric.told(best[metric.key]), _interval_of(best, metric)
     several = equal > 1
     if ways == 1:
@@ -358,18 +399,18 @@ def _interval_of(row: Any, metric: Metric) -> str:
     return f" (95 % interval {figure(low)} to {figure(high)}, {row.seeds} seeds)"
 
 
-def _slope(rows: pd.DataFrame, series: str, metric: Metric) -> str:
+def _slope(rows: pd.DataFrame, series: str, metric: Metric) -> list[str]:
     """Return what the cheapest way costs at the least and at the most total epsilon."""
     curve = rows[(rows.series == series) & (rows.budget != NO_NOISE)].sort_values("total_epsilon")
     curve = curve[curve[metric.key].notna() & curve.total_epsilon.notna()]
-    if len(curve) < 2:
-        return ""
+    if len(curve) < 2 or curve[metric.key].abs().max() < metric.least:
+        return []
     first, last = curve.iloc[0], curve.iloc[-1]
-    return (
-        f" From total epsilon {_epsilon(first.total_epsilon)} to {_epsilon(last.total_epsilon)}, "
+    return [
+        f"From total epsilon {_epsilon(first.total_epsilon)} to {_epsilon(last.total_epsilon)}, "
         f'"{series}" goes from {metric.told(first[metric.key])} to '
         f"{metric.told(last[metric.key])}."
-    )
+    ]
 
 
 def _load(study: Study, rows: pd.DataFrame) -> str:
@@ -400,7 +441,7 @@ def _largest(done: pd.DataFrame, name: str) -> float | None:
     values = pd.to_numeric(done[name], errors="coerce").dropna()
     if len(values) == 0:
         return None
-    return float(np.mean(values) if name == "ac_slack_mw" else np.max(values))
+    return float(np.mean(np.abs(values)) if name == "ac_slack_mw" else np.max(values))
 
 
 def _share(done: pd.DataFrame, name: str) -> float | None:

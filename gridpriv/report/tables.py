@@ -10,6 +10,9 @@ import pandas as pd
 
 from gridpriv.core.display import figure
 from gridpriv.core.tables import Column, TableSchema
+from gridpriv.zonal.summary import SOLVED
+
+POWER = ("MW", "MVAr", "MVA")
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,7 @@ class Table:
 def make_table(schema: TableSchema, caption: str, frame: pd.DataFrame) -> Table:
     """Return the table of those columns that the frame has with at least one value."""
     kept = [c for c in schema.columns if c.name in frame and frame[c.name].notna().any()]
-    cells = [_whole([cell(v) for v in frame[c.name]]) for c in kept]
+    cells = [_whole([cell(v, c.unit) for v in frame[c.name]]) for c in kept]
     return Table(schema.name, caption, tuple(kept), tuple(zip(*cells, strict=True)))
 
 
@@ -52,13 +55,13 @@ def _whole(cells: list[Any]) -> list[Any]:
     return [None if v is None else int(v) for v in cells] if whole else cells
 
 
-def cell(value: Any) -> Any:
-    """Return a cell as Python's own number, text, or None."""
+def cell(value: Any, unit: str = "") -> Any:
+    """Return a cell as Python's own number, text, or None; of power, what solvers are good for."""
     if hasattr(value, "item"):
         value = value.item()
     if value is None or (isinstance(value, float) and not math.isfinite(value)):
         return None
-    return value
+    return round(value, SOLVED) + 0.0 if unit in POWER and isinstance(value, float) else value
 
 
 def shown(value: Any, digits: int = 3) -> str:

@@ -5,6 +5,7 @@ Declared-public tables, columns and entries only: what nobody declared stays at 
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pandas as pd
@@ -80,9 +81,17 @@ def publish_study(study: Study) -> Study:
         if "run" in table:
             table = table.assign(run=[named.get(run, run) for run in table["run"]])
         tables[name] = publish_table(table, schema, bare)
+    if "documents" in study.tables:
+        rows = study.tables["documents"].itertuples(index=False)
+        told = [(named[one.run], _published(one.document, named[one.run] in bare)) for one in rows]
+        tables["documents"] = pd.DataFrame(told, columns=["run", "document"])
     if bare:
         tables["runs"].loc[tables["runs"]["run"].isin(bare), "status"] = WITHHELD
     return Study(study.folder, publish_manifest(study.manifest), tables)
+
+
+def _published(document: str, bare: bool) -> str:
+    return json.dumps(publish(json.loads(document), zonal.RUN_DOCUMENT, protected=not bare))
 
 
 def publish_manifest(manifest: dict[str, Any]) -> dict[str, Any]:

@@ -34,6 +34,8 @@ def reference(result: RunResult) -> Reference:
     noisy = result.settings.mechanism != "none"
     plain = _settled(result, NO_NOISE) if noisy else result.physical
     silent: dict[str, Any] = _settled(result, NOTHING_RELEASED) if noisy else NOTHING
+    if result.physical["carried"] and not silent["carried"]:
+        silent = NOTHING  # what the grid cannot carry is no yardstick for what it can
     shed = result.physical["shed_mw"] or 0.0
     return Reference(
         without_noise_cost=plain["cost"],
@@ -52,9 +54,11 @@ def _settled(result: RunResult, given: dict[str, Any]) -> dict[str, Any]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", GridprivWarning)  # the run has said it
         try:
-            return run(result.case, result.zoning, settings).physical
+            physical = run(result.case, result.zoning, settings).physical
         except GridprivError:
             return dict(NOTHING)
+    # zones' plans without a power flow say nothing of what is served
+    return dict(NOTHING) if physical["failure"] else physical
 
 
 def _optimum_cost(result: RunResult) -> float | None:

@@ -63,7 +63,7 @@ FULL_COST = Column("cost", "private", "Cost",
                    "of generation and of demand not served at voll", "$/h")  # fmt: skip
 GENERATION_COST = Column("generation_cost", "private", "Generation cost", "after settling", "$/h")
 BALANCING = Column(
-    "balancing_mw", "private", "Balancing energy",
+    "balancing_mw", "private", "Balancing power",
     "interchange that zones lack of their schedule: what they lean on others' reserves for", "MW",
 )  # fmt: skip
 DEVIATION = Column("interchange_deviation_mw", "private", "Interchange deviation",

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from gridpriv.core.display import Table, shown
+from gridpriv.core.display import Table, figure, shown
 
 AGREED = 0.01
 """p.u. of consensus residual up to which zones count as agreed: 1 MVA on a base of 100."""
 CAUSES = {
     "island_mw": "  on islands without generation",
-    "unservable_mw": "  that no dispatch could serve",
+    "unservable_mw": "  that the AC optimum does not serve either",
     "unfinished_mw": "  for rounds that are not finished",
     "noise_mw": "  for noise",
 }
@@ -23,6 +23,7 @@ HELD_AGAINST = {
     "nothing_released_shed_mw": ("demand not served, nothing released", "MW"),
 }
 WORSE = 1e-6  # relative: figures that differ by less are the same
+SOLVED = 6  # decimals of a MW that solvers are good for
 
 
 def _length(rows: list[Any] | None) -> int | None:
@@ -35,32 +36,44 @@ def interchange(document: dict[str, Any]) -> Table:
     return (
         "Interchange (MW, metered in the middle of tie lines)",
         ["zone", "scheduled", "actual", "balancing"],
-        [[r["zone"], r["scheduled_mw"], r["actual_mw"], r["balancing_mw"]] for r in rows],
+        [
+            [r["zone"], *(_solved(r[key]) for key in ("scheduled_mw", "actual_mw", "balancing_mw"))]
+            for r in rows
+        ],
     )
+
+
+def _solved(value: float | None) -> float | None:
+    return None if value is None else round(value, SOLVED) + 0.0
+
+
+def _money(value: float) -> str:
+    return f"{value:.7g}"
 
 
 def figures(document: dict[str, Any]) -> Table:
     """Return what came out, from a run's document."""
     settings, final = document["settings"], document["final"]
     physical, held = final["physical"], final["cost_of_privacy"] or {}
-    rows: list[list[object]] = [
-        ["the grid can carry it", physical["carried"], ""],
-        ["demand not served", physical["shed_mw"], "MW"],
+    rows: list[list[object]] = [["the grid can carry it", physical["carried"], ""]]
+    power: list[tuple[str, float | None]] = [
+        ("demand not served", physical["shed_mw"]),
+        *((name, held[key]) for key, name in CAUSES.items() if held.get(key)),
+        ("generation that cannot be used", physical["spill_mw"]),
+        ("balancing power between zones", physical["balancing_mw"]),
+        ("largest interchange deviation", physical["interchange_deviation_mw"]),
+        ("losses", physical["losses_mw"]),
     ]
-    rows += [[name, held[key], "MW"] for key, name in CAUSES.items() if held.get(key)]
+    rows += [[name, _solved(value), "MW"] for name, value in power]
     if physical["cost"] is not None:
-        rows.append(["cost, unserved demand included", f"{physical['cost']:.7g}", "$/h"])
+        rows.append(["cost, unserved demand included", _money(physical["cost"]), "$/h"])
     rows += [
-        [name, f"{held[key]:.7g}" if name.startswith("cost, ") else held[key], unit]
+        [name, _money(held[key]) if unit == "$/h" else _solved(held[key]), unit]
         for key, (name, unit) in HELD_AGAINST.items()
         if held.get(key) is not None
     ]
     rows += [
-        ["generation that cannot be used", physical["spill_mw"], "MW"],
-        ["balancing energy between zones", physical["balancing_mw"], "MW"],
-        ["largest interchange deviation", physical["interchange_deviation_mw"], "MW"],
-        ["losses", physical["losses_mw"], "MW"],
-        ["limits passed", _length(physical["violations"]), ""],
+        ["limits violated", _length(physical["violations"]), ""],
         ["consensus residual", final["consensus_residual"], "p.u."],
         ["solver", f"{document['solver']['name']}, {document['solver']['solves']} solves", ""],
         ["seconds", document["timing"]["total"], "s"],
@@ -76,7 +89,8 @@ def _rounds(document: dict[str, Any]) -> str:
     settings = document["settings"]
     if settings["coordination"] == "central":
         return "one central schedule"
-    return f"{len(document['rounds'])} rounds of {settings['update']} updates"
+    rounds = counted(_length(document["rounds"]), "round")
+    return f"{rounds} of {settings['update']} updates"
 
 
 def noise(settings: dict[str, Any]) -> str:
@@ -96,13 +110,18 @@ def privacy_figures(privacy: dict[str, Any]) -> Table:
         [
             ["epsilon of one release", release["claimed"], release["certified"]],
             [
-                f"total pure epsilon, {privacy['releases_per_zone']} releases",
+                f"total pure epsilon, {counted(privacy['releases_per_zone'], 'release')}",
                 None,
                 privacy["total_pure"],
             ],
             [f"total at delta {total['delta']:g}", privacy["paper_total"], total["epsilon"]],
         ],
     )
+
+
+def counted(number: int | None, noun: str) -> str:
+    """Return how many there are of something."""
+    return f"{shown(number)} {noun}{'' if number == 1 else 's'}"
 
 
 def sentences(document: dict[str, Any]) -> list[str]:
@@ -128,13 +147,12 @@ def sentences(document: dict[str, Any]) -> list[str]:
 
 def apart(document: dict[str, Any]) -> str | None:
     """Return a sentence where zones have not come to agree, else None."""
-    residual, rounds = document["final"]["consensus_residual"], len(document["rounds"])
+    residual, rounds = document["final"]["consensus_residual"], len(document["rounds"] or ())
     if residual is None or residual <= AGREED:
         return None
-    plural = "" if rounds == 1 else "s"
     return (
-        f"Not converged: after {rounds} round{plural} zones differ by {shown(residual)} p.u. in "
-        "what they share."
+        f"Not converged: after {counted(rounds, 'round')} zones differ by {shown(residual)} p.u. "
+        "in what they share."
     )
 
 
@@ -162,11 +180,33 @@ def worthless(document: dict[str, Any]) -> str | None:
     found, least = physical[kind], held[f"nothing_released_{kind}"]
     if found is not None and found <= least * (1.0 + WORSE) + WORSE:
         return None
-    came = "has no dispatch" if found is None else f"comes to {found:.7g} {unit}"
+    came = "has no dispatch" if found is None else f"comes to {figure(found, 4)} {unit}"
     return (
-        f"This budget is worth nothing here: the run {came}, and {least:.7g} {unit} with nothing "
-        "released at all, at epsilon 0."
+        f"This budget is worth nothing here: the run {came}; with nothing released at all, at "
+        f"epsilon 0, it is {figure(least, 4)}."
     )
+
+
+def series_sentences(steps: list[dict[str, Any]], planned: int) -> list[str]:
+    """Return what must be said of a series; of a public one, without what is private."""
+    told = [f"{len(steps)} of {planned} steps are run."]
+    carried = [step["carried"] for step in steps if step.get("carried") is not None]
+    shed = [(step["recourse_shed_mw"], step["step"]) for step in steps
+            if step.get("recourse_shed_mw") is not None]  # fmt: skip
+    if carried:
+        told.append(f"The grid can carry {sum(map(bool, carried))} of {len(carried)} dispatches.")
+    if shed:
+        most, at = max(shed, key=lambda pair: pair[0])
+        mean = figure(round(sum(mw for mw, _ in shed) / len(shed), SOLVED))
+        worst = f", at most {figure(round(most, SOLVED))} MW at step {at}" if most > 0.01 else ""
+        told.append(f"{mean} MW of demand are not served in the mean{worst}.")
+    apart = [step["consensus_residual"] for step in steps if step["consensus_residual"] > AGREED]
+    if apart:
+        told.append(
+            f"Not converged: in {counted(len(apart), 'step')} zones differ in what they share, by "
+            f"{shown(max(apart))} p.u. at most."
+        )
+    return told
 
 
 def line(document: dict[str, Any]) -> str:
@@ -174,7 +214,7 @@ def line(document: dict[str, Any]) -> str:
     final, total = document["final"], document["privacy"]["total"]
     parts = [
         f"{document['case']}, {len(document['zones'])} zones",
-        f"{len(document['rounds'])} rounds",
+        counted(_length(document["rounds"]), "round"),
         noise(document["settings"]),
         f"{shown(final['physical']['shed_mw'])} MW not served",
     ]

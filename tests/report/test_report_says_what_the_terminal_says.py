@@ -1,0 +1,130 @@
+"""A report of a stressed run says what the terminal said of it, and nothing kinder.
+
+Every run here is one of which a careless report would be false: no agreement, an island, a bus
+without demand, a dispatch that no grid can carry, noise that is worth nothing.
+"""
+
+from __future__ import annotations
+
+import html
+import io
+import re
+from contextlib import redirect_stdout
+from pathlib import Path
+
+import pytest
+
+from gridpriv.cli.main import main
+from gridpriv.report.export import export
+from gridpriv.report.source import read_source
+from gridpriv.report.summary import answers, summary
+from gridpriv.study import Scheme, compare, make_plan
+
+QUICK = ["--solver", "clarabel", "--seed", "5"]
+NOISE = ["--refresh", "run", "--budget", "total:0.2", "--beta", "30MW", "--rounds", "2"]
+STRESSED = {
+    "not converged": ["--rounds", "1", "--mechanism", "none"],
+    "islanded": ["--rounds", "3", "--mechanism", "none",
+                 "--outage", "branch:17", "--outage", "branch:20"],
+    "zero demand": ["--rounds", "2", "--mechanism", "none", "--demand", "DEMAND"],
+    "worth nothing": NOISE,
+    "overloaded": [*NOISE, "--load-scale", "3", "--outage", "branch:1", "--no-reference"],
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module", params=STRESSED)
+def told(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, list[str]]:
+    """Return the folder of a stressed run, and what the terminal said below its tables."""
+    folder = tmp_path_factory.mktemp("runs")
+    (folder / "demand.csv").write_text("bus,pd_mw,qd_mvar\n9,0,0\n")
+    words = [str(folder / "demand.csv") if w == "DEMAND" else w for w in STRESSED[request.param]]
+    printed = io.StringIO()
+    with redirect_stdout(printed):
+        assert main(["run", "case14", *QUICK, *words, "--out", str(folder / "run")]) == 0
+    lines = printed.getvalue().splitlines()
+    said = [line for line in lines if re.match(r"\S.*\.$|no privacy: ", line)]
+    assert len(said) > 1
+    return folder / "run", said
+
+
+def visible(page: Path) -> str:
+    """Return the words of a page as a reader sees them, on one line."""
+    text = re.sub(r"(?s)<(style|script|svg).*?</\1>", " ", page.read_text(encoding="utf-8"))
+    return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", text)).split())
+
+
+def test_a_report_says_every_sentence_that_the_terminal_said(told: tuple[Path, list[str]]) -> None:
+    folder, said = told
+    export(folder)
+    page = visible(folder / "report.html")
+    assert [one for one in said if one not in page] == []
+    assert not re.search(r"costs? the least|[Cc]ost of privacy</h2>|lowest", page)
+
+
+def test_a_report_shows_the_figures_of_the_settled_grid(told: tuple[Path, list[str]]) -> None:
+    folder, _ = told
+    export(folder)
+    page, run = visible(folder / "report.html"), read_source(folder).runs.iloc[0]
+    shown = re.search(r"demand not served ([\d.e+-]+) MW", page)
+    assert shown is not None
+    assert float(shown[1]) == pytest.approx(run.recourse_shed_mw, rel=1e-3, abs=1e-5)
+    assert ("the grid can carry it yes" in page) == bool(run.carried)
+    assert ("The grid cannot carry" in page) == (not run.carried)
+    assert ("Not converged" in page) == (run.consensus_residual > 0.01)
+
+
+def test_a_public_report_of_it_says_what_is_public_only(
+    told: tuple[Path, list[str]], tmp_path: Path
+) -> None:
+    folder, said = told
+    export(folder, public=True, out=tmp_path / "public")
+    page = visible(tmp_path / "public" / "report-public.html")
+    public = ("Not converged", "Protected", "no privacy", "The noise is calibrated")
+    noisy = any(one.startswith("Protected") for one in said)
+    for one in said:
+        sentence = one.partition("; seed")[0]
+        assert (sentence in page) == (one.startswith(public) and (noisy or "no noise" in one)), one
+    assert "not served" not in page
+    assert not re.search(r"\.\.(?!\.)", page)
+
+
+NOISY = [
+    Scheme(f"{n} rounds", (("perturbation", "demand"), ("refresh", "run"), ("rounds", n)))
+    for n in (1, 2)
+]
+
+
+@pytest.mark.parametrize("carried", ["all", "some", "none"])
+def test_no_way_is_called_cheapest_whose_dispatch_no_grid_can_carry(
+    carried: str, tmp_path: Path
+) -> None:
+    plan = make_plan(["case14"], budgets=[1], schemes=NOISY, seeds=[1],
+                     settings={"solver": "clarabel", "beta": "30MW"})  # fmt: skip
+    compare(plan, out=tmp_path, jobs=1)
+    study = read_source(tmp_path)
+    runs = study.runs.assign(recourse_shed_mw=[10.0, 20.0], cost=[1.0, 2.0])
+    study.tables["runs"] = runs.assign(carried={
+        "all": [True, True], "some": [False, True], "none": [False, False]
+    }[carried])  # fmt: skip
+    answer = answers(study, summary(study))[0]
+    praised = re.findall(r'"(\d rounds)" costs?', answer)
+    assert praised[:1] == {"all": ["1 rounds"], "some": ["2 rounds"], "none": []}[carried]
+    lost = re.search(r"can carry no run of ([^.:]+)", answer)
+    assert (lost[1] if lost else "") == {
+        "all": "", "some": '"1 rounds"', "none": '"1 rounds" and "2 rounds"'
+    }[carried]  # fmt: skip
+    assert "Not converged: zones differ" in answer
+
+
+def test_ways_that_a_cost_does_not_tell_apart_are_not_ranked(tmp_path: Path) -> None:
+    plan = make_plan(["case14"], budgets=[1], schemes=NOISY, seeds=[1],
+                     settings={"solver": "clarabel"})  # fmt: skip
+    compare(plan, out=tmp_path, jobs=1)
+    study = read_source(tmp_path)
+    study.tables["runs"] = study.runs.assign(recourse_shed_mw=[0.0, 0.0004], carried=True)
+    answer = answers(study, summary(study))[0]
+    assert "does not tell the 2 ways apart: under 0.001 MW each." in answer
+    assert "least" not in answer
+    assert "goes from" not in answer
