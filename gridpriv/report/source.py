@@ -10,6 +10,7 @@ from gridpriv.core.store import Study, read_study
 from gridpriv.core.text import clean
 from gridpriv.report.findings import read_findings
 from gridpriv.study.publish import publish_study
+from gridpriv.study.run_folder import RUN
 
 
 def read_source(folder: str | Path, *, public: bool = False) -> Study:
@@ -34,7 +35,7 @@ def read_source(folder: str | Path, *, public: bool = False) -> Study:
 def run_document(study: Study) -> dict[str, Any] | None:
     """Return the document of a folder that is of one run, else None."""
     held = study.tables.get("documents")
-    if held is None or held.empty:
+    if study.manifest.get("kind") != RUN or held is None or held.empty:
         return None
     document: dict[str, Any] = _clean(json.loads(held["document"].iloc[0]))
     return document

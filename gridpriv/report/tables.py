@@ -56,12 +56,13 @@ def _whole(cells: list[Any]) -> list[Any]:
 
 
 def cell(value: Any, unit: str = "") -> Any:
-    """Return a cell as Python's own number, text, or None; of power, what solvers are good for."""
+    """Return a cell as Python's own number, text, or None; power that is solver dust is 0."""
     if hasattr(value, "item"):
         value = value.item()
     if value is None or (isinstance(value, float) and not math.isfinite(value)):
         return None
-    return round(value, SOLVED) + 0.0 if unit in POWER and isinstance(value, float) else value
+    dust = unit in POWER and isinstance(value, float) and abs(value) < 10.0**-SOLVED
+    return 0.0 if dust else value
 
 
 def shown(value: Any, digits: int = 3) -> str:

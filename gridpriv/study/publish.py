@@ -81,7 +81,7 @@ def publish_study(study: Study) -> Study:
         if "run" in table:
             table = table.assign(run=[named.get(run, run) for run in table["run"]])
         tables[name] = publish_table(table, schema, bare)
-    if "documents" in study.tables:
+    if study.manifest.get("kind") == "run" and "documents" in study.tables:
         rows = study.tables["documents"].itertuples(index=False)
         told = [(named[one.run], _published(one.document, named[one.run] in bare)) for one in rows]
         tables["documents"] = pd.DataFrame(told, columns=["run", "document"])
