@@ -14,7 +14,9 @@ charged would pass the grant proves nothing: that "natural" filter fails in gene
 - :class:`PlannedFilter`: the releases were all stated before the first charge, and their PLD
   total is within the grant. Nothing is adaptive but the order and the stopping, which cost
   nothing (Vadhan and Zhang 2023, concurrent composition of f-DP mechanisms). It is exact, and
-  good for that plan alone; it is taken only when the Renyi filter has no room for the plan.
+  good for that plan alone; it is taken only when the Renyi filter has no room for the plan. An
+  (epsilon, delta) mechanism that is no additive noise has no finite Renyi divergence: a plan is
+  all that adds such releases up.
 
 A grant's *rule*, Renyi or planned, is fixed before anything of its owner was released, hence
 from public figures alone. The ledger goes on while the pure filter or the rule says yes. That
@@ -44,7 +46,7 @@ from gridpriv.privacy.accounting import Charges, check_delta, total_epsilon, tot
 from gridpriv.privacy.mechanism import Charge
 
 SLACK = 1e-9  # figures are compared to nine digits: sums of floats end a little off
-CHARGED = ("laplace", "gaussian", "pure", "zcdp")
+CHARGED = ("laplace", "gaussian", "pure", "zcdp", "approximate")
 ORDERS: Floats = 1.0 + np.geomspace(0.05, 1e6, 500)
 
 
@@ -220,6 +222,8 @@ def _renyi(charge: Charge, orders: Any) -> Floats:
 
     relation = dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE
     event: Any
+    if charge.kind == "approximate":
+        return np.full(len(orders), math.inf)
     if charge.kind == "laplace":
         event = dp_accounting.LaplaceDpEvent(charge.parameter)
     elif charge.kind == "gaussian":
@@ -253,5 +257,7 @@ def check_charges(charges: Mapping[Charge, int]) -> None:
             raise not_allowed("charge kind", charge.kind, ", ".join(CHARGED))
         if not (math.isfinite(charge.parameter) and charge.parameter > 0):
             raise not_allowed(f"{charge.kind} parameter", charge.parameter, "a positive number")
+        if charge.kind == "approximate" and not 0.0 <= charge.second < 1.0:
+            raise not_allowed("approximate delta", charge.second, "a number of 0 or more, below 1")
         if isinstance(count, bool) or not isinstance(count, int) or count < 1:
             raise not_allowed(f"count of {charge.kind}", count, "a whole number, 1 or more")

@@ -331,16 +331,21 @@ class Ledger:
         share = math.gcd(*asked.values())
         room = keeper.room(account.spent, {charge: n // share for charge, n in asked.items()})
         releases = " + ".join(f"{n} ({c.kind} {c.parameter:.6g})" for c, n in asked.items())
-        hint = ""
+        hint, left = "", f", room for {room} more such release{'s' * (room != 1)}"
         if math.isinf(then) and account.grant.delta == 0.0:
-            hint = ", as Gaussian noise has no pure epsilon: it needs a grant with a delta"
+            hint = ", as they have no pure epsilon: they need a grant with a delta"
+        elif any(charge.kind == "approximate" for charge in asked):
+            left = ""  # a plan of fewer may fit, which no count of what is left tells
+            hint = (
+                ", as releases of an (epsilon, delta) count only as a whole plan within the grant "
+                "of units that nothing else is charged to: grant anew"
+            )
         return BudgetError(
             f"{owner!r} in ledger {self.path}: {short} lack the budget; granted {account.grant}; "
             f"spent {_percent(before)} ({_epsilon(account, account.spent)}); "
             f"asked for releases: {releases}, in all {_percent(then)} "
             f"({_epsilon(account, after)}{hint}); "
-            f"left {_percent(max(0.0, 1.0 - before))}, room for {room} more such "
-            f"release{'s' * (room != 1)}; kept by {account.kept_by}; {outcome}"
+            f"left {_percent(max(0.0, 1.0 - before))}{left}; kept by {account.kept_by}; {outcome}"
         )
 
 

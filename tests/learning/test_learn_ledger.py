@@ -77,6 +77,43 @@ def test_a_run_that_does_not_fit_releases_and_charges_nothing(tmp_path, data, ca
     assert all(releases == 0 for releases, _ in spent(ledger, capsys).values())
 
 
+DVP = ("--algorithm", "dvp", "--penalty", "40", "--regularizer", "l2:0.1", *CHEAP)
+
+
+def test_releases_of_an_epsilon_and_delta_count_as_the_plan_of_a_grant(tmp_path, data, capsys):
+    """They fit within what is granted, by themselves, once."""
+    ledger, small, used = (tmp_path / f"{name}.db" for name in ("enough", "small", "used"))
+    for file, epsilon in ((ledger, "1.01"), (small, "0.9"), (used, "9")):
+        assert learn("grant", data, file, "--epsilon", epsilon, "--delta", "1e-5") == 0
+    capsys.readouterr()
+    assert learn("run", data, ledger, *DVP) == 0
+    certified = json.loads(capsys.readouterr().out)["privacy"]["total"]["epsilon"]
+    for releases, total in spent(ledger, capsys).values():
+        assert releases == 3 and total == pytest.approx(certified, rel=1e-6) and total <= 1.01
+    assert learn("run", data, used, "--algorithm", "dp-admm", *CHEAP) == 0
+    before = spent(used, capsys)
+    # not past what is granted, not again, and not beside others
+    for file in (small, ledger, used):
+        assert learn("run", data, file, *DVP, "--seed", "3") == 4
+        assert "the run was not started" in capsys.readouterr().err
+    assert spent(used, capsys) == before
+    assert all(releases == 0 for releases, _ in spent(small, capsys).values())
+    assert all(releases == 3 for releases, _ in spent(ledger, capsys).values())
+
+
+def test_neighbours_further_apart_are_charged_as_a_group(data):
+    settings = LearnSettings(
+        algorithm="dvp", penalty="40", regularizer="l2:0.1", rounds=3, clients=4
+    )
+    task, _ = make_task(load_dataset(str(data), norm=1.0), settings)
+    (release,) = next(iter(planned(task).values()))
+    one, two = release.certified, release.certified_within(2.0)
+    # the chain rule of group privacy, by two applications of the definition
+    assert two.parameter == pytest.approx(2.0 * one.parameter)
+    assert two.second == pytest.approx(one.second + np.exp(one.parameter) * one.second, rel=0.5)
+    assert two.second >= one.second + np.exp(one.parameter) * one.second
+
+
 def test_budgets_belong_to_samples_however_they_are_split(tmp_path, data):
     """Another number of clients finds every sample with what is left of its budget."""
     ledger = tmp_path / "l.db"
@@ -103,10 +140,8 @@ def test_what_is_not_certified_does_not_fit(tmp_path, data, capsys):
     ledger = tmp_path / "l.db"
     assert learn("grant", data, ledger, "--epsilon", "100", "--delta", "1e-5") == 0
     given = ("--algorithm", "fedspd-dp", "--calibration", "paper", "--budget", "per-release:1")
-    dvp = ("--algorithm", "dvp", "--penalty", "20", "--regularizer", "l2:0.1")
-    for one, words in ((given, "nothing is proved"), (dvp, "no additive noise")):
-        assert learn("run", data, ledger, "--rounds", "2", *one) == 2
-        assert words in capsys.readouterr().err
+    assert learn("run", data, ledger, "--rounds", "2", *given) == 2
+    assert "nothing is proved" in capsys.readouterr().err
     assert all(releases == 0 for releases, _ in spent(ledger, capsys).values())
 
 

@@ -222,7 +222,7 @@ def test_a_ledger_locked_too_long_is_refused_and_charged_later(file: Path) -> No
 
 def test_a_charge_that_means_nothing_is_refused(file: Path) -> None:
     bad = [{Charge("laplace", -1.0): 1}, {TENTH: -5}, {Charge("noise", 1.0): 1},
-           {Charge("uncertified", 1.0): 1}, {Charge("approximate", 1.0, 0.1): 1}, {}]  # fmt: skip
+           {Charge("uncertified", 1.0): 1}, {Charge("approximate", 1.0, 1.5): 1}, {}]  # fmt: skip
     with Ledger(file, [NORTH]) as ledger:
         for charges in bad:
             with pytest.raises(InputError):

@@ -11,7 +11,7 @@ from gridpriv.learning.algorithms.base import Drawing, Releases, Task, Watch
 from gridpriv.learning.algorithms.exact import TOLERANCE, minimise_locally
 from gridpriv.learning.algorithms.star import star_admm
 from gridpriv.learning.arrays import Array, like
-from gridpriv.learning.releases import Unproved
+from gridpriv.learning.releases import MARGIN, Unproved
 from gridpriv.privacy.accounting import gaussian_multiplier, total_epsilon
 from gridpriv.privacy.mechanism import Charge, Gaussian, Stream
 from gridpriv.privacy.release import Release
@@ -77,12 +77,15 @@ class CoveredMinimiser:
     cover : Gaussian
         The noise on what the solver found.
     epsilon, delta : float
-        Of the minimiser and the covering noise together.
+        Of the minimiser and the covering noise together, between neighbours.
+    distance : float
+        Between two neighbours' errors.
     """
 
     cover: Gaussian
     epsilon: float
     delta: float
+    distance: float
 
     @property
     def norm(self) -> Norm:
@@ -99,9 +102,10 @@ class CoveredMinimiser:
         return self.cover.perturb(value, stream)
 
     def charge(self, distance: float) -> Charge:
-        """Return (epsilon, delta); the noise is calibrated to ``distance`` already."""
-        del distance
-        return Charge("approximate", self.epsilon, self.delta)
+        """Return (epsilon, delta), where neighbours lie further apart that of a group of them."""
+        steps = max(1, math.ceil(distance / self.distance - 2.0 * MARGIN))
+        delta = self.delta * steps * math.exp((steps - 1) * self.epsilon)
+        return Charge("approximate", steps * self.epsilon, min(1.0, delta))
 
 
 def budget_split(task: Task) -> Split | None:
@@ -196,6 +200,7 @@ def releases(task: Task) -> Releases:
                 split.cover_epsilon
                 + certificate(split.dual, split.delta / 2.0, curvature, samples, modulus),
                 split.delta,
+                error.value,
             )
             for samples in task.clients.counts
         ]
