@@ -49,7 +49,8 @@ def test_charges_up_to_the_grant_and_not_one_more(file: Path) -> None:
             ledger.charge("north", "run-2", {TENTH: 3})
         message = str(refused.value)
         for part in ("'north'", "3 of the 3 buses lack the budget", "granted epsilon 1",
-                     "spent 80 %", "epsilon 0.8", "asked 3 of laplace 10", "epsilon 1.1",
+                     "spent 80 %", "epsilon 0.8", "asked for releases: 3 (laplace 10)",
+                     "epsilon 1.1",
                      "left 20 %", "room for 2 more", "nothing was charged"):  # fmt: skip
             assert part in message
         assert refused.value.exit_code == 4
@@ -109,7 +110,7 @@ def test_secure_noise_is_charged_and_refused_like_any(tmp_path: Path) -> None:
     path = granted(tmp_path, 1.0, 1e-5)
     with Ledger(path, [NORTH]) as ledger:
         ledger.charge("north", "r", {Charge("zcdp", 0.005): 2, Charge("pure", 0.02): 3})
-        with pytest.raises(BudgetError, match=r"asked 40 of pure 0\.1"):
+        with pytest.raises(BudgetError, match=r"asked for releases: 40 \(pure 0\.1\)"):
             ledger.charge("north", "r", {Charge("pure", 0.1): 40})
     assert spent(path) == 5
 
