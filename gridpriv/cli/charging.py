@@ -56,7 +56,7 @@ def charging(
     from gridpriv.privacy.ledger import Ledger, ReleaseCharge
     from gridpriv.zonal.datasets import zone_datasets
 
-    owners = zone_datasets(case, first.zoning, first.rules.adjacency)
+    owners = zone_datasets(case, first.zoning, first.settings.protected(case))
     key = None if args.ledger_key is None else Path(args.ledger_key)
     with Ledger(args.ledger, owners, key) as ledger:
         charge = ReleaseCharge(ledger, uuid.uuid4().hex)
@@ -70,8 +70,7 @@ def _costs(
     from gridpriv.privacy.filters import combined
 
     total: dict[str, dict[Charge, int]] = {}
-    for run in runs:
-        scaled = charge.scaled(run.factor)
+    for _ in runs:
         for zone, counts in releases.items():
-            total[zone] = combined(total.get(zone, {}), scaled.cost(zone, counts))
+            total[zone] = combined(total.get(zone, {}), charge.cost(zone, counts))
     return total

@@ -41,13 +41,9 @@ class ChargedOnce:
         if rest := cost - covered:
             self.charge.ledger.charge(owner, self.charge.run_id, rest)
 
-    def scaled(self, scale: float) -> ChargedOnce:
-        """Return the charge of releases from data that were multiplied once more."""
-        return ChargedOnce(self.charge.scaled(scale), self.paid)
-
 
 def charged_once(
-    ledger: Ledger, key: Path | None, run: str, owner: str, scale: float,
+    ledger: Ledger, key: Path | None, run: str, owner: str,
     kept: Mapping[Release, int] | None, most: int,
 ) -> ChargedOnce:  # fmt: skip
     """Return what charges a zone's releases in a run that may have begun before.
@@ -58,8 +54,6 @@ def charged_once(
     key : Path or None
         The ledger's.
     run, owner : str
-    scale : float
-        By which the zone's demand is multiplied.
     kept : mapping of Release to int, or None
         What the standing says was drawn; None without one.
     most : int
@@ -71,7 +65,7 @@ def charged_once(
         If the standing is not the one that goes with the ledger: going on from it would draw
         again what others have seen.
     """
-    charge = ReleaseCharge(ledger, run).scaled(scale)
+    charge = ReleaseCharge(ledger, run)
     charged: Counter[Charge] = Counter()
     for _, row in read_book(ledger.path, key).charged:
         if row.run == run and row.owner == owner:

@@ -216,7 +216,7 @@ def _charging(
     prepared, name = own.prepared, str(party.zone)
     if prepared.rules.noise is None:
         raise InputError("ledger charges releases; this run has none (mechanism none)")
-    adjacency = prepared.rules.adjacency
+    adjacency = prepared.settings.protected(own.case)
     (dataset,) = (
         one for one in zone_datasets(own.case, prepared.zoning, adjacency) if one.owner == name
     )
@@ -225,7 +225,7 @@ def _charging(
     found = read_standing(folder / party.state / STANDING)
     most = terms.settings.local_updates
     kept = None if found is None else found.memory.drawn
-    charge = charged_once(ledger, key, terms.run, name, prepared.scale, kept, most)
+    charge = charged_once(ledger, key, terms.run, name, kept, most)
     begun = bool(kept) or charge.paid.total() > 0
     if not begun and prepared.rules.perturbation.target != "output":
         # any penalty and step: only output perturbation reads them

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -55,21 +55,19 @@ class Protection:
         moves = " and ".join(map(str, self.moves))
         return f"one {self.unit} changes {moves}" + (" at most" if bounded else "")
 
-    def factor(self, stated: Protection, scale: float = 1.0) -> float:
+    def factor(self, stated: Protection) -> float:
         """Return how many times as far these neighbours lie apart as those of a release.
 
         Parameters
         ----------
         stated : Protection
             Under which the release's sensitivity D is stated.
-        scale : float
-            By which the data were multiplied before the release.
 
         Returns
         -------
         float
             f, at least 1: between these neighbours the release moves by at most f D. Neighbours
-            here that lie within the stated bounds once scaled are neighbours there (f = 1).
+            here that lie within the stated bounds are neighbours there (f = 1).
             Others leave them by a factor f at most, and every sensitivity is at most f times as
             large there: it is a norm of a linear map of the move, or that plus a constant. Below
             1 nothing is gained, because of the constant.
@@ -86,7 +84,7 @@ class Protection:
             if stated.unit != self.unit or bound is None or bound.measure != move.measure:
                 raise InputError(f"granted for: {self}; the run is for: {stated}")
             if math.isfinite(bound.most):
-                apart.append(scale * move.most / bound.most)
+                apart.append(move.most / bound.most)
         most = max(apart)
         return 1.0 if math.isclose(most, 1.0, rel_tol=SAME) else most
 
@@ -115,6 +113,10 @@ class DemandAdjacency:
     def __str__(self) -> str:
         kind = {"p+q": "active and reactive", "p": "active", "q": "reactive"}[self.protects]
         return f"one bus of one zone changes its {kind} demand by at most {self.beta:g} p.u."
+
+    def scaled(self, scale: float) -> DemandAdjacency:
+        """Return how far demand moves that is a multiple of its owner's (never less than)."""
+        return replace(self, beta=max(scale * self.beta, LEAST_BETA))
 
     def protection(self, base_mva: float) -> Protection:
         """Return the same in MW and MVAr."""

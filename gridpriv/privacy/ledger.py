@@ -192,21 +192,13 @@ class Ledger:
         for owner in self._datasets:
             self.factor(owner)
 
-    def factor(self, owner: str, scale: float = 1.0) -> float:
-        """Return how many times as far the granted neighbours lie apart as the dataset's own.
-
-        Parameters
-        ----------
-        owner : str
-        scale : float
-            By which the data were multiplied before the release.
-        """
+    def factor(self, owner: str) -> float:
+        """Return how many times as far the granted neighbours lie apart as the dataset's own."""
         dataset = self._dataset(owner)
         accounts = self._held.book.accounts_of(self._units[owner])
         try:
             return max(
-                account.grant.protection.factor(dataset.protection, scale)
-                for account, _ in accounts
+                account.grant.protection.factor(dataset.protection) for account, _ in accounts
             )
         except InputError as error:
             raise InputError(f"ledger {self.path}: {error}; {UNDONE}") from error
@@ -357,13 +349,10 @@ class ReleaseCharge:
     ----------
     ledger : Ledger
     run_id : str
-    scale : float
-        By which the private data were multiplied before these releases.
     """
 
     ledger: Ledger
     run_id: str
-    scale: float = 1.0
 
     def __call__(self, owner: str, releases: Mapping[Release, int]) -> None:
         """Charge what the releases certifiably cost."""
@@ -371,15 +360,11 @@ class ReleaseCharge:
 
     def cost(self, owner: str, releases: Mapping[Release, int]) -> Charges:
         """Return what releases cost under the granted adjacency."""
-        factor = self.ledger.factor(owner, self.scale)
+        factor = self.ledger.factor(owner)
         charges: dict[Charge, int] = {}
         for release, count in releases.items():
             charges = combined(charges, {release.certified_within(factor): count})
         return charges
-
-    def scaled(self, scale: float) -> ReleaseCharge:
-        """Return the charge of releases from data that were multiplied once more."""
-        return replace(self, scale=self.scale * scale)
 
 
 class _Held:

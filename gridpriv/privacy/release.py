@@ -54,7 +54,3 @@ class Charging(Protocol):
     def __call__(self, owner: str, releases: Mapping[Release, int]) -> None:
         """Charge an owner's new releases."""
         ...
-
-    def scaled(self, scale: float) -> Charging:
-        """Return what charges releases from data that were multiplied by ``scale``."""
-        ...

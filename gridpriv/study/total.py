@@ -5,9 +5,6 @@ Each run states its own total, but all of them are computed from the same data. 
 the zone maps tell which zone that is, so the total is that of the worst combination of zones that
 hold a bus. Of learning a sample's client may be another one in every run: there each charge counts
 as often as for the client that was charged for it most, which is at least what any sample costs.
-
-Runs that multiply demand by s release neighbours s times as far apart; see
-:meth:`gridpriv.privacy.adjacency.Protection.factor` for why the factor is never below 1.
 """
 
 from __future__ import annotations
@@ -25,8 +22,6 @@ from gridpriv.privacy.filters import combined
 from gridpriv.privacy.ledger_rows import total_of
 from gridpriv.privacy.mechanism import Charge
 
-# powers of the neighbours' distance by which the parameter of a charge moves
-POWERS = {"laplace": -1, "gaussian": -1, "sampled-gaussian": -1, "pure": 1, "zcdp": 2}
 MOST = 30  # different charges whose loss distributions are composed; more by Renyi divergences
 
 Charges = Mapping[Charge, int]
@@ -80,7 +75,7 @@ def _with_killed(study: Study, charges: pd.DataFrame) -> pd.DataFrame:
     if not killed or "mechanism" not in study.manifest["study"]["settings"]:
         return study.runs
     told = study.manifest["study"]["settings"] | {"case": study.manifest["cases"][0]["case"]}
-    names = ("case", "mechanism", "load_scale", "target_delta", "beta", "protects")
+    names = ("case", "mechanism", "target_delta", "beta", "protects")
     rows = [{"run": run, "zoning": ""} | {name: told[name] for name in names} for run in killed]
     return pd.concat([study.runs, pd.DataFrame(rows)], ignore_index=True)
 
@@ -95,11 +90,10 @@ def _total(study: Study, case: str, noisy: pd.DataFrame, charges: pd.DataFrame) 
     units: dict[frozenset[tuple[Charge, int]], dict[Charge, int]] = {}
     for owner_of in _owners(study, case, runs):
         total: dict[Charge, int] = {}
-        for run, zoning, scale in runs[["run", "zoning", "load_scale"]].itertuples(index=False):
+        for run, zoning in runs[["run", "zoning"]].itertuples(index=False):
             one = by_run[run]
             spent = _most(one.values()) if owner_of is None else one.get(owner_of[zoning], {})
-            factor = max(1.0, float(scale))
-            total = combined(total, {_farther(c, factor): n for c, n in spent.items()})
+            total = combined(total, spent)
         units[frozenset(total.items())] = total
     return Total(
         case,
@@ -142,15 +136,6 @@ def _most(owners: Iterable[Charges]) -> Charges:
         for charge, count in spent.items():
             found[charge] = max(found.get(charge, 0), count)
     return found
-
-
-def _farther(charge: Charge, factor: float) -> Charge:
-    """Return what a release costs between neighbours that lie ``factor`` times as far apart."""
-    if factor == 1.0 or charge.kind == "uncertified":
-        return charge
-    if charge.kind not in POWERS:
-        return Charge("uncertified", 0.0)
-    return Charge(charge.kind, charge.parameter * factor ** POWERS[charge.kind], charge.second)
 
 
 def _epsilon(charges: Charges, delta: float) -> float:

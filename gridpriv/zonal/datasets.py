@@ -22,12 +22,10 @@ def zone_datasets(case: Case, zoning: Zoning, adjacency: DemandAdjacency) -> tup
     Parameters
     ----------
     case : Case
-        With the demand as its owner has it, before ``load_scale`` or a series scale it; by how
-        much they do is told with each charge
-        (:meth:`gridpriv.privacy.ledger.ReleaseCharge.scaled`).
+        With the demand as its owner has it, before ``load_scale`` or a series scale it.
     zoning : Zoning
     adjacency : DemandAdjacency
-        Of the run or the grant.
+        Of the run or the grant, of that demand.
     """
     protection = adjacency.protection(case.base_mva)
     return tuple(

@@ -1,7 +1,8 @@
 """A series of demand, one run per step, and one privacy budget for all of them.
 
 Neighbouring data are two series that differ at one bus of one zone, by at most beta in every
-step: so a zone's loss over the horizon is that of all its releases in all steps together.
+step, or, where the steps are one demand times public factors, in that demand: so a zone's loss
+over the horizon is that of all its releases in all steps together.
 ``total`` budgets are therefore spread over planned releases times steps; ``per-release`` ones
 stay what they are, and the total is stated. Every step draws its own noise: were a draw
 repeated, the difference of two steps' messages would be free of it.
@@ -73,7 +74,7 @@ class Horizon:
         """What is protected over the horizon, in words."""
         case = self.series.case
         protection = self.settings.adjacency(case).protection(case.base_mva)
-        steps = "of the demand that the steps scale" if self.released_once else "in every step"
+        steps = "of the demand that the steps scale" if self.series.scales else "in every step"
         return f"{protection}, {steps}"
 
     def order(self, numbers: Sequence[int]) -> list[int]:
@@ -94,15 +95,15 @@ class Horizon:
 
         ``known`` is what :meth:`learned` returned of an earlier one.
         """
-        ready = prepare(self.series.at(number), self.zoning, self.settings)
+        scale = self.series.scale(number)
+        ready = prepare(self.series.at(number), self.zoning, self.settings, scale)
         rules = ready.rules
         if rules.noise is not None and self.multiplier is not None:
             rules = replace(rules, noise=replace(rules.noise, multiplier=self.multiplier))
-        scale = ready.scale * self.series.scale(number)
         if known is not None:
-            known = tuple(None if one is None else scale * one for one in known)
+            known = tuple(None if one is None else ready.scale * one for one in known)
         seed = step_seed(self.seed, 0 if self.released_once else number)
-        return replace(ready, rules=rules, seed=seed, scale=scale, known=known)
+        return replace(ready, rules=rules, seed=seed, known=known)
 
     def run_step(
         self,

@@ -336,6 +336,7 @@ class RunResult:
 
     def _privacy(self) -> dict[str, Any]:
         settings, statements = self.settings, self.statements
+        protected = settings.protected(self.case)
         worst = max(statements, key=lambda s: s.total, default=None)
         release = max(statements, key=lambda s: s.certified, default=None)
         return {
@@ -344,8 +345,8 @@ class RunResult:
             "calibration": settings.calibration,
             "noise": settings.noise,
             "caveat": noise_caveat(settings.mechanism, settings.noise),
-            "adjacency": str(self.rules.adjacency.protection(self.case.base_mva)),
-            "beta": self.rules.adjacency.beta,
+            "adjacency": str(protected.protection(self.case.base_mva)),
+            "beta": protected.beta,
             "protects": settings.protects,
             "releases_per_zone": max((s.releases for s in statements), default=0),
             "per_release": {

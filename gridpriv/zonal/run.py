@@ -87,14 +87,6 @@ class Prepared:
     expected: PublicDemand | None
     known: tuple[Floats | None, ...] | None = None
 
-    @property
-    def factor(self) -> float:
-        """By how much the data of a release are a multiple of their owner's.
-
-        Statistics of demand are released as the owner has them, and scaled afterwards.
-        """
-        return self.scale if self.expected is None else 1.0
-
     def disclosure(self, zone: Zone) -> Disclosure | None:
         """Return what a zone releases of its demand; None where demand is not perturbed."""
         expected, noise = self.expected, self.rules.noise
@@ -216,8 +208,7 @@ def run_prepared(
     began = time.perf_counter()
     fleet = Fleet(
         prepared.zones, prepared.shared, prepared.rules, settings.solver,
-        NoiseStreams(prepared.seed), prepared.disclosures,
-        charge and charge.scaled(prepared.factor), settings,
+        NoiseStreams(prepared.seed), prepared.disclosures, charge, settings,
     )  # fmt: skip
     with closing(carry(fleet)) as zones:
         if prepared.known is not None:
@@ -289,8 +280,14 @@ def _reason(error: BaseException) -> str:
     return f"internal error, {type(error).__name__}: {error}"
 
 
-def prepare(case: Case, zoning: Zoning, settings: Settings) -> Prepared:
-    """Return everything a run needs before its zones are compiled."""
+def prepare(case: Case, zoning: Zoning, settings: Settings, scale: float = 1.0) -> Prepared:
+    """Return everything a run needs before its zones are compiled.
+
+    Neighbours differ by beta in the demand of its owner, of which ``case`` holds ``scale`` times
+    and the run ``load_scale`` times that. Statistics of demand are released as the owner has it
+    and scaled afterwards; what else is perturbed moves with the demand that is run.
+    """
+    scale = scale * settings.load_scale
     check_solver(settings.solver)
     case = case.scale_load(settings.load_scale).without(settings.outage)
     if settings.workers > zoning.n_zone:
@@ -300,14 +297,15 @@ def prepare(case: Case, zoning: Zoning, settings: Settings) -> Prepared:
     check_service(case, settings)
     network = make_network(case, settings.case_objective(case))
     zones = tuple(sorted(make_zones(network, zoning), key=lambda zone: zone.key))
-    adjacency = settings.adjacency(case)
+    perturbation, owned = settings.effective_perturbation(), settings.adjacency(case)
+    adjacency = owned if perturbation.target == "demand" else owned.scaled(scale)
     _refuse_without_minimiser(case, settings)
     _warn_of_large_delta(settings, 2 * case.n_bus)
     _warn_of_small_beta(settings, adjacency)
     rules = AgentRules(
         update=settings.update,
         local_updates=settings.local_updates,
-        perturbation=settings.effective_perturbation(),
+        perturbation=perturbation,
         noise=noise_rule(settings, adjacency),
         adjacency=adjacency,
     )
@@ -322,7 +320,7 @@ def prepare(case: Case, zoning: Zoning, settings: Settings) -> Prepared:
         shared=shared_coordinates(zones, settings.consensus),
         seed=secrets.randbits(64) if settings.seed is None else settings.seed,
         rules=rules,
-        scale=settings.load_scale,
+        scale=scale,
         expected=expected,
     )
 

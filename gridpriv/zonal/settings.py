@@ -63,8 +63,12 @@ class Adjacency(Part):
     )
     protects: Protects = choice("p+q", PROTECTS, "which demands of a bus are protected")
 
+    def protected(self, case: Case) -> DemandAdjacency:
+        """Return how far a bus's demand moves, as its owner has it."""
+        return DemandAdjacency(self.beta.per_unit(case.base_mva), self.protects)
+
     def adjacency(self, case: Case) -> DemandAdjacency:
-        """Return the adjacency on a case; warn of a distance that no bus of it has.
+        """Return what is :meth:`protected`; warn of a distance that no bus of the case has.
 
         The comparison is with what the generators of a bus can feed in, which is public. A
         number without unit that is a whole base or more is questioned too.
@@ -81,7 +85,7 @@ class Adjacency(Part):
                 GridprivWarning,
                 stacklevel=3,
             )
-        return DemandAdjacency(beta, self.protects)
+        return self.protected(case)
 
 
 @dataclass(frozen=True, kw_only=True)

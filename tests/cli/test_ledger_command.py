@@ -218,8 +218,8 @@ def test_a_renamed_map_finds_its_buses_spent(
         (["--beta", "1000kW"], "", 1.0),
         (["--beta", "4MW"], "", 1.0),  # protects more than was granted
         (["--beta", "0.5MW"], "", 2.0),  # half the noise: twice the loss between granted neighbours
-        (["--load-scale", "1.5"], "", 1.0),  # demand is released before it is scaled
-        (["--load-scale", "1.5", "--perturbation", "objective"], "", 1.5),
+        (["--load-scale", "1.5"], "", 1.0),  # beta is of the demand before it is scaled
+        (["--load-scale", "1.5", "--perturbation", "objective"], "", 1.0),
         (["--protects", "p"], "granted for: one bus changes its active demand", 0.0),
     ],
 )

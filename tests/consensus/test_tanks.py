@@ -132,9 +132,6 @@ def test_a_charge_comes_before_its_draw_and_a_refusal_leaves_nothing():
                 raise InputError("no more")
             self.append((owner, releases))
 
-        def scaled(self, _):
-            return self
-
     crew = Waterworks(**SHORT, rules=rules("linearized", "objective", 3))
     agent = crew.agent(1)
     agent._charge = Purse()

@@ -134,9 +134,6 @@ class Purse:
             raise BudgetError(f"{owner} has no more than {self.most}: demand 3.0")
         self.charged.update(releases)
 
-    def scaled(self, _):
-        return self
-
 
 def agent(target="demand", refresh="round", purse=None, **given):
     one = Waterworks(**NOISY, rules=rules("linearized", target, 2, refresh), **given).agent(1)

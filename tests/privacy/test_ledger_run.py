@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from gridpriv.core.errors import BudgetError, InputError, SolverError
@@ -156,22 +158,16 @@ def test_a_ledger_of_another_case_stops_the_run_before_it_starts(
         Ledger(path, other)
 
 
-@pytest.mark.parametrize(
-    ("perturbation", "scale", "factor"),
-    [("objective", 2.0, 2.0), ("objective", 0.5, 1.0), ("demand", 2.0, 1.0), ("demand", 0.5, 1.0)],
-)
-def test_scaled_demand_is_the_same_data_and_costs_what_its_scale_says(
+@pytest.mark.parametrize("perturbation", ["objective", "output", "demand"])
+@pytest.mark.parametrize("scale", [0.5, 2.0])
+def test_scaled_demand_is_the_same_data_and_costs_what_is_stated(
     tmp_path: Path,
     zoning: Zoning,
     datasets: tuple[Dataset, ...],
     perturbation: Any,
     scale: float,
-    factor: float,
 ) -> None:
-    """A bus that moves by beta moves the scaled demand by scale * beta.
-
-    Demand itself is released as its owner has it, and scaled afterwards.
-    """
+    """Beta is of the owner's demand: noise grows with the scale, the ledger and run.json agree."""
     path = tmp_path / "l.db"
     grant(path, datasets, 10.0)
     settings = Settings(
@@ -179,11 +175,36 @@ def test_scaled_demand_is_the_same_data_and_costs_what_its_scale_says(
         perturbation=perturbation,
     )  # fmt: skip
     with Ledger(path, datasets) as ledger:
-        run(CASE, zoning, settings, charge=ReleaseCharge(ledger, "r"))
-    assert [a.total_pure for a in read_accounts(path)] == pytest.approx([2.0 * factor] * 3)
+        found = run(CASE, zoning, settings, charge=ReleaseCharge(ledger, "r"))
+    spent = [a.total_pure for a in read_accounts(path)]
+    assert spent == pytest.approx([2.0] * 3)
+    told = found.as_dict()["privacy"]
+    assert told["total_pure"] == pytest.approx(max(spent), rel=1e-12)
+    assert told["beta"] == 0.01
 
 
-def test_a_series_of_scaled_demand_is_charged_step_by_step(
+@pytest.mark.parametrize("scale", [0.5, 2.5])
+def test_what_noise_is_calibrated_to_covers_a_move_of_the_owners_demand(
+    zoning: Zoning, scale: float
+) -> None:
+    """By brute force: every corner of every bus, as the owner has it, scaled as the run does."""
+    settings = Settings(perturbation="objective", load_scale=scale, solver="clarabel")
+    prepared = prepare(CASE, zoning, settings)
+    beta = settings.protected(CASE).beta
+    for problem in prepared.problems:
+        own = problem.program.zone.own
+        owned = np.concatenate([CASE.pd[own], CASE.qd[own]])
+        here, worst = problem.gradient(problem.start(), scale * owned), 0.0
+        for bus, (p, q) in itertools.product(range(len(own)), [(1, 1), (1, -1)]):
+            moved = owned.copy()
+            moved[[bus, bus + len(own)]] += beta * np.array([p, q])
+            there = problem.gradient(problem.start(), scale * moved)
+            worst = max(worst, float(np.abs(there - here).sum()))
+        declared = problem.gradient_sensitivity(prepared.rules.adjacency, 1).value
+        assert worst == pytest.approx(declared, rel=1e-9)
+
+
+def test_every_step_of_scaled_demand_costs_what_a_step_is_to_cost(
     tmp_path: Path, zoning: Zoning, datasets: tuple[Dataset, ...]
 ) -> None:
     path, file = tmp_path / "l.db", tmp_path / "day.csv"
@@ -195,7 +216,9 @@ def test_a_series_of_scaled_demand_is_charged_step_by_step(
     )  # fmt: skip
     with Ledger(path, datasets) as ledger:
         charge = ReleaseCharge(ledger, "r")
-        run_series(read_demand_series(file, CASE), zoning, settings, charge=charge)
+        found = run_series(read_demand_series(file, CASE), zoning, settings, charge=charge)
     charges = [entry.charges[0] for _, entry in read_book(path).charged if entry.owner == "1"]
-    epsilons = [count / charge.parameter for charge, count in charges]
-    assert epsilons == pytest.approx([0.8, 0.8, 1.5, 1.5, 1.0, 1.0])
+    assert [count / charge.parameter for charge, count in charges] == pytest.approx([0.5] * 6)
+    assert [s.total_pure for s in found.statements] == pytest.approx([3.0] * 3)
+    sizes = [max(s.sensitivity for s in one.statements) for one in found.results]
+    assert np.array(sizes) / sizes[2] == pytest.approx([0.8, 1.5, 1.0])

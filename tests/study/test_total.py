@@ -59,11 +59,12 @@ def test_a_bus_is_charged_for_its_zones_under_every_map() -> None:
     assert total.epsilon < gaussian_epsilon([2.0, 3.0], DELTA)
 
 
-def test_scaled_demand_is_charged_for_neighbours_that_lie_farther_apart() -> None:
+def test_scaled_demand_is_charged_as_it_was() -> None:
+    """Beta is of the owner's demand, so a run's charges are what they say, whatever its scale."""
     charges = [("a", "1", "gaussian", 4.0, 0.0, 1), ("b", "1", "gaussian", 4.0, 0.0, 1)]
     runs = [{"run": "a"}, {"run": "b", "load_scale": 2.0}]
     (total,) = study_totals(made(runs, charges, {"": {"1": "1"}}))
-    assert total.epsilon == pytest.approx(gaussian_epsilon([4.0, 2.0], DELTA), rel=1e-6)
+    assert total.epsilon == pytest.approx(gaussian_epsilon([4.0, 4.0], DELTA), rel=1e-6)
 
 
 def test_what_has_no_one_total_says_so() -> None:

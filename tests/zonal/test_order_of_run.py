@@ -38,10 +38,6 @@ class Charged(list):
     def __call__(self, owner, releases):
         self.append((owner, releases))
 
-    def scaled(self, scale):
-        assert scale == 1.0
-        return self
-
     def totals(self):
         total = {}
         for owner, releases in self:

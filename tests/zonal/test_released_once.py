@@ -31,16 +31,13 @@ def day(tmp_path):
 
 
 class Counting:
-    """A ledger that counts what it is told, and by how much data were multiplied."""
+    """A ledger that counts what it is told."""
 
-    def __init__(self, told=None, scale=1.0):
-        self.told, self.scale = [] if told is None else told, scale
+    def __init__(self):
+        self.told = []
 
     def __call__(self, owner, releases):
-        self.told.append((owner, self.scale, sum(releases.values())))
-
-    def scaled(self, scale):
-        return Counting(self.told, self.scale * scale)
+        self.told.append((owner, sum(releases.values())))
 
 
 def test_a_day_costs_one_release_at_the_noise_of_one_step(day):
@@ -48,7 +45,7 @@ def test_a_day_costs_one_release_at_the_noise_of_one_step(day):
     zoning, settings = shipped_zoning(case), make_settings(**ONCE)
     charge = Counting()
     found = run_series(read_demand_series(day, case), zoning, settings, charge=charge)
-    assert sorted(charge.told) == sorted((name, 1.0, 1) for name in zoning.names)
+    assert sorted(charge.told) == sorted((name, 1) for name in zoning.names)
     assert [s.total_pure for s in found.statements] == pytest.approx([1.0] * 3)
     alone = noise_rule(settings, settings.adjacency(case))
     assert found.results[1].rules.noise == alone
@@ -110,7 +107,6 @@ def test_scaled_demand_is_released_as_its_owner_has_it(scale):
     case = load_case("case14")
     settings = make_settings(**(ONCE | {"budget": "total:1e6", "load_scale": scale}))
     prepared = prepare(case, shipped_zoning(case), settings)
-    assert prepared.factor == 1.0
     for zone, disclosure in zip(prepared.zones, prepared.disclosures, strict=True):
         owner = np.concatenate([case.pd[zone.own], case.qd[zone.own]])
         moved = owner.copy()
