@@ -215,5 +215,5 @@ def test_a_run_that_protects_other_figures_is_refused(tmp_path: Path, other: Pro
     with pytest.raises(InputError, match="granted for: one bus changes its active demand"):
         Ledger(path, [replace(NORTH, protection=other)])
     grant(path, [dataset("both", (8,), demand(1.0, 1.0))], 1.0)
-    with pytest.raises(InputError, match="released for"):
+    with pytest.raises(InputError, match="the run is for"):
         Ledger(path, [dataset("both", (8,), demand(1.0))])
