@@ -18,6 +18,10 @@ from gridpriv.report.figures import PALETTE
 LEFT, RIGHT, TOP, BOTTOM = 62, 12, 26, 42
 MARKERS = ("circle", "square", "diamond", "triangle", "cross", "plus", "circle", "square")
 DASHES = ("", "6 3", "2 3", "8 3 2 3")
+HIDES = 1.5
+"""Pixels: a curve that stays closer to one drawn before it would hide that one."""
+RIM = 2.2
+"""Pixels by which a curve is then wider than the one on it."""
 LEVEL = 0.02
 """Means that differ by less, relatively, are drawn as if they did not."""
 
@@ -249,15 +253,32 @@ def _series(chart: Chart, number: int, x: Axis, y: Axis) -> str:
     across = {k: x.at(series.x[k]) + _aside(chart, number) for k in kept}
     points = [(across[k], y.at(series.y[k])) for k in kept]
     dash = f' stroke-dasharray="{style.dash}"' if style.dash else ""
+    rim = RIM * _hiding(chart, number, y)
     line = (
         f'<polyline class="line" data-k="{",".join(map(str, kept))}" points="{_points(points)}" '
-        f'fill="none" stroke="{style.colour}" stroke-width="1.8"{dash}/>'
+        f'fill="none" stroke="{style.colour}" stroke-width="{1.8 + rim:.1f}"{dash}/>'
     )
-    marks = "".join(mark(style, px, py) for px, py in points) if series.marks else ""
+    marks = (
+        "".join(mark(style, px, py, 3.6 + rim / 2.0) for px, py in points) if series.marks else ""
+    )
     band = _band(series, style, across, y)
     if band:
         band = f'<g clip-path="url(#{chart.name}-clip)">{band}</g>'
     return f'<g class="series" data-s="{number}">{band}{line}{marks}</g>'
+
+
+def _hiding(chart: Chart, number: int, y: Axis) -> int:
+    """Return how many of the curves drawn after this one lie on it from end to end."""
+    curve = chart.series[number]
+    return sum(
+        other.x == curve.x
+        and all(
+            (math.isnan(a) and math.isnan(b)) or abs(y.at(a) - y.at(b)) < HIDES
+            for a, b in zip(curve.y, other.y, strict=True)
+        )
+        for other in chart.series[number + 1 :]
+        if not other.flat
+    )
 
 
 def _aside(chart: Chart, number: int) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -129,3 +130,16 @@ def test_nothing_has_no_place_on_a_logarithmic_axis() -> None:
 def test_a_single_value_stands_inside_its_axis() -> None:
     ticks = y_ticks(layer(drawn(Series("a", (1.0,), (128.0,))), "log"))
     assert ticks[0] < 128.0 < ticks[-1]
+
+
+def test_curves_on_one_another_are_all_seen() -> None:
+    """Each is wider than all that are drawn on it; one that is apart at an end is thin."""
+    across = (1.0, 2.0, 3.0)
+    same = [Series(f"same {k}", across, (0.5, 0.4, 0.3)) for k in range(4)]
+    ends_apart = Series("apart", across, (0.5, 0.4, 0.9))
+    svg = layer(drawn(*same[:2], ends_apart, *same[2:]), "linear")
+    widths = [float(w) for w in re.findall(r'class="line".*?stroke-width="([0-9.]+)"', svg)]
+    hiding, apart = widths[:2] + widths[3:], widths[2]
+    assert apart == widths[-1] == 1.8
+    # two pixels of a curve are left on the sides of the next
+    assert all(below - above >= 2.0 for below, above in pairwise(hiding))
