@@ -121,9 +121,10 @@ def _check_buses(net: Any, table: str, columns: tuple[str, ...]) -> None:
 
 def _check_switches(net: Any) -> None:
     for at, kind, element in _switches(net):
-        if kind not in SWITCHED:
+        if not isinstance(kind, str) or kind not in SWITCHED:
             raise _refuse("switch", at, "et", repr(kind), f"one of {', '.join(SWITCHED)}")
-        if element not in frame(net, SWITCHED[kind]).index:
+        number = isinstance(element, int | float | np.number)  # a cell can also hold a list
+        if not number or element not in frame(net, SWITCHED[kind]).index:
             raise _refuse("switch", at, "element", element, f"a row of net.{SWITCHED[kind]}")
 
 

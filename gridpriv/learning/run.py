@@ -103,7 +103,7 @@ def learn(
             solve=float(rounds["seconds"].sum()),
             total=load_seconds + total,
         ),
-        charges=task.tally.charges,
+        charges=dict(sorted(task.tally.charges.items())),  # clients run in threads, in any order
     )
 
 

@@ -277,6 +277,14 @@ def test_damaged_nets_are_refused_with_the_row(
         convert_net(net)
 
 
+@pytest.mark.parametrize("column", ["et", "element"])
+def test_a_switch_that_names_a_list_is_refused(column: str) -> None:
+    net = small()
+    net.switch[column] = [[9]]
+    with pytest.raises(InputError, match=rf"net.switch row 0: {column} = \[9\] is not allowed"):
+        convert_net(net)
+
+
 def test_structure_that_cannot_be_read_is_refused() -> None:
     with pytest.raises(InputError, match="a pandapower net is needed, not dict"):
         case_from_pandapower({})
