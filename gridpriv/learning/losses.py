@@ -38,7 +38,7 @@ class Loss:
     curvature : float
         Largest eigenvalue of the residual's derivative by the scores.
     slopes : callable or None
-        (scores, targets) -> the residual's derivative, of losses of one score.
+        (residual, targets) -> the residual's derivative, of losses of one score.
     """
 
     name: str
@@ -87,8 +87,9 @@ def mean_curved(
         raise ValueError(f"the {loss.name} loss has no slope of one score")
     xp = namespace(x)
     scores = xp.matmul(x, w)
-    gradient = xp.matmul(transposed(x), loss.residual(scores, targets)) / x.shape[-2]
-    bent = loss.slopes(scores, targets) * parts
+    residual = loss.residual(scores, targets)
+    gradient = xp.matmul(transposed(x), residual) / x.shape[-2]
+    bent = loss.slopes(residual, targets) * parts
     return gradient, xp.matmul(transposed(parts), bent) / x.shape[-2]
 
 
@@ -129,9 +130,9 @@ def _logistic_residual(scores: Array, targets: Array) -> Array:
     return -targets / (1.0 + xp.exp(xp.clip(targets * scores, -60.0, 60.0)))
 
 
-def _logistic_slopes(scores: Array, targets: Array) -> Array:
-    """P (1 - p), p the probability of the label."""
-    share = -_logistic_residual(scores, targets) * targets
+def _logistic_slopes(residual: Array, targets: Array) -> Array:
+    """P (1 - p), 1 - p the probability of the label."""
+    share = -residual * targets
     return share * (1.0 - share)
 
 
@@ -147,10 +148,10 @@ def _square_residual(scores: Array, targets: Array) -> Array:
     return 2.0 * (scores - targets)
 
 
-def _square_slopes(scores: Array, targets: Array) -> Array:
+def _square_slopes(residual: Array, targets: Array) -> Array:
     """2."""
     del targets
-    return namespace(scores).full_like(scores, 2.0)
+    return namespace(residual).full_like(residual, 2.0)
 
 
 def _square_values(scores: Array, targets: Array) -> Array:

@@ -12,6 +12,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 from gridpriv.core.arrays import Floats
 from gridpriv.privacy.mechanism import Charge, Mechanism, Stream
@@ -148,6 +149,7 @@ def covering(release: Release) -> Release:
     )
 
 
+@lru_cache(maxsize=1024)
 def rounded(what: Charge) -> Charge:
     """Return a charge that costs no less, with ten digits, so that equal ones are one.
 
