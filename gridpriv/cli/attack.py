@@ -89,19 +89,26 @@ def execute(args: argparse.Namespace) -> int:
 
 
 def _write(result: AttackResult, curve: pd.DataFrame | None, folder: Path) -> None:
-    from gridpriv.report.assurance import draw_averaging, draw_epsilon, draw_errors, draw_map
+    from gridpriv.drawing import write_drawing, write_picture
+    from gridpriv.report.assurance import (
+        averaging_picture,
+        epsilon_picture,
+        errors_picture,
+        map_picture,
+    )
 
     for name, table in (("buses", result.buses()), ("by_distance", result.by_distance())):
         write_csv(table, folder / f"{name}.csv")
-    draw_errors(result, folder / "attack.png")
+    write_drawing(errors_picture(result), folder / "attack.png", private=True)
     if result.plan.epsilons:
-        draw_epsilon(result, folder / "epsilon.png")
-    draw_map(result, folder / "map.png")
-    draw_map(result, folder / "map_no_noise.png", "no noise")
+        write_picture(epsilon_picture(result), folder / "epsilon.png", private=True)
+    write_drawing(map_picture(result), folder / "map.png", private=True)
+    write_drawing(map_picture(result, "no noise"), folder / "map_no_noise.png", private=True)
     if curve is not None:
         title = f"{result.prepared.case.name}: the same demand noise, drawn each round or once"
         prior = float(result.prior_errors.mean())
-        draw_averaging(curve, folder / "averaging.png", prior, title)
+        picture = averaging_picture(curve, prior, title)
+        write_picture(picture, folder / "averaging.png", private=True)
 
 
 def _print(result: AttackResult) -> None:

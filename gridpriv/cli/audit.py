@@ -114,11 +114,12 @@ def _one(
 
 
 def _write(results: list[AuditResult], folder: Path) -> None:
-    from gridpriv.report.assurance import draw_audit
+    from gridpriv.drawing import write_drawing
+    from gridpriv.report.assurance import audit_picture
 
     if len(results) == 1:
         write_json(results[0].as_dict(), folder / "audit.json")
-        draw_audit(results[0], folder / "audit.png")
+        write_drawing(audit_picture(results[0]), folder / "audit.png", private=True)
         return
     write_json({"audits": [r.as_dict() for r in results]}, folder / "audit.json")
 

@@ -15,6 +15,7 @@ from gridpriv.drawing.parts import (
     Mark,
     Part,
     Stroke,
+    shade,
     text_width,
 )
 from gridpriv.drawing.scene import Scene
@@ -36,10 +37,16 @@ def make_legend(
     scale: ShedScale | None,
     top: float,
     width: float,
+    *,
+    shaded: bool = False,
 ) -> tuple[list[Part], float]:
     """Return the legend below the map, and the height of the whole drawing."""
     rows: list[tuple[str, list[Item]]] = []
-    if len(scene.zones) <= 14:
+    if shaded:
+        samples = (0.0, 0.25, 0.5, 0.75, 1.0)
+        marks = [Item((Mark((0, 0), 6.0, shade(v)),), f"{v:g}", 18.0) for v in samples]
+        rows.append(("Error over the prior's", marks))
+    elif len(scene.zones) <= 14:
         count = np.bincount(scene.zone, minlength=len(scene.zones))
         rows.append(("Zones", [
             Item((Mark((0, 0), 6.0, scene.colour(z)),), f"zone {name}: {count[z]} buses", 18.0)
@@ -67,10 +74,10 @@ def make_legend(
             Item(scale.sample(value), f"{value:g}", 2 * scale.radius(value) + 6)
             for value in scale.samples()
         ]))  # fmt: skip
-    return _set_rows(rows, top, width)
+    return set_rows(rows, top, width)
 
 
-def _set_rows(
+def set_rows(
     rows: Sequence[tuple[str, list[Item]]], top: float, width: float
 ) -> tuple[list[Part], float]:
     """Return the rows' parts, each from left to right and wrapped, and where they end."""

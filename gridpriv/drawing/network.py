@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 
 import numpy as np
@@ -18,6 +19,7 @@ from gridpriv.drawing.parts import (
     Mark,
     Part,
     Stroke,
+    shade,
     tint,
 )
 from gridpriv.drawing.scene import Scene, place_grid, zone_names
@@ -31,6 +33,7 @@ def draw_network(
     *,
     shed: dict[int, float] | None = None,
     flows: pd.DataFrame | None = None,
+    shades: dict[int, float] | None = None,
     note: str = "",
     width: float = 720.0,
 ) -> Drawing:
@@ -47,6 +50,8 @@ def draw_network(
         MW that are not served, by bus number.
     flows : DataFrame, optional
         Row by row as ``branches``: ``mva`` and ``loading_percent`` (NaN: no limit).
+    shades : dict of int to float, optional
+        Share of the prior's error by bus number, shown in place of zones' colours.
     note : str
         A second line under the title.
     width : float
@@ -55,13 +60,13 @@ def draw_network(
     scene, bottom = place_grid(buses, branches, width)
     classes = branch_classes(flows)
     scale = shed_scale(shed, scene.radius, width)
-    legend, height = make_legend(scene, classes, scale, bottom, width)
+    legend, height = make_legend(scene, classes, scale, bottom, width, shaded=shades is not None)
     figures = shed_labels(scene, shed, scale) if shed and scale else []
     parts = [
         *_halos(scene),
         *(shed_marks(scene, shed, scale) if shed and scale else []),
         *_branches(scene, flows, classes),
-        *_bus_marks(scene, shed),
+        *_bus_marks(scene, shed, shades),
         *zone_names(scene, width, figures),
         *figures,
         Label((8.0, 16.0), title, 12.5, anchor="start", bold=True),
@@ -131,7 +136,9 @@ def _branch_tip(scene: Scene, branch: int, flows: pd.DataFrame | None) -> str:
     return f"{text}, {figure(float(row.loading_percent), 3)} % of its limit" if limited else text
 
 
-def _bus_marks(scene: Scene, shed: dict[int, float] | None) -> list[Part]:
+def _bus_marks(
+    scene: Scene, shed: dict[int, float] | None, shades: dict[int, float] | None
+) -> list[Part]:
     """Return the buses, squares where a generator stands, with their numbers where they fit."""
     parts: list[Part] = []
     generator = scene.buses.get("generator", pd.Series(False, index=scene.buses.index))
@@ -142,13 +149,20 @@ def _bus_marks(scene: Scene, shed: dict[int, float] | None) -> list[Part]:
         if shed is not None:
             tip += f": {figure(shed.get(int(bus), 0.0))} MW not served"
         fill, at = scene.colour(int(scene.zone[k])), scene.at(k)
+        if shades is not None:
+            share = shades.get(int(bus), math.nan)
+            fill, tip = shade(share), f"{tip}: {figure(share)} of the prior's error"
         radius = scene.radius * (0.9 if square else 1.0)
         edge = 1.1 if square else 0.6
         parts.append(Mark(at, radius, fill, "#111111", edge, bool(square), tip=tip))
         if size >= 3.6:
-            ink = "#FFFFFF" if fill == "#0072B2" else "#000000"
+            ink = "#FFFFFF" if fill == "#0072B2" or _dark(fill) else "#000000"
             parts.append(Label((at[0], at[1] + 0.36 * size), str(bus), size, ink))
     return parts
+
+
+def _dark(colour: str) -> bool:
+    return sum(int(colour[k : k + 2], 16) for k in (1, 3, 5)) < 330
 
 
 def _described(

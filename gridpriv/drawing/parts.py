@@ -6,18 +6,20 @@ also reads without colour.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 ZONE_COLOURS = (
     "#56B4E9", "#E69F00", "#009E73", "#CC79A7", "#F0E442", "#0072B2", "#999999",
 )  # fmt: skip
 PLAIN_LINE, TIE_LINE, LIMIT_LINE = "#8C8C8C", "#000000", "#D55E00"
+CIVIDIS = ("#00224E", "#434E6C", "#7D7C78", "#BCAF6F", "#FEE838")
 SHED_FILL, SHED_EDGE = "#CC3311", "#7A1F0A"
 
 
 @dataclass(frozen=True)
 class Stroke:
-    """A straight line."""
+    """A straight line; a blunt one ends where its ends are."""
 
     start: tuple[float, float]
     end: tuple[float, float]
@@ -25,6 +27,7 @@ class Stroke:
     width: float
     dashed: bool = False
     tip: str = ""
+    blunt: bool = False
 
 
 @dataclass(frozen=True)
@@ -71,6 +74,17 @@ class Drawing:
 def text_width(text: str, size: float) -> float:
     """Return about how wide a text is, in points."""
     return 0.56 * size * len(text)
+
+
+def shade(share: float) -> str:
+    """Return a colour from dark (0) to bright (1) that also reads in grey; white for NaN."""
+    if math.isnan(share):
+        return "#FFFFFF"
+    at = min(max(share, 0.0), 1.0) * (len(CIVIDIS) - 1)
+    low = min(int(at), len(CIVIDIS) - 2)
+    ends = [[int(CIVIDIS[low + k][c : c + 2], 16) for c in (1, 3, 5)] for k in (0, 1)]
+    mixed = (round(a + (b - a) * (at - low)) for a, b in zip(*ends, strict=True))
+    return "#" + "".join(f"{part:02X}" for part in mixed)
 
 
 def tint(colour: str, white: float) -> str:

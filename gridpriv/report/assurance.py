@@ -1,15 +1,15 @@
-"""Figures of audits and attacks: matplotlib, readable in grey and by colour-blind readers."""
+"""Pictures of audits and attacks; local."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gridpriv.grid.layout import bus_positions
-from gridpriv.grid.zoning import tie_lines
-from gridpriv.report.figures import PALETTE, save
+from gridpriv.drawing import Drawing, draw_network
+from gridpriv.drawing.bars import Bar, draw_bars, key
+from gridpriv.drawing.chart import PALETTE, Chart, Series, described, stacked, styles
+from gridpriv.grid.layout import network_tables
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -17,148 +17,98 @@ if TYPE_CHECKING:
     from gridpriv.assurance.audit import AuditResult
     from gridpriv.assurance.findings import AttackResult
 
-MARKERS = "os^Dv"
+PRIOR = "public prior alone"
+REFRESHED = {"round": "drawn each round (--refresh round)", "run": "drawn once (--refresh run)"}
 
 
-def draw_audit(result: AuditResult, path: Path) -> None:
-    """Draw claimed, certified and measured epsilon of every level."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(7.5, 1.2 + 0.8 * len(result.levels)))
-    axes = figure.add_subplot()
-    for row, level in enumerate(result.levels):
-        axes.plot([0, level.measured.epsilon], [row, row], color=PALETTE[0], linewidth=7, zorder=1)
-        axes.plot(level.claimed, row, "D", color=PALETTE[1], markersize=9, zorder=3)
-        axes.plot(level.certified, row, "|", color="black", markersize=26, markeredgewidth=3)
-        note = f"{level.verdict}, {2 * level.measured.runs} runs"
-        axes.annotate(note, (0, row), (2, 13), textcoords="offset points", fontsize=8)
-    axes.plot([], [], color=PALETTE[0], linewidth=7, label="measured (lower bound)")
-    axes.plot([], [], "D", color=PALETTE[1], markersize=9, linestyle="none", label="claimed")
-    axes.plot([], [], "|", color="black", markersize=14, markeredgewidth=3, label="certified",
-              linestyle="none")  # fmt: skip
-    axes.set_yticks(range(len(result.levels)), [level.level for level in result.levels])
-    axes.set_ylim(-0.6, len(result.levels) - 0.3)
-    axes.set_xlim(left=0.0)
-    axes.set_xlabel("epsilon")
-    axes.set_title(
+def audit_picture(result: AuditResult) -> Drawing:
+    """Return claimed, certified and measured epsilon of every level."""
+    bars = [
+        Bar(level.level, level.measured.epsilon, point=level.claimed, level=level.certified,
+            note=f"{level.verdict}, {2 * level.measured.runs} runs")
+        for level in result.levels
+    ]  # fmt: skip
+    title = (
         f"{result.prepared.case.name}: bus {result.neighbour.bus}, "
-        f"{100 * result.plan.confidence:g} % confidence", loc="left", fontsize=10,
+        f"{100 * result.plan.confidence:g} % confidence"
+    )
+    keys = (
+        key("measured (lower bound)", bar=True), key("claimed", point=True),
+        key("certified", level=True),
     )  # fmt: skip
-    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.28), ncols=3, frameon=False)
-    axes.grid(axis="x", alpha=0.3)
-    save(figure, path, private=True)
+    return draw_bars(title, "epsilon", bars, keys)
 
 
-def draw_errors(result: AttackResult, path: Path) -> None:
-    """Draw the mean error per bus of every configuration, against the prior's."""
-    from matplotlib.figure import Figure
-
+def errors_picture(result: AttackResult) -> Drawing:
+    """Return the mean error per bus of every configuration, against the prior's."""
     table = result.summary()
-    figure = Figure(figsize=(8, 0.9 + 0.42 * len(table)))
-    axes = figure.add_subplot()
     names = [f"{row.configuration} ({row.adversary})" for row in table.itertuples()]
-    names[0] = "public prior alone"
-    error = table["interval_mw"].astype(float).fillna(0.0)
-    colours = ["#999999"] + [PALETTE[0] if a == "messages" else PALETTE[1]
-                             for a in table["adversary"][1:]]  # fmt: skip
-    axes.barh(range(len(table)), table["mae_mw"], xerr=error, color=colours, edgecolor="black",
-              linewidth=0.4, capsize=3)  # fmt: skip
-    axes.axvline(table["mae_mw"].iloc[0], color="black", linestyle="--", linewidth=1)
-    white = {"facecolor": "white", "alpha": 0.7, "edgecolor": "none", "pad": 1}
-    for row, share in enumerate(table["recovered"]):
-        axes.annotate(f"{100 * share:.0f} % recovered", (0, row), (4, -3),
-                      textcoords="offset points", fontsize=7, bbox=white)  # fmt: skip
-    axes.set_yticks(range(len(table)), names, fontsize=8)
-    axes.invert_yaxis()
-    axes.set_xlabel("mean absolute error of a bus's active demand (MW); bars: 95 % over seeds")
-    axes.set_title(f"{result.prepared.case.name}: demand reconstruction", loc="left", fontsize=10)
-    save(figure, path, private=True)
+    colours = ["#999999", *(PALETTE[a != "messages"] for a in table["adversary"][1:])]
+    half = table["interval_mw"].astype(float).fillna(0.0)
+    bars = [
+        Bar(name, mw, half=h, note=f"{100 * share:.0f} % recovered", colour=colour)
+        for name, mw, h, share, colour in zip(
+            [PRIOR, *names[1:]], table["mae_mw"], half, table["recovered"], colours, strict=True
+        )
+    ]
+    return draw_bars(
+        f"{result.prepared.case.name}: demand reconstruction",
+        "mean absolute error of a bus's active demand (MW); intervals: 95 % over seeds",
+        bars, line=float(table["mae_mw"].iloc[0]),
+    )  # fmt: skip
 
 
-def draw_epsilon(result: AttackResult, path: Path) -> None:
-    """Draw error against total epsilon, with the prior's and that without noise."""
-    from matplotlib.figure import Figure
-
+def epsilon_picture(result: AttackResult) -> str:
+    """Return error against total epsilon, with the prior's and that without noise, as SVG."""
     table = result.summary()
     swept = table[table["configuration"].str.startswith("total ")]
-    figure = Figure(figsize=(7, 4.2))
-    axes = figure.add_subplot()
-    for k, (reads, rows) in enumerate(swept.groupby("adversary", sort=False)):
-        half = rows["interval_mw"].astype(float).fillna(0.0)
-        axes.errorbar(rows["epsilon"].astype(float), rows["mae_mw"], yerr=half, marker=MARKERS[k],
-                      color=PALETTE[k], linestyle=("-", "--", ":")[k % 3], capsize=3,
-                      label=f"reads {reads}")  # fmt: skip
-    axes.axhline(table["mae_mw"].iloc[0], color="black", linestyle="--", linewidth=1,
-                 label="public prior alone")  # fmt: skip
     silent = table[(table["configuration"] == "no noise") & (table["adversary"] == "messages")]
-    axes.axhline(float(silent["mae_mw"].iloc[0]), color="#888888", linestyle=":", linewidth=1.5,
-                 label="messages without noise")  # fmt: skip
-    axes.set_xscale("log")
-    axes.set_ylim(bottom=0.0)
-    axes.set_xlabel("total epsilon of the run")
-    axes.set_ylabel("mean error of a bus (MW)")
-    axes.set_title(f"{result.prepared.case.name}: error against budget; bars: 95 % over seeds",
-                   loc="left", fontsize=10)  # fmt: skip
-    axes.grid(alpha=0.3)
-    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2, frameon=False)
-    save(figure, path, private=True)
+    series = [
+        _curve(f"reads {reads}", rows["epsilon"], rows["mae_mw"], rows["interval_mw"])
+        for reads, rows in swept.groupby("adversary", sort=False)
+    ]
+    levels = {PRIOR: table["mae_mw"].iloc[0], "messages without noise": silent["mae_mw"].iloc[0]}
+    title = f"{result.prepared.case.name}: error against budget; bands: 95 % over seeds"
+    return _chart(title, "total epsilon of the run", series, levels, "linear")
 
 
-def draw_map(result: AttackResult, path: Path, label: str | None = None) -> None:
-    """Draw the grid with each attacked bus's error over the prior's: dark is worst protected."""
-    from matplotlib.figure import Figure
-
-    case, zoning = result.prepared.case, result.prepared.zoning
-    outcomes = [o for o in result.outcomes if o.adversary == "messages" and o.label == label]
-    wanted = [*outcomes, result.shown]
-    gain = np.full(case.n_bus, np.nan)
-    errors = result.errors(wanted[0]).mean(axis=0)
-    gain[result.attacked] = errors / np.maximum(result.prior_errors, 0.05)
-    positions, ties = bus_positions(case, zoning), tie_lines(case, zoning)
-    figure = Figure(figsize=(9, 7))
-    axes = figure.add_subplot()
-    for mask, style, width in ((~ties, "-", 0.8), (ties, "--", 1.6)):
-        for f, t in zip(case.f_bus[mask], case.t_bus[mask], strict=True):
-            ends = positions[[f, t]]
-            axes.plot(ends[:, 0], ends[:, 1], style, color="#888888", linewidth=width, zorder=1)
-    known = np.isfinite(gain)
-    size = max(10.0, min(260.0, 26000.0 / case.n_bus))
-    dots = axes.scatter(
-        positions[known, 0], positions[known, 1], s=size, c=np.clip(gain[known], 0.0, 1.0),
-        cmap="cividis", vmin=0.0, vmax=1.0, edgecolor="black", linewidth=0.4, zorder=2,
-    )  # fmt: skip
-    for bus, (x, y), value in zip(case.bus_id, positions, gain, strict=True):
-        if case.n_bus <= 150 and np.isfinite(value):
-            colour = "white" if value < 0.5 else "black"
-            axes.annotate(str(bus), (x, y), ha="center", va="center", fontsize=6, color=colour)
-    bar = figure.colorbar(dots, ax=axes, shrink=0.7)
-    bar.set_label("error over the prior's error (0: known, 1: no better than the prior)")
-    axes.set_title(f"{case.name}: what messages give away, {wanted[0].label}", loc="left")
-    axes.set_axis_off()
-    save(figure, path, private=True)
-
-
-def draw_averaging(table: pd.DataFrame, path: Path, prior_mw: float, title: str) -> None:
-    """Draw error against rounds heard, for noise drawn each round and drawn once."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(7, 4.2))
-    axes = figure.add_subplot()
-    names = {"round": "drawn each round (--refresh round)", "run": "drawn once (--refresh run)"}
-    for k, (refresh, label) in enumerate(names.items()):
+def averaging_picture(table: pd.DataFrame, prior_mw: float, title: str) -> str:
+    """Return error against rounds heard, for noise drawn each round and drawn once, as SVG."""
+    series = []
+    for refresh, label in REFRESHED.items():
         rows = table[table["refresh"] == refresh].groupby("rounds")["mae_mw"]
         mean, half = rows.mean(), 1.96 * rows.std().fillna(0.0) / np.sqrt(rows.count())
-        axes.errorbar(mean.index, mean, yerr=half, marker=MARKERS[k], color=PALETTE[k],
-                      linestyle="-" if k == 0 else "--", capsize=3, label=label)  # fmt: skip
-    axes.axhline(prior_mw, color="black", linewidth=1, linestyle=":", label="public prior alone")
-    axes.set_xscale("log")
-    axes.set_yscale("log")
-    ticks = sorted(table["rounds"].unique())
-    axes.set_xticks(ticks, [str(t) for t in ticks])
-    axes.minorticks_off()
-    axes.set_xlabel("rounds heard")
-    axes.set_ylabel("mean error of a bus (MW)")
-    axes.set_title(title, loc="left", fontsize=10)
-    axes.grid(alpha=0.3)
-    axes.legend(frameon=False)
-    save(figure, path, private=True)
+        series.append(_curve(label, mean.index, mean, half))
+    return _chart(title, "rounds heard", series, {PRIOR: prior_mw}, "log")
+
+
+def map_picture(result: AttackResult, label: str | None = None) -> Drawing:
+    """Return the grid with each attacked bus's error over the prior's: dark is worst protected."""
+    case, zoning = result.prepared.case, result.prepared.zoning
+    outcomes = [o for o in result.outcomes if o.adversary == "messages" and o.label == label]
+    wanted = [*outcomes, result.shown][0]
+    gain = result.errors(wanted).mean(axis=0) / np.maximum(result.prior_errors, 0.05)
+    shades = dict(zip(case.bus_id[result.attacked].tolist(), gain.tolist(), strict=True))
+    return draw_network(
+        f"{case.name}: what messages give away, {wanted.label}",
+        *network_tables(case, zoning),
+        shades=shades, note="error over the prior's error (0: known, 1: no better than the prior)",
+    )  # fmt: skip
+
+
+def _curve(name: str, across: Any, mean: Any, half: Any) -> Series:
+    x, y, h = (np.asarray(v, dtype=float) for v in (across, mean, half))
+    h = np.nan_to_num(h)
+    return Series(name, tuple(x), tuple(y), tuple(y - h), tuple(y + h))
+
+
+def _chart(
+    title: str, x_label: str, curves: list[Series], levels: dict[str, float], scale: str
+) -> str:
+    series = (*curves, *(Series(n, (), (float(v),), flat=True) for n, v in levels.items()))
+    chart = Chart(
+        "attack", title, x_label, "mean error of a bus (MW)", series,
+        described(title, series, "MW"), x_log=True, width=600, height=360,
+        styles=styles([one.name for one in series]),
+    )  # fmt: skip
+    return stacked([chart], scale, flat=tuple(levels))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,8 @@ import pandas as pd
 
 from gridpriv.core.store import Study
 from gridpriv.core.text import slug
+from gridpriv.drawing.chart import Chart, Series, Style, described, stacked, styles
 from gridpriv.report.summary import COSTS, NO_NOISE, Metric, epsilon_of, panel_names, series_names
-from gridpriv.report.svg import Chart, Series, Style, described
 
 BY_ROUND = (
     Metric("accounted", "Total privacy loss", "epsilon", "from formulas"),
@@ -39,6 +40,7 @@ BY_STEP = (
     Metric("recourse_shed_mw", "Shed after local recourse", "MW", "from private demand"),
     Metric("consensus_residual", "Consensus residual", "p.u.", "from releases only"),
 )
+ROUND_SHED = Metric("shed_mw", "Shed", "MW", "from private demand")
 MOST_POINTS = 120
 
 
@@ -122,21 +124,50 @@ def round_charts(
 def step_charts(study: Study, look: dict[str, Style]) -> list[Chart]:
     """Return what a series' table of steps holds, against the steps' numbers."""
     steps = study.tables.get("steps", pd.DataFrame())
+    return column_charts(BY_STEP, steps, range(1, len(steps) + 1), "step", look)
+
+
+def column_charts(
+    metrics: Sequence[Metric], table: pd.DataFrame, across: Iterable[Any], x_label: str,
+    look: dict[str, Style],
+) -> list[Chart]:  # fmt: skip
+    """Return a chart for every metric that a table has, all of the one series of ``look``."""
     (name,) = look or ("",)
-    charts = []
-    for metric in BY_STEP:
-        if metric.key not in steps or steps[metric.key].isna().all():
+    x, charts = _floats(across), []
+    for metric in metrics:
+        if metric.key not in table or table[metric.key].isna().all():
             continue
-        values = _floats(steps[metric.key])
-        series = (Series(name, tuple(map(float, range(1, len(steps) + 1))), values),)
-        title = f"{metric.title} by step"
+        series = (Series(name, x, _floats(table[metric.key]), marks=len(x) <= 12),)
+        title = f"{metric.title} by {x_label}"
         charts.append(
             Chart(
-                name=slug(title), title=title, x_label="step", y_label=metric.label, series=series,
-                alt=described(title, series, metric.unit), styles=look,
+                name=slug(title), title=title, x_label=x_label, y_label=metric.label,
+                series=series, alt=described(title, series, metric.unit), styles=look,
             )
         )  # fmt: skip
     return charts
+
+
+def convergence_picture(rounds: pd.DataFrame, title: str) -> str:
+    """Return residual (public), objective and shed (local) of a table of rounds, as SVG."""
+    metrics = [m for m in (*BY_ROUND, ROUND_SHED) if m.key != "noise_magnitude"]
+    return _stacked(metrics, rounds, rounds["round"], "round", title, "log")
+
+
+def horizon_picture(steps: pd.DataFrame, name: str) -> str:
+    """Return residual (public), demand and shed (local) of a table of steps, as SVG."""
+    title, numbers = f"{name}: {len(steps)} steps", range(1, len(steps) + 1)
+    return _stacked(BY_STEP, steps, numbers, "step", title, "linear")
+
+
+def _stacked(
+    metrics: Sequence[Metric], table: pd.DataFrame, across: Iterable[Any], x_label: str,
+    title: str, scale: str,
+) -> str:  # fmt: skip
+    charts = column_charts(metrics, table, across, x_label, styles([title]))
+    origin = {metric.label: metric.origin for metric in metrics}
+    told = [replace(c, title=f"{c.title}, {origin[c.y_label]}", width=600) for c in charts]
+    return stacked(told, scale, title=title)
 
 
 def _panel_rounds(

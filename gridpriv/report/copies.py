@@ -16,9 +16,9 @@ import pandas as pd
 from gridpriv.core.store import NETWORK_TABLES, Study, read_study
 from gridpriv.core.tables import publish
 from gridpriv.core.text import frame_csv, json_ready
-from gridpriv.drawing import write_drawing
+from gridpriv.drawing import write_drawing, write_picture
 from gridpriv.privacy.statement import noise_caveat
-from gridpriv.report.figures import draw_convergence, draw_horizon
+from gridpriv.report.charts import convergence_picture, horizon_picture
 from gridpriv.report.pictures import flows_of, loading_picture, zones_picture
 from gridpriv.study.publish import STORED
 from gridpriv.study.run_folder import RunFolder
@@ -53,12 +53,14 @@ def write_run_copies(kept: RunFolder, tables: str = "csv") -> dict[str, Any] | N
     zones = zones_picture(kept.runs.case, kept.runs.zoning)
     write_drawing(zones, place / "zones.png", private=private)
     if len(study.rounds):
-        draw_convergence(study, place / "convergence.png")
+        one = study.runs.iloc[0]
+        picture = convergence_picture(study.rounds, f"{one.case}: {one['update']}, {one.scheme}")
+        write_picture(picture, place / "convergence.png", private=private)
     if "res_line" in study.tables:
         network = tuple(study.tables[name] for name in NETWORK_TABLES)
         shed = study.tables["res_shed"].set_index("index")["p_mw"].to_dict()
-        picture = loading_picture(kept.runs.case.name, network, shed, flows_of(study))
-        write_drawing(picture, place / "network.png", private=True)
+        loading = loading_picture(kept.runs.case.name, network, shed, flows_of(study))
+        write_drawing(loading, place / "network.png", private=True)
     return document
 
 
@@ -74,8 +76,8 @@ def write_series_copies(kept: RunFolder, horizon: Horizon, tables: str = "csv") 
     document = _series_document(kept, horizon, _copied(steps).to_dict("records"))
     kept.store.text("horizon.json", json.dumps(document, allow_nan=False) + "\n")
     if len(steps) > 1:
-        name, place = horizon.series.case.name, study.folder / "horizon.png"
-        draw_horizon(steps, name, place, public=study.public)
+        picture = horizon_picture(steps, horizon.series.case.name)
+        write_picture(picture, study.folder / "horizon.png", private=not study.public)
     return document
 
 

@@ -10,6 +10,7 @@ import pandas as pd
 
 from gridpriv.core.display import shown
 from gridpriv.core.store import Study
+from gridpriv.drawing.chart import Chart, Style, styles
 from gridpriv.report import findings, schema
 from gridpriv.report.charts import budget_words, cost_charts, round_charts, step_charts
 from gridpriv.report.maps import Map, shed_map, zone_map
@@ -27,7 +28,6 @@ from gridpriv.report.summary import (
     simulation_caveat,
     summary,
 )
-from gridpriv.report.svg import Chart, Style, styles
 from gridpriv.report.tables import Table, make_table
 from gridpriv.study.run_folder import SERIES
 from gridpriv.study.schema import CLAIMS, GRIDS

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 
 from gridpriv.core.errors import missing_extra, one_of
 
-NEEDS = {"html": "", "pdf": "typst", "xlsx": "openpyxl", "csv": "", "tex": ""}
+NEEDS = {"html": "", "pdf": "", "xlsx": "openpyxl", "csv": "", "tex": ""}
 FORMATS = tuple(NEEDS)
 
 

@@ -8,9 +8,9 @@ from html import escape
 from pathlib import Path
 
 from gridpriv.core.text import slug
+from gridpriv.drawing.chart import Chart, render, swatch
 from gridpriv.report.document import Report, Section
 from gridpriv.report.maps import Map
-from gridpriv.report.svg import Chart, render, swatch
 from gridpriv.report.tables import Table, shown
 
 ASSETS = Path(__file__).parent / "assets"

@@ -5,8 +5,9 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
+from gridpriv.drawing.chart import Chart, render, swatch
+from gridpriv.drawing.files import typst_string
 from gridpriv.report.document import Report, Section
-from gridpriv.report.svg import Chart, render, swatch
 from gridpriv.report.tables import Table, shown
 
 PREAMBLE = """
@@ -27,7 +28,7 @@ PREAMBLE = """
 
 
 def to_pdf(report: Report) -> bytes:
-    """Return the PDF; the package that it needs was asked for (:mod:`gridpriv.report.formats`)."""
+    """Return the PDF."""
     import typst
 
     with tempfile.TemporaryDirectory() as folder:
@@ -40,8 +41,8 @@ def to_pdf(report: Report) -> bytes:
 def _source(report: Report, place: Path) -> str:
     answer = " \\\n".join(_text(line) for line in report.answer)
     parts = [
-        PREAMBLE.replace("{caveat}", _string(report.caveat)).replace(
-            "{title}", _string(report.title)
+        PREAMBLE.replace("{caveat}", typst_string(report.caveat)).replace(
+            "{title}", typst_string(report.title)
         ),
         f'#text(size: 17pt, weight: "bold")[{_text(report.title)}]\n',
         f"#text(size: 11pt, fill: luma(80))[{_text(report.question)}]\n",
@@ -76,7 +77,7 @@ def _chart_file(chart: Chart, place: Path) -> tuple[str, str]:
 
 def _images(files: list[tuple[str, str]], columns: int) -> str:
     cells = ", ".join(
-        f"image({_string(name)}, width: 100%, alt: {_string(alt)})" for name, alt in files
+        f"image({typst_string(name)}, width: 100%, alt: {typst_string(alt)})" for name, alt in files
     )
     return f"#grid(columns: {columns}, gutter: 6pt, {cells})\n"
 
@@ -127,10 +128,6 @@ def _widest(table: Table, position: int) -> int:
     return max(len(shown(row[position])) for row in table.rows)
 
 
-def _string(text: str) -> str:
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
-
-
 def _text(text: str) -> str:
     """Return text as a Typst string in markup, so that nothing in it is read as a command."""
-    return f"#{_string(text)}"
+    return f"#{typst_string(text)}"

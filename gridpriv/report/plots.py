@@ -6,32 +6,31 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gridpriv.drawing import Drawing, to_svg, write_drawing
-from gridpriv.report.figures import convergence_figure
+from gridpriv.drawing import Drawing, to_svg, write_picture
+from gridpriv.report.charts import convergence_picture
 from gridpriv.report.pictures import run_picture, zones_picture
 from gridpriv.zonal.summary import noise
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from gridpriv.zonal.result import RunResult
 
 
 @dataclass(frozen=True, eq=False)
 class Picture:
-    """A map that a notebook shows; ``save`` writes it as .png, .svg or .pdf."""
+    """A picture that a notebook shows; ``save`` writes it as .png, .svg or .pdf."""
 
-    drawing: Drawing
+    title: str
+    svg: str
 
     def _repr_svg_(self) -> str:
-        return to_svg(self.drawing)
+        return self.svg
 
     def __repr__(self) -> str:
-        return f"Picture({self.drawing.title!r})"
+        return f"Picture({self.title!r})"
 
     def save(self, path: str | Path) -> Path:
         """Write the picture for its owner to read; the ending of ``path`` says the format."""
-        return write_drawing(self.drawing, path, private=True)
+        return write_picture(self.svg, path, private=True, title=self.title)
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,16 +39,20 @@ class RunPlots:
 
     result: RunResult
 
-    def convergence(self) -> Figure:
+    def convergence(self) -> Picture:
         """Return residual, objective and shed against rounds."""
         settings = self.result.settings
         title = f"{self.result.case.name}: {settings.update}, {noise(settings.as_dict())}"
-        return convergence_figure(self.result.rounds, title)
+        return Picture(title, convergence_picture(self.result.rounds, title))
 
     def zones(self) -> Picture:
         """Return the zones and their tie lines (public)."""
-        return Picture(zones_picture(self.result.case, self.result.zoning))
+        return _picture(zones_picture(self.result.case, self.result.zoning))
 
     def network(self) -> Picture:
         """Return loading of branches and demand not served."""
-        return Picture(run_picture(self.result))
+        return _picture(run_picture(self.result))
+
+
+def _picture(drawing: Drawing) -> Picture:
+    return Picture(drawing.title, to_svg(drawing))

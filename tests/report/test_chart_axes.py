@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from gridpriv.report.svg import BOTTOM, TOP, Chart, Series, described, render, styles
+from gridpriv.drawing.chart import BOTTOM, TOP, Chart, Series, described, render, styles
 
 X = (0.5, 1.0)
 

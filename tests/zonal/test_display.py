@@ -37,9 +37,10 @@ def test_html_does_not_run_what_a_case_is_called() -> None:
 
 
 def test_pictures_of_a_result(result, tmp_path) -> None:
-    figure = result.plot.convergence()
-    assert len(figure.axes) == 3
-    for picture, name in ((result.plot.zones(), "z.svg"), (result.plot.network(), "n.png")):
+    shown = result.plot.convergence()._repr_svg_()
+    assert [word in shown for word in ("Consensus residual", "Objective", "Shed")] == [True] * 3
+    for picture, name in ((result.plot.zones(), "z.svg"), (result.plot.network(), "n.png"),
+                          (result.plot.convergence(), "c.pdf")):  # fmt: skip
         assert ET.fromstring(picture._repr_svg_()).tag.endswith("svg")
         assert picture.save(tmp_path / name).stat().st_size > 1000
     assert (tmp_path / "z.svg").read_text().strip() == result.plot.zones()._repr_svg_()

@@ -8,13 +8,16 @@ shows one of them.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from html import escape
 
 from gridpriv.core.display import figure
-from gridpriv.report.figures import PALETTE
 
+# Okabe and Ito's colour-blind safe palette
+PALETTE = (
+    "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#999999",
+)  # fmt: skip
 LEFT, RIGHT, TOP, BOTTOM = 62, 12, 26, 42
 MARKERS = ("circle", "square", "diamond", "triangle", "cross", "plus", "circle", "square")
 DASHES = ("", "6 3", "2 3", "8 3 2 3")
@@ -22,6 +25,7 @@ HIDES = 1.5
 """Pixels: a curve that stays closer to one drawn before it would hide that one."""
 RIM = 2.2
 """Pixels by which a curve is then wider than the one on it."""
+FONTS = "DejaVu Sans, Arial, sans-serif"
 LEVEL = 0.02
 """Means that differ by less, relatively, are drawn as if they did not."""
 
@@ -129,13 +133,40 @@ def render(chart: Chart, scale: str = "both") -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" class="chart" id="{chart.name}" role="img" '
         f'aria-labelledby="{chart.name}-t {chart.name}-d" '
         f'viewBox="0 0 {chart.width} {chart.height}" '
-        f'font-family="DejaVu Sans, Arial, sans-serif" font-size="11">'
+        f'font-family="{FONTS}" font-size="11">'
         f'<title id="{chart.name}-t">{escape(chart.title)}</title>'
         f'<desc id="{chart.name}-d">{escape(chart.alt)}</desc>'
         f'<clipPath id="{chart.name}-clip"><rect x="{LEFT}" y="{TOP}" '
         f'width="{chart.width - LEFT - RIGHT}" height="{chart.height - TOP - BOTTOM}"/></clipPath>'
         f'<text x="{LEFT}" y="14" font-size="12" font-weight="bold" fill="#222">'
         f"{escape(chart.title)}</text>" + "".join(layers) + "</svg>"
+    )
+
+
+def stacked(
+    charts: Sequence[Chart], scale: str, flat: Collection[str] = (), title: str = ""
+) -> str:
+    """Return charts one under the other, and what their series are, as one SVG."""
+    parts = [f'<text x="8" y="15" font-size="12">{escape(title)}</text>'] if title else []
+    y = 22 if title else 0
+    for chart in charts:
+        parts.append(
+            f'<svg y="{y}" width="{chart.width}" height="{chart.height}">{render(chart, scale)}'
+            "</svg>"
+        )
+        y += chart.height
+    names = dict.fromkeys(s.name for chart in charts for s in chart.series)
+    for name in names if len(names) > 1 else ():
+        sample = swatch(charts[0].styles[name], flat=name in flat)
+        parts.append(
+            f'<svg x="{LEFT}" y="{y}" width="30" height="14">{sample}</svg>'
+            f'<text x="{LEFT + 36}" y="{y + 11}" font-size="11">{escape(name)}</text>'
+        )
+        y += 17
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{charts[0].width}" height="{y + 4}" '
+        f'viewBox="0 0 {charts[0].width} {y + 4}" font-family="{FONTS}">'
+        f"{''.join(parts)}</svg>"
     )
 
 
