@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from gridpriv.learning.result import LearnResult
     from gridpriv.learning.tuning import Tuning
     from gridpriv.study import Study
-    from gridpriv.study.learned import LearnPlan
+    from gridpriv.study.learn_plan import LearnPlan
 
 ALGORITHMS, TOTALS, SEEDS = "ryu-kim,dp-admm,dpsgd", "0.5,1,5", 3
 SCHEME = "'NAME: SETTING=VALUE ...', a way with settings of its own, repeatable (default: none)"
@@ -225,7 +225,7 @@ def _compare(args: argparse.Namespace) -> int:
 def _plan(args: argparse.Namespace) -> LearnPlan:
     """Return the plan of the arguments, or of the file that they name."""
     from gridpriv.learning.settings import SET_BY_COMPARISON
-    from gridpriv.study.learned import DELTA, LearnPlan, make_way, read_learn_plan
+    from gridpriv.study.learn_plan import DELTA, LearnPlan, make_way, read_learn_plan
 
     given = given_settings(args, LearnSettings)
     if args.study is not None:

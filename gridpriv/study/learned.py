@@ -9,25 +9,21 @@ tables have the columns of a study of grids where they mean the same; ``scheme``
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
-import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
-from gridpriv.core.errors import GridprivError, InputError, not_allowed, one_of, whole
+from gridpriv.core.errors import GridprivError, whole
 from gridpriv.core.processes import unordered
-from gridpriv.core.settings import check_names
 from gridpriv.core.store import TABLES, Rows, Study, open_store, read_study
 from gridpriv.core.tables import publish_table
 from gridpriv.core.text import frame_csv, json_ready
 from gridpriv.learning.algorithms.base import ALONE
-from gridpriv.learning.algorithms.names import NON_PRIVATE, READS, SPECIFIC
 from gridpriv.learning.datasets.base import Dataset
 from gridpriv.learning.datasets.library import DRAWN, dataset_name, load_dataset
 from gridpriv.learning.interrupted import FILE as INTERRUPTED
@@ -36,29 +32,13 @@ from gridpriv.learning.measures import MEASURES, Measure
 from gridpriv.learning.result import LearnResult
 from gridpriv.learning.run import learn, split_for
 from gridpriv.learning.schema import ROUNDS
-from gridpriv.learning.settings import LearnSettings, make_learn_settings
+from gridpriv.learning.settings import LearnSettings
 from gridpriv.learning.tuning import Tuning, tune
-from gridpriv.privacy.budget import parse_budget
+from gridpriv.study.learn_plan import NO_NOISE, TITLE, LearnPlan, Trial, as_told, client_rounds
 from gridpriv.study.manifest import header
-from gridpriv.study.plan import Scheme
 from gridpriv.study.publish import publish_manifest, publish_rows
 from gridpriv.study.record import privacy_figures
 from gridpriv.study.total import charge_rows, told_totals
-
-DELTA = 1e-5
-NO_NOISE = "none"
-TITLE = "{}: algorithms at equal certified totals"
-QUESTION = "Which algorithm errs least at equal certified privacy?"
-# what ways may differ in, if it is allowed by name
-DIFFERENCES = ("client-rounds", "units")
-
-# kinds of a study file's entries that are no texts
-KINDS: dict[str, tuple[type, str]] = {
-    "budgets": (list, "a list of texts"), "allow": (list, "a list of texts"),
-    "seeds": (list, "a list of whole numbers, 0 or more"), "schemes": (list, "tables"),
-    "settings": (dict, "a table of settings"), "tuning": (dict, "a table of lists"),
-    "client_rounds": (int, "a whole number"), "data_seed": (int, "a whole number"),
-}  # fmt: skip
 
 # from a data set's name and a run's settings to the data set
 Datasets = Callable[[str, LearnSettings], Dataset]
@@ -100,220 +80,6 @@ def _read(
         name, shelf.folder, download=shelf.download, missing=missing, scaling=scaling, seed=seed,
         norm=norm,
     )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class LearnPlan:
-    """What a study of learning runs.
-
-    Attributes
-    ----------
-    dataset : str
-        Of ways that name none.
-    ways : tuple of Scheme
-        Named settings over the common ones; ``preset``, ``dataset`` and ``budgets`` among them.
-    budgets : tuple of str
-        Of ways that name none: ``total:E,D`` or ``per-release:E[,D]``.
-    seeds : tuple of int
-    settings : mapping
-        Common to all ways, of which each gets what its algorithm reads.
-    tuning : Tuning or None
-        The grid that every way chooses from as far as it reads it.
-    client_rounds : int or None
-        Rounds of every way are this over its clients of a round.
-    allowed : tuple of str
-        What ways may differ in: ``client-rounds``, ``units``.
-    measure : str
-        A further figure of every evaluated round (:mod:`gridpriv.learning.measures`).
-    data_seed : int or None
-        See :class:`Shelf`.
-    """
-
-    dataset: str
-    ways: tuple[Scheme, ...]
-    budgets: tuple[str, ...]
-    seeds: tuple[int, ...]
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    tuning: Tuning | None = None
-    client_rounds: int | None = None
-    allowed: tuple[str, ...] = ()
-    measure: str = ""
-    data_seed: int | None = None
-    title: str = ""
-    question: str = QUESTION
-
-    def __post_init__(self) -> None:
-        for axis in ("ways", "seeds"):
-            if not getattr(self, axis):
-                raise InputError(f"{axis} = [] is not allowed: at least one is needed")
-        names = [way.name for way in self.ways]
-        if len(set(names)) < len(names):
-            raise not_allowed("schemes", names, "each name once")
-        for name in self.allowed:
-            one_of("allow", name, DIFFERENCES)
-        if self.measure:
-            one_of("measure", self.measure, MEASURES)
-        if self.client_rounds is not None:
-            whole("client-rounds", self.client_rounds)
-
-    def trials(self) -> list[Trial]:
-        """Return every run once; raises on the first setting that no run can have."""
-        found: list[Trial] = []
-        for way in self.ways:
-            given = dict(self.settings) | dict(way.settings)
-            own = {name: given.pop(name, None) for name in ("dataset", "preset", "budgets")}
-            budgets = tuple(own["budgets"] or self.budgets)
-            dataset = own["dataset"] or self.dataset
-            for budget, seed in _repeated(given, own["preset"], dataset, budgets, self.seeds):
-                settings = self._settings(way, given, own["preset"], dataset, budget, seed)
-                trial = Trial(
-                    len(found), dataset, way.name, budget, settings, self._candidates(settings),
-                    self.measure,
-                )  # fmt: skip
-                found.append(trial)
-        self._refuse_unlike(found)
-        return found
-
-    def _settings(
-        self, way: Scheme, given: dict[str, Any], preset: str | None, dataset: str, budget: str,
-        seed: int,
-    ) -> LearnSettings:  # fmt: skip
-        """Return a run's settings: of the common ones those that its algorithm reads."""
-        own = dict(way.settings)
-        base = make_learn_settings(dataset_name(dataset), preset)
-        algorithm = given.get("algorithm", base.algorithm)
-        one_of("algorithm", algorithm, READS)
-        unread = SPECIFIC - READS[algorithm]
-        chosen = {k: v for k, v in given.items() if k in own or k not in unread}
-        chosen |= {"mechanism": NO_NOISE} if budget == NO_NOISE else {"budget": budget}
-        if budget != NO_NOISE and parse_budget(budget).scope == "total":
-            chosen.setdefault("target_delta", parse_budget(budget).delta or DELTA)
-        settings = make_learn_settings(
-            dataset_name(dataset), preset, **(chosen | {"algorithm": algorithm, "seed": seed})
-        )
-        if self.client_rounds is None or algorithm == "centralized":
-            return settings
-        return replace(settings, rounds=max(1, self.client_rounds // _participants(settings)))
-
-    def _candidates(self, settings: LearnSettings) -> tuple[LearnSettings, ...]:
-        if self.tuning is None:
-            return ()
-        return self.tuning.candidates(settings)
-
-    def _refuse_unlike(self, trials: Sequence[Trial]) -> None:
-        """Refuse ways that cannot be compared: other units of privacy, or other effort."""
-        noisy = [t for t in trials if t.budget != NO_NOISE]
-        trained = [t for t in trials if t.settings.algorithm != "centralized"]
-        for what, of, why, some in (
-            ("units", _unit, "protect different things, so that their budgets do not compare",
-             noisy),
-            ("client-rounds", _client_rounds, "train with unequal client-rounds", trained),
-        ):  # fmt: skip
-            for dataset in dict.fromkeys(t.dataset for t in some):
-                found = {of(t.settings): t.way for t in reversed(some) if t.dataset == dataset}
-                if len(found) > 1 and what not in self.allowed:
-                    told = "; ".join(f"{way}: {unit}" for unit, way in found.items())
-                    more = " give --client-rounds N, or" if what == "client-rounds" else ""
-                    raise InputError(
-                        f"these ways {why} ({told}):{more} leave one out, or allow it by name "
-                        f"(--allow {what})"
-                    )
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the plan with the keys of a study file."""
-        told = {
-            "dataset": self.dataset, "budgets": list(self.budgets), "seeds": list(self.seeds),
-            "settings": _shown(self.settings),
-            "schemes": [{"name": way.name} | _shown(dict(way.settings)) for way in self.ways],
-            "tuning": None if self.tuning is None else self.tuning.as_dict(),
-            "client-rounds": self.client_rounds, "allow": list(self.allowed),
-            "measure": self.measure, "data-seed": self.data_seed,
-        }  # fmt: skip
-        return {key: value for key, value in told.items() if value not in (None, [], {}, "")}
-
-
-@dataclass(frozen=True)
-class Trial:
-    """One run of a study.
-
-    Attributes
-    ----------
-    number : int
-        Position in the tables.
-    dataset, way, budget : str
-    settings : LearnSettings
-        Where candidates are given, what they share.
-    candidates : tuple of LearnSettings
-        What the run chooses from; empty without tuning.
-    measure : str
-    """
-
-    number: int
-    dataset: str
-    way: str
-    budget: str
-    settings: LearnSettings
-    candidates: tuple[LearnSettings, ...] = ()
-    measure: str = ""
-
-    @property
-    def id(self) -> str:
-        """Identity: the same settings have the same name in every session."""
-        given = [s.as_given() for s in (self.settings, *self.candidates)]
-        told = json.dumps([self.dataset, self.way, self.budget, given], sort_keys=True)
-        return hashlib.sha256(told.encode()).hexdigest()[:16]
-
-
-def read_learn_plan(text: str, scale: str = "quick") -> LearnPlan:
-    """Return the plan of a study file (TOML); its table ``full`` changes it at that scale."""
-    try:
-        given = tomllib.loads(text)
-    except ValueError as error:
-        raise InputError(f"study file: {error}") from error
-    full = given.pop("full", {})
-    if scale == "full":
-        given["schemes"] = given.get("schemes", []) + full.pop("schemes", [])
-        given["settings"] = given.get("settings", {}) | full.pop("settings", {})
-        given |= full
-    known = ("title", "question", "dataset", "budgets", "seeds", "settings", "schemes", "tuning",
-             "client_rounds", "allow", "measure", "data_seed")  # fmt: skip
-    check_names(given, known)
-    told = _plain(given)
-    for key, value in told.items():
-        kind, words = KINDS.get(key, (str, "a text"))
-        if not isinstance(value, kind) or (isinstance(value, list) and not _alike(value)):
-            raise not_allowed(key.replace("_", "-"), value, words)
-    tuning = told.get("tuning")
-    return LearnPlan(
-        dataset=told.get("dataset", ""),
-        ways=tuple(make_way(dict(table)) for table in told.get("schemes", [])),
-        budgets=tuple(told.get("budgets", ())),
-        seeds=tuple(told.get("seeds", (0,))),
-        settings=_plain(told.get("settings", {})),
-        tuning=None if tuning is None else Tuning.of(dict(tuning)),
-        client_rounds=told.get("client_rounds"),
-        allowed=tuple(told.get("allow", ())),
-        measure=told.get("measure", ""),
-        data_seed=told.get("data_seed"),
-        title=told.get("title", ""),
-        question=told.get("question", QUESTION),
-    )
-
-
-def _alike(values: list[Any]) -> bool:
-    """Return whether all are texts, all are tables, or all are whole numbers, 0 or more."""
-    return any(all(isinstance(v, kind) for v in values) for kind in (str, dict)) or all(
-        isinstance(v, int) and not isinstance(v, bool) and v >= 0 for v in values
-    )
-
-
-def make_way(table: dict[str, Any]) -> Scheme:
-    """Return a way of its name and settings."""
-    name = table.pop("name", None)
-    if not isinstance(name, str) or not name:
-        raise not_allowed("schemes.name", name, "a text that names the way")
-    held = {k: tuple(v) if isinstance(v, list) else v for k, v in _plain(table).items()}
-    return Scheme(name, tuple(sorted(held.items())))
 
 
 def compare_learning(
@@ -407,7 +173,7 @@ def _identity(trial: Trial) -> dict[str, Any]:
         "load_scale": 1.0, "scheme": trial.way, "budget": trial.budget, "seed": settings.seed,
         "mechanism": settings.mechanism, "calibration": settings.calibration,
         "adjacency": settings.adjacency, "local_updates": settings.local_updates,
-        "client_rounds": _client_rounds(settings), "tuned": "",
+        "client_rounds": client_rounds(settings), "tuned": "",
     }  # fmt: skip
 
 
@@ -467,7 +233,7 @@ def keep_learning_run(
     given = {key: value for key, value in settings.as_given().items() if key != "seed"}
     told = {
         "dataset": dataset.name, "samples": len(dataset.y_train),
-        "fingerprint": dataset.fingerprint, "settings": _shown(given), "seeds": [settings.seed],
+        "fingerprint": dataset.fingerprint, "settings": as_told(given), "seeds": [settings.seed],
     }  # fmt: skip
     title = f"A run of {settings.algorithm} on {dataset.name}"
     question = "How well does this run learn, and what does it protect?"
@@ -519,42 +285,3 @@ def _rounds(result: LearnResult, measure: Measure | None) -> list[dict[str, Any]
         | ({} if measure is None else {measure.name: row[measure.name]})
         for row in table[table["objective"].notna()].to_dict("records")
     ]  # fmt: skip
-
-
-def _repeated(
-    given: dict[str, Any], preset: str | None, dataset: str, budgets: tuple[str, ...],
-    seeds: tuple[int, ...],
-) -> list[tuple[str, int]]:  # fmt: skip
-    """Return the budgets and seeds of a way; without noise no budget."""
-    base = make_learn_settings(dataset_name(dataset), preset)
-    quiet = given.get("mechanism") == NO_NOISE
-    if quiet or given.get("algorithm", base.algorithm) in NON_PRIVATE:
-        return [(NO_NOISE, seed) for seed in seeds]
-    if not budgets:
-        raise InputError("budgets = [] is not allowed: at least one is needed")
-    return [(str(parse_budget(budget)), seed) for budget in budgets for seed in seeds]
-
-
-def _participants(settings: LearnSettings) -> int:
-    return settings.sampled_clients or settings.clients or 1
-
-
-def _client_rounds(settings: LearnSettings) -> int:
-    return settings.rounds * _participants(settings)
-
-
-def _unit(settings: LearnSettings) -> str:
-    if settings.algorithm == "dp-fedavg":
-        return "one client, with a trusted server"
-    return f"one sample, {settings.adjacency}"
-
-
-def _plain(given: Mapping[str, Any]) -> dict[str, Any]:
-    return {key.replace("-", "_"): value for key, value in given.items()}
-
-
-def _shown(given: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        key.replace("_", "-"): list(value) if isinstance(value, tuple) else value
-        for key, value in given.items()
-    }

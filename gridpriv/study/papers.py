@@ -25,7 +25,8 @@ from gridpriv.privacy.adjacency import DemandAdjacency
 from gridpriv.study.claims import Claim, check_claims, read_claims
 from gridpriv.study.compare import compare
 from gridpriv.study.files import read_plan
-from gridpriv.study.learned import Shelf, compare_learning, read_learn_plan
+from gridpriv.study.learn_plan import read_learn_plan
+from gridpriv.study.learned import Shelf, compare_learning
 from gridpriv.study.manifest import header
 from gridpriv.zonal.settings import make_settings
 

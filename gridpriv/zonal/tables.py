@@ -8,16 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 from pandas import DataFrame, RangeIndex
 
 from gridpriv.core.arrays import Complexes
-from gridpriv.core.errors import missing_extra, one_of
-from gridpriv.core.files import beside, make_folder, write_text
-from gridpriv.core.text import frame_csv
 from gridpriv.zonal.solution import GridSolution
 
 FORMATS = ("csv", "parquet", "json")
@@ -100,42 +96,6 @@ def generator_output(solution: GridSolution, rows: NDArray[np.int64]) -> DataFra
         {"p_mw": base * solution.pg[rows], "q_mvar": base * solution.qg[rows],
          "va_degree": np.rad2deg(solution.va[bus]), "vm_pu": solution.vm[bus]}
     )  # fmt: skip
-
-
-def write_tables(
-    tables: Mapping[str, DataFrame], folder: str | Path, format: str = "csv"
-) -> list[Path]:
-    """Write tables to a folder: one CSV or Parquet file each, or one ``tables.json``.
-
-    Files are written beside and renamed, so none is ever half there. In JSON a missing figure
-    is null, and every row carries its index as ``index``.
-
-    Returns
-    -------
-    list of Path
-        The files.
-    """
-    one_of("format", format, FORMATS)
-    target = Path(folder)
-    make_folder(target)
-    if format == "json":
-        indexed = {name: table.rename_axis("index").reset_index() for name, table in tables.items()}
-        write_text(target / "tables.json", frames_json(indexed), private=True)
-        return [target / "tables.json"]
-    return [_write_one(table, target / f"{name}.{format}") for name, table in tables.items()]
-
-
-def _write_one(table: DataFrame, path: Path) -> Path:
-    indexed = table.rename_axis("index").reset_index()
-    if path.suffix == ".csv":
-        write_text(path, frame_csv(indexed), private=True)
-        return path
-    with beside(path, private=True) as file:
-        try:
-            indexed.to_parquet(file, index=False)
-        except ImportError:
-            raise missing_extra("pyarrow", "parquet", "writing Parquet") from None
-    return path
 
 
 def frames_json(tables: Mapping[str, DataFrame]) -> str:

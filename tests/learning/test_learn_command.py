@@ -18,7 +18,8 @@ from gridpriv.learning.datasets import load_dataset
 from gridpriv.report.export import export
 from gridpriv.report.summary import answers, summary
 from gridpriv.study import learned, read_study
-from gridpriv.study.learned import LearnPlan, Shelf, compare_learning, make_way
+from gridpriv.study.learn_plan import LearnPlan, make_way
+from gridpriv.study.learned import Shelf, compare_learning
 
 
 @pytest.fixture

@@ -13,7 +13,8 @@ from scipy.stats import norm
 from gridpriv.core.store import Study
 from gridpriv.report.summary import answers, summary
 from gridpriv.study import Scheme, compare, make_plan
-from gridpriv.study.learned import LearnPlan, compare_learning, make_way
+from gridpriv.study.learn_plan import LearnPlan, make_way
+from gridpriv.study.learned import compare_learning
 from gridpriv.study.publish import publish_study
 from gridpriv.study.total import study_totals
 
