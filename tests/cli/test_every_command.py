@@ -78,3 +78,34 @@ def test_a_misspelt_setting_is_refused_in_the_same_words_in_every_notation(
                   ["compare", "case14", "--scheme", "a: roundz=3"]):  # fmt: skip
         assert main(words) == 2
         assert sentence in " ".join(capsys.readouterr().err.split()), words
+
+
+OUT = {
+    "run": ["case14"], "compare": ["case14"], "plan": ["case14"], "audit": ["case14"],
+    "attack": ["case14"], "relax": ["case14"], "acopf": ["case14"],
+    "reproduce": ["rk-fig3"], "learn run": ["lasso"], "learn compare": ["lasso"],
+}  # fmt: skip
+OWN_OUT = {"report", "zones", "ledger export", "consortium", "keys"}
+"""Whose ``--out`` is one file, or a place that other tests hold."""
+
+
+def test_every_command_that_writes_a_folder_refuses_a_file_in_the_same_words(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    has_out = {
+        name
+        for name, parser in parsers().items()
+        if any("--out" in action.option_strings for action in parser._actions)
+    }
+    assert has_out == OUT.keys() | OWN_OUT
+    taken = tmp_path / "taken"
+    taken.write_text("mine")
+    for name, words in OUT.items():
+        assert main([*name.split(), *words, "--out", str(taken)]) == 2, name
+        told = capsys.readouterr()
+        assert told.err.endswith(f"out = {str(taken)!r} is not allowed: a folder, not a file\n"), (
+            name, told.err,
+        )  # fmt: skip
+        assert told.out == ""
+    assert taken.read_text() == "mine"
+    assert [path.name for path in tmp_path.iterdir()] == ["taken"]
