@@ -50,6 +50,8 @@ class AcModel:
         Branches whose flows are variables.
     flow : (4, j) int
         Variables p_from, q_from, p_to, q_to of metered branches.
+    reference : (islands,) int
+        Bus of every island whose angle is 0.
     p_balance, q_balance : (n,) int
         Rows; -1 at buses that are not balanced here.
     """
@@ -66,6 +68,7 @@ class AcModel:
     spilling: Ints
     metered: Ints
     flow: Ints
+    reference: Ints
     p_balance: Ints
     q_balance: Ints
 
@@ -110,7 +113,8 @@ def ac_model(case: Case, balanced: Bools | None = None, metered: Bools | None = 
     rated = (case.rate > 0) & np.isfinite(case.rate)
     held = np.flatnonzero(rated if metered is None else rated | metered)
     program = QuadraticProgram()
-    e, f = _voltages(program, case, balanced)
+    reference = _references(case, balanced)
+    e, f = _voltages(program, case, reference)
     pg = program.add_variables(case.pmin, case.pmax, _middle(case.pmin, case.pmax))
     qg = program.add_variables(case.qmin, case.qmax, _middle(case.qmin, case.qmax))
     own = np.flatnonzero(balanced)
@@ -133,7 +137,9 @@ def ac_model(case: Case, balanced: Bools | None = None, metered: Bools | None = 
     rows = (p_balance, q_balance)
     flow = _flows(program, case, (e, f), held, rows)
     _angle_limits(program, case, (e, f))
-    return AcModel(case, program, e, f, pg, qg, cut, loaded, spill, spilling, held, flow, *rows)
+    return AcModel(
+        case, program, e, f, pg, qg, cut, loaded, spill, spilling, held, flow, reference, *rows
+    )  # fmt: skip
 
 
 def _middle(low: Floats, high: Floats) -> Floats:
@@ -142,16 +148,20 @@ def _middle(low: Floats, high: Floats) -> Floats:
     return np.where(closed, (np.where(closed, low, 0) + np.where(closed, high, 0)) / 2, 0.0)
 
 
-def _voltages(program: QuadraticProgram, case: Case, balanced: Bools) -> tuple[Ints, Ints]:
-    """Add e and f from a flat start, with the band and one angle of each island fixed."""
-    e = program.add_variables(-case.vmax, case.vmax, np.ones(case.n_bus))
-    fixed = np.zeros(case.n_bus, bool)
+def _references(case: Case, balanced: Bools) -> Ints:
+    """Return a bus of each island: one that is balanced here, the source's reference if it is."""
     island = islands(case)
     preferred = np.lexsort((case.reference, balanced))  # the last of an island wins
     root = np.zeros(island.max() + 1, dtype=np.int64)
     root[island[preferred]] = preferred
-    fixed[root] = True
-    reach = np.where(fixed, 0.0, case.vmax)
+    return root
+
+
+def _voltages(program: QuadraticProgram, case: Case, reference: Ints) -> tuple[Ints, Ints]:
+    """Add e and f from a flat start, with the band, and the references' angles fixed."""
+    e = program.add_variables(-case.vmax, case.vmax, np.ones(case.n_bus))
+    reach = case.vmax.copy()
+    reach[reference] = 0.0
     f = program.add_variables(-reach, reach, np.zeros(case.n_bus))
     band = program.add_rows(case.vmin**2, case.vmax**2)
     for part in (e, f):

@@ -9,6 +9,9 @@ A zone z solves the AC optimal power flow of its own buses and tie lines:
 Control areas hold their net interchange and let single ties follow the physics. So X_z is held at a
 price below that of cutting customers, and the tie terms only keep neighbours' assumptions
 close to each other. A case without (convex) costs values all generation alike: least losses.
+Once the grid has settled, a zone measures where it stands, and in place of k_f ||p - agreed||^2
+comes what the grid beyond would do (:mod:`gridpriv.power.ac.surroundings`),
+k ||p - p0 + B (theta - theta0) - s a||^2 at the far ends.
 
 What was agreed is public: a function of releases. The plan is local, and so is what a zone measures
 at its own tie ends once the grid has settled; with that in place of what was agreed it can
@@ -23,19 +26,40 @@ import numpy as np
 
 from gridpriv.core.arrays import Bools, Complexes, Floats, Ints
 from gridpriv.grid.case import Case
-from gridpriv.power.ac.flow import dead_buses
+from gridpriv.power.ac.flow import dead_buses, islands
 from gridpriv.power.ac.model import AcModel, ac_model, add_generation_cost, add_service_cost
 from gridpriv.power.ac.optimum import NOTIONAL_COST
 from gridpriv.power.ac.part import Part, part_of
 from gridpriv.power.ac.quadratic import Solved
 from gridpriv.power.ac.service import Service
+from gridpriv.power.ac.surroundings import Surroundings
 from gridpriv.power.objective import BASE_MVA, cost_unit, has_convex_costs
 from gridpriv.power.zone import Zone
 
 FLOW_WEIGHT, VOLTAGE_WEIGHT = 1.0, 10.0
 """k_f and k_v on a base of 100 MVA."""
+REACTION_WEIGHT = 1000.0
+"""Of what the grid beyond the tie lines would do otherwise than is reckoned with."""
 NEGLIGIBLE = 1e-6
 """p.u. that an interior point leaves of what is not shed."""
+
+
+@dataclass(frozen=True, eq=False)
+class Reaction:
+    """What a zone measures at the far ends of its tie lines, and how the grid beyond them reacts.
+
+    Attributes
+    ----------
+    beyond : Surroundings
+    p : (k,)
+        Active flow into the zone's tie lines at the far ends.
+    angle : (buses,)
+        Of the zone's own and its neighbours' buses (rad).
+    """
+
+    beyond: Surroundings
+    p: Floats
+    angle: Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +79,9 @@ class Boundary:
     rate : (branches,)
         Apparent power limits that it plans within (0: none).
     firmness : float
-        Factor on k_f, k_v and the balancing price.
+        Factor on k_f, k_v and k.
+    reaction : Reaction, optional
+        With it, active flows are not held to ``p`` but to what the grid beyond would do.
     """
 
     p: Floats
@@ -67,6 +93,7 @@ class Boundary:
     vmax: Floats
     rate: Floats
     firmness: float = 1.0
+    reaction: Reaction | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,6 +111,8 @@ class ZonePlan:
     p_price, q_price : (own,)
         What one more MW (MVAr) of demand costs the zone: $/MWh, or MW of generation per MW where
         the case has no convex costs. NaN without a solution.
+    interchange : float
+        What its tie lines would take from it; NaN without a solution.
     solved : bool
         False for what it falls back to where its problem has no solution.
     """
@@ -96,6 +125,7 @@ class ZonePlan:
     spill: Floats
     p_price: Floats
     q_price: Floats
+    interchange: float
     solved: bool
 
 
@@ -151,9 +181,12 @@ def plan_zone(
     worth, base = _add_operating_cost(model, unit), zone.network.case.base_mva
     lost = service.voll * base / worth
     add_service_cost(model, lost, lost)
-    price = boundary.firmness * service.balancing_price * base / worth
+    price = service.balancing_price * base / worth
     _hold_interchange(model, area, boundary.interchange, price)
     _hold_ties(model, area, boundary)
+    if boundary.reaction is not None:
+        angle = boundary.reaction.angle[np.searchsorted(zone.buses, area.part.buses)]
+        _expect_reaction(model, area, boundary.reaction, angle, boundary.firmness)
     found = model.program.solve()
     if not found.solved:
         return _as_in_last_round(zone, last)
@@ -227,7 +260,10 @@ def _hold_ties(model: AcModel, area: _Area, boundary: Boundary) -> None:
     case, program = model.case, model.program
     scale = case.base_mva / BASE_MVA  # flows and voltages weigh as on a base of 100 MVA
     p, q, _ = _tie_flows(model, area)
-    for flow, agreed in ((p, boundary.p), (q, boundary.q)):
+    held = [(q, boundary.q)]
+    if boundary.reaction is None:
+        held.append((p, boundary.p))
+    for flow, agreed in held:
         weight = boundary.firmness * FLOW_WEIGHT * scale
         program.add_cost(flow, -2 * weight * agreed, weight)
     f, t = case.f_bus[area.ties], case.t_bus[area.ties]
@@ -242,6 +278,42 @@ def _hold_ties(model: AcModel, area: _Area, boundary: Boundary) -> None:
             program.add_product(row, part[bus], part[bus], 1.0)
         weight = boundary.firmness * VOLTAGE_WEIGHT / scale
         program.add_cost(w, -2 * weight * agreed, weight)
+
+
+def _expect_reaction(
+    model: AcModel, area: _Area, reaction: Reaction, angle: Floats, firmness: float
+) -> None:
+    """Add k ||p - p0 + B (theta - theta0) - s a||^2 at far ends, angles to first order."""
+    case, program, beyond = model.case, model.program, reaction.beyond
+    ends = np.searchsorted(area.part.buses, beyond.ends)
+    apart = islands(case)
+    turned = angle - angle[model.reference][apart]
+    far = np.where(area.near_is_from, case.t_bus[area.ties], case.f_bus[area.ties])
+    at = np.searchsorted(ends, far)
+    row = program.add_rows(*([reaction.p] * 2))
+    program.add_linear(row[at], _tie_flows(model, area)[2], 1.0)
+    endless, none = np.full(len(ends), np.inf), np.zeros(len(ends))
+    surprise = program.add_variables(-endless, endless, none)
+    program.add_linear(row, surprise, -1.0)
+    given = program.add_variables(-endless[:1], endless[:1], none[:1])
+    program.add_linear(row, np.repeat(given, len(row)), -beyond.share)
+    # theta - theta0 = f cos(theta0) - e sin(theta0) near |V| = 1, and the island's own turn
+    rows, columns = np.repeat(row, len(ends)), np.tile(np.arange(len(ends)), len(ends))
+    flat = beyond.susceptance.ravel()
+    program.add_linear(rows, model.f[ends][columns], flat * np.cos(turned[ends])[columns])
+    program.add_linear(rows, model.e[ends][columns], -flat * np.sin(turned[ends])[columns])
+    if apart.max() > 0:
+        turns = program.add_variables(*(np.full(apart.max(), x) for x in (-np.inf, np.inf, 0.0)))
+        other = apart[ends][columns] > 0
+        program.add_linear(rows[other], turns[apart[ends][columns][other] - 1], flat[other])
+    weight = firmness * REACTION_WEIGHT * case.base_mva / BASE_MVA
+    program.add_cost(surprise, 0.0, weight)
+
+
+def _interchange(model: AcModel, area: _Area, x: Floats) -> float:
+    """Return what tie lines take from the zone in a solution, metered in their middle."""
+    near, _, far = _tie_flows(model, area)
+    return 0.5 * float((x[near] - x[far]).sum())
 
 
 def _plan(
@@ -272,6 +344,7 @@ def _plan(
         p_shed=with_live(rest.p_shed, own, asked.p_shed[area.own]),
         q_shed=with_live(rest.q_shed, own, asked.q_shed[area.own]),
         spill=with_live(rest.spill, own, asked.spill[area.own]),
+        interchange=_interchange(model, area, found.x),
         p_price=with_live(rest.p_price, own, price * found.multiplier[model.p_balance[area.own]]),
         q_price=with_live(rest.q_price, own, price * found.multiplier[model.q_balance[area.own]]),
         solved=True,
@@ -291,6 +364,7 @@ def _at_rest(zone: Zone, demand: Floats) -> ZonePlan:
         spill=np.maximum(-p, 0.0),
         p_price=unknown,
         q_price=unknown,
+        interchange=0.0,
         solved=True,
     )
 
@@ -309,5 +383,6 @@ def _as_in_last_round(zone: Zone, last: Floats) -> ZonePlan:
         spill=none,
         p_price=unknown,
         q_price=unknown,
+        interchange=np.nan,
         solved=False,
     )

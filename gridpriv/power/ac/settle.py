@@ -3,9 +3,9 @@
 The grid decides. It takes all plans at once (:func:`gridpriv.power.ac.flow.ac_flow`), holds every
 zone's interchange while its generators can, and spreads the rest over all zones' headroom: that is
 balancing energy. A zone that then finds something outside a limit plans again with the
-boundary that it measures at its own ends, its actual interchange included: what it gives to
-others, or takes from them, is then part of its plan. Where that does not help it relies less on
-what it expects of its neighbours.
+boundary that it measures at its own ends, its actual interchange included, and with what the
+grid beyond would do with its changes; from then on it holds the interchange that it planned. What
+it gives to others beyond what was agreed, or takes from them, is balancing energy.
 """
 
 from __future__ import annotations
@@ -20,17 +20,18 @@ from gridpriv.grid.case import Case
 from gridpriv.power.ac.flow import ac_flow
 from gridpriv.power.ac.limits import Limit
 from gridpriv.power.ac.newton import PowerFlowError
-from gridpriv.power.ac.recourse import Boundary, ZonePlan, tie_branches
+from gridpriv.power.ac.recourse import Boundary, Reaction, ZonePlan, tie_branches
 from gridpriv.power.ac.state import AcState, Dispatch, Schedule
+from gridpriv.power.ac.surroundings import Surroundings, surroundings
 from gridpriv.power.zone import FLOWS, Network, Zone
 
 MOST_REPLANS = 10
-AS_MEASURED = 2
-GAIN = 0.5
+AS_MEASURED = 1
+GAIN = 1.0
 """From the replan after ``AS_MEASURED`` on, a limit that is passed is tightened by this share."""
 FIRMER, FIRMEST, HELPED = 10.0, 1e4, 0.7
-"""Factor on tie terms and balancing price, where a replan leaves more than ``HELPED`` of the harm:
-what the neighbours were counted on for has not come."""
+"""Factor on tie terms, where a replan leaves more than ``HELPED`` of the harm: what was counted on
+from the grid beyond has not come."""
 
 MOST_IDLE, WORTH_IT = 4, 0.02
 """Replans in a row that better nothing by this share, after which zones stop."""
@@ -92,9 +93,14 @@ def agreed_boundaries(
 
 
 def measured_boundary(
-    zone: Zone, state: AcState, planned: Boundary, gain: float, firmness: float
+    zone: Zone,
+    state: AcState,
+    planned: Boundary,
+    beyond: Surroundings,
+    gain: float,
+    firmness: float,
 ) -> Boundary:
-    """Return what a zone measures at its tie ends.
+    """Return what a zone measures at its tie ends, and how the grid beyond reacts.
 
     The other end's voltage follows from voltage and flow at its own by Ohm's law. Limits that it
     measures to be passed are tightened by ``gain`` times as much: what it expected of its
@@ -109,10 +115,28 @@ def measured_boundary(
     return replace(
         found,
         firmness=firmness,
+        reaction=_reaction(zone, state, beyond),
         vmin=np.minimum(planned.vmin + gain * np.maximum(low - vm, 0.0), middle),
         vmax=np.maximum(planned.vmax - gain * np.maximum(vm - high, 0.0), middle),
         rate=np.where(rate > 0, np.maximum(tightened, rate / 2), 0.0),
     )
+
+
+def _reaction(zone: Zone, state: AcState, beyond: Surroundings) -> Reaction:
+    case, ties = zone.network.case, tie_branches(zone)
+    out = np.isin(case.f_bus[ties], zone.own)
+    far = np.where(out, case.t_bus[ties], case.f_bus[ties])
+    flow = np.where(out, state.s_to[ties], state.s_from[ties]).real
+    p = np.bincount(np.searchsorted(beyond.ends, far), flow, minlength=len(beyond.ends))
+    return Reaction(beyond, p.astype(float), state.va[zone.buses])
+
+
+def surroundings_of(zone: Zone) -> Surroundings:
+    """Return the grid beyond a zone's tie lines; public."""
+    case, ties = zone.network.case, tie_branches(zone)
+    inside = np.isin(np.arange(case.n_bus), zone.own)
+    ends = np.union1d(case.f_bus[ties], case.t_bus[ties])
+    return surroundings(case, inside, ends[~inside[ends]])
 
 
 def _boundary(zone: Zone, s_from: Complexes, s_to: Complexes, w: Floats) -> Boundary:
@@ -144,21 +168,29 @@ def settle(
     """
     scheduled = np.array([one.interchange for one in agreed])
     boundaries, plans = list(agreed), [one for one in plan(agreed) if one is not None]
-    best = last = _settled(case, zones, scheduled, plans, 0)
+    held = scheduled.copy()
+    best = last = _settled(case, zones, scheduled, held, plans, 0)
     idle, firmness, harm = 0, 1.0, _harm(last)
+    beyond: dict[int, Surroundings] = {}
     for replans in range(1, MOST_REPLANS + 1):
         if last.state is None or not (last.violations or _shedding(zones, last)):
             break
         gain = GAIN if replans > AS_MEASURED else 0.0
         asked: list[Boundary | None] = [None] * len(zones)
         for z in _concerned(zones, last.violations) | _shedding(zones, last):
-            boundaries[z] = measured_boundary(zones[z], last.state, boundaries[z], gain, firmness)
+            beyond[z] = beyond.get(z) or surroundings_of(zones[z])
+            boundaries[z] = measured_boundary(
+                zones[z], last.state, boundaries[z], beyond[z], gain, firmness
+            )
             asked[z] = boundaries[z]
         plans = [
             old if new is None or not new.solved else new
             for old, new in zip(plans, plan(asked), strict=True)
         ]
-        last = _settled(case, zones, scheduled, plans, replans)
+        for z, one in enumerate(asked):
+            if one is not None and plans[z].solved:
+                held[z] = plans[z].interchange
+        last = _settled(case, zones, scheduled, held, plans, replans)
         if _harm(last) > HELPED * harm:
             firmness = min(FIRMER * firmness, FIRMEST)
         harm = _harm(last)
@@ -200,14 +232,16 @@ def _settled(
     case: Case,
     zones: Sequence[Zone],
     scheduled: Floats,
+    held: Floats,
     plans: Sequence[ZonePlan],
     replans: int,
 ) -> Settlement:
-    schedule = Schedule(_owners(case, zones), scheduled)
+    schedule = Schedule(_owners(case, zones), held)
     try:
         state = ac_flow(case, joint_dispatch(case, zones, plans), schedule)
     except PowerFlowError as error:
         return Settlement(None, str(error), tuple(plans), scheduled, replans)
+    state = replace(state, deviation=state.interchange - scheduled)
     return Settlement(state, "", tuple(plans), scheduled, replans)
 
 
