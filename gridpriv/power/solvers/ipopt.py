@@ -19,10 +19,11 @@ OPTIONS: dict[str, Any] = {
     "ipopt.sb": "yes",
     "ipopt.tol": 1e-9,
     "ipopt.bound_relax_factor": 0.0,
+    "ipopt.max_iter": 1000,
 }
 SAFER: tuple[dict[str, Any], ...] = (
     {"ipopt.mu_strategy": "adaptive"},
-    {"ipopt.tol": 1e-8, "ipopt.max_iter": 10000},
+    {"ipopt.tol": 1e-8, "ipopt.max_iter": 3000},
 )
 
 
