@@ -180,7 +180,8 @@ class AttackResult:
         """Return the attack as JSON can hold it."""
         return {
             "case": self.prepared.case.name,
-            "settings": self.prepared.settings.as_dict(),
+            "settings": self.prepared.settings.as_dict()
+            | {"objective": self.prepared.network.objective.kind},
             "seeds": self.plan.seeds,
             "prior": {"mean": "equal share of the total", "spread": self.plan.prior_spread},
             "summary": _records(self.summary()),

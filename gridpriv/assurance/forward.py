@@ -275,15 +275,14 @@ class ForwardModel:
         self, z: Floats, moved: Floats, demand: Floats, pull: Floats, rho: Floats, step: float
     ) -> tuple[Solved, Floats, Floats]:
         """(3.2), and its derivative by the demand given that of z."""
-        imbalance = self.problem.program.imbalance
+        program = self.problem.program
         if self.exact:
             linear = self.problem.gradient(np.zeros_like(z), demand) - pull
-            changes = 2.0 * imbalance.T.toarray()
+            changes = program.by_demand
             solved = self._solver.solve(linear, rho)
         else:
             linear = self.problem.gradient(z, demand) - pull - z / step
-            curved = 2.0 * (imbalance.T @ (imbalance @ moved))
-            changes = 2.0 * imbalance.T.toarray() + curved - moved / step
+            changes = program.by_demand + program.hessian @ moved - moved / step
             solved = self._solver.solve(linear, rho + 1.0 / step)
         return solved, solved.z, solved.response(np.asarray(changes))
 

@@ -269,7 +269,7 @@ def _hidden(model: Model, noise: Noise, draws: int) -> Floats:
     if noise.target == "demand":
         return np.full(size, noise.variance / (1 if noise.once else draws))
     if noise.target == "objective":
-        inverse = np.linalg.pinv(2.0 * model.problem.program.imbalance.T.toarray())
+        inverse = np.linalg.pinv(model.problem.program.by_demand)
         return np.asarray((inverse**2).sum(axis=1) * noise.variance / draws)
     return np.zeros(size)
 

@@ -58,7 +58,7 @@ def gradient_norms(problem: ZoneProblem, adjacency: DemandAdjacency) -> Floats:
     norms = np.zeros(own)
     for bus in range(own):
         for dp, dq in corners(adjacency):
-            moved = 2.0 * (problem.program.imbalance.T @ neighbour(problem, bus, dp, dq).change)
+            moved = problem.program.pull(neighbour(problem, bus, dp, dq).change)
             norms[bus] = max(norms[bus], float(np.linalg.norm(moved)))
     return norms
 

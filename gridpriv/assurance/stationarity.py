@@ -3,13 +3,13 @@ r"""Stationarity inversion: demand from a round's optimality conditions, where z
 Under consensus ``all`` every variable crosses the network, so an update's minimiser z and the
 iterate it started from are both known. With z = T x + t0, A x + s = b, s in K, optimality is
 
-    T'(g + 2 B'd) + A'y = 0,    y in K*, orthogonal to s
+    T'(g + 2 M B'd) + A'y = 0,    y in K*, orthogonal to s
 
 with g all that is known of the gradient. y is zero where a constraint is slack and lies along
 one known direction where it binds (for a cone: s mirrored). Projected away from the directions
 that bind, N, this is linear in d, and in the noise xi on the gradient:
 
-    (I - N N^+) T' (2 B'd + xi) = -(I - N N^+) T'g.
+    (I - N N^+) T' (2 M B'd + xi) = -(I - N N^+) T'g.
 
 No solver runs and nothing is linearised. What the projection leaves no trace of is hidden in
 that round: demand at buses around which everything is at a limit.
@@ -90,7 +90,7 @@ class StationarityModel:
             known, metric = program.hessian @ z, rho
         else:
             known, metric = program.hessian @ before - before / step, rho + 1.0 / step
-        known = known - rho * w - dual + metric * z
+        known = known + program.cost_linear - rho * w - dual + metric * z
         expand = self.problem.reduced.expand
         hidden, _ = np.linalg.qr(self._binding(z))
         scale = float(metric.max())
@@ -99,7 +99,7 @@ class StationarityModel:
             return np.asarray(rows - hidden @ (hidden.T @ rows)) / scale
 
         return (
-            seen(expand.T @ (2.0 * program.imbalance.T.toarray())),
+            seen(expand.T @ program.by_demand),
             seen(expand.T.toarray()),
             -seen(expand.T @ known),
         )

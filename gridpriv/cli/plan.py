@@ -51,7 +51,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(args: argparse.Namespace) -> int:
     """Try every way on stand-ins, print what each is expected to cost, and a recommendation."""
     from gridpriv.grid.library import load_case
-    from gridpriv.power.objective import has_convex_costs
     from gridpriv.zonal.forecast import forecast, recommended, ways
     from gridpriv.zonal.settings import make_settings
 
@@ -59,9 +58,8 @@ def execute(args: argparse.Namespace) -> int:
     case = load_case(args.case)
     zoning = chosen_zoning(case, args)
     settings = make_settings(
-        objective="cost" if has_convex_costs(case) else "imbalance", mechanism="knorm",
-        refresh="run", budget=f"total:{args.total}", beta=args.protect, solver=args.solver,
-        public_demand=args.public_demand, seed=0,
+        mechanism="knorm", refresh="run", budget=f"total:{args.total}", beta=args.protect,
+        solver=args.solver, public_demand=args.public_demand, seed=0,
     )  # fmt: skip
     options = list(ways(*_axes(args)))
     if args.draws < 1:
@@ -126,8 +124,7 @@ def sentences(
         else f"--refresh run --rounds {best.rounds}"
     )  # fmt: skip
     told.append(
-        f"Recommended: gridpriv run {args.case} --objective "
-        f"{'cost' if best.cost is not None else 'imbalance'} --release {best.release} "
+        f"Recommended: gridpriv run {args.case} --release {best.release} "
         f"--mechanism {best.mechanism} {coordination} --budget total:{args.total:g} "
         f"--beta {args.protect}"
     )

@@ -19,7 +19,7 @@ from gridpriv.cli.common import (
 )
 from gridpriv.core.errors import SolverError
 from gridpriv.core.settings import changed
-from gridpriv.power.objective import ObjectiveKind
+from gridpriv.power.objective import RELAXED_OBJECTIVES, ObjectiveKind
 from gridpriv.zonal.settings import Grid, Scenario
 
 if TYPE_CHECKING:
@@ -30,7 +30,10 @@ if TYPE_CHECKING:
 class Relaxation(Scenario):
     """What is relaxed, and how it is solved."""
 
-    objective: ObjectiveKind = changed(Grid, "objective", "imbalance", help="what is minimised")
+    objective: ObjectiveKind = changed(
+        Grid, "objective", "imbalance",
+        help="what is minimised", choices=RELAXED_OBJECTIVES, unset="",
+    )  # fmt: skip
     imbalance_weight: float | None = changed(
         Grid, "imbalance_weight", None, unset="none: with cost, the balance is hard"
     )

@@ -28,7 +28,7 @@ from gridpriv.power.conic import (
 )
 from gridpriv.power.objective import (
     IMBALANCE,
-    OBJECTIVES,
+    RELAXED_OBJECTIVES,
     Objective,
     ObjectiveKind,
     cost_objective,
@@ -204,7 +204,7 @@ def relax(
     SolverError
         If the solver ends neither solved nor infeasible.
     """
-    one_of("objective", objective, OBJECTIVES)
+    one_of("objective", objective, RELAXED_OBJECTIVES)
     chosen = _objective(case, objective, imbalance_weight)
     hard = objective == "cost" and imbalance_weight is None
     network = make_network(case, chosen)

@@ -23,9 +23,10 @@ from gridpriv.privacy.release import Charging
 from gridpriv.privacy.strategies.disclosure import Disclosure
 
 # A stand-in for demand that nobody has to protect: a share of the generating capacity, equal
-# at every bus, at a usual power factor. With a cost the share is small, because what the proxy
-# leaves unserved would rehearse prices of M. docs/decisions/0007-public-proxy.md compares shares.
-PROXY_SHARE: dict[ObjectiveKind, float] = {"imbalance": 0.3, "cost": 0.1}
+# at every bus, at a usual power factor. With a price on generation the share is small, because
+# what the proxy leaves unserved would rehearse prices of M. docs/decisions/0007-public-proxy.md
+# compares shares.
+PROXY_SHARE: dict[ObjectiveKind, float] = {"imbalance": 0.3, "cost": 0.1, "losses": 0.1}
 PROXY_REACTIVE = 0.3
 
 

@@ -1,7 +1,8 @@
-"""What a zone minimises: squared imbalance, or generation cost with imbalance penalised.
+"""What a zone minimises: squared imbalance, or cost or losses with imbalance penalised.
 
     imbalance   f(z; d) = ||B z + d||^2                                    (RK (D.2a))
     cost        f(z; d) = C(pg) / c0 + M ||B z + d||^2
+    losses      f(z; d) = 1'pg + M ||B z + d||^2
 
 C is in $/h. Dividing it by c0, the case's typical marginal cost in $/h per p.u., lets dollars
 and per unit stand together: a unit of generation costs about 1, as a unit of flow weighs about
@@ -9,7 +10,8 @@ and per unit stand together: a unit of generation costs about 1, as a unit of fl
 demand (every sensitivity rests on that); with M to infinity it is the SOC relaxation of AC-OPF.
 At price pi a bus is short by pi / (2 M) p.u., so with prices of about one unit the minimum of n
 buses is below that of M = infinity by about n / (4 M) units, and C alone by twice that: 0.034 %
-on case14 and 0.017 % on case118 at the default M.
+on case14 and 0.017 % on case118 at the default M. What is generated beyond a given demand is lost,
+so the least generation, for cases without costs, has the least losses.
 
 c0 and C are the case's public data.
 """
@@ -26,8 +28,10 @@ from gridpriv.core.arrays import Floats, Ints
 from gridpriv.core.errors import InputError, not_allowed, one_of, positive
 from gridpriv.grid.case import PIECEWISE, Case, GenCost
 
-ObjectiveKind = Literal["imbalance", "cost"]
-OBJECTIVES: tuple[ObjectiveKind, ...] = ("imbalance", "cost")
+ObjectiveKind = Literal["imbalance", "cost", "losses"]
+OBJECTIVES: tuple[ObjectiveKind, ...] = ("imbalance", "cost", "losses")
+RELAXED_OBJECTIVES: tuple[ObjectiveKind, ...] = ("imbalance", "cost")
+"""Of the relaxation of a whole grid."""
 AcObjective = Literal["cost", "shed", "losses"]
 AC_OBJECTIVES: tuple[AcObjective, ...] = ("cost", "shed", "losses")
 COST_WEIGHT = 1e4
@@ -43,7 +47,7 @@ class Objective:
 
     Attributes
     ----------
-    kind : {'imbalance', 'cost'}
+    kind : {'imbalance', 'cost', 'losses'}
     weight : float
         M, of the squared imbalance in p.u. squared.
     cost_unit : float
@@ -75,8 +79,16 @@ def cost_objective(case: Case, weight: float | None = None) -> Objective:
         raise not_allowed("objective", "cost", allowed)
     for g, cost in enumerate(case.cost):
         _check_convex(case, g, cost)
-    usual = COST_WEIGHT * case.base_mva / BASE_MVA  # the same bound on any base
-    return Objective("cost", usual if weight is None else weight, cost_unit(case))
+    return Objective("cost", weight or _usual_weight(case), cost_unit(case))
+
+
+def losses_objective(case: Case, weight: float | None = None) -> Objective:
+    """Return the objective ``losses`` of a case; M is by default that of ``cost``."""
+    return Objective("losses", weight or _usual_weight(case))
+
+
+def _usual_weight(case: Case) -> float:
+    return COST_WEIGHT * case.base_mva / BASE_MVA  # the same bound on any base
 
 
 def has_convex_costs(case: Case) -> bool:
@@ -92,8 +104,8 @@ def penalty_units(case: Case, objective: Objective, flows: NDArray[np.bool_]) ->
     """Return rho of shared variables per unit of rho on a base of 100 MVA.
 
     On base S a flow f is f S/100 there and a voltage product is itself. The imbalance is
-    (S/100)^2 of itself, so rho is 1 for flows and (100/S)^2 for voltages; the cost is S/100 of
-    itself, so rho is S/100 for flows and 100/S for voltages.
+    (S/100)^2 of itself, so rho is 1 for flows and (100/S)^2 for voltages; cost and losses are S/100
+    of themselves, so rho is S/100 for flows and 100/S for voltages.
 
     Parameters
     ----------
@@ -101,9 +113,9 @@ def penalty_units(case: Case, objective: Objective, flows: NDArray[np.bool_]) ->
         Which of the variables are flows.
     """
     ratio = BASE_MVA / case.base_mva
-    if objective.kind == "cost":
-        return np.where(flows, 1.0 / ratio, ratio)
-    return np.where(flows, 1.0, ratio**2)
+    if objective.kind == "imbalance":
+        return np.where(flows, 1.0, ratio**2)
+    return np.where(flows, 1.0 / ratio, ratio)
 
 
 def cost_unit(case: Case) -> float:

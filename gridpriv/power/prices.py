@@ -6,8 +6,8 @@ tie lines
     what the zone pays for one more unit of it. At consensus the copies' duals of one variable add
     up to 0: what one zone pays the other earns. It follows from releases, so it is public.
 
-With objective ``cost`` the unit is $/MWh (reactive: $/MVArh), with ``imbalance`` p.u. squared
-per p.u.
+With objective ``cost`` the unit is $/MWh (reactive: $/MVArh), with ``losses`` MW of generation
+per MW, with ``imbalance`` p.u. squared per p.u.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def price_unit(network: Network) -> tuple[float, str]:
     """Return the factor from the objective's derivative to a price, and the price's unit."""
     if network.objective.kind == "cost":
         return network.objective.cost_unit / network.case.base_mva, "$/MWh"
-    return 1.0, "p.u.^2 per p.u."
+    return 1.0, "MW per MW" if network.objective.kind == "losses" else "p.u.^2 per p.u."
 
 
 def tie_prices(zone: Zone, shared: np.ndarray, dual: Floats) -> pd.DataFrame:

@@ -89,6 +89,11 @@ class ZoneProgram:
         squares = 2.0 * self.weight * self.imbalance.T @ self.imbalance
         return Matrix(squares + sparse.diags_array(self.cost_square))
 
+    @cached_property
+    def by_demand(self) -> Floats:
+        """2 M B', the gradient's derivative by the demand, shape (n, 2 b)."""
+        return np.asarray(2.0 * self.weight * self.imbalance.T.toarray())
+
     def pull(self, residual: Floats) -> Floats:
         """Return 2 M B' residual: what an imbalance adds to the gradient, shape (n,)."""
         return np.asarray(2.0 * self.weight * (self._incidence @ residual))

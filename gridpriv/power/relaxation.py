@@ -257,7 +257,7 @@ def express_imbalance(m: pyo.ConcreteModel, zone: Zone) -> None:
 
 
 def express_cost(m: pyo.ConcreteModel, zone: Zone) -> None:
-    """Cost of generation over c0: polynomials of pg, and pc; 0 where the objective has none."""
+    """Cost of generation over c0: polynomials of pg, and pc; for losses, all that is generated."""
     case, objective = zone.network.case, zone.network.objective
     total: Any = 0.0
     if objective.kind == "cost":
@@ -265,6 +265,8 @@ def express_cost(m: pyo.ConcreteModel, zone: Zone) -> None:
             square, slope, fixed = per_unit_polynomial(case.cost[g], case.base_mva)
             total += (square * m.pg[g] ** 2 + slope * m.pg[g] + fixed) / objective.cost_unit
         total += sum(m.pc.values())
+    if objective.kind == "losses":
+        total += sum(m.pg.values())
     m.cost = pyo.Expression(expr=total)
 
 

@@ -26,8 +26,8 @@ def central_schedule(
 ) -> Floats:
     """Return the schedule (end,) that is best for the zones' demands taken together.
 
-    With a cost it is the AC optimum. Without one, and for demand that has none (a noisy one may
-    ask for what no AC state gives), it is the relaxation's, of the objective that zones have.
+    With cost or losses it is the AC optimum. For imbalance, and for demand that has no optimum (a
+    noisy one may ask for what no AC state gives), it is the relaxation's.
 
     Parameters
     ----------
@@ -52,9 +52,10 @@ def central_schedule(
     if objective.kind == "imbalance":
         return relax(case).z
     try:
-        return coordinates(network, acopf(case, "cost", voll).state)
+        return coordinates(network, acopf(case, objective.kind, voll).state)
     except SolverError:
-        return relax(case, "cost", imbalance_weight=objective.weight).z
+        priced = objective.kind == "cost"
+        return relax(case, "cost", imbalance_weight=objective.weight).z if priced else relax(case).z
 
 
 def coordinates(network: Network, state: AcState) -> Floats:

@@ -102,7 +102,8 @@ def _copied(table: pd.DataFrame) -> pd.DataFrame:
 def _series_document(
     kept: RunFolder, horizon: Horizon, rows: list[dict[str, Any]]
 ) -> dict[str, Any]:
-    rules, settings = horizon.prepared(0).rules, horizon.settings
+    prepared, settings = horizon.prepared(0), horizon.settings
+    rules, objective = prepared.rules, prepared.network.objective.kind
     statements = zone_statements(kept.releases(), settings, rules)
     case, seed = horizon.series.case, kept.runs.known_seed
     document = {
@@ -111,7 +112,8 @@ def _series_document(
         "series": horizon.series.source,
         "planned": len(horizon.series),
         "finished": len(rows),
-        "settings": settings.as_dict() | {"zoning": horizon.zoning.source, "seed": seed},
+        "settings": settings.as_dict()
+        | {"objective": objective, "zoning": horizon.zoning.source, "seed": seed},
         "steps": json_ready(rows),
         "privacy": {
             "mechanism": settings.mechanism,

@@ -172,7 +172,7 @@ def _expected(
             beyond = None if bound is None or figures["cost"] is None else figures["cost"] - bound
             rows.append((figures["cost"], beyond, figures["shed_mw"], figures["balancing_mw"]))
         watch(f"{way['release']}, {way['mechanism']}")
-    if settings.objective != "cost":
+    if not has_convex_costs(grids[0][0]):
         rows = [(None, None, shed, balancing) for _, _, shed, balancing in rows]
     cost, over, shed, balancing = (_mean([row[k] for row in rows]) for k in range(4))
     return Expected(

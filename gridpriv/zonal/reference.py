@@ -50,7 +50,8 @@ def reference(result: RunResult) -> Reference:
 def _settled(result: RunResult, given: dict[str, Any]) -> dict[str, Any]:
     """Return what the same zones' run on the same grid comes to with other noise settings."""
     # the result's case has its load scale and outages already
-    settings = replace(result.settings, load_scale=1.0, outage=(), **given)
+    kind = result.network.objective.kind  # a default may depend on the noise
+    settings = replace(result.settings, objective=kind, load_scale=1.0, outage=(), **given)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", GridprivWarning)  # the run has said it
         try:

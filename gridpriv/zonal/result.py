@@ -377,8 +377,10 @@ class RunResult:
 
     def _settings(self) -> dict[str, Any]:
         shown = self.settings.as_dict() | {"zoning": self.zoning.source}
-        if self.settings.objective == "cost":  # None stands for a default of the case's base
-            shown["imbalance_weight"] = self.network.objective.weight
+        objective = self.network.objective  # None stands for what the case asks for
+        shown["objective"] = objective.kind
+        if objective.kind != "imbalance":
+            shown["imbalance_weight"] = objective.weight
         return shown
 
     def _solver(self) -> dict[str, Any]:

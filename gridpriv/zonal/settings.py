@@ -38,6 +38,8 @@ from gridpriv.power.objective import (
     Objective,
     ObjectiveKind,
     cost_objective,
+    has_convex_costs,
+    losses_objective,
 )
 from gridpriv.privacy.adjacency import PROTECTS, Beta, DemandAdjacency, Protects, parse_beta
 from gridpriv.privacy.budget import Budget
@@ -124,10 +126,14 @@ class Scenario(Part):
 class Grid(Scenario):
     """What the zones of a grid solve."""
 
-    objective: ObjectiveKind = choice("imbalance", OBJECTIVES, "what zones minimise")
+    objective: ObjectiveKind | None = choice(
+        None, OBJECTIVES, "what zones minimise",
+        unset="cost, or losses without convex costs; imbalance with update linearized or noise "
+        "on objective or output",
+    )  # fmt: skip
     imbalance_weight: float | None = number(
-        None, "weight of the squared imbalance beside the cost", positive,
-        unset="1e4 on a base of 100 MVA, with objective cost",
+        None, "weight of the squared imbalance beside cost or losses", positive,
+        unset="1e4 on a base of 100 MVA; objective imbalance has none",
     )  # fmt: skip
     coordination: Coordination = choice(
         "rounds", get_args(Coordination),
@@ -158,11 +164,11 @@ class Settings(Service, Grid, Rounds, Draws, Adjacency, Privacy):
     def agree(self) -> None:
         """Refuse settings of which one has no meaning beside another."""
         super().agree()
-        if self.imbalance_weight is not None and self.objective != "cost":
+        if self.imbalance_weight is not None and self.objective in (None, "imbalance"):
             raise not_allowed(
                 "imbalance_weight",
                 self.imbalance_weight,
-                "left out: objective imbalance has no other term",
+                "left out, or beside objective cost or losses: imbalance has no other term",
             )
         if self.refresh is not None and self.perturbation != "demand":
             raise not_allowed(
@@ -202,10 +208,20 @@ class Settings(Service, Grid, Rounds, Draws, Adjacency, Privacy):
         return "run" if self.coordination == "central" else "round"
 
     def case_objective(self, case: Case) -> Objective:
-        """Return what the zones of a case minimise."""
-        if self.objective == "imbalance":
+        """Return what the zones of a case minimise.
+
+        A weight M multiplies the sensitivity of gradients, and the square root of it that of
+        exact minimisers: only noise on demand is the same with cost as without.
+        """
+        unpriced = self.effective_perturbation().target in ("objective", "output")
+        usual = "imbalance" if unpriced or self.update == "linearized" else "cost"
+        if self.objective is None and usual == "cost" and not has_convex_costs(case):
+            usual = "losses"
+        kind = self.objective or usual
+        if kind == "imbalance":
             return IMBALANCE
-        return cost_objective(case, self.imbalance_weight)
+        make = cost_objective if kind == "cost" else losses_objective
+        return make(case, self.imbalance_weight)
 
     def effective_start(self) -> Start:
         """Return the start that applies."""
@@ -234,6 +250,7 @@ class Settings(Service, Grid, Rounds, Draws, Adjacency, Privacy):
 OF_MANY_RUNS = {"solver": "clarabel"}
 PRESETS: dict[str, Settings] = {
     "ryu-kim": Settings(
+        objective="imbalance",
         perturbation="objective",
         calibration="paper",
         budget=Budget("per-release", 0.1),

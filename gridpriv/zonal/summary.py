@@ -158,12 +158,12 @@ def apart(document: dict[str, Any]) -> str | None:
 
 def unpriced(document: dict[str, Any]) -> str | None:
     """Return a sentence where costs are compared that no zone has minimised, else None."""
-    held = document["final"]["cost_of_privacy"]
-    if held is None or held["cost"] is None or document["settings"]["objective"] == "cost":
+    held, objective = document["final"]["cost_of_privacy"], document["settings"]["objective"]
+    if held is None or held["cost"] is None or objective == "cost":
         return None
     return (
-        "The rounds minimised imbalance, which is indifferent to cost: what this run costs beyond "
-        "another is no price of privacy. --objective cost makes it one."
+        f"The rounds minimised {objective}, which is indifferent to cost: what this run costs "
+        "beyond another is no price of privacy. --objective cost makes it one."
     )
 
 

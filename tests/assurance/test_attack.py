@@ -73,10 +73,14 @@ def test_document_and_tables_agree() -> None:
     assert sum(row["buses"] for row in document["by_distance"]) == 4
 
 
-@pytest.mark.parametrize("update", ["linearized", "exact"])
-def test_optimality_conditions_give_every_demand_away(update: str) -> None:
+@pytest.mark.parametrize(
+    ("update", "objective"),
+    [("linearized", "imbalance"), ("exact", "imbalance"), ("exact", "cost")],
+)
+def test_optimality_conditions_give_every_demand_away(update: str, objective: str) -> None:
     """All variables heard, no noise, two rounds: every load of zone 2 to a hundredth of a MW."""
-    run = prepared(**(SILENT | {"update": update, "rounds": 2, "consensus": "all"}))
+    chosen = {"update": update, "objective": objective, "rounds": 2, "consensus": "all"}
+    run = prepared(**(SILENT | chosen))
     result = attack(run, AttackPlan(rounds=2, bus=12))
     read = {outcome.adversary: result.errors(outcome).max() for outcome in result.outcomes}
     assert set(read) == {"messages", "stationarity"}
@@ -91,7 +95,7 @@ def test_optimality_conditions_need_all_variables() -> None:
 
 def test_demands_that_messages_do_not_tell_apart() -> None:
     """Exact updates on case118: zone 1's generators take up what its demands do."""
-    run = prepared("case118", mechanism="none", update="exact", rounds=3)
+    run = prepared("case118", objective="imbalance", mechanism="none", update="exact", rounds=3)
     model = forward_model(run, 0, listen(run).heard[0])
     prior, demand = zone_prior(run, AttackPlan(), 0), run.zones[0].demand
     found = identify(model, prior, demand, np.full(len(demand) // 2, 0.01))

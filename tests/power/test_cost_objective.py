@@ -145,7 +145,7 @@ def test_a_case_without_costs_is_refused(case14):
 
 def test_a_weight_without_cost_is_refused():
     with pytest.raises(InputError, match="imbalance_weight"):
-        make_settings(imbalance_weight=10.0)
+        make_settings(objective="imbalance", imbalance_weight=10.0)
 
 
 @pytest.mark.parametrize(
@@ -194,7 +194,9 @@ def test_what_one_zone_pays_for_a_tie_the_other_earns(settled):
 
 
 def test_zonal_shed_of_a_stressed_case_is_the_centralized_shed(case14, zones14):
-    settings = make_settings(mechanism="none", rounds=40, load_scale=3.0, solver="clarabel")
+    settings = make_settings(
+        objective="imbalance", mechanism="none", rounds=40, load_scale=3.0, solver="clarabel"
+    )
     result = run(case14, zones14, settings)
     central = relax(case14.scale_load(3.0))
     short = central.buses["imbalance_mw"].clip(lower=0).sum()

@@ -38,7 +38,9 @@ def test_the_nonprivate_preset_reaches_the_published_objectives(name, published)
 @pytest.mark.parametrize(("name", "least"), [("case14", 1e-5), ("case118", 1e-8)])
 def test_exact_boundary_updates_need_few_rounds(name, least):
     case = load_case(name)
-    settings = make_settings(mechanism="none", penalty="1", start="flat", solver="clarabel")
+    settings = make_settings(
+        objective="imbalance", mechanism="none", penalty="1", start="flat", solver="clarabel"
+    )
     result = run(case, shipped_zoning(case), settings)
     assert result.rounds.objective.iloc[9] < least
 
@@ -46,7 +48,7 @@ def test_exact_boundary_updates_need_few_rounds(name, least):
 @pytest.mark.parametrize("name", ["case14", "case118"])
 def test_one_default_rule_converges_within_15_rounds(name):
     case = load_case(name)
-    settings = make_settings(mechanism="none", rounds=15, solver="clarabel")
+    settings = make_settings(objective="imbalance", mechanism="none", rounds=15, solver="clarabel")
     result = run(case, shipped_zoning(case), settings)
     good = (result.rounds.objective < 1e-5) & (result.rounds.consensus_residual < 1e-4)
     assert good.any()
@@ -158,8 +160,10 @@ def test_the_rehearsal_and_the_public_figures_do_not_see_the_demand(case14, zone
 
 
 def test_demand_scales_and_outages_change_the_case(case14, zones14):
-    more = run(case14, zones14, make_settings(mechanism="none", rounds=5, load_scale=4.0,
-                                              solver="clarabel"))  # fmt: skip
+    settings = make_settings(
+        objective="imbalance", mechanism="none", rounds=5, load_scale=4.0, solver="clarabel"
+    )
+    more = run(case14, zones14, settings)
     assert more.case.pd.sum() == pytest.approx(4 * case14.pd.sum())
     assert more.rounds.shed_mw.iloc[-1] > 200.0  # 1,036 MW of load on 772 MW of capacity
     out = make_settings(mechanism="none", rounds=2, outage=("gen:1", "branch:3"), solver="clarabel")
