@@ -94,8 +94,8 @@ def grid(seed: int) -> Grid:
     lone = {int(numbers[i]) for i in range(n) if i not in touched and not shunt[i].any()}
     privacy = PRIVACY[rng.integers(len(PRIVACY))]
     # a linearized step of 1/sqrt(t) diverges on the penalty of a cost, and ends in a solver's error
-    plain = objective == "imbalance" or {"ryu-kim", "linearized"} & set(privacy)
-    objective_words = () if plain else ("--objective", "cost")
+    paper = {"ryu-kim", "linearized"} & set(privacy)
+    objective_words = () if paper else ("--objective", objective)
     words = (
         *privacy, *objective_words, "--rounds", str(rng.choice([1, 3, 25])), "--seed", str(seed),
         "--solver", str(rng.choice(["clarabel", "ipopt"])),

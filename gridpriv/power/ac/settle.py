@@ -96,7 +96,7 @@ def measured_boundary(
     zone: Zone,
     state: AcState,
     planned: Boundary,
-    beyond: Surroundings,
+    beyond: Surroundings | None,
     gain: float,
     firmness: float,
 ) -> Boundary:
@@ -122,7 +122,9 @@ def measured_boundary(
     )
 
 
-def _reaction(zone: Zone, state: AcState, beyond: Surroundings) -> Reaction:
+def _reaction(zone: Zone, state: AcState, beyond: Surroundings | None) -> Reaction | None:
+    if beyond is None:
+        return None
     case, ties = zone.network.case, tie_branches(zone)
     out = np.isin(case.f_bus[ties], zone.own)
     far = np.where(out, case.t_bus[ties], case.f_bus[ties])
@@ -131,9 +133,11 @@ def _reaction(zone: Zone, state: AcState, beyond: Surroundings) -> Reaction:
     return Reaction(beyond, p.astype(float), state.va[zone.buses])
 
 
-def surroundings_of(zone: Zone) -> Surroundings:
-    """Return the grid beyond a zone's tie lines; public."""
+def surroundings_of(zone: Zone) -> Surroundings | None:
+    """Return the grid beyond a zone's tie lines, None without any; public."""
     case, ties = zone.network.case, tie_branches(zone)
+    if not len(ties):
+        return None
     inside = np.isin(np.arange(case.n_bus), zone.own)
     ends = np.union1d(case.f_bus[ties], case.t_bus[ties])
     return surroundings(case, inside, ends[~inside[ends]])
@@ -171,14 +175,15 @@ def settle(
     held = scheduled.copy()
     best = last = _settled(case, zones, scheduled, held, plans, 0)
     idle, firmness, harm = 0, 1.0, _harm(last)
-    beyond: dict[int, Surroundings] = {}
+    beyond: dict[int, Surroundings | None] = {}
     for replans in range(1, MOST_REPLANS + 1):
         if last.state is None or not (last.violations or _shedding(zones, last)):
             break
         gain = GAIN if replans > AS_MEASURED else 0.0
         asked: list[Boundary | None] = [None] * len(zones)
         for z in _concerned(zones, last.violations) | _shedding(zones, last):
-            beyond[z] = beyond.get(z) or surroundings_of(zones[z])
+            if z not in beyond:
+                beyond[z] = surroundings_of(zones[z])
             boundaries[z] = measured_boundary(
                 zones[z], last.state, boundaries[z], beyond[z], gain, firmness
             )
