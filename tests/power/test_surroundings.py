@@ -44,3 +44,9 @@ def test_a_zone_around_which_nothing_generates_is_given_nothing(case14):
     ties = inside[f] != inside[t]
     beyond = surroundings(case14, inside, np.unique(np.where(inside[f], t, f)[ties]))
     assert (beyond.share == 0).all()
+
+
+def test_lines_of_resistance_only_have_no_equivalent(case14):
+    inside = np.arange(14) == 0
+    none = replace(case14, r=np.full(case14.n_branch, 0.1), x=np.zeros(case14.n_branch))
+    assert surroundings(none, inside, np.array([1, 4])) is None

@@ -46,8 +46,8 @@ class Surroundings:
     share: Floats
 
 
-def surroundings(case: Case, inside: Bools, ends: Ints) -> Surroundings:
-    """Return what is beyond a zone.
+def surroundings(case: Case, inside: Bools, ends: Ints) -> Surroundings | None:
+    """Return what is beyond a zone; None where its susceptances add up to nothing somewhere.
 
     Parameters
     ----------
@@ -74,7 +74,10 @@ def surroundings(case: Case, inside: Bools, ends: Ints) -> Surroundings:
     across = laplacian[place][:, deep]
     rest = np.column_stack([across.T.toarray(), given[deep]])
     if len(deep):
-        rest = splu(laplacian[deep][:, deep].tocsc()).solve(rest)
+        try:
+            rest = splu(laplacian[deep][:, deep].tocsc()).solve(rest)
+        except RuntimeError:  # lines of resistance only, or capacitors that cancel their lines
+            return None
     within = laplacian[place][:, place].toarray()
     return Surroundings(ends, within - across @ rest[:, :-1], given[place] - across @ rest[:, -1])
 
