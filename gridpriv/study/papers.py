@@ -16,7 +16,6 @@ from typing import Any
 
 import pandas as pd
 
-import gridpriv
 from gridpriv.core.errors import one_of
 from gridpriv.core.store import Study, open_store, read_study, reopen_store
 from gridpriv.grid.library import load_case, shipped_zoning
@@ -30,7 +29,7 @@ from gridpriv.study.learned import Shelf, compare_learning
 from gridpriv.study.manifest import header
 from gridpriv.zonal.settings import make_settings
 
-FOLDER = Path(gridpriv.__file__).parent / "papers"
+FOLDER = Path(__file__).parents[1] / "papers"
 FOUR = ("ObjG", "ObjL", "OutG", "OutL")
 COMPUTED = {
     "rk-table1": "Ryu and Kim, table 1: variance of the noise of the four algorithms",
