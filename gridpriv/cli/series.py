@@ -121,7 +121,7 @@ def in_turn(admit: Admit | None, begin: Admit) -> Admit:
 
 
 def _summarise(document: dict[str, Any]) -> None:
-    from gridpriv.zonal.summary import series_sentences
+    from gridpriv.zonal.summary import protected, series_sentences
 
     steps, privacy = document["steps"], document["privacy"]
     rows: list[list[object]] = [["steps", document["finished"], ""]]
@@ -144,5 +144,5 @@ def _summarise(document: dict[str, Any]) -> None:
     for sentence in series_sentences(steps, document["planned"]):
         print(sentence)
     if privacy["mechanism"] != "none":
-        print(f"Protected: {privacy['adjacency']}.")
+        print(protected(document))
     print(privacy["caveat"])

@@ -131,7 +131,7 @@ def sentences(document: dict[str, Any]) -> list[str]:
     if final["explanation"]:
         told.append(f"{final['explanation'][0].upper()}{final['explanation'][1:]}.")
     if privacy["mechanism"] != "none":
-        told.append(f"Protected: {privacy['adjacency']}.")
+        told.append(protected(document))
         worst = max(privacy["sensitivity"], key=lambda row: row["ratio"], default=None)
         if worst and worst["ratio"] > 1.0 + 1e-9:
             told.append(
@@ -142,6 +142,19 @@ def sentences(document: dict[str, Any]) -> list[str]:
             )
     seed = document["seed"]
     told.append("; ".join([privacy["caveat"], *([f"seed {seed}"] if seed is not None else [])]))
+    return told
+
+
+def protected(document: dict[str, Any]) -> str:
+    """Return what a certificate is about, of a document of a run or a series."""
+    told = f"Protected: {document['privacy']['adjacency']}."
+    kinds = {"p": ("active", "reactive"), "q": ("reactive", "active")}
+    if document["settings"]["protects"] in kinds:
+        own, other = kinds[document["settings"]["protects"]]
+        told += (
+            f" Where a bus's {other} demand follows its {own} one (a known power factor), both "
+            "move, and no figure here covers that: protects p+q does."
+        )
     return told
 
 

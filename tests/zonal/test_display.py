@@ -5,6 +5,7 @@ import xml.etree.ElementTree as ET
 import pytest
 
 import gridpriv
+from gridpriv.zonal.summary import sentences
 
 
 @pytest.fixture(scope="module")
@@ -19,6 +20,21 @@ def test_repr_is_one_line(result) -> None:
     assert "\n" not in told and len(told) < 200
     assert f"{result.as_dict()['final']['recourse']['shed_mw']:.4g} MW not served" in told
     assert "total epsilon 5 at delta 1e-05" in told
+
+
+@pytest.mark.parametrize(
+    ("protects", "other", "own"), [("p", "reactive", "active"), ("q", "active", "reactive")]
+)
+def test_what_moves_with_what_is_protected_is_said(
+    case14, zones14, result, protects, other, own
+) -> None:
+    """A bus of constant power factor moves both; demand that is protected whole needs no word."""
+    settings = gridpriv.Settings(rounds=1, solver="clarabel", seed=1, protects=protects)
+    document = gridpriv.run(case14, zones14, settings).as_dict()
+    told = " ".join(sentences(document))
+    assert f"one bus changes its {own} demand by 1 MW at most. " in told.replace("MVAr", "MW")
+    assert f"its {other} demand follows its {own} one" in told.replace("a bus's", "its")
+    assert "follows" not in " ".join(sentences(result.as_dict()))
 
 
 def test_html_is_well_formed_and_holds_the_figures(result) -> None:
