@@ -8,7 +8,7 @@ from importlib.util import find_spec
 import pytest
 from parties import laid_out, same_rounds, settings
 
-from gridpriv import run
+from gridpriv import load_case, run, shipped_zoning
 from gridpriv.consensus.helics_transport import Meeting, Seat, attend, load
 from gridpriv.consortium.coordinate import play
 from gridpriv.consortium.parties import ZoneParty, read_party
@@ -19,7 +19,6 @@ from gridpriv.core.errors import GridprivError
 if find_spec("helics") is None:
     pytest.skip("needs the extra helics", allow_module_level=True)
 helics = load()
-ZONES = ("1", "2", "3")
 
 
 def nothing(*_, **__):
@@ -39,8 +38,9 @@ def weather(core, options, seen):
     helics.helicsFederateFree(federate)
 
 
-def cosimulate(folder):
-    broker = helics.helicsCreateBroker("inproc", "", "-f 5 --name=gridpriv_test")
+def cosimulate(folder, zones):
+    federates = len(zones) + 2  # with the coordinator and the weather
+    broker = helics.helicsCreateBroker("inproc", "", f"-f {federates} --name=gridpriv_test")
     options, seen = "--federates=1 --broker=gridpriv_test", []
 
     def coordinate():
@@ -63,8 +63,8 @@ def cosimulate(folder):
 
         return speak(read_terms(place / "terms.json"), party, place, attending, nothing)
 
-    with ThreadPoolExecutor(5) as pool:
-        parties = [pool.submit(coordinate), *(pool.submit(zone, name) for name in ZONES)]
+    with ThreadPoolExecutor(federates) as pool:
+        parties = [pool.submit(coordinate), *(pool.submit(zone, name) for name in zones)]
         other = pool.submit(weather, "inproc", options, seen)
         found = [party.exception(120.0) or party.result() for party in parties]
         other.result(60.0)
@@ -73,9 +73,12 @@ def cosimulate(folder):
     return found, seen
 
 
-def test_the_same_rounds_in_a_cosimulation(case14, zones14, tmp_path):
-    folder = laid_out(case14, zones14, tmp_path / "here")
-    found, seen = cosimulate(folder)
+@pytest.mark.parametrize("name", ["case14", pytest.param("case118", marks=pytest.mark.slow)])
+def test_the_same_rounds_in_a_cosimulation(name, tmp_path):
+    case = load_case(name)
+    zoning = shipped_zoning(case)
+    folder = laid_out(case, zoning, tmp_path / "here")
+    found, seen = cosimulate(folder, zoning.names)
     assert not [one for one in found if isinstance(one, GridprivError)]
-    same_rounds(found[0], run(case14, zones14, settings()))
+    same_rounds(found[0], run(case, zoning, settings()))
     assert seen == pytest.approx([0.1 * step for step in range(1, 11)])
