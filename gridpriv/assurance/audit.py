@@ -272,7 +272,7 @@ def target(prepared: Prepared, bus: int | None) -> tuple[int, Neighbour]:
     InputError
         For a bus that is not in the case, or whose zone shares nothing.
     """
-    adjacency = prepared.rules.adjacency
+    adjacency = prepared.moved
     if bus is None:
         norms = [float(gradient_norms(p, adjacency).max()) for p in prepared.problems]
         order = np.argsort(norms)[::-1]
@@ -319,7 +319,7 @@ def _replay_all(
     watch: Callable[[str], None],
 ) -> list[Finding]:
     generator = np.random.default_rng(prepared.seed)
-    adjacency, found = prepared.rules.adjacency, []
+    adjacency, found = prepared.moved, []
     for zone, problem in enumerate(prepared.problems):
         others = worst_neighbours(problem, adjacency)
         others += random_neighbours(problem, adjacency, plan.random_neighbours, generator)

@@ -143,7 +143,7 @@ def _rounds(base: Run) -> Finding:
 def _outputs(prepared: Prepared, zone: int) -> Finding:
     """Return the exact minimiser's largest move over what is declared for it, in both norms."""
     problem, shared = prepared.problems[zone], prepared.shared[zone]
-    adjacency, demand = prepared.rules.adjacency, problem.program.zone.demand
+    adjacency, demand = prepared.moved, problem.program.zone.demand
     start, worst, where = problem.start(), 0.0, "-"
     for rho in PENALTIES if shared.any() else ():
         metric = np.where(shared, rho, 0.0)
@@ -164,7 +164,7 @@ def _outputs(prepared: Prepared, zone: int) -> Finding:
 
 def _tie_neighbours(prepared: Prepared, zone: int) -> list[Neighbour]:
     """Return one corner change and its mirror at the buses whose balance others share most."""
-    problem, adjacency = prepared.problems[zone], prepared.rules.adjacency
+    problem, adjacency = prepared.problems[zone], prepared.moved
     own = len(problem.program.zone.own)
     rows = abs(problem.program.imbalance[:, prepared.shared[zone]]).sum(axis=1)
     order = np.argsort(-np.asarray(rows).ravel()[:own], kind="stable")[:TIE_BUSES]

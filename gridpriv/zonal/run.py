@@ -87,6 +87,11 @@ class Prepared:
     expected: PublicDemand | None
     known: tuple[Floats | None, ...] | None = None
 
+    @property
+    def moved(self) -> DemandAdjacency:
+        """How far the demand that is run moves between neighbours."""
+        return self.settings.protected(self.case).scaled(self.scale)
+
     def disclosure(self, zone: Zone) -> Disclosure | None:
         """Return what a zone releases of its demand; None where demand is not perturbed."""
         expected, noise = self.expected, self.rules.noise

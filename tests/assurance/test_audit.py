@@ -23,6 +23,7 @@ from gridpriv.assurance.bounds import (
     runs_needed,
 )
 from gridpriv.assurance.eavesdrop import listen
+from gridpriv.assurance.replay import agent_play, replay
 from gridpriv.assurance.statistic import measure
 from gridpriv.core.errors import InputError
 from gridpriv.privacy.noise import NoiseStreams
@@ -177,3 +178,19 @@ def test_knorm_noise_is_seen_at_nearly_what_it_states(protects: str) -> None:
     result = audit(run, plan)
     assert result.passed
     assert 0.7 < result.levels[0].measured.epsilon <= result.levels[0].certified == 1.0
+
+
+@pytest.mark.parametrize("scale", [0.5, 2.0])
+@pytest.mark.parametrize("perturbation", ["demand", "objective"])
+def test_neighbours_of_a_scaled_run_move_as_its_owners_demand_does(
+    scale: float, perturbation: str
+) -> None:
+    """Beta of the owner's demand is scale * beta of what is run, and that uses the noise up."""
+    run = prepared(perturbation=perturbation, load_scale=scale, beta="2MW", rounds=2)
+    zone, worst = target(run, None)
+    moved = scale * 2.0 / run.case.base_mva
+    assert (abs(worst.dp), abs(worst.dq)) == pytest.approx((moved, moved))
+    script = listen(run).heard[zone]
+    play, data = agent_play(run, zone, script), run.problems[zone].program.zone.demand
+    values = [row for row in replay(play, data, [worst], "z") if row.check == "values"]
+    assert [row.ratio for row in values] == pytest.approx([1.0], rel=1e-6)
