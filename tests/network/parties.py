@@ -101,6 +101,8 @@ def changed(party, **changes):
 
 def same_rounds(outcome, result):
     """A coordinator's outcome is a run in one process, to the last bit."""
+    if isinstance(outcome, Exception):
+        raise outcome
     rounds = result.trace.rounds
     assert [turn.residual for turn in outcome.turns] == [r.consensus_residual for r in rounds]
     assert [(turn.penalty.min(), turn.penalty.max()) for turn in outcome.turns] == [
