@@ -503,7 +503,10 @@ def _tables(folder: Path, manifest: dict[str, Any]) -> dict[str, Any]:
             raise InputError(
                 f"{path} is damaged or was edited: it is not what the study was finished with"
             )
-        found[name] = read_parquet(path, content)
+        found[name] = table = read_parquet(path, content)
+        for column in table.schema:
+            if column.type.num_fields:
+                raise InputError(f"{path} is not allowed: column {column.name} holds lists")
     return found
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+from gridpriv.core.errors import not_allowed
 from gridpriv.study.grids import Grid, describe
 from gridpriv.study.plan import StudyPlan
 
@@ -28,7 +30,18 @@ def make_manifest(
 def header(
     kind: str, title: str, question: str, plan: dict[str, Any], planned: int
 ) -> dict[str, Any]:
-    """Return what the manifest of any study says; ``plan`` is what JSON can hold."""
+    """Return what the manifest of any study says; ``plan`` is what JSON can hold.
+
+    Raises
+    ------
+    InputError
+        For text that no file could hold: half of a character, or bytes that are no UTF-8.
+    """
+    for name, told in {"title": title, "question": question, **plan}.items():
+        try:
+            json.dumps(told, ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            raise not_allowed(name, ascii(told), "text that UTF-8 can hold") from None
     return {
         "kind": kind,
         "public": False,

@@ -319,7 +319,8 @@ def _applies(name: str, given: Mapping[str, Any]) -> bool:
 def _word(name: str, value: Any) -> str:
     """Return a setting's value in the name of a scheme."""
     if name in WAYS:
-        return {"refresh": f"per {value}"}.get(name, "no noise" if value == NO_NOISE else value)
+        word = "no noise" if value == NO_NOISE else str(value)
+        return {"refresh": f"per {value}"}.get(name, word)
     return f"{shown(name)} {value}"
 
 

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import hashlib
 import json
 from contextlib import contextmanager
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from gridpriv.core.errors import InputError
@@ -133,21 +136,36 @@ def test_storage_errors_have_an_exit_code_of_their_own() -> None:
     assert StorageError("x").exit_code == 3
 
 
-def test_a_forged_table_that_unpacks_without_end_is_refused(tmp_path: Path, small_plan) -> None:
-    import hashlib
-
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    compare(small_plan, out=tmp_path, jobs=1)
-    zeros = pa.DictionaryArray.from_arrays(pa.array([0] * 10**4, pa.int32()), ["a" * 10**5])
-    pq.write_table(pa.table({"reason": zeros}), tmp_path / "runs.parquet")
-    manifest = json.loads((tmp_path / "manifest.json").read_text())
-    forged = hashlib.sha256((tmp_path / "runs.parquet").read_bytes()).hexdigest()
-    manifest["tables"]["runs"]["sha256"] = forged
+def forge(folder: Path, name: str, table: pa.Table) -> None:
+    """Replace a table of a folder and make every checksum anew."""
+    pq.write_table(table, folder / f"{name}.parquet")
+    manifest = json.loads((folder / "manifest.json").read_text())
+    held = (folder / f"{name}.parquet").read_bytes()
+    manifest["tables"][name]["sha256"] = hashlib.sha256(held).hexdigest()
     del manifest["checksum"]
     plain = json.dumps(manifest, sort_keys=True).encode()
     manifest["checksum"] = hashlib.sha256(plain).hexdigest()
-    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+
+
+def test_a_forged_table_that_unpacks_without_end_is_refused(tmp_path: Path, small_plan) -> None:
+    compare(small_plan, out=tmp_path, jobs=1)
+    text = pa.DictionaryArray.from_arrays(pa.array([0] * 10**4, pa.int32()), ["a" * 10**5])
+    forge(tmp_path, "runs", pa.table({"reason": text}))
     with pytest.raises(InputError, match=r"runs\.parquet is not allowed: .* may unpack to"):
-        _ = read_study(tmp_path).runs
+        read_study(tmp_path)
+
+
+def test_a_title_that_no_file_can_hold_is_refused_before_a_folder_is_begun(
+    tmp_path: Path, make_small_plan
+) -> None:
+    with pytest.raises(InputError, match=r"title = .* is not allowed: text that UTF-8 can hold"):
+        compare(make_small_plan(title="\udcff"), out=tmp_path / "out", jobs=1)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_forged_table_that_holds_lists_is_refused(tmp_path: Path, small_plan) -> None:
+    compare(small_plan, out=tmp_path, jobs=1)
+    forge(tmp_path, "runs", pa.table({"run": [["a"], ["b"]]}))
+    with pytest.raises(InputError, match=r"runs\.parquet is not allowed: column run holds lists"):
+        read_study(tmp_path)
