@@ -124,7 +124,15 @@ def round_charts(
 def step_charts(study: Study, look: dict[str, Style]) -> list[Chart]:
     """Return what a series' table of steps holds, against the steps' numbers."""
     steps = study.tables.get("steps", pd.DataFrame())
-    return column_charts(BY_STEP, steps, range(1, len(steps) + 1), "step", look)
+    return column_charts(BY_STEP, steps, *_along(steps), look)
+
+
+def _along(steps: pd.DataFrame) -> tuple[list[float], str]:
+    """Return where a series' steps stand on an axis, and its label: their names if numbers."""
+    named = pd.to_numeric(steps.get("step", pd.Series(dtype=float)), errors="coerce")
+    if named.notna().all() and named.is_monotonic_increasing:
+        return [float(name) for name in named], "step"
+    return [float(number) for number in range(1, len(steps) + 1)], "step, counted from 1"
 
 
 def column_charts(
@@ -156,8 +164,8 @@ def convergence_picture(rounds: pd.DataFrame, title: str) -> str:
 
 def horizon_picture(steps: pd.DataFrame, name: str) -> str:
     """Return residual (public), demand and shed (local) of a table of steps, as SVG."""
-    title, numbers = f"{name}: {len(steps)} steps", range(1, len(steps) + 1)
-    return _stacked(BY_STEP, steps, numbers, "step", title, "linear")
+    across, label = _along(steps)
+    return _stacked(BY_STEP, steps, across, label, f"{name}: {len(steps)} steps", "linear")
 
 
 def _stacked(

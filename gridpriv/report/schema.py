@@ -51,7 +51,7 @@ SUMMARY = TableSchema(
         *with_interval(learning.TEST_ERROR), *with_interval(learning.TEST_MSE),
         learning.MEAN_OBJECTIVE, learning.DISAGREEMENT,
         *with_interval(Column("cost_of_privacy", "private", "Cost of privacy",
-                              "beyond the mean of runs without noise, same zones and update",
+                              "beyond the cheapest way without noise, same grid and zones",
                               "$/h")),
         *with_interval(zonal.RECOURSE_SHED),
         Column("carried_pct", "private", "Carried", "whether the grid settles inside every limit",

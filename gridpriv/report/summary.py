@@ -139,17 +139,19 @@ def summary(study: Study) -> pd.DataFrame:
 
 
 def with_cost_of_privacy(runs: pd.DataFrame) -> pd.DataFrame:
-    """Return runs with what noisy ones cost beyond the mean of those without noise.
+    """Return runs with what noisy ones cost beyond the cheapest way without noise.
 
-    Both are of the same grid, zones, load and update; where there is none without noise it is
-    NaN.
+    Of the same grid, zones and load, and in the mean over its runs; where there is none without
+    noise it is NaN. One yardstick for all ways: each beside its own would praise the noise of a
+    way that is dear without any.
     """
     if runs.empty or "cost" not in runs or "mechanism" not in runs:
         return runs
-    keys, cost = [*PANEL, "update"], pd.to_numeric(runs["cost"], errors="coerce")
+    cost = pd.to_numeric(runs["cost"], errors="coerce")
     quiet = (runs["mechanism"] == NO_NOISE) & (runs["status"] == "done")
-    alike = [runs[key] for key in keys]
-    base = cost.where(quiet).groupby(alike, dropna=False).transform("mean")
+    grid = [runs[key] for key in PANEL]
+    ways = cost.where(quiet).groupby([*grid, runs["scheme"]], dropna=False).transform("mean")
+    base = ways.groupby(grid, dropna=False).transform("min")
     return runs.assign(cost_of_privacy=(cost - base).where(runs["mechanism"] != NO_NOISE))
 
 

@@ -11,11 +11,12 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from gridpriv import load_case, run, shipped_zoning
 from gridpriv.report.source import read_source
-from gridpriv.report.summary import answers, summary
+from gridpriv.report.summary import PANEL, answers, summary, with_cost_of_privacy
 from gridpriv.study import Scheme, Study, compare, make_plan
 from gridpriv.zonal.settings import make_settings
 from gridpriv.zonal.summary import sentences
@@ -172,3 +173,16 @@ def test_a_difference_of_costs_is_a_price_only_where_cost_is_minimised(objective
     }  # fmt: skip
     told = [one for one in sentences(document) if "no price of privacy" in one]
     assert len(told) == (objective == "imbalance")
+
+
+def test_every_way_is_held_against_the_cheapest_without_noise() -> None:
+    """A way that is dear without noise, which noise happens to help, is not the best."""
+    told = pd.DataFrame(
+        {"scheme": ["dear", "cheap", "dear, noisy", "cheap, noisy"],
+         "mechanism": ["none", "none", "laplace", "laplace"],
+         "update": ["linearized", "exact", "linearized", "exact"],
+         "cost": [8413.0, 8096.0, 8257.0, 8097.0], "status": "done"}
+    ).assign(**dict.fromkeys(PANEL, "same"))  # fmt: skip
+    priced = with_cost_of_privacy(told).cost_of_privacy
+    assert priced.tolist()[2:] == [161.0, 1.0]
+    assert priced.isna().tolist() == [True, True, False, False]
