@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 # ASCII, and the full-width forms that spreadsheets take for them
 FORMULA = tuple("=+-@\uff1d\uff0b\uff0d\uff20")
+NUMBER = re.compile(r"[+-]?\d+(\.\d+)?(e[+-]?\d+)?", re.ASCII)
 CONTROL = dict.fromkeys((*range(32), *range(127, 160), 0x2028, 0x2029), " ")
 
 
@@ -24,7 +25,7 @@ def clean(text: str) -> str:
 
 def inert(value: Any) -> Any:
     """Return a cell that a spreadsheet shows and never runs; what is no text stays as it is."""
-    if not isinstance(value, str):
+    if not isinstance(value, str) or NUMBER.fullmatch(value):
         return value
     return f"'{value}" if value.lstrip().startswith(FORMULA) else value
 
