@@ -138,12 +138,18 @@ def test_a_public_run(words: list[str], tmp_path: Path) -> None:
     differing(tmp_path, owners, grids())
 
 
+DAYS = {
+    "factors": ("step,load_scale\n1,1.0\n2,0.9\n",) * 2,  # public, like --load-scale
+    "buses": ("step,bus,pd_mw\n1,3,94\n2,9,20\n", "step,bus,pd_mw\n1,3,41\n2,9,33\n"),
+}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("objective", ["imbalance", "cost"])
-def test_a_public_series(objective: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("day", DAYS)
+def test_a_public_series(day: str, objective: str, tmp_path: Path) -> None:
     files = [
-        one | {"day.csv": f"step,load_scale\n1,{a}\n2,{b}\n".encode()}
-        for one, (a, b) in zip(grids(), ((1.0, 0.9), (0.7, 0.8)), strict=True)
+        one | {"day.csv": steps.encode()} for one, steps in zip(grids(), DAYS[day], strict=True)
     ]
     words = [*RUN, "--series", "day.csv", "--objective", objective, "--out", "public"]
     differing(tmp_path, [[seeded(words, seed)] for seed in (1, 2)], files)
