@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+from gridpriv.core.errors import InputError
 from gridpriv.core.files import make_folder, refuse_used, write_bytes
 from gridpriv.core.store import Study
 from gridpriv.report.document import Report, make_report
@@ -34,8 +36,8 @@ def export(
     Raises
     ------
     InputError
-        For a folder that holds no study or run, another format, or a public report that would
-        go beside other files.
+        For a folder that holds no study or run, or tables that do not fit together, another
+        format, or a public report that would go beside other files.
     """
     wanted = list(formats)
     check_formats(wanted)
@@ -43,17 +45,36 @@ def export(
     place = Path(out) if out is not None else source / "public" if public else source
     if public:
         refuse_used(place)
-    study = read_source(source, public=public)
-    report = make_report(study)
-    stem = "report-public" if public else "report"
-    written = []
-    for kind in dict.fromkeys(wanted):
-        for name, content in _files(report, study, kind, stem).items():
-            file = place / name
-            make_folder(file.parent)
-            write_bytes(file, content, private=not public)
-            written.append(file)
-    return written
+    files: dict[str, bytes] = {}
+    with _fitting(source):
+        study = read_source(source, public=public)
+        report = make_report(study)
+        stem = "report-public" if public else "report"
+        for kind in dict.fromkeys(wanted):
+            files |= _files(report, study, kind, stem)
+    for name, content in files.items():
+        make_folder((place / name).parent)
+        write_bytes(place / name, content, private=not public)
+    return [place / name for name in files]
+
+
+@contextmanager
+def _fitting(folder: Path) -> Iterator[None]:
+    """Refuse a folder of which no report can be made.
+
+    The store's checksums find damage. Who writes tables of his own and makes the checksums anew
+    can leave out a column that figures are drawn from, or name a bus that is not there: tables
+    are data, so that is bad input, whatever it is that does not fit.
+    """
+    try:
+        yield
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        said = " ".join(str(error).split())[:80]
+        raise InputError(
+            f"{folder} cannot be reported: its tables do not fit together "
+            f"({type(error).__name__}: {said}). If nobody changed them, gridpriv is at fault: "
+            "please report it"
+        ) from error
 
 
 def _files(report: Report, study: Study, kind: str, stem: str) -> dict[str, bytes]:
