@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from gridpriv.core.display import shown
+from gridpriv.core.display import Amount, shown
 from gridpriv.core.errors import MOST_WHOLE, InputError, not_allowed, one_of
 from gridpriv.core.files import make_folder, write_text
 from gridpriv.core.sealed import sealed
@@ -303,7 +303,7 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[obje
 
     table = Table(box=box.SIMPLE_HEAD)
     for position, column in enumerate(columns):
-        numeric = all(isinstance(row[position], int | float | None) for row in rows)
+        numeric = all(isinstance(row[position], int | float | Amount | None) for row in rows)
         whole = column.split() + [shown(row[position]) for row in rows if numeric]
         table.add_column(
             column,

@@ -4,10 +4,34 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from html import escape
 
 Table = tuple[str, Sequence[str], Sequence[Sequence[object]]]
 """Title, names of the columns, rows."""
+
+
+PRECISION = {"MW": (4, 1e-3), "$/h": (6, 1e-2)}
+"""By unit, the digits that noise and solvers leave a meaning, and below what nobody asks."""
+
+
+@dataclass(frozen=True)
+class Amount:
+    """A figure of a table in one of the units of :data:`PRECISION`."""
+
+    value: float
+    unit: str
+
+    def __str__(self) -> str:
+        digits, least = PRECISION[self.unit]
+        if 0.0 < abs(self.value) < least:
+            return f"under {least:g}"
+        return figure(float(f"{self.value:.{digits}g}"), digits)
+
+
+def amount(value: float | None, unit: str) -> Amount | None:
+    """Return a figure in its unit, None where there is none."""
+    return None if value is None or not math.isfinite(value) else Amount(value, unit)
 
 
 def shown(value: object) -> str:

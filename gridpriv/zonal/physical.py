@@ -83,7 +83,7 @@ def violation_row(limit: Limit) -> dict[str, Any]:
 def interchange_rows(
     zones: tuple[Zone, ...], settled: Settlement, service: Service, base_mva: float
 ) -> list[dict[str, Any]]:
-    """Return each zone's interchange, scheduled and actual, and its balancing energy."""
+    """Return each zone's interchange, scheduled and actual, its balancing and shed power."""
     scheduled, state = base_mva * settled.scheduled, settled.state
     missing = np.full(len(zones), np.nan)
     actual = missing if state is None else base_mva * state.interchange
@@ -96,6 +96,7 @@ def interchange_rows(
             "deviation_mw": float(actual[z] - scheduled[z]),
             "balancing_mw": float(leaned[z]),
             "balancing_cost": float(service.balancing_price * leaned[z]),
+            "shed_mw": base_mva * float(settled.plans[z].p_shed.sum()),
         }
         for z, zone in enumerate(zones)
     ]

@@ -92,6 +92,7 @@ INTERCHANGE = TableSchema(
         Column("actual_mw", "private", "Actual", "after settling", "MW"),
         Column("deviation_mw", "private", "Deviation", "actual less scheduled", "MW"),
         BALANCING, BALANCING_COST,
+        Column("shed_mw", "private", "Shed", "active demand that is not served", "MW"),
     ),
 )  # fmt: skip
 PHYSICAL: dict[str, Schema] = {

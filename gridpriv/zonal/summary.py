@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from gridpriv.core.display import Table, figure, shown
+from gridpriv.core.display import Table, amount, figure, shown
+from gridpriv.zonal.physical import SHED_TOLERANCE_MW
 
 AGREED = 0.01
 """p.u. of consensus residual up to which zones count as agreed: 1 MVA on a base of 100."""
@@ -31,31 +32,25 @@ def _length(rows: list[Any] | None) -> int | None:
 
 
 def interchange(document: dict[str, Any]) -> Table:
-    """Return what zones agreed to exchange, and what they do."""
-    rows = document["final"]["physical"]["interchange"] or []
+    """Return what zones agreed to exchange and do, and what each does not serve."""
+    rows = {row["zone"]: row for row in document["final"]["physical"]["interchange"] or []}
+    columns = ("scheduled", "actual", "balancing")
+    keys = [*(f"{column}_mw" for column in columns), "shed_mw"]
     return (
-        "Interchange (MW, metered in the middle of tie lines)",
-        ["zone", "scheduled", "actual", "balancing"],
+        "Interchange (MW, exports positive, metered in the middle of tie lines)",
+        ["zone", *columns, "not served"],
         [
-            [r["zone"], *(_solved(r[key]) for key in ("scheduled_mw", "actual_mw", "balancing_mw"))]
-            for r in rows
+            [zone["zone"], *(amount(rows[zone["zone"]].get(key), "MW") for key in keys)]
+            for zone in document["zones"]
+            if zone["zone"] in rows
         ],
     )
 
 
-def _solved(value: float | None) -> float | None:
-    return None if value is None else round(value, SOLVED) + 0.0
-
-
-def _money(value: float) -> str:
-    return f"{value:.7g}"
-
-
 def figures(document: dict[str, Any]) -> Table:
-    """Return what came out, from a run's document."""
-    settings, final = document["settings"], document["final"]
+    """Return what came out, from a run's document; without what it leaves out."""
+    final, solver = document["final"], document["solver"]
     physical, held = final["physical"], final["cost_of_privacy"] or {}
-    rows: list[list[object]] = [["the grid can carry it", physical["carried"], ""]]
     power: list[tuple[str, float | None]] = [
         ("demand not served", physical["shed_mw"]),
         *((name, held[key]) for key, name in CAUSES.items() if held.get(key)),
@@ -64,25 +59,22 @@ def figures(document: dict[str, Any]) -> Table:
         ("largest interchange deviation", physical["interchange_deviation_mw"]),
         ("losses", physical["losses_mw"]),
     ]
-    rows += [[name, _solved(value), "MW"] for name, value in power]
-    if physical["cost"] is not None:
-        rows.append(["cost, unserved demand included", _money(physical["cost"]), "$/h"])
-    rows += [
-        [name, _money(held[key]) if unit == "$/h" else _solved(held[key]), unit]
-        for key, (name, unit) in HELD_AGAINST.items()
-        if held.get(key) is not None
-    ]
+    solves = "" if solver["solves"] is None else f", {counted(solver['solves'], 'solve')}"
+    rows: list[list[object]] = [["the grid can carry it", physical["carried"], ""]]
+    rows += [[name, amount(value, "MW"), "MW"] for name, value in power]
+    rows.append(["cost, unserved demand included", amount(physical["cost"], "$/h"), "$/h"])
+    rows += [[name, amount(held.get(key), u), u] for key, (name, u) in HELD_AGAINST.items()]
     rows += [
         ["limits violated", _length(physical["violations"]), ""],
         ["consensus residual", final["consensus_residual"], "p.u."],
-        ["solver", f"{document['solver']['name']}, {document['solver']['solves']} solves", ""],
+        ["solver", f"{solver['name']}{solves}", ""],
         ["seconds", document["timing"]["total"], "s"],
     ]
     title = (
         f"{document['case']}: {document['buses']} buses, {len(document['zones'])} zones, "
-        f"{_rounds(document)}, {noise(settings)}"
+        f"{_rounds(document)}, {noise(document['settings'])}"
     )
-    return title, ["result", "value", "unit"], rows
+    return title, ["result", "value", "unit"], [row for row in rows if row[1] is not None]
 
 
 def _rounds(document: dict[str, Any]) -> str:
@@ -130,6 +122,9 @@ def sentences(document: dict[str, Any]) -> list[str]:
     told = [one for one in (apart(document), worthless(document), unpriced(document)) if one]
     if final["explanation"]:
         told.append(f"{final['explanation'][0].upper()}{final['explanation'][1:]}.")
+    exported = shed_by_exporters(document)
+    if exported:
+        told.append(exported)
     if privacy["mechanism"] != "none":
         told.append(protected(document))
         worst = max(privacy["sensitivity"], key=lambda row: row["ratio"], default=None)
@@ -166,6 +161,24 @@ def apart(document: dict[str, Any]) -> str | None:
     return (
         f"Not converged: after {counted(rounds, 'round')} zones differ by {shown(residual)} p.u. "
         "in what they share."
+    )
+
+
+def shed_by_exporters(document: dict[str, Any]) -> str | None:
+    """Return a sentence where zones do not serve demand and yet export, else None."""
+    rows = document["final"]["physical"]["interchange"] or []
+    both = [
+        row for row in rows
+        if (row.get("shed_mw") or 0.0) > SHED_TOLERANCE_MW
+        and (row["actual_mw"] or 0.0) > SHED_TOLERANCE_MW
+    ]  # fmt: skip
+    if not both:
+        return None
+    return (
+        f"Of that, {amount(sum(row['shed_mw'] for row in both), 'MW')} MW is in zones that export "
+        f"({', '.join(row['zone'] for row in both)}): not for lack of power there, but because "
+        "voltage, reactive power, a line or an island within keeps it from customers, or what was "
+        "agreed at tie lines."
     )
 
 
@@ -210,8 +223,8 @@ def series_sentences(steps: list[dict[str, Any]], planned: int) -> list[str]:
         told.append(f"The grid can carry {sum(map(bool, carried))} of {len(carried)} dispatches.")
     if shed:
         most, at = max(shed, key=lambda pair: pair[0])
-        mean = figure(round(sum(mw for mw, _ in shed) / len(shed), SOLVED))
-        worst = f", at most {figure(round(most, SOLVED))} MW at step {at}" if most > 0.01 else ""
+        mean = amount(sum(mw for mw, _ in shed) / len(shed), "MW")
+        worst = f", at most {amount(most, 'MW')} MW at step {at}" if most > 0.01 else ""
         told.append(f"{mean} MW of demand are not served in the mean{worst}.")
     apart = [step["consensus_residual"] for step in steps if step["consensus_residual"] > AGREED]
     if apart:
@@ -229,7 +242,7 @@ def line(document: dict[str, Any]) -> str:
         f"{document['case']}, {len(document['zones'])} zones",
         counted(_length(document["rounds"]), "round"),
         noise(document["settings"]),
-        f"{shown(final['physical']['shed_mw'])} MW not served",
+        f"{shown(amount(final['physical']['shed_mw'], 'MW'))} MW not served",
     ]
     if total["epsilon"] is not None:
         parts.append(f"total epsilon {shown(total['epsilon'])} at delta {total['delta']:g}")

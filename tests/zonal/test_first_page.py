@@ -1,0 +1,107 @@
+"""The first page of a run: figures that mean something, and what must be said beside them."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import numpy as np
+import pytest
+
+from gridpriv.cli.main import main
+from gridpriv.cli.run import summarise
+from gridpriv.core.display import amount, shown
+from gridpriv.power.ac.optimum import acopf
+
+HEAVY = ["run", "case14", "--load-scale", "2.5", "--mechanism", "none", "--rounds", "2"]
+
+
+@pytest.fixture(scope="module")
+def heavy(tmp_path_factory) -> dict:
+    """Return the document of a run in which a zone exports and yet sheds."""
+    folder = tmp_path_factory.mktemp("heavy")
+    assert main([*HEAVY, "--quiet", "--out", str(folder / "run")]) == 0
+    return json.loads((folder / "run" / "run.json").read_text()) | {"folder": folder / "run"}
+
+
+def test_what_exporting_zones_do_not_serve_is_said(heavy, capsys):
+    """By the run's own tables of buses and branches, added up here."""
+    import pandas as pd
+
+    buses = pd.read_csv(heavy["folder"] / "buses.csv", dtype={"zone": str})
+    shed = buses.groupby("zone").recourse_shed_mw.sum()
+    rows = {row["zone"]: row for row in heavy["final"]["physical"]["interchange"]}
+    assert {zone: row["shed_mw"] for zone, row in rows.items()} == pytest.approx(shed.to_dict())
+    exporting = [z for z, row in rows.items() if row["actual_mw"] > 1 and shed[z] > 1]
+    assert exporting, "this grid is meant to have a zone that exports and sheds"
+    summarise(heavy)
+    told = " ".join(capsys.readouterr().out.split())
+    said = re.search(r"Of that, ([\d.]+) MW is in zones that export \(([^)]*)\)", told)
+    assert said and said[2].split(", ") == sorted(exporting)
+    assert float(said[1]) == pytest.approx(shed[exporting].sum(), rel=1e-3)
+
+
+def test_the_ac_optimum_sheds_in_zones_that_export_too(case14, zones14):
+    """So it is no defect of the zones' plans: reactive power is what the grid lacks."""
+    optimum = acopf(case14.scale_load(2.5), "shed").state
+    for z in range(zones14.n_zone):
+        inside = zones14.zone_of == z
+        f, t = inside[optimum.case.f_bus], inside[optimum.case.t_bus]
+        middle = 0.5 * (optimum.s_from - optimum.s_to).real
+        export = middle[f & ~t].sum() - middle[~f & t].sum()
+        if export > 0.05 and optimum.p_shed[inside].sum() > 0.1:
+            return
+    pytest.fail("no zone exports and sheds in the AC optimum")
+
+
+def test_nobody_is_said_to_export_who_serves_all(capsys, heavy):
+    final = heavy["final"]
+    rows = [row | {"shed_mw": 0.0} for row in final["physical"]["interchange"]]
+    served = heavy | {"final": final | {"physical": final["physical"] | {"interchange": rows}}}
+    summarise(served)
+    assert "that export" not in capsys.readouterr().out
+
+
+def test_interchange_says_its_sign_and_keeps_the_maps_order(heavy, capsys):
+    turned = heavy | {"final": json.loads(json.dumps(heavy["final"]))}
+    turned["final"]["physical"]["interchange"].reverse()
+    summarise(turned)
+    told = capsys.readouterr().out
+    table = told[told.index("Interchange") :]
+    assert table.startswith("Interchange (MW, exports positive, metered in the middle of tie")
+    assert re.findall(r"^  (\d)  ", table, re.M) == ["1", "2", "3"]
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "told"),
+    [
+        (1.35e-12, "MW", "under 0.001"), (-1.35e-12, "MW", "under 0.001"), (0.0, "MW", "0"),
+        (0.00123456, "MW", "0.001235"), (65.29635, "MW", "65.30"), (-34.8679, "MW", "-34.87"),
+        (1536637.889, "$/h", "1536640"), (8114.3199, "$/h", "8114.32"),
+        (0.0071, "$/h", "under 0.01"), (3.593e6, "$/h", "3593000"),
+        (float("nan"), "MW", "-"), (None, "$/h", "-"),
+    ],
+)  # fmt: skip
+def test_one_format_for_one_kind_of_figure(value, unit, told):
+    assert shown(amount(value, unit)) == told
+
+
+def test_a_public_summary_has_no_rows_without_a_figure(capsys):
+    words = ["run", "case14", "--rounds", "2", "--public", "--solver", "clarabel"]
+    assert main([*words, "--noise", "secure"]) == 0
+    table = capsys.readouterr().out.partition("Privacy (worst zone)")[0]
+    assert "consensus residual" in table
+    cells = [line.split() for line in table.splitlines() if line.startswith("  ")]
+    assert not [row for row in cells if "-" in row]
+    assert not re.search(r"served|carry|cost|losses|violated|seconds", table)
+
+
+def test_figures_of_the_first_page_are_those_of_the_document(heavy, capsys):
+    summarise(heavy)
+    told, physical = capsys.readouterr().out, heavy["final"]["physical"]
+    for name, key in (("demand not served", "shed_mw"), ("losses", "losses_mw"),
+                      ("balancing power between zones", "balancing_mw")):  # fmt: skip
+        shown_mw = float(re.search(rf"{name} +([\d.]+) +MW", told)[1])
+        assert shown_mw == pytest.approx(physical[key], rel=1e-3)
+    cost = float(re.search(r"demand included +([\d.]+)", told)[1])
+    assert np.isclose(cost, physical["cost"], rtol=1e-5)
