@@ -87,12 +87,13 @@ def learn(
     log.resume()
     with one_blas_thread() if settings.device == "cpu" and module is None else ExitStack():
         find_algorithm(settings.algorithm)(task, log)
+        clients = _client_table(task, log.w)
     total = time.perf_counter() - began
     rounds = pd.DataFrame(log.rows)
     return LearnResult(
         dataset=_described(dataset),
         settings=task.settings,
-        clients=_client_table(task, log.w),
+        clients=clients,
         rounds=rounds,
         w=log.w,
         local=log.local,
@@ -235,7 +236,8 @@ class _Log:
         weights = np.full(clients.number, 1.0 / clients.number)
         if self.task.settings.algorithm == "ryu-kim":
             weights = clients.counts / clients.counts.sum()
-        loss = float(weights @ clients.values(done.w))
+        # of numbers like the samples': others would have all samples copied into their precision
+        loss = float(weights @ clients.values(like(done.w, clients.x)))
         error = float(clients.errors(self.dataset, done.w[None])[0])
         accuracy = 1.0 - error if self.dataset.task != "regression" else math.nan
         return {
@@ -243,7 +245,7 @@ class _Log:
             "train_loss": loss,
             "test_accuracy": accuracy,
             "test_error": error,
-            "local_loss": float(weights @ clients.values(done.local)),
+            "local_loss": float(weights @ clients.values(like(done.local, clients.x))),
             "local_error": float(np.mean(clients.errors(self.dataset, done.local))),
         }
 

@@ -112,6 +112,17 @@ def test_gradients_do_not_depend_on_how_clients_are_stacked():
     assert np.allclose(both[0], at_one[0], atol=1e-4)
 
 
+@pytest.mark.parametrize("algorithm", ["ryu-kim", "dp-admm", "dpsgd", "cdp-admm"])
+def test_the_loss_of_all_is_the_mean_of_what_each_client_is_told(algorithm):
+    given = {"graph": "ring"} if algorithm == "cdp-admm" else {}
+    found = learn(
+        made.multiclass() if algorithm == "ryu-kim" else made.binary(),
+        LearnSettings(algorithm=algorithm, rounds=3, **FREE | given),
+    )
+    mean = np.average(found.clients["train_loss"], weights=found.clients["samples"])
+    assert found.final["train_loss"] == pytest.approx(mean, rel=1e-14)
+
+
 @pytest.mark.parametrize("mechanism", ["gaussian", "laplace"])
 @pytest.mark.parametrize("perturbation", ["objective", "output"])
 def test_results_do_not_depend_on_threads(mechanism, perturbation):
