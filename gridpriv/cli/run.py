@@ -61,7 +61,7 @@ def add_arguments(
     parser.add_argument(
         "--reference", action=argparse.BooleanOptionalAction, default=None,
         help="run the same zones without noise, and with nothing released, and find the AC "
-        "optimum: what privacy costs, and buys (default: with noise, unless --public)",
+        "optimum: what privacy costs, and buys (default: with noise, unless --public or --series)",
     )  # fmt: skip
     parser.add_argument("--public", action="store_true", help="export releases only")
     add_output(parser, "write settings, tables and figures")
@@ -166,7 +166,7 @@ def _compared(result: RunResult) -> RunResult:
     from gridpriv.zonal.reference import reference
 
     try:
-        return replace(result, reference=reference(result))
+        return replace(result, reference=reference(result, result.settings.load_scale))
     except KeyboardInterrupt:
         return result
 

@@ -86,6 +86,8 @@ def _series(args: argparse.Namespace, case: Case) -> DemandSeries:
 def _run_steps(
     args: argparse.Namespace, horizon: Horizon, kept: RunFolder, transport: Carry | None
 ) -> None:
+    from gridpriv.zonal.reference import reference
+
     left = horizon.order(kept.left())
     if not left:
         return
@@ -104,7 +106,12 @@ def _run_steps(
             )  # fmt: skip
             admit = None  # the first step has spoken for all
             learned = horizon.learned(number, result)
-            kept.add(number, result, learned)
+            try:
+                if args.reference:
+                    scale = horizon.settings.load_scale * horizon.series.scale(number)
+                    result = replace(result, reference=reference(result, scale))
+            finally:  # what has been drawn is stored, whatever happens beside it
+                kept.add(number, result, learned)
             known = known or learned
             advance(f"step {horizon.series.steps[number]}")
 
@@ -121,17 +128,13 @@ def in_turn(admit: Admit | None, begin: Admit) -> Admit:
 
 
 def _summarise(document: dict[str, Any]) -> None:
-    from gridpriv.zonal.summary import protected, series_sentences
+    from gridpriv.zonal.summary import protected, series_figures, series_sentences
 
     steps, privacy = document["steps"], document["privacy"]
     rows: list[list[object]] = [["steps", document["finished"], ""]]
-    if steps and "recourse_shed_mw" in steps[0]:
-        costs = [step["cost"] for step in steps if step["cost"] is not None]
-        rows += [
-            ["demand, mean", sum(s["demand_mw"] for s in steps) / len(steps), "MW"],
-            *([["cost, mean", sum(costs) / len(costs), "$/h"]] if costs else []),
-            ["seconds", sum(s["seconds"] for s in steps), "s"],
-        ]
+    rows += series_figures(steps)
+    if steps and "seconds" in steps[0]:
+        rows.append(["seconds", sum(step["seconds"] for step in steps), "s"])
     if privacy["mechanism"] != "none":
         total = privacy["total"]
         rows += [

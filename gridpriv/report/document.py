@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from gridpriv.core.display import shown
@@ -33,7 +34,7 @@ from gridpriv.study.run_folder import SERIES
 from gridpriv.study.schema import CLAIMS, GRIDS
 from gridpriv.zonal.physical import SHED_TOLERANCE_MW
 from gridpriv.zonal.schema import STEPS
-from gridpriv.zonal.summary import figures
+from gridpriv.zonal.summary import figures, series_figures
 
 MOST_LISTED = 12
 
@@ -145,9 +146,13 @@ def with_words(study: Study, table: pd.DataFrame) -> pd.DataFrame:
 def _outcome(document: dict[str, Any]) -> Section:
     """Return what one run comes to, as the terminal tells it."""
     caption, _, rows = figures(document)
-    told = [(name, shown(value), unit) for name, value, unit in rows if value is not None]
+    return Section("What it comes to", tables=(_told_outcome(caption, rows),))
+
+
+def _told_outcome(caption: str, rows: Sequence[Sequence[object]]) -> Table:
+    told = [(name, shown(value), unit) for name, value, unit in rows]
     frame = pd.DataFrame(told, columns=schema.OUTCOME.names)
-    return Section("What it comes to", tables=(make_table(schema.OUTCOME, caption, frame),))
+    return make_table(schema.OUTCOME, caption, frame)
 
 
 def _first(table: pd.DataFrame, look: dict[str, Style]) -> Section:
@@ -187,12 +192,15 @@ def _first(table: pd.DataFrame, look: dict[str, Style]) -> Section:
 def _steps(study: Study, look: dict[str, Style]) -> Section:
     """Return what happens step by step of a series."""
     steps = study.tables.get("steps", pd.DataFrame())
+    rows = series_figures(steps.replace({np.nan: None}).to_dict("records"))
+    tables = [_told_outcome("Means of the steps", rows)] if rows else []
+    tables += [make_table(STEPS, "Steps", steps)] if len(steps) else []
     return Section(
         "Step by step",
         ("Each step is a run of its own under one budget for all. Residuals are computed from "
          "releases only; demand, and what is not served of it, from private demand.",),
         (("", tuple(step_charts(study, look))),),
-        tables=(make_table(STEPS, "Steps", steps),) if len(steps) else (),
+        tables=tuple(tables),
     )  # fmt: skip
 
 

@@ -34,6 +34,7 @@ from gridpriv.privacy.statement import ZoneStatement
 from gridpriv.zonal.checks import zone_statements
 from gridpriv.zonal.result import RunResult
 from gridpriv.zonal.run import Admit, Leave, Prepared, prepare, run_prepared
+from gridpriv.zonal.schema import BESIDE
 from gridpriv.zonal.settings import Settings
 
 Known: TypeAlias = tuple[Floats | None, ...]
@@ -230,6 +231,7 @@ def step_row(name: str, result: RunResult) -> dict[str, Any]:
         "cost": physical["cost"],
         "balancing_mw": physical["balancing_mw"],
         "carried": physical["carried"],
+        **{name: getattr(result.reference, name, None) for name in BESIDE},
         "seconds": result.timing.total,
     }
 

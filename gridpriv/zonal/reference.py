@@ -20,7 +20,7 @@ from gridpriv.power.objective import has_convex_costs
 from gridpriv.power.shortage import SHED_TOLERANCE_MW
 from gridpriv.zonal.physical import NOTHING, Reference
 from gridpriv.zonal.result import RunResult
-from gridpriv.zonal.run import run
+from gridpriv.zonal.run import prepare, run_prepared
 
 NO_NOISE: dict[str, Any] = {"mechanism": "none"}
 NOTHING_RELEASED: dict[str, Any] = {
@@ -29,11 +29,14 @@ NOTHING_RELEASED: dict[str, Any] = {
 }  # fmt: skip
 
 
-def reference(result: RunResult) -> Reference:
-    """Return what a run is held against: two more runs where it has noise, and AC optima."""
+def reference(result: RunResult, scale: float) -> Reference:
+    """Return what a run is held against: two more runs where it has noise, and AC optima.
+
+    ``scale`` is by how much its demand is a multiple of the owner's, which is public.
+    """
     noisy = result.settings.mechanism != "none"
-    plain = _settled(result, NO_NOISE) if noisy else result.physical
-    silent: dict[str, Any] = _settled(result, NOTHING_RELEASED) if noisy else NOTHING
+    plain = _settled(result, scale, NO_NOISE) if noisy else result.physical
+    silent: dict[str, Any] = _settled(result, scale, NOTHING_RELEASED) if noisy else NOTHING
     if result.physical["carried"] and not silent["carried"]:
         silent = NOTHING  # what the grid cannot carry is no yardstick for what it can
     shed = result.physical["shed_mw"] or 0.0
@@ -47,7 +50,7 @@ def reference(result: RunResult) -> Reference:
     )
 
 
-def _settled(result: RunResult, given: dict[str, Any]) -> dict[str, Any]:
+def _settled(result: RunResult, scale: float, given: dict[str, Any]) -> dict[str, Any]:
     """Return what the same zones' run on the same grid comes to with other noise settings."""
     # the result's case has its load scale and outages already
     kind = result.network.objective.kind  # a default may depend on the noise
@@ -55,7 +58,8 @@ def _settled(result: RunResult, given: dict[str, Any]) -> dict[str, Any]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", GridprivWarning)  # the run has said it
         try:
-            physical = run(result.case, result.zoning, settings).physical
+            prepared = prepare(result.case, result.zoning, settings, scale)
+            physical = run_prepared(prepared).physical
         except GridprivError:
             return dict(NOTHING)
     # zones' plans without a power flow say nothing of what is served

@@ -304,6 +304,12 @@ TIMING = TableSchema(
     ),
 )  # fmt: skip
 
+BESIDE = (
+    "without_noise_cost", "without_noise_shed_mw",
+    "nothing_released_cost", "nothing_released_shed_mw",
+)  # fmt: skip
+"""What other runs of the same zones come to."""
+
 STEP = Column("step", "settings", "Step", "name in the series")
 STEPS = TableSchema(
     "steps", "one step of a series",
@@ -311,6 +317,7 @@ STEPS = TableSchema(
     (
         Column("rounds", "releases", "Rounds finished", "of the step's run"),
         RESIDUAL, DEMAND, OBJECTIVE, SHED, SURPLUS, RECOURSE_SHED, FULL_COST, BALANCING, CARRIED,
+        *(column for column in COST_OF_PRIVACY if column.name in BESIDE),
         SECONDS,
     ),
 )  # fmt: skip

@@ -213,6 +213,35 @@ def worthless(document: dict[str, Any]) -> str | None:
     )
 
 
+def series_figures(steps: list[dict[str, Any]]) -> list[list[object]]:
+    """Return rows of what a series comes to: figure, value, unit; of a public one, few.
+
+    Means are over the steps of which a figure is known, differences over those that know both;
+    steps have no length, so they are powers and no energies.
+    """
+
+    def mean(key: str, less: str = "") -> float | None:
+        pairs = [(step.get(key), step.get(less) if less else 0.0) for step in steps]
+        known = [value - base for value, base in pairs if value is not None and base is not None]
+        return sum(known) / len(known) if known else None
+
+    told = [
+        ("demand", mean("demand_mw"), "MW"),
+        ("demand not served", mean("recourse_shed_mw"), "MW"),
+        ("  no noise", mean("without_noise_shed_mw"), "MW"),
+        ("  nothing released", mean("nothing_released_shed_mw"), "MW"),
+        ("balancing power between zones", mean("balancing_mw"), "MW"),
+        ("cost, unserved demand included", mean("cost"), "$/h"),
+        ("cost of privacy", mean("cost", less="without_noise_cost"), "$/h"),
+        ("cost, nothing released", mean("nothing_released_cost"), "$/h"),
+    ]
+    return [
+        [f"{name}, mean", amount(value, unit), unit]
+        for name, value, unit in told
+        if value is not None
+    ]
+
+
 def series_sentences(steps: list[dict[str, Any]], planned: int) -> list[str]:
     """Return what must be said of a series; of a public one, without what is private."""
     told = [f"{len(steps)} of {planned} steps are run."]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 from pathlib import Path
 
@@ -270,3 +271,38 @@ def test_a_simbench_day_by_name(tmp_path: Path) -> None:
     made = values["sgen", "p_mw"].iloc[40:43].sum(axis=1)
     np.testing.assert_allclose(steps.demand_mw, load - made, rtol=1e-9)
     assert steps.step.tolist() == net.profiles["load"].time.iloc[40:43].tolist()
+
+
+def test_the_headline_is_the_mean_of_runs_that_ask_for_each_figure(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every figure against single runs of the same load scales, one process after another."""
+    (tmp_path / "day.csv").write_text("step,load_scale\nlow,0.9\nhigh,2.4\n")
+    again = [str(tmp_path / "day.csv"), "--refresh", "run", "--seed", "3"]
+    assert run(*again, "--reference", "--out", str(tmp_path / "out")) == 0
+    told = dict(re.findall(r"^  ( *\S.*?\S)  +(\S+)  +(?:MW|\$/h)", capsys.readouterr().out, re.M))
+    steps = pd.read_csv(tmp_path / "out" / "steps.csv")
+
+    def single(scale: str, *words: str) -> dict[str, float]:
+        flags = ["--load-scale", scale, "--rounds", "2", "--solver", "clarabel", *words]
+        assert main(["run", "case14", *flags, "--json", "--no-reference"]) == 0
+        found: dict[str, float] = json.loads(capsys.readouterr().out)["final"]["physical"]
+        return found
+
+    quiet = [single(scale, "--mechanism", "none") for scale in ("0.9", "2.4")]
+    silent = ("--mechanism", "knorm", "--release", "nothing", "--refresh", "run", "--seed", "8")
+    nothing = [single(scale, *silent) for scale in ("0.9", "2.4")]
+    cost = steps.cost.mean() - np.mean([one["cost"] for one in quiet])
+    assert float(told["cost of privacy, mean"]) == pytest.approx(cost, rel=1e-4, abs=0.01)
+    assert float(told["cost, nothing released, mean"]) == pytest.approx(
+        np.mean([one["cost"] for one in nothing]), rel=1e-4
+    )
+    shed = float(told["demand not served, mean"])
+    assert shed == pytest.approx(steps.recourse_shed_mw.mean(), rel=1e-3)
+    assert float(told["balancing power between zones, mean"]) == pytest.approx(
+        steps.balancing_mw.mean(), rel=1e-3
+    )
+    assert main(["report", str(tmp_path / "out")]) == 0
+    page = re.sub(r"<[^>]+>", " ", (tmp_path / "out" / "report.html").read_text())
+    for name in ("cost of privacy, mean", "balancing power between zones, mean"):
+        assert re.search(rf"{name}\s+{re.escape(told[name])}\s", page), name

@@ -27,6 +27,14 @@ def test_both_rows_are_those_of_runs_that_ask_for_them(capsys):
     assert held["nothing_released_shed_mw"] == silent["shed_mw"]
 
 
+def test_the_row_of_a_scaled_run_expects_scaled_demand(capsys):
+    """The factor is public: whoever releases nothing knows it too."""
+    heavy = [*ONCE, "--load-scale", "1.6"]
+    held = final(capsys, *heavy)["final"]["cost_of_privacy"]
+    silent = final(capsys, *heavy, "--release", "nothing", "--seed", "9")["final"]["physical"]
+    assert held["nothing_released_cost"] == pytest.approx(silent["cost"], rel=1e-9)
+
+
 def test_a_budget_that_buys_less_than_nothing_is_said_to_first(capsys):
     noise = ["--perturbation", "objective", "--beta", "20MW", "--seed", "4"]
     flags = [*noise, "--mechanism", "laplace", "--budget", "total:0.1"]
