@@ -11,12 +11,10 @@ from gridpriv.consensus.grpc_transport import Credentials, split_address
 from gridpriv.consensus.table import Late
 from gridpriv.consortium.keys import check_pair
 from gridpriv.core.errors import InputError, not_allowed, not_negative, positive
-from gridpriv.core.files import read_bytes
-from gridpriv.core.reading import read_text
+from gridpriv.core.reading import MIB, read_bytes, read_text
 from gridpriv.core.settings import Part, choice, count, documented, names, number, words
 
 NEEDED = "needed"
-MOST_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,7 +87,7 @@ def read_party(path: Path, kind: type[Kind]) -> Kind:
         If the file cannot be read, or says what no configuration says.
     """
     try:
-        document = tomllib.loads(read_text(path, "configuration", MOST_BYTES))
+        document = tomllib.loads(read_text(path, "configuration", MIB))
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise InputError(f"configuration {path} is no TOML: {error}") from error
     try:
@@ -141,9 +139,6 @@ def credentials(party: Party, folder: Path, name: str, *, insecure: bool) -> Cre
                 key, file, "a PEM file; without certificates only --insecure-loopback runs, on "
                 "one machine",
             )  # fmt: skip
-    try:
-        found = Credentials(*(read_bytes(folder / file, MOST_BYTES) for file in files.values()))
-    except FileNotFoundError as error:
-        raise InputError(f"{error.filename}: there is no such file") from None
+    found = Credentials(*(read_bytes(folder / file, key, MIB) for key, file in files.items()))
     check_pair(found, name)
     return found

@@ -21,8 +21,9 @@ from gridpriv.consortium.charged import charged_once
 from gridpriv.consortium.parties import ZoneParty
 from gridpriv.consortium.terms import Terms
 from gridpriv.core.errors import InputError, one_of
-from gridpriv.core.files import make_folder, read_text, write_text
+from gridpriv.core.files import make_folder, write_text
 from gridpriv.core.lock import held
+from gridpriv.core.reading import read_text
 from gridpriv.grid.case import Case
 from gridpriv.grid.network_file import network_digest, read_network
 from gridpriv.grid.overrides import read_bus_demand
@@ -245,7 +246,7 @@ def _seed(terms: Terms, party: ZoneParty, state: Path) -> int:
         return party.seed
     path = state / SEED
     try:
-        return int(read_text(path, most=100))
+        return int(read_text(path, "seed"))
     except FileNotFoundError:
         seed = secrets.randbits(64)
         write_text(path, f"{seed}\n", private=True)

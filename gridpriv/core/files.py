@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all, and regular files that are read within bounds.
+"""Files that are written whole or not at all.
 
 A file is written beside its place under a name that nobody can predict (so no link can lie in
 wait there), flushed to disk, renamed over the place (a link there is replaced, not followed), and
@@ -12,7 +12,6 @@ from __future__ import annotations
 import os
 import re
 import secrets
-import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -22,7 +21,6 @@ from gridpriv.core.errors import GridprivError, InputError
 
 PRIVATE_MODE, PUBLIC_MODE = 0o600, 0o666  # the latter less the process's umask
 LEFT_BESIDE = re.compile(r"\.[0-9a-f]{16}\.part")
-MOST_BYTES = 1 << 30  # of a file that is read into memory
 
 
 class StorageError(GridprivError):
@@ -112,42 +110,6 @@ def remove(path: Path) -> None:
             path.rmdir()
         else:
             path.unlink()
-
-
-def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
-    """Return the content of a regular file.
-
-    Raises
-    ------
-    FileNotFoundError
-        If there is none.
-    InputError
-        For what is no regular file (a pipe or device may never end), what is larger than ``most``
-        bytes, and what cannot be read.
-    """
-    try:
-        # without O_NONBLOCK, opening a pipe that nobody writes to waits for ever
-        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
-        with os.fdopen(handle, "rb") as file:
-            found = os.fstat(handle)
-            if not stat.S_ISREG(found.st_mode):
-                raise InputError(f"{path} is not a regular file")
-            if found.st_size > most:
-                raise InputError(f"{path} is too large: {found.st_size} bytes, at most {most}")
-            return file.read(most)
-    except FileNotFoundError:
-        raise
-    except (OSError, ValueError) as error:  # ValueError: a name with a null character
-        reason = getattr(error, "strerror", None) or error
-        raise InputError(f"{path} cannot be read: {reason}") from error
-
-
-def read_text(path: Path, most: int = MOST_BYTES) -> str:
-    """Return the content of a regular UTF-8 file; see :func:`read_bytes`."""
-    try:
-        return read_bytes(path, most).decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path} is no UTF-8 text: {error.reason}") from error
 
 
 def flush_folder(path: Path) -> None:

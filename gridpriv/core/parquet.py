@@ -30,7 +30,8 @@ def read_parquet(path: Path, content: bytes) -> Any:
     Raises
     ------
     InputError
-        If it unpacks to more than 64 MiB and to more than fifty times its own bytes.
+        If a column holds lists, or if it unpacks to more than 64 MiB and to more than fifty times
+        its own bytes.
     ValueError, OSError
         If it is no Parquet file.
     """
@@ -38,6 +39,9 @@ def read_parquet(path: Path, content: bytes) -> Any:
 
     most = max(LEAST_UNPACKED, unpacked_bound(len(content)))
     file = pq.ParquetFile(io.BytesIO(content))
+    for column in file.schema_arrow:
+        if column.type.num_fields:
+            raise InputError(f"{path} is not allowed: column {column.name} holds lists")
     groups = [file.metadata.row_group(number) for number in range(file.metadata.num_row_groups)]
     parts = [group.column(number) for group in groups for number in range(group.num_columns)]
     numbers = sum(max(part.total_uncompressed_size, 8 * part.num_values) for part in parts)

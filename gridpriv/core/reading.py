@@ -1,4 +1,4 @@
-"""Files that somebody else wrote, read within a stated size.
+"""Files, read within a stated size.
 
 Only regular files are read. A pipe or a device has no end and may never answer, so it is refused
 before a byte of it is waited for: what is opened is looked at again through its handle, so that
@@ -24,6 +24,8 @@ LARGEST = 256 * MIB
 """Bytes of a case, a zone map or a demand file: the largest public grids need a tenth of it."""
 MOST_PACKED = 50
 """Bytes of an unpacked file for each of the packed one; handwritten digits have five."""
+LARGEST_OWN = 1024 * MIB
+"""Bytes of a file that gridpriv itself wrote."""
 LONGEST_SHOWN = 100
 KINDS = (
     (stat.S_ISDIR, "a folder"), (stat.S_ISFIFO, "a pipe"), (stat.S_ISCHR, "a device"),
@@ -32,7 +34,11 @@ KINDS = (
 UNBLOCKED = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
 
 
-def read_source(path: Path, what: str, most: int) -> bytes:
+class MissingFileError(InputError, FileNotFoundError):
+    """A file that is not there."""
+
+
+def read_bytes(path: Path, what: str = "file", most: int = LARGEST_OWN) -> bytes:
     """Return the bytes of a file.
 
     Parameters
@@ -45,20 +51,23 @@ def read_source(path: Path, what: str, most: int) -> bytes:
 
     Raises
     ------
+    MissingFileError
+        If there is none.
     InputError
         If it cannot be read, is no regular file, or is larger.
     """
     try:
         _regular(path.stat().st_mode, path, what)
         with open(os.open(path, UNBLOCKED), "rb") as file:  # noqa: PTH123
-            _regular(os.fstat(file.fileno()).st_mode, path, what)
-            content = file.read(most + 1)
+            found = os.fstat(file.fileno())
+            _regular(found.st_mode, path, what)
+            content = file.read(most + 1) if found.st_size <= most else None
     except FileNotFoundError as error:
-        raise InputError(f"{what} {path} does not exist") from error
+        raise MissingFileError(f"{what} {path} does not exist") from error
     except (OSError, ValueError) as error:  # ValueError: a path that no system allows
         reason = getattr(error, "strerror", None) or error
         raise InputError(f"{what} {path}: {reason}") from error
-    if len(content) > most:
+    if content is None or len(content) > most:
         raise InputError(f"{what} {path} is not allowed: at most {most / MIB:g} MiB are read")
     return content
 
@@ -69,9 +78,9 @@ def read_packed(path: Path, what: str, most: int) -> bytes:
     Raises
     ------
     InputError
-        As :func:`read_source`, and for what is no gzip file or unpacks to far more than it has.
+        As :func:`read_bytes`, and for what is no gzip file or unpacks to far more than it has.
     """
-    content = read_source(path, what, most)
+    content = read_bytes(path, what, most)
     if path.suffix != ".gz":
         return content
     bound = unpacked_bound(len(content))
@@ -90,15 +99,15 @@ def unpacked_bound(packed: int) -> int:
     return MIB + MOST_PACKED * packed
 
 
-def read_text(path: Path, what: str, most: int) -> str:
+def read_text(path: Path, what: str = "file", most: int = LARGEST_OWN) -> str:
     """Return the text of a UTF-8 file (with or without a byte order mark).
 
     Raises
     ------
     InputError
-        As :func:`read_source`, and if the bytes are no UTF-8.
+        As :func:`read_bytes`, and if the bytes are no UTF-8.
     """
-    content = read_source(path, what, most)
+    content = read_bytes(path, what, most)
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -133,5 +142,5 @@ def shown(text: str) -> str:
 
 def _regular(mode: int, path: Path, what: str) -> None:
     if not stat.S_ISREG(mode):
-        kind = next((name for test, name in KINDS if test(mode)), "no regular file")
-        raise InputError(f"{what} {path} is {kind}; a regular file is needed")
+        kind = next((name for test, name in KINDS if test(mode)), "a special file")
+        raise InputError(f"{what} {path} is {kind}, not a regular file")

@@ -17,7 +17,8 @@ import os
 import struct
 from pathlib import Path
 
-from gridpriv.core.files import read_bytes, storing, write_bytes
+from gridpriv.core.files import storing, write_bytes
+from gridpriv.core.reading import read_bytes
 from gridpriv.core.sealed import DamagedError
 
 HEAD = struct.Struct("<QQ32s")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gridpriv.core.errors import InputError
-from gridpriv.core.files import read_bytes
+from gridpriv.core.reading import read_bytes
 
 CHECKSUM = "checksum"
 
@@ -34,7 +34,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
     Raises
     ------
-    FileNotFoundError
+    MissingFileError
         If there is no such file.
     DamagedError
         If it is no JSON object.
@@ -56,7 +56,7 @@ def read_sealed(path: Path) -> dict[str, Any]:
 
     Raises
     ------
-    FileNotFoundError
+    MissingFileError
         If there is no such file.
     DamagedError
         If it is not what was written.

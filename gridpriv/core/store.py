@@ -35,7 +35,6 @@ from gridpriv.core.files import (
     is_left,
     make_folder,
     names_in,
-    read_bytes,
     remove,
     storing,
     sweep,
@@ -44,6 +43,7 @@ from gridpriv.core.files import (
 from gridpriv.core.lock import LOCK, held
 from gridpriv.core.parquet import read_parquet
 from gridpriv.core.processes import WorkerError
+from gridpriv.core.reading import read_bytes
 from gridpriv.core.sealed import DamagedError, read_json, read_sealed, sealed
 
 if TYPE_CHECKING:
@@ -503,10 +503,7 @@ def _tables(folder: Path, manifest: dict[str, Any]) -> dict[str, Any]:
             raise InputError(
                 f"{path} is damaged or was edited: it is not what the study was finished with"
             )
-        found[name] = table = read_parquet(path, content)
-        for column in table.schema:
-            if column.type.num_fields:
-                raise InputError(f"{path} is not allowed: column {column.name} holds lists")
+        found[name] = read_parquet(path, content)
     return found
 
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import InputError
-from gridpriv.core.reading import LARGEST, read_source, shown
+from gridpriv.core.reading import LARGEST, read_bytes, shown
 from gridpriv.grid.case import Case
 from gridpriv.grid.matlab import Arithmetic, WrongError, constant
 from gridpriv.grid.readreport import ReadReport, report_tables
@@ -80,7 +80,7 @@ def load_matpower(path: Path) -> tuple[Case, ReadReport]:
         With the line number, where the file is malformed, runs code after its tables, or
         holds something a grid cannot have.
     """
-    text = read_source(path, "case file", LARGEST).decode("utf-8-sig", errors="replace")
+    text = read_bytes(path, "case file", LARGEST).decode("utf-8-sig", errors="replace")
     try:
         tables = parse_matpower(text, path.stem)
         case = case_from_tables(tables)

@@ -14,7 +14,7 @@ import numpy as np
 
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import InputError
-from gridpriv.core.reading import LARGEST, read_source, shown
+from gridpriv.core.reading import LARGEST, read_bytes, shown
 from gridpriv.grid.case import Case
 from gridpriv.grid.matfile import MatFileError, Unread, read_variables
 from gridpriv.grid.readreport import ReadReport, report_tables
@@ -107,7 +107,7 @@ def _read(
 
 def _struct(path: Path) -> dict[str, object]:
     """Return the fields of the file's ``mpc`` struct."""
-    content = read_source(path, "case file", LARGEST)
+    content = read_bytes(path, "case file", LARGEST)
     if HDF5 in content[:1024]:
         raise InputError(f"{path}: a v7.3 .mat file; save it with '-v7' and read that")
     try:

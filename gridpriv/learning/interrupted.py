@@ -21,7 +21,8 @@ import numpy as np
 
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import InputError
-from gridpriv.core.files import make_folder, read_bytes, remove, write_bytes
+from gridpriv.core.files import make_folder, remove, write_bytes
+from gridpriv.core.reading import read_bytes
 from gridpriv.learning.algorithms.base import Begun, Round
 from gridpriv.learning.arrays import to_numpy
 from gridpriv.learning.datasets.base import Dataset

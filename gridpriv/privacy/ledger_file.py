@@ -43,7 +43,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gridpriv.core.errors import InputError
-from gridpriv.core.files import PRIVATE_MODE, StorageError, flush_folder, read_bytes
+from gridpriv.core.files import PRIVATE_MODE, StorageError, flush_folder
+from gridpriv.core.reading import MIB, read_bytes
 
 UNDONE = "nothing charged, nothing released"
 MAGIC = b"gridpriv ledger 2 "
@@ -118,7 +119,7 @@ def read_key(path: Path) -> Key:
         If there is none, or others may read it, or it is no key.
     """
     try:
-        content = read_bytes(path, most=4096)
+        content = read_bytes(path, "key", MIB)
         mode = stat.S_IMODE(path.stat().st_mode)
     except FileNotFoundError:
         raise InputError(

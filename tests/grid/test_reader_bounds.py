@@ -18,7 +18,7 @@ import pytest
 from scipy.io import savemat
 
 from gridpriv.core.errors import InputError
-from gridpriv.core.reading import read_source, read_text
+from gridpriv.core.reading import read_bytes, read_text
 from gridpriv.grid.library import load_case, shipped_folder
 from gridpriv.grid.overrides import override_demand
 from gridpriv.grid.pandapower_checks import LARGEST_INDEX
@@ -348,15 +348,17 @@ def test_a_file_that_becomes_a_pipe_is_not_waited_for(
     os.mkfifo(tmp_path / "case.m")
     monkeypatch.setattr(Path, "stat", lambda *_, **__: seen)
     with pytest.raises(InputError, match="is a pipe"):
-        read_source(tmp_path / "case.m", "case file", 10)
+        read_bytes(tmp_path / "case.m", "case file", 10)
 
 
 def test_sizes_and_encodings_are_stated(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_bytes(b"x" * (2**20 + 1))
     with pytest.raises(InputError, match=r"zone map .*a\.csv is not allowed: at most 1 MiB"):
-        read_source(path, "zone map", 2**20)
-    assert len(read_source(path, "zone map", 2**20 + 1)) == 2**20 + 1
+        read_bytes(path, "zone map", 2**20)
+    assert len(read_bytes(path, "zone map", 2**20 + 1)) == 2**20 + 1
+    with pytest.raises(FileNotFoundError, match=r"^zone map .*none\.csv does not exist$"):
+        read_bytes(tmp_path / "none.csv", "zone map", 1)
     path.write_bytes(b"bus,zone\n1,\xff\n")
     with pytest.raises(InputError, match=r"zone map .*a\.csv, line 2: not UTF-8 text"):
         read_text(path, "zone map", 100)

@@ -31,6 +31,16 @@ def archive(folder, **arrays):
     return path
 
 
+@pytest.mark.parametrize("column", ["a", "y", "client"])
+def test_a_column_of_lists_is_refused(tmp_path, samples, column):
+    x, y, client = samples
+    table = pd.DataFrame(x, columns=list("abcd")).assign(y=y, client=client)
+    table[column] = [[1.0, 2.0]] * len(table)
+    table.to_parquet(tmp_path / "mine.parquet")
+    with pytest.raises(InputError, match=rf"mine\.parquet is not allowed: column {column} holds"):
+        load_dataset(str(tmp_path / "mine.parquet"), norm=1.0)
+
+
 def test_an_archive_a_csv_and_a_parquet_file_are_the_same_data(tmp_path, samples):
     x, y, client = samples
     table = pd.DataFrame(x, columns=list("abcd")).assign(y=y, client=client)

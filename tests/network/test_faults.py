@@ -198,7 +198,7 @@ def test_certificates_that_nobody_should_believe(folder):
     assert "waited 0.7 s for the coordinator" in message
     assert "handshake" in message.lower()
     (folder / "1" / "certificate.pem").unlink()
-    assert "there is no such file" in str(parties.zones("1").result("1"))
+    assert "does not exist" in str(parties.zones("1").result("1"))
     assert not parties.notes[NAME].named("seated")
 
 

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from gridpriv.core.errors import InputError, not_allowed
 from gridpriv.core.parquet import read_parquet
-from gridpriv.core.reading import LARGEST, read_source, unpacked_bound
+from gridpriv.core.reading import LARGEST, read_bytes, unpacked_bound
 from gridpriv.learning.datasets.base import Dataset, Features, Labels, clip_rows
 from gridpriv.learning.datasets.files import refused
 
@@ -158,7 +158,7 @@ def _read_archive(path: Path) -> dict[str, Array]:
 def _read_table(path: Path) -> dict[str, Array]:
     import pandas as pd
 
-    content = read_source(path, "data set", LARGEST)
+    content = read_bytes(path, "data set", LARGEST)
     try:
         if path.suffix == ".csv":
             table = _read_csv(path, content)
@@ -231,7 +231,7 @@ def _image(file: Path) -> Array:
     from PIL import Image, UnidentifiedImageError
 
     try:
-        with Image.open(io.BytesIO(read_source(file, "image", LARGEST))) as image:
+        with Image.open(io.BytesIO(read_bytes(file, "image", LARGEST))) as image:
             if image.width * image.height > MOST_PIXELS:
                 raise refused(f"{file} pixels", image.size, f"{MOST_PIXELS} in all")
             plain = image.convert("L" if image.mode in ("1", "L", "I", "I;16", "F") else "RGB")
