@@ -31,7 +31,8 @@ BY_ROUND = (
     Metric("local_error_pct", "Test error of local models", "%", "from public test data"),
     Metric("local_loss", "Loss of local models", "mean loss", "from private samples"),
     Metric("disagreement", "Distance of local models", "2-norm", "from releases only"),
-    Metric("objective", "Objective", "p.u. squared", "from private demand"),
+    Metric("cost", "Cost of generation", "$/h", "from private demand"),
+    Metric("objective", "Squared imbalance", "p.u. squared", "from private demand"),
     Metric("consensus_residual", "Consensus residual", "p.u.", "from releases only"),
     Metric("noise_magnitude", "Noise magnitude", "sum of |noise|", "from private noise"),
 )
@@ -157,7 +158,7 @@ def column_charts(
 
 
 def convergence_picture(rounds: pd.DataFrame, title: str) -> str:
-    """Return residual (public), objective and shed (local) of a table of rounds, as SVG."""
+    """Return residual (public), cost, imbalance and shed (local) of a table of rounds, as SVG."""
     metrics = [m for m in (*BY_ROUND, ROUND_SHED) if m.key != "noise_magnitude"]
     return _stacked(metrics, rounds, rounds["round"], "round", title, "log")
 

@@ -463,15 +463,23 @@ def _grids(manifest: dict[str, Any]) -> pd.DataFrame:
 
 def _setting_rows(manifest: dict[str, Any]) -> list[tuple[str, str, str]]:
     told = manifest["study"]
-    rows = [("all runs", k, str(v)) for k, v in told.get("settings", {}).items()]
+    rows = [("all runs", k, _worded(v)) for k, v in told.get("settings", {}).items()]
     rows += [
         ("axis", k, _listed(v))
         for k, v in told.items()
         if isinstance(v, list) and k != "schemes" and v not in ([], [""])
     ]
     for scheme in told.get("schemes") or []:
-        rows += [(f"way: {scheme['name']}", k, str(v)) for k, v in scheme.items() if k != "name"]
+        rows += [
+            (f"way: {scheme['name']}", k, _worded(v)) for k, v in scheme.items() if k != "name"
+        ]
     return rows
+
+
+def _worded(value: Any) -> str:
+    if isinstance(value, list):
+        return _listed(value) or "none"
+    return "none" if value is None else str(value)
 
 
 def _listed(values: list[Any]) -> str:

@@ -40,7 +40,7 @@ class RunPlots:
     result: RunResult
 
     def convergence(self) -> Picture:
-        """Return residual, objective and shed against rounds."""
+        """Return residual, cost, imbalance and shed against rounds."""
         settings = self.result.settings
         title = f"{self.result.case.name}: {settings.update}, {noise(settings.as_dict())}"
         return Picture(title, convergence_picture(self.result.rounds, title))

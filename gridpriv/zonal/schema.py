@@ -24,7 +24,11 @@ RESIDUAL = Column(
     "2-norm of w less what zones sent", "p.u.",
 )  # fmt: skip
 OBJECTIVE = Column(
-    "objective", "private", "Objective", "squared imbalance of true demand", "p.u. squared"
+    "objective",
+    "private",
+    "Squared imbalance",
+    "of true demand: what zones minimise with the objective imbalance",
+    "p.u. squared",
 )
 COST = Column("cost", "private", "Cost", "of generation", "$/h")
 NOISE = Column(
@@ -356,8 +360,8 @@ FINALS = (
     OBJECTIVE, RESIDUAL, SHED, SURPLUS, IMBALANCE, SHED_Q, RECOURSE_SHED,
     Column("recourse_surplus_mw", "private", "Surplus after recourse",
            f"active power without a taker {AFTER}", "MW"),
-    Column("recourse_objective", "private", "Objective after recourse",
-           f"squared imbalance of true demand {AFTER}", "p.u. squared"),
+    Column("recourse_objective", "private", "Squared imbalance after recourse",
+           f"of true demand {AFTER}", "p.u. squared"),
     NOISE,
     Column("recourse_cost", "private", "Cost after recourse", f"of generation {AFTER}", "$/h"),
     FULL_COST, BALANCING, DEVIATION, CARRIED,

@@ -99,7 +99,7 @@ def test_the_workbook_has_numbers_as_numbers_and_units_in_headers(
     assert {"answer", "summary", "privacy", "runs", "rounds", "timing"} <= set(book.sheetnames)
     rows = list(book["runs"].values)
     header = list(rows[0])
-    assert "Shed in the last round (MW)" in header and "Objective (p.u. squared)" in header
+    assert "Shed in the last round (MW)" in header and "Squared imbalance (p.u. squared)" in header
     column = header.index("Imbalance (MW)")
     assert [row[column] for row in rows[1:]] == pytest.approx(list(study.runs.imbalance_mw))
     assert all(isinstance(row[column], float) for row in rows[1:])
@@ -232,7 +232,7 @@ def test_a_series_has_a_report_of_its_steps(tmp_path: Path) -> None:
     unserved = [step["recourse_shed_mw"] for step in document["steps"]]
     assert max(unserved) > 1.0 > min(unserved)
     page = (folder / "report.html").read_text()
-    assert f"{figure(max(unserved))} MW at step noon" in page
+    assert f" {max(unserved):.1f} MW at step noon" in page
     assert "--seed 1" in page and "night" in page
     with (folder / "report-csv" / "steps.csv").open() as file:
         rows = list(csv.DictReader(file))

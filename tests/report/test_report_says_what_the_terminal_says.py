@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import html
 import io
+import json
 import re
 from contextlib import redirect_stdout
 from pathlib import Path
@@ -73,6 +74,17 @@ def test_a_report_shows_the_figures_of_the_settled_grid(told: tuple[Path, list[s
     assert ("the grid can carry it yes" in page) == bool(run.carried)
     assert ("The grid cannot carry" in page) == (not run.carried)
     assert ("Not converged" in page) == (run.consensus_residual > 0.01)
+
+
+def test_the_settings_are_those_that_were_used(told: tuple[Path, list[str]]) -> None:
+    """No objective was asked for: case14 has costs, and its run's document says what was taken."""
+    folder, _ = told
+    export(folder)
+    used = json.loads((folder / "run.json").read_text())["settings"]["objective"]
+    assert used == "cost"
+    page = visible(folder / "report.html")
+    assert f"all runs objective {used} " in page
+    assert "None" not in page and "[]" not in page
 
 
 def test_a_public_report_of_it_says_what_is_public_only(

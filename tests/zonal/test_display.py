@@ -54,7 +54,10 @@ def test_html_does_not_run_what_a_case_is_called() -> None:
 
 def test_pictures_of_a_result(result, tmp_path) -> None:
     shown = result.plot.convergence()._repr_svg_()
-    assert [word in shown for word in ("Consensus residual", "Objective", "Shed")] == [True] * 3
+    assert [
+        word in shown
+        for word in ("Consensus residual", "Cost of generation", "Squared imbalance", "Shed")
+    ] == [True] * 4
     for picture, name in ((result.plot.zones(), "z.svg"), (result.plot.network(), "n.png"),
                           (result.plot.convergence(), "c.pdf")):  # fmt: skip
         assert ET.fromstring(picture._repr_svg_()).tag.endswith("svg")
