@@ -1,10 +1,11 @@
-"""Branch admittances (spec of the pi model with an ideal transformer at the from end)."""
+"""Admittances: the pi model with an ideal transformer at the from end; flows by Ohm's law."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 import numpy as np
+from scipy import sparse
 
 from gridpriv.core.arrays import Complexes
 from gridpriv.grid.case import Case
@@ -37,3 +38,17 @@ def branch_admittance(case: Case) -> BranchAdmittance:
         tf=-series / ratio,
         tt=to_end,
     )
+
+
+def branch_flows(case: Case, voltage: Complexes) -> tuple[Complexes, Complexes]:
+    """Return the flow into every branch at its from end and at its to end (Ohm's law), p.u."""
+    y, f, t = branch_admittance(case), voltage[case.f_bus], voltage[case.t_bus]
+    return f * np.conj(y.ff * f + y.ft * t), t * np.conj(y.tf * f + y.tt * t)
+
+
+def bus_admittance(case: Case) -> sparse.csr_array:
+    """Return Y of the buses, shape (n, n): branches and shunts."""
+    y, f, t, every = branch_admittance(case), case.f_bus, case.t_bus, np.arange(case.n_bus)
+    rows, columns = np.concatenate([f, f, t, t, every]), np.concatenate([f, t, f, t, every])
+    values = np.concatenate([y.ff, y.ft, y.tf, y.tt, case.gs + 1j * case.bs])
+    return sparse.coo_array((values, (rows, columns)), shape=(case.n_bus, case.n_bus)).tocsr()

@@ -14,12 +14,11 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import GridprivWarning
 from gridpriv.grid.case import POLYNOMIAL, Case
+from gridpriv.grid.islands import islands
 from gridpriv.grid.tables import (
     ANGMAX,
     ANGMIN,
@@ -133,10 +132,9 @@ def grid_notes(case: Case) -> Iterator[FieldNote]:
         f"bus {', '.join(map(str, reference[:5]))}; used by the AC check, the relaxation needs none"
         if reference else "none given: the AC check takes the bus of the largest generator",
     )  # fmt: skip
-    entries = (np.ones(case.n_branch, dtype=bool), (case.f_bus, case.t_bus))
-    islands, _ = connected_components(coo_array(entries, shape=(case.n_bus, case.n_bus)))
-    if islands > 1:
-        yield FieldNote("islands", "read", islands, "the grid in service is not connected")
+    number = len(np.unique(islands(case)))
+    if number > 1:
+        yield FieldNote("islands", "read", number, "the grid in service is not connected")
     per_bus = np.bincount(case.gen_bus, minlength=case.n_bus)
     if (per_bus > 1).any():
         yield FieldNote(

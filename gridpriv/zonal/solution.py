@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridpriv.core.arrays import Complexes, Floats
-from gridpriv.grid.admittance import branch_admittance
+from gridpriv.grid.admittance import branch_flows
 from gridpriv.grid.case import Case
 from gridpriv.power.zone import Network
 
@@ -49,13 +49,11 @@ class GridSolution:
 def solution_of_voltages(
     case: Case, voltage: Complexes, pg: Floats, qg: Floats, source: str = "voltages"
 ) -> GridSolution:
-    """Return the solution at given voltages (p.u., shape (n,)): flows follow by Ohm's law.
+    """Return the solution at given voltages (p.u., shape (n,)).
 
     What the generators do not cover of a bus's balance is shed.
     """
-    y, f, t = branch_admittance(case), case.f_bus, case.t_bus
-    s_from = voltage[f] * np.conj(y.ff * voltage[f] + y.ft * voltage[t])
-    s_to = voltage[t] * np.conj(y.tf * voltage[f] + y.tt * voltage[t])
+    s_from, s_to = branch_flows(case, voltage)
     imbalance = _imbalance(case, np.abs(voltage) ** 2, s_from, s_to, pg, qg)
     return GridSolution(
         case, np.abs(voltage), np.angle(voltage), s_from, s_to, pg, qg,

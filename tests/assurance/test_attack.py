@@ -12,8 +12,10 @@ from gridpriv.assurance.adversary import AttackPlan, forward_model, tie_distance
 from gridpriv.assurance.attack import attack
 from gridpriv.assurance.averaging import averaging
 from gridpriv.assurance.eavesdrop import listen
+from gridpriv.assurance.findings import AttackResult, Outcome
 from gridpriv.assurance.identifiability import identify
 from gridpriv.assurance.stationarity import StationarityModel
+from gridpriv.cli.attack import _print
 from gridpriv.core.errors import InputError
 
 SILENT: dict[str, Any] = {"mechanism": "none", "update": "linearized", "start": "flat", "rounds": 5}
@@ -60,6 +62,32 @@ def test_demand_noise_at_the_size_of_the_load_leaves_the_prior() -> None:
     seen = table.loc["as set", "messages"]
     assert seen["mae_mw"] + seen["interval_mw"] > 0.98 * table.loc["prior", "prior"]["mae_mw"]
     assert seen["recovered"] < 0.1
+
+
+def test_better_than_the_prior_begins_at_a_hundredth_of_its_error(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Estimates are put at stated shares of the way from the true demand to the prior."""
+    shares = np.ones(14)
+    shares[:8] = 0.0, 0.5, 0.989, 0.991, 0.999, 1.0 - 1e-9, 1.0 + 1e-9, 1.5  # three are better
+    run = prepared(**SILENT)
+    load, prior = run.case.pd, np.full(14, 1.0)
+    off = np.where(np.arange(14) % 2, 0.1, -0.1) * (prior - load)  # two seeds apart
+    estimates = load + shares * (prior - load) + np.stack([off, -off])
+    sides = np.sign(estimates - load) == np.sign(prior - load)
+    assert sides[:, 1:].all()  # so that errors average to the stated share of the prior's
+    estimates[:, 0] = load[0]
+    outcomes = tuple(
+        Outcome(label, 1.0, "messages", found, np.zeros(14))
+        for label, found in (("no noise", np.stack([load, load])), ("as set", estimates))
+    )
+    every = np.arange(14)
+    _print(AttackResult(run, AttackPlan(seeds=2), every, every, prior, outcomes, {}))
+    told = " ".join(capsys.readouterr().out.split())
+    assert (
+        "Of 14 buses, 3 are known better than by the public prior, by 1% of its error or more "
+        "(as set, messages)."
+    ) in told
 
 
 def test_document_and_tables_agree() -> None:

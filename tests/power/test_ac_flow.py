@@ -10,9 +10,11 @@ from ac_reference import chain_admittance, classic, rectangular_newton
 import gridpriv
 from gridpriv import load_case, partition
 from gridpriv.core.errors import GridprivError
+from gridpriv.grid.admittance import branch_flows
 from gridpriv.grid.case import Case
+from gridpriv.grid.islands import dead_buses, islands
 from gridpriv.grid.library import case_files
-from gridpriv.power.ac.flow import ac_flow, branch_flows, dead_buses, islands
+from gridpriv.power.ac.flow import ac_flow
 from gridpriv.power.ac.newton import PowerFlowError
 from gridpriv.power.ac.part import part_of
 from gridpriv.power.ac.state import Schedule, dispatch_of

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import re
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
+from gridpriv.core.store import Study
 from gridpriv.drawing.chart import BOTTOM, TOP, Chart, Series, described, render, styles
+from gridpriv.report.charts import step_charts
 
 X = (0.5, 1.0)
 
@@ -143,3 +147,30 @@ def test_curves_on_one_another_are_all_seen() -> None:
     assert apart == widths[-1] == 1.8
     # two pixels of a curve are left on the sides of the next
     assert all(below - above >= 2.0 for below, above in pairwise(hiding))
+
+
+@pytest.mark.parametrize(("names", "across", "label"), [
+    (["0", "900", "1800"], (0.0, 900.0, 1800.0), "step"),
+    (["0.5", "7", "1e3"], (0.5, 7.0, 1000.0), "step"),
+    (["2", "2", "3"], (2.0, 2.0, 3.0), "step"),
+    (["00:00", "06:00", "12:00"], (1.0, 2.0, 3.0), "step, counted from 1"),
+    (["1", "noon", "3"], (1.0, 2.0, 3.0), "step, counted from 1"),
+    (["10", "9", "11"], (1.0, 2.0, 3.0), "step, counted from 1"),  # an axis would fold
+    (["1", "", "3"], (1.0, 2.0, 3.0), "step, counted from 1"),
+])  # fmt: skip
+def test_a_series_stands_at_its_steps_names_where_they_are_rising_numbers(
+    names: list[str], across: tuple[float, ...], label: str, tmp_path: Path
+) -> None:
+    steps = pd.DataFrame({"step": names, "demand_mw": [1.0, 2.0, 4.0], "shed_mw": [0.0, 0.0, 1.0]})
+    study = Study(tmp_path, {}, {"steps": steps})
+    charts = step_charts(study, styles(["case14"]))
+    assert charts
+    for chart in charts:
+        assert chart.x_label == label
+        assert chart.title.endswith(f" by {label}")
+        assert [series.x for series in chart.series] == [across]
+    # the second point stands as far along the drawn curve as its step lies between the others
+    points = re.findall(r'data-k="0,1,2" points="([^"]*)"', render(charts[0], "linear"))
+    first, second, third = (float(p.split(",")[0]) for p in points[0].split())
+    share = (across[1] - across[0]) / (across[2] - across[0])
+    assert (second - first) / (third - first) == pytest.approx(share, abs=1e-3)

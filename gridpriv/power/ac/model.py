@@ -20,9 +20,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from gridpriv.core.arrays import Bools, Complexes, Floats, Ints
-from gridpriv.grid.admittance import branch_admittance
+from gridpriv.grid.admittance import branch_admittance, branch_flows
 from gridpriv.grid.case import PIECEWISE, Case
-from gridpriv.power.ac.flow import branch_flows, islands
+from gridpriv.grid.islands import islands
 from gridpriv.power.ac.quadratic import QuadraticProgram
 from gridpriv.power.ac.state import Dispatch
 from gridpriv.power.objective import cost_at, per_unit_polynomial, piecewise_lines

@@ -15,8 +15,9 @@ import numpy as np
 
 from gridpriv.core.arrays import Bools, Complexes, Floats
 from gridpriv.core.errors import SolverError, not_allowed, one_of
+from gridpriv.grid.admittance import branch_flows
 from gridpriv.grid.case import Case
-from gridpriv.power.ac.flow import branch_flows, dead_buses, islands
+from gridpriv.grid.islands import dead_buses, islands
 from gridpriv.power.ac.limits import Limit
 from gridpriv.power.ac.model import AcModel, ac_model, add_generation_cost, add_service_cost
 from gridpriv.power.ac.part import Part, part_of

@@ -26,7 +26,7 @@ import numpy as np
 
 from gridpriv.core.arrays import Bools, Complexes, Floats, Ints
 from gridpriv.grid.case import Case
-from gridpriv.power.ac.flow import dead_buses, islands
+from gridpriv.grid.islands import dead_buses, islands
 from gridpriv.power.ac.model import AcModel, ac_model, add_generation_cost, add_service_cost
 from gridpriv.power.ac.optimum import NOTIONAL_COST
 from gridpriv.power.ac.part import Part, part_of

@@ -20,7 +20,7 @@ from scipy.sparse.linalg import splu
 
 from gridpriv.core.arrays import Bools, Floats, Ints
 from gridpriv.grid.case import Case
-from gridpriv.power.ac.flow import islands
+from gridpriv.grid.islands import islands
 from gridpriv.power.ac.part import part_of
 
 ENDLESS = 1e6

@@ -1,0 +1,27 @@
+"""Islands of a grid: buses that branches join, and those on which nothing can generate."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy import sparse
+from scipy.sparse.csgraph import connected_components
+
+from gridpriv.core.arrays import Bools, Ints
+from gridpriv.grid.case import Case
+
+
+def islands(case: Case) -> Ints:
+    """Return the number of the island of every bus."""
+    links = sparse.coo_array(
+        (np.ones(case.n_branch), (case.f_bus, case.t_bus)), shape=(case.n_bus, case.n_bus)
+    )
+    return np.asarray(connected_components(links, directed=False)[1], dtype=np.int64)
+
+
+def dead_buses(case: Case) -> Bools:
+    """Return the buses of islands in which no generator can give active power."""
+    island = islands(case)
+    alive = np.zeros(island.max() + 1, bool)
+    alive[island[case.gen_bus[case.pmax > 0]]] = True
+    dead: Bools = ~alive[island]
+    return dead

@@ -1,0 +1,280 @@
+"""The control areas of a grid that settles, and the equations of their power flow.
+
+Generators of an area share what it regulates (alpha) in proportion to their headroom. An area at
+a limit of its alpha stays there (``bound``); where all of an island do, its reference bus gives
+the rest (``slack``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import sparse
+
+from gridpriv.core.arrays import Bools, Complexes, Floats, Ints
+from gridpriv.grid.admittance import branch_admittance, bus_admittance
+from gridpriv.grid.case import Case
+from gridpriv.grid.islands import islands
+from gridpriv.power.ac.newton import FlowEquations, FlowSolution, solve_power_flow
+from gridpriv.power.ac.state import Dispatch, Schedule
+
+
+def interchange_of(case: Case, schedule: Schedule, s_from: Complexes, s_to: Complexes) -> Floats:
+    """Return what each zone's tie lines take from it, metered in their middle."""
+    near, far = schedule.zone_of[case.f_bus], schedule.zone_of[case.t_bus]
+    through = np.where(near != far, 0.5 * (s_from - s_to).real, 0.0)
+    zones = len(schedule.interchange)
+    out = np.bincount(near, through, zones) - np.bincount(far, through, zones)
+    return np.asarray(out, dtype=np.float64)
+
+
+def _by_room(room: Floats, group: Ints, groups: int) -> Floats:
+    """Return shares in proportion to ``room`` in a group; infinite rooms share all of it."""
+    endless = np.isinf(room)
+    unlimited = np.bincount(group, endless, minlength=groups) > 0
+    return np.where(unlimited[group], endless.astype(float), room)
+
+
+@dataclass(frozen=True, eq=False)
+class Settled:
+    """A power flow and the areas in it: at which limit (-1, 0, 1), their alpha, islands' slack."""
+
+    solution: FlowSolution
+    bound: Ints
+    alpha: Floats
+    slack: Floats
+    power_flows: int
+
+
+@dataclass(frozen=True, eq=False)
+class AreaGrid:
+    """A grid whose islands all generate, its dispatch and its areas (a zone's part of an island).
+
+    ``up`` and ``down`` are the generators' shares of their area's alpha, ``most`` and ``least``
+    alpha's limits.
+    """
+
+    case: Case
+    dispatch: Dispatch
+    island: Ints
+    reference: Ints
+    area_of: Ints
+    area_island: Ints
+    interchange: Floats
+    admittance: sparse.csr_array
+    up: Floats
+    down: Floats
+    most: Floats
+    least: Floats
+    bias: Floats
+
+    @staticmethod
+    def of(case: Case, dispatch: Dispatch, schedule: Schedule) -> AreaGrid:
+        """Return the areas of a schedule on a case, and their limits at a dispatch."""
+        island = islands(case)
+        place = np.stack([island, schedule.zone_of], axis=1)
+        areas, area_of = np.unique(place, axis=0, return_inverse=True)
+        area_of = area_of.reshape(-1)
+        gen_area, count = area_of[case.gen_bus], len(areas)
+        upward = np.maximum(case.pmax - dispatch.pg, 0.0)
+        downward = np.maximum(dispatch.pg - case.pmin, 0.0)
+        up, down = (_by_room(room, gen_area, count) for room in (upward, downward))
+        most, least = (_reach(room, gen_area, count) for room in (upward, downward))
+        span = np.bincount(gen_area, upward + downward, minlength=count).astype(float)
+        return AreaGrid(
+            case, dispatch, island, _references(case, island), area_of, areas[:, 0],
+            _area_interchange(schedule, areas, area_of, case), bus_admittance(case),
+            up, down, most, -least, _by_room(span, areas[:, 0], island.max() + 1),
+        )  # fmt: skip
+
+    @property
+    def gen_area(self) -> Ints:
+        """The area of every generator."""
+        return self.area_of[self.case.gen_bus]
+
+    def regulation(self, settled: Settled) -> Floats:
+        """Return what every generator gives beyond its set point."""
+        alpha = settled.alpha[self.gen_area]
+        given = np.where(alpha >= 0, self.up, self.down) * alpha
+        at_reference = np.isin(self.case.gen_bus, self.reference)
+        shares = 1.0 / np.bincount(self.case.gen_bus, minlength=self.case.n_bus)[self.case.gen_bus]
+        slack = settled.slack[self.island[self.case.gen_bus]]
+        return given + np.where(at_reference, shares * slack, 0.0)
+
+    def reactive(self, voltage: Complexes) -> Floats:
+        """Return every generator's reactive power, shared at a bus in proportion to range."""
+        return share_reactive(self.case, _reactive_generation(self, voltage))
+
+
+def _reach(room: Floats, group: Ints, groups: int) -> Floats:
+    """Return how far alpha can go: 1 with finite room, inf with infinite, 0 without any."""
+    total = np.bincount(group, room, minlength=groups)
+    return np.where(np.isinf(total), np.inf, (total > 0).astype(float))
+
+
+def _references(case: Case, island: Ints) -> Ints:
+    """Return a bus of each island: the source's reference or its largest generator's."""
+    worth = np.where(np.isinf(case.pmax), np.finfo(float).max / 2, case.pmax)
+    given = case.reference[case.gen_bus]
+    order = np.lexsort((worth, given))  # the last of an island wins
+    chosen = np.zeros(island.max() + 1, dtype=np.int64)
+    chosen[island[case.gen_bus[order]]] = case.gen_bus[order]
+    return chosen
+
+
+def _area_interchange(schedule: Schedule, areas: Ints, area_of: Ints, case: Case) -> Floats:
+    """Return X of every area; a zone in several islands splits its own by tie lines."""
+    zone = areas[:, 1]
+    ties = schedule.zone_of[case.f_bus] != schedule.zone_of[case.t_bus]
+    ends = np.concatenate([area_of[case.f_bus[ties]], area_of[case.t_bus[ties]]])
+    count = np.bincount(ends, minlength=len(areas)).astype(float)
+    of_zone = np.bincount(zone, count, minlength=len(schedule.interchange))
+    share = count / np.maximum(of_zone[zone], 1.0)
+    return share * schedule.interchange[zone]
+
+
+def injection(grid: AreaGrid) -> Complexes:
+    """Return what is injected at every bus before regulation; reactive: without generators."""
+    case, asked = grid.case, grid.dispatch
+    p = np.bincount(case.gen_bus, asked.pg, minlength=case.n_bus) - asked.spill
+    total: Complexes = p - (case.pd - asked.p_shed) - 1j * (case.qd - asked.q_shed)
+    return total
+
+
+def solve(
+    grid: AreaGrid, bound: Ints, voltage: Complexes, last: Settled | None, eased: float
+) -> Settled:
+    """Solve the power flow in which areas at a limit stay there and the others keep interchange.
+
+    ``eased``: what :func:`_reactive_limits` is given; ``last``: where alpha begins.
+    """
+    case, count = grid.case, len(grid.interchange)
+    active = np.flatnonzero(bound == 0)
+    regulated = np.unique(grid.area_island[active])
+    slack = np.setdiff1d(np.arange(len(grid.reference)), regulated)
+    injected = injection(grid)
+    limit = np.where(bound > 0, grid.most, grid.least)
+    fixed = np.where(bound != 0, limit, 0.0)
+    alpha_of_gen = fixed[grid.gen_area]
+    stuck = np.where(alpha_of_gen >= 0, grid.up, grid.down) * alpha_of_gen
+    p = injected.real + np.bincount(case.gen_bus, stuck, minlength=case.n_bus)
+    near, far = grid.area_of[case.f_bus], grid.area_of[case.t_bus]
+    ends = _tie_ends(grid, near != far)
+    at_slack = sparse.coo_array(
+        (np.ones(len(slack)), (grid.reference[slack], np.arange(len(slack)))),
+        shape=(case.n_bus, len(slack)),
+    )
+    up, down = (_columns(grid, *way)[:, active] for way in (
+        (grid.up, grid.down, grid.most), (grid.down, grid.up, grid.least),
+    ))  # fmt: skip
+    column = np.searchsorted(regulated, grid.area_island[active])
+    bias = sparse.coo_array(
+        (grid.bias[active], (np.arange(len(active)), column)),
+        shape=(len(active), len(regulated)),
+    )
+    low, high = _reactive_limits(grid, voltage, eased)
+    equations = FlowEquations(
+        injected=sparse.vstack([grid.admittance, ends.rows], format="csr"),
+        at=sparse.vstack([sparse.eye_array(case.n_bus), ends.at], format="csr"),
+        tie_area=ends.area[active],
+        p=p,
+        q=injected.imag,
+        q_low=low,
+        q_high=high,
+        setpoint=grid.dispatch.vm,
+        reference=np.isin(np.arange(case.n_bus), grid.reference),
+        up=sparse.hstack([up, at_slack], format="csr"),
+        down=sparse.hstack([down, at_slack], format="csr"),
+        interchange=grid.interchange[active],
+        bias=bias.tocsr(),
+    )
+    given = np.zeros(count) if last is None else last.alpha
+    begin = np.concatenate([given[active], np.zeros(len(slack))])
+    found = solve_power_flow(equations, voltage, begin, np.zeros(len(regulated)))
+    alpha, taken = fixed.copy(), np.zeros(len(grid.reference))
+    alpha[active], taken[slack] = found.alpha[: len(active)], found.alpha[len(active) :]
+    return Settled(found, bound, alpha, taken, 1)
+
+
+@dataclass(frozen=True, eq=False)
+class _Ends:
+    rows: sparse.csr_array
+    at: sparse.csr_array
+    area: sparse.csr_array
+
+
+def _tie_ends(grid: AreaGrid, ties: Bools) -> _Ends:
+    """Return admittance rows and buses of the ends of tie lines, and what areas meter of them.
+
+    A tie line is metered in its middle: an area counts half the flow at its own end less half
+    that at the other.
+    """
+    case, y = grid.case, branch_admittance(grid.case)
+    k = np.flatnonzero(ties)
+    number, size = np.arange(2 * len(k)), (2 * len(k), case.n_bus)
+    near = np.concatenate([case.f_bus[k], case.t_bus[k]])
+    far = np.concatenate([case.t_bus[k], case.f_bus[k]])
+    values = np.concatenate([y.ff[k], y.tt[k], y.ft[k], y.tf[k]])
+    places = (np.tile(number, 2), np.concatenate([near, far]))
+    areas = np.concatenate([grid.area_of[near], grid.area_of[far]])
+    return _Ends(
+        rows=sparse.coo_array((values, places), shape=size).tocsr(),
+        at=sparse.coo_array((np.ones(len(number)), (number, near)), shape=size).tocsr(),
+        area=sparse.coo_array(
+            (np.repeat([0.5, -0.5], len(number)), (areas, np.tile(number, 2))),
+            shape=(len(grid.interchange), len(number)),
+        ).tocsr(),
+    )
+
+
+def _columns(grid: AreaGrid, here: Floats, other: Floats, reach: Floats) -> sparse.csr_array:
+    """Return the injection of buses by areas' alpha; one without reach: by the other room."""
+    values = np.where(reach[grid.gen_area] != 0, here, other)
+    size = (grid.case.n_bus, len(grid.interchange))
+    return sparse.coo_array((values, (grid.case.gen_bus, grid.gen_area)), shape=size).tocsr()
+
+
+def _reactive_limits(grid: AreaGrid, voltage: Complexes, eased: float) -> tuple[Floats, Floats]:
+    """Return limits of reactive generation, eased by a share of the most that is beyond one now."""
+    case = grid.case
+    generating = np.isin(np.arange(case.n_bus), case.gen_bus)
+    if np.isinf(eased):
+        return np.where(generating, -np.inf, 0.0), np.where(generating, np.inf, 0.0)
+    low, high = (
+        np.bincount(case.gen_bus, bound, minlength=case.n_bus).astype(float)
+        for bound in (case.qmin, case.qmax)
+    )
+    now = np.where(generating, _reactive_generation(grid, voltage), 0.0)
+    beyond = np.where(generating, np.maximum(now - high, low - now), 0.0).max(initial=0.0)
+    room = np.where(generating, eased * max(beyond, 0.0), 0.0)
+    return low - room, high + room
+
+
+def _reactive_generation(grid: AreaGrid, voltage: Complexes) -> Floats:
+    drawn = voltage * np.conj(grid.admittance @ voltage)
+    total: Floats = (drawn - injection(grid)).imag
+    return total
+
+
+def share_reactive(case: Case, total: Floats) -> Floats:
+    """Return the reactive power of every generator for that of its bus.
+
+    Generators of a bus stand at one share of their ranges; where some have no limit, the others
+    stand as near 0 as theirs allow and those without share the rest equally.
+    """
+    bus, n = case.gen_bus, case.n_bus
+
+    def at_bus(values: Floats) -> Floats:
+        return np.asarray(np.bincount(bus, values, minlength=n)[bus], dtype=np.float64)
+
+    endless = np.isinf(case.qmin) | np.isinf(case.qmax)
+    unlimited = at_bus(endless.astype(float))
+    nearest = np.where(endless, 0.0, np.clip(0.0, case.qmin, case.qmax))
+    rest = (total[bus] - at_bus(nearest)) / np.maximum(unlimited, 1.0)
+    low, high = np.where(endless, 0.0, case.qmin), np.where(endless, 0.0, case.qmax)
+    span, number = at_bus(high - low), at_bus(np.ones(len(bus)))
+    above = total[bus] - at_bus(low)
+    share = np.where(span > 0, (high - low) / np.where(span > 0, span, 1.0), 1.0 / number)
+    ranged = low + share * above
+    return np.where(unlimited > 0, np.where(endless, rest, nearest), ranged)
