@@ -20,6 +20,10 @@ from gridpriv.core.errors import InputError, not_allowed
 POLYNOMIAL, PIECEWISE = 2, 1
 
 
+MOST_DEMAND_MW = 1e7
+"""Of one bus: three times what all power plants of the world generate on average."""
+
+
 @dataclass(frozen=True)
 class GenCost:
     """Cost of one generator in $/h as a function of its output in MW (MATPOWER gencost).
@@ -208,6 +212,10 @@ def _validate(case: Case) -> None:
     _finite(case, bus_numbers, "bus", case.bus_id)
     _finite(case, ("r", "x", "b", "tap", "shift", "rate"), "branch", case.branch_row)
     _finite(case, ("vg", "pg"), "generator", case.gen_row)
+    for name in ("pd", "qd"):
+        values, most = getattr(case, name), MOST_DEMAND_MW / case.base_mva
+        allowed = f"within +-{most:.4g} p.u. ({MOST_DEMAND_MW:g} MVA)"
+        _refuse(np.abs(values) > most, values, name, "bus", case.bus_id, allowed)
     _ordered(case, "vmin", "vmax", "bus", case.bus_id)
     _ordered(case, "pmin", "pmax", "generator", case.gen_row)
     _ordered(case, "qmin", "qmax", "generator", case.gen_row)

@@ -23,7 +23,7 @@ from pandas import DataFrame
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import InputError, not_allowed
 from gridpriv.core.reading import shown
-from gridpriv.grid.case import Case
+from gridpriv.grid.case import MOST_DEMAND_MW, Case
 from gridpriv.grid.csvfile import LONGEST_NAME, bus_number, is_name, read_rows
 from gridpriv.grid.pandapower_checks import frame, in_service, optional
 from gridpriv.grid.pandapower_elements import flexible_sgens
@@ -125,6 +125,8 @@ def read_bus_demand(path: str | Path, case: Case) -> Floats:
     for line, row in rows:
         rows.once(seen, str(int(rows.bus(row, line, case)[1])), line, "bus")
         _apply(rows, row, line, case, *given)
+    if not seen:
+        raise InputError(f"{rows.label} names no bus")
     return given
 
 
@@ -296,14 +298,15 @@ class _Rows:
         )
 
     def number(self, row: dict[str, str], column: str, line: int) -> float:
-        """Return a finite number."""
+        """Return a number that a demand may be, or a factor."""
         text = row[column]
         try:
             value = float(text) if text.isascii() and "_" not in text else math.nan
         except ValueError:
             value = math.nan
-        if not math.isfinite(value):
-            raise self.error(line, column, row[column], "a finite number")
+        if not abs(value) <= MOST_DEMAND_MW:  # also for NaN
+            allowed = f"a finite number within +-{MOST_DEMAND_MW:g}"
+            raise self.error(line, column, row[column], allowed)
         return value
 
     def bus(self, row: dict[str, str], line: int, case: Case) -> tuple[int, int]:

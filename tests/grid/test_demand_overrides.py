@@ -28,6 +28,11 @@ def write(folder: Path, text: str) -> Path:
     return path
 
 
+def test_no_bus_draws_more_than_the_world_generates() -> None:
+    with pytest.raises(InputError, match=r"bus 2: pd = .* is not allowed: .* \(1e\+07 MVA\)"):
+        CASE14.scaled(1e6)
+
+
 def test_named_buses_change_and_the_others_do_not(tmp_path: Path) -> None:
     case = override_demand(CASE14, write(tmp_path, "bus,pd_mw,qd_mvar\n9,50,10\n1,3,\n"))
     assert case.pd[8] == 0.5
@@ -44,6 +49,8 @@ def test_named_buses_change_and_the_others_do_not(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("", r"line 1 is ''; it must be bus,pd_mw,qd_mvar"),
+        ("bus,pd_mw\n", r"names no bus"),
+        ("bus,pd_mw\n9,1e308\n", r"line 2: pd_mw = '1e308' is not allowed: .* within \+-1e\+07"),
         ("bus\n9\n", r"line 1 is 'bus'"),
         ("bus,pd\n9,1\n", r"line 1 is 'bus,pd'"),
         ("bus,pd_mw,pd_mw\n9,1,1\n", r"line 1 is"),
