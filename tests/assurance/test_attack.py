@@ -13,7 +13,7 @@ from gridpriv.assurance.attack import attack
 from gridpriv.assurance.averaging import averaging
 from gridpriv.assurance.eavesdrop import listen
 from gridpriv.assurance.findings import AttackResult, Outcome
-from gridpriv.assurance.identifiability import identify
+from gridpriv.assurance.identifiability import Identified, identify
 from gridpriv.assurance.stationarity import StationarityModel
 from gridpriv.cli.attack import _print
 from gridpriv.core.errors import InputError
@@ -82,7 +82,11 @@ def test_better_than_the_prior_begins_at_a_hundredth_of_its_error(
         for label, found in (("no noise", np.stack([load, load])), ("as set", estimates))
     )
     every = np.arange(14)
-    _print(AttackResult(run, AttackPlan(seeds=2), every, every, prior, outcomes, {}))
+    held = {
+        number: Identified(("hidden",) * len(zone.own), np.ones(14), np.ones(2), np.ones(2))
+        for number, zone in enumerate(run.zones)
+    }
+    _print(AttackResult(run, AttackPlan(seeds=2), every, every, prior, outcomes, held))
     told = " ".join(capsys.readouterr().out.split())
     assert (
         "Of 14 buses, 3 are known better than by the public prior, by 1% of its error or more "
