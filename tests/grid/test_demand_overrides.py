@@ -30,7 +30,7 @@ def write(folder: Path, text: str) -> Path:
 
 def test_no_bus_draws_more_than_the_world_generates() -> None:
     with pytest.raises(InputError, match=r"bus 2: pd = .* is not allowed: .* \(1e\+07 MVA\)"):
-        CASE14.scaled(1e6)
+        CASE14.scale_load(1e6)
 
 
 def test_named_buses_change_and_the_others_do_not(tmp_path: Path) -> None:
