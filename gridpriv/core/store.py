@@ -18,40 +18,45 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from gridpriv.core.display import html_table
 from gridpriv.core.errors import BudgetError, GridprivWarning, InputError, SolverError
 from gridpriv.core.files import (
     StorageError,
-    beside,
-    is_left,
     make_folder,
     names_in,
     remove,
     storing,
     sweep,
+    write_bytes,
     write_text,
 )
 from gridpriv.core.lock import LOCK, held
-from gridpriv.core.parquet import read_parquet
 from gridpriv.core.processes import WorkerError
-from gridpriv.core.reading import read_bytes
-from gridpriv.core.sealed import DamagedError, read_json, read_sealed, sealed
+from gridpriv.core.sealed import DamagedError, sealed
+from gridpriv.core.stored import (
+    COMMON,
+    FORMAT,
+    MANIFEST,
+    PARTS,
+    Part,
+    Rows,
+    Study,
+    as_table,
+    part_files,
+    parts_in,
+    read_manifest,
+    read_part,
+    read_study,
+    refuse_old,
+    rows_in,
+    tables_in,
+)
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-FORMAT = 3
-MANIFEST = "manifest.json"
-PARTS, COMMON = "parts", "common"
 TEXTS = ("study.toml",)  # files for people that are written before the first run
 SAME = ("kind", "public", "study", "cases", "version")  # what makes two folders the same study
 DIFFERS = {
@@ -59,81 +64,6 @@ DIFFERS = {
     "cases": "other cases or zone maps",
     "version": "another version of gridpriv",
 }
-TABLES = ("runs", "rounds", "zones", "buses", "statements", "charges", "timing")
-NETWORK_TABLES = ("network_buses", "network_branches")
-OLD = {  # what earlier versions left, and what makes it again
-    "study.toml": "gridpriv compare --study study.toml --out NEW (study.toml is in the folder)",
-    "horizon.json": "gridpriv run CASE --series FILE --out NEW (settings are in horizon.json)",
-    "series.json": "gridpriv run CASE --series FILE --out NEW (settings are in series.json)",
-    "run.json": "gridpriv run CASE --out NEW, or learn run DATASET (settings are in run.json)",
-    MANIFEST: "gridpriv compare or learn compare --out NEW (settings are in manifest.json)",
-}
-
-SHOWN = (
-    "case", "scheme", "budget", "seed", "total_epsilon", "recourse_shed_mw", "test_error_pct",
-    "status", "reason",
-)  # fmt: skip
-ROWS_SHOWN = 20
-
-Rows = dict[str, list[dict[str, Any]]]
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Study:
-    """What a folder holds.
-
-    Attributes
-    ----------
-    folder : Path
-    manifest : dict
-    tables : dict of str to DataFrame
-        ``runs``, ``rounds``, ``zones``, ``buses``, ``statements``, ``timing`` and, for drawing,
-        ``network_buses`` and ``network_branches``; ``claims`` in a reproduction.
-    """
-
-    folder: Path
-    manifest: dict[str, Any]
-    tables: dict[str, pd.DataFrame]
-
-    def __repr__(self) -> str:
-        failed = f", {len(self.failed)} failed" if len(self.failed) else ""
-        title = self.manifest.get("title", "untitled")
-        return f"Study({str(self.folder)!r}: {title}, {len(self.runs)} runs{failed})"
-
-    def _repr_html_(self) -> str:
-        columns = [name for name in SHOWN if name in self.runs]
-        rows = self.runs[columns].head(ROWS_SHOWN).values.tolist()
-        return html_table((repr(self)[len("Study(") : -1], columns, rows))
-
-    @property
-    def runs(self) -> pd.DataFrame:
-        """One row per run: identity, settings, finals, privacy, status."""
-        return self.tables["runs"]
-
-    @property
-    def rounds(self) -> pd.DataFrame:
-        """One row per run and round."""
-        return self.tables["rounds"]
-
-    @cached_property
-    def done(self) -> pd.DataFrame:
-        """Rows of the runs that finished."""
-        return self.runs[self.runs["status"] == "done"]
-
-    @cached_property
-    def failed(self) -> pd.DataFrame:
-        """Rows of the runs that did not."""
-        return self.runs[self.runs["status"] == "failed"]
-
-    @cached_property
-    def withheld(self) -> pd.DataFrame:
-        """Rows of runs of which only settings are told: published, and without noise."""
-        return self.runs[self.runs["status"] == "withheld"]
-
-    @property
-    def public(self) -> bool:
-        """Whether figures computed from private demand were left out."""
-        return bool(self.manifest.get("public", False))
 
 
 class Store:
@@ -165,7 +95,7 @@ class Store:
         """Keep what is noted under a name as it is, and free the name."""
         path = self._parts / f"{name}.json"
         if path.exists():
-            earlier = sum(one.name.startswith(f"{name}-") for one in _part_files(self.folder))
+            earlier = sum(one.name.startswith(f"{name}-") for one in part_files(self.folder))
             with storing(f"rename {path}"):
                 path.rename(self._parts / f"{name}-{earlier + 1}.json")
 
@@ -173,7 +103,7 @@ class Store:
     def begun(self) -> bool:
         """Whether anything of a run is stored."""
         return self.manifest["finished"] or any(
-            path.stem != COMMON for path in _part_files(self.folder)
+            path.stem != COMMON for path in part_files(self.folder)
         )
 
     def text(self, name: str, text: str) -> None:
@@ -183,7 +113,7 @@ class Store:
     def stored(self) -> dict[str, str]:
         """Return the status of every stored run by its identity."""
         if self.manifest["finished"]:
-            runs = _tables(self.folder, self.manifest)["runs"].to_pylist()
+            runs = tables_in(self.folder, self.manifest)["runs"].to_pylist()
         else:
             runs = [row for part in self._whole_parts() for row in part.rows.get("runs", ())]
         return {row["run"]: row.get("status", "done") for row in runs}
@@ -202,12 +132,8 @@ class Store:
         """Turn the parts into tables; ``told`` says what else the manifest has of them."""
         if self.manifest["finished"]:
             return
-        parts = sorted(_parts(self.folder), key=lambda part: part.number)
-        rows: Rows = {}
-        for part in parts:
-            for name, more in part.rows.items():
-                rows.setdefault(name, []).extend(more)
-        tables = {name: self._table(name, found) for name, found in rows.items() if found}
+        rows = rows_in(self.folder).items()
+        tables = {name: self._table(name, found) for name, found in rows if found}
         extra = told(read_study(self.folder)) | {"finished": True, "tables": tables}
         self._write_manifest(self.manifest | extra)
         remove(self._parts)
@@ -222,7 +148,7 @@ class Store:
     def leave_nothing(self) -> None:
         """Remove what was begun, where no run is stored: input that no run can have."""
         there = (self.folder / MANIFEST).exists() and not self.manifest["finished"]
-        if there and {path.stem for path in _part_files(self.folder)} <= {COMMON}:
+        if there and {path.stem for path in part_files(self.folder)} <= {COMMON}:
             for name in (PARTS, *TEXTS, MANIFEST):
                 remove(self.folder / name)
 
@@ -248,7 +174,7 @@ class Store:
             self.note(COMMON, common())
 
     def _refuse_strangers(self) -> None:
-        _refuse_old(self.folder)
+        refuse_old(self.folder)
         strangers = [path.name for path in names_in(self.folder) if path.name != LOCK]
         if strangers:
             raise InputError(
@@ -276,9 +202,9 @@ class Store:
     def _whole_parts(self) -> list[Part]:
         """Return the parts; remove those that are damaged, which are then made again."""
         found = []
-        for path in _part_files(self.folder):
+        for path in part_files(self.folder):
             try:
-                found.append(_read_part(path))
+                found.append(read_part(path))
             except DamagedError as error:
                 if "-" in path.stem:
                     raise InputError(
@@ -292,7 +218,7 @@ class Store:
     def _take_apart(self) -> None:
         """Turn the tables of a finished folder back into parts."""
         by_run: dict[str, Rows] = {COMMON: {}}
-        for name, table in _tables(self.folder, self.manifest).items():
+        for name, table in tables_in(self.folder, self.manifest).items():
             for row in table.to_pylist():
                 by_run.setdefault(row.get("run", COMMON), {}).setdefault(name, []).append(row)
         make_folder(self._parts)
@@ -311,23 +237,13 @@ class Store:
         import pyarrow.parquet as pq
 
         buffer = io.BytesIO()
-        pq.write_table(_as_table(rows), buffer)
+        pq.write_table(as_table(rows), buffer)
         content = buffer.getvalue()
-        with beside(self.folder / f"{name}.parquet", private=not self.public) as file:
-            file.write(content)
+        write_bytes(self.folder / f"{name}.parquet", content, private=not self.public)
         return {"rows": len(rows), "sha256": hashlib.sha256(content).hexdigest()}
 
     def _write_manifest(self, manifest: dict[str, Any]) -> None:
         self.text(MANIFEST, sealed(manifest, indent=2))
-
-
-@dataclass(frozen=True)
-class Part:
-    """One stored run, before the tables are made: identity, place in the tables, rows."""
-
-    run: str
-    number: int
-    rows: Rows
 
 
 @contextmanager
@@ -383,68 +299,8 @@ def reopen_store(folder: Path) -> Iterator[Store]:
         yield Store(folder, public=bool(read_manifest(folder).get("public", False)))
 
 
-def read_study(folder: str | Path) -> Study:
-    """Return what a folder holds, also one that is still being written to, or was left so.
-
-    Raises
-    ------
-    InputError
-        If it holds no study, one of another format, or one that is damaged.
-    """
-    import pandas as pd
-
-    place = Path(folder)
-    manifest = read_manifest(place)
-    found: dict[str, Any] = {}
-    if not manifest["finished"]:
-        rows: Rows = {}
-        for part in sorted(_parts(place), key=lambda part: part.number):
-            for name, more in part.rows.items():
-                rows.setdefault(name, []).extend(more)
-        found = {name: _as_table(more) for name, more in rows.items() if more}
-        manifest = read_manifest(place)  # it may have been finished while the parts were read
-    if manifest["finished"]:
-        found = _tables(place, manifest)
-    no_run = {column: pd.Series(dtype=str) for column in ("run", "status")}
-    tables = {name: pd.DataFrame(no_run) for name in TABLES}
-    tables |= {name: pd.DataFrame() for name in (*NETWORK_TABLES, "claims")}
-    return Study(place, manifest, tables | {k: table.to_pandas() for k, table in found.items()})
-
-
-def read_manifest(folder: Path) -> dict[str, Any]:
-    """Return what the manifest of a folder says.
-
-    Raises
-    ------
-    InputError
-        If there is none, if it is damaged, or of another format.
-    """
-    path = folder / MANIFEST
-    try:
-        written = read_json(path).get("format")
-        if written == FORMAT:
-            return read_sealed(path)
-    except FileNotFoundError:
-        _refuse_old(folder)
-        raise InputError(f"{folder} holds no results: there is no {path}") from None
-    if isinstance(written, int) and written > FORMAT:
-        raise InputError(f"{folder} was written in format {written}; this version reads {FORMAT}")
-    if isinstance(written, int):
-        _refuse_old(folder)
-    raise InputError(f"{path} is not the manifest of a study")
-
-
-def _refuse_old(folder: Path) -> None:
-    for name, repeat in OLD.items():
-        if (folder / name).is_file():
-            raise InputError(
-                f"{folder} was written by an earlier version of gridpriv, in a form that is no "
-                f"longer read; make it again: {repeat}"
-            )
-
-
 def _hint(folder: Path, planned: int) -> str:
-    rows = [row for part in _parts(folder) for row in part.rows.get("runs", ())]
+    rows = [row for part in parts_in(folder) for row in part.rows.get("runs", ())]
     failed = sum(row.get("status") == "failed" for row in rows)
     told = f" and {failed} failed" if failed else ""
     return (
@@ -460,68 +316,6 @@ def _difference(key: str, was: dict[str, Any], manifest: dict[str, Any]) -> str:
     asked: dict[str, Any] = manifest[key]
     keys = [k for k in asked if was.get(key, {}).get(k) != asked[k]]
     return f"other {', '.join(keys)}"
-
-
-def _part_files(folder: Path) -> list[Path]:
-    return [path for path in names_in(folder / PARTS) if not is_left(path)]
-
-
-def _parts(folder: Path) -> list[Part]:
-    found = []
-    for path in _part_files(folder):
-        try:
-            found.append(_read_part(path))
-        except FileNotFoundError:  # the study was finished meanwhile
-            continue
-        except DamagedError as error:
-            raise InputError(
-                f"{error}. The command that began the study, with --resume, makes it again"
-            ) from error
-    return found
-
-
-def _read_part(path: Path) -> Part:
-    told = read_sealed(path)
-    run, number, rows = (told.get(key) for key in ("run", "number", "rows"))
-    if not (isinstance(run, str) and isinstance(number, int) and isinstance(rows, dict)):
-        raise DamagedError(f"{path} is damaged: it is no part of a store")
-    if not re.fullmatch(rf"{re.escape(run)}(-[0-9]+)?", path.stem):
-        raise DamagedError(f"{path} is damaged: it is the part of {run}")
-    return Part(run, number, rows)
-
-
-def _tables(folder: Path, manifest: dict[str, Any]) -> dict[str, Any]:
-    """Return the Arrow tables of a finished folder."""
-    found = {}
-    for name, told in manifest["tables"].items():
-        path = folder / f"{name}.parquet"
-        try:
-            content = read_bytes(path)
-        except FileNotFoundError:
-            raise InputError(f"{path} is missing: the study was finished with it") from None
-        if hashlib.sha256(content).hexdigest() != told["sha256"]:
-            raise InputError(
-                f"{path} is damaged or was edited: it is not what the study was finished with"
-            )
-        found[name] = read_parquet(path, content)
-    return found
-
-
-def _as_table(rows: list[dict[str, Any]]) -> Any:
-    """Return rows as an Arrow table: every column that any of them has; gaps are null."""
-    import pyarrow as pa
-
-    columns = dict.fromkeys(name for row in rows for name in row)
-    return pa.table({name: _column([row.get(name) for row in rows]) for name in columns})
-
-
-def _column(values: list[Any]) -> Any:
-    import pyarrow as pa
-
-    try:
-        return pa.array(values)
-    except (OverflowError, pa.ArrowTypeError):  # numbers beyond 64 bits, some of them text already
-        return pa.array([None if value is None else str(value) for value in values])
 
 
 def _scalar(value: Any) -> Any:

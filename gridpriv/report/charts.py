@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from gridpriv.core.store import Study
+from gridpriv.core.stored import Study
 from gridpriv.core.text import slug
 from gridpriv.drawing.chart import Chart, Series, Style, described, stacked, styles
 from gridpriv.report.summary import COSTS, NO_NOISE, Metric, epsilon_of, panel_names, series_names

@@ -13,7 +13,7 @@ from typing import Any
 
 import pandas as pd
 
-from gridpriv.core.store import NETWORK_TABLES, Study, read_study
+from gridpriv.core.stored import NETWORK_TABLES, Study, read_study
 from gridpriv.core.tables import publish
 from gridpriv.core.text import frame_csv, json_ready
 from gridpriv.drawing import write_drawing, write_picture

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from gridpriv.core.display import shown
-from gridpriv.core.store import Study
+from gridpriv.core.stored import Study
 from gridpriv.drawing.chart import Chart, Style, styles
 from gridpriv.report import findings, schema
 from gridpriv.report.charts import budget_words, cost_charts, round_charts, step_charts

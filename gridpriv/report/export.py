@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gridpriv.core.errors import InputError
 from gridpriv.core.files import make_folder, refuse_used, write_bytes
-from gridpriv.core.store import Study
+from gridpriv.core.stored import Study
 from gridpriv.report.document import Report, make_report
 from gridpriv.report.formats import check_formats
 from gridpriv.report.source import read_source

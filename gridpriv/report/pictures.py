@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from gridpriv.core.display import figure
-from gridpriv.core.store import Study
+from gridpriv.core.stored import Study
 from gridpriv.drawing import Drawing, draw_network
 from gridpriv.grid.case import Case
 from gridpriv.grid.layout import network_tables

@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from gridpriv.core.store import Study
+from gridpriv.core.stored import Study
 from gridpriv.core.tables import Column
 from gridpriv.core.text import inert
 from gridpriv.report.document import Report

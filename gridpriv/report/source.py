@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from gridpriv.core.store import Study, read_study
+from gridpriv.core.stored import Study, read_study
 from gridpriv.core.text import clean
 from gridpriv.report.findings import read_findings
 from gridpriv.study.publish import publish_study

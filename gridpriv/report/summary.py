@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from gridpriv.core.display import figure
-from gridpriv.core.store import Study
+from gridpriv.core.stored import Study
 from gridpriv.privacy.statement import noise_caveat
 from gridpriv.report.source import run_document
 from gridpriv.study.total import study_totals

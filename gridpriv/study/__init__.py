@@ -1,6 +1,6 @@
 """Studies: a plan (a grid of settings), a runner (processes or a cluster), a store (a folder)."""
 
-from gridpriv.core.store import Study, read_study
+from gridpriv.core.stored import Study, read_study
 from gridpriv.study.compare import compare
 from gridpriv.study.files import read_plan
 from gridpriv.study.plan import Scheme, StudyPlan, Task, make_plan

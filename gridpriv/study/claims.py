@@ -36,7 +36,7 @@ import pandas as pd
 
 from gridpriv.core.errors import InputError, not_allowed
 from gridpriv.core.settings import check_names
-from gridpriv.core.store import Study
+from gridpriv.core.stored import Study
 
 LATE = 10
 HOLDS, FAILS = "holds", "does not hold"

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from gridpriv.core.errors import not_allowed
-from gridpriv.core.store import Study, open_store, read_study
+from gridpriv.core.store import open_store
+from gridpriv.core.stored import Study, read_study
 from gridpriv.study.files import to_toml
 from gridpriv.study.grids import load_grids, network_rows
 from gridpriv.study.manifest import make_manifest

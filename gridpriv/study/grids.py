@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gridpriv.core.errors import not_allowed, one_of
-from gridpriv.core.store import NETWORK_TABLES, Rows
+from gridpriv.core.stored import NETWORK_TABLES, Rows
 from gridpriv.grid.case import Case
 from gridpriv.grid.layout import network_tables
 from gridpriv.grid.library import SHIPPED_ZONES, load_case, shipped_zoning

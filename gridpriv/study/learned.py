@@ -20,7 +20,8 @@ from typing import Any
 
 from gridpriv.core.errors import GridprivError, whole
 from gridpriv.core.processes import unordered
-from gridpriv.core.store import TABLES, Rows, Study, open_store, read_study
+from gridpriv.core.store import open_store
+from gridpriv.core.stored import TABLES, Rows, Study, read_study
 from gridpriv.core.tables import publish_table
 from gridpriv.core.text import frame_csv, json_ready
 from gridpriv.learning.algorithms.base import ALONE

@@ -17,7 +17,8 @@ from typing import Any
 import pandas as pd
 
 from gridpriv.core.errors import one_of
-from gridpriv.core.store import Study, open_store, read_study, reopen_store
+from gridpriv.core.store import open_store, reopen_store
+from gridpriv.core.stored import Study, read_study
 from gridpriv.grid.library import load_case, shipped_zoning
 from gridpriv.learning.algorithms.fedspd_dp import total_curves
 from gridpriv.privacy.adjacency import DemandAdjacency

@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from gridpriv.core.store import Rows, Study
+from gridpriv.core.stored import Rows, Study
 from gridpriv.core.tables import Column, TableSchema, publish, publish_table
 from gridpriv.learning import schema as learning
 from gridpriv.study import schema as study_schema

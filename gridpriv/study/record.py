@@ -12,7 +12,7 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from gridpriv.core.store import TABLES, Rows
+from gridpriv.core.stored import TABLES, Rows
 from gridpriv.privacy.mechanism import Charge
 from gridpriv.privacy.release import Release
 from gridpriv.study.plan import Task

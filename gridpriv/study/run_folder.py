@@ -25,8 +25,9 @@ import pandas as pd
 from gridpriv.core.errors import InputError, not_allowed
 from gridpriv.core.files import remove, write_text
 from gridpriv.core.sealed import read_sealed, sealed
-from gridpriv.core.store import MANIFEST as MANIFEST_FILE
-from gridpriv.core.store import NETWORK_TABLES, Rows, Store, open_store, read_manifest, read_study
+from gridpriv.core.store import Store, open_store
+from gridpriv.core.stored import MANIFEST as MANIFEST_FILE
+from gridpriv.core.stored import NETWORK_TABLES, Rows, read_manifest, read_study
 from gridpriv.grid.case import Case
 from gridpriv.grid.layout import network_tables
 from gridpriv.grid.overrides import DemandSeries

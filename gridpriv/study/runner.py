@@ -21,7 +21,8 @@ from typing import Any
 from gridpriv.core.cluster import connect
 from gridpriv.core.errors import GridprivError, GridprivWarning, SolverError
 from gridpriv.core.processes import unordered
-from gridpriv.core.store import Rows, Store
+from gridpriv.core.store import Store
+from gridpriv.core.stored import Rows
 from gridpriv.study.grids import Grid
 from gridpriv.study.plan import Task
 from gridpriv.study.record import failed_rows, identity, run_rows

@@ -15,7 +15,7 @@ from typing import Any
 
 import pandas as pd
 
-from gridpriv.core.store import Study
+from gridpriv.core.stored import Study
 from gridpriv.core.text import json_ready
 from gridpriv.privacy.accounting import total_epsilon, total_pure
 from gridpriv.privacy.filters import combined

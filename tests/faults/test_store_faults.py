@@ -13,7 +13,8 @@ import pytest
 from harness import DEFECT, KILLED, How, content, run
 
 from gridpriv.core.errors import GridprivError
-from gridpriv.core.store import Rows, open_store, read_study
+from gridpriv.core.store import open_store
+from gridpriv.core.stored import Rows, read_study
 
 RUNS = [f"run{k}" for k in range(3)]
 MANIFEST = {"kind": "study", "title": "toy", "study": {"weight": 2}, "planned": len(RUNS)}

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from gridpriv.core.store import Study
+from gridpriv.core.stored import Study
 from gridpriv.drawing.chart import BOTTOM, TOP, Chart, Series, described, render, styles
 from gridpriv.report.charts import step_charts
 

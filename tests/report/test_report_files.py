@@ -16,7 +16,8 @@ import gridpriv
 from gridpriv.cli.main import main
 from gridpriv.core.display import figure
 from gridpriv.core.errors import InputError
-from gridpriv.core.store import read_study, reopen_store
+from gridpriv.core.store import reopen_store
+from gridpriv.core.stored import read_study
 from gridpriv.report.export import export
 from gridpriv.report.source import read_source
 from gridpriv.report.summary import answers, half_width, summary

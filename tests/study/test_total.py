@@ -10,7 +10,7 @@ import pytest
 from scipy.optimize import brentq
 from scipy.stats import norm
 
-from gridpriv.core.store import Study
+from gridpriv.core.stored import Study
 from gridpriv.report.summary import answers, summary
 from gridpriv.study import Scheme, compare, make_plan
 from gridpriv.study.learn_plan import LearnPlan, make_way

@@ -1,0 +1,239 @@
+"""What a folder of the store holds (:mod:`gridpriv.core.store` says how it is written), read."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gridpriv.core.display import html_table
+from gridpriv.core.errors import InputError
+from gridpriv.core.files import is_left, names_in
+from gridpriv.core.parquet import read_parquet
+from gridpriv.core.reading import read_bytes
+from gridpriv.core.sealed import DamagedError, read_json, read_sealed
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FORMAT = 3
+MANIFEST = "manifest.json"
+PARTS, COMMON = "parts", "common"
+TABLES = ("runs", "rounds", "zones", "buses", "statements", "charges", "timing")
+NETWORK_TABLES = ("network_buses", "network_branches")
+OLD = {  # what earlier versions left, and what makes it again
+    "study.toml": "gridpriv compare --study study.toml --out NEW (study.toml is in the folder)",
+    "horizon.json": "gridpriv run CASE --series FILE --out NEW (settings are in horizon.json)",
+    "series.json": "gridpriv run CASE --series FILE --out NEW (settings are in series.json)",
+    "run.json": "gridpriv run CASE --out NEW, or learn run DATASET (settings are in run.json)",
+    MANIFEST: "gridpriv compare or learn compare --out NEW (settings are in manifest.json)",
+}
+
+SHOWN = (
+    "case", "scheme", "budget", "seed", "total_epsilon", "recourse_shed_mw", "test_error_pct",
+    "status", "reason",
+)  # fmt: skip
+ROWS_SHOWN = 20
+
+Rows = dict[str, list[dict[str, Any]]]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Study:
+    """What a folder holds.
+
+    Attributes
+    ----------
+    folder : Path
+    manifest : dict
+    tables : dict of str to DataFrame
+        ``runs``, ``rounds``, ``zones``, ``buses``, ``statements``, ``timing`` and, for drawing,
+        ``network_buses`` and ``network_branches``; ``claims`` in a reproduction.
+    """
+
+    folder: Path
+    manifest: dict[str, Any]
+    tables: dict[str, pd.DataFrame]
+
+    def __repr__(self) -> str:
+        failed = f", {len(self.failed)} failed" if len(self.failed) else ""
+        title = self.manifest.get("title", "untitled")
+        return f"Study({str(self.folder)!r}: {title}, {len(self.runs)} runs{failed})"
+
+    def _repr_html_(self) -> str:
+        columns = [name for name in SHOWN if name in self.runs]
+        rows = self.runs[columns].head(ROWS_SHOWN).values.tolist()
+        return html_table((repr(self)[len("Study(") : -1], columns, rows))
+
+    @property
+    def runs(self) -> pd.DataFrame:
+        """One row per run: identity, settings, finals, privacy, status."""
+        return self.tables["runs"]
+
+    @property
+    def rounds(self) -> pd.DataFrame:
+        """One row per run and round."""
+        return self.tables["rounds"]
+
+    @cached_property
+    def done(self) -> pd.DataFrame:
+        """Rows of the runs that finished."""
+        return self.runs[self.runs["status"] == "done"]
+
+    @cached_property
+    def failed(self) -> pd.DataFrame:
+        """Rows of the runs that did not."""
+        return self.runs[self.runs["status"] == "failed"]
+
+    @cached_property
+    def withheld(self) -> pd.DataFrame:
+        """Rows of runs of which only settings are told: published, and without noise."""
+        return self.runs[self.runs["status"] == "withheld"]
+
+    @property
+    def public(self) -> bool:
+        """Whether figures computed from private demand were left out."""
+        return bool(self.manifest.get("public", False))
+
+
+@dataclass(frozen=True)
+class Part:
+    """One stored run, before the tables are made: identity, place in the tables, rows."""
+
+    run: str
+    number: int
+    rows: Rows
+
+
+def read_study(folder: str | Path) -> Study:
+    """Return what a folder holds, also one that is still being written to, or was left so.
+
+    Raises
+    ------
+    InputError
+        If it holds no study, one of another format, or one that is damaged.
+    """
+    import pandas as pd
+
+    place = Path(folder)
+    manifest = read_manifest(place)
+    found: dict[str, Any] = {}
+    if not manifest["finished"]:
+        found = {name: as_table(rows) for name, rows in rows_in(place).items() if rows}
+        manifest = read_manifest(place)  # it may have been finished while the parts were read
+    if manifest["finished"]:
+        found = tables_in(place, manifest)
+    no_run = {column: pd.Series(dtype=str) for column in ("run", "status")}
+    tables = {name: pd.DataFrame(no_run) for name in TABLES}
+    tables |= {name: pd.DataFrame() for name in (*NETWORK_TABLES, "claims")}
+    return Study(place, manifest, tables | {k: table.to_pandas() for k, table in found.items()})
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """Return what the manifest of a folder says.
+
+    Raises
+    ------
+    InputError
+        If there is none, if it is damaged, or of another format.
+    """
+    path = folder / MANIFEST
+    try:
+        written = read_json(path).get("format")
+        if written == FORMAT:
+            return read_sealed(path)
+    except FileNotFoundError:
+        refuse_old(folder)
+        raise InputError(f"{folder} holds no results: there is no {path}") from None
+    if isinstance(written, int) and written > FORMAT:
+        raise InputError(f"{folder} was written in format {written}; this version reads {FORMAT}")
+    if isinstance(written, int):
+        refuse_old(folder)
+    raise InputError(f"{path} is not the manifest of a study")
+
+
+def refuse_old(folder: Path) -> None:
+    """Refuse what an earlier version left, and say how it is made again."""
+    for name, repeat in OLD.items():
+        if (folder / name).is_file():
+            raise InputError(
+                f"{folder} was written by an earlier version of gridpriv, in a form that is no "
+                f"longer read; make it again: {repeat}"
+            )
+
+
+def part_files(folder: Path) -> list[Path]:
+    """Return the files of an unfinished folder's parts."""
+    return [path for path in names_in(folder / PARTS) if not is_left(path)]
+
+
+def parts_in(folder: Path) -> list[Part]:
+    """Return the parts of an unfinished folder; refuse a damaged one."""
+    found = []
+    for path in part_files(folder):
+        try:
+            found.append(read_part(path))
+        except FileNotFoundError:  # the study was finished meanwhile
+            continue
+        except DamagedError as error:
+            raise InputError(
+                f"{error}. The command that began the study, with --resume, makes it again"
+            ) from error
+    return found
+
+
+def rows_in(folder: Path) -> Rows:
+    """Return the rows of every table of an unfinished folder, in the order of its runs."""
+    rows: Rows = {}
+    for part in sorted(parts_in(folder), key=lambda part: part.number):
+        for name, more in part.rows.items():
+            rows.setdefault(name, []).extend(more)
+    return rows
+
+
+def read_part(path: Path) -> Part:
+    """Return a part; raises :class:`DamagedError` for what is none."""
+    told = read_sealed(path)
+    run, number, rows = (told.get(key) for key in ("run", "number", "rows"))
+    if not (isinstance(run, str) and isinstance(number, int) and isinstance(rows, dict)):
+        raise DamagedError(f"{path} is damaged: it is no part of a store")
+    if not re.fullmatch(rf"{re.escape(run)}(-[0-9]+)?", path.stem):
+        raise DamagedError(f"{path} is damaged: it is the part of {run}")
+    return Part(run, number, rows)
+
+
+def tables_in(folder: Path, manifest: dict[str, Any]) -> dict[str, Any]:
+    """Return the Arrow tables of a finished folder."""
+    found = {}
+    for name, told in manifest["tables"].items():
+        path = folder / f"{name}.parquet"
+        try:
+            content = read_bytes(path)
+        except FileNotFoundError:
+            raise InputError(f"{path} is missing: the study was finished with it") from None
+        if hashlib.sha256(content).hexdigest() != told["sha256"]:
+            raise InputError(
+                f"{path} is damaged or was edited: it is not what the study was finished with"
+            )
+        found[name] = read_parquet(path, content)
+    return found
+
+
+def as_table(rows: list[dict[str, Any]]) -> Any:
+    """Return rows as an Arrow table: every column that any of them has; gaps are null."""
+    import pyarrow as pa
+
+    columns = dict.fromkeys(name for row in rows for name in row)
+    return pa.table({name: _column([row.get(name) for row in rows]) for name in columns})
+
+
+def _column(values: list[Any]) -> Any:
+    import pyarrow as pa
+
+    try:
+        return pa.array(values)
+    except (OverflowError, pa.ArrowTypeError):  # numbers beyond 64 bits, some of them text already
+        return pa.array([None if value is None else str(value) for value in values])
