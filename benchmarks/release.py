@@ -27,8 +27,9 @@ from gridpriv.power.ac.recourse import operating_unit
 from gridpriv.power.fleet import Fleet, ZoneMember, public_proxy
 from gridpriv.power.problem import ZoneProblem
 from gridpriv.power.program import compile_zone
+from gridpriv.zonal.prepared import prepare
 from gridpriv.zonal.reference import NOTHING_RELEASED
-from gridpriv.zonal.run import prepare, run_prepared
+from gridpriv.zonal.run import run_prepared
 
 RELEASES = "bus,total,tree,auto"
 

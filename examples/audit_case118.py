@@ -5,7 +5,7 @@ python examples/audit_case118.py
 
 from gridpriv import load_case, make_settings, shipped_zoning
 from gridpriv.assurance.audit import AuditPlan, audit
-from gridpriv.zonal.run import prepare
+from gridpriv.zonal.prepared import prepare
 
 case = load_case("case118")
 settings = make_settings("ryu-kim", protects="p", solver="clarabel", seed=1)

@@ -35,8 +35,9 @@ if TYPE_CHECKING:
     from gridpriv.report.export import export
     from gridpriv.study import Study, compare, make_plan, read_plan, read_study
     from gridpriv.zonal.horizon import run_series
+    from gridpriv.zonal.prepared import prepare
     from gridpriv.zonal.result import RunResult
-    from gridpriv.zonal.run import prepare, run
+    from gridpriv.zonal.run import run
     from gridpriv.zonal.settings import Settings, make_settings
 
 _HOME = {
@@ -69,7 +70,7 @@ _HOME = {
     "make_settings": "zonal.settings",
     "override_demand": "grid.overrides",
     "partition": "grid.partition",
-    "prepare": "zonal.run",
+    "prepare": "zonal.prepared",
     "read_book": "privacy.ledger",
     "read_demand_series": "grid.overrides",
     "read_plan": "study",

@@ -20,7 +20,7 @@ from gridpriv.grid.case import Case
 from gridpriv.grid.zoning import Zoning, bus_graph, tie_lines
 from gridpriv.power.fleet import public_proxy
 from gridpriv.privacy.mechanism import variance
-from gridpriv.zonal.run import Prepared
+from gridpriv.zonal.prepared import Prepared
 
 BOUND = 6.0  # public bounds, in spreads of the prior
 

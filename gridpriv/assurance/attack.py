@@ -42,7 +42,7 @@ from gridpriv.privacy.budget import Budget
 from gridpriv.privacy.mechanism import variance
 from gridpriv.privacy.noise import NoiseStreams
 from gridpriv.privacy.perturbation import Perturbation
-from gridpriv.zonal.run import Prepared, noise_rule
+from gridpriv.zonal.prepared import Prepared, noise_rule
 from gridpriv.zonal.settings import Settings
 
 PER_BUS = ("bus", "nothing")

@@ -32,7 +32,7 @@ from gridpriv.assurance.whole import WHOLE_CHECKS, whole_run
 from gridpriv.consensus.agent import Agent
 from gridpriv.core.errors import InputError, not_allowed, one_of
 from gridpriv.privacy.sensitivity import Norm, length
-from gridpriv.zonal.run import Prepared
+from gridpriv.zonal.prepared import Prepared
 
 RUNS = {"release": 50_000, "solution": 10_000, "messages": 2_000}
 SECURE_RUNS = 8_000  # of the same release under secure noise

@@ -32,7 +32,7 @@ from gridpriv.privacy.noise import NoiseStreams
 from gridpriv.privacy.release import Release
 from gridpriv.privacy.sensitivity import Norm
 from gridpriv.zonal.checks import claimed_epsilon
-from gridpriv.zonal.run import Prepared
+from gridpriv.zonal.prepared import Prepared
 
 LEVELS = ("release", "solution", "messages")
 VISIBLE = 256  # coordinates of a release that move most; the rest carry next to nothing

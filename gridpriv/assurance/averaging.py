@@ -19,7 +19,7 @@ from gridpriv.assurance.eavesdrop import listen, varied
 from gridpriv.assurance.inversion import fit
 from gridpriv.assurance.stationarity import StationarityModel, all_heard
 from gridpriv.privacy.perturbation import Perturbation
-from gridpriv.zonal.run import Prepared, noise_rule
+from gridpriv.zonal.prepared import Prepared, noise_rule
 
 
 def averaging(

@@ -17,7 +17,8 @@ from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import SolverError, not_allowed
 from gridpriv.power.fleet import public_proxy
 from gridpriv.privacy.noise import NoiseStreams
-from gridpriv.zonal.run import Prepared, open_rounds, play_rounds
+from gridpriv.zonal.prepared import Prepared
+from gridpriv.zonal.run import open_rounds, play_rounds
 
 
 class MakeAgent(Protocol):

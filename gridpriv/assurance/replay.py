@@ -33,7 +33,7 @@ from gridpriv.privacy.noise import NoiseStreams
 from gridpriv.privacy.perturbation import NoiseRule
 from gridpriv.privacy.release import Release
 from gridpriv.privacy.sensitivity import Norm, Sensitivity, length
-from gridpriv.zonal.run import Prepared
+from gridpriv.zonal.prepared import Prepared
 
 CHECKS = ("calls", "values", "messages", "history", "noise")
 ROUNDING = 1e-12  # per coordinate of a value that no solver touched, times its size

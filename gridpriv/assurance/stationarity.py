@@ -27,7 +27,7 @@ from gridpriv.assurance.forward import ForwardModel, Predicted
 from gridpriv.core.arrays import Floats
 from gridpriv.power.problem import ZoneProblem
 from gridpriv.power.solvers.clarabel import conic_rows
-from gridpriv.zonal.run import Prepared
+from gridpriv.zonal.prepared import Prepared
 
 BINDS = 1e-4  # slack below which a constraint may bind (p.u.)
 

@@ -31,7 +31,7 @@ from gridpriv.assurance.replay import Draw, Finding, Tape, taped
 from gridpriv.consensus.agent import Agent
 from gridpriv.core.arrays import Floats
 from gridpriv.privacy.sensitivity import Norm, length
-from gridpriv.zonal.run import Prepared
+from gridpriv.zonal.prepared import Prepared
 
 WHOLE_CHECKS = ("coordinator", "rounds", "outputs", "independence")
 PENALTIES = (0.3, 1.0, 3.0, 10.0, 30.0, 300.0)

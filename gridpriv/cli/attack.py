@@ -62,7 +62,7 @@ def execute(args: argparse.Namespace) -> int:
     from gridpriv.assurance.adversary import AttackPlan
     from gridpriv.assurance.attack import attack
     from gridpriv.assurance.averaging import averaging
-    from gridpriv.zonal.run import prepare
+    from gridpriv.zonal.prepared import prepare
 
     refuse_what_runs_only(args, "attack")
     given = OF_MANY_RUNS | given_settings(args, Settings)

@@ -105,7 +105,7 @@ def _one(
     case: Case, zoning: Zoning, settings: Settings, plan: AuditPlan, args: argparse.Namespace
 ) -> AuditResult:
     from gridpriv.assurance.audit import audit
-    from gridpriv.zonal.run import prepare
+    from gridpriv.zonal.prepared import prepare
 
     total = 100 * len(plan.levels) + zoning.n_zone
     label = f"{case.name} {settings.perturbation}"

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from gridpriv.privacy.ledger import ReleaseCharge
     from gridpriv.privacy.mechanism import Charge
     from gridpriv.privacy.release import Release
-    from gridpriv.zonal.run import Admit, Prepared
+    from gridpriv.zonal.prepared import Prepared
+    from gridpriv.zonal.run import Admit
 
 
 def add_ledger_arguments(parser: argparse.ArgumentParser) -> None:

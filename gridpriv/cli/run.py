@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from gridpriv.consensus.transport import Carry
     from gridpriv.grid.case import Case
     from gridpriv.study.run_folder import RunFolder
+    from gridpriv.zonal.prepared import Prepared
     from gridpriv.zonal.result import RunResult
-    from gridpriv.zonal.run import Prepared
 
 
 MOST_ZONES_SHOWN = 12
@@ -95,7 +95,7 @@ def execute(args: argparse.Namespace) -> int:
     if args.series is not None:
         return run_horizon(args, case, zoning, settings, folder, transport)
 
-    from gridpriv.zonal.run import prepare
+    from gridpriv.zonal.prepared import prepare
 
     return _run(args, case, prepare(case, zoning, settings), folder, transport, load_seconds)
 

@@ -30,7 +30,7 @@ from gridpriv.power.problem import ZoneProblem
 from gridpriv.power.program import compile_zone
 from gridpriv.power.zone import flat_start
 from gridpriv.zonal.opening import coordinate_units
-from gridpriv.zonal.run import Prepared, prepare, release_epsilon
+from gridpriv.zonal.prepared import Prepared, prepare, release_epsilon
 from gridpriv.zonal.settings import Settings
 
 CERTIFIED: dict[str, Any] = {

@@ -36,7 +36,7 @@ from gridpriv.privacy.noise import NoiseStreams
 from gridpriv.privacy.release import Charging
 from gridpriv.zonal.checks import zone_statements
 from gridpriv.zonal.datasets import zone_datasets
-from gridpriv.zonal.run import Prepared, prepare
+from gridpriv.zonal.prepared import Prepared, prepare
 
 Attending = Callable[[Speaker, Callable[[], bytes]], Farewell | None]
 STANDING, SEED, OUTCOME = "standing", "seed", "outcome.json"

@@ -200,7 +200,7 @@ def _settings(algorithm: str, epsilon: float, calibration: str) -> Any:
 
 def _drawn(algorithm: str, epsilon: float) -> float:
     """Return the variance of the mechanism that a run under calibration ``paper`` draws from."""
-    from gridpriv.zonal.run import noise_rule
+    from gridpriv.zonal.prepared import noise_rule
 
     settings = _settings(algorithm, epsilon, "paper")
     rule = noise_rule(settings, DemandAdjacency(settings.beta.per_unit(1.0)))
@@ -211,7 +211,7 @@ def _drawn(algorithm: str, epsilon: float) -> float:
 
 def _sound(case: str, algorithm: str, epsilon: float) -> float:
     """Return the largest variance over zones of noise that certifies epsilon in round 1."""
-    from gridpriv.zonal.run import noise_rule
+    from gridpriv.zonal.prepared import noise_rule
 
     settings = _settings(algorithm, epsilon, "sound")
     rule = noise_rule(settings, DemandAdjacency(settings.beta.per_unit(1.0)))
@@ -234,7 +234,7 @@ def _sensitivity(problem: Any, settings: Any, norm: Any) -> float:
 
 @lru_cache(maxsize=4)
 def _problems(name: str) -> Any:
-    from gridpriv.zonal.run import prepare
+    from gridpriv.zonal.prepared import prepare
 
     case = load_case(name)
     zoning = shipped_zoning(case)

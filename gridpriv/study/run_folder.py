@@ -42,8 +42,8 @@ from gridpriv.study.publish import publish_manifest, publish_rows
 from gridpriv.study.record import certified, run_rows, settings_shown, with_run
 from gridpriv.study.total import charge_rows, told_totals
 from gridpriv.zonal.horizon import Known, step_row
+from gridpriv.zonal.prepared import Prepared
 from gridpriv.zonal.result import RunResult
-from gridpriv.zonal.run import Prepared
 from gridpriv.zonal.settings import Settings
 from gridpriv.zonal.summary import noise
 from gridpriv.zonal.tables import result_tables

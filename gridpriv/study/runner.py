@@ -111,7 +111,8 @@ def executed(batch: Batch) -> Iterator[Rows]:
     The noise is calibrated once for all of them; each run compiles its zones anew, so that what
     a solver remembers from one run cannot reach the next and a resumed study has the same tables.
     """
-    from gridpriv.zonal.run import prepare, run_prepared
+    from gridpriv.zonal.prepared import prepare
+    from gridpriv.zonal.run import run_prepared
 
     first = batch.tasks[0].settings
     try:

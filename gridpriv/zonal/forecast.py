@@ -24,7 +24,8 @@ from gridpriv.power.prior import PublicDemand, public_demand
 from gridpriv.power.shortage import SHED_TOLERANCE_MW
 from gridpriv.privacy.mechanism import variance
 from gridpriv.privacy.strategies.auto import expected_error
-from gridpriv.zonal.run import Prepared, prepare, run_prepared
+from gridpriv.zonal.prepared import Prepared, prepare
+from gridpriv.zonal.run import run_prepared
 from gridpriv.zonal.settings import Settings
 
 SPREAD, LESS = 0.7, 0.8

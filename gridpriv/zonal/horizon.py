@@ -32,8 +32,9 @@ from gridpriv.privacy.budget import noise_multiplier
 from gridpriv.privacy.release import Charging, Release
 from gridpriv.privacy.statement import ZoneStatement
 from gridpriv.zonal.checks import zone_statements
+from gridpriv.zonal.prepared import Prepared, prepare
 from gridpriv.zonal.result import RunResult
-from gridpriv.zonal.run import Admit, Leave, Prepared, prepare, run_prepared
+from gridpriv.zonal.run import Admit, Leave, run_prepared
 from gridpriv.zonal.schema import BESIDE
 from gridpriv.zonal.settings import Settings
 

@@ -19,8 +19,9 @@ from gridpriv.power.ac.optimum import acopf
 from gridpriv.power.objective import has_convex_costs
 from gridpriv.power.shortage import SHED_TOLERANCE_MW
 from gridpriv.zonal.physical import NOTHING, Reference
+from gridpriv.zonal.prepared import prepare
 from gridpriv.zonal.result import RunResult
-from gridpriv.zonal.run import prepare, run_prepared
+from gridpriv.zonal.run import run_prepared
 
 NO_NOISE: dict[str, Any] = {"mechanism": "none"}
 NOTHING_RELEASED: dict[str, Any] = {

@@ -12,7 +12,7 @@ from gridpriv.consensus.agent import Agent
 from gridpriv.grid.library import load_case, shipped_zoning
 from gridpriv.privacy.mechanism import Laplace, Stream
 from gridpriv.privacy.perturbation import NoiseRule
-from gridpriv.zonal.run import Prepared, prepare
+from gridpriv.zonal.prepared import Prepared, prepare
 from gridpriv.zonal.settings import Settings
 
 

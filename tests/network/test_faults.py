@@ -591,7 +591,8 @@ def test_what_a_zone_does_next_is_its_recourse_by_what_was_agreed(
     folder, in_one_process, case14, zones14
 ):
     """Against the plan that one process makes from all zones' averages."""
-    from gridpriv.zonal.run import Fleet, NoiseStreams, prepare
+    from gridpriv.zonal.prepared import prepare
+    from gridpriv.zonal.run import Fleet, NoiseStreams
 
     results = Consortium(folder).coordinator().zones(*ZONES).results()
     done = in_one_process

@@ -22,8 +22,9 @@ from gridpriv.privacy.ledger_rows import Account, Dataset
 from gridpriv.privacy.mechanism import Charge
 from gridpriv.zonal.datasets import zone_datasets
 from gridpriv.zonal.horizon import run_series
+from gridpriv.zonal.prepared import prepare
 from gridpriv.zonal.result import RunResult
-from gridpriv.zonal.run import prepare, run, run_prepared
+from gridpriv.zonal.run import run, run_prepared
 from gridpriv.zonal.settings import Settings
 
 CASE = load_case("case14")

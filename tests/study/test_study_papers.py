@@ -23,7 +23,7 @@ from gridpriv.study.claims import (
     verdict,
 )
 from gridpriv.study.papers import FOLDER, claims_of, reproductions, table1, table1_claims
-from gridpriv.zonal.run import noise_rule
+from gridpriv.zonal.prepared import noise_rule
 from gridpriv.zonal.settings import make_settings
 
 # RK table 1 at epsilon 0.1, beta 0.01, delta 0.01, worked out by hand: ln 125 = 4.828314

@@ -18,7 +18,8 @@ from gridpriv.grid.partition import partition
 from gridpriv.grid.zoning import zoning_from_groups
 from gridpriv.power.problem import ZoneProblem
 from gridpriv.privacy.ledger import read_book
-from gridpriv.zonal.run import prepare, run_prepared
+from gridpriv.zonal.prepared import prepare
+from gridpriv.zonal.run import run_prepared
 
 
 def granted(path, *words):

@@ -14,7 +14,7 @@ from gridpriv.core.errors import SolverError
 from gridpriv.core.stored import read_study
 from gridpriv.grid.overrides import read_demand_series
 from gridpriv.zonal.horizon import Horizon
-from gridpriv.zonal.run import noise_rule, prepare
+from gridpriv.zonal.prepared import noise_rule, prepare
 
 ONCE = {
     "mechanism": "knorm", "refresh": "run", "release": "total", "budget": "total:1",

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from gridpriv import InputError, load_case, make_settings, run, shipped_zoning
-from gridpriv.zonal.run import prepare
+from gridpriv.zonal.prepared import prepare
 
 ONCE = {
     "mechanism": "knorm", "refresh": "run", "budget": "total:1", "beta": "10MW", "rounds": 3,

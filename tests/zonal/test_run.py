@@ -11,7 +11,8 @@ from gridpriv import InputError, SolverError, load_case, make_settings, run, shi
 from gridpriv.consensus.cluster import Cluster
 from gridpriv.grid.partition import partition
 from gridpriv.grid.zoning import zoning_from_groups
-from gridpriv.zonal.run import prepare, run_prepared
+from gridpriv.zonal.prepared import prepare
+from gridpriv.zonal.run import run_prepared
 
 
 def preset(**given):

@@ -1,0 +1,231 @@
+"""What a run is before it starts: checked settings, public ground, zones not yet compiled."""
+
+from __future__ import annotations
+
+import math
+import secrets
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gridpriv.consensus.agent import AgentRules
+from gridpriv.consensus.coordinator import Consensus, make_consensus
+from gridpriv.core.arrays import Floats
+from gridpriv.core.errors import GridprivWarning, not_allowed
+from gridpriv.grid.case import Case
+from gridpriv.grid.zoning import Zoning
+from gridpriv.power.ac.service import check_service
+from gridpriv.power.disclosure import disclose
+from gridpriv.power.prior import PublicDemand, public_demand, zone_prior
+from gridpriv.power.problem import ZoneProblem
+from gridpriv.power.program import compile_zone
+from gridpriv.power.solvers import check_solver
+from gridpriv.power.zone import Network, Zone, make_network, make_zones
+from gridpriv.privacy.adjacency import DemandAdjacency
+from gridpriv.privacy.budget import noise_multiplier
+from gridpriv.privacy.perturbation import NoiseRule
+from gridpriv.privacy.strategies.disclosure import Disclosure
+from gridpriv.zonal.checks import claimed_epsilon
+from gridpriv.zonal.settings import Settings
+
+PAPER_SENSITIVITY = {"objective": 2.0, "output": 1.0}  # times beta, RK section 6.1.1
+SMALLEST_OUTPUT_BETA = 1e-4
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """A run ready to start: everything public about it, and the zones.
+
+    ``zones``, ``shared`` and ``problems`` are in the order of the zones' keys, which does not
+    depend on how a zone map orders or names them. ``scale`` is by how much the demand was
+    multiplied, ``expected`` what the public expects of it, where it is perturbed itself,
+    ``known`` what an earlier release leaves likely of it, zone by zone: then nothing is drawn.
+    """
+
+    case: Case
+    zoning: Zoning
+    settings: Settings
+    network: Network
+    zones: tuple[Zone, ...]
+    shared: tuple[NDArray[np.bool_], ...]
+    seed: int
+    rules: AgentRules
+    scale: float
+    expected: PublicDemand | None
+    known: tuple[Floats | None, ...] | None = None
+
+    @property
+    def moved(self) -> DemandAdjacency:
+        """How far the demand that is run moves between neighbours."""
+        return self.settings.protected(self.case).scaled(self.scale)
+
+    def disclosure(self, zone: Zone) -> Disclosure | None:
+        """Return what a zone releases of its demand; None where demand is not perturbed."""
+        expected, noise = self.expected, self.rules.noise
+        if expected is None or noise is None:
+            return None
+        prior = zone_prior(zone, expected)
+        found = disclose(zone, self.settings.release, prior, noise, self.rules.adjacency)
+        return replace(found, scale=self.scale)
+
+    @cached_property
+    def disclosures(self) -> tuple[Disclosure | None, ...]:
+        """What every zone releases of its demand; nothing where demand is not perturbed."""
+        return tuple(self.disclosure(zone) for zone in self.zones)
+
+    @cached_property
+    def problems(self) -> tuple[ZoneProblem, ...]:
+        """The zones' problems, compiled in this process."""
+        return tuple(
+            ZoneProblem(compile_zone(zone), self.settings.solver, disclosure)
+            for zone, disclosure in zip(self.zones, self.disclosures, strict=True)
+        )
+
+    @property
+    def held(self) -> Iterator[tuple[Zone, NDArray[np.bool_]]]:
+        """Every zone with which of its coordinates it shares."""
+        return zip(self.zones, self.shared, strict=True)
+
+    @cached_property
+    def consensus(self) -> Consensus:
+        """Which global variable each zone's shared coordinates are."""
+        return make_consensus([zone.coordinates[s] for zone, s in self.held])
+
+
+def prepare(case: Case, zoning: Zoning, settings: Settings, scale: float = 1.0) -> Prepared:
+    """Return everything a run needs before its zones are compiled.
+
+    Neighbours differ by beta in the demand of its owner, of which ``case`` holds ``scale`` times
+    and the run ``load_scale`` times that. Statistics of demand are released as the owner has it
+    and scaled afterwards; what else is perturbed moves with the demand that is run.
+    """
+    scale = scale * settings.load_scale
+    check_solver(settings.solver)
+    case = case.scale_load(settings.load_scale).without(settings.outage)
+    if settings.workers > zoning.n_zone:
+        raise not_allowed(
+            "workers", settings.workers, f"at most {zoning.n_zone}, the number of zones"
+        )
+    check_service(case, settings)
+    network = make_network(case, settings.case_objective(case))
+    zones = tuple(sorted(make_zones(network, zoning), key=lambda zone: zone.key))
+    perturbation, owned = settings.effective_perturbation(), settings.adjacency(case)
+    adjacency = owned if perturbation.target == "demand" else owned.scaled(scale)
+    _refuse_without_minimiser(case, settings)
+    _warn_of_large_delta(settings, 2 * case.n_bus)
+    _warn_of_small_beta(settings, adjacency)
+    rules = AgentRules(
+        update=settings.update,
+        local_updates=settings.local_updates,
+        perturbation=perturbation,
+        noise=noise_rule(settings, adjacency),
+        adjacency=adjacency,
+    )
+    disclosed = rules.perturbation.target == "demand" and rules.noise is not None
+    expected = public_demand(case, settings.public_demand) if disclosed else None
+    return Prepared(
+        case=case,
+        zoning=zoning,
+        settings=settings,
+        network=network,
+        zones=zones,
+        shared=shared_coordinates(zones, settings.consensus),
+        seed=secrets.randbits(64) if settings.seed is None else settings.seed,
+        rules=rules,
+        scale=scale,
+        expected=expected,
+    )
+
+
+def _refuse_without_minimiser(case: Case, settings: Settings) -> None:
+    """Refuse noise on an objective that is flat in a direction without end.
+
+    Two generators of one bus that can go against each other for ever change no imbalance; a
+    linear term in that direction, which is what the noise adds, has no minimum. Only an exact
+    update without a penalty on generation is that flat.
+    """
+    exact = settings.update == "exact" and settings.consensus == "boundary"
+    if not exact or settings.effective_perturbation().target != "objective":
+        return
+    for low, high in ((case.pmin, case.pmax), (case.qmin, case.qmax)):
+        for bus in np.unique(case.gen_bus):
+            here = case.gen_bus == bus
+            up, down = np.isposinf(high[here]), np.isneginf(low[here])
+            if here.sum() > 1 and up.any() and down.any() and (up | down).sum() > 1:
+                raise not_allowed(
+                    "perturbation",
+                    "objective",
+                    f"demand or output here: two generators of bus {case.bus_id[bus]} have no "
+                    "limits against each other, so an objective with noise has no minimum",
+                )
+
+
+def _warn_of_large_delta(settings: Settings, entries: int) -> None:
+    """Warn where a delta in use allows one demand entry in ``entries`` to be published as it is."""
+    if settings.mechanism == "none":
+        return
+    in_use = {"target_delta": settings.target_delta}
+    if settings.mechanism == "gaussian" and settings.budget.scope == "per-release":
+        in_use["delta"] = settings.release_delta
+    for name, delta in in_use.items():
+        if delta >= 1.0 / entries:
+            warnings.warn(
+                f"{name} = {delta:g} is at least 1/{entries}, one over the number of demand "
+                "entries: it would allow one entry to be published",
+                GridprivWarning,
+                stacklevel=3,
+            )
+
+
+def _warn_of_small_beta(settings: Settings, adjacency: DemandAdjacency) -> None:
+    """Warn where a released minimiser moves less than the solver errs.
+
+    The output sensitivity is that of the exact minimiser. A solver's error of 1e-6 to 1e-5 is
+    far below it at usual distances; it is not at beta 1e-6.
+    """
+    noisy_output = settings.mechanism != "none" and settings.perturbation == "output"
+    if noisy_output and adjacency.beta < SMALLEST_OUTPUT_BETA:
+        warnings.warn(
+            f"beta = {adjacency.beta:g} p.u. is so small that the solver's own error is not "
+            "hidden by output perturbation; perturb the objective or the demand, whose "
+            "guarantees do not rest on the solver",
+            GridprivWarning,
+            stacklevel=3,
+        )
+
+
+def shared_coordinates(zones: Sequence[Zone], consensus: str) -> tuple[NDArray[np.bool_], ...]:
+    """Return a mask per zone: coordinates with two holders or more, or all of them."""
+    if consensus == "all":
+        return tuple(np.ones(len(zone.coordinates), dtype=bool) for zone in zones)
+    holders = np.bincount(np.concatenate([zone.coordinates for zone in zones]))
+    return tuple(holders[zone.coordinates] > 1 for zone in zones)
+
+
+def noise_rule(settings: Settings, adjacency: DemandAdjacency) -> NoiseRule | None:
+    """Return how much noise the budget asks for, or None without a mechanism."""
+    if settings.mechanism == "none":
+        return None
+    multiplier = noise_multiplier(
+        settings.budget,
+        settings.mechanism,
+        settings.calibration,
+        settings.planned_releases(),
+        settings.delta,
+        settings.noise,
+    )
+    assumed = None
+    if settings.calibration == "paper":
+        assumed = PAPER_SENSITIVITY[settings.perturbation] * adjacency.beta
+    return NoiseRule(settings.mechanism, settings.noise, multiplier, assumed)
+
+
+def release_epsilon(prepared: Prepared) -> float:
+    """Return the epsilon of one release that the settings state; inf without noise."""
+    if prepared.rules.noise is None:
+        return math.inf
+    return claimed_epsilon(prepared.settings, prepared.rules)
