@@ -165,4 +165,3 @@ TIMING = TableSchema(
     (Column("round_seconds", "private", "Median round", "wall clock", "s"),),
 )  # fmt: skip
 TABLES = (COMPARED_ROUNDS, STATEMENTS, CLIENTS, TIMING)
-DOCUMENTS: dict[str, dict[str, Schema]] = {"learn": LEARN_DOCUMENT}

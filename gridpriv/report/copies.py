@@ -23,8 +23,8 @@ from gridpriv.report.pictures import flows_of, loading_picture, zones_picture
 from gridpriv.study.publish import STORED
 from gridpriv.study.run_folder import RunFolder
 from gridpriv.zonal.checks import zone_statements
+from gridpriv.zonal.documents import SERIES_DOCUMENT
 from gridpriv.zonal.horizon import Horizon
-from gridpriv.zonal.schema import SERIES_DOCUMENT
 from gridpriv.zonal.tables import frames_json
 
 STATE = ("res_bus", "res_line", "res_gen", "res_shed")

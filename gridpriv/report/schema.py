@@ -12,6 +12,7 @@ from gridpriv.learning import schema as learning
 from gridpriv.study import schema as study
 from gridpriv.study.publish import RUNS, STORED
 from gridpriv.zonal import schema as zonal
+from gridpriv.zonal.documents import RUN_DOCUMENT, SERIES_DOCUMENT
 
 CERTIFIED = frozenset({"epsilon_certified", "certified", "total_pure", "total_epsilon", "total"})
 """Columns that state what noise certifies: of simulated noise their headers say so."""
@@ -118,8 +119,8 @@ SETTINGS = TableSchema(
 )  # fmt: skip
 DERIVED = (SUMMARY, OUTCOME, PRIVACY, AC, ZONES, FAILED, PROVENANCE, SETTINGS)
 DOCUMENTS: dict[str, tuple[str, Schema]] = {
-    "run --json": ("a run, as run.json in its folder", zonal.RUN_DOCUMENT),
-    "run --series --json": ("a series, as horizon.json in its folder", zonal.SERIES_DOCUMENT),
+    "run --json": ("a run, as run.json in its folder", RUN_DOCUMENT),
+    "run --series --json": ("a series, as horizon.json in its folder", SERIES_DOCUMENT),
     "learn run --json": ("a learning run, as run.json in its folder", learning.LEARN_DOCUMENT),
     "manifest.json": ("a study", study.MANIFEST),
 }

@@ -17,6 +17,7 @@ from gridpriv.study import schema as study_schema
 from gridpriv.study.record import SETTINGS_SHOWN
 from gridpriv.study.schema import MANIFEST
 from gridpriv.zonal import schema as zonal
+from gridpriv.zonal.documents import RUN_DOCUMENT
 
 
 def without_repeats(*columns: Column) -> tuple[Column, ...]:
@@ -91,7 +92,7 @@ def publish_study(study: Study) -> Study:
 
 
 def _published(document: str, bare: bool) -> str:
-    return json.dumps(publish(json.loads(document), zonal.RUN_DOCUMENT, protected=not bare))
+    return json.dumps(publish(json.loads(document), RUN_DOCUMENT, protected=not bare))
 
 
 def publish_manifest(manifest: dict[str, Any]) -> dict[str, Any]:

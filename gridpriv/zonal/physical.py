@@ -29,7 +29,7 @@ NOTHING: dict[str, None] = dict.fromkeys(
 def physical_figures(
     case: Case, zones: tuple[Zone, ...], settled: Settlement, service: Service
 ) -> dict[str, Any]:
-    """Return what the settled grid says (:data:`gridpriv.zonal.schema.PHYSICAL`).
+    """Return what the settled grid says (:data:`gridpriv.zonal.documents.PHYSICAL`).
 
     Where the dispatch has no AC power flow, what depends on the grid's state is None; what zones
     shed and spill by their own plans is not.

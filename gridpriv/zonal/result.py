@@ -27,6 +27,7 @@ from gridpriv.power.solvers import solver_version
 from gridpriv.power.zone import Network, Zone
 from gridpriv.privacy.statement import ZoneStatement, noise_caveat
 from gridpriv.zonal import summary
+from gridpriv.zonal.documents import RUN_DOCUMENT
 from gridpriv.zonal.physical import (
     NOTHING,
     Reference,
@@ -34,7 +35,6 @@ from gridpriv.zonal.physical import (
     physical_figures,
     verdict,
 )
-from gridpriv.zonal.schema import RUN_DOCUMENT
 from gridpriv.zonal.settings import Settings
 from gridpriv.zonal.trace import Trace
 

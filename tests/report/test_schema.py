@@ -18,7 +18,7 @@ from gridpriv.learning.schema import CLIENTS, LEARN_DOCUMENT
 from gridpriv.learning.schema import ROUNDS as LEARN_ROUNDS
 from gridpriv.study.publish import STORED
 from gridpriv.study.schema import MANIFEST
-from gridpriv.zonal.schema import RUN_DOCUMENT, SERIES_DOCUMENT
+from gridpriv.zonal.documents import RUN_DOCUMENT, SERIES_DOCUMENT
 
 ADDED = {"run", "step", "index"}
 
