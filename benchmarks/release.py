@@ -11,22 +11,16 @@ left out of the means.
 from __future__ import annotations
 
 import argparse
-import copy
 import json
 import time
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from gridpriv import load_case, make_settings, partition, shipped_zoning
-from gridpriv.consensus.agent import Agent
-from gridpriv.consensus.in_process import InProcess
-from gridpriv.power.ac.recourse import operating_unit
-from gridpriv.power.fleet import Fleet, ZoneMember, public_proxy
-from gridpriv.power.problem import ZoneProblem
-from gridpriv.power.program import compile_zone
+from gridpriv.consensus.in_process import in_process
+from gridpriv.consensus.kept import Kept
 from gridpriv.zonal.prepared import prepare
 from gridpriv.zonal.reference import NOTHING_RELEASED
 from gridpriv.zonal.run import run_prepared
@@ -34,38 +28,13 @@ from gridpriv.zonal.run import run_prepared
 RELEASES = "bus,total,tree,auto"
 
 
-@dataclass
-class Compiled:
-    """Transports of one case's zones that share the compiled problems."""
-
-    problems: list[ZoneProblem] = field(default_factory=list)
-
-    def __call__(self, fleet: Fleet) -> InProcess:
-        if not self.problems:
-            self.problems = [ZoneProblem(compile_zone(z), fleet.solver) for z in fleet.zones]
-            for problem in self.problems:
-                _ = problem._exact_solver
-        unit = operating_unit(fleet.zones[0].network.case)
-        members = []
-        for problem, disclosure, zone, shared in zip(
-            self.problems, fleet.disclosures, fleet.zones, fleet.shared, strict=True
-        ):
-            own = copy.copy(problem)
-            own._disclosure = disclosure
-            agent = Agent(
-                own, zone.demand, shared, fleet.rules, fleet.streams, None, public_proxy(zone)
-            )
-            members.append(ZoneMember(agent, own, fleet.service, unit))
-        return InProcess(members)
-
-
-def cell(case: Any, zoning: Any, compiled: Compiled, seeds: int, **given: Any) -> dict[str, Any]:
+def cell(case: Any, zoning: Any, zones: Kept, seeds: int, **given: Any) -> dict[str, Any]:
     """Return a cell's means over seeds."""
     costs, shed, failed, chosen = [], [], 0, set()
     began = time.perf_counter()
     for seed in range(seeds):
         prepared = prepare(case, zoning, make_settings(objective="cost", **{"seed": seed, **given}))
-        figures = run_prepared(prepared, transport=compiled).physical
+        figures = run_prepared(prepared, transport=zones).physical
         chosen |= {d.strategy.name for d in prepared.disclosures if d is not None}
         if figures["cost"] is None:
             failed += 1
@@ -97,7 +66,7 @@ def main() -> None:
     parser.add_argument("--solver", default="clarabel")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
-    case, compiled, rows = load_case(args.case), Compiled(), []
+    case, zones, rows = load_case(args.case), Kept(in_process), []
     zoning = shipped_zoning(case) if args.zones is None else None
     zoning = zoning or shipped_zoning(case, args.zones) or partition(case, args.zones)
     common = {"rounds": args.rounds, "solver": args.solver}
@@ -117,7 +86,7 @@ def main() -> None:
         for release in args.releases.split(",")
     ]  # fmt: skip
     for named, seeds, given in cells:
-        row = {"case": args.case, **named, **cell(case, zoning, compiled, seeds, **given, **common)}
+        row = {"case": args.case, **named, **cell(case, zoning, zones, seeds, **given, **common)}
         rows.append(row)
         print(
             f"{args.case:12s} {row['beta']:>5s} {row['total']:>4s} {row['release']:8s}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -108,7 +108,8 @@ def _run(
     transport: Carry | None,
     load_seconds: float,
 ) -> int:
-    from gridpriv.zonal.run import run_prepared
+    from gridpriv.consensus.kept import Kept
+    from gridpriv.zonal.run import own_transport, run_prepared
 
     def told(document: dict[str, Any], *, early: bool = False) -> None:
         def summary() -> None:
@@ -137,6 +138,8 @@ def _run(
                     raise
             told(result.as_dict(public=args.public), early=result.early is not None)
 
+        own = own_transport(prepared.settings.workers)
+        zones = stack.enter_context(closing(Kept(transport or own)))
         with ExitStack() as running:
             charge, admit = running.enter_context(charging(args, case, [prepared]))
             advance = running.enter_context(
@@ -149,9 +152,9 @@ def _run(
                 charge=charge,
                 admit=admit if kept is None else in_turn(admit, partial(kept.begin, 0)),
                 leave=keep,
-                transport=transport,
+                transport=zones,
             )
-        keep(_compared(result) if _wants_reference(args, prepared.settings) else result)
+        keep(_compared(result, zones) if _wants_reference(args, prepared.settings) else result)
     return 0
 
 
@@ -161,12 +164,12 @@ def _wants_reference(args: argparse.Namespace, settings: Settings) -> bool:
     return settings.mechanism != "none" and not args.public
 
 
-def _compared(result: RunResult) -> RunResult:
+def _compared(result: RunResult, zones: Carry) -> RunResult:
     """Return the result with what it is held against; an interrupt there costs the run nothing."""
     from gridpriv.zonal.reference import reference
 
     try:
-        return replace(result, reference=reference(result, result.settings.load_scale))
+        return replace(result, reference=reference(result, result.settings.load_scale, zones))
     except KeyboardInterrupt:
         return result
 

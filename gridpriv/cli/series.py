@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -86,7 +86,9 @@ def _series(args: argparse.Namespace, case: Case) -> DemandSeries:
 def _run_steps(
     args: argparse.Namespace, horizon: Horizon, kept: RunFolder, transport: Carry | None
 ) -> None:
+    from gridpriv.consensus.kept import Kept
     from gridpriv.zonal.reference import reference
+    from gridpriv.zonal.run import own_transport
 
     left = horizon.order(kept.left())
     if not left:
@@ -100,18 +102,19 @@ def _run_steps(
             progress(horizon.series.case.name, len(left), quiet=args.quiet or args.json)
         )
         for number in left:
-            result = horizon.run_step(
-                number, charge, admit=in_turn(admit, partial(kept.begin, number)),
-                leave=partial(kept.add, number), transport=transport, known=known,
-            )  # fmt: skip
-            admit = None  # the first step has spoken for all
-            learned = horizon.learned(number, result)
-            try:
-                if args.reference:
-                    scale = horizon.settings.load_scale * horizon.series.scale(number)
-                    result = replace(result, reference=reference(result, scale))
-            finally:  # what has been drawn is stored, whatever happens beside it
-                kept.add(number, result, learned)
+            with closing(Kept(transport or own_transport(horizon.settings.workers))) as zones:
+                result = horizon.run_step(
+                    number, charge, admit=in_turn(admit, partial(kept.begin, number)),
+                    leave=partial(kept.add, number), transport=zones, known=known,
+                )  # fmt: skip
+                admit = None  # the first step has spoken for all
+                learned = horizon.learned(number, result)
+                try:
+                    if args.reference:
+                        scale = horizon.settings.load_scale * horizon.series.scale(number)
+                        result = replace(result, reference=reference(result, scale, zones))
+                finally:  # what has been drawn is stored, whatever happens beside it
+                    kept.add(number, result, learned)
             known = known or learned
             advance(f"step {horizon.series.steps[number]}")
 

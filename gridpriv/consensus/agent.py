@@ -212,6 +212,15 @@ class Agent:
         """The average of the last round's iterates; its shared part was sent."""
         return self._at.average
 
+    @property
+    def iterate(self) -> Iterate:
+        """Where the agent stands; private once a round was run."""
+        return self._at
+
+    def stand(self, at: Iterate) -> None:
+        """Stand where the same rehearsal has led before."""
+        self._at = at
+
     def perform(self, verb: str, *given: Any) -> Any:
         """Do what a message asks for by name.
 

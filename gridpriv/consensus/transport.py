@@ -38,6 +38,10 @@ class Crew(Protocol):
         """Return the performers at these positions."""
         ...
 
+    def beginnings(self) -> Sequence[Sequence[Any]]:
+        """Return what performers that are there already begin anew with, by argument."""
+        ...
+
 
 class Transport(Protocol):
     """Holds performers and asks all of them."""

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridpriv.consensus.agent import Agent, AgentRules, Streams
+from gridpriv.consensus.kept import Rehearsal
 from gridpriv.consensus.transport import Performer
 from gridpriv.core.arrays import Floats
 from gridpriv.power.ac.recourse import Boundary, ZonePlan, operating_unit, plan_zone
@@ -53,32 +54,65 @@ class Fleet:
         unit = operating_unit(self.zones[0].network.case)
         return [self._member(position, unit) for position in positions]
 
+    def beginnings(self) -> list[list[Any]]:
+        """Return what every zone begins with: rules, streams, disclosure and charge."""
+        alike: list[Any] = [self.rules, self.streams, self.charge]
+        rules, streams, charge = ([one] * len(self.zones) for one in alike)
+        return [rules, streams, list(self.disclosures), charge]
+
     def _member(self, position: int, unit: float | None) -> ZoneMember:
-        zone = self.zones[position]
-        problem = ZoneProblem(compile_zone(zone), self.solver, self.disclosures[position])
-        agent = Agent(
-            problem,
-            zone.demand,
-            self.shared[position],
-            self.rules,
-            self.streams,
-            self.charge,
-            public_proxy(zone),
-        )
-        return ZoneMember(agent, problem, self.service, unit)
+        problem = ZoneProblem(compile_zone(self.zones[position]), self.solver)
+        member = ZoneMember(problem, self.shared[position], self.service, unit)
+        member.begin(self.rules, self.streams, self.disclosures[position], self.charge)
+        return member
 
 
-@dataclass(frozen=True, eq=False)
 class ZoneMember:
     """A zone: its agent, and what its owner does with the last round besides."""
 
     agent: Agent
-    problem: ZoneProblem
-    service: Service
-    unit: float | None
+
+    def __init__(
+        self,
+        problem: ZoneProblem,
+        shared: NDArray[np.bool_],
+        service: Service,
+        unit: float | None,
+    ) -> None:
+        self.problem = problem
+        self.shared = shared
+        self.service = service
+        self.unit = unit
+        self._rehearsal = Rehearsal()
+
+    def begin(
+        self,
+        rules: AgentRules,
+        streams: Streams,
+        disclosure: Disclosure | None,
+        charge: Charging | None,
+    ) -> None:
+        """Begin a run, another one's iterates and draws forgotten.
+
+        What is compiled stays, and so does the rehearsal where zones' solvers have no memory.
+        """
+        if hasattr(self, "agent") and self.problem.solver.startswith("pyomo:"):
+            self.problem = ZoneProblem(self.problem.program, self.problem.solver)
+            self._rehearsal = Rehearsal()
+        self.problem = self.problem.disclosing(disclosure)
+        self._rehearsal.begin()
+        zone = self.problem.program.zone
+        self.agent = Agent(
+            self.problem, zone.demand, self.shared, rules, streams, charge, public_proxy(zone)
+        )
 
     def perform(self, verb: str, *given: Any) -> Any:
-        """Do what a verb names: ``outcome`` and ``plan`` here, the rest is the agent's."""
+        """Do what a verb names: what an owner does here, the rest is the agent's."""
+        if verb == "begin":
+            return self.begin(*given)
+        if verb == "rehearse":
+            return self._rehearsal.reply(self.agent, *given)
+        self._rehearsal.leave(self.agent)
         if verb == "outcome":
             return self.outcome(self.agent.average)
         if verb == "plan":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from functools import cached_property
 from typing import Any
 
@@ -42,9 +43,15 @@ class ZoneProblem:
         self.name = program.name
         self.key = program.key
         self.coordinates: Ints = program.coordinates
-        self._solver_name = solver
+        self.solver = solver
         self._last_output: tuple[Any, Sensitivity] | None = None
         self._sensitivities: dict[tuple[DemandAdjacency, Norm], Sensitivity] = {}
+
+    def disclosing(self, disclosure: Disclosure | None) -> ZoneProblem:
+        """Return the same problem, with its solvers, that releases something else of its demand."""
+        other = copy.copy(self)
+        other._disclosure = disclosure
+        return other
 
     @cached_property
     def smoothness(self) -> float:
@@ -60,11 +67,11 @@ class ZoneProblem:
 
     @cached_property
     def _linearized_solver(self) -> ZoneSolver:
-        return make_solver(self._solver_name, self.program, lambda: self.reduced, exact=False)
+        return make_solver(self.solver, self.program, lambda: self.reduced, exact=False)
 
     @cached_property
     def _exact_solver(self) -> ZoneSolver:
-        return make_solver(self._solver_name, self.program, lambda: self.reduced, exact=True)
+        return make_solver(self.solver, self.program, lambda: self.reduced, exact=True)
 
     def start(self) -> Floats:
         """Return the flat start."""

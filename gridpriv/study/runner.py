@@ -108,11 +108,12 @@ def run_batch(batch: Batch, folder: Path | None) -> Finished:
 def executed(batch: Batch) -> Iterator[Rows]:
     """Yield the rows of each of a batch's runs, failed ones with their reason.
 
-    The noise is calibrated once for all of them; each run compiles its zones anew, so that what
-    a solver remembers from one run cannot reach the next and a resumed study has the same tables.
+    The noise is calibrated, and the zones compile and rehearse, once for all of them. No solver
+    remembers anything from one run to the next, so a resumed study has the same tables.
     """
+    from gridpriv.consensus.kept import Kept
     from gridpriv.zonal.prepared import prepare
-    from gridpriv.zonal.run import run_prepared
+    from gridpriv.zonal.run import own_transport, run_prepared
 
     first = batch.tasks[0].settings
     try:
@@ -120,9 +121,11 @@ def executed(batch: Batch) -> Iterator[Rows]:
     except GridprivError as error:
         yield from (failed_rows(task, _reason(error)) for task in batch.tasks)
         return
-    for task in batch.tasks:
-        one = replace(prepared, settings=task.settings, seed=task.settings.seed or 0)
-        yield attempted(task, partial(run_prepared, one, _limit(batch.time_limit)))
+    with closing(Kept(own_transport(first.workers))) as zones:
+        for task in batch.tasks:
+            one = replace(prepared, settings=task.settings, seed=task.settings.seed or 0)
+            limit = _limit(batch.time_limit)
+            yield attempted(task, partial(run_prepared, one, limit, transport=zones))
 
 
 def attempted(task: Task, run: Callable[..., RunResult]) -> Rows:

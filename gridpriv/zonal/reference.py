@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
+from gridpriv.consensus.transport import Carry
 from gridpriv.core.errors import GridprivError, GridprivWarning
 from gridpriv.power.ac.optimum import acopf
 from gridpriv.power.objective import has_convex_costs
@@ -30,14 +32,17 @@ NOTHING_RELEASED: dict[str, Any] = {
 }  # fmt: skip
 
 
-def reference(result: RunResult, scale: float) -> Reference:
+def reference(result: RunResult, scale: float, zones: Carry | None = None) -> Reference:
     """Return what a run is held against: two more runs where it has noise, and AC optima.
 
-    ``scale`` is by how much its demand is a multiple of the owner's, which is public.
+    ``scale`` is by how much its demand is a multiple of the owner's, which is public. ``zones``
+    carries the run's own zones, kept (:class:`gridpriv.consensus.kept.Kept`); else they are
+    compiled anew.
     """
     noisy = result.settings.mechanism != "none"
-    plain = _settled(result, scale, NO_NOISE) if noisy else result.physical
-    silent: dict[str, Any] = _settled(result, scale, NOTHING_RELEASED) if noisy else NOTHING
+    settled = partial(_settled, result, scale, zones)
+    plain = settled(NO_NOISE) if noisy else result.physical
+    silent: dict[str, Any] = settled(NOTHING_RELEASED) if noisy else NOTHING
     if result.physical["carried"] and not silent["carried"]:
         silent = NOTHING  # what the grid cannot carry is no yardstick for what it can
     shed = result.physical["shed_mw"] or 0.0
@@ -51,7 +56,9 @@ def reference(result: RunResult, scale: float) -> Reference:
     )
 
 
-def _settled(result: RunResult, scale: float, given: dict[str, Any]) -> dict[str, Any]:
+def _settled(
+    result: RunResult, scale: float, zones: Carry | None, given: dict[str, Any]
+) -> dict[str, Any]:
     """Return what the same zones' run on the same grid comes to with other noise settings."""
     # the result's case has its load scale and outages already
     kind = result.network.objective.kind  # a default may depend on the noise
@@ -60,7 +67,7 @@ def _settled(result: RunResult, scale: float, given: dict[str, Any]) -> dict[str
         warnings.simplefilter("ignore", GridprivWarning)  # the run has said it
         try:
             prepared = prepare(result.case, result.zoning, settings, scale)
-            physical = run_prepared(prepared).physical
+            physical = run_prepared(prepared, transport=zones).physical
         except GridprivError:
             return dict(NOTHING)
     # zones' plans without a power flow say nothing of what is served

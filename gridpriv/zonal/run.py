@@ -129,7 +129,7 @@ def run_prepared(
         refusal, an interrupt, a defect), before the exception goes on.
     """
     settings = prepared.settings
-    carry = transport or _own_transport(settings.workers)
+    carry = transport or own_transport(settings.workers)
     began = time.perf_counter()
     fleet = Fleet(
         prepared.zones, prepared.shared, prepared.rules, settings.solver,
@@ -191,7 +191,7 @@ def run_prepared(
             raise
 
 
-def _own_transport(workers: int) -> Carry:
+def own_transport(workers: int) -> Carry:
     """Return how zones are held by this machine's processes."""
     return in_process if workers == 1 else partial(Workers, workers=workers)
 

@@ -115,3 +115,18 @@ def test_what_one_solver_does_not_solve_the_other_does(first, monkeypatch):
     monkeypatch.setattr(type(solver(other)._first), "attempt", lambda *_: gone)
     with pytest.raises(SolverError, match=f"{first} ended Stuck .*; lost too"):
         solver(first).solve(linear, metric)
+
+
+@pytest.mark.parametrize("solver", ["ipopt", "clarabel"])
+def test_a_solver_has_no_memory(solver):
+    """What it solved before does not move a bit of what it solves next: runs share solvers."""
+    program, _ = zone_programs("case14")[0]
+    reduced, rng = presolve(program), np.random.default_rng(3)
+    kept = make_solver(solver, program, lambda: reduced, exact=True)
+    for _ in range(6):
+        linear = program.cost_linear + rng.laplace(0.0, 30.0, program.size)
+        metric = rng.uniform(0.01, 1e3, program.size)
+        fresh = make_solver(solver, program, lambda: reduced, exact=True).solve(linear, metric)
+        again = kept.solve(linear, metric)
+        assert again.z.tobytes() == fresh.z.tobytes()
+        assert again.iterations == fresh.iterations

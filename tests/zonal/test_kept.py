@@ -1,0 +1,114 @@
+"""Runs of the same zones one after the other: what each comes to, and what is not done again."""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextlib import closing
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from gridpriv import make_settings
+from gridpriv.consensus.in_process import in_process
+from gridpriv.consensus.kept import Kept
+from gridpriv.core.processes import WorkerError
+from gridpriv.power import fleet
+from gridpriv.power.problem import ZoneProblem
+from gridpriv.zonal.prepared import prepare
+from gridpriv.zonal.run import own_transport, run_prepared
+
+NOISY = make_settings(rounds=3, seed=4, solver="clarabel", objective="cost")
+
+
+def last(result):
+    """Everything zones ended with and sent, to the last bit."""
+    return [one.z.tobytes() for one in result.outcomes], result.trace.sent.tobytes()
+
+
+@pytest.fixture()
+def counted(monkeypatch):
+    """How often zones are compiled and problems solved."""
+    made: Counter[str] = Counter()
+    compiled, solved = fleet.compile_zone, ZoneProblem.minimise_exact
+
+    def compile_zone(zone):
+        made["compiled"] += 1
+        return compiled(zone)
+
+    def minimise_exact(self, linear, metric):
+        made["solved"] += 1
+        return solved(self, linear, metric)
+
+    monkeypatch.setattr(fleet, "compile_zone", compile_zone)
+    monkeypatch.setattr(ZoneProblem, "minimise_exact", minimise_exact)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("given", "workers"),
+    [
+        ({"mechanism": "none"}, 1),
+        ({"mechanism": "none"}, 2),
+        ({"seed": 9}, 1),
+        ({"refresh": "run", "mechanism": "knorm"}, 1),
+        ({"penalty": make_settings(penalty="growing:1,2,2,8").penalty}, 1),
+        ({"start": "flat"}, 1),
+    ],
+)
+def test_a_run_after_another_is_what_it_is_alone(case14, zones14, given, workers):
+    later = replace(NOISY, **given)
+    alone = run_prepared(prepare(case14, zones14, later))
+    with closing(Kept(own_transport(workers))) as zones:
+        run_prepared(prepare(case14, zones14, NOISY), transport=zones)
+        after = run_prepared(prepare(case14, zones14, later), transport=zones)
+    assert last(after) == last(alone)
+    assert after.trace.releases == alone.trace.releases
+
+
+def test_zones_are_compiled_and_rehearse_once(case14, zones14, counted):
+    with closing(Kept(in_process)) as zones:
+        for settings in (NOISY, replace(NOISY, mechanism="none"), replace(NOISY, seed=5)):
+            run_prepared(prepare(case14, zones14, settings), transport=zones)
+    assert counted == {"compiled": 3, "solved": 3 * (20 + 3 * 3)}
+
+
+def test_zones_of_a_lost_process_are_made_again():
+    """A transport that cannot begin anew is closed, and another one carries the next run."""
+
+    class Lost:
+        def __init__(self, crew):
+            carried.append(crew)
+
+        def ask(self, verb, *_):
+            return [WorkerError("a worker was lost") if verb == "begin" else verb]
+
+        def close(self):
+            closed.append(self)
+
+    class Crew:
+        def beginnings(self):
+            return []
+
+    carried, closed = [], []
+    first, second = Crew(), Crew()
+    zones = Kept(Lost)
+    zones(first).close()
+    assert closed == []
+    assert zones(second).ask("round") == ["round"]
+    assert carried == [first, second]
+    assert len(closed) == 1
+    zones.close()
+    assert len(closed) == 2
+
+
+def test_a_run_that_rehearses_less_goes_on_from_there(case14, zones14, monkeypatch):
+    from gridpriv.zonal import opening
+
+    with closing(Kept(in_process)) as zones:
+        run_prepared(prepare(case14, zones14, NOISY), transport=zones)
+        monkeypatch.setattr(opening, "REHEARSAL_ROUNDS", 7)
+        after = run_prepared(prepare(case14, zones14, NOISY), transport=zones)
+    alone = run_prepared(prepare(case14, zones14, NOISY))
+    assert last(after) == last(alone)
+    assert not np.isnan(after.outcomes[0].z).any()
