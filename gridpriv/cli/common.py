@@ -173,7 +173,6 @@ def refuse_what_runs_only(args: argparse.Namespace, command: str) -> None:
 def chosen_zoning(case: Case, args: argparse.Namespace) -> Zoning:
     """Return the zone map that the arguments ask for."""
     from gridpriv.grid.library import SHIPPED_ZONES, shipped_zoning
-    from gridpriv.grid.partition import METHODS, partition
     from gridpriv.grid.zoning import read_zoning, zoning_from_source
 
     given = [flag for flag in ("zoning", "zones_from") if getattr(args, flag)]
@@ -196,6 +195,8 @@ def chosen_zoning(case: Case, args: argparse.Namespace) -> Zoning:
     if args.zone_size:
         zones = max(1, round(case.n_bus / args.zone_size))
     if args.method is not None:
+        from gridpriv.grid.partition import METHODS
+
         one_of("method", args.method, METHODS)
     elif zones is None or zones == SHIPPED_ZONES.get(case.name):
         shipped = shipped_zoning(case)
@@ -211,6 +212,8 @@ def chosen_zoning(case: Case, args: argparse.Namespace) -> Zoning:
             f"case {case.name} has no shipped zone map: give --zones K{''.join(own)} or "
             "--zoning FILE.csv"
         )
+    from gridpriv.grid.partition import partition  # imports networkx: slow
+
     return partition(case, zones, args.method or "spectral")
 
 

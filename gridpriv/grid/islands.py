@@ -10,11 +10,11 @@ from gridpriv.core.arrays import Bools, Ints
 from gridpriv.grid.case import Case
 
 
-def islands(case: Case) -> Ints:
-    """Return the number of the island of every bus."""
-    links = sparse.coo_array(
-        (np.ones(case.n_branch), (case.f_bus, case.t_bus)), shape=(case.n_bus, case.n_bus)
-    )
+def islands(case: Case, lines: Bools | None = None) -> Ints:
+    """Return the number of the island of every bus; with ``lines``, of those branches only."""
+    joined = np.arange(case.n_branch) if lines is None else np.flatnonzero(lines)
+    ends = (case.f_bus[joined], case.t_bus[joined])
+    links = sparse.coo_array((np.ones(len(joined)), ends), shape=(case.n_bus, case.n_bus))
     return np.asarray(connected_components(links, directed=False)[1], dtype=np.int64)
 
 

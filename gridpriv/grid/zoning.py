@@ -18,6 +18,7 @@ from gridpriv.core.files import write_text
 from gridpriv.core.reading import shown
 from gridpriv.grid.case import Case
 from gridpriv.grid.csvfile import LONGEST_NAME, bus_number, is_name, read_rows
+from gridpriv.grid.islands import islands
 
 if TYPE_CHECKING:  # slow to import, and a run of a shipped map needs neither before its end
     import networkx as nx
@@ -231,14 +232,11 @@ def zone_report(case: Case, zoning: Zoning) -> pd.DataFrame:
 
 def zone_rows(case: Case, zoning: Zoning) -> list[dict[str, Any]]:
     """Return the rows of :func:`zone_report`."""
-    import networkx as nx
-
-    graph = bus_graph(case)
     ties = tie_lines(case, zoning)
     ends = np.concatenate([zoning.zone_of[case.f_bus[ties]], zoning.zone_of[case.t_bus[ties]]])
     mean = case.n_bus / zoning.n_zone
     rows = []
-    for z, buses in enumerate(zoning.members):
+    for z, (buses, pieces) in enumerate(zip(zoning.members, _pieces(case, zoning), strict=True)):
         gens = np.isin(case.gen_bus, buses)
         rows.append(
             {
@@ -249,19 +247,23 @@ def zone_rows(case: Case, zoning: Zoning) -> list[dict[str, Any]]:
                 "generators": int(gens.sum()),
                 "load_mw": case.base_mva * float(case.pd[buses].sum()),
                 "capacity_mw": case.base_mva * float(case.pmax[gens].sum()),
-                "connected": nx.is_connected(graph.subgraph(buses.tolist())),
+                "connected": pieces == 1,
             }
         )
     return rows
 
 
+def _pieces(case: Case, zoning: Zoning) -> list[int]:
+    """Return into how many parts the branches within every zone leave it."""
+    island = islands(case, ~tie_lines(case, zoning))
+    return [len(np.unique(island[buses])) for buses in zoning.members]
+
+
 def warn_disconnected(case: Case, zoning: Zoning) -> None:
     """Warn (:class:`GridprivWarning`) of every zone whose buses are not connected."""
-    import networkx as nx
-
-    graph = bus_graph(case)
-    for name, buses in zip(zoning.names, zoning.members, strict=True):
-        pieces = nx.number_connected_components(graph.subgraph(buses.tolist()))
+    for name, buses, pieces in zip(
+        zoning.names, zoning.members, _pieces(case, zoning), strict=True
+    ):
         if pieces > 1:
             warnings.warn(
                 f"zone {name} is not connected: its {len(buses)} buses fall into {pieces} parts",

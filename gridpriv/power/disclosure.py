@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import networkx as nx
+from typing import TYPE_CHECKING
+
 import numpy as np
 from scipy import sparse
 from scipy.sparse.linalg import splu
 
 from gridpriv.core.arrays import Floats, Ints
-from gridpriv.grid.partition import spectral
 from gridpriv.grid.zoning import bus_graph
 from gridpriv.power.prior import capacity
 from gridpriv.power.zone import Zone
@@ -23,6 +23,9 @@ from gridpriv.privacy.strategies.nothing import nothing
 from gridpriv.privacy.strategies.prior import Prior
 from gridpriv.privacy.strategies.total import total
 from gridpriv.privacy.strategies.tree import tree
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 TREES: tuple[tuple[int, tuple[float, ...]], ...] = (
     (1, (0.7, 0.3)), (1, (0.5, 0.5)), (1, (0.3, 0.7)), (2, (0.5, 0.25, 0.25)),
@@ -86,6 +89,8 @@ def hierarchy(zone: Zone, depth: int) -> list[Ints]:
 def _halves(graph: nx.Graph, part: set[int]) -> list[set[int]]:
     if len(part) == 1:
         return [part]
+    from gridpriv.grid.partition import spectral  # imports networkx: slow
+
     return [half for half in spectral(graph.subgraph(part), 2, 0) if half]
 
 

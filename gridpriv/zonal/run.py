@@ -15,7 +15,6 @@ from gridpriv.consensus.in_process import in_process
 from gridpriv.consensus.messages import Order
 from gridpriv.consensus.schedules import nonsmooth_step
 from gridpriv.consensus.transport import Carry, Transport, answers, exchange
-from gridpriv.consensus.workers import Workers
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import GridprivError
 from gridpriv.grid.case import Case
@@ -193,7 +192,11 @@ def run_prepared(
 
 def own_transport(workers: int) -> Carry:
     """Return how zones are held by this machine's processes."""
-    return in_process if workers == 1 else partial(Workers, workers=workers)
+    if workers == 1:
+        return in_process
+    from gridpriv.consensus.workers import Workers
+
+    return partial(Workers, workers=workers)
 
 
 def _reason(error: BaseException) -> str:
