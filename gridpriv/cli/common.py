@@ -299,26 +299,38 @@ def console(*, error: bool = False) -> Any:
 
 
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Print a table that fits 80 columns; numbers stand to the right."""
+    """Print a table that fits 80 columns where its words do; numbers stand to the right."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=box.SIMPLE_HEAD)
-    for position, column in enumerate(columns):
-        numeric = all(isinstance(row[position], int | float | Amount | None) for row in rows)
-        whole = column.split() + [shown(row[position]) for row in rows if numeric]
+    out, table = console(), Table(box=box.SIMPLE_HEAD)
+    cells = [[row[position] for row in rows] for position in range(len(columns))]
+    numeric = [all(isinstance(c, int | float | Amount | None) for c in column) for column in cells]
+    widths = [
+        max(map(len, [*name.split(), *_unbroken(column, number)]), default=0)
+        for name, column, number in zip(columns, cells, numeric, strict=True)
+    ]
+    # words are kept together as far as numbers, which always are, leave room
+    taken = sum(width for width, number in zip(widths, numeric, strict=True) if number)
+    room = (out.width - 3 * len(columns) - 1 - taken) // max(numeric.count(False), 1)
+    for name, width, number in zip(columns, widths, numeric, strict=True):
         table.add_column(
-            column,
-            justify="right" if numeric else "left",
+            name,
+            justify="right" if number else "left",
             overflow="fold",
-            min_width=max(map(len, whole), default=0) if numeric else None,
+            min_width=width if number else max(min(width, room), 1),
         )
     for row in rows:
         table.add_row(*(shown(cell) for cell in row))
-    out = console()
     out.print(Text(title, style="bold"))
     out.print(table)
+
+
+def _unbroken(cells: Sequence[object], number: bool) -> Iterator[str]:
+    """Yield what of a column's cells is to stand on one line: numbers, or single words."""
+    for cell in cells:
+        yield from [shown(cell)] if number else shown(cell).split()
 
 
 class Advance(Protocol):

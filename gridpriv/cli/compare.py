@@ -22,6 +22,7 @@ from gridpriv.cli.common import (
     tell,
     wanted_formats,
 )
+from gridpriv.core.display import amount
 from gridpriv.core.errors import InputError, SolverError, not_allowed
 from gridpriv.core.settings import Setting, check_names, names, reading, settings_of
 from gridpriv.zonal.settings import OF_MANY_RUNS, PRESETS, Settings
@@ -159,33 +160,28 @@ def tell_failures(study: Study) -> None:
 
 
 def print_summary(table: Any) -> None:
-    """Print the means over seeds, one table a case."""
+    """Print the means over seeds, one table a case; what no run has is no column."""
+    from gridpriv.zonal.summary import counted
+
     for panel, rows in table.groupby("panel", sort=False):
+        seeds = sorted({int(n) for n in rows.seeds})
+        many = "" if len(seeds) == 1 else f"{seeds[0]} to "
+        beyond = rows.cost_of_privacy_high - rows.cost_of_privacy
+        told = {
+            "way": list(rows.series),
+            "eps": [_number(x) for x in rows.total_epsilon],
+            "privacy $/h": [amount(x, "$/h") for x in rows.cost_of_privacy],
+            "95 % +-": [amount(x, "$/h") for x in beyond],
+            "shed MW": [amount(x, "MW") for x in rows.recourse_shed_mw],
+            "deviation MW": [amount(x, "MW") for x in rows.interchange_deviation_mw],
+            "ok %": [None if x is None else round(100.0 * x) for x in rows.carried],
+        }
+        known = {name: cells for name, cells in told.items() if any(c is not None for c in cells)}
         print_table(
-            f"{panel}: means over seeds, after the grid has settled",
-            [
-                "way",
-                "total eps",
-                "privacy $/h",
-                "95 % +-",
-                "shed MW",
-                "deviation MW",
-                "carried %",
-                "seeds",
-            ],
-            [
-                [
-                    r.series,
-                    _number(r.total_epsilon),
-                    _number(r.cost_of_privacy),
-                    _number(r.cost_of_privacy_high - r.cost_of_privacy),
-                    _number(r.recourse_shed_mw),
-                    _number(r.interchange_deviation_mw),
-                    None if r.carried is None else _number(100.0 * r.carried),
-                    int(r.seeds),
-                ]
-                for r in rows.itertuples()
-            ],
+            f"{panel}: means over {many}{counted(seeds[-1], 'seed')}, settled; "
+            "ok: the grid can carry it",
+            list(known),
+            list(zip(*known.values(), strict=True)),
         )
 
 

@@ -11,8 +11,8 @@ Table = tuple[str, Sequence[str], Sequence[Sequence[object]]]
 """Title, names of the columns, rows."""
 
 
-PRECISION = {"MW": (4, 1e-3), "$/h": (6, 1e-2)}
-"""By unit, the digits that noise and solvers leave a meaning, and below what nobody asks."""
+PRECISION = {"MW": (4, 3), "$/h": (6, 2)}
+"""By unit, the most digits and decimals that noise and solvers leave a meaning."""
 
 
 @dataclass(frozen=True)
@@ -23,10 +23,12 @@ class Amount:
     unit: str
 
     def __str__(self) -> str:
-        digits, least = PRECISION[self.unit]
-        if 0.0 < abs(self.value) < least:
-            return f"under {least:g}"
-        return figure(float(f"{self.value:.{digits}g}"), digits)
+        digits, decimals = PRECISION[self.unit]
+        if 0.0 < abs(self.value) < 10.0**-decimals:
+            return f"under {10.0**-decimals:g}"
+        rounded = float(f"{self.value:.{digits}g}")
+        before = math.floor(math.log10(abs(rounded))) + 1 if rounded else digits
+        return f"{rounded:.{min(decimals, max(digits - before, 0))}f}"
 
 
 def amount(value: float | None, unit: str) -> Amount | None:

@@ -11,6 +11,7 @@ import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from html import escape
+from textwrap import wrap
 
 from gridpriv.core.display import figure
 
@@ -26,6 +27,8 @@ HIDES = 1.5
 RIM = 2.2
 """Pixels by which a curve is then wider than the one on it."""
 FONTS = "DejaVu Sans, Arial, sans-serif"
+LETTER, LINE = 7.8, 15
+"""Pixels that a letter of a title takes across at most, in the mean of a line, and a line down."""
 LEVEL = 0.02
 """Means that differ by less, relatively, are drawn as if they did not."""
 
@@ -84,6 +87,16 @@ class Chart:
     height: int = 300
     styles: dict[str, Style] = field(default_factory=dict)
 
+    @property
+    def heading(self) -> list[str]:
+        """The title in lines that end inside the chart; all but the last stand above it."""
+        return wrap(self.title, int((self.width - LEFT) / LETTER)) or [""]
+
+    @property
+    def headroom(self) -> int:
+        """Pixels above the chart that its title takes."""
+        return LINE * (len(self.heading) - 1)
+
 
 @dataclass(frozen=True)
 class Axis:
@@ -132,14 +145,19 @@ def render(chart: Chart, scale: str = "both") -> str:
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="chart" id="{chart.name}" role="img" '
         f'aria-labelledby="{chart.name}-t {chart.name}-d" '
-        f'viewBox="0 0 {chart.width} {chart.height}" '
+        f'viewBox="0 {-chart.headroom} {chart.width} {chart.height + chart.headroom}" '
         f'font-family="{FONTS}" font-size="11">'
         f'<title id="{chart.name}-t">{escape(chart.title)}</title>'
         f'<desc id="{chart.name}-d">{escape(chart.alt)}</desc>'
         f'<clipPath id="{chart.name}-clip"><rect x="{LEFT}" y="{TOP}" '
         f'width="{chart.width - LEFT - RIGHT}" height="{chart.height - TOP - BOTTOM}"/></clipPath>'
-        f'<text x="{LEFT}" y="14" font-size="12" font-weight="bold" fill="#222">'
-        f"{escape(chart.title)}</text>" + "".join(layers) + "</svg>"
+        + "".join(
+            f'<text x="{LEFT}" y="{14 - chart.headroom + LINE * n}" font-size="12" '
+            f'font-weight="bold" fill="#222">{escape(line)}</text>'
+            for n, line in enumerate(chart.heading)
+        )
+        + "".join(layers)
+        + "</svg>"
     )
 
 
@@ -150,11 +168,11 @@ def stacked(
     parts = [f'<text x="8" y="15" font-size="12">{escape(title)}</text>'] if title else []
     y = 22 if title else 0
     for chart in charts:
+        height = chart.height + chart.headroom
         parts.append(
-            f'<svg y="{y}" width="{chart.width}" height="{chart.height}">{render(chart, scale)}'
-            "</svg>"
+            f'<svg y="{y}" width="{chart.width}" height="{height}">{render(chart, scale)}</svg>'
         )
-        y += chart.height
+        y += height
     names = dict.fromkeys(s.name for chart in charts for s in chart.series)
     for name in names if len(names) > 1 else ():
         sample = swatch(charts[0].styles[name], flat=name in flat)

@@ -69,11 +69,16 @@ def draw_network(
         *_bus_marks(scene, shed, shades),
         *zone_names(scene, width, figures),
         *figures,
-        Label((8.0, 16.0), title, 12.5, anchor="start", bold=True),
+        Label((8.0, 16.0), title, _title_size(title, width), anchor="start", bold=True),
         Label((8.0, 31.0), note, 9.0, "#555555", anchor="start"),
         *legend,
     ]
     return Drawing(title, _described(title, scene, shed, flows), width, height, tuple(parts))
+
+
+def _title_size(title: str, width: float) -> float:
+    """Return the size at which a title ends on the page."""
+    return min(12.5, (width - 16.0) / (0.66 * max(len(title), 1)))
 
 
 def _halos(scene: Scene) -> list[Part]:

@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+import math
 import re
 
+import pandas as pd
 import pytest
 
 from gridpriv.cli.common import print_table
+from gridpriv.cli.compare import print_summary
+from gridpriv.study.plan import DEFAULT_SCHEMES
 
 
 @pytest.mark.parametrize("columns", [80, 120])
@@ -25,3 +29,22 @@ def test_numbers_are_not_split_and_gaps_stand_with_them(columns, monkeypatch, ca
     assert [m.end() for m in re.finditer(r" -(?= )", last)] == [
         first.index("0.1235") + len("0.1235"), first.index("-1.234e-05") + len("-1.234e-05"),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("costs", [True, False])
+def test_the_answer_of_a_comparison_splits_no_word_at_80_columns(costs, monkeypatch, capsys):
+    """The names of the default ways, and the widest figures of each kind."""
+    monkeypatch.setenv("COLUMNS", "80")
+    ways = [scheme.name for scheme in DEFAULT_SCHEMES]
+    figures = {"cost_of_privacy": 123456.7, "cost_of_privacy_high": 654321.0} if costs else {}
+    nothing = dict.fromkeys(("cost_of_privacy", "cost_of_privacy_high"), math.nan)
+    row = nothing | {"panel": "case118", "total_epsilon": 0.5, "recourse_shed_mw": 1e-12,
+                     "interchange_deviation_mw": 2.4e-9, "carried": 0.8765, "seeds": 5}  # fmt: skip
+    print_summary(pd.DataFrame([row | figures | {"series": way} for way in ways]))
+    told = capsys.readouterr().out
+    assert max(map(len, told.splitlines())) <= 80
+    words = set(told.split())
+    assert {word for way in ways for word in way.split()} <= words
+    assert {"0.5", "0.001", "88"} <= words, told
+    assert ({"123457", "530864"} <= words) is costs
+    assert ("privacy" in words) is costs, "what no run has is no column"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -129,6 +130,22 @@ def test_nothing_has_no_place_on_a_logarithmic_axis() -> None:
     page = render(chart)
     assert 'class="layer linear"' in page and 'class="layer log"' not in page
     assert share_of_height(chart, "linear") > 0.5
+
+
+@pytest.mark.parametrize("width", [360, 470])
+@pytest.mark.parametrize("words", [1, 12, 30])
+def test_a_title_is_shown_whole_inside_its_chart(words: int, width: int) -> None:
+    """An average letter of DejaVu Sans Bold is 0.58 to 0.65 of its size wide, 12 px here."""
+    title = " ".join(f"word{n}" for n in range(words))
+    chart = replace(drawn(Series("a", X, (1.0, 2.0))), title=title, width=width)
+    svg = render(chart)
+    lines = re.findall(r'<text x="62" y="(-?\d+)" [^>]*font-weight="bold"[^>]*>([^<]*)<', svg)
+    assert " ".join(text for _, text in lines) == title
+    assert max(len(text) for _, text in lines) * 0.65 * 12 <= width - 62
+    top, height = map(int, re.search(r'viewBox="0 (-?\d+) \d+ (\d+)"', svg).groups())
+    assert top + height == chart.height
+    assert [int(y) - 10 >= top for y, _ in lines] == [True] * len(lines)
+    assert int(lines[-1][0]) == 14, "above the frame, wherever the title begins"
 
 
 def test_a_single_value_stands_inside_its_axis() -> None:

@@ -44,7 +44,8 @@
   }
   function place(svg, p) {
     const box = svg.getBoundingClientRect(), scale = box.width / svg.viewBox.baseVal.width;
-    return [box.left + p.x * scale + window.scrollX, box.top + p.y * scale + window.scrollY];
+    const top = box.top - svg.viewBox.baseVal.y * scale;
+    return [box.left + p.x * scale + window.scrollX, top + p.y * scale + window.scrollY];
   }
   for (const svg of document.querySelectorAll("svg.chart")) {
     svg.gridpriv = JSON.parse(document.getElementById("data-" + svg.id).textContent);
@@ -52,7 +53,7 @@
     let at = -1;
     svg.addEventListener("pointermove", e => {
       const box = svg.getBoundingClientRect(), scale = svg.viewBox.baseVal.width / box.width;
-      const x = (e.clientX - box.left) * scale, y = (e.clientY - box.top) * scale;
+      const x = (e.clientX - box.left) * scale, y = (e.clientY - box.top) * scale + svg.viewBox.baseVal.y;
       let best = null, least = 900;
       for (const p of points(svg)) {
         const flat = p.s.x.length === 0;
