@@ -82,7 +82,7 @@ def _grant(args: argparse.Namespace, key: Path | None) -> int:
     from gridpriv.grid.library import load_case
     from gridpriv.grid.overrides import override_demand
     from gridpriv.privacy.ledger import grant, read_book
-    from gridpriv.privacy.ledger_file import key_path
+    from gridpriv.privacy.ledger_key import key_path
     from gridpriv.zonal.datasets import zone_datasets
 
     case = load_case(args.case)
@@ -228,7 +228,7 @@ def _charges(book: Book) -> list[dict[str, Any]]:
 
 def _verify(args: argparse.Namespace, key: Path | None) -> int:
     from gridpriv.privacy.ledger import verify
-    from gridpriv.privacy.ledger_file import parse_head
+    from gridpriv.privacy.ledger_key import parse_head
 
     expect = None if args.expect is None else parse_head(args.expect)
     found = verify(args.file, expect, key)

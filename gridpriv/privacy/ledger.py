@@ -19,31 +19,32 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 from types import TracebackType
-from typing import TypeAlias
 
 import numpy as np
 
 from gridpriv.core.arrays import Ints
 from gridpriv.core.errors import BudgetError, InputError, positive
 from gridpriv.privacy.accounting import Charges, check_delta
-from gridpriv.privacy.filters import Rule, check_charges, choose_rule, combined
-from gridpriv.privacy.ledger_file import UNDONE, Head, LedgerFile, Row, key_path
+from gridpriv.privacy.filters import check_charges, combined
+from gridpriv.privacy.ledger_decision import (
+    HeldLedger,
+    decide,
+    read_held,
+    refuse_shared,
+    under_rule,
+)
+from gridpriv.privacy.ledger_key import UNDONE, Head
 from gridpriv.privacy.ledger_rows import (
     Account,
     Book,
     Charged,
     Dataset,
-    Entry,
-    Fixed,
     Grant,
-    Unit,
     as_ranges,
-    decode,
-    encode,
     now,
     total_of,
 )
@@ -51,8 +52,6 @@ from gridpriv.privacy.mechanism import Charge
 from gridpriv.privacy.release import Release
 
 WAIT = 30.0  # seconds for other processes
-
-Rules: TypeAlias = list[tuple[Ints, Rule | None]]
 
 
 def grant(
@@ -81,8 +80,8 @@ def grant(
         raise InputError("a grant needs an owner")
     if len({dataset.protection for dataset in owners}) > 1:
         raise InputError("a grant protects the same moves of every unit")
-    _refuse_shared(owners)
-    held = _Held(Path(path), key, timeout)
+    refuse_shared(owners)
+    held = HeldLedger(Path(path), key, timeout)
     with held.file.making() as rows:
         held.take(rows)
         marks = [unit.marks(held.file.key) for dataset in owners for unit in dataset.units]
@@ -108,7 +107,7 @@ def grant(
 
 def read_book(path: str | Path, key: Path | None = None, timeout: float = WAIT) -> Book:
     """Return everything a ledger says; it may lie on a read-only disk."""
-    return _read(Path(path), key, timeout)[0].book
+    return read_held(Path(path), key, timeout)[0].book
 
 
 @dataclass(frozen=True)
@@ -143,7 +142,7 @@ def verify(
     InputError
         If anything was changed, or the ledger does not go on from ``expect``.
     """
-    held, rows = _read(Path(path), key, timeout)
+    held, rows = read_held(Path(path), key, timeout)
     if expect is not None and expect not in {Head(), *(row.head for row in rows)}:
         raise InputError(
             f"ledger {path} does not go on from the head {expect}: it is an older copy, or "
@@ -184,9 +183,9 @@ class Ledger:
         self.path = Path(path)
         self._given = tuple(datasets), key, timeout
         self._datasets = {dataset.owner: dataset for dataset in self._given[0]}
-        _refuse_shared(self._given[0])
+        refuse_shared(self._given[0])
         self._lock = Lock()
-        self._held = _Held(self.path, key, timeout)
+        self._held = HeldLedger(self.path, key, timeout)
         with self._transaction() as held:
             self._units = {owner: self._numbers(held, d) for owner, d in self._datasets.items()}
         for owner in self._datasets:
@@ -219,7 +218,7 @@ class Ledger:
         units = self._units[self._dataset(owner).owner]
         self._warm_up(units, charges, planned=False)
         with self._transaction() as held:
-            rules, lacking = _decided(held.book, units, charges, planned=False)
+            rules, lacking = decide(held.book, units, charges, planned=False)
             if not lacking:
                 held.fix(rules)
                 held.write(Charged(now(), owner, run_id, as_ranges(units), tuple(charges.items())))
@@ -243,7 +242,7 @@ class Ledger:
             self._warm_up(self._units[self._dataset(owner).owner], charges, planned=True)
         with self._transaction() as held:
             decided = {
-                owner: _decided(held.book, self._units[owner], charges, planned=True)
+                owner: decide(held.book, self._units[owner], charges, planned=True)
                 for owner, charges in planned.items()
             }
             if not any(lacking for _, lacking in decided.values()):
@@ -273,7 +272,7 @@ class Ledger:
         self.close()
 
     @contextmanager
-    def _transaction(self) -> Iterator[_Held]:
+    def _transaction(self) -> Iterator[HeldLedger]:
         with self._lock, self._held.file.writing() as rows:
             self._held.take(rows)
             yield self._held
@@ -283,7 +282,7 @@ class Ledger:
             raise InputError(f"ledger {self.path}: {owner!r} is not a dataset of this run")
         return self._datasets[owner]
 
-    def _numbers(self, held: _Held, dataset: Dataset) -> Ints:
+    def _numbers(self, held: HeldLedger, dataset: Dataset) -> Ints:
         """Return the numbers of a dataset's units, if this ledger is its data's."""
         numbers = [held.number(unit) for unit in dataset.units]
         found = [number for number in numbers if number is not None]
@@ -309,7 +308,7 @@ class Ledger:
         with self._lock:
             accounts = [account for account, _ in self._held.book.accounts_of(units)]
         for account in accounts:
-            _ruled(account, charges, planned=planned).filter.used(charges)
+            under_rule(account, charges, planned=planned).filter.used(charges)
 
     def _refused(
         self, owner: str, lacking: list[tuple[Account, int]], asked: Charges, outcome: str
@@ -365,83 +364,6 @@ class ReleaseCharge:
         for release, count in releases.items():
             charges = combined(charges, {release.certified_within(factor): count})
         return charges
-
-
-class _Held:
-    """A ledger's file and the book of its rows, which grow together."""
-
-    def __init__(self, path: Path, key: Path | None, timeout: float) -> None:
-        self.file = LedgerFile(path, key_path(path, key), timeout)
-        self.book = Book()
-
-    def take(self, rows: Iterable[Row]) -> None:
-        """Enter rows that were read."""
-        for row in rows:
-            try:
-                self.book.apply(row.head.count, decode(row.body))
-            except InputError as error:
-                raise InputError(
-                    f"ledger {self.file.path}, row {row.head.count}: {error}; {UNDONE}"
-                ) from error
-
-    def write(self, entry: Entry) -> None:
-        """Add a row to both."""
-        self.file.append(encode(entry))
-        self.book.apply(self.file.head.count, entry)
-
-    def fix(self, rules: Rules) -> None:
-        """Fix the rules of units that were never charged."""
-        for units, rule in rules:
-            self.write(Fixed(now(), as_ranges(units), rule))
-
-    def number(self, unit: Unit) -> int | None:
-        """Return a unit's number, if it was granted anything."""
-        return self.book.number(unit.marks(self.file.key)[0])
-
-
-def _read(path: Path, key: Path | None, timeout: float) -> tuple[_Held, list[Row]]:
-    held = _Held(path, key, timeout)
-    with held.file.reading() as rows:
-        held.take(rows)
-    return held, rows
-
-
-def _refuse_shared(datasets: Iterable[Dataset]) -> None:
-    """Refuse a unit that stands in two datasets, or twice in one."""
-    seen: set[str] = set()
-    for dataset in datasets:
-        if not dataset.units:
-            raise InputError(f"{dataset.owner!r} has no {dataset.protection.units}")
-        for unit in dataset.units:
-            if unit.name in seen:
-                raise InputError(f"{unit.name} stands in two datasets, or twice in one")
-            seen.add(unit.name)
-
-
-def _decided(
-    book: Book, units: Ints, charges: Charges, *, planned: bool
-) -> tuple[Rules, list[tuple[Account, int]]]:
-    """Return the rules to fix for these charges, and the accounts that have no room for them."""
-    rules: Rules = []
-    lacking = []
-    for account, members in book.accounts_of(units):
-        ruled = _ruled(account, charges, planned=planned)
-        if not ruled.filter.fits(combined(account.spent, charges)):
-            lacking.append((ruled, len(members)))
-        if ruled.rule != account.rule:
-            rules.append((members, ruled.rule))
-    return rules, lacking
-
-
-def _ruled(account: Account, charges: Charges, *, planned: bool) -> Account:
-    """Return an account with the rule under which it takes these charges.
-
-    The first charge fixes it. Until then a rule that a plan has fixed is kept if it has room.
-    """
-    if account.spent or (account.rule is not None and account.rule.used(charges) <= 1.0):
-        return account
-    grant = account.grant
-    return replace(account, rule=choose_rule(grant.epsilon, grant.delta, charges, planned=planned))
 
 
 def _some(number: int, dataset: Dataset) -> str:

@@ -30,11 +30,9 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import hashlib
 import hmac
 import os
 import re
-import secrets
 import stat
 import time
 from collections.abc import Iterator
@@ -43,109 +41,26 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gridpriv.core.errors import InputError
-from gridpriv.core.files import PRIVATE_MODE, StorageError, flush_folder
-from gridpriv.core.reading import MIB, read_bytes
+from gridpriv.core.files import PRIVATE_MODE, flush_folder
+from gridpriv.privacy.ledger_key import (
+    COUNT_DIGITS,
+    MAC_BYTES,
+    MAGIC,
+    UNDONE,
+    Head,
+    Key,
+    key_path,
+    ledger_storing,
+    make_key,
+    read_key,
+    write_at,
+)
 
-UNDONE = "nothing charged, nothing released"
-MAGIC = b"gridpriv ledger 2 "
-COUNT_DIGITS, MAC_BYTES = 12, 32
 MAC_DIGITS = 2 * MAC_BYTES
 HEAD_BYTES = len(MAGIC) + COUNT_DIGITS + 1 + MAC_DIGITS + 1
 HEAD = re.compile(rb"%s(\d{%d}) ([0-9a-f]{%d})\n" % (MAGIC, COUNT_DIGITS, MAC_DIGITS))
 SQLITE = b"SQLite format 3\0"
-KEY = re.compile(rb"[0-9a-f]{64}\n")
 PAUSE = 0.002  # seconds between two tries to lock
-NO_MAC = bytes(MAC_BYTES)
-
-
-@dataclass(frozen=True)
-class Head:
-    """How far a chain of rows reaches: their number and the last one's MAC (public)."""
-
-    count: int = 0
-    mac: bytes = NO_MAC
-
-    def __str__(self) -> str:
-        return f"{self.count}:{self.mac.hex()}"
-
-
-def parse_head(text: str) -> Head:
-    """Return the head that ``str(head)`` was."""
-    found = re.fullmatch(r"([0-9]{1,12}):([0-9a-f]{64})", text)
-    if not found:
-        raise InputError(
-            f"head = {text!r} is not allowed: a number of rows, a colon and 64 hexadecimal "
-            "digits, as 'gridpriv ledger verify' prints it"
-        )
-    return Head(int(found[1]), bytes.fromhex(found[2]))
-
-
-@dataclass(frozen=True)
-class Key:
-    """An owner's secret: what a ledger's rows are chained and its data are marked under."""
-
-    secret: bytes
-
-    def __repr__(self) -> str:
-        return "Key(...)"
-
-    def digest(self, purpose: str, content: bytes) -> bytes:
-        """Return HMAC-SHA256 of the content, apart for each purpose."""
-        return hmac.digest(self.secret, f"gridpriv ledger 2 {purpose}\0".encode() + content,
-                           hashlib.sha256)  # fmt: skip
-
-    def follow(self, head: Head, row: bytes) -> Head:
-        """Return the head of a chain with one row more."""
-        number = head.count + 1
-        return Head(number, self.digest("row", number.to_bytes(8) + head.mac + row))
-
-    def seal(self, head: Head) -> bytes:
-        """Return a head as it stands in the file."""
-        seal = self.digest("head", head.count.to_bytes(8) + head.mac)
-        return b"%s%0*d %s\n" % (MAGIC, COUNT_DIGITS, head.count, seal.hex().encode())
-
-
-def key_path(path: Path, key: Path | None) -> Path:
-    """Return where a ledger's key is: where its owner says, or beside it."""
-    return Path(f"{path}.key") if key is None else key
-
-
-def read_key(path: Path) -> Key:
-    """Return a key from its file, which nobody but its owner may read.
-
-    Raises
-    ------
-    InputError
-        If there is none, or others may read it, or it is no key.
-    """
-    try:
-        content = read_bytes(path, "key", MIB)
-        mode = stat.S_IMODE(path.stat().st_mode)
-    except FileNotFoundError:
-        raise InputError(
-            f"there is no key {path}, without which its ledger cannot be read; {UNDONE}"
-        ) from None
-    if mode & 0o077:
-        raise InputError(
-            f"key {path} can be read or changed by other users (mode {mode:04o}): make it its "
-            f"owner's alone (chmod 600); {UNDONE}"
-        )
-    if not KEY.fullmatch(content):
-        raise InputError(f"key {path} is not a key: one line of 64 hexadecimal digits; {UNDONE}")
-    return Key(bytes.fromhex(content.decode()))
-
-
-def make_key(path: Path) -> None:
-    """Make a key where there is none, or an empty file that a killed process left."""
-    with _storing(path):
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, PRIVATE_MODE)
-        try:
-            if os.fstat(handle).st_size == 0:
-                _write(handle, secrets.token_hex(32).encode() + b"\n", 0)
-                os.fsync(handle)
-        finally:
-            os.close(handle)
-        flush_folder(path.parent)
 
 
 @dataclass(frozen=True)
@@ -212,8 +127,8 @@ class LedgerFile:
                 if own_key:
                     make_key(self._key_path)
                 first = self.key.seal(Head())
-                with _storing(self.path):
-                    _write(handle, first, 0)
+                with ledger_storing(self.path):
+                    write_at(handle, first, 0)
                     os.fsync(handle)
                     flush_folder(self.path.parent)
             yield self._continued()
@@ -229,10 +144,10 @@ class LedgerFile:
         assert self._handle is not None
         head = self.key.follow(self.head, body)
         line = head.mac.hex().encode() + b" " + body + b"\n"
-        with _storing(self.path):
-            _write(self._handle, line, self._offset)
+        with ledger_storing(self.path):
+            write_at(self._handle, line, self._offset)
             os.fsync(self._handle)
-            _write(self._handle, self.key.seal(head), 0)
+            write_at(self._handle, self.key.seal(head), 0)
         self._advance(head, line)
 
     def close(self) -> None:
@@ -298,13 +213,13 @@ class LedgerFile:
         """Return the new rows; put right what a killed writer left."""
         assert self._handle is not None
         rows = self._new_rows()
-        with _storing(self.path):
+        with ledger_storing(self.path):
             if self.unfinished:
                 os.ftruncate(self._handle, self._offset)
                 self.unfinished = 0
             seal = self.key.seal(self.head)
             if os.pread(self._handle, HEAD_BYTES, 0) != seal:
-                _write(self._handle, seal, 0)
+                write_at(self._handle, seal, 0)
         return rows
 
     def _new_rows(self) -> list[Row]:
@@ -387,15 +302,6 @@ def _has_content(path: Path) -> bool:
         return False
 
 
-@contextmanager
-def _storing(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        reason = error.strerror or error
-        raise StorageError(f"cannot write {path}: {reason}; nothing was released") from error
-
-
 def _lock(handle: int, kind: int, timeout: float, path: Path) -> None:
     deadline = time.monotonic() + timeout
     while True:
@@ -411,12 +317,6 @@ def _lock(handle: int, kind: int, timeout: float, path: Path) -> None:
         except OSError as error:
             reason = error.strerror or error
             raise InputError(f"ledger {path} cannot be locked: {reason}; {UNDONE}") from error
-
-
-def _write(handle: int, content: bytes, offset: int) -> None:
-    while content:
-        written = os.pwrite(handle, content, offset)
-        content, offset = content[written:], offset + written
 
 
 def _read(handle: int, start: int, end: int) -> bytes:
