@@ -9,8 +9,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from gridpriv.consensus.agent import Agent, AgentRules, Streams
+from gridpriv.consensus.agent import Agent
 from gridpriv.consensus.in_process import InProcess
+from gridpriv.consensus.memory import AgentRules, Streams
 from gridpriv.consensus.messages import Order, Reply
 from gridpriv.consensus.problem import LocalProblem
 from gridpriv.core.arrays import Floats

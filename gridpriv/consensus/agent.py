@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gridpriv.consensus.memory import AgentRules, Effort, Figures, Iterate, Memory, Place, Streams
 from gridpriv.consensus.messages import Order, Reply
-from gridpriv.consensus.problem import LocalProblem, Minimiser, Update
+from gridpriv.consensus.problem import LocalProblem, Minimiser
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import SolverError
 from gridpriv.core.interrupts import uninterrupted
-from gridpriv.privacy.perturbation import NoiseRule, Perturbation
+from gridpriv.privacy.perturbation import NoiseRule
 from gridpriv.privacy.release import Charging, Release
-
-Place = tuple[int, int]
-"""Round and local update, each from 1."""
 
 Perturb = Callable[[str, Floats, Place, Floats], Floats]
 """From a target, a value, its place and the local metric to what may be used of the value."""
@@ -33,104 +31,6 @@ class View:
     data: Floats
     perturb: Perturb
     called: str
-
-
-class Streams(Protocol):
-    """Where simulated noise comes from; the same arguments give the same generator."""
-
-    def stream(self, zone: int, round_: int, update: int) -> np.random.Generator:
-        """Return the generator of one agent's update."""
-        ...
-
-
-@dataclass(frozen=True)
-class AgentRules:
-    """What every agent of a run does alike (public).
-
-    Attributes
-    ----------
-    update : {'linearized', 'exact'}
-    local_updates : int
-        E.
-    perturbation : Perturbation
-    noise : NoiseRule or None
-        None without perturbation.
-    adjacency : object
-        What the problem's sensitivities are taken for.
-    """
-
-    update: Update
-    local_updates: int
-    perturbation: Perturbation
-    noise: NoiseRule | None
-    adjacency: Any
-
-
-@dataclass(frozen=True)
-class Effort:
-    """What a round took a solver: iterations, repeats with safer settings, solves; private."""
-
-    iterations: int = 0
-    retries: int = 0
-    solves: int = 0
-
-
-@dataclass(frozen=True, eq=False)
-class Figures:
-    """An agent's last round, for its owner only: computed from private data.
-
-    Attributes
-    ----------
-    values : dict
-        The problem's own figures at the average that was sent.
-    noise_magnitude : float
-        Sum of |noise| over updates and coordinates (6.2).
-    effort : Effort
-    """
-
-    values: dict[str, float]
-    noise_magnitude: float
-    effort: Effort
-
-
-@dataclass(frozen=True, eq=False)
-class Iterate:
-    """Where an agent stands between rounds.
-
-    Attributes
-    ----------
-    z : (n,)
-        Last iterate: the next round starts here.
-    average : (n,)
-        Of the last round's iterates; its shared part was sent.
-    dual : (n,)
-        0 on coordinates that nobody shares.
-    """
-
-    z: Floats
-    average: Floats
-    dual: Floats
-
-
-@dataclass(frozen=True, eq=False)
-class Memory:
-    """All that an agent keeps from one round to the next; private.
-
-    Attributes
-    ----------
-    at : Iterate
-    draw : (int, int) or None
-        Where the noise of the data in use was drawn.
-    estimate : array
-        The data in use, where noise was drawn on them; else empty.
-    drawn : mapping of Release to int
-        Every release so far.
-    """
-
-    at: Iterate
-    draw: Place | None
-    estimate: Floats
-    drawn: Mapping[Release, int]
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gridpriv.consensus.agent import Agent, Iterate
+from gridpriv.consensus.agent import Agent
+from gridpriv.consensus.memory import Iterate
 from gridpriv.consensus.messages import Order, Reply
 from gridpriv.consensus.transport import Carry, Crew, Transport, answers
 from gridpriv.core.errors import GridprivError

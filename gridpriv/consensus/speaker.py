@@ -17,7 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from gridpriv.consensus.agent import Agent, Iterate, Memory
+from gridpriv.consensus.agent import Agent
+from gridpriv.consensus.memory import Iterate, Memory
 from gridpriv.consensus.messages import Order, Phase, Reply
 from gridpriv.consensus.wire import (
     BEFORE,

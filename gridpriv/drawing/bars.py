@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gridpriv.core.display import figure
-from gridpriv.drawing.chart import PALETTE, Axis
+from gridpriv.drawing.axis import Axis
+from gridpriv.drawing.chart import PALETTE
 from gridpriv.drawing.legend import Item, set_rows
 from gridpriv.drawing.parts import Drawing, Label, Mark, Part, Stroke, text_width
 

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gridpriv.consensus.agent import Agent, AgentRules, Streams
+from gridpriv.consensus.agent import Agent
 from gridpriv.consensus.kept import Rehearsal
+from gridpriv.consensus.memory import AgentRules, Streams
 from gridpriv.consensus.transport import Performer
 from gridpriv.core.arrays import Floats
 from gridpriv.power.ac.recourse import Boundary, ZonePlan, operating_unit, plan_zone

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypeAlias
 
-from gridpriv.consensus.agent import AgentRules
+from gridpriv.consensus.memory import AgentRules
 from gridpriv.privacy.accounting import epsilon_of
 from gridpriv.privacy.mechanism import MECHANISMS
 from gridpriv.privacy.release import Release

@@ -12,8 +12,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from gridpriv.consensus.agent import AgentRules
 from gridpriv.consensus.coordinator import Consensus, make_consensus
+from gridpriv.consensus.memory import AgentRules
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import GridprivWarning, not_allowed
 from gridpriv.grid.case import Case

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gridpriv.consensus.agent import AgentRules
 from gridpriv.consensus.coordinator import Consensus
+from gridpriv.consensus.memory import AgentRules
 from gridpriv.core.arrays import Floats
 from gridpriv.core.display import html_page
 from gridpriv.core.lazy import Above

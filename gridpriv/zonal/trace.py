@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from gridpriv.consensus.agent import Figures
 from gridpriv.consensus.coordinator import Turn
+from gridpriv.consensus.memory import Figures
 from gridpriv.core.arrays import Floats
 from gridpriv.privacy.release import Release
 

@@ -16,7 +16,8 @@ from itertools import product
 
 import numpy as np
 
-from gridpriv.consensus.agent import Agent, AgentRules
+from gridpriv.consensus.agent import Agent
+from gridpriv.consensus.memory import AgentRules
 from gridpriv.consensus.problem import Minimiser
 from gridpriv.core.errors import SolverError
 from gridpriv.privacy.noise import NoiseStreams

@@ -15,8 +15,9 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from gridpriv.consensus.agent import Agent, AgentRules, Iterate, Memory
+from gridpriv.consensus.agent import Agent
 from gridpriv.consensus.coordinator import FullyShared, Plan, State, Turn, rounds
+from gridpriv.consensus.memory import AgentRules, Iterate, Memory
 from gridpriv.consensus.messages import Order, Reply
 from gridpriv.consensus.schedules import StepSize
 from gridpriv.consensus.transport import answers, exchange
