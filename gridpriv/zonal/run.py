@@ -21,7 +21,6 @@ from gridpriv.grid.case import Case
 from gridpriv.grid.zoning import Zoning
 from gridpriv.power.ac.settle import Settlement, agreed_boundaries, settle
 from gridpriv.power.fleet import Fleet, ZoneOutcome, public_proxy
-from gridpriv.power.schedule import central_schedule
 from gridpriv.power.zone import flat_start
 from gridpriv.privacy.noise import NoiseStreams
 from gridpriv.privacy.release import Charging, Release
@@ -250,6 +249,8 @@ def _central(prepared: Prepared, transport: Transport, state: State) -> Iterator
 
 
 def _scheduled(prepared: Prepared, demands: Sequence[Floats]) -> Floats:
+    from gridpriv.power.schedule import central_schedule  # imports the conic solver
+
     return central_schedule(prepared.network, prepared.zones, demands, prepared.settings.voll)
 
 

@@ -182,7 +182,8 @@ def _largest(residual: Floats) -> float:
 def _residual(equations: FlowEquations, point: _Point) -> Floats:
     n, voltage = len(equations.p), point.voltage()
     power = (equations.at @ voltage) * np.conj(equations.injected @ voltage)
-    regulated = _regulation(equations, point.alpha) @ point.alpha
+    rising, falling = np.maximum(point.alpha, 0.0), np.minimum(point.alpha, 0.0)
+    regulated = equations.up @ rising + equations.down @ falling
     active = power.real[:n] - equations.p - regulated
     generated = power.imag[:n] - equations.q
     stand = np.clip(generated + _pull(equations, point), equations.q_low, equations.q_high)
