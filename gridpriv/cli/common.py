@@ -140,7 +140,7 @@ def add_zone_arguments(parser: argparse.ArgumentParser) -> None:
     zones = parser.add_argument_group("zones", "A shipped map where a case has one.")
     zones.add_argument(
         "--zones",
-        type=WHOLE,
+        type=number(_whole, "a number of zones; a map of them is named by --zoning FILE.csv"),
         metavar="K",
         help="number of zones (default: that of the shipped map)",
     )

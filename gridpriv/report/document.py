@@ -162,7 +162,8 @@ def _first(table: pd.DataFrame, look: dict[str, Style]) -> Section:
     if charts:
         text = [
             "Each curve is the mean over seeds; its band is the 95 % confidence interval of that "
-            "mean (Student's t). Dashed levels are runs without noise. What lies below "
+            "mean (Student's t). Dashed levels are runs without noise, or with "
+            "nothing released. What lies below "
             "the axis is drawn on its lower edge; a band that meets an edge goes on beyond it."
         ]
         if table.seeds.max() == 2:
@@ -286,7 +287,9 @@ def _bound(panel: str, runs: pd.DataFrame) -> list[str]:
     if "step" in told:
         way = f"step {first.step}"
     else:
-        way = "without noise" if first.budget == NO_NOISE else f"{first.scheme}, seed {first.seed}"
+        way = (
+            "without noise" if first.mechanism == NO_NOISE else f"{first.scheme}, seed {first.seed}"
+        )
     return [sentence(f"{panel}, {way}: {first.explanation}")]
 
 

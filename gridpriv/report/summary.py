@@ -295,7 +295,8 @@ def _answer(study: Study, panel: str, rows: pd.DataFrame) -> str:
         least = rows.sort_values(metric.key).iloc[0]
         told = [sentence(f"{panel}: {metric.noun} is {metric.told(least[metric.key])}")]
         return " ".join([*told, *_carried(least), *_not_agreed(rows)])
-    quiet = rows[rows.budget == NO_NOISE]
+    quiet = rows[rows.mechanism == NO_NOISE]
+    nothing = rows[(rows.budget == NO_NOISE) & (rows.mechanism != NO_NOISE)]
     ranked = rows[rows.budget == budget].dropna(subset=[metric.key]).sort_values(metric.key)
     if ranked.empty:
         return f"{panel}: no run at budget {budget} has a figure to compare."
@@ -318,6 +319,9 @@ def _answer(study: Study, panel: str, rows: pd.DataFrame) -> str:
     others = []
     if not quiet.empty and math.isfinite(quiet[metric.key].min()):
         others.append(f"without noise it is {metric.told(quiet[metric.key].min())}")
+    silent = nothing[metric.key].min() if len(nothing) else math.nan
+    if math.isfinite(silent):
+        others.append(f"with nothing released, at epsilon 0, it is {metric.told(silent)}")
     if len(ranked) > several:
         most, has = ("dearest", "costs") if metric.spent else ("worst", "has")
         others.append(
@@ -328,6 +332,8 @@ def _answer(study: Study, panel: str, rows: pd.DataFrame) -> str:
         text = "; ".join(others)
         told.append(sentence(f"{text[0].upper()}{text[1:]}"))
     told += _carried(best)
+    if silent < best[metric.key] - same:
+        told.append("That budget is worth nothing here, whichever of these ways it is spent on.")
     if len(lost):
         told.append(f"It can carry no run of {_ways(lost)}.")
     told += _slope(rows, str(best.series), metric)

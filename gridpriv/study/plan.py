@@ -38,6 +38,7 @@ WAYS = ("mechanism", "perturbation", "refresh", "update")
 SCHEME_AXES = tuple(
     name for name in names(Settings) if name not in (*OWN_AXIS, "local_updates", "outage")
 )
+OF_NOISE = (*names(Privacy), *names(Adjacency), *names(Draws))
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,10 @@ def _scheme(name: str, **settings: Any) -> Scheme:
 DEFAULT_SCHEMES = (
     _scheme("no noise", mechanism=NO_NOISE),
     _scheme("no noise, paper's update", preset="ryu-kim", mechanism=NO_NOISE),
+    _scheme(
+        "nothing released", mechanism="knorm", perturbation="demand", refresh="run",
+        release="nothing", calibration="sound",
+    ),
     _scheme(
         "paper: objective, Laplace",
         preset="ryu-kim", calibration="sound", perturbation="objective", mechanism="laplace",
@@ -184,7 +189,7 @@ class StudyPlan:
         # a scheme's own settings win over an axis
         given = dict(self.settings) | axes | dict(scheme.settings)
         preset = given.pop("preset", None)
-        quiet = given.get("mechanism") == NO_NOISE
+        quiet = _draws_nothing(given)
         if not quiet:
             given["budget"] = budget
         for seed in self.seeds[:1] if quiet else self.seeds:
@@ -297,7 +302,10 @@ def _combined(schemes: tuple[Scheme, ...], axes: Mapping[str, Sequence[Any]]) ->
         axes = {"mechanism": ("laplace",), "perturbation": ("demand",)} | dict(axes)
     found: dict[str, Scheme] = {}
     for scheme, *values in product(schemes or DEFAULT_SCHEMES, *axes.values()):
-        chosen = dict(zip(axes, values, strict=True)) | dict(scheme.settings)
+        own, chosen = dict(scheme.settings), dict(zip(axes, values, strict=True))
+        if _draws_nothing(own):
+            chosen = {name: value for name, value in chosen.items() if name not in OF_NOISE}
+        chosen |= own
         given = {name: value for name, value in chosen.items() if _applies(name, chosen)}
         added = [
             name for name in (*WAYS, *axes) if name in given and name not in dict(scheme.settings)
@@ -308,11 +316,15 @@ def _combined(schemes: tuple[Scheme, ...], axes: Mapping[str, Sequence[Any]]) ->
     return tuple(found.values())
 
 
+def _draws_nothing(given: Mapping[str, Any]) -> bool:
+    """Return whether settings leave no noise to draw: budgets and seeds then change nothing."""
+    return given.get("mechanism") == NO_NOISE or given.get("release") == "nothing"
+
+
 def _applies(name: str, given: Mapping[str, Any]) -> bool:
     """Return whether a setting has a meaning beside the others."""
     if given.get("mechanism") == NO_NOISE:
-        of_noise = (*names(Privacy), *names(Adjacency), *names(Draws))
-        return name == "mechanism" or name not in of_noise
+        return name == "mechanism" or name not in OF_NOISE
     return name != "refresh" or given.get("perturbation", "demand") == "demand"
 
 

@@ -283,3 +283,11 @@ def test_the_extremes_that_are_allowed_end_in_no_defect(beta, epsilon, capsys):
     words = ["--beta", beta, "--budget", f"total:{epsilon}", "--seed", "1"]
     assert main(["run", "case14", "--rounds", "1", "--solver", "clarabel", *words]) in (0, 3)
     capsys.readouterr()
+
+
+def test_a_map_given_as_a_number_of_zones_names_the_flag_that_takes_it(capsys) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["run", "case14", "--zones", "map.csv"])
+    assert ended.value.code == 2
+    assert "'map.csv' is not allowed: a number of zones" in (told := capsys.readouterr().err)
+    assert "--zoning FILE.csv" in told

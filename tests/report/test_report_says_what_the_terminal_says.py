@@ -16,10 +16,13 @@ from pathlib import Path
 import pytest
 
 from gridpriv.cli.main import main
+from gridpriv.core.display import figure
 from gridpriv.report.export import export
 from gridpriv.report.source import read_source
 from gridpriv.report.summary import answers, summary
 from gridpriv.study import Scheme, compare, make_plan
+from gridpriv.study.plan import DEFAULT_SCHEMES
+from gridpriv.study.total import study_totals
 
 QUICK = ["--solver", "clarabel", "--seed", "5"]
 NOISE = ["--refresh", "run", "--budget", "total:0.2", "--beta", "30MW", "--rounds", "2"]
@@ -140,3 +143,31 @@ def test_ways_that_a_cost_does_not_tell_apart_are_not_ranked(tmp_path: Path) -> 
     assert "does not tell the 2 ways apart: under 0.001 MW each." in answer
     assert "least" not in answer
     assert "goes from" not in answer
+
+
+def test_a_study_holds_its_budgets_against_releasing_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The row is that of a run that asks for it; where it is cheaper, the answer says so."""
+    schemes = [s for s in DEFAULT_SCHEMES if s.name in ("no noise", "nothing released")]
+    plan = make_plan(
+        ["case14"], budgets=[0.2], schemes=[*schemes, NOISY[1]], seeds=[1, 2],
+        settings={"solver": "clarabel", "beta": "30MW"},
+    )  # fmt: skip
+    study = compare(plan, out=tmp_path / "study", jobs=1)
+    silent = study.runs[study.runs.scheme == "nothing released"]
+    words = ["--mechanism", "knorm", "--release", "nothing", "--refresh", "run", "--seed", "8"]
+    assert main(["run", "case14", "--solver", "clarabel", *words, "--json"]) == 0
+    alone = json.loads(capsys.readouterr().out)["final"]["physical"]["cost"]
+    assert silent.cost.tolist() == pytest.approx([alone], rel=1e-9)
+    quiet = study.runs[study.runs.scheme == "no noise"].cost.item()
+    for beyond, worth in ((-1.0, True), (10.0, False)):
+        study.tables["runs"] = study.runs.assign(
+            cost=study.runs.cost.where(study.runs.scheme != "2 rounds", alone + beyond)
+        )
+        answer = answers(study, summary(study))[0]
+        assert f"nothing released, at epsilon 0, it is {figure(alone - quiet)} $/h" in answer
+        assert ("That budget is worth nothing here" in answer) != worth
+        assert "without noise it is" not in answer, "beyond itself a yardstick costs nothing"
+    (total,) = study_totals(study)
+    assert (total.runs, total.unknown) == (2, 0), "what draws nothing is no noisy run"

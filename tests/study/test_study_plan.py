@@ -21,7 +21,7 @@ def write(folder: Path, text: str) -> Path:
 
 def test_default_study_sets_the_stated_ways_side_by_side_at_equal_totals() -> None:
     tasks = make_plan(["case14"], seeds=[1]).tasks()
-    noisy = [t for t in tasks if t.settings.mechanism != "none"]
+    noisy = [t for t in tasks if t.settings.mechanism != "none" and t.budget != "none"]
     budgets = {t.settings.budget.epsilon for t in noisy}
     assert budgets == {0.5, 1.0, 5.0, 10.0}
     assert {t.settings.budget.scope for t in noisy} == {"total"}
@@ -32,6 +32,17 @@ def test_default_study_sets_the_stated_ways_side_by_side_at_equal_totals() -> No
         ("objective", "update"), ("output", "update"), ("demand", "round"), ("demand", "run"),
     }  # fmt: skip
     assert any(t.settings.mechanism == "none" for t in tasks)
+
+
+def test_nothing_released_stands_beside_private_ways_once_a_grid_and_load() -> None:
+    """Neither budgets nor seeds nor what is said of noise change a run that draws none."""
+    plan = make_plan(["case14"], seeds=3, load_scales=[1.0, 1.2], beta=["1MW", "5MW"])
+    silent = [t for t in plan.tasks() if t.settings.release == "nothing"]
+    assert [(t.scheme, t.budget, t.settings.load_scale) for t in silent] == [
+        ("nothing released", "none", 1.0), ("nothing released", "none", 1.2),
+    ]  # fmt: skip
+    rounds = make_plan(["case14"], rounds=[2, 3]).tasks()
+    assert len([t for t in rounds if t.settings.release == "nothing"]) == 2
 
 
 def test_runs_without_noise_are_planned_once_whatever_budgets_and_seeds(small_plan) -> None:
@@ -76,7 +87,10 @@ def test_axes_combine_and_refresh_applies_to_demand_only() -> None:
 def test_any_setting_is_an_axis_and_multiplies_the_schemes() -> None:
     plan = make_plan(["case14"], objective=["imbalance", "cost"], beta=["1MW", "2MW"], seeds=[1])
     usual = make_plan(["case14"], seeds=[1])
-    quiet = sum(dict(s.settings).get("mechanism") == "none" for s in usual.schemes)
+    quiet = sum(
+        dict(s.settings).get("mechanism") == "none" or dict(s.settings).get("release") == "nothing"
+        for s in usual.schemes
+    )
     # beta has no meaning without noise, the objective has
     assert len(plan.schemes) == 4 * (len(usual.schemes) - quiet) + 2 * quiet
     kept = {(t.scheme, t.settings.objective, str(t.settings.beta)) for t in plan.tasks()}
