@@ -1,9 +1,16 @@
 """Studies: a plan (a grid of settings), a runner (processes or a cluster), a store (a folder)."""
 
-from gridpriv.core.stored import Study, read_study
-from gridpriv.study.compare import compare
-from gridpriv.study.files import read_plan
-from gridpriv.study.plan import Scheme, StudyPlan, Task, make_plan
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gridpriv.core.lazy import lazily
+
+if TYPE_CHECKING:
+    from gridpriv.core.stored import Study, read_study
+    from gridpriv.study.comparison import compare
+    from gridpriv.study.files import read_plan
+    from gridpriv.study.plan import Scheme, StudyPlan, Task, make_plan
 
 __all__ = [
     "Scheme",
@@ -15,3 +22,17 @@ __all__ = [
     "read_plan",
     "read_study",
 ]
+
+__getattr__, __dir__ = lazily(
+    __name__,
+    {
+        "Scheme": "plan",
+        "Study": "comparison",
+        "StudyPlan": "plan",
+        "Task": "plan",
+        "compare": "comparison",
+        "make_plan": "plan",
+        "read_plan": "files",
+        "read_study": "comparison",
+    },
+)

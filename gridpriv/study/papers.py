@@ -23,7 +23,7 @@ from gridpriv.grid.library import load_case, shipped_zoning
 from gridpriv.learning.algorithms.fedspd_dp import total_curves
 from gridpriv.privacy.adjacency import DemandAdjacency
 from gridpriv.study.claims import Claim, check_claims, read_claims
-from gridpriv.study.compare import compare
+from gridpriv.study.comparison import compare
 from gridpriv.study.files import read_plan
 from gridpriv.study.learn_plan import read_learn_plan
 from gridpriv.study.learned import Shelf, compare_learning

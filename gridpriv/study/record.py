@@ -17,11 +17,12 @@ from gridpriv.privacy.mechanism import Charge
 from gridpriv.privacy.release import Release
 from gridpriv.study.plan import Task
 from gridpriv.study.total import charge_rows
-from gridpriv.zonal.result import RunResult
 from gridpriv.zonal.settings import Settings
 
 if TYPE_CHECKING:
     from pandas import DataFrame
+
+    from gridpriv.zonal.result import RunResult
 
 OUT_OF_ORDER = ("seconds",)
 FINALS = (
