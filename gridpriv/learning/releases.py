@@ -31,47 +31,8 @@ COSTS = {"pure": 1, "zcdp": 2}  # kinds whose parameter grows with this power of
 
 
 @dataclass(frozen=True)
-class Sampled:
-    """Gaussian noise on a sum over a Poisson sample that its owner draws in secret.
-
-    Attributes
-    ----------
-    noise : Mechanism
-        Simulated Gaussian noise: the sampled mechanism's loss is known for it alone.
-    rate : float
-        The chance that one sample takes part, under add-one adjacency.
-    """
-
-    noise: Mechanism
-    rate: float
-
-    @property
-    def norm(self) -> Norm:
-        """Norm the sensitivity is measured in."""
-        return self.noise.norm
-
-    @property
-    def scale(self) -> float:
-        """Standard deviation of the noise."""
-        return self.noise.scale
-
-    def perturb(self, value: Floats, stream: Stream) -> Floats:
-        """Return the value with noise."""
-        return self.noise.perturb(value, stream)
-
-    def charge(self, distance: float) -> Charge:
-        """Return the Poisson-sampled Gaussian mechanism at noise multiplier sigma/D2."""
-        return Charge("sampled-gaussian", self.scale / distance, self.rate)
-
-
-@dataclass(frozen=True)
-class Unproved:
-    """Noise of a scale that nothing proves: a paper's that leaves something out.
-
-    Attributes
-    ----------
-    noise : Mechanism
-    """
+class _Charged:
+    """Noise that is charged otherwise than its mechanism charges it."""
 
     noise: Mechanism
 
@@ -88,6 +49,35 @@ class Unproved:
     def perturb(self, value: Floats, stream: Stream) -> Floats:
         """Return the value with noise."""
         return self.noise.perturb(value, stream)
+
+
+@dataclass(frozen=True)
+class Sampled(_Charged):
+    """Gaussian noise on a sum over a Poisson sample that its owner draws in secret.
+
+    Attributes
+    ----------
+    noise : Mechanism
+        Simulated Gaussian noise: the sampled mechanism's loss is known for it alone.
+    rate : float
+        The chance that one sample takes part, under add-one adjacency.
+    """
+
+    rate: float
+
+    def charge(self, distance: float) -> Charge:
+        """Return the Poisson-sampled Gaussian mechanism at noise multiplier sigma/D2."""
+        return Charge("sampled-gaussian", self.scale / distance, self.rate)
+
+
+@dataclass(frozen=True)
+class Unproved(_Charged):
+    """Noise of a scale that nothing proves: a paper's that leaves something out.
+
+    Attributes
+    ----------
+    noise : Mechanism
+    """
 
     def charge(self, distance: float) -> Charge:
         """Return a charge that certifies nothing."""

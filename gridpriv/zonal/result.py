@@ -23,9 +23,8 @@ from gridpriv.power.ac.settle import Settlement
 from gridpriv.power.fleet import ZoneOutcome
 from gridpriv.power.objective import has_convex_costs
 from gridpriv.power.prices import tie_prices
-from gridpriv.power.solvers import solver_version
 from gridpriv.power.zone import Network, Zone
-from gridpriv.privacy.statement import ZoneStatement, noise_caveat
+from gridpriv.privacy.statement import ZoneStatement
 from gridpriv.zonal import summary
 from gridpriv.zonal.documents import RUN_DOCUMENT
 from gridpriv.zonal.physical import (
@@ -34,6 +33,12 @@ from gridpriv.zonal.physical import (
     cost_of_privacy,
     physical_figures,
     verdict,
+)
+from gridpriv.zonal.run_document import (
+    ac_document,
+    privacy_document,
+    recourse_document,
+    solver_document,
 )
 from gridpriv.zonal.settings import Settings
 from gridpriv.zonal.trace import Trace
@@ -237,8 +242,8 @@ class RunResult:
             "ended": "early" if self.early else "finished",
             "reason": self.early,
             "final": self._final(),
-            "privacy": self._privacy(),
-            "solver": self._solver(),
+            "privacy": privacy_document(self.settings, self.case, self.rules, self.statements),
+            "solver": solver_document(self.settings.solver, self.trace),
             "timing": vars(self.timing),
             "seed": None if self.settings.noise == "secure" else self.seed,
             "version": _version(),
@@ -300,80 +305,13 @@ class RunResult:
         final: dict[str, Any] = {key: figures.get(key) for key in keys}
         final["explanation"] = self.explanation()
         final["consensus_residual"] = last.consensus_residual if last else None
-        final["recourse"] = self._recourse()
-        final["ac"] = self._ac()
+        final["recourse"] = recourse_document(self.settlement, self.physical)
+        final["ac"] = ac_document(self.settlement, self.physical)
         final["physical"] = self.physical
         final["cost_of_privacy"] = None
         if self.reference is not None:
             final["cost_of_privacy"] = cost_of_privacy(self.physical, self.reference)
         return final
-
-    def _recourse(self) -> dict[str, Any]:
-        """Return the zones' own plans in short; squared imbalance no longer applies to them."""
-        names = ("objective", "shed_mw", "surplus_mw", "cost", "failed_zones")
-        if self.settlement is None:
-            return dict.fromkeys(names)
-        physical = self.physical
-        figures = (
-            None, physical["shed_mw"], physical["spill_mw"], physical["generation_cost"],
-            physical["fallback_zones"],
-        )  # fmt: skip
-        return dict(zip(names, figures, strict=True))
-
-    def _ac(self) -> dict[str, Any]:
-        """Return the AC state in short."""
-        settled = self.settlement
-        names = ("converged", "slack_mw", "vm_violations", "vm_worst_pu", "loading_violations")
-        if settled is None or settled.state is None:
-            return dict.fromkeys(names) | {"converged": None if settled is None else False}
-        outside = settled.violations
-        band = [limit.amount for limit in outside if limit.kind == "voltage"]
-        lines = sum(limit.kind == "line" for limit in outside)
-        figures = (
-            True, self.physical["regulation_mw"], len(band), max(band, default=0.0), lines,
-        )  # fmt: skip
-        return dict(zip(names, figures, strict=True))
-
-    def _privacy(self) -> dict[str, Any]:
-        settings, statements = self.settings, self.statements
-        protected = settings.protected(self.case)
-        worst = max(statements, key=lambda s: s.total, default=None)
-        release = max(statements, key=lambda s: s.certified, default=None)
-        return {
-            "mechanism": settings.mechanism,
-            "perturbation": self.rules.perturbation.target,
-            "calibration": settings.calibration,
-            "noise": settings.noise,
-            "caveat": noise_caveat(settings.mechanism, settings.noise),
-            "adjacency": str(protected.protection(self.case.base_mva)),
-            "beta": protected.beta,
-            "protects": settings.protects,
-            "releases_per_zone": max((s.releases for s in statements), default=0),
-            "per_release": {
-                "claimed": release.claimed if release else None,
-                "certified": release.certified if release else None,
-                "delta": settings.release_delta if settings.mechanism == "gaussian" else 0.0,
-            },
-            "noise_multiplier": self.rules.noise.multiplier if self.rules.noise else None,
-            "total_pure": max((s.total_pure for s in statements), default=None),
-            "total": {"epsilon": worst.total if worst else None, "delta": settings.target_delta},
-            "paper_total": self._paper_total(),
-            "sensitivity": [vars(s) | {"ratio": s.ratio} for s in statements],
-        }
-
-    def _paper_total(self) -> float | None:
-        """RK's theorem 4.6, under calibration ``paper`` with Gaussian noise; no certificate."""
-        from gridpriv.privacy.accounting import paper_total
-
-        settings = self.settings
-        if settings.mechanism != "gaussian" or settings.calibration != "paper":
-            return None
-        return paper_total(
-            settings.budget.epsilon,
-            settings.release_delta,
-            settings.planned_releases(),
-            settings.target_delta,
-        )
 
     def _settings(self) -> dict[str, Any]:
         shown = self.settings.as_dict() | {"zoning": self.zoning.source}
@@ -382,17 +320,6 @@ class RunResult:
         if objective.kind != "imbalance":
             shown["imbalance_weight"] = objective.weight
         return shown
-
-    def _solver(self) -> dict[str, Any]:
-        solves = sum(r.solves for r in self.trace.rounds)
-        seconds = sum(r.seconds for r in self.trace.rounds)
-        return {
-            "name": self.settings.solver,
-            "version": solver_version(self.settings.solver),
-            "solves": solves,
-            "failures": sum(r.retries for r in self.trace.rounds),
-            "seconds_per_solve": seconds / solves if solves else None,
-        }
 
 
 def _version() -> str:

@@ -1,0 +1,96 @@
+"""Parts of a run's document; :mod:`gridpriv.zonal.documents` says who may see what of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from gridpriv.consensus.memory import AgentRules
+from gridpriv.grid.case import Case
+from gridpriv.power.ac.settle import Settlement
+from gridpriv.power.solvers import solver_version
+from gridpriv.privacy.accounting import paper_total
+from gridpriv.privacy.statement import ZoneStatement, noise_caveat
+from gridpriv.zonal.settings import Settings
+from gridpriv.zonal.trace import Trace
+
+
+def recourse_document(settlement: Settlement | None, physical: dict[str, Any]) -> dict[str, Any]:
+    """Return the zones' own plans in short; squared imbalance no longer applies to them."""
+    names = ("objective", "shed_mw", "surplus_mw", "cost", "failed_zones")
+    if settlement is None:
+        return dict.fromkeys(names)
+    figures = (
+        None, physical["shed_mw"], physical["spill_mw"], physical["generation_cost"],
+        physical["fallback_zones"],
+    )  # fmt: skip
+    return dict(zip(names, figures, strict=True))
+
+
+def ac_document(settled: Settlement | None, physical: dict[str, Any]) -> dict[str, Any]:
+    """Return the AC state in short."""
+    names = ("converged", "slack_mw", "vm_violations", "vm_worst_pu", "loading_violations")
+    if settled is None or settled.state is None:
+        return dict.fromkeys(names) | {"converged": None if settled is None else False}
+    outside = settled.violations
+    band = [limit.amount for limit in outside if limit.kind == "voltage"]
+    lines = sum(limit.kind == "line" for limit in outside)
+    figures = (
+        True, physical["regulation_mw"], len(band), max(band, default=0.0), lines,
+    )  # fmt: skip
+    return dict(zip(names, figures, strict=True))
+
+
+def privacy_document(
+    settings: Settings, case: Case, rules: AgentRules, statements: Sequence[ZoneStatement]
+) -> dict[str, Any]:
+    """Return what a run's releases certify: of the worst zone, and of every one."""
+    protected = settings.protected(case)
+    worst = max(statements, key=lambda s: s.total, default=None)
+    release = max(statements, key=lambda s: s.certified, default=None)
+    return {
+        "mechanism": settings.mechanism,
+        "perturbation": rules.perturbation.target,
+        "calibration": settings.calibration,
+        "noise": settings.noise,
+        "caveat": noise_caveat(settings.mechanism, settings.noise),
+        "adjacency": str(protected.protection(case.base_mva)),
+        "beta": protected.beta,
+        "protects": settings.protects,
+        "releases_per_zone": max((s.releases for s in statements), default=0),
+        "per_release": {
+            "claimed": release.claimed if release else None,
+            "certified": release.certified if release else None,
+            "delta": settings.release_delta if settings.mechanism == "gaussian" else 0.0,
+        },
+        "noise_multiplier": rules.noise.multiplier if rules.noise else None,
+        "total_pure": max((s.total_pure for s in statements), default=None),
+        "total": {"epsilon": worst.total if worst else None, "delta": settings.target_delta},
+        "paper_total": _paper_total(settings),
+        "sensitivity": [vars(s) | {"ratio": s.ratio} for s in statements],
+    }
+
+
+def _paper_total(settings: Settings) -> float | None:
+    """RK's theorem 4.6, under calibration ``paper`` with Gaussian noise; no certificate."""
+    if settings.mechanism != "gaussian" or settings.calibration != "paper":
+        return None
+    return paper_total(
+        settings.budget.epsilon,
+        settings.release_delta,
+        settings.planned_releases(),
+        settings.target_delta,
+    )
+
+
+def solver_document(name: str, trace: Trace) -> dict[str, Any]:
+    """Return a solver by name and version, and what its solves took."""
+    solves = sum(r.solves for r in trace.rounds)
+    seconds = sum(r.seconds for r in trace.rounds)
+    return {
+        "name": name,
+        "version": solver_version(name),
+        "solves": solves,
+        "failures": sum(r.retries for r in trace.rounds),
+        "seconds_per_solve": seconds / solves if solves else None,
+    }
