@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import warnings
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gridpriv.cli.common import (
     add_flags,
@@ -19,6 +19,7 @@ from gridpriv.cli.common import (
     write_json,
 )
 from gridpriv.cli.relax import add_case_arguments, changed_case
+from gridpriv.core.display import PRECISION, amount
 from gridpriv.core.errors import GridprivWarning
 from gridpriv.core.settings import changed, choice
 from gridpriv.power.ac.service import Service
@@ -98,10 +99,10 @@ def warn_of_prices(found: AcOptimum, bound: Relaxation) -> None:
     )
 
 
-def _summarise(found: AcOptimum, document: dict[str, object]) -> None:
+def _summarise(found: AcOptimum, document: dict[str, Any]) -> None:
     import numpy as np
 
-    rows: list[list[object]] = [
+    rows: list[list[Any]] = [
         ["cost, unserved demand included", document["cost"], "$/h"],
         ["cost of generation", document["generation_cost"], "$/h"],
         ["unserved demand", document["shed_mw"], "MW"],
@@ -122,6 +123,6 @@ def _summarise(found: AcOptimum, document: dict[str, object]) -> None:
             ["lowest price of a bus", float(np.nanmin(found.p_price)), "$/MWh"],
             ["highest price of a bus", float(np.nanmax(found.p_price)), "$/MWh"],
         ]
-    shown = [[name, f"{v:.7g}" if unit == "$/h" else v, unit] for name, v, unit in rows]
+    shown = [[name, amount(v, u) if u in PRECISION else v, u] for name, v, u in rows]
     print_table(f"{document['case']}: AC optimum, {found.objective}",
                 ["result", "value", "unit"], shown)  # fmt: skip

@@ -18,6 +18,7 @@ from gridpriv.cli.common import (
     tell,
     write_json,
 )
+from gridpriv.core.display import amount
 from gridpriv.core.errors import not_allowed, one_of
 
 if TYPE_CHECKING:
@@ -104,6 +105,7 @@ def sentences(
 ) -> list[str]:
     """Return the recommendation, and what must be said of budgets that are worth nothing."""
     from gridpriv.power.prior import capacity
+    from gridpriv.zonal.forecast import WORTH
 
     told = []
     grid_mw = case.base_mva * capacity(case)
@@ -115,8 +117,8 @@ def sentences(
         )
     if best.release == "nothing":
         told.append(
-            "Recommended: release nothing. No way that was tried is expected to do better, and "
-            "it costs no privacy."
+            "Recommended: release nothing. No way that was tried is expected to do better by more "
+            f"than {WORTH:.1%}, and it costs no privacy."
         )
         return told
     coordination = (
@@ -144,8 +146,8 @@ def _summarise(document: dict[str, Any]) -> None:
         f"{document['total']:g}, {document['beta']} protected; public data only",
         ["release", "noise", "rounds", "sum's error MW", *(words[name] for name in measured)],
         [
-            [way["release"], way["mechanism"], way["rounds"], way["error_mw"],
-             *(way[name] for name in measured)]
+            [way["release"], way["mechanism"], way["rounds"], amount(way["error_mw"], "MW"),
+             *(amount(way[name], "$/h" if name == "over_optimum" else "MW") for name in measured)]
             for way in document["ways"]
         ],
     )  # fmt: skip

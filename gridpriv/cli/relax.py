@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gridpriv.cli.common import (
     add_flags,
@@ -17,6 +17,7 @@ from gridpriv.cli.common import (
     write_csv,
     write_json,
 )
+from gridpriv.core.display import amount
 from gridpriv.core.errors import SolverError
 from gridpriv.core.settings import changed
 from gridpriv.power.objective import RELAXED_OBJECTIVES, ObjectiveKind
@@ -89,12 +90,12 @@ def execute(args: argparse.Namespace) -> int:
     return 0
 
 
-def _summarise(document: dict[str, object], price: object) -> None:
+def _summarise(document: dict[str, Any], price: object) -> None:
     import numpy as np
 
     rows: list[list[object]] = [
         ["bound", f"{document['bound']:.7g}", document["unit"]],
-        ["demand that cannot be served, at least", document["shed_mw"], "MW"],
+        ["demand that cannot be served, at least", amount(document["shed_mw"], "MW"), "MW"],
         ["estimated relative error", document["relative_error"], ""],
         ["status", document["status"], ""],
         ["solver", document["solver"], ""],

@@ -10,9 +10,9 @@ import pandas as pd
 
 from gridpriv.core.display import figure
 from gridpriv.core.tables import Column, TableSchema
-from gridpriv.zonal.summary import SOLVED
 
 POWER = ("MW", "MVAr", "MVA")
+SOLVED = 6  # decimals of a MW that solvers are good for
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Table:
 def make_table(schema: TableSchema, caption: str, frame: pd.DataFrame) -> Table:
     """Return the table of those columns that the frame has with at least one value."""
     kept = [c for c in schema.columns if c.name in frame and frame[c.name].notna().any()]
-    cells = [_whole([cell(v) for v in frame[c.name]]) for c in kept]
+    cells = [_whole([cell(v, c.unit) for v in frame[c.name]]) for c in kept]
     return Table(schema.name, caption, tuple(kept), tuple(zip(*cells, strict=True)))
 
 

@@ -24,7 +24,6 @@ HELD_AGAINST = {
     "nothing_released_shed_mw": ("demand not served, nothing released", "MW"),
 }
 WORSE = 1e-6  # relative: figures that differ by less are the same
-SOLVED = 6  # decimals of a MW that solvers are good for
 
 
 def _length(rows: list[Any] | None) -> int | None:
