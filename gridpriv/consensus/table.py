@@ -348,11 +348,6 @@ class Table:
             self.note("info", "left", zone=zone)
             self._changed.notify_all()
 
-    def wake(self) -> None:
-        """Let everybody who waits see whether they still should."""
-        with self._changed:
-            self._changed.notify_all()
-
     def _due(self, seat: Seat) -> tuple[Place, bytes] | None:
         """Return the turn and the order that a zone is to answer next, if there is one."""
         if seat.missed:

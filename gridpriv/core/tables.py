@@ -25,11 +25,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 Origin = Literal["settings", "releases", "private"]
-ORIGINS: dict[Origin, str] = {
-    "settings": "known before the run",
-    "releases": "computed from released values",
-    "private": "computed from private data, noise or times",
-}
+"""Known before the run; computed from released values; from private data, noise or times."""
 
 
 @dataclass(frozen=True)
