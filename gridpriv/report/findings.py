@@ -40,7 +40,9 @@ def read_findings(folder: Path) -> dict[str, pd.DataFrame]:
         for place in (folder / f"{name}.json", folder / name / f"{name}.json"):
             if place.is_file():
                 try:
-                    found[name] = rows(read_sealed(place))
+                    found[name] = table = rows(read_sealed(place))
+                    if any(pd.api.types.is_list_like(cell) for cell in table.to_numpy().flat):
+                        raise ValueError("a cell that holds a list")
                 except (ValueError, KeyError, TypeError) as error:
                     raise InputError(f"{place} is no result of 'gridpriv {name}'") from error
                 break

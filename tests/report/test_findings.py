@@ -46,6 +46,18 @@ def test_a_strange_file_is_named(folder: Path) -> None:
     (folder / "audit.json").unlink()
 
 
+def test_a_list_for_a_figure_is_refused(folder: Path) -> None:
+    path = folder / "attack" / "attack.json"
+    whole = path.read_text()
+    document = json.loads(whole)
+    document["summary"][0]["mae_mw"] = [1.0]
+    del document["checksum"]
+    path.write_text(sealed(document))
+    with pytest.raises(InputError, match=r"attack\.json is no result of 'gridpriv attack'"):
+        read_source(folder)
+    path.write_text(whole)
+
+
 def test_a_figure_that_was_changed_is_refused(folder: Path) -> None:
     path = folder / "attack" / "attack.json"
     whole = path.read_text()
