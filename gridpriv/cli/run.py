@@ -154,7 +154,11 @@ def _run(
                 leave=keep,
                 transport=zones,
             )
-        keep(_compared(result, zones) if _wants_reference(args, prepared.settings) else result)
+        try:
+            if _wants_reference(args, prepared.settings):
+                result = _compared(result, zones)
+        finally:  # whatever becomes of the comparison, the run is charged
+            keep(result)
     return 0
 
 

@@ -34,14 +34,15 @@ class Kept:
                 answers(self._held.ask("begin", *crew.beginnings()))
                 return _Lent(self._held)
             except GridprivError:  # a process was lost in the last run
-                self._held.close()
+                self.close()
         self._held = self._carry(crew)
         return _Lent(self._held)
 
     def close(self) -> None:
         """Let go of the performers."""
-        if self._held is not None:
-            self._held.close()
+        held, self._held = self._held, None
+        if held is not None:
+            held.close()
 
 
 class _Lent:
@@ -96,6 +97,7 @@ class Rehearsal:
         for order, _ in self._held[: self._told]:
             agent.rehearse(order)
         del self._held[self._told :]
+        self._end = agent.iterate
 
 
 def _alike(one: Order, other: Order) -> bool:

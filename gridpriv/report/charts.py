@@ -232,6 +232,6 @@ def _round_series(name: str, rounds: pd.DataFrame, metric: Metric) -> Series:
 def budget_words(budget: str) -> str:
     """Return a budget's label in words."""
     if budget == NO_NOISE:
-        return "no noise"
+        return "none"
     scope, _, numbers = budget.partition(":")
     return f"{'total' if scope == 'total' else 'per release'} epsilon {numbers.partition(',')[0]}"

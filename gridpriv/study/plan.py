@@ -21,7 +21,14 @@ from gridpriv.core.settings import check_names, names, written
 from gridpriv.core.text import clean
 from gridpriv.privacy.budget import Budget, parse_budget
 from gridpriv.privacy.settings import Privacy
-from gridpriv.zonal.settings import OF_MANY_RUNS, Adjacency, Draws, Settings, make_settings
+from gridpriv.zonal.settings import (
+    OF_MANY_RUNS,
+    PRESETS,
+    Adjacency,
+    Draws,
+    Settings,
+    make_settings,
+)
 
 NO_NOISE = "none"
 DEFAULT_BUDGETS = (0.5, 1.0, 5.0, 10.0)
@@ -188,8 +195,8 @@ class StudyPlan:
     ) -> Iterator[Task]:
         # a scheme's own settings win over an axis
         given = dict(self.settings) | axes | dict(scheme.settings)
-        preset = given.pop("preset", None)
         quiet = _draws_nothing(given)
+        preset = given.pop("preset", None)
         if not quiet:
             given["budget"] = budget
         for seed in self.seeds[:1] if quiet else self.seeds:
@@ -303,7 +310,7 @@ def _combined(schemes: tuple[Scheme, ...], axes: Mapping[str, Sequence[Any]]) ->
     found: dict[str, Scheme] = {}
     for scheme, *values in product(schemes or DEFAULT_SCHEMES, *axes.values()):
         own, chosen = dict(scheme.settings), dict(zip(axes, values, strict=True))
-        if _draws_nothing(own):
+        if _draws_nothing(own) and _draws_nothing(chosen | own):
             chosen = {name: value for name, value in chosen.items() if name not in OF_NOISE}
         chosen |= own
         given = {name: value for name, value in chosen.items() if _applies(name, chosen)}
@@ -317,8 +324,14 @@ def _combined(schemes: tuple[Scheme, ...], axes: Mapping[str, Sequence[Any]]) ->
 
 
 def _draws_nothing(given: Mapping[str, Any]) -> bool:
-    """Return whether settings leave no noise to draw: budgets and seeds then change nothing."""
-    return given.get("mechanism") == NO_NOISE or given.get("release") == "nothing"
+    """Return whether settings leave no noise to draw: budgets and seeds then change nothing.
+
+    What is released of demand has a meaning where demand is perturbed, and nowhere else.
+    """
+    usual = PRESETS.get(given.get("preset", ""), Settings())
+    unsaid = given.get("release") == "nothing"
+    of_demand = given.get("perturbation", usual.perturbation) == "demand"
+    return given.get("mechanism") == NO_NOISE or (unsaid and of_demand)
 
 
 def _applies(name: str, given: Mapping[str, Any]) -> bool:

@@ -58,7 +58,8 @@ def study_totals(study: Study) -> list[Total]:
     if charges.empty:
         return []
     runs = _with_killed(study, charges)
-    noisy = runs[(runs["mechanism"] != "none") & (runs.get("budget") != "none")]
+    charged = runs["run"].isin(charges["run"]) | (runs.get("budget") != "none")
+    noisy = runs[(runs["mechanism"] != "none") & charged]
     return [
         _total(study, str(case), rows, charges) for case, rows in noisy.groupby("case", sort=False)
     ]

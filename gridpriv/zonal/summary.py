@@ -267,7 +267,7 @@ def line(document: dict[str, Any]) -> str:
     """Return a run in one line."""
     final, total = document["final"], document["privacy"]["total"]
     parts = [
-        f"{document['case']}, {len(document['zones'])} zones",
+        f"{document['case']}, {counted(len(document['zones']), 'zone')}",
         counted(_length(document["rounds"]), "round"),
         noise(document["settings"]),
         f"{shown(amount(final['physical']['shed_mw'], 'MW'))} MW not served",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -304,3 +305,16 @@ def test_a_map_given_as_a_number_of_zones_names_the_flag_that_takes_it(capsys) -
     assert ended.value.code == 2
     assert "'map.csv' is not allowed: a number of zones" in (told := capsys.readouterr().err)
     assert "--zoning FILE.csv" in told
+
+
+def test_a_charged_run_is_kept_whatever_becomes_of_what_it_is_held_against(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise OSError("handle is closed")
+
+    monkeypatch.setattr("gridpriv.zonal.reference.reference", broken)
+    words = ["run", "case14", "--rounds", "1", "--solver", "clarabel", "--seed", "1", "--quiet"]
+    with pytest.raises(OSError, match="handle is closed"):
+        main([*words, "--out", str(tmp_path / "out")])
+    assert json.loads((tmp_path / "out" / "run.json").read_text())["final"]["physical"]["carried"]

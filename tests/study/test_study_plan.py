@@ -45,6 +45,25 @@ def test_nothing_released_stands_beside_private_ways_once_a_grid_and_load() -> N
     assert len([t for t in rounds if t.settings.release == "nothing"]) == 2
 
 
+@pytest.mark.parametrize(
+    ("schemes", "axes"),
+    [
+        ([Scheme("a", (("perturbation", "objective"), ("release", "nothing")))], {}),
+        ([Scheme("a", (("preset", "ryu-kim"), ("release", "nothing")))], {}),
+        ([Scheme("a", (("release", "nothing"),))], {"perturbation": ["objective", "output"]}),
+        ((), {"perturbation": ["objective"], "release": ["nothing"], "mechanism": ["laplace"]}),
+    ],
+)
+def test_what_is_released_of_demand_silences_no_other_noise(schemes, axes) -> None:
+    """Gradients and outputs are perturbed all the same: every budget and seed is a run."""
+    plan = make_plan(["case14"], schemes=schemes, budgets=[0.5, 2.0], seeds=2, **axes)
+    noisy = [t for t in plan.tasks() if t.settings.mechanism != "none"]
+    assert {t.settings.perturbation for t in noisy} <= {"objective", "output"}
+    assert {(t.budget, t.settings.seed, t.settings.budget.epsilon) for t in noisy} == {
+        (f"total:{epsilon:g},1e-05", seed, epsilon) for epsilon in (0.5, 2.0) for seed in plan.seeds
+    }
+
+
 def test_runs_without_noise_are_planned_once_whatever_budgets_and_seeds(small_plan) -> None:
     quiet = [t for t in small_plan.tasks() if t.settings.mechanism == "none"]
     noisy = [t for t in small_plan.tasks() if t.settings.mechanism != "none"]

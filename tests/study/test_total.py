@@ -50,6 +50,15 @@ def test_runs_on_the_same_data_compose() -> None:
     assert total.epsilon == pytest.approx(gaussian_epsilon([3.0] * 8, DELTA), rel=1e-6)
 
 
+def test_a_run_counts_by_its_charges_and_not_by_the_budget_that_it_names() -> None:
+    charges = [("a", "1", "gaussian", 4.0, 0.0, 1), ("b", "1", "gaussian", 4.0, 0.0, 1)]
+    runs = [{"run": "a", "budget": "total:1"}, {"run": "b", "budget": "none"},
+            {"run": "c", "budget": "none"}]  # fmt: skip
+    (total,) = study_totals(made(runs, charges, {"": {"1": "1"}}))
+    assert (total.runs, total.unknown) == (2, 0)
+    assert total.epsilon == pytest.approx(gaussian_epsilon([4.0, 4.0], DELTA), rel=1e-6)
+
+
 def test_a_bus_is_charged_for_its_zones_under_every_map() -> None:
     multipliers = [("a", "1", 2.0), ("a", "2", 9.0), ("b", "x", 8.0), ("b", "y", 3.0)]
     charges = [(run, zone, "gaussian", m, 0.0, 1) for run, zone, m in multipliers]

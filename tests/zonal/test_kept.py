@@ -11,7 +11,9 @@ import pytest
 
 from gridpriv import make_settings
 from gridpriv.consensus.in_process import in_process
-from gridpriv.consensus.kept import Kept
+from gridpriv.consensus.kept import Kept, Rehearsal
+from gridpriv.consensus.messages import Order, Reply
+from gridpriv.core.errors import SolverError
 from gridpriv.core.processes import WorkerError
 from gridpriv.power import fleet
 from gridpriv.power.problem import ZoneProblem
@@ -112,3 +114,34 @@ def test_a_run_that_rehearses_less_goes_on_from_there(case14, zones14, monkeypat
     alone = run_prepared(prepare(case14, zones14, NOISY))
     assert last(after) == last(alone)
     assert not np.isnan(after.outcomes[0].z).any()
+
+
+def test_a_rehearsal_that_failed_leaves_the_next_one_where_it_alone_would_stand():
+    class Adds:
+        """Stands at the sum of what it was told."""
+
+        def __init__(self):
+            self.iterate = 0.0
+
+        def stand(self, at):
+            self.iterate = at
+
+        def rehearse(self, order):
+            if order.w[0] == 99.0:
+                raise SolverError("no solution")
+            self.iterate += order.w[0]
+            return Reply(np.array([self.iterate]), {})
+
+    def order(number, w):
+        return Order(number, np.array([float(w)]), np.ones(1), 1.0)
+
+    rehearsal = Rehearsal()
+    for told in ((1, 10, 100), (1, 99), (1, 5)):
+        agent = Adds()
+        rehearsal.begin()
+        try:
+            heard = [rehearsal.reply(agent, order(n, w)).sent[0] for n, w in enumerate(told)]
+        except SolverError:
+            continue
+        assert heard == list(np.cumsum(told))
+        assert agent.iterate == sum(told)
