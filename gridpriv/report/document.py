@@ -224,10 +224,11 @@ def _convergence(study: Study, table: pd.DataFrame, look: dict[str, Style]) -> S
     groups = round_charts(study, table, look)
     if not groups:
         return None
+    several = "" if len(study.runs) == 1 else "Means over seeds; bands span the seeds. "
     return Section(
         "Convergence, residual and noise",
-        ("Means over seeds; bands span the seeds. Each heading says what a figure is computed "
-         "from; stopping rules may use none but those from releases only.",),
+        (f"{several}Each heading says what a figure is computed from; stopping rules may use none "
+         "but those from releases only.",),
         tuple((title, tuple(charts)) for title, charts in groups.items()),
     )  # fmt: skip
 

@@ -14,7 +14,7 @@ from gridpriv.core.display import figure
 from gridpriv.core.stored import Study
 from gridpriv.privacy.statement import noise_caveat
 from gridpriv.report.source import run_document
-from gridpriv.study.total import study_totals
+from gridpriv.study.total import differing, study_totals
 from gridpriv.zonal.summary import AGREED, sentences, series_sentences
 
 METRICS = (
@@ -206,7 +206,9 @@ def _together(study: Study) -> list[str]:
         what = "steps" if "steps" in study.tables else "noisy runs"
         runs = f"The {total.runs} {what} of {_short(total.case)}, published together,"
         if total.epsilon is None:
-            told.append(f"{runs} protect different things and have no one total.")
+            noisy = (study.runs["case"] == total.case) & (study.runs["mechanism"] != NO_NOISE)
+            names = " and ".join(differing(study, study.runs[noisy]))
+            told.append(f"{runs} protect different things (their {names} differ): no one total.")
         elif math.isinf(total.epsilon):
             told.append(f"{runs} certify nothing: of some release nothing is proved.")
         else:

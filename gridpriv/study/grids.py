@@ -67,6 +67,7 @@ def describe(grids: dict[tuple[str, str], Grid]) -> list[dict[str, Any]]:
             "load_mw": grid.case.base_mva * float(grid.case.pd.sum()),
             "zones": grid.zoning.n_zone,
             "tie_lines": int(tie_lines(grid.case, grid.zoning).sum()),
+            "base_mva": grid.case.base_mva,
             "source": grid.zoning.source,
             "map": dict(
                 zip(

@@ -35,7 +35,7 @@ DEFAULT_BUDGETS = (0.5, 1.0, 5.0, 10.0)
 DEFAULT_SEEDS = (1, 2, 3, 4, 5)
 MOST_SEEDS = 100_000
 DEFAULT_TITLE = "Privacy budgets compared"
-DEFAULT_QUESTION = "Which way of protecting demand costs the fewest megawatts at equal privacy?"
+DEFAULT_QUESTION = "Which way of protecting demand costs least at equal privacy?"
 
 # settings that have their own axis, so that [settings] and schemes may not hold them
 OWN_AXIS = {"seed": "seeds", "load_scale": "load-scales", "budget": "budgets"}

@@ -67,6 +67,7 @@ GRIDS = TableSchema(
         Column("branches", "settings", "Branches", "how many"),
         Column("zones", "settings", "Zones", "how many"),
         Column("tie_lines", "settings", "Tie lines", "branches between zones"),
+        Column("base_mva", "settings", "Base", "of per unit figures", "MVA"),
         Column("load_mw", "private", "Load", "active demand", "MW"),
         Column("fingerprint", "private", "Fingerprint", "SHA-256 of the case, its demand included"),
         Column("map", "settings", "Map", "zone of every bus"),

@@ -18,6 +18,7 @@ import pandas as pd
 from gridpriv.core.stored import Study
 from gridpriv.core.text import json_ready
 from gridpriv.privacy.accounting import total_epsilon, total_pure
+from gridpriv.privacy.adjacency import parse_beta
 from gridpriv.privacy.filters import combined
 from gridpriv.privacy.ledger_rows import total_of
 from gridpriv.privacy.mechanism import Charge
@@ -84,8 +85,7 @@ def _with_killed(study: Study, charges: pd.DataFrame) -> pd.DataFrame:
 def _total(study: Study, case: str, noisy: pd.DataFrame, charges: pd.DataFrame) -> Total:
     runs = noisy[noisy["run"].isin(charges["run"])]
     delta, unknown = float(runs["target_delta"].min()), len(noisy) - len(runs)
-    protected = [name for name in ("beta", "protects", "adjacency") if name in runs]
-    if any(runs[name].nunique(dropna=False) > 1 for name in protected):
+    if differing(study, runs):
         return Total(case, len(runs), None, None, delta, unknown)
     by_run = {run: _by_owner(rows) for run, rows in charges.groupby("run")}
     units: dict[frozenset[tuple[Charge, int]], dict[Charge, int]] = {}
@@ -104,6 +104,22 @@ def _total(study: Study, case: str, noisy: pd.DataFrame, charges: pd.DataFrame) 
         delta,
         unknown,
     )
+
+
+def differing(study: Study, runs: pd.DataFrame) -> list[str]:
+    """Return the settings by which runs on one data set protect different things."""
+    found = runs[[name for name in ("beta", "protects", "adjacency") if name in runs]]
+    base = {one.get("case"): one.get("base_mva") for one in study.manifest.get("cases") or []}
+    if "beta" in found:
+        told = zip(runs["case"], found["beta"], strict=True)
+        found = found.assign(beta=[_per_unit(beta, base.get(case)) for case, beta in told])
+    return [name for name in found if found[name].nunique(dropna=False) > 1]
+
+
+def _per_unit(beta: Any, base_mva: float | None) -> Any:
+    """Return an adjacency distance as a number where it is one and its base is known."""
+    known = isinstance(beta, str) and base_mva
+    return parse_beta(beta).per_unit(base_mva) if known and base_mva else beta
 
 
 def _owners(study: Study, case: str, runs: pd.DataFrame) -> list[dict[str, str] | None]:

@@ -174,10 +174,10 @@ def shed_by_exporters(document: dict[str, Any]) -> str | None:
     if not both:
         return None
     return (
-        f"Of that, {amount(sum(row['shed_mw'] for row in both), 'MW')} MW is in zones that export "
-        f"({', '.join(row['zone'] for row in both)}): not for lack of power there, but because "
-        "voltage, reactive power, a line or an island within keeps it from customers, or what was "
-        "agreed at tie lines."
+        f"Of the demand not served, {amount(sum(row['shed_mw'] for row in both), 'MW')} MW is in "
+        f"zones that export ({', '.join(row['zone'] for row in both)}): not for lack of power "
+        "there, but because voltage, reactive power, a line or an island within keeps it from "
+        "customers, or what was agreed at tie lines."
     )
 
 

@@ -16,7 +16,7 @@ from gridpriv.study import Scheme, compare, make_plan
 from gridpriv.study.learn_plan import LearnPlan, make_way
 from gridpriv.study.learned import compare_learning
 from gridpriv.study.publish import publish_study
-from gridpriv.study.total import study_totals
+from gridpriv.study.total import differing, study_totals
 
 DELTA = 1e-5
 
@@ -67,6 +67,21 @@ def test_a_bus_is_charged_for_its_zones_under_every_map() -> None:
     worst = max(gaussian_epsilon([2.0, 8.0], DELTA), gaussian_epsilon([9.0, 3.0], DELTA))
     assert total.epsilon == pytest.approx(worst, rel=1e-6)
     assert total.epsilon < gaussian_epsilon([2.0, 3.0], DELTA)
+
+
+def test_distances_are_compared_as_power_and_what_differs_is_named() -> None:
+    """0.01 per unit of 100 MVA is 1 MW, and 1,000 kW too; 2 MW is not."""
+    charges = [(run, "1", "gaussian", 4.0, 0.0, 1) for run in "abc"]
+    runs = [{"run": "a", "beta": "0.01"}, {"run": "b", "beta": "1MW"},
+            {"run": "c", "beta": "1000kW"}]  # fmt: skip
+    study = made(runs, charges, {"": {"1": "1"}})
+    study.manifest["cases"][0]["base_mva"] = 100.0
+    assert differing(study, study.runs) == []
+    (total,) = study_totals(study)
+    assert total.epsilon == pytest.approx(gaussian_epsilon([4.0] * 3, DELTA), rel=1e-6)
+    study.runs.loc[2, "beta"] = "2MW"
+    assert differing(study, study.runs) == ["beta"]
+    assert study_totals(study)[0].epsilon is None
 
 
 def test_scaled_demand_is_charged_as_it_was() -> None:

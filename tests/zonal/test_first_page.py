@@ -36,7 +36,9 @@ def test_what_exporting_zones_do_not_serve_is_said(heavy, capsys):
     assert exporting, "this grid is meant to have a zone that exports and sheds"
     summarise(heavy)
     told = " ".join(capsys.readouterr().out.split())
-    said = re.search(r"Of that, ([\d.]+) MW is in zones that export \(([^)]*)\)", told)
+    said = re.search(
+        r"Of the demand not served, ([\d.]+) MW is in zones that export \(([^)]*)\)", told
+    )
     assert said and said[2].split(", ") == sorted(exporting)
     assert float(said[1]) == pytest.approx(shed[exporting].sum(), rel=1e-3)
 
