@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy import sparse
-from scipy.sparse.linalg import splu
+from scipy.sparse.linalg import SuperLU, splu
 
 from gridpriv.core.arrays import Floats, Ints
+from gridpriv.grid.case import Case
 from gridpriv.grid.zoning import bus_graph
 from gridpriv.power.prior import capacity
 from gridpriv.power.zone import Zone
@@ -36,8 +37,9 @@ TIES = 0.3
 
 
 def disclose(
-    zone: Zone, release: str, prior: Prior, noise: NoiseRule, adjacency: DemandAdjacency
-) -> Disclosure:
+    zone: Zone, release: str, prior: Prior, noise: NoiseRule, adjacency: DemandAdjacency,
+    factors: SuperLU,
+) -> Disclosure:  # fmt: skip
     """Return what a zone releases; of several possibilities the one of least expected error.
 
     Parameters
@@ -48,12 +50,14 @@ def disclose(
     prior : Prior
     noise : NoiseRule
     adjacency : DemandAdjacency
+    factors : SuperLU
+        Of the grid's DC power flow (:func:`grounded`): one for all zones.
     """
 
     def drawn(option: Statistics) -> float:
         return variance(noise.release(option.sensitivity(adjacency, noise.norm)).mechanism)
 
-    use = np.vstack([np.ones((1, len(zone.own))), TIES * tie_flows(zone)])
+    use = np.vstack([np.ones((1, len(zone.own))), TIES * tie_flows(zone, factors)])
     return auto(strategies(zone, release), drawn, prior, use)
 
 
@@ -101,16 +105,10 @@ def _labels(parts: list[set[int]], place: dict[int, int]) -> Ints:
     return labels
 
 
-def tie_flows(zone: Zone) -> Floats:
-    """Return the flow on each tie line per unit of demand at each own bus, (ties, |N_z|).
-
-    DC power flow; what a bus takes is generated everywhere, in proportion to capacity. Their
-    signed sum over the ties is the interchange.
-    """
-    case = zone.network.case
-    n, own = case.n_bus, np.zeros(case.n_bus, dtype=bool)
-    own[zone.own] = True
-    strength = 1.0 / np.abs(case.r + 1j * case.x)
+def grounded(case: Case) -> SuperLU:
+    """Return the factors of the DC power flow of a whole grid, slightly grounded everywhere."""
+    n = case.n_bus
+    strength = _strength(case)
     laplacian = sparse.coo_matrix(
         (
             np.concatenate([strength, strength, -strength, -strength]),
@@ -121,13 +119,29 @@ def tie_flows(zone: Zone) -> Floats:
         ),
         shape=(n, n),
     ).tocsc()
-    grounded = laplacian + 1e-9 * float(strength.mean()) * sparse.eye(n, format="csc")
+    return splu((laplacian + 1e-9 * float(strength.mean()) * sparse.eye(n, format="csc")).tocsc())
+
+
+def _strength(case: Case) -> Floats:
+    return np.asarray(1.0 / np.abs(case.r + 1j * case.x))
+
+
+def tie_flows(zone: Zone, factors: SuperLU) -> Floats:
+    """Return the flow on each tie line per unit of demand at each own bus, (ties, |N_z|).
+
+    DC power flow, of the factors of :func:`grounded`; what a bus takes is generated everywhere, in
+    proportion to capacity. Their signed sum over the ties is the interchange.
+    """
+    case = zone.network.case
+    n, own = case.n_bus, np.zeros(case.n_bus, dtype=bool)
+    own[zone.own] = True
+    strength = _strength(case)
     f, t = case.f_bus[zone.branches], case.t_bus[zone.branches]
     ties = zone.branches[own[f] != own[t]]
     ends = np.zeros((n, len(ties)))
     ends[case.f_bus[ties], np.arange(len(ties))] += strength[ties]
     ends[case.t_bus[ties], np.arange(len(ties))] -= strength[ties]
-    flows = splu(grounded.tocsc()).solve(ends) if len(ties) else ends
+    flows = factors.solve(ends) if len(ties) else ends
     share = np.bincount(case.gen_bus, np.where(np.isfinite(case.pmax), case.pmax, 0.0), n)
     made = share @ flows / max(capacity(case), 1e-12)
     return np.asarray(made[:, None] - flows[zone.own].T)

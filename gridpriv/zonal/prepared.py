@@ -11,6 +11,7 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse.linalg import SuperLU
 
 from gridpriv.consensus.coordinator import Consensus, make_consensus
 from gridpriv.consensus.memory import AgentRules
@@ -19,7 +20,7 @@ from gridpriv.core.errors import GridprivWarning, not_allowed
 from gridpriv.grid.case import Case
 from gridpriv.grid.zoning import Zoning
 from gridpriv.power.ac.service import check_service
-from gridpriv.power.disclosure import disclose
+from gridpriv.power.disclosure import disclose, grounded
 from gridpriv.power.prior import PublicDemand, public_demand, zone_prior
 from gridpriv.power.problem import ZoneProblem
 from gridpriv.power.program import compile_zone
@@ -69,8 +70,15 @@ class Prepared:
         if expected is None or noise is None:
             return None
         prior = zone_prior(zone, expected)
-        found = disclose(zone, self.settings.release, prior, noise, self.rules.adjacency)
+        found = disclose(
+            zone, self.settings.release, prior, noise, self.rules.adjacency, self.direct_current
+        )
         return replace(found, scale=self.scale)
+
+    @cached_property
+    def direct_current(self) -> SuperLU:
+        """Factors of the whole grid's DC power flow; of topology and impedances only."""
+        return grounded(self.case)
 
     @cached_property
     def disclosures(self) -> tuple[Disclosure | None, ...]:
