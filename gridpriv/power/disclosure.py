@@ -119,7 +119,8 @@ def grounded(case: Case) -> SuperLU:
         ),
         shape=(n, n),
     ).tocsc()
-    return splu((laplacian + 1e-9 * float(strength.mean()) * sparse.eye(n, format="csc")).tocsc())
+    ground = 1e-9 * float(strength.mean()) if len(strength) else 1.0  # a grid may have no branch
+    return splu((laplacian + ground * sparse.eye(n, format="csc")).tocsc())
 
 
 def _strength(case: Case) -> Floats:
