@@ -118,8 +118,9 @@ def differing(study: Study, runs: pd.DataFrame) -> list[str]:
 
 def _per_unit(beta: Any, base_mva: float | None) -> Any:
     """Return an adjacency distance as a number where it is one and its base is known."""
-    known = isinstance(beta, str) and base_mva
-    return parse_beta(beta).per_unit(base_mva) if known and base_mva else beta
+    if isinstance(beta, str) and base_mva is not None:
+        return parse_beta(beta).per_unit(base_mva)
+    return beta
 
 
 def _owners(study: Study, case: str, runs: pd.DataFrame) -> list[dict[str, str] | None]:
