@@ -22,7 +22,7 @@ from gridpriv.cli.common import (
     write_json,
 )
 from gridpriv.cli.run import add_arguments as add_run_arguments
-from gridpriv.zonal.settings import OF_MANY_RUNS, Settings, make_settings
+from gridpriv.zonal.settings import Settings, make_settings
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -42,7 +42,7 @@ def _numbers(text: str) -> tuple[float, ...]:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``run`` and the attack's own."""
-    add_run_arguments(parser, OF_MANY_RUNS)
+    add_run_arguments(parser)
     parser.add_argument("--seeds", type=WHOLE, default=5, metavar="N",
                         help="noisy runs that are attacked")  # fmt: skip
     parser.add_argument("--epsilons", type=number(_numbers, "numbers, such as 0.5,1,5"),
@@ -65,8 +65,7 @@ def execute(args: argparse.Namespace) -> int:
     from gridpriv.zonal.prepared import prepare
 
     refuse_what_runs_only(args, "attack")
-    given = OF_MANY_RUNS | given_settings(args, Settings)
-    settings = make_settings(args.preset, **given)
+    settings = make_settings(args.preset, **given_settings(args, Settings))
     from gridpriv.grid.library import load_case
 
     case = load_case(args.case)

@@ -23,7 +23,7 @@ from gridpriv.cli.common import (
 )
 from gridpriv.cli.run import add_arguments as add_run_arguments
 from gridpriv.core.errors import InputError
-from gridpriv.zonal.settings import OF_MANY_RUNS, Settings, make_settings
+from gridpriv.zonal.settings import Settings, make_settings
 
 if TYPE_CHECKING:
     from gridpriv.assurance.audit import AuditPlan, AuditResult
@@ -37,7 +37,7 @@ SWEPT = ("perturbation", "mechanism", "update")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``run`` and the audit's own."""
-    add_run_arguments(parser, OF_MANY_RUNS)
+    add_run_arguments(parser)
     parser.add_argument(
         "--runs",
         type=WHOLE,
@@ -62,8 +62,7 @@ def execute(args: argparse.Namespace) -> int:
     from gridpriv.assurance.audit import RUNS, AuditPlan
 
     refuse_what_runs_only(args, "audit")
-    given = OF_MANY_RUNS | given_settings(args, Settings)
-    settings = make_settings(args.preset, **given)
+    settings = make_settings(args.preset, **given_settings(args, Settings))
     from gridpriv.grid.library import load_case
 
     case = load_case(args.case)

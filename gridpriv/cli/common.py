@@ -59,7 +59,6 @@ def add_settings(
     without: Collection[str] = (),
     *,
     axis: bool = False,
-    otherwise: Mapping[str, Any] | None = None,
 ) -> None:
     """Add ``--preset``, ``--epsilon`` and the flags of settings; see :func:`add_flags`."""
     parser.add_argument(
@@ -72,7 +71,7 @@ def add_settings(
             "--epsilon", type=reading(float), metavar="E",
             help="short for --budget per-release:E (default: none)",
         )  # fmt: skip
-    add_flags(parser, kind, without, axis=axis, otherwise=otherwise)
+    add_flags(parser, kind, without, axis=axis)
 
 
 def add_flags(
@@ -81,14 +80,12 @@ def add_flags(
     without: Collection[str] = (),
     *,
     axis: bool = False,
-    otherwise: Mapping[str, Any] | None = None,
 ) -> None:
     """Add a flag for every setting, in a group a part; what is not given is None.
 
     With ``axis`` a flag takes several values, by commas or given again, and is left as texts.
-    ``otherwise`` are defaults of the command in place of the settings'.
     """
-    standard, held = defaults(kind) | dict(otherwise or {}), settings_of(kind)
+    standard, held = defaults(kind), settings_of(kind)
     for part, declared in parts_of(kind).items():
         group = parser.add_argument_group(part.__name__.lower(), part.__doc__)
         for name in declared:

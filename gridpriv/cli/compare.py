@@ -25,7 +25,7 @@ from gridpriv.cli.common import (
 from gridpriv.core.display import amount
 from gridpriv.core.errors import InputError, SolverError, not_allowed
 from gridpriv.core.settings import Setting, check_names, names, reading, settings_of
-from gridpriv.zonal.settings import OF_MANY_RUNS, PRESETS, Settings
+from gridpriv.zonal.settings import PRESETS, Settings
 
 if TYPE_CHECKING:
     from gridpriv.study import Scheme, Study, StudyPlan
@@ -60,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     axes.add_argument("--per-release", action="store_true",
                       help="budgets are per release, as in the paper, not totals")  # fmt: skip
     parser.epilog = EPILOG
-    add_settings(parser, Settings, PRESETS, without=OWN_FLAGS, axis=True, otherwise=OF_MANY_RUNS)
+    add_settings(parser, Settings, PRESETS, without=OWN_FLAGS, axis=True)
     for name in ("mechanism", "perturbation", "update"):  # as they were called before
         parser.add_argument(f"--{name}s", dest=name, action="append", help=argparse.SUPPRESS)
     add_running(parser)

@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--draws", type=WHOLE, default=3, metavar="N",
                         help="stand-ins for demand, drawn from what is public")  # fmt: skip
     parser.add_argument("--solver", default="clarabel", metavar="NAME",
-                        help="ipopt, clarabel or pyomo:NAME")  # fmt: skip
+                        help="clarabel, ipopt or pyomo:NAME")  # fmt: skip
     add_output(parser, "write plan.json")
 
 

@@ -38,7 +38,7 @@ class Relaxation(Scenario):
     imbalance_weight: float | None = changed(
         Grid, "imbalance_weight", None, unset="none: with cost, the balance is hard"
     )
-    solver: str = changed(Grid, "solver", "clarabel")
+    solver: str = changed(Grid, "solver", Grid.solver)
 
 
 def add_case_arguments(parser: argparse.ArgumentParser) -> None:

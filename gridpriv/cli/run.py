@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Mapping
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from functools import partial
@@ -41,16 +40,11 @@ if TYPE_CHECKING:
 MOST_ZONES_SHOWN = 12
 
 
-def add_arguments(
-    parser: argparse.ArgumentParser, otherwise: Mapping[str, Any] | None = None
-) -> None:
-    """Add the command's arguments; unset ones keep the defaults or the preset's.
-
-    ``otherwise`` are the defaults that a command has in place of a run's.
-    """
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments; unset ones keep the defaults or the preset's."""
     parser.add_argument("case", metavar="CASE", help="a case by name, or a path")
     add_zone_arguments(parser)
-    add_settings(parser, Settings, PRESETS, otherwise=otherwise)
+    add_settings(parser, Settings, PRESETS)
     parser.add_argument("--demand", metavar="FILE.csv", help="demand of the buses it names")
     add_series_arguments(parser)
     add_ledger_arguments(parser)

@@ -22,7 +22,6 @@ from gridpriv.core.text import clean
 from gridpriv.privacy.budget import Budget, parse_budget
 from gridpriv.privacy.settings import Privacy
 from gridpriv.zonal.settings import (
-    OF_MANY_RUNS,
     PRESETS,
     Adjacency,
     Draws,
@@ -151,7 +150,7 @@ class StudyPlan:
     local_updates: tuple[int, ...] = ()
     load_scales: tuple[float, ...] = (1.0,)
     seeds: tuple[int, ...] = DEFAULT_SEEDS
-    settings: tuple[tuple[str, Any], ...] = tuple(OF_MANY_RUNS.items())
+    settings: tuple[tuple[str, Any], ...] = ()
     title: str = DEFAULT_TITLE
     question: str = DEFAULT_QUESTION
     name: str = field(default="", compare=False)
@@ -258,7 +257,7 @@ def make_plan(
     seeds : sequence of int, or int
         N means 1 to N.
     settings : mapping
-        Common settings by their Python name; ``solver`` is clarabel unless given.
+        Common settings by their Python name.
     **axes : sequence
         Values of any other setting, by its name; each scheme is run at each. A scheme's own
         value wins.
@@ -268,7 +267,7 @@ def make_plan(
     InputError
         For an empty axis, a repeated value, or a setting that no run can have.
     """
-    common = OF_MANY_RUNS | dict(settings or {})
+    common = dict(settings or {})
     for where, held in (
         ("settings", common),
         *((f"scheme {s.name!r}", dict(s.settings)) for s in schemes),

@@ -150,7 +150,7 @@ class Grid(Scenario):
     tolerance: float = number(
         0.0, "stop below this consensus residual; 0 runs all rounds", not_negative
     )
-    solver: str = words("ipopt", "ipopt, clarabel or pyomo:NAME", "NAME")
+    solver: str = words("clarabel", "clarabel, ipopt or pyomo:NAME", "NAME")
 
 
 @documented
@@ -246,8 +246,6 @@ class Settings(Service, Grid, Rounds, Draws, Adjacency, Privacy):
         }
 
 
-# what studies, audits and attacks, which make many runs, have otherwise than a run
-OF_MANY_RUNS = {"solver": "clarabel"}
 PRESETS: dict[str, Settings] = {
     "ryu-kim": Settings(
         objective="imbalance",
