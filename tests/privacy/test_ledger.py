@@ -19,7 +19,7 @@ from ledgers import NORTH, SOUTH, TENTH, charge_once, dataset, granted, in_child
 
 from gridpriv.core.errors import BudgetError, InputError
 from gridpriv.privacy.accounting import gaussian_multiplier, total_epsilon
-from gridpriv.privacy.filters import choose_rule
+from gridpriv.privacy.filters import GrantFilter, RenyiFilter, choose_rule
 from gridpriv.privacy.ledger import Ledger, ReleaseCharge, grant, read_book
 from gridpriv.privacy.ledger_rows import Account, Unit, now
 from gridpriv.privacy.mechanism import Charge, Gaussian, Laplace
@@ -104,6 +104,25 @@ def test_the_rule_is_that_of_the_first_charge_whoever_opens_the_ledger(tmp_path:
         with Ledger(path, [NORTH]) as ledger:
             ledger.charge("north", "r", {charge: 1})
         assert north(path).rule == choose_rule(2.0, 1e-5, {TENTH: 1})
+
+
+def test_a_later_charge_is_refused_by_the_first_rule_though_another_has_room(
+    tmp_path: Path,
+) -> None:
+    """An order chosen after releases were seen is no privacy filter."""
+    first, later = {Charge("laplace", 3.0): 1}, {Charge("gaussian", 20.0): 1}
+    rule, other = choose_rule(2.0, 1e-5, first), choose_rule(2.0, 1e-5, later)
+    assert isinstance(rule, RenyiFilter) and isinstance(other, RenyiFilter)
+    while rule.used(later) <= 1.0:
+        later = {charge: count + 1 for charge, count in later.items()}
+    assert GrantFilter(2.0, other).fits(first | later)
+    path = granted(tmp_path, 2.0, 1e-5)
+    with Ledger(path, [NORTH]) as ledger:
+        ledger.charge("north", "r", first)
+        with pytest.raises(BudgetError):
+            ledger.charge("north", "r", later)
+    assert north(path).rule == rule
+    assert north(path).spent == first
 
 
 def test_secure_noise_is_charged_and_refused_like_any(tmp_path: Path) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import stat
 import zipfile
 from pathlib import Path
 
@@ -63,6 +65,16 @@ def test_no_public_report_tells_a_seed_or_a_digest(private_study: Path, publishe
     assert {".html", ".csv", ".tex", ".pdf"} <= {Path(name).suffix for name in told}
     for name, text in told.items():
         assert not [secret for secret in secrets if secret in text], name
+
+
+def test_a_report_is_its_owners_alone_and_a_public_one_everybodys(
+    private_study: Path, published: Path, tmp_path: Path
+) -> None:
+    assert main(["report", str(private_study), "--out", str(tmp_path), "--format", "csv"]) == 0
+    os.umask(umask := os.umask(0))
+    for folder, mode in ((tmp_path, 0o600), (published, 0o666 & ~umask)):
+        files = [path for path in folder.rglob("*") if path.is_file()]
+        assert files and {stat.S_IMODE(path.stat().st_mode) for path in files} == {mode}
 
 
 def test_a_public_workbook_holds_no_cost_demand_or_time(

@@ -116,25 +116,27 @@ def test_a_run_that_rehearses_less_goes_on_from_there(case14, zones14, monkeypat
     assert not np.isnan(after.outcomes[0].z).any()
 
 
+class Adds:
+    """Stands at the sum of what it was told, each weighed by step and penalty."""
+
+    def __init__(self):
+        self.iterate = 0.0
+
+    def stand(self, at):
+        self.iterate = at
+
+    def rehearse(self, order):
+        if order.w[0] == 99.0:
+            raise SolverError("no solution")
+        self.iterate += order.w[0] * order.penalty[0] * order.step
+        return Reply(np.array([self.iterate]), {})
+
+
+def order(number, w, penalty=1.0, step=1.0):
+    return Order(number, np.array([float(w)]), np.array([penalty]), step)
+
+
 def test_a_rehearsal_that_failed_leaves_the_next_one_where_it_alone_would_stand():
-    class Adds:
-        """Stands at the sum of what it was told."""
-
-        def __init__(self):
-            self.iterate = 0.0
-
-        def stand(self, at):
-            self.iterate = at
-
-        def rehearse(self, order):
-            if order.w[0] == 99.0:
-                raise SolverError("no solution")
-            self.iterate += order.w[0]
-            return Reply(np.array([self.iterate]), {})
-
-    def order(number, w):
-        return Order(number, np.array([float(w)]), np.ones(1), 1.0)
-
     rehearsal = Rehearsal()
     for told in ((1, 10, 100), (1, 99), (1, 5)):
         agent = Adds()
@@ -145,3 +147,15 @@ def test_a_rehearsal_that_failed_leaves_the_next_one_where_it_alone_would_stand(
             continue
         assert heard == list(np.cumsum(told))
         assert agent.iterate == sum(told)
+
+
+@pytest.mark.parametrize("other", [order(1, 7), order(1, 2, penalty=3.0), order(1, 2, step=5.0)])
+def test_an_order_that_differs_in_anything_is_rehearsed(other):
+    rehearsal = Rehearsal()
+    for second in (order(1, 2), other, order(1, 2), order(1, 2)):
+        agent, alone = Adds(), Adds()
+        rehearsal.begin()
+        for told in (order(0, 1), second, order(2, 4)):
+            assert rehearsal.reply(agent, told).sent == alone.rehearse(told).sent
+        rehearsal.leave(agent)
+        assert agent.iterate == alone.iterate
