@@ -212,7 +212,7 @@ HEAVY = {
     "multiprocessing", "distributed", "grpc", "gridpriv.report.document", "gridpriv.study.plan",
     "gridpriv.learning", "gridpriv.assurance",
 }  # fmt: skip
-MODELS = {"numpy", "scipy", "scipy.stats", "pyomo", "casadi", "clarabel"}  # Pyomo imports scipy.stats
+MODELS = {"numpy", "scipy", "scipy.stats", "pyomo", "casadi", "clarabel"}  # stats: by Pyomo
 
 
 @pytest.mark.parametrize(
