@@ -114,17 +114,26 @@ def given_settings(args: argparse.Namespace, kind: type[Part]) -> dict[str, Any]
     return given
 
 
+ZONE_FLAGS = ("zones", "zoning", "zones_from", "method", "zone_size")
+
+
 def command_again(args: argparse.Namespace, settings: Settings) -> str:
     """Return the command that runs the same again: files by their full path, every setting."""
     words = ["gridpriv", args.command, _full(args.case)]
-    for name in ("zones", "zoning", "zones_from", "method", "zone_size", "demand", "series"):
-        value = getattr(args, name)
-        if value is not None:
-            words += [f"--{name.replace('_', '-')}", _full(str(value))]
+    words += given_words(args, *ZONE_FLAGS, "demand", "series")
+    if args.reference is not None:
+        words.append("--reference" if args.reference else "--no-reference")
     held = settings_of(type(settings))
     files = {name: getattr(settings, name) for name in held if held[name].metavar == "FILE"}
     full: dict[str, Any] = {name: _full(path) for name, path in files.items() if path is not None}
     return shlex.join([*words, *as_flags(replace(settings, **full))])
+
+
+def given_words(args: argparse.Namespace, *names: str) -> list[str]:
+    """Return the flags that were given, of those named, with their values."""
+    given = {name: getattr(args, name) for name in names}
+    pairs = [(name, _full(str(value))) for name, value in given.items() if value is not None]
+    return [word for name, text in pairs for word in (f"--{name.replace('_', '-')}", text)]
 
 
 def _full(text: str) -> str:

@@ -65,3 +65,22 @@ def test_a_public_report_says_no_seed(tmp_path: Path, monkeypatch: pytest.Monkey
     assert main(["report", "first", "--public", "--quiet"]) == 0
     page = (tmp_path / "first" / "public" / "report-public.html").read_text()
     assert "981273465" not in page and "To repeat" not in page
+
+
+def test_a_day_is_held_again_against_what_it_was_held_against(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("day.csv").write_text("step,bus,pd_mw\n1,3,80\n2,3,90\n")
+    words = ["run", "case14", "--zones", "2", "--series", "day.csv", "--reference", "--solver",
+             "clarabel", "--refresh", "run", "--rounds", "2"]  # fmt: skip
+    assert main([*words, "--out", "first", "--quiet"]) == 0
+    assert main(["report", "first", "--quiet"]) == 0
+    again = printed(tmp_path / "first")
+    assert main([*again[1:], "--out", "second", "--quiet"]) == 0
+    first, second = (
+        json.loads((tmp_path / name / "horizon.json").read_text()) for name in ("first", "second")
+    )
+    assert first["steps"][0]["nothing_released_cost"] is not None
+    for here, there in zip(first["steps"], second["steps"], strict=True):
+        assert here | {"seconds": 0} == there | {"seconds": 0}
