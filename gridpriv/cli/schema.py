@@ -19,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.add_argument("table", nargs="?", metavar="TABLE", help="by name; none: all of them")
     parser.add_argument(
-        "--markdown", action="store_true", help="print the tables as docs/tables.md has them"
+        "--markdown", action="store_true", help="print the tables as the documentation has them"
     )
     add_output(parser)
 

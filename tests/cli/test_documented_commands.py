@@ -13,25 +13,24 @@ from gridpriv.cli.common import given_settings
 from gridpriv.cli.main import COMMANDS, _parser
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
 
 
 def command_lines(page: Path) -> list[str]:
     """Return the command lines of a page's code blocks; a backslash joins lines."""
     text = page.read_text().replace("\\\n", " ")
-    fenced = re.findall(r"```\w*\n(.*?)```", text, re.DOTALL)
-    indented = re.findall(r"(?:^    .*\n?)+", re.sub(r"```.*?```", "", text, flags=re.DOTALL), re.M)
+    fenced = re.findall(r"```sh\n(.*?)```", text, re.DOTALL)
     found = []
-    for block in fenced + indented:
+    for block in fenced:
         for line in block.splitlines():
-            for part in re.split(r"&&|\||;", line.partition(" #")[0]):
+            for part in re.split(r"&|\||;|>", line.partition(" #")[0]):
                 words = part.strip().removeprefix("$ ")
                 if re.match(r"(\S*/)?gridpriv [a-z]", words):
                     found.append(words)
     return found
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_documented_commands_parse(page: Path) -> None:
     for line in command_lines(page):
         words = shlex.split(line)[1:]

@@ -118,13 +118,6 @@ def test_the_command_tells_every_table(capsys: pytest.CaptureFixture[str]) -> No
     assert "did you mean 'rounds'" in capsys.readouterr().err
 
 
-def test_the_page_of_tables_is_current(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["schema", "--markdown"]) == 0
-    page = Path(__file__).parents[2] / "docs" / "tables.md"
-    told = capsys.readouterr().out
-    assert page.read_text(encoding="utf-8") == told, "gridpriv schema --markdown > docs/tables.md"
-
-
 def test_the_number_of_private_rows_is_not_published() -> None:
     """A list of rows that nobody may read says not even how long it is."""
     private = TableSchema("limits", "a limit", (), (Column("mw", "private", "Amount", "", "MW"),))

@@ -1,0 +1,114 @@
+"""README and every page of docs/ as a reader uses them: each block is run as it stands.
+
+A block of ``python`` or ``sh`` is run in the page's order, in one empty folder and one namespace a
+page. A comment right above it says when: ``<!-- run -->`` in the default suite, ``<!-- not run:
+why -->`` never, no comment with ``-m slow``. Any other language shows text and is not run.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
+FENCE = re.compile(r"(?:^<!-- ([^\n]*?) -->\n)?^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+RUN = ("python", "sh")
+SHOWN = ("text", "toml", "csv", "json")
+MADE = {  # by docs/site_pages.py
+    "reference/commands.md", "reference/settings.md", "reference/tables.md", "reference/api.md",
+    "decisions/index.md",
+}  # fmt: skip
+WHY = re.compile(r"not run: \S+ .{8}")
+
+
+@dataclass(frozen=True)
+class Block:
+    language: str
+    text: str
+    said: str
+
+
+def blocks(page: Path) -> list[Block]:
+    """Return a page's fenced blocks in order."""
+    found = FENCE.findall(page.read_text(encoding="utf-8"))
+    return [Block(language, text, said) for said, language, text in found]
+
+
+def due(page: Path, *, slow: bool) -> list[Block]:
+    said = ("run", "") if slow else ("run",)
+    return [b for b in blocks(page) if b.language in RUN and b.said in said]
+
+
+def name(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_every_block_is_run_or_says_why_not(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    assert text.count("```") == 2 * len(blocks(page)), "a fence that is not one of FENCE"
+    assert not re.search(r"\n\n    \s*(gridpriv|python|pip|\$) ", text), "an indented command"
+    for block in blocks(page):
+        assert block.language in (*RUN, *SHOWN), block.text
+        assert block.said in ("", "run") or WHY.match(block.said), block.said
+        assert block.said == "" or block.language in RUN, block.text
+
+
+def play(page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, *, slow: bool) -> None:
+    monkeypatch.chdir(folder)
+    (folder / "examples").symlink_to(ROOT / "examples")
+    paths = [str(Path(sys.executable).parent), os.environ["PATH"]]
+    environment = os.environ | {"PATH": os.pathsep.join(paths)}
+    held: dict[str, object] = {"__name__": "__main__"}
+    for block in due(page, slow=slow):
+        if block.language == "python":
+            exec(compile(block.text, name(page), "exec", dont_inherit=True), held)
+        else:
+            done = subprocess.run(
+                ["bash", "-euo", "pipefail", "-c", block.text],
+                env=environment, capture_output=True, text=True, check=False,
+            )  # fmt: skip
+            assert done.returncode == 0, (block.text, done.stdout, done.stderr)
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if due(p, slow=False)], ids=name)
+def test_what_is_quick_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    play(page, tmp_path, monkeypatch, slow=False)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", [p for p in PAGES if due(p, slow=True)], ids=name)
+def test_everything_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    play(page, tmp_path, monkeypatch, slow=True)
+
+
+def test_the_ways_to_add_something_run_in_the_default_suite() -> None:
+    pages = sorted((ROOT / "docs" / "extend").glob("*.md"))
+    assert len(pages) == 5
+    assert all(due(page, slow=False) for page in pages)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_links_to_files_of_the_repository_are_there(page: Path) -> None:
+    text = re.sub(r"```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.M)
+    for target in re.findall(r"\]\(([^)#\s]+)", text):
+        if "://" not in target:
+            path = (page.parent / target).resolve()
+            assert path.exists() or path.relative_to(ROOT / "docs").as_posix() in MADE, target
+
+
+def test_what_files_say_of_pages_is_there() -> None:
+    """Source, tests and settings name pages; a page that moves takes its name along."""
+    kept = [ROOT / part for part in ("gridpriv", "tests", "examples", "benchmarks")]
+    files = [p for folder in kept for p in folder.rglob("*.py")]
+    files += [ROOT / part for part in ("SECURITY.md", "pyproject.toml", "mkdocs.yml")]
+    for path in files:
+        for named in re.findall(r"\bdocs/[\w./-]+\.(?:md|py)\b", path.read_text(encoding="utf-8")):
+            assert (ROOT / named).exists(), (name(path), named)
