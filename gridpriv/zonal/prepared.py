@@ -38,7 +38,22 @@ SMALLEST_OUTPUT_BETA = 1e-4
 
 
 @dataclass(frozen=True, eq=False)
-class Prepared:
+class Instance:
+    """What is run: a case under a zone map, with settings.
+
+    ``shared`` says zone by zone which coordinates have another holder.
+    """
+
+    case: Case
+    zoning: Zoning
+    settings: Settings
+    shared: tuple[NDArray[np.bool_], ...]
+    seed: int
+    rules: AgentRules
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared(Instance):
     """A run ready to start: everything public about it, and the zones.
 
     ``zones``, ``shared`` and ``problems`` are in the order of the zones' keys, which does not
@@ -47,14 +62,8 @@ class Prepared:
     ``known`` what an earlier release leaves likely of it, zone by zone: then nothing is drawn.
     """
 
-    case: Case
-    zoning: Zoning
-    settings: Settings
     network: Network
     zones: tuple[Zone, ...]
-    shared: tuple[NDArray[np.bool_], ...]
-    seed: int
-    rules: AgentRules
     scale: float
     expected: PublicDemand | None
     known: tuple[Floats | None, ...] | None = None

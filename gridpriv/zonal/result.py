@@ -7,17 +7,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gridpriv.consensus.coordinator import Consensus
-from gridpriv.consensus.memory import AgentRules
 from gridpriv.core.arrays import Floats
 from gridpriv.core.display import html_page
 from gridpriv.core.lazy import Above
 from gridpriv.core.tables import publish
 from gridpriv.core.text import json_ready
-from gridpriv.grid.case import Case
-from gridpriv.grid.zoning import Zoning, zone_rows
+from gridpriv.grid.zoning import zone_rows
 from gridpriv.power.ac.limits import limit_table
 from gridpriv.power.ac.settle import Settlement
 from gridpriv.power.fleet import ZoneOutcome
@@ -34,13 +31,13 @@ from gridpriv.zonal.physical import (
     physical_figures,
     verdict,
 )
+from gridpriv.zonal.prepared import Instance
 from gridpriv.zonal.run_document import (
     ac_document,
     privacy_document,
     recourse_document,
     solver_document,
 )
-from gridpriv.zonal.settings import Settings
 from gridpriv.zonal.trace import Trace
 
 if TYPE_CHECKING:
@@ -60,7 +57,7 @@ class Timing:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class RunResult:
+class RunResult(Instance):
     """A finished (or failed) run.
 
     Figures that come from private demand are *local*: the owner may see them, a public
@@ -72,17 +69,11 @@ class RunResult:
     ``early`` is why the run ended before its last round, None where it did not.
     """
 
-    case: Case
-    zoning: Zoning
-    settings: Settings
     zone_models: tuple[Zone, ...]
-    shared: tuple[NDArray[np.bool_], ...]
     consensus: Consensus
     trace: Trace
     outcomes: tuple[ZoneOutcome, ...]
     disclosed: tuple[Floats | None, ...]
-    seed: int
-    rules: AgentRules
     settlement: Settlement | None
     statements: tuple[ZoneStatement, ...]
     timing: Timing

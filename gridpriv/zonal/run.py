@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 
 import numpy as np
@@ -27,7 +27,7 @@ from gridpriv.privacy.release import Charging, Release
 from gridpriv.privacy.statement import ZoneStatement
 from gridpriv.zonal.checks import zone_statements
 from gridpriv.zonal.opening import Ground, coordinate_units, opened, step_size
-from gridpriv.zonal.prepared import Prepared, prepare, release_epsilon
+from gridpriv.zonal.prepared import Instance, Prepared, prepare, release_epsilon
 from gridpriv.zonal.result import RunResult, Timing
 from gridpriv.zonal.settings import Settings
 from gridpriv.zonal.trace import RoundRecord, Trace, round_record
@@ -148,11 +148,8 @@ def run_prepared(
             drawn = _drawn(prepared, zones, opening, len(records))
             trace = Trace(tuple(records), drawn, state.sent, state.dual)
             return RunResult(
-                case=prepared.case,
-                zoning=prepared.zoning,
-                settings=settings,
+                **{one.name: getattr(prepared, one.name) for one in fields(Instance)},
                 zone_models=prepared.zones,
-                shared=prepared.shared,
                 consensus=prepared.consensus,
                 trace=trace,
                 outcomes=tuple(_outcomes(prepared, zones)),
@@ -160,8 +157,6 @@ def run_prepared(
                     None if isinstance(found, BaseException) else found
                     for found in zones.ask("disclosed")
                 ),
-                seed=prepared.seed,
-                rules=prepared.rules,
                 settlement=settled,
                 statements=_statements(prepared, trace),
                 timing=Timing(
