@@ -125,8 +125,9 @@ def run_plan(plan: StudyPlan, args: argparse.Namespace) -> Study:
 
 def finish(study: Study, args: argparse.Namespace, formats: list[str]) -> int:
     """Write the reports and print the answer; exit code 3 if every run failed."""
+    from gridpriv.report.answers import answers
     from gridpriv.report.export import export
-    from gridpriv.report.summary import answers, summary
+    from gridpriv.report.summary import summary
 
     files = export(args.out, formats) if formats else []
     table = summary(study)

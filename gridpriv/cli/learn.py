@@ -332,8 +332,9 @@ def _again(args: argparse.Namespace) -> str:
 def finish_learning(study: Study, args: argparse.Namespace, formats: list[str]) -> int:
     """Write the reports and print the means over seeds and the answer."""
     from gridpriv.cli.compare import tell_failures
+    from gridpriv.report.answers import answers
     from gridpriv.report.export import export
-    from gridpriv.report.summary import answers, summary
+    from gridpriv.report.summary import summary
 
     files = [str(file) for file in export(study.folder, formats)]
     table = summary(study)

@@ -12,36 +12,9 @@ import pandas as pd
 from gridpriv.core.stored import Study
 from gridpriv.core.text import slug
 from gridpriv.drawing.chart import Chart, Series, Style, described, stacked, styles
-from gridpriv.report.summary import COSTS, NO_NOISE, Metric, epsilon_of, panel_names, series_names
+from gridpriv.report.metrics import BY_ROUND, BY_STEP, COSTS, ROUND_SHED, Metric
+from gridpriv.report.summary import NO_NOISE, budget_words, epsilon_of, named_runs
 
-BY_ROUND = (
-    Metric("accounted", "Total privacy loss", "epsilon", "from formulas"),
-    Metric(
-        "normalized_error",
-        "Normalized error",
-        "of the centralized solution",
-        "from private samples",
-    ),
-    Metric(
-        "augmented_objective", "Augmented objective", "sum over clients", "from private samples"
-    ),
-    Metric("test_error_pct", "Test error", "%", "from public test data"),
-    Metric("test_mse", "Test error", "mean squared error", "from public test data"),
-    Metric("mean_objective", "Objective", "mean loss", "from private samples"),
-    Metric("local_error_pct", "Test error of local models", "%", "from public test data"),
-    Metric("local_loss", "Loss of local models", "mean loss", "from private samples"),
-    Metric("disagreement", "Distance of local models", "2-norm", "from releases only"),
-    Metric("cost", "Cost of generation", "$/h", "from private demand"),
-    Metric("objective", "Squared imbalance", "p.u. squared", "from private demand"),
-    Metric("consensus_residual", "Consensus residual", "p.u.", "from releases only"),
-    Metric("noise_magnitude", "Noise magnitude", "sum of |noise|", "from private noise"),
-)
-BY_STEP = (
-    Metric("demand_mw", "Demand", "MW", "from private demand"),
-    Metric("recourse_shed_mw", "Shed after local recourse", "MW", "from private demand"),
-    Metric("consensus_residual", "Consensus residual", "p.u.", "from releases only"),
-)
-ROUND_SHED = Metric("shed_mw", "Shed", "MW", "from private demand")
 MOST_POINTS = 120
 
 
@@ -108,7 +81,7 @@ def round_charts(
     rounds = study.rounds
     if rounds.empty or table.empty:
         return {}
-    runs = study.done.assign(panel=panel_names(study.done), series=series_names(study.done))
+    runs = named_runs(study)
     found: dict[str, list[Chart]] = {}
     for metric in BY_ROUND:
         if metric.key not in rounds or rounds[metric.key].isna().all():
@@ -227,11 +200,3 @@ def _round_series(name: str, rounds: pd.DataFrame, metric: Metric) -> Series:
         tuple(most.astype(float)) if banded else (),
         marks=len(wide) <= 12,
     )
-
-
-def budget_words(budget: str) -> str:
-    """Return a budget's label in words."""
-    if budget == NO_NOISE:
-        return "none"
-    scope, _, numbers = budget.partition(":")
-    return f"{'total' if scope == 'total' else 'per release'} epsilon {numbers.partition(',')[0]}"

@@ -98,5 +98,4 @@ def _files(report: Report, study: Study, kind: str, stem: str) -> dict[str, byte
             to_csv(t) if kind == "csv" else to_tex(report, t)
         ).encode()
         for t in report.tables
-        if t.rows
     }

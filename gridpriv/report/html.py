@@ -9,8 +9,8 @@ from pathlib import Path
 
 from gridpriv.core.text import slug
 from gridpriv.drawing.chart import Chart, render, swatch
-from gridpriv.report.document import Report, Section
-from gridpriv.report.maps import Map
+from gridpriv.report.document import Report
+from gridpriv.report.sections import Section
 from gridpriv.report.tables import Table, shown
 
 ASSETS = Path(__file__).parent / "assets"
@@ -46,13 +46,11 @@ def to_html(report: Report) -> str:
 
 def _section(report: Report, section: Section, first: bool) -> str:
     text = "".join(f"<p>{escape(line)}</p>" for line in section.text)
-    charts = "".join(
-        _chart_group(report, heading, group, first) for heading, group in section.charts
-    )
+    charts = "".join(_chart_group(heading, group, first) for heading, group in section.charts)
     tools = _tools(report) if section.charts else ""
-    maps = (
-        f'<div class="grid large">{"".join(map(_map, section.maps))}</div>' if section.maps else ""
-    )
+    maps = "".join(f"<figure>{one.svg}</figure>" for one in section.maps)
+    if maps:
+        maps = f'<div class="grid large">{maps}</div>'
     return (
         f'<section id="{slug(section.title)}"><h2>{escape(section.title)}</h2>'
         f"{tools}{charts}{text}{maps}{''.join(map(_table, section.tables))}</section>"
@@ -75,8 +73,7 @@ def _tools(report: Report) -> str:
     )
 
 
-def _chart_group(report: Report, heading: str, charts: tuple[Chart, ...], large: bool) -> str:
-    del report
+def _chart_group(heading: str, charts: tuple[Chart, ...], large: bool) -> str:
     head = f"<h3>{escape(heading)}</h3>" if heading else ""
     drawn = "".join(f"<figure>{render(c)}{_chart_values(c)}</figure>" for c in charts)
     return f'{head}<div class="grid{" large" if large else ""}">{drawn}</div>'
@@ -103,17 +100,7 @@ def _short(values: tuple[float, ...]) -> list[float | None]:
     return [float(f"{v:.5g}") if math.isfinite(v) else None for v in values]
 
 
-def _map(drawn: Map) -> str:
-    keys = "".join(
-        f'<li><i style="background:{colour}"></i>{escape(words)}</li>'
-        for colour, words in drawn.legend
-    )
-    return f'<figure>{drawn.svg}<ul class="keys">{keys}</ul></figure>'
-
-
 def _table(table: Table) -> str:
-    if not table.rows:
-        return ""
     numeric = [table.numeric(k) for k in range(len(table.columns))]
     head = "".join(
         f'<th scope="col"{" class=n" if n else ""}>'

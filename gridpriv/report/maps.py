@@ -16,17 +16,15 @@ WIDTH = 540.0
 
 @dataclass(frozen=True)
 class Map:
-    """A drawn map; its legend is part of the picture unless ``legend`` holds more."""
+    """A drawn map."""
 
     name: str
-    title: str
     svg: str
-    legend: tuple[tuple[str, str], ...] = ()
 
 
 def zone_map(title: str, buses: pd.DataFrame, branches: pd.DataFrame) -> Map:
     """Return the map of a grid's zones."""
-    return Map(slug(title), title, to_svg(draw_network(title, buses, branches, width=WIDTH)))
+    return Map(slug(title), to_svg(draw_network(title, buses, branches, width=WIDTH)))
 
 
 def shed_map(
@@ -42,4 +40,4 @@ def shed_map(
         title, buses, branches, shed=shed, flows=flows, note=f"{figure(total)} MW not served",
         width=WIDTH,
     )  # fmt: skip
-    return Map(slug(title), title, to_svg(drawing))
+    return Map(slug(title), to_svg(drawing))

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from gridpriv.drawing.chart import Chart, render, swatch
 from gridpriv.drawing.files import typst_string
-from gridpriv.report.document import Report, Section
+from gridpriv.report.document import Report
+from gridpriv.report.sections import Section
 from gridpriv.report.tables import Table, shown
 
 PREAMBLE = """
@@ -65,7 +66,7 @@ def _section(report: Report, section: Section, place: Path, first: bool) -> str:
     parts += [_text(line) + "\n" for line in section.text]
     if section.maps:
         parts.append(_map_grid(section, place))
-    parts += [_table(t) for t in section.tables if t.rows]
+    parts += map(_table, section.tables)
     return "\n".join(parts)
 
 
@@ -98,11 +99,7 @@ def _map_grid(section: Section, place: Path) -> str:
     for drawn in section.maps:
         path = place / f"{drawn.name}.svg"
         path.write_text(drawn.svg, encoding="utf-8")
-        keys = " #h(5pt) ".join(
-            f'#box(circle(radius: 2.5pt, fill: rgb("{colour}"), stroke: 0.4pt)) {_text(words)}'
-            for colour, words in drawn.legend
-        )
-        cells.append(f'[#image("{path.name}", width: 100%) #text(size: 7pt)[{keys}]]')
+        cells.append(f'[#image("{path.name}", width: 100%)]')
     return f"#grid(columns: 2, gutter: 8pt, {', '.join(cells)})\n"
 
 

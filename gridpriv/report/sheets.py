@@ -38,8 +38,7 @@ def to_xlsx(report: Report, study: Study) -> bytes:
         first.append([inert(line)])
     first.column_dimensions["A"].width = 120
     for table in report.tables:
-        if table.rows:
-            _sheet(book, table.name, [c.header for c in table.columns], table.rows)
+        _sheet(book, table.name, [c.header for c in table.columns], table.rows)
     taken = set(book.sheetnames)
     for name in RAW:
         frame = study.tables.get(name, pd.DataFrame())

@@ -6,11 +6,14 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
+
 from gridpriv.core.stored import Study, read_study
 from gridpriv.core.text import clean
 from gridpriv.report.findings import read_findings
 from gridpriv.study.publish import publish_study
-from gridpriv.study.run_folder import RUN
+from gridpriv.study.run_folder import RUN, SERIES
 
 
 def read_source(folder: str | Path, *, public: bool = False) -> Study:
@@ -39,6 +42,18 @@ def run_document(study: Study) -> dict[str, Any] | None:
         return None
     document: dict[str, Any] = _clean(json.loads(held["document"].iloc[0]))
     return document
+
+
+def means_over(study: Study) -> str:
+    """Return what means are taken over."""
+    return "steps" if study.manifest.get("kind") == SERIES else "seeds"
+
+
+def step_rows(study: Study) -> list[dict[str, Any]]:
+    """Return the steps of a series; None for what is not known of one."""
+    steps = study.tables.get("steps", pd.DataFrame())
+    rows: list[dict[str, Any]] = steps.replace({np.nan: None}).to_dict("records")
+    return rows
 
 
 def _clean(value: Any) -> Any:

@@ -15,8 +15,9 @@ from gridpriv.core.errors import InputError
 from gridpriv.learning import LearnSettings, learn, make_learn_settings
 from gridpriv.learning.algorithms.names import PERTURBED
 from gridpriv.learning.datasets import load_dataset
+from gridpriv.report.answers import answers
 from gridpriv.report.export import export
-from gridpriv.report.summary import answers, summary
+from gridpriv.report.summary import summary
 from gridpriv.study import learned, read_study
 from gridpriv.study.learn_plan import LearnPlan, make_way
 from gridpriv.study.learned import Shelf, compare_learning

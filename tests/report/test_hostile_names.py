@@ -169,7 +169,8 @@ def test_the_terminal_shows_names_as_they_are(
     reports: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     from gridpriv.cli.compare import print_summary
-    from gridpriv.report.summary import answers, summary
+    from gridpriv.report.answers import answers
+    from gridpriv.report.summary import summary
 
     study = read_source(reports[0])
     table = summary(study)

@@ -11,10 +11,11 @@ import pytest
 
 from gridpriv.cli.main import main
 from gridpriv.core.display import figure
-from gridpriv.report.document import make_report, sentence
+from gridpriv.report.answers import answers, sentence
+from gridpriv.report.document import make_report
 from gridpriv.report.export import export
 from gridpriv.report.source import read_source
-from gridpriv.report.summary import answers, summary
+from gridpriv.report.summary import summary
 from gridpriv.study import Study
 
 

@@ -18,9 +18,11 @@ from gridpriv.core.display import figure
 from gridpriv.core.errors import InputError
 from gridpriv.core.store import reopen_store
 from gridpriv.core.stored import read_study
+from gridpriv.report import charts, maps
+from gridpriv.report.answers import answers
 from gridpriv.report.export import export
 from gridpriv.report.source import read_source
-from gridpriv.report.summary import answers, half_width, summary
+from gridpriv.report.summary import half_width, summary
 from gridpriv.report.text import escaped
 from gridpriv.study import Study
 
@@ -115,6 +117,21 @@ def test_csv_holds_the_numbers_in_full(study_folder: Path, study: Study) -> None
         rows = list(csv.DictReader(file))
     table = summary(study)
     assert [float(r["Imbalance (MW)"]) for r in rows] == list(table.imbalance_mw)
+
+
+@pytest.mark.parametrize(("kind", "draws"), [("csv", False), ("tex", False), ("xlsx", False),
+                                             ("html", True)])  # fmt: skip
+def test_only_formats_that_show_charts_and_maps_make_them(
+    copied: Path, kind: str, draws: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = []
+    for owner, name in ((charts, "Chart"), (maps, "draw_network")):
+        real = getattr(owner, name)
+        monkeypatch.setattr(
+            owner, name, lambda *a, real=real, **k: (made.append(1), real(*a, **k))[1]
+        )
+    export(copied, [kind])
+    assert bool(made) == draws
 
 
 def test_latex_escapes_what_it_must(study_folder: Path) -> None:

@@ -17,9 +17,10 @@ import pytest
 
 from gridpriv.cli.main import main
 from gridpriv.core.display import figure
+from gridpriv.report.answers import answers
 from gridpriv.report.export import export
 from gridpriv.report.source import read_source
-from gridpriv.report.summary import answers, summary
+from gridpriv.report.summary import summary
 from gridpriv.study import Scheme, compare, make_plan
 from gridpriv.study.plan import DEFAULT_SCHEMES
 from gridpriv.study.total import study_totals

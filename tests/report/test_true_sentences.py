@@ -15,8 +15,9 @@ import pandas as pd
 import pytest
 
 from gridpriv import load_case, run, shipped_zoning
+from gridpriv.report.answers import answers
 from gridpriv.report.source import read_source
-from gridpriv.report.summary import PANEL, answers, summary, with_cost_of_privacy
+from gridpriv.report.summary import PANEL, summary, with_cost_of_privacy
 from gridpriv.study import Scheme, Study, compare, make_plan
 from gridpriv.zonal.settings import make_settings
 from gridpriv.zonal.summary import sentences

@@ -11,7 +11,8 @@ from scipy.optimize import brentq
 from scipy.stats import norm
 
 from gridpriv.core.stored import Study
-from gridpriv.report.summary import answers, summary
+from gridpriv.report.answers import answers
+from gridpriv.report.summary import summary
 from gridpriv.study import Scheme, compare, make_plan
 from gridpriv.study.learn_plan import LearnPlan, make_way
 from gridpriv.study.learned import compare_learning

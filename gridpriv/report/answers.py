@@ -1,0 +1,242 @@
+"""The answer of a report in words: what ways cost, and what a reader must know of that."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import pandas as pd
+
+from gridpriv.core.display import figure
+from gridpriv.core.stored import Study
+from gridpriv.privacy.statement import noise_caveat
+from gridpriv.report.metrics import Metric
+from gridpriv.report.source import run_document, step_rows
+from gridpriv.report.summary import NO_NOISE, cost_metric, reference_budget, short
+from gridpriv.study.total import differing, study_totals
+from gridpriv.zonal.summary import AGREED, sentences, series_sentences
+
+
+def answers(study: Study, table: pd.DataFrame) -> list[str]:
+    """Return the answer: a sentence with numbers for every panel."""
+    if table.empty or (not (table.seeds > 0).any() and study.withheld.empty):
+        return ["No run finished, so there is no answer yet; the reasons are listed below."]
+    document = run_document(study)
+    if document is not None:
+        return [*sentences(document), *_left_out(study)]
+    told = [
+        _answer(study, str(name), rows[rows.seeds > 0])
+        for name, rows in table.groupby("panel", sort=False)
+        if (rows.seeds > 0).any()
+    ]
+    if "steps" in study.tables:
+        told = [" ".join(series_sentences(step_rows(study), int(study.manifest["planned"])))]
+    return [*_claims_answer(study), *told, *_together(study), *_left_out(study), *_caveats(study)]
+
+
+def _together(study: Study) -> list[str]:
+    """Return what the runs of every data set cost together, where there are several."""
+    told = []
+    for total in study_totals(study):
+        if total.runs < 2:
+            continue
+        what = "steps" if "steps" in study.tables else "noisy runs"
+        runs = f"The {total.runs} {what} of {short(total.case)}, published together,"
+        if total.epsilon is None:
+            noisy = (study.runs["case"] == total.case) & (study.runs["mechanism"] != NO_NOISE)
+            names = " and ".join(differing(study, study.runs[noisy]))
+            told.append(f"{runs} protect different things (their {names} differ): no one total.")
+        elif math.isinf(total.epsilon):
+            told.append(f"{runs} certify nothing: of some release nothing is proved.")
+        else:
+            epsilon = f"at most epsilon {_epsilon(total.epsilon)} (delta {total.delta:g})"
+            rest = f", and what {total.unknown} failed runs released" if total.unknown else ""
+            told.append(f"{runs} cost {epsilon}{rest}, not what each of them states.")
+    return told
+
+
+def _left_out(study: Study) -> list[str]:
+    if not study.public:
+        return []
+    quiet = " Of runs without noise only settings are told." if len(study.withheld) else ""
+    return [f"Figures computed from private data are left out.{quiet}"]
+
+
+def simulation_caveat(study: Study) -> str:
+    """Return what simulated noise means for privacy; nothing where none of a study's noise is."""
+    runs = study.runs
+    noisy = runs[runs["mechanism"] != NO_NOISE] if len(runs) else runs
+    if noisy.empty or ("noise" in noisy and (noisy["noise"] == "secure").all()):
+        return ""
+    return noise_caveat("laplace", "simulated")
+
+
+def _caveats(study: Study) -> list[str]:
+    caveat = simulation_caveat(study)
+    return [f"{caveat[0].upper()}{caveat[1:]}."] if caveat else []
+
+
+def _claims_answer(study: Study) -> list[str]:
+    """Return, of a reproduction, how many of the paper's statements hold."""
+    claims = study.tables.get("claims", pd.DataFrame())
+    if claims.empty:
+        return []
+    told = [
+        f"{int((rows.outcome == 'holds').sum())} of {len(rows)} hold{words}"
+        for kind, words in (("", ""), ("paper", " with the noise that the paper states"),
+                            ("sound", " with noise that certifies what it states"))
+        if len(rows := claims[claims.calibration == kind])
+    ]  # fmt: skip
+    text = "Of the orderings that the paper states for this figure, " + ", ".join(told) + "."
+    ratios = study.tables["statements"]
+    paper = set(study.done.loc[study.done.calibration == "paper", "run"])
+    if len(ratios) and paper:
+        here = ratios[ratios.run.isin(paper)].ratio
+        text += (
+            f" The proven sensitivity is {here.min():.3g} to {here.max():.3g} times the one that "
+            "the paper's noise is calibrated to; above 1, less privacy is delivered than stated."
+        )
+    return [text]
+
+
+def _answer(study: Study, panel: str, rows: pd.DataFrame) -> str:
+    metric = cost_metric(rows)
+    budget = reference_budget(rows)
+    if metric is None:
+        return f"{panel}: figures computed from private demand are left out."
+    if budget == NO_NOISE:
+        least = rows.sort_values(metric.key).iloc[0]
+        told = [sentence(f"{panel}: {metric.noun} is {metric.told(least[metric.key])}")]
+        return " ".join([*told, *_carried(least), *_not_agreed(rows)])
+    quiet = rows[rows.mechanism == NO_NOISE]
+    nothing = rows[(rows.budget == NO_NOISE) & (rows.mechanism != NO_NOISE)]
+    ranked = rows[rows.budget == budget].dropna(subset=[metric.key]).sort_values(metric.key)
+    if ranked.empty:
+        return f"{panel}: no run at budget {budget} has a figure to compare."
+    where = f"{panel}{_load(study, rows)}: {_at(ranked, budget)}"
+    lost = ranked[ranked.carried == 0.0]
+    ranked = ranked.drop(lost.index)
+    if ranked.empty:
+        told = [f"{where}, the grid can carry no run of {_ways(lost)}: what they cost is no price."]
+        return " ".join([*told, *_not_agreed(lost)])
+    best, worst = ranked.iloc[0], ranked.iloc[-1]
+    same = max(metric.least, 1e-9 * abs(best[metric.key]))
+    equal = ranked[ranked[metric.key] <= best[metric.key] + same]
+    several = len(equal)
+    if len(ranked) > 1 and several == len(ranked):
+        told = [f"{where}, {metric.noun} does not tell the {len(ranked)} ways apart: "
+                f"{metric.told(best[metric.key])} each."]  # fmt: skip
+    else:
+        said = _least(metric, best, equal=several, ways=len(ranked))
+        told = [sentence(f"{where}, {_named(equal.series)} {said}")]
+    others = []
+    if not quiet.empty and math.isfinite(quiet[metric.key].min()):
+        others.append(f"without noise it is {metric.told(quiet[metric.key].min())}")
+    silent = nothing[metric.key].min() if len(nothing) else math.nan
+    if math.isfinite(silent):
+        others.append(f"with nothing released, at epsilon 0, it is {metric.told(silent)}")
+    if len(ranked) > several:
+        most, has = ("dearest", "costs") if metric.spent else ("worst", "has")
+        others.append(
+            f'the {most} of the {len(ranked)} ways, "{worst.series}", {has} '
+            f"{metric.told(worst[metric.key])}"
+        )
+    if others:
+        text = "; ".join(others)
+        told.append(sentence(f"{text[0].upper()}{text[1:]}"))
+    told += _carried(best)
+    if silent < best[metric.key] - same:
+        told.append("That budget is worth nothing here, whichever of these ways it is spent on.")
+    if len(lost):
+        told.append(f"It can carry no run of {_ways(lost)}.")
+    told += _slope(rows, str(best.series), metric)
+    return " ".join([*told, *_not_agreed(pd.concat([ranked, lost]))])
+
+
+def _carried(row: Any) -> list[str]:
+    if pd.isna(row.carried):
+        return []
+    share = {0.0: "none", 1.0: "all"}.get(row.carried, f"{100.0 * row.carried:.3g} %")
+    return [f"The grid can carry {share} of its runs."]
+
+
+def sentence(text: str) -> str:
+    """Return a text with one full stop at its end."""
+    return f"{text.rstrip('. ')}."
+
+
+def _named(ways: Iterable[Any]) -> str:
+    return " and ".join(f'"{name}"' for name in ways)
+
+
+def _ways(rows: pd.DataFrame) -> str:
+    return _named(rows.series) if len(rows) < 4 else f"{len(rows)} ways"
+
+
+def _not_agreed(rows: pd.DataFrame) -> list[str]:
+    """Return a sentence where zones have not come to agree, else nothing."""
+    apart = rows[rows.consensus_residual > AGREED]
+    if apart.empty:
+        return []
+    most = figure(apart.consensus_residual.max())
+    return [f"Not converged: zones differ in what they share by up to {most} p.u. in the mean over "
+            f"seeds ({_ways(apart)})."]  # fmt: skip
+
+
+def _at(rows: pd.DataFrame, budget: str) -> str:
+    totals = rows.total_epsilon.dropna()
+    delta = rows.target_delta.dropna()
+    if totals.empty:
+        return f"at budget {budget}"
+    low, high = totals.min(), totals.max()
+    if high <= 1.01 * low:
+        return f"at a certified total epsilon of {high:.3g} (delta {delta.iloc[0]:g})"
+    return (
+        f"at the stated {budget.replace(':', ' epsilon ')}, which certifies totals of "
+        f"{_epsilon(low)} to {_epsilon(high)} (delta {delta.iloc[0]:g})"
+    )
+
+
+def _epsilon(value: float) -> str:
+    return f"{value:.3g}" if value < 1000.0 else figure(value)
+
+
+def _least(metric: Metric, best: Any, *, equal: int, ways: int) -> str:
+    """Return what the best of several ways costs, or has least of; what the only one does."""
+    value, interval = metric.told(best[metric.key]), _interval_of(best, metric)
+    several = equal > 1
+    if ways == 1:
+        said = f"costs {value} {metric.noun}" if metric.spent else f"has {metric.noun} {value}"
+        return f"{said}{interval}"
+    if metric.spent:
+        return f"cost{'' if several else 's'} the least, {value} {metric.noun}{interval}"
+    return f"{'have' if several else 'has'} the lowest {metric.noun}, {value}{interval}"
+
+
+def _interval_of(row: Any, metric: Metric) -> str:
+    low, high = row[f"{metric.key}_low"], row[f"{metric.key}_high"]
+    if not math.isfinite(low) or high < metric.least:
+        return ""
+    return f" (95 % interval {figure(low)} to {figure(high)}, {row.seeds} seeds)"
+
+
+def _slope(rows: pd.DataFrame, series: str, metric: Metric) -> list[str]:
+    """Return what the cheapest way costs at the least and at the most total epsilon."""
+    curve = rows[(rows.series == series) & (rows.budget != NO_NOISE)].sort_values("total_epsilon")
+    curve = curve[curve[metric.key].notna() & curve.total_epsilon.notna()]
+    if len(curve) < 2 or curve[metric.key].abs().max() < metric.least:
+        return []
+    first, last = curve.iloc[0], curve.iloc[-1]
+    return [
+        f"From total epsilon {_epsilon(first.total_epsilon)} to {_epsilon(last.total_epsilon)}, "
+        f'"{series}" goes from {metric.told(first[metric.key])} to '
+        f"{metric.told(last[metric.key])}."
+    ]
+
+
+def _load(study: Study, rows: pd.DataFrame) -> str:
+    for grid in study.manifest.get("cases", []):
+        if grid["case"] == rows.iloc[0]["case"] and grid.get("load_mw") is not None:
+            return f" ({figure(grid['load_mw'] * rows.iloc[0].load_scale, 4)} MW of load)"
+    return ""

@@ -1,0 +1,186 @@
+"""What a report tabulates of a study or run: every table, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pandas as pd
+
+from gridpriv.core.display import shown
+from gridpriv.core.stored import Study
+from gridpriv.core.tables import TableSchema
+from gridpriv.report import findings, schema
+from gridpriv.report.answers import simulation_caveat
+from gridpriv.report.source import means_over, run_document, step_rows
+from gridpriv.report.summary import (
+    COMBINATION,
+    NO_NOISE,
+    budget_words,
+    named_runs,
+    reference_budget,
+)
+from gridpriv.report.tables import Table, make_table
+from gridpriv.study.schema import CLAIMS, GRIDS
+from gridpriv.zonal.schema import STEPS
+from gridpriv.zonal.summary import figures, series_figures
+
+MOST_LISTED = 12
+
+Rows = Sequence[Sequence[object]]
+Content = tuple[TableSchema, str, pd.DataFrame]
+"""What a table is of, its caption, and where its figures stand."""
+
+
+def contents(study: Study, table: pd.DataFrame) -> tuple[Table, ...]:
+    """Return the tables that have rows; of simulated noise, certificates' headers say so.
+
+    Parameters
+    ----------
+    study : Study
+    table : DataFrame
+        Its :func:`gridpriv.report.summary.summary`.
+    """
+    found = [make_table(*content) for content in _contents(study, table)]
+    if simulation_caveat(study):
+        found = [replace(t, columns=tuple(map(schema.marked, t.columns))) for t in found]
+    return tuple(table for table in found if table.rows)
+
+
+def _contents(study: Study, table: pd.DataFrame) -> Iterator[Content]:
+    document, told, held = run_document(study), _worded(study, table), study.tables
+    if document is not None:
+        caption, _, rows = figures(document)
+        yield _outcome(caption, rows)
+    elif means_over(study) == "steps":
+        yield _outcome("Means of the steps", series_figures(step_rows(study)))
+        yield STEPS, "Steps", held.get("steps", pd.DataFrame())
+    else:
+        yield schema.SUMMARY, "Means over seeds", told
+    yield CLAIMS, "Stated orderings", held.get("claims", pd.DataFrame())
+    yield schema.ZONES, f"Per zone, means over {means_over(study)}", _zones(study, table)
+    if len(told):
+        yield schema.PRIVACY, "Privacy, claimed and certified", told[told.budget != NO_NOISE]
+    for name in findings.SCHEMAS:
+        yield findings.SCHEMAS[name], findings.CAPTIONS[name], held.get(name, pd.DataFrame())
+    if len(told) and told.ac_converged.notna().any():
+        yield schema.AC, "AC power flow at the dispatched generation", told
+    yield schema.FAILED, "Reasons", _alike(noted(study))
+    yield schema.PROVENANCE, "This study", _provenance(study)
+    yield GRIDS, "Cases", _grids(study.manifest)
+    yield (
+        schema.SETTINGS,
+        "Settings",
+        pd.DataFrame(_setting_rows(study.manifest), columns=schema.SETTINGS.names),
+    )
+
+
+def noted(study: Study) -> pd.DataFrame:
+    """Return the runs of which a reader should know more: that failed or did not settle."""
+    if "reason" in study.runs:  # local: of finished runs, too
+        return study.runs[study.runs["reason"].fillna("") != ""]
+    return study.failed
+
+
+def _outcome(caption: str, rows: Rows) -> Content:
+    """Return what runs come to, as the terminal tells it."""
+    told = [(name, shown(value), unit) for name, value, unit in rows]
+    return schema.OUTCOME, caption, pd.DataFrame(told, columns=schema.OUTCOME.names)
+
+
+def _worded(study: Study, table: pd.DataFrame) -> pd.DataFrame:
+    """Return the summary with columns in words and shares."""
+    if table.empty:
+        return table
+    table = table.assign(
+        budget_shown=table.budget.map(budget_words),
+        ac_converged_pct=table.ac_converged * 100.0,
+        carried_pct=table.carried * 100.0,
+    )
+    statements = study.tables["statements"]
+    if len(statements) and "ratio" in statements:
+        worst = study.done.run.map(statements.groupby("run").ratio.max())
+        ratios = worst.groupby([study.done[key] for key in COMBINATION], dropna=False).max()
+        ways = table[COMBINATION].itertuples(index=False)
+        table["sensitivity_ratio"] = [ratios.get(tuple(way)) for way in ways]
+    return table
+
+
+def _zones(study: Study, table: pd.DataFrame) -> pd.DataFrame:
+    """Return zones at every chart's reference budget, and without noise."""
+    zones = study.tables["zones"]
+    if zones.empty or table.empty:
+        return pd.DataFrame()
+    runs = named_runs(study)
+    at = {name: reference_budget(rows) for name, rows in table.groupby("panel")}
+    chosen = runs[(runs.budget == runs.panel.map(at)) | (runs.budget == NO_NOISE)]
+    joined = zones.merge(chosen[["run", "panel", "series"]], on="run")
+    numbers = [c.name for c in schema.ZONES.figures if c.name in joined]
+    keys = [c.name for c in schema.ZONES.keys]
+    return joined.groupby(keys, sort=False)[numbers].mean().reset_index()
+
+
+def _alike(runs: pd.DataFrame) -> pd.DataFrame:
+    """Return one row per way, budget and status: how many runs, and the first one's reason."""
+    if runs.empty:
+        return runs
+    named = runs.assign(budget_shown=runs.budget.map(budget_words))
+    groups = named.groupby(["case", "scheme", "budget_shown", "status"], sort=False)
+    first = groups[[c for c in ("finished_rounds", "reason") if c in named]].first()
+    return first.assign(count=groups.size()).reset_index()
+
+
+def _provenance(study: Study) -> pd.DataFrame:
+    manifest = study.manifest
+    done, failed, withheld = len(study.done), len(study.failed), len(study.withheld)
+    runs = f"{done} finished, {failed} failed"
+    told = {
+        "runs": runs + (f", {withheld} without noise are withheld" if withheld else ""),
+        "seeds": ", ".join(map(str, manifest.get("seeds", []))),
+        "created": manifest.get("created", ""),
+        **{
+            name: ", ".join(f"{k} {v}" for k, v in manifest.get(name, {}).items())
+            for name in ("machine", "versions")
+        },
+    }
+    rows = [(name, value) for name, value in told.items() if value]
+    return pd.DataFrame(rows, columns=schema.PROVENANCE.names)
+
+
+def _grids(manifest: dict[str, Any]) -> pd.DataFrame:
+    grids = pd.DataFrame(manifest.get("cases", []))
+    if grids.empty:
+        return grids
+    if "fingerprint" in grids:
+        grids["fingerprint"] = grids["fingerprint"].str[:16]
+    grids["zoning"] = grids["zoning"].replace("", "default")
+    return grids.drop(columns=["name", "map"], errors="ignore")
+
+
+def _setting_rows(manifest: dict[str, Any]) -> list[tuple[str, str, str]]:
+    told = manifest["study"]
+    rows = [("all runs", k, _valued(v)) for k, v in told.get("settings", {}).items()]
+    rows += [
+        ("axis", k, _listed(v))
+        for k, v in told.items()
+        if isinstance(v, list) and k != "schemes" and v not in ([], [""])
+    ]
+    for scheme in told.get("schemes") or []:
+        rows += [
+            (f"way: {scheme['name']}", k, _valued(v)) for k, v in scheme.items() if k != "name"
+        ]
+    return rows
+
+
+def _valued(value: Any) -> str:
+    if isinstance(value, list):
+        return _listed(value) or "none"
+    return "none" if value is None else str(value)
+
+
+def _listed(values: list[Any]) -> str:
+    """Return values by commas; of many, the ends and how many there are."""
+    if len(values) <= MOST_LISTED:
+        return ", ".join(map(str, values))
+    return f"{values[0]} to {values[-1]}, {len(values)} in all"

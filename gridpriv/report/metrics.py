@@ -1,0 +1,86 @@
+"""What a report ranks ways by, and draws: each figure with its title and what it comes from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gridpriv.core.display import figure
+
+
+@dataclass(frozen=True)
+class Metric:
+    """What a report ranks by or draws: column, title, unit, and where it is computed.
+
+    Below ``least`` values are told as "under" it and count as equal: of a megawatt nobody asks
+    for less than a thousandth, and solvers are no more exact than that. ``spoken`` names, for
+    sentences, a quantity whose unit is words.
+    """
+
+    key: str
+    title: str
+    unit: str
+    origin: str
+    least: float = 0.0
+    spoken: str = ""
+
+    @property
+    def label(self) -> str:
+        """Title with unit, for an axis."""
+        return f"{self.title} ({self.unit})"
+
+    def told(self, value: float) -> str:
+        """Return a value with its unit, for a sentence."""
+        unit = "" if self.spoken else f" {self.unit}"
+        if abs(value) < self.least:
+            return f"under {self.least:g}{unit}"
+        return f"{figure(value)}{unit}"
+
+    @property
+    def noun(self) -> str:
+        """What is measured, for a sentence."""
+        return self.spoken or self.title.lower()
+
+    @property
+    def spent(self) -> bool:
+        """Whether one says that privacy costs so and so much of it."""
+        return self.unit in ("MW", "%")
+
+
+OF_LEARNING = (
+    Metric("accounted", "Total privacy loss", "epsilon", "from formulas",
+           spoken="total privacy loss"),
+    Metric("normalized_error", "Normalized error", "of the centralized solution",
+           "from private samples", spoken="normalized error"),
+    Metric("augmented_objective", "Augmented objective", "sum over clients",
+           "from private samples", spoken="augmented objective"),
+    Metric("test_error_pct", "Test error", "%", "from public test data"),
+    Metric("test_mse", "Test error", "mean squared error", "from public test data",
+           spoken="mean squared test error"),
+    Metric("mean_objective", "Objective", "mean loss", "from private samples",
+           spoken="mean loss"),
+    Metric("local_error_pct", "Test error of local models", "%", "from public test data"),
+    Metric("local_loss", "Loss of local models", "mean loss", "from private samples",
+           spoken="loss of local models"),
+)  # fmt: skip
+RESIDUAL = Metric("consensus_residual", "Consensus residual", "p.u.", "from releases only")
+RECOURSE_SHED = Metric(
+    "recourse_shed_mw", "Shed after local recourse", "MW", "from private demand", 1e-3
+)
+# the first that a study has is what sentences are about: of classifiers, then of grids
+COSTS = (
+    *OF_LEARNING,
+    Metric("cost_of_privacy", "Cost of privacy", "$/h", "from private demand", 0.01),
+    RECOURSE_SHED,
+    Metric("imbalance_mw", "Imbalance in the last round", "MW", "from private demand", 1e-3),
+    RESIDUAL,
+)
+BY_ROUND = (
+    *OF_LEARNING,
+    Metric("disagreement", "Distance of local models", "2-norm", "from releases only"),
+    Metric("cost", "Cost of generation", "$/h", "from private demand"),
+    Metric("objective", "Squared imbalance", "p.u. squared", "from private demand"),
+    RESIDUAL,
+    Metric("noise_magnitude", "Noise magnitude", "sum of |noise|", "from private noise"),
+)
+ROUND_SHED = Metric("shed_mw", "Shed", "MW", "from private demand")
+BY_STEP = (Metric("demand_mw", "Demand", "MW", "from private demand"), RECOURSE_SHED, RESIDUAL)
