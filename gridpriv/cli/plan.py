@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from typing import TYPE_CHECKING, Any, get_args
 
 from gridpriv.cli.common import (
     REAL,
     WHOLE,
+    ZONE_FLAGS,
     add_output,
     add_zone_arguments,
     chosen_zoning,
+    given_words,
     output_folder,
     print_table,
     progress,
@@ -18,14 +21,15 @@ from gridpriv.cli.common import (
     tell,
     write_json,
 )
-from gridpriv.core.display import amount
+from gridpriv.core.display import amount, figure
 from gridpriv.core.errors import not_allowed, one_of
 
 if TYPE_CHECKING:
     from gridpriv.grid.case import Case
     from gridpriv.zonal.forecast import Expected
 
-RELEASES, MECHANISMS, ROUNDS = "nothing,bus,tree,total", "knorm", "central,10,30"
+MOST_DRAWS = 1000
+RELEASES, MECHANISMS, ROUNDS = "nothing,bus,tree,total", "knorm", "central,20"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -42,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--mechanisms", default=MECHANISMS, metavar="A,B,...", help="noise")
     parser.add_argument("--rounds", default=ROUNDS, metavar="A,B,...",
                         help="numbers of rounds, or central")  # fmt: skip
-    parser.add_argument("--draws", type=WHOLE, default=3, metavar="N",
+    parser.add_argument("--draws", type=WHOLE, default=10, metavar="N",
                         help="stand-ins for demand, drawn from what is public")  # fmt: skip
     parser.add_argument("--solver", default="clarabel", metavar="NAME",
                         help="clarabel, ipopt or pyomo:NAME")  # fmt: skip
@@ -63,8 +67,8 @@ def execute(args: argparse.Namespace) -> int:
         solver=args.solver, public_demand=args.public_demand, seed=0,
     )  # fmt: skip
     options = list(ways(*_axes(args)))
-    if args.draws < 1:
-        raise not_allowed("draws", args.draws, "1 or more")
+    if not 1 <= args.draws <= MOST_DRAWS:
+        raise not_allowed("draws", args.draws, f"1 to {MOST_DRAWS}")
     with progress(case.name, len(options) * args.draws, quiet=args.quiet or args.json) as advance:
         found = forecast(case, zoning, settings, options, args.draws, advance)
     best = recommended(found)
@@ -103,9 +107,9 @@ def _axes(args: argparse.Namespace) -> tuple[list[str], list[str], list[str]]:
 def sentences(
     case: Case, found: list[Expected], best: Expected, args: argparse.Namespace
 ) -> list[str]:
-    """Return the recommendation, and what must be said of budgets that are worth nothing."""
-    from gridpriv.power.prior import capacity
-    from gridpriv.zonal.forecast import WORTH
+    """Return the recommendation, what it rests on, and what must be said of budgets."""
+    from gridpriv.power.prior import capacity, public_demand
+    from gridpriv.zonal.forecast import RESERVE, WORTH
 
     told = []
     grid_mw = case.base_mva * capacity(case)
@@ -117,43 +121,66 @@ def sentences(
         )
     if best.release == "nothing":
         told.append(
-            "Recommended: release nothing. No way that was tried is expected to do better by more "
-            f"than {WORTH:.1%}, and it costs no privacy."
+            "Recommended: release nothing, which costs no privacy. No way that was tried does "
+            f"better by more than {WORTH:.1%} on more than half of the stand-ins."
         )
-        return told
-    coordination = (
-        "--coordination central" if best.rounds == "central"
-        else f"--refresh run --rounds {best.rounds}"
-    )  # fmt: skip
+    else:
+        coordination = (
+            ["--coordination", "central"] if best.rounds == "central"
+            else ["--refresh", "run", "--rounds", best.rounds]
+        )  # fmt: skip
+        words = [
+            "gridpriv", "run", args.case, *given_words(args, *ZONE_FLAGS, "public_demand"),
+            "--release", best.release, "--mechanism", best.mechanism, *coordination,
+            "--budget", f"total:{args.total:g}", "--beta", args.protect, "--solver", args.solver,
+        ]  # fmt: skip
+        told.append(f"Recommended: {shlex.join(words)}")
+    if best.better is not None:
+        told.append(
+            f"It does better than nothing released by more than {WORTH:.1%} on {best.better} of "
+            f"{best.stand_ins} stand-ins, and worse on {best.worse}."
+        )
+    spread = public_demand(case, args.public_demand).spread
     told.append(
-        f"Recommended: gridpriv run {args.case} --release {best.release} "
-        f"--mechanism {best.mechanism} {coordination} --budget total:{args.total:g} "
-        f"--beta {args.protect}"
+        f"Ranges are over {args.draws} stand-ins for demand, drawn from what is public: a zone's "
+        f"sum spreads by {spread:.0%} around what is expected (standard deviation), and the grid "
+        f"serves {RESERVE:g} times each of them. They are no bounds: the true demand was not read. "
+        "What a budget costs and buys on that, gridpriv run says after its run."
     )
     return told
 
 
 def _summarise(document: dict[str, Any]) -> None:
-    costs = document["ways"][0]["cost"] is not None
-    measured = ["over_optimum", "shed_mw"] if costs else ["shed_mw", "balancing_mw"]
-    words = {
+    ways = document["ways"]
+    columns = {
         "over_optimum": "$/h over optimum",
+        "over_nothing": "$/h over nothing",
         "shed_mw": "shed MW",
         "balancing_mw": "balanced MW",
     }
+    costs = any(way["over_optimum"] is not None for way in ways)
+    measured = ["over_optimum", "over_nothing", "shed_mw"] if costs else ["shed_mw", "balancing_mw"]
+    noises = sorted({way["mechanism"] for way in ways})
+    named = ["release", *(["mechanism"] if len(noises) > 1 else []), "rounds"]
     print_table(
-        f"{document['case']}: expected of {document['zones']} zones at total "
-        f"{document['total']:g}, {document['beta']} protected; public data only",
-        ["release", "noise", "rounds", "sum's error MW", *(words[name] for name in measured)],
+        f"{document['case']}: {document['zones']} zones at total {document['total']:g} "
+        f"({', '.join(noises)}), {document['beta']} protected; median (least to most)",
+        [*named, "sum's error MW", *(columns[name] for name in measured)],
         [
-            [way["release"], way["mechanism"], way["rounds"], amount(way["error_mw"], "MW"),
-             *(amount(way[name], "$/h" if name == "over_optimum" else "MW") for name in measured)]
-            for way in document["ways"]
+            [*(way[name] for name in named), amount(way["error_mw"], "MW"),
+             *(_range(way[name]) for name in measured)]
+            for way in ways
         ],
     )  # fmt: skip
-    failed = sum(way["without_dispatch"] for way in document["ways"])
-    print(f"Means over {document['draws']} stand-ins for demand, drawn from what is public.")
+    failed = sum(way["without_dispatch"] for way in ways)
     if failed:
-        print(f"{failed} of the runs on them ended without a dispatch.")
+        print(f"{failed} of the runs on stand-ins ended without a dispatch.")
     for sentence in document["sentences"]:
         print(sentence)
+
+
+def _range(found: dict[str, float] | None) -> str | None:
+    if found is None:
+        return None
+    least, median, most = (figure(found[name]) for name in ("least", "median", "most"))
+    return median if least == most else f"{median} ({least} to {most})"

@@ -1,24 +1,33 @@
-"""What protection will cost, from public data only: before anything private is touched.
+"""What protection may cost, from public data only: before anything private is touched.
 
-Demand is stood in for by draws from what the public expects: each bus's expected demand times a
-Gamma law of mean 1, less by a share until the grid can serve it, as grids can. On every stand-in
-the grid is scheduled and settled as a run would, with noise, and held against the AC optimum.
+Demand is stood in for by draws from what the public expects. The sum of a zone and each bus's part
+of it follow Gamma laws with the spreads of the public prior; a part of the sum's spread is common
+to all zones, as load is high or low everywhere at once. Kept are draws that the grid can serve
+with :data:`RESERVE` times as much load, as grids are built to. On every stand-in the grid is
+scheduled and settled as a run would, with noise, and held against the AC optimum and against
+releasing nothing. Ranges over stand-ins are what is known of the one demand that nobody may read:
+a mean over them is no estimate of what it will cost.
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from itertools import product
 from typing import Any
 
 import numpy as np
 
+from gridpriv.consensus.in_process import in_process
+from gridpriv.consensus.kept import Kept
+from gridpriv.consensus.transport import Carry
+from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import GridprivWarning, SolverError
 from gridpriv.grid.case import Case
 from gridpriv.grid.zoning import Zoning
-from gridpriv.power.ac.optimum import acopf
+from gridpriv.power.ac.optimum import AcOptimum, acopf
 from gridpriv.power.objective import has_convex_costs
 from gridpriv.power.prior import PublicDemand, public_demand
 from gridpriv.power.shortage import SHED_TOLERANCE_MW
@@ -28,9 +37,15 @@ from gridpriv.zonal.prepared import Prepared, prepare
 from gridpriv.zonal.run import run_prepared
 from gridpriv.zonal.settings import Settings
 
-SPREAD, LESS = 0.7, 0.8
-"""Deviation of a stand-in's loads, relative; its share that is left where it cannot be served."""
-MOST_TRIES = 12
+SPREAD = 0.7
+"""Deviation of loads about their zone's share. Of published grids it is 1.5, but those are built
+around their loads; of draws that spread as far, a given grid serves the light ones only."""
+COMMON = 0.3
+"""Part of the variance of a zone's sum that all zones share: 0.27^2 of 0.27^2 + 0.4^2, the spreads
+of load over capacity and of zones over their equal shares (:mod:`gridpriv.power.prior`)."""
+RESERVE = 1.25
+FRESH, MOST_TRIES, LESS = 6, 18, 0.8
+"""Draws at the expected load, draws in all, and by how much each of the others is less."""
 CENTRAL = "central"
 WORTH = 1e-3
 """Ways whose costs differ by less, relative, count as the same."""
@@ -39,8 +54,33 @@ Watch = Callable[[str], None]
 
 
 @dataclass(frozen=True)
+class Range:
+    """A figure over stand-ins: the least, the median and the most of it."""
+
+    least: float
+    median: float
+    most: float
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one way comes to on one stand-in; ``optimum`` is the cost of its AC optimum, $/h."""
+
+    cost: float | None
+    optimum: float | None
+    shed_mw: float
+    balancing_mw: float
+
+    @property
+    def harm(self) -> tuple[float, ...]:
+        """What ways are compared by: cost, or unserved demand and then balancing power."""
+        shed = max(self.shed_mw, SHED_TOLERANCE_MW)
+        return (shed, self.balancing_mw) if self.cost is None else (self.cost,)
+
+
+@dataclass(frozen=True)
 class Expected:
-    """What one way of protecting is expected to cost; public.
+    """What one way of protecting may cost; public.
 
     Attributes
     ----------
@@ -51,12 +91,17 @@ class Expected:
         Standard deviation of the noise on a zone's sum, of the zone where it is largest.
     error_mw : float
         Expected error of a zone's sum, root mean square over zones.
-    cost, over_optimum : float or None
-        In $/h: of generation and of demand that is not served, and beyond the AC optimum; means
-        over stand-ins. None for a case without costs.
-    shed_mw, balancing_mw : float or None
-    without_dispatch : int
-        Stand-ins on which the way ended without a dispatch; they are not in the means.
+    cost, over_optimum, over_nothing : Range or None
+        In $/h: of generation and of demand that is not served; beyond the AC optimum; and beyond
+        the cheapest way that releases nothing, on the same stand-in. None for a case without
+        costs, the last also for ways that release nothing.
+    shed_mw, balancing_mw : Range or None
+    better, worse : int or None
+        Stand-ins on which the way does better or worse than releasing nothing, by more than
+        :data:`WORTH`; None where nothing was held against it.
+    stand_ins, without_dispatch : int
+        How many it was tried on, and on how many of them it ended without a dispatch: those are
+        not in the ranges.
     """
 
     release: str
@@ -64,15 +109,25 @@ class Expected:
     rounds: str
     noise_mw: float
     error_mw: float
-    cost: float | None
-    over_optimum: float | None
-    shed_mw: float | None
-    balancing_mw: float | None
+    cost: Range | None
+    over_optimum: Range | None
+    over_nothing: Range | None
+    shed_mw: Range | None
+    balancing_mw: Range | None
+    better: int | None
+    worse: int | None
+    stand_ins: int
     without_dispatch: int
 
     def as_dict(self) -> dict[str, Any]:
         """Return the figures as JSON can hold them."""
         return asdict(self)
+
+    @property
+    def harm(self) -> tuple[float, ...]:
+        """What ways are ranked by: stand-ins without a dispatch, then medians."""
+        ranges = [self.shed_mw, self.balancing_mw] if self.cost is None else [self.cost]
+        return (self.without_dispatch, *(np.inf if r is None else r.median for r in ranges))
 
 
 def ways(
@@ -111,80 +166,171 @@ def forecast(
         Called with a note after every run.
     """
     expected = public_demand(case, settings.public_demand)
-    seed = settings.seed or 0
-    generators = [np.random.default_rng([seed, k]) for k in range(draws)]
-    grids = [stand_in(case, expected, generator, settings.voll) for generator in generators]
+    tried: list[list[Outcome | None]] = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", GridprivWarning)
-        return [_expected(grids, zoning, settings, way, watch) for way in options]
+        for draw in range(draws):
+            generator = np.random.default_rng([settings.seed or 0, draw])
+            grid, optimum = stand_in(case, zoning, expected, generator, settings.voll)
+            with closing(Kept(in_process)) as zones:
+                tried.append([
+                    _outcome(prepare(grid, zoning, replace(settings, seed=draw, **way)), optimum,
+                             zones, watch)
+                    for way in options
+                ])  # fmt: skip
+        of_ways = [list(outcomes) for outcomes in zip(*tried, strict=True)]
+        silent = [k for k, way in enumerate(options) if way["release"] == "nothing"]
+        found = [
+            _expected(prepare(grid, zoning, replace(settings, **way)), way, outcomes)
+            for way, outcomes in zip(options, of_ways, strict=True)
+        ]
+    if not silent:
+        return found
+    nothing = of_ways[min(silent, key=lambda k: found[k].harm)]
+    return [
+        one if k in silent else _against(one, outcomes, nothing)
+        for k, (one, outcomes) in enumerate(zip(found, of_ways, strict=True))
+    ]
 
 
 def stand_in(
-    case: Case, expected: PublicDemand, generator: np.random.Generator, voll: float
+    case: Case,
+    zoning: Zoning,
+    expected: PublicDemand,
+    generator: np.random.Generator,
+    voll: float,
 ) -> tuple[Case, float | None]:
-    """Return the case with demand that the public could expect, and its AC optimum in $/h."""
-    pd, qd = expected.mean * generator.gamma(SPREAD**-2, SPREAD**2, case.n_bus)
-    grid = replace(case, pd=pd, qd=qd)
-    for _ in range(MOST_TRIES):
-        try:
-            best = acopf(grid, "cost" if has_convex_costs(case) else "shed", voll)
-        except SolverError:
-            best = None
-        if best is not None and best.state.shed_mw <= SHED_TOLERANCE_MW:
-            return grid, best.cost
-        grid = grid.scale_load(LESS)
-    return grid, None
+    """Return the case with demand that the public could expect, and its AC optimum in $/h.
+
+    What is expected may be more than the grid can serve at all: after :data:`FRESH` draws each
+    further one is of less.
+
+    Raises
+    ------
+    SolverError
+        If the grid serves none of :data:`MOST_TRIES` draws.
+    """
+    for tried in range(MOST_TRIES):
+        level = LESS ** max(tried + 1 - FRESH, 0)
+        pd, qd = level * drawn_demand(zoning, expected, generator)
+        grid = replace(case, pd=pd, qd=qd)
+        if _served(grid.scale_load(RESERVE), voll) is not None:
+            best = _served(grid, voll)
+            if best is not None:
+                return grid, best.cost
+    raise SolverError(
+        f"case {case.name} serves none of {MOST_TRIES} demands drawn from what is public (the last "
+        f"ones of a tenth of what is expected, with {RESERVE:g} times as much to spare)"
+    )
+
+
+def drawn_demand(zoning: Zoning, expected: PublicDemand, generator: np.random.Generator) -> Floats:
+    """Return demand (2, n_bus) that the public could expect, per unit."""
+
+    def around_one(deviation: float, count: int) -> Floats:
+        return generator.gamma(deviation**-2, deviation**2, count)
+
+    common, own = np.sqrt([COMMON, 1.0 - COMMON]) * expected.spread
+    zones = around_one(common, 1) * around_one(own, zoning.n_zone)
+    factors = around_one(SPREAD, len(zoning.zone_of))
+    for zone, members in zip(zones, zoning.members, strict=True):
+        usual = np.abs(expected.mean[0, members])
+        shared = usual @ factors[members]
+        factors[members] *= zone * usual.sum() / shared if shared > 0.0 else zone
+    return np.asarray(expected.mean * factors)
+
+
+def _served(grid: Case, voll: float) -> AcOptimum | None:
+    """Return the AC optimum if it serves all demand, else None."""
+    try:
+        best = acopf(grid, "cost" if has_convex_costs(grid) else "shed", voll)
+    except SolverError:
+        return None
+    return best if best.state.shed_mw <= SHED_TOLERANCE_MW else None
 
 
 def recommended(found: Sequence[Expected]) -> Expected:
-    """Return the way of least cost (without costs, of least unserved demand).
+    """Return the way of least median cost (without costs, of least unserved demand).
 
-    Of ways that come as near as stand-ins can tell it is nothing released, or else the one with
-    the least expected error.
+    It must do better than nothing released on more than half of the stand-ins, or nothing is
+    what is recommended. Of ways that come as near as stand-ins can tell it is the one with the
+    least expected error.
     """
-    best = min(map(_harm, found))
-    near = [one for one in found if _harm(one) <= tuple(x * (1.0 + WORTH) for x in best)]
-    return min(near, key=lambda one: (one.release != "nothing", one.error_mw, _harm(one)))
+    worth = [
+        one for one in found
+        if one.release != "nothing" and (one.better is None or 2 * one.better > one.stand_ins)
+    ]  # fmt: skip
+    # without any, all that nothing was held against lost: what is left is nothing released
+    best = min(
+        worth or [one for one in found if one.release == "nothing"], key=lambda one: one.harm
+    )
+    near = [one for one in worth if one.harm <= tuple(x * (1.0 + WORTH) for x in best.harm)]
+    return min(near, key=lambda one: (one.error_mw, one.harm), default=best)
 
 
-def _harm(one: Expected) -> tuple[float, ...]:
-    """Return what ways are compared by: worst where one left a stand-in without a dispatch."""
-    if one.without_dispatch or one.shed_mw is None or one.balancing_mw is None:
-        return (np.inf, float(one.without_dispatch))
-    return (one.shed_mw, one.balancing_mw) if one.cost is None else (one.cost,)
+def _outcome(
+    prepared: Prepared, optimum: float | None, zones: Carry, watch: Watch
+) -> Outcome | None:
+    """Return what a way comes to; None without a dispatch."""
+    try:
+        figures = run_prepared(prepared, transport=zones).physical
+    except SolverError:
+        return None
+    finally:
+        watch(f"{prepared.settings.release}, {prepared.settings.mechanism}")
+    shed, balancing = figures["shed_mw"], figures["balancing_mw"]
+    if shed is None or balancing is None:  # without an AC power flow there is no balancing
+        return None
+    cost = figures["cost"] if has_convex_costs(prepared.case) else None
+    return Outcome(cost, optimum, shed, balancing)
 
 
 def _expected(
-    grids: Sequence[tuple[Case, float | None]],
-    zoning: Zoning,
-    settings: Settings,
-    way: dict[str, Any],
-    watch: Watch,
+    prepared: Prepared, way: dict[str, Any], outcomes: Sequence[Outcome | None]
 ) -> Expected:
-    rows, noise, error = [], 0.0, 0.0
-    for seed, (grid, bound) in enumerate(grids):
-        prepared = prepare(grid, zoning, replace(settings, seed=seed, **way))
-        noise, error = noise_mw(prepared), error_mw(prepared)
-        try:
-            figures = run_prepared(prepared).physical
-        except SolverError:
-            figures = {"cost": None, "shed_mw": None, "balancing_mw": None}
-        if figures["balancing_mw"] is not None:  # without an AC power flow there is none
-            beyond = None if bound is None or figures["cost"] is None else figures["cost"] - bound
-            rows.append((figures["cost"], beyond, figures["shed_mw"], figures["balancing_mw"]))
-        watch(f"{way['release']}, {way['mechanism']}")
-    if not has_convex_costs(grids[0][0]):
-        rows = [(None, None, shed, balancing) for _, _, shed, balancing in rows]
-    cost, over, shed, balancing = (_mean([row[k] for row in rows]) for k in range(4))
+    """Return a way's public figures and its ranges over stand-ins."""
+    known = [one for one in outcomes if one is not None]
+    beyond = [o.cost - o.optimum for o in known if o.cost is not None and o.optimum is not None]
     return Expected(
-        way["release"], way["mechanism"], str(way.get("rounds", CENTRAL)), noise, error,
-        cost, over, shed, balancing, len(grids) - len(rows),
+        way["release"], way["mechanism"], str(way.get("rounds", CENTRAL)),
+        noise_mw(prepared), error_mw(prepared),
+        _range([one.cost for one in known if one.cost is not None]), _range(beyond), None,
+        _range([one.shed_mw for one in known]), _range([one.balancing_mw for one in known]),
+        None, None, len(outcomes), len(outcomes) - len(known),
     )  # fmt: skip
 
 
-def _mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return float(np.mean(known)) if known else None
+def _against(
+    one: Expected, outcomes: Sequence[Outcome | None], nothing: Sequence[Outcome | None]
+) -> Expected:
+    """Return a way's figures with how it does beside nothing released, stand-in by stand-in."""
+    pairs = list(zip(outcomes, nothing, strict=True))
+    costs = [(a.cost, b.cost) for a, b in pairs if a is not None and b is not None]
+    beyond = [a - b for a, b in costs if a is not None and b is not None]
+    return replace(
+        one,
+        over_nothing=_range(beyond),
+        better=sum(_better(a, b) for a, b in pairs),
+        worse=sum(_better(b, a) for a, b in pairs),
+    )
+
+
+def _better(one: Outcome | None, other: Outcome | None) -> bool:
+    """Return whether one outcome is better than the other by more than :data:`WORTH`."""
+    if one is None or other is None:
+        return one is not None
+    for mine, theirs in zip(one.harm, other.harm, strict=True):
+        if mine < (1.0 - WORTH) * theirs:
+            return True
+        if theirs < (1.0 - WORTH) * mine:
+            return False
+    return False
+
+
+def _range(values: Sequence[float]) -> Range | None:
+    if not values:
+        return None
+    return Range(min(values), float(np.median(values)), max(values))
 
 
 def noise_mw(prepared: Prepared) -> float:
