@@ -6,6 +6,7 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 from ac_reference import chain_admittance, classic, rectangular_newton
+from scipy import sparse
 
 import gridpriv
 from gridpriv import load_case, partition
@@ -14,6 +15,7 @@ from gridpriv.grid.admittance import branch_flows
 from gridpriv.grid.case import Case
 from gridpriv.grid.islands import dead_buses, islands
 from gridpriv.grid.library import case_files
+from gridpriv.power.ac.equations import FlowEquations, Jacobian, Point, residual
 from gridpriv.power.ac.flow import ac_flow
 from gridpriv.power.ac.newton import PowerFlowError
 from gridpriv.power.ac.part import part_of
@@ -347,3 +349,31 @@ def test_infinite_limits_take_up_everything_and_are_never_outside(case14):
     assert balance(state.case, state) < 1e-8
     assert np.isfinite(state.pg).all() and np.isfinite(state.regulation).all()
     assert not [limit for limit in state.violations if limit.kind.startswith("generator")]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_jacobian_is_what_small_differences_of_the_residual_say(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    n, ends, areas, islands = (int(rng.integers(*of)) for of in ((2, 9), (0, 5), (1, 4), (1, 3)))
+
+    def some(*shape: int) -> sparse.csr_array:
+        return sparse.random_array(shape, density=0.5, rng=rng).tocsr()
+
+    equations = FlowEquations(
+        injected=some(n + ends, n) + 1j * some(n + ends, n),
+        at=np.concatenate([np.arange(n), rng.integers(0, n, ends)]),
+        tie_area=some(areas, ends), p=rng.normal(size=n), q=rng.normal(size=n),
+        q_low=np.full(n, -1.0), q_high=np.full(n, 1.0), setpoint=np.ones(n),
+        reference=np.arange(n) == rng.integers(n), up=some(n, areas), down=some(n, areas),
+        interchange=rng.normal(size=areas), bias=some(areas, islands),
+    )  # fmt: skip
+    point = Point(rng.normal(size=n), rng.uniform(0.8, 1.2, n), rng.normal(size=areas),
+                  rng.normal(size=islands))  # fmt: skip
+    at = residual(equations, point)
+    exact = Jacobian.of(equations).at(point, at.held).toarray()
+    for column, change in zip(exact.T, 1e-6 * np.eye(exact.shape[1]), strict=True):
+        forward, back = (
+            residual(equations, point.moved(way * change, equations.reference)).values
+            for way in (1, -1)
+        )
+        assert (forward - back) / 2e-6 == pytest.approx(column, abs=1e-6)

@@ -16,7 +16,8 @@ from gridpriv.core.arrays import Bools, Complexes, Floats, Ints
 from gridpriv.grid.admittance import branch_admittance, bus_admittance
 from gridpriv.grid.case import Case
 from gridpriv.grid.islands import islands
-from gridpriv.power.ac.newton import FlowEquations, FlowSolution, solve_power_flow
+from gridpriv.power.ac.equations import FlowEquations
+from gridpriv.power.ac.newton import FlowSolution, solve_power_flow
 from gridpriv.power.ac.state import Dispatch, Schedule
 
 
@@ -176,7 +177,7 @@ def solve(
     low, high = _reactive_limits(grid, voltage, eased)
     equations = FlowEquations(
         injected=sparse.vstack([grid.admittance, ends.rows], format="csr"),
-        at=sparse.vstack([sparse.eye_array(case.n_bus), ends.at], format="csr"),
+        at=np.concatenate([np.arange(case.n_bus), ends.at]),
         tie_area=ends.area[active],
         p=p,
         q=injected.imag,
@@ -200,7 +201,7 @@ def solve(
 @dataclass(frozen=True, eq=False)
 class _Ends:
     rows: sparse.csr_array
-    at: sparse.csr_array
+    at: Ints
     area: sparse.csr_array
 
 
@@ -220,7 +221,7 @@ def _tie_ends(grid: AreaGrid, ties: Bools) -> _Ends:
     areas = np.concatenate([grid.area_of[near], grid.area_of[far]])
     return _Ends(
         rows=sparse.coo_array((values, places), shape=size).tocsr(),
-        at=sparse.coo_array((np.ones(len(number)), (number, near)), shape=size).tocsr(),
+        at=near,
         area=sparse.coo_array(
             (np.repeat([0.5, -0.5], len(number)), (areas, np.tile(number, 2))),
             shape=(len(grid.interchange), len(number)),

@@ -1,0 +1,251 @@
+"""The equations of AC power flow with shared regulation, and their Jacobian.
+
+Unknown are the voltages V = vm e^{j va} and, beside them, what regulates active power: alpha_a of
+every area and, where an island has several areas, their common frequency deviation delta. With
+S = diag(V) conj(Y V) and S_tie the flows into tie lines at their own ends,
+
+    Re S_i - (p_i + sum_a R_ia alpha_a) = 0      at every bus
+    Im S_i - q_i - mid(low_i, high_i, Im S_i - q_i + kappa (vset_i - vm_i)) = 0    at every bus
+    sum of Re S_tie / 2 at own ends less other ends - X_a - K_a delta = 0    in every area
+
+so one solve finds the state whose areas keep their interchange X_a, up to what all of them lack,
+which they share by K_a. mid is the middle of three: a bus whose generators can still move holds
+its set point vset; else they stand at a limit, with the voltage beyond the set point on that side.
+(low = high = 0 where nothing generates.) The Jacobian is exact on either side.
+
+Rows of Y are those of the buses, then those of the tie line ends; row i is multiplied by the
+voltage of the bus a(i) where it is measured. With I = Y V its derivatives are
+
+    dS_i/dva_c = j ([c = a(i)] conj(I_i) V_c - V_a(i) conj(Y_ic V_c))
+    dS_i/dvm_c =   ([c = a(i)] conj(I_i) V_c + V_a(i) conj(Y_ic V_c)) / vm_c
+
+on a pattern that no iterate changes: where each term goes is worked out once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import sparse
+
+from gridpriv.core.arrays import Bools, Complexes, Floats, Ints
+
+KAPPA = 10.0
+"""p.u. of reactive power by which a bus wants more for each p.u. of voltage that it lacks."""
+
+
+@dataclass(frozen=True, eq=False)
+class FlowEquations:
+    """A power flow: what is injected, what is held, who regulates.
+
+    Attributes
+    ----------
+    injected : sparse (k, n) complex
+        Y of the buses (n rows), then the admittance rows of the tie line ends.
+    at : (k,) int
+        Whose voltage multiplies each row's conjugate current: the buses, then the ends' buses.
+    tie_area : sparse (a, k - n)
+        What each area meters of the flow into each tie line end.
+    p, q : (n,)
+        Net injection before regulation, without reactive generation.
+    q_low, q_high : (n,)
+        Limits of reactive generation.
+    setpoint : (n,)
+        Voltage magnitude that generators hold within them.
+    reference : (n,) bool
+        Buses whose angle is fixed: one an island.
+    up, down : sparse (n, a)
+        Injection by each area's alpha, where it is positive and where it is negative.
+    interchange : (a,)
+        X_a.
+    bias : sparse (a, islands)
+        K of each area by its island's delta.
+    """
+
+    injected: sparse.csr_array
+    at: Ints
+    tie_area: sparse.csr_array
+    p: Floats
+    q: Floats
+    q_low: Floats
+    q_high: Floats
+    setpoint: Floats
+    reference: Bools
+    up: sparse.csr_array
+    down: sparse.csr_array
+    interchange: Floats
+    bias: sparse.csr_array
+
+
+@dataclass(frozen=True, eq=False)
+class Point:
+    """Values of the unknowns."""
+
+    va: Floats
+    vm: Floats
+    alpha: Floats
+    delta: Floats
+
+    def voltage(self) -> Complexes:
+        """Return V."""
+        voltage: Complexes = self.vm * np.exp(1j * self.va)
+        return voltage
+
+    def moved(self, change: Floats, reference: Bools) -> Point:
+        """Return the point after a change of (va but at references, vm, alpha, delta)."""
+        turning = ~reference
+        cuts = np.cumsum([turning.sum(), len(self.vm), len(self.alpha)])
+        angle, magnitude, alpha, delta = np.split(change, cuts)
+        va = self.va.copy()
+        va[turning] += angle
+        return Point(va, self.vm + magnitude, self.alpha + alpha, self.delta + delta)
+
+
+@dataclass(frozen=True, eq=False)
+class Residual:
+    """What the equations lack at a point.
+
+    Attributes
+    ----------
+    values : (2 n + a,)
+        Active and reactive power of buses, interchange of areas.
+    held : (n,) bool
+        Buses that hold their set point.
+    """
+
+    values: Floats
+    held: Bools
+
+    @property
+    def largest(self) -> float:
+        """The largest of them."""
+        return float(np.abs(self.values).max(initial=0.0))
+
+
+def residual(equations: FlowEquations, point: Point) -> Residual:
+    """Return what the equations lack at a point."""
+    n, voltage = len(equations.p), point.voltage()
+    power = voltage[equations.at] * np.conj(equations.injected @ voltage)
+    rising, falling = np.maximum(point.alpha, 0.0), np.minimum(point.alpha, 0.0)
+    regulated = equations.up @ rising + equations.down @ falling
+    active = power.real[:n] - equations.p - regulated
+    generated = power.imag[:n] - equations.q
+    wanted = generated + KAPPA * (equations.setpoint - point.vm)
+    stand = np.clip(wanted, equations.q_low, equations.q_high)
+    actual = equations.tie_area @ power.real[n:]
+    area = actual - equations.interchange - equations.bias @ point.delta
+    held = (equations.q_low < wanted) & (wanted < equations.q_high)
+    return Residual(np.concatenate([active, generated - stand, area]), held)
+
+
+@dataclass(frozen=True, eq=False)
+class _Terms:
+    """Terms of a sparse matrix: where each stands; those at one place are added."""
+
+    row: Ints
+    column: Ints
+
+    @staticmethod
+    def of(matrix: sparse.sparray, row: int, column: int) -> _Terms:
+        held = matrix.tocoo()
+        return _Terms(held.row + row, held.col + column)
+
+
+@dataclass(frozen=True, eq=False)
+class Jacobian:
+    """Derivative of the residual by (va but at references, vm, alpha, delta), to be filled."""
+
+    equations: FlowEquations
+    row: Ints
+    column: Ints
+    admittance: Complexes
+    own: Bools
+    metered: Ints
+    weight: Floats
+    turning: Bools
+    slot: Ints
+    indices: Ints
+    indptr: Ints
+
+    @staticmethod
+    def of(equations: FlowEquations) -> Jacobian:
+        """Return the pattern of some equations."""
+        n, (areas, islands) = len(equations.p), equations.bias.shape
+        y = equations.injected.tocoo()
+        rows = np.arange(len(equations.at))
+        row = np.concatenate([y.row, rows])
+        column = np.concatenate([y.col, equations.at])
+        admittance = np.concatenate([y.data, np.zeros(len(rows))])
+        own = np.concatenate([np.zeros(len(y.data), bool), np.ones(len(rows), bool)])
+        area, metered, weight = _metered(equations.tie_area, row, n)
+        at_bus = row < n
+        place, power = np.cumsum(~equations.reference) - 1, [row[at_bus], n + row[at_bus], area]
+        by = [column[at_bus], column[at_bus], column[metered]]
+        turns = ~equations.reference
+        turning = np.concatenate([turns[one] for one in by])
+        free = turns.sum()
+        alpha, delta = free + n, free + n + equations.up.shape[1]
+        terms = [
+            _Terms(np.concatenate(power)[turning], place[np.concatenate(by)[turning]]),
+            _Terms(np.concatenate(power), free + np.concatenate(by)),
+            _Terms(n + np.arange(n), free + np.arange(n)),
+            _Terms.of(equations.up, 0, alpha),
+            _Terms.of(equations.down, 0, alpha),
+            _Terms.of(equations.bias, 2 * n, delta),
+        ]
+        size = 2 * n + areas
+        key = np.concatenate([one.column * size + one.row for one in terms])
+        found, slot = np.unique(key, return_inverse=True)
+        indptr = np.searchsorted(found, size * np.arange(delta + islands + 1))
+        return Jacobian(
+            equations, row, column, admittance, own, metered, weight, turning,
+            slot, found % size, indptr,
+        )  # fmt: skip
+
+    def at(self, point: Point, held: Bools) -> sparse.csc_array:
+        """Return the derivative at a point.
+
+        Parameters
+        ----------
+        point : Point
+        held : (n,) bool
+            Buses that hold their set point there.
+        """
+        given, n, voltage = self.equations, len(self.equations.p), point.voltage()
+        current = np.conj(given.injected @ voltage)
+        here = voltage[self.column]
+        far = voltage[given.at[self.row]] * np.conj(self.admittance * here)
+        own = np.where(self.own, current[self.row] * here, 0.0)
+        by_angle, by_magnitude = 1j * (own - far), (own + far) / point.vm[self.column]
+        rising = (point.alpha >= 0).astype(float)
+        up, down = given.up.tocoo(), given.down.tocoo()
+        values = np.concatenate([
+            self._rows(by_angle, held)[self.turning],
+            self._rows(by_magnitude, held),
+            KAPPA * held,
+            -up.data * rising[up.col],
+            -down.data * (1.0 - rising[down.col]),
+            -given.bias.tocoo().data,
+        ])  # fmt: skip
+        data = np.bincount(self.slot, values, minlength=len(self.indices))
+        shape = (2 * n + given.bias.shape[0], len(self.indptr) - 1)
+        return sparse.csc_array((data, self.indices, self.indptr), shape=shape)
+
+    def _rows(self, by: Complexes, held: Bools) -> Floats:
+        """Return the terms of active, reactive and metered power; a bus that holds has none."""
+        at_bus = self.row < len(held)
+        reactive = np.where(held[self.row[at_bus]], 0.0, by.imag[at_bus])
+        return np.concatenate([by.real[at_bus], reactive, self.weight * by.real[self.metered]])
+
+
+def _metered(tie_area: sparse.csr_array, row: Ints, n: int) -> tuple[Ints, Ints, Floats]:
+    """Return for all terms of what areas meter: the equation, the term of Y, its weight."""
+    held = tie_area.tocoo()
+    terms = np.flatnonzero(row >= n)
+    terms = terms[np.argsort(row[terms], kind="stable")]
+    first = np.searchsorted(row[terms], n + held.col)
+    count = np.searchsorted(row[terms], n + held.col, side="right") - first
+    of = np.repeat(np.arange(len(held.data)), count)
+    within = np.arange(len(of)) - np.repeat(np.cumsum(count) - count, count)
+    return 2 * n + held.row[of], terms[first[of] + within], held.data[of]
