@@ -146,11 +146,6 @@ class _Terms:
     row: Ints
     column: Ints
 
-    @staticmethod
-    def of(matrix: sparse.sparray, row: int, column: int) -> _Terms:
-        held = matrix.tocoo()
-        return _Terms(held.row + row, held.col + column)
-
 
 @dataclass(frozen=True, eq=False)
 class Jacobian:
@@ -164,6 +159,9 @@ class Jacobian:
     metered: Ints
     weight: Floats
     turning: Bools
+    up: sparse.coo_array
+    down: sparse.coo_array
+    bias: sparse.coo_array
     slot: Ints
     indices: Ints
     indptr: Ints
@@ -172,7 +170,10 @@ class Jacobian:
     def of(equations: FlowEquations) -> Jacobian:
         """Return the pattern of some equations."""
         n, (areas, islands) = len(equations.p), equations.bias.shape
-        y = equations.injected.tocoo()
+        y, up, down, bias = (
+            matrix.tocoo()
+            for matrix in (equations.injected, equations.up, equations.down, equations.bias)
+        )
         rows = np.arange(len(equations.at))
         row = np.concatenate([y.row, rows])
         column = np.concatenate([y.col, equations.at])
@@ -190,16 +191,16 @@ class Jacobian:
             _Terms(np.concatenate(power)[turning], place[np.concatenate(by)[turning]]),
             _Terms(np.concatenate(power), free + np.concatenate(by)),
             _Terms(n + np.arange(n), free + np.arange(n)),
-            _Terms.of(equations.up, 0, alpha),
-            _Terms.of(equations.down, 0, alpha),
-            _Terms.of(equations.bias, 2 * n, delta),
+            _Terms(up.row, alpha + up.col),
+            _Terms(down.row, alpha + down.col),
+            _Terms(2 * n + bias.row, delta + bias.col),
         ]
         size = 2 * n + areas
         key = np.concatenate([one.column * size + one.row for one in terms])
         found, slot = np.unique(key, return_inverse=True)
         indptr = np.searchsorted(found, size * np.arange(delta + islands + 1))
         return Jacobian(
-            equations, row, column, admittance, own, metered, weight, turning,
+            equations, row, column, admittance, own, metered, weight, turning, up, down, bias,
             slot, found % size, indptr,
         )  # fmt: skip
 
@@ -219,14 +220,13 @@ class Jacobian:
         own = np.where(self.own, current[self.row] * here, 0.0)
         by_angle, by_magnitude = 1j * (own - far), (own + far) / point.vm[self.column]
         rising = (point.alpha >= 0).astype(float)
-        up, down = given.up.tocoo(), given.down.tocoo()
         values = np.concatenate([
             self._rows(by_angle, held)[self.turning],
             self._rows(by_magnitude, held),
             KAPPA * held,
-            -up.data * rising[up.col],
-            -down.data * (1.0 - rising[down.col]),
-            -given.bias.tocoo().data,
+            -self.up.data * rising[self.up.col],
+            -self.down.data * (1.0 - rising[self.down.col]),
+            -self.bias.data,
         ])  # fmt: skip
         data = np.bincount(self.slot, values, minlength=len(self.indices))
         shape = (2 * n + given.bias.shape[0], len(self.indptr) - 1)
