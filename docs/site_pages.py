@@ -50,6 +50,9 @@ SEAMS = {
 }  # fmt: skip
 
 
+FULL = "    options:\n      show_root_full_path: true\n"
+
+
 def on_files(files: Files, config: Any) -> Files:
     """Add the pages that are made."""
     pages = {"commands": commands, "settings": settings, "tables": tables, "api": api}
@@ -113,6 +116,9 @@ def _arguments(parser: argparse.ArgumentParser) -> Iterator[str]:
         actions = [a for a in group._group_actions if a.help is not argparse.SUPPRESS]
         if not actions or [a.dest for a in actions] == ["help"]:
             continue
+        if group.title not in ("positional arguments", "options"):
+            yield f"**{group.title}.** {_cell(group.description or '').partition(chr(10))[0]}"
+            yield ""
         yield "| argument | meaning |"
         yield "| --- | --- |"
         for action in actions:
@@ -173,7 +179,7 @@ def api() -> str:
     for name in gridpriv.__all__:
         lines += [f"::: gridpriv.{gridpriv._HOME[name]}.{name}", ""]
     for title, names in SEAMS.items():
-        lines += [f"## {title}", "", *(f"::: gridpriv.{name}\n" for name in names)]
+        lines += [f"## {title}", "", *(f"::: gridpriv.{name}\n{FULL}" for name in names)]
     return "\n".join(lines)
 
 

@@ -33,12 +33,16 @@ class Block:
     language: str
     text: str
     said: str
+    line: int
 
 
 def blocks(page: Path) -> list[Block]:
     """Return a page's fenced blocks in order."""
-    found = FENCE.findall(page.read_text(encoding="utf-8"))
-    return [Block(language, text, said) for said, language, text in found]
+    text = page.read_text(encoding="utf-8")
+    return [
+        Block(found[2], found[3], found[1] or "", text.count("\n", 0, found.start(3)))
+        for found in FENCE.finditer(text)
+    ]
 
 
 def due(page: Path, *, slow: bool) -> list[Block]:
@@ -69,7 +73,8 @@ def play(page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, *, slow: boo
     held: dict[str, object] = {"__name__": "__main__"}
     for block in due(page, slow=slow):
         if block.language == "python":
-            exec(compile(block.text, name(page), "exec", dont_inherit=True), held)
+            placed = "\n" * block.line + block.text  # so that a traceback names the page's line
+            exec(compile(placed, name(page), "exec", dont_inherit=True), held)
         else:
             done = subprocess.run(
                 ["bash", "-euo", "pipefail", "-c", block.text],
