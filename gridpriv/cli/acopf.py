@@ -102,6 +102,9 @@ def warn_of_prices(found: AcOptimum, bound: Relaxation) -> None:
 def _summarise(found: AcOptimum, document: dict[str, Any]) -> None:
     import numpy as np
 
+    from gridpriv.power.ac.limits import limit_sentence
+    from gridpriv.power.shortage import SHED_TOLERANCE_MW
+
     rows: list[list[Any]] = [
         ["cost, unserved demand included", document["cost"], "$/h"],
         ["cost of generation", document["generation_cost"], "$/h"],
@@ -126,3 +129,7 @@ def _summarise(found: AcOptimum, document: dict[str, Any]) -> None:
     shown = [[name, amount(v, u) if u in PRECISION else v, u] for name, v, u in rows]
     print_table(f"{document['case']}: AC optimum, {found.objective}",
                 ["result", "value", "unit"], shown)  # fmt: skip
+    if document["shed_mw"] - document["dead_mw"] > SHED_TOLERANCE_MW:
+        told = limit_sentence(found.state.binding)
+        print(f"Where demand is not served, the grid stands at limits: {told}. gridpriv relax says "
+              "which of them keep it from being served.")  # fmt: skip

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 from polar_optimum import polar_optimum
 
 from gridpriv import load_case
+from gridpriv.cli.main import main
 from gridpriv.power.ac.limits import Limit
 from gridpriv.power.centralized import least_shed_mw, relax
 from gridpriv.power.shortage import shortage, without_limits
@@ -100,3 +102,27 @@ def test_generation_that_cannot_go_low_enough_is_no_shortage_of_demand(case14):
 def test_a_grid_that_can_serve_everything_is_told_so(case14):
     assert relax(case14).explanation().startswith("the relaxation serves all load")
     assert shortage(case14).sentence() == "an AC plan serves all demand"
+
+
+CONTRADICTION = """function mpc = bad
+mpc.baseMVA = 100;
+mpc.bus = [1 3 20 5 0 0 1 1 0 230 1 1.1 1.09; 2 1 40 5 0 0 1 1 0 230 1 0.91 0.9];
+mpc.gen = [1 60 0 50 -50 1 100 1 120 0];
+mpc.branch = [1 2 0.01 0.1 0 20 0 0 0 0 1 -360 360];
+mpc.gencost = [2 0 0 3 0.01 20 0];
+"""
+
+
+def test_acopf_says_which_limits_stand_in_the_way_and_what_to_try(tmp_path, capsys):
+    """1.09 p.u. beside 0.91 over a line of 0.1 p.u. drives 180 MVAr through a rating of 20 MVA."""
+    grid = tmp_path / "bad.m"
+    grid.write_text(CONTRADICTION)
+    assert main(["acopf", str(grid)]) == 3
+    told = capsys.readouterr().err
+    assert re.search(r"(voltage at [12]|line at 1-2) is [\d.]+ (p\.u\.|MVA) outside", told)
+    assert "gridpriv relax" in told
+    assert main(["acopf", "case14", "--load-scale", "2.5"]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "stands at limits: active output at its upper limit" in told
+    assert main(["acopf", "case14"]) == 0
+    assert "stands at limits" not in capsys.readouterr().out

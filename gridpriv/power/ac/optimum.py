@@ -183,6 +183,8 @@ def acopf(
     unit = _add_objective(model, objective, voll)
     found = _solve(model, live, start)
     state = _state(case, live, model, found.x)
+    if not found.solved:
+        raise SolverError(_ended(found.status, state))
     p_price, q_price = np.full(case.n_bus, np.nan), np.full(case.n_bus, np.nan)
     priced = _with_demand(case)[live.buses]
     for price, rows in ((p_price, model.p_balance), (q_price, model.q_balance)):
@@ -191,6 +193,20 @@ def acopf(
         state, objective, voll, p_price, q_price, found.status, found.iterations,
         time.perf_counter() - began,
     )  # fmt: skip
+
+
+def _ended(status: str, state: AcState, most: int = 3) -> str:
+    """Return in words where Ipopt ended without an optimum, and what can be tried."""
+    case, told = state.case, ""
+    if np.isfinite(state.mismatch):
+        missed = sorted(state.violations, key=lambda v: -v.amount / max(abs(v.bound), 1e-3))
+        named = [f"{v.kind} at {v.at} is {v.amount:.3g} {v.unit} outside" for v in missed[:most]]
+        balance = f"power balances to {case.base_mva * state.mismatch:.3g} MVA"
+        told = f" where {', '.join([balance, *named])}"
+    return (
+        f"case {case.name}: ipopt ended {status}{told}. Limits of neighbours may contradict each "
+        f"other: try other ones, less load, or gridpriv relax, which says what no dispatch can do"
+    )
 
 
 def _with_demand(case: Case) -> Bools:
@@ -220,7 +236,10 @@ def _add_objective(model: AcModel, objective: AcObjective, voll: float) -> float
 
 
 def _solve(model: AcModel, live: Part, start: Dispatch | None) -> Solved:
-    """Solve with all demand served, or where that has no solution, with some of it shed."""
+    """Solve with all demand served, or where that has no solution, with some of it shed.
+
+    What the last try ended at is returned whether or not it is a solution.
+    """
     starts = [model.program.start]
     if start is not None:
         voltage: Complexes = (start.vm * np.exp(1j * start.va))[live.buses]
@@ -232,7 +251,7 @@ def _solve(model: AcModel, live: Part, start: Dispatch | None) -> Solved:
             found = model.program.solve(begin, zero)
             if found.solved:
                 return found
-    raise SolverError(f"case {live.case.name}: ipopt ended {found.status}")
+    return found
 
 
 def _state(case: Case, live: Part, model: AcModel, x: Floats) -> AcState:
