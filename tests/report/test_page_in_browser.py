@@ -157,6 +157,23 @@ def test_a_header_sorts_its_column_as_numbers(page) -> None:
     assert len(set(up)) > 3
 
 
+BROKEN_WORDS = r"""
+const broken = [];
+for (const cell of document.querySelectorAll('td, th')) {
+  const walk = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT);
+  for (let node; node = walk.nextNode();)
+    for (const word of node.data.matchAll(/\w+/g)) {
+      const range = document.createRange();
+      range.setStart(node, word.index);
+      range.setEnd(node, word.index + word[0].length);
+      const lines = [...range.getClientRects()].filter(r => r.width > 0).map(r => r.top);
+      if (Math.max(...lines) - Math.min(...lines) > 5) broken.push(word[0]);
+    }
+}
+return broken;
+"""
+
+
 @pytest.mark.parametrize("width", [1280, 390])
 def test_the_page_fits_its_width(page, width: int, tmp_path: Path) -> None:
     page.execute_cdp_cmd(
@@ -180,6 +197,7 @@ def test_the_page_fits_its_width(page, width: int, tmp_path: Path) -> None:
             ".map(s => s.ariaLabel)"
         )
         assert outcome == []  # a table of three columns needs no scrolling
+        assert page.execute_script(BROKEN_WORDS) == []
         assert page.save_screenshot(str(tmp_path / "page.png"))
         assert (tmp_path / "page.png").stat().st_size > 20_000
     finally:
