@@ -50,7 +50,10 @@ def client_datasets(
     whole = settings.algorithm == "dp-fedavg"
     return tuple(
         ledger_rows.Dataset(
-            str(p + 1), _client(dataset, p, part) if whole else _samples(dataset, part), protection
+            str(p + 1),
+            _client(dataset, p, part) if whole else _samples(dataset, part),
+            protection,
+            "client",
         )
         for p, part in enumerate(parts)
     )

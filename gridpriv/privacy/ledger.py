@@ -316,6 +316,7 @@ class Ledger:
         """Return what was granted, spent, asked and left, of the units that have least left."""
         account, _ = max(lacking, key=lambda pair: pair[0].filter.used(pair[0].spent))
         short = _some(sum(count for _, count in lacking), self._datasets[owner])
+        kind = self._datasets[owner].kind
         keeper = account.filter
         after = combined(account.spent, asked)
         before, then = keeper.used(account.spent), keeper.used(after)
@@ -332,7 +333,8 @@ class Ledger:
                 "of units that nothing else is charged to: grant anew"
             )
         return BudgetError(
-            f"{owner!r} in ledger {self.path}: {short} lack the budget; granted {account.grant}; "
+            f"{kind} {owner!r} in ledger {self.path}: {short} lack the budget; "
+            f"granted {account.grant}; "
             f"spent {_percent(before)} ({_epsilon(account, account.spent)}); "
             f"asked for releases: {releases}, in all {_percent(then)} "
             f"({_epsilon(account, after)}{hint}); "

@@ -64,11 +64,14 @@ class Dataset:
         What messages call them (a zone, a client); no identity.
     units : tuple of Unit
     protection : Protection
+    kind : str
+        What an owner is, for messages.
     """
 
     owner: str
     units: tuple[Unit, ...]
     protection: Protection
+    kind: str = "owner"
 
 
 @dataclass(frozen=True)

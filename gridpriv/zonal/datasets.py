@@ -29,7 +29,7 @@ def zone_datasets(case: Case, zoning: Zoning, adjacency: DemandAdjacency) -> tup
     """
     protection = adjacency.protection(case.base_mva)
     return tuple(
-        Dataset(name, _buses(case, members), protection)
+        Dataset(name, _buses(case, members), protection, "zone")
         for name, members in zip(zoning.names, zoning.members, strict=True)
     )
 

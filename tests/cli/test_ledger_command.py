@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -206,7 +207,8 @@ def test_a_renamed_map_finds_its_buses_spent(
     fewer.write_text("bus,zone\n" + "".join(f"{b},{'a' if b < 6 else 'b'}\n" for b in range(1, 15)))
     for zones in (["--zoning", str(fewer)], ["--zones", "2"], []):
         assert main([*words, *flags, *zones]) == 4
-        assert "buses lack the budget" in capsys.readouterr().err
+        told = capsys.readouterr().err
+        assert "buses lack the budget" in told and re.search(r"zone '\w+' in ledger", told)
     assert [o["releases"] for o in shown(capsys, Path(book))["owners"]] == [2, 2, 2]
 
 
