@@ -5,20 +5,12 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 
 import pytest
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
-
-
-class Quiet(SimpleHTTPRequestHandler):
-    def log_message(self, *_args) -> None:
-        pass
 
 
 @pytest.fixture(scope="module")
@@ -34,14 +26,6 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module")
-def address(site: Path):
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(site)))
-    Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-
-
 def test_nothing_is_fetched_and_no_latex_is_left(site: Path) -> None:
     pages = list(site.rglob("*.html"))
     assert len(pages) > 50
@@ -50,7 +34,7 @@ def test_nothing_is_fetched_and_no_latex_is_left(site: Path) -> None:
         loaded = re.findall(r'<(?:script|img|link)[^>]*(?:src|href)="(https?:[^"]*)', text)
         assert not loaded, (page, loaded)
         assert "arithmatex" not in text, page
-        assert not re.search(r"<m[ion]>\\\\", text), page
+        assert not re.search(r"<m[ion]>\\", text), page
 
 
 def test_the_reference_has_every_command_setting_and_public_name(site: Path) -> None:
@@ -81,16 +65,16 @@ return [...document.querySelectorAll("math")]
 @pytest.mark.parametrize("width", [1280, 390])
 @pytest.mark.parametrize(
     "page",
-    ["", "start/", "concepts/admm/", "explanation/equations/", "explanation/sensitivity/",
-     "reference/commands/", "reference/tables/", "reference/api/", "extend/solver/", "learning/"],
+    [".", "start", "concepts/admm", "explanation/equations", "explanation/sensitivity",
+     "reference/commands", "reference/tables", "reference/api", "extend/solver", "learning"],
 )  # fmt: skip
-def test_a_page_fits_the_screen(browser, address: str, page: str, width: int) -> None:
+def test_a_page_fits_the_screen(browser, site: Path, page: str, width: int) -> None:
     browser.execute_cdp_cmd(
         "Emulation.setDeviceMetricsOverride",
         {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 800},
     )
     try:
-        browser.get(f"{address}/{page}")
+        browser.get((site / page / "index.html").as_uri())
         wide = browser.execute_script("return document.scrollingElement.scrollWidth")
         assert wide <= width
         assert browser.execute_script(WIDE) == []
