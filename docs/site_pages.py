@@ -129,7 +129,7 @@ def _arguments(parser: argparse.ArgumentParser) -> Iterator[str]:
 
 def _written(action: argparse.Action) -> str:
     value = "" if action.nargs == 0 else f" {action.metavar or action.dest.upper()}"
-    name = action.option_strings[-1] + value if action.option_strings else value.strip()
+    name = ", ".join(action.option_strings) + value if action.option_strings else value.strip()
     return f"`{name.replace('|', chr(92) + '|')}`"
 
 
