@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -18,6 +19,10 @@ from gridpriv.privacy.accounting import (
 Scope = Literal["per-release", "total"]
 # far beyond any protection and any use, and as far as noise can be computed
 LEAST_EPSILON, MOST_EPSILON = 1e-12, 1e6
+
+NO_NOISE, NOTHING = "none", "nothing"
+"""In the place of a budget: of a run that draws no noise; of one that releases nothing."""
+QUIET = (NO_NOISE, NOTHING)
 
 
 @dataclass(frozen=True)
@@ -47,6 +52,16 @@ class Budget:
     def __str__(self) -> str:
         tail = "" if self.delta is None else f",{shortest(self.delta)}"
         return f"{self.scope}:{shortest(self.epsilon)}{tail}"
+
+
+def stated_epsilon(drawn: str) -> float:
+    """Return the epsilon of what a run draws (``Privacy.drawn``).
+
+    >>> stated_epsilon("total:1,1e-6"), stated_epsilon("nothing"), stated_epsilon("none")
+    (1.0, 0.0, inf)
+    """
+    quiet = {NO_NOISE: math.inf, NOTHING: 0.0}
+    return quiet[drawn] if drawn in quiet else parse_budget(drawn).epsilon
 
 
 def parse_budget(text: str) -> Budget:

@@ -8,7 +8,7 @@ from typing import Literal, get_args
 from gridpriv.core.errors import not_allowed
 from gridpriv.core.settings import Part, choice, notation, number
 from gridpriv.privacy.accounting import check_delta, classical_gaussian_multiplier
-from gridpriv.privacy.budget import Budget, parse_budget
+from gridpriv.privacy.budget import NO_NOISE, Budget, parse_budget
 from gridpriv.privacy.perturbation import Target
 
 Mechanism = Literal["none", "laplace", "gaussian", "knorm"]
@@ -43,6 +43,11 @@ class Privacy(Part):
         """Delta at which one release's epsilon is stated."""
         per_release = self.budget.scope == "per-release"
         return self.budget.delta if per_release and self.budget.delta else self.delta
+
+    @property
+    def drawn(self) -> str:
+        """What a run draws: noise of its budget, or ``none``."""
+        return NO_NOISE if self.mechanism == NO_NOISE else str(self.budget)
 
     def agree(self) -> None:
         """Refuse a budget that the Gaussian mechanism cannot have."""

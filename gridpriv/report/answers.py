@@ -10,10 +10,11 @@ import pandas as pd
 
 from gridpriv.core.display import figure
 from gridpriv.core.stored import Study
+from gridpriv.privacy.budget import NO_NOISE, NOTHING, QUIET
 from gridpriv.privacy.statement import noise_caveat
 from gridpriv.report.metrics import Metric
 from gridpriv.report.source import run_document, step_rows
-from gridpriv.report.summary import NO_NOISE, cost_metric, reference_budget, short
+from gridpriv.report.summary import cost_metric, reference_budget, short
 from gridpriv.study.total import differing, study_totals
 from gridpriv.zonal.summary import AGREED, sentences, series_sentences
 
@@ -44,7 +45,7 @@ def _together(study: Study) -> list[str]:
         what = "steps" if "steps" in study.tables else "noisy runs"
         runs = f"The {total.runs} {what} of {short(total.case)}, published together,"
         if total.epsilon is None:
-            noisy = (study.runs["case"] == total.case) & (study.runs["mechanism"] != NO_NOISE)
+            noisy = (study.runs["case"] == total.case) & ~study.runs["budget"].isin(QUIET)
             names = " and ".join(differing(study, study.runs[noisy]))
             told.append(f"{runs} protect different things (their {names} differ): no one total.")
         elif math.isinf(total.epsilon):
@@ -109,8 +110,7 @@ def _answer(study: Study, panel: str, rows: pd.DataFrame) -> str:
         least = rows.sort_values(metric.key).iloc[0]
         told = [sentence(f"{panel}: {metric.noun} is {metric.told(least[metric.key])}")]
         return " ".join([*told, *_carried(least), *_not_agreed(rows)])
-    quiet = rows[rows.mechanism == NO_NOISE]
-    nothing = rows[(rows.budget == NO_NOISE) & (rows.mechanism != NO_NOISE)]
+    quiet, nothing = rows[rows.budget == NO_NOISE], rows[rows.budget == NOTHING]
     ranked = rows[rows.budget == budget].dropna(subset=[metric.key]).sort_values(metric.key)
     if ranked.empty:
         return f"{panel}: no run at budget {budget} has a figure to compare."
@@ -223,7 +223,7 @@ def _interval_of(row: Any, metric: Metric) -> str:
 
 def _slope(rows: pd.DataFrame, series: str, metric: Metric) -> list[str]:
     """Return what the cheapest way costs at the least and at the most total epsilon."""
-    curve = rows[(rows.series == series) & (rows.budget != NO_NOISE)].sort_values("total_epsilon")
+    curve = rows[(rows.series == series) & ~rows.budget.isin(QUIET)].sort_values("total_epsilon")
     curve = curve[curve[metric.key].notna() & curve.total_epsilon.notna()]
     if len(curve) < 2 or curve[metric.key].abs().max() < metric.least:
         return []

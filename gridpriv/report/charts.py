@@ -12,8 +12,9 @@ import pandas as pd
 from gridpriv.core.stored import Study
 from gridpriv.core.text import slug
 from gridpriv.drawing.chart import Chart, Series, Style, described, stacked, styles
+from gridpriv.privacy.budget import NO_NOISE, QUIET, stated_epsilon
 from gridpriv.report.metrics import BY_ROUND, BY_STEP, COSTS, ROUND_SHED, Metric
-from gridpriv.report.summary import NO_NOISE, budget_words, epsilon_of, named_runs
+from gridpriv.report.summary import at_budget, budget_words, named_runs
 
 MOST_POINTS = 120
 
@@ -21,7 +22,7 @@ MOST_POINTS = 120
 def cost_charts(table: pd.DataFrame, look: dict[str, Style]) -> list[Chart]:
     """Return cost against certified total epsilon, per panel and cost, with 95 % bands."""
     charts = []
-    noisy = table[(table.budget != NO_NOISE) & (table.seeds > 0)]
+    noisy = table[~table.budget.isin(QUIET) & (table.seeds > 0)]
     for panel in dict.fromkeys(noisy.panel):
         for metric in COSTS[:-1]:
             if metric.key not in table or table[metric.key].isna().all():
@@ -35,7 +36,7 @@ def cost_charts(table: pd.DataFrame, look: dict[str, Style]) -> list[Chart]:
 def _cost_series(rows: pd.DataFrame, metric: Metric) -> list[Series]:
     found = []
     for name, curve in rows.groupby("series", sort=False):
-        flat = bool((curve.budget == NO_NOISE).all())
+        flat = bool(curve.budget.isin(QUIET).all())
         known = curve[curve[metric.key].notna() & (flat | curve.total_epsilon.notna())]
         if known.empty:
             continue
@@ -155,12 +156,12 @@ def _stacked(
 def _panel_rounds(
     rounds: pd.DataFrame, runs: pd.DataFrame, metric: Metric, panel: str, look: dict[str, Style]
 ) -> list[Chart]:
-    budgets = [b for b in dict.fromkeys(runs.budget) if b != NO_NOISE] or [NO_NOISE]
+    budgets = [b for b in dict.fromkeys(runs.budget) if b not in QUIET] or [NO_NOISE]
     charts = []
-    for budget in sorted(budgets, key=epsilon_of):
-        shown = runs[runs.budget.isin([budget, NO_NOISE])]
+    for budget in sorted(budgets, key=stated_epsilon):
+        shown = runs[runs.budget.isin([budget, *QUIET])]
         if metric.key == "noise_magnitude":
-            shown = runs[runs.budget == budget]
+            shown = at_budget(runs, budget)
         series = [
             _round_series(str(name), rounds[rounds.run.isin(group.run)], metric)
             for name, group in shown.groupby("series", sort=False)

@@ -11,12 +11,12 @@ import pandas as pd
 from gridpriv.core.display import shown
 from gridpriv.core.stored import Study
 from gridpriv.core.tables import TableSchema
+from gridpriv.privacy.budget import QUIET
 from gridpriv.report import findings, schema
 from gridpriv.report.answers import simulation_caveat
 from gridpriv.report.source import means_over, run_document, step_rows
 from gridpriv.report.summary import (
     COMBINATION,
-    NO_NOISE,
     budget_words,
     named_runs,
     reference_budget,
@@ -61,7 +61,7 @@ def _contents(study: Study, table: pd.DataFrame) -> Iterator[Content]:
     yield CLAIMS, "Stated orderings", held.get("claims", pd.DataFrame())
     yield schema.ZONES, f"Per zone, means over {means_over(study)}", _zones(study, table)
     if len(told):
-        yield schema.PRIVACY, "Privacy, claimed and certified", told[told.budget != NO_NOISE]
+        yield schema.PRIVACY, "Privacy, claimed and certified", told[~told.budget.isin(QUIET)]
     for name in findings.SCHEMAS:
         yield findings.SCHEMAS[name], findings.CAPTIONS[name], held.get(name, pd.DataFrame())
     if len(told) and told.ac_converged.notna().any():
@@ -114,7 +114,7 @@ def _zones(study: Study, table: pd.DataFrame) -> pd.DataFrame:
         return pd.DataFrame()
     runs = named_runs(study)
     at = {name: reference_budget(rows) for name, rows in table.groupby("panel")}
-    chosen = runs[(runs.budget == runs.panel.map(at)) | (runs.budget == NO_NOISE)]
+    chosen = runs[(runs.budget == runs.panel.map(at)) | runs.budget.isin(QUIET)]
     joined = zones.merge(chosen[["run", "panel", "series"]], on="run")
     numbers = [c.name for c in schema.ZONES.figures if c.name in joined]
     keys = [c.name for c in schema.ZONES.keys]

@@ -8,11 +8,12 @@ from functools import cached_property
 
 from gridpriv.core.stored import Study
 from gridpriv.drawing.chart import Style, styles
+from gridpriv.privacy.budget import QUIET
 from gridpriv.report import sections
 from gridpriv.report.answers import answers, simulation_caveat
 from gridpriv.report.contents import contents
 from gridpriv.report.sections import Section, Subject
-from gridpriv.report.summary import NO_NOISE, summary
+from gridpriv.report.summary import summary
 from gridpriv.report.tables import Table
 
 ORDER: tuple[Callable[[Subject], Section | None], ...] = (
@@ -50,7 +51,7 @@ def make_report(study: Study) -> Report:
     tables = contents(study, table)
     drawn = table[table.seeds > 0] if len(table) else table
     names = list(dict.fromkeys(drawn.series)) if len(drawn) else []
-    flat = frozenset(drawn.loc[drawn.budget == NO_NOISE, "series"]) if len(drawn) else frozenset()
+    flat = frozenset(drawn.loc[drawn.budget.isin(QUIET), "series"]) if len(drawn) else frozenset()
     subject = Subject(study, table, {t.name: t for t in tables}, styles(names))
     return Report(
         title=str(study.manifest["title"]),

@@ -9,6 +9,7 @@ import pandas as pd
 
 from gridpriv.core.stored import Study
 from gridpriv.drawing.chart import Chart, Style
+from gridpriv.privacy.budget import NO_NOISE, QUIET
 from gridpriv.report import findings
 from gridpriv.report.answers import sentence
 from gridpriv.report.charts import cost_charts, round_charts, step_charts
@@ -17,7 +18,7 @@ from gridpriv.report.maps import Map, shed_map, zone_map
 from gridpriv.report.pictures import flows_of
 from gridpriv.report.source import means_over
 from gridpriv.report.summary import (
-    NO_NOISE,
+    at_budget,
     best_series,
     budget_words,
     named_runs,
@@ -164,13 +165,11 @@ def _bound(panel: str, runs: pd.DataFrame) -> list[str]:
     told = runs[runs["explanation"].notna() & (unserved | (runs["carried"] == False))]  # noqa: E712
     if told.empty:
         return []
-    first = told.sort_values("budget", key=lambda b: b != NO_NOISE, kind="stable").iloc[0]
+    first = told.sort_values("budget", key=lambda b: ~b.isin(QUIET), kind="stable").iloc[0]
     if "step" in told:
         way = f"step {first.step}"
     else:
-        way = (
-            "without noise" if first.mechanism == NO_NOISE else f"{first.scheme}, seed {first.seed}"
-        )
+        way = "without noise" if first.budget == NO_NOISE else f"{first.scheme}, seed {first.seed}"
     return [sentence(f"{panel}, {way}: {first.explanation}")]
 
 
@@ -188,11 +187,11 @@ def _shed_maps(
     if shed.empty or column not in shed:
         return []
     best = best_series(rows, budget)
-    ranked = rows[(rows.budget == budget) & (rows.seeds > 0)].sort_values("recourse_shed_mw")
+    ranked = at_budget(rows[rows.seeds > 0], budget).sort_values("recourse_shed_mw")
     chosen = dict.fromkeys([best, str(ranked.series.iloc[-1])] if len(ranked) else [])
     maps = []
     for series in chosen:
-        these = runs[(runs.series == series) & (runs.budget == budget)]
+        these = at_budget(runs[runs.series == series], budget)
         mean = shed[shed.run.isin(these.run)].groupby("bus")[column].mean()
         at = "" if budget == NO_NOISE else f", {budget_words(budget)}"
         title = f"{rows.panel.iloc[0]}: {series}{at}"
@@ -205,7 +204,7 @@ def privacy(of: Subject) -> Section | None:
     """Return what was stated and what is certified."""
     if "privacy" not in of.tables:
         return None
-    noisy = of.table[of.table.budget != NO_NOISE]
+    noisy = of.table[~of.table.budget.isin(QUIET)]
     statements = of.study.tables["statements"]
     which = " in one step" if means_over(of.study) == "steps" else ""
     text = [

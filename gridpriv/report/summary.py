@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from gridpriv.core.stored import Study
+from gridpriv.privacy.budget import NO_NOISE, QUIET, stated_epsilon
 from gridpriv.report.metrics import COSTS, Metric
 
 METRICS = (
@@ -24,7 +25,6 @@ CONSTANT = (
 )  # fmt: skip
 PANEL = ["case", "zoning", "load_scale"]
 COMBINATION = [*PANEL, "scheme", "local_updates", "budget"]
-NO_NOISE = "none"
 
 
 def half_width(values: Any, level: float = 0.95) -> float:
@@ -76,19 +76,19 @@ def with_cost_of_privacy(runs: pd.DataFrame) -> pd.DataFrame:
     noise it is NaN. One yardstick for all ways: each beside its own would praise the noise of a
     way that is dear without any.
     """
-    if runs.empty or "cost" not in runs or "mechanism" not in runs:
+    if runs.empty or "cost" not in runs:
         return runs
     cost = pd.to_numeric(runs["cost"], errors="coerce")
-    quiet = (runs["mechanism"] == NO_NOISE) & (runs["status"] == "done")
+    quiet = (runs["budget"] == NO_NOISE) & (runs["status"] == "done")
     grid = [runs[key] for key in PANEL]
     ways = cost.where(quiet).groupby([*grid, runs["scheme"]], dropna=False).transform("mean")
     base = ways.groupby(grid, dropna=False).transform("min")
-    return runs.assign(cost_of_privacy=(cost - base).where(runs["mechanism"] != NO_NOISE))
+    return runs.assign(cost_of_privacy=(cost - base).where(runs["budget"] != NO_NOISE))
 
 
 def series_names(table: pd.DataFrame) -> list[str]:
     """Return what each row's curve is called: the scheme, and its local updates if they vary."""
-    noisy = table.loc[table.mechanism != NO_NOISE, "local_updates"]
+    noisy = table.loc[table.budget != NO_NOISE, "local_updates"]
     in_a_scheme = table.groupby("scheme").local_updates.nunique()
     if noisy.nunique(dropna=False) < 2 or in_a_scheme.max() < 2:
         return [str(name) for name in table.scheme]
@@ -112,19 +112,19 @@ def panel_names(table: pd.DataFrame) -> list[str]:
 
 def reference_budget(table: pd.DataFrame) -> str:
     """Return the budget at which schemes are set side by side: the upper middle one."""
-    budgets = [b for b in dict.fromkeys(table.budget) if b != NO_NOISE]
-    budgets.sort(key=epsilon_of)
+    budgets = [b for b in dict.fromkeys(table.budget) if b not in QUIET]
+    budgets.sort(key=stated_epsilon)
     return budgets[len(budgets) // 2] if budgets else NO_NOISE
 
 
-def epsilon_of(budget: str) -> float:
-    """Return the number of a budget's label; 0 without noise."""
-    return 0.0 if budget == NO_NOISE else float(budget.partition(":")[2].split(",")[0])
+def at_budget(table: pd.DataFrame, budget: str) -> pd.DataFrame:
+    """Return the rows at a :func:`reference_budget`: all rows, where none draws noise."""
+    return table if budget == NO_NOISE else table[table.budget == budget]
 
 
 def budget_words(budget: str) -> str:
     """Return a budget's label in words."""
-    if budget == NO_NOISE:
+    if budget in QUIET:
         return "none"
     scope, _, numbers = budget.partition(":")
     return f"{'total' if scope == 'total' else 'per release'} epsilon {numbers.partition(',')[0]}"
@@ -138,10 +138,10 @@ def cost_metric(table: pd.DataFrame) -> Metric | None:
 def best_series(table: pd.DataFrame, budget: str) -> str | None:
     """Return the series with the lowest cost at a budget."""
     metric = cost_metric(table)
-    noisy = table[(table.budget == budget) & (table.seeds > 0)]
-    if metric is None or noisy.empty or noisy[metric.key].isna().all():
+    ways = at_budget(table[table.seeds > 0], budget)
+    if metric is None or ways[metric.key].isna().all():
         return None
-    return str(noisy.sort_values(metric.key).series.iloc[0])
+    return str(ways.sort_values(metric.key).series.iloc[0])
 
 
 def _interval(done: pd.DataFrame, name: str) -> dict[str, float]:

@@ -37,11 +37,11 @@ import pandas as pd
 from gridpriv.core.errors import InputError, not_allowed
 from gridpriv.core.settings import check_names
 from gridpriv.core.stored import Study
+from gridpriv.privacy.budget import NO_NOISE, stated_epsilon
 
 LATE = 10
 HOLDS, FAILS = "holds", "does not hold"
 CAUSES = ("paper", "data", "ours")
-NO_NOISE = "none"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,7 +127,7 @@ class Means:
     def budgets(self, scheme: str) -> list[str]:
         """Return a scheme's budgets, by epsilon."""
         found = dict.fromkeys(self.runs.loc[self.runs["scheme"] == scheme, "budget"])
-        return sorted(found, key=epsilon_of)
+        return sorted(found, key=stated_epsilon)
 
     def updates(self, scheme: str) -> list[int]:
         """Return a scheme's numbers of local updates."""
@@ -163,11 +163,6 @@ class Cell:
     scheme: str
     budget: str
     updates: int
-
-
-def epsilon_of(budget: str) -> float:
-    """Return the number of a budget's label; infinity without noise."""
-    return math.inf if budget == NO_NOISE else float(budget.partition(":")[2].split(",")[0])
 
 
 def read_claims(path: Path, name: str) -> list[Claim]:
@@ -285,7 +280,7 @@ def _pairs(claim: Claim, means: Means, less: str, more: str) -> Iterator[tuple[C
 
 
 def _chosen(claim: Claim, budgets: list[str]) -> list[str]:
-    return [b for b in budgets if not claim.budgets or epsilon_of(b) in claim.budgets]
+    return [b for b in budgets if not claim.budgets or stated_epsilon(b) in claim.budgets]
 
 
 def _falls(claim: Claim, means: Means) -> Iterator[Comparison]:
@@ -336,7 +331,7 @@ def _spreads(claim: Claim, means: Means) -> Iterator[Comparison]:
 
 
 def _told(cell: Cell, at: int | str | None) -> str:
-    budget = "" if cell.budget == NO_NOISE else f", eps {epsilon_of(cell.budget):g}"
+    budget = "" if cell.budget == NO_NOISE else f", eps {stated_epsilon(cell.budget):g}"
     when = f", round {at}" if isinstance(at, int) else ""
     return f"{cell.scheme} (E {cell.updates}{budget}{when})"
 

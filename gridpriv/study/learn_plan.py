@@ -16,11 +16,10 @@ from gridpriv.learning.datasets.library import dataset_name
 from gridpriv.learning.measures import MEASURES
 from gridpriv.learning.settings import LearnSettings, make_learn_settings
 from gridpriv.learning.tuning import Tuning
-from gridpriv.privacy.budget import parse_budget
+from gridpriv.privacy.budget import NO_NOISE, parse_budget
 from gridpriv.study.plan import Scheme
 
 DELTA = 1e-5
-NO_NOISE = "none"
 TITLE = "{}: algorithms at equal certified totals"
 QUESTION = "Which algorithm errs least at equal certified privacy?"
 # what ways may differ in, if it is allowed by name
@@ -99,11 +98,10 @@ class LearnPlan:
             dataset = own["dataset"] or self.dataset
             for budget, seed in _repeated(given, own["preset"], dataset, budgets, self.seeds):
                 settings = self._settings(way, given, own["preset"], dataset, budget, seed)
-                trial = Trial(
-                    len(found), dataset, way.name, budget, settings, self._candidates(settings),
-                    self.measure,
-                )  # fmt: skip
-                found.append(trial)
+                candidates = self._candidates(settings)
+                found.append(
+                    Trial(len(found), dataset, way.name, settings, candidates, self.measure)
+                )
         self._refuse_unlike(found)
         return found
 
@@ -173,7 +171,7 @@ class Trial:
     ----------
     number : int
         Position in the tables.
-    dataset, way, budget : str
+    dataset, way : str
     settings : LearnSettings
         Where candidates are given, what they share.
     candidates : tuple of LearnSettings
@@ -184,10 +182,14 @@ class Trial:
     number: int
     dataset: str
     way: str
-    budget: str
     settings: LearnSettings
     candidates: tuple[LearnSettings, ...] = ()
     measure: str = ""
+
+    @property
+    def budget(self) -> str:
+        """What the run draws."""
+        return self.settings.drawn
 
     @property
     def id(self) -> str:

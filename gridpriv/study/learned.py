@@ -35,7 +35,7 @@ from gridpriv.learning.run import learn, split_for
 from gridpriv.learning.schema import ROUNDS
 from gridpriv.learning.settings import LearnSettings
 from gridpriv.learning.tuning import Tuning, tune
-from gridpriv.study.learn_plan import NO_NOISE, TITLE, LearnPlan, Trial, as_told, client_rounds
+from gridpriv.study.learn_plan import TITLE, LearnPlan, Trial, as_told, client_rounds
 from gridpriv.study.manifest import header
 from gridpriv.study.publish import publish_manifest, publish_rows
 from gridpriv.study.record import privacy_figures
@@ -229,8 +229,7 @@ def keep_learning_run(
     InputError
         If the folder holds something else.
     """
-    budget = NO_NOISE if settings.mechanism == NO_NOISE else str(settings.budget)
-    trial = Trial(0, name, settings.algorithm, budget, settings)
+    trial = Trial(0, name, settings.algorithm, settings)
     given = {key: value for key, value in settings.as_given().items() if key != "seed"}
     told = {
         "dataset": dataset.name, "samples": len(dataset.y_train),

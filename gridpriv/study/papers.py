@@ -22,6 +22,7 @@ from gridpriv.core.stored import Study, read_study
 from gridpriv.grid.library import load_case, shipped_zoning
 from gridpriv.learning.algorithms.fedspd_dp import total_curves
 from gridpriv.privacy.adjacency import DemandAdjacency
+from gridpriv.privacy.budget import NO_NOISE
 from gridpriv.study.claims import Claim, check_claims, read_claims
 from gridpriv.study.comparison import compare
 from gridpriv.study.files import read_plan
@@ -129,7 +130,7 @@ def _store_totals(out: Path, *, resume: bool) -> None:
                 continue
             row = {
                 "run": run, "number": number, "case": "adult", "zoning": "", "load_scale": 1.0,
-                "scheme": accounting, "budget": "none", "seed": 0, "mechanism": "none",
+                "scheme": accounting, "budget": NO_NOISE, "seed": 0, "mechanism": NO_NOISE,
                 "local_updates": 5, "status": "done", "reason": "", "finished_rounds": max(curve),
                 "calibration": "paper", "accounted": curve[max(curve)],
             }  # fmt: skip

@@ -11,25 +11,23 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from itertools import product
 from typing import Any
 
 from gridpriv.core.errors import InputError, not_allowed, whole
 from gridpriv.core.settings import check_names, names, written
 from gridpriv.core.text import clean
-from gridpriv.privacy.budget import Budget, parse_budget
+from gridpriv.privacy.budget import NO_NOISE, QUIET, Budget, parse_budget
 from gridpriv.privacy.settings import Privacy
 from gridpriv.zonal.settings import (
-    PRESETS,
     Adjacency,
     Draws,
     Settings,
     make_settings,
 )
 
-NO_NOISE = "none"
 DEFAULT_BUDGETS = (0.5, 1.0, 5.0, 10.0)
 DEFAULT_SEEDS = (1, 2, 3, 4, 5)
 MOST_SEEDS = 100_000
@@ -102,8 +100,8 @@ class Task:
     ----------
     number : int
         Position in the plan; tables stand in this order.
-    case, zoning, scheme, budget : str
-        Labels; ``zoning`` is empty for the default map, ``budget`` is 'none' without noise.
+    case, zoning, scheme : str
+        Labels; ``zoning`` is empty for the default map.
     settings : Settings
         Everything the run needs, its seed included.
     """
@@ -112,8 +110,12 @@ class Task:
     case: str
     zoning: str
     scheme: str
-    budget: str
     settings: Settings
+
+    @property
+    def budget(self) -> str:
+        """What the run draws."""
+        return self.settings.drawn
 
     @cached_property
     def id(self) -> str:
@@ -184,26 +186,24 @@ class StudyPlan:
                 )
                 for task in self._repeated(place, scheme, axes, budget):
                     seen.setdefault(task.id, task)
-        return tuple(
-            Task(n, t.case, t.zoning, t.scheme, t.budget, t.settings)
-            for n, t in enumerate(seen.values())
-        )
+        return tuple(replace(task, number=number) for number, task in enumerate(seen.values()))
 
     def _repeated(
         self, place: tuple[str, str], scheme: Scheme, axes: dict[str, Any], budget: Budget
     ) -> Iterator[Task]:
         # a scheme's own settings win over an axis
         given = dict(self.settings) | axes | dict(scheme.settings)
-        quiet = _draws_nothing(given)
-        preset = given.pop("preset", None)
-        if not quiet:
-            given["budget"] = budget
-        for seed in self.seeds[:1] if quiet else self.seeds:
-            try:
-                settings = make_settings(preset, **given, seed=seed)
-            except InputError as error:
-                raise InputError(f"scheme {scheme.name!r}: {error}") from None
-            yield Task(0, *place, scheme.name, NO_NOISE if quiet else str(budget), settings)
+        own = partial(make_settings, given.pop("preset", None), **given)
+        try:
+            first = own(budget=budget, seed=self.seeds[0])
+            if first.drawn in QUIET:  # budgets and seeds change nothing
+                runs = [own(seed=self.seeds[0])]
+            else:
+                runs = [replace(first, seed=seed) for seed in self.seeds]
+        except InputError as error:
+            raise InputError(f"scheme {scheme.name!r}: {error}") from None
+        for settings in runs:
+            yield Task(0, *place, scheme.name, settings)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the plan with the keys of a study file."""
@@ -309,7 +309,7 @@ def _combined(schemes: tuple[Scheme, ...], axes: Mapping[str, Sequence[Any]]) ->
     found: dict[str, Scheme] = {}
     for scheme, *values in product(schemes or DEFAULT_SCHEMES, *axes.values()):
         own, chosen = dict(scheme.settings), dict(zip(axes, values, strict=True))
-        if _draws_nothing(own) and _draws_nothing(chosen | own):
+        if _quiet(own) and _quiet(chosen | own):
             chosen = {name: value for name, value in chosen.items() if name not in OF_NOISE}
         chosen |= own
         given = {name: value for name, value in chosen.items() if _applies(name, chosen)}
@@ -322,15 +322,13 @@ def _combined(schemes: tuple[Scheme, ...], axes: Mapping[str, Sequence[Any]]) ->
     return tuple(found.values())
 
 
-def _draws_nothing(given: Mapping[str, Any]) -> bool:
-    """Return whether settings leave no noise to draw: budgets and seeds then change nothing.
-
-    What is released of demand has a meaning where demand is perturbed, and nowhere else.
-    """
-    usual = PRESETS.get(given.get("preset", ""), Settings())
-    unsaid = given.get("release") == "nothing"
-    of_demand = given.get("perturbation", usual.perturbation) == "demand"
-    return given.get("mechanism") == NO_NOISE or (unsaid and of_demand)
+def _quiet(given: Mapping[str, Any]) -> bool:
+    """Return whether settings, a preset's among them, leave no noise to draw."""
+    own = dict(given)
+    try:
+        return make_settings(own.pop("preset", None), **own).drawn in QUIET
+    except InputError:  # beside the common settings they may do; if not, the tasks say so
+        return False
 
 
 def _applies(name: str, given: Mapping[str, Any]) -> bool:

@@ -159,7 +159,7 @@ class RunFolder:
         told = {
             "run": run, "number": number, "case": self.runs.case.name, "zoning": "",
             "scheme": noise(settings.as_dict()), "seed": self.runs.known_seed,
-            "budget": "none" if settings.mechanism == "none" else str(settings.budget),
+            "budget": settings.drawn,
         }  # fmt: skip
         rows = run_rows(told | settings_shown(settings), result, result.early or "")
         del rows["charges"]  # beside what was released

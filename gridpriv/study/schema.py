@@ -15,7 +15,7 @@ IDENTITY = (
     CASE,
     ZONING,
     Column("scheme", "settings", "Way", "name of the settings that are compared"),
-    Column("budget", "settings", "Budget", "total or per release; none without noise"),
+    Column("budget", "settings", "Budget", "of the noise; none: no noise; nothing: no release"),
     SEED,
 )
 STATUS = (

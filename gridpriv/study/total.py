@@ -19,6 +19,7 @@ from gridpriv.core.stored import Study
 from gridpriv.core.text import json_ready
 from gridpriv.privacy.accounting import total_epsilon, total_pure
 from gridpriv.privacy.adjacency import parse_beta
+from gridpriv.privacy.budget import QUIET
 from gridpriv.privacy.filters import combined
 from gridpriv.privacy.ledger_rows import total_of
 from gridpriv.privacy.mechanism import Charge
@@ -59,8 +60,7 @@ def study_totals(study: Study) -> list[Total]:
     if charges.empty:
         return []
     runs = _with_killed(study, charges)
-    charged = runs["run"].isin(charges["run"]) | (runs.get("budget") != "none")
-    noisy = runs[(runs["mechanism"] != "none") & charged]
+    noisy = runs[runs["run"].isin(charges["run"]) | ~runs["budget"].isin(QUIET)]
     return [
         _total(study, str(case), rows, charges) for case, rows in noisy.groupby("case", sort=False)
     ]
@@ -74,10 +74,10 @@ def told_totals(study: Study) -> dict[str, Any]:
 def _with_killed(study: Study, charges: pd.DataFrame) -> pd.DataFrame:
     """Return the runs, with those of a series that were killed and left what they may cost."""
     killed = sorted(set(charges["run"]) - set(study.runs["run"]))
-    if not killed or "mechanism" not in study.manifest["study"]["settings"]:
+    if not killed or "budget" not in study.manifest["study"]["settings"]:
         return study.runs
     told = study.manifest["study"]["settings"] | {"case": study.manifest["cases"][0]["case"]}
-    names = ("case", "mechanism", "target_delta", "beta", "protects")
+    names = ("case", "budget", "target_delta", "beta", "protects")
     rows = [{"run": run, "zoning": ""} | {name: told[name] for name in names} for run in killed]
     return pd.concat([study.runs, pd.DataFrame(rows)], ignore_index=True)
 

@@ -42,7 +42,7 @@ from gridpriv.power.objective import (
     losses_objective,
 )
 from gridpriv.privacy.adjacency import PROTECTS, Beta, DemandAdjacency, Protects, parse_beta
-from gridpriv.privacy.budget import Budget
+from gridpriv.privacy.budget import NOTHING, Budget
 from gridpriv.privacy.perturbation import Perturbation, Refresh, Target
 from gridpriv.privacy.settings import Privacy
 
@@ -203,6 +203,15 @@ class Settings(Service, Grid, Rounds, Draws, Adjacency, Privacy):
         if target == "demand":
             return Perturbation(target, self.refresh or self._usual_refresh())
         return Perturbation(target)
+
+    @property
+    def drawn(self) -> str:
+        """What a run draws: noise of its budget, ``nothing`` (it releases nothing), or ``none``.
+
+        What is released of demand has a meaning where demand is perturbed, and nowhere else.
+        """
+        silent = self.release == NOTHING and self.effective_perturbation().target == "demand"
+        return NOTHING if silent else super().drawn
 
     def _usual_refresh(self) -> Refresh:
         return "run" if self.coordination == "central" else "round"

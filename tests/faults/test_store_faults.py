@@ -225,7 +225,7 @@ def test_another_study_is_refused_and_what_an_earlier_version_wrote(tmp_path: Pa
         told = refusal(open_store(folder, other, resume=resume).__enter__)
         assert "holds another study ('toy'; other weight)" in told
     for name, text in {
-        "manifest.json": '{"format": 1}',
+        "manifest.json": '{"format": 3}',
         "run.json": "{}",
         "series.json": "",
     }.items():

@@ -180,7 +180,7 @@ def test_every_way_is_held_against_the_cheapest_without_noise() -> None:
     """A way that is dear without noise, which noise happens to help, is not the best."""
     told = pd.DataFrame(
         {"scheme": ["dear", "cheap", "dear, noisy", "cheap, noisy"],
-         "mechanism": ["none", "none", "laplace", "laplace"],
+         "budget": ["none", "none", "total:1", "total:1"],
          "update": ["linearized", "exact", "linearized", "exact"],
          "cost": [8413.0, 8096.0, 8257.0, 8097.0], "status": "done"}
     ).assign(**dict.fromkeys(PANEL, "same"))  # fmt: skip

@@ -21,7 +21,7 @@ def write(folder: Path, text: str) -> Path:
 
 def test_default_study_sets_the_stated_ways_side_by_side_at_equal_totals() -> None:
     tasks = make_plan(["case14"], seeds=[1]).tasks()
-    noisy = [t for t in tasks if t.settings.mechanism != "none" and t.budget != "none"]
+    noisy = [t for t in tasks if t.budget not in ("none", "nothing")]
     budgets = {t.settings.budget.epsilon for t in noisy}
     assert budgets == {0.5, 1.0, 5.0, 10.0}
     assert {t.settings.budget.scope for t in noisy} == {"total"}
@@ -39,7 +39,7 @@ def test_nothing_released_stands_beside_private_ways_once_a_grid_and_load() -> N
     plan = make_plan(["case14"], seeds=3, load_scales=[1.0, 1.2], beta=["1MW", "5MW"])
     silent = [t for t in plan.tasks() if t.settings.release == "nothing"]
     assert [(t.scheme, t.budget, t.settings.load_scale) for t in silent] == [
-        ("nothing released", "none", 1.0), ("nothing released", "none", 1.2),
+        ("nothing released", "nothing", 1.0), ("nothing released", "nothing", 1.2),
     ]  # fmt: skip
     rounds = make_plan(["case14"], rounds=[2, 3]).tasks()
     assert len([t for t in rounds if t.settings.release == "nothing"]) == 2

@@ -34,7 +34,7 @@ def gaussian_epsilon(multipliers: list[float], delta: float) -> float:
 
 def made(runs: list[dict], charges: list[tuple], maps: dict[str, dict[str, str]]) -> Study:
     common = {"case": "c", "zoning": "", "load_scale": 1.0, "beta": "0.01", "protects": "p+q",
-              "mechanism": "gaussian", "target_delta": DELTA}  # fmt: skip
+              "budget": "total:1", "target_delta": DELTA}  # fmt: skip
     columns = ["run", "owner", "kind", "parameter", "second", "count"]
     manifest = {"cases": [{"case": "c", "zoning": z, "map": m} for z, m in maps.items()]}
     tables = {"runs": pd.DataFrame([common | one for one in runs]),

@@ -87,3 +87,20 @@ def test_a_distance_that_was_meant_in_megawatts_is_questioned(case14, beta, said
     else:
         with pytest.warns(GridprivWarning, match=said):
             settings.adjacency(case14)
+
+
+@pytest.mark.parametrize(
+    ("preset", "given", "drawn"),
+    [
+        (None, {}, "total:5"),
+        (None, {"mechanism": "none"}, "none"),
+        (None, {"mechanism": "none", "release": "nothing"}, "none"),
+        (None, {"release": "nothing"}, "nothing"),
+        (None, {"release": "nothing", "perturbation": "output"}, "total:5"),
+        ("ryu-kim", {"release": "nothing"}, "per-release:0.1"),
+        ("ryu-kim", {"release": "nothing", "perturbation": "demand", "calibration": "sound"},
+         "nothing"),
+    ],
+)  # fmt: skip
+def test_settings_tell_what_a_run_draws(preset, given, drawn):
+    assert make_settings(preset, **given).drawn == drawn
