@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from gridpriv.core.tables import Column, Schema, TableSchema, setting_columns
 from gridpriv.learning.settings import LearnSettings
+from gridpriv.privacy.schema import ASSUMED, PER_RELEASE, PROVENANCE, RATIO, STATED, TOTAL
 
 ROUND = Column("round", "settings", "Round", "from 1")
 SEED = Column("seed", "private", "Seed", "of splits, samples and the simulated noise")
@@ -76,12 +77,11 @@ STATEMENTS = TableSchema(
     "statements", "the privacy of one client in one run",
     (CLIENT,),
     (
-        Column("assumed", "releases", "Assumed sensitivity", "that the noise is calibrated to"),
+        ASSUMED,
         Column("sensitivity", "releases", "Sensitivity", "proven, of the last release"),
-        Column("ratio", "releases", "Sound over assumed sensitivity",
-               "above 1, less privacy is delivered than stated"),
+        RATIO,
         Column("scale", "releases", "Noise scale", "of the last release"),
-        Column("provenance", "settings", "Provenance", "where the proven sensitivity comes from"),
+        PROVENANCE,
     ),
 )  # fmt: skip
 
@@ -107,35 +107,17 @@ LEARN_DOCUMENT: dict[str, Schema] = {
     "rounds": ROUNDS,
     "final": {c.name: c for c in (OBJECTIVE, RESIDUAL, TRAIN_LOSS, ACCURACY, ERROR)},
     "privacy": {
-        "mechanism": Column("mechanism", "settings", "Mechanism", "of the noise"),
-        "perturbation": Column("perturbation", "settings", "Perturbation",
-                               "what carries the noise"),
-        "calibration": Column("calibration", "settings", "Calibration", "sound or the paper's"),
-        "noise": Column("noise", "settings", "Noise", "simulated or secure"),
-        "caveat": Column("caveat", "settings", "Caveat",
-                         "what the noise's source means for privacy"),
-        "adjacency": Column("adjacency", "settings", "Adjacency", "what is protected, in words"),
+        **{c.name: c for c in STATED},
         "releases_per_client": Column("releases_per_client", "releases", "Releases per client",
                                       "of the client that made most"),
-        "per_release": TableSchema(
-            "per_release", "one release", (),
-            (
-                Column("claimed", "settings", "Claimed epsilon", "that the settings state"),
-                Column("certified", "releases", "Certified epsilon", "under a proven sensitivity"),
-                Column("delta", "settings", "Delta", "at which epsilon is stated"),
-            ),
-        ),
+        "per_release": PER_RELEASE,
         "noise_multiplier": Column("noise_multiplier", "releases", "Noise multiplier",
                                    "least noise scale over sensitivity"),
         "total_pure": Column("total_pure", "releases", "Pure total epsilon",
                              "of the worst client"),
         "total": TableSchema(
             "total", "all releases of the worst client", (),
-            (
-                Column("claimed", "settings", "Claimed total", "that the settings state"),
-                Column("epsilon", "releases", "Total epsilon", "at delta"),
-                Column("delta", "settings", "Delta", "the target delta"),
-            ),
+            (Column("claimed", "settings", "Claimed total", "that the settings state"), *TOTAL),
         ),
         "zcdp": Column("zcdp", "releases", "Total rho", "of zero-concentrated privacy"),
         "paper_total": Column("paper_total", "settings", "The paper's total", "no certificate"),

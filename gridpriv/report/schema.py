@@ -9,6 +9,7 @@ from typing import Any
 from gridpriv.assurance import schema as assurance
 from gridpriv.core.tables import Column, Schema, TableSchema
 from gridpriv.learning import schema as learning
+from gridpriv.privacy.schema import RATIO
 from gridpriv.study import schema as study
 from gridpriv.study.publish import RUNS, STORED
 from gridpriv.zonal import schema as zonal
@@ -68,8 +69,7 @@ PRIVACY = TableSchema(
     WAY,
     (
         *study.CERTIFICATE,
-        Column("sensitivity_ratio", "releases", "Sound over assumed sensitivity",
-               "above 1, less privacy is delivered than stated"),
+        replace(RATIO, name="sensitivity_ratio"),
     ),
 )  # fmt: skip
 AC = TableSchema(

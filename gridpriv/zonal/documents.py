@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gridpriv.core.tables import Column, Schema, TableSchema
+from gridpriv.privacy.schema import PER_RELEASE, STATED, TOTAL
 from gridpriv.zonal.schema import (
     AC_LOADINGS,
     AC_SLACK,
@@ -80,34 +81,16 @@ PHYSICAL: dict[str, Schema] = {
 }  # fmt: skip
 
 PRIVACY: dict[str, Schema] = {
-    "mechanism": Column("mechanism", "settings", "Mechanism", "of the noise"),
-    "perturbation": Column("perturbation", "settings", "Perturbation", "what carries the noise"),
-    "calibration": Column("calibration", "settings", "Calibration", "sound or the paper's"),
-    "noise": Column("noise", "settings", "Noise", "simulated or secure"),
-    "caveat": Column("caveat", "settings", "Caveat", "what the noise's source means for privacy"),
-    "adjacency": Column("adjacency", "settings", "Adjacency", "what is protected, in words"),
+    **{c.name: c for c in STATED},
     "beta": Column("beta", "settings", "Beta", "adjacency distance", "p.u."),
     "protects": Column("protects", "settings", "Protects", "which demand of a bus"),
     "releases_per_zone": Column("releases_per_zone", "releases", "Releases per zone",
                                 "of the zone that made most"),
-    "per_release": TableSchema(
-        "per_release", "one release", (),
-        (
-            Column("claimed", "settings", "Claimed epsilon", "that the settings state"),
-            Column("certified", "releases", "Certified epsilon", "under a proven sensitivity"),
-            Column("delta", "settings", "Delta", "at which epsilon is stated"),
-        ),
-    ),
+    "per_release": PER_RELEASE,
     "noise_multiplier": Column("noise_multiplier", "settings", "Noise multiplier",
                                "noise scale over the sensitivity it is calibrated to"),
     "total_pure": Column("total_pure", "releases", "Pure total epsilon", "of the worst zone"),
-    "total": TableSchema(
-        "total", "all releases of the worst zone", (),
-        (
-            Column("epsilon", "releases", "Total epsilon", "at delta"),
-            Column("delta", "settings", "Delta", "the target delta"),
-        ),
-    ),
+    "total": TableSchema("total", "all releases of the worst zone", (), TOTAL),
     "paper_total": Column("paper_total", "settings", "The paper's total",
                           "Ryu and Kim's theorem 4.6; no certificate"),
     "sensitivity": STATEMENTS,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gridpriv.core.tables import Column, TableSchema, setting_columns
+from gridpriv.privacy.schema import ASSUMED, PROVENANCE, RATIO
 from gridpriv.zonal.settings import Settings
 
 LAST = "by the last round's plan"
@@ -236,13 +237,12 @@ SENSITIVITY = (
            "of the worst release, under a proven sensitivity"),
     Column("total_pure", "releases", "Pure total epsilon", "by basic composition"),
     Column("total", "releases", "Total epsilon", "of all releases at the target delta"),
-    Column("assumed", "releases", "Assumed sensitivity", "that the noise is calibrated to"),
+    ASSUMED,
     Column("sensitivity", "releases", "Sensitivity", "proven, of the worst release"),
     Column("norm", "settings", "Norm", "in which the sensitivity is measured"),
     Column("scale", "releases", "Noise scale", "of the worst release"),
-    Column("provenance", "settings", "Provenance", "where the proven sensitivity comes from"),
-    Column("ratio", "releases", "Sound over assumed sensitivity",
-           "above 1, less privacy is delivered than stated"),
+    PROVENANCE,
+    RATIO,
 )  # fmt: skip
 STATEMENTS = TableSchema(
     "statements",
