@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Any
 
 from gridpriv.consensus.agent import Agent
 from gridpriv.consensus.in_process import InProcess
 from gridpriv.consensus.memory import AgentRules, Streams
 from gridpriv.consensus.messages import Order, Reply
-from gridpriv.consensus.problem import LocalProblem
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import SolverError, not_allowed
 from gridpriv.power.fleet import public_proxy
@@ -21,22 +17,8 @@ from gridpriv.privacy.noise import NoiseStreams
 from gridpriv.zonal.prepared import Prepared
 from gridpriv.zonal.run import open_rounds, play_rounds
 
-
-class MakeAgent(Protocol):
-    """How an audited agent is built: :class:`Agent`, or a variant that is under suspicion."""
-
-    def __call__(
-        self,
-        problem: LocalProblem,
-        data: Floats,
-        shared: NDArray[np.bool_],
-        rules: AgentRules,
-        streams: Streams,
-        *,
-        proxy: Floats | None = None,
-    ) -> Agent:
-        """Return the agent."""
-        ...
+MakeAgent = Callable[..., Agent]
+"""Builds an audited agent with what :class:`Agent` takes: that, or a variant under suspicion."""
 
 
 @dataclass(frozen=True, eq=False)
