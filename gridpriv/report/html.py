@@ -8,6 +8,7 @@ from html import escape
 from pathlib import Path
 
 from gridpriv.core.text import slug
+from gridpriv.drawing import to_svg
 from gridpriv.drawing.chart import Chart, render, swatch
 from gridpriv.report.document import Report
 from gridpriv.report.sections import Section
@@ -48,7 +49,7 @@ def _section(report: Report, section: Section, first: bool) -> str:
     text = "".join(f"<p>{escape(line)}</p>" for line in section.text)
     charts = "".join(_chart_group(heading, group, first) for heading, group in section.charts)
     tools = _tools(report) if section.charts else ""
-    maps = "".join(f"<figure>{one.svg}</figure>" for one in section.maps)
+    maps = "".join(f"<figure>{to_svg(one)}</figure>" for one in section.maps)
     if maps:
         maps = f'<div class="grid large">{maps}</div>'
     return (

@@ -5,6 +5,8 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
+from gridpriv.core.text import slug
+from gridpriv.drawing import to_svg
 from gridpriv.drawing.chart import Chart, render, swatch
 from gridpriv.drawing.files import typst_string
 from gridpriv.report.document import Report
@@ -96,9 +98,9 @@ def _legend(report: Report, place: Path) -> str:
 
 def _map_grid(section: Section, place: Path) -> str:
     cells = []
-    for drawn in section.maps:
-        path = place / f"{drawn.name}.svg"
-        path.write_text(drawn.svg, encoding="utf-8")
+    for drawing in section.maps:
+        path = place / f"{slug(drawing.title)}.svg"
+        path.write_text(to_svg(drawing), encoding="utf-8")
         cells.append(f'[#image("{path.name}", width: 100%)]')
     return f"#grid(columns: 2, gutter: 8pt, {', '.join(cells)})\n"
 

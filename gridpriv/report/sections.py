@@ -7,14 +7,15 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from gridpriv.core.display import figure
 from gridpriv.core.stored import Study
+from gridpriv.drawing import Drawing, draw_network
 from gridpriv.drawing.chart import Chart, Style
 from gridpriv.privacy.budget import NO_NOISE, QUIET
 from gridpriv.report import findings
 from gridpriv.report.answers import sentence
 from gridpriv.report.charts import cost_charts, round_charts, step_charts
 from gridpriv.report.contents import noted
-from gridpriv.report.maps import Map, shed_map, zone_map
 from gridpriv.report.pictures import flows_of
 from gridpriv.report.source import means_over
 from gridpriv.report.summary import (
@@ -27,25 +28,18 @@ from gridpriv.report.summary import (
 from gridpriv.report.tables import Table
 from gridpriv.zonal.physical import SHED_TOLERANCE_MW
 
+MAP = 540.0
+"""Points: two maps stand side by side, so their text is larger than in a file of its own."""
+
 
 @dataclass(frozen=True)
 class Section:
-    """A part of a report.
-
-    Attributes
-    ----------
-    title : str
-    text : tuple of str
-        Paragraphs.
-    charts : tuple of (heading, charts)
-    maps : tuple of Map
-    tables : tuple of Table
-    """
+    """A part of a page: paragraphs, charts under headings, maps of grids, tables."""
 
     title: str
     text: tuple[str, ...] = ()
     charts: tuple[tuple[str, tuple[Chart, ...]], ...] = ()
-    maps: tuple[Map, ...] = ()
+    maps: tuple[Drawing, ...] = ()
     tables: tuple[Table, ...] = ()
 
 
@@ -141,7 +135,8 @@ def places(of: Subject) -> Section | None:
     network = [study.tables.get(f"network_{of}", pd.DataFrame()) for of in ("buses", "branches")]
     if network[0].empty or of.table.empty:
         return None
-    runs, maps = named_runs(study), []
+    runs = named_runs(study)
+    maps: list[Drawing] = []
     words = ["Dashed lines are tie lines between zones."]
     if not study.public:
         words[0] += (
@@ -152,7 +147,7 @@ def places(of: Subject) -> Section | None:
         here, at = runs[runs.panel == panel], rows.iloc[0]
         words += _bound(str(panel), here)
         buses, branches = (t[(t.case == at.case) & (t.zoning == at.zoning)] for t in network)
-        maps.append(zone_map(f"{panel}: zones", buses, branches))
+        maps.append(draw_network(f"{panel}: zones", buses, branches, width=MAP))
         maps += _shed_maps(study, rows, here, (buses, branches))
     return Section("Where", tuple(words), maps=tuple(maps), tables=of.held("zones"))
 
@@ -178,7 +173,7 @@ def _shed_maps(
     rows: pd.DataFrame,
     runs: pd.DataFrame,
     network: tuple[pd.DataFrame, pd.DataFrame],
-) -> list[Map]:
+) -> list[Drawing]:
     """Return shed per bus of the best way and of the dearest one, at the reference budget."""
     shed = study.tables["buses"]
     flows = flows_of(study)
@@ -196,7 +191,8 @@ def _shed_maps(
         at = "" if budget == NO_NOISE else f", {budget_words(budget)}"
         title = f"{rows.panel.iloc[0]}: {series}{at}"
         values = dict(zip(map(int, mean.index), map(float, mean.fillna(0.0)), strict=True))
-        maps.append(shed_map(title, *network, values, flows))
+        note = f"{figure(sum(max(value, 0.0) for value in values.values()))} MW not served"
+        maps.append(draw_network(title, *network, shed=values, flows=flows, note=note, width=MAP))
     return maps
 
 

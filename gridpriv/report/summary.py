@@ -20,7 +20,7 @@ METRICS = (
 )  # fmt: skip
 CONSTANT = (
     "total_epsilon", "total_pure", "target_delta", "epsilon_claimed", "epsilon_certified",
-    "release_delta", "releases_per_zone", "releases_per_client", "paper_total", "ac_slack_mw",
+    "release_delta", "releases_per_zone", "releases_per_client", "paper_total",
     "ac_vm_violations", "ac_loading_violations",
 )  # fmt: skip
 PANEL = ["case", "zoning", "load_scale"]
@@ -57,11 +57,11 @@ def summary(study: Study) -> pd.DataFrame:
         row["mechanism"] = group["mechanism"].iloc[0]
         row["seeds"] = len(done)
         row["failed"] = int((group["status"] == "failed").sum())
-        row |= {name: _largest(done, name) for name in CONSTANT}
+        row |= {name: float(_known(done, name).max()) for name in CONSTANT}
+        row["ac_slack_mw"] = float(_known(done, "ac_slack_mw").abs().mean())
         for name in METRICS:
-            row |= _interval(done, name)
-        row["ac_converged"] = _share(done, "ac_converged")
-        row["carried"] = _share(done, "carried")
+            row |= _interval(_known(done, name), name)
+        row |= {name: float(_known(done, name).mean()) for name in ("ac_converged", "carried")}
         rows.append(row)
     table = pd.DataFrame(rows)
     table["series"] = series_names(table)
@@ -144,13 +144,9 @@ def best_series(table: pd.DataFrame, budget: str) -> str | None:
     return str(ways.sort_values(metric.key).series.iloc[0])
 
 
-def _interval(done: pd.DataFrame, name: str) -> dict[str, float]:
-    values = pd.to_numeric(done[name], errors="coerce").dropna() if name in done else done[:0]
-    if len(values) == 0:
-        return {name: math.nan, f"{name}_low": math.nan, f"{name}_high": math.nan}
-    mean, half = float(np.mean(values)), half_width(values)
-    if not math.isfinite(half):
-        return {name: mean, f"{name}_low": math.nan, f"{name}_high": math.nan}
+def _interval(values: pd.Series, name: str) -> dict[str, float]:
+    """Return a mean and, of two values or more, the ends of its interval."""
+    mean, half = float(values.mean()), half_width(values)
     low, high = mean - half, mean + half
     if name != "cost_of_privacy":  # noise may happen to help
         low = max(low, 0.0)
@@ -159,18 +155,9 @@ def _interval(done: pd.DataFrame, name: str) -> dict[str, float]:
     return {name: mean, f"{name}_low": low, f"{name}_high": high}
 
 
-def _largest(done: pd.DataFrame, name: str) -> float | None:
-    if name not in done:
-        return None
-    values = pd.to_numeric(done[name], errors="coerce").dropna()
-    if len(values) == 0:
-        return None
-    return float(np.mean(np.abs(values)) if name == "ac_slack_mw" else np.max(values))
-
-
-def _share(done: pd.DataFrame, name: str) -> float | None:
-    values = done[name].dropna() if name in done else done[:0]
-    return float(np.mean(values.astype(bool))) if len(values) else None
+def _known(done: pd.DataFrame, name: str) -> pd.Series:
+    held = done[name] if name in done else pd.Series(dtype=float)
+    return pd.to_numeric(held, errors="coerce").dropna()
 
 
 def short(label: str) -> str:

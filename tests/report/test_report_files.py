@@ -18,7 +18,7 @@ from gridpriv.core.display import figure
 from gridpriv.core.errors import InputError
 from gridpriv.core.store import reopen_store
 from gridpriv.core.stored import read_study
-from gridpriv.report import charts, maps
+from gridpriv.report import charts, sections
 from gridpriv.report.answers import answers
 from gridpriv.report.export import export
 from gridpriv.report.source import read_source
@@ -125,7 +125,7 @@ def test_only_formats_that_show_charts_and_maps_make_them(
     copied: Path, kind: str, draws: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = []
-    for owner, name in ((charts, "Chart"), (maps, "draw_network")):
+    for owner, name in ((charts, "Chart"), (sections, "draw_network")):
         real = getattr(owner, name)
         monkeypatch.setattr(
             owner, name, lambda *a, real=real, **k: (made.append(1), real(*a, **k))[1]
