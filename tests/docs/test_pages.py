@@ -67,7 +67,6 @@ def test_every_block_is_run_or_says_why_not(page: Path) -> None:
 
 def play(page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, *, slow: bool) -> None:
     monkeypatch.chdir(folder)
-    (folder / "examples").symlink_to(ROOT / "examples")
     paths = [str(Path(sys.executable).parent), os.environ["PATH"]]
     environment = os.environ | {"PATH": os.pathsep.join(paths)}
     held: dict[str, object] = {"__name__": "__main__"}
