@@ -175,7 +175,8 @@ def decisions(folder: Path) -> str:
 def api() -> str:
     """Return the page of the Python interface: public names, then the seams."""
     lines = ["# Python", "", "Made from docstrings. What `dir(gridpriv)` lists comes first; then "
-             "what somebody implements who adds something.", "", "## gridpriv", ""]  # fmt: skip
+             "what somebody implements who adds something. Fields of `Settings` are "
+             "[settings](settings.md).", "", "## gridpriv", ""]  # fmt: skip
     for name in gridpriv.__all__:
         lines += [f"::: gridpriv.{gridpriv._HOME[name]}.{name}", ""]
     for title, names in SEAMS.items():

@@ -116,3 +116,10 @@ def test_what_files_say_of_pages_is_there() -> None:
     for path in files:
         for named in re.findall(r"\bdocs/[\w./-]+\.(?:md|py)\b", path.read_text(encoding="utf-8")):
             assert (ROOT / named).exists(), (name(path), named)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_what_pages_say_of_files_is_there(page: Path) -> None:
+    files = r"\b(?:gridpriv|tests|benchmarks|examples)/[\w/-]+\.(?:py|toml)\b"
+    for named in re.findall(files, page.read_text(encoding="utf-8")):
+        assert (ROOT / named).exists(), named
