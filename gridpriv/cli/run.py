@@ -109,8 +109,6 @@ def _run(
         def summary() -> None:
             if not early:
                 summarise(document)
-                for sentence in released_statistics(prepared):
-                    print(sentence)
 
         tell(args, document, summary, folder)
 
@@ -222,27 +220,6 @@ def _transport(args: argparse.Namespace, settings: Settings) -> Carry | None:
     from gridpriv.consensus.cluster import Cluster
 
     return partial(Cluster, address=args.cluster)
-
-
-def released_statistics(prepared: Prepared) -> list[str]:
-    """Return in words what ``--release`` comes to in each zone, where it is not the buses."""
-    base = prepared.case.base_mva
-    told: list[str] = []
-    if prepared.settings.release in ("bus", "nothing"):
-        return told
-    pairs = [(z, d) for z, d in zip(prepared.zones, prepared.disclosures, strict=True) if d]
-    if pairs:
-        chosen = ", ".join(
-            f"{z.name} {d.strategy.name} ({base * d.expected:.3g})" for z, d in pairs
-        )
-        told.append(
-            "What zones release, and its expected error in what neighbours use, MW, by public "
-            f"figures: {chosen}."
-        )
-    alone = [zone.name for zone, _ in pairs if len(zone.own) == 1]
-    if alone:
-        told.append(f"Zones of one bus, whose total is that bus's demand: {', '.join(alone)}.")
-    return told
 
 
 def summarise(document: dict[str, Any]) -> None:

@@ -16,7 +16,7 @@ from gridpriv.report.metrics import Metric
 from gridpriv.report.source import run_document, step_rows
 from gridpriv.report.summary import cost_metric, reference_budget, short
 from gridpriv.study.total import differing, study_totals
-from gridpriv.zonal.summary import AGREED, sentences, series_sentences
+from gridpriv.zonal.summary import AGREED, price, sentences, series_sentences
 
 
 def answers(study: Study, table: pd.DataFrame) -> list[str]:
@@ -25,7 +25,7 @@ def answers(study: Study, table: pd.DataFrame) -> list[str]:
         return ["No run finished, so there is no answer yet; the reasons are listed below."]
     document = run_document(study)
     if document is not None:
-        return [*sentences(document), *_left_out(study)]
+        return [price(document), *sentences(document), *_left_out(study)]
     told = [
         _answer(study, str(name), rows[rows.seeds > 0])
         for name, rows in table.groupby("panel", sort=False)

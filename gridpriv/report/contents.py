@@ -23,6 +23,7 @@ from gridpriv.report.summary import (
 )
 from gridpriv.report.tables import Table, make_table
 from gridpriv.study.schema import CLAIMS, GRIDS
+from gridpriv.zonal.documents import INTERCHANGE
 from gridpriv.zonal.schema import STEPS
 from gridpriv.zonal.summary import figures, series_figures
 
@@ -53,6 +54,7 @@ def _contents(study: Study, table: pd.DataFrame) -> Iterator[Content]:
     if document is not None:
         caption, _, rows = figures(document)
         yield _outcome(caption, rows)
+        yield _interchange(document)
     elif means_over(study) == "steps":
         yield _outcome("Means of the steps", series_figures(step_rows(study)))
         yield STEPS, "Steps", held.get("steps", pd.DataFrame())
@@ -87,6 +89,14 @@ def _outcome(caption: str, rows: Rows) -> Content:
     """Return what runs come to, as the terminal tells it."""
     told = [(name, shown(value), unit) for name, value, unit in rows]
     return schema.OUTCOME, caption, pd.DataFrame(told, columns=schema.OUTCOME.names)
+
+
+def _interchange(document: dict[str, Any]) -> Content:
+    """Return what zones agreed to exchange and do, in the order of the document's zones."""
+    held = {row["zone"]: row for row in document["final"]["physical"]["interchange"] or []}
+    rows = [held[zone["zone"]] for zone in document["zones"] if zone["zone"] in held]
+    caption = "Interchange, exports positive, metered in the middle of tie lines"
+    return INTERCHANGE, caption, pd.DataFrame(rows if len(rows) > 1 else [])
 
 
 def _worded(study: Study, table: pd.DataFrame) -> pd.DataFrame:

@@ -103,8 +103,7 @@ def _series_document(
     kept: RunFolder, horizon: Horizon, rows: list[dict[str, Any]]
 ) -> dict[str, Any]:
     prepared, settings = horizon.prepared(0), horizon.settings
-    rules, objective = prepared.rules, prepared.network.objective.kind
-    statements = zone_statements(kept.releases(), settings, rules)
+    statements = zone_statements(kept.releases(), settings, prepared.rules)
     case, seed = horizon.series.case, kept.runs.known_seed
     document = {
         "case": case.name,
@@ -112,8 +111,7 @@ def _series_document(
         "series": horizon.series.source,
         "planned": len(horizon.series),
         "finished": len(rows),
-        "settings": settings.as_dict()
-        | {"objective": objective, "zoning": horizon.zoning.source, "seed": seed},
+        "settings": settings.told_of(case) | {"zoning": horizon.zoning.source, "seed": seed},
         "steps": json_ready(rows),
         "privacy": {
             "mechanism": settings.mechanism,

@@ -87,8 +87,7 @@ ZONES = TableSchema(
     (PANEL, SERIES, zonal.NAME_OF_ZONE),
     tuple(
         zonal.ZONES.column(name)
-        for name in ("buses", "tie_lines", "generators", "load_mw", "variables", "shared",
-                     "shed_mw", "surplus_mw", "objective")
+        for name in ("buses", "tie_lines", "generators", "load_mw", "variables", "shared")
     ),
 )  # fmt: skip
 FAILED = TableSchema(

@@ -72,7 +72,7 @@ def first(of: Subject) -> Section:
             tables=of.held("outcome", "steps"),
         )  # fmt: skip
     if "outcome" in of.tables:
-        return Section("What it comes to", tables=of.held("outcome"))
+        return Section("What it comes to", tables=of.held("outcome", "interchange"))
     charts = tuple(cost_charts(of.table, of.look)) if len(of.table) else ()
     priced = bool(charts) and bool(of.table.cost_of_privacy.notna().any())
     return Section(
@@ -96,8 +96,12 @@ def _legend(table: pd.DataFrame, priced: bool) -> str:
                     "seeds narrow it.")  # fmt: skip
     shed = table.recourse_shed_mw.notna().any()
     if shed and priced:
-        told.append("Cost of privacy is what generation and unserved demand cost beyond the mean "
-                    "of runs without noise.")  # fmt: skip
+        told.append("Cost of privacy is what generation and unserved demand cost beyond the "
+                    "cheapest way without noise; where a way updates otherwise than that one, as "
+                    "the paper's do, what its update costs is part of it.")  # fmt: skip
+        if (table.cost_of_privacy < 0.0).any():
+            told.append("A negative one is chance and no gain: rounds without noise stop before "
+                        "their optimum too, and noise happened to end nearer.")  # fmt: skip
     if shed:
         told.append("Shed after local recourse is load that stays unserved when every zone keeps "
                     "its agreed boundary and re-plans with its true demand; imbalance is shed "
@@ -139,10 +143,7 @@ def places(of: Subject) -> Section | None:
     maps: list[Drawing] = []
     words = ["Dashed lines are tie lines between zones."]
     if not study.public:
-        words[0] += (
-            f" Shed per bus is after local recourse, the mean over {means_over(study)}. Per-zone "
-            "figures are of the last round."
-        )
+        words[0] += f" Shed per bus is after local recourse, the mean over {means_over(study)}."
     for panel, rows in of.table.groupby("panel", sort=False):
         here, at = runs[runs.panel == panel], rows.iloc[0]
         words += _bound(str(panel), here)

@@ -8,9 +8,12 @@ from typing import Any
 
 import pandas as pd
 
+from gridpriv.assurance.schema import ATTACK, AUDIT
 from gridpriv.core.display import figure
 from gridpriv.core.tables import Column, TableSchema
 
+FINDINGS = (AUDIT, ATTACK)
+"""An attack's error is no solver's dust, however small: it has found the demand."""
 POWER = ("MW", "MVAr", "MVA")
 SOLVED = 6  # decimals of a MW that solvers are good for
 
@@ -44,8 +47,9 @@ class Table:
 
 def make_table(schema: TableSchema, caption: str, frame: pd.DataFrame) -> Table:
     """Return the table of those columns that the frame has with at least one value."""
+    units = {c.name: "" if schema in FINDINGS else c.unit for c in schema.columns}
     kept = [c for c in schema.columns if c.name in frame and frame[c.name].notna().any()]
-    cells = [_whole([cell(v, c.unit) for v in frame[c.name]]) for c in kept]
+    cells = [_whole([cell(v, units[c.name]) for v in frame[c.name]]) for c in kept]
     return Table(schema.name, caption, tuple(kept), tuple(zip(*cells, strict=True)))
 
 

@@ -290,8 +290,7 @@ def _manifest(runs: Runs, grids: dict[tuple[str, str], Grid], *, public: bool) -
     A published one says no seed, which would undo the noise, and no digest of demand, by which
     anybody could test a guess of it.
     """
-    case, series, settings = runs.case.name, runs.series, runs.settings.as_dict()
-    settings["objective"] = runs.settings.case_objective(runs.case).kind  # None asks the case
+    case, series, settings = runs.case.name, runs.series, runs.settings.told_of(runs.case)
     title = f"A run of {case}" if series is None else f"{case}: {series.source}"
     question = f"What does this private {runs.kind} of {case} cost, and what does it protect?"
     told = {

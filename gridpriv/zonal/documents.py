@@ -55,7 +55,7 @@ INTERCHANGE = TableSchema(
         Column("actual_mw", "private", "Actual", "after settling", "MW"),
         Column("deviation_mw", "private", "Deviation", "actual less scheduled", "MW"),
         BALANCING, BALANCING_COST,
-        Column("shed_mw", "private", "Shed", "active demand that is not served", "MW"),
+        Column("shed_mw", "private", "Not served", "active demand that is not served", "MW"),
     ),
 )  # fmt: skip
 PHYSICAL: dict[str, Schema] = {
@@ -100,6 +100,14 @@ RUN_DOCUMENT: dict[str, Schema] = {
     "case": CASE,
     "buses": Column("buses", "settings", "Buses", "of the case"),
     "zones": TableSchema("zones", "one zone", (NAME_OF_ZONE,), ZONE_SIZE),
+    "released": TableSchema(
+        "released", "one zone: what it releases of its demand", (NAME_OF_ZONE,),
+        (
+            Column("statistics", "settings", "Statistics", "of demand that carry the noise"),
+            Column("expected_error_mw", "settings", "Expected error",
+                   "of what neighbours use, by public figures", "MW"),
+        ),
+    ),
     "settings": SETTINGS,
     "rounds": ROUNDS,
     "ended": Column("ended", "releases", "Ended", "finished, or early"),

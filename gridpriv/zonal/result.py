@@ -22,6 +22,7 @@ from gridpriv.power.objective import has_convex_costs
 from gridpriv.power.prices import tie_prices
 from gridpriv.power.zone import Network, Zone
 from gridpriv.privacy.statement import ZoneStatement
+from gridpriv.privacy.strategies.disclosure import Disclosure
 from gridpriv.zonal import summary
 from gridpriv.zonal.documents import RUN_DOCUMENT
 from gridpriv.zonal.physical import (
@@ -62,7 +63,8 @@ class RunResult(Instance):
 
     Figures that come from private demand are *local*: the owner may see them, a public
     export leaves them out. ``rounds`` and ``buses`` say which is which in ``local_columns``.
-    ``disclosed`` is what each zone's release of demand leaves likely of it, None without one.
+    ``disclosures`` are what zones release of demand and ``disclosed`` is what that leaves likely
+    of it, zone by zone, None without a release.
     ``statements`` are the zones' privacy losses in the order of the zone map; empty without noise.
     ``settlement`` is the grid after all zones have acted; None for a run that ended early.
     ``reference`` is what the run is held against, where that was asked for.
@@ -73,6 +75,7 @@ class RunResult(Instance):
     consensus: Consensus
     trace: Trace
     outcomes: tuple[ZoneOutcome, ...]
+    disclosures: tuple[Disclosure | None, ...]
     disclosed: tuple[Floats | None, ...]
     settlement: Settlement | None
     statements: tuple[ZoneStatement, ...]
@@ -228,7 +231,8 @@ class RunResult(Instance):
             "case": self.case.name,
             "buses": self.case.n_bus,
             "zones": self._zone_rows(),
-            "settings": self._settings(),
+            "released": self._released_rows(),
+            "settings": self.settings.told_of(self.case) | {"zoning": self.zoning.source},
             "rounds": self._round_rows(),
             "ended": "early" if self.early else "finished",
             "reason": self.early,
@@ -282,6 +286,14 @@ class RunResult(Instance):
         columns = ["zone", "buses", "variables", "shared", "tie_lines", "generators", "connected"]
         return [{key: row[key] for key in columns} for row in self._zones]
 
+    def _released_rows(self) -> list[dict[str, Any]]:
+        return [
+            {"zone": zone.name, "statistics": found.strategy.name,
+             "expected_error_mw": self.case.base_mva * found.expected}
+            for zone, found in zip(self.zone_models, self.disclosures, strict=True)
+            if found is not None
+        ]  # fmt: skip
+
     def _round_rows(self) -> list[dict[str, Any]]:
         columns = (
             "round", "objective", "consensus_residual", "noise_magnitude", "shed_mw",
@@ -303,14 +315,6 @@ class RunResult(Instance):
         if self.reference is not None:
             final["cost_of_privacy"] = cost_of_privacy(self.physical, self.reference)
         return final
-
-    def _settings(self) -> dict[str, Any]:
-        shown = self.settings.as_dict() | {"zoning": self.zoning.source}
-        objective = self.network.objective  # None stands for what the case asks for
-        shown["objective"] = objective.kind
-        if objective.kind != "imbalance":
-            shown["imbalance_weight"] = objective.weight
-        return shown
 
 
 def _version() -> str:

@@ -153,6 +153,7 @@ def run_prepared(
                 consensus=prepared.consensus,
                 trace=trace,
                 outcomes=tuple(_outcomes(prepared, zones)),
+                disclosures=prepared.disclosures,
                 disclosed=tuple(
                     None if isinstance(found, BaseException) else found
                     for found in zones.ask("disclosed")

@@ -232,6 +232,14 @@ class Settings(Service, Grid, Rounds, Draws, Adjacency, Privacy):
         make = cost_objective if kind == "cost" else losses_objective
         return make(case, self.imbalance_weight)
 
+    def told_of(self, case: Case) -> dict[str, Any]:
+        """Return every effective setting of a run of a case, as JSON can hold it."""
+        objective = self.case_objective(case)  # None stands for what the case asks for
+        shown = self.as_dict() | {"objective": objective.kind}
+        if objective.kind != "imbalance":
+            shown["imbalance_weight"] = objective.weight
+        return shown
+
     def effective_start(self) -> Start:
         """Return the start that applies."""
         return self.start or ("proxy" if self.update == "exact" else "flat")

@@ -23,6 +23,15 @@ HELD_AGAINST = {
     "nothing_released_cost": ("cost, nothing released", "$/h"),
     "nothing_released_shed_mw": ("demand not served, nothing released", "MW"),
 }
+MORE_ROUNDS = "More rounds (--rounds) or a larger --penalty may bring zones closer."
+FRESH = (
+    "Noise that is drawn anew in every round keeps zones apart, however many rounds: "
+    "--perturbation demand --refresh run draws it once."
+)
+SETTLED = (
+    "The settled grid's figures hold all the same: they are what comes of every zone's acting on "
+    "what was agreed last."
+)
 WORSE = 1e-6  # relative: figures that differ by less are the same
 
 
@@ -118,12 +127,16 @@ def counted(number: int | None, noun: str) -> str:
 def sentences(document: dict[str, Any]) -> list[str]:
     """Return what must be said beside the figures."""
     final, privacy = document["final"], document["privacy"]
-    told = [one for one in (apart(document), worthless(document), unpriced(document)) if one]
+    beside = (apart(document), worthless(document), lucky(document), unpriced(document))
+    told = [one for one in beside if one]
+    if apart(document) and final["physical"]["carried"] is not None:
+        told.insert(1, SETTLED)
     if final["explanation"]:
         told.append(f"{final['explanation'][0].upper()}{final['explanation'][1:]}.")
     exported = shed_by_exporters(document)
     if exported:
         told.append(exported)
+    told += released(document)
     if privacy["mechanism"] != "none":
         told.append(protected(document))
         worst = max(privacy["sensitivity"], key=lambda row: row["ratio"], default=None)
@@ -136,6 +149,25 @@ def sentences(document: dict[str, Any]) -> list[str]:
             )
     seed = document["seed"]
     told.append("; ".join([privacy["caveat"], *([f"seed {seed}"] if seed is not None else [])]))
+    return told
+
+
+def released(document: dict[str, Any]) -> list[str]:
+    """Return what ``release`` comes to in each zone, where it is not the buses; public."""
+    rows = document.get("released") or []
+    if not rows or document["settings"]["release"] in ("bus", "nothing"):
+        return []
+    chosen = ", ".join(
+        f"{row['zone']} {row['statistics']} ({row['expected_error_mw']:.3g})" for row in rows
+    )
+    told = [
+        "What zones release, and its expected error in what neighbours use, MW, by public "
+        f"figures: {chosen}."
+    ]
+    single = {zone["zone"] for zone in document["zones"] if zone["buses"] == 1}
+    alone = [row["zone"] for row in rows if row["zone"] in single]
+    if alone:
+        told.append(f"Zones of one bus, whose total is that bus's demand: {', '.join(alone)}.")
     return told
 
 
@@ -157,9 +189,11 @@ def apart(document: dict[str, Any]) -> str | None:
     residual, rounds = document["final"]["consensus_residual"], len(document["rounds"] or ())
     if residual is None or residual <= AGREED:
         return None
+    settings = document["settings"]
+    fresh = settings["mechanism"] != "none" and settings["refresh"] != "run"
     return (
         f"Not converged: after {counted(rounds, 'round')} zones differ by {shown(residual)} p.u. "
-        "in what they share."
+        f"in what they share. {FRESH if fresh else MORE_ROUNDS}"
     )
 
 
@@ -210,6 +244,43 @@ def worthless(document: dict[str, Any]) -> str | None:
         f"This budget is worth nothing here: the run {came}; with nothing released at all, at "
         f"epsilon 0, it is {figure(least, 4)}."
     )
+
+
+def lucky(document: dict[str, Any]) -> str | None:
+    """Return a sentence where a run comes cheaper than without its noise, else None."""
+    held, cost = document["final"]["cost_of_privacy"], document["final"]["physical"]["cost"]
+    if held is None or held["cost"] is None or held["cost"] >= -WORSE * abs(cost):
+        return None
+    central = document["settings"]["coordination"] == "central"
+    told = "The cost of privacy is negative: noise happened to end at a cheaper dispatch"
+    over = held.get("cost_over_optimum")
+    if over is None:
+        return f"{told}, which is chance and no gain."
+    beyond = amount(over - held["cost"], "$/h")
+    unfinished = "" if central else ", its rounds being unfinished"
+    return (
+        f"{told}, which is chance and no gain. Without noise the same run ends {beyond} $/h beyond "
+        f"the AC optimum itself{unfinished}."
+    )
+
+
+def price(document: dict[str, Any]) -> str:
+    """Return in one sentence what a run costs and certifies; of a public one, the latter."""
+    final, privacy = document["final"], document["privacy"]
+    told, total = [], privacy["total"]
+    if final["physical"]["cost"] is not None:
+        held = (final["cost_of_privacy"] or {}).get("cost")
+        beyond = f" ({amount(held, '$/h')} $/h beyond the same without noise)" if held else ""
+        told.append(f"costs {amount(final['physical']['cost'], '$/h')} $/h, unserved demand "
+                    f"included{beyond}")  # fmt: skip
+    if privacy["mechanism"] == "none":
+        told.append("has no privacy, as it has no noise")
+    elif total["epsilon"] is None:
+        told.append("certifies no total epsilon")
+    else:
+        told.append(f"certifies a total epsilon of {shown(total['epsilon'])} at delta "
+                    f"{total['delta']:g}")  # fmt: skip
+    return f"This run {', and '.join(told)}."
 
 
 def series_figures(steps: list[dict[str, Any]]) -> list[list[object]]:

@@ -33,7 +33,8 @@ STRESSED = {
                  "--outage", "branch:17", "--outage", "branch:20"],
     "zero demand": ["--rounds", "2", "--mechanism", "none", "--demand", "DEMAND"],
     "worth nothing": NOISE,
-    "overloaded": [*NOISE, "--load-scale", "3", "--outage", "branch:1", "--no-reference"],
+    "overloaded": [*NOISE, "--load-scale", "3", "--outage", "branch:1", "--no-reference",
+                   "--release", "tree"],
 }  # fmt: skip
 
 
@@ -91,13 +92,47 @@ def test_the_settings_are_those_that_were_used(told: tuple[Path, list[str]]) -> 
     assert "None" not in page and "[]" not in page
 
 
+def test_every_file_tells_the_same_settings(told: tuple[Path, list[str]]) -> None:
+    folder, _ = told
+    used = json.loads((folder / "run.json").read_text())["settings"]
+    manifest = json.loads((folder / "manifest.json").read_text())["study"]["settings"]
+    assert {key: used[key] for key in manifest} == manifest
+    assert manifest["imbalance_weight"] == 1e4
+
+
+def test_the_answer_says_dollars_and_epsilon(told: tuple[Path, list[str]]) -> None:
+    folder, _ = told
+    export(folder)
+    page, run = visible(folder / "report.html"), json.loads((folder / "run.json").read_text())
+    answer = page.partition("This run ")[2].partition(". ")[0]
+    settled = run["final"]["physical"]["cost"] is not None
+    assert (re.search(r"costs [\d.]+ \$/h", answer) is not None) == settled
+    epsilon = run["privacy"]["total"]["epsilon"]
+    assert ("no privacy" if epsilon is None else f"epsilon of {epsilon:.4g} ") in page
+
+
+def test_what_zones_exchange_is_shown_where_the_grid_settles(
+    told: tuple[Path, list[str]],
+) -> None:
+    folder, _ = told
+    export(folder)
+    page, run = visible(folder / "report.html"), json.loads((folder / "run.json").read_text())
+    rows = run["final"]["physical"]["interchange"]
+    assert ("Interchange, exports positive" in page) == bool(rows)
+    for row in rows or ():
+        known = row["scheduled_mw"] if row["actual_mw"] is None else row["actual_mw"]
+        assert f" {figure(known)} " in page
+    assert "Shed in the last round" not in page
+
+
 def test_a_public_report_of_it_says_what_is_public_only(
     told: tuple[Path, list[str]], tmp_path: Path
 ) -> None:
     folder, said = told
     export(folder, public=True, out=tmp_path / "public")
     page = visible(tmp_path / "public" / "report-public.html")
-    public = ("Not converged", "Protected", "no privacy", "The noise is calibrated")
+    public = ("Not converged", "What zones release", "Protected", "no privacy",
+              "The noise is calibrated")  # fmt: skip
     noisy = any(one.startswith("Protected") for one in said)
     for one in said:
         sentence = one.partition("; seed")[0]

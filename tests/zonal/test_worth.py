@@ -7,7 +7,7 @@ import json
 import pytest
 
 from gridpriv.cli.main import main
-from gridpriv.zonal.summary import worthless
+from gridpriv.zonal.summary import apart, lucky, worthless
 
 GRID = ["run", "case14", "--objective", "cost", "--rounds", "5", "--solver", "clarabel", "--json"]
 ONCE = ["--mechanism", "knorm", "--refresh", "run", "--beta", "20MW", "--seed", "4"]
@@ -52,6 +52,34 @@ def document(found, silent, *, costs=True):
     held = {"nothing_released_cost": silent if costs else None}
     held["nothing_released_shed_mw"] = 0.0 if costs else silent
     return {"final": {"physical": figures, "cost_of_privacy": held}}
+
+
+@pytest.mark.parametrize(
+    ("cost", "over", "said"),
+    [(-0.67, 14.0, "ends 14.67 $/h beyond the AC optimum itself, its rounds being unfinished."),
+     (-0.67, None, "is chance and no gain."), (0.0, 14.0, None), (0.67, 14.0, None),
+     (None, None, None)],
+)  # fmt: skip
+def test_a_negative_cost_of_privacy_is_explained(cost, over, said):
+    held = {"cost": cost, "cost_over_optimum": over}
+    told = lucky({
+        "final": {"physical": {"cost": 8095.52}, "cost_of_privacy": held},
+        "settings": {"coordination": "rounds"},
+    })  # fmt: skip
+    assert told is None if said is None else told.endswith(said)
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "refresh", "advice"),
+    [("none", "run", "More rounds"), ("knorm", "run", "More rounds"),
+     ("laplace", "round", "drawn anew"), ("laplace", None, "drawn anew")],
+)  # fmt: skip
+def test_zones_apart_are_advised_what_brings_them_closer(mechanism, refresh, advice):
+    told = apart({
+        "final": {"consensus_residual": 0.3}, "rounds": [{}],
+        "settings": {"mechanism": mechanism, "refresh": refresh},
+    })  # fmt: skip
+    assert advice in told
 
 
 @pytest.mark.parametrize("costs", [True, False])
