@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -34,6 +36,7 @@ mpc.branch = [
 ];
 mpc.gencost = [2 0 0 3 0.01 20 0; 2 0 0 3 0.02 10 0];
 """
+README = (Path(__file__).parents[2] / "README.md").read_text()
 FEW = ["--zones", "2", "--draws", "1", "--rounds", "central,2", "--releases", "nothing,total"]
 
 
@@ -116,6 +119,13 @@ def test_a_plan_does_not_contradict_the_runs_it_recommends(name, capsys):
         inside = [planned["over_optimum"]["least"] <= one <= planned["over_optimum"]["most"]
                   for one in found[way]]  # fmt: skip
         assert np.mean(inside) >= 0.8, (way, found[way], planned["over_optimum"])
+    if name == "case14":
+        told = re.search(
+            r"comes to (\S+) \$/h \((\S+) to (\S+)\) over.*? it is (\d+)\.", README, re.S
+        )
+        over = nothing["over_optimum"]
+        figures = over["median"], over["least"], over["most"], found["nothing"][0]
+        assert [f"{figure:.0f}" for figure in figures] == list(told.groups())
     # what is recommended is as good as nothing released, or better, in the mean of its runs
     assert np.mean(found["best"]) <= np.mean(found["nothing"])
 
@@ -131,6 +141,25 @@ def measured(name, way, capsys):
                      "clarabel", "--seed", str(seed), "--no-reference", "--json"]) == 0  # fmt: skip
         costs.append(json.loads(capsys.readouterr().out)["final"]["physical"]["cost"])
     return np.array(costs) - acopf(load_case(name), "cost").cost
+
+
+@pytest.mark.slow
+def test_the_first_runs_of_the_readme_cost_what_it_says(capsys):
+    told = re.search(
+        r"on case14 costs ([\d,]+) to ([\d,]+) \$/h,\s+([\d,]+) without noise and "
+        r"([\d,]+) with nothing released", README,
+    )  # fmt: skip
+    command = re.search(r"gridpriv (run case118 --beta .*)", README)
+    words = command[1].replace("case118", "case14").split()
+    costs = []
+    for seed in "123":
+        assert main([*words, "--seed", seed, "--json"]) == 0
+        final = json.loads(capsys.readouterr().out)["final"]
+        costs.append(final["physical"]["cost"])
+    held = final["cost_of_privacy"]
+    measured = min(costs), max(costs), held["without_noise_cost"], held["nothing_released_cost"]
+    assert [f"{cost:,.0f}" for cost in measured] == list(told.groups())
+    assert measured[3] / measured[2] - 1.0 < 0.0035
 
 
 def way(release, cost, error=1.0, failed=0, better=None):
