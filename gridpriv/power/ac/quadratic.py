@@ -178,7 +178,8 @@ def _problem(program: QuadraticProgram, options: dict[str, Any]) -> tuple[Any, d
 def _product(matrix: sparse.csc_array, vector: Any) -> Any:
     matrix.sum_duplicates()
     # CasADi reads a SciPy matrix ten times slower than its arrays
-    pattern = casadi.Sparsity(*matrix.shape, matrix.indptr.tolist(), matrix.indices.tolist())
+    rows, columns = matrix.shape
+    pattern = casadi.Sparsity(rows, columns, matrix.indptr.tolist(), matrix.indices.tolist())
     return casadi.mtimes(casadi.DM(pattern, matrix.data), vector)
 
 
