@@ -140,7 +140,7 @@ def report(terms: Terms, outcome: Outcome) -> dict[str, Any]:
         "case": terms.case,
         "settings": terms.agreed_settings,
         "zones": [{"zone": zone, "shared": n} for zone, n in terms.public.sizes.items()],
-        "noise": noise_caveat(settings.mechanism, settings.noise),
+        "noise": noise_caveat(settings.drawn, settings.noise),
         "rounds": [dict(zip(COLUMNS, row, strict=True)) for row in _rows(outcome)]
         if protected
         else None,

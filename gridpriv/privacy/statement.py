@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from gridpriv.core.errors import InputError
 from gridpriv.privacy.accounting import epsilon_of, total_epsilon, total_pure
+from gridpriv.privacy.budget import NO_NOISE, NOTHING
 from gridpriv.privacy.mechanism import Charge
 from gridpriv.privacy.release import Release
 from gridpriv.privacy.sensitivity import Norm
@@ -57,10 +58,16 @@ class ZoneStatement:
         return self.sensitivity / self.assumed
 
 
-def noise_caveat(mechanism: str, noise: str) -> str:
-    """Return in words what the source of the noise means for privacy."""
-    if mechanism == "none":
+def noise_caveat(drawn: str, noise: str) -> str:
+    """Return in words what the source of the noise means for privacy.
+
+    ``drawn`` is what a run draws: noise of its budget, ``none``, or ``nothing``, for it releases
+    nothing.
+    """
+    if drawn == NO_NOISE:
         return "no privacy: no noise"
+    if drawn == NOTHING:
+        return "nothing of demand is released"
     if noise == "simulated":
         return "no privacy: simulated noise, its seed is known to whoever ran it"
     return "secure noise: no seed"

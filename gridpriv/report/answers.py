@@ -67,10 +67,10 @@ def _left_out(study: Study) -> list[str]:
 def simulation_caveat(study: Study) -> str:
     """Return what simulated noise means for privacy; nothing where none of a study's noise is."""
     runs = study.runs
-    noisy = runs[runs["mechanism"] != NO_NOISE] if len(runs) else runs
+    noisy = runs[~runs["budget"].isin(QUIET)] if len(runs) else runs
     if noisy.empty or ("noise" in noisy and (noisy["noise"] == "secure").all()):
         return ""
-    return noise_caveat("laplace", "simulated")
+    return noise_caveat(noisy["budget"].iloc[0], "simulated")
 
 
 def _caveats(study: Study) -> list[str]:

@@ -116,7 +116,7 @@ def _series_document(
         "privacy": {
             "mechanism": settings.mechanism,
             "noise": settings.noise,
-            "caveat": noise_caveat(settings.mechanism, settings.noise),
+            "caveat": noise_caveat(settings.drawn, settings.noise),
             "adjacency": horizon.adjacency,
             "noise_multiplier": horizon.multiplier,
             "releases_per_zone": max((s.releases for s in statements), default=0),

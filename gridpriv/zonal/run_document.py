@@ -53,7 +53,7 @@ def privacy_document(
         "perturbation": rules.perturbation.target,
         "calibration": settings.calibration,
         "noise": settings.noise,
-        "caveat": noise_caveat(settings.mechanism, settings.noise),
+        "caveat": noise_caveat(settings.drawn, settings.noise),
         "adjacency": str(protected.protection(case.base_mva)),
         "beta": protected.beta,
         "protects": settings.protects,

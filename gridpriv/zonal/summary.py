@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gridpriv.core.display import Table, amount, figure, shown
+from gridpriv.privacy.budget import NOTHING
 from gridpriv.zonal.physical import SHED_TOLERANCE_MW
 
 AGREED = 0.01
@@ -28,6 +29,7 @@ FRESH = (
     "Noise that is drawn anew in every round keeps zones apart, however many rounds: "
     "--perturbation demand --refresh run draws it once."
 )
+UNSAID = "nothing of demand released"
 SETTLED = (
     "The settled grid's figures hold all the same: they are what comes of every zone's acting on "
     "what was agreed last."
@@ -97,6 +99,8 @@ def noise(settings: dict[str, Any]) -> str:
     """Return the noise of effective settings in words."""
     if settings["mechanism"] == "none":
         return "no noise"
+    if settings["release"] == NOTHING and settings["perturbation"] == "demand":
+        return UNSAID
     drawn = f" (drawn per {settings['refresh']})" if settings["refresh"] else ""
     return f"{settings['mechanism']} noise on {settings['perturbation']}{drawn}"
 
@@ -190,7 +194,8 @@ def apart(document: dict[str, Any]) -> str | None:
     if residual is None or residual <= AGREED:
         return None
     settings = document["settings"]
-    fresh = settings["mechanism"] != "none" and settings["refresh"] != "run"
+    silent = settings["mechanism"] == "none" or noise(settings) == UNSAID
+    fresh = not silent and settings["refresh"] != "run"
     return (
         f"Not converged: after {counted(rounds, 'round')} zones differ by {shown(residual)} p.u. "
         f"in what they share. {FRESH if fresh else MORE_ROUNDS}"

@@ -70,14 +70,16 @@ def test_a_negative_cost_of_privacy_is_explained(cost, over, said):
 
 
 @pytest.mark.parametrize(
-    ("mechanism", "refresh", "advice"),
-    [("none", "run", "More rounds"), ("knorm", "run", "More rounds"),
-     ("laplace", "round", "drawn anew"), ("laplace", None, "drawn anew")],
+    ("mechanism", "refresh", "release", "advice"),
+    [("none", "run", "bus", "More rounds"), ("knorm", "run", "bus", "More rounds"),
+     ("laplace", "round", "bus", "drawn anew"), ("laplace", None, "bus", "drawn anew"),
+     ("laplace", "round", "nothing", "More rounds")],
 )  # fmt: skip
-def test_zones_apart_are_advised_what_brings_them_closer(mechanism, refresh, advice):
+def test_zones_apart_are_advised_what_brings_them_closer(mechanism, refresh, release, advice):
     told = apart({
         "final": {"consensus_residual": 0.3}, "rounds": [{}],
-        "settings": {"mechanism": mechanism, "refresh": refresh},
+        "settings": {"mechanism": mechanism, "refresh": refresh, "release": release,
+                     "perturbation": "demand"},
     })  # fmt: skip
     assert advice in told
 
@@ -124,3 +126,10 @@ def test_what_auto_chose_is_told_and_a_zone_of_one_bus_too(capsys, tmp_path):
     assert "total is that bus's demand: alone." in told
     assert main([*words, "--release", "bus"]) == 0
     assert "What zones release" not in capsys.readouterr().out
+
+
+def test_a_run_that_releases_nothing_tells_of_no_noise(capsys):
+    assert main(["run", "case14", "--release", "nothing", "--seed", "1", "--no-reference"]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "nothing of demand released" in told and "nothing of demand is released" in told
+    assert "simulated noise" not in told and "noise on" not in told and "drawn anew" not in told
