@@ -108,6 +108,7 @@ def sentences(
     case: Case, found: list[Expected], best: Expected, args: argparse.Namespace
 ) -> list[str]:
     """Return the recommendation, what it rests on, and what must be said of budgets."""
+    from gridpriv.core.settings import shortest
     from gridpriv.power.prior import capacity, public_demand
     from gridpriv.zonal.forecast import RESERVE, WORTH
 
@@ -132,7 +133,8 @@ def sentences(
         words = [
             "gridpriv", "run", args.case, *given_words(args, *ZONE_FLAGS, "public_demand"),
             "--release", best.release, "--mechanism", best.mechanism, *coordination,
-            "--budget", f"total:{args.total:g}", "--beta", args.protect, "--solver", args.solver,
+            "--budget", f"total:{shortest(args.total)}", "--beta", args.protect,
+            "--solver", args.solver,
         ]  # fmt: skip
         told.append(f"Recommended: {shlex.join(words)}")
     if best.better is not None:
@@ -142,9 +144,10 @@ def sentences(
         )
     spread = public_demand(case, args.public_demand).spread
     told.append(
-        f"Ranges are over {args.draws} stand-ins for demand, drawn from what is public: a zone's "
-        f"sum spreads by {spread:.0%} around what is expected (standard deviation), and the grid "
-        f"serves {RESERVE:g} times each of them. They are no bounds: the true demand was not read. "
+        f"Ranges are over {args.draws} stand-ins for demand. Drawn from what is public, a zone's "
+        f"sum spreads by {spread:.0%} around what is expected (standard deviation); kept are draws "
+        f"of which the grid serves {RESERVE:g} times as much, and those are lighter and spread "
+        "less. They are no bounds: the true demand was not read. "
         "What a budget costs and buys on that, gridpriv run says after its run."
     )
     return told

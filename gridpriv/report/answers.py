@@ -108,7 +108,8 @@ def _answer(study: Study, panel: str, rows: pd.DataFrame) -> str:
         return f"{panel}: figures computed from private demand are left out."
     if budget == NO_NOISE:
         least = rows.sort_values(metric.key).iloc[0]
-        told = [sentence(f"{panel}: {metric.noun} is {metric.told(least[metric.key])}")]
+        of = f" of '{least.series}'" if len(rows) > 1 else ""
+        told = [sentence(f"{panel}: {metric.noun}{of} is {metric.told(least[metric.key])}")]
         return " ".join([*told, *_carried(least), *_not_agreed(rows)])
     quiet, nothing = rows[rows.budget == NO_NOISE], rows[rows.budget == NOTHING]
     ranked = rows[rows.budget == budget].dropna(subset=[metric.key]).sort_values(metric.key)

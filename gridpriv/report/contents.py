@@ -95,6 +95,7 @@ def _interchange(document: dict[str, Any]) -> Content:
     """Return what zones agreed to exchange and do, in the order of the document's zones."""
     held = {row["zone"]: row for row in document["final"]["physical"]["interchange"] or []}
     rows = [held[zone["zone"]] for zone in document["zones"] if zone["zone"] in held]
+    rows = [row for row in rows if row.get("scheduled_mw") is not None]
     caption = "Interchange, exports positive, metered in the middle of tie lines"
     return INTERCHANGE, caption, pd.DataFrame(rows if len(rows) > 1 else [])
 

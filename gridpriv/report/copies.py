@@ -111,7 +111,8 @@ def _series_document(
         "series": horizon.series.source,
         "planned": len(horizon.series),
         "finished": len(rows),
-        "settings": settings.told_of(case) | {"zoning": horizon.zoning.source, "seed": seed},
+        "settings": settings.told_of(prepared.case)
+        | {"zoning": horizon.zoning.source, "seed": seed},
         "steps": json_ready(rows),
         "privacy": {
             "mechanism": settings.mechanism,

@@ -99,7 +99,7 @@ def _legend(table: pd.DataFrame, priced: bool) -> str:
         told.append("Cost of privacy is what generation and unserved demand cost beyond the "
                     "cheapest way without noise; where a way updates otherwise than that one, as "
                     "the paper's do, what its update costs is part of it.")  # fmt: skip
-        if (table.cost_of_privacy < 0.0).any():
+        if (table.cost_of_privacy[~table.budget.isin(QUIET)] < 0.0).any():
             told.append("A negative one is chance and no gain: rounds without noise stop before "
                         "their optimum too, and noise happened to end nearer.")  # fmt: skip
     if shed:

@@ -290,7 +290,8 @@ def _manifest(runs: Runs, grids: dict[tuple[str, str], Grid], *, public: bool) -
     A published one says no seed, which would undo the noise, and no digest of demand, by which
     anybody could test a guess of it.
     """
-    case, series, settings = runs.case.name, runs.series, runs.settings.told_of(runs.case)
+    case, series = runs.case.name, runs.series
+    settings = runs.settings.told_of(runs.case.without(runs.settings.outage))
     title = f"A run of {case}" if series is None else f"{case}: {series.source}"
     question = f"What does this private {runs.kind} of {case} cost, and what does it protect?"
     told = {

@@ -79,7 +79,8 @@ def _with_killed(study: Study, charges: pd.DataFrame) -> pd.DataFrame:
     told = study.manifest["study"]["settings"] | {"case": study.manifest["cases"][0]["case"]}
     names = ("case", "budget", "target_delta", "beta", "protects")
     rows = [{"run": run, "zoning": ""} | {name: told[name] for name in names} for run in killed]
-    return pd.concat([study.runs, pd.DataFrame(rows)], ignore_index=True)
+    left = pd.DataFrame(rows)
+    return left if study.runs.empty else pd.concat([study.runs, left], ignore_index=True)
 
 
 def _total(study: Study, case: str, noisy: pd.DataFrame, charges: pd.DataFrame) -> Total:

@@ -126,8 +126,12 @@ class Expected:
     @property
     def harm(self) -> tuple[float, ...]:
         """What ways are ranked by: stand-ins without a dispatch, then medians."""
-        ranges = [self.shed_mw, self.balancing_mw] if self.cost is None else [self.cost]
-        return (self.without_dispatch, *(np.inf if r is None else r.median for r in ranges))
+        if self.cost is not None:
+            return self.without_dispatch, self.cost.median
+        if self.shed_mw is None or self.balancing_mw is None:
+            return self.without_dispatch, np.inf
+        shed = max(self.shed_mw.median, SHED_TOLERANCE_MW)
+        return self.without_dispatch, shed, self.balancing_mw.median
 
 
 def ways(
@@ -220,7 +224,7 @@ def stand_in(
                 return grid, best.cost
     raise SolverError(
         f"case {case.name} serves none of {MOST_TRIES} demands drawn from what is public (the last "
-        f"ones of a tenth of what is expected, with {RESERVE:g} times as much to spare)"
+        f"of {level:.0%} of what is expected) with {RESERVE:g} times as much to spare"
     )
 
 
@@ -252,20 +256,28 @@ def _served(grid: Case, voll: float) -> AcOptimum | None:
 def recommended(found: Sequence[Expected]) -> Expected:
     """Return the way of least median cost (without costs, of least unserved demand).
 
-    It must do better than nothing released on more than half of the stand-ins, or nothing is
-    what is recommended. Of ways that come as near as stand-ins can tell it is the one with the
-    least expected error.
+    It must do better than nothing released on more than half of the stand-ins and in the median,
+    or nothing is what is recommended. Of ways that come as near as stand-ins can tell it is the
+    one with the least expected error.
     """
+    nothing = [one for one in found if one.release == "nothing"]
     worth = [
         one for one in found
         if one.release != "nothing" and (one.better is None or 2 * one.better > one.stand_ins)
     ]  # fmt: skip
-    # without any, all that nothing was held against lost: what is left is nothing released
-    best = min(
-        worth or [one for one in found if one.release == "nothing"], key=lambda one: one.harm
-    )
-    near = [one for one in worth if one.harm <= tuple(x * (1.0 + WORTH) for x in best.harm)]
-    return min(near, key=lambda one: (one.error_mw, one.harm), default=best)
+    best = min([*nothing, *worth], key=lambda one: one.harm)
+    if best in nothing:
+        return best
+    near = [
+        one for one in worth
+        if all(x <= _at_most(y) for x, y in zip(one.harm, best.harm, strict=True))
+    ]  # fmt: skip
+    return min(near, key=lambda one: (one.error_mw, one.harm))
+
+
+def _at_most(figure: float) -> float:
+    """Return up to where a figure counts as the same."""
+    return figure + WORTH * abs(figure)
 
 
 def _outcome(
@@ -320,9 +332,9 @@ def _better(one: Outcome | None, other: Outcome | None) -> bool:
     if one is None or other is None:
         return one is not None
     for mine, theirs in zip(one.harm, other.harm, strict=True):
-        if mine < (1.0 - WORTH) * theirs:
+        if _at_most(mine) < theirs:
             return True
-        if theirs < (1.0 - WORTH) * mine:
+        if _at_most(theirs) < mine:
             return False
     return False
 

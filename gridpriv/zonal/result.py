@@ -289,7 +289,7 @@ class RunResult(Instance):
     def _released_rows(self) -> list[dict[str, Any]]:
         return [
             {"zone": zone.name, "statistics": found.strategy.name,
-             "expected_error_mw": self.case.base_mva * found.expected}
+             "expected_error_mw": self.case.base_mva * found.scale * found.expected}
             for zone, found in zip(self.zone_models, self.disclosures, strict=True)
             if found is not None
         ]  # fmt: skip

@@ -256,10 +256,12 @@ def lucky(document: dict[str, Any]) -> str | None:
     held, cost = document["final"]["cost_of_privacy"], document["final"]["physical"]["cost"]
     if held is None or held["cost"] is None or held["cost"] >= -WORSE * abs(cost):
         return None
+    if noise(document["settings"]) == UNSAID:
+        return None
     central = document["settings"]["coordination"] == "central"
     told = "The cost of privacy is negative: noise happened to end at a cheaper dispatch"
     over = held.get("cost_over_optimum")
-    if over is None:
+    if over is None or over <= held["cost"]:
         return f"{told}, which is chance and no gain."
     beyond = amount(over - held["cost"], "$/h")
     unfinished = "" if central else ", its rounds being unfinished"
@@ -280,6 +282,8 @@ def price(document: dict[str, Any]) -> str:
                     f"included{beyond}")  # fmt: skip
     if privacy["mechanism"] == "none":
         told.append("has no privacy, as it has no noise")
+    elif privacy["releases_per_zone"] == 0:
+        told.append("releases nothing of demand, at epsilon 0")
     elif total["epsilon"] is None:
         told.append("certifies no total epsilon")
     else:

@@ -77,7 +77,7 @@ def play(page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, *, slow: boo
         else:
             done = subprocess.run(
                 ["bash", "-euo", "pipefail", "-c", block.text],
-                env=environment, capture_output=True, text=True, check=False,
+                env=environment, capture_output=True, text=True, check=False, timeout=900,
             )  # fmt: skip
             assert done.returncode == 0, (block.text, done.stdout, done.stderr)
 

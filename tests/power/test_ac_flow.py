@@ -377,3 +377,17 @@ def test_the_jacobian_is_what_small_differences_of_the_residual_say(seed: int) -
             for way in (1, -1)
         )
         assert (forward - back) / 2e-6 == pytest.approx(column, abs=1e-6)
+
+
+def test_places_of_a_large_grids_jacobian_are_no_32_bit_numbers() -> None:
+    n, none = 24_000, sparse.csr_array((24_000, 0))
+    equations = FlowEquations(
+        injected=sparse.eye_array(n, format="csr") * 1j, at=np.arange(n),
+        tie_area=sparse.csr_array((1, 0)), p=np.zeros(n), q=np.zeros(n), q_low=np.zeros(n),
+        q_high=np.zeros(n), setpoint=np.ones(n), reference=np.arange(n) == 0,
+        up=sparse.csr_array(([1.0], ([n - 1], [0])), shape=(n, 1)), down=sparse.csr_array((n, 1)),
+        interchange=np.zeros(1), bias=none[:1],
+    )  # fmt: skip
+    point = Point(np.zeros(n), np.ones(n), np.ones(1), np.zeros(0))
+    found = Jacobian.of(equations).at(point, np.zeros(n, bool))
+    assert found.tocsc()[n - 1, 2 * n - 1] == -1.0

@@ -107,8 +107,9 @@ def test_the_answer_says_dollars_and_epsilon(told: tuple[Path, list[str]]) -> No
     answer = page.partition("This run ")[2].partition(". ")[0]
     settled = run["final"]["physical"]["cost"] is not None
     assert (re.search(r"costs [\d.]+ \$/h", answer) is not None) == settled
-    epsilon = run["privacy"]["total"]["epsilon"]
-    assert ("no privacy" if epsilon is None else f"epsilon of {epsilon:.4g} ") in page
+    epsilon, quiet = run["privacy"]["total"]["epsilon"], run["privacy"]["mechanism"] == "none"
+    none = "no privacy" if quiet else "no total epsilon"
+    assert (none if epsilon is None else f"epsilon of {epsilon:.4g} ") in answer
 
 
 def test_what_zones_exchange_is_shown_where_the_grid_settles(

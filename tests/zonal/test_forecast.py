@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,14 @@ from gridpriv.grid.library import load_case
 from gridpriv.grid.partition import partition
 from gridpriv.power.ac.optimum import acopf
 from gridpriv.power.prior import PublicDemand
-from gridpriv.zonal.forecast import Expected, Range, drawn_demand, recommended
+from gridpriv.zonal.forecast import (
+    Expected,
+    Outcome,
+    Range,
+    _better,
+    drawn_demand,
+    recommended,
+)
 
 TINY = """function mpc = tiny
 mpc.baseMVA = 100;
@@ -178,3 +186,23 @@ def test_the_recommendation_is_the_cheapest_and_nothing_where_nothing_is_as_good
     assert recommended([way("nothing", 120.0), way("nothing", 119.0)]).cost.median == 119.0
     assert recommended([way("bus", 99.0, failed=1), way("total", 110.0)]).release == "total"
     assert recommended([way("bus", 100.0, 5.0), way("tree", 100.05, 2.0)]).release == "tree"
+    dearer = way("bus", 500.0, better=6, failed=4)
+    assert recommended([way("nothing", 120.0), dearer]).release == "nothing"
+
+
+def test_without_costs_solver_dust_decides_nothing_and_balancing_does():
+    def plain(release, shed, balanced, **figures):
+        ranges = {"shed_mw": Range(shed, shed, shed), "balancing_mw": Range(*[balanced] * 3)}
+        return replace(way(release, 0.0, **figures), cost=None, **ranges)
+
+    for shed in (1e-9, 3.0):
+        found = [plain("bus", shed / 2, 40.0, error=0.5), plain("total", shed / 2, 1.0)]
+        assert recommended(found).release == "total"
+
+
+@pytest.mark.parametrize("cost", [-1000.0, 0.0, 1000.0])
+def test_an_outcome_is_not_better_than_itself(cost):
+    one = Outcome(cost, None, 0.0, 0.0)
+    assert not _better(one, one)
+    assert _better(replace(one, cost=cost - 2.0), one)
+    assert not _better(replace(one, cost=cost + 2.0), one)

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from gridpriv.cli.main import main
-from gridpriv.zonal.summary import apart, lucky, worthless
+from gridpriv.zonal.summary import apart, lucky, price, worthless
 
 GRID = ["run", "case14", "--objective", "cost", "--rounds", "5", "--solver", "clarabel", "--json"]
 ONCE = ["--mechanism", "knorm", "--refresh", "run", "--beta", "20MW", "--seed", "4"]
@@ -57,16 +57,18 @@ def document(found, silent, *, costs=True):
 @pytest.mark.parametrize(
     ("cost", "over", "said"),
     [(-0.67, 14.0, "ends 14.67 $/h beyond the AC optimum itself, its rounds being unfinished."),
-     (-0.67, None, "is chance and no gain."), (0.0, 14.0, None), (0.67, 14.0, None),
+     (-0.67, None, "is chance and no gain."), (-0.9, -2.0, "is chance and no gain."),
+     (0.0, 14.0, None), (0.67, 14.0, None),
      (None, None, None)],
 )  # fmt: skip
 def test_a_negative_cost_of_privacy_is_explained(cost, over, said):
     held = {"cost": cost, "cost_over_optimum": over}
-    told = lucky({
-        "final": {"physical": {"cost": 8095.52}, "cost_of_privacy": held},
-        "settings": {"coordination": "rounds"},
-    })  # fmt: skip
+    settings = {"coordination": "rounds", "mechanism": "laplace", "perturbation": "demand",
+                "refresh": "run", "release": "bus"}  # fmt: skip
+    run = {"final": {"physical": {"cost": 8095.52}, "cost_of_privacy": held}}
+    told = lucky(run | {"settings": settings})
     assert told is None if said is None else told.endswith(said)
+    assert lucky(run | {"settings": settings | {"release": "nothing"}}) is None  # it has no noise
 
 
 @pytest.mark.parametrize(
@@ -133,3 +135,20 @@ def test_a_run_that_releases_nothing_tells_of_no_noise(capsys):
     told = " ".join(capsys.readouterr().out.split())
     assert "nothing of demand released" in told and "nothing of demand is released" in told
     assert "simulated noise" not in told and "noise on" not in told and "drawn anew" not in told
+
+
+def test_what_is_released_for_scaled_demand_errs_by_scaled_power(capsys):
+    """Neighbours use the estimate of what the owner released, times the public factor."""
+    one, three = (
+        final(capsys, *ONCE, "--no-reference", "--load-scale", factor)["released"]
+        for factor in ("1", "3")
+    )
+    for row, scaled in zip(one, three, strict=True):
+        assert scaled["expected_error_mw"] == pytest.approx(3 * row["expected_error_mw"])
+
+
+def test_a_run_that_releases_nothing_is_at_epsilon_0(capsys):
+    silent = final(capsys, "--release", "nothing", "--seed", "1", "--no-reference")
+    assert price(silent).endswith("and releases nothing of demand, at epsilon 0.")
+    bare = final(capsys, "--mechanism", "none", "--no-reference")
+    assert price(bare).endswith("and has no privacy, as it has no noise.")

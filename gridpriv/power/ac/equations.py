@@ -196,7 +196,8 @@ class Jacobian:
             _Terms(2 * n + bias.row, delta + bias.col),
         ]
         size = 2 * n + areas
-        key = np.concatenate([one.column * size + one.row for one in terms])
+        # indices of SciPy's matrices are of 32 bits, which a place's number outgrows
+        key = np.concatenate([one.column.astype(np.int64) * size + one.row for one in terms])
         found, slot = np.unique(key, return_inverse=True)
         indptr = np.searchsorted(found, size * np.arange(delta + islands + 1))
         return Jacobian(
