@@ -11,10 +11,16 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from gridpriv.grid.partition import METHODS
+from gridpriv.privacy.mechanism import MECHANISMS
+from gridpriv.privacy.perturbation import NORMS
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
@@ -80,6 +86,17 @@ def play(page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, *, slow: boo
                 env=environment, capture_output=True, text=True, check=False, timeout=900,
             )  # fmt: skip
             assert done.returncode == 0, (block.text, done.stdout, done.stderr)
+
+
+@pytest.fixture(autouse=True)
+def lists_of_names() -> Iterator[None]:
+    """Leave what can be had by name as it was: pages add to it."""
+    lists: list[dict[Any, Any]] = [METHODS, MECHANISMS, NORMS]
+    before = [dict(one) for one in lists]
+    yield
+    for one, was in zip(lists, before, strict=True):
+        one.clear()
+        one.update(was)
 
 
 @pytest.mark.parametrize("page", [p for p in PAGES if due(p, slow=False)], ids=name)
