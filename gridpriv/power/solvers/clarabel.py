@@ -86,9 +86,10 @@ def conic_rows(program: ZoneProgram | ReducedProgram) -> tuple[Matrix, Floats, l
 # Without equilibration and with refinement to 1e-9 a solve takes half the time, and far fewer
 # solves end AlmostSolved (docs/decisions/0005-solvers.md). What does not end as Solved is
 # repeated with the objective scaled, at a tolerance of 1e-7 in place of 1e-8, with firmer
-# refinement, and last with Clarabel's defaults.
+# refinement, with less regularisation of the factors, and last with Clarabel's defaults.
 PLAIN = {"equilibrate_enable": False}
 FAST = PLAIN | {"iterative_refinement_abstol": 1e-9, "iterative_refinement_reltol": 1e-9}
+FINE = PLAIN | {"static_regularization_constant": 1e-10}
 LOOSER = PLAIN | {"tol_feas": 1e-7, "tol_gap_abs": 1e-7, "tol_gap_rel": 1e-7}
 SAFER: tuple[tuple[float, dict[str, Any]], ...] = (
     (10.0, FAST),
@@ -98,6 +99,8 @@ SAFER: tuple[tuple[float, dict[str, Any]], ...] = (
     (0.01, PLAIN),
     (10.0, PLAIN),
     (100.0, PLAIN),
+    (1.0, FINE),
+    (1e-4, FINE),
     (1.0, {}),
 )
 
