@@ -181,15 +181,15 @@ class Jacobian:
         own = np.concatenate([np.zeros(len(y.data), bool), np.ones(len(rows), bool)])
         area, metered, weight = _metered(equations.tie_area, row, n)
         at_bus = row < n
-        place, power = np.cumsum(~equations.reference) - 1, [row[at_bus], n + row[at_bus], area]
-        by = [column[at_bus], column[at_bus], column[metered]]
         turns = ~equations.reference
-        turning = np.concatenate([turns[one] for one in by])
-        free = turns.sum()
+        angle, free = np.cumsum(turns) - 1, turns.sum()
+        power = np.concatenate([row[at_bus], n + row[at_bus], area])
+        by = np.concatenate([column[at_bus], column[at_bus], column[metered]])
+        turning = turns[by]
         alpha, delta = free + n, free + n + equations.up.shape[1]
         terms = [
-            _Terms(np.concatenate(power)[turning], place[np.concatenate(by)[turning]]),
-            _Terms(np.concatenate(power), free + np.concatenate(by)),
+            _Terms(power[turning], angle[by[turning]]),
+            _Terms(power, free + by),
             _Terms(n + np.arange(n), free + np.arange(n)),
             _Terms(up.row, alpha + up.col),
             _Terms(down.row, alpha + down.col),
