@@ -29,7 +29,6 @@ FRESH = (
     "Noise that is drawn anew in every round keeps zones apart, however many rounds: "
     "--perturbation demand --refresh run draws it once."
 )
-UNSAID = "nothing of demand released"
 SETTLED = (
     "The settled grid's figures hold all the same: they are what comes of every zone's acting on "
     "what was agreed last."
@@ -95,12 +94,17 @@ def _rounds(document: dict[str, Any]) -> str:
     return f"{rounds} of {settings['update']} updates"
 
 
+def _silent(settings: dict[str, Any]) -> bool:
+    """Return whether nothing is released; noise on other things is drawn whatever is of demand."""
+    return bool(settings["release"] == NOTHING and settings["perturbation"] == "demand")
+
+
 def noise(settings: dict[str, Any]) -> str:
     """Return the noise of effective settings in words."""
     if settings["mechanism"] == "none":
         return "no noise"
-    if settings["release"] == NOTHING and settings["perturbation"] == "demand":
-        return UNSAID
+    if _silent(settings):
+        return "nothing of demand released"
     drawn = f" (drawn per {settings['refresh']})" if settings["refresh"] else ""
     return f"{settings['mechanism']} noise on {settings['perturbation']}{drawn}"
 
@@ -194,8 +198,8 @@ def apart(document: dict[str, Any]) -> str | None:
     if residual is None or residual <= AGREED:
         return None
     settings = document["settings"]
-    silent = settings["mechanism"] == "none" or noise(settings) == UNSAID
-    fresh = not silent and settings["refresh"] != "run"
+    quiet = settings["mechanism"] == "none" or _silent(settings)
+    fresh = not quiet and settings["refresh"] != "run"
     return (
         f"Not converged: after {counted(rounds, 'round')} zones differ by {shown(residual)} p.u. "
         f"in what they share. {FRESH if fresh else MORE_ROUNDS}"
@@ -256,7 +260,7 @@ def lucky(document: dict[str, Any]) -> str | None:
     held, cost = document["final"]["cost_of_privacy"], document["final"]["physical"]["cost"]
     if held is None or held["cost"] is None or held["cost"] >= -WORSE * abs(cost):
         return None
-    if noise(document["settings"]) == UNSAID:
+    if _silent(document["settings"]):
         return None
     central = document["settings"]["coordination"] == "central"
     told = "The cost of privacy is negative: noise happened to end at a cheaper dispatch"
