@@ -23,6 +23,7 @@ from gridpriv.cli.common import (
 )
 from gridpriv.core.display import amount, figure
 from gridpriv.core.errors import not_allowed, one_of
+from gridpriv.zonal.settings import Settings
 
 if TYPE_CHECKING:
     from gridpriv.grid.case import Case
@@ -48,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help="numbers of rounds, or central")  # fmt: skip
     parser.add_argument("--draws", type=WHOLE, default=10, metavar="N",
                         help="stand-ins for demand, drawn from what is public")  # fmt: skip
-    parser.add_argument("--solver", default="clarabel", metavar="NAME",
+    parser.add_argument("--solver", default=Settings.solver, metavar="NAME",
                         help="clarabel, ipopt or pyomo:NAME")  # fmt: skip
     add_output(parser, "write plan.json")
 
