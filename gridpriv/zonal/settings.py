@@ -42,7 +42,7 @@ from gridpriv.power.objective import (
     losses_objective,
 )
 from gridpriv.privacy.adjacency import PROTECTS, Beta, DemandAdjacency, Protects, parse_beta
-from gridpriv.privacy.budget import NOTHING, Budget
+from gridpriv.privacy.budget import NOTHING, QUIET, Budget
 from gridpriv.privacy.perturbation import Perturbation, Refresh, Target
 from gridpriv.privacy.settings import Privacy
 
@@ -247,7 +247,7 @@ class Settings(Service, Grid, Rounds, Draws, Adjacency, Privacy):
     def noise_is_fresh(self) -> bool:
         """Return whether every round draws new noise, which a penalty rule must not chase."""
         perturbation = self.effective_perturbation()
-        return perturbation.target != "none" and perturbation.refresh != "run"
+        return self.drawn not in QUIET and perturbation.refresh != "run"
 
     def planned_releases(self) -> int:
         """Return the number of releases of one zone."""

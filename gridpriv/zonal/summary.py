@@ -241,7 +241,7 @@ def worthless(document: dict[str, Any]) -> str | None:
     By cost, demand that is not served included, where the case has costs; else by that demand.
     """
     held, physical = document["final"]["cost_of_privacy"], document["final"]["physical"]
-    if held is None or held["nothing_released_shed_mw"] is None:
+    if held is None or held["nothing_released_shed_mw"] is None or _silent(document["settings"]):
         return None
     costs = held["nothing_released_cost"] is not None
     kind, unit = ("cost", "$/h") if costs else ("shed_mw", "MW of demand not served")
@@ -265,7 +265,7 @@ def lucky(document: dict[str, Any]) -> str | None:
     central = document["settings"]["coordination"] == "central"
     told = "The cost of privacy is negative: noise happened to end at a cheaper dispatch"
     over = held.get("cost_over_optimum")
-    if over is None or over <= held["cost"]:
+    if over is None or over - held["cost"] <= WORSE * abs(cost):
         return f"{told}, which is chance and no gain."
     beyond = amount(over - held["cost"], "$/h")
     unfinished = "" if central else ", its rounds being unfinished"

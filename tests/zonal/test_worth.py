@@ -51,7 +51,8 @@ def document(found, silent, *, costs=True):
     figures = {"cost": found if costs else None, "shed_mw": 0.0 if costs else found}
     held = {"nothing_released_cost": silent if costs else None}
     held["nothing_released_shed_mw"] = 0.0 if costs else silent
-    return {"final": {"physical": figures, "cost_of_privacy": held}}
+    settings = {"release": "bus", "perturbation": "demand"}
+    return {"final": {"physical": figures, "cost_of_privacy": held}, "settings": settings}
 
 
 @pytest.mark.parametrize(
@@ -131,10 +132,17 @@ def test_what_auto_chose_is_told_and_a_zone_of_one_bus_too(capsys, tmp_path):
 
 
 def test_a_run_that_releases_nothing_tells_of_no_noise(capsys):
-    assert main(["run", "case14", "--release", "nothing", "--seed", "1", "--no-reference"]) == 0
+    assert main(["run", "case14", "--release", "nothing", "--seed", "1", "--load-scale", "3"]) == 0
     told = " ".join(capsys.readouterr().out.split())
     assert "nothing of demand released" in told and "nothing of demand is released" in told
     assert "simulated noise" not in told and "noise on" not in told and "drawn anew" not in told
+    assert "worth nothing" not in told
+
+
+def test_a_run_that_releases_nothing_is_the_row_of_it(capsys):
+    final_of = final(capsys, "--release", "nothing", "--seed", "1")["final"]
+    row = final_of["cost_of_privacy"]["nothing_released_cost"]
+    assert final_of["physical"]["cost"] == pytest.approx(row, rel=1e-9)
 
 
 def test_what_is_released_for_scaled_demand_errs_by_scaled_power(capsys):
