@@ -265,14 +265,15 @@ def recommended(found: Sequence[Expected]) -> Expected:
         one for one in found
         if one.release != "nothing" and (one.better is None or 2 * one.better > one.stand_ins)
     ]  # fmt: skip
-    best = min([*nothing, *worth], key=lambda one: one.harm)
-    if best in nothing:
-        return best
-    near = [
-        one for one in worth
-        if all(x <= _at_most(y) for x, y in zip(one.harm, best.harm, strict=True))
-    ]  # fmt: skip
-    return min(near, key=lambda one: (one.error_mw, one.harm))
+    left = [*nothing, *worth]
+    for place in range(max(len(one.harm) for one in left)):
+        figures = [one.harm[place] if place < len(one.harm) else np.inf for one in left]
+        least = _at_most(min(figures))
+        left = [one for one, x in zip(left, figures, strict=True) if x <= least]
+    silent = [one for one in left if one.release == "nothing"]
+    if silent:
+        return min(silent, key=lambda one: one.harm)
+    return min(left, key=lambda one: (one.error_mw, one.harm))
 
 
 def _at_most(figure: float) -> float:

@@ -196,8 +196,12 @@ def test_without_costs_solver_dust_decides_nothing_and_balancing_does():
         return replace(way(release, 0.0, **figures), cost=None, **ranges)
 
     for shed in (1e-9, 3.0):
-        found = [plain("bus", shed / 2, 40.0, error=0.5), plain("total", shed / 2, 1.0)]
+        found = [plain("bus", shed - 5e-10, 40.0, error=0.5), plain("total", shed, 1.0)]
         assert recommended(found).release == "total"
+        held = [plain("nothing", shed, 1.0), plain("bus", shed - 5e-10, 40.0, better=6)]
+        assert recommended(held).release == "nothing"
+    dear = [way("bus", -100.0, 5.0), way("tree", -99.95, 2.0)]
+    assert recommended(dear).release == "tree"
 
 
 @pytest.mark.parametrize("cost", [-1000.0, 0.0, 1000.0])
