@@ -17,7 +17,7 @@ from gridpriv.consensus.problem import LocalProblem, Minimiser
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import SolverError
 from gridpriv.core.interrupts import uninterrupted
-from gridpriv.privacy.perturbation import NoiseRule
+from gridpriv.privacy.perturbation import NoiseRule, Target
 from gridpriv.privacy.release import Charging, Release
 
 Perturb = Callable[[str, Floats, Place, Floats], Floats]
@@ -26,11 +26,23 @@ Perturb = Callable[[str, Floats, Place, Floats], Floats]
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """What a round sees: the private data behind noise, or the public proxy as it is."""
+    """What a round sees: the private data behind noise, or the public proxy as it is.
+
+    Attributes
+    ----------
+    data : array
+    perturb : callable
+    called : str
+        The round, in words.
+    released : {'none', 'objective', 'output', 'demand'}
+        What of it is released. The noise of an output covers how far the minimiser moves, not a
+        solver's error; demand and gradient are released before a solver sees them.
+    """
 
     data: Floats
     perturb: Perturb
     called: str
+    released: Target
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,7 +165,7 @@ class Agent:
         """Run one round: E local updates, their average, the dual update."""
         self._releases.clear()
         self._magnitude = 0.0
-        private = View(self._data, self._perturb, "round")
+        private = View(self._data, self._perturb, "round", self._rules.perturbation.target)
         self._at, self._effort = self._updated(order, private)
         return Reply(self._part(self._at.average), dict(self._releases))
 
@@ -250,6 +262,8 @@ class Agent:
             found = self.problem.minimise_exact(gradient - to.pull, metric)
         else:
             found = self.problem.minimise(gradient - to.pull - z / to.step, metric)
+        if found.near and view.released == "output":
+            raise SolverError("the solver came only near the minimiser that is to be released")
         released = self._released(found.z, place, metric, view)
         return Minimiser(released, found.iterations, found.retries)
 
@@ -317,7 +331,7 @@ class Agent:
     def _public_view(self, called: str) -> View:
         if self._proxy is None:
             raise ValueError("a rehearsal needs a proxy of the data")
-        return View(self._proxy, _unperturbed, called)
+        return View(self._proxy, _unperturbed, called, "none")
 
     def _spread(self, shared: Floats) -> Floats:
         if self._whole:  # nothing is modified in place, so no copy is needed

@@ -21,11 +21,14 @@ class Minimiser:
     z : (n,)
     iterations, retries : int
         Of the solver; retries counts repeats with safer settings.
+    near : bool
+        Whether the solver came only near the minimiser. No release may rest on such a z.
     """
 
     z: Floats
     iterations: int = 0
     retries: int = 0
+    near: bool = False
 
 
 class LocalProblem(Protocol):

@@ -150,4 +150,4 @@ class ZoneProblem:
 
 
 def _minimiser(solution: Solution) -> Minimiser:
-    return Minimiser(solution.z, solution.iterations, solution.retries)
+    return Minimiser(solution.z, solution.iterations, solution.retries, solution.near)

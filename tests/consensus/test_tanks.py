@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -123,6 +123,27 @@ def test_every_draw_is_told_in_a_reply_counted_and_planned(target, refresh, upda
     assert [dict(total) for total in told] == drawn
     assert [sum(counts.values()) for counts in drawn] == [expected] * 2
     assert [set(counts) for counts in drawn] == [{r} if expected else set() for r in one]
+
+
+@pytest.mark.parametrize("target", ["none", "demand", "objective", "output"])
+def test_only_an_output_may_not_rest_on_a_point_near_the_minimiser(target, monkeypatch):
+    """Its noise covers how far the minimiser moves; what is near it may move farther.
+
+    Demand and gradients are released before the solver, and a rehearsal releases nothing.
+    """
+    agent = Waterworks(**SHORT, rules=rules(target=target)).agent(1)
+    solve = agent.problem.minimise_exact
+    monkeypatch.setattr(
+        agent.problem, "minimise_exact", lambda *given: replace(solve(*given), near=True)
+    )
+    order = Order(1, np.array([1.0]), np.array([2.0]), 1.0)
+    agent.rehearse(order)
+    if target != "output":
+        assert agent.round(order)
+        return
+    with pytest.raises(SolverError, match=r"tank 1, round 1.*near the minimiser"):
+        agent.round(order)
+    assert not agent.drawn()
 
 
 def test_a_charge_comes_before_its_draw_and_a_refusal_leaves_nothing():

@@ -19,11 +19,14 @@ class Solution:
     iterations : int
     retries : int
         How often the solve was repeated with safer settings before it ended as solved.
+    near : bool
+        Whether no setting ended as solved, and z is only near the minimiser.
     """
 
     z: Floats
     iterations: int
     retries: int
+    near: bool = False
 
 
 class ZoneSolver(Protocol):
@@ -48,8 +51,11 @@ class Unsolved:
     ended : str
         Solver and status.
     iterations, retries : int
+    z : (n,), optional
+        A point near the minimiser, where a setting came that far.
     """
 
     ended: str
     iterations: int
     retries: int
+    z: Floats | None = None

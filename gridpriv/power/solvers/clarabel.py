@@ -30,7 +30,7 @@ class ClarabelSolver:
     def attempt(self, linear: Floats, metric: Floats) -> Solution | Unsolved:
         """Return the minimiser; a solve not ended as Solved is repeated with safer settings.
 
-        Nothing that did not end as solved is used.
+        Where none ends so, the first that ended AlmostSolved is the point near it.
 
         Raises
         ------
@@ -44,16 +44,19 @@ class ClarabelSolver:
         else:
             self._solver.update(P=p, q=q)
         found = self._solver.solve()
-        iterations, retries = int(found.iterations), 0
+        ended = [found]
         for scale, settings in SAFER:
             if found.status == clarabel.SolverStatus.Solved:
                 break
             found = self._setup(scale * p, scale * q, settings).solve()
-            iterations, retries = iterations + int(found.iterations), retries + 1
+            ended.append(found)
+        iterations, retries = sum(int(one.iterations) for one in ended), len(ended) - 1
         if found.status == clarabel.SolverStatus.PrimalInfeasible:
             raise SolverError("there is no solution (clarabel's certificate at its defaults)")
         if found.status != clarabel.SolverStatus.Solved:
-            return Unsolved(f"clarabel ended {found.status}", iterations, retries)
+            almost = [one for one in ended if one.status == clarabel.SolverStatus.AlmostSolved]
+            near = self._program.restore(np.asarray(almost[0].x)) if almost else None
+            return Unsolved(f"clarabel ended {found.status}", iterations, retries, near)
         return Solution(self._program.restore(np.asarray(found.x)), iterations, retries)
 
     def _setup(self, p: Floats, q: Floats, settings: dict[str, Any]) -> Any:

@@ -47,7 +47,10 @@ class Rescued:
         return self._make_second()
 
     def solve(self, linear: Floats, metric: Floats) -> Solution:
-        """Return the minimiser; the second solver's is counted as one retry more."""
+        """Return the minimiser; the second solver's is counted as one retry more.
+
+        Where neither solves it, a point that either came near it with is returned as such.
+        """
         first = self._first.attempt(linear, metric)
         if isinstance(first, Solution):
             return first
@@ -55,9 +58,12 @@ class Rescued:
             found = self._second.attempt(linear, metric)
         except SolverError as error:
             raise SolverError(f"{first.ended} after safer settings; {error}") from error
-        if isinstance(found, Unsolved):
+        iterations, retries = first.iterations + found.iterations, first.retries + found.retries
+        if isinstance(found, Solution):
+            return Solution(found.z, iterations, retries + 1)
+        z = first.z if first.z is not None else found.z
+        if z is None:
             raise SolverError(
                 f"{first.ended} after safer settings; {found.ended} after safer settings"
             )
-        iterations, retries = first.iterations + found.iterations, first.retries + found.retries
-        return Solution(found.z, iterations, retries + 1)
+        return Solution(z, iterations, retries + 1, near=True)
