@@ -255,15 +255,13 @@ class Agent:
         """(3.2): the noisy linearized update from ``z``, or the exact one."""
         exact = self._rules.update == "exact"
         metric = to.rho if exact else to.rho + 1.0 / to.step
-        at = np.zeros_like(z) if exact else z
+        at, near = np.zeros_like(z) if exact else z, view.released != "output"
         data = view.perturb("demand", view.data, place, metric)
         gradient = view.perturb("objective", self.problem.gradient(at, data), place, metric)
         if exact:
-            found = self.problem.minimise_exact(gradient - to.pull, metric)
+            found = self.problem.minimise_exact(gradient - to.pull, metric, near=near)
         else:
-            found = self.problem.minimise(gradient - to.pull - z / to.step, metric)
-        if found.near and view.released == "output":
-            raise SolverError("the solver came only near the minimiser that is to be released")
+            found = self.problem.minimise(gradient - to.pull - z / to.step, metric, near=near)
         released = self._released(found.z, place, metric, view)
         return Minimiser(released, found.iterations, found.retries)
 

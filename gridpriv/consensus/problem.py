@@ -21,14 +21,11 @@ class Minimiser:
     z : (n,)
     iterations, retries : int
         Of the solver; retries counts repeats with safer settings.
-    near : bool
-        Whether the solver came only near the minimiser. No release may rest on such a z.
     """
 
     z: Floats
     iterations: int = 0
     retries: int = 0
-    near: bool = False
 
 
 class LocalProblem(Protocol):
@@ -65,11 +62,14 @@ class LocalProblem(Protocol):
         """Return the gradient of f at z, shape (n,)."""
         ...
 
-    def minimise(self, linear: Floats, metric: Floats) -> Minimiser:
-        """Return argmin over W of <linear, z> + 1/2 z' diag(metric) z."""
+    def minimise(self, linear: Floats, metric: Floats, *, near: bool = False) -> Minimiser:
+        """Return argmin over W of <linear, z> + 1/2 z' diag(metric) z.
+
+        With ``near`` a point near it serves, where no solver comes to it: no release rests on it.
+        """
         ...
 
-    def minimise_exact(self, linear: Floats, metric: Floats) -> Minimiser:
+    def minimise_exact(self, linear: Floats, metric: Floats, *, near: bool = False) -> Minimiser:
         """Return argmin over W of f's own public quadratic + <linear, z> + 1/2 z' diag(metric) z.
 
         For f(z; data) = 1/2 z'Hz + <gradient(0, data), z> + constant with H public.

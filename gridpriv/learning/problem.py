@@ -111,13 +111,14 @@ class ClientProblem:
             most = max(most, math.sqrt(float(squares.max())))
         return most
 
-    def minimise(self, linear: Floats, metric: Floats) -> Minimiser:
+    def minimise(self, linear: Floats, metric: Floats, *, near: bool = False) -> Minimiser:
         """Return argmin over the box of <linear, z> + 1/2 z' diag(metric) z: a clip."""
+        del near
         return Minimiser(boxed(-linear / metric, self._box))
 
-    def minimise_exact(self, linear: Floats, metric: Floats) -> Minimiser:
+    def minimise_exact(self, linear: Floats, metric: Floats, *, near: bool = False) -> Minimiser:
         """Refuse: the loss is no public quadratic."""
-        del linear, metric
+        del linear, metric, near
         raise InputError(
             "update = 'exact' is not allowed: this loss is no public quadratic; "
             "--algorithm admm, pvp or dvp solve the local problems"

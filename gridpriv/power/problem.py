@@ -86,13 +86,13 @@ class ZoneProblem:
         program = self.program
         return program.pull(self.imbalance(z, data)) + program.cost_square * z + program.cost_linear
 
-    def minimise(self, linear: Floats, metric: Floats) -> Minimiser:
+    def minimise(self, linear: Floats, metric: Floats, *, near: bool = False) -> Minimiser:
         """Return argmin over W of <linear, z> + 1/2 z' diag(metric) z."""
-        return _minimiser(self._linearized_solver.solve(linear, metric))
+        return _minimiser(self._linearized_solver.solve(linear, metric, near=near))
 
-    def minimise_exact(self, linear: Floats, metric: Floats) -> Minimiser:
+    def minimise_exact(self, linear: Floats, metric: Floats, *, near: bool = False) -> Minimiser:
         """Return argmin over W of M ||Bz||^2 + 1/2 z'(H + diag(metric))z + <linear, z>."""
-        return _minimiser(self._exact_solver.solve(linear, metric))
+        return _minimiser(self._exact_solver.solve(linear, metric, near=near))
 
     def figures(self, z: Floats, data: Floats) -> dict[str, float]:
         """Return squared imbalance (p.u.), shed and surplus in MW and MVAr, cost; private.
@@ -150,4 +150,4 @@ class ZoneProblem:
 
 
 def _minimiser(solution: Solution) -> Minimiser:
-    return Minimiser(solution.z, solution.iterations, solution.retries, solution.near)
+    return Minimiser(solution.z, solution.iterations, solution.retries)

@@ -19,14 +19,11 @@ class Solution:
     iterations : int
     retries : int
         How often the solve was repeated with safer settings before it ended as solved.
-    near : bool
-        Whether no setting ended as solved, and z is only near the minimiser.
     """
 
     z: Floats
     iterations: int
     retries: int
-    near: bool = False
 
 
 class ZoneSolver(Protocol):
@@ -37,8 +34,14 @@ class ZoneSolver(Protocol):
 
     name: str
 
-    def solve(self, linear: Floats, metric: Floats) -> Solution:
-        """Return the minimiser; raise :class:`SolverError` if there is none."""
+    def solve(self, linear: Floats, metric: Floats, *, near: bool = False) -> Solution:
+        """Return the minimiser, or with ``near`` what comes near it where nothing else is found.
+
+        Raises
+        ------
+        SolverError
+            Where there is none, or none is found.
+        """
         ...
 
 

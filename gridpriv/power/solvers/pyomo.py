@@ -40,8 +40,9 @@ class PyomoSolver:
         self._counted = program.cost_linear if exact else np.zeros(program.size)
         self._model.objective.deactivate()
 
-    def solve(self, linear: Floats, metric: Floats) -> Solution:
+    def solve(self, linear: Floats, metric: Floats, *, near: bool = False) -> Solution:
         """Return the minimiser; the model's demand stays 0, ``linear`` holds its effect."""
+        del near
         if hasattr(self._model, "local"):
             self._model.del_component("local")
         terms = zip(linear - self._counted, metric, self._variables, strict=True)

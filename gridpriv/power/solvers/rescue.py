@@ -46,14 +46,16 @@ class Rescued:
     def _second(self) -> Attempting:
         return self._make_second()
 
-    def solve(self, linear: Floats, metric: Floats) -> Solution:
+    def solve(self, linear: Floats, metric: Floats, *, near: bool = False) -> Solution:
         """Return the minimiser; the second solver's is counted as one retry more.
 
-        Where neither solves it, a point that either came near it with is returned as such.
+        With ``near`` a point near the minimiser serves wherever a solver does not come to it.
         """
         first = self._first.attempt(linear, metric)
         if isinstance(first, Solution):
             return first
+        if near and first.z is not None:
+            return Solution(first.z, first.iterations, first.retries)
         try:
             found = self._second.attempt(linear, metric)
         except SolverError as error:
@@ -61,9 +63,6 @@ class Rescued:
         iterations, retries = first.iterations + found.iterations, first.retries + found.retries
         if isinstance(found, Solution):
             return Solution(found.z, iterations, retries + 1)
-        z = first.z if first.z is not None else found.z
-        if z is None:
-            raise SolverError(
-                f"{first.ended} after safer settings; {found.ended} after safer settings"
-            )
-        return Solution(z, iterations, retries + 1, near=True)
+        if near and found.z is not None:
+            return Solution(found.z, iterations, retries + 1)
+        raise SolverError(f"{first.ended} after safer settings; {found.ended} after safer settings")
