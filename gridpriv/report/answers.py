@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from typing import Any
 
 import pandas as pd
@@ -130,7 +129,7 @@ def _answer(study: Study, panel: str, rows: pd.DataFrame) -> str:
                 f"{metric.told(best[metric.key])} each."]  # fmt: skip
     else:
         said = _least(metric, best, equal=several, ways=len(ranked))
-        told = [sentence(f"{where}, {_named(equal.series)} {said}")]
+        told = [sentence(f"{where}, {_ways(equal)} {said}")]
     others = []
     if not quiet.empty and math.isfinite(quiet[metric.key].min()):
         others.append(f"without noise it is {metric.told(quiet[metric.key].min())}")
@@ -167,12 +166,10 @@ def sentence(text: str) -> str:
     return f"{text.rstrip('. ')}."
 
 
-def _named(ways: Iterable[Any]) -> str:
-    return " and ".join(f'"{name}"' for name in ways)
-
-
 def _ways(rows: pd.DataFrame) -> str:
-    return _named(rows.series) if len(rows) < 4 else f"{len(rows)} ways"
+    """Return the ways by name, or how many they are."""
+    named = " and ".join(f'"{name}"' for name in rows.series)
+    return named if len(rows) < 4 else f"{len(rows)} ways"
 
 
 def _not_agreed(rows: pd.DataFrame) -> list[str]:

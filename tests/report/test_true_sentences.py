@@ -187,3 +187,12 @@ def test_every_way_is_held_against_the_cheapest_without_noise() -> None:
     priced = with_cost_of_privacy(told).cost_of_privacy
     assert priced.tolist()[2:] == [161.0, 1.0]
     assert priced.isna().tolist() == [True, True, False, False]
+
+
+def test_many_ways_of_equal_cost_are_counted_and_not_all_named(studied: Study) -> None:
+    table = summary(studied)
+    best = table[table.series == "demand, once"]
+    alike = [best.assign(series=f"way {k}") for k in range(9)]
+    answer = answers(studied, pd.concat([table, *alike], ignore_index=True))[0]
+    assert re.search(r"\b(9|10) ways (cost the least|have the lowest)|does not tell", answer)
+    assert '"way 1"' not in answer
