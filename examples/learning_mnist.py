@@ -1,15 +1,23 @@
 """Ryu and Kim's MNIST experiment at one budget: objective against output perturbation.
 
-Needs the four MNIST files; say where with GRIDPRIV_DATA, as in
-``GRIDPRIV_DATA=~/data python examples/learning_mnist.py``.
+    GRIDPRIV_DATA=~/data python examples/learning_mnist.py
+
+Needs the four MNIST files; without them it says where it looked and how to fetch them.
 """
 
+import sys
+
+from gridpriv import InputError
 from gridpriv.learning import learn, load_dataset, make_learn_settings
 
-mnist = load_dataset("mnist")
+try:
+    mnist = load_dataset("mnist")
+except InputError as error:
+    sys.exit(f"{error}\nFetch it: gridpriv learn run mnist --data DIR --download --rounds 1")
+
 for perturbation in ("objective", "output"):
     settings = make_learn_settings(
-        "mnist", "ryu-kim", perturbation=perturbation, budget="per-release:0.1", rounds=200
+        "mnist", "ryu-kim", perturbation=perturbation, budget="per-release:0.1", rounds=100
     )
     result = learn(mnist, settings)
     total = result.privacy["total"]

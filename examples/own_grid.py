@@ -1,0 +1,28 @@
+"""A grid of one's own: a pandapower net with zones of its own, and the result back in the net.
+
+python examples/own_grid.py
+"""
+
+import pandapower as pp
+import pandapower.networks
+
+import gridpriv
+from gridpriv.grid.zoning import zoning_from_source
+
+net = pandapower.networks.case9()  # any net whose generators have limits; costs make it dollars
+net.bus["zone"] = ["west" if bus in (0, 3, 4, 8) else "east" for bus in net.bus.index]
+
+case = gridpriv.case_from_pandapower(net, name="own")
+zones = zoning_from_source(case, "zone")  # or gridpriv.read_zoning("zones.csv", case)
+print(gridpriv.zone_report(case, zones).to_string(index=False))
+
+settings = gridpriv.make_settings(
+    budget="total:5", beta="1MW", refresh="run", rounds=15, solver="clarabel", seed=1
+)
+result = gridpriv.run(case, zones, settings)
+settled = result.physical
+print(f"{settled['cost']:.2f} $/h, {settled['shed_mw']:.3f} MW not served")
+
+filled = result.to_pandapower(net)  # a copy of the net, with set points
+pp.runpp(filled)
+print(filled.res_bus[["vm_pu", "p_mw", "q_mvar"]].round(3).to_string())
