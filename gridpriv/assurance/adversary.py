@@ -19,7 +19,6 @@ from gridpriv.core.errors import InputError, not_allowed
 from gridpriv.grid.case import Case
 from gridpriv.grid.zoning import Zoning, bus_graph, tie_lines
 from gridpriv.power.fleet import public_proxy
-from gridpriv.privacy.mechanism import variance
 from gridpriv.zonal.prepared import Prepared
 
 BOUND = 6.0  # public bounds, in spreads of the prior
@@ -111,7 +110,7 @@ def heard_noise(prepared: Prepared, messages: Sequence[Reply]) -> Noise:
     releases = [release for message in messages for release in message.releases]
     refresh = rules.perturbation.refresh
     draws = 1 if refresh != "update" else rules.local_updates
-    left = float(np.mean([variance(release.mechanism) for release in releases])) / draws
+    left = float(np.mean([release.mechanism.variance for release in releases])) / draws
     return Noise(rules.perturbation.target, refresh == "run", left)
 
 

@@ -39,7 +39,6 @@ from gridpriv.assurance.stationarity import StationarityModel, all_heard
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import InputError
 from gridpriv.privacy.budget import Budget
-from gridpriv.privacy.mechanism import variance
 from gridpriv.privacy.noise import NoiseStreams
 from gridpriv.privacy.perturbation import Perturbation
 from gridpriv.zonal.prepared import Prepared, noise_rule
@@ -184,7 +183,7 @@ def _releases(
         )
         sensitivity = disclosure.sensitivity(rules.adjacency, rules.noise.norm)
         release = rules.noise.release(sensitivity)
-        noise = variance(release.mechanism) / count
+        noise = release.mechanism.variance / count
         pull = _gain(matrix, prior.spread**2, noise)
         for seed in range(plan.seeds):
             streams = NoiseStreams(prepared.seed + seed)

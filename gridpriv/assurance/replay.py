@@ -113,6 +113,11 @@ class TapedMechanism:
         """Scale of the noise."""
         return self._inner.mechanism.scale
 
+    @property
+    def variance(self) -> float:
+        """Variance of the noise on one coordinate."""
+        return self._inner.mechanism.variance
+
     def perturb(self, value: Floats, stream: Stream) -> Floats:
         """Return the taped output."""
         return self._tape.release(self._inner, value, stream)

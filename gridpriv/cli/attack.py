@@ -22,6 +22,7 @@ from gridpriv.cli.common import (
     write_json,
 )
 from gridpriv.cli.run import add_arguments as add_run_arguments
+from gridpriv.core.display import counted
 from gridpriv.zonal.settings import Settings, make_settings
 
 if TYPE_CHECKING:
@@ -119,8 +120,8 @@ def _print(result: AttackResult) -> None:
 
     prepared = result.prepared
     print_table(
-        f"{prepared.case.name}: error of active demand, {len(result.attacked)} buses, "
-        f"{result.plan.seeds} seeds",
+        f"{prepared.case.name}: error of active demand, {counted(len(result.attacked), 'bus')}, "
+        f"{counted(result.plan.seeds, 'seed')}",
         ["run", "reads", "MW", "+-95%", "median %", "in 5%", "of prior"],
         [
             [r["configuration"], r["adversary"], *map(_three, (

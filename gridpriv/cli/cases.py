@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gridpriv.cli.common import add_output, print_table, tell
+from gridpriv.core.display import counted
 from gridpriv.core.errors import GridprivError, InputError
 
 if TYPE_CHECKING:
@@ -44,11 +45,12 @@ def _report(args: argparse.Namespace) -> int:
     return 0
 
 
-def _print_report(case: Case, size: dict[str, object], report: ReadReport) -> None:
+def _print_report(case: Case, size: dict[str, Any], report: ReadReport) -> None:
     notes = sorted(report.notes, key=lambda note: ORDER.index(note.status))
     print(
-        f"{case.name}: {size['buses']} buses, {size['branches']} branches and "
-        f"{size['generators']} generators in service, {size['load_mw']:.6g} MW of load"
+        f"{case.name}: {counted(size['buses'], 'bus')}, "
+        f"{counted(size['branches'], 'branch')} and "
+        f"{counted(size['generators'], 'generator')} in service, {size['load_mw']:.6g} MW of load"
     )
     print_table(
         f"{report.source} ({report.format})",
@@ -60,7 +62,7 @@ def _print_report(case: Case, size: dict[str, object], report: ReadReport) -> No
         print(f"The power balance may differ from the source's for: {', '.join(left_out)}.")
 
 
-def _size(case: Case) -> dict[str, object]:
+def _size(case: Case) -> dict[str, Any]:
     return {
         "case": case.name,
         "buses": case.n_bus,

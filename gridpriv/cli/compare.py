@@ -22,7 +22,7 @@ from gridpriv.cli.common import (
     tell,
     wanted_formats,
 )
-from gridpriv.core.display import amount
+from gridpriv.core.display import amount, counted
 from gridpriv.core.errors import InputError, SolverError, not_allowed
 from gridpriv.core.settings import Setting, check_names, names, reading, settings_of
 from gridpriv.zonal.settings import PRESETS, Settings
@@ -162,8 +162,6 @@ def tell_failures(study: Study) -> None:
 
 def print_summary(table: Any) -> None:
     """Print the means over seeds, one table a case; what no run has is no column."""
-    from gridpriv.zonal.summary import counted
-
     for panel, rows in table.groupby("panel", sort=False):
         seeds = sorted({int(n) for n in rows.seeds})
         many = "" if len(seeds) == 1 else f"{seeds[0]} to "

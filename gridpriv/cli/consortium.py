@@ -13,6 +13,7 @@ from gridpriv.cli.common import (
     given_settings,
     tell,
 )
+from gridpriv.core.display import counted
 from gridpriv.core.errors import InputError
 from gridpriv.zonal.settings import PRESETS, Settings
 
@@ -49,7 +50,8 @@ def execute(args: argparse.Namespace) -> int:
     lay_out(case, zoning, settings, args.run, args.address, folder)
     document = {"out": str(folder), "run": args.run, "zones": list(zoning.names)}
     tell(args, document, lambda: print(
-        f"{folder}: coordinator, {zoning.n_zone} zones ({', '.join(zoning.names)}), authority.\n"
+        f"{folder}: coordinator, {counted(zoning.n_zone, 'zone')} ({', '.join(zoning.names)}), "
+        "authority.\n"
         f"gridpriv coordinator --config {folder / 'coordinator' / 'coordinator.toml'}\n"
         f"gridpriv zone-agent --config {folder / zoning.names[0] / 'zone.toml'}, and so on"
     ))  # fmt: skip

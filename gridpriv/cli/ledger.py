@@ -21,6 +21,7 @@ from gridpriv.cli.common import (
     print_table,
     tell,
 )
+from gridpriv.core.display import counted
 from gridpriv.core.errors import GridprivWarning, not_allowed, one_of
 from gridpriv.core.files import write_text
 from gridpriv.core.text import csv_text
@@ -96,7 +97,8 @@ def _grant(args: argparse.Namespace, key: Path | None) -> int:
     delta = f" at delta {args.delta:g}" if args.delta else ""
     granted = (
         f"{args.file}: epsilon {args.epsilon:g}{delta} granted to each of the "
-        f"{sum(len(dataset.units) for dataset in datasets)} buses in {len(datasets)} zones of "
+        f"{counted(sum(len(dataset.units) for dataset in datasets), 'bus')} in "
+        f"{counted(len(datasets), 'zone')} of "
         f"{case.name} ({', '.join(dataset.owner for dataset in datasets)}).\n"
         f"Protected: {str(datasets[0].protection).rstrip('.')}.\n"
         f"Key: {key_path(Path(args.file), key)}. Whoever has it can forge the ledger; without\n"
@@ -239,7 +241,7 @@ def _verify(args: argparse.Namespace, key: Path | None) -> int:
 
 
 def _print_verified(file: str, found: Verified, *, expected: bool) -> None:
-    print(f"{file}: every byte of its {found.head.count} rows is as it was written.")
+    print(f"{file}: every byte of its {counted(found.head.count, 'row')} is as it was written.")
     if found.unfinished:
         print(
             f"After them come {found.unfinished} bytes of a row that a process was stopped in; "

@@ -21,7 +21,7 @@ from gridpriv.cli.common import (
     tell,
     write_json,
 )
-from gridpriv.core.display import amount, figure
+from gridpriv.core.display import amount, counted, figure
 from gridpriv.core.errors import not_allowed, one_of
 from gridpriv.zonal.settings import Settings
 
@@ -167,7 +167,7 @@ def _summarise(document: dict[str, Any]) -> None:
     noises = sorted({way["mechanism"] for way in ways})
     named = ["release", *(["mechanism"] if len(noises) > 1 else []), "rounds"]
     print_table(
-        f"{document['case']}: {document['zones']} zones at total {document['total']:g} "
+        f"{document['case']}: {counted(document['zones'], 'zone')} at total {document['total']:g} "
         f"({', '.join(noises)}), {document['beta']} protected; median (least to most)",
         [*named, "sum's error MW", *(columns[name] for name in measured)],
         [

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from gridpriv.cli.charging import charging
 from gridpriv.cli.common import command_again, print_table, progress, tell
+from gridpriv.core.display import counted
 from gridpriv.core.errors import BudgetError, SolverError
 
 if TYPE_CHECKING:
@@ -145,10 +146,11 @@ def _summarise(document: dict[str, Any]) -> None:
             ["total pure epsilon (worst zone)", privacy["total_pure"], ""],
             [f"total epsilon at delta {total['delta']:g}", total["epsilon"], ""],
         ]
-    title = f"{document['case']}: {document['series']}, one budget for {document['planned']} steps"
+    steps_planned = counted(document["planned"], "step")
+    title = f"{document['case']}: {document['series']}, one budget for {steps_planned}"
     print_table(title, ["result", "value", "unit"], rows)
-    for sentence in series_sentences(steps, document["planned"]):
-        print(sentence)
+    told = series_sentences(steps, document["planned"], document["settings"])
     if privacy["mechanism"] != "none":
-        print(protected(document))
-    print(privacy["caveat"])
+        told += protected(document)
+    for sentence in [*told, privacy["caveat"]]:
+        print(sentence)

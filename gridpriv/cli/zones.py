@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from gridpriv.cli.common import add_output, add_zone_arguments, chosen_zoning, print_table, tell
+from gridpriv.core.display import counted
 from gridpriv.core.errors import InputError
 
 
@@ -53,8 +54,9 @@ def execute(args: argparse.Namespace) -> int:
 def _summarise(document: dict[str, Any]) -> None:
     zones = document["zones"]
     print_table(
-        f"{document['case']}: {document['buses']} buses in {len(zones)} zones "
-        f"({document['source']}), {document['tie_lines']} tie lines",
+        f"{document['case']}: {counted(document['buses'], 'bus')} in "
+        f"{counted(len(zones), 'zone')} ({document['source']}), "
+        f"{counted(document['tie_lines'], 'tie line')}",
         ["zone", "buses", "of mean", "ties", "gens", "load MW", "capacity MW", "connected"],
         [list(zone.values()) for zone in zones],
     )

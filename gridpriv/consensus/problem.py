@@ -9,7 +9,7 @@ from gridpriv.core.arrays import Floats, Ints
 from gridpriv.privacy.sensitivity import Norm, Sensitivity
 from gridpriv.privacy.strategies.disclosure import Disclosure
 
-Update = Literal["linearized", "exact"]
+Update = Literal["exact", "linearized"]
 
 
 @dataclass(frozen=True, eq=False)

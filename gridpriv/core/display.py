@@ -47,6 +47,12 @@ def shown(value: object) -> str:
     return str(value)
 
 
+def counted(number: int | None, noun: str) -> str:
+    """Return how many there are of something: 1 zone, 2 buses, 3 branches."""
+    ending = "" if number == 1 else "es" if noun.endswith(("s", "ch")) else "s"
+    return f"{shown(number)} {noun}{ending}"
+
+
 def figure(value: float, digits: int = 3) -> str:
     """Return a number in words' company: digits that mean something, no exponent where short."""
     if value == 0 or not math.isfinite(value):

@@ -186,10 +186,11 @@ class Store:
         was = self.manifest
         for key in SAME:
             if was.get(key) != manifest.get(key):
+                again = f"; what it holds is made again by: {was['repeat']}"
                 raise InputError(
                     f"out = {str(self.folder)!r} is not allowed: it holds another {was['kind']} "
                     f"({was.get('title', 'untitled')!r}; {_difference(key, was, manifest)}); "
-                    "name another folder"
+                    f"name another folder{again if was.get('repeat') else ''}"
                 )
         if not resume:
             held = f"{len(self.stored())} of the {was['planned']} runs of this {was['kind']}"
@@ -313,9 +314,14 @@ def _difference(key: str, was: dict[str, Any], manifest: dict[str, Any]) -> str:
     """Return in words what differs between the study held and the one asked for."""
     if key != "study":
         return DIFFERS.get(key, f"another {key}")
-    asked: dict[str, Any] = manifest[key]
-    keys = [k for k in asked if was.get(key, {}).get(k) != asked[k]]
-    return f"other {', '.join(keys)}"
+    held, asked = was.get(key, {}), manifest[key]
+    keys = _differing(held, asked)
+    names = _differing(held.get("settings", {}), asked["settings"]) if "settings" in keys else []
+    return f"other {', '.join(keys)}" + (f" ({', '.join(names)})" if names else "")
+
+
+def _differing(held: dict[str, Any], asked: dict[str, Any]) -> list[str]:
+    return [key for key in asked if held.get(key) != asked[key]]
 
 
 def _scalar(value: Any) -> Any:

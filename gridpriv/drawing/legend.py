@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from gridpriv.core.display import counted
 from gridpriv.drawing.classes import Classes
 from gridpriv.drawing.parts import (
     PLAIN_LINE,
@@ -48,9 +49,9 @@ def make_legend(
         rows.append(("Error over the prior's", marks))
     elif len(scene.zones) <= 14:
         count = np.bincount(scene.zone, minlength=len(scene.zones))
+        sizes = [f"zone {z}: {counted(n, 'bus')}" for z, n in zip(scene.zones, count, strict=True)]
         rows.append(("Zones", [
-            Item((Mark((0, 0), 6.0, scene.colour(z)),), f"zone {name}: {count[z]} buses", 18.0)
-            for z, name in enumerate(scene.zones)
+            Item((Mark((0, 0), 6.0, scene.colour(z)),), size, 18.0) for z, size in enumerate(sizes)
         ]))  # fmt: skip
     else:
         rows.append((f"{len(scene.zones)} zones, named on the map", []))

@@ -8,7 +8,7 @@ from collections import Counter
 import numpy as np
 import pandas as pd
 
-from gridpriv.core.display import figure
+from gridpriv.core.display import counted, figure
 from gridpriv.drawing.classes import AT_LIMIT, Classes, branch_classes
 from gridpriv.drawing.legend import make_legend
 from gridpriv.drawing.parts import (
@@ -175,8 +175,9 @@ def _described(
 ) -> str:
     """Return the picture in words."""
     text = (
-        f"{title}: {len(scene.buses)} buses in {len(scene.zones)} zones, {len(scene.ends)} "
-        f"branches, {int(np.sum(scene.tie))} of them tie lines (dashed)."
+        f"{title}: {counted(len(scene.buses), 'bus')} in {counted(len(scene.zones), 'zone')}, "
+        f"{counted(len(scene.ends), 'branch')}, {int(np.sum(scene.tie))} of them tie lines "
+        "(dashed)."
     )
     if shed:
         text += f" {figure(sum(max(v, 0.0) for v in shed.values()))} MW are not served"
@@ -185,5 +186,5 @@ def _described(
     if flows is not None:
         loading = flows["loading_percent"].to_numpy(dtype=float)
         if np.isfinite(loading).any():
-            text += f" {int((loading >= AT_LIMIT).sum())} branches are at their limit."
+            text += f" At their limit: {counted(int((loading >= AT_LIMIT).sum()), 'branch')}."
     return text

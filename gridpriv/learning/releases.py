@@ -46,6 +46,11 @@ class _Charged:
         """Scale of the noise."""
         return self.noise.scale
 
+    @property
+    def variance(self) -> float:
+        """Variance of the noise on one coordinate."""
+        return self.noise.variance
+
     def perturb(self, value: Floats, stream: Stream) -> Floats:
         """Return the value with noise."""
         return self.noise.perturb(value, stream)

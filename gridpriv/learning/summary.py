@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gridpriv.core.display import Table, shown
+from gridpriv.core.display import Table, counted, shown
 from gridpriv.privacy.statement import noise_caveat
 
 
@@ -15,10 +15,10 @@ def title(document: dict[str, Any]) -> str:
     if settings["mechanism"] != "none":
         noise = f"{settings['mechanism']} noise on the {settings['perturbation']}"
         noise += f", {settings['calibration']} calibration"
-    rounds = "one solve" if _one_solve(document) else f"{settings['rounds']} rounds"
+    rounds = "one solve" if _one_solve(document) else counted(settings["rounds"], "round")
     return (
         f"{document['dataset']['name']}: {settings['algorithm']}, "
-        f"{len(document['clients'])} clients, {rounds}, {noise}"
+        f"{counted(len(document['clients']), 'client')}, {rounds}, {noise}"
     )
 
 
@@ -51,7 +51,7 @@ def privacy_figures(privacy: dict[str, Any]) -> Table:
             ["epsilon of one release", release["claimed"], release["certified"]],
             [
                 f"total epsilon at delta {total['delta']:g}, "
-                f"{privacy['releases_per_client']} releases",
+                f"{counted(privacy['releases_per_client'], 'release')}",
                 paper["epsilon"] if paper else total["claimed"],
                 "none" if total["epsilon"] is None else total["epsilon"],
             ],

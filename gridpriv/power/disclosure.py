@@ -14,7 +14,6 @@ from gridpriv.grid.zoning import bus_graph
 from gridpriv.power.prior import capacity
 from gridpriv.power.zone import Zone
 from gridpriv.privacy.adjacency import DemandAdjacency
-from gridpriv.privacy.mechanism import variance
 from gridpriv.privacy.perturbation import NoiseRule
 from gridpriv.privacy.strategies.auto import auto
 from gridpriv.privacy.strategies.bus import bus
@@ -55,7 +54,7 @@ def disclose(
     """
 
     def drawn(option: Statistics) -> float:
-        return variance(noise.release(option.sensitivity(adjacency, noise.norm)).mechanism)
+        return noise.release(option.sensitivity(adjacency, noise.norm)).mechanism.variance
 
     use = np.vstack([np.ones((1, len(zone.own))), TIES * tie_flows(zone, factors)])
     return auto(strategies(zone, release), drawn, prior, use)

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -44,6 +44,11 @@ class Mechanism(Protocol):
     @property
     def scale(self) -> float:
         """Scale of the noise (Laplace and K-norm b, Gaussian sigma)."""
+        ...
+
+    @property
+    def variance(self) -> float:
+        """Variance of the noise on one coordinate."""
         ...
 
     def perturb(self, value: Floats, stream: Stream) -> Floats:
@@ -77,11 +82,25 @@ class Charge:
 
 
 @dataclass(frozen=True)
-class Laplace:
-    """Laplace noise of scale b on every coordinate (Dwork et al., TCC 2006)."""
+class Additive:
+    """Noise of one law at a scale."""
 
     scale: float
-    norm: Norm = 1
+    norm: ClassVar[Norm]
+    variance_at_1: ClassVar[float]
+
+    @property
+    def variance(self) -> float:
+        """Variance of the noise on one coordinate."""
+        return self.variance_at_1 * self.scale**2
+
+
+@dataclass(frozen=True)
+class Laplace(Additive):
+    """Laplace noise of scale b on every coordinate (Dwork et al., TCC 2006)."""
+
+    norm: ClassVar[Norm] = 1
+    variance_at_1: ClassVar[float] = 2.0
 
     def perturb(self, value: Floats, stream: Stream) -> Floats:
         """Return the value plus draws of density exp(-|x|/b)/2b."""
@@ -93,11 +112,11 @@ class Laplace:
 
 
 @dataclass(frozen=True)
-class Gaussian:
+class Gaussian(Additive):
     """Gaussian noise of standard deviation sigma on every coordinate."""
 
-    scale: float
-    norm: Norm = 2
+    norm: ClassVar[Norm] = 2
+    variance_at_1: ClassVar[float] = 1.0
 
     def perturb(self, value: Floats, stream: Stream) -> Floats:
         """Return the value plus normal draws of standard deviation sigma."""
@@ -112,7 +131,7 @@ class Gaussian:
 
 
 @dataclass(frozen=True)
-class KNorm:
+class KNorm(Additive):
     """Noise shaped to a box: the K-norm mechanism (Hardt and Talwar, STOC 2010).
 
     A value is pairs (p, q), the p of all pairs first. A pair's noise has density
@@ -135,8 +154,8 @@ class KNorm:
        that of a Laplace mechanism whose value moves by D.
     """
 
-    scale: float
-    norm: Norm = "box"
+    norm: ClassVar[Norm] = "box"
+    variance_at_1: ClassVar[float] = 4.0
 
     def perturb(self, value: Floats, stream: Stream) -> Floats:
         """Return the value plus one draw for each pair."""
@@ -151,11 +170,11 @@ class KNorm:
 
 
 @dataclass(frozen=True)
-class SecureLaplace:
+class SecureLaplace(Additive):
     """OpenDP's discrete Laplace noise, from the operating system's entropy."""
 
-    scale: float
-    norm: Norm = 1
+    norm: ClassVar[Norm] = 1
+    variance_at_1: ClassVar[float] = 2.0
 
     def perturb(self, value: Floats, stream: Stream) -> Floats:
         """Return OpenDP's release of the value, rounded to its grid; ``stream`` is not used."""
@@ -168,11 +187,11 @@ class SecureLaplace:
 
 
 @dataclass(frozen=True)
-class SecureGaussian:
+class SecureGaussian(Additive):
     """OpenDP's discrete Gaussian noise, from the operating system's entropy."""
 
-    scale: float
-    norm: Norm = 2
+    norm: ClassVar[Norm] = 2
+    variance_at_1: ClassVar[float] = 1.0
 
     def perturb(self, value: Floats, stream: Stream) -> Floats:
         """Return OpenDP's release of the value, rounded to its grid; ``stream`` is not used."""
@@ -185,7 +204,7 @@ class SecureGaussian:
 
 
 @dataclass(frozen=True)
-class SecureKNorm:
+class SecureKNorm(Additive):
     """Discrete K-norm noise on a grid, drawn exactly from the operating system's entropy.
 
     The grid is g = 2^e with scale/2^61 < g <= scale/2^60. A value is rounded to it, u = round(v/g),
@@ -198,8 +217,8 @@ class SecureKNorm:
     g(u + z) as a float is post-processing.
     """
 
-    scale: float
-    norm: Norm = "box"
+    norm: ClassVar[Norm] = "box"
+    variance_at_1: ClassVar[float] = 4.0
 
     @property
     def _grid(self) -> Fraction:
@@ -222,14 +241,6 @@ class SecureKNorm:
         """Return the pure epsilon of the map, rounded up."""
         exact = (Fraction(distance) + MOST_PAIRS * self._grid) / Fraction(self.scale)
         return Charge("pure", math.nextafter(float(exact), math.inf))
-
-
-VARIANCE_AT_SCALE_1: dict[Norm, float] = {1: 2.0, 2: 1.0, "box": 4.0}
-
-
-def variance(mechanism: Mechanism) -> float:
-    """Return the variance of additive noise on one coordinate."""
-    return VARIANCE_AT_SCALE_1[mechanism.norm] * mechanism.scale**2
 
 
 MECHANISMS: dict[tuple[str, str], Callable[[float], Mechanism]] = {

@@ -23,7 +23,6 @@ from gridpriv.privacy.sensitivity import Norm, Sensitivity
 
 Target = Literal["none", "objective", "output", "demand"]
 Refresh = Literal["update", "round", "run"]
-NORMS: dict[str, Norm] = {"laplace": 1, "gaussian": 2, "knorm": "box"}
 
 
 @dataclass(frozen=True)
@@ -74,7 +73,7 @@ class NoiseRule:
     @property
     def norm(self) -> Norm:
         """Norm in which the mechanism needs its sensitivity."""
-        return NORMS[self.mechanism]
+        return MECHANISMS[self.mechanism, "simulated"](self.multiplier).norm
 
     def release(self, sensitivity: Sensitivity) -> Release:
         """Return the release of a quantity of this sensitivity."""

@@ -15,7 +15,7 @@ from gridpriv.report.metrics import Metric
 from gridpriv.report.source import run_document, step_rows
 from gridpriv.report.summary import cost_metric, reference_budget, short
 from gridpriv.study.total import differing, study_totals
-from gridpriv.zonal.summary import AGREED, price, sentences, series_sentences
+from gridpriv.zonal.summary import AGREED, not_converged, price, sentences, series_sentences
 
 
 def answers(study: Study, table: pd.DataFrame) -> list[str]:
@@ -31,7 +31,8 @@ def answers(study: Study, table: pd.DataFrame) -> list[str]:
         if (rows.seeds > 0).any()
     ]
     if "steps" in study.tables:
-        told = [" ".join(series_sentences(step_rows(study), int(study.manifest["planned"])))]
+        planned, settings = int(study.manifest["planned"]), study.manifest["study"]["settings"]
+        told = [" ".join(series_sentences(step_rows(study), planned, settings))]
     return [*_claims_answer(study), *told, *_together(study), *_left_out(study), *_caveats(study)]
 
 
@@ -178,8 +179,11 @@ def _not_agreed(rows: pd.DataFrame) -> list[str]:
     if apart.empty:
         return []
     most = figure(apart.consensus_residual.max())
-    return [f"Not converged: zones differ in what they share by up to {most} p.u. in the mean over "
-            f"seeds ({_ways(apart)})."]  # fmt: skip
+    differ = (
+        f"zones differ in what they share by up to {most} p.u. in the mean over seeds "
+        f"({_ways(apart)})"
+    )
+    return [not_converged(differ, set(~apart.budget.isin(QUIET) & (apart.refresh != "run")))]
 
 
 def _at(rows: pd.DataFrame, budget: str) -> str:

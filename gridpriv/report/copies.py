@@ -6,8 +6,6 @@ A folder that is published holds public tables only, so its copies are public as
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Iterable
 from importlib.metadata import version
 from typing import Any
 
@@ -25,6 +23,7 @@ from gridpriv.study.run_folder import RunFolder
 from gridpriv.zonal.checks import zone_statements
 from gridpriv.zonal.documents import SERIES_DOCUMENT
 from gridpriv.zonal.horizon import Horizon
+from gridpriv.zonal.run_document import totals
 from gridpriv.zonal.tables import frames_json
 
 STATE = ("res_bus", "res_line", "res_gen", "res_shed")
@@ -120,10 +119,7 @@ def _series_document(
             "caveat": noise_caveat(settings.drawn, settings.noise),
             "adjacency": horizon.adjacency,
             "noise_multiplier": horizon.multiplier,
-            "releases_per_zone": max((s.releases for s in statements), default=0),
-            "total_pure": _largest(s.total_pure for s in statements),
-            "total": {"epsilon": _largest(s.total for s in statements),
-                      "delta": settings.target_delta},
+            **json_ready(totals(settings, statements)),
             "zones": json_ready([vars(s) for s in statements]),
         },
         "seed": seed,
@@ -132,8 +128,3 @@ def _series_document(
     if kept.store.public:
         document = publish(document, SERIES_DOCUMENT, protected=True)
     return document
-
-
-def _largest(values: Iterable[float]) -> float | None:
-    known = [value for value in values if math.isfinite(value)]
-    return max(known, default=None)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from gridpriv.core.display import figure
+from gridpriv.core.display import counted, figure
 from gridpriv.core.stored import Study
 from gridpriv.drawing import Drawing, draw_network
 from gridpriv.grid.case import Case
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 def zones_picture(case: Case, zoning: Zoning) -> Drawing:
     """Return the picture of a case's zones and tie lines (public)."""
-    note = f"{case.n_bus} buses, {case.n_branch} branches, {case.n_gen} generators"
+    sizes = {"bus": case.n_bus, "branch": case.n_branch, "generator": case.n_gen}
+    note = ", ".join(counted(number, noun) for noun, number in sizes.items())
     note += "; the source's coordinates" if case.xy is not None else "; laid out by distance"
     title = f"{case.name}: zones ({zoning.source})"
     return draw_network(title, *network_tables(case, zoning), note=note)

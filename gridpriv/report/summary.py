@@ -54,7 +54,7 @@ def summary(study: Study) -> pd.DataFrame:
     for key, group in runs.groupby(COMBINATION, sort=False, dropna=False):
         done = group[group["status"] == "done"]
         row = dict(zip(COMBINATION, key, strict=True))
-        row["mechanism"] = group["mechanism"].iloc[0]
+        row |= {name: group[name].iloc[0] for name in ("mechanism", "refresh") if name in group}
         row["seeds"] = len(done)
         row["failed"] = int((group["status"] == "failed").sum())
         row |= {name: float(_known(done, name).max()) for name in CONSTANT}

@@ -23,6 +23,7 @@ from gridpriv.grid.library import load_case, shipped_zoning
 from gridpriv.learning.algorithms.fedspd_dp import total_curves
 from gridpriv.privacy.adjacency import DemandAdjacency
 from gridpriv.privacy.budget import NO_NOISE
+from gridpriv.privacy.mechanism import MECHANISMS
 from gridpriv.study.claims import Claim, check_claims, read_claims
 from gridpriv.study.comparison import compare
 from gridpriv.study.files import read_plan
@@ -207,7 +208,7 @@ def _drawn(algorithm: str, epsilon: float) -> float:
     rule = noise_rule(settings, DemandAdjacency(settings.beta.per_unit(1.0)))
     if rule is None or rule.assumed is None:
         raise AssertionError("calibration 'paper' states a sensitivity")
-    return _variance(settings.mechanism, rule.multiplier * rule.assumed)
+    return MECHANISMS[settings.mechanism, "simulated"](rule.multiplier * rule.assumed).variance
 
 
 def _sound(case: str, algorithm: str, epsilon: float) -> float:
@@ -219,7 +220,7 @@ def _sound(case: str, algorithm: str, epsilon: float) -> float:
     if rule is None:
         raise AssertionError("a private setting has noise")
     widest = max(_sensitivity(problem, settings, rule.norm) for problem in _problems(case))
-    return _variance(settings.mechanism, rule.multiplier * widest)
+    return MECHANISMS[settings.mechanism, "simulated"](rule.multiplier * widest).variance
 
 
 def _sensitivity(problem: Any, settings: Any, norm: Any) -> float:
@@ -242,7 +243,3 @@ def _problems(name: str) -> Any:
     if zoning is None:
         raise AssertionError(f"{name} has a shipped zone map")
     return prepare(case, zoning, _settings("ObjL", 1.0, "sound")).problems
-
-
-def _variance(mechanism: str, scale: float) -> float:
-    return 2.0 * scale**2 if mechanism == "laplace" else scale**2

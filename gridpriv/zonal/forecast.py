@@ -31,7 +31,6 @@ from gridpriv.power.ac.optimum import AcOptimum, acopf
 from gridpriv.power.objective import has_convex_costs
 from gridpriv.power.prior import PublicDemand, public_demand
 from gridpriv.power.shortage import SHED_TOLERANCE_MW
-from gridpriv.privacy.mechanism import variance
 from gridpriv.privacy.strategies.auto import expected_error
 from gridpriv.zonal.prepared import Prepared, prepare
 from gridpriv.zonal.run import run_prepared
@@ -364,9 +363,8 @@ def _sums(prepared: Prepared) -> Iterator[tuple[str, float, float]]:
         if held is None or rule is None:
             continue
         matrix, ones = held.strategy.matrix, np.ones((1, len(zone.own)))
-        drawn = variance(
-            rule.release(held.sensitivity(prepared.rules.adjacency, rule.norm)).mechanism
-        )
+        sensitivity = held.sensitivity(prepared.rules.adjacency, rule.norm)
+        drawn = rule.release(sensitivity).mechanism.variance
         # the combination of statistics that adds up to the sum with the least noise
         root = np.linalg.lstsq(matrix.T, ones[0], rcond=None)[0] if len(matrix) else np.zeros(0)
         error = expected_error(held.strategy, drawn, held.prior, ones)

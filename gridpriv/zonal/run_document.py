@@ -41,12 +41,22 @@ def ac_document(settled: Settlement | None, physical: dict[str, Any]) -> dict[st
     return dict(zip(names, figures, strict=True))
 
 
+def totals(settings: Settings, statements: Sequence[ZoneStatement]) -> dict[str, Any]:
+    """Return what all releases of the worst zone certify: 0 of none, None without noise."""
+    least = None if settings.mechanism == "none" else 0.0
+    total = max((s.total for s in statements), default=least)
+    return {
+        "releases_per_zone": max((s.releases for s in statements), default=0),
+        "total_pure": max((s.total_pure for s in statements), default=least),
+        "total": {"epsilon": total, "delta": settings.target_delta},
+    }
+
+
 def privacy_document(
     settings: Settings, case: Case, rules: AgentRules, statements: Sequence[ZoneStatement]
 ) -> dict[str, Any]:
     """Return what a run's releases certify: of the worst zone, and of every one."""
     protected = settings.protected(case)
-    worst = max(statements, key=lambda s: s.total, default=None)
     release = max(statements, key=lambda s: s.certified, default=None)
     return {
         "mechanism": settings.mechanism,
@@ -57,15 +67,13 @@ def privacy_document(
         "adjacency": str(protected.protection(case.base_mva)),
         "beta": protected.beta,
         "protects": settings.protects,
-        "releases_per_zone": max((s.releases for s in statements), default=0),
+        **totals(settings, statements),
         "per_release": {
             "claimed": release.claimed if release else None,
             "certified": release.certified if release else None,
             "delta": settings.release_delta if settings.mechanism == "gaussian" else 0.0,
         },
         "noise_multiplier": rules.noise.multiplier if rules.noise else None,
-        "total_pure": max((s.total_pure for s in statements), default=None),
-        "total": {"epsilon": worst.total if worst else None, "delta": settings.target_delta},
         "paper_total": _paper_total(settings),
         "sensitivity": [vars(s) | {"ratio": s.ratio} for s in statements],
     }

@@ -8,6 +8,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
+from gridpriv.consensus.problem import Update
 from gridpriv.consensus.schedules import ConstantPenalty
 from gridpriv.consensus.settings import Rounds
 from gridpriv.core.errors import (
@@ -46,7 +47,6 @@ from gridpriv.privacy.budget import NOTHING, QUIET, Budget
 from gridpriv.privacy.perturbation import Perturbation, Refresh, Target
 from gridpriv.privacy.settings import Privacy
 
-Update = Literal["exact", "linearized"]
 Consensus = Literal["boundary", "all"]
 Start = Literal["flat", "proxy"]
 Coordination = Literal["rounds", "central"]

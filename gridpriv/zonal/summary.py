@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
-from gridpriv.core.display import Table, amount, figure, shown
+from gridpriv.core.display import Table, amount, counted, figure, shown
 from gridpriv.privacy.budget import NOTHING
 from gridpriv.zonal.physical import SHED_TOLERANCE_MW
 
@@ -68,7 +69,7 @@ def figures(document: dict[str, Any]) -> Table:
         ("largest interchange deviation", physical["interchange_deviation_mw"]),
         ("losses", physical["losses_mw"]),
     ]
-    solves = "" if solver["solves"] is None else f", {counted(solver['solves'], 'solve')}"
+    solves = f", {counted(solver['solves'], 'solve')}" if solver["solves"] else ""
     rows: list[list[object]] = [["the grid can carry it", physical["carried"], ""]]
     rows += [[name, amount(value, "MW"), "MW"] for name, value in power]
     rows.append(["cost, unserved demand included", amount(physical["cost"], "$/h"), "$/h"])
@@ -80,8 +81,9 @@ def figures(document: dict[str, Any]) -> Table:
         ["seconds", document["timing"]["total"], "s"],
     ]
     title = (
-        f"{document['case']}: {document['buses']} buses, {len(document['zones'])} zones, "
-        f"{_rounds(document)}, {noise(document['settings'])}"
+        f"{document['case']}: {counted(document['buses'], 'bus')}, "
+        f"{counted(len(document['zones']), 'zone')}, {_rounds(document)}, "
+        f"{noise(document['settings'])}"
     )
     return title, ["result", "value", "unit"], [row for row in rows if row[1] is not None]
 
@@ -97,6 +99,18 @@ def _rounds(document: dict[str, Any]) -> str:
 def _silent(settings: dict[str, Any]) -> bool:
     """Return whether nothing is released; noise on other things is drawn whatever is of demand."""
     return bool(settings["release"] == NOTHING and settings["perturbation"] == "demand")
+
+
+def fresh_noise(settings: dict[str, Any]) -> bool:
+    """Return whether noise is drawn again and again."""
+    noisy = settings["mechanism"] != "none" and not _silent(settings)
+    return noisy and settings["refresh"] != "run"
+
+
+def not_converged(differ: str, fresh: Collection[bool]) -> str:
+    """Return that zones have not come to agree, and what may help runs of fresh noise and not."""
+    advice = [text for kind, text in ((True, FRESH), (False, MORE_ROUNDS)) if kind in fresh]
+    return " ".join([f"Not converged: {differ}.", *advice])
 
 
 def noise(settings: dict[str, Any]) -> str:
@@ -127,11 +141,6 @@ def privacy_figures(privacy: dict[str, Any]) -> Table:
     )
 
 
-def counted(number: int | None, noun: str) -> str:
-    """Return how many there are of something."""
-    return f"{shown(number)} {noun}{'' if number == 1 else 's'}"
-
-
 def sentences(document: dict[str, Any]) -> list[str]:
     """Return what must be said beside the figures."""
     final, privacy = document["final"], document["privacy"]
@@ -146,7 +155,7 @@ def sentences(document: dict[str, Any]) -> list[str]:
         told.append(exported)
     told += released(document)
     if privacy["mechanism"] != "none":
-        told.append(protected(document))
+        told += protected(document)
         worst = max(privacy["sensitivity"], key=lambda row: row["ratio"], default=None)
         if worst and worst["ratio"] > 1.0 + 1e-9:
             told.append(
@@ -179,8 +188,10 @@ def released(document: dict[str, Any]) -> list[str]:
     return told
 
 
-def protected(document: dict[str, Any]) -> str:
-    """Return what a certificate is about, of a document of a run or a series."""
+def protected(document: dict[str, Any]) -> list[str]:
+    """Return what a certificate is about, of a document of a run or a series with releases."""
+    if document["privacy"]["releases_per_zone"] == 0:
+        return []
     told = f"Protected: {document['privacy']['adjacency']}."
     kinds = {"p": ("active", "reactive"), "q": ("reactive", "active")}
     if document["settings"]["protects"] in kinds:
@@ -189,7 +200,7 @@ def protected(document: dict[str, Any]) -> str:
             f" Where a bus's {other} demand follows its {own} one (a known power factor), both "
             "move, and no figure here covers that: protects p+q does."
         )
-    return told
+    return [told]
 
 
 def apart(document: dict[str, Any]) -> str | None:
@@ -197,12 +208,10 @@ def apart(document: dict[str, Any]) -> str | None:
     residual, rounds = document["final"]["consensus_residual"], len(document["rounds"] or ())
     if residual is None or residual <= AGREED:
         return None
-    settings = document["settings"]
-    quiet = settings["mechanism"] == "none" or _silent(settings)
-    fresh = not quiet and settings["refresh"] != "run"
-    return (
-        f"Not converged: after {counted(rounds, 'round')} zones differ by {shown(residual)} p.u. "
-        f"in what they share. {FRESH if fresh else MORE_ROUNDS}"
+    return not_converged(
+        f"after {counted(rounds, 'round')} zones differ by {shown(residual)} p.u. in what they "
+        "share",
+        {fresh_noise(document["settings"])},
     )
 
 
@@ -325,9 +334,11 @@ def series_figures(steps: list[dict[str, Any]]) -> list[list[object]]:
     ]
 
 
-def series_sentences(steps: list[dict[str, Any]], planned: int) -> list[str]:
+def series_sentences(
+    steps: list[dict[str, Any]], planned: int, settings: dict[str, Any]
+) -> list[str]:
     """Return what must be said of a series; of a public one, without what is private."""
-    told = [f"{len(steps)} of {planned} steps are run."]
+    told = [f"{len(steps)} of {counted(planned, 'step')} {'is' if planned == 1 else 'are'} run."]
     carried = [step["carried"] for step in steps if step.get("carried") is not None]
     shed = [(step["recourse_shed_mw"], step["step"]) for step in steps
             if step.get("recourse_shed_mw") is not None]  # fmt: skip
@@ -340,10 +351,11 @@ def series_sentences(steps: list[dict[str, Any]], planned: int) -> list[str]:
         told.append(f"{mean} MW of demand are not served in the mean{worst}.")
     apart = [step["consensus_residual"] for step in steps if step["consensus_residual"] > AGREED]
     if apart:
-        told.append(
-            f"Not converged: in {counted(len(apart), 'step')} zones differ in what they share, by "
-            f"{shown(max(apart))} p.u. at most."
+        differ = (
+            f"in {counted(len(apart), 'step')} zones differ in what they share, by "
+            f"{shown(max(apart))} p.u. at most"
         )
+        told.append(not_converged(differ, {fresh_noise(settings)}))
     return told
 
 
@@ -352,7 +364,7 @@ def line(document: dict[str, Any]) -> str:
     final, total = document["final"], document["privacy"]["total"]
     parts = [
         f"{document['case']}, {counted(len(document['zones']), 'zone')}",
-        counted(_length(document["rounds"]), "round"),
+        _rounds(document),
         noise(document["settings"]),
         f"{shown(amount(final['physical']['shed_mw'], 'MW'))} MW not served",
     ]

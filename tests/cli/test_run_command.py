@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,8 @@ import pandas as pd
 import pytest
 
 from gridpriv.cli.main import main
+from gridpriv.core.sealed import sealed
+from gridpriv.core.stored import read_manifest
 
 
 def call(capsys, *words):
@@ -318,3 +321,20 @@ def test_a_charged_run_is_kept_whatever_becomes_of_what_it_is_held_against(
     with pytest.raises(OSError, match="handle is closed"):
         main([*words, "--out", str(tmp_path / "out")])
     assert json.loads((tmp_path / "out" / "run.json").read_text())["final"]["physical"]["carried"]
+
+
+def test_a_folder_that_states_one_setting_less_is_told_how_it_is_made_again(capsys, tmp_path):
+    """An earlier state of the same version wrote fewer settings: whether they agree is unknown."""
+    folder = tmp_path / "out"
+    words = ["run", "case14", "--rounds", "1", "--mechanism", "none", "--out", str(folder)]
+    assert call(capsys, *words)[0] == 0
+    manifest = read_manifest(folder)
+    del manifest["study"]["settings"]["imbalance_weight"]
+    (folder / "manifest.json").write_text(sealed(manifest))
+    code, _, said = call(capsys, *words, "--resume")
+    assert code == 2 and "(imbalance_weight)" in said
+    again = shlex.split(said.partition("made again by: ")[2])
+    assert again[:3] == ["gridpriv", "run", "case14"]
+    assert call(capsys, *again[1:], "--quiet", "--out", str(tmp_path / "again"))[0] == 0
+    made = read_manifest(tmp_path / "again")["study"]["settings"]
+    assert made.pop("imbalance_weight") and made == manifest["study"]["settings"]

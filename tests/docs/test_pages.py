@@ -20,7 +20,6 @@ import pytest
 
 from gridpriv.grid.partition import METHODS
 from gridpriv.privacy.mechanism import MECHANISMS
-from gridpriv.privacy.perturbation import NORMS
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
@@ -91,7 +90,7 @@ def play(page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, *, slow: boo
 @pytest.fixture(autouse=True)
 def lists_of_names() -> Iterator[None]:
     """Leave what can be had by name as it was: pages add to it."""
-    lists: list[dict[Any, Any]] = [METHODS, MECHANISMS, NORMS]
+    lists: list[dict[Any, Any]] = [METHODS, MECHANISMS]
     before = [dict(one) for one in lists]
     yield
     for one, was in zip(lists, before, strict=True):

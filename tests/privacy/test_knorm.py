@@ -22,7 +22,6 @@ from gridpriv.privacy.mechanism import (
     SecureGaussian,
     SecureKNorm,
     SecureLaplace,
-    variance,
 )
 from gridpriv.privacy.sensitivity import length
 
@@ -55,7 +54,7 @@ def test_half_the_variance_of_two_laplace_draws_at_the_same_epsilon():
     assert measured == pytest.approx(4.0 * (beta / epsilon) ** 2, rel=0.02)
     for mechanism in (knorm, laplace, Gaussian(0.3)):
         drawn = noise_of(mechanism, 400_000).var()
-        assert variance(mechanism) == pytest.approx(drawn, rel=0.02)
+        assert mechanism.variance == pytest.approx(drawn, rel=0.02)
 
 
 def hockey_stick(shift, epsilons, half=24.0, cells=1600):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -10,9 +11,12 @@ from scipy import stats
 
 from gridpriv import InputError
 from gridpriv.privacy.adjacency import DemandAdjacency
-from gridpriv.privacy.sensitivity import length
+from gridpriv.privacy.mechanism import Gaussian
+from gridpriv.privacy.release import Release
+from gridpriv.privacy.sensitivity import Sensitivity, length
 from gridpriv.privacy.strategies.auto import auto, expected_error
 from gridpriv.privacy.strategies.bus import bus
+from gridpriv.privacy.strategies.disclosure import Disclosure
 from gridpriv.privacy.strategies.linear import Statistics, posterior_covariance
 from gridpriv.privacy.strategies.nothing import nothing
 from gridpriv.privacy.strategies.prior import Prior
@@ -202,3 +206,20 @@ def test_nothing_released_leaves_the_priors_covariance():
     sums = prior_of(np.full(3, 0.5), 0.4).active
     left = posterior_covariance(np.zeros((0, 3)), 1.0, sums, 0.5)
     assert np.ones(3) @ left @ np.ones(3) == pytest.approx(0.16)
+
+
+def test_an_estimate_takes_the_variance_that_a_mechanism_states():
+    """Two laws may share a norm: noise of the Euclidean ball has m + 1 times the Gaussian's."""
+
+    @dataclass(frozen=True)
+    class Ball(Gaussian):
+        variance_at_1 = 1.0 + 2 * 3
+
+    held = Disclosure(bus(3), prior_of([0.2, 0.5, 0.9]), 0.0)
+    sensitivity, seen = Sensitivity(0.1, 2, "test"), np.ones(6)
+    found = [
+        held.estimate(seen, Release(mechanism, sensitivity, 0.1))
+        for mechanism in (Ball(0.1), Gaussian(0.1), Gaussian(0.1 * np.sqrt(7.0)))
+    ]
+    assert found[0] == pytest.approx(found[2], rel=1e-12)
+    assert found[0] != pytest.approx(found[1], rel=1e-3)

@@ -138,6 +138,8 @@ def test_a_public_report_of_it_says_what_is_public_only(
     for one in said:
         sentence = one.partition("; seed")[0]
         assert (sentence in page) == (one.startswith(public) and (noisy or "no noise" in one)), one
+    # what zones agreed on is of releases, and of none where they carry no noise
+    assert ("Interchange, exports positive" in page) == noisy
     assert "not served" not in page
     assert not re.search(r"\.\.(?!\.)", page)
 

@@ -16,6 +16,8 @@ import pytest
 
 from gridpriv import load_case, run, shipped_zoning
 from gridpriv.report.answers import answers
+from gridpriv.report.document import make_report
+from gridpriv.report.html import to_html
 from gridpriv.report.source import read_source
 from gridpriv.report.summary import PANEL, summary, with_cost_of_privacy
 from gridpriv.study import Scheme, Study, compare, make_plan
@@ -95,6 +97,8 @@ def test_every_sentence_of_an_answer_follows_from_the_runs(studied: Study) -> No
             assert agree(match[3], at[match[1]])
         elif match := re.search(rf"Without noise it is {NUMBER}", sentence):
             assert agree(match[1], float(runs[runs.mechanism == "none"].cost.mean()))
+        elif sentence.startswith("More rounds"):
+            assert set(runs.refresh[runs.mechanism != "none"]) == {"run"}
         else:
             pytest.fail(f"a sentence that nobody checks: {sentence}")
 
@@ -162,6 +166,31 @@ def test_a_grid_without_costs_has_no_cost_of_privacy(tmp_path: Path) -> None:
     answer = answers(study, summary(study))[0]
     assert "$/h" not in answer
     assert "MW shed after local recourse" in answer
+
+
+@pytest.mark.parametrize("beyond", [-50.0, 50.0])
+def test_a_negative_cost_of_privacy_is_called_chance(beyond: float, studied: Study) -> None:
+    runs = studied.runs
+    quiet = runs.cost[runs.mechanism == "none"]
+    base = 8000.0 if quiet.empty else quiet.item()
+    changed = runs.assign(cost=runs.cost.where(runs.mechanism == "none", base + beyond))
+    study = Study(studied.folder, studied.manifest, studied.tables | {"runs": changed})
+    page = to_html(make_report(study))
+    assert ("A negative one is chance and no gain" in page) == (beyond < 0.0 and len(quiet) > 0)
+
+
+@pytest.mark.parametrize("refresh", ["round", "run"])
+def test_a_study_that_is_not_converged_is_told_what_helps(refresh: str, studied: Study) -> None:
+    """Noise that is drawn anew keeps zones apart; more rounds help runs without any."""
+    quiet = studied.runs.budget == "none"
+    runs = studied.runs.assign(consensus_residual=1.0, carried=True)
+    study = Study(studied.folder, studied.manifest,
+                  studied.tables | {"runs": runs.assign(refresh=refresh)})  # fmt: skip
+    told = answers(study, summary(study))[0].partition("Not converged: ")[2]
+    assert ("drawn anew in every round" in told) == (refresh == "round")
+    assert ("More rounds" in told) == (refresh == "run")
+    alone = Study(studied.folder, studied.manifest, study.tables | {"runs": runs[quiet]})
+    assert not quiet.any() or "More rounds" in answers(alone, summary(alone))[0]
 
 
 @pytest.mark.parametrize("objective", ["imbalance", "cost"])

@@ -60,6 +60,18 @@ def test_a_run_counts_by_its_charges_and_not_by_the_budget_that_it_names() -> No
     assert total.epsilon == pytest.approx(gaussian_epsilon([4.0, 4.0], DELTA), rel=1e-6)
 
 
+def test_what_a_killed_run_may_have_drawn_counts_before_any_has_finished() -> None:
+    """The first step of a series was killed: it left its charges, and no row of its own."""
+    study = made([], [("000000", "1", "gaussian", 4.0, 0.0, 3)], {"": {"1": "1"}})
+    study.tables["runs"] = pd.DataFrame({"run": [], "status": []}, dtype=str)
+    study.manifest["study"] = {
+        "settings": {"budget": "total:1", "target_delta": DELTA, "beta": "1MW", "protects": "p"}
+    }
+    (total,) = study_totals(study)
+    assert (total.case, total.runs, total.unknown) == ("c", 1, 0)
+    assert total.epsilon == pytest.approx(gaussian_epsilon([4.0] * 3, DELTA), rel=1e-6)
+
+
 def test_a_bus_is_charged_for_its_zones_under_every_map() -> None:
     multipliers = [("a", "1", 2.0), ("a", "2", 9.0), ("b", "x", 8.0), ("b", "y", 3.0)]
     charges = [(run, zone, "gaussian", m, 0.0, 1) for run, zone, m in multipliers]

@@ -5,6 +5,7 @@ import xml.etree.ElementTree as ET
 import pytest
 
 import gridpriv
+from gridpriv.cli.main import main
 from gridpriv.zonal.summary import sentences
 
 
@@ -16,7 +17,9 @@ def result(case14, zones14):
 
 def test_repr_is_one_line(result) -> None:
     told = repr(result)
-    assert told.startswith("RunResult(case14, 3 zones, 2 rounds, laplace noise on demand")
+    assert told.startswith(
+        "RunResult(case14, 3 zones, 2 rounds of exact updates, laplace noise on demand"
+    )
     assert "\n" not in told and len(told) < 200
     assert f"{result.as_dict()['final']['recourse']['shed_mw']:.4g} MW not served" in told
     assert "total epsilon 5 at delta 1e-05" in told
@@ -73,3 +76,22 @@ def test_a_study_shows_its_runs(tmp_path) -> None:
     assert repr(study).endswith("1 runs)") and str(tmp_path / "s") in repr(study)
     cells = [c.text for c in ET.fromstring(study._repr_html_()).iter("td")]
     assert "no noise" in cells and "done" in cells
+
+
+@pytest.mark.parametrize("coordination", ["rounds", "central"])
+def test_a_run_that_releases_nothing_costs_nothing(capsys, coordination) -> None:
+    """Its totals are 0, not unknown, and it states no distance that it would protect."""
+    flags = ["--release", "nothing", "--coordination", coordination, "--rounds", "2", "--seed", "1"]
+    assert main(["run", "case14", "--solver", "clarabel", "--no-reference", *flags]) == 0
+    told = capsys.readouterr().out
+    totals = [line.split() for line in told.splitlines() if line.strip().startswith("total ")]
+    assert len(totals) == 2 and all(words[-1] == "0" for words in totals)
+    assert "Protected" not in told and "nothing of demand is released" in told
+
+
+def test_a_central_schedule_has_no_rounds(case14, zones14) -> None:
+    settings = gridpriv.Settings(coordination="central", rounds=1, solver="clarabel", seed=1)
+    result = gridpriv.run(case14, zones14, settings)
+    told = repr(result) + result._repr_html_()
+    assert "one central schedule" in told
+    assert "1 round" not in told and "0 solves" not in told

@@ -97,6 +97,11 @@ class CoveredMinimiser:
         """Standard deviation of the covering noise."""
         return self.cover.scale
 
+    @property
+    def variance(self) -> float:
+        """Variance of the covering noise on one coordinate."""
+        return self.cover.variance
+
     def perturb(self, value: Floats, stream: Stream) -> Floats:
         """Return what the solver found with the covering noise."""
         return self.cover.perturb(value, stream)

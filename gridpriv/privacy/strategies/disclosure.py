@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from gridpriv.core.arrays import Floats
 from gridpriv.privacy.adjacency import DemandAdjacency
-from gridpriv.privacy.mechanism import variance
 from gridpriv.privacy.release import Release
 from gridpriv.privacy.sensitivity import Norm, Sensitivity
 from gridpriv.privacy.strategies.linear import Statistics
@@ -45,5 +44,5 @@ class Disclosure:
 
     def estimate(self, released: Floats, release: Release | None) -> Floats:
         """Return the demand that what was released leaves likely; the prior where nothing was."""
-        noise = 0.0 if release is None else variance(release.mechanism)
+        noise = 0.0 if release is None else release.mechanism.variance
         return self.scale * self.strategy.estimate(released, noise, self.prior)

@@ -1,0 +1,30 @@
+"""One zone is no "1 zones": every command on a grid that is left whole."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from gridpriv.cli.main import main
+
+MANY = re.compile(r"(?<![\d.,])1 ([a-z]+s) ")
+WHOLE = ["case14", "--zones", "1"]
+COMMANDS = {
+    "run": ["run", *WHOLE, "--rounds", "1", "--no-reference", "--seed", "1"],
+    "zones": ["zones", *WHOLE],
+    "plan": ["plan", *WHOLE, "--protect", "10MW", "--total", "1", "--draws", "1",
+             "--releases", "nothing", "--rounds", "1"],
+    "ledger": ["ledger", "grant", "OUT", "--case", *WHOLE, "--epsilon", "1", "--beta", "1MW"],
+    "consortium": ["consortium", *WHOLE, "--run", "one", "--out", "OUT"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_one_is_no_many(command, capsys, tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    words = [str(tmp_path / "out") if w == "OUT" else w for w in COMMANDS[command]]
+    assert main(words) == 0
+    told = capsys.readouterr().out
+    assert re.search(r"\b1 zone\b", told)
+    assert MANY.findall(told.replace("\n", " ")) == []
