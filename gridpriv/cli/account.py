@@ -7,15 +7,8 @@ import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from gridpriv.cli.common import (
-    REAL,
-    WHOLE,
-    add_flags,
-    add_output,
-    given_settings,
-    print_table,
-    tell,
-)
+from gridpriv.cli.flags import REAL, WHOLE, add_flags, add_output, given_settings
+from gridpriv.cli.terminal import print_table, tell
 from gridpriv.core.errors import InputError, not_allowed
 from gridpriv.core.settings import Part, changed
 from gridpriv.privacy.settings import Calibration, Privacy

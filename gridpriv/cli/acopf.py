@@ -7,18 +7,10 @@ import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from gridpriv.cli.common import (
-    add_flags,
-    add_output,
-    given_settings,
-    output_folder,
-    print_table,
-    ready,
-    tell,
-    write_csv,
-    write_json,
-)
-from gridpriv.cli.relax import add_case_arguments, changed_case
+from gridpriv.cli.flags import add_case_arguments, add_flags, add_output, given_settings
+from gridpriv.cli.output import output_folder, write_results
+from gridpriv.cli.relax import changed_case
+from gridpriv.cli.terminal import print_table, tell
 from gridpriv.core.display import PRECISION, amount
 from gridpriv.core.errors import GridprivWarning
 from gridpriv.core.settings import changed, choice
@@ -71,10 +63,10 @@ def execute(args: argparse.Namespace) -> int:
         document["gap"] = None if bound.bound is None else 1.0 - bound.bound / found.cost
         warn_of_prices(found, bound)
     if folder is not None:
-        write_json(document, ready(folder) / "acopf.json")
-        write_csv(found.buses, folder / "buses.csv")
-        write_csv(found.generators, folder / "generators.csv")
-        write_csv(limit_table(found.state.binding), folder / "binding.csv")
+        write_results(
+            folder, "acopf", document, buses=found.buses, generators=found.generators,
+            binding=limit_table(found.state.binding),
+        )  # fmt: skip
     tell(args, document, lambda: _summarise(found, document), folder)
     return 0
 

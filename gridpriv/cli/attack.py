@@ -6,22 +6,18 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gridpriv.cli.common import (
+from gridpriv.cli.flags import (
     REAL,
     WHOLE,
     chosen_zoning,
     given_settings,
     number,
-    output_folder,
-    print_table,
-    progress,
-    ready,
     refuse_what_runs_only,
-    tell,
-    write_csv,
-    write_json,
 )
+from gridpriv.cli.output import output_folder, write_results
+from gridpriv.cli.progress import progress
 from gridpriv.cli.run import add_arguments as add_run_arguments
+from gridpriv.cli.terminal import print_table, tell
 from gridpriv.core.display import counted
 from gridpriv.zonal.settings import Settings, make_settings
 
@@ -86,13 +82,14 @@ def execute(args: argparse.Namespace) -> int:
     document = result.as_dict()
     document["averaging"] = None if curve is None else curve.to_dict("records")
     if folder is not None:
-        _write(result, curve, ready(folder))
-        write_json(document, folder / "attack.json")
+        tables = {"buses": result.buses(), "by_distance": result.by_distance()}
+        write_results(folder, "attack", document, **tables)
+        _draw(result, curve, folder)
     tell(args, document, lambda: _print(result), folder)
     return 0
 
 
-def _write(result: AttackResult, curve: pd.DataFrame | None, folder: Path) -> None:
+def _draw(result: AttackResult, curve: pd.DataFrame | None, folder: Path) -> None:
     from gridpriv.drawing import write_drawing, write_picture
     from gridpriv.report.assurance import (
         averaging_picture,
@@ -101,8 +98,6 @@ def _write(result: AttackResult, curve: pd.DataFrame | None, folder: Path) -> No
         map_picture,
     )
 
-    for name, table in (("buses", result.buses()), ("by_distance", result.by_distance())):
-        write_csv(table, folder / f"{name}.csv")
     write_drawing(errors_picture(result), folder / "attack.png", private=True)
     if result.plan.epsilons:
         write_picture(epsilon_picture(result), folder / "epsilon.png", private=True)

@@ -8,20 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gridpriv.cli.common import (
-    REAL,
-    WHOLE,
-    chosen_zoning,
-    given_settings,
-    output_folder,
-    print_table,
-    progress,
-    ready,
-    refuse_what_runs_only,
-    tell,
-    write_json,
-)
+from gridpriv.cli.flags import REAL, WHOLE, chosen_zoning, given_settings, refuse_what_runs_only
+from gridpriv.cli.output import output_folder, write_results
+from gridpriv.cli.progress import progress
 from gridpriv.cli.run import add_arguments as add_run_arguments
+from gridpriv.cli.terminal import print_table, tell
 from gridpriv.core.errors import InputError
 from gridpriv.zonal.settings import Settings, make_settings
 
@@ -73,10 +64,12 @@ def execute(args: argparse.Namespace) -> int:
     folder = output_folder(args.out)
     chosen = sweep(settings) if args.sweep else [settings]
     results = [_one(case, zoning, each, plan, args) for each in chosen]
+    documents = [result.as_dict() for result in results]
+    document = {"audits": documents} if args.sweep else documents[0]
     if folder is not None:
-        _write(results, ready(folder))
-    many = {"audits": [result.as_dict() for result in results]}
-    document = many if args.sweep else results[0].as_dict()
+        write_results(folder, "audit", document)
+        if not args.sweep:
+            _draw(results[0], folder)
     tell(args, document, lambda: _print(results, args.sweep), folder)
     return 0 if all(result.passed for result in results) else FAILED
 
@@ -112,15 +105,11 @@ def _one(
         return audit(prepare(case, zoning, settings), plan, watch=advance)
 
 
-def _write(results: list[AuditResult], folder: Path) -> None:
+def _draw(result: AuditResult, folder: Path) -> None:
     from gridpriv.drawing import write_drawing
     from gridpriv.report.assurance import audit_picture
 
-    if len(results) == 1:
-        write_json(results[0].as_dict(), folder / "audit.json")
-        write_drawing(audit_picture(results[0]), folder / "audit.png", private=True)
-        return
-    write_json({"audits": [r.as_dict() for r in results]}, folder / "audit.json")
+    write_drawing(audit_picture(result), folder / "audit.png", private=True)
 
 
 def _print(results: list[AuditResult], many: bool) -> None:

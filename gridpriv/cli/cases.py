@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from gridpriv.cli.common import add_output, print_table, tell
+from gridpriv.cli.flags import add_output
+from gridpriv.cli.terminal import print_table, tell
 from gridpriv.core.display import counted
 from gridpriv.core.errors import GridprivError, InputError
 

@@ -9,19 +9,10 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gridpriv.cli.common import (
-    REAL,
-    WHOLE,
-    add_formats,
-    add_output,
-    add_settings,
-    console,
-    output_folder,
-    print_table,
-    progress,
-    tell,
-    wanted_formats,
-)
+from gridpriv.cli.flags import REAL, WHOLE, add_formats, add_output, add_settings, wanted_formats
+from gridpriv.cli.output import output_folder
+from gridpriv.cli.progress import progress
+from gridpriv.cli.terminal import console, print_table, tell
 from gridpriv.core.display import amount, counted
 from gridpriv.core.errors import InputError, SolverError, not_allowed
 from gridpriv.core.settings import Setting, check_names, names, reading, settings_of

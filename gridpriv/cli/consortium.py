@@ -5,14 +5,16 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from gridpriv.cli.common import (
+from gridpriv.cli.flags import (
+    add_case_arguments,
     add_output,
     add_settings,
     add_zone_arguments,
     chosen_zoning,
+    given_case,
     given_settings,
-    tell,
 )
+from gridpriv.cli.terminal import tell
 from gridpriv.core.display import counted
 from gridpriv.core.errors import InputError
 from gridpriv.zonal.settings import PRESETS, Settings
@@ -20,8 +22,7 @@ from gridpriv.zonal.settings import PRESETS, Settings
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.add_argument("case", metavar="CASE", help="a case by name, or a path")
-    parser.add_argument("--demand", metavar="FILE.csv", help="demand of the buses it names")
+    add_case_arguments(parser)
     parser.add_argument("--run", metavar="NAME", default="1", help="what the run is called")
     parser.add_argument(
         "--address", metavar="HOST:PORT", default="127.0.0.1:50051",
@@ -37,14 +38,10 @@ def execute(args: argparse.Namespace) -> int:
     if args.out is None:
         raise InputError("a consortium's folders need a place: give --out DIR")
     from gridpriv.consortium.folders import lay_out
-    from gridpriv.grid.library import load_case
-    from gridpriv.grid.overrides import override_demand
     from gridpriv.zonal.settings import make_settings
 
     settings = make_settings(args.preset, **given_settings(args, Settings))
-    case = load_case(args.case)
-    if args.demand is not None:
-        case = override_demand(case, args.demand)
+    case = given_case(args)
     zoning = chosen_zoning(case, args)
     folder = Path(args.out)
     lay_out(case, zoning, settings, args.run, args.address, folder)

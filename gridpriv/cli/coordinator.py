@@ -6,7 +6,8 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from gridpriv.cli.common import add_output, print_table, tell
+from gridpriv.cli.flags import add_output
+from gridpriv.cli.terminal import print_table, tell
 
 LOG = "events that are logged: debug | info | warning | error"
 

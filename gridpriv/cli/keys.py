@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from gridpriv.cli.common import WHOLE, add_output, tell
+from gridpriv.cli.flags import WHOLE, add_output
+from gridpriv.cli.terminal import tell
 from gridpriv.core.errors import InputError
 
 

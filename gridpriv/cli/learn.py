@@ -9,20 +9,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gridpriv.cli.charging import add_ledger_arguments
-from gridpriv.cli.common import (
+from gridpriv.cli.flags import (
     WHOLE,
     add_formats,
     add_output,
     add_settings,
-    console,
     given_settings,
-    output_folder,
-    print_table,
-    progress,
-    tell,
     wanted_formats,
 )
 from gridpriv.cli.learn_ledger import OF_SAMPLES, charging, grant, grant_arguments
+from gridpriv.cli.output import output_folder
+from gridpriv.cli.progress import progress
+from gridpriv.cli.terminal import console, print_table, tell
 from gridpriv.core.errors import InputError, not_allowed, one_of
 from gridpriv.core.settings import as_flags, check_names, settings_of, written
 from gridpriv.learning.algorithms.names import READS, SPECIFIC

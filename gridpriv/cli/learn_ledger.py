@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gridpriv.cli.charging import add_ledger_arguments
-from gridpriv.cli.common import REAL, add_flags, add_output, tell
+from gridpriv.cli.flags import REAL, add_flags, add_output
+from gridpriv.cli.terminal import tell
 from gridpriv.core.errors import InputError, not_allowed
 from gridpriv.learning.settings import LearnSettings
 

@@ -10,17 +10,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gridpriv.cli.common import (
+from gridpriv.cli.flags import (
     REAL,
     add_flags,
     add_output,
     add_zone_arguments,
     chosen_zoning,
+    given_case,
     given_settings,
-    json_text,
-    print_table,
-    tell,
 )
+from gridpriv.cli.terminal import json_text, print_table, tell
 from gridpriv.core.display import counted
 from gridpriv.core.errors import GridprivWarning, not_allowed, one_of
 from gridpriv.core.files import write_text
@@ -80,15 +79,11 @@ def execute(args: argparse.Namespace) -> int:
 
 
 def _grant(args: argparse.Namespace, key: Path | None) -> int:
-    from gridpriv.grid.library import load_case
-    from gridpriv.grid.overrides import override_demand
     from gridpriv.privacy.ledger import grant, read_book
     from gridpriv.privacy.ledger_key import key_path
     from gridpriv.zonal.datasets import zone_datasets
 
-    case = load_case(args.case)
-    if args.demand is not None:
-        case = override_demand(case, args.demand)
+    case = given_case(args)
     zoning = chosen_zoning(case, args)
     near = Adjacency(**given_settings(args, Adjacency))
     datasets = _chosen(zone_datasets(case, zoning, near.adjacency(case)), args.owner)

@@ -6,7 +6,7 @@ import argparse
 import shlex
 from typing import TYPE_CHECKING, Any, get_args
 
-from gridpriv.cli.common import (
+from gridpriv.cli.flags import (
     REAL,
     WHOLE,
     ZONE_FLAGS,
@@ -14,13 +14,10 @@ from gridpriv.cli.common import (
     add_zone_arguments,
     chosen_zoning,
     given_words,
-    output_folder,
-    print_table,
-    progress,
-    ready,
-    tell,
-    write_json,
 )
+from gridpriv.cli.output import output_folder, write_results
+from gridpriv.cli.progress import progress
+from gridpriv.cli.terminal import print_table, tell
 from gridpriv.core.display import amount, counted, figure
 from gridpriv.core.errors import not_allowed, one_of
 from gridpriv.zonal.settings import Settings
@@ -79,7 +76,7 @@ def execute(args: argparse.Namespace) -> int:
         "recommended": best.as_dict(), "sentences": sentences(case, found, best, args),
     }  # fmt: skip
     if folder is not None:
-        write_json(document, ready(folder) / "plan.json")
+        write_results(folder, "plan", document)
     tell(args, document, lambda: _summarise(document), folder)
     return 0
 

@@ -6,17 +6,9 @@ import argparse
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from gridpriv.cli.common import (
-    add_flags,
-    add_output,
-    given_settings,
-    output_folder,
-    print_table,
-    ready,
-    tell,
-    write_csv,
-    write_json,
-)
+from gridpriv.cli.flags import add_case_arguments, add_flags, add_output, given_case, given_settings
+from gridpriv.cli.output import output_folder, write_results
+from gridpriv.cli.terminal import print_table, tell
 from gridpriv.core.display import amount
 from gridpriv.core.errors import SolverError
 from gridpriv.core.settings import changed
@@ -41,23 +33,10 @@ class Relaxation(Scenario):
     solver: str = changed(Grid, "solver", Grid.solver)
 
 
-def add_case_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the case and what is changed of it."""
-    parser.add_argument("case", metavar="CASE", help="a case by name, or a path")
-    parser.add_argument("--demand", metavar="FILE.csv", help="demand of the buses it names")
-
-
 def changed_case(args: argparse.Namespace) -> Case:
     """Return the case with the demand, load scale and outages that the arguments ask for."""
-    from gridpriv.grid.library import load_case
-
-    case = load_case(args.case)
-    if args.demand is not None:
-        from gridpriv.grid.overrides import override_demand
-
-        case = override_demand(case, args.demand)
     scenario = Scenario(**given_settings(args, Scenario))
-    return case.scale_load(scenario.load_scale).without(scenario.outage)
+    return given_case(args).scale_load(scenario.load_scale).without(scenario.outage)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -80,9 +59,7 @@ def execute(args: argparse.Namespace) -> int:
     found = relax(case, chosen.objective, chosen.solver, chosen.imbalance_weight)
     document = found.as_dict()
     if folder is not None:
-        write_json(document, ready(folder) / "relax.json")
-        write_csv(found.buses, folder / "buses.csv")
-        write_csv(found.binding, folder / "binding.csv")
+        write_results(folder, "relax", document, buses=found.buses, binding=found.binding)
     prices, solved = found.buses["p_price"].to_numpy(), document["bound"] is not None
     tell(args, document, lambda: _summarise(document, prices) if solved else None, folder)
     if not solved:

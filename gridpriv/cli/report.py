@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from gridpriv.cli.common import add_formats, add_output, tell, wanted_formats
+from gridpriv.cli.flags import add_formats, add_output, wanted_formats
+from gridpriv.cli.terminal import tell
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -7,17 +7,12 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-from gridpriv.cli.common import (
-    console,
-    output_folder,
-    print_table,
-    progress,
-    tell,
-    tell_names,
-    wanted_formats,
-)
 from gridpriv.cli.compare import add_running, finish
+from gridpriv.cli.flags import wanted_formats
 from gridpriv.cli.learn import finish_learning
+from gridpriv.cli.output import output_folder
+from gridpriv.cli.progress import progress
+from gridpriv.cli.terminal import console, print_table, tell, tell_names
 from gridpriv.core.errors import InputError, not_allowed, one_of
 
 SCALE = "of a learning paper: quick | full, the paper's own size (default: %(default)s)"

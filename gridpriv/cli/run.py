@@ -10,20 +10,20 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gridpriv.cli.charging import add_ledger_arguments, charging
-from gridpriv.cli.common import (
+from gridpriv.cli.flags import (
     add_output,
     add_settings,
     add_zone_arguments,
     chosen_zoning,
     command_again,
+    given_case,
     given_settings,
-    output_folder,
-    print_table,
-    progress,
-    tell,
 )
+from gridpriv.cli.output import output_folder
+from gridpriv.cli.progress import progress
 from gridpriv.cli.series import add_arguments as add_series_arguments
 from gridpriv.cli.series import in_turn, run_horizon
+from gridpriv.cli.terminal import print_table, tell
 from gridpriv.core.errors import GridprivError, InputError, one_of
 from gridpriv.zonal.settings import PRESETS, Settings
 
@@ -68,7 +68,6 @@ def execute(args: argparse.Namespace) -> int:
 
         one_of("tables", args.tables, FORMATS)
     given = given_settings(args, Settings)
-    from gridpriv.grid.library import load_case
     from gridpriv.privacy.statement import refuse_unprotected
     from gridpriv.zonal.settings import make_settings
 
@@ -76,11 +75,7 @@ def execute(args: argparse.Namespace) -> int:
     folder = output_folder(args.out)
     settings = _resumed(args, folder, settings)
     began = time.perf_counter()
-    case = load_case(args.case)
-    if args.demand is not None:
-        from gridpriv.grid.overrides import override_demand
-
-        case = override_demand(case, args.demand)
+    case = given_case(args)
     zoning = chosen_zoning(case, args)
     load_seconds = time.perf_counter() - began
     if args.public:

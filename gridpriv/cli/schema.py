@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from gridpriv.cli.common import add_output, print_table, tell
+from gridpriv.cli.flags import add_output
+from gridpriv.cli.terminal import print_table, tell
 
 HEAD = """# Tables and documents
 

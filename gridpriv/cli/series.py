@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gridpriv.cli.charging import charging
-from gridpriv.cli.common import command_again, print_table, progress, tell
+from gridpriv.cli.flags import command_again
+from gridpriv.cli.progress import progress
+from gridpriv.cli.terminal import print_table, tell
 from gridpriv.core.display import counted
 from gridpriv.core.errors import BudgetError, SolverError
 

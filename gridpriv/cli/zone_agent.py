@@ -6,8 +6,8 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from gridpriv.cli.common import print_table, tell
 from gridpriv.cli.coordinator import add_party_arguments
+from gridpriv.cli.terminal import print_table, tell
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -6,7 +6,8 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from gridpriv.cli.common import add_output, add_zone_arguments, chosen_zoning, print_table, tell
+from gridpriv.cli.flags import add_output, add_zone_arguments, chosen_zoning
+from gridpriv.cli.terminal import print_table, tell
 from gridpriv.core.display import counted
 from gridpriv.core.errors import InputError
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
+from gridpriv.consensus.settings import Update
 from gridpriv.core.arrays import Floats, Ints
 from gridpriv.privacy.sensitivity import Norm, Sensitivity
 from gridpriv.privacy.strategies.disclosure import Disclosure
-
-Update = Literal["exact", "linearized"]
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,6 +8,7 @@ from typing import Literal, get_args
 from gridpriv.consensus.schedules import BalancedPenalty, PenaltySchedule, parse_penalty
 from gridpriv.core.settings import Part, choice, count, notation
 
+Update = Literal["exact", "linearized"]
 Step = Literal["nonsmooth", "smooth", "strongly-convex"]
 
 

@@ -12,7 +12,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from gridpriv.consensus.problem import Minimiser, Update
+from gridpriv.consensus.problem import Minimiser
+from gridpriv.consensus.settings import Update
 from gridpriv.core.arrays import Floats, Ints
 from gridpriv.core.errors import InputError
 from gridpriv.learning.adjacency import SampleAdjacency

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from gridpriv.consensus.problem import Minimiser, Update
+from gridpriv.consensus.problem import Minimiser
+from gridpriv.consensus.settings import Update
 from gridpriv.core.arrays import Floats, Ints
 from gridpriv.power.objective import fixed_cost
 from gridpriv.power.presolve import ReducedProgram, presolve

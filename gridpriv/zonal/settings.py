@@ -8,9 +8,8 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from gridpriv.consensus.problem import Update
 from gridpriv.consensus.schedules import ConstantPenalty
-from gridpriv.consensus.settings import Rounds
+from gridpriv.consensus.settings import Rounds, Update
 from gridpriv.core.errors import (
     GridprivWarning,
     InputError,

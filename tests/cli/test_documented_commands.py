@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import gridpriv
-from gridpriv.cli.common import given_settings
+from gridpriv.cli.flags import given_settings
 from gridpriv.cli.main import COMMANDS, _parser
 
 ROOT = Path(__file__).parents[2]

@@ -6,8 +6,8 @@ import re
 import pandas as pd
 import pytest
 
-from gridpriv.cli.common import print_table
 from gridpriv.cli.compare import print_summary
+from gridpriv.cli.terminal import print_table
 from gridpriv.study.plan import DEFAULT_SCHEMES
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from gridpriv.cli.common import add_settings, given_settings
+from gridpriv.cli.flags import add_settings, given_settings
 from gridpriv.core.errors import InputError, positive
 from gridpriv.core.settings import Part, changed, choice, count, documented, notation, number
 

@@ -141,7 +141,7 @@ def test_loading_and_shed_are_told_with_units() -> None:
     assert "Not served, MW" in words
     assert "80.0 MW" in words
     assert "100 MW are not served, most at bus 3" in drawing.alt
-    assert "1 branches are at their limit" in drawing.alt
+    assert "At their limit: 1 branch." in drawing.alt
 
 
 def test_without_limits_flow_is_shown_in_mva() -> None:

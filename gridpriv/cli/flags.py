@@ -1,29 +1,19 @@
-"""Arguments, tables and progress that several commands share."""
+"""Flags that several commands share, and what is made of them."""
 
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import shlex
-import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from gridpriv.core.display import Amount, shown
 from gridpriv.core.errors import MOST_WHOLE, InputError, not_allowed, one_of
-from gridpriv.core.files import make_folder, write_text
-from gridpriv.core.sealed import sealed
 from gridpriv.core.settings import Part, as_flags, defaults, names, parts_of, reading, settings_of
-from gridpriv.core.text import frame_csv
 from gridpriv.report.formats import FORMATS, check_formats
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from gridpriv.grid.case import Case
     from gridpriv.grid.zoning import Zoning
     from gridpriv.zonal.settings import Settings
@@ -49,6 +39,7 @@ def _whole(text: str) -> int:
 
 
 WHOLE = number(_whole, "a whole number below 2^64")
+
 REAL = number(float, "a number")
 
 
@@ -139,6 +130,21 @@ def given_words(args: argparse.Namespace, *names: str) -> list[str]:
 def _full(text: str) -> str:
     path = Path(text)
     return str(path.resolve()) if path.is_file() else text
+
+
+def add_case_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the case, and the demand that is given for it."""
+    parser.add_argument("case", metavar="CASE", help="a case by name, or a path")
+    parser.add_argument("--demand", metavar="FILE.csv", help="demand of the buses it names")
+
+
+def given_case(args: argparse.Namespace) -> Case:
+    """Return the case that the arguments name, with the demand that they give."""
+    from gridpriv.grid.library import load_case
+    from gridpriv.grid.overrides import override_demand
+
+    case = load_case(args.case)
+    return case if args.demand is None else override_demand(case, args.demand)
 
 
 def add_zone_arguments(parser: argparse.ArgumentParser) -> None:
@@ -233,6 +239,14 @@ def add_formats(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def wanted_formats(args: argparse.Namespace) -> list[str]:
+    """Return the formats of ``--format``; ``none`` is no report."""
+    formats = [name.strip() for name in args.format.split(",") if name.strip()]
+    formats = [name for name in formats if name != "none"]
+    check_formats(formats)
+    return formats
+
+
 def add_output(
     parser: argparse.ArgumentParser, out: str = "", place: str = "DIR", default: str | None = None
 ) -> None:
@@ -245,161 +259,3 @@ def add_output(
         help="print one JSON document and nothing else",
     )
     parser.add_argument("--quiet", action="store_true", help="print nothing but errors")
-
-
-def tell(
-    args: argparse.Namespace,
-    document: dict[str, Any],
-    summarise: Callable[[], object],
-    written: Path | str | None = None,
-) -> None:
-    """Print what ``--json`` and ``--quiet`` ask for: the document, nothing, or the summary."""
-    if args.json:
-        sys.stdout.write(json_text(document))
-    elif not args.quiet:
-        summarise()
-        if written is not None:
-            console().print(f"Written to {written}")
-
-
-def tell_names(args: argparse.Namespace, known: Mapping[str, str]) -> None:
-    """Print what can be reproduced."""
-    rows = [list(pair) for pair in known.items()]
-    document = {"reproductions": [dict(zip(("name", "what"), row, strict=True)) for row in rows]}
-    tell(args, document, lambda: print_table("Reproductions", ["name", "what"], rows))
-
-
-def wanted_formats(args: argparse.Namespace) -> list[str]:
-    """Return the formats of ``--format``; ``none`` is no report."""
-    formats = [name.strip() for name in args.format.split(",") if name.strip()]
-    formats = [name for name in formats if name != "none"]
-    check_formats(formats)
-    return formats
-
-
-def json_text(document: dict[str, Any]) -> str:
-    """Return a document as JSON."""
-    return json.dumps(document, indent=2, allow_nan=False) + "\n"
-
-
-def write_json(document: dict[str, Any], path: Path) -> None:
-    """Write a JSON document for its owner, with a checksum of its own content."""
-    write_text(path, sealed(document, indent=2), private=True)
-
-
-def write_csv(table: pd.DataFrame, path: Path) -> None:
-    """Write a table for its owner to read."""
-    write_text(path, frame_csv(table), private=True)
-
-
-def console(*, error: bool = False) -> Any:
-    """Return a rich console on standard output, or standard error."""
-    from rich.console import Console
-
-    class Plain(Console):
-        def on_broken_pipe(self) -> None:
-            raise BrokenPipeError  # rich would end with exit code 1
-
-    # names that somebody else chose are no markup
-    return Plain(stderr=error, highlight=False, soft_wrap=False, markup=False, emoji=False)
-
-
-def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Print a table that fits 80 columns where its words do; numbers stand to the right."""
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    out, table = console(), Table(box=box.SIMPLE_HEAD)
-    cells = [[row[position] for row in rows] for position in range(len(columns))]
-    numeric = [all(isinstance(c, int | float | Amount | None) for c in column) for column in cells]
-    widths = [
-        max(map(len, [*name.split(), *_unbroken(column, number)]), default=0)
-        for name, column, number in zip(columns, cells, numeric, strict=True)
-    ]
-    # words are kept together as far as numbers, which always are, leave room
-    taken = sum(width for width, number in zip(widths, numeric, strict=True) if number)
-    room = (out.width - 3 * len(columns) - 1 - taken) // max(numeric.count(False), 1)
-    for name, width, number in zip(columns, widths, numeric, strict=True):
-        table.add_column(
-            name,
-            justify="right" if number else "left",
-            overflow="fold",
-            min_width=width if number else max(min(width, room), 1),
-        )
-    for row in rows:
-        table.add_row(*(shown(cell) for cell in row))
-    out.print(Text(title, style="bold"))
-    out.print(table)
-
-
-def _unbroken(cells: Sequence[object], number: bool) -> Iterator[str]:
-    """Yield what of a column's cells is to stand on one line: numbers, or single words."""
-    for cell in cells:
-        yield from [shown(cell)] if number else shown(cell).split()
-
-
-class Advance(Protocol):
-    """Moves a progress bar."""
-
-    def __call__(self, note: str, steps: int = 1, /) -> None:
-        """Show a note beside the bar and go on by a number of steps."""
-        ...
-
-
-@contextmanager
-def progress(label: str, total: int, *, quiet: bool) -> Iterator[Advance]:
-    """Show a progress bar with the time left on a terminal; yield ``advance(note, steps=1)``."""
-    if quiet or not sys.stderr.isatty():
-        yield lambda *_: None
-        return
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-    )
-    from rich.table import Column
-
-    bar = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=24),
-        MofNCompleteColumn(table_column=Column(min_width=2 * len(str(total)) + 1)),
-        TimeRemainingColumn(table_column=Column(min_width=len("0:00:00"))),
-        TextColumn("{task.fields[note]}"),
-        console=console(error=True),
-        transient=True,
-    )
-    with bar:
-        task = bar.add_task(label, total=total, note="")
-        yield lambda note, steps=1: bar.update(task, advance=steps, note=note)
-
-
-def output_folder(text: str | None) -> Path | None:
-    """Return the folder of ``--out``, refusing early what cannot be written to.
-
-    It is not left behind: whoever writes makes it (:func:`ready`), so that a command that fails
-    leaves nothing.
-    """
-    if text is None:
-        return None
-    folder = Path(text)
-    if folder.exists() and not folder.is_dir():
-        raise InputError(f"out = {text!r} is not allowed: a folder, not a file")
-    missing = [part for part in (folder, *folder.parents) if not part.exists()]
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for part in missing:
-            part.rmdir()
-        if not missing and not os.access(folder, os.W_OK | os.X_OK):
-            raise InputError(f"cannot write to {folder}: permission denied")
-    except OSError as error:
-        raise InputError(f"cannot write to {folder}: {error.strerror}") from error
-    return folder
-
-
-def ready(folder: Path) -> Path:
-    """Return a folder that is there."""
-    make_folder(folder)
-    return folder
