@@ -1,28 +1,27 @@
-"""A zone's Pyomo model compiled once to sparse matrices.
-
-:func:`compile_zone` reads the model's linear rows, bounds and cones; what it returns is the
-feasible set and the map B of imbalances, and holds no demand:
+"""A zone's problem as sparse matrices: the feasible set and the map B of imbalances, no demand.
 
     W_z = { z : A_eq z = b_eq, A_in z <= b_in, lower <= z <= upper, cone rows in their cones }
     s = B z + d
     f(z; d) = 1/2 z'Hz + c'z + M ||s||^2, H diagonal
+
+:func:`compile_zone` writes the constraints of :mod:`gridpriv.power.relaxation` family by family,
+all rows of a family at once: the symbols and the numbers of the equations are explained there. A
+test holds every matrix against what Pyomo makes of that model.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-import pyomo.core as pyo
-from pyomo.repn import generate_standard_repn
 from scipy import sparse
 
 from gridpriv.core.arrays import Floats, Ints
-from gridpriv.power.relaxation import CONES, variables, zone_model
-from gridpriv.power.zone import Zone, flat_start
+from gridpriv.power.objective import per_unit_polynomial, piecewise_lines
+from gridpriv.power.zone import FLOWS, Zone, flat_start
 
 if TYPE_CHECKING:
     Matrix: TypeAlias = Any  # scipy has no types of its own
@@ -105,18 +104,15 @@ class ZoneProgram:
 
 
 def compile_zone(zone: Zone) -> ZoneProgram:
-    """Build a zone's Pyomo model and compile it."""
-    return compile_model(zone_model(zone), zone)
-
-
-def compile_model(model: pyo.ConcreteModel, zone: Zone) -> ZoneProgram:
-    """Compile a zone's Pyomo model to matrices; the model is left as it was."""
-    columns = variables(model)
-    number = {id(var): c for c, var in enumerate(columns)}
-    lower, upper = _bounds(columns)
-    a_eq, b_eq, a_in, b_in = _linear_rows(model, number)
-    cone, cone_offset, cone_sizes = _cone_rows(_cone_constraints(model), number)
-    cost_linear, cost_square = _cost(model, number)
+    """Compile a zone's problem."""
+    at = Columns(zone)
+    lower, upper = _bounds(zone, at)
+    a_eq, b_eq = _stacked(_ohm(zone, at), at.size)
+    inequalities = [_piecewise_cost(zone, at), *_angles(zone, at), *_envelope(zone, at)]
+    a_in, b_in = _stacked(inequalities, at.size)
+    cones = [*_thermal(zone, at), _soc(zone, at)]
+    cone, cone_offset = _stacked(cones, at.size)
+    cost_linear, cost_square = _cost(zone, at)
     return ZoneProgram(
         name=zone.name,
         key=zone.key,
@@ -129,8 +125,8 @@ def compile_model(model: pyo.ConcreteModel, zone: Zone) -> ZoneProgram:
         upper=upper,
         cone=cone,
         cone_offset=cone_offset,
-        cone_sizes=cone_sizes,
-        imbalance=_imbalance_rows(model, number),
+        cone_sizes=np.concatenate([np.full(len(c.rhs) // c.block, c.block) for c in cones]),
+        imbalance=_imbalance(zone, at),
         weight=zone.network.objective.weight,
         cost_linear=cost_linear,
         cost_square=cost_square,
@@ -139,119 +135,217 @@ def compile_model(model: pyo.ConcreteModel, zone: Zone) -> ZoneProgram:
     )
 
 
-def _bounds(columns: list[Any]) -> tuple[Floats, Floats]:
-    lower = [-np.inf if v.lb is None else v.lb for v in columns]
-    upper = [np.inf if v.ub is None else v.ub for v in columns]
-    return np.array(lower, dtype=float), np.array(upper, dtype=float)
+class Columns:
+    """Where a zone's variables stand in its vector z, by what they belong to in the grid."""
+
+    def __init__(self, zone: Zone) -> None:
+        self._held = zone.held
+        ends = np.cumsum([len(held) for held in zone.held.values()])
+        self._starts = dict(zip(zone.held, [0, *ends[:-1].tolist()], strict=True))
+        self.size = int(ends[-1])
+
+    def __call__(self, family: str, elements: Ints) -> Ints:
+        """Return the columns of a family's variables at buses, pairs, branches or generators."""
+        return np.asarray(self._starts[family] + np.searchsorted(self._held[family], elements))
+
+    def all(self, family: str) -> Ints:
+        """Return the columns of all variables of a family."""
+        return np.asarray(self._starts[family] + np.arange(len(self._held[family])))
 
 
-def _linear_rows(
-    model: pyo.ConcreteModel, number: dict[int, int]
-) -> tuple[Matrix, Floats, Matrix, Floats]:
-    """Return (A_eq, b_eq, A_in, b_in) of the model's constraints other than cones."""
-    equal, at_most = _Rows(), _Rows()
-    for constraint in model.component_data_objects(pyo.Constraint):
-        if constraint.parent_component().local_name in CONES:
-            continue
-        repn = generate_standard_repn(constraint.body, quadratic=False, compute_values=True)
-        if not repn.is_linear():
-            raise ValueError(f"{constraint.name} is not linear and no cone of {', '.join(CONES)}")
-        low, high = constraint.lb, constraint.ub
-        columns = [number[id(v)] for v in repn.linear_vars]
-        if constraint.equality:
-            equal.add(columns, repn.linear_coefs, high - repn.constant)
-            continue
-        if high is not None:
-            at_most.add(columns, repn.linear_coefs, high - repn.constant)
-        if low is not None:
-            at_most.add(columns, [-c for c in repn.linear_coefs], repn.constant - low)
-    return *equal.matrix(len(number)), *at_most.matrix(len(number))
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Rows of a few terms each: sum_t coefficients[i, t] z[columns[i, t]] against rhs[i].
 
-
-class _Rows:
-    """Rows of a sparse matrix with their right-hand sides, gathered one by one."""
-
-    def __init__(self) -> None:
-        self._entries: list[tuple[int, int, float]] = []
-        self._rhs: list[float] = []
-
-    def add(self, columns: Sequence[int], coefficients: Sequence[float], rhs: float) -> None:
-        row = len(self._rhs)
-        self._rhs.append(float(rhs))
-        for column, coefficient in zip(columns, coefficients, strict=True):
-            self._entries.append((row, column, float(coefficient)))
-
-    def matrix(self, width: int) -> tuple[Matrix, Floats]:
-        return _matrix(self._entries, (len(self._rhs), width)), np.array(self._rhs, dtype=float)
-
-
-def _cone_constraints(model: pyo.ConcreteModel) -> Iterable[Any]:
-    for family in CONES:
-        yield from getattr(model, family).values()
-
-
-def _cone_rows(constraints: Iterable[Any], number: dict[int, int]) -> tuple[Matrix, Floats, Ints]:
-    """Return the stacked second-order cones of convex quadratic constraints.
-
-    Two shapes are recognised: a ball, sum a_i x_i^2 <= r^2, and a rotated cone,
-    sum a_i x_i^2 <= y z with y, z >= 0, written as ||(2 sqrt(a_i) x_i, y - z)|| <= y + z.
+    ``block`` rows in turn are one cone.
     """
-    entries: list[tuple[int, int, float]] = []
-    offset: list[float] = []
-    sizes: list[int] = []
-    for constraint in constraints:
-        repn = generate_standard_repn(constraint.body, quadratic=True, compute_values=True)
-        head = len(offset)
-        products = [
-            (number[id(x)], number[id(y)], float(c))
-            for (x, y), c in zip(repn.quadratic_vars, repn.quadratic_coefs, strict=True)
-        ]
-        squares = [(x, c) for x, y, c in products if x == y and c > 0]
-        mixed = [(x, y) for x, y, c in products if x != y and c == -1.0]
-        if len(squares) + len(mixed) != len(products) or repn.linear_vars or len(mixed) > 1:
-            raise ValueError(f"{constraint.name} is neither a ball nor a rotated cone")
-        limit = float(pyo.value(constraint.upper)) - float(repn.constant)
-        if mixed:
-            (x, y), scale = mixed[0], 2.0
-            entries += [(head, x, 1.0), (head, y, 1.0), (head + 1, x, 1.0), (head + 1, y, -1.0)]
-            offset += [0.0, 0.0]
-        else:
-            scale = 1.0
-            offset.append(float(np.sqrt(limit)))
-        for x, c in squares:
-            entries.append((len(offset), x, scale * float(np.sqrt(c))))
-            offset.append(0.0)
-        sizes.append(len(offset) - head)
-    shape = (len(offset), len(number))
-    return _matrix(entries, shape), np.array(offset), np.array(sizes, dtype=np.int64)
+
+    columns: Ints
+    coefficients: Floats
+    rhs: Floats
+    block: int = 1
 
 
-def _imbalance_rows(model: pyo.ConcreteModel, number: dict[int, int]) -> Matrix:
-    """Return B: the linear coefficients of the active, then the reactive, imbalances."""
+def _rows(rhs: Floats, *terms: tuple[Ints, Floats]) -> Rows:
+    """Return rows of (column, coefficient) terms, each of shape (rows,)."""
+    columns = np.stack([column for column, _ in terms], axis=1)
+    return Rows(columns, np.stack([value for _, value in terms], axis=1), rhs)
+
+
+def _cone_rows(*rows: Rows) -> Rows:
+    """Return cones (t, u_1, ...), ||u|| <= t, of the rows of t, of u_1, ..., cone by cone."""
+    terms = rows[0].columns.shape[1]
+    columns = np.stack([row.columns for row in rows], axis=1).reshape(-1, terms)
+    coefficients = np.stack([row.coefficients for row in rows], axis=1).reshape(-1, terms)
+    return Rows(columns, coefficients, np.stack([r.rhs for r in rows], axis=1).ravel(), len(rows))
+
+
+def _stacked(families: list[Rows], width: int) -> tuple[Matrix, Floats]:
+    """Return (A, b) of families of rows, one below the other."""
+    rhs = np.concatenate([rows.rhs for rows in families])
+    terms = np.concatenate([np.full(len(r.rhs), r.columns.shape[1]) for r in families])
+    column = np.concatenate([rows.columns.ravel() for rows in families])
+    value = np.concatenate([rows.coefficients.ravel() for rows in families])
+    return _matrix(np.repeat(np.arange(len(rhs)), terms), column, value, (len(rhs), width)), rhs
+
+
+def _matrix(row: Ints, column: Ints, value: Floats, shape: tuple[int, int]) -> Matrix:
+    kept = value != 0.0
+    return Matrix((value[kept], (row[kept], column[kept])), shape=shape)
+
+
+def _bounds(zone: Zone, at: Columns) -> tuple[Floats, Floats]:
+    """Return the bounds (D.2d)-(D.2e), and what voltage and angle bounds imply of wr and wi.
+
+    Those are |V_i||V_j| times the range of cosine and sine.
+    """
+    case, pairs = zone.network.case, zone.pairs
+    i, j = zone.network.pair_i[pairs], zone.network.pair_j[pairs]
+    low, high = (limits[pairs] for limits in zone.network.angle_limits)
+    limited = np.isfinite(low) & np.isfinite(high)
+    low, high = np.where(limited, low, 0.0), np.where(limited, high, 0.0)
+    least, most = case.vmin[i] * case.vmin[j], case.vmax[i] * case.vmax[j]
+    nearest = np.minimum(abs(low), abs(high))
+    cosine = np.where((low <= 0.0) & (high >= 0.0), 1.0, np.cos(nearest))
+    sin_low, sin_high = np.sin(low), np.sin(high)
+    boxes = {
+        "w": (case.vmin[zone.buses] ** 2, case.vmax[zone.buses] ** 2),
+        "wr": (least * np.cos(np.maximum(abs(low), abs(high))), most * cosine),
+        "wi": (
+            sin_low * np.where(sin_low < 0, most, least),
+            sin_high * np.where(sin_high > 0, most, least),
+        ),
+        "pg": (case.pmin[zone.gens], case.pmax[zone.gens]),
+        "qg": (case.qmin[zone.gens], case.qmax[zone.gens]),
+    }
+    for family in ("wr", "wi"):
+        lowest, highest = boxes[family]
+        boxes[family] = np.where(limited, lowest, -most), np.where(limited, highest, most)
+    lower, upper = np.full(at.size, -np.inf), np.full(at.size, np.inf)
+    for family, (lowest, highest) in boxes.items():
+        columns = at.all(family)
+        lower[columns] = np.where(np.isfinite(lowest), lowest, -np.inf)
+        upper[columns] = np.where(np.isfinite(highest), highest, np.inf)
+    return lower, upper
+
+
+def _ohm(zone: Zone, at: Columns) -> list[Rows]:
+    """Ohm's law of each branch, (D.2f)-(D.2i) with their sign corrected."""
+    case, network, k = zone.network.case, zone.network, zone.branches
+    y = network.admittance
+    ff, ft, tf, tt = y.ff[k], y.ft[k], y.tf[k], y.tt[k]
+    wf, wt = at("w", case.f_bus[k]), at("w", case.t_bus[k])
+    wr, wi = at("wr", network.pair_of[k]), at("wi", network.pair_of[k])
+    # V_f V_t* = wr + j wi where the branch runs from i to j, its conjugate where it does not
+    sign, one, zero = np.where(network.forward[k], 1.0, -1.0), np.ones(len(k)), np.zeros(len(k))
+    p_from, q_from, p_to, q_to = ((at.all(family), one) for family in FLOWS)
+    return [
+        _rows(zero, p_from, (wf, -ff.real), (wr, -ft.real), (wi, -sign * ft.imag)),
+        _rows(zero, q_from, (wf, ff.imag), (wr, ft.imag), (wi, -sign * ft.real)),
+        _rows(zero, p_to, (wt, -tt.real), (wr, -tf.real), (wi, sign * tf.imag)),
+        _rows(zero, q_to, (wt, tt.imag), (wr, tf.imag), (wi, sign * tf.real)),
+    ]
+
+
+def _piecewise_cost(zone: Zone, at: Columns) -> Rows:
+    """Keep pc above every line of a generator's piecewise linear cost over c0."""
+    case, unit = zone.network.case, zone.network.objective.cost_unit
+    lines = [
+        (g, slope, fixed)
+        for g in zone.priced.tolist()
+        for slope, fixed in zip(*piecewise_lines(case.cost[g], case.base_mva), strict=True)
+    ]
+    of, slopes, fixed = np.array(lines, dtype=float).reshape(-1, 3).T
+    gens, one = of.astype(np.int64), np.ones(len(lines))
+    return _rows(0.0 - fixed / unit, (at("pg", gens), slopes / unit), (at("pc", gens), -one))
+
+
+def _angles(zone: Zone, at: Columns) -> Iterator[Rows]:
+    """Angle differences where limits are given, (D.2k): tan(min) wr <= wi <= tan(max) wr."""
+    for limits, sign in zip(zone.network.angle_limits, (1.0, -1.0), strict=True):
+        pairs = zone.pairs[np.isfinite(limits[zone.pairs])]
+        wr, wi = at("wr", pairs), at("wi", pairs)
+        one, zero = np.ones(len(pairs)), np.zeros(len(pairs))
+        yield _rows(zero, (wr, sign * np.tan(limits[pairs])), (wi, -sign * one))
+
+
+def _envelope(zone: Zone, at: Columns) -> Iterator[Rows]:
+    """Cut what voltage and angle bounds leave of V_i V_j*: the lifted nonlinear cuts."""
+    case, network = zone.network.case, zone.network
+    low, high = (limits[zone.pairs] for limits in network.angle_limits)
+    limited = np.isfinite(low) & np.isfinite(high)
+    pairs, low, high = zone.pairs[limited], low[limited], high[limited]
+    i, j = network.pair_i[pairs], network.pair_j[pairs]
+    middle, cosine = (high + low) / 2, np.cos((high - low) / 2)
+    sum_i, sum_j = case.vmin[i] + case.vmax[i], case.vmin[j] + case.vmax[j]
+    gap = case.vmin[i] * case.vmin[j] - case.vmax[i] * case.vmax[j]
+    for bound, sign in ((case.vmax, 1.0), (case.vmin, -1.0)):
+        vi, vj = bound[i], bound[j]
+        yield _rows(
+            0.0 - sign * vi * vj * cosine * gap,
+            (at("wr", pairs), -(sum_i * sum_j * np.cos(middle))),
+            (at("wi", pairs), -(sum_i * sum_j * np.sin(middle))),
+            (at("w", i), vj * cosine * sum_j),
+            (at("w", j), vi * cosine * sum_i),
+        )
+
+
+def _thermal(zone: Zone, at: Columns) -> Iterator[Rows]:
+    """Apparent power limits at both ends of rated branches, (D.2j), as cones (rate, p, q)."""
+    rate = zone.network.case.rate[zone.branches]
+    rated = (rate > 0.0) & np.isfinite(rate)
+    one, zero = np.ones(int(rated.sum())), np.zeros(int(rated.sum()))
+    for end in ("from", "to"):
+        p, q = at.all(f"p_{end}")[rated], at.all(f"q_{end}")[rated]
+        yield _cone_rows(
+            _rows(rate[rated], (p, zero)), _rows(zero, (p, one)), _rows(zero, (q, one))
+        )
+
+
+def _soc(zone: Zone, at: Columns) -> Rows:
+    """|V_i V_j*|^2 <= |V_i|^2 |V_j|^2 of each pair, (D.2l): (w_i + w_j, w_i - w_j, 2 wr, 2 wi)."""
+    network, pairs = zone.network, zone.pairs
+    i, j = at("w", network.pair_i[pairs]), at("w", network.pair_j[pairs])
+    wr, wi = at.all("wr"), at.all("wi")
+    one, zero = np.ones(len(pairs)), np.zeros(len(pairs))
+    return _cone_rows(
+        _rows(zero, (i, one), (j, one)),
+        _rows(zero, (i, one), (j, -one)),
+        _rows(zero, (wr, one), (wr, one)),
+        _rows(zero, (wi, one), (wi, one)),
+    )
+
+
+def _imbalance(zone: Zone, at: Columns) -> Matrix:
+    """Return B of (D.2b)-(D.2c): flows that leave, less generation, and what shunts take."""
+    case, own = zone.network.case, zone.own
+    f_bus, t_bus = case.f_bus[zone.branches], case.t_bus[zone.branches]
+    owns = np.zeros(case.n_bus, dtype=bool)
+    owns[own] = True
     entries = []
-    expressions = [*model.p_imbalance.values(), *model.q_imbalance.values()]
-    for row, expression in enumerate(expressions):
-        repn = generate_standard_repn(expression.expr, compute_values=True)
-        for var, coefficient in zip(repn.linear_vars, repn.linear_coefs, strict=True):
-            entries.append((row, number[id(var)], float(coefficient)))
-    return _matrix(entries, (len(expressions), len(number)))
+    for below, power, shunt in ((0, "p", case.gs), (len(own), "q", -case.bs)):
+        for ends, columns, value in (
+            (f_bus, at.all(f"{power}_from"), np.ones(len(f_bus))),
+            (t_bus, at.all(f"{power}_to"), np.ones(len(t_bus))),
+            (case.gen_bus[zone.gens], at.all(f"{power}g"), -np.ones(len(zone.gens))),
+            (own, at("w", own), shunt[own]),
+        ):
+            here = owns[ends]
+            entries.append((below + np.searchsorted(own, ends[here]), columns[here], value[here]))
+    row, column, values = (np.concatenate(part) for part in zip(*entries, strict=True))
+    return _matrix(row, column, values, (2 * len(own), at.size))
 
 
-def _cost(model: pyo.ConcreteModel, number: dict[int, int]) -> tuple[Floats, Floats]:
-    """Return c and the diagonal of H of the model's cost, without its constant."""
-    linear, square = np.zeros(len(number)), np.zeros(len(number))
-    repn = generate_standard_repn(model.cost.expr, quadratic=True, compute_values=True)
-    for var, coefficient in zip(repn.linear_vars, repn.linear_coefs, strict=True):
-        linear[number[id(var)]] += coefficient
-    for (x, y), coefficient in zip(repn.quadratic_vars, repn.quadratic_coefs, strict=True):
-        if x is not y:
-            raise ValueError(f"the cost has a product of {x.name} and {y.name}")
-        square[number[id(x)]] += 2.0 * coefficient
+def _cost(zone: Zone, at: Columns) -> tuple[Floats, Floats]:
+    """Return c and the diagonal of H: cost over c0, or all that is generated for losses."""
+    case, objective = zone.network.case, zone.network.objective
+    linear, square = np.zeros(at.size), np.zeros(at.size)
+    if objective.kind == "losses":
+        linear[at.all("pg")] = 1.0
+    if objective.kind == "cost":
+        gens = np.setdiff1d(zone.gens, zone.priced)
+        costs = [per_unit_polynomial(case.cost[g], case.base_mva) for g in gens.tolist()]
+        c2, c1, _ = (1.0 / objective.cost_unit) * np.array(costs, dtype=float).reshape(-1, 3).T
+        linear[at("pg", gens)], square[at("pg", gens)] = c1, 2.0 * c2
+        linear[at.all("pc")] = 1.0
     return linear, square
-
-
-def _matrix(entries: list[tuple[int, int, float]], shape: tuple[int, int]) -> Matrix:
-    if not entries:
-        return Matrix(shape)
-    rows, columns, values = zip(*entries, strict=True)
-    return Matrix((values, (rows, columns)), shape=shape)

@@ -1,4 +1,7 @@
-"""The SOC-relaxed load-shedding model of a zone in Pyomo: the one source of its mathematics.
+"""The SOC-relaxed load-shedding model of a zone in Pyomo, for every solver that Pyomo knows.
+
+:mod:`gridpriv.power.program` writes the same constraints as matrices; a test holds them against
+what Pyomo makes of this model.
 
 One small function per family, in the order of the equations of Ryu and Kim (2022), appendix
 D. Their (D.2f)-(D.2i) print w^RI_ji + w^RI_ij where the power-flow equations have the
@@ -22,9 +25,6 @@ from gridpriv.grid.admittance import branch_admittance
 from gridpriv.power.objective import per_unit_polynomial, piecewise_lines
 from gridpriv.power.zone import FLOWS, Zone
 
-VOLTAGE_PRODUCTS = ("w", "wr", "wi")
-GENERATION = ("pg", "qg", "pc")
-VARIABLES = (*VOLTAGE_PRODUCTS, *FLOWS, *GENERATION)
 CONES = ("thermal_from", "thermal_to", "soc")
 
 
@@ -49,7 +49,8 @@ def zone_model(zone: Zone) -> pyo.ConcreteModel:
 
 def variables(m: pyo.ConcreteModel) -> list[Any]:
     """Return the variables of a model in the order of :attr:`Zone.coordinates`."""
-    return [var for family in VARIABLES for var in getattr(m, family).values()]
+    families = ("w", "wr", "wi", *FLOWS, "pg", "qg", "pc")
+    return [var for family in families for var in getattr(m, family).values()]
 
 
 def declare_voltage_products(m: pyo.ConcreteModel, zone: Zone) -> None:

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridpriv.core.arrays import Floats, Ints
+from gridpriv.grid.admittance import BranchAdmittance, branch_admittance
 from gridpriv.grid.case import Case
 from gridpriv.grid.zoning import Zoning
 from gridpriv.power.objective import (
@@ -62,6 +63,11 @@ class Network:
         if self.objective.kind != "cost":
             return np.zeros(0, dtype=np.int64)
         return piecewise_generators(self.case)
+
+    @cached_property
+    def admittance(self) -> BranchAdmittance:
+        """Two-port admittances of the branches."""
+        return branch_admittance(self.case)
 
     @cached_property
     def offsets(self) -> dict[str, int]:
@@ -112,12 +118,19 @@ class Zone:
         """The zone's generators with a variable pc."""
         return np.intersect1d(self.gens, self.network.piecewise)
 
+    @property
+    def held(self) -> dict[str, Ints]:
+        """What of the grid the zone holds variables of, family by family."""
+        return (
+            {"w": self.buses, "wr": self.pairs, "wi": self.pairs}
+            | dict.fromkeys(FLOWS, self.branches)
+            | {"pg": self.gens, "qg": self.gens, "pc": self.priced}
+        )
+
     @cached_property
     def coordinates(self) -> Ints:
         """Number of each of the zone's variables in the whole grid, in the zone's order."""
-        held = {"w": self.buses, "wr": self.pairs, "wi": self.pairs}
-        held |= dict.fromkeys(FLOWS, self.branches) | {"pg": self.gens, "qg": self.gens}
-        held["pc"] = np.searchsorted(self.network.piecewise, self.priced)
+        held = self.held | {"pc": np.searchsorted(self.network.piecewise, self.priced)}
         start = self.network.offsets
         return np.concatenate([start[family] + index for family, index in held.items()])
 
