@@ -96,12 +96,11 @@ def commands() -> str:
             lines += [f"## {words}", "", _sentence(said), "", "```text",
                       " ".join(usage.split()), "```", ""]  # fmt: skip
             lines += _arguments(leaf)
+            lines += ["```text", leaf.examples(), "```", ""]
     return "\n".join(lines)
 
 
-def _leaves(
-    parser: argparse.ArgumentParser, words: str, said: str
-) -> Iterator[tuple[str, argparse.ArgumentParser, str]]:
+def _leaves(parser: Parser, words: str, said: str) -> Iterator[tuple[str, Parser, str]]:
     below = [a for a in parser._actions if isinstance(a, argparse._SubParsersAction)]
     if not below:
         yield words, parser, said

@@ -11,6 +11,7 @@ from gridpriv.cli.flags import (
     WHOLE,
     chosen_zoning,
     given_settings,
+    hide_what_runs_only,
     number,
     refuse_what_runs_only,
 )
@@ -40,6 +41,7 @@ def _numbers(text: str) -> tuple[float, ...]:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``run`` and the attack's own."""
     add_run_arguments(parser)
+    hide_what_runs_only(parser)
     parser.add_argument("--seeds", type=WHOLE, default=5, metavar="N",
                         help="noisy runs that are attacked")  # fmt: skip
     parser.add_argument("--epsilons", type=number(_numbers, "numbers, such as 0.5,1,5"),

@@ -8,7 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gridpriv.cli.flags import REAL, WHOLE, chosen_zoning, given_settings, refuse_what_runs_only
+from gridpriv.cli.flags import (
+    REAL,
+    WHOLE,
+    chosen_zoning,
+    given_settings,
+    hide_what_runs_only,
+    refuse_what_runs_only,
+)
 from gridpriv.cli.output import output_folder, write_results
 from gridpriv.cli.progress import progress
 from gridpriv.cli.run import add_arguments as add_run_arguments
@@ -29,6 +36,7 @@ SWEPT = ("perturbation", "mechanism", "update")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``run`` and the audit's own."""
     add_run_arguments(parser)
+    hide_what_runs_only(parser)
     parser.add_argument(
         "--runs",
         type=WHOLE,

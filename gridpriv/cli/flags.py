@@ -172,6 +172,13 @@ def add_zone_arguments(parser: argparse.ArgumentParser) -> None:
 NOT_HONOURED = ("demand", "ledger", "series", "resume", "public", "cluster", "reference")
 
 
+def hide_what_runs_only(parser: argparse.ArgumentParser) -> None:
+    """Leave flags of ``run`` that are refused out of the help; they are parsed, to say so."""
+    for action in parser._actions:
+        if action.dest in (*NOT_HONOURED, "ledger_key", "tables"):
+            action.help = argparse.SUPPRESS
+
+
 def refuse_what_runs_only(args: argparse.Namespace, command: str) -> None:
     """Refuse flags of ``run`` that a study of its settings would pass over in silence."""
     for name in NOT_HONOURED:

@@ -31,6 +31,12 @@ if TYPE_CHECKING:
     from gridpriv.privacy.ledger_rows import Account, Book, Dataset
 
 FORMATS = ("csv", "json")
+ACTIONS = {
+    "grant": "grant a total budget to each bus of a case; makes the ledger",
+    "show": "every grant and what is left of it",
+    "export": "every charge as CSV, or with the grants as JSON",
+    "verify": "check every byte; print the ledger's head",
+}
 COLUMNS = (
     "row", "owner", "run", "charged_at", "units", "kind", "parameter", "second", "count",
 )  # fmt: skip
@@ -41,12 +47,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(
         dest="action", metavar="grant|show|export|verify", required=True
     )
-    grant = actions.add_parser(
-        "grant", help="grant a total budget to each bus of a case; makes the ledger"
+    grant, show, export, verify = (
+        actions.add_parser(name, help=summary, description=summary)
+        for name, summary in ACTIONS.items()
     )
-    show = actions.add_parser("show", help="every grant and what is left of it")
-    export = actions.add_parser("export", help="every charge as CSV, or with the grants as JSON")
-    verify = actions.add_parser("verify", help="check every byte; print the ledger's head")
     for action in (grant, show, export, verify):
         action.add_argument("file", metavar="FILE", help="the ledger")
         action.add_argument("--key", metavar="FILE", help="its key (default: FILE.key beside it)")

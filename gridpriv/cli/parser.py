@@ -9,6 +9,7 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
+from gridpriv.cli.examples import EXAMPLES
 from gridpriv.core.errors import not_allowed
 from gridpriv.core.settings import check_names
 
@@ -48,6 +49,15 @@ class Parser(argparse.ArgumentParser):
         """Return the names of the flags, as settings are named."""
         found = [flag for flag in self._option_string_actions if flag.startswith("--")]
         return [flag[2:].replace("-", "_") for flag in found]
+
+    def examples(self) -> str:
+        """Return the command lines that show what the command is for; empty for a group."""
+        return EXAMPLES.get(self.prog.partition(" ")[2], "").strip("\n")
+
+    def format_help(self) -> str:
+        """Return the help, examples last."""
+        shown = textwrap.indent(self.examples(), "  ")
+        return super().format_help() + (f"\nexamples:\n{shown}\n" if shown else "")
 
     def print_help(self, file: Any = None) -> None:
         """Print the help; argparse's own says nothing of a full disk."""

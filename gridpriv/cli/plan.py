@@ -40,8 +40,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--public-demand", metavar="FILE",
                         help="expected demand of every bus, bus,pd_mw,qd_mvar "
                         "(default: guessed from capacity)")  # fmt: skip
-    parser.add_argument("--releases", default=RELEASES, metavar="A,B,...", help="strategies")
-    parser.add_argument("--mechanisms", default=MECHANISMS, metavar="A,B,...", help="noise")
+    parser.add_argument("--releases", default=RELEASES, metavar="A,B,...",
+                        help="what zones release: nothing | bus | total | tree | auto")  # fmt: skip
+    parser.add_argument("--mechanisms", default=MECHANISMS, metavar="A,B,...",
+                        help="noise: knorm | laplace")  # fmt: skip
     parser.add_argument("--rounds", default=ROUNDS, metavar="A,B,...",
                         help="numbers of rounds, or central")  # fmt: skip
     parser.add_argument("--draws", type=WHOLE, default=10, metavar="N",

@@ -3,8 +3,10 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import shlex
 import subprocess
 import sys
+import textwrap
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -12,9 +14,11 @@ from pathlib import Path
 import pytest
 
 import gridpriv
-from gridpriv.cli.main import COMMANDS, main
+from gridpriv.cli.examples import EXAMPLES
+from gridpriv.cli.flags import given_settings
+from gridpriv.cli.main import COMMANDS, _parser, main
 from gridpriv.cli.parser import Parser
-from gridpriv.learning import make_learn_settings
+from gridpriv.learning import LearnSettings, make_learn_settings
 from gridpriv.study import make_plan, read_plan
 
 
@@ -64,6 +68,33 @@ def test_json_quiet_and_out_mean_the_same_on_every_command(name, parser):
         assert held[flag].nargs == 0
     if "--out" in held:
         assert held["--out"].metavar in ("DIR", "FILE", "F.csv")
+
+
+def test_every_command_has_examples_of_it_in_its_help() -> None:
+    assert set(EXAMPLES) == {name for name, _ in EVERY}
+    for name, parser in EVERY:
+        told = parser.format_help()
+        lines = EXAMPLES[name].strip().replace("\\\n", " ").splitlines()
+        commands = [line for line in lines if not line.startswith("#")]
+        assert commands, name
+        assert all(line.startswith(f"gridpriv {name}") for line in commands)
+        assert textwrap.indent(EXAMPLES[name].strip("\n"), "  ") in told
+
+
+@pytest.mark.parametrize("name", sorted(EXAMPLES))
+def test_examples_of_the_help_parse(name: str) -> None:
+    for line in EXAMPLES[name].replace("\\\n", " ").splitlines():
+        if not line.startswith("gridpriv"):
+            continue
+        words = shlex.split(line)[1:]
+        args = _parser(words[0]).read(words)
+        hidden = [a for a in args.parser._actions if a.help is argparse.SUPPRESS]
+        assert all(getattr(args, a.dest, a.default) == a.default for a in hidden), line
+        if words[0] in ("run", "audit", "attack", "consortium"):
+            gridpriv.make_settings(args.preset, **given_settings(args, gridpriv.Settings))
+        if name in ("learn run", "learn grant"):
+            given = given_settings(args, LearnSettings)
+            make_learn_settings(Path(args.dataset).stem, getattr(args, "preset", None), **given)
 
 
 def _said() -> list[tuple[str, str]]:
