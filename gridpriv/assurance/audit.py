@@ -30,6 +30,7 @@ from gridpriv.assurance.replay import CHECKS, Finding, agent_play, replay
 from gridpriv.assurance.statistic import Measured, measure
 from gridpriv.assurance.whole import WHOLE_CHECKS, whole_run
 from gridpriv.consensus.agent import Agent
+from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError, not_allowed, one_of
 from gridpriv.privacy.sensitivity import Norm, length
 from gridpriv.zonal.prepared import Prepared
@@ -137,7 +138,7 @@ class AuditResult:
             return "the certified epsilon stands; the claimed one is refuted"
         return "nothing contradicts the certified or the claimed epsilon"
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> Json:
         """Return the audit as JSON can hold it."""
         shown = self.prepared.settings.as_dict()
         return {
@@ -159,7 +160,7 @@ class AuditResult:
         }  # fmt: skip
 
 
-def _check(findings: Sequence[Finding], check: str) -> dict[str, Any]:
+def _check(findings: Sequence[Finding], check: str) -> Json:
     """Return the worst finding of a check."""
     rows = [finding for finding in findings if finding.check == check]
     worst = max(rows, key=lambda row: (row.measured - row.allowed, row.ratio))
@@ -171,7 +172,7 @@ def _check(findings: Sequence[Finding], check: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _level(row: LevelAudit) -> dict[str, Any]:
+def _level(row: LevelAudit) -> Json:
     return {
         "level": row.level, "claimed": row.claimed, "certified": row.certified,
         "delta": row.delta, "measured": row.measured.epsilon, "statistic": row.measured.statistic,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from gridpriv.assurance.adversary import AttackPlan
 from gridpriv.assurance.identifiability import VERDICTS, Identified
 from gridpriv.core.arrays import Floats, Ints
+from gridpriv.core.document import Json
 from gridpriv.zonal.prepared import Prepared
 
 Words: TypeAlias = NDArray[np.str_]
@@ -176,7 +177,7 @@ class AttackResult:
                 )
         return pd.DataFrame(rows)
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> Json:
         """Return the attack as JSON can hold it."""
         return {
             "case": self.prepared.case.name,
@@ -201,9 +202,7 @@ def recovered(errors: Floats, true: Floats) -> Floats:
     return np.asarray(errors <= tolerance(true))
 
 
-def _row(
-    label: str, epsilon: float | None, adversary: str, errors: Floats, true: Floats
-) -> dict[str, Any]:
+def _row(label: str, epsilon: float | None, adversary: str, errors: Floats, true: Floats) -> Json:
     """Return mean absolute error with a 95 % interval over seeds, and the shares recovered."""
     per_seed = errors.mean(axis=1)
     seeds = len(per_seed)
@@ -225,7 +224,7 @@ def _row(
     }
 
 
-def _records(table: pd.DataFrame) -> list[dict[str, Any]]:
+def _records(table: pd.DataFrame) -> list[Json]:
     plain = table.astype(object).where(table.notna(), None)
-    rows: list[dict[str, Any]] = plain.to_dict("records")
+    rows: list[Json] = plain.to_dict("records")
     return rows

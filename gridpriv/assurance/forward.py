@@ -31,6 +31,7 @@ from scipy.sparse.linalg import splu
 
 from gridpriv.assurance.eavesdrop import Heard
 from gridpriv.core.arrays import Floats
+from gridpriv.core.document import Json
 from gridpriv.core.errors import SolverError
 from gridpriv.power.presolve import ReducedProgram
 from gridpriv.power.problem import ZoneProblem
@@ -94,7 +95,7 @@ class DifferentiableSolver:
         )
         return Solved(program.restore(np.asarray(found.x)), splu(system), program)
 
-    def _setup(self, upper: Any, q: Floats, settings: dict[str, Any]) -> Any:
+    def _setup(self, upper: Any, q: Floats, settings: Json) -> Any:
         return clarabel.DefaultSolver(
             sparse.csc_matrix(upper), q, self._rows, self._offset, self._cones,
             clarabel_settings(settings),

@@ -10,12 +10,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
 from gridpriv.assurance.statistic import Statistic
 from gridpriv.core.arrays import Floats
+from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError, not_allowed
 from gridpriv.learning.algorithms import find_algorithm
 from gridpriv.learning.algorithms.base import Round, Task
@@ -68,7 +68,7 @@ class LearnedModels:
         return here, there
 
     @cached_property
-    def _privacy(self) -> dict[str, Any]:
+    def _privacy(self) -> Json:
         return learn(self.dataset, self.settings).privacy
 
     @property

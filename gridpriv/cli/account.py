@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 import math
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from gridpriv.cli.flags import REAL, WHOLE, add_flags, add_output, given_settings
 from gridpriv.cli.terminal import print_table, tell
+from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError, not_allowed
 from gridpriv.core.settings import Part, changed
 from gridpriv.privacy.settings import Calibration, Privacy
@@ -121,7 +122,7 @@ def question(args: argparse.Namespace) -> Question:
     )
 
 
-def statement(asked: Question) -> dict[str, Any]:
+def statement(asked: Question) -> Json:
     """Return per-release and total privacy as JSON can hold it; infinite epsilon is null."""
     from gridpriv.privacy.accounting import epsilon_of, paper_total, total_epsilon, total_pure
     from gridpriv.privacy.mechanism import Charge
@@ -157,7 +158,7 @@ def statement(asked: Question) -> dict[str, Any]:
     }
 
 
-def _print(document: dict[str, Any]) -> None:
+def _print(document: Json) -> None:
     release, total = document["per_release"], document["total"]
     rows = [
         ["noise scale / sensitivity", document["noise_multiplier"]],

@@ -12,6 +12,7 @@ from gridpriv.cli.output import output_folder, write_results
 from gridpriv.cli.relax import changed_case
 from gridpriv.cli.terminal import print_table, tell
 from gridpriv.core.display import PRECISION, amount
+from gridpriv.core.document import Json
 from gridpriv.core.errors import GridprivWarning
 from gridpriv.core.settings import changed, choice
 from gridpriv.power.ac.service import Service
@@ -91,7 +92,7 @@ def warn_of_prices(found: AcOptimum, bound: Relaxation) -> None:
     )
 
 
-def _summarise(found: AcOptimum, document: dict[str, Any]) -> None:
+def _summarise(found: AcOptimum, document: Json) -> None:
     import numpy as np
 
     from gridpriv.power.ac.limits import limit_sentence

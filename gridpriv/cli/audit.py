@@ -20,6 +20,7 @@ from gridpriv.cli.output import output_folder, write_results
 from gridpriv.cli.progress import progress
 from gridpriv.cli.run import add_arguments as add_run_arguments
 from gridpriv.cli.terminal import print_table, tell
+from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError
 from gridpriv.zonal.settings import Settings, make_settings
 
@@ -150,7 +151,7 @@ def _print(results: list[AuditResult], many: bool) -> None:
 
 
 def _sweep_rows(result: AuditResult) -> list[list[object]]:
-    document: dict[str, Any] = result.as_dict()
+    document: Json = result.as_dict()
     name = " ".join(str(document["settings"][k]) for k in ("perturbation", "mechanism", "update"))
     replayed = all(row["passed"] for row in document["replay"])
     rows: list[list[object]] = [
@@ -162,7 +163,7 @@ def _sweep_rows(result: AuditResult) -> list[list[object]]:
     return [*rows, [name, "replay (of declared)", None, 1.0, ratio, verdict]]
 
 
-def _print_replay(document: dict[str, Any]) -> None:
+def _print_replay(document: Json) -> None:
     what = {
         "calls": "releases asked for differently",
         "values": "private value moved, at most",

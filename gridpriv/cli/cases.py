@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gridpriv.cli.flags import add_output
 from gridpriv.cli.terminal import print_table, tell
 from gridpriv.core.display import counted
+from gridpriv.core.document import Json
 from gridpriv.core.errors import GridprivError, InputError
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def _report(args: argparse.Namespace) -> int:
     return 0
 
 
-def _print_report(case: Case, size: dict[str, Any], report: ReadReport) -> None:
+def _print_report(case: Case, size: Json, report: ReadReport) -> None:
     notes = sorted(report.notes, key=lambda note: ORDER.index(note.status))
     print(
         f"{case.name}: {counted(size['buses'], 'bus')}, "
@@ -63,7 +64,7 @@ def _print_report(case: Case, size: dict[str, Any], report: ReadReport) -> None:
         print(f"The power balance may differ from the source's for: {', '.join(left_out)}.")
 
 
-def _size(case: Case) -> dict[str, Any]:
+def _size(case: Case) -> Json:
     return {
         "case": case.name,
         "buses": case.n_bus,

@@ -14,6 +14,7 @@ from gridpriv.cli.output import output_folder
 from gridpriv.cli.progress import progress
 from gridpriv.cli.terminal import console, print_table, tell
 from gridpriv.core.display import amount, counted
+from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError, SolverError, not_allowed
 from gridpriv.core.settings import Setting, check_names, names, reading, settings_of
 from gridpriv.zonal.settings import PRESETS, Settings
@@ -221,7 +222,7 @@ def scheme_of(text: str) -> Scheme:
     if not (name.strip() and colon and all(equals for _, equals, _ in pairs)):
         raise not_allowed("scheme", text, "NAME: SETTING=VALUE ..., such as 'once: refresh=run'")
     held = settings_of(Settings)
-    given: dict[str, Any] = {}
+    given: Json = {}
     check_names([key for key, _, _ in pairs], (*held, "preset"))
     for key, _, value in pairs:
         plain = key.replace("-", "_")
@@ -230,7 +231,7 @@ def scheme_of(text: str) -> Scheme:
     return Scheme(name.strip(), tuple(sorted(given.items())))
 
 
-def _own_axes(args: argparse.Namespace) -> dict[str, Any]:
+def _own_axes(args: argparse.Namespace) -> Json:
     found: dict[str, Any] = {}
     for name in AXES:
         text = getattr(args, name.replace("-", "_"))

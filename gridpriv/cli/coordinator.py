@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
 
 from gridpriv.cli.flags import add_output
 from gridpriv.cli.terminal import print_table, tell
+from gridpriv.core.document import Json
 
 LOG = "events that are logged: debug | info | warning | error"
 
@@ -47,7 +47,7 @@ def execute(args: argparse.Namespace) -> int:
     return 0
 
 
-def summarise(document: dict[str, Any]) -> None:
+def summarise(document: Json) -> None:
     """Print the rounds and what they cost each zone."""
     if document["rounds"]:
         columns = list(document["rounds"][0])

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gridpriv.core.document import Json
 from gridpriv.core.errors import MOST_WHOLE, InputError, not_allowed, one_of
 from gridpriv.core.settings import Part, as_flags, defaults, names, parts_of, reading, settings_of
 from gridpriv.report.formats import FORMATS, check_formats
@@ -91,7 +92,7 @@ def add_flags(
                 )
 
 
-def given_settings(args: argparse.Namespace, kind: type[Part]) -> dict[str, Any]:
+def given_settings(args: argparse.Namespace, kind: type[Part]) -> Json:
     """Return the settings that the command line names."""
     given = {
         name: value for name in names(kind) if (value := getattr(args, name, None)) is not None

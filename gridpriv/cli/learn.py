@@ -21,6 +21,7 @@ from gridpriv.cli.learn_ledger import OF_SAMPLES, charging, grant, grant_argumen
 from gridpriv.cli.output import output_folder
 from gridpriv.cli.progress import progress
 from gridpriv.cli.terminal import console, print_table, tell
+from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError, not_allowed, one_of
 from gridpriv.core.settings import as_flags, check_names, settings_of, written
 from gridpriv.learning.algorithms.names import READS, SPECIFIC
@@ -193,7 +194,7 @@ def _run(args: argparse.Namespace) -> int:
     return 0
 
 
-def summarise(document: dict[str, Any]) -> None:
+def summarise(document: Json) -> None:
     """Print a run's summary."""
     from gridpriv.learning.summary import figures, privacy_figures, sentences
 
@@ -264,7 +265,7 @@ def _plan(args: argparse.Namespace) -> LearnPlan:
     )  # fmt: skip
 
 
-def _way(name: str) -> dict[str, Any]:
+def _way(name: str) -> Json:
     """Return a way of an algorithm's name; ``ryu-kim:output`` is its output perturbation."""
     algorithm, _, perturbation = name.partition(":")
     return {"name": name, "algorithm": algorithm} | (
@@ -272,7 +273,7 @@ def _way(name: str) -> dict[str, Any]:
     )
 
 
-def _scheme(text: str) -> dict[str, Any]:
+def _scheme(text: str) -> Json:
     name, colon, rest = text.partition(":")
     pairs = [word.partition("=") for word in rest.split()]
     if not (name.strip() and colon and pairs and all(equals for _, equals, _ in pairs)):
@@ -285,7 +286,7 @@ def _scheme(text: str) -> dict[str, Any]:
     return {"name": name.strip()} | {key: held[key].read(value) for key, value in plain.items()}
 
 
-def _read_by(way: dict[str, Any], preset: str | None) -> frozenset[str]:
+def _read_by(way: Json, preset: str | None) -> frozenset[str]:
     """Return the settings that a way's algorithm reads."""
     algorithm = way.get("algorithm")
     if algorithm is None:

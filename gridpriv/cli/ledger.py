@@ -8,7 +8,7 @@ import sys
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gridpriv.cli.flags import (
     REAL,
@@ -21,6 +21,7 @@ from gridpriv.cli.flags import (
 )
 from gridpriv.cli.terminal import json_text, print_table, tell
 from gridpriv.core.display import counted
+from gridpriv.core.document import Json
 from gridpriv.core.errors import GridprivWarning, not_allowed, one_of
 from gridpriv.core.files import write_text
 from gridpriv.core.text import csv_text
@@ -135,7 +136,7 @@ def _show(args: argparse.Namespace, key: Path | None) -> int:
     return 0
 
 
-def _print_accounts(file: str, owners: list[dict[str, Any]]) -> None:
+def _print_accounts(file: str, owners: list[Json]) -> None:
     print_table(
         f"Ledger {file}",
         ["owner", "units", "epsilon", "delta", "releases", "spent epsilon", "used %", "left %"],
@@ -165,11 +166,11 @@ def _print_accounts(file: str, owners: list[dict[str, Any]]) -> None:
     )
 
 
-def _document(file: str, book: Book) -> dict[str, Any]:
+def _document(file: str, book: Book) -> Json:
     return {"ledger": str(file), "owners": [_account(account) for account in book.accounts]}
 
 
-def _account(account: Account) -> dict[str, Any]:
+def _account(account: Account) -> Json:
     """Return an account as JSON can hold it; infinite epsilon is null."""
     used, grant = account.filter.used(account.spent), account.grant
     return {
@@ -216,7 +217,7 @@ def _export(args: argparse.Namespace, key: Path | None) -> int:
     return 0
 
 
-def _charges(book: Book) -> list[dict[str, Any]]:
+def _charges(book: Book) -> list[Json]:
     """Return every charge, oldest first; ``units`` is for how many units it was."""
     return [
         dict(zip(COLUMNS, (row, entry.owner, entry.run, entry.at, units, *vars(charge).values(),

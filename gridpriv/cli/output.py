@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError
 from gridpriv.core.files import make_folder, write_text
 from gridpriv.core.sealed import sealed
@@ -38,9 +39,7 @@ def output_folder(text: str | None) -> Path | None:
     return folder
 
 
-def write_results(
-    folder: Path, name: str, document: dict[str, Any], **tables: pd.DataFrame
-) -> None:
+def write_results(folder: Path, name: str, document: Json, **tables: pd.DataFrame) -> None:
     """Write tables as CSV and a JSON document with a checksum of its own, for their owner."""
     make_folder(folder)
     for title, table in tables.items():

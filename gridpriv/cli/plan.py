@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, get_args
 
 from gridpriv.cli.flags import (
     REAL,
@@ -19,6 +19,7 @@ from gridpriv.cli.output import output_folder, write_results
 from gridpriv.cli.progress import progress
 from gridpriv.cli.terminal import print_table, tell
 from gridpriv.core.display import amount, counted, figure
+from gridpriv.core.document import Json
 from gridpriv.core.errors import not_allowed, one_of
 from gridpriv.zonal.settings import Settings
 
@@ -153,7 +154,7 @@ def sentences(
     return told
 
 
-def _summarise(document: dict[str, Any]) -> None:
+def _summarise(document: Json) -> None:
     ways = document["ways"]
     columns = {
         "over_optimum": "$/h over optimum",

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gridpriv.cli.flags import add_case_arguments, add_flags, add_output, given_case, given_settings
 from gridpriv.cli.output import output_folder, write_results
 from gridpriv.cli.terminal import print_table, tell
 from gridpriv.core.display import amount
+from gridpriv.core.document import Json
 from gridpriv.core.errors import SolverError
 from gridpriv.core.settings import changed
 from gridpriv.power.objective import RELAXED_OBJECTIVES, ObjectiveKind
@@ -67,7 +68,7 @@ def execute(args: argparse.Namespace) -> int:
     return 0
 
 
-def _summarise(document: dict[str, Any], price: object) -> None:
+def _summarise(document: Json, price: object) -> None:
     import numpy as np
 
     rows: list[list[object]] = [

@@ -7,7 +7,7 @@ import time
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gridpriv.cli.charging import add_ledger_arguments, charging
 from gridpriv.cli.flags import (
@@ -24,6 +24,7 @@ from gridpriv.cli.progress import progress
 from gridpriv.cli.series import add_arguments as add_series_arguments
 from gridpriv.cli.series import in_turn, run_horizon
 from gridpriv.cli.terminal import print_table, tell
+from gridpriv.core.document import Json
 from gridpriv.core.errors import GridprivError, InputError, one_of
 from gridpriv.zonal.settings import PRESETS, Settings
 
@@ -100,7 +101,7 @@ def _run(
     from gridpriv.consensus.kept import Kept
     from gridpriv.zonal.run import own_transport, run_prepared
 
-    def told(document: dict[str, Any], *, early: bool = False) -> None:
+    def told(document: Json, *, early: bool = False) -> None:
         def summary() -> None:
             if not early:
                 summarise(document)
@@ -193,7 +194,7 @@ def _kept(
     return stack.enter_context(held)
 
 
-def finished(args: argparse.Namespace, kept: RunFolder) -> dict[str, Any] | None:
+def finished(args: argparse.Namespace, kept: RunFolder) -> Json | None:
     """Make the tables of a run and their copies; return its document."""
     from gridpriv.report.copies import write_run_copies
 
@@ -217,7 +218,7 @@ def _transport(args: argparse.Namespace, settings: Settings) -> Carry | None:
     return partial(Cluster, address=args.cluster)
 
 
-def summarise(document: dict[str, Any]) -> None:
+def summarise(document: Json) -> None:
     """Print the run's summary: result, privacy, and what must be said beside them."""
     from gridpriv.zonal.summary import figures, interchange, privacy_figures, sentences
 

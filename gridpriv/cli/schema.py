@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
 from gridpriv.cli.flags import add_output
 from gridpriv.cli.terminal import print_table, tell
+from gridpriv.core.document import Json
 
 HEAD = """# Tables and documents
 
@@ -41,7 +41,7 @@ def execute(args: argparse.Namespace) -> int:
     return 0
 
 
-def _print(tables: dict[str, dict[str, Any]]) -> None:
+def _print(tables: dict[str, Json]) -> None:
     for name, table in tables.items():
         print_table(
             f"{name}: {table['row']}",
@@ -53,7 +53,7 @@ def _print(tables: dict[str, dict[str, Any]]) -> None:
         )
 
 
-def markdown(tables: dict[str, dict[str, Any]]) -> str:
+def markdown(tables: dict[str, Json]) -> str:
     """Return the page of the documentation."""
     lines = [HEAD]
     for name, table in tables.items():

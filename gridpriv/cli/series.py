@@ -7,13 +7,14 @@ from contextlib import ExitStack, closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gridpriv.cli.charging import charging
 from gridpriv.cli.flags import command_again
 from gridpriv.cli.progress import progress
 from gridpriv.cli.terminal import print_table, tell
 from gridpriv.core.display import counted
+from gridpriv.core.document import Json
 from gridpriv.core.errors import BudgetError, SolverError
 
 if TYPE_CHECKING:
@@ -133,7 +134,7 @@ def in_turn(admit: Admit | None, begin: Admit) -> Admit:
     return both
 
 
-def _summarise(document: dict[str, Any]) -> None:
+def _summarise(document: Json) -> None:
     from gridpriv.zonal.summary import protected, series_figures, series_sentences
 
     steps, privacy = document["steps"], document["privacy"]

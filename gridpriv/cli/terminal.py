@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gridpriv.core.display import Amount, shown
+from gridpriv.core.document import Json
 
 if TYPE_CHECKING:
     pass
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 def tell(
     args: argparse.Namespace,
-    document: dict[str, Any],
+    document: Json,
     summarise: Callable[[], object],
     written: Path | str | None = None,
 ) -> None:
@@ -37,7 +38,7 @@ def tell_names(args: argparse.Namespace, known: Mapping[str, str]) -> None:
     tell(args, document, lambda: print_table("Reproductions", ["name", "what"], rows))
 
 
-def json_text(document: dict[str, Any]) -> str:
+def json_text(document: Json) -> str:
     """Return a document as JSON."""
     return json.dumps(document, indent=2, allow_nan=False) + "\n"
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
 
 from gridpriv.cli.coordinator import add_party_arguments
 from gridpriv.cli.terminal import print_table, tell
+from gridpriv.core.document import Json
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,7 +33,7 @@ def execute(args: argparse.Namespace) -> int:
     return 0
 
 
-def summarise(document: dict[str, Any]) -> None:
+def summarise(document: Json) -> None:
     """Print the zone's plan and what the run cost it; for its owner's eyes."""
     plan = document["plan"]
     rows = [[key, value] for key, value in plan.items() if key not in ("solved", "generators")]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
 
 from gridpriv.cli.flags import add_output, add_zone_arguments, chosen_zoning
 from gridpriv.cli.terminal import print_table, tell
 from gridpriv.core.display import counted
+from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError
 
 
@@ -52,7 +52,7 @@ def execute(args: argparse.Namespace) -> int:
     return 0
 
 
-def _summarise(document: dict[str, Any]) -> None:
+def _summarise(document: Json) -> None:
     zones = document["zones"]
     print_table(
         f"{document['case']}: {counted(document['buses'], 'bus')} in "

@@ -34,6 +34,7 @@ from gridpriv.consensus.wire import (
     encode_releases,
 )
 from gridpriv.core.arrays import Floats
+from gridpriv.core.document import Json
 from gridpriv.core.errors import BudgetError, GridprivError, SolverError
 from gridpriv.core.files import StorageError
 from gridpriv.core.records import Records
@@ -272,7 +273,7 @@ def _standing_of(content: bytes, path: Path) -> Standing:
         raise DamagedError(f"{path} is damaged: {error}") from error
 
 
-def _standing(held: dict[str, Any]) -> Standing:
+def _standing(held: Json) -> Standing:
     phase, number = (str(part) for part in held["last"])
     draw = tuple(int(part) for part in held["draw"])
     memory = Memory(

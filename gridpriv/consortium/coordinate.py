@@ -17,6 +17,7 @@ from gridpriv.consensus.messages import Order, Reply
 from gridpriv.consensus.table import Note, Table
 from gridpriv.consortium.parties import CoordinatorParty
 from gridpriv.consortium.terms import Terms
+from gridpriv.core.document import Json
 from gridpriv.core.errors import GridprivError
 from gridpriv.core.files import make_folder, write_text
 from gridpriv.core.lock import held
@@ -126,7 +127,7 @@ def coordinate(
     return outcome
 
 
-def report(terms: Terms, outcome: Outcome) -> dict[str, Any]:
+def report(terms: Terms, outcome: Outcome) -> Json:
     """Return what is public of a run: without noise, its settings only."""
     settings = terms.settings
     protected = settings.mechanism != "none"
@@ -166,7 +167,7 @@ def _rows(outcome: Outcome) -> list[tuple[int, float, float, float]]:
     ]
 
 
-def _finite(statements: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _finite(statements: list[Json]) -> list[Json]:
     """Return statements as JSON can hold them: an infinite epsilon is null."""
     return [
         {k: None if isinstance(v, float) and not np.isfinite(v) else v for k, v in one.items()}

@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any
 
 from gridpriv.consensus.grpc_transport import NAME
 from gridpriv.consortium.keys import check_name, make_keys, write_pair
 from gridpriv.consortium.parties import CoordinatorParty, Party, ZoneParty, party_text
 from gridpriv.consortium.terms import Shared, Terms, check_run, write_terms
 from gridpriv.core.arrays import Floats
+from gridpriv.core.document import Json
 from gridpriv.core.errors import not_allowed
 from gridpriv.core.files import make_folder, refuse_used, write_text
 from gridpriv.core.text import csv_text
@@ -33,7 +33,7 @@ from gridpriv.zonal.opening import coordinate_units
 from gridpriv.zonal.prepared import Prepared, prepare, release_epsilon
 from gridpriv.zonal.settings import Settings
 
-CERTIFIED: dict[str, Any] = {
+CERTIFIED: Json = {
     "certificate": "certificate.pem",
     "key": "key.pem",
     "authority": "authority.pem",

@@ -20,6 +20,7 @@ from gridpriv.consensus.wire import Farewell, Hello, encode
 from gridpriv.consortium.charged import charged_once
 from gridpriv.consortium.parties import ZoneParty
 from gridpriv.consortium.terms import Terms
+from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError, one_of
 from gridpriv.core.files import make_folder, write_text
 from gridpriv.core.lock import held
@@ -114,9 +115,7 @@ def own_demand(network: Case, zoning: Zoning, name: str, path: Path) -> Case:
     return replace(network, pd=np.nan_to_num(given[0]), qd=np.nan_to_num(given[1]))
 
 
-def speak(
-    terms: Terms, party: ZoneParty, folder: Path, attending: Attending, note: Note
-) -> dict[str, Any]:
+def speak(terms: Terms, party: ZoneParty, folder: Path, attending: Attending, note: Note) -> Json:
     """Take part in a run as a zone; return what it means to the zone, which is local.
 
     Parameters
@@ -174,7 +173,7 @@ def over_grpc(
     )  # fmt: skip
 
 
-def outcome(own: Own, member: ZoneMember, speaker: Speaker) -> dict[str, Any]:
+def outcome(own: Own, member: ZoneMember, speaker: Speaker) -> Json:
     """Return a run as its zone sees it, with what it would do now; local.
 
     The zone acts on what was agreed: its AC recourse with its true demand.
@@ -253,5 +252,5 @@ def _seed(terms: Terms, party: ZoneParty, state: Path) -> int:
         return seed
 
 
-def _finite(row: Mapping[str, Any]) -> dict[str, Any]:
+def _finite(row: Mapping[str, Any]) -> Json:
     return {k: None if isinstance(v, float) and not np.isfinite(v) else v for k, v in row.items()}

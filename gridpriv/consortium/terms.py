@@ -20,6 +20,7 @@ import numpy as np
 from gridpriv.consensus.coordinator import make_consensus
 from gridpriv.consensus.table import Public
 from gridpriv.core.arrays import Floats, Ints
+from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError, not_allowed
 from gridpriv.core.files import write_text
 from gridpriv.core.reading import read_document
@@ -78,7 +79,7 @@ class Terms:
     zones: Mapping[str, Shared]
 
     @cached_property
-    def agreed_settings(self) -> dict[str, Any]:
+    def agreed_settings(self) -> Json:
         """The settings as all parties have them."""
         given = self.settings.as_given()
         return {name: value for name, value in given.items() if name not in OF_ONE_PARTY}
@@ -111,7 +112,7 @@ class Terms:
             sizes={name: len(one.coordinates) for name, one in self.zones.items()},
         )
 
-    def as_document(self) -> dict[str, Any]:
+    def as_document(self) -> Json:
         """Return the terms as their file holds them."""
         zones = [
             {

@@ -15,8 +15,8 @@ import stat
 import zlib
 from collections.abc import Collection
 from pathlib import Path
-from typing import Any
 
+from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError
 
 MIB = 2**20
@@ -115,7 +115,7 @@ def read_text(path: Path, what: str = "file", most: int = LARGEST_OWN) -> str:
         raise InputError(f"{what} {path}, line {line}: not UTF-8 text ({error.reason})") from error
 
 
-def read_document(path: Path, what: str, form: str, keys: Collection[str]) -> dict[str, Any]:
+def read_document(path: Path, what: str, form: str, keys: Collection[str]) -> Json:
     """Return the JSON object of a file that states its format and has exactly these keys.
 
     Raises

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError
 from gridpriv.core.reading import read_bytes
 
@@ -19,7 +20,7 @@ class DamagedError(InputError):
 
 
 def sealed(
-    document: dict[str, Any],
+    document: Json,
     *,
     default: Callable[[Any], Any] | None = None,
     indent: int | None = None,
@@ -29,7 +30,7 @@ def sealed(
     return json.dumps(plain | {CHECKSUM: _checksum(plain)}, indent=indent) + "\n"
 
 
-def read_json(path: Path) -> dict[str, Any]:
+def read_json(path: Path) -> Json:
     """Return the JSON object that a file holds.
 
     Raises
@@ -51,7 +52,7 @@ def read_json(path: Path) -> dict[str, Any]:
     return document
 
 
-def read_sealed(path: Path) -> dict[str, Any]:
+def read_sealed(path: Path) -> Json:
     """Return what :func:`sealed` made of a document, or raise.
 
     Raises
@@ -71,5 +72,5 @@ def read_sealed(path: Path) -> dict[str, Any]:
     return document
 
 
-def _checksum(plain: dict[str, Any]) -> str:
+def _checksum(plain: Json) -> str:
     return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()

@@ -21,6 +21,7 @@ from dataclasses import Field, dataclass, field, fields
 from difflib import get_close_matches
 from typing import Any, Self, TypeVar
 
+from gridpriv.core.document import Json
 from gridpriv.core.errors import not_allowed, one_of, whole
 
 Settle = Callable[[str, Any], Any]
@@ -94,7 +95,7 @@ class Part:
     def agree(self) -> None:
         """Raise ``InputError`` if settings do not go together; parts call ``super().agree()``."""
 
-    def as_given(self) -> dict[str, Any]:
+    def as_given(self) -> Json:
         """Return every setting as JSON can hold it; the same class takes them back."""
         return {name: written(getattr(self, name)) for name in names(type(self))}
 
@@ -220,7 +221,7 @@ def parts_of(kind: type[Part]) -> dict[type[Part], list[str]]:
     return {part: declared for part, declared in found.items() if declared}
 
 
-def defaults(part: type[Part]) -> dict[str, Any]:
+def defaults(part: type[Part]) -> Json:
     """Return the default of every field of a part, by name."""
     return {one.name: one.default for one in fields(part)}  # type: ignore[arg-type]
 

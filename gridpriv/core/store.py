@@ -24,6 +24,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from gridpriv.core.document import Json
 from gridpriv.core.errors import BudgetError, GridprivWarning, InputError, SolverError
 from gridpriv.core.files import (
     StorageError,
@@ -128,7 +129,7 @@ class Store:
         for run in gone:
             remove(self._parts / f"{run}.json")
 
-    def finish(self, told: Callable[[Study], dict[str, Any]] = lambda _: {}) -> None:
+    def finish(self, told: Callable[[Study], Json] = lambda _: {}) -> None:
         """Turn the parts into tables; ``told`` says what else the manifest has of them."""
         if self.manifest["finished"]:
             return
@@ -138,7 +139,7 @@ class Store:
         self._write_manifest(self.manifest | extra)
         remove(self._parts)
 
-    def put(self, name: str, rows: list[dict[str, Any]]) -> None:
+    def put(self, name: str, rows: list[Json]) -> None:
         """Put a table of no run into a finished folder, in the place of the one there was."""
         tables = {k: v for k, v in self.manifest["tables"].items() if k != name}
         self._write_manifest(self.manifest | {"tables": tables})
@@ -153,11 +154,11 @@ class Store:
                 remove(self.folder / name)
 
     @property
-    def manifest(self) -> dict[str, Any]:
+    def manifest(self) -> Json:
         """What the folder is."""
         return read_manifest(self.folder)
 
-    def begin(self, manifest: dict[str, Any], common: Callable[[], Rows], resume: bool) -> None:
+    def begin(self, manifest: Json, common: Callable[[], Rows], resume: bool) -> None:
         """Make the folder that of a study, or see that it is; for who holds it."""
         sweep(self.folder)
         if not (self.folder / MANIFEST).exists():
@@ -182,7 +183,7 @@ class Store:
                 f"({', '.join(strangers[:3])}); name an empty or a new folder"
             )
 
-    def _refuse_other(self, manifest: dict[str, Any], resume: bool) -> None:
+    def _refuse_other(self, manifest: Json, resume: bool) -> None:
         was = self.manifest
         for key in SAME:
             if was.get(key) != manifest.get(key):
@@ -233,7 +234,7 @@ class Store:
         path = self._parts / f"{run}.json"
         write_text(path, sealed(told, default=_scalar), private=not self.public)
 
-    def _table(self, name: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    def _table(self, name: str, rows: list[Json]) -> Json:
         """Write a table; return what the manifest says of it."""
         import pyarrow.parquet as pq
 
@@ -243,14 +244,14 @@ class Store:
         write_bytes(self.folder / f"{name}.parquet", content, private=not self.public)
         return {"rows": len(rows), "sha256": hashlib.sha256(content).hexdigest()}
 
-    def _write_manifest(self, manifest: dict[str, Any]) -> None:
+    def _write_manifest(self, manifest: Json) -> None:
         self.text(MANIFEST, sealed(manifest, indent=2))
 
 
 @contextmanager
 def open_store(
     folder: Path,
-    manifest: dict[str, Any],
+    manifest: Json,
     *,
     resume: bool,
     common: Callable[[], Rows] = dict,
@@ -310,7 +311,7 @@ def _hint(folder: Path, planned: int) -> str:
     )
 
 
-def _difference(key: str, was: dict[str, Any], manifest: dict[str, Any]) -> str:
+def _difference(key: str, was: Json, manifest: Json) -> str:
     """Return in words what differs between the study held and the one asked for."""
     if key != "study":
         return DIFFERS.get(key, f"another {key}")
@@ -320,7 +321,7 @@ def _difference(key: str, was: dict[str, Any], manifest: dict[str, Any]) -> str:
     return f"other {', '.join(keys)}" + (f" ({', '.join(names)})" if names else "")
 
 
-def _differing(held: dict[str, Any], asked: dict[str, Any]) -> list[str]:
+def _differing(held: Json, asked: Json) -> list[str]:
     return [key for key in asked if held.get(key) != asked[key]]
 
 
@@ -331,7 +332,7 @@ def _scalar(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} cannot be stored")
 
 
-def _plain(document: dict[str, Any]) -> dict[str, Any]:
+def _plain(document: Json) -> Json:
     """Return a document as reading it back returns it."""
-    found: dict[str, Any] = json.loads(json.dumps(document))
+    found: Json = json.loads(json.dumps(document))
     return found

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gridpriv.core.display import html_table
+from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError
 from gridpriv.core.files import is_left, names_in
 from gridpriv.core.parquet import read_parquet
@@ -38,7 +39,7 @@ SHOWN = (
 )  # fmt: skip
 ROWS_SHOWN = 20
 
-Rows = dict[str, list[dict[str, Any]]]
+Rows = dict[str, list[Json]]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -55,7 +56,7 @@ class Study:
     """
 
     folder: Path
-    manifest: dict[str, Any]
+    manifest: Json
     tables: dict[str, pd.DataFrame]
 
     def __repr__(self) -> str:
@@ -132,7 +133,7 @@ def read_study(folder: str | Path) -> Study:
     return Study(place, manifest, tables | {k: table.to_pandas() for k, table in found.items()})
 
 
-def read_manifest(folder: Path) -> dict[str, Any]:
+def read_manifest(folder: Path) -> Json:
     """Return what the manifest of a folder says.
 
     Raises
@@ -205,7 +206,7 @@ def read_part(path: Path) -> Part:
     return Part(run, number, rows)
 
 
-def tables_in(folder: Path, manifest: dict[str, Any]) -> dict[str, Any]:
+def tables_in(folder: Path, manifest: Json) -> Json:
     """Return the Arrow tables of a finished folder."""
     found = {}
     for name, told in manifest["tables"].items():
@@ -222,7 +223,7 @@ def tables_in(folder: Path, manifest: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def as_table(rows: list[dict[str, Any]]) -> Any:
+def as_table(rows: list[Json]) -> Any:
     """Return rows as an Arrow table: every column that any of them has; gaps are null."""
     import pyarrow as pa
 

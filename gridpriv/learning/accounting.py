@@ -19,8 +19,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
-from typing import Any
 
+from gridpriv.core.document import Json
 from gridpriv.learning.releases import MULTIPLIERS, ROUNDING, Tally
 from gridpriv.learning.settings import LearnSettings
 from gridpriv.privacy.accounting import (
@@ -119,8 +119,8 @@ def privacy_statement(
     multiplier: float,
     tally: Tally,
     adjacency: str,
-    paper: dict[str, Any] | None,
-) -> dict[str, Any]:
+    paper: Json | None,
+) -> Json:
     """Return the ``privacy`` block of a run: every figure is its worst over clients.
 
     Parameters
@@ -161,7 +161,7 @@ def privacy_statement(
     }
 
 
-def _calibration(client: int, release: Release) -> dict[str, Any]:
+def _calibration(client: int, release: Release) -> Json:
     """Return what a client's last release was calibrated to, and what is sound."""
     assumed, sound = release.assumed, release.sensitivity
     return {
@@ -188,7 +188,7 @@ def _claimed(settings: LearnSettings, scope: str) -> float | None:
     return budget.epsilon if settings.mechanism != "none" and budget.scope == scope else None
 
 
-def ryu_kim_total(settings: LearnSettings, releases: int) -> dict[str, Any] | None:
+def ryu_kim_total(settings: LearnSettings, releases: int) -> Json | None:
     """Return theorem 4.6 of Ryu and Kim under calibration ``paper``; no certificate."""
     budget = settings.budget
     if settings.calibration != "paper" or settings.mechanism != "gaussian":

@@ -15,11 +15,11 @@ import zipfile
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from gridpriv.core.arrays import Floats
+from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError
 from gridpriv.core.files import make_folder, remove, write_bytes
 from gridpriv.core.reading import read_bytes
@@ -50,15 +50,15 @@ class Keeper:
     """
 
     folder: Path
-    identity: dict[str, Any]
+    identity: Json
     every: float = EVERY_SECONDS
     begun: Begun = field(default_factory=Begun)
-    rows: list[dict[str, Any]] = field(default_factory=list)
+    rows: list[Json] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._last = time.perf_counter()
 
-    def keep(self, done: Round, rows: list[dict[str, Any]]) -> None:
+    def keep(self, done: Round, rows: list[Json]) -> None:
         """Write the state after a round if it is time."""
         if time.perf_counter() - self._last < self.every:
             return
@@ -106,7 +106,7 @@ def make_keeper(folder: Path, dataset: Dataset, settings: LearnSettings, *, resu
     return Keeper(folder, identity, every, Begun(told["rounds"], state), told["rows"])
 
 
-def _read(path: Path) -> tuple[dict[str, Any], tuple[Floats, ...]]:
+def _read(path: Path) -> tuple[Json, tuple[Floats, ...]]:
     try:
         with np.load(io.BytesIO(read_bytes(path)), allow_pickle=False) as held:
             told = json.loads(held["told"].tobytes())

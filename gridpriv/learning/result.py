@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import pandas as pd
 
 from gridpriv.core.arrays import Floats
 from gridpriv.core.display import html_page, shown
+from gridpriv.core.document import Json
 from gridpriv.core.tables import publish
 from gridpriv.core.text import json_ready
 from gridpriv.learning.settings import LearnSettings
@@ -54,13 +54,13 @@ class LearnResult:
         Of every client.
     """
 
-    dataset: dict[str, Any]
+    dataset: Json
     settings: LearnSettings
     clients: pd.DataFrame
     rounds: pd.DataFrame
     w: Floats
     local: Floats
-    privacy: dict[str, Any]
+    privacy: Json
     timing: LearnTiming
     charges: Mapping[int, Mapping[Charge, int]] = field(default_factory=dict)
 
@@ -82,12 +82,12 @@ class LearnResult:
         keys = ("objective", "consensus_residual", "train_loss", "test_accuracy", "test_error")
         return {key: float(last[key]) for key in keys}
 
-    def as_dict(self, *, public: bool = False) -> dict[str, Any]:
+    def as_dict(self, *, public: bool = False) -> Json:
         """Return the run as JSON can hold it; with ``public`` what follows from releases alone."""
         if public:
             from gridpriv.learning.schema import LEARN_DOCUMENT
 
-            published: dict[str, Any] = publish(self.as_dict(), LEARN_DOCUMENT, protected=True)
+            published: Json = publish(self.as_dict(), LEARN_DOCUMENT, protected=True)
             return published
         document = {
             "case": self.dataset["name"],
@@ -108,7 +108,7 @@ class LearnResult:
             "seed": self.settings.seed,
             "version": _version(),
         }
-        cleaned: dict[str, Any] = json_ready(document)
+        cleaned: Json = json_ready(document)
         return cleaned
 
 

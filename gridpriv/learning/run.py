@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from gridpriv.core.arrays import Floats
+from gridpriv.core.document import Json
 from gridpriv.core.errors import SolverError, not_allowed
 from gridpriv.learning.accounting import (
     noise_rule,
@@ -188,7 +189,7 @@ class _Log:
     keeper: Keeper | None = None
 
     def __post_init__(self) -> None:
-        self.rows: list[dict[str, Any]] = [] if self.keeper is None else list(self.keeper.rows)
+        self.rows: list[Json] = [] if self.keeper is None else list(self.keeper.rows)
         self.w: Floats = np.zeros(self.task.clients.shape)
         self.local: Floats = np.zeros((0, *self.task.clients.shape))
         self.resume()
@@ -207,7 +208,7 @@ class _Log:
                 f"{self.task.settings.algorithm} diverged in round {done.number}: "
                 "take smaller steps (--step-scale, --learning-rate) or a larger --penalty"
             )
-        row: dict[str, Any] = {
+        row: Json = {
             "round": done.number,
             "objective": math.nan,
             "consensus_residual": apart,
@@ -266,7 +267,7 @@ def _recount(task: Task) -> None:
                 task.tally.add(int(client), release)
 
 
-def _described(dataset: Dataset) -> dict[str, Any]:
+def _described(dataset: Dataset) -> Json:
     return {
         "name": dataset.name, "train_samples": len(dataset.y_train),
         "test_samples": len(dataset.y_test), "features": dataset.features,
@@ -287,9 +288,9 @@ def _client_table(task: Task, w: Floats) -> pd.DataFrame:
     )
 
 
-def _privacy(task: Task) -> dict[str, Any]:
+def _privacy(task: Task) -> Json:
     settings = task.settings
-    paper: dict[str, Any] | None = None
+    paper: Json | None = None
     if settings.algorithm == "ryu-kim":
         paper = ryu_kim_total(settings, settings.rounds * settings.local_updates)
     adjacency = str(task.adjacency)

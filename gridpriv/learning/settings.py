@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 from gridpriv.consensus.settings import Rounds
+from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError, not_allowed, one_of, positive
 from gridpriv.core.settings import (
     Part,
@@ -170,7 +171,7 @@ class LearnSettings(Model, Samples, Rounds, Privacy):
         if self.mechanism == "laplace" and self.algorithm != "ryu-kim":
             raise not_allowed("mechanism", "laplace", f"gaussian or none with {self.algorithm}")
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> Json:
         """Return every effective setting, as JSON can hold it."""
         perturbed = PERTURBED.get(self.algorithm, self.perturbation)
         return self.as_given() | {"perturbation": "none" if self.mechanism == "none" else perturbed}

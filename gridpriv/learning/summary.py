@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from gridpriv.core.display import Table, counted, shown
+from gridpriv.core.document import Json
 from gridpriv.privacy.statement import noise_caveat
 
 
-def title(document: dict[str, Any]) -> str:
+def title(document: Json) -> str:
     """Return what was run."""
     settings = document["settings"]
     noise = "no noise"
@@ -22,7 +21,7 @@ def title(document: dict[str, Any]) -> str:
     )
 
 
-def figures(document: dict[str, Any]) -> Table:
+def figures(document: Json) -> Table:
     """Return what came out."""
     dataset, final = document["dataset"], document["final"]
     rows: list[list[object]] = [
@@ -41,7 +40,7 @@ def figures(document: dict[str, Any]) -> Table:
     return title(document), ["result", "value"], [row for row in rows if row[1] is not None]
 
 
-def privacy_figures(privacy: dict[str, Any]) -> Table:
+def privacy_figures(privacy: Json) -> Table:
     """Return what was claimed and what is certified."""
     release, total, paper = privacy["per_release"], privacy["total"], privacy["paper_total"]
     return (
@@ -60,7 +59,7 @@ def privacy_figures(privacy: dict[str, Any]) -> Table:
     )
 
 
-def sentences(document: dict[str, Any]) -> list[str]:
+def sentences(document: Json) -> list[str]:
     """Return what must be said beside the figures."""
     settings, privacy, told = document["settings"], document["privacy"], []
     if settings["mechanism"] != "none":
@@ -82,5 +81,5 @@ def sentences(document: dict[str, Any]) -> list[str]:
     return told
 
 
-def _one_solve(document: dict[str, Any]) -> bool:
+def _one_solve(document: Json) -> bool:
     return bool(document["settings"]["algorithm"] == "centralized")

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from gridpriv.core.arrays import Ints
+from gridpriv.core.document import Json
 from gridpriv.core.errors import SolverError, not_allowed
 from gridpriv.core.settings import check_names
 from gridpriv.learning.algorithms.base import ALONE, Shared
@@ -61,7 +62,7 @@ class Tuning:
                 raise not_allowed(f"tune {name}", [], "at least one value")
 
     @classmethod
-    def of(cls, given: dict[str, Any]) -> Tuning:
+    def of(cls, given: Json) -> Tuning:
         """Return the tuning of a study file's table: ``on``, and a list for every setting."""
         on = given.pop("on", "public:0.1")
         grid = {key.replace("-", "_"): value for key, value in given.items()}
@@ -94,7 +95,7 @@ class Tuning:
             if read
         )
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> Json:
         """Return it as a study file has it."""
         return {"on": self.on} | {k.replace("_", "-"): list(v) for k, v in self.grid}
 

@@ -19,6 +19,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from gridpriv.core.arrays import Ints
+from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError
 from gridpriv.privacy.accounting import Charges, pure_epsilon, total_epsilon, total_pure
 from gridpriv.privacy.adjacency import Move, Protection
@@ -292,7 +293,7 @@ def now() -> str:
 
 def encode(entry: Entry) -> bytes:
     """Return a row as it stands in the file."""
-    told: dict[str, Any]
+    told: Json
     if isinstance(entry, Grant):
         told = {"grant": asdict(entry)}
     elif isinstance(entry, Fixed):
@@ -348,7 +349,7 @@ ROWS: dict[str, Callable[[Mapping[str, Any]], Entry]] = {
 }
 
 
-def _told_rule(rule: Rule | None) -> dict[str, Any] | None:
+def _told_rule(rule: Rule | None) -> Json | None:
     if isinstance(rule, RenyiFilter):
         return {"order": rule.order, "capacity": rule.capacity}
     if isinstance(rule, PlannedFilter):

@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 
 from gridpriv.core.display import shown
+from gridpriv.core.document import Json
 from gridpriv.core.stored import Study
 from gridpriv.core.tables import TableSchema
 from gridpriv.privacy.budget import QUIET
@@ -91,7 +92,7 @@ def _outcome(caption: str, rows: Rows) -> Content:
     return schema.OUTCOME, caption, pd.DataFrame(told, columns=schema.OUTCOME.names)
 
 
-def _interchange(document: dict[str, Any]) -> Content:
+def _interchange(document: Json) -> Content:
     """Return what zones agreed to exchange and do, in the order of the document's zones."""
     held = {row["zone"]: row for row in document["final"]["physical"]["interchange"] or []}
     rows = [held[zone["zone"]] for zone in document["zones"] if zone["zone"] in held]
@@ -159,7 +160,7 @@ def _provenance(study: Study) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=schema.PROVENANCE.names)
 
 
-def _grids(manifest: dict[str, Any]) -> pd.DataFrame:
+def _grids(manifest: Json) -> pd.DataFrame:
     grids = pd.DataFrame(manifest.get("cases", []))
     if grids.empty:
         return grids
@@ -169,7 +170,7 @@ def _grids(manifest: dict[str, Any]) -> pd.DataFrame:
     return grids.drop(columns=["name", "map"], errors="ignore")
 
 
-def _setting_rows(manifest: dict[str, Any]) -> list[tuple[str, str, str]]:
+def _setting_rows(manifest: Json) -> list[tuple[str, str, str]]:
     told = manifest["study"]
     rows = [("all runs", k, _valued(v)) for k, v in told.get("settings", {}).items()]
     rows += [

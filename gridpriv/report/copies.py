@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import json
 from importlib.metadata import version
-from typing import Any
 
 import pandas as pd
 
+from gridpriv.core.document import Json
 from gridpriv.core.stored import NETWORK_TABLES, Study, read_study
 from gridpriv.core.tables import publish
 from gridpriv.core.text import frame_csv, json_ready
@@ -30,7 +30,7 @@ STATE = ("res_bus", "res_line", "res_gen", "res_shed")
 COPIED = ("rounds", "zones", "buses", "prices", "tie_prices", "binding")
 
 
-def write_run_copies(kept: RunFolder, tables: str = "csv") -> dict[str, Any] | None:
+def write_run_copies(kept: RunFolder, tables: str = "csv") -> Json | None:
     """Write ``run.json``, tables and pictures of a run; return its document, None without one.
 
     Parameters
@@ -43,7 +43,7 @@ def write_run_copies(kept: RunFolder, tables: str = "csv") -> dict[str, Any] | N
     held = study.tables.get("documents", pd.DataFrame())
     if held.empty:
         return None
-    document: dict[str, Any] = json.loads(held["document"].iloc[0])
+    document: Json = json.loads(held["document"].iloc[0])
     repeat = study.manifest.get("repeat")
     told = document | ({"repeat": repeat} if repeat else {})
     kept.store.text("run.json", json.dumps(told, indent=2) + "\n")
@@ -63,7 +63,7 @@ def write_run_copies(kept: RunFolder, tables: str = "csv") -> dict[str, Any] | N
     return document
 
 
-def write_series_copies(kept: RunFolder, horizon: Horizon, tables: str = "csv") -> dict[str, Any]:
+def write_series_copies(kept: RunFolder, horizon: Horizon, tables: str = "csv") -> Json:
     """Write ``horizon.json``, tables and a picture of a series; return its document."""
     study = read_study(kept.store.folder)
     steps = study.tables.get("steps", pd.DataFrame({"run": [], "step": []}))
@@ -98,9 +98,7 @@ def _copied(table: pd.DataFrame) -> pd.DataFrame:
     return table[[*first, *(name for name in table if name not in ("run", "step"))]]
 
 
-def _series_document(
-    kept: RunFolder, horizon: Horizon, rows: list[dict[str, Any]]
-) -> dict[str, Any]:
+def _series_document(kept: RunFolder, horizon: Horizon, rows: list[Json]) -> Json:
     prepared, settings = horizon.prepared(0), horizon.settings
     statements = zone_statements(kept.releases(), settings, prepared.rules)
     case, seed = horizon.series.case, kept.runs.known_seed

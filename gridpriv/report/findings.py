@@ -7,11 +7,11 @@ takes them from its own folder or from ``audit/`` and ``attack/`` in it.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
 from gridpriv.assurance.schema import ATTACK, AUDIT
+from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError
 from gridpriv.core.sealed import read_sealed
 
@@ -49,7 +49,7 @@ def read_findings(folder: Path) -> dict[str, pd.DataFrame]:
     return found
 
 
-def _audit_rows(document: dict[str, Any]) -> pd.DataFrame:
+def _audit_rows(document: Json) -> pd.DataFrame:
     names = ("perturbation", "mechanism", "update")
     return pd.DataFrame(
         [
@@ -60,7 +60,7 @@ def _audit_rows(document: dict[str, Any]) -> pd.DataFrame:
     )
 
 
-def _attack_rows(document: dict[str, Any]) -> pd.DataFrame:
+def _attack_rows(document: Json) -> pd.DataFrame:
     table = pd.DataFrame(document["summary"])
     table["recovered_pct"] = 100.0 * table["recovered"]
     table["of_prior_pct"] = 100.0 * table["of_prior"]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 from gridpriv.assurance import schema as assurance
+from gridpriv.core.document import Json
 from gridpriv.core.tables import Column, Schema, TableSchema
 from gridpriv.learning import schema as learning
 from gridpriv.privacy.schema import RATIO
@@ -125,7 +125,7 @@ DOCUMENTS: dict[str, tuple[str, Schema]] = {
 }
 
 
-def told() -> dict[str, dict[str, Any]]:
+def told() -> dict[str, Json]:
     """Return every table and document by name, with its columns, as JSON can hold them."""
     tables: list[tuple[str, str, Schema]] = [(name, t.row, t) for name, t in STORED.items()]
     tables += [(t.name, t.row, t) for t in assurance.TABLES]

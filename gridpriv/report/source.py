@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from gridpriv.core.document import Json
 from gridpriv.core.stored import Study, read_study
 from gridpriv.core.text import clean
 from gridpriv.report.findings import read_findings
@@ -35,12 +36,12 @@ def read_source(folder: str | Path, *, public: bool = False) -> Study:
     return Study(study.folder, _clean(study.manifest), tables)
 
 
-def run_document(study: Study) -> dict[str, Any] | None:
+def run_document(study: Study) -> Json | None:
     """Return the document of a folder that is of one run, else None."""
     held = study.tables.get("documents")
     if study.manifest.get("kind") != RUN or held is None or held.empty:
         return None
-    document: dict[str, Any] = _clean(json.loads(held["document"].iloc[0]))
+    document: Json = _clean(json.loads(held["document"].iloc[0]))
     return document
 
 
@@ -49,10 +50,10 @@ def means_over(study: Study) -> str:
     return "steps" if study.manifest.get("kind") == SERIES else "seeds"
 
 
-def step_rows(study: Study) -> list[dict[str, Any]]:
+def step_rows(study: Study) -> list[Json]:
     """Return the steps of a series; None for what is not known of one."""
     steps = study.tables.get("steps", pd.DataFrame())
-    rows: list[dict[str, Any]] = steps.replace({np.nan: None}).to_dict("records")
+    rows: list[Json] = steps.replace({np.nan: None}).to_dict("records")
     return rows
 
 

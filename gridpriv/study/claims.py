@@ -34,6 +34,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError, not_allowed
 from gridpriv.core.settings import check_names
 from gridpriv.core.stored import Study
@@ -183,7 +184,7 @@ def read_claims(path: Path, name: str) -> list[Claim]:
     ]
 
 
-def make_claim(row: dict[str, Any], calibration: str = "", suffix: str = "") -> Claim:
+def make_claim(row: Json, calibration: str = "", suffix: str = "") -> Claim:
     """Return the claim of a row, about schemes whose names end in ``suffix``."""
     given = {key.replace("-", "_"): value for key, value in row.items() if key != "of"}
     check_names(given, [field.name for field in fields(Claim)])

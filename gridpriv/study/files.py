@@ -7,6 +7,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError, not_allowed
 from gridpriv.core.reading import MIB, read_text
 from gridpriv.core.settings import check_names
@@ -50,7 +51,7 @@ def read_plan(path: str | Path) -> StudyPlan:
         raise InputError(f"study file {file}: {error}") from None
 
 
-def plan_from(given: dict[str, Any], name: str = "") -> StudyPlan:
+def plan_from(given: Json, name: str = "") -> StudyPlan:
     """Return the plan of a study file's content (:meth:`StudyPlan.as_dict` gives it back)."""
     check_names(given, (*SCALARS, *AXES))
     told = {key.replace("-", "_"): value for key, value in given.items()}
@@ -93,7 +94,7 @@ def _value(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _scheme(table: dict[str, Any]) -> Scheme:
+def _scheme(table: Json) -> Scheme:
     name = table.get("name")
     if not isinstance(name, str) or not name:
         raise not_allowed("schemes.name", name, "a text that names the scheme")
@@ -101,7 +102,7 @@ def _scheme(table: dict[str, Any]) -> Scheme:
     return Scheme(name, tuple(sorted(_settings(f"scheme {name!r}", rest).items())))
 
 
-def _settings(where: str, table: Any) -> dict[str, Any]:
+def _settings(where: str, table: Any) -> Json:
     if not isinstance(table, dict):
         raise not_allowed(where, table, "a table of settings")
     return {
@@ -121,7 +122,7 @@ def _bool(key: str, value: Any) -> bool:
     return value
 
 
-def _tables(key: str, value: Any) -> list[dict[str, Any]]:
+def _tables(key: str, value: Any) -> list[Json]:
     if not isinstance(value, list) or not all(isinstance(v, dict) for v in value):
         raise not_allowed(key, value, "tables, each under [[schemes]]")
     return value

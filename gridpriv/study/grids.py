@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
+from gridpriv.core.document import Json
 from gridpriv.core.errors import not_allowed, one_of
 from gridpriv.core.stored import NETWORK_TABLES, Rows
 from gridpriv.grid.case import Case
@@ -54,7 +54,7 @@ def parse_zoning(case: Case, text: str) -> Zoning:
     return shipped if shipped is not None else partition(case, zones, method or "spectral")
 
 
-def describe(grids: dict[tuple[str, str], Grid]) -> list[dict[str, Any]]:
+def describe(grids: dict[tuple[str, str], Grid]) -> list[Json]:
     """Return what the manifest says of each grid: its identity, size and zone map."""
     return [
         {

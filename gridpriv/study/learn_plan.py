@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError, not_allowed, one_of, whole
 from gridpriv.core.settings import check_names
 from gridpriv.learning.algorithms.names import NON_PRIVATE, READS, SPECIFIC
@@ -106,7 +107,7 @@ class LearnPlan:
         return found
 
     def _settings(
-        self, way: Scheme, given: dict[str, Any], preset: str | None, dataset: str, budget: str,
+        self, way: Scheme, given: Json, preset: str | None, dataset: str, budget: str,
         seed: int,
     ) -> LearnSettings:  # fmt: skip
         """Return a run's settings: of the common ones those that its algorithm reads."""
@@ -150,7 +151,7 @@ class LearnPlan:
                         f"(--allow {what})"
                     )
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> Json:
         """Return the plan with the keys of a study file."""
         told = {
             "dataset": self.dataset, "budgets": list(self.budgets), "seeds": list(self.seeds),
@@ -242,7 +243,7 @@ def _alike(values: list[Any]) -> bool:
     )
 
 
-def make_way(table: dict[str, Any]) -> Scheme:
+def make_way(table: Json) -> Scheme:
     """Return a way of its name and settings."""
     name = table.pop("name", None)
     if not isinstance(name, str) or not name:
@@ -266,11 +267,11 @@ def _unit(settings: LearnSettings) -> str:
     return f"one sample, {settings.adjacency}"
 
 
-def _plain(given: Mapping[str, Any]) -> dict[str, Any]:
+def _plain(given: Mapping[str, Any]) -> Json:
     return {key.replace("-", "_"): value for key, value in given.items()}
 
 
-def as_told(given: Mapping[str, Any]) -> dict[str, Any]:
+def as_told(given: Mapping[str, Any]) -> Json:
     """Return settings as a study file names them."""
     return {
         key.replace("_", "-"): list(value) if isinstance(value, tuple) else value
@@ -279,7 +280,7 @@ def as_told(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _repeated(
-    given: dict[str, Any], preset: str | None, dataset: str, budgets: tuple[str, ...],
+    given: Json, preset: str | None, dataset: str, budgets: tuple[str, ...],
     seeds: tuple[int, ...],
 ) -> list[tuple[str, int]]:  # fmt: skip
     """Return the budgets and seeds of a way; without noise no budget."""

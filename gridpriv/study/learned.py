@@ -18,6 +18,7 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
+from gridpriv.core.document import Json
 from gridpriv.core.errors import GridprivError, whole
 from gridpriv.core.processes import unordered
 from gridpriv.core.store import open_store
@@ -166,7 +167,7 @@ def attempted(datasets: Datasets, trial: Trial, tuning: Tuning | None = None) ->
     return _result_rows(row, result, measure)
 
 
-def _identity(trial: Trial) -> dict[str, Any]:
+def _identity(trial: Trial) -> Json:
     """Return what a run is, as a row."""
     settings = trial.settings
     return {
@@ -178,7 +179,7 @@ def _identity(trial: Trial) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _result_rows(row: dict[str, Any], result: LearnResult, measure: Measure | None) -> Rows:
+def _result_rows(row: Json, result: LearnResult, measure: Measure | None) -> Rows:
     """Return the rows of a finished run."""
     run, notes, rounds = row["run"], "; ".join(result.privacy["notes"]), _rounds(result, measure)
     last = {k: v for k, v in rounds[-1].items() if k not in ("round", "noise_magnitude")}
@@ -208,7 +209,7 @@ def keep_learning_run(
     public: bool = False,
     resume: bool = False,
     repeat: str = "",
-) -> dict[str, Any]:
+) -> Json:
     """Run and keep one run on a data set; return its document, of one that is there too.
 
     Parameters
@@ -254,11 +255,11 @@ def keep_learning_run(
             store.add((publish_rows(rows) if public else rows) | {"documents": kept})
             keeper.done()
         store.finish(told_totals)
-    found: dict[str, Any] = json.loads(read_study(out).tables["documents"]["document"].iloc[0])
+    found: Json = json.loads(read_study(out).tables["documents"]["document"].iloc[0])
     return found
 
 
-def _finals(result: LearnResult) -> dict[str, Any]:
+def _finals(result: LearnResult) -> Json:
     privacy = result.privacy
     return privacy_figures(privacy) | {
         "noise_magnitude": float(result.rounds["noise_magnitude"].mean()),
@@ -267,7 +268,7 @@ def _finals(result: LearnResult) -> dict[str, Any]:
     }
 
 
-def _rounds(result: LearnResult, measure: Measure | None) -> list[dict[str, Any]]:
+def _rounds(result: LearnResult, measure: Measure | None) -> list[Json]:
     """Return the rounds that were evaluated."""
     table = result.rounds
     if measure is not None:

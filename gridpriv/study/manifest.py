@@ -7,8 +7,8 @@ import os
 import platform
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
 
+from gridpriv.core.document import Json
 from gridpriv.core.errors import not_allowed
 from gridpriv.study.grids import Grid, describe
 from gridpriv.study.plan import StudyPlan
@@ -19,17 +19,13 @@ PACKAGES = (
 )  # fmt: skip
 
 
-def make_manifest(
-    plan: StudyPlan, grids: dict[tuple[str, str], Grid], planned: int
-) -> dict[str, Any]:
+def make_manifest(plan: StudyPlan, grids: dict[tuple[str, str], Grid], planned: int) -> Json:
     """Return the manifest of a study that is about to begin."""
     told = header("study", plan.title, plan.question, plan.as_dict(), planned)
     return told | {"cases": describe(grids)}
 
 
-def header(
-    kind: str, title: str, question: str, plan: dict[str, Any], planned: int
-) -> dict[str, Any]:
+def header(kind: str, title: str, question: str, plan: Json, planned: int) -> Json:
     """Return what the manifest of any study says; ``plan`` is what JSON can hold.
 
     Raises
@@ -69,7 +65,7 @@ def versions() -> dict[str, str]:
     return found
 
 
-def machine() -> dict[str, Any]:
+def machine() -> Json:
     """Return what this machine is; no name or address of it."""
     return {
         "system": platform.system(),

@@ -16,6 +16,7 @@ from typing import Any
 
 import pandas as pd
 
+from gridpriv.core.document import Json
 from gridpriv.core.errors import one_of
 from gridpriv.core.store import open_store, reopen_store
 from gridpriv.core.stored import Study, read_study
@@ -112,7 +113,7 @@ def with_claims(folder: Path, name: str) -> Study:
     return read_study(folder)
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read(path: Path) -> Json:
     return tomllib.loads(path.read_text(encoding="utf-8"))
 
 

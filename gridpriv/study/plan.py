@@ -16,6 +16,7 @@ from functools import cached_property, partial
 from itertools import product
 from typing import Any
 
+from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError, not_allowed, whole
 from gridpriv.core.settings import check_names, names, written
 from gridpriv.core.text import clean
@@ -205,7 +206,7 @@ class StudyPlan:
         for settings in runs:
             yield Task(0, *place, scheme.name, settings)
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> Json:
         """Return the plan with the keys of a study file."""
         return {
             "title": self.title,

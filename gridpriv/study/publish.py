@@ -6,10 +6,10 @@ Declared-public tables, columns and entries only: what nobody declared stays at 
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pandas as pd
 
+from gridpriv.core.document import Json
 from gridpriv.core.stored import Rows, Study
 from gridpriv.core.tables import Column, TableSchema, publish, publish_table
 from gridpriv.learning import schema as learning
@@ -95,9 +95,9 @@ def _published(document: str, bare: bool) -> str:
     return json.dumps(publish(json.loads(document), RUN_DOCUMENT, protected=not bare))
 
 
-def publish_manifest(manifest: dict[str, Any]) -> dict[str, Any]:
+def publish_manifest(manifest: Json) -> Json:
     """Return what of a manifest may be published."""
-    told: dict[str, Any] = publish(manifest, MANIFEST, protected=True)
+    told: Json = publish(manifest, MANIFEST, protected=True)
     return {key: value for key, value in told.items() if value is not None} | {"public": True}
 
 

@@ -12,6 +12,7 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from gridpriv.core.document import Json
 from gridpriv.core.stored import TABLES, Rows
 from gridpriv.privacy.mechanism import Charge
 from gridpriv.privacy.release import Release
@@ -39,7 +40,7 @@ SETTINGS_SHOWN = (
 )  # fmt: skip
 
 
-def run_rows(told: dict[str, Any], result: RunResult, reason: str = "") -> Rows:
+def run_rows(told: Json, result: RunResult, reason: str = "") -> Rows:
     """Return a finished run's rows, or those of what a failed one finished.
 
     ``told`` is what the run is (:func:`identity`).
@@ -78,7 +79,7 @@ def failed_rows(task: Task, reason: str) -> Rows:
     return rows
 
 
-def identity(task: Task) -> dict[str, Any]:
+def identity(task: Task) -> Json:
     """Return what a run is, as a row."""
     return {
         "run": task.id,
@@ -91,18 +92,18 @@ def identity(task: Task) -> dict[str, Any]:
     } | settings_shown(task.settings)
 
 
-def settings_shown(settings: Settings) -> dict[str, Any]:
+def settings_shown(settings: Settings) -> Json:
     """Return those of a run's settings that a row of the table of runs has."""
     told = settings.as_dict()
     return {name: told[name] for name in SETTINGS_SHOWN} | {"outage": " ".join(settings.outage)}
 
 
-def _measured(result: RunResult) -> dict[str, Any]:
+def _measured(result: RunResult) -> Json:
     noise = _mean(result.rounds.get("noise_magnitude", ()))
     return finals(result.as_dict()) | {"noise_magnitude": noise}
 
 
-def finals(document: dict[str, Any]) -> dict[str, Any]:
+def finals(document: Json) -> Json:
     """Return a run's figures, from its document."""
     final, privacy = document["final"], document["privacy"]
     recourse, ac, physical = final["recourse"], final["ac"], final.get("physical", {})
@@ -132,7 +133,7 @@ def finals(document: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def privacy_figures(privacy: dict[str, Any]) -> dict[str, Any]:
+def privacy_figures(privacy: Json) -> Json:
     """Return what a run's privacy block says of one release and of the total."""
     return {
         "epsilon_claimed": privacy["per_release"]["claimed"],
@@ -144,7 +145,7 @@ def privacy_figures(privacy: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _status(result: RunResult, reason: str) -> dict[str, Any]:
+def _status(result: RunResult, reason: str) -> Json:
     finished = len(result.trace.rounds)
     return {
         "status": "failed" if reason else "done",
@@ -168,7 +169,7 @@ def _warning(result: RunResult) -> str:
     return ""
 
 
-def with_run(run: str, table: DataFrame) -> list[dict[str, Any]]:
+def with_run(run: str, table: DataFrame) -> list[Json]:
     """Return a table's rows, each with its run's identity."""
     return [{"run": run, **row} for row in table.to_dict("records")]
 

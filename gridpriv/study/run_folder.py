@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError, not_allowed
 from gridpriv.core.files import remove, write_text
 from gridpriv.core.sealed import read_sealed, sealed
@@ -279,12 +280,12 @@ def recorded_seed(folder: Path) -> int | None:
     return _seed(manifest)
 
 
-def _seed(manifest: dict[str, Any]) -> int | None:
+def _seed(manifest: Json) -> int | None:
     seeds = manifest.get("seeds") or [None]
     return None if seeds[0] is None else int(seeds[0])
 
 
-def _manifest(runs: Runs, grids: dict[tuple[str, str], Grid], *, public: bool) -> dict[str, Any]:
+def _manifest(runs: Runs, grids: dict[tuple[str, str], Grid], *, public: bool) -> Json:
     """Return what a run or series is.
 
     A published one says no seed, which would undo the noise, and no digest of demand, by which
@@ -325,7 +326,7 @@ def _drawn(number: int) -> str:
     return f"{_run(number)}-drawn"
 
 
-def _told(releases: Released, *, early: bool) -> list[dict[str, Any]]:
+def _told(releases: Released, *, early: bool) -> list[Json]:
     return [
         {
             "early": early,
@@ -343,7 +344,7 @@ def _told(releases: Released, *, early: bool) -> list[dict[str, Any]]:
     ]
 
 
-def _demand_rows(run: str, result: RunResult, known: Known) -> list[dict[str, Any]]:
+def _demand_rows(run: str, result: RunResult, known: Known) -> list[Json]:
     """Return the demand that a release leaves likely, bus by bus."""
     bus_id = result.case.bus_id
     return [

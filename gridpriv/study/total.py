@@ -15,6 +15,7 @@ from typing import Any
 
 import pandas as pd
 
+from gridpriv.core.document import Json
 from gridpriv.core.stored import Study
 from gridpriv.core.text import json_ready
 from gridpriv.privacy.accounting import total_epsilon, total_pure
@@ -66,7 +67,7 @@ def study_totals(study: Study) -> list[Total]:
     ]
 
 
-def told_totals(study: Study) -> dict[str, Any]:
+def told_totals(study: Study) -> Json:
     """Return what a manifest says of the totals; None for what nothing certifies."""
     return {"totals": json_ready([vars(total) for total in study_totals(study)])}
 
@@ -171,7 +172,7 @@ def _epsilon(charges: Charges, delta: float) -> float:
     return min(total_pure(charges), total_epsilon(rho, delta))
 
 
-def charge_rows(run: str, charges: Mapping[Any, Charges]) -> list[dict[str, Any]]:
+def charge_rows(run: str, charges: Mapping[Any, Charges]) -> list[Json]:
     """Return the rows of the table ``charges`` of one run, by owner."""
     return [
         {"run": run, "owner": str(owner), "kind": charge.kind, "parameter": charge.parameter,

@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from itertools import product
-from typing import Any
 
 import numpy as np
 
@@ -24,6 +23,7 @@ from gridpriv.consensus.in_process import in_process
 from gridpriv.consensus.kept import Kept
 from gridpriv.consensus.transport import Carry
 from gridpriv.core.arrays import Floats
+from gridpriv.core.document import Json
 from gridpriv.core.errors import GridprivWarning, SolverError
 from gridpriv.grid.case import Case
 from gridpriv.grid.zoning import Zoning
@@ -118,7 +118,7 @@ class Expected:
     stand_ins: int
     without_dispatch: int
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> Json:
         """Return the figures as JSON can hold them."""
         return asdict(self)
 
@@ -135,7 +135,7 @@ class Expected:
 
 def ways(
     releases: Sequence[str], mechanisms: Sequence[str], rounds: Sequence[str]
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[Json]:
     """Yield the settings of every way; without a release the mechanism does not matter."""
     for release, mechanism, number in product(releases, mechanisms, rounds):
         if release == "nothing" and mechanism != mechanisms[0]:
@@ -148,7 +148,7 @@ def forecast(
     case: Case,
     zoning: Zoning,
     settings: Settings,
-    options: Sequence[dict[str, Any]],
+    options: Sequence[Json],
     draws: int,
     watch: Watch = lambda _: None,
 ) -> list[Expected]:
@@ -297,9 +297,7 @@ def _outcome(
     return Outcome(cost, optimum, shed, balancing)
 
 
-def _expected(
-    prepared: Prepared, way: dict[str, Any], outcomes: Sequence[Outcome | None]
-) -> Expected:
+def _expected(prepared: Prepared, way: Json, outcomes: Sequence[Outcome | None]) -> Expected:
     """Return a way's public figures and its ranges over stand-ins."""
     known = [one for one in outcomes if one is not None]
     beyond = [o.cost - o.optimum for o in known if o.cost is not None and o.optimum is not None]

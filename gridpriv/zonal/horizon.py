@@ -18,13 +18,14 @@ import secrets
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from pandas import DataFrame
 
 from gridpriv.consensus.transport import Carry
 from gridpriv.core.arrays import Floats
+from gridpriv.core.document import Json
 from gridpriv.core.errors import GridprivError
 from gridpriv.grid.overrides import DemandSeries
 from gridpriv.grid.zoning import Zoning
@@ -217,7 +218,7 @@ def run_series(
     return HorizonResult(series, settings, tuple(results[n] for n in sorted(results)), seed)
 
 
-def step_row(name: str, result: RunResult) -> dict[str, Any]:
+def step_row(name: str, result: RunResult) -> Json:
     """Return a step's figures (:data:`gridpriv.zonal.schema.STEPS`)."""
     last, base, physical = result.rounds.iloc[-1], result.case.base_mva, result.physical
     return {

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from gridpriv.core.document import Json
 from gridpriv.grid.case import Case
 from gridpriv.power.ac.limits import Limit
 from gridpriv.power.ac.service import Service
@@ -28,7 +28,7 @@ NOTHING: dict[str, None] = dict.fromkeys(
 
 def physical_figures(
     case: Case, zones: tuple[Zone, ...], settled: Settlement, service: Service
-) -> dict[str, Any]:
+) -> Json:
     """Return what the settled grid says (:data:`gridpriv.zonal.documents.PHYSICAL`).
 
     Where the dispatch has no AC power flow, what depends on the grid's state is None; what zones
@@ -36,7 +36,7 @@ def physical_figures(
     """
     base, state = case.base_mva, settled.state
     interchange = interchange_rows(zones, settled, service, base)
-    figures: dict[str, Any] = dict(NOTHING)
+    figures: Json = dict(NOTHING)
     figures |= {
         "carried": settled.carried,
         "failure": settled.failure,
@@ -74,7 +74,7 @@ def fallback_zones(zones: tuple[Zone, ...], settled: Settlement) -> list[str]:
     return [zone.name for zone, plan in pairs if not plan.solved]
 
 
-def violation_row(limit: Limit) -> dict[str, Any]:
+def violation_row(limit: Limit) -> Json:
     """Return a limit that is passed, by whom and by how much."""
     row = limit._asdict()
     return {key: row[key] for key in ("kind", "element", "at", "limit", "amount", "unit")}
@@ -82,7 +82,7 @@ def violation_row(limit: Limit) -> dict[str, Any]:
 
 def interchange_rows(
     zones: tuple[Zone, ...], settled: Settlement, service: Service, base_mva: float
-) -> list[dict[str, Any]]:
+) -> list[Json]:
     """Return each zone's interchange, scheduled and actual, its balancing and shed power."""
     scheduled, state = base_mva * settled.scheduled, settled.state
     missing = np.full(len(zones), np.nan)
@@ -102,7 +102,7 @@ def interchange_rows(
     ]
 
 
-def verdict(figures: dict[str, Any], most: int = 3) -> str:
+def verdict(figures: Json, most: int = 3) -> str:
     """Return in a sentence whether the grid can carry what was dispatched, and what it costs."""
     if figures["failure"]:
         return f"the grid cannot carry this dispatch: {figures['failure']}"
@@ -154,7 +154,7 @@ class Reference:
     nothing_released_shed_mw: float | None = None
 
 
-def cost_of_privacy(figures: dict[str, Any], held: Reference) -> dict[str, float | None]:
+def cost_of_privacy(figures: Json, held: Reference) -> dict[str, float | None]:
     """Return what a run cost beyond what it is held against, and its shed demand by cause."""
     return {
         "cost": _beyond(figures["cost"], held.without_noise_cost),
@@ -172,7 +172,7 @@ def _beyond(value: float | None, base: float | None) -> float | None:
     return None if value is None or base is None else value - base
 
 
-def shed_causes(figures: dict[str, Any], held: Reference) -> dict[str, float | None]:
+def shed_causes(figures: Json, held: Reference) -> dict[str, float | None]:
     """Return shed demand by cause, in MW; the causes add up to it.
 
     What lies on islands in which nothing generates; what no dispatch of the rest serves; what the

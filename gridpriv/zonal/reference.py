@@ -13,9 +13,9 @@ from __future__ import annotations
 import warnings
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from gridpriv.consensus.transport import Carry
+from gridpriv.core.document import Json
 from gridpriv.core.errors import GridprivError, GridprivWarning
 from gridpriv.power.ac.optimum import acopf
 from gridpriv.power.objective import has_convex_costs
@@ -25,8 +25,8 @@ from gridpriv.zonal.prepared import prepare
 from gridpriv.zonal.result import RunResult
 from gridpriv.zonal.run import run_prepared
 
-NO_NOISE: dict[str, Any] = {"mechanism": "none"}
-NOTHING_RELEASED: dict[str, Any] = {
+NO_NOISE: Json = {"mechanism": "none"}
+NOTHING_RELEASED: Json = {
     "mechanism": "knorm", "perturbation": "demand", "refresh": "run", "release": "nothing",
     "calibration": "sound", "noise": "simulated", "seed": 0,
 }  # fmt: skip
@@ -42,7 +42,7 @@ def reference(result: RunResult, scale: float, zones: Carry | None = None) -> Re
     noisy = result.settings.mechanism != "none"
     settled = partial(_settled, result, scale, zones)
     plain = settled(NO_NOISE) if noisy else result.physical
-    silent: dict[str, Any] = settled(NOTHING_RELEASED) if noisy else NOTHING
+    silent: Json = settled(NOTHING_RELEASED) if noisy else NOTHING
     if result.physical["carried"] and not silent["carried"]:
         silent = NOTHING  # what the grid cannot carry is no yardstick for what it can
     shed = result.physical["shed_mw"] or 0.0
@@ -56,9 +56,7 @@ def reference(result: RunResult, scale: float, zones: Carry | None = None) -> Re
     )
 
 
-def _settled(
-    result: RunResult, scale: float, zones: Carry | None, given: dict[str, Any]
-) -> dict[str, Any]:
+def _settled(result: RunResult, scale: float, zones: Carry | None, given: Json) -> Json:
     """Return what the same zones' run on the same grid comes to with other noise settings."""
     # the result's case has its load scale and outages already
     kind = result.network.objective.kind  # a default may depend on the noise

@@ -11,6 +11,7 @@ import numpy as np
 from gridpriv.consensus.coordinator import Consensus
 from gridpriv.core.arrays import Floats
 from gridpriv.core.display import html_page
+from gridpriv.core.document import Json
 from gridpriv.core.lazy import Above
 from gridpriv.core.tables import publish
 from gridpriv.core.text import json_ready
@@ -103,7 +104,7 @@ class RunResult(Instance):
         return pd.DataFrame(self._rounds)
 
     @cached_property
-    def _rounds(self) -> list[dict[str, Any]]:
+    def _rounds(self) -> list[Json]:
         return [
             {
                 "round": r.round,
@@ -128,7 +129,7 @@ class RunResult(Instance):
         return pd.DataFrame(self._zones)
 
     @cached_property
-    def _zones(self) -> list[dict[str, Any]]:
+    def _zones(self) -> list[Json]:
         size = {
             zone.name: {"variables": len(zone.coordinates), "shared": int(shared.sum())}
             for zone, shared in zip(self.zone_models, self.shared, strict=True)
@@ -211,7 +212,7 @@ class RunResult(Instance):
         return limit_table(settled.state.binding if settled and settled.state else ())
 
     @cached_property
-    def physical(self) -> dict[str, Any]:
+    def physical(self) -> Json:
         """What the settled grid says (:mod:`gridpriv.zonal.physical`); local."""
         if self.settlement is None:
             return dict(NOTHING)
@@ -221,7 +222,7 @@ class RunResult(Instance):
         """Return in a sentence whether the grid carries it, and what is unserved; local."""
         return None if self.settlement is None else verdict(self.physical)
 
-    def as_dict(self, *, public: bool = False) -> dict[str, Any]:
+    def as_dict(self, *, public: bool = False) -> Json:
         """Return the run as JSON can hold it.
 
         ``public`` leaves null whatever depends on private demand beyond the releases, solver
@@ -246,7 +247,7 @@ class RunResult(Instance):
         if public:
             protected = self.settings.mechanism != "none"
             document = publish(document, RUN_DOCUMENT, protected=protected)
-        cleaned: dict[str, Any] = json_ready(document)
+        cleaned: Json = json_ready(document)
         return cleaned
 
     def to_pandapower(self, net: Any = None) -> Any:
@@ -282,11 +283,11 @@ class RunResult(Instance):
             holders[zone.coordinates] += 1.0
         return solution_of_variables(self.network, total / np.maximum(holders, 1.0), "last round")
 
-    def _zone_rows(self) -> list[dict[str, Any]]:
+    def _zone_rows(self) -> list[Json]:
         columns = ["zone", "buses", "variables", "shared", "tie_lines", "generators", "connected"]
         return [{key: row[key] for key in columns} for row in self._zones]
 
-    def _released_rows(self) -> list[dict[str, Any]]:
+    def _released_rows(self) -> list[Json]:
         return [
             {"zone": zone.name, "statistics": found.strategy.name,
              "expected_error_mw": self.case.base_mva * found.scale * found.expected}
@@ -294,18 +295,18 @@ class RunResult(Instance):
             if found is not None
         ]  # fmt: skip
 
-    def _round_rows(self) -> list[dict[str, Any]]:
+    def _round_rows(self) -> list[Json]:
         columns = (
             "round", "objective", "consensus_residual", "noise_magnitude", "shed_mw",
             "surplus_mw", "seconds", "cost",
         )  # fmt: skip
         return [{key: row[key] for key in columns if key in row} for row in self._rounds]
 
-    def _final(self) -> dict[str, Any]:
+    def _final(self) -> Json:
         last = self.trace.rounds[-1] if self.trace.rounds else None
         figures = last.figures if last else {}
         keys = ("objective", "shed_mw", "surplus_mw", "shed_mvar", "surplus_mvar", "cost")
-        final: dict[str, Any] = {key: figures.get(key) for key in keys}
+        final: Json = {key: figures.get(key) for key in keys}
         final["explanation"] = self.explanation()
         final["consensus_residual"] = last.consensus_residual if last else None
         final["recourse"] = recourse_document(self.settlement, self.physical)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from gridpriv.consensus.memory import AgentRules
+from gridpriv.core.document import Json
 from gridpriv.grid.case import Case
 from gridpriv.power.ac.settle import Settlement
 from gridpriv.power.solvers import solver_version
@@ -15,7 +15,7 @@ from gridpriv.zonal.settings import Settings
 from gridpriv.zonal.trace import Trace
 
 
-def recourse_document(settlement: Settlement | None, physical: dict[str, Any]) -> dict[str, Any]:
+def recourse_document(settlement: Settlement | None, physical: Json) -> Json:
     """Return the zones' own plans in short; squared imbalance no longer applies to them."""
     names = ("objective", "shed_mw", "surplus_mw", "cost", "failed_zones")
     if settlement is None:
@@ -27,7 +27,7 @@ def recourse_document(settlement: Settlement | None, physical: dict[str, Any]) -
     return dict(zip(names, figures, strict=True))
 
 
-def ac_document(settled: Settlement | None, physical: dict[str, Any]) -> dict[str, Any]:
+def ac_document(settled: Settlement | None, physical: Json) -> Json:
     """Return the AC state in short."""
     names = ("converged", "slack_mw", "vm_violations", "vm_worst_pu", "loading_violations")
     if settled is None or settled.state is None:
@@ -41,7 +41,7 @@ def ac_document(settled: Settlement | None, physical: dict[str, Any]) -> dict[st
     return dict(zip(names, figures, strict=True))
 
 
-def totals(settings: Settings, statements: Sequence[ZoneStatement]) -> dict[str, Any]:
+def totals(settings: Settings, statements: Sequence[ZoneStatement]) -> Json:
     """Return what all releases of the worst zone certify: 0 of none, None without noise."""
     least = None if settings.mechanism == "none" else 0.0
     total = max((s.total for s in statements), default=least)
@@ -54,7 +54,7 @@ def totals(settings: Settings, statements: Sequence[ZoneStatement]) -> dict[str,
 
 def privacy_document(
     settings: Settings, case: Case, rules: AgentRules, statements: Sequence[ZoneStatement]
-) -> dict[str, Any]:
+) -> Json:
     """Return what a run's releases certify: of the worst zone, and of every one."""
     protected = settings.protected(case)
     release = max(statements, key=lambda s: s.certified, default=None)
@@ -91,7 +91,7 @@ def _paper_total(settings: Settings) -> float | None:
     )
 
 
-def solver_document(name: str, trace: Trace) -> dict[str, Any]:
+def solver_document(name: str, trace: Trace) -> Json:
     """Return a solver by name and version, and what its solves took."""
     solves = sum(r.solves for r in trace.rounds)
     seconds = sum(r.seconds for r in trace.rounds)

@@ -10,6 +10,7 @@ import numpy as np
 
 from gridpriv.consensus.schedules import ConstantPenalty
 from gridpriv.consensus.settings import Rounds, Update
+from gridpriv.core.document import Json
 from gridpriv.core.errors import (
     GridprivWarning,
     InputError,
@@ -231,7 +232,7 @@ class Settings(Service, Grid, Rounds, Draws, Adjacency, Privacy):
         make = cost_objective if kind == "cost" else losses_objective
         return make(case, self.imbalance_weight)
 
-    def told_of(self, case: Case) -> dict[str, Any]:
+    def told_of(self, case: Case) -> Json:
         """Return every effective setting of a run of a case, as JSON can hold it."""
         objective = self.case_objective(case)  # None stands for what the case asks for
         shown = self.as_dict() | {"objective": objective.kind}
@@ -252,7 +253,7 @@ class Settings(Service, Grid, Rounds, Draws, Adjacency, Privacy):
         """Return the number of releases of one zone."""
         return self.effective_perturbation().releases(self.rounds, self.local_updates)
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> Json:
         """Return every effective setting, as JSON can hold it."""
         perturbation = self.effective_perturbation()
         return self.as_given() | {

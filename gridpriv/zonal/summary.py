@@ -6,6 +6,7 @@ from collections.abc import Collection
 from typing import Any
 
 from gridpriv.core.display import Table, amount, counted, figure, shown
+from gridpriv.core.document import Json
 from gridpriv.privacy.budget import NOTHING
 from gridpriv.zonal.physical import SHED_TOLERANCE_MW
 
@@ -41,7 +42,7 @@ def _length(rows: list[Any] | None) -> int | None:
     return None if rows is None else len(rows)
 
 
-def interchange(document: dict[str, Any]) -> Table:
+def interchange(document: Json) -> Table:
     """Return what zones agreed to exchange and do, and what each does not serve."""
     rows = {row["zone"]: row for row in document["final"]["physical"]["interchange"] or []}
     columns = ("scheduled", "actual", "balancing")
@@ -57,7 +58,7 @@ def interchange(document: dict[str, Any]) -> Table:
     )
 
 
-def figures(document: dict[str, Any]) -> Table:
+def figures(document: Json) -> Table:
     """Return what came out, from a run's document; without what it leaves out."""
     final, solver = document["final"], document["solver"]
     physical, held = final["physical"], final["cost_of_privacy"] or {}
@@ -88,7 +89,7 @@ def figures(document: dict[str, Any]) -> Table:
     return title, ["result", "value", "unit"], [row for row in rows if row[1] is not None]
 
 
-def _rounds(document: dict[str, Any]) -> str:
+def _rounds(document: Json) -> str:
     settings = document["settings"]
     if settings["coordination"] == "central":
         return "one central schedule"
@@ -96,12 +97,12 @@ def _rounds(document: dict[str, Any]) -> str:
     return f"{rounds} of {settings['update']} updates"
 
 
-def _silent(settings: dict[str, Any]) -> bool:
+def _silent(settings: Json) -> bool:
     """Return whether nothing is released; noise on other things is drawn whatever is of demand."""
     return bool(settings["release"] == NOTHING and settings["perturbation"] == "demand")
 
 
-def fresh_noise(settings: dict[str, Any]) -> bool:
+def fresh_noise(settings: Json) -> bool:
     """Return whether noise is drawn again and again."""
     noisy = settings["mechanism"] != "none" and not _silent(settings)
     return noisy and settings["refresh"] != "run"
@@ -113,7 +114,7 @@ def not_converged(differ: str, fresh: Collection[bool]) -> str:
     return " ".join([f"Not converged: {differ}.", *advice])
 
 
-def noise(settings: dict[str, Any]) -> str:
+def noise(settings: Json) -> str:
     """Return the noise of effective settings in words."""
     if settings["mechanism"] == "none":
         return "no noise"
@@ -123,7 +124,7 @@ def noise(settings: dict[str, Any]) -> str:
     return f"{settings['mechanism']} noise on {settings['perturbation']}{drawn}"
 
 
-def privacy_figures(privacy: dict[str, Any]) -> Table:
+def privacy_figures(privacy: Json) -> Table:
     """Return what was claimed and what is certified, from a document's privacy."""
     release, total = privacy["per_release"], privacy["total"]
     return (
@@ -141,7 +142,7 @@ def privacy_figures(privacy: dict[str, Any]) -> Table:
     )
 
 
-def sentences(document: dict[str, Any]) -> list[str]:
+def sentences(document: Json) -> list[str]:
     """Return what must be said beside the figures."""
     final, privacy = document["final"], document["privacy"]
     beside = (apart(document), worthless(document), lucky(document), unpriced(document))
@@ -169,7 +170,7 @@ def sentences(document: dict[str, Any]) -> list[str]:
     return told
 
 
-def released(document: dict[str, Any]) -> list[str]:
+def released(document: Json) -> list[str]:
     """Return what ``release`` comes to in each zone, where it is not the buses; public."""
     rows = document.get("released") or []
     if not rows or document["settings"]["release"] in ("bus", "nothing"):
@@ -188,7 +189,7 @@ def released(document: dict[str, Any]) -> list[str]:
     return told
 
 
-def protected(document: dict[str, Any]) -> list[str]:
+def protected(document: Json) -> list[str]:
     """Return what a certificate is about, of a document of a run or a series with releases."""
     if document["privacy"]["releases_per_zone"] == 0:
         return []
@@ -203,7 +204,7 @@ def protected(document: dict[str, Any]) -> list[str]:
     return [told]
 
 
-def apart(document: dict[str, Any]) -> str | None:
+def apart(document: Json) -> str | None:
     """Return a sentence where zones have not come to agree, else None."""
     residual, rounds = document["final"]["consensus_residual"], len(document["rounds"] or ())
     if residual is None or residual <= AGREED:
@@ -215,7 +216,7 @@ def apart(document: dict[str, Any]) -> str | None:
     )
 
 
-def shed_by_exporters(document: dict[str, Any]) -> str | None:
+def shed_by_exporters(document: Json) -> str | None:
     """Return a sentence where zones do not serve demand and yet export, else None."""
     rows = document["final"]["physical"]["interchange"] or []
     both = [
@@ -233,7 +234,7 @@ def shed_by_exporters(document: dict[str, Any]) -> str | None:
     )
 
 
-def unpriced(document: dict[str, Any]) -> str | None:
+def unpriced(document: Json) -> str | None:
     """Return a sentence where costs are compared that no zone has minimised, else None."""
     held, objective = document["final"]["cost_of_privacy"], document["settings"]["objective"]
     if held is None or held["cost"] is None or objective == "cost":
@@ -244,7 +245,7 @@ def unpriced(document: dict[str, Any]) -> str | None:
     )
 
 
-def worthless(document: dict[str, Any]) -> str | None:
+def worthless(document: Json) -> str | None:
     """Return a sentence where the run is worse than one that releases nothing, else None.
 
     By cost, demand that is not served included, where the case has costs; else by that demand.
@@ -264,7 +265,7 @@ def worthless(document: dict[str, Any]) -> str | None:
     )
 
 
-def lucky(document: dict[str, Any]) -> str | None:
+def lucky(document: Json) -> str | None:
     """Return a sentence where a run comes cheaper than without its noise, else None."""
     held, cost = document["final"]["cost_of_privacy"], document["final"]["physical"]["cost"]
     if held is None or held["cost"] is None or held["cost"] >= -WORSE * abs(cost):
@@ -284,7 +285,7 @@ def lucky(document: dict[str, Any]) -> str | None:
     )
 
 
-def price(document: dict[str, Any]) -> str:
+def price(document: Json) -> str:
     """Return in one sentence what a run costs and certifies; of a public one, the latter."""
     final, privacy = document["final"], document["privacy"]
     told, total = [], privacy["total"]
@@ -305,7 +306,7 @@ def price(document: dict[str, Any]) -> str:
     return f"This run {', and '.join(told)}."
 
 
-def series_figures(steps: list[dict[str, Any]]) -> list[list[object]]:
+def series_figures(steps: list[Json]) -> list[list[object]]:
     """Return rows of what a series comes to: figure, value, unit; of a public one, few.
 
     Means are over the steps of which a figure is known, differences over those that know both;
@@ -334,9 +335,7 @@ def series_figures(steps: list[dict[str, Any]]) -> list[list[object]]:
     ]
 
 
-def series_sentences(
-    steps: list[dict[str, Any]], planned: int, settings: dict[str, Any]
-) -> list[str]:
+def series_sentences(steps: list[Json], planned: int, settings: Json) -> list[str]:
     """Return what must be said of a series; of a public one, without what is private."""
     told = [f"{len(steps)} of {counted(planned, 'step')} {'is' if planned == 1 else 'are'} run."]
     carried = [step["carried"] for step in steps if step.get("carried") is not None]
@@ -359,7 +358,7 @@ def series_sentences(
     return told
 
 
-def line(document: dict[str, Any]) -> str:
+def line(document: Json) -> str:
     """Return a run in one line."""
     final, total = document["final"], document["privacy"]["total"]
     parts = [
