@@ -61,6 +61,11 @@ def attack(
     watch : callable
         Called with a note after every zone of every run.
 
+    Returns
+    -------
+    AttackResult
+        Errors in MW beside the public prior's; private.
+
     Raises
     ------
     InputError

@@ -112,6 +112,15 @@ class Part:
 def read_study(folder: str | Path) -> Study:
     """Return what a folder holds, also one that is still being written to, or was left so.
 
+    Parameters
+    ----------
+    folder : path
+        Of a study.
+
+    Returns
+    -------
+    Study
+
     Raises
     ------
     InputError

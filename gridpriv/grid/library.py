@@ -78,7 +78,18 @@ def load_case(name: str | Path) -> Case:
 
 
 def read_report(name: str | Path) -> ReadReport:
-    """Return what the reader of a case (named as in :func:`load_case`) made of every field."""
+    """Return what the reader of a case made of every field.
+
+    Parameters
+    ----------
+    name : str or path
+        As of :func:`load_case`.
+
+    Raises
+    ------
+    InputError
+        If there is no such case, or it cannot be read.
+    """
     return _read(name)[1]
 
 
@@ -131,7 +142,15 @@ def _read(name: str | Path) -> tuple[Case, ReadReport]:
 
 
 def shipped_zoning(case: Case, zones: int | None = None) -> Zoning | None:
-    """Return the shipped zone map of a case, or None where there is none (for ``zones``)."""
+    """Return the shipped zone map of a case, or None where there is none.
+
+    Parameters
+    ----------
+    case : Case
+        Maps are found by its name.
+    zones : int, optional
+        Number of zones; that of the usual map by default.
+    """
     count = zones or SHIPPED_ZONES.get(case.name, 0)
     path = shipped_folder("zoning") / f"{case.name}_{count}.csv"
     return read_zoning(path, case) if path.is_file() else None

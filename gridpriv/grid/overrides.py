@@ -101,6 +101,12 @@ class DemandSeries:
 def override_demand(case: Case, path: str | Path) -> Case:
     """Return the case with the demand of the buses that a CSV file names.
 
+    Parameters
+    ----------
+    case : Case
+    path : path
+        With columns ``bus,pd_mw,qd_mvar`` in MW and MVAr; an empty cell keeps a demand.
+
     Raises
     ------
     InputError
@@ -132,6 +138,17 @@ def read_bus_demand(path: str | Path, case: Case) -> Floats:
 
 def read_demand_series(path: str | Path, case: Case) -> DemandSeries:
     """Read a series of demand from CSV (``step,load_scale`` or ``step,bus,pd_mw,qd_mvar``).
+
+    Parameters
+    ----------
+    path : path
+        Steps in their order; load scales are public and 0 or more, demand is in MW and MVAr.
+    case : Case
+        Whose demand is scaled, or kept where a step does not name a bus.
+
+    Returns
+    -------
+    DemandSeries
 
     Raises
     ------

@@ -57,7 +57,20 @@ class Conversion:
 
 
 def case_from_pandapower(net: Any, name: str | None = None) -> Case:
-    """Return the case of a pandapower net; :func:`convert_net` also reports and links back."""
+    """Return the case of a pandapower net; :func:`convert_net` also reports and links back.
+
+    Parameters
+    ----------
+    net : pandapowerNet
+        Not changed.
+    name : str, optional
+        Of the case; the net's own name by default.
+
+    Raises
+    ------
+    InputError
+        Naming table, row and column.
+    """
     return convert_net(net, name).case
 
 

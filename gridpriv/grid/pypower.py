@@ -24,7 +24,20 @@ HDF5 = b"\x89HDF"
 
 
 def case_from_pypower(ppc: Mapping[str, object], name: str = "pypower") -> Case:
-    """Return the case of a PYPOWER dictionary; see :func:`read_pypower`."""
+    """Return the case of a PYPOWER dictionary.
+
+    Parameters
+    ----------
+    ppc : mapping
+        Format version 2, in MW, MVAr and p.u. (:func:`read_pypower`, which also reports).
+    name : str
+        Of the case.
+
+    Raises
+    ------
+    InputError
+        Naming table, row and column.
+    """
     return read_pypower(ppc, name)[0]
 
 

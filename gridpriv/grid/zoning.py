@@ -137,8 +137,26 @@ def _natural(label: str) -> tuple[int, int, str]:
 def read_zoning(path: str | Path, case: Case) -> Zoning:
     """Read a zone map: a CSV file with the columns ``bus,zone``.
 
-    A disconnected zone is read with a :class:`GridprivWarning`; a map that misses or repeats
-    a bus, or names one that the case does not have, is refused with its line.
+    Parameters
+    ----------
+    path : path
+        ``bus`` is the number that the case's source gives, ``zone`` any name.
+    case : Case
+
+    Returns
+    -------
+    Zoning
+
+    Raises
+    ------
+    InputError
+        With the line, for a map that misses or repeats a bus, or names one that the case does not
+        have.
+
+    Warns
+    -----
+    GridprivWarning
+        For a zone that is not connected.
     """
     file = Path(path)
     groups = _read_groups(file, case)
@@ -194,7 +212,16 @@ def _bus_and_zone(row: list[str], line: int, file: Path) -> tuple[int, str]:
 
 
 def write_zoning(zoning: Zoning, case: Case, path: str | Path) -> None:
-    """Write the zone map as CSV (``bus,zone``)."""
+    """Write the zone map as CSV (``bus,zone``), as :func:`read_zoning` reads it.
+
+    Parameters
+    ----------
+    zoning : Zoning
+    case : Case
+        Of the map.
+    path : path
+        Replaced where it is there.
+    """
     import pandas as pd
 
     table = pd.DataFrame({"bus": case.bus_id, "zone": [zoning.names[z] for z in zoning.zone_of]})
@@ -224,6 +251,12 @@ def zone_report(case: Case, zoning: Zoning) -> pd.DataFrame:
     """Return one row per zone: buses, tie lines, generators, load, capacity, connectedness.
 
     Units are in the column names; ``share_of_mean`` is the zone's size over the mean size.
+
+    Parameters
+    ----------
+    case : Case
+    zoning : Zoning
+        Of that case.
     """
     import pandas as pd
 

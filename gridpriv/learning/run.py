@@ -71,6 +71,10 @@ def learn(
     keeper : Keeper, optional
         Keeps the run as it goes on (:mod:`gridpriv.learning.interrupted`).
 
+    Returns
+    -------
+    LearnResult
+
     Raises
     ------
     InputError

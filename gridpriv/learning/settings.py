@@ -218,6 +218,20 @@ def make_learn_settings(dataset: str, preset: str | None = None, **given: Any) -
 
     With another algorithm than the preset's, what that algorithm does not read is left out of the
     preset; given, it is refused. ``admm`` and ``centralized`` have no noise unless told otherwise.
+
+    Parameters
+    ----------
+    dataset : str
+        By name; presets are for some of them.
+    preset : str, optional
+    **given
+        Settings by name.
+
+    Raises
+    ------
+    InputError
+        For an unknown setting (with the nearest known one), one that the algorithm does not read,
+        a value that is not allowed, or a preset of another data set.
     """
     check_names(given, names(LearnSettings))
     base = LearnSettings()

@@ -60,6 +60,22 @@ def total_epsilon(charges: Charges, delta: float) -> float:
         How often each was made; adaptively chosen.
     delta : float
         In (0, 1).
+
+    Returns
+    -------
+    float
+        inf where a charge certifies nothing.
+
+    Raises
+    ------
+    InputError
+        For another delta.
+
+    Notes
+    -----
+    Gaussian charges exactly, as one; Laplace and Gaussian ones by their privacy loss
+    distributions; others by composed distributions, as randomised responses, or by Renyi
+    divergence (``dp_accounting``). Never above the sum of pure epsilons.
     """
     check_delta("delta", delta)
     ordered = sorted(charges.items(), key=lambda item: repr(item[0]))

@@ -69,8 +69,22 @@ def grant(
 
     Parameters
     ----------
+    path : path
+        The ledger.
+    datasets : iterable of Dataset
+        The units of each owner, all protected against the same moves.
+    epsilon, delta : float
+        Of all releases of a unit together; a delta of 0 is a pure budget.
     key : Path, optional
         The owner's key; without it, one is kept beside the ledger, and made with it.
+    timeout : float
+        Seconds to wait for whoever holds the ledger.
+
+    Raises
+    ------
+    InputError
+        For a unit that has a grant, owners that share a unit or protect different moves, or a
+        ledger that is damaged or of another key; nothing is granted then.
     """
     owners = list(datasets)
     positive("epsilon", epsilon)
@@ -106,7 +120,21 @@ def grant(
 
 
 def read_book(path: str | Path, key: Path | None = None, timeout: float = WAIT) -> Book:
-    """Return everything a ledger says; it may lie on a read-only disk."""
+    """Return everything a ledger says; it may lie on a read-only disk.
+
+    Parameters
+    ----------
+    path : path
+    key : Path, optional
+        The owner's key; by default the one beside the ledger.
+    timeout : float
+        Seconds to wait for whoever holds the ledger.
+
+    Raises
+    ------
+    InputError
+        For a file that is no ledger, or one that is damaged or of another key.
+    """
     return read_held(Path(path), key, timeout)[0].book
 
 

@@ -33,6 +33,11 @@ def export(
         Where to; default ``folder``, and ``public`` in it for what is public. What is public
         goes into an empty folder, so that nothing private lies beside it.
 
+    Returns
+    -------
+    list of Path
+        The files, in the order of ``formats``.
+
     Raises
     ------
     InputError

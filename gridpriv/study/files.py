@@ -31,6 +31,14 @@ AXES = ("cases", "zonings", "budgets", "local_updates", "load_scales", *PLURALS,
 def read_plan(path: str | Path) -> StudyPlan:
     """Read a study file: TOML, or JSON if its name ends in ``.json``.
 
+    Parameters
+    ----------
+    path : path
+
+    Returns
+    -------
+    StudyPlan
+
     Raises
     ------
     InputError

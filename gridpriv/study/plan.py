@@ -255,10 +255,16 @@ def make_plan(
         ``mechanism``, ``perturbation``, ``refresh`` and ``update``.
     zonings : sequence of str or int
         ``K``, ``METHOD:K``, a CSV file, or '' for the case's default map.
+    local_updates : sequence of int
+        Values of E; what each scheme has unless given.
+    load_scales : sequence of float
+        Factors on every demand.
     seeds : sequence of int, or int
         N means 1 to N.
     settings : mapping
         Common settings by their Python name.
+    title, question, name : str
+        Of the report, what it answers, and of its folder.
     **axes : sequence
         Values of any other setting, by its name; each scheme is run at each. A scheme's own
         value wins.

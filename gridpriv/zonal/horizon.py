@@ -201,6 +201,10 @@ def run_series(
     charge : Charging, optional
         As of :func:`gridpriv.zonal.run.run`.
 
+    Returns
+    -------
+    HorizonResult
+
     Raises
     ------
     GridprivError

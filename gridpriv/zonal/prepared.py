@@ -119,6 +119,25 @@ def prepare(case: Case, zoning: Zoning, settings: Settings, scale: float = 1.0) 
     Neighbours differ by beta in the demand of its owner, of which ``case`` holds ``scale`` times
     and the run ``load_scale`` times that. Statistics of demand are released as the owner has it
     and scaled afterwards; what else is perturbed moves with the demand that is run.
+
+    Parameters
+    ----------
+    case : Case
+        Without the load scale and outages of ``settings``.
+    zoning : Zoning
+    settings : Settings
+    scale : float
+        By how much ``case`` has its owner's demand multiplied.
+
+    Returns
+    -------
+    Prepared
+        Nothing is drawn yet.
+
+    Raises
+    ------
+    InputError
+        For settings that this case or machine cannot have.
     """
     scale = scale * settings.load_scale
     check_solver(settings.solver)

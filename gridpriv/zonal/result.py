@@ -64,12 +64,40 @@ class RunResult(Instance):
 
     Figures that come from private demand are *local*: the owner may see them, a public
     export leaves them out. ``rounds`` and ``buses`` say which is which in ``local_columns``.
-    ``disclosures`` are what zones release of demand and ``disclosed`` is what that leaves likely
-    of it, zone by zone, None without a release.
-    ``statements`` are the zones' privacy losses in the order of the zone map; empty without noise.
-    ``settlement`` is the grid after all zones have acted; None for a run that ended early.
-    ``reference`` is what the run is held against, where that was asked for.
-    ``early`` is why the run ended before its last round, None where it did not.
+
+    Attributes
+    ----------
+    case : Case
+        As it was run: with its load scale and outages.
+    zoning : Zoning
+    settings : Settings
+    shared : tuple of (n,) bool
+        Which coordinates of each zone have another holder, in the order of ``zone_models``.
+    seed : int
+        Of the simulated noise.
+    rules : AgentRules
+        What every zone draws and by which update it goes on.
+    zone_models : tuple of Zone
+        In the order of their keys, which no zone map changes.
+    consensus : Consensus
+        Which global variable each shared coordinate is.
+    trace : Trace
+        The finished rounds and every zone's releases.
+    outcomes : tuple of ZoneOutcome
+        What each zone ended with; local.
+    disclosures, disclosed : tuple
+        What zones release of demand, and what that leaves likely of it (p.u.), zone by zone; None
+        without a release.
+    settlement : Settlement or None
+        The grid after all zones have acted; None for a run that ended early.
+    statements : tuple of ZoneStatement
+        The zones' privacy losses in the order of the zone map; empty without noise.
+    timing : Timing
+        Seconds.
+    early : str or None
+        Why the run ended before its last round.
+    reference : Reference or None
+        What the run is held against, where that was asked for.
     """
 
     zone_models: tuple[Zone, ...]

@@ -283,6 +283,21 @@ PRESETS: dict[str, Settings] = {
 def make_settings(preset: str | None = None, **given: Any) -> Settings:
     """Return settings: the defaults, a preset over them, and what is given over both.
 
+    Parameters
+    ----------
+    preset : str, optional
+        ``ryu-kim``.
+    **given
+        Settings by name, as values or as the command line writes them.
+
+    Raises
+    ------
+    InputError
+        For an unknown setting (with the nearest known one), a value that is not allowed, or
+        settings that exclude each other.
+
+    Examples
+    --------
     >>> settings = make_settings("ryu-kim", budget="per-release:0.5", rounds=50)
     >>> settings.budget.epsilon, settings.rounds, settings.update
     (0.5, 50, 'linearized')
