@@ -6,7 +6,8 @@ coordinator   every zone's data are replaced by quite other data and every relea
               that reads private figures gives other orders. One of the other data sets is what
               the releases themselves say, on which a private figure is smallest.
 rounds        over all rounds of the run, every release that is charged is drawn, and noise reaches
-              all its coordinates.
+              all its coordinates. Where demand noise is drawn once, this and the last check look at
+              the same run with noise drawn in every round, too: what draws is the same.
 outputs       the shared part of every zone's exact minimiser is moved by corner changes at tie
               buses, at several penalties (where the bound is attained depends on a bus's row), and
               stays within the sensitivity that output perturbation would declare.
@@ -30,6 +31,7 @@ from gridpriv.assurance.neighbours import Neighbour, corners, neighbour
 from gridpriv.assurance.replay import Draw, Finding, Tape, taped
 from gridpriv.consensus.agent import Agent
 from gridpriv.core.arrays import Floats
+from gridpriv.privacy.perturbation import Perturbation
 from gridpriv.privacy.sensitivity import Norm, length
 from gridpriv.zonal.prepared import Prepared
 
@@ -98,10 +100,18 @@ def whole_run(
     ]
     findings.append(_rounds(base))
     findings += [_outputs(prepared, zone) for zone in range(len(prepared.zones))]
-    many = [base] + [
-        play(prepared, seed=prepared.seed + k, make_agent=make_agent) for k in range(1, SEEDS)
-    ]
-    return findings + _independence(prepared, many, confidence)
+    fresh = _fresh(prepared)
+    many = [play(fresh, seed=prepared.seed + k, make_agent=make_agent) for k in range(SEEDS)]
+    return [*findings, _rounds(many[0]), *_independence(prepared, many, confidence)]
+
+
+def _fresh(prepared: Prepared) -> Prepared:
+    """Return the run with noise drawn in every round, if it is drawn once; else the run."""
+    if prepared.rules.perturbation.refresh != "run":
+        return prepared
+    return varied(
+        prepared, rules=replace(prepared.rules, perturbation=Perturbation("demand", "round"))
+    )
 
 
 def _other_data(prepared: Prepared, base: Run) -> list[tuple[str, list[Floats]]]:

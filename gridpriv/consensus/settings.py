@@ -16,7 +16,7 @@ Step = Literal["nonsmooth", "smooth", "strongly-convex"]
 class Rounds(Part):
     """How many rounds there are, and how far each goes."""
 
-    rounds: int = count(10, "number of rounds T")
+    rounds: int = count(20, "number of rounds T")
     local_updates: int = count(1, "local updates E of a round")
     step: Step = choice("nonsmooth", get_args(Step), "step size rule of the linearized update")
     penalty: PenaltySchedule = notation(

@@ -121,7 +121,7 @@ class Task:
     @cached_property
     def id(self) -> str:
         """Identity: the same combination has the same name in every process and session."""
-        told = [self.case, self.zoning, self.scheme, self.budget, self.settings.as_given()]
+        told = [self.case, self.zoning, self.scheme, self.budget, self.settings.as_dict()]
         return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
 
 

@@ -105,7 +105,7 @@ class Draws(Part):
         None,
         get_args(Refresh),
         "how often demand noise is drawn",
-        unset="round, for demand noise; run where coordination is central",
+        unset="run, for demand noise",
     )
     seed: int | None = count(
         None, "seed of the simulated noise", least=0, unset="drawn and recorded"
@@ -201,7 +201,7 @@ class Settings(Service, Grid, Rounds, Draws, Adjacency, Privacy):
         """Return what is perturbed, with the refresh that applies."""
         target: Target = "none" if self.mechanism == "none" else self.perturbation
         if target == "demand":
-            return Perturbation(target, self.refresh or self._usual_refresh())
+            return Perturbation(target, self.refresh or "run")
         return Perturbation(target)
 
     @property
@@ -212,9 +212,6 @@ class Settings(Service, Grid, Rounds, Draws, Adjacency, Privacy):
         """
         silent = self.release == NOTHING and self.effective_perturbation().target == "demand"
         return NOTHING if silent else super().drawn
-
-    def _usual_refresh(self) -> Refresh:
-        return "run" if self.coordination == "central" else "round"
 
     def case_objective(self, case: Case) -> Objective:
         """Return what the zones of a case minimise.

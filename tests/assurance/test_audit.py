@@ -147,7 +147,8 @@ def test_too_few_runs_are_refused_with_the_number_needed() -> None:
 
 def test_audit_document() -> None:
     runs = {"release": 2000, "solution": 400, "messages": 400}
-    result = audit(prepared(rounds=2, update="linearized", protects="p"), AuditPlan(runs, rounds=2))
+    run = prepared(rounds=2, refresh="round", update="linearized", protects="p")
+    result = audit(run, AuditPlan(runs, rounds=2))
     document = result.as_dict()
     assert result.passed
     levels = [row["level"] for row in document["statistical"]]

@@ -45,8 +45,8 @@ def test_the_json_document_has_the_promised_shape(capsys):
     assert set(final["recourse"]) >= {"objective", "shed_mw"}
     assert set(final["ac"]) >= {"converged", "slack_mw", "vm_violations"}
     privacy = document["privacy"]
-    assert privacy["releases_per_zone"] == 2
-    assert privacy["per_release"]["claimed"] == pytest.approx(2.5)
+    assert privacy["releases_per_zone"] == 1
+    assert privacy["per_release"]["claimed"] == pytest.approx(5.0)
     assert privacy["total_pure"] == pytest.approx(5.0)
     assert privacy["total"]["delta"] == 1e-5
     assert len(privacy["sensitivity"]) == 3

@@ -21,7 +21,7 @@ from gridpriv.study.run_folder import RunFolder
 from gridpriv.zonal.horizon import Horizon, run_series
 
 DAY = "step,load_scale\nnight,0.6\nmorning,1.0\nnoon,1.2\nevening,0.9\n"
-FLAGS = ("--rounds", "2", "--solver", "clarabel", "--budget", "total:2")
+FLAGS = ("--rounds", "2", "--refresh", "round", "--solver", "clarabel", "--budget", "total:2")
 FIGURES = ["consensus_residual", "objective", "shed_mw", "recourse_shed_mw"]
 
 
@@ -40,7 +40,9 @@ def test_the_command_runs_what_the_library_does(day: str, tmp_path: Path) -> Non
     case = load_case("case14")
     zoning = shipped_zoning(case)
     assert zoning is not None
-    settings = gridpriv.Settings(rounds=2, solver="clarabel", budget="total:2", seed=3)
+    settings = gridpriv.Settings(
+        rounds=2, refresh="round", solver="clarabel", budget="total:2", seed=3
+    )
     ours = run_series(read_demand_series(day, case), zoning, settings)
     steps = pd.read_csv(tmp_path / "out" / "steps.csv")
     assert steps.step.tolist() == ["night", "morning", "noon", "evening"]

@@ -48,7 +48,7 @@ def test_balancing_raises_where_copies_disagree_and_lowers_where_w_moves():
 def test_noise_that_is_drawn_every_round_is_not_chased():
     assert Settings(refresh="round").noise_is_fresh()
     assert Settings(perturbation="objective").noise_is_fresh()
-    assert not Settings(refresh="run").noise_is_fresh()
+    assert not Settings().noise_is_fresh()
     assert not Settings(mechanism="none").noise_is_fresh()
 
 

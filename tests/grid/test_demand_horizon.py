@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -32,12 +33,14 @@ def zoning() -> gridpriv.Zoning:
     return found
 
 
-def test_the_total_of_the_horizon_is_the_budget() -> None:
-    result = run_series(flat(4), zoning(), SETTINGS)
+@pytest.mark.parametrize(("refresh", "releases"), [(None, 4), ("round", 4 * 3)])
+def test_the_total_of_the_horizon_is_the_budget(refresh: Any, releases: int) -> None:
+    """Steps with demand of their own draw their own noise, as often as each is told to."""
+    result = run_series(flat(4), zoning(), replace(SETTINGS, refresh=refresh))
     assert len(result.statements) == 2
     for statement in result.statements:
-        assert statement.releases == 4 * 3
-        assert statement.total_pure == pytest.approx(2.0, rel=1e-9), "basic composition of 12"
+        assert statement.releases == releases
+        assert statement.total_pure == pytest.approx(2.0, rel=1e-9), "basic composition"
     for step in result.results:
         assert all(s.total_pure == pytest.approx(0.5, rel=1e-9) for s in step.statements)
 

@@ -18,7 +18,9 @@ LOOPBACK = "127.0.0.1:0"
 
 
 def settings(**given):
-    return make_settings(**{"solver": "clarabel", "rounds": 3, "seed": 11} | given)
+    """A release in every round, unless what is given says otherwise."""
+    rounds = {} if given.get("perturbation", "demand") != "demand" else {"refresh": "round"}
+    return make_settings(**{"solver": "clarabel", "rounds": 3, "seed": 11} | rounds | given)
 
 
 def laid_out(case, zoning, folder: Path, **given) -> Path:

@@ -49,7 +49,7 @@ class Charged(list):
 def test_zones_of_one_bus_lose_no_budget(tmp_path):
     """case14 in ten zones ended with a traceback after the charge, and without a folder."""
     ledger, out = granted(tmp_path / "z.db", "--zones", "10"), tmp_path / "zout"
-    words = ["--zones", "10", "--rounds", "3", "--budget", "total:5", "--solver", "clarabel"]
+    words = ["--zones", "10", "--rounds", "3", "--refresh", "round", "--budget", "total:5"]
     assert (
         main(["run", "case14", *words, "--ledger", str(ledger), "--out", str(out), "--quiet"]) == 0
     )
@@ -99,7 +99,7 @@ def test_an_empty_feasible_set_is_refused_before_a_charge(zones14):
     [
         {},
         {"refresh": "update", "local_updates": 3},
-        {"refresh": "run"},
+        {"refresh": "round"},
         {"perturbation": "objective", "update": "linearized"},
         {"perturbation": "output", "penalty": "growing:1,2,2,8"},
         {"preset": "ryu-kim", "perturbation": "output", "local_updates": 2},
@@ -127,7 +127,7 @@ def test_an_interrupt_leaves_what_was_drawn(case14, zones14):
         if record.round == 2:
             raise KeyboardInterrupt
 
-    settings = make_settings(rounds=5, seed=1, start="flat", solver="clarabel")
+    settings = make_settings(refresh="round", rounds=5, seed=1, start="flat")
     with pytest.raises(KeyboardInterrupt):
         run_prepared(
             prepare(case14, zones14, settings), watch=watch, charge=charged, leave=early.append
@@ -159,7 +159,7 @@ def test_a_defect_after_the_last_round_leaves_all_rounds(case14, zones14, monkey
 def test_ctrl_c_leaves_a_folder_that_says_what_the_ledger_says(tmp_path, workers):
     ledger, out = granted(tmp_path / "l.db"), tmp_path / "out"
     words = [
-        "run", "case14", "--rounds", "100000", "--epsilon", "0.0001", "--solver", "clarabel",
+        "run", "case14", "--rounds", "100000", "--refresh", "round", "--epsilon", "0.0001",
         "--workers", str(workers), "--ledger", str(ledger), "--out", str(out),
     ]  # fmt: skip
     command = subprocess.Popen(

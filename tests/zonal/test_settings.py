@@ -61,7 +61,7 @@ def test_unknown_presets_and_settings_name_the_nearest():
 
 def test_effective_settings_are_json():
     shown = Settings().as_dict()
-    assert json.loads(json.dumps(shown))["refresh"] == "round"
+    assert json.loads(json.dumps(shown))["refresh"] == "run"
     assert Settings(mechanism="none").as_dict()["perturbation"] == "none"
 
 
