@@ -8,11 +8,11 @@ from __future__ import annotations
 
 EXAMPLES = {
     "run": r"""
-# noise drawn once, fifteen rounds, a total epsilon of 5 for a change of 1 MW
-gridpriv run case14 --budget total:5 --beta 1MW --refresh run --rounds 15
+# noise drawn once, a total epsilon of 5 for a change of 1 MW
+gridpriv run case14 --budget total:5 --beta 1MW
 # a change of 10 MW, released as sums where they serve as well; into a folder
 gridpriv run case118 --beta 10MW --budget total:1 --mechanism knorm \
-    --release auto --refresh run --rounds 20 --out results/run
+    --release auto --out results/run
 # a grid of one's own in four zones, heavier loaded, branch 7 out of service
 gridpriv run grid.m --zones 4 --load-scale 1.2 --outage branch:7
 # a deployment: noise of the system, charged to a ledger
@@ -115,7 +115,7 @@ gridpriv schema
 gridpriv schema buses
 """,
     "consortium": r"""
-gridpriv consortium case14 --budget total:5 --refresh run --rounds 10 \
+gridpriv consortium case14 --budget total:5 --rounds 10 \
     --address 127.0.0.1:50051 --out trial
 """,
     "coordinator": r"""

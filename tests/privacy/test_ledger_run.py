@@ -121,11 +121,11 @@ def test_a_solver_that_fails_leaves_every_draw_charged_and_stated(
     grant(path, datasets, 3.0)
     solve, calls = ZoneProblem.minimise_exact, Counter[str]()
 
-    def failing(problem: ZoneProblem, *given: Any) -> Any:
+    def failing(problem: ZoneProblem, *given: Any, **how: Any) -> Any:
         calls[problem.name] += 1
         if calls["3"] == 1 + 4:  # one trial before the first charge
             raise SolverError("injected")
-        return solve(problem, *given)
+        return solve(problem, *given, **how)
 
     monkeypatch.setattr(ZoneProblem, "minimise_exact", failing)
     settings = Settings(
