@@ -66,7 +66,7 @@ def test_what_fails_on_public_data_fails_before_a_charge(
 ):
     """Whatever a zone's solver does wrong on any data, it does wrong on the public stand-in."""
 
-    def broken(*_):
+    def broken(*_, **__):
         raise error
 
     monkeypatch.setattr(ZoneProblem, "minimise_exact", broken)

@@ -187,11 +187,11 @@ def test_a_failing_solver_names_zone_and_round_and_keeps_the_trace(case14, zones
     solve = ZoneProblem.minimise_exact
     calls = {"n": 0}
 
-    def failing(self, linear, metric):
+    def failing(self, linear, metric, **how):
         calls["n"] += 1
         if calls["n"] > 3 + 8:  # every zone is tried once before the first round
             raise SolverError("clarabel ended NumericalError")
-        return solve(self, linear, metric)
+        return solve(self, linear, metric, **how)
 
     monkeypatch.setattr(ZoneProblem, "minimise_exact", failing)
     settings = make_settings(rounds=5, seed=1, start="flat", solver="clarabel")
