@@ -107,12 +107,12 @@ def test_what_one_solver_does_not_solve_the_other_does(first, monkeypatch):
 
     want = solver(other).solve(linear, metric)
     lost = Unsolved(f"{first} ended Stuck", 7, 3)
-    monkeypatch.setattr(type(solver(first)._first), "attempt", lambda *_: lost)
+    monkeypatch.setattr(type(solver(first)._first), "attempt", lambda *_, **__: lost)
     found = solver(first).solve(linear, metric)
     assert np.array_equal(found.z, want.z)
     assert (found.iterations, found.retries) == (7 + want.iterations, 3 + 1 + want.retries)
     gone = Unsolved("lost too", 0, 0)
-    monkeypatch.setattr(type(solver(other)._first), "attempt", lambda *_: gone)
+    monkeypatch.setattr(type(solver(other)._first), "attempt", lambda *_, **__: gone)
     with pytest.raises(SolverError, match=f"{first} ended Stuck .*; lost too"):
         solver(first).solve(linear, metric)
 
@@ -129,7 +129,9 @@ def test_a_point_near_the_minimiser_serves_where_it_is_asked_for_only(monkeypatc
     beyond = {"tol_feas": 1e-30, "tol_gap_abs": 1e-30, "tol_gap_rel": 1e-30}
     monkeypatch.setattr("gridpriv.power.solvers.clarabel.FAST", beyond)
     monkeypatch.setattr("gridpriv.power.solvers.clarabel.SAFER", ())
-    monkeypatch.setattr(type(ipopt._first), "attempt", lambda *_: Unsolved("ipopt lost", 7, 3))
+    monkeypatch.setattr(
+        type(ipopt._first), "attempt", lambda *_, **__: Unsolved("ipopt lost", 7, 3)
+    )
     for solver in (clarabel, ipopt):
         with pytest.raises(SolverError, match="AlmostSolved"):
             solver.solve(linear, metric)

@@ -27,10 +27,11 @@ class ClarabelSolver:
         self._rows = sparse.csc_matrix(rows)
         self._solver: Any = None
 
-    def attempt(self, linear: Floats, metric: Floats) -> Solution | Unsolved:
+    def attempt(self, linear: Floats, metric: Floats, *, near: bool) -> Solution | Unsolved:
         """Return the minimiser; a solve not ended as Solved is repeated with safer settings.
 
-        Where none ends so, the first that ended AlmostSolved is the point near it.
+        Where none ends so, the first that ended AlmostSolved is the point near it; where such a
+        point serves, only the settings that are likeliest to end as Solved are tried.
 
         Raises
         ------
@@ -45,7 +46,7 @@ class ClarabelSolver:
             self._solver.update(P=p, q=q)
         found = self._solver.solve()
         ended = [found]
-        for scale, settings in SAFER:
+        for scale, settings in SAFER[:LIKELIEST] if near else SAFER:
             if found.status == clarabel.SolverStatus.Solved:
                 break
             found = self._setup(scale * p, scale * q, settings).solve()
@@ -55,8 +56,8 @@ class ClarabelSolver:
             raise SolverError("there is no solution (clarabel's certificate at its defaults)")
         if found.status != clarabel.SolverStatus.Solved:
             almost = [one for one in ended if one.status == clarabel.SolverStatus.AlmostSolved]
-            near = self._program.restore(np.asarray(almost[0].x)) if almost else None
-            return Unsolved(f"clarabel ended {found.status}", iterations, retries, near)
+            z = self._program.restore(np.asarray(almost[0].x)) if almost else None
+            return Unsolved(f"clarabel ended {found.status}", iterations, retries, z)
         return Solution(self._program.restore(np.asarray(found.x)), iterations, retries)
 
     def _setup(self, p: Floats, q: Floats, settings: dict[str, Any]) -> Any:
@@ -88,15 +89,15 @@ def conic_rows(program: ZoneProgram | ReducedProgram) -> tuple[Matrix, Floats, l
 
 # Without equilibration and with refinement to 1e-9 a solve takes half the time, and far fewer
 # solves end AlmostSolved (docs/decisions/0005-solvers.md). What does not end as Solved is
-# repeated with the objective scaled, at a tolerance of 1e-7 in place of 1e-8, with firmer
+# repeated at a tolerance of 1e-7 in place of 1e-8, with the objective scaled, with firmer
 # refinement, with less regularisation of the factors, and last with Clarabel's defaults.
 PLAIN = {"equilibrate_enable": False}
 FAST = PLAIN | {"iterative_refinement_abstol": 1e-9, "iterative_refinement_reltol": 1e-9}
 FINE = PLAIN | {"static_regularization_constant": 1e-10}
 LOOSER = PLAIN | {"tol_feas": 1e-7, "tol_gap_abs": 1e-7, "tol_gap_rel": 1e-7}
 SAFER: tuple[tuple[float, dict[str, Any]], ...] = (
-    (10.0, FAST),
     (1.0, LOOSER),
+    (10.0, FAST),
     (0.01, FAST),
     (1e-4, FAST),
     (0.01, PLAIN),
@@ -106,6 +107,7 @@ SAFER: tuple[tuple[float, dict[str, Any]], ...] = (
     (1e-4, FINE),
     (1.0, {}),
 )
+LIKELIEST = 3
 
 
 def clarabel_settings(given: dict[str, Any]) -> Any:

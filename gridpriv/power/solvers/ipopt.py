@@ -39,8 +39,9 @@ class IpoptSolver:
         self._solver = casadi.nlpsol("zone", "ipopt", self._problem, OPTIONS)
         self._x = np.clip(_start(program), program.lower, program.upper)
 
-    def attempt(self, linear: Floats, metric: Floats) -> Solution | Unsolved:
+    def attempt(self, linear: Floats, metric: Floats, *, near: bool) -> Solution | Unsolved:
         """Return the minimiser; a solve not ended as solved is repeated with safer settings."""
+        del near  # no status of Ipopt's says how near a point is
         p = self._program.quadratic(metric, exact=self._exact)
         q = self._program.linear(linear, metric, exact=self._exact)
         parameters = np.concatenate([q, p])

@@ -16,8 +16,8 @@ class Attempting(Protocol):
 
     name: str
 
-    def attempt(self, linear: Floats, metric: Floats) -> Solution | Unsolved:
-        """Return the minimiser, or how the last of all settings ended.
+    def attempt(self, linear: Floats, metric: Floats, *, near: bool) -> Solution | Unsolved:
+        """Return the minimiser, or how the last setting ended; ``near``: a point near it serves.
 
         Raises
         ------
@@ -51,13 +51,13 @@ class Rescued:
 
         With ``near`` a point near the minimiser serves wherever a solver does not come to it.
         """
-        first = self._first.attempt(linear, metric)
+        first = self._first.attempt(linear, metric, near=near)
         if isinstance(first, Solution):
             return first
         if near and first.z is not None:
             return Solution(first.z, first.iterations, first.retries)
         try:
-            found = self._second.attempt(linear, metric)
+            found = self._second.attempt(linear, metric, near=near)
         except SolverError as error:
             raise SolverError(f"{first.ended} after safer settings; {error}") from error
         iterations, retries = first.iterations + found.iterations, first.retries + found.retries
