@@ -227,6 +227,20 @@ def rounds(exchange: Exchange, consensus: Consensus, state: State, plan: Plan) -
 
     Whatever adapts (penalties, stopping) reads replies, which is all that ``exchange`` returns.
 
+    Parameters
+    ----------
+    exchange : Exchange
+        Hands every agent its order and returns the replies, in the agents' order.
+    consensus : Consensus
+    state : State
+        What the first round starts from.
+    plan : Plan
+
+    Yields
+    ------
+    Turn
+        Public.
+
     Raises
     ------
     GridprivError

@@ -40,6 +40,7 @@ class LearnResult:
     ----------
     dataset : dict
         Name, samples, features, classes, norm, clipped rows and source.
+    settings : LearnSettings
     clients : DataFrame
         One row per client: samples, and its loss at the global model.
     rounds : DataFrame
@@ -50,6 +51,8 @@ class LearnResult:
         Local models.
     privacy : dict
         See :func:`gridpriv.learning.accounting.privacy_statement`.
+    timing : LearnTiming
+        Seconds.
     charges : mapping
         Of every client.
     """

@@ -32,7 +32,8 @@ class ReducedProgram:
     cone x + cone_offset in second-order cones of ``cone_sizes``.
 
     P is upper triangular in the pattern (``p_indices``, ``p_indptr``) of a csc matrix, with
-    values ``metric_map @ metric (+ curvature)``.
+    values ``metric_map @ metric (+ curvature)``. All variables of the zone are
+    z = ``expand`` x + ``shift``, in per unit.
     """
 
     program: ZoneProgram

@@ -34,7 +34,7 @@ MOST_PAIRS = 2**20
 
 
 class Mechanism(Protocol):
-    """Additive noise of a given scale."""
+    """Additive noise of a given scale, in the unit of what it is added to."""
 
     @property
     def norm(self) -> Norm:

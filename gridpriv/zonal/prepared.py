@@ -41,7 +41,18 @@ SMALLEST_OUTPUT_BETA = 1e-4
 class Instance:
     """What is run: a case under a zone map, with settings.
 
-    ``shared`` says zone by zone which coordinates have another holder.
+    Attributes
+    ----------
+    case : Case
+        With its load scale and outages.
+    zoning : Zoning
+    settings : Settings
+    shared : tuple of (n,) bool
+        Which coordinates have another holder, zone by zone.
+    seed : int
+        Of the simulated noise.
+    rules : AgentRules
+        What every zone draws, and by which update it goes on.
     """
 
     case: Case
@@ -57,9 +68,20 @@ class Prepared(Instance):
     """A run ready to start: everything public about it, and the zones.
 
     ``zones``, ``shared`` and ``problems`` are in the order of the zones' keys, which does not
-    depend on how a zone map orders or names them. ``scale`` is by how much the demand was
-    multiplied, ``expected`` what the public expects of it, where it is perturbed itself,
-    ``known`` what an earlier release leaves likely of it, zone by zone: then nothing is drawn.
+    depend on how a zone map orders or names them.
+
+    Attributes
+    ----------
+    network : Network
+        The grid's model, with its objective.
+    zones : tuple of Zone
+        Each with its private demand.
+    scale : float
+        By how much the owners' demand was multiplied.
+    expected : PublicDemand or None
+        What the public expects of it, where it is perturbed itself.
+    known : tuple of (2n,), optional
+        What an earlier release leaves likely of it (p.u.), zone by zone: then nothing is drawn.
     """
 
     network: Network

@@ -66,7 +66,8 @@ return [...document.querySelectorAll("math")]
 @pytest.mark.parametrize(
     "page",
     [".", "start", "concepts/admm", "explanation/equations", "explanation/sensitivity",
-     "reference/commands", "reference/tables", "reference/api", "extend/solver", "learning"],
+     "reference/commands", "reference/tables", "reference/api", "extend/solver", "learning",
+     "peers"],
 )  # fmt: skip
 def test_a_page_fits_the_screen(browser, site: Path, page: str, width: int) -> None:
     browser.execute_cdp_cmd(

@@ -40,7 +40,17 @@ def auto(
     prior: Prior,
     use: Floats,
 ) -> Disclosure:
-    """Return the option of least expected error; the first of equals."""
+    """Return the option of least expected error; the first of equals.
+
+    Parameters
+    ----------
+    options : iterable of Statistics
+    variance_of : callable
+        Of the noise on each statistic of an option, at the run's budget.
+    prior : Prior
+    use : (k, n)
+        What neighbours use of the active demand.
+    """
     found = [
         Disclosure(option, prior, expected_error(option, variance_of(option), prior, use))
         for option in options
