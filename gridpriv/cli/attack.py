@@ -9,18 +9,15 @@ from typing import TYPE_CHECKING
 from gridpriv.cli.flags import (
     REAL,
     WHOLE,
-    chosen_zoning,
-    given_settings,
     hide_what_runs_only,
     number,
-    refuse_what_runs_only,
+    studied_run,
 )
 from gridpriv.cli.output import output_folder, write_results
 from gridpriv.cli.progress import progress
 from gridpriv.cli.run import add_arguments as add_run_arguments
 from gridpriv.cli.terminal import print_table, tell
 from gridpriv.core.display import counted
-from gridpriv.zonal.settings import Settings, make_settings
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -63,12 +60,7 @@ def execute(args: argparse.Namespace) -> int:
     from gridpriv.assurance.averaging import averaging
     from gridpriv.zonal.prepared import prepare
 
-    refuse_what_runs_only(args, "attack")
-    settings = make_settings(args.preset, **given_settings(args, Settings))
-    from gridpriv.grid.library import load_case
-
-    case = load_case(args.case)
-    zoning = chosen_zoning(case, args)
+    case, zoning, settings = studied_run(args)
     plan = AttackPlan(args.seeds, args.epsilons, args.attack_rounds, args.prior_spread, args.bus)
     folder = output_folder(args.out)
     prepared = prepare(case, zoning, settings)

@@ -11,10 +11,8 @@ from typing import TYPE_CHECKING, Any
 from gridpriv.cli.flags import (
     REAL,
     WHOLE,
-    chosen_zoning,
-    given_settings,
     hide_what_runs_only,
-    refuse_what_runs_only,
+    studied_run,
 )
 from gridpriv.cli.output import output_folder, write_results
 from gridpriv.cli.progress import progress
@@ -22,7 +20,7 @@ from gridpriv.cli.run import add_arguments as add_run_arguments
 from gridpriv.cli.terminal import print_table, tell
 from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError
-from gridpriv.zonal.settings import Settings, make_settings
+from gridpriv.zonal.settings import Settings
 
 if TYPE_CHECKING:
     from gridpriv.assurance.audit import AuditPlan, AuditResult
@@ -61,12 +59,7 @@ def execute(args: argparse.Namespace) -> int:
     """Audit; print or write the verdict; return 1 if what is certified does not hold."""
     from gridpriv.assurance.audit import RUNS, AuditPlan
 
-    refuse_what_runs_only(args, "audit")
-    settings = make_settings(args.preset, **given_settings(args, Settings))
-    from gridpriv.grid.library import load_case
-
-    case = load_case(args.case)
-    zoning = chosen_zoning(case, args)
+    case, zoning, settings = studied_run(args)
     levels = tuple(args.levels.split(","))
     runs = dict(RUNS) if args.runs is None else dict.fromkeys(RUNS, args.runs)
     plan = AuditPlan(runs, args.confidence, args.audit_rounds, levels=levels, bus=args.bus)

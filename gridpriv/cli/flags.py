@@ -180,14 +180,23 @@ def hide_what_runs_only(parser: argparse.ArgumentParser) -> None:
             action.help = argparse.SUPPRESS
 
 
-def refuse_what_runs_only(args: argparse.Namespace, command: str) -> None:
-    """Refuse flags of ``run`` that a study of its settings would pass over in silence."""
+def studied_run(args: argparse.Namespace) -> tuple[Case, Zoning, Settings]:
+    """Return case, zones and settings of a run that is studied.
+
+    Flags of ``run`` that the study would pass over in silence are refused.
+    """
+    from gridpriv.grid.library import load_case
+    from gridpriv.zonal.settings import Settings, make_settings
+
     for name in NOT_HONOURED:
         if getattr(args, name, None):
             raise InputError(
-                f"--{name} is a flag of gridpriv run: gridpriv {command} studies the settings on "
-                "the case's own demand, publishes nothing and charges nothing"
+                f"--{name} is a flag of gridpriv run: gridpriv {args.command} studies the settings "
+                "on the case's own demand, publishes nothing and charges nothing"
             )
+    settings = make_settings(args.preset, **given_settings(args, Settings))
+    case = load_case(args.case)
+    return case, chosen_zoning(case, args), settings
 
 
 def chosen_zoning(case: Case, args: argparse.Namespace) -> Zoning:

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from itertools import chain
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -36,12 +35,7 @@ class Threads:
         self._pool = self._stack.enter_context(ThreadPoolExecutor(self._workers))
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stack.close()
 
     def ask(self, verb: str, *given: Sequence[Any]) -> list[Any]:

@@ -19,17 +19,16 @@ from scipy import sparse
 
 from gridpriv.core.arrays import Floats, Ints
 from gridpriv.core.errors import SolverError
-from gridpriv.power.program import Matrix, ZoneProgram
+from gridpriv.power.program import Inequalities, Matrix, ZoneProgram
 
 CONSTANT_TOLERANCE = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
-class ReducedProgram:
+class ReducedProgram(Inequalities):
     """The program of a zone in the variables x that are left, shape (r,).
 
-    minimise 1/2 x'Px + q'x  subject to  a_in x <= b_in, lower <= x <= upper,
-    cone x + cone_offset in second-order cones of ``cone_sizes``.
+    minimise 1/2 x'Px + q'x  subject to the inequalities.
 
     P is upper triangular in the pattern (``p_indices``, ``p_indptr``) of a csc matrix, with
     values ``metric_map @ metric (+ curvature)``. All variables of the zone are
@@ -39,13 +38,6 @@ class ReducedProgram:
     program: ZoneProgram
     expand: Matrix
     shift: Floats
-    a_in: Matrix
-    b_in: Floats
-    lower: Floats
-    upper: Floats
-    cone: Matrix
-    cone_offset: Floats
-    cone_sizes: Ints
     p_indices: Ints
     p_indptr: Ints
     metric_map: Matrix

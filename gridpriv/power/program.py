@@ -30,7 +30,29 @@ else:
 
 
 @dataclass(frozen=True, eq=False)
-class ZoneProgram:
+class Inequalities:
+    """A feasible set, but for equalities: a_in z <= b_in, lower <= z <= upper, and cones.
+
+    Attributes
+    ----------
+    cone, cone_offset : (c, n), (c,)
+        Rows of all cones, one below the other: (cone z + cone_offset) = (t, u) with
+        ||u|| <= t for each block.
+    cone_sizes : (k,) int
+        Number of rows of each block.
+    """
+
+    a_in: Matrix
+    b_in: Floats
+    lower: Floats
+    upper: Floats
+    cone: Matrix
+    cone_offset: Floats
+    cone_sizes: Ints
+
+
+@dataclass(frozen=True, eq=False)
+class ZoneProgram(Inequalities):
     """The matrices of one zone.
 
     Attributes
@@ -39,13 +61,8 @@ class ZoneProgram:
         Of the zone.
     coordinates : (n,) int
         Number of each variable in the whole grid.
-    a_eq, b_eq, a_in, b_in, lower, upper
-        Linear part of the feasible set.
-    cone, cone_offset : (c, n), (c,)
-        Rows of all cones, one below the other: (cone z + cone_offset) = (t, u) with
-        ||u|| <= t for each block.
-    cone_sizes : (k,) int
-        Number of rows of each block.
+    a_eq, b_eq
+        Equalities of the feasible set.
     imbalance : (2 b, n)
         B: active rows, then reactive rows, of the b own buses.
     weight : float
@@ -63,13 +80,6 @@ class ZoneProgram:
     coordinates: Ints
     a_eq: Matrix
     b_eq: Floats
-    a_in: Matrix
-    b_in: Floats
-    lower: Floats
-    upper: Floats
-    cone: Matrix
-    cone_offset: Floats
-    cone_sizes: Ints
     imbalance: Matrix
     weight: float
     cost_linear: Floats

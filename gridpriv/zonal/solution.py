@@ -1,4 +1,4 @@
-"""The state of a whole grid: what a run would dispatch, or what given voltages mean."""
+"""The state of a whole grid: what a run would dispatch."""
 
 from __future__ import annotations
 
@@ -10,55 +10,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridpriv.core.arrays import Complexes, Floats
-from gridpriv.grid.admittance import branch_flows
 from gridpriv.grid.case import Case
+from gridpriv.power.ac.state import GridState
 from gridpriv.power.zone import Network
 
 
 @dataclass(frozen=True, eq=False)
-class GridSolution:
-    """The state of a whole grid in per unit.
+class GridSolution(GridState):
+    """What a grid would do, and by which source; a negative shed is a surplus.
 
-    Attributes
-    ----------
-    case : Case
-        With the demand that was asked for.
-    vm, va : (n,) float
-        Voltage magnitude, and angle in rad. A relaxation's angles follow its wi/wr along a
-        spanning tree; they are consistent on every branch only where it is tight.
-    s_from, s_to : (m,) complex
-        Flow into the branch at either end.
-    pg, qg : (g,) float
-    p_shed, q_shed : (n,) float
-        Demand that is not served (negative: surplus).
-    source : str
+    A relaxation's angles follow its wi/wr along a spanning tree; they are consistent on every
+    branch only where it is tight.
     """
 
-    case: Case
-    vm: Floats
-    va: Floats
-    s_from: Complexes
-    s_to: Complexes
-    pg: Floats
-    qg: Floats
-    p_shed: Floats
-    q_shed: Floats
     source: str = ""
-
-
-def solution_of_voltages(
-    case: Case, voltage: Complexes, pg: Floats, qg: Floats, source: str = "voltages"
-) -> GridSolution:
-    """Return the solution at given voltages (p.u., shape (n,)).
-
-    What the generators do not cover of a bus's balance is shed.
-    """
-    s_from, s_to = branch_flows(case, voltage)
-    imbalance = _imbalance(case, np.abs(voltage) ** 2, s_from, s_to, pg, qg)
-    return GridSolution(
-        case, np.abs(voltage), np.angle(voltage), s_from, s_to, pg, qg,
-        imbalance.real, imbalance.imag, source,
-    )  # fmt: skip
 
 
 def _imbalance(

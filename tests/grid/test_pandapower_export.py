@@ -11,6 +11,7 @@ import pytest
 
 import gridpriv
 from gridpriv.core.errors import InputError
+from gridpriv.grid.admittance import branch_flows
 from gridpriv.grid.case import Case
 from gridpriv.grid.library import load_case, shipped_zoning
 from gridpriv.grid.pandapower import case_from_pandapower, convert_net
@@ -19,11 +20,7 @@ from gridpriv.power.centralized import relax
 from gridpriv.power.zone import make_network
 from gridpriv.zonal.export import to_pandapower
 from gridpriv.zonal.run import run
-from gridpriv.zonal.solution import (
-    GridSolution,
-    solution_of_variables,
-    solution_of_voltages,
-)
+from gridpriv.zonal.solution import GridSolution, solution_of_variables
 from gridpriv.zonal.tables import frames_json, result_tables
 
 pp = pytest.importorskip("pandapower")
@@ -39,6 +36,17 @@ def power_flow(net: Any) -> Any:
     pp.runpp(net, numba=False, init="dc", calculate_voltage_angles=True, tolerance_mva=1e-9)
     assert net.converged
     return net
+
+
+def solution_of_voltages(case: Case, voltage: Any, pg: Any, qg: Any) -> GridSolution:
+    """Return the solution at given voltages: what generators do not cover of a balance is shed."""
+    s_from, s_to = branch_flows(case, voltage)
+    lacking = case.pd + 1j * case.qd + abs(voltage) ** 2 * (case.gs - 1j * case.bs)
+    for at, flow in ((case.f_bus, s_from), (case.t_bus, s_to), (case.gen_bus, -(pg + 1j * qg))):
+        np.add.at(lacking, at, flow)
+    return GridSolution(
+        case, np.abs(voltage), np.angle(voltage), s_from, s_to, pg, qg, lacking.real, lacking.imag,
+    )  # fmt: skip
 
 
 def ac_solution(net: Any, served: float = 1.0) -> tuple[GridSolution, Any]:

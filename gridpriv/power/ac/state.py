@@ -64,20 +64,41 @@ class Schedule:
 
 
 @dataclass(frozen=True, eq=False)
-class AcState:
-    """Voltages at which every bus is in balance, and what follows from them; per unit.
+class GridState:
+    """The state of a whole grid in per unit.
 
     Attributes
     ----------
     case : Case
         With the demand that was asked for.
     vm, va : (n,)
-        Magnitude and angle (rad); 0 at dead buses.
+        Voltage magnitude, and angle in rad.
     s_from, s_to : (m,) complex
         Flow into the branch at either end.
     pg, qg : (g,)
-    p_shed, q_shed, spill : (n,)
-        As dispatched; a dead bus sheds all its demand.
+    p_shed, q_shed : (n,)
+        Demand that is not served.
+    """
+
+    case: Case
+    vm: Floats
+    va: Floats
+    s_from: Complexes
+    s_to: Complexes
+    pg: Floats
+    qg: Floats
+    p_shed: Floats
+    q_shed: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class AcState(GridState):
+    """Voltages at which every bus is in balance (0 at dead ones), and what follows from them.
+
+    Attributes
+    ----------
+    spill : (n,)
+        As dispatched, as is what is shed; a dead bus sheds all its demand.
     regulation : (g,)
         Active power each generator took up beyond its set point.
     dead : (n,) bool
@@ -92,15 +113,6 @@ class AcState:
         How many were solved until every limit and area was settled.
     """
 
-    case: Case
-    vm: Floats
-    va: Floats
-    s_from: Complexes
-    s_to: Complexes
-    pg: Floats
-    qg: Floats
-    p_shed: Floats
-    q_shed: Floats
     spill: Floats
     regulation: Floats
     dead: Bools
