@@ -1,8 +1,11 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
+import doctest
 import importlib
 import inspect
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -37,6 +40,20 @@ def test_dir_lists_the_public_names_and_each_is_there() -> None:
         assert not inspect.ismodule(value), name
 
 
+@pytest.mark.parametrize("name", dir(gridpriv))
+def test_docstrings_tell_of_every_parameter_and_field(name: str) -> None:
+    value = getattr(gridpriv, name)
+    if inspect.isclass(value):
+        told = (
+            [f.name for f in dataclasses.fields(value)] if dataclasses.is_dataclass(value) else []
+        )
+    else:
+        told = list(inspect.signature(value).parameters)
+        assert told == [] or "Parameters\n" in inspect.getdoc(value)
+    unsaid = [one for one in told if not re.search(rf"\b{one}\b", inspect.getdoc(value))]
+    assert [one for one in unsaid if not one.startswith("_")] == []
+
+
 def test_type_checkers_see_the_same_names() -> None:
     tree = ast.parse(Path(gridpriv.__file__).read_text())
     seen = {
@@ -66,15 +83,19 @@ def test_importing_the_package_imports_nothing_slow() -> None:
     assert done.stdout == "[]\n"
 
 
-def test_examples_in_docstrings_run() -> None:
-    import doctest
+EXAMPLE = re.compile(r"^ *>>> ", re.MULTILINE)
+SOURCE = Path(__file__).parents[1] / "gridpriv"
 
-    ran = 0
-    for name in (
-        "gridpriv", "gridpriv.learning", "gridpriv.zonal.settings", "gridpriv.privacy.budget",
-        "gridpriv.privacy.adjacency",
-    ):  # fmt: skip
-        found = doctest.testmod(importlib.import_module(name))
-        assert found.failed == 0, name
-        ran += found.attempted
-    assert ran >= 15
+
+def with_examples() -> list[str]:
+    """Return every module that has an example in a docstring."""
+    found = [p for p in sorted(SOURCE.rglob("*.py")) if EXAMPLE.search(p.read_text("utf-8"))]
+    parts = [path.relative_to(SOURCE.parent).with_suffix("").parts for path in found]
+    return [".".join(part for part in names if part != "__init__") for names in parts]
+
+
+@pytest.mark.parametrize("name", with_examples())
+def test_examples_in_docstrings_run(name: str) -> None:
+    found = doctest.testmod(importlib.import_module(name))
+    assert found.attempted > 0
+    assert found.failed == 0
