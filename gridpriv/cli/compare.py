@@ -57,6 +57,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(f"--{name}s", dest=name, action="append", help=argparse.SUPPRESS)
     add_running(parser)
     parser.add_argument(
+        "--no-reference", dest="reference", action="store_false", default=None,
+        help="leave out the same zones without noise, and with nothing released",
+    )  # fmt: skip
+    parser.add_argument(
         "--title", metavar="TEXT", help="title of the report (default: a general one)"
     )
     parser.add_argument(
@@ -191,7 +195,8 @@ def _plan(args: argparse.Namespace) -> StudyPlan:
         values = tuple(texts) if one.repeated else values_of(name, one, texts)
         single = one.repeated or (len(values) == 1 and name not in WAYS)
         (settings if single else axes)[name] = values if one.repeated or not single else values[0]
-    told = {k: getattr(args, k) for k in ("title", "question") if getattr(args, k) is not None}
+    own = ("title", "question", "reference")
+    told = {k: getattr(args, k) for k in own if getattr(args, k) is not None}
     schemes = [scheme_of(text) for text in args.scheme or ()]
     return make_plan(
         args.case, per_release=args.per_release, schemes=schemes, settings=settings,
@@ -251,11 +256,13 @@ def _own_axes(args: argparse.Namespace) -> Json:
 def _refuse_axes(args: argparse.Namespace) -> None:
     """Refuse what a study file says itself."""
     flags = (*AXES, *(n.replace("_", "-") for n in names(Settings)), "scheme", "preset")
+    alone = {"--per-release": args.per_release, "--no-reference": args.reference is False}
     given = [f"--{n}" for n in flags if getattr(args, n.replace("-", "_"), None) is not None]
-    if args.case or given or args.per_release:
+    given += [flag for flag, told in alone.items() if told]
+    if args.case or given:
         raise InputError(
             "--study names a whole study; put into the file what you give beside it: "
-            + ", ".join([*args.case, *given, *(["--per-release"] if args.per_release else [])])
+            + ", ".join([*args.case, *given])
         )
 
 

@@ -107,10 +107,11 @@ def _answer(study: Study, panel: str, rows: pd.DataFrame) -> str:
     if metric is None:
         return f"{panel}: figures computed from private demand are left out."
     if budget == NO_NOISE:
-        least = rows.sort_values(metric.key).iloc[0]
-        of = f" of '{least.series}'" if len(rows) > 1 else ""
-        told = [sentence(f"{panel}: {metric.noun}{of} is {metric.told(least[metric.key])}")]
-        return " ".join([*told, *_carried(least), *_not_agreed(rows)])
+        ranked = rows.dropna(subset=[metric.key]).sort_values(metric.key)
+        least = ranked.iloc[0]
+        one = f"{panel}: {metric.noun} is {metric.told(least[metric.key])}"
+        said = _leading(f"{panel}: drawing no noise", metric, ranked) if len(rows) > 1 else one
+        return " ".join([sentence(said), *_carried(least), *_not_agreed(rows)])
     quiet, nothing = rows[rows.budget == NO_NOISE], rows[rows.budget == NOTHING]
     ranked = rows[rows.budget == budget].dropna(subset=[metric.key]).sort_values(metric.key)
     if ranked.empty:
@@ -122,22 +123,14 @@ def _answer(study: Study, panel: str, rows: pd.DataFrame) -> str:
         told = [f"{where}, the grid can carry no run of {_ways(lost)}: what they cost is no price."]
         return " ".join([*told, *_not_agreed(lost)])
     best, worst = ranked.iloc[0], ranked.iloc[-1]
-    same = max(metric.least, 1e-9 * abs(best[metric.key]))
-    equal = ranked[ranked[metric.key] <= best[metric.key] + same]
-    several = len(equal)
-    if len(ranked) > 1 and several == len(ranked):
-        told = [f"{where}, {metric.noun} does not tell the {len(ranked)} ways apart: "
-                f"{metric.told(best[metric.key])} each."]  # fmt: skip
-    else:
-        said = _least(metric, best, equal=several, ways=len(ranked))
-        told = [sentence(f"{where}, {_ways(equal)} {said}")]
-    others = []
+    same = _same(metric, best)
+    told, others = [sentence(_leading(where, metric, ranked))], []
     if not quiet.empty and math.isfinite(quiet[metric.key].min()):
         others.append(f"without noise it is {metric.told(quiet[metric.key].min())}")
     silent = nothing[metric.key].min() if len(nothing) else math.nan
     if math.isfinite(silent):
         others.append(f"with nothing released, at epsilon 0, it is {metric.told(silent)}")
-    if len(ranked) > several:
+    if worst[metric.key] > best[metric.key] + same:
         most, has = ("dearest", "costs") if metric.spent else ("worst", "has")
         others.append(
             f'the {most} of the {len(ranked)} ways, "{worst.series}", {has} '
@@ -202,6 +195,23 @@ def _at(rows: pd.DataFrame, budget: str) -> str:
 
 def _epsilon(value: float) -> str:
     return f"{value:.3g}" if value < 1000.0 else figure(value)
+
+
+def _same(metric: Metric, best: Any) -> float:
+    """Return by how much a figure may differ from the best and count as the same."""
+    return max(metric.least, 1e-9 * abs(float(best[metric.key])))
+
+
+def _leading(where: str, metric: Metric, ranked: pd.DataFrame) -> str:
+    """Return which of several ways is the least, or that a figure does not tell them apart."""
+    best = ranked.iloc[0]
+    equal = ranked[ranked[metric.key] <= best[metric.key] + _same(metric, best)]
+    if len(equal) == len(ranked) > 1:
+        return (
+            f"{where}, {metric.noun} does not tell the {len(ranked)} ways apart: "
+            f"{metric.told(best[metric.key])} each"
+        )
+    return f"{where}, {_ways(equal)} {_least(metric, best, equal=len(equal), ways=len(ranked))}"
 
 
 def _least(metric: Metric, best: Any, *, equal: int, ways: int) -> str:

@@ -24,7 +24,7 @@ from gridpriv.study.plan import (
     shown,
 )
 
-SCALARS = ("title", "question", "per_release", "seeds", "settings", "schemes")
+SCALARS = ("title", "question", "per_release", "seeds", "reference", "settings", "schemes")
 AXES = ("cases", "zonings", "budgets", "local_updates", "load_scales", *PLURALS, *SCHEME_AXES)
 
 
@@ -77,6 +77,7 @@ def plan_from(given: Json, name: str = "") -> StudyPlan:
         schemes=[_scheme(s) for s in _tables("schemes", told.get("schemes", []))],
         seeds=told.get("seeds", DEFAULT_SEEDS),
         settings=_settings("settings", told.get("settings", {})),
+        reference=_bool("reference", told.get("reference", True)),
         title=str(told.get("title", DEFAULT_TITLE)),
         question=str(told.get("question", DEFAULT_QUESTION)),
         name=name,

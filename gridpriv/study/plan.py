@@ -20,9 +20,10 @@ from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError, not_allowed, whole
 from gridpriv.core.settings import check_names, names, written
 from gridpriv.core.text import clean
-from gridpriv.privacy.budget import NO_NOISE, QUIET, Budget, parse_budget
+from gridpriv.privacy.budget import NO_NOISE, NOTHING, QUIET, Budget, parse_budget
 from gridpriv.privacy.settings import Privacy
 from gridpriv.zonal.settings import (
+    NOTHING_RELEASED,
     Adjacency,
     Draws,
     Settings,
@@ -65,13 +66,16 @@ def _scheme(name: str, **settings: Any) -> Scheme:
     return Scheme(name, tuple(sorted(settings.items())))
 
 
+REFERENCES = {
+    NO_NOISE: _scheme("no noise", mechanism=NO_NOISE),
+    NOTHING: _scheme("nothing released", **NOTHING_RELEASED),
+}
+"""What stands beside private ways, by what it draws."""
+
 DEFAULT_SCHEMES = (
-    _scheme("no noise", mechanism=NO_NOISE),
+    REFERENCES[NO_NOISE],
     _scheme("no noise, paper's update", preset="ryu-kim", mechanism=NO_NOISE),
-    _scheme(
-        "nothing released", mechanism="knorm", perturbation="demand", refresh="run",
-        release="nothing", calibration="sound",
-    ),
+    REFERENCES[NOTHING],
     _scheme(
         "paper: objective, Laplace",
         preset="ryu-kim", calibration="sound", perturbation="objective", mechanism="laplace",
@@ -142,6 +146,8 @@ class StudyPlan:
     seeds : tuple of int
     settings : tuple of (str, value)
         Common to all schemes.
+    reference : bool
+        Whether :attr:`references` are run, too.
     title, question : str
         For the report.
     """
@@ -154,6 +160,7 @@ class StudyPlan:
     load_scales: tuple[float, ...] = (1.0,)
     seeds: tuple[int, ...] = DEFAULT_SEEDS
     settings: tuple[tuple[str, Any], ...] = ()
+    reference: bool = True
     title: str = DEFAULT_TITLE
     question: str = DEFAULT_QUESTION
     name: str = field(default="", compare=False)
@@ -166,7 +173,7 @@ class StudyPlan:
             values = [str(value) for value in getattr(self, axis)]
             if len(set(values)) < len(values):
                 raise not_allowed(shown(axis), values, "each value once")
-        names = [clean(scheme.name) for scheme in self.schemes]
+        names = [clean(scheme.name) for scheme in (*self.references, *self.schemes)]
         if len(set(names)) < len(names):
             raise not_allowed("schemes", names, "each name once")
         for case in self.cases:
@@ -175,13 +182,35 @@ class StudyPlan:
         for seed in self.seeds:
             whole("seeds", seed, least=0)
 
+    @cached_property
+    def references(self) -> tuple[Scheme, ...]:
+        """The schemes' zones without noise, and with nothing released, beside private ways.
+
+        One for each choice of settings that say nothing of noise; none of a kind that the study
+        names itself.
+        """
+        common = dict(self.settings)
+        drawn = [_drawn(common | dict(scheme.settings)) for scheme in self.schemes]
+        grounds: list[Json] = []
+        for scheme, what in zip(self.schemes, drawn, strict=True):
+            ground = {k: v for k, v in scheme.settings if k not in OF_NOISE}
+            if what not in QUIET and ground not in grounds:
+                grounds.append(ground)
+        missing = [one for kind, one in REFERENCES.items() if kind not in drawn and self.reference]
+        return tuple(
+            _scheme(", ".join([one.name, *(_word(k, v) for k, v in ground.items())]),
+                    **(ground | dict(one.settings)))
+            for one, ground in product(missing, grounds)
+        )  # fmt: skip
+
     def tasks(self) -> tuple[Task, ...]:
         """Return every run once, in the order of the tables; raises on the first bad setting."""
         seen: dict[str, Task] = {}
         for place in product(self.cases, self.zonings):
             for scale, scheme, updates, budget in product(
-                self.load_scales, self.schemes, self.local_updates or (None,), self.budgets
-            ):
+                self.load_scales, (*self.references, *self.schemes),
+                self.local_updates or (None,), self.budgets,
+            ):  # fmt: skip
                 axes = {"load_scale": scale} | (
                     {} if updates is None else {"local_updates": updates}
                 )
@@ -217,6 +246,7 @@ class StudyPlan:
             "local-updates": list(self.local_updates),
             "load-scales": list(self.load_scales),
             "seeds": list(self.seeds),
+            "reference": self.reference,
             "settings": {shown(k): written(v) for k, v in self.settings},
             "schemes": [
                 {"name": s.name} | {shown(k): written(v) for k, v in s.settings}
@@ -236,6 +266,7 @@ def make_plan(
     load_scales: Sequence[float] = (1.0,),
     seeds: Sequence[int] | int = DEFAULT_SEEDS,
     settings: Mapping[str, Any] | None = None,
+    reference: bool = True,
     title: str = DEFAULT_TITLE,
     question: str = DEFAULT_QUESTION,
     name: str = "",
@@ -263,6 +294,9 @@ def make_plan(
         N means 1 to N.
     settings : mapping
         Common settings by their Python name.
+    reference : bool
+        Also run the zones of private schemes without noise and with nothing released
+        (:attr:`StudyPlan.references`).
     title, question, name : str
         Of the report, what it answers, and of its folder.
     **axes : sequence
@@ -297,6 +331,7 @@ def make_plan(
         load_scales=tuple(_number("load-scales", x) for x in load_scales),
         seeds=_seeds(seeds),
         settings=tuple(sorted((k, _frozen(v)) for k, v in common.items())),
+        reference=reference,
         title=title,
         question=question,
         name=name,
@@ -316,7 +351,7 @@ def _combined(schemes: tuple[Scheme, ...], axes: Mapping[str, Sequence[Any]]) ->
     found: dict[str, Scheme] = {}
     for scheme, *values in product(schemes or DEFAULT_SCHEMES, *axes.values()):
         own, chosen = dict(scheme.settings), dict(zip(axes, values, strict=True))
-        if _quiet(own) and _quiet(chosen | own):
+        if _drawn(own) in QUIET and _drawn(chosen | own) in QUIET:
             chosen = {name: value for name, value in chosen.items() if name not in OF_NOISE}
         chosen |= own
         given = {name: value for name, value in chosen.items() if _applies(name, chosen)}
@@ -329,13 +364,13 @@ def _combined(schemes: tuple[Scheme, ...], axes: Mapping[str, Sequence[Any]]) ->
     return tuple(found.values())
 
 
-def _quiet(given: Mapping[str, Any]) -> bool:
-    """Return whether settings, a preset's among them, leave no noise to draw."""
+def _drawn(given: Mapping[str, Any]) -> str:
+    """Return what settings, a preset's among them, draw; no word if they are refused."""
     own = dict(given)
     try:
-        return make_settings(own.pop("preset", None), **own).drawn in QUIET
+        return make_settings(own.pop("preset", None), **own).drawn
     except InputError:  # beside the common settings they may do; if not, the tasks say so
-        return False
+        return ""
 
 
 def _applies(name: str, given: Mapping[str, Any]) -> bool:

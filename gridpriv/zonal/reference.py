@@ -24,12 +24,10 @@ from gridpriv.zonal.physical import NOTHING, Reference
 from gridpriv.zonal.prepared import prepare
 from gridpriv.zonal.result import RunResult
 from gridpriv.zonal.run import run_prepared
+from gridpriv.zonal.settings import NOTHING_RELEASED
 
 NO_NOISE: Json = {"mechanism": "none"}
-NOTHING_RELEASED: Json = {
-    "mechanism": "knorm", "perturbation": "demand", "refresh": "run", "release": "nothing",
-    "calibration": "sound", "noise": "simulated", "seed": 0,
-}  # fmt: skip
+SILENT: Json = NOTHING_RELEASED | {"noise": "simulated", "seed": 0}
 
 
 def reference(result: RunResult, scale: float, zones: Carry | None = None) -> Reference:
@@ -42,7 +40,7 @@ def reference(result: RunResult, scale: float, zones: Carry | None = None) -> Re
     noisy = result.settings.mechanism != "none"
     settled = partial(_settled, result, scale, zones)
     plain = settled(NO_NOISE) if noisy else result.physical
-    silent: Json = settled(NOTHING_RELEASED) if noisy else NOTHING
+    silent: Json = settled(SILENT) if noisy else NOTHING
     if result.physical["carried"] and not silent["carried"]:
         silent = NOTHING  # what the grid cannot carry is no yardstick for what it can
     shed = result.physical["shed_mw"] or 0.0

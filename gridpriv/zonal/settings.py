@@ -260,6 +260,12 @@ class Settings(Service, Grid, Rounds, Draws, Adjacency, Privacy):
         }
 
 
+NOTHING_RELEASED: Json = {
+    "mechanism": "knorm", "perturbation": "demand", "refresh": "run", "release": NOTHING,
+    "calibration": "sound",
+}  # fmt: skip
+"""What makes of a run one in which everybody goes by what is public."""
+
 PRESETS: dict[str, Settings] = {
     "ryu-kim": Settings(
         objective="imbalance",

@@ -99,7 +99,7 @@ def test_without_data_the_example_of_learning_says_how_to_have_it(monkeypatch) -
 
 
 def test_the_study_file_is_a_study() -> None:
-    assert len(read_plan(FOLDER / STUDY).tasks()) == 2 * (1 + 2 * 2 * 3)
+    assert len(read_plan(FOLDER / STUDY).tasks()) == 2 * (2 + 2 * 2 * 3)
 
 
 @pytest.mark.slow

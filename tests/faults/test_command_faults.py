@@ -29,7 +29,7 @@ SCHEDULES = range(50)
 DAY = "step,load_scale\nnight,0.6\nmorning,1.0\nnoon,1.2\n"
 COMMANDS = {
     "compare": ["compare", "case14", "--mechanism", "laplace", "--perturbation", "demand",
-                "--budgets", "1", "--seeds", "2", "--rounds", "1", "--jobs", "1",
+                "--budgets", "1", "--seeds", "2", "--rounds", "1", "--jobs", "1", "--no-reference",
                 "--format", "none", "--quiet"],
     "series": ["run", "case14", "--series", "DAY", "--seed", "3", "--rounds", "1",
                "--solver", "clarabel", "--quiet"],

@@ -107,7 +107,7 @@ def test_a_public_run_and_series_hold_no_digest(tmp_path: Path, noted: set[str])
 
 def test_a_public_report_holds_no_digest(tmp_path: Path, noted: set[str]) -> None:
     plan = make_plan(
-        ["case14"], budgets=[5], seeds=(3,), settings={"rounds": 2},
+        ["case14"], budgets=[5], seeds=(3,), settings={"rounds": 2}, reference=False,
         schemes=[Scheme("demand, once", (("perturbation", "demand"), ("refresh", "run")))],
     )  # fmt: skip
     compare(plan, out=tmp_path / "study", jobs=1)

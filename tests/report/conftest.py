@@ -21,7 +21,12 @@ SCHEMES = [
 def study_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("study")
     plan = make_plan(
-        ["case14"], budgets=[0.5, 5, 10], schemes=SCHEMES, seeds=[1, 2, 3], settings={"rounds": 5}
+        ["case14"],
+        budgets=[0.5, 5, 10],
+        schemes=SCHEMES,
+        seeds=[1, 2, 3],
+        settings={"rounds": 5},
+        reference=False,
     )
     compare(plan, out=folder, jobs=1)
     export(folder, ["html", "xlsx", "csv", "tex"])

@@ -70,8 +70,10 @@ def made(folder: Path, names: tuple[str, ...], zones: tuple[str, ...], title: st
     zone_map(zones).to_csv(folder / "zones.csv", index=False)
     schemes = [Scheme(f"{name} {k:02d}", (("rounds", 1), ("beta", f"{1 + k}MW")))
                for k, name in enumerate(names)]  # fmt: skip
-    plan = make_plan(["case14"], budgets=[5], seeds=[1], schemes=schemes, title=title,
-                     question=title, zonings=[str(folder / "zones.csv")])  # fmt: skip
+    plan = make_plan(
+        ["case14"], budgets=[5], seeds=[1], schemes=schemes, title=title, question=title,
+        zonings=[str(folder / "zones.csv")], reference=False,
+    )  # fmt: skip
     compare(plan, out=folder / "study", jobs=1)
     return folder / "study"
 

@@ -24,6 +24,7 @@ def private_study(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("cost")
     plan = make_plan(
         ["case14"], budgets=[5], seeds=SEEDS, settings={"rounds": 3, "objective": "cost"},
+        reference=False,
         schemes=[Scheme("no noise", (("mechanism", "none"),)),
                  Scheme("demand, once", (("perturbation", "demand"), ("refresh", "run")))],
     )  # fmt: skip

@@ -155,7 +155,7 @@ def test_no_way_is_called_cheapest_whose_dispatch_no_grid_can_carry(
     carried: str, tmp_path: Path
 ) -> None:
     plan = make_plan(["case14"], budgets=[1], schemes=NOISY, seeds=[1],
-                     settings={"solver": "clarabel", "beta": "30MW"})  # fmt: skip
+                     reference=False, settings={"solver": "clarabel", "beta": "30MW"})  # fmt: skip
     compare(plan, out=tmp_path, jobs=1)
     study = read_source(tmp_path)
     runs = study.runs.assign(recourse_shed_mw=[10.0, 20.0], cost=[1.0, 2.0])
@@ -174,7 +174,7 @@ def test_no_way_is_called_cheapest_whose_dispatch_no_grid_can_carry(
 
 def test_ways_that_a_cost_does_not_tell_apart_are_not_ranked(tmp_path: Path) -> None:
     plan = make_plan(["case14"], budgets=[1], schemes=NOISY, seeds=[1],
-                     settings={"solver": "clarabel"})  # fmt: skip
+                     reference=False, settings={"solver": "clarabel"})  # fmt: skip
     compare(plan, out=tmp_path, jobs=1)
     study = read_source(tmp_path)
     study.tables["runs"] = study.runs.assign(recourse_shed_mw=[0.0, 0.0004], carried=True)
@@ -182,6 +182,21 @@ def test_ways_that_a_cost_does_not_tell_apart_are_not_ranked(tmp_path: Path) -> 
     assert "does not tell the 2 ways apart: under 0.001 MW each." in answer
     assert "least" not in answer
     assert "goes from" not in answer
+
+
+def test_of_quiet_ways_the_first_sentence_says_which_is_the_least(tmp_path: Path) -> None:
+    quiet = [Scheme(f"{n} rounds", (("mechanism", "none"), ("rounds", n))) for n in (1, 2, 3)]
+    plan = make_plan(["case14"], schemes=quiet, settings={"solver": "clarabel"})
+    compare(plan, out=tmp_path, jobs=1)
+    study = read_source(tmp_path)
+    for shed, said in (
+        ([5.0, 2.0, 3.0], '"2 rounds" costs the least, 2.00 MW shed after local recourse.'),
+        ([5.0, 2.0, 2.0], '"2 rounds" and "3 rounds" cost the least, 2.00 MW shed'),
+        ([2.0, 2.0, 2.0], "shed after local recourse does not tell the 3 ways apart: 2.00 MW"),
+    ):
+        study.tables["runs"] = study.runs.assign(recourse_shed_mw=shed)
+        answer = answers(study, summary(study))[0]
+        assert answer.startswith(f"case14: drawing no noise, {said}"), answer
 
 
 def test_a_study_holds_its_budgets_against_releasing_nothing(

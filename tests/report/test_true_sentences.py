@@ -41,7 +41,7 @@ def studied(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     schemes, settings = STUDIES[request.param]
     folder = tmp_path_factory.mktemp("study")
     plan = make_plan(["case14"], budgets=[1, 8], schemes=schemes, seeds=[1, 2],
-                     settings={"solver": "clarabel"} | settings)  # fmt: skip
+                     reference=False, settings={"solver": "clarabel"} | settings)  # fmt: skip
     compare(plan, out=folder, jobs=1)
     return read_source(folder)
 

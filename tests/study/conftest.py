@@ -22,6 +22,7 @@ def plan_of(**changes: Any) -> StudyPlan:
         "schemes": [QUIET, ONCE],
         "seeds": [1, 2],
         "settings": {"rounds": 3},
+        "reference": False,
     }
     return make_plan(["case14"], **(given | changes))
 

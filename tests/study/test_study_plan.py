@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gridpriv.core.errors import InputError
-from gridpriv.study import Scheme, make_plan, read_plan
+from gridpriv.study import Scheme, StudyPlan, make_plan, read_plan
 from gridpriv.study.files import plan_from, to_toml
 from gridpriv.study.papers import FOLDER
 
@@ -45,6 +45,48 @@ def test_nothing_released_stands_beside_private_ways_once_a_grid_and_load() -> N
     assert len([t for t in rounds if t.settings.release == "nothing"]) == 2
 
 
+def beside(plan: StudyPlan) -> set[tuple[str, str, int]]:
+    """What a plan runs that draws no noise: its name, what it draws, and its rounds."""
+    return {
+        (t.scheme, t.budget, t.settings.rounds) for t in plan.tasks()
+        if t.budget in ("none", "nothing")
+    }  # fmt: skip
+
+
+def test_every_study_has_the_same_zones_without_noise_and_with_nothing_released() -> None:
+    """A study of a file and one of axes, each way's other settings kept, whatever its noise."""
+    text = {
+        "cases": ["case14"], "settings": {"beta": "5MW"}, "schemes": [
+            {"name": "few", "rounds": 3}, {"name": "many", "rounds": 9, "mechanism": "knorm"},
+            {"name": "as many", "rounds": 9, "perturbation": "output"},
+        ],
+    }  # fmt: skip
+    assert beside(plan_from(text)) == {
+        (f"{name}, rounds {n}", drawn, n)
+        for n in (3, 9) for name, drawn in (("no noise", "none"), ("nothing released", "nothing"))
+    }  # fmt: skip
+    axes = make_plan(["case14"], mechanism=["laplace"], update=["exact", "linearized"], seeds=2)
+    assert {name for name, _, _ in beside(axes)} == {
+        "no noise, exact", "no noise, linearized", "nothing released, exact",
+        "nothing released, linearized",
+    }  # fmt: skip
+    assert beside(plan_from(text | {"reference": False})) == set()
+
+
+def test_a_study_that_has_a_quiet_way_of_its_own_gets_no_second_one() -> None:
+    noisy, quiet = {"name": "once"}, {"name": "mine", "mechanism": "none", "rounds": 4}
+    silent = {"name": "silent", "release": "nothing", "rounds": 4}
+    text = {"cases": ["case14"], "schemes": [noisy, quiet]}
+    assert beside(plan_from(text)) == {("mine", "none", 4), ("nothing released", "nothing", 20)}
+    text["schemes"] = [noisy, quiet, silent]
+    assert beside(plan_from(text)) == {("mine", "none", 4), ("silent", "nothing", 4)}
+    text["schemes"] = [quiet]
+    assert beside(plan_from(text)) == {("mine", "none", 4)}, "beside nothing private"
+    named = {"name": "no noise"}  # and has some
+    with pytest.raises(InputError, match="each name once"):
+        plan_from({"cases": ["case14"], "schemes": [named]})
+
+
 @pytest.mark.parametrize(
     ("schemes", "axes"),
     [
@@ -56,7 +98,9 @@ def test_nothing_released_stands_beside_private_ways_once_a_grid_and_load() -> N
 )
 def test_what_is_released_of_demand_silences_no_other_noise(schemes, axes) -> None:
     """Gradients and outputs are perturbed all the same: every budget and seed is a run."""
-    plan = make_plan(["case14"], schemes=schemes, budgets=[0.5, 2.0], seeds=2, **axes)
+    plan = make_plan(
+        ["case14"], schemes=schemes, budgets=[0.5, 2.0], seeds=2, reference=False, **axes
+    )
     noisy = [t for t in plan.tasks() if t.settings.mechanism != "none"]
     assert {t.settings.perturbation for t in noisy} <= {"objective", "output"}
     assert {(t.budget, t.settings.seed, t.settings.budget.epsilon) for t in noisy} == {
@@ -216,6 +260,7 @@ def test_a_schemes_own_local_updates_win_over_the_axis() -> None:
     plan = plan_from(
         {
             "cases": ["case14"], "budgets": [1], "seeds": [1], "local-updates": [1, 5],
+            "reference": False,
             "schemes": [{"name": "both"}, {"name": "own", "local-updates": 2}],
         }
     )  # fmt: skip

@@ -78,6 +78,7 @@ def test_a_failed_run_is_recorded_with_its_reason_and_the_rest_go_on(tmp_path: P
         budgets=[5],
         seeds=[1],
         settings={"rounds": 2},
+        reference=False,
         schemes=[
             Scheme("broken", (("solver", "pyomo:nosuchsolver"),)),
             Scheme("fine", (("refresh", "run"),)),
