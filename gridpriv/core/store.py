@@ -187,7 +187,7 @@ class Store:
         was = self.manifest
         for key in SAME:
             if was.get(key) != manifest.get(key):
-                again = f"; what it holds is made again by: {was['repeat']}"
+                again = f"; what it holds is made again by: {was.get('repeat')}"
                 raise InputError(
                     f"out = {str(self.folder)!r} is not allowed: it holds another {was['kind']} "
                     f"({was.get('title', 'untitled')!r}; {_difference(key, was, manifest)}); "
