@@ -7,8 +7,19 @@ with s = 0 where the balance is hard; or s is what is shed of the demand at cons
 time in thousands of small solves, but one large solve ends more often as solved with them
 (docs/decisions/0008-cost-objective.md has figures on PGLib-OPF).
 
-Rows and objective are scaled: equalities to a largest coefficient of 1, thermal limits to 1,
-the objective by a factor. Scalings are tried in turn until one ends as solved.
+It is solved in variables and rows of order one. With gamma about |V_i - V_j| of a pair at its rated
+flow (|z| times rate, within bounds),
+
+    wr = (w_i + w_j)/2 - gamma^2 u / 2,   wi = gamma v,   flows over their rates,
+
+so that u and v need not be found as differences of nearly equal numbers. With m = (w_i + w_j)/2 the
+cone wr^2 + wi^2 <= w_i w_j becomes, exactly (square both sides),
+
+    ||(m - (1 + gamma^2/4) u, (w_i - w_j)/gamma, 2 v)|| <= m + (1 - gamma^2/4) u.
+
+Linear rows are scaled to a largest coefficient of 1, thermal limits to 1. It takes a third of the
+iterations (docs/decisions/0008-cost-objective.md). Factors on the objective and looser tolerances
+are tried in turn until one ends as solved.
 
 "Solved" alone says too little on a large grid: Clarabel's tolerance is relative to all variables
 together, and a thermal limit that is passed by 3e-4 p.u. moved the bound of case1888_rte by 0.08 %.
@@ -30,36 +41,43 @@ from scipy import sparse
 
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import SolverError
-from gridpriv.power.program import Matrix, ZoneProgram
+from gridpriv.power.program import (
+    Columns,
+    Matrix,
+    Rows,
+    ZoneProgram,
+    cone_rows,
+    stacked,
+    term_rows,
+)
 from gridpriv.power.solvers.clarabel import conic_rows
+from gridpriv.power.zone import FLOWS, Zone
 
 
 @dataclass(frozen=True)
 class Scaling:
-    """How a conic program is scaled: factor on the objective, rows to 1, Clarabel's own.
+    """A factor on the objective, and how Clarabel is set.
 
     ``feasibility`` and ``gap`` are Clarabel's tolerances, relative to the size of all variables
     together and to the objective.
     """
 
     objective: float
-    rows: bool
-    equilibrate: bool
+    equilibrate: bool = False
     feasibility: float = 1e-8
     gap: float = 1e-8
 
 
 SCALINGS = (
-    Scaling(100.0, rows=False, equilibrate=False),
-    Scaling(1.0, rows=True, equilibrate=False),
-    Scaling(10.0, rows=False, equilibrate=False),
-    Scaling(1e4, rows=False, equilibrate=False),
-    Scaling(1e3, rows=True, equilibrate=False),
-    Scaling(1.0, rows=True, equilibrate=True, feasibility=1e-7, gap=1e-6),
-    Scaling(1e3, rows=False, equilibrate=True, feasibility=1e-7, gap=1e-6),
-    Scaling(10.0, rows=False, equilibrate=False, feasibility=1e-7, gap=1e-6),
-    Scaling(0.1, rows=True, equilibrate=True, feasibility=1e-7, gap=1e-6),
+    Scaling(1.0),
+    Scaling(10.0),
+    Scaling(100.0),
+    Scaling(1e4),
+    Scaling(1.0, equilibrate=True),
+    Scaling(10.0, feasibility=1e-7, gap=1e-6),
+    Scaling(0.1, equilibrate=True, feasibility=1e-7, gap=1e-6),
 )
+SMALLEST_SPREAD, LARGEST_SPREAD = 1e-2, 0.5
 MOST_ITERATIONS = 300
 GOOD_ERROR, MOST_ERROR = 1e-4, 1e-3
 INFEASIBLE = ("PrimalInfeasible", "AlmostPrimalInfeasible")
@@ -177,45 +195,109 @@ def solve_conic(program: ZoneProgram, demand: Floats, slack: Slack) -> ConicSolu
 
 @dataclass(frozen=True, eq=False)
 class _Form:
-    """1/2 x'Px + q'x, A x + slack = b with x = (z, s); ``row_scale`` makes rows of size 1."""
+    """1/2 x'Px + q'x, A x + slack = b in the cones, with (z, s) = expand x.
+
+    ``row_scale`` is by what the first rows, those of the balance, were multiplied.
+    """
 
     quadratic: Matrix
     linear: Floats
     rows: Matrix
     offset: Floats
     cones: list[Any]
+    expand: Matrix
     row_scale: Floats
-
-    def scale(self, scaling: Scaling) -> Floats:
-        """Return the scale of every row."""
-        return self.row_scale if scaling.rows else np.ones_like(self.row_scale)
 
 
 def _form(program: ZoneProgram, demand: Floats, slack: Slack) -> _Form:
     inside, limits, cones = conic_rows(program)
-    rows = Matrix(sparse.vstack([program.imbalance, program.a_eq, inside], format="csr"))
-    offset = np.concatenate([-demand, program.b_eq, limits])
-    equalities = len(demand) + len(program.b_eq)
-    scale = _row_scale(program, rows, equalities)
-    square = np.concatenate([program.cost_square, slack.square])
-    linear = np.concatenate([program.cost_linear, slack.linear])
-    rest = Matrix((rows.shape[0] - len(demand), len(slack.linear)))
-    missing = sparse.vstack([-slack.columns, rest], format="csr")
-    rows = Matrix(sparse.hstack([rows, missing], format="csr"))
-    cones = [clarabel.ZeroConeT(equalities), *cones]
+    missing, zone, at = len(slack.linear), program.zone, Columns(program.zone)
+    products = 4 * len(zone.pairs)  # rows of the voltage products' cones, the last
+    others = len(limits) - products
+    spread = _spread(zone)
+    expand = Matrix(sparse.block_diag([_variables(program, at, spread), sparse.eye_array(missing)]))
+    rows = sparse.vstack([program.imbalance, program.a_eq, inside[:others]])
+    short = sparse.vstack(
+        [-slack.columns, Matrix((rows.shape[0] - len(demand), missing))], format="csr"
+    )
+    rows = Matrix(sparse.hstack([rows, short], format="csr") @ expand)
+    offset = np.concatenate([-demand, program.b_eq, limits[:others]])
+    scale = 1.0 / np.maximum(abs(rows).max(axis=1).toarray().ravel(), 1e-12)
+    thermal = program.cone_sizes[: len(program.cone_sizes) - len(zone.pairs)]
+    if len(thermal):  # one scale for all rows of a limit
+        heads = len(scale) - int(thermal.sum()) + np.cumsum(thermal) - thermal
+        scale[heads[0] :] = np.repeat(1.0 / offset[heads], thermal)
+    cone, _ = stacked([_products(zone, at, spread)], at.size)
+    blocks = [
+        Matrix(sparse.diags_array(scale) @ rows),
+        sparse.hstack([-cone, Matrix((products, missing))]),
+    ]
+    offsets = [scale * offset, np.zeros(products)]
+    cones = [clarabel.ZeroConeT(len(demand) + len(program.b_eq)), *cones]
     if slack.most is not None:
-        eye = sparse.eye_array(len(slack.most), format="csr")
-        bounds = sparse.vstack([eye, -eye], format="csr")
-        none = Matrix((bounds.shape[0], program.size))
-        rows = Matrix(sparse.vstack([rows, sparse.hstack([none, bounds])], format="csr"))
-        offset = np.concatenate([offset, slack.most, np.zeros(len(slack.most))])
-        scale = np.concatenate([scale, np.ones(bounds.shape[0])])
-        cones.append(clarabel.NonnegativeConeT(bounds.shape[0]))
-    return _Form(sparse.diags_array(square), linear, rows, offset, cones, scale)
+        eye = sparse.eye_array(missing)
+        none = Matrix((2 * missing, program.size))
+        blocks.append(sparse.hstack([none, sparse.vstack([eye, -eye])]))
+        offsets += [slack.most, np.zeros(missing)]
+        cones.append(clarabel.NonnegativeConeT(2 * missing))
+    square = np.concatenate([program.cost_square, slack.square])
+    return _Form(
+        quadratic=Matrix(expand.T @ sparse.diags_array(square) @ expand),
+        linear=expand.T @ np.concatenate([program.cost_linear, slack.linear]),
+        rows=Matrix(sparse.vstack(blocks, format="csr")),
+        offset=np.concatenate(offsets),
+        cones=cones,
+        expand=expand,
+        row_scale=scale[: len(demand)],
+    )
+
+
+def _rates(zone: Zone) -> Floats:
+    """Return the rate of every branch of a zone, p.u.; 1 where there is none."""
+    rate = zone.network.case.rate[zone.branches]
+    return np.asarray(np.where((rate > 0.0) & np.isfinite(rate), rate, 1.0))
+
+
+def _spread(zone: Zone) -> Floats:
+    """Return gamma of each pair: |V_i - V_j| at the rated flow of its weakest branch."""
+    case, k = zone.network.case, zone.branches
+    across = np.hypot(case.r[k], case.x[k]) * _rates(zone)
+    spread = np.full(len(zone.pairs), np.inf)
+    np.minimum.at(spread, np.searchsorted(zone.pairs, zone.network.pair_of[k]), across)
+    return np.asarray(np.clip(spread, SMALLEST_SPREAD, LARGEST_SPREAD))
+
+
+def _variables(program: ZoneProgram, at: Columns, spread: Floats) -> Matrix:
+    """Return S of z = S x: shape (n, n)."""
+    zone = program.zone
+    i, j = zone.network.pair_i[zone.pairs], zone.network.pair_j[zone.pairs]
+    wr, half = at.all("wr"), np.full(len(zone.pairs), 0.5)
+    scale = np.ones(program.size)
+    scale[wr], scale[at.all("wi")] = -0.5 * spread**2, spread
+    for family in FLOWS:
+        scale[at.all(family)] = _rates(zone)
+    every = np.arange(program.size)
+    row = np.concatenate([every, wr, wr])
+    column = np.concatenate([every, at("w", i), at("w", j)])
+    values = np.concatenate([scale, half, half])
+    return Matrix((values, (row, column)), shape=(program.size, program.size))
+
+
+def _products(zone: Zone, at: Columns, spread: Floats) -> Rows:
+    """Return the cone of every pair's voltage products in the scaled variables."""
+    i, j = (at("w", ends[zone.pairs]) for ends in (zone.network.pair_i, zone.network.pair_j))
+    u, v = at.all("wr"), at.all("wi")
+    one, zero = np.ones(len(zone.pairs)), np.zeros(len(zone.pairs))
+    half, quarter = 0.5 * one, 0.25 * spread**2
+    return cone_rows(
+        term_rows(zero, (i, half), (j, half), (u, 1.0 - quarter)),
+        term_rows(zero, (i, half), (j, half), (u, -1.0 - quarter)),
+        term_rows(zero, (i, one / spread), (j, -one / spread), (u, zero)),
+        term_rows(zero, (v, one), (v, one), (u, zero)),
+    )
 
 
 def _solve(form: _Form, scaling: Scaling) -> Any:
-    scale = form.scale(scaling)
     factor = scaling.objective
     settings = clarabel.DefaultSettings()
     settings.verbose = False
@@ -227,41 +309,27 @@ def _solve(form: _Form, scaling: Scaling) -> Any:
     return clarabel.DefaultSolver(
         sparse.csc_matrix(factor * form.quadratic),
         factor * form.linear,
-        sparse.csc_matrix(sparse.diags_array(scale) @ form.rows),
-        scale * form.offset,
+        sparse.csc_matrix(form.rows),
+        form.offset,
         form.cones,
         settings,
     ).solve()
-
-
-def _row_scale(program: ZoneProgram, rows: Matrix, equalities: int) -> Floats:
-    """Return 1 over the largest coefficient of equalities, and 1 over the radius of balls."""
-    scale = np.ones(rows.shape[0])
-    largest = np.asarray(abs(rows[:equalities]).max(axis=1).toarray()).ravel()
-    scale[:equalities] = 1.0 / np.maximum(largest, 1e-12)
-    heads = np.concatenate([[0], np.cumsum(program.cone_sizes)])[:-1].astype(np.int64)
-    radius = program.cone_offset[heads]
-    block = np.repeat(1.0 / np.where(radius > 0, radius, 1.0), program.cone_sizes)
-    scale[len(scale) - len(block) :] = block
-    return scale
 
 
 def _solution(
     program: ZoneProgram, demand: Floats, form: _Form, found: Any, scaling: Scaling
 ) -> ConicSolution:
     """Undo the scaling. The dual y of the row Bz = -d is the derivative of the value by d."""
-    x, slack = np.asarray(found.x), np.asarray(found.s)
-    y = np.asarray(found.z) / scaling.objective
-    scale = form.scale(scaling)
-    missed = scale * (form.rows @ x - form.offset) + slack
-    gradient = form.quadratic @ x + form.linear + form.rows.T @ (scale * y)
+    x, y = np.asarray(found.x), np.asarray(found.z) / scaling.objective
+    missed = form.rows @ x + np.asarray(found.s) - form.offset
+    gradient = form.quadratic @ x + form.linear + form.rows.T @ y
     value = float(found.obj_val) / scaling.objective
     error = float(np.abs(y) @ np.abs(missed) + np.abs(x) @ np.abs(gradient))
-    z = x[: program.size]
+    z = (form.expand @ x)[: program.size]
     return ConicSolution(
         z=z,
         imbalance=np.asarray(program.imbalance @ z + demand),
-        price=(scale * y)[: len(demand)],
+        price=form.row_scale * y[: len(demand)],
         value=value,
         error=error / max(abs(value), 1.0),
         status="Infeasible" if str(found.status) in INFEASIBLE else "Solved",

@@ -117,11 +117,11 @@ def compile_zone(zone: Zone) -> ZoneProgram:
     """Compile a zone's problem."""
     at = Columns(zone)
     lower, upper = _bounds(zone, at)
-    a_eq, b_eq = _stacked(_ohm(zone, at), at.size)
+    a_eq, b_eq = stacked(_ohm(zone, at), at.size)
     inequalities = [_piecewise_cost(zone, at), *_angles(zone, at), *_envelope(zone, at)]
-    a_in, b_in = _stacked(inequalities, at.size)
+    a_in, b_in = stacked(inequalities, at.size)
     cones = [*_thermal(zone, at), _soc(zone, at)]
-    cone, cone_offset = _stacked(cones, at.size)
+    cone, cone_offset = stacked(cones, at.size)
     cost_linear, cost_square = _cost(zone, at)
     return ZoneProgram(
         name=zone.name,
@@ -176,13 +176,13 @@ class Rows:
     block: int = 1
 
 
-def _rows(rhs: Floats, *terms: tuple[Ints, Floats]) -> Rows:
+def term_rows(rhs: Floats, *terms: tuple[Ints, Floats]) -> Rows:
     """Return rows of (column, coefficient) terms, each of shape (rows,)."""
     columns = np.stack([column for column, _ in terms], axis=1)
     return Rows(columns, np.stack([value for _, value in terms], axis=1), rhs)
 
 
-def _cone_rows(*rows: Rows) -> Rows:
+def cone_rows(*rows: Rows) -> Rows:
     """Return cones (t, u_1, ...), ||u|| <= t, of the rows of t, of u_1, ..., cone by cone."""
     terms = rows[0].columns.shape[1]
     columns = np.stack([row.columns for row in rows], axis=1).reshape(-1, terms)
@@ -190,7 +190,7 @@ def _cone_rows(*rows: Rows) -> Rows:
     return Rows(columns, coefficients, np.stack([r.rhs for r in rows], axis=1).ravel(), len(rows))
 
 
-def _stacked(families: list[Rows], width: int) -> tuple[Matrix, Floats]:
+def stacked(families: list[Rows], width: int) -> tuple[Matrix, Floats]:
     """Return (A, b) of families of rows, one below the other."""
     rhs = np.concatenate([rows.rhs for rows in families])
     terms = np.concatenate([np.full(len(r.rhs), r.columns.shape[1]) for r in families])
@@ -250,10 +250,10 @@ def _ohm(zone: Zone, at: Columns) -> list[Rows]:
     sign, one, zero = np.where(network.forward[k], 1.0, -1.0), np.ones(len(k)), np.zeros(len(k))
     p_from, q_from, p_to, q_to = ((at.all(family), one) for family in FLOWS)
     return [
-        _rows(zero, p_from, (wf, -ff.real), (wr, -ft.real), (wi, -sign * ft.imag)),
-        _rows(zero, q_from, (wf, ff.imag), (wr, ft.imag), (wi, -sign * ft.real)),
-        _rows(zero, p_to, (wt, -tt.real), (wr, -tf.real), (wi, sign * tf.imag)),
-        _rows(zero, q_to, (wt, tt.imag), (wr, tf.imag), (wi, sign * tf.real)),
+        term_rows(zero, p_from, (wf, -ff.real), (wr, -ft.real), (wi, -sign * ft.imag)),
+        term_rows(zero, q_from, (wf, ff.imag), (wr, ft.imag), (wi, -sign * ft.real)),
+        term_rows(zero, p_to, (wt, -tt.real), (wr, -tf.real), (wi, sign * tf.imag)),
+        term_rows(zero, q_to, (wt, tt.imag), (wr, tf.imag), (wi, sign * tf.real)),
     ]
 
 
@@ -267,7 +267,7 @@ def _piecewise_cost(zone: Zone, at: Columns) -> Rows:
     ]
     of, slopes, fixed = np.array(lines, dtype=float).reshape(-1, 3).T
     gens, one = of.astype(np.int64), np.ones(len(lines))
-    return _rows(0.0 - fixed / unit, (at("pg", gens), slopes / unit), (at("pc", gens), -one))
+    return term_rows(0.0 - fixed / unit, (at("pg", gens), slopes / unit), (at("pc", gens), -one))
 
 
 def _angles(zone: Zone, at: Columns) -> Iterator[Rows]:
@@ -276,7 +276,7 @@ def _angles(zone: Zone, at: Columns) -> Iterator[Rows]:
         pairs = zone.pairs[np.isfinite(limits[zone.pairs])]
         wr, wi = at("wr", pairs), at("wi", pairs)
         one, zero = np.ones(len(pairs)), np.zeros(len(pairs))
-        yield _rows(zero, (wr, sign * np.tan(limits[pairs])), (wi, -sign * one))
+        yield term_rows(zero, (wr, sign * np.tan(limits[pairs])), (wi, -sign * one))
 
 
 def _envelope(zone: Zone, at: Columns) -> Iterator[Rows]:
@@ -291,7 +291,7 @@ def _envelope(zone: Zone, at: Columns) -> Iterator[Rows]:
     gap = case.vmin[i] * case.vmin[j] - case.vmax[i] * case.vmax[j]
     for bound, sign in ((case.vmax, 1.0), (case.vmin, -1.0)):
         vi, vj = bound[i], bound[j]
-        yield _rows(
+        yield term_rows(
             0.0 - sign * vi * vj * cosine * gap,
             (at("wr", pairs), -(sum_i * sum_j * np.cos(middle))),
             (at("wi", pairs), -(sum_i * sum_j * np.sin(middle))),
@@ -307,8 +307,8 @@ def _thermal(zone: Zone, at: Columns) -> Iterator[Rows]:
     one, zero = np.ones(int(rated.sum())), np.zeros(int(rated.sum()))
     for end in ("from", "to"):
         p, q = at.all(f"p_{end}")[rated], at.all(f"q_{end}")[rated]
-        yield _cone_rows(
-            _rows(rate[rated], (p, zero)), _rows(zero, (p, one)), _rows(zero, (q, one))
+        yield cone_rows(
+            term_rows(rate[rated], (p, zero)), term_rows(zero, (p, one)), term_rows(zero, (q, one))
         )
 
 
@@ -318,11 +318,11 @@ def _soc(zone: Zone, at: Columns) -> Rows:
     i, j = at("w", network.pair_i[pairs]), at("w", network.pair_j[pairs])
     wr, wi = at.all("wr"), at.all("wi")
     one, zero = np.ones(len(pairs)), np.zeros(len(pairs))
-    return _cone_rows(
-        _rows(zero, (i, one), (j, one)),
-        _rows(zero, (i, one), (j, -one)),
-        _rows(zero, (wr, one), (wr, one)),
-        _rows(zero, (wi, one), (wi, one)),
+    return cone_rows(
+        term_rows(zero, (i, one), (j, one)),
+        term_rows(zero, (i, one), (j, -one)),
+        term_rows(zero, (wr, one), (wr, one)),
+        term_rows(zero, (wi, one), (wi, one)),
     )
 
 
