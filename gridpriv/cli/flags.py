@@ -133,10 +133,14 @@ def _full(text: str) -> str:
     return str(path.resolve()) if path.is_file() else text
 
 
+CASE = "a case by name, or a file: MATPOWER's .m or .mat, pandapower's .json"
+DEMAND = "demand of the buses it names: bus,pd_mw,qd_mvar"
+
+
 def add_case_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the case, and the demand that is given for it."""
-    parser.add_argument("case", metavar="CASE", help="a case by name, or a path")
-    parser.add_argument("--demand", metavar="FILE.csv", help="demand of the buses it names")
+    parser.add_argument("case", metavar="CASE", help=CASE)
+    parser.add_argument("--demand", metavar="FILE.csv", help=DEMAND)
 
 
 def given_case(args: argparse.Namespace) -> Case:

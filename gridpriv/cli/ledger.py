@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gridpriv.cli.flags import (
+    CASE,
+    DEMAND,
     REAL,
     add_flags,
     add_output,
@@ -55,8 +57,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for action in (grant, show, export, verify):
         action.add_argument("file", metavar="FILE", help="the ledger")
         action.add_argument("--key", metavar="FILE", help="its key (default: FILE.key beside it)")
-    grant.add_argument("--case", required=True, metavar="CASE", help="a case by name, or a path")
-    grant.add_argument("--demand", metavar="FILE.csv", help="demand of the buses it names")
+    grant.add_argument("--case", required=True, metavar="CASE", help=CASE)
+    grant.add_argument("--demand", metavar="FILE.csv", help=DEMAND)
     add_zone_arguments(grant)
     grant.add_argument("--epsilon", type=REAL, required=True, metavar="E", help="of all releases")
     grant.add_argument(

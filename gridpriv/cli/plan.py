@@ -7,6 +7,7 @@ import shlex
 from typing import TYPE_CHECKING, get_args
 
 from gridpriv.cli.flags import (
+    CASE,
     REAL,
     WHOLE,
     ZONE_FLAGS,
@@ -33,7 +34,7 @@ RELEASES, MECHANISMS, ROUNDS = "nothing,bus,tree,total", "knorm", "central,20"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.add_argument("case", metavar="CASE", help="a case by name, or a path")
+    parser.add_argument("case", metavar="CASE", help=CASE)
     add_zone_arguments(parser)
     parser.add_argument("--protect", default="10MW", metavar="BETA",
                         help="change of one bus's demand that is hidden, such as 10MW")  # fmt: skip

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from gridpriv.cli.charging import add_ledger_arguments, charging
 from gridpriv.cli.flags import (
+    add_case_arguments,
     add_output,
     add_settings,
     add_zone_arguments,
@@ -43,10 +44,9 @@ MOST_ZONES_SHOWN = 12
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments; unset ones keep the defaults or the preset's."""
-    parser.add_argument("case", metavar="CASE", help="a case by name, or a path")
+    add_case_arguments(parser)
     add_zone_arguments(parser)
     add_settings(parser, Settings, PRESETS)
-    parser.add_argument("--demand", metavar="FILE.csv", help="demand of the buses it names")
     add_series_arguments(parser)
     add_ledger_arguments(parser)
     parser.add_argument("--cluster", metavar="ADDRESS", help="zones work on a Dask cluster")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from gridpriv.cli.flags import add_output, add_zone_arguments, chosen_zoning
+from gridpriv.cli.flags import CASE, add_output, add_zone_arguments, chosen_zoning
 from gridpriv.cli.terminal import print_table, tell
 from gridpriv.core.display import counted
 from gridpriv.core.document import Json
@@ -14,7 +14,7 @@ from gridpriv.core.errors import InputError
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.add_argument("case", metavar="CASE", help="a case by name, or a path")
+    parser.add_argument("case", metavar="CASE", help=CASE)
     add_zone_arguments(parser)
     parser.add_argument("--plot", metavar="F.png", help="draw the zones (.png, .svg or .pdf)")
     add_output(parser, "write the map", "F.csv")

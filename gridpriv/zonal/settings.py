@@ -148,7 +148,7 @@ class Grid(Scenario):
     )  # fmt: skip
     convexity: float = number(1.0, "modulus alpha of the strongly convex step", positive)
     tolerance: float = number(
-        0.0, "stop below this consensus residual; 0 runs all rounds", not_negative
+        0.0, "stop below this consensus residual, in p.u.; 0 runs all rounds", not_negative
     )
     solver: str = words("clarabel", "clarabel, ipopt or pyomo:NAME", "NAME")
 
