@@ -71,6 +71,10 @@ def attack(
     InputError
         For a bus that no zone owns or whose zone releases nothing, secure noise, or a sweep
         without a mechanism.
+
+    References
+    ----------
+    The adversary, its estimates and what they reach: docs/audit-and-attack.md.
     """
     settings = prepared.settings
     if settings.noise == "secure":

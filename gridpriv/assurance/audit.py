@@ -209,6 +209,11 @@ def audit(
     ------
     InputError
         Without noise, with too few runs, or for a bus that no zone owns.
+
+    References
+    ----------
+    Lower bounds of epsilon by Clopper and Pearson's intervals (:mod:`gridpriv.assurance.bounds`);
+    what is replayed and what a passed audit does not prove: docs/audit-and-attack.md.
     """
     plan = plan or AuditPlan(RUNS)
     if prepared.rules.noise is None:

@@ -81,6 +81,10 @@ def learn(
         For settings that this data set, module or machine cannot have.
     SolverError
         If the iterates stop being finite numbers.
+
+    References
+    ----------
+    Each algorithm names its paper (:mod:`gridpriv.learning.algorithms`); docs/papers/.
     """
     began = time.perf_counter()
     task, dataset = make_task(dataset, settings, module, charge, shared)

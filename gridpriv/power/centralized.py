@@ -203,6 +203,11 @@ def relax(
         For a case without costs, or a cost that is not convex.
     SolverError
         If the solver ends neither solved nor infeasible.
+
+    References
+    ----------
+    Ryu and Kim (2022), appendix D, with the sign of its (D.2f)-(D.2i) corrected; with ``cost`` the
+    relaxation of PowerModels' SOCWRPowerModel (:mod:`gridpriv.power.relaxation`).
     """
     one_of("objective", objective, RELAXED_OBJECTIVES)
     chosen = _objective(case, objective, imbalance_weight)

@@ -84,6 +84,11 @@ def grant(
     InputError
         For a unit that has a grant, owners that share a unit or protect different moves, or a
         ledger that is damaged or of another key; nothing is granted then.
+
+    References
+    ----------
+    When a ledger refuses, and why that holds whoever chooses the next release:
+    :mod:`gridpriv.privacy.filters`.
     """
     owners = list(datasets)
     positive("epsilon", epsilon)

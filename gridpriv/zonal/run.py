@@ -95,6 +95,10 @@ def run(
         Naming zone, round and status (:func:`run_prepared` hands over what was done before it).
     BudgetError
         If ``charge`` refuses.
+
+    References
+    ----------
+    Ryu and Kim (2022), algorithm 3.1; what differs from it is in docs/papers/ryu-kim.md.
     """
     prepared = prepare(case, zoning, settings)
     return run_prepared(prepared, watch, load_seconds, charge, transport=transport)
