@@ -146,10 +146,13 @@ def add_case_arguments(parser: argparse.ArgumentParser) -> None:
 def given_case(args: argparse.Namespace) -> Case:
     """Return the case that the arguments name, with the demand that they give."""
     from gridpriv.grid.library import load_case
-    from gridpriv.grid.overrides import override_demand
 
     case = load_case(args.case)
-    return case if args.demand is None else override_demand(case, args.demand)
+    if args.demand is None:
+        return case
+    from gridpriv.grid.overrides import override_demand  # imports pandas: slow
+
+    return override_demand(case, args.demand)
 
 
 def add_zone_arguments(parser: argparse.ArgumentParser) -> None:

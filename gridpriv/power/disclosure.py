@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from scipy import sparse
 from scipy.sparse.linalg import SuperLU, splu
 
-from gridpriv.core.arrays import Floats, Ints
+from gridpriv.core.arrays import Floats
 from gridpriv.grid.case import Case
-from gridpriv.grid.zoning import bus_graph
 from gridpriv.power.prior import capacity
 from gridpriv.power.zone import Zone
 from gridpriv.privacy.adjacency import DemandAdjacency
@@ -24,13 +21,8 @@ from gridpriv.privacy.strategies.prior import Prior
 from gridpriv.privacy.strategies.total import total
 from gridpriv.privacy.strategies.tree import tree
 
-if TYPE_CHECKING:
-    import networkx as nx
-
-TREES: tuple[tuple[int, tuple[float, ...]], ...] = (
-    (1, (0.7, 0.3)), (1, (0.5, 0.5)), (1, (0.3, 0.7)), (2, (0.5, 0.25, 0.25)),
-)  # fmt: skip
-"""Depth of the halving, and the weight of each level: the zone first, its buses last."""
+TREES = ((0.7, 0.3), (0.5, 0.5), (0.3, 0.7))
+"""Weights of a zone's sum and of its buses."""
 TIES = 0.3
 """Weight of an error in a tie line's flow; one in the interchange weighs 1, as it is paid for."""
 
@@ -70,38 +62,9 @@ def strategies(zone: Zone, release: str) -> list[Statistics]:
     if release == "total":
         return [total(n)]
     # the sum alone is not among them: it says nothing of where load sits
-    trees = [tree(hierarchy(zone, depth), weights) for depth, weights in TREES]
+    levels = (np.zeros(n, dtype=np.int64), np.arange(n))
+    trees = [tree(levels, weights) for weights in TREES]
     return trees if release == "tree" else [*trees, bus(n)]
-
-
-def hierarchy(zone: Zone, depth: int) -> list[Ints]:
-    """Return the zone's parts, level by level: the zone, its halves, their halves, its buses.
-
-    Parts are halved by admittance and connected where the zone is; a part of one bus stays.
-    """
-    graph = bus_graph(zone.network.case).subgraph(zone.own.tolist())
-    place = {int(b): k for k, b in enumerate(zone.own)}
-    parts: list[set[int]] = [set(graph)]
-    levels = []
-    for _ in range(depth):
-        levels.append(_labels(parts, place))
-        parts = [half for part in parts for half in _halves(graph, part)]
-    return [*levels, np.arange(len(zone.own))]
-
-
-def _halves(graph: nx.Graph, part: set[int]) -> list[set[int]]:
-    if len(part) == 1:
-        return [part]
-    from gridpriv.grid.partition import spectral  # imports networkx: slow
-
-    return [half for half in spectral(graph.subgraph(part), 2, 0) if half]
-
-
-def _labels(parts: list[set[int]], place: dict[int, int]) -> Ints:
-    labels = np.zeros(len(place), dtype=np.int64)
-    for number, part in enumerate(parts):
-        labels[[place[b] for b in part]] = number
-    return labels
 
 
 def grounded(case: Case) -> SuperLU:

@@ -95,7 +95,7 @@ class Draws(Part):
     """How noise is drawn."""
 
     release: Release = choice(
-        "bus", get_args(Release), "what a zone releases of its demand, with demand noise"
+        "auto", get_args(Release), "what a zone releases of its demand, with demand noise"
     )
     public_demand: str | None = words(
         None, "expected demand of every bus (bus,pd_mw,qd_mvar)", "FILE",

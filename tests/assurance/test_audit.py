@@ -173,7 +173,12 @@ def test_sound_calibration_holds(perturbation: str, mechanism: str, update: str)
 @pytest.mark.parametrize("protects", ["p+q", "p"])
 def test_knorm_noise_is_seen_at_nearly_what_it_states(protects: str) -> None:
     run = prepared(
-        mechanism="knorm", budget="total:1", refresh="run", beta="10MW", protects=protects
+        mechanism="knorm",
+        budget="total:1",
+        refresh="run",
+        release="bus",
+        beta="10MW",
+        protects=protects,
     )
     plan = AuditPlan({"release": 20_000}, levels=("release",), random_neighbours=1)
     result = audit(run, plan)

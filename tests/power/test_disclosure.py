@@ -1,18 +1,15 @@
-"""Public beliefs about demand, hierarchies of a zone's buses, and flows on its tie lines."""
+"""Public beliefs about demand, what zones may release, and flows on their tie lines."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import pairwise
 
-import networkx as nx
 import numpy as np
 import pytest
 
 from gridpriv import InputError
 from gridpriv.grid.library import load_case, shipped_zoning
-from gridpriv.grid.zoning import bus_graph
-from gridpriv.power.disclosure import grounded, hierarchy, tie_flows
+from gridpriv.power.disclosure import grounded, strategies, tie_flows
 from gridpriv.power.prior import public_demand, supply, zone_prior
 from gridpriv.power.zone import make_network, make_zones
 
@@ -31,7 +28,8 @@ def test_the_belief_from_capacity_does_not_read_the_demand():
         assert np.array_equal(one.upper, two.upper)
         one, two = (tie_flows(z, grounded(z.network.case)) for z in (here, there))
         assert np.array_equal(one, two)
-        assert all(map(np.array_equal, hierarchy(here, 2), hierarchy(there, 2)))
+        pairs = zip(strategies(here, "auto"), strategies(there, "auto"), strict=True)
+        assert all(np.array_equal(one.matrix, two.matrix) for one, two in pairs)
 
 
 def test_a_file_states_every_bus_or_is_refused(tmp_path):
@@ -61,19 +59,15 @@ def test_rated_ties_bound_what_a_zone_can_take():
     assert supply(rated) == pytest.approx(own + 0.5 * (touching & ~inside).sum())
 
 
-@pytest.mark.parametrize("depth", [1, 2, 3])
-def test_every_level_is_a_finer_partition_into_connected_parts(depth):
-    case = load_case("case118")
-    graph = bus_graph(case)
-    for zone in zones_of(case):
-        levels = hierarchy(zone, depth)
-        assert len(levels) == depth + 1
-        assert set(levels[0].tolist()) == {0}
-        assert sorted(levels[-1].tolist()) == list(range(len(zone.own)))
-        for coarse, fine in pairwise(levels):
-            for part in np.unique(fine):
-                assert len(set(coarse[fine == part].tolist())) == 1
-                assert nx.is_connected(graph.subgraph(zone.own[fine == part].tolist()))
+def test_a_tree_is_the_zones_sum_and_its_buses():
+    """Its weights add up to 1, so that no bus moves it by more than it moves itself."""
+    for zone in zones_of(load_case("case118")):
+        n = len(zone.own)
+        for option in strategies(zone, "tree"):
+            share = option.matrix[0, 0]
+            want = np.vstack([np.full(n, share), (1.0 - share) * np.eye(n)])
+            assert option.matrix == pytest.approx(want)
+            assert np.abs(option.matrix).sum(axis=0) == pytest.approx(np.ones(n))
 
 
 def test_tie_flows_are_those_of_a_dc_power_flow():

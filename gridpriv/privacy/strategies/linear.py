@@ -124,5 +124,6 @@ def posterior_covariance(matrix: Floats, variance: float, prior: Sums, deviation
     shares = prior.shares
     before = prior.spread**2 * np.outer(shares, shares) + deviation**2 * prior.deviations
     seen = matrix @ before
-    noisy = seen @ matrix.T + variance * np.eye(len(matrix))
+    noise = max(variance, LEAST_NOISE * np.trace(before))  # without it sums of sums are singular
+    noisy = seen @ matrix.T + noise * np.eye(len(matrix))
     return np.asarray(before - seen.T @ np.linalg.solve(noisy, seen))
