@@ -98,7 +98,7 @@ def run(
 
     References
     ----------
-    Ryu and Kim (2022), algorithm 3.1; what differs from it is in docs/papers/ryu-kim.md.
+    Ryu and Kim (2022), algorithm 3.1, as docs/explanation/equations.md writes it.
     """
     prepared = prepare(case, zoning, settings)
     return run_prepared(prepared, watch, load_seconds, charge, transport=transport)
