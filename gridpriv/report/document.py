@@ -18,7 +18,7 @@ from gridpriv.report.tables import Table
 
 ORDER: tuple[Callable[[Subject], Section | None], ...] = (
     sections.first, sections.claims, sections.convergence, sections.places, sections.privacy,
-    sections.audited, sections.ac, sections.failed, sections.provenance,
+    sections.planned, sections.audited, sections.ac, sections.failed, sections.provenance,
 )  # fmt: skip
 
 

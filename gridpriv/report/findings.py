@@ -1,23 +1,34 @@
-"""What an audit or an attack of the same grid found, shown beside a study or run.
+"""What a plan, an audit or an attack of the same grid found, shown beside a study or run.
 
-``gridpriv audit`` and ``gridpriv attack`` write ``audit.json`` and ``attack.json``; a report
-takes them from its own folder or from ``audit/`` and ``attack/`` in it.
+Each command writes a document (``plan.json``, ``audit.json``, ``attack.json``); a report takes it
+from its own folder or from one of its name in it (``plan/``).
 """
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pandas as pd
 
 from gridpriv.assurance.schema import ATTACK, AUDIT
+from gridpriv.core.display import amount
 from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError
 from gridpriv.core.sealed import read_sealed
+from gridpriv.privacy.adjacency import parse_beta
+from gridpriv.privacy.budget import NOTHING, Budget
+from gridpriv.report.schema import PLAN
 
-SCHEMAS = {"audit": AUDIT, "attack": ATTACK}
-CAPTIONS = {"audit": "Epsilon, stated and measured", "attack": "Demand read from messages"}
+SCHEMAS = {"plan": PLAN, "audit": AUDIT, "attack": ATTACK}
+CAPTIONS = {
+    "plan": "Expected of stand-ins for demand",
+    "audit": "Epsilon, stated and measured",
+    "attack": "Demand read from messages",
+}
 WORDS = {
+    "plan": "gridpriv plan tried each way on stand-ins for demand, drawn from what is public. The "
+    "true demand was not read, and may lie outside: ranges are no bounds.",
     "audit": "The audit runs the mechanism many times on neighbouring data. Measured is a lower "
     "bound on epsilon at the confidence of the audit: above the certified one it is a violation; "
     "below, it is no proof.",
@@ -25,16 +36,21 @@ WORDS = {
     "is believed without them: an attack that does no better has learned nothing.",
 }
 
+CENTRAL = "central"
+ENDS = ("least", "median", "most")
+NOWHERE = dict.fromkeys(ENDS, math.nan)
+"""Of a case without costs."""
+
 
 def read_findings(folder: Path) -> dict[str, pd.DataFrame]:
-    """Return the tables ``audit`` and ``attack`` of a folder that holds such results.
+    """Return the tables (:data:`SCHEMAS`) of what a folder holds of such results.
 
     Raises
     ------
     InputError
         For a file that no such command wrote, or that was changed since.
     """
-    rows_of = {"audit": _audit_rows, "attack": _attack_rows}
+    rows_of = {"plan": _plan_rows, "audit": _audit_rows, "attack": _attack_rows}
     found = {}
     for name, rows in rows_of.items():
         for place in (folder / f"{name}.json", folder / name / f"{name}.json"):
@@ -47,6 +63,55 @@ def read_findings(folder: Path) -> dict[str, pd.DataFrame]:
                     raise InputError(f"{place} is no result of 'gridpriv {name}'") from error
                 break
     return found
+
+
+def measured(plan: pd.DataFrame, run: Json | None) -> list[str]:
+    """Return what a run came to beside what a plan expected of its way, if either is known."""
+    held = (run or {"final": {}})["final"].get("cost_of_privacy") or {}
+    over = held.get("cost_over_optimum")
+    if run is None or over is None:
+        return []
+    told = f"This run came to {amount(over, '$/h')} $/h beyond the AC optimum"
+    way = _way(run)
+    alike = plan[[all(row[name] == way[name] for name in way) for _, row in plan.iterrows()]]
+    if alike.empty or alike["median"].isna().all():
+        return [f"{told}; no way of the plan is its own."]
+    least, median, most = (amount(alike[end].iloc[0], "$/h") for end in ENDS)
+    return [
+        f"{told}; its way on the plan's stand-ins to {least} to {most}, in the median {median}."
+    ]
+
+
+def _way(run: Json) -> Json:
+    """Return what a plan calls the way of a run; of one that releases nothing, noise is none."""
+    settings = run["settings"]
+    central = settings["coordination"] == CENTRAL
+    grid = {
+        "case": run["case"], "zones": len(run["zones"]), "release": settings["release"],
+        "rounds": CENTRAL if central else str(settings["rounds"]),
+        "perturbation": settings["perturbation"], "load_scale": settings["load_scale"],
+        "outages": len(settings["outage"]),
+    }  # fmt: skip
+    noise = ("mechanism", "refresh", "beta", "budget", "protects")
+    return grid | {n: settings[n] for n in noise if settings["release"] != NOTHING}
+
+
+def _plan_rows(document: Json) -> pd.DataFrame:
+    grid = {
+        "case": str(document["case"]), "zones": int(document["zones"]), "perturbation": "demand",
+        "refresh": "run", "load_scale": 1.0, "outages": 0, "protects": "p+q",
+        "beta": str(parse_beta(document["beta"])),
+        "budget": str(Budget("total", float(document["total"]))),
+    }  # fmt: skip
+    return pd.DataFrame(
+        [
+            grid
+            | {name: str(way[name]) for name in ("release", "mechanism", "rounds")}
+            | {"error_mw": float(way["error_mw"])}
+            | {end: float((way["over_optimum"] or NOWHERE)[end]) for end in ENDS}
+            for way in document["ways"]
+        ]
+    )
 
 
 def _audit_rows(document: Json) -> pd.DataFrame:

@@ -105,6 +105,18 @@ OUTCOME = TableSchema(
     (Column("value", "releases", "Value", "of one that may be seen"),
      Column("unit", "settings", "Unit", "of the value")),
 )  # fmt: skip
+PLAN = TableSchema(
+    "plan", "one way that gridpriv plan tried on stand-ins for demand",
+    (Column("release", "settings", "Release", "of demand"),
+     Column("mechanism", "settings", "Noise", "its mechanism"),
+     Column("rounds", "settings", "Rounds", "their number, or central"),
+     Column("beta", "settings", "Beta", "change of one bus that is hidden"),
+     Column("budget", "settings", "Budget", "of all releases")),
+    (Column("error_mw", "settings", "Error", "expected, of a zone's sum", "MW"),
+     Column("least", "settings", "Least", "beyond the AC optimum, of all stand-ins", "$/h"),
+     Column("median", "settings", "Median", "beyond the AC optimum, over stand-ins", "$/h"),
+     Column("most", "settings", "Most", "beyond the AC optimum, of all stand-ins", "$/h")),
+)  # fmt: skip
 PROVENANCE = TableSchema(
     "provenance", "what a study was made with",
     (Column("what", "settings", "What", "of the manifest"),),
@@ -116,7 +128,7 @@ SETTINGS = TableSchema(
      Column("setting", "settings", "Setting", "by name")),
     (Column("value", "settings", "Value", "as given"),),
 )  # fmt: skip
-DERIVED = (SUMMARY, OUTCOME, PRIVACY, AC, ZONES, FAILED, PROVENANCE, SETTINGS)
+DERIVED = (SUMMARY, OUTCOME, PRIVACY, AC, ZONES, FAILED, PLAN, PROVENANCE, SETTINGS)
 DOCUMENTS: dict[str, tuple[str, Schema]] = {
     "run --json": ("a run, as run.json in its folder", RUN_DOCUMENT),
     "run --series --json": ("a series, as horizon.json in its folder", SERIES_DOCUMENT),

@@ -17,7 +17,7 @@ from gridpriv.report.answers import sentence
 from gridpriv.report.charts import cost_charts, round_charts, step_charts
 from gridpriv.report.contents import noted
 from gridpriv.report.pictures import flows_of
-from gridpriv.report.source import means_over
+from gridpriv.report.source import means_over, run_document
 from gridpriv.report.summary import (
     at_budget,
     best_series,
@@ -220,9 +220,17 @@ def privacy(of: Subject) -> Section | None:
     return Section("Privacy accounting", tuple(text), tables=of.held("privacy"))
 
 
+def planned(of: Subject) -> Section | None:
+    """Return what a plan expected, and what was measured."""
+    if "plan" not in of.tables:
+        return None
+    told = findings.measured(of.study.tables["plan"], run_document(of.study))
+    return Section("Plan", (findings.WORDS["plan"], *told), tables=of.held("plan"))
+
+
 def audited(of: Subject) -> Section | None:
     """Return what an audit or an attack found."""
-    tables = of.held(*findings.SCHEMAS)
+    tables = of.held("audit", "attack")
     words = tuple(findings.WORDS[table.name] for table in tables)
     return Section("Audit and attack", words, tables=tables) if tables else None
 

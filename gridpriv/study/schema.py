@@ -93,8 +93,8 @@ MANIFEST: dict[str, Schema] = {
     "study": {
         key: Column(key, "settings", key.capitalize(), "of the plan")
         for key in ("title", "question", "cases", "zonings", "budgets", "local-updates",
-                    "load-scales", "settings", "schemes", "dataset", "tuning", "client-rounds",
-                    "allow", "measure", "data-seed", "series", "steps")
+                    "load-scales", "reference", "settings", "schemes", "dataset", "tuning",
+                    "client-rounds", "allow", "measure", "data-seed", "series", "steps")
     }
     | {
         "seeds": SEED,

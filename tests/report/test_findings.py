@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 
 from gridpriv.cli.main import main
+from gridpriv.core.display import amount
 from gridpriv.core.errors import InputError
 from gridpriv.core.sealed import sealed
 from gridpriv.report.document import make_report
@@ -32,6 +34,26 @@ def test_the_attack_is_a_section_with_the_figures_of_its_file(folder: Path) -> N
     stored = json.loads((folder / "attack" / "attack.json").read_text())["summary"]
     reads = [c.name for c in table.columns].index("mae_mw")
     assert [row[reads] for row in table.rows] == [row["mae_mw"] for row in stored]
+
+
+def test_a_plan_stands_beside_what_was_measured(folder: Path) -> None:
+    """The way of the run, another budget's, and one that is not the run's."""
+    words = ["plan", "case14", "--draws", "1", "--rounds", "2", "--mechanisms", "laplace",
+             "--protect", "1MW", "--quiet", "--out", str(folder / "plan")]  # fmt: skip
+    over = json.loads((folder / "run.json").read_text())["final"]["cost_of_privacy"]
+    for total, releases in (("5", "nothing,bus"), ("4", "bus"), ("5", "total")):
+        assert main([*words, "--total", total, "--releases", releases]) == 0
+        (section,) = [s for s in make_report(read_source(folder)).sections if s.title == "Plan"]
+        told = section.text[-1]
+        assert f"This run came to {amount(over['cost_over_optimum'], '$/h')} $/h beyond" in told
+        ways = json.loads((folder / "plan" / "plan.json").read_text())["ways"]
+        assert len(section.tables[0].rows) == len(ways)
+        if (total, releases) != ("5", "nothing,bus"):
+            assert told.endswith("no way of the plan is its own.")
+            continue
+        expected = amount(ways[1]["over_optimum"]["median"], "$/h")
+        assert told.endswith(f"to {expected} to {expected}, in the median {expected}.")
+    shutil.rmtree(folder / "plan")
 
 
 def test_public_reports_leave_it_out(folder: Path) -> None:
