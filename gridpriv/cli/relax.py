@@ -17,6 +17,7 @@ from gridpriv.power.objective import RELAXED_OBJECTIVES, ObjectiveKind
 from gridpriv.zonal.settings import Grid, Scenario
 
 if TYPE_CHECKING:
+    from gridpriv.core.arrays import Floats
     from gridpriv.grid.case import Case
 
 
@@ -61,14 +62,14 @@ def execute(args: argparse.Namespace) -> int:
     document = found.as_dict()
     if folder is not None:
         write_results(folder, "relax", document, buses=found.buses, binding=found.binding)
-    prices, solved = found.buses["p_price"].to_numpy(), document["bound"] is not None
-    tell(args, document, lambda: _summarise(document, prices) if solved else None, folder)
+    solved = document["bound"] is not None
+    tell(args, document, lambda: _summarise(document, found.p_price) if solved else None, folder)
     if not solved:
         raise SolverError(f"case {case.name}: {document['explanation']}")
     return 0
 
 
-def _summarise(document: Json, price: object) -> None:
+def _summarise(document: Json, prices: Floats) -> None:
     import numpy as np
 
     rows: list[list[object]] = [
@@ -79,7 +80,6 @@ def _summarise(document: Json, price: object) -> None:
         ["solver", document["solver"], ""],
         ["seconds", document["seconds"], "s"],
     ]
-    prices = np.asarray(price, dtype=float)
     if document["objective"] == "cost" and np.isfinite(prices).all():
         rows[2:2] = [
             ["lowest price of a bus", float(prices.min()), "$/MWh"],
