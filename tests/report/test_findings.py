@@ -21,7 +21,7 @@ FEW = ["case14", "--rounds", "2", "--quiet", "--out"]
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("run")
-    assert main(["run", "--solver", "clarabel", *FEW, str(place)]) == 0
+    assert main(["run", "--release", "bus", *FEW, str(place)]) == 0
     attack = ["--mechanism", "none", "--update", "linearized", "--bus", "12"]
     assert main(["attack", *FEW, str(place / "attack"), *attack]) == 0
     return place
