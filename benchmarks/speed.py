@@ -1,0 +1,150 @@
+"""Seconds and memory of commands, beside a plain Pyomo + Ipopt loop, and growth with the grid.
+
+    python benchmarks/speed.py [--commands WORD ...] [--sizes 14,118,300,1354] [--tries N]
+                               [--keep "what else the machine did"]
+
+Processor time (user and system) of a command and of what it starts, on one thread a process: it
+leaves out what other work on the machine takes, though caches and clock that they share still
+show. The plain loop writes and reads a Pyomo model at every solve (``--solver pyomo:ipopt``) and
+runs the same rounds. ``--keep`` adds the run to history.json. Grids above 118 buses need the extra
+``cases``, PGLib's too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+ROOT = Path(__file__).parents[1]
+MAIN = "from gridpriv.cli.main import main; raise SystemExit(main())"
+AIMED = {  # seconds; None: nothing is aimed at
+    "--help": 0.3,
+    "run case14": 1.2,
+    "run case14 --mechanism none": None,
+    "run case118 --solver clarabel --rounds 100": 1.6,
+    "relax pglib_opf_case1354_pegase --objective cost": 2.0,
+    "acopf pglib_opf_case1354_pegase": 10.0,
+    "compare case14 --format none --out": 13.5,
+    "relax pglib_opf_case9241_pegase --objective cost": 20.0,
+    "acopf pglib_opf_case9241_pegase": 120.0,
+}
+ROUNDS = "--mechanism none --rounds 10 --tolerance 0"
+GRIDS = {  # buses: case and number of zones
+    14: ("case14", 3),
+    118: ("case118", 3),
+    300: ("case300", 6),
+    1354: ("case1354pegase", 30),
+    2869: ("case2869pegase", 80),
+    9241: ("case9241pegase", 350),
+    70000: ("case_ACTIVSg70k", 2600),
+}
+PLAIN = 300  # largest grid of the plain loop
+
+
+def measured(words: str, tries: int) -> dict[str, object]:
+    """Return the least processor time of a command over the tries, and its peak memory."""
+    found = [_once(words.split()) for _ in range(tries)]
+    seconds, memory = min(one[0] for one in found), max(one[1] for one in found)
+    print(f"gridpriv {words:64} {seconds:8.2f} s {memory:6.0f} MB", end="", flush=True)
+    return {"command": words, "seconds": round(seconds, 2), "megabytes": round(memory)}
+
+
+def _once(words: list[str]) -> tuple[float, float]:
+    with tempfile.TemporaryDirectory() as folder:
+        given = [*words, f"{folder}/study"] if words[-1] == "--out" else words
+        begun = subprocess.Popen(
+            [sys.executable, "-c", MAIN, *given],
+            env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        _, status, used = os.wait4(begun.pid, 0)
+    if status:
+        raise SystemExit(f"gridpriv {' '.join(words)} ended {os.waitstatus_to_exitcode(status)}")
+    return used.ru_utime + used.ru_stime, used.ru_maxrss / 1024
+
+
+def commands(holding: list[str], tries: int) -> Iterator[dict[str, object]]:
+    """Measure the commands that hold one of some words."""
+    for words, aimed in AIMED.items():
+        if any(word in words for word in holding):
+            yield measured(words, tries) | {"aimed": aimed}
+            print("" if aimed is None else f"  (aim {aimed:g})")
+
+
+def growth(sizes: list[int], tries: int) -> Iterator[dict[str, object]]:
+    """Measure a run of every grid, and of the plain loop where that ends in a minute."""
+    for buses in sizes:
+        case, zones = GRIDS[buses]
+        words = f"run {case} --zones {zones} {ROUNDS}"
+        row = {"buses": buses} | measured(f"{words} --solver clarabel", tries)
+        print()
+        if buses <= PLAIN:
+            plain = measured(f"{words} --solver pyomo:ipopt", 1)["seconds"]
+            row |= {"plain_seconds": plain, "ratio": round(plain / row["seconds"], 1)}
+            print(f"  ({row['ratio']} times)")
+        yield row
+
+
+def exponent(rows: list[dict[str, object]]) -> float | None:
+    """Return the slope of log seconds over log buses; None for fewer than three grids."""
+    if len(rows) < 3:
+        return None
+    logs = np.log([[row["buses"], row["seconds"]] for row in rows])
+    return round(float(np.polyfit(*logs.T, 1)[0]), 2)
+
+
+def keep(table: dict[str, object], note: str) -> None:
+    """Add a run to the history."""
+    path = Path(__file__).with_name("history.json")
+    history = json.loads(path.read_text()) if path.exists() else []
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    machine = f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
+    stated = {
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "commit": commit.stdout.strip(),
+        "machine": machine,
+        "note": note,
+    }
+    path.write_text(json.dumps([*history, stated | table], indent=1) + "\n")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--commands", nargs="*", default=[""], metavar="WORD", help="those that hold one of them"
+    )
+    parser.add_argument("--sizes", default="14,118,300,1354", help=f"of {[*GRIDS]}, or none")
+    parser.add_argument("--tries", type=int, default=2)
+    parser.add_argument("--keep", metavar="NOTE", help="add to history.json")
+    args = parser.parse_args()
+    told = list(commands(args.commands, args.tries))
+    sizes = [] if args.sizes == "none" else [int(size) for size in args.sizes.split(",")]
+    grids = list(growth(sizes, args.tries))
+    grown = exponent(grids)
+    if grown is not None:
+        print(f"seconds grow with buses to the power {grown}")
+    if args.keep:
+        keep({"commands": told, "grids": grids, "exponent": grown}, args.keep)
+
+
+if __name__ == "__main__":
+    main()
