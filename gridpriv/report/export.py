@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from pathlib import Path
 
-from gridpriv.core.errors import InputError
 from gridpriv.core.files import make_folder, refuse_used, write_bytes
 from gridpriv.core.stored import Study
 from gridpriv.report.document import Report, make_report
+from gridpriv.report.fit import fitting
 from gridpriv.report.formats import check_formats
 from gridpriv.report.source import read_source
 
@@ -51,7 +50,7 @@ def export(
     if public:
         refuse_used(place)
     files: dict[str, bytes] = {}
-    with _fitting(source):
+    with fitting(source):
         study = read_source(source, public=public)
         report = make_report(study)
         stem = "report-public" if public else "report"
@@ -61,25 +60,6 @@ def export(
         make_folder((place / name).parent)
         write_bytes(place / name, content, private=not public)
     return [place / name for name in files]
-
-
-@contextmanager
-def _fitting(folder: Path) -> Iterator[None]:
-    """Refuse a folder of which no report can be made.
-
-    The store's checksums find damage. Who writes tables of his own and makes the checksums anew
-    can leave out a column that figures are drawn from, or name a bus that is not there: tables
-    are data, so that is bad input, whatever it is that does not fit.
-    """
-    try:
-        yield
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        said = " ".join(str(error).split())[:80]
-        raise InputError(
-            f"{folder} cannot be reported: its tables do not fit together "
-            f"({type(error).__name__}: {said}). If nobody changed them, gridpriv is at fault: "
-            "please report it"
-        ) from error
 
 
 def _files(report: Report, study: Study, kind: str, stem: str) -> dict[str, bytes]:

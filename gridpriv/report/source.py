@@ -13,6 +13,7 @@ from gridpriv.core.document import Json
 from gridpriv.core.stored import Study, read_study
 from gridpriv.core.text import clean
 from gridpriv.report.findings import read_findings
+from gridpriv.report.fit import check_tables
 from gridpriv.study.publish import publish_study
 from gridpriv.study.run_folder import RUN, SERIES
 
@@ -27,6 +28,7 @@ def read_source(folder: str | Path, *, public: bool = False) -> Study:
         Leave out every figure that is computed from private demand or noise.
     """
     study = read_study(folder)
+    check_tables(study)
     if public:
         study = publish_study(study)
     else:

@@ -24,6 +24,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from gridpriv.cli.main import main
+from gridpriv.core.stored import Study
+from gridpriv.report.document import Report
+from gridpriv.report.export import export
 
 RUN = ["run", "case14", "--zones", "3", "--rounds", "2", "--seed", "1", "--solver", "clarabel"]
 STUDY = ["compare", "case14", "--zonings", "3", "--rounds", "2", "--solver", "clarabel", "--seeds",
@@ -117,3 +120,14 @@ def test_every_forged_table(
     whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     survive(forgeries(whole), whole, tmp_path, capsys)
+
+
+def test_a_defect_of_ours_is_no_bad_input(whole: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A key that no table declares is missing by our own fault, and is not put on the folder."""
+
+    def broken(study: Study) -> Report:
+        return study.runs["recourse_shed"]
+
+    monkeypatch.setattr("gridpriv.report.export.make_report", broken)
+    with pytest.raises(KeyError, match="recourse_shed"):
+        export(whole, ["csv"], out=whole.with_name("defect"))

@@ -40,7 +40,8 @@ STUDY = ["case14", "--zonings", "3", "--rounds", "2", "--solver", "clarabel", "-
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder of results: a study, one half done, a run, each with an audit and attack."""
     place = tmp_path_factory.mktemp("whole")
-    audit = ["audit", *RUN, "--runs", "200", "--audit-rounds", "2", "--levels", "release"]
+    audit = ["audit", *RUN, "--refresh", "round", "--runs", "200", "--audit-rounds", "2",
+             "--levels", "release"]  # fmt: skip
     attack = ["attack", *RUN, "--mechanism", "none", "--bus", "12", "--attack-rounds", "1"]
     for name, words in {
         "study": ["compare", *STUDY],
