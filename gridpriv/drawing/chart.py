@@ -23,6 +23,7 @@ PALETTE = (
 LEFT, RIGHT, TOP, BOTTOM = 62, 12, 26, 42
 MARKERS = ("circle", "square", "diamond", "triangle", "cross", "plus", "circle", "square")
 DASHES = ("", "6 3", "2 3", "8 3 2 3")
+LEVEL_DASHES = ("3 4", "10 4", "10 4 3 4", "1 2")
 HIDES = 1.5
 """Pixels: a curve that stays closer to one drawn before it would hide that one."""
 RIM = 2.2
@@ -41,6 +42,7 @@ class Style:
     colour: str
     marker: str
     dash: str
+    level: str
 
 
 def styles(names: Sequence[str]) -> dict[str, Style]:
@@ -50,6 +52,7 @@ def styles(names: Sequence[str]) -> dict[str, Style]:
             PALETTE[k % len(PALETTE)] if PALETTE[k % len(PALETTE)] != "#F0E442" else "#000000",
             MARKERS[(k + k // len(PALETTE)) % len(MARKERS)],
             DASHES[(k // len(PALETTE)) % len(DASHES)],
+            LEVEL_DASHES[(k // len(PALETTE)) % len(LEVEL_DASHES)],
         )
         for k, name in enumerate(dict.fromkeys(names))
     }
@@ -265,7 +268,7 @@ def _series(chart: Chart, number: int, x: Axis, y: Axis) -> str:
             f'<g class="series" data-s="{number}"><polyline class="line" '
             f'points="{x.start},{at:.1f} '
             f'{x.end},{at:.1f}" fill="none" stroke="{style.colour}" stroke-width="1.5" '
-            f'stroke-dasharray="3 4"/></g>'
+            f'stroke-dasharray="{style.level}"/></g>'
         )
     across = {k: x.at(series.x[k]) + _aside(chart, number) for k in kept}
     points = [(across[k], y.at(series.y[k])) for k in kept]
@@ -350,7 +353,7 @@ def mark(style: Style, x: float, y: float, r: float = 3.6) -> str:
 
 def swatch(style: Style, *, flat: bool = False) -> str:
     """Return a legend's sample of a series."""
-    dash = "3 4" if flat else style.dash
+    dash = style.level if flat else style.dash
     line = (
         f'<line x1="1" x2="29" y1="7" y2="7" stroke="{style.colour}" stroke-width="2" '
         f'stroke-dasharray="{dash}"/>'

@@ -191,3 +191,10 @@ def test_a_series_stands_at_its_steps_names_where_they_are_rising_numbers(
     first, second, third = (float(p.split(",")[0]) for p in points[0].split())
     share = (across[1] - across[0]) / (across[2] - across[0])
     assert (second - first) / (third - first) == pytest.approx(share, abs=1e-3)
+
+
+def test_levels_of_a_study_with_many_ways_can_be_told_apart() -> None:
+    """The ninth series has the colour of the first again: as levels they had one look."""
+    names = [f"way {k}" for k in range(20)]
+    looks = {name: (style.colour, style.level) for name, style in styles(names).items()}
+    assert len(set(looks.values())) == len(names)
