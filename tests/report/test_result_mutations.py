@@ -30,7 +30,7 @@ from gridpriv.cli.main import main
 from gridpriv.core.store import reopen_store
 
 BATCH, SAMPLE, ALL = 250, 12, 20_000
-RUN = ["case14", "--zones", "3", "--rounds", "2", "--solver", "clarabel", "--quiet"]
+RUN = ["case14", "--zones", "3", "--rounds", "2", "--refresh", "round", "--quiet"]
 STUDY = ["case14", "--zonings", "3", "--rounds", "2", "--solver", "clarabel", "--seeds", "2",
          "--mechanisms", "none,laplace", "--budgets", "5", "--jobs", "1", "--format", "none",
          "--quiet"]  # fmt: skip
