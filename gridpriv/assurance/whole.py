@@ -36,7 +36,7 @@ from gridpriv.privacy.sensitivity import Norm, length
 from gridpriv.zonal.prepared import Prepared
 
 WHOLE_CHECKS = ("coordinator", "rounds", "outputs", "independence")
-PENALTIES = (0.3, 1.0, 3.0, 10.0, 30.0, 300.0)
+PENALTIES = (0.3, 1.0, 3.0, 10.0, 30.0, 300.0)  # times the weight of the imbalance
 TIE_BUSES = 6  # of a zone, those with most shared variables in their balance
 LARGE = 20.0  # times beta: as far as a corner is moved, so that solvers' errors stay small
 NORMS: tuple[Norm, ...] = (1, 2)
@@ -155,7 +155,8 @@ def _outputs(prepared: Prepared, zone: int) -> Finding:
     problem, shared = prepared.problems[zone], prepared.shared[zone]
     adjacency, demand = prepared.moved, problem.program.zone.demand
     start, worst, where = problem.start(), 0.0, "-"
-    for rho in PENALTIES if shared.any() else ():
+    weight = prepared.network.objective.weight
+    for rho in [weight * each for each in PENALTIES] if shared.any() else ():
         metric = np.where(shared, rho, 0.0)
 
         def minimiser(data: Floats, metric: Floats = metric) -> Floats:

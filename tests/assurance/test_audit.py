@@ -11,6 +11,7 @@ import pytest
 from assurance_broken import HalfNoise, SkipsOne, broken, prepared
 from scipy import stats
 
+from gridpriv.assurance import whole
 from gridpriv.assurance.audit import AuditPlan, audit, audit_mechanism, target
 from gridpriv.assurance.audited import zone_levels
 from gridpriv.assurance.bounds import (
@@ -168,6 +169,16 @@ def test_sound_calibration_holds(perturbation: str, mechanism: str, update: str)
     result = audit(run, AuditPlan(runs, rounds=3))
     assert not result.failed
     assert [row.level for row in result.levels if row.verdict != "consistent"] == []
+
+
+@pytest.mark.parametrize("objective", ["imbalance", "cost"])
+def test_the_exact_minimiser_nearly_reaches_its_bound_whatever_zones_minimise(
+    objective: str,
+) -> None:
+    """A bound of half the size would be seen, also where costs weigh against the imbalance."""
+    run = prepared(objective=objective)
+    ratios = [whole._outputs(run, zone).ratio for zone in range(len(run.zones))]
+    assert 0.8 < max(ratios) <= 1.0
 
 
 @pytest.mark.parametrize("protects", ["p+q", "p"])
