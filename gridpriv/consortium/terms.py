@@ -21,7 +21,7 @@ from gridpriv.consensus.coordinator import make_consensus
 from gridpriv.consensus.table import Public
 from gridpriv.core.arrays import Floats, Ints
 from gridpriv.core.document import Json
-from gridpriv.core.errors import InputError, not_allowed
+from gridpriv.core.errors import not_allowed
 from gridpriv.core.files import write_text
 from gridpriv.core.reading import read_document
 from gridpriv.zonal.opening import Ground, step_size
@@ -152,19 +152,19 @@ def read_terms(path: Path) -> Terms:
     InputError
         If it cannot be read, or holds no terms.
     """
-    document = read_document(path, "terms", FORMAT, KEYS)
-    try:
-        return Terms(
-            run=check_run(document["run"]),
-            case=str(document["case"]),
-            network=str(document["network"]),
-            settings=make_settings(None, **document["settings"]),
-            smoothness=_number(document["smoothness"]),
-            epsilon=math.inf if document["epsilon"] is None else float(document["epsilon"]),
-            zones={str(zone["zone"]): _shared(zone) for zone in document["zones"]},
-        )
-    except (TypeError, ValueError, KeyError, OverflowError) as error:
-        raise InputError(f"terms {path}: {error}") from error
+    return read_document(path, "terms", FORMAT, KEYS, _terms)
+
+
+def _terms(document: Json) -> Terms:
+    return Terms(
+        run=check_run(document["run"]),
+        case=str(document["case"]),
+        network=str(document["network"]),
+        settings=make_settings(None, **document["settings"]),
+        smoothness=_number(document["smoothness"]),
+        epsilon=math.inf if document["epsilon"] is None else float(document["epsilon"]),
+        zones={str(zone["zone"]): _shared(zone) for zone in document["zones"]},
+    )
 
 
 def _number(value: Any) -> float | None:

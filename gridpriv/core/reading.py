@@ -13,11 +13,14 @@ import json
 import os
 import stat
 import zlib
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
+from typing import TypeVar
 
 from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError
+
+Made = TypeVar("Made")
 
 MIB = 2**20
 LARGEST = 256 * MIB
@@ -115,13 +118,15 @@ def read_text(path: Path, what: str = "file", most: int = LARGEST_OWN) -> str:
         raise InputError(f"{what} {path}, line {line}: not UTF-8 text ({error.reason})") from error
 
 
-def read_document(path: Path, what: str, form: str, keys: Collection[str]) -> Json:
-    """Return the JSON object of a file that states its format and has exactly these keys.
+def read_document(
+    path: Path, what: str, form: str, keys: Collection[str], make: Callable[[Json], Made]
+) -> Made:
+    """Return what is made of a file's JSON object with a format and exactly these keys.
 
     Raises
     ------
     InputError
-        If it cannot be read, or is not of the format.
+        If it cannot be read, is not of the format, or nothing can be made of it.
     """
     where = f"{what} {path}"
     try:
@@ -132,7 +137,10 @@ def read_document(path: Path, what: str, form: str, keys: Collection[str]) -> Js
         raise InputError(f"{where} is not of the format {form!r}")
     if odd := sorted(set(document) ^ set(keys)):
         raise InputError(f"{where}: the keys are not those of {form!r}: {', '.join(odd[:3])}")
-    return document
+    try:
+        return make(document)
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise InputError(f"{where}: {error}") from error
 
 
 def shown(text: str) -> str:

@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 
 from gridpriv.core.arrays import Floats
-from gridpriv.core.errors import InputError
 from gridpriv.core.files import write_text
 from gridpriv.core.reading import read_document
 from gridpriv.grid.case import Case, GenCost
@@ -70,11 +69,7 @@ def read_network(path: Path) -> Case:
     InputError
         If it cannot be read, or is no network.
     """
-    document = read_document(path, "network", FORMAT, KEYS)
-    try:
-        return _case(document)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise InputError(f"network {path}: {error}") from error
+    return read_document(path, "network", FORMAT, KEYS, _case)
 
 
 def _case(document: dict[str, Any]) -> Case:

@@ -76,21 +76,13 @@ DEFAULT_SCHEMES = (
     REFERENCES[NO_NOISE],
     _scheme("no noise, paper's update", preset="ryu-kim", mechanism=NO_NOISE),
     REFERENCES[NOTHING],
-    _scheme(
-        "paper: objective, Laplace",
-        preset="ryu-kim", calibration="sound", perturbation="objective", mechanism="laplace",
-    ),
-    _scheme(
-        "paper: objective, Gaussian",
-        preset="ryu-kim", calibration="sound", perturbation="objective", mechanism="gaussian",
-    ),
-    _scheme(
-        "paper: output, Laplace",
-        preset="ryu-kim", calibration="sound", perturbation="output", mechanism="laplace",
-    ),
-    _scheme(
-        "paper: output, Gaussian",
-        preset="ryu-kim", calibration="sound", perturbation="output", mechanism="gaussian",
+    *(
+        _scheme(
+            f"paper: {target}, {noise.capitalize()}",
+            preset="ryu-kim", calibration="sound", perturbation=target, mechanism=noise,
+        )
+        for target in ("objective", "output")
+        for noise in ("laplace", "gaussian")
     ),
     _scheme("demand, per round", perturbation="demand", refresh="round"),
     _scheme("demand, once", perturbation="demand", refresh="run"),
