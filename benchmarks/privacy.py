@@ -46,7 +46,7 @@ def main() -> None:
             budget = {} if given.get("mechanism") == "none" else {"budget": args.budget}
             finals = [
                 run(case, zoning, make_settings(
-                    objective="imbalance",
+                    objective="imbalance", release="bus",
                     **given, **budget, solver="clarabel", seed=seed)).as_dict()["final"]
                 for seed in range(args.seeds)
             ]  # fmt: skip
