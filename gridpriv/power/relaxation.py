@@ -25,8 +25,6 @@ from gridpriv.grid.admittance import branch_admittance
 from gridpriv.power.objective import per_unit_polynomial, piecewise_lines
 from gridpriv.power.zone import FLOWS, Zone
 
-CONES = ("thermal_from", "thermal_to", "soc")
-
 
 def zone_model(zone: Zone) -> pyo.ConcreteModel:
     """Return the Pyomo model of a zone: feasible set W_z and objective, at no demand."""
