@@ -35,7 +35,7 @@ from gridpriv.core.errors import InputError, not_allowed, one_of
 from gridpriv.privacy.sensitivity import Norm, length
 from gridpriv.zonal.prepared import Prepared
 
-RUNS = {"release": 50_000, "solution": 10_000, "messages": 2_000}
+RUNS = {"release": 50_000, "solution": 10_000, "messages": 3_000}
 SECURE_RUNS = 8_000  # of the same release under secure noise
 ROUNDS = 5
 SETTINGS = (

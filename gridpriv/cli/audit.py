@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--runs",
         type=WHOLE,
         metavar="N",
-        help="runs on each of D and D' (default: 50000, 10000, 2000)",
+        help="runs on each of D and D' (default: 50000, 10000, 3000)",
     )
     parser.add_argument("--confidence", type=REAL, default=0.999, metavar="C",
                         help="confidence of the bound")  # fmt: skip

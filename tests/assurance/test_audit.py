@@ -12,7 +12,7 @@ from assurance_broken import HalfNoise, SkipsOne, broken, prepared
 from scipy import stats
 
 from gridpriv.assurance import whole
-from gridpriv.assurance.audit import AuditPlan, audit, audit_mechanism, target
+from gridpriv.assurance.audit import RUNS, AuditPlan, audit, audit_mechanism, target
 from gridpriv.assurance.audited import zone_levels
 from gridpriv.assurance.bounds import (
     ceiling,
@@ -28,6 +28,7 @@ from gridpriv.assurance.replay import agent_play, replay
 from gridpriv.assurance.statistic import measure
 from gridpriv.core.errors import InputError
 from gridpriv.privacy.noise import NoiseStreams
+from gridpriv.zonal.settings import Settings
 
 
 def test_clopper_pearson_is_the_exact_interval() -> None:
@@ -54,6 +55,11 @@ def test_runs_needed_is_the_least() -> None:
         assert ceiling(runs, 0.0, 0.999) > epsilon >= ceiling(runs - 1, 0.0, 0.999)
     with pytest.raises(InputError, match=rf"at least {2 * runs_needed(5.0, 0.0, 0.999)}"):
         check_runs(100, 5.0, 0.0, 0.999)
+
+
+@pytest.mark.parametrize("level", RUNS)
+def test_the_default_audit_of_the_default_run_has_runs_enough(level: str) -> None:
+    check_runs(RUNS[level], Settings().budget.epsilon, 0.0, AuditPlan(RUNS).confidence)
 
 
 def test_more_runs_see_smaller_violations() -> None:
