@@ -23,8 +23,8 @@ gridpriv run case14 --noise secure --ledger owners.ledger --public --out out
 gridpriv compare case14 --out results/first
 # two ways of one's own at 10 MW, three seeds, at 100 and 120 % of the load
 gridpriv compare case118 --beta 10MW --budgets 0.5,1,5 --seeds 3 \
-    --load-scales 1,1.2 --scheme 'buses: refresh=run rounds=20' \
-    --scheme 'sums: refresh=run rounds=20 release=auto' --out sums
+    --load-scales 1,1.2 --scheme 'buses: rounds=20 release=bus' \
+    --scheme 'sums: rounds=20 release=auto' --out sums
 # what a study file says
 gridpriv compare --study study.toml --out study
 """,
