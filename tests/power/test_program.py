@@ -18,8 +18,10 @@ from gridpriv.power.zone import make_network, make_zones
 
 def grids():
     """Grids that have every family of constraints between them."""
-    case30 = load_case("case30")  # thermal limits and shunts
-    yield case30
+    case14 = load_case("case14")  # a shunt, a transformer of its own tap, and no thermal limits
+    yield case14
+    rated = replace(case14, name="rated", rate=np.linspace(0.3, 2.0, case14.n_branch))
+    yield rated
     case118 = load_case("case118")  # parallel branches of opposite orientation
     yield case118
     rng = np.random.default_rng(5)
@@ -27,7 +29,7 @@ def grids():
     low[::5], high[::7] = -np.inf, np.inf
     yield replace(case118, name="angles", angmin=low, angmax=high)
     kinked = GenCost(PIECEWISE, (0.0, 3.0, 40.0, 500.0, 80.0, 1700.0))
-    yield replace(case30, name="piecewise", cost=(kinked, kinked, *case30.cost[2:]))
+    yield replace(rated, name="piecewise", cost=(kinked, kinked, *rated.cost[2:]))
 
 
 @pytest.mark.parametrize("case", list(grids()), ids=lambda case: case.name)
