@@ -1,4 +1,4 @@
-"""Totals from dp_accounting; no bound is made here.
+"""Totals from dp_accounting; no bound is made here but that of one Laplace release.
 
 A charge is what one release costs (:class:`gridpriv.privacy.mechanism.Charge`). Charges of
 plain mechanisms are composed by their privacy loss distribution (PLD). Gaussian mechanisms
@@ -7,6 +7,14 @@ and Su 2022, corollary 3.3), whose curve dp_accounting gives in closed form. Cha
 noise are what OpenDP's map states: pure epsilon (dominated by randomised response) or zCDP.
 Mechanisms that are no additive noise are composed by the PLD that dominates every mechanism of
 their epsilon and delta, and a release about which nothing is proved makes the total infinite.
+
+One Laplace release of pure epsilon e0 = D1/b, which is what a run makes that draws once, has the
+curve
+
+    delta(e) = 1 - exp((e - e0)/2),   0 <= e <= e0,
+
+(the mass by which Lap(0, b) exceeds exp(e) Lap(D1, b): all of it lies below x = (D1 - eb)/2), so
+epsilon at delta is e0 + 2 ln(1 - delta). dp_accounting rounds the same curve up to a grid.
 
 dp_accounting's default neighbouring relation is kept and multipliers are scale/D with D the
 full replacement distance: under REPLACE_ONE its accountants disagree (google
@@ -95,7 +103,9 @@ def _total(charges: tuple[tuple[Charge, int], ...], delta: float) -> float:
         return float(dp_accounting.get_epsilon_gaussian(_one_gaussian(charges), delta))
     if any(HIDES_NOTHING < pure_epsilon(charge) < math.inf for charge, _ in charges):
         return total_pure(dict(charges))  # a loss distribution this wide has no use and no grid
-    if kinds <= {"laplace", "gaussian"}:
+    if kinds == {"laplace"} and sum(count for _, count in charges) == 1:
+        bound = max(0.0, pure_epsilon(charges[0][0]) + 2.0 * math.log1p(-delta))
+    elif kinds <= {"laplace", "gaussian"}:
         bound = _pld_epsilon(charges, delta)
     elif kinds <= {"laplace", "gaussian", "sampled-gaussian", "approximate"}:
         bound = _composed_epsilon(charges, delta)

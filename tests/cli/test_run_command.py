@@ -235,7 +235,7 @@ MODELS = {"numpy", "scipy", "casadi", "clarabel"}
                 "gridpriv.assurance",
             },
         ),
-        ("run case14 --rounds 1 --quiet", MODELS | {"dp_accounting", "scipy.stats"}),
+        ("run case14 --rounds 1 --quiet", MODELS),
         ("run case14 --rounds 1 --quiet --mechanism none", MODELS),
         ("relax case14 --json", MODELS),
     ],

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import math
 
+import dp_accounting
+import numpy as np
 import pytest
+from dp_accounting import pld
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import laplace
 
 from gridpriv import InputError
 from gridpriv.privacy.accounting import (
@@ -132,3 +136,21 @@ def test_gaussian_charges_among_others_are_one_gaussian(count):
         event = events[charge.kind](charge.parameter)
         fine.compose(dp_accounting.SelfComposedDpEvent(event, times))
     assert total_epsilon(charges, 1e-5) == pytest.approx(fine.get_epsilon(1e-5), rel=1e-4)
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 5.0, 20.0])
+@pytest.mark.parametrize("delta", [1e-9, 1e-5, 0.01, 0.2])
+def test_one_laplace_release_costs_what_its_two_densities_say(epsilon, delta):
+    """The curve in closed form, against the best test of one bit and dp_accounting's grid.
+
+    The best test of two Laplace laws says "here" below a threshold.
+    """
+    found, scale = total_epsilon({Charge("laplace", 1.0 / epsilon): 1}, delta), 1.0 / epsilon
+    t = np.concatenate([np.linspace(-1.0, 0.0, 1001), np.geomspace(1e-12, 1.0, 1_000_001)])
+    told = laplace.cdf(t, 0.0, scale) - np.exp(found) * laplace.cdf(t, 1.0, scale)
+    assert told.max() <= delta * (1.0 + 1e-9) + 1e-14
+    if found > 0.0:
+        assert told.max() == pytest.approx(delta, rel=1e-6, abs=1e-12)
+    accountant = pld.PLDAccountant(value_discretization_interval=1e-4)
+    accountant.compose(dp_accounting.LaplaceDpEvent(1.0 / epsilon))
+    assert found <= accountant.get_epsilon(delta) <= found + 1e-7
