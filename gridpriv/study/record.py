@@ -52,7 +52,10 @@ def run_rows(told: Json, result: RunResult, reason: str = "") -> Rows:
         "rounds": with_run(run, rounds),
         "zones": with_run(run, result.zones),
         "buses": with_run(run, result.buses),
-        "statements": [{"run": run, **vars(s), "ratio": s.ratio} for s in result.statements],
+        "statements": [
+            {"run": run, **vars(s), "norm": str(s.norm), "ratio": s.ratio}
+            for s in result.statements
+        ],
         "charges": charge_rows(run, certified(result.trace.releases)),
         "timing": [{"run": run, "process": os.getpid(), **vars(result.timing)}],
     }

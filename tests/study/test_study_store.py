@@ -170,3 +170,16 @@ def test_a_forged_table_that_holds_lists_is_refused(tmp_path: Path, small_plan) 
     forge(tmp_path, "runs", pa.table({"run": [["a"], ["b"]]}))
     with pytest.raises(InputError, match=r"runs\.parquet is not allowed: column run holds lists"):
         read_study(tmp_path)
+
+
+@pytest.mark.parametrize("order", [("laplace", "knorm"), ("knorm", "laplace")])
+def test_norms_of_several_mechanisms_stand_in_one_table(tmp_path: Path, order: tuple) -> None:
+    """The norm of one mechanism is a number, that of the other a word."""
+    plan = make_plan(
+        ["case14"], mechanism=order, budgets=[1], seeds=[1], reference=False,
+        settings={"rounds": 1},
+    )  # fmt: skip
+    told = compare(plan, out=tmp_path, jobs=1)
+    statements = told.tables["statements"].merge(told.runs[["run", "mechanism"]], on="run")
+    norms = dict(zip(statements.mechanism, statements.norm, strict=True))
+    assert norms == {"laplace": "1", "knorm": "box"}
