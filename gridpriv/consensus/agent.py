@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -153,8 +153,12 @@ class Agent:
         return twin
 
     def ready(self, order: Order) -> None:
-        """Try a round on the public proxy and forget it: what cannot work fails before it costs."""
-        self._updated(order, self._public_view("rehearsal round"))
+        """Try a round on the public proxy and forget it: what cannot work fails before it costs.
+
+        The solver is asked for what it will be asked for in rounds.
+        """
+        view = self._public_view("rehearsal round")
+        self._updated(order, replace(view, released=self._rules.perturbation.target))
 
     def rehearse(self, order: Order) -> Reply:
         """Run a round on the public proxy, without noise: nothing private is touched."""

@@ -64,7 +64,7 @@ class LocalProblem(Protocol):
     def minimise(self, linear: Floats, metric: Floats, *, near: bool = False) -> Minimiser:
         """Return argmin over W of <linear, z> + 1/2 z' diag(metric) z.
 
-        With ``near`` a point near it serves, where no solver comes to it: no release rests on it.
+        With ``near`` a point serves that a solver ended near it: no release rests on it.
         """
         ...
 

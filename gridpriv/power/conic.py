@@ -77,6 +77,8 @@ SCALINGS = (
     Scaling(10.0, feasibility=1e-7, gap=1e-6),
     Scaling(0.1, equilibrate=True, feasibility=1e-7, gap=1e-6),
 )
+LARGEST_RATE = 10.0
+"""p.u.: flows are not scaled up beyond it."""
 SMALLEST_SPREAD, LARGEST_SPREAD = 1e-2, 0.5
 MOST_ITERATIONS = 300
 GOOD_ERROR, MOST_ERROR = 1e-4, 1e-3
@@ -190,7 +192,12 @@ def solve_conic(program: ZoneProgram, demand: Floats, slack: Slack) -> ConicSolu
             best = solution
     if best is not None and best.error <= MOST_ERROR:
         return replace(best, status="AlmostSolved")
-    raise SolverError(f"clarabel ended {status} after {len(SCALINGS)} scalings were tried")
+    tried = f"clarabel ended {status} after {len(SCALINGS)} scalings were tried"
+    if best is not None:
+        tried += (
+            f"; the best point may be {best.error:.2g} off, relatively, for {MOST_ERROR:g} allowed"
+        )
+    raise SolverError(tried)
 
 
 @dataclass(frozen=True, eq=False)
@@ -253,9 +260,14 @@ def _form(program: ZoneProgram, demand: Floats, slack: Slack) -> _Form:
 
 
 def _rates(zone: Zone) -> Floats:
-    """Return the rate of every branch of a zone, p.u.; 1 where there is none."""
+    """Return the rate of every branch of a zone as a scale, p.u.; 1 where there is none.
+
+    A rate that no flow comes near says nothing of flows: many files write 9900 MVA or more for
+    "no limit", and flows in that unit would be zeros to a solver.
+    """
     rate = zone.network.case.rate[zone.branches]
-    return np.asarray(np.where((rate > 0.0) & np.isfinite(rate), rate, 1.0))
+    known = (rate > 0.0) & np.isfinite(rate)
+    return np.asarray(np.where(known, np.minimum(rate, LARGEST_RATE), 1.0))
 
 
 def _spread(zone: Zone) -> Floats:

@@ -47,6 +47,15 @@ def test_the_pyomo_model_itself_has_the_same_bound():
     assert relax(case, "cost", "ipopt").bound == pytest.approx(relax(case, "cost").bound, rel=1e-6)
 
 
+@pytest.mark.parametrize("rate", [0.0, 99.0, 1e4, 1e6, 1e8])
+def test_a_rate_that_no_flow_comes_near_moves_no_bound(rate):
+    """p.u.; files write anything for "no limit", and the bound of 1e10 MVA was 7e-7 $/h."""
+    case = load_case("case14")
+    found = relax(replace(case, rate=np.full(case.n_branch, rate)), "cost")
+    assert found.status == "Solved"
+    assert found.bound == pytest.approx(8075.122, abs=2e-3)  # by Ipopt, on Pyomo's model
+
+
 def on_base(case, base_mva):
     """Return the case with every per-unit figure on another base."""
     scale = case.base_mva / base_mva

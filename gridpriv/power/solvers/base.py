@@ -35,7 +35,7 @@ class ZoneSolver(Protocol):
     name: str
 
     def solve(self, linear: Floats, metric: Floats, *, near: bool = False) -> Solution:
-        """Return the minimiser, or with ``near`` what comes near it where nothing else is found.
+        """Return the minimiser, or with ``near`` what a solver ends near it.
 
         Raises
         ------

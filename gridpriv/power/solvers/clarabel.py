@@ -31,7 +31,7 @@ class ClarabelSolver:
         """Return the minimiser; a solve not ended as Solved is repeated with safer settings.
 
         Where none ends so, the first that ended AlmostSolved is the point near it; where such a
-        point serves, only the settings that are likeliest to end as Solved are tried.
+        point serves and is there, only the settings that are likeliest to end as Solved are tried.
 
         Raises
         ------
@@ -46,16 +46,18 @@ class ClarabelSolver:
             self._solver.update(P=p, q=q)
         found = self._solver.solve()
         ended = [found]
-        for scale, settings in SAFER[:LIKELIEST] if near else SAFER:
+        for repeat, (scale, settings) in enumerate(SAFER):
             if found.status == clarabel.SolverStatus.Solved:
+                break
+            if near and repeat >= LIKELIEST and _almost(ended):
                 break
             found = self._setup(scale * p, scale * q, settings).solve()
             ended.append(found)
         iterations, retries = sum(int(one.iterations) for one in ended), len(ended) - 1
-        if found.status == clarabel.SolverStatus.PrimalInfeasible:
+        if retries == len(SAFER) and found.status == clarabel.SolverStatus.PrimalInfeasible:
             raise SolverError("there is no solution (clarabel's certificate at its defaults)")
         if found.status != clarabel.SolverStatus.Solved:
-            almost = [one for one in ended if one.status == clarabel.SolverStatus.AlmostSolved]
+            almost = _almost(ended)
             z = self._program.restore(np.asarray(almost[0].x)) if almost else None
             return Unsolved(f"clarabel ended {found.status}", iterations, retries, z)
         return Solution(self._program.restore(np.asarray(found.x)), iterations, retries)
@@ -71,6 +73,10 @@ class ClarabelSolver:
             self._cones,
             clarabel_settings(settings),
         )
+
+
+def _almost(ended: list[Any]) -> list[Any]:
+    return [one for one in ended if one.status == clarabel.SolverStatus.AlmostSolved]
 
 
 def conic_rows(program: ZoneProgram | ReducedProgram) -> tuple[Matrix, Floats, list[Any]]:
