@@ -31,6 +31,7 @@ from gridpriv.assurance.adversary import (
     tie_distance,
     zone_prior,
 )
+from gridpriv.assurance.audit import check_draws
 from gridpriv.assurance.eavesdrop import listen, varied
 from gridpriv.assurance.findings import AttackResult, Outcome, tolerance
 from gridpriv.assurance.identifiability import Identified, identify
@@ -43,9 +44,6 @@ from gridpriv.privacy.noise import NoiseStreams
 from gridpriv.privacy.perturbation import Perturbation
 from gridpriv.zonal.prepared import Prepared, noise_rule
 from gridpriv.zonal.settings import Settings
-
-PER_BUS = ("bus", "nothing")
-"""Releases whose noise is independent between buses, as the fit of messages takes it to be."""
 
 
 def attack(
@@ -69,8 +67,8 @@ def attack(
     Raises
     ------
     InputError
-        For a bus that no zone owns or whose zone releases nothing, secure noise, or a sweep
-        without a mechanism.
+        For a bus that no zone owns or whose zone releases nothing, a run that releases nothing,
+        secure noise, or a sweep without a mechanism.
 
     References
     ----------
@@ -79,6 +77,7 @@ def attack(
     settings = prepared.settings
     if settings.noise == "secure":
         raise InputError("noise = 'secure' is not allowed: attacks study simulated runs")
+    check_draws(prepared)
     if plan.epsilons and prepared.rules.noise is None:
         raise InputError("epsilons needs a mechanism: mechanism is 'none'")
     zones = attacked_zones(prepared, plan.bus)
@@ -91,7 +90,8 @@ def attack(
         loud += [(f"total {e:g}", e, with_total(prepared, e)) for e in plan.epsilons]
         for label, epsilon, run in loud:
             short = varied(run, settings=heard)
-            if settings.release in PER_BUS or run.rules.perturbation.target != "demand":
+            # the fit of messages takes noise to be independent between buses
+            if settings.release == "bus" or run.rules.perturbation.target != "demand":
                 outcomes += _attack(short, plan, zones, label, epsilon, plan.seeds, watch)
             if run.rules.perturbation.target == "demand":
                 outcomes.append(_releases(short, plan, zones, label, epsilon))

@@ -32,6 +32,7 @@ from gridpriv.assurance.whole import WHOLE_CHECKS, whole_run
 from gridpriv.consensus.agent import Agent
 from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError, not_allowed, one_of
+from gridpriv.privacy.budget import NOTHING
 from gridpriv.privacy.sensitivity import Norm, length
 from gridpriv.zonal.prepared import Prepared
 
@@ -208,7 +209,8 @@ def audit(
     Raises
     ------
     InputError
-        Without noise, with too few runs, or for a bus that no zone owns.
+        Without noise, where nothing is released, with too few runs, or for a bus that no zone
+        owns.
 
     References
     ----------
@@ -221,6 +223,7 @@ def audit(
             "mechanism = 'none' is not allowed: without noise there is no epsilon to audit "
             "(gridpriv attack runs without noise)"
         )
+    check_draws(prepared)
     zone, other = target(prepared, plan.bus)
     rounds = min(plan.rounds, prepared.settings.rounds)
     short = varied(prepared, settings=replace(prepared.settings, rounds=rounds))
@@ -307,6 +310,16 @@ def zone_of_bus(prepared: Prepared, bus: int) -> int:
     raise not_allowed(
         "bus", bus, f"a bus in service of {prepared.case.name}, and so of one of its zones"
     )
+
+
+def check_draws(prepared: Prepared) -> None:
+    """Refuse a run that releases nothing of demand."""
+    if prepared.settings.drawn == NOTHING:
+        raise not_allowed(
+            "release",
+            NOTHING,
+            "bus, total, tree or auto: this run releases nothing of demand, at epsilon 0",
+        )
 
 
 def check_released(prepared: Prepared, zone: int, bus: int) -> None:

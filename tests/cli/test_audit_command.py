@@ -15,3 +15,10 @@ from gridpriv.cli.main import main
 def test_what_cannot_be_honoured_is_refused(command, flags, capsys):
     assert main([command, "case14", *flags]) == 2
     assert f"{flags[0]} is a flag of gridpriv run" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", [("audit", "--levels", "release"), ("audit",), ("attack",)])
+def test_what_releases_nothing_is_refused(command, capsys):
+    name, *flags = command
+    assert main([name, "case14", "--release", "nothing", *flags]) == 2
+    assert "releases nothing" in capsys.readouterr().err
