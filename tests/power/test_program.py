@@ -30,13 +30,18 @@ def grids():
     yield replace(case118, name="angles", angmin=low, angmax=high)
     kinked = GenCost(PIECEWISE, (0.0, 3.0, 40.0, 500.0, 80.0, 1700.0))
     yield replace(rated, name="piecewise", cost=(kinked, kinked, *rated.cost[2:]))
+    yield replace(rated, name="piecewise everywhere", cost=(kinked,) * rated.n_gen)
+    endless = np.full(case14.n_branch, np.inf)
+    yield replace(case14, name="one-sided", angmin=np.full(case14.n_branch, -0.4), angmax=endless)
+    yield replace(case14, name="capacitive", x=np.where(case14.x > 0.5, -case14.x, case14.x))
 
 
 @pytest.mark.parametrize("case", list(grids()), ids=lambda case: case.name)
 def test_every_matrix_is_what_pyomo_makes_of_the_model(case):
     objectives = (IMBALANCE, cost_objective(case), losses_objective(case))
     for network in (make_network(case, objective) for objective in objectives):
-        for zone in make_zones(network, partition(case, 3)):
+        zonings = [partition(case, 3)] + [partition(case, case.n_bus)] * (case.name == "case14")
+        for zone in (zone for zoning in zonings for zone in make_zones(network, zoning)):
             program, expected = compile_zone(zone), read_model(zone)
             for name, value in expected.items():
                 found = getattr(program, name)
