@@ -45,6 +45,7 @@ SCHEME_AXES = tuple(
     name for name in names(Settings) if name not in (*OWN_AXIS, "local_updates", "outage")
 )
 OF_NOISE = (*names(Privacy), *names(Adjacency), *names(Draws))
+BESIDE_GROUND = (*OF_NOISE, "workers")  # change nothing of a run that draws no noise
 
 
 @dataclass(frozen=True)
@@ -178,22 +179,30 @@ class StudyPlan:
     def references(self) -> tuple[Scheme, ...]:
         """The schemes' zones without noise, and with nothing released, beside private ways.
 
-        One for each choice of settings that say nothing of noise; none of a kind that the study
-        names itself.
+        One for each choice of settings that say nothing of noise, however it is written; none of
+        a kind that the study names itself.
         """
         common = dict(self.settings)
         drawn = [_drawn(common | dict(scheme.settings)) for scheme in self.schemes]
-        grounds: list[Json] = []
+        grounds: dict[str, Json] = {}
         for scheme, what in zip(self.schemes, drawn, strict=True):
-            ground = {k: v for k, v in scheme.settings if k not in OF_NOISE}
-            if what not in QUIET and ground not in grounds:
-                grounds.append(ground)
+            if what not in QUIET:
+                ground = {k: v for k, v in scheme.settings if k not in BESIDE_GROUND}
+                grounds.setdefault(self._come_to(ground), ground)
         missing = [one for kind, one in REFERENCES.items() if kind not in drawn and self.reference]
         return tuple(
             _scheme(", ".join([one.name, *(_word(k, v) for k, v in ground.items())]),
                     **(ground | dict(one.settings)))
-            for one, ground in product(missing, grounds)
+            for one, ground in product(missing, grounds.values())
         )  # fmt: skip
+
+    def _come_to(self, ground: Json) -> str:
+        """Return what a reference of such settings is run with, the same for the same run."""
+        own = ground.get("local_updates") if self.local_updates else None  # wins over the axis
+        found = _effective(dict(self.settings) | ground | {"mechanism": NO_NOISE})
+        told = ground if found is None else found.as_dict()
+        kept = {k: str(v) for k, v in told.items() if k not in BESIDE_GROUND}
+        return json.dumps([own, kept], sort_keys=True)
 
     def tasks(self) -> tuple[Task, ...]:
         """Return every run once, in the order of the tables; raises on the first bad setting."""
@@ -358,11 +367,17 @@ def _combined(schemes: tuple[Scheme, ...], axes: Mapping[str, Sequence[Any]]) ->
 
 def _drawn(given: Mapping[str, Any]) -> str:
     """Return what settings, a preset's among them, draw; no word if they are refused."""
+    found = _effective(given)
+    return "" if found is None else found.drawn
+
+
+def _effective(given: Mapping[str, Any]) -> Settings | None:
+    """Return the settings that some, a preset's among them, make; None if they are refused."""
     own = dict(given)
     try:
-        return make_settings(own.pop("preset", None), **own).drawn
+        return make_settings(own.pop("preset", None), **own)
     except InputError:  # beside the common settings they may do; if not, the tasks say so
-        return ""
+        return None
 
 
 def _applies(name: str, given: Mapping[str, Any]) -> bool:

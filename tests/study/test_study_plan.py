@@ -73,6 +73,30 @@ def test_every_study_has_the_same_zones_without_noise_and_with_nothing_released(
     assert beside(plan_from(text | {"reference": False})) == set()
 
 
+@pytest.mark.parametrize(
+    ("ways", "axes", "references"),
+    [
+        (({"update": "linearized"}, {"update": "exact"}, {}), {}, 2),
+        (({}, {"workers": 1}, {"workers": 2}, {"rounds": 20, "penalty": "balanced"}), {}, 1),
+        (({"preset": "ryu-kim"}, {"preset": "ryu-kim", "update": "linearized"}), {}, 1),
+        (({"preset": "ryu-kim"}, {"preset": "ryu-kim", "rounds": 7}), {}, 2),
+        (({"local_updates": 1}, {}), {}, 1),
+        (({"local_updates": 1}, {}), {"local_updates": [1, 3]}, 2),
+    ],
+)
+def test_what_comes_to_the_same_has_one_reference(ways, axes, references) -> None:
+    """Settings are compared as they are run, not as they are written."""
+    schemes = [Scheme(str(n), tuple(sorted(way.items()))) for n, way in enumerate(ways)]
+    plan = make_plan(["case14"], schemes=schemes, budgets=[1], seeds=1, **axes)
+    assert len(plan.references) == 2 * references
+    assert not any(dict(one.settings).get("workers") for one in plan.references)
+    done = {
+        json.dumps(t.settings.as_dict() | {"mechanism": t.budget}, sort_keys=True)
+        for t in plan.tasks() if t.budget in ("none", "nothing")
+    }  # fmt: skip
+    assert len(done) >= 2 * references
+
+
 def test_a_study_that_has_a_quiet_way_of_its_own_gets_no_second_one() -> None:
     noisy, quiet = {"name": "once"}, {"name": "mine", "mechanism": "none", "rounds": 4}
     silent = {"name": "silent", "release": "nothing", "rounds": 4}
