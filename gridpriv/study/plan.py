@@ -166,9 +166,15 @@ class StudyPlan:
             values = [str(value) for value in getattr(self, axis)]
             if len(set(values)) < len(values):
                 raise not_allowed(shown(axis), values, "each value once")
-        names = [clean(scheme.name) for scheme in (*self.references, *self.schemes)]
+        names = [clean(scheme.name) for scheme in self.schemes]
         if len(set(names)) < len(names):
             raise not_allowed("schemes", names, "each name once")
+        for taken in sorted({clean(one.name) for one in self.references} & set(names)):
+            raise not_allowed(
+                "schemes.name", taken,
+                "another name: a reference that the study adds has this one (or leave references "
+                "out: reference = false, --no-reference)",
+            )  # fmt: skip
         for case in self.cases:
             if not isinstance(case, str) or not case:
                 raise not_allowed("cases", case, "names of cases, or paths")
@@ -361,7 +367,9 @@ def _combined(schemes: tuple[Scheme, ...], axes: Mapping[str, Sequence[Any]]) ->
         ]
         words = [scheme.name, *(_word(name, given[name]) for name in dict.fromkeys(added))]
         label = ", ".join(word for word in words if word)
-        found.setdefault(label, _scheme(label, **given))
+        way = _scheme(label, **given)
+        if found.setdefault(label, way) != way:
+            raise not_allowed("schemes", label, "each name once")
     return tuple(found.values())
 
 

@@ -107,8 +107,11 @@ def test_a_study_that_has_a_quiet_way_of_its_own_gets_no_second_one() -> None:
     text["schemes"] = [quiet]
     assert beside(plan_from(text)) == {("mine", "none", 4)}, "beside nothing private"
     named = {"name": "no noise"}  # and has some
-    with pytest.raises(InputError, match="each name once"):
+    with pytest.raises(InputError, match=r"'no noise' is not .* a reference .*--no-reference"):
         plan_from({"cases": ["case14"], "schemes": [named]})
+    assert beside(plan_from({"cases": ["case14"], "schemes": [named], "reference": False})) == set()
+    with pytest.raises(InputError, match="each name once"):
+        plan_from({"cases": ["case14"], "schemes": [named, {**named, "rounds": 3}]})
 
 
 @pytest.mark.parametrize(
