@@ -125,7 +125,7 @@ def at_budget(table: pd.DataFrame, budget: str) -> pd.DataFrame:
 def budget_words(budget: str) -> str:
     """Return a budget's label in words."""
     if budget in QUIET:
-        return "none"
+        return budget
     scope, _, numbers = budget.partition(":")
     return f"{'total' if scope == 'total' else 'per release'} epsilon {numbers.partition(',')[0]}"
 

@@ -165,6 +165,17 @@ def test_the_pdf_is_typeset_with_the_answer_on_its_first_page(study_folder: Path
     assert "bold</b> & 100 % name" in words
 
 
+def test_what_draws_nothing_and_what_draws_no_noise_are_told_apart(tmp_path: Path) -> None:
+    words = ["compare", "case14", "--mechanism", "knorm", "--rounds", "1", "--budgets", "1",
+             "--seeds", "1", "--jobs", "1", "--format", "none", "--quiet"]  # fmt: skip
+    assert main([*words, "--out", str(tmp_path)]) == 0
+    for flags, place in ([], "report-csv"), (["--public"], "public/report-public-csv"):
+        assert main(["report", str(tmp_path), "--format", "csv", "--quiet", *flags]) == 0
+        told = pd.read_csv(tmp_path / place / "summary.csv", keep_default_na=False)
+        shown = dict(zip(told["Way"], told["Budget"], strict=True))
+        assert (shown["no noise"], shown["nothing released"]) == ("none", "nothing")
+
+
 def test_a_single_runs_folder_has_a_report(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     assert main(["run", "case14", "--rounds", "3", "--seed", "1", "--out", str(folder), "--quiet",
