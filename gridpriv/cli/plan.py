@@ -58,6 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(args: argparse.Namespace) -> int:
     """Try every way on stand-ins, print what each is expected to cost, and a recommendation."""
     from gridpriv.grid.library import load_case
+    from gridpriv.grid.zoning import map_digest, zone_map
     from gridpriv.zonal.forecast import forecast, recommended, ways
     from gridpriv.zonal.settings import make_settings
 
@@ -76,6 +77,7 @@ def execute(args: argparse.Namespace) -> int:
     best = recommended(found)
     document = {
         "case": case.name, "zones": zoning.n_zone, "beta": args.protect, "total": args.total,
+        "map_sha256": map_digest(zone_map(case, zoning)), "settings": _common(settings, case),
         "draws": args.draws, "ways": [one.as_dict() for one in found],
         "recommended": best.as_dict(), "sentences": sentences(case, found, best, args),
     }  # fmt: skip
@@ -83,6 +85,12 @@ def execute(args: argparse.Namespace) -> int:
         write_results(folder, "plan", document)
     tell(args, document, lambda: _summarise(document), folder)
     return 0
+
+
+def _common(settings: Settings, case: Case) -> Json:
+    """Return the effective settings that all ways share."""
+    varied = ("release", "mechanism", "rounds", "coordination", "seed")
+    return {name: value for name, value in settings.told_of(case).items() if name not in varied}
 
 
 def _axes(args: argparse.Namespace) -> tuple[list[str], list[str], list[str]]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -239,6 +241,17 @@ def bus_graph(case: Case) -> nx.Graph:
         weight = graph[f][t]["weight"] if graph.has_edge(f, t) else 0.0
         graph.add_edge(f, t, weight=weight + y)
     return graph
+
+
+def zone_map(case: Case, zoning: Zoning) -> dict[str, str]:
+    """Return the name of every bus's zone by the number of the bus, as JSON can hold it."""
+    names = (zoning.names[z] for z in zoning.zone_of)
+    return dict(zip(map(str, case.bus_id.tolist()), names, strict=True))
+
+
+def map_digest(zones: Mapping[str, str]) -> str:
+    """Return the digest of a :func:`zone_map`, which is public."""
+    return hashlib.sha256(json.dumps(sorted(zones.items())).encode()).hexdigest()
 
 
 def tie_lines(case: Case, zoning: Zoning) -> NDArray[np.bool_]:

@@ -38,6 +38,13 @@ WORDS = {
 
 CENTRAL = "central"
 ENDS = ("least", "median", "most")
+NOISE = {
+    "mechanism", "calibration", "budget", "delta", "target_delta", "noise", "beta", "protects",
+    "refresh",
+}  # fmt: skip
+"""Settings that a run reads for its noise only."""
+IN_OTHER_WORDS = {"seed", "workers", "zoning", "coordination"}
+"""What changes no expectation, or what a plan says by the zone map and by its rounds."""
 NOWHERE = dict.fromkeys(ENDS, math.nan)
 """Of a case without costs."""
 
@@ -65,15 +72,17 @@ def read_findings(folder: Path) -> dict[str, pd.DataFrame]:
     return found
 
 
-def measured(plan: pd.DataFrame, run: Json | None) -> list[str]:
-    """Return what a run came to beside what a plan expected of its way, if either is known."""
-    held = (run or {"final": {}})["final"].get("cost_of_privacy") or {}
-    over = held.get("cost_over_optimum")
-    if run is None or over is None:
+def measured(plan: pd.DataFrame, run: Json, digest: str) -> list[str]:
+    """Return what a run came to beside what a plan expected of its way, if that is known.
+
+    ``digest`` is that of the run's zone map.
+    """
+    over = (run["final"].get("cost_of_privacy") or {}).get("cost_over_optimum")
+    if over is None:
         return []
     told = f"This run came to {amount(over, '$/h')} $/h beyond the AC optimum"
-    way = _way(run)
-    alike = plan[[all(row[name] == way[name] for name in way) for _, row in plan.iterrows()]]
+    way = _way(run) | {"map_sha256": digest}
+    alike = plan[[all(row.get(name) == way[name] for name in way) for _, row in plan.iterrows()]]
     if alike.empty or alike["median"].isna().all():
         return [f"{told}; no way of the plan is its own."]
     least, median, most = (amount(alike[end].iloc[0], "$/h") for end in ENDS)
@@ -85,24 +94,20 @@ def measured(plan: pd.DataFrame, run: Json | None) -> list[str]:
 def _way(run: Json) -> Json:
     """Return what a plan calls the way of a run; of one that releases nothing, noise is none."""
     settings = run["settings"]
+    apart = IN_OTHER_WORDS | (NOISE if settings["release"] == NOTHING else set())
     central = settings["coordination"] == CENTRAL
-    grid = {
-        "case": run["case"], "zones": len(run["zones"]), "release": settings["release"],
-        "rounds": CENTRAL if central else str(settings["rounds"]),
-        "perturbation": settings["perturbation"], "load_scale": settings["load_scale"],
-        "outages": len(settings["outage"]),
-    }  # fmt: skip
-    noise = ("mechanism", "refresh", "beta", "budget", "protects")
-    return grid | {n: settings[n] for n in noise if settings["release"] != NOTHING}
+    rounds = {"rounds": CENTRAL if central else str(settings["rounds"])}
+    stated = {name: str(value) for name, value in settings.items() if name not in apart}
+    return {"case": run["case"]} | stated | rounds
 
 
 def _plan_rows(document: Json) -> pd.DataFrame:
     grid = {
-        "case": str(document["case"]), "zones": int(document["zones"]), "perturbation": "demand",
-        "refresh": "run", "load_scale": 1.0, "outages": 0, "protects": "p+q",
-        "beta": str(parse_beta(document["beta"])),
+        "case": str(document["case"]), "beta": str(parse_beta(document["beta"])),
         "budget": str(Budget("total", float(document["total"]))),
+        "map_sha256": str(document.get("map_sha256")),
     }  # fmt: skip
+    grid |= {name: str(value) for name, value in document.get("settings", {}).items()}
     return pd.DataFrame(
         [
             grid

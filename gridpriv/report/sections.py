@@ -11,6 +11,7 @@ from gridpriv.core.display import figure
 from gridpriv.core.stored import Study
 from gridpriv.drawing import Drawing, draw_network
 from gridpriv.drawing.chart import Chart, Style
+from gridpriv.grid.zoning import map_digest
 from gridpriv.privacy.budget import NO_NOISE, QUIET
 from gridpriv.report import findings
 from gridpriv.report.answers import sentence
@@ -224,7 +225,10 @@ def planned(of: Subject) -> Section | None:
     """Return what a plan expected, and what was measured."""
     if "plan" not in of.tables:
         return None
-    told = findings.measured(of.study.tables["plan"], run_document(of.study))
+    run, told = run_document(of.study), list[str]()
+    if run is not None:
+        digest = map_digest(of.study.manifest["cases"][0]["map"])
+        told = findings.measured(of.study.tables["plan"], run, digest)
     return Section("Plan", (findings.WORDS["plan"], *told), tables=of.held("plan"))
 
 

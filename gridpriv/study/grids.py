@@ -11,7 +11,7 @@ from gridpriv.grid.case import Case
 from gridpriv.grid.layout import network_tables
 from gridpriv.grid.library import SHIPPED_ZONES, load_case, shipped_zoning
 from gridpriv.grid.partition import METHODS, partition
-from gridpriv.grid.zoning import Zoning, read_zoning, tie_lines
+from gridpriv.grid.zoning import Zoning, read_zoning, tie_lines, zone_map
 from gridpriv.study.plan import StudyPlan
 
 
@@ -69,13 +69,7 @@ def describe(grids: dict[tuple[str, str], Grid]) -> list[Json]:
             "tie_lines": int(tie_lines(grid.case, grid.zoning).sum()),
             "base_mva": grid.case.base_mva,
             "source": grid.zoning.source,
-            "map": dict(
-                zip(
-                    map(str, grid.case.bus_id.tolist()),
-                    (grid.zoning.names[z] for z in grid.zoning.zone_of),
-                    strict=True,
-                )
-            ),
+            "map": zone_map(grid.case, grid.zoning),
         }
         for grid in grids.values()
     ]

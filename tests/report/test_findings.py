@@ -56,6 +56,28 @@ def test_a_plan_stands_beside_what_was_measured(folder: Path) -> None:
     shutil.rmtree(folder / "plan")
 
 
+@pytest.mark.parametrize(
+    "other", [[], ["--objective", "imbalance"], ["--update", "linearized"], ["--consensus", "all"],
+              ["--penalty", "100"], ["--zoning", "thirds.csv"], ["--tolerance", "1e-9"]]
+)  # fmt: skip
+def test_a_plan_of_other_settings_is_not_held_against_the_run(
+    other: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three zones of other buses are another map, and another seed is the same way."""
+    monkeypatch.chdir(tmp_path)
+    zones = "".join(f"{bus},{1 + bus % 3}\n" for bus in range(1, 15))
+    Path("thirds.csv").write_text("bus,zone\n" + zones)
+    words = ["--release", "bus", "--seed", "7", *other]
+    assert main(["run", *FEW, str(tmp_path / "run"), *words]) == 0
+    plan = ["plan", "case14", "--draws", "1", "--rounds", "2", "--mechanisms", "laplace",
+            "--protect", "1MW", "--total", "5", "--releases", "bus", "--quiet"]  # fmt: skip
+    assert main([*plan, "--out", str(tmp_path / "run" / "plan")]) == 0
+    (told,) = [s.text[-1] for s in make_report(read_source(tmp_path / "run")).sections
+               if s.title == "Plan"]  # fmt: skip
+    assert "This run came to" in told
+    assert told.endswith("no way of the plan is its own.") == bool(other)
+
+
 def test_public_reports_leave_it_out(folder: Path) -> None:
     report = make_report(read_source(folder, public=True))
     assert "Audit and attack" not in [section.title for section in report.sections]
