@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from gridpriv.cli.parser import Parser
-from gridpriv.core.errors import GridprivError, GridprivWarning, InputError, SolverError
+from gridpriv.core.errors import GridprivError, GridprivWarning, InputError, SolverError, notes
 from gridpriv.core.text import clean
 
 COMMANDS = {
@@ -108,20 +108,19 @@ def _run(words: list[str], command: str, *, own: bool) -> int:
 
 def _told(error: BaseException) -> tuple[str, int] | None:
     """Return the sentence and exit code of what a user or a machine can cause; None for a bug."""
-    notes = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
     if isinstance(error, GridprivError):
-        return f"{error}{notes}", error.exit_code
+        return f"{error}{notes(error)}", error.exit_code
     if isinstance(error, KeyboardInterrupt):
         sentence, code = error.args or ("interrupted", 130)
-        return f"{sentence}{notes}", int(code)
+        return f"{sentence}{notes(error)}", int(code)
     if isinstance(error, BrokenPipeError):
         return "", PIPE_CLOSED
     if isinstance(error, MemoryError):
-        return f"out of memory{notes}", SolverError.exit_code
+        return f"out of memory{notes(error)}", SolverError.exit_code
     if isinstance(error, OSError) and error.errno in OF_INPUT | OF_MACHINE:
         where = f"{error.filename}: " if error.filename else ""
         code = (InputError if error.errno in OF_INPUT else SolverError).exit_code
-        return f"{where}{error.strerror}{notes}", code
+        return f"{where}{error.strerror}{notes(error)}", code
     return None
 
 

@@ -34,6 +34,11 @@ class GridprivWarning(UserWarning):
     """Something a user should know that does not stop the work."""
 
 
+def notes(error: BaseException) -> str:
+    """Return what was noted of an error, each note in brackets after a space."""
+    return "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
+
+
 MOST_WHOLE = 2**64 - 1
 LONGEST = 100  # characters of a value that a message repeats
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from gridpriv.core.cluster import connect
-from gridpriv.core.errors import GridprivError, GridprivWarning, SolverError
+from gridpriv.core.errors import GridprivError, GridprivWarning, SolverError, notes
 from gridpriv.core.processes import unordered
 from gridpriv.core.store import Store
 from gridpriv.core.stored import Rows
@@ -119,7 +119,7 @@ def executed(batch: Batch) -> Iterator[Rows]:
     try:
         prepared = prepare(batch.grid.case, batch.grid.zoning, first)
     except GridprivError as error:
-        yield from (failed_rows(task, _reason(error)) for task in batch.tasks)
+        yield from (failed_rows(task, f"{error}{notes(error)}") for task in batch.tasks)
         return
     with closing(Kept(own_transport(first.workers))) as zones:
         for task in batch.tasks:
@@ -134,15 +134,11 @@ def attempted(task: Task, run: Callable[..., RunResult]) -> Rows:
     try:
         return run_rows(identity(task), run(leave=early.append))
     except GridprivError as error:
-        reason = _reason(error)
+        reason = f"{error}{notes(error)}"
         return run_rows(identity(task), early[0], reason) if early else failed_rows(task, reason)
     except (ArithmeticError, ValueError, LookupError, MemoryError, RuntimeError) as error:
         # a defect in one combination must not cost the others; the reason names it as such
         return failed_rows(task, f"internal error, {type(error).__name__}: {error}")
-
-
-def _reason(error: GridprivError) -> str:
-    return " ".join([str(error), *getattr(error, "__notes__", ())])
 
 
 def make_batches(
