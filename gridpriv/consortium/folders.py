@@ -12,6 +12,7 @@ A zone's demand is in its own folder only.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 from gridpriv.consensus.grpc_transport import NAME
@@ -90,6 +91,9 @@ def make_terms(network: Case, prepared: Prepared, run: str) -> Terms:
         raise not_allowed("public_demand", settings.public_demand, "left out: terms carry no file")
     if settings.coordination != "rounds":
         raise not_allowed("coordination", settings.coordination, "'rounds' over a network")
+    perturbation = settings.effective_perturbation()
+    if perturbation.target == "demand":  # said, as what is left out may come to mean another
+        settings = replace(settings, refresh=perturbation.refresh)
     zones = {}
     for zone, mask in zip(prepared.zones, prepared.shared, strict=True):
         numbers = zone.coordinates[mask]

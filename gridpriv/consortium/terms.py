@@ -156,11 +156,17 @@ def read_terms(path: Path) -> Terms:
 
 
 def _terms(document: Json) -> Terms:
+    settings = make_settings(None, **document["settings"])
+    if settings.refresh is None and settings.effective_perturbation().target == "demand":
+        raise ValueError(
+            "they do not say how often demand noise is drawn (refresh), which an earlier version "
+            "took to be every round: make them again, with gridpriv consortium"
+        )
     return Terms(
         run=check_run(document["run"]),
         case=str(document["case"]),
         network=str(document["network"]),
-        settings=make_settings(None, **document["settings"]),
+        settings=settings,
         smoothness=_number(document["smoothness"]),
         epsilon=math.inf if document["epsilon"] is None else float(document["epsilon"]),
         zones={str(zone["zone"]): _shared(zone) for zone in document["zones"]},

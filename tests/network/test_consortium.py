@@ -5,7 +5,12 @@ from __future__ import annotations
 import json
 
 import pytest
-from parties import Consortium, same_rounds
+from parties import LOOPBACK, Consortium, same_rounds
+
+from gridpriv import make_settings
+from gridpriv.consortium.folders import lay_out
+from gridpriv.consortium.terms import read_terms
+from gridpriv.core.errors import InputError
 
 ZONES = ("1", "2", "3")
 
@@ -24,3 +29,24 @@ def test_three_zones_over_grpc_are_a_run_in_one_process(folder, in_one_process, 
         r.consensus_residual for r in in_one_process.trace.rounds
     ]
     assert [row["releases"] for row in public["privacy"]] == [3, 3, 3]
+
+
+@pytest.mark.parametrize(
+    ("given", "refresh"),
+    [({}, "run"), ({"refresh": "round"}, "round"),
+     ({"perturbation": "objective", "update": "linearized"}, None)],
+)  # fmt: skip
+def test_terms_say_how_often_noise_is_drawn(case14, zones14, tmp_path, given, refresh):
+    """Parties of another version, with another default, must not draw another number of times."""
+    lay_out(case14, zones14, make_settings(rounds=3, **given), "trial", LOOPBACK, tmp_path / "new")
+    path = tmp_path / "new" / "1" / "terms.json"
+    told = json.loads(path.read_text())
+    assert told["settings"]["refresh"] == refresh
+    assert told["settings"]["rounds"] == 3
+    told["settings"]["refresh"] = None
+    path.write_text(json.dumps(told))
+    if refresh is None:
+        assert read_terms(path).settings.refresh is None
+    else:
+        with pytest.raises(InputError, match=r"how often demand noise is drawn.*make them again"):
+            read_terms(path)
