@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from gridpriv.zonal.forecast import Expected
 
 MOST_DRAWS = 1000
-RELEASES, MECHANISMS, ROUNDS = "nothing,bus,tree,total", "knorm", "central,20"
+RELEASES, MECHANISMS, ROUNDS = "nothing,bus,auto,total", "knorm", "central,20"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

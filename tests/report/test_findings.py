@@ -78,6 +78,18 @@ def test_a_plan_of_other_settings_is_not_held_against_the_run(
     assert told.endswith("no way of the plan is its own.") == bool(other)
 
 
+def test_the_default_ways_hold_that_of_a_run_of_default_release_and_rounds(tmp_path: Path) -> None:
+    run = ["run", "case14", "--mechanism", "knorm", "--seed", "1", "--quiet"]
+    assert main([*run, "--out", str(tmp_path / "run")]) == 0
+    plan = ["plan", "case14", "--draws", "1", "--protect", "1MW", "--total", "5", "--quiet"]
+    assert main([*plan, "--out", str(tmp_path / "run" / "plan")]) == 0
+    (told,) = [s.text[-1] for s in make_report(read_source(tmp_path / "run")).sections
+               if s.title == "Plan"]  # fmt: skip
+    ways = json.loads((tmp_path / "run" / "plan" / "plan.json").read_text())["ways"]
+    (own,) = [way for way in ways if (way["release"], way["rounds"]) == ("auto", "20")]
+    assert told.endswith(f"in the median {amount(own['over_optimum']['median'], '$/h')}.")
+
+
 def test_public_reports_leave_it_out(folder: Path) -> None:
     report = make_report(read_source(folder, public=True))
     assert "Audit and attack" not in [section.title for section in report.sections]
