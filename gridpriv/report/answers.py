@@ -123,14 +123,13 @@ def _answer(study: Study, panel: str, rows: pd.DataFrame) -> str:
         told = [f"{where}, the grid can carry no run of {_ways(lost)}: what they cost is no price."]
         return " ".join([*told, *_not_agreed(lost)])
     best, worst = ranked.iloc[0], ranked.iloc[-1]
-    same = _same(metric, best)
     told, others = [sentence(_leading(where, metric, ranked))], []
     if not quiet.empty and math.isfinite(quiet[metric.key].min()):
         others.append(f"without noise it is {metric.told(quiet[metric.key].min())}")
     silent = nothing[metric.key].min() if len(nothing) else math.nan
     if math.isfinite(silent):
         others.append(f"with nothing released, at epsilon 0, it is {metric.told(silent)}")
-    if worst[metric.key] > best[metric.key] + same:
+    if not _equal(metric, worst, best):
         most, has = ("dearest", "costs") if metric.spent else ("worst", "has")
         others.append(
             f'the {most} of the {len(ranked)} ways, "{worst.series}", {has} '
@@ -140,7 +139,7 @@ def _answer(study: Study, panel: str, rows: pd.DataFrame) -> str:
         text = "; ".join(others)
         told.append(sentence(f"{text[0].upper()}{text[1:]}"))
     told += _carried(best)
-    if silent < best[metric.key] - same:
+    if silent < best[metric.key] - _same(metric, best):
         told.append("That budget is worth nothing here, whichever of these ways it is spent on.")
     if len(lost):
         told.append(f"It can carry no run of {_ways(lost)}.")
@@ -202,14 +201,21 @@ def _same(metric: Metric, best: Any) -> float:
     return max(metric.least, 1e-9 * abs(float(best[metric.key])))
 
 
+def _equal(metric: Metric, row: Any, best: Any) -> bool:
+    """Return whether a figure differs from the best by nothing that counts, or that is shown."""
+    value, least = row[metric.key], best[metric.key]
+    return value <= least + _same(metric, best) or metric.told(value) == metric.told(least)
+
+
 def _leading(where: str, metric: Metric, ranked: pd.DataFrame) -> str:
     """Return which of several ways is the least, or that a figure does not tell them apart."""
     best = ranked.iloc[0]
-    equal = ranked[ranked[metric.key] <= best[metric.key] + _same(metric, best)]
+    equal = ranked[[_equal(metric, row, best) for _, row in ranked.iterrows()]]
     if len(equal) == len(ranked) > 1:
+        exact = ranked[metric.key].iloc[-1] <= best[metric.key] + _same(metric, best)
         return (
             f"{where}, {metric.noun} does not tell the {len(ranked)} ways apart: "
-            f"{metric.told(best[metric.key])} each"
+            f"{metric.told(best[metric.key])} each{'' if exact else ', to the digits shown'}"
         )
     return f"{where}, {_ways(equal)} {_least(metric, best, equal=len(equal), ways=len(ranked))}"
 

@@ -184,6 +184,18 @@ def test_ways_that_a_cost_does_not_tell_apart_are_not_ranked(tmp_path: Path) -> 
     assert "goes from" not in answer
 
 
+def test_what_is_shown_the_same_is_not_called_worse(tmp_path: Path) -> None:
+    plan = make_plan(["case14"], budgets=[1], schemes=NOISY, seeds=[1],
+                     reference=False, settings={"solver": "clarabel", "rounds": 2})  # fmt: skip
+    compare(plan, out=tmp_path, jobs=1)
+    study = read_source(tmp_path)
+    for shed, told in (([1.958, 1.962], True), ([1.958, 1.968], False)):
+        study.tables["runs"] = study.runs.assign(recourse_shed_mw=shed, carried=True)
+        answer = answers(study, summary(study))[0]
+        assert ("tell the 2 ways apart: 1.96 MW each, to the digits shown." in answer) == told
+        assert ("of the 2 ways" in answer and "the least" in answer) != told, answer
+
+
 def test_of_quiet_ways_the_first_sentence_says_which_is_the_least(tmp_path: Path) -> None:
     quiet = [Scheme(f"{n} rounds", (("mechanism", "none"), ("rounds", n))) for n in (1, 2, 3)]
     plan = make_plan(["case14"], schemes=quiet, settings={"solver": "clarabel"})
@@ -192,7 +204,16 @@ def test_of_quiet_ways_the_first_sentence_says_which_is_the_least(tmp_path: Path
     for shed, said in (
         ([5.0, 2.0, 3.0], '"2 rounds" costs the least, 2.00 MW shed after local recourse.'),
         ([5.0, 2.0, 2.0], '"2 rounds" and "3 rounds" cost the least, 2.00 MW shed'),
-        ([2.0, 2.0, 2.0], "shed after local recourse does not tell the 3 ways apart: 2.00 MW"),
+        (
+            [2.0, 2.0, 2.0],
+            "shed after local recourse does not tell the 3 ways apart: 2.00 MW each.",
+        ),
+        (
+            [1.958, 1.962, 1.957],
+            "shed after local recourse does not tell the 3 ways apart: 1.96 MW each, to the digits "
+            "shown.",
+        ),
+        ([1.958, 5.0, 1.962], '"1 rounds" and "3 rounds" cost the least, 1.96 MW shed'),
     ):
         study.tables["runs"] = study.runs.assign(recourse_shed_mw=shed)
         answer = answers(study, summary(study))[0]
