@@ -98,8 +98,9 @@ def _legend(table: pd.DataFrame, priced: bool) -> str:
     shed = table.recourse_shed_mw.notna().any()
     if shed and priced:
         told.append("Cost of privacy is what generation and unserved demand cost beyond the "
-                    "cheapest way without noise; where a way updates otherwise than that one, as "
-                    "the paper's do, what its update costs is part of it.")  # fmt: skip
+                    "cheapest way without noise, one yardstick for all: where a way has other "
+                    "rounds or another objective, penalty or update than that one, as the paper's "
+                    "do, what they cost without noise is part of it.")  # fmt: skip
         if (table.cost_of_privacy[~table.budget.isin(QUIET)] < 0.0).any():
             told.append("A negative one is chance and no gain: rounds without noise stop before "
                         "their optimum too, and noise happened to end nearer.")  # fmt: skip

@@ -218,6 +218,21 @@ def test_every_way_is_held_against_the_cheapest_without_noise() -> None:
     assert priced.isna().tolist() == [True, True, False, False]
 
 
+def test_a_reader_is_told_that_cost_of_privacy_counts_more_than_noise(studied: Study) -> None:
+    """A way of two rounds costs what its own run without noise costs, and yet is not free."""
+    quiet = studied.runs.budget == "none"
+    dear = studied.runs.assign(scheme="two rounds", cost=studied.runs.cost.max() + 200.0)
+    dear = dear.assign(run=[f"dear {run}" for run in dear.run])
+    told = with_cost_of_privacy(pd.concat([studied.runs, dear], ignore_index=True))
+    counted = told.cost_of_privacy[(told.scheme == "two rounds") & (told.budget != "none")]
+    assert (counted >= 200.0).all() == quiet.any()
+    docs = (Path(__file__).parents[2] / "docs" / "report.md").read_text()
+    for text, tells in ((to_html(make_report(studied)), quiet.any()), (docs, True)):
+        told_of = re.findall(r"[^.]*cheapest\s+way\s+without\s+noise,\s+one[^.]*", text)
+        for varied in ("rounds", "objective", "penalty", "update"):
+            assert any(varied in one for one in told_of) == tells, varied
+
+
 def test_many_ways_of_equal_cost_are_counted_and_not_all_named(studied: Study) -> None:
     table = summary(studied)
     at = table[table.budget.str.startswith("total:8")]
