@@ -110,7 +110,10 @@ ZONE_FLAGS = ("zones", "zoning", "zones_from", "method", "zone_size")
 
 
 def command_again(args: argparse.Namespace, settings: Settings) -> str:
-    """Return the command that runs the same again: files by their full path, every setting."""
+    """Return the command that runs the same again: files by their full path, every setting.
+
+    What decides on noise most it names whatever the defaults are, for a reader with others.
+    """
     words = ["gridpriv", args.command, _full(args.case)]
     words += given_words(args, *ZONE_FLAGS, "demand", "series")
     if args.reference is not None:
@@ -118,7 +121,8 @@ def command_again(args: argparse.Namespace, settings: Settings) -> str:
     held = settings_of(type(settings))
     files = {name: getattr(settings, name) for name in held if held[name].metavar == "FILE"}
     full: dict[str, Any] = {name: _full(path) for name, path in files.items() if path is not None}
-    return shlex.join([*words, *as_flags(replace(settings, **full))])
+    same = replace(settings, refresh=settings.as_dict()["refresh"] or settings.refresh, **full)
+    return shlex.join([*words, *as_flags(same, ("release", "refresh", "rounds"))])
 
 
 def given_words(args: argparse.Namespace, *names: str) -> list[str]:

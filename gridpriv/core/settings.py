@@ -16,7 +16,7 @@ JSON, with its unit and default in every help text. What no run reads has no fie
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import Field, dataclass, field, fields
 from difflib import get_close_matches
 from typing import Any, Self, TypeVar
@@ -198,13 +198,16 @@ def settings_of(part: type[Part]) -> dict[str, Setting]:
     return {one.name: one.metadata["setting"] for one in held}
 
 
-def as_flags(settings: Part) -> list[str]:
-    """Return the words of a command line that make the same settings; defaults are left out."""
+def as_flags(settings: Part, named: Collection[str] = ()) -> list[str]:
+    """Return the words of a command line that make the same settings.
+
+    Defaults are left out, but for those of ``named``.
+    """
     words: list[str] = []
     standard = defaults(type(settings))
     for name in names(type(settings)):
         value = getattr(settings, name)
-        if value != standard[name]:
+        if value != standard[name] or (name in named and value is not None):
             flag = f"--{name.replace('_', '-')}"
             values = value if isinstance(value, tuple) else (written(value),)
             words += [word for one in values for word in (flag, str(one))]

@@ -187,11 +187,10 @@ class Store:
         was = self.manifest
         for key in SAME:
             if was.get(key) != manifest.get(key):
-                again = f"; what it holds is made again by: {was.get('repeat')}"
                 raise InputError(
                     f"out = {str(self.folder)!r} is not allowed: it holds another {was['kind']} "
                     f"({was.get('title', 'untitled')!r}; {_difference(key, was, manifest)}); "
-                    f"name another folder{again if was.get('repeat') else ''}"
+                    f"name another folder{_again(was, manifest)}"
                 )
         if not resume:
             held = f"{len(self.stored())} of the {was['planned']} runs of this {was['kind']}"
@@ -319,6 +318,18 @@ def _difference(key: str, was: Json, manifest: Json) -> str:
     keys = _differing(held, asked)
     names = _differing(held.get("settings", {}), asked["settings"]) if "settings" in keys else []
     return f"other {', '.join(keys)}" + (f" ({', '.join(names)})" if names else "")
+
+
+def _again(was: Json, manifest: Json) -> str:
+    """Return how what is held is made again, or nothing where the command may no longer do it.
+
+    A setting that it leaves out was a default then, which may be another now.
+    """
+    held, asked = (one.get("study", {}).get("settings", {}) for one in (was, manifest))
+    differ = {f"--{name.replace('_', '-')}" for name in _differing(held, asked) if name in held}
+    repeat = str(was.get("repeat") or "")
+    told = f"; what it holds is made again by: {repeat}"
+    return told if repeat and differ <= set(repeat.split()) else ""
 
 
 def _differing(held: Json, asked: Json) -> list[str]:

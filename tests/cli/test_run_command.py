@@ -339,3 +339,21 @@ def test_a_folder_that_states_one_setting_less_is_told_how_it_is_made_again(caps
     assert call(capsys, *again[1:], "--quiet", "--out", str(tmp_path / "again"))[0] == 0
     made = read_manifest(tmp_path / "again")["study"]["settings"]
     assert made.pop("imbalance_weight") and made == manifest["study"]["settings"]
+
+
+def test_a_command_whose_defaults_were_others_is_not_said_to_make_a_folder_again(capsys, tmp_path):
+    """What a line leaves out it makes as today's defaults are, so it names what they changed."""
+    folder = tmp_path / "out"
+    words = ["run", "case14", "--rounds", "1", "--seed", "1", "--no-reference", "--out"]
+    assert call(capsys, *words, str(folder))[0] == 0
+    manifest = read_manifest(folder)
+    assert manifest["study"]["settings"]["refresh"] == "run"
+    for setting, value in (("rounds", 1), ("release", "auto"), ("refresh", "run")):
+        assert f"--{setting} {value}" in manifest["repeat"]
+    code, _, said = call(capsys, *words, str(folder), "--release", "bus")
+    assert code == 2 and said.endswith(f"is made again by: {manifest['repeat']}\n")
+    manifest["study"]["settings"]["release"] = "bus"  # as it was once, said by no flag
+    manifest["repeat"] = manifest["repeat"].replace("--release auto ", "")
+    (folder / "manifest.json").write_text(sealed(manifest))
+    code, _, said = call(capsys, *words, str(folder))
+    assert code == 2 and "(release)" in said and "made again" not in said
