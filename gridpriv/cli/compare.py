@@ -169,7 +169,7 @@ def print_summary(table: Any) -> None:
             "95 % +-": [amount(x, "$/h") for x in beyond],
             "shed MW": [amount(x, "MW") for x in rows.recourse_shed_mw],
             "deviation MW": [amount(x, "MW") for x in rows.interchange_deviation_mw],
-            "ok %": [None if x is None else round(100.0 * x) for x in rows.carried],
+            "ok %": [None if _number(x) is None else round(100.0 * x) for x in rows.carried],
         }
         known = {name: cells for name, cells in told.items() if any(c is not None for c in cells)}
         print_table(

@@ -291,6 +291,33 @@ def test_the_compare_command_ends_with_a_report(
 
 
 @pytest.mark.parametrize(
+    ("flags", "code", "told"),
+    [
+        (
+            [
+                "--scheme",
+                "good: refresh=run",
+                "--scheme",
+                "bad: solver=pyomo:nosuchsolver",
+                "--no-reference",
+            ],
+            0,
+            "1 of 2 runs failed",
+        ),
+        (["--time-limit", "1e-9"], 3, "3 of 3 runs failed"),
+    ],
+)
+def test_the_compare_command_tells_of_ways_without_a_finished_run(
+    flags: list[str], code: int, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["compare", "case14", "--budgets", "5", "--mechanism", "knorm", "--rounds", "2",
+             "--seeds", "1", "--jobs", "1", "--out", str(tmp_path), *flags]  # fmt: skip
+    assert main(words) == code
+    assert told in " ".join(capsys.readouterr().err.split())
+    assert (tmp_path / "report.html").is_file()
+
+
+@pytest.mark.parametrize(
     ("words", "message"),
     [
         (["compare"], "name at least one case"),
