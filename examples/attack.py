@@ -10,8 +10,7 @@ import gridpriv
 
 case = gridpriv.load_case("case14")
 settings = gridpriv.make_settings(
-    update="linearized", budget="total:1", beta="1MW", refresh="run", rounds=3,
-    solver="clarabel", seed=1,
+    update="linearized", budget="total:1", beta="1MW", rounds=3, solver="clarabel", seed=1,
 )  # fmt: skip
 prepared = gridpriv.prepare(case, gridpriv.shipped_zoning(case), settings)
 

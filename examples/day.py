@@ -20,7 +20,7 @@ with tempfile.TemporaryDirectory() as folder:
     series = gridpriv.read_demand_series(path, case)
 
 settings = gridpriv.make_settings(
-    budget="total:1", beta="1MW", refresh="run", rounds=10, solver="clarabel", seed=1
+    budget="total:1", beta="1MW", rounds=10, solver="clarabel", seed=1
 )
 day = gridpriv.run_series(series, gridpriv.shipped_zoning(case), settings)
 

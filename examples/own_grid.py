@@ -16,9 +16,7 @@ case = gridpriv.case_from_pandapower(net, name="own")
 zones = zoning_from_source(case, "zone")  # or gridpriv.read_zoning("zones.csv", case)
 print(gridpriv.zone_report(case, zones).to_string(index=False))
 
-settings = gridpriv.make_settings(
-    budget="total:5", beta="1MW", refresh="run", rounds=15, solver="clarabel", seed=1
-)
+settings = gridpriv.make_settings(budget="total:5", beta="1MW", solver="clarabel", seed=1)
 result = gridpriv.run(case, zones, settings)
 settled = result.physical
 print(f"{settled['cost']:.2f} $/h, {settled['shed_mw']:.3f} MW not served")

@@ -23,9 +23,7 @@ for name, chosen in {
     "no noise": {"mechanism": "none"},
     "total epsilon 5": {"mechanism": "knorm", "budget": "total:5"},
 }.items():
-    settings = gridpriv.make_settings(
-        refresh="run", rounds=20, solver="clarabel", beta="1MW", seed=1, **chosen
-    )
+    settings = gridpriv.make_settings(solver="clarabel", beta="1MW", seed=1, **chosen)
     result = gridpriv.run(case, zones, settings)
     settled = result.physical
     print(f"{name}: {settled['shed_mw']:.1f} MW not served, {settled['cost']:.0f} $/h")

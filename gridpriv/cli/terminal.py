@@ -7,13 +7,10 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gridpriv.core.display import Amount, shown
 from gridpriv.core.document import Json
-
-if TYPE_CHECKING:
-    pass
 
 
 def tell(

@@ -1,4 +1,4 @@
-"""Sums over a hierarchy of connected parts; the zone's sum and its units are the two ends."""
+"""Weighted sums over levels of parts, such as the zone and its buses."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def tree(levels: Sequence[Ints], weights: Sequence[float]) -> Statistics:
     """Return the strategy that releases weighted sums over the parts of every level.
 
     A unit is in one part of each level, so it moves the statistics by the sum of all weights (in
-    norm 2, the root of their squares), whatever the hierarchy is.
+    norm 2, the root of their squares), whatever the parts are.
 
     Parameters
     ----------
