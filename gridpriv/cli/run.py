@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from contextlib import ExitStack, closing
 from dataclasses import replace
@@ -163,6 +164,7 @@ def _compared(result: RunResult, zones: Carry) -> RunResult:
     try:
         return replace(result, reference=reference(result, result.settings.load_scale, zones))
     except KeyboardInterrupt:
+        print("interrupted: the run is kept, without what it is held against", file=sys.stderr)
         return result
 
 

@@ -29,8 +29,9 @@ class Service(Part):
         """Refuse a balancing price at which a zone cuts customers before it leans on others."""
         super().agree()
         if self.balancing_price >= self.voll:
-            allowed = f"below voll = {self.voll:g} $/MWh: else a zone cuts demand before it leans"
-            raise not_allowed("balancing_price", self.balancing_price, allowed)
+            price = f"balancing_price = {self.balancing_price:g} $/MWh"
+            allowed = f"above {price}: else a zone cuts demand before it leans on others"
+            raise not_allowed("voll", self.voll, allowed)
 
 
 def check_voll(case: Case, voll: float) -> None:
