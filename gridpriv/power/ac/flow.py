@@ -34,9 +34,8 @@ from gridpriv.power.ac.state import AcState, Dispatch, Schedule
 
 SWITCH_TOLERANCE = 1e-7
 """p.u. beyond a reactive or active limit at which a generator or an area stops regulating."""
-MOST_EASED, BOLD = 10, 0.1
-"""Power flows in which what is beyond reactive limits is taken away little by little, and the share
-left of it after which all of it is."""
+MOST_EASED = 10
+"""Power flows in which what is beyond reactive limits is taken away little by little."""
 LARGEST_MOVE = 0.25
 """p.u. of voltage: a state farther away is another branch of solutions, which no grid jumps to."""
 MOST_POWER_FLOWS = 40
@@ -143,7 +142,7 @@ def _within_limits(grid: AreaGrid, last: Settled) -> Settled:
             continue
         if share == 0.0 or found.solution.steps == 0:
             return found
-        nearest, share = found, share / 2.0 if share > BOLD else 0.0
+        nearest = found
     return _nearby(grid, nearest, 0.0) or nearest
 
 
