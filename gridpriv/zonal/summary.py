@@ -309,30 +309,34 @@ def price(document: Json) -> str:
 def series_figures(steps: list[Json]) -> list[list[object]]:
     """Return rows of what a series comes to: figure, value, unit; of a public one, few.
 
-    Means are over the steps of which a figure is known, differences over those that know both;
-    steps have no length, so they are powers and no energies.
+    Means are over the steps of which a figure is known, differences over those that know both,
+    and say so where it is not all steps; steps have no length, so they are powers and no energies.
     """
 
-    def mean(key: str, less: str = "") -> float | None:
+    def known(key: str, less: str = "") -> list[float]:
         pairs = [(step.get(key), step.get(less) if less else 0.0) for step in steps]
-        known = [value - base for value, base in pairs if value is not None and base is not None]
-        return sum(known) / len(known) if known else None
+        return [value - base for value, base in pairs if value is not None and base is not None]
 
     told = [
-        ("demand", mean("demand_mw"), "MW"),
-        ("demand not served", mean("recourse_shed_mw"), "MW"),
-        ("  no noise", mean("without_noise_shed_mw"), "MW"),
-        ("  nothing released", mean("nothing_released_shed_mw"), "MW"),
-        ("balancing power between zones", mean("balancing_mw"), "MW"),
-        ("cost, unserved demand included", mean("cost"), "$/h"),
-        ("cost of privacy", mean("cost", less="without_noise_cost"), "$/h"),
-        ("cost, nothing released", mean("nothing_released_cost"), "$/h"),
+        ("demand", known("demand_mw"), "MW"),
+        ("demand not served", known("recourse_shed_mw"), "MW"),
+        ("  no noise", known("without_noise_shed_mw"), "MW"),
+        ("  nothing released", known("nothing_released_shed_mw"), "MW"),
+        ("balancing power between zones", known("balancing_mw"), "MW"),
+        ("cost, unserved demand included", known("cost"), "$/h"),
+        ("cost of privacy", known("cost", less="without_noise_cost"), "$/h"),
+        ("cost, nothing released", known("nothing_released_cost"), "$/h"),
     ]
     return [
-        [f"{name}, mean", amount(value, unit), unit]
-        for name, value, unit in told
-        if value is not None
+        [f"{name}, {_mean_of(values, steps)}", amount(sum(values) / len(values), unit), unit]
+        for name, values, unit in told
+        if values
     ]
+
+
+def _mean_of(known: list[float], steps: list[Json]) -> str:
+    all_known = len(known) == len(steps)
+    return "mean" if all_known else f"mean of {len(known)} of {len(steps)} steps"
 
 
 def series_sentences(steps: list[Json], planned: int, settings: Json) -> list[str]:

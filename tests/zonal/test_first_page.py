@@ -12,6 +12,7 @@ from gridpriv.cli.main import main
 from gridpriv.cli.run import summarise
 from gridpriv.core.display import amount, shown
 from gridpriv.power.ac.optimum import acopf
+from gridpriv.zonal.summary import series_figures
 
 HEAVY = ["run", "case14", "--load-scale", "2.5", "--mechanism", "none", "--rounds", "2"]
 
@@ -108,3 +109,16 @@ def test_figures_of_the_first_page_are_those_of_the_document(heavy, capsys):
         assert shown_mw == pytest.approx(physical[key], rel=1e-3)
     cost = float(re.search(r"demand included +([\d.]+)", told)[1])
     assert np.isclose(cost, physical["cost"], rtol=1e-5)
+
+
+def test_a_mean_over_some_steps_says_of_how_many():
+    """One step has no figure: its cost is in one mean and not in the other."""
+    steps = [
+        {"cost": 10.0, "nothing_released_cost": 12.0},
+        {"cost": 30.0, "nothing_released_cost": None},
+    ]
+    rows = {name: float(str(value)) for name, value, _ in series_figures(steps)}
+    assert rows == {
+        "cost, unserved demand included, mean": 20.0,
+        "cost, nothing released, mean of 1 of 2 steps": 12.0,
+    }
