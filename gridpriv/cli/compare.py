@@ -182,7 +182,7 @@ def print_summary(table: Any) -> None:
 
 def _plan(args: argparse.Namespace) -> StudyPlan:
     from gridpriv.study import make_plan
-    from gridpriv.study.plan import WAYS
+    from gridpriv.study.schemes import WAYS
 
     if not args.case:
         raise InputError("name at least one case, or a study file with --study FILE.toml")

@@ -10,7 +10,8 @@ if TYPE_CHECKING:
     from gridpriv.core.stored import Study, read_study
     from gridpriv.study.comparison import compare
     from gridpriv.study.files import read_plan
-    from gridpriv.study.plan import Scheme, StudyPlan, Task, make_plan
+    from gridpriv.study.plan import StudyPlan, Task, make_plan
+    from gridpriv.study.schemes import Scheme
 
 __all__ = [
     "Scheme",
@@ -26,7 +27,7 @@ __all__ = [
 __getattr__, __dir__ = lazily(
     __name__,
     {
-        "Scheme": "plan",
+        "Scheme": "schemes",
         "Study": "comparison",
         "StudyPlan": "plan",
         "Task": "plan",

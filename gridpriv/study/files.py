@@ -15,14 +15,10 @@ from gridpriv.study.plan import (
     DEFAULT_QUESTION,
     DEFAULT_SEEDS,
     DEFAULT_TITLE,
-    PLURALS,
-    SCHEME_AXES,
-    Scheme,
     StudyPlan,
-    empty_axis,
     make_plan,
-    shown,
 )
+from gridpriv.study.schemes import PLURALS, SCHEME_AXES, Scheme, empty_axis, shown
 
 SCALARS = ("title", "question", "per_release", "seeds", "reference", "settings", "schemes")
 AXES = ("cases", "zonings", "budgets", "local_updates", "load_scales", *PLURALS, *SCHEME_AXES)

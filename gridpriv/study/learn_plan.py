@@ -18,7 +18,7 @@ from gridpriv.learning.measures import MEASURES
 from gridpriv.learning.settings import LearnSettings, make_learn_settings
 from gridpriv.learning.tuning import Tuning
 from gridpriv.privacy.budget import NO_NOISE, parse_budget
-from gridpriv.study.plan import Scheme
+from gridpriv.study.schemes import Scheme
 
 DELTA = 1e-5
 TITLE = "{}: algorithms at equal certified totals"

@@ -1,9 +1,9 @@
 """What a study runs: schemes side by side, over axes, each combination once per seed.
 
-A *scheme* is a named set of settings (``demand per round``). An *axis* is a list of values that
-every scheme is run at: budgets, local updates, load scales, zonings, cases, and any other
-setting, whose values become schemes of their own. Seeds repeat each noisy combination. All
-settings are validated when the plan is expanded, before anything runs.
+An *axis* is a list of values that every scheme (:mod:`gridpriv.study.schemes`) is run at:
+budgets, local updates, load scales, zonings, cases, and any other setting, whose values become
+schemes of their own. Seeds repeat each noisy combination. All settings are validated when the
+plan is expanded, before anything runs.
 """
 
 from __future__ import annotations
@@ -20,74 +20,30 @@ from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError, not_allowed, whole
 from gridpriv.core.settings import check_names, names, written
 from gridpriv.core.text import clean
-from gridpriv.privacy.budget import NO_NOISE, NOTHING, QUIET, Budget, parse_budget
-from gridpriv.privacy.settings import Privacy
-from gridpriv.zonal.settings import (
-    NOTHING_RELEASED,
-    Adjacency,
-    Draws,
-    Settings,
-    make_settings,
+from gridpriv.privacy.budget import NO_NOISE, QUIET, Budget, parse_budget
+from gridpriv.study.schemes import (
+    BESIDE_GROUND,
+    DEFAULT_SCHEMES,
+    OWN_AXIS,
+    PLURALS,
+    REFERENCES,
+    SCHEME_AXES,
+    Scheme,
+    drawn_by,
+    effective,
+    empty_axis,
+    make_scheme,
+    schemes_at,
+    shown,
+    word_of,
 )
+from gridpriv.zonal.settings import Settings, make_settings
 
 DEFAULT_BUDGETS = (0.5, 1.0, 5.0, 10.0)
 DEFAULT_SEEDS = (1, 2, 3, 4, 5)
 MOST_SEEDS = 100_000
 DEFAULT_TITLE = "Privacy budgets compared"
 DEFAULT_QUESTION = "Which way of protecting demand costs least at equal privacy?"
-
-# settings that have their own axis, so that [settings] and schemes may not hold them
-OWN_AXIS = {"seed": "seeds", "load_scale": "load-scales", "budget": "budgets"}
-PLURALS = {"mechanisms": "mechanism", "perturbations": "perturbation", "updates": "update"}
-# axes that say how demand is protected: given one of them, they replace the default schemes
-WAYS = ("mechanism", "perturbation", "refresh", "update")
-SCHEME_AXES = tuple(
-    name for name in names(Settings) if name not in (*OWN_AXIS, "local_updates", "outage")
-)
-OF_NOISE = (*names(Privacy), *names(Adjacency), *names(Draws))
-BESIDE_GROUND = (*OF_NOISE, "workers")  # change nothing of a run that draws no noise
-
-
-@dataclass(frozen=True)
-class Scheme:
-    """One way of running: a name and the settings that make it.
-
-    Attributes
-    ----------
-    name : str
-    settings : tuple of (str, value)
-        Over the study's common settings; ``preset`` may be among them.
-    """
-
-    name: str
-    settings: tuple[tuple[str, Any], ...] = ()
-
-
-def _scheme(name: str, **settings: Any) -> Scheme:
-    return Scheme(name, tuple(sorted(settings.items())))
-
-
-REFERENCES = {
-    NO_NOISE: _scheme("no noise", mechanism=NO_NOISE),
-    NOTHING: _scheme("nothing released", **NOTHING_RELEASED),
-}
-"""What stands beside private ways, by what it draws."""
-
-DEFAULT_SCHEMES = (
-    REFERENCES[NO_NOISE],
-    _scheme("no noise, paper's update", preset="ryu-kim", mechanism=NO_NOISE),
-    REFERENCES[NOTHING],
-    *(
-        _scheme(
-            f"paper: {target}, {noise.capitalize()}",
-            preset="ryu-kim", calibration="sound", perturbation=target, mechanism=noise,
-        )
-        for target in ("objective", "output")
-        for noise in ("laplace", "gaussian")
-    ),
-    _scheme("demand, per round", perturbation="demand", refresh="round"),
-    _scheme("demand, once", perturbation="demand", refresh="run"),
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -189,7 +145,7 @@ class StudyPlan:
         a kind that the study names itself.
         """
         common = dict(self.settings)
-        drawn = [_drawn(common | dict(scheme.settings)) for scheme in self.schemes]
+        drawn = [drawn_by(common | dict(scheme.settings)) for scheme in self.schemes]
         grounds: dict[str, Json] = {}
         for scheme, what in zip(self.schemes, drawn, strict=True):
             if what not in QUIET:
@@ -197,7 +153,7 @@ class StudyPlan:
                 grounds.setdefault(self._come_to(ground), ground)
         missing = [one for kind, one in REFERENCES.items() if kind not in drawn and self.reference]
         return tuple(
-            _scheme(", ".join([one.name, *(_word(k, v) for k, v in ground.items())]),
+            make_scheme(", ".join([one.name, *(word_of(k, v) for k, v in ground.items())]),
                     **(ground | dict(one.settings)))
             for one, ground in product(missing, grounds.values())
         )  # fmt: skip
@@ -205,7 +161,7 @@ class StudyPlan:
     def _come_to(self, ground: Json) -> str:
         """Return what a reference of such settings is run with, the same for the same run."""
         own = ground.get("local_updates") if self.local_updates else None  # wins over the axis
-        found = _effective(dict(self.settings) | ground | {"mechanism": NO_NOISE})
+        found = effective(dict(self.settings) | ground | {"mechanism": NO_NOISE})
         told = ground if found is None else found.as_dict()
         kept = {k: str(v) for k, v in told.items() if k not in BESIDE_GROUND}
         return json.dumps([own, kept], sort_keys=True)
@@ -289,8 +245,8 @@ def make_plan(
     per_release : bool
         Compare at equal epsilon per release, as the paper does.
     schemes : sequence of Scheme
-        Named settings; :data:`DEFAULT_SCHEMES` unless given, or one per combination of the axes
-        ``mechanism``, ``perturbation``, ``refresh`` and ``update``.
+        Named settings; unless given :data:`gridpriv.study.schemes.DEFAULT_SCHEMES`, or one per
+        combination of the axes ``mechanism``, ``perturbation``, ``refresh`` and ``update``.
     zonings : sequence of str or int
         ``K``, ``METHOD:K``, a CSV file, or '' for the case's default map.
     local_updates : sequence of int
@@ -331,7 +287,7 @@ def make_plan(
     delta = common.get("target_delta", Settings.target_delta)
     return StudyPlan(
         cases=tuple(cases),
-        schemes=_combined(tuple(schemes), combined),
+        schemes=schemes_at(tuple(schemes), combined),
         budgets=tuple(_budget(b, per_release, delta) for b in budgets),
         zonings=tuple(str(z) for z in zonings),
         local_updates=tuple(local_updates),
@@ -343,64 +299,6 @@ def make_plan(
         question=question,
         name=name,
     )
-
-
-def _combined(schemes: tuple[Scheme, ...], axes: Mapping[str, Sequence[Any]]) -> tuple[Scheme, ...]:
-    """Return the schemes at every combination of the axes' values, as far as they apply."""
-    for axis, values in axes.items():
-        if isinstance(values, str):
-            raise not_allowed(shown(axis), values, "a list")
-        if not values:
-            raise empty_axis(axis)
-    if not schemes and any(way in axes for way in WAYS):
-        schemes = (Scheme(""),)
-        axes = {"mechanism": ("laplace",), "perturbation": ("demand",)} | dict(axes)
-    found: dict[str, Scheme] = {}
-    for scheme, *values in product(schemes or DEFAULT_SCHEMES, *axes.values()):
-        own, chosen = dict(scheme.settings), dict(zip(axes, values, strict=True))
-        if _drawn(own) in QUIET and _drawn(chosen | own) in QUIET:
-            chosen = {name: value for name, value in chosen.items() if name not in OF_NOISE}
-        chosen |= own
-        given = {name: value for name, value in chosen.items() if _applies(name, chosen)}
-        added = [
-            name for name in (*WAYS, *axes) if name in given and name not in dict(scheme.settings)
-        ]
-        words = [scheme.name, *(_word(name, given[name]) for name in dict.fromkeys(added))]
-        label = ", ".join(word for word in words if word)
-        way = _scheme(label, **given)
-        if found.setdefault(label, way) != way:
-            raise not_allowed("schemes", label, "each name once")
-    return tuple(found.values())
-
-
-def _drawn(given: Mapping[str, Any]) -> str:
-    """Return what settings, a preset's among them, draw; no word if they are refused."""
-    found = _effective(given)
-    return "" if found is None else found.drawn
-
-
-def _effective(given: Mapping[str, Any]) -> Settings | None:
-    """Return the settings that some, a preset's among them, make; None if they are refused."""
-    own = dict(given)
-    try:
-        return make_settings(own.pop("preset", None), **own)
-    except InputError:  # beside the common settings they may do; if not, the tasks say so
-        return None
-
-
-def _applies(name: str, given: Mapping[str, Any]) -> bool:
-    """Return whether a setting has a meaning beside the others."""
-    if given.get("mechanism") == NO_NOISE:
-        return name == "mechanism" or name not in OF_NOISE
-    return name != "refresh" or given.get("perturbation", "demand") == "demand"
-
-
-def _word(name: str, value: Any) -> str:
-    """Return a setting's value in the name of a scheme."""
-    if name in WAYS:
-        word = "no noise" if value == NO_NOISE else str(value)
-        return {"refresh": f"per {value}"}.get(name, word)
-    return f"{shown(name)} {value}"
 
 
 def _budget(value: float | str | Budget, per_release: bool, delta: float) -> Budget:
@@ -431,16 +329,6 @@ def _seeds(seeds: Sequence[int] | int) -> tuple[int, ...]:
     if isinstance(seeds, str) or not isinstance(seeds, Sequence):
         raise not_allowed("seeds", seeds, "a number of seeds, or a list of whole numbers")
     return tuple(seeds)
-
-
-def empty_axis(axis: str) -> InputError:
-    """Return the error for an axis without values."""
-    return InputError(f"{shown(axis)} = [] is not allowed: an axis needs at least one value")
-
-
-def shown(name: str) -> str:
-    """Return a setting's name as files and flags write it."""
-    return name.replace("_", "-")
 
 
 def _frozen(value: Any) -> Any:

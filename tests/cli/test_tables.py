@@ -8,7 +8,7 @@ import pytest
 
 from gridpriv.cli.compare import print_summary
 from gridpriv.cli.terminal import print_table
-from gridpriv.study.plan import DEFAULT_SCHEMES
+from gridpriv.study.schemes import DEFAULT_SCHEMES
 
 
 @pytest.mark.parametrize("columns", [80, 120])

@@ -22,7 +22,7 @@ from gridpriv.report.export import export
 from gridpriv.report.source import read_source
 from gridpriv.report.summary import summary
 from gridpriv.study import Scheme, compare, make_plan
-from gridpriv.study.plan import DEFAULT_SCHEMES
+from gridpriv.study.schemes import DEFAULT_SCHEMES
 from gridpriv.study.total import study_totals
 
 QUICK = ["--solver", "clarabel", "--seed", "5"]

@@ -1,0 +1,148 @@
+"""Schemes: named ways of running, those of every comparison, and those that axes make.
+
+A *scheme* is a named set of settings (``demand per round``). The values of an axis become schemes
+of their own, as far as they have a meaning beside the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+from gridpriv.core.errors import InputError, not_allowed
+from gridpriv.core.settings import names
+from gridpriv.privacy.budget import NO_NOISE, NOTHING, QUIET
+from gridpriv.privacy.settings import Privacy
+from gridpriv.zonal.settings import (
+    NOTHING_RELEASED,
+    Adjacency,
+    Draws,
+    Settings,
+    make_settings,
+)
+
+# settings that have their own axis, so that [settings] and schemes may not hold them
+OWN_AXIS = {"seed": "seeds", "load_scale": "load-scales", "budget": "budgets"}
+PLURALS = {"mechanisms": "mechanism", "perturbations": "perturbation", "updates": "update"}
+# axes that say how demand is protected: given one of them, they replace the default schemes
+WAYS = ("mechanism", "perturbation", "refresh", "update")
+SCHEME_AXES = tuple(
+    name for name in names(Settings) if name not in (*OWN_AXIS, "local_updates", "outage")
+)
+OF_NOISE = (*names(Privacy), *names(Adjacency), *names(Draws))
+BESIDE_GROUND = (*OF_NOISE, "workers")  # change nothing of a run that draws no noise
+
+
+@dataclass(frozen=True)
+class Scheme:
+    """One way of running: a name and the settings that make it.
+
+    Attributes
+    ----------
+    name : str
+    settings : tuple of (str, value)
+        Over the study's common settings; ``preset`` may be among them.
+    """
+
+    name: str
+    settings: tuple[tuple[str, Any], ...] = ()
+
+
+def make_scheme(name: str, **settings: Any) -> Scheme:
+    """Return a scheme, its settings in the order of their names."""
+    return Scheme(name, tuple(sorted(settings.items())))
+
+
+REFERENCES = {
+    NO_NOISE: make_scheme("no noise", mechanism=NO_NOISE),
+    NOTHING: make_scheme("nothing released", **NOTHING_RELEASED),
+}
+"""What stands beside private ways, by what it draws."""
+
+DEFAULT_SCHEMES = (
+    REFERENCES[NO_NOISE],
+    make_scheme("no noise, paper's update", preset="ryu-kim", mechanism=NO_NOISE),
+    REFERENCES[NOTHING],
+    *(
+        make_scheme(
+            f"paper: {target}, {noise.capitalize()}",
+            preset="ryu-kim", calibration="sound", perturbation=target, mechanism=noise,
+        )
+        for target in ("objective", "output")
+        for noise in ("laplace", "gaussian")
+    ),
+    make_scheme("demand, per round", perturbation="demand", refresh="round"),
+    make_scheme("demand, once", perturbation="demand", refresh="run"),
+)  # fmt: skip
+
+
+def schemes_at(
+    schemes: tuple[Scheme, ...], axes: Mapping[str, Sequence[Any]]
+) -> tuple[Scheme, ...]:
+    """Return the schemes at every combination of the axes' values, as far as they apply."""
+    for axis, values in axes.items():
+        if isinstance(values, str):
+            raise not_allowed(shown(axis), values, "a list")
+        if not values:
+            raise empty_axis(axis)
+    if not schemes and any(way in axes for way in WAYS):
+        schemes = (Scheme(""),)
+        axes = {"mechanism": ("laplace",), "perturbation": ("demand",)} | dict(axes)
+    found: dict[str, Scheme] = {}
+    for scheme, *values in product(schemes or DEFAULT_SCHEMES, *axes.values()):
+        own, chosen = dict(scheme.settings), dict(zip(axes, values, strict=True))
+        if drawn_by(own) in QUIET and drawn_by(chosen | own) in QUIET:
+            chosen = {name: value for name, value in chosen.items() if name not in OF_NOISE}
+        chosen |= own
+        given = {name: value for name, value in chosen.items() if _applies(name, chosen)}
+        added = [
+            name for name in (*WAYS, *axes) if name in given and name not in dict(scheme.settings)
+        ]
+        words = [scheme.name, *(word_of(name, given[name]) for name in dict.fromkeys(added))]
+        label = ", ".join(word for word in words if word)
+        way = make_scheme(label, **given)
+        if found.setdefault(label, way) != way:
+            raise not_allowed("schemes", label, "each name once")
+    return tuple(found.values())
+
+
+def drawn_by(given: Mapping[str, Any]) -> str:
+    """Return what settings, a preset's among them, draw; no word if they are refused."""
+    found = effective(given)
+    return "" if found is None else found.drawn
+
+
+def effective(given: Mapping[str, Any]) -> Settings | None:
+    """Return the settings that some, a preset's among them, make; None if they are refused."""
+    own = dict(given)
+    try:
+        return make_settings(own.pop("preset", None), **own)
+    except InputError:  # beside the common settings they may do; if not, the tasks say so
+        return None
+
+
+def _applies(name: str, given: Mapping[str, Any]) -> bool:
+    """Return whether a setting has a meaning beside the others."""
+    if given.get("mechanism") == NO_NOISE:
+        return name == "mechanism" or name not in OF_NOISE
+    return name != "refresh" or given.get("perturbation", "demand") == "demand"
+
+
+def word_of(name: str, value: Any) -> str:
+    """Return a setting's value in the name of a scheme."""
+    if name in WAYS:
+        word = "no noise" if value == NO_NOISE else str(value)
+        return {"refresh": f"per {value}"}.get(name, word)
+    return f"{shown(name)} {value}"
+
+
+def empty_axis(axis: str) -> InputError:
+    """Return the error for an axis without values."""
+    return InputError(f"{shown(axis)} = [] is not allowed: an axis needs at least one value")
+
+
+def shown(name: str) -> str:
+    """Return a setting's name as files and flags write it."""
+    return name.replace("_", "-")
