@@ -201,8 +201,10 @@ def test_generation_that_cannot_go_lower_is_spilt(case14):
 def test_prices_that_make_no_sense_are_refused(case14):
     with pytest.raises(InputError, match="voll = 30"):
         gridpriv.acopf(case14, voll=30.0)
-    with pytest.raises(InputError, match="balancing_price"):
+    with pytest.raises(InputError, match=r"^voll = 500.0 is not allowed: above balancing_price"):
         Service(voll=500.0)
+    with pytest.raises(InputError, match=r"^balancing_price = 20000.0 is not allowed: below voll"):
+        Service(balancing_price=2e4)
     with pytest.raises(InputError, match="not_a_setting"):
         Service(not_a_setting=1.0)
     with pytest.warns(GridprivWarning, match="gen row"):

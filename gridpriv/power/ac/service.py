@@ -28,10 +28,12 @@ class Service(Part):
     def agree(self) -> None:
         """Refuse a balancing price at which a zone cuts customers before it leans on others."""
         super().agree()
-        if self.balancing_price >= self.voll:
-            price = f"balancing_price = {self.balancing_price:g} $/MWh"
-            allowed = f"above {price}: else a zone cuts demand before it leans on others"
-            raise not_allowed("voll", self.voll, allowed)
+        price, voll = self.balancing_price, self.voll
+        if price >= voll:
+            why = "$/MWh: else a zone cuts demand before it leans on others"
+            if voll == VOLL:  # the default: what was given is the other
+                raise not_allowed("balancing_price", price, f"below voll = {voll:g} {why}")
+            raise not_allowed("voll", voll, f"above balancing_price = {price:g} {why}")
 
 
 def check_voll(case: Case, voll: float) -> None:
