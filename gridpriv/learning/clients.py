@@ -6,6 +6,7 @@ linear model, :class:`gridpriv.learning.modules.ModuleClients` those of a torch 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
@@ -79,12 +80,12 @@ class ClientModels(Protocol):
         """Return one client's sum of sample gradients times ``weights`` (m,) at w, (J, K)."""
         ...
 
-    def values(self, w: Array) -> Floats:
-        """Return every client's mean loss at its own model (P, J, K), or all at one (J, K)."""
+    def values(self, w: Array | Sequence[Array]) -> Floats:
+        """Return every client's mean loss at its own model, P of (J, K), or all at one (J, K)."""
         ...
 
-    def errors(self, dataset: Dataset, models: Array) -> Floats:
-        """Return the test errors of models (A, J, K)."""
+    def errors(self, dataset: Dataset, models: Array | Sequence[Array]) -> Floats:
+        """Return the test errors of models, A of (J, K)."""
         ...
 
 
@@ -203,19 +204,22 @@ class Clients:
             residual = residual * clip_factors(chosen, residual, clip)
         return xp.matmul(transposed(chosen), residual * counts)
 
-    def errors(self, dataset: Dataset, models: Array) -> Floats:
-        """Return the test errors of models (A, J, K)."""
-        return np.asarray(test_errors(dataset, to_numpy(models)))
+    def errors(self, dataset: Dataset, models: Array | Sequence[Array]) -> Floats:
+        """Return the test errors of models, A of (J, K)."""
+        return np.asarray(test_errors(dataset, models))
 
-    def values(self, w: Array) -> Floats:
-        """Return every client's mean loss at its own model (P, J, K), or all at one (J, K)."""
-        if len(w.shape) == 2:
-            rows = to_numpy(self.loss.values(namespace(w).matmul(self.x, w), self.targets))
+    def values(self, w: Array | Sequence[Array]) -> Floats:
+        """Return every client's mean loss at its own model, P of (J, K), or all at one (J, K)."""
+        if not isinstance(w, Sequence) and len(w.shape) == 2:
+            scores = namespace(self.x).matmul(self.x, like(w, self.x))
+            rows = to_numpy(self.loss.values(scores, self.targets))
             return np.add.reduceat(rows, self.cuts[:-1]) / self.counts
-        if self._equal is not None:
-            return np.asarray(to_numpy(mean_value(self.loss, *self._equal, w)))
+        # of numbers like the samples': others would have all samples copied into their precision
         return np.array(
-            [float(mean_value(self.loss, *self.part(p), w[p])) for p in range(self.number)]
+            [
+                float(mean_value(self.loss, *self.part(p), like(w[p], self.x)))
+                for p in range(self.number)
+            ]
         )
 
 

@@ -11,15 +11,15 @@ functions take any leading batch axes and any array library.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from gridpriv.learning.arrays import Array, namespace, transposed
+from gridpriv.learning.arrays import Array, namespace, to_numpy, transposed
 from gridpriv.learning.datasets.base import Dataset, Labels
 
-MODELS = 256  # whose scores of the test rows are held at once
+SCORES = 2**22  # of models on test rows that are held at once
 
 
 @dataclass(frozen=True)
@@ -180,23 +180,24 @@ def targets_of(dataset: Dataset, y: Labels, dtype: type[np.floating]) -> Array:
     return hot
 
 
-def test_errors(dataset: Dataset, models: Array) -> Array:
+def test_errors(dataset: Dataset, models: Sequence[Array] | Array) -> Array:
     """Return each model's share of test samples with a wrong class, or mean squared error.
 
     Parameters
     ----------
-    models : (P, J, K) numpy
-        All are applied in one product.
+    models : P of (J, K)
+        As many as :data:`SCORES` allows are applied in one product.
     """
     x, y = dataset.x_test, dataset.y_test
     if len(y) == 0:
         return np.full(len(models), math.nan)
-    if len(models) > MODELS:
-        parts = [models[k : k + MODELS] for k in range(0, len(models), MODELS)]
+    outputs = models[0].shape[1]
+    at_once = max(1, SCORES // (len(y) * outputs))
+    if len(models) > at_once:
+        parts = [models[k : k + at_once] for k in range(0, len(models), at_once)]
         return np.concatenate([test_errors(dataset, part) for part in parts])
-    number, features, outputs = models.shape
-    side_by_side = np.moveaxis(models, 0, 1).reshape(features, number * outputs)
-    scores = (x @ side_by_side.astype(x.dtype)).reshape(len(y), number, outputs)
+    side_by_side = np.concatenate([to_numpy(one).astype(x.dtype) for one in models], axis=1)
+    scores = (x @ side_by_side).reshape(len(y), len(models), outputs)
     if dataset.task == "multiclass":
         return np.mean(scores.argmax(axis=2) != y[:, None], axis=0)
     if dataset.task == "binary":

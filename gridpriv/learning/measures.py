@@ -11,7 +11,7 @@ import numpy as np
 from gridpriv.core.arrays import Floats
 from gridpriv.learning.algorithms.base import Round
 from gridpriv.learning.algorithms.centralized import solve
-from gridpriv.learning.arrays import like, to_numpy
+from gridpriv.learning.arrays import to_numpy
 from gridpriv.learning.clients import make_clients
 from gridpriv.learning.datasets.base import Dataset
 from gridpriv.learning.datasets.split import split
@@ -75,7 +75,7 @@ class AugmentedObjective:
             self.values.append(math.nan)
             return
         mean, w = self._local / done.number, self._w / done.number
-        losses = self._clients.values(like(mean, self._clients.x))
+        losses = self._clients.values(mean)
         penalties = [self._regularizer.value(one) for one in mean]
         apart = np.sqrt(((mean - w[None]) ** 2).sum(axis=(1, 2)))
         self.values.append(float(np.sum(losses + penalties + self._penalty * apart)))

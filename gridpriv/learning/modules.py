@@ -18,7 +18,7 @@ import numpy as np
 
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import InputError, missing_extra, not_allowed
-from gridpriv.learning.arrays import Array, on_device
+from gridpriv.learning.arrays import Array, like, on_device
 from gridpriv.learning.clients import Clients
 from gridpriv.learning.datasets.base import Dataset
 from gridpriv.learning.losses import Loss, loss_of
@@ -204,7 +204,7 @@ class ModuleClients:
         found = []
         for p in range(self.number):
             x, targets = self.samples.part(p)
-            flat = (w if len(w.shape) == 2 else w[p])[:, 0]
+            flat = like(w if len(w.shape) == 2 else w[p], x)[:, 0]
             losses = [
                 self.functional.values(flat, x[k : k + 4 * CHUNK], targets[k : k + 4 * CHUNK])
                 for k in range(0, len(x), 4 * CHUNK)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import lru_cache
 
 import numpy as np
 
@@ -88,7 +89,7 @@ class ClientProblem:
         The rows are taken in blocks, so that the second product finds them in the cache.
         """
         w = like(z.reshape(self.shape), self._x)
-        weights = None if data.min(initial=1.0) == 1.0 == data.max(initial=1.0) else data
+        weights = None if (data == 1.0).all() else data
         total: Array = None
         for rows in self._blocks():
             x = self._x[rows]
@@ -115,7 +116,8 @@ class ClientProblem:
     def minimise(self, linear: Floats, metric: Floats, *, near: bool = False) -> Minimiser:
         """Return argmin over the box of <linear, z> + 1/2 z' diag(metric) z: a clip."""
         del near
-        return Minimiser(boxed(-linear / metric, self._box))
+        free = linear / metric
+        return Minimiser(boxed(np.negative(free, out=free), self._box))
 
     def minimise_exact(self, linear: Floats, metric: Floats, *, near: bool = False) -> Minimiser:
         """Refuse: the loss is no public quadratic."""
@@ -138,18 +140,12 @@ class ClientProblem:
         term joins the sum (add-one), or one leaves and one joins (replace-one); the sum is
         divided by a public count.
         """
-        factor = adjacency.factor / self.count
         one = self._sample_bound(norm)
-        if not np.isfinite(one):
+        if not math.isfinite(one):
             raise InputError(
                 f"the gradient of the {self._loss.name} loss has no bound: give --clip C"
             )
-        return Sensitivity(
-            factor * one,
-            norm,
-            f"{adjacency.factor:g} sample gradient of norm {one:.6g} at most (features of norm "
-            f"{self._norm:.6g}), over {self.count} samples",
-        )
+        return _mean_moved(adjacency, one, self._norm, self.count, norm)
 
     def output_sensitivity(
         self, adjacency: SampleAdjacency, norm: Norm, update: Update, metric: Floats
@@ -173,10 +169,8 @@ class ClientProblem:
     def _sample_bound(self, norm: Norm) -> float:
         if norm == 2:
             return self._loss.gradient_bound(self._norm, self._clip)
-        plain = np.sqrt(self.shape[0]) * self._norm * self._loss.bound_1
-        if self._clip is None:
-            return float(plain)
-        return float(min(plain, np.sqrt(self.size) * self._clip))
+        plain = math.sqrt(self.shape[0]) * self._norm * self._loss.bound_1
+        return plain if self._clip is None else min(plain, math.sqrt(self.size) * self._clip)
 
     def _residual(self, x: Array, rows: slice, w: Array) -> Array:
         residual = self._loss.residual(x @ w, self._targets[rows])
@@ -187,3 +181,16 @@ class ClientProblem:
     def _blocks(self) -> Iterator[slice]:
         size = BLOCK_ROWS if isinstance(self._x, np.ndarray) else self.samples
         return (slice(first, first + size) for first in range(0, self.samples, size))
+
+
+@lru_cache(maxsize=1024)
+def _mean_moved(
+    adjacency: SampleAdjacency, one: float, features: float, count: int, norm: Norm
+) -> Sensitivity:
+    """Return how far a mean gradient moves; equal clients ask for it in every round."""
+    return Sensitivity(
+        adjacency.factor / count * one,
+        norm,
+        f"{adjacency.factor:g} sample gradient of norm {one:.6g} at most (features of norm "
+        f"{features:.6g}), over {count} samples",
+    )

@@ -115,7 +115,9 @@ class Tally:
 
     def charge(self, client: int, what: Charge, count: int = 1) -> None:
         """Charge what is no additive noise; see :func:`rounded`."""
-        self.charges.setdefault(client, Counter())[rounded(what)] += count
+        if client not in self.charges:
+            self.charges[client] = Counter()
+        self.charges[client][rounded(what)] += count
 
     def note(self, text: str) -> None:
         """Add a note once."""

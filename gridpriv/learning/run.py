@@ -24,7 +24,7 @@ from gridpriv.learning.accounting import (
 from gridpriv.learning.algorithms import find_algorithm, find_releases
 from gridpriv.learning.algorithms.base import ALONE, Round, Shared, Task, Watch
 from gridpriv.learning.algorithms.batches import participants
-from gridpriv.learning.arrays import check_device, like, namespace, to_numpy
+from gridpriv.learning.arrays import check_device, to_numpy
 from gridpriv.learning.clients import ClientModels, make_clients
 from gridpriv.learning.datasets.base import Dataset
 from gridpriv.learning.datasets.split import Indices, split
@@ -209,8 +209,7 @@ class _Log:
     def __call__(self, done: Round) -> None:
         """Keep one round."""
         seconds = time.perf_counter() - self._began
-        xp = namespace(done.w)
-        apart = math.sqrt(sum(float(xp.sum((z - done.w) ** 2)) for z in done.each))
+        apart = done.apart
         if not math.isfinite(apart):
             raise SolverError(
                 f"{self.task.settings.algorithm} diverged in round {done.number}: "
@@ -245,8 +244,7 @@ class _Log:
         weights = np.full(clients.number, 1.0 / clients.number)
         if self.task.settings.algorithm == "ryu-kim":
             weights = clients.counts / clients.counts.sum()
-        # of numbers like the samples': others would have all samples copied into their precision
-        loss = float(weights @ clients.values(like(done.w, clients.x)))
+        loss = float(weights @ clients.values(done.w))
         error = float(clients.errors(self.dataset, done.w[None])[0])
         accuracy = 1.0 - error if self.dataset.task != "regression" else math.nan
         return {
@@ -254,8 +252,8 @@ class _Log:
             "train_loss": loss,
             "test_accuracy": accuracy,
             "test_error": error,
-            "local_loss": float(weights @ clients.values(like(done.local, clients.x))),
-            "local_error": float(np.mean(clients.errors(self.dataset, done.local))),
+            "local_loss": float(weights @ clients.values(done.each)),
+            "local_error": float(np.mean(clients.errors(self.dataset, done.each))),
         }
 
 
@@ -291,7 +289,7 @@ def _client_table(task: Task, w: Floats) -> pd.DataFrame:
             "client": [str(p + 1) for p in range(clients.number)],
             "samples": clients.counts.astype(int),
             "variables": task.size,
-            "train_loss": clients.values(like(w, clients.x)),
+            "train_loss": clients.values(w),
         }
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from dataclasses import replace
 
 import made
@@ -13,7 +14,7 @@ from scipy.optimize import minimize
 from gridpriv.consensus.coordinator import FullyShared, Plan, State, make_consensus, rounds
 from gridpriv.consensus.messages import Reply
 from gridpriv.core.errors import InputError, SolverError
-from gridpriv.learning import LearnSettings, learn, load_dataset
+from gridpriv.learning import LearnSettings, learn, load_dataset, losses
 from gridpriv.learning.algorithms.centralized import objective_value, solve
 from gridpriv.learning.algorithms.exact import TOLERANCE, minimise_locally
 from gridpriv.learning.algorithms.graph_admm import multipliers
@@ -21,7 +22,6 @@ from gridpriv.learning.algorithms.names import NON_PRIVATE, READS, SPECIFIC
 from gridpriv.learning.clients import make_clients
 from gridpriv.learning.datasets.split import split
 from gridpriv.learning.graph import check_graph, make_graph
-from gridpriv.learning.losses import MODELS
 from gridpriv.learning.regularizers import parse_regularizer
 from gridpriv.learning.run import make_task
 from gridpriv.learning.schedules import (
@@ -211,15 +211,33 @@ def test_what_cannot_be_certified_is_refused_before_it_runs():
         learn(made.multiclass(), clipped)
 
 
-def test_more_clients_than_models_scored_at_once_have_their_own_errors():
-    data = made.binary(samples=2 * MODELS)
-    settings = LearnSettings(
-        algorithm="dp-admm", clients=2 * MODELS, rounds=2, budget="total:1,1e-5"
-    )
+def test_more_clients_than_models_scored_at_once_have_their_own_errors(monkeypatch):
+    data = made.binary(samples=64)
+    monkeypatch.setattr(losses, "SCORES", 3 * len(data.y_test))
+    settings = LearnSettings(algorithm="dp-admm", clients=32, rounds=2, budget="total:1,1e-5")
     found = learn(data, settings)
     scores = data.x_test @ found.local[:, :, 0].T
     wrong = np.mean(np.where(scores > 0, 1, -1) != data.y_test[:, None])
     assert found.rounds.local_error.iloc[-1] == pytest.approx(wrong)
+
+
+def test_a_client_holds_its_model_and_multipliers_and_no_more():
+    data, clients, rounds = made.multiclass(samples=256, features=2000), 128, 3
+    settings = LearnSettings(
+        algorithm="ryu-kim", clients=clients, rounds=rounds, evaluate_every=rounds,
+        budget="total:1,1e-5", workers=1,
+    )  # fmt: skip
+    models = clients * 2000 * data.classes * 8  # bytes of a model a client
+    held = []
+    learn(data, replace(settings, clients=2))  # imports
+    tracemalloc.start()
+    try:
+        learn(data, settings, lambda _: held.append(tracemalloc.get_traced_memory()))
+    finally:
+        tracemalloc.stop()
+    (during, _), (_, peak) = held[-2:]
+    assert during < 2.8 * models  # model and multipliers
+    assert peak < 4.0 * models  # and the models that are returned
 
 
 @pytest.mark.parametrize("algorithm", sorted(READS))

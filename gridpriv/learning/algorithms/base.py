@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -281,6 +282,8 @@ class Round:
     noise_magnitude : float
     state : callable
         Returns what the next round starts from; called before that begins.
+    known_apart : float or None
+        The 2-norm of ``each`` minus ``w``, where the algorithm has it.
     """
 
     number: int
@@ -288,6 +291,15 @@ class Round:
     each: Sequence[Array] | Array
     noise_magnitude: float = 0.0
     state: Callable[[], tuple[Array, ...]] = tuple
+    known_apart: float | None = None
+
+    @property
+    def apart(self) -> float:
+        """The 2-norm of the local models minus the global one."""
+        if self.known_apart is not None:
+            return self.known_apart
+        xp = namespace(self.w)
+        return math.sqrt(sum(float(xp.sum((z - self.w) ** 2)) for z in self.each))
 
     @cached_property
     def local(self) -> Array:

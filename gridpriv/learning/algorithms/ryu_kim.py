@@ -8,7 +8,7 @@ the sensitivities the paper's noise is calibrated to.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -20,7 +20,7 @@ from gridpriv.consensus.coordinator import FullyShared, Plan, State, Turn, round
 from gridpriv.consensus.memory import AgentRules, Iterate, Memory
 from gridpriv.consensus.messages import Order, Reply
 from gridpriv.consensus.schedules import StepSize
-from gridpriv.consensus.transport import answers, exchange
+from gridpriv.consensus.transport import exchange
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import not_allowed
 from gridpriv.learning.accounting import classical_epsilon
@@ -88,7 +88,9 @@ class ClientAgent(Agent):
         if self.observed is not None and isinstance(self.problem, ClientProblem):
             largest = self.problem.largest_gradient(self._at.z)
             self._rules = replace(self._rules, noise=replace(self.observed, largest=largest))
-        return super().round(replace(order, step=self.step_of(order.number, order.step)))
+        if self.own_step is not None:
+            order = replace(order, step=self.own_step(order.number))
+        return super().round(order)
 
     def step_of(self, number: int, step: float) -> float:
         """Return the round's step: its own, or the common one."""
@@ -118,30 +120,35 @@ def ryu_kim(task: Task, watch: Watch) -> None:
     settings = task.settings
     if settings.batch is not None or settings.sampled_clients is not None:
         raise not_allowed("batch or sampled-clients", "given", "left out with ryu-kim")
-    agents = make_agents(task)
-    consensus = FullyShared(len(agents), task.size)
-    shape = task.clients.shape
-    start, penalty = np.zeros((consensus.agents, consensus.size)), penalty_of(task)
-    mean = np.zeros((1, consensus.size))
-    first = penalty.first(consensus.size)
-    left, (z, average, dual, *coordinator) = task.left(start, start, start, mean, mean, first)
-    for agent, *at in zip(agents, z, average, dual, strict=True):
-        agent.resume(Memory(Iterate(*at), None, np.zeros(0), {}))
-    state = State(*coordinator)
-    plan = Plan(settings.rounds, scaled_step(settings.step_scale), penalty, first=left.start)
+    consensus, penalty = FullyShared(task.clients.number, task.size), penalty_of(task)
+    agents, state = _begun(task, penalty)
+    first = task.begun.rounds + 1
+    plan = Plan(settings.rounds, scaled_step(settings.step_scale), penalty, first=first)
     with Threads(agents, settings.workers) as transport:
         for turn in rounds(exchange(transport, "round"), consensus, state, plan):
-            figures = answers(transport.ask("figures"))
-            noise = float(sum(f.noise_magnitude for f in figures))
-            watch(_left(agents, turn, shape, noise))
+            noise = float(sum(agent.figures().noise_magnitude for agent in agents))
+            watch(_left(agents, turn, task.clients.shape, noise))
+
+
+def _begun(task: Task, penalty: BudgetedPenalty) -> tuple[list[ClientAgent], State]:
+    """Return agents and coordinator where the first round that is left starts."""
+    start, mean = np.zeros((task.clients.number, task.size)), np.zeros((1, task.size))
+    _, (z, average, dual, *coordinator) = task.left(
+        start, start, start, mean, mean, penalty.first(task.size)
+    )
+    agents = []
+    # one after the other: what an agent is made with is let go of before the next is made
+    for agent, *at in zip(each_agent(task), z, average, dual, strict=True):
+        agent.resume(Memory(Iterate(*at), None, np.zeros(0), {}))
+        agents.append(agent)
+    return agents, State(*coordinator)
 
 
 def _left(agents: list[ClientAgent], turn: Turn, shape: tuple[int, int], noise: float) -> Round:
     """Return what a round left; the loop keeps none of its models through the next round."""
     local = [agent.average.reshape(shape) for agent in agents]
-    return Round(
-        turn.number, turn.w.reshape(shape), local, noise, partial(_state, agents, turn.state)
-    )
+    state = partial(_state, agents, turn.state)
+    return Round(turn.number, turn.w.reshape(shape), local, noise, state, turn.residual)
 
 
 def _state(agents: list[ClientAgent], state: State) -> tuple[Floats, ...]:
@@ -161,7 +168,7 @@ def penalty_of(task: Task) -> BudgetedPenalty:
 
 def releases(task: Task) -> Releases:
     """Return what every round releases: E gradients, or iterates, a client."""
-    agents = make_agents(task)
+    agents = list(each_agent(task))
     penalties, step = penalty_of(task), scaled_step(task.settings.step_scale)
     updates = task.settings.local_updates
 
@@ -193,10 +200,10 @@ def make_problems(task: Task) -> list[ClientProblem]:
     ]  # fmt: skip
 
 
-def make_agents(task: Task) -> list[ClientAgent]:
+def each_agent(task: Task) -> Iterator[ClientAgent]:
     """Return the clients' agents; each shares everything."""
     everything = np.ones(task.size, dtype=bool)
-    return [make_agent(task, problem, everything) for problem in make_problems(task)]
+    return (make_agent(task, problem, everything) for problem in make_problems(task))
 
 
 def make_agent(task: Task, problem: ClientProblem, everything: NDArray[np.bool_]) -> ClientAgent:
