@@ -1,6 +1,6 @@
 """The arithmetic of MATPOWER's own case files, and nothing more.
 
-    statement = "[" name {"," name} "]" "=" ("idx_bus" | "idx_brch" | "idx_gen")
+    statement = "[" name {[","] name} "]" "=" ("idx_bus" | "idx_brch" | "idx_gen")
               | name "=" sum | table "(" ":" "," columns ")" "=" sum
     sum       = product {("+" | "-") product}
     product   = factor {("*" | "/") factor}
@@ -131,8 +131,12 @@ class _Reader:
 
     def column_numbers(self) -> None:
         names = []
-        while self.take() != "]":  # past "[" and every comma
+        self.expect("[")
+        while not names or self.next != "]":
             names.append(self.name())
+            if self.next == ",":
+                self.take()
+        self.expect("]")
         self.expect("=")
         numbers = COLUMNS.get(self.take(), ())
         if len(names) > len(numbers):

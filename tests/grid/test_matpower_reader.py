@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -207,7 +208,8 @@ def test_what_is_no_number_is_none(text: str) -> None:
     assert constant(text) is None
 
 
-def test_units_are_converted_where_the_file_says_so() -> None:
+@pytest.mark.parametrize("comma", [",", " "])
+def test_units_are_converted_where_the_file_says_so(comma: str) -> None:
     code = """
     [PQ, PV, REF, NONE, BUS_I, BUS_TYPE, PD, QD, ...
         GS, BS, BUS_AREA, VM, VA, BASE_KV] = idx_bus;
@@ -226,7 +228,8 @@ def test_units_are_converted_where_the_file_says_so() -> None:
         mpc.version = '1';
     end
     """
-    plain, computed = read(SMALL), read(SMALL + code)
+    lists = re.sub(r"\[[A-Z][^]]*\]", lambda found: found[0].replace(",", comma), code)
+    plain, computed = read(SMALL), read(SMALL + lists)
     np.testing.assert_allclose(computed.pd, plain.pd / 1000)
     np.testing.assert_allclose(computed.qd, 0.6 * plain.pd / 1000)
     np.testing.assert_allclose(computed.r, plain.r * 50 / 110**2)
