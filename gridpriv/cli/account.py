@@ -54,44 +54,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace) -> int:
     """Print the statement."""
-    document = statement(question(args))
+    document = statement(args)
     tell(args, document, lambda: _print(document))
     return 0
 
 
-@dataclass(frozen=True)
-class Question:
-    """What is asked, with every default filled in.
-
-    Attributes
-    ----------
-    mechanism : {'laplace', 'gaussian'}
-    calibration : {'sound', 'paper'}
-    multiplier : float
-        Noise scale over sensitivity.
-    releases : int
-    release_delta, target_delta : float
-    stated : float or None
-        Epsilon of one release as the user stated it.
-    """
-
-    mechanism: str
-    calibration: str
-    multiplier: float
-    releases: int
-    release_delta: float
-    target_delta: float
-    stated: float | None
-
-
-def question(args: argparse.Namespace) -> Question:
-    """Return the checked question of the command line."""
+def asked(args: argparse.Namespace, chosen: Release) -> tuple[float, float]:
+    """Return the noise multiplier and the target delta that the command line asks about."""
     from gridpriv.privacy.accounting import check_delta
     from gridpriv.privacy.budget import Budget, noise_multiplier, parse_budget
 
-    chosen = Release(**given_settings(args, Release))
-    given = [args.epsilon, args.noise_multiplier, args.total]
-    if sum(value is not None for value in given) != 1:
+    multiplier: float | None = args.noise_multiplier
+    if sum(value is not None for value in (args.epsilon, multiplier, args.total)) != 1:
         raise InputError("give one of --epsilon, --noise-multiplier and --total")
     if args.releases < 1:
         raise not_allowed("releases", args.releases, "a whole number, 1 or more")
@@ -99,11 +73,7 @@ def question(args: argparse.Namespace) -> Question:
     check_delta("target-delta", target)
     if chosen.calibration == "paper" and args.epsilon is None:
         raise InputError("--calibration paper states the noise of one release: give --epsilon")
-    if args.noise_multiplier is not None:
-        if not (math.isfinite(args.noise_multiplier) and args.noise_multiplier > 0):
-            raise not_allowed("noise-multiplier", args.noise_multiplier, "a positive number")
-        multiplier = args.noise_multiplier
-    else:
+    if multiplier is None:
         text = "" if args.total is None else f"total:{args.total}"
         budget = parse_budget(text) if text else Budget("per-release", args.epsilon)
         if budget.scope == "total" and budget.delta is not None and args.target_delta is None:
@@ -111,49 +81,40 @@ def question(args: argparse.Namespace) -> Question:
         multiplier = noise_multiplier(
             budget, chosen.mechanism, chosen.calibration, args.releases, chosen.delta
         )
-    return Question(
-        mechanism=chosen.mechanism,
-        calibration=chosen.calibration,
-        multiplier=multiplier,
-        releases=args.releases,
-        release_delta=chosen.delta,
-        target_delta=target,
-        stated=args.epsilon,
-    )
+    elif not (math.isfinite(multiplier) and multiplier > 0):
+        raise not_allowed("noise-multiplier", multiplier, "a positive number")
+    return multiplier, target
 
 
-def statement(asked: Question) -> Json:
+def statement(args: argparse.Namespace) -> Json:
     """Return per-release and total privacy as JSON can hold it; infinite epsilon is null."""
     from gridpriv.privacy.accounting import epsilon_of, paper_total, total_epsilon, total_pure
     from gridpriv.privacy.mechanism import Charge
 
-    charge = Charge(asked.mechanism, asked.multiplier)
-    gaussian = asked.mechanism == "gaussian"
-    release = epsilon_of(charge, asked.release_delta)
+    chosen, releases = Release(**given_settings(args, Release)), args.releases
+    multiplier, target = asked(args, chosen)
+    charge, gaussian = Charge(chosen.mechanism, multiplier), chosen.mechanism == "gaussian"
+    release = epsilon_of(charge, chosen.delta)
     if release > LARGEST:
         raise InputError(
             f"one release has epsilon {release:.4g}: at most {LARGEST:g} can be accounted for; "
             "use more noise"
         )
-    pure = total_pure({charge: asked.releases})
-    paper = None
-    if gaussian and asked.calibration == "paper" and asked.stated is not None:
-        paper = paper_total(asked.stated, asked.release_delta, asked.releases, asked.target_delta)
+    pure, paper = total_pure({charge: releases}), None
+    if gaussian and chosen.calibration == "paper":
+        paper = paper_total(args.epsilon, chosen.delta, releases, target)
     return {
-        "mechanism": asked.mechanism,
-        "calibration": asked.calibration,
-        "releases": asked.releases,
-        "noise_multiplier": asked.multiplier,
+        "mechanism": chosen.mechanism,
+        "calibration": chosen.calibration,
+        "releases": releases,
+        "noise_multiplier": multiplier,
         "per_release": {
-            "claimed": release if asked.stated is None else asked.stated,
+            "claimed": release if args.epsilon is None else args.epsilon,
             "certified": release,
-            "delta": asked.release_delta if gaussian else 0.0,
+            "delta": chosen.delta if gaussian else 0.0,
         },
         "total_pure": pure if math.isfinite(pure) else None,
-        "total": {
-            "epsilon": total_epsilon({charge: asked.releases}, asked.target_delta),
-            "delta": asked.target_delta,
-        },
+        "total": {"epsilon": total_epsilon({charge: releases}, target), "delta": target},
         "paper_total": paper,
     }
 

@@ -130,7 +130,7 @@ class _Reader:
         self.end()
 
     def column_numbers(self) -> None:
-        names = []
+        names: list[str] = []
         self.expect("[")
         while not names or self.next != "]":
             names.append(self.name())

@@ -11,7 +11,6 @@ Three CSV shapes, units in the column names, the first line is the header:
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,9 +21,8 @@ from pandas import DataFrame
 
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import InputError, not_allowed
-from gridpriv.core.reading import shown
-from gridpriv.grid.case import MOST_DEMAND_MW, Case
-from gridpriv.grid.csvfile import LONGEST_NAME, bus_number, is_name, read_rows
+from gridpriv.grid.case import Case
+from gridpriv.grid.csvfile import Rows
 from gridpriv.grid.pandapower_checks import frame, in_service, optional
 from gridpriv.grid.pandapower_elements import flexible_sgens
 
@@ -125,7 +123,7 @@ def read_bus_demand(path: str | Path, case: Case) -> Floats:
     InputError
         As :func:`override_demand`.
     """
-    rows = _Rows(Path(path), "demand file", (("bus",),), DEMANDS)
+    rows = Rows(Path(path), "demand file", (("bus",), DEMANDS))
     given = np.full((2, case.n_bus), np.nan)
     seen: dict[str, int] = {}
     for line, row in rows:
@@ -155,7 +153,9 @@ def read_demand_series(path: str | Path, case: Case) -> DemandSeries:
     InputError
         With the line; also for more steps than :data:`MOST_VALUES` holds.
     """
-    rows = _Rows(Path(path), "demand series", (("step", "load_scale"), ("step", "bus")), DEMANDS)
+    rows = Rows(
+        Path(path), "demand series", (("step", "load_scale"), ()), (("step", "bus"), DEMANDS)
+    )
     names: list[str] = []
     factors: list[float] = []
     changes: list[tuple[int, dict[str, str], int]] = []
@@ -163,7 +163,8 @@ def read_demand_series(path: str | Path, case: Case) -> DemandSeries:
     buses: dict[str, int] = {}
     for line, row in rows:
         if "load_scale" in row or not names or names[-1] != row["step"]:
-            names.append(rows.step(row, line, seen))
+            names.append(rows.name(row, "step", line))
+            rows.once(seen, names[-1], line, "step")
             buses = {}
             if len(names) * case.n_bus > MOST_VALUES:
                 raise InputError(
@@ -263,88 +264,9 @@ def _numbers(profiles: DataFrame, name: str) -> Floats:
 
 
 def _apply(
-    rows: _Rows, row: dict[str, str], line: int, case: Case, pd_new: Floats, qd_new: Floats
+    rows: Rows, row: dict[str, str], line: int, case: Case, pd_new: Floats, qd_new: Floats
 ) -> None:
     index, _ = rows.bus(row, line, case)
     for column, values in zip(DEMANDS, (pd_new, qd_new), strict=True):
         if row.get(column):
             values[index] = rows.number(row, column, line) / case.base_mva
-
-
-class _Rows:
-    """The rows of a CSV file as dictionaries, with errors that name the line."""
-
-    def __init__(
-        self, path: Path, what: str, keys: tuple[tuple[str, ...], ...], values: tuple[str, ...]
-    ) -> None:
-        self.label = f"{what} {path}"
-        self.rows = read_rows(path, what)
-        first, cells = next(self.rows, (1, []))
-        self.header = [cell.lower() for cell in cells]
-        self._check_header(first, keys, values)
-
-    def _check_header(
-        self, line: int, keys: tuple[tuple[str, ...], ...], values: tuple[str, ...]
-    ) -> None:
-        given = self.header
-        for key in keys:
-            rest = [name for name in given if name not in key]
-            enough = "load_scale" in key or bool(rest)
-            allowed = () if "load_scale" in key else values
-            fits = set(key) <= set(given) and set(rest) <= set(allowed)
-            if fits and enough and len(set(given)) == len(given):
-                return
-        shapes = " or ".join(
-            ",".join(key if "load_scale" in key else (*key, *values)) for key in keys
-        )
-        raise InputError(
-            f"{self.label}: line {line} is {shown(','.join(given))}; it must be {shapes}"
-        )
-
-    def __iter__(self) -> Iterator[tuple[int, dict[str, str]]]:
-        for line, cells in self.rows:
-            if len(cells) != len(self.header):
-                raise InputError(
-                    f"{self.label}, line {line}: {len(cells)} cells; line 1 has {len(self.header)}"
-                )
-            yield line, dict(zip(self.header, cells, strict=True))
-
-    def error(self, line: int, column: str, value: str, allowed: str) -> InputError:
-        return InputError(
-            f"{self.label}, line {line}: {column} = {shown(value)} is not allowed: {allowed}"
-        )
-
-    def number(self, row: dict[str, str], column: str, line: int) -> float:
-        """Return a number that a demand may be, or a factor."""
-        text = row[column]
-        try:
-            value = float(text) if text.isascii() and "_" not in text else math.nan
-        except ValueError:
-            value = math.nan
-        if not abs(value) <= MOST_DEMAND_MW:  # also for NaN
-            allowed = f"a finite number within +-{MOST_DEMAND_MW:g}"
-            raise self.error(line, column, row[column], allowed)
-        return value
-
-    def bus(self, row: dict[str, str], line: int, case: Case) -> tuple[int, int]:
-        """Return (index, number) of the row's bus."""
-        text, number = row["bus"], bus_number(row["bus"])
-        if number not in case.index_of:
-            raise self.error(line, "bus", text, f"a bus in service of {case.name}")
-        return case.index_of[number], number
-
-    def step(self, row: dict[str, str], line: int, seen: dict[str, int]) -> str:
-        """Return the name of a new step."""
-        name = row["step"]
-        if not is_name(name):
-            raise self.error(line, "step", name, f"1 to {LONGEST_NAME} printable characters")
-        self.once(seen, name, line, "step")
-        return name
-
-    def once(self, seen: dict[str, int], key: str, line: int, what: str) -> None:
-        """Refuse a second row for the same bus or step."""
-        if key in seen:
-            raise InputError(
-                f"{self.label}, line {line}: {what} {key} is repeated (first on line {seen[key]})"
-            )
-        seen[key] = line

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from gridpriv.grid.case import Case
 from gridpriv.grid.pandapower_checks import frame, in_service
-from gridpriv.grid.readreport import FieldNote, dc_note, grid_notes
+from gridpriv.grid.readreport import FieldNote, counted, dc_note, grid_notes
 
 READ = {
     "bus": "vn_kv; min_vm_pu and max_vm_pu are the voltage band",
@@ -49,49 +49,42 @@ def net_notes(
     shunt_t: NDArray[np.complex128],
 ) -> tuple[FieldNote, ...]:
     """Return the notes on every table of a net."""
-    notes = [
-        FieldNote(table, "read", len(frame(net, table)), text)
-        for table, text in READ.items()
-        if len(frame(net, table))
-    ]
-    base = f"the case is in per unit of {case.base_mva:g} MVA"
-    notes.append(FieldNote("sn_mva", "read", 1, base))
-    notes += _service(net)
-    notes += grid_notes(case)
-    notes += _buses(net, case, bus_of)
     moved = int(((shunt_f != 0) | (shunt_t != 0)).sum())
-    if moved:
-        notes.append(
-            FieldNote("iron losses, unequal shunts", "read", moved, "as shunts at the end buses")
-        )
-    notes += _unsupported(net)
-    return (*notes, *_ignored(net))
+    return (
+        *_tables(net),
+        FieldNote("sn_mva", "read", 1, f"the case is in per unit of {case.base_mva:g} MVA"),
+        *_service(net),
+        *grid_notes(case),
+        *_buses(net, case, bus_of),
+        *counted("iron losses, unequal shunts", "read", moved, "as shunts at the end buses"),
+        *_unsupported(net),
+        *_ignored(net),
+    )
+
+
+def _tables(net: Any) -> Iterator[FieldNote]:
+    for table, text in READ.items():
+        yield from counted(table, "read", len(frame(net, table)), text)
 
 
 def _service(net: Any) -> Iterator[FieldNote]:
     for table in READ:
         out = int((~in_service(net, table)).sum())
-        if out:
-            yield FieldNote(f"{table}: out of service", "read", out, "left out")
+        yield from counted(f"{table}: out of service", "read", out, "left out")
 
 
 def _buses(net: Any, case: Case, bus_of: dict[int, int]) -> Iterator[FieldNote]:
     numbers = pd.Series(bus_of)
     kept = set(case.bus_id.tolist())
     fused = len(numbers) - numbers.nunique()
-    if fused:
-        yield FieldNote("bus: fused by closed switches", "read", fused, "named after the smallest")
+    yield from counted("bus: fused by closed switches", "read", fused, "named after the smallest")
     auxiliary = len(kept - set(bus_of.values()))
-    if auxiliary:
-        yield FieldNote("auxiliary buses", "read", auxiliary, "star points and open line ends")
+    yield from counted("auxiliary buses", "read", auxiliary, "star points and open line ends")
     given = pd.Series(True, index=net.bus.index)
     for column in ("min_vm_pu", "max_vm_pu"):
         given &= net.bus[column].notna() if column in net.bus else False
-    if not given.all():
-        yield FieldNote(
-            "bus: no voltage band", "read", int((~given).sum()),
-            "0.9 to 1.1 p.u. is taken",
-        )  # fmt: skip
+    bare = int((~given).sum())
+    yield from counted("bus: no voltage band", "read", bare, "0.9 to 1.1 p.u. is taken")
     if case.xy is not None:
         yield FieldNote("bus: geodata", "read", case.n_bus, "for drawings only")
     running = net.bus.index[in_service(net, "bus")]
@@ -113,28 +106,24 @@ def _unsupported(net: Any) -> Iterator[FieldNote]:
     loads = frame(net, "load")
     parts = loads[[c for c in VOLTAGE_PARTS if c in loads]]
     varying = int(((parts.fillna(0) != 0).any(axis=1) & in_service(net, "load")).sum())
-    if varying:
-        yield FieldNote(
-            "load: voltage dependence", "unsupported", varying,
-            "constant power is taken, as at 1 p.u.", True,
-        )  # fmt: skip
+    yield from counted(
+        "load: voltage dependence", "unsupported", varying,
+        "constant power is taken, as at 1 p.u.", left_out=True,
+    )  # fmt: skip
     for table in ("load", "storage"):
         rows = frame(net, table)
         if "controllable" in rows:
             flexible = int((rows["controllable"].fillna(False).astype(bool)
                             & in_service(net, table)).sum())  # fmt: skip
-            if flexible:
-                yield FieldNote(f"{table}: controllable", "unsupported", flexible, "held at p_mw")
+            yield from counted(f"{table}: controllable", "unsupported", flexible, "held at p_mw")
     costs = frame(net, "poly_cost")
     names = [str(name) for name in costs]
     reactive = [c for c in names if c.startswith("cq") and (costs[c].fillna(0) != 0).any()]
     curves = frame(net, "pwl_cost")
     count = len(reactive) + (int((curves["power_type"] != "p").sum()) if len(curves) else 0)
-    if count:
-        yield FieldNote("cost of reactive power", "unsupported", count, "not in the objective")
-    loose = costs["et"].isin(["load", "storage", "dcline"]).sum() if len(costs) else 0
-    if loose:
-        yield FieldNote("poly_cost of loads, storage, dcline", "unsupported", int(loose))
+    yield from counted("cost of reactive power", "unsupported", count, "not in the objective")
+    loose = int(costs["et"].isin(["load", "storage", "dcline"]).sum()) if len(costs) else 0
+    yield from counted("poly_cost of loads, storage, dcline", "unsupported", loose)
 
 
 def _ignored(net: Any) -> Iterator[FieldNote]:

@@ -133,18 +133,16 @@ def grid_notes(case: Case) -> Iterator[FieldNote]:
         if reference else "none given: the AC check takes the bus of the largest generator",
     )  # fmt: skip
     number = len(np.unique(islands(case)))
-    if number > 1:
-        yield FieldNote("islands", "read", number, "the grid in service is not connected")
-    per_bus = np.bincount(case.gen_bus, minlength=case.n_bus)
-    if (per_bus > 1).any():
-        yield FieldNote(
-            "several generators on a bus", "read", int((per_bus > 1).sum()),
-            "each keeps its own limits and cost",
-        )  # fmt: skip
+    yield from counted(
+        "islands", "read", number * (number > 1), "the grid in service is not connected"
+    )
+    several = int((np.bincount(case.gen_bus, minlength=case.n_bus) > 1).sum())
+    yield from counted(
+        "several generators on a bus", "read", several, "each keeps its own limits and cost"
+    )
     ends = np.sort(np.stack([case.f_bus, case.t_bus]), axis=0)
     extra = case.n_branch - len(np.unique(ends, axis=1).T)
-    if extra:
-        yield FieldNote("parallel branches", "read", extra, "each keeps its own flow and limit")
+    yield from counted("parallel branches", "read", extra, "each keeps its own flow and limit")
 
 
 def _bus_notes(tables: MatpowerTables, case: Case) -> Iterator[FieldNote]:
@@ -152,60 +150,59 @@ def _bus_notes(tables: MatpowerTables, case: Case) -> Iterator[FieldNote]:
     yield FieldNote("baseMVA", "read", 1, f"{tables.base_mva:g} MVA")
     yield FieldNote("bus: number, Pd, Qd, Gs, Bs, Vm, Va, baseKV, Vmax, Vmin", "read", n)
     isolated = int((np.asarray(tables.bus)[:, BUS_TYPE] == ISOLATED).sum())
-    if isolated:
-        yield FieldNote("bus: type 4 (isolated)", "read", isolated, "left out, as the source says")
+    yield from counted("bus: type 4 (isolated)", "read", isolated, "left out, as the source says")
     yield from grid_notes(case)
     yield FieldNote("bus: area, zone", "read", n, "for zone maps only")
 
 
 def _branch_notes(tables: MatpowerTables, case: Case) -> Iterator[FieldNote]:
     branch = _table(tables.branch)
-    on = branch[_column(branch, BR_STATUS) > 0]
+    on = branch[branch[:, BR_STATUS] > 0]
     yield FieldNote("branch: ends, r, x, b, ratio, angle, status", "read", len(branch))
     limited = int((case.rate > 0).sum())
     yield FieldNote(
         "branch: rateA", "read", limited, f"{case.n_branch - limited} branches have no limit (0)"
     )
-    yield from _counted("branch: out of service", "read", len(branch) - len(on), "left out")
+    yield from counted("branch: out of service", "read", len(branch) - len(on), "left out")
     bounded = np.isfinite(case.angmin) | np.isfinite(case.angmax)
-    yield from _counted(
+    yield from counted(
         "branch: angmin, angmax", "read", int(bounded.sum()), "angle difference limits"
     )
     if branch.shape[1] > ANGMAX:
-        given = (_column(on, ANGMIN) != 0) | (_column(on, ANGMAX) != 0)
+        given = (on[:, ANGMIN] != 0) | (on[:, ANGMAX] != 0)
         beyond = int(given.sum()) - int(bounded.sum())
-        yield from _counted(
+        yield from counted(
             "branch: angmin, angmax at or beyond 90 degrees", "ignored", beyond, "mean no limit"
         )
     emergency = (on[:, RATE_A + 1 : RATE_A + 3] > 0).any(axis=1)
-    yield from _counted("branch: rateB, rateC", "ignored", int(emergency.sum()), "rateA is used")
+    yield from counted("branch: rateB, rateC", "ignored", int(emergency.sum()), "rateA is used")
 
 
 def _gen_notes(tables: MatpowerTables, case: Case) -> Iterator[FieldNote]:
     gen = _table(tables.gen)
-    on = gen[_column(gen, GEN_STATUS) > 0]
+    on = gen[gen[:, GEN_STATUS] > 0]
     yield FieldNote("gen: bus, Pg, Qmax, Qmin, Vg, status, Pmax, Pmin", "read", len(gen))
     yield FieldNote("gen: Qg, mBase", "ignored", len(gen), "results of an earlier solution")
-    yield from _counted("gen: out of service", "read", len(gen) - case.n_gen, "left out")
-    demand = (_column(on, PMIN) < 0) & (_column(on, PMAX) == 0)
-    fixed_factor = demand & ((_column(on, QMIN) != 0) | (_column(on, QMAX) != 0))
-    yield from _counted(
+    yield from counted("gen: out of service", "read", len(gen) - case.n_gen, "left out")
+    demand = (on[:, PMIN] < 0) & (on[:, PMAX] == 0)
+    fixed_factor = demand & ((on[:, QMIN] != 0) | (on[:, QMAX] != 0))
+    yield from counted(
         "gen: dispatchable loads (Pmin < 0 = Pmax)", "read", int(demand.sum()),
         "generators of negative output: not part of the private demand",
     )  # fmt: skip
-    yield from _counted(
+    yield from counted(
         "gen: power factor of dispatchable loads", "unsupported", int(fixed_factor.sum()),
         "P and Q move independently within their limits",
     )  # fmt: skip
     if on.shape[1] > 15:
         curves = (on[:, 10:16] != 0).any(axis=1)
-        yield from _counted(
+        yield from counted(
             "gen: Pc1 to Qc2max (capability curve)", "unsupported", int(curves.sum()),
             "the box Qmin..Qmax is used",
         )  # fmt: skip
     if on.shape[1] > 20:
         ramps = (on[:, 16:21] != 0).any(axis=1)
-        yield from _counted("gen: ramp rates, apf", "ignored", int(ramps.sum()), "one period only")
+        yield from counted("gen: ramp rates, apf", "ignored", int(ramps.sum()), "one period only")
 
 
 def _cost_notes(tables: MatpowerTables, case: Case) -> Iterator[FieldNote]:
@@ -218,12 +215,12 @@ def _cost_notes(tables: MatpowerTables, case: Case) -> Iterator[FieldNote]:
         "gencost: active power", "read", len(case.cost),
         f"{len(polynomial)} polynomial, {len(case.cost) - len(polynomial)} piecewise linear",
     )  # fmt: skip
-    yield from _counted("gencost: powers above 2", "unsupported", high, "objective cost refuses")
+    yield from counted("gencost: powers above 2", "unsupported", high, "objective cost refuses")
     rows = tables.gencost[: len(tables.gen)]
     starts = sum(any(row[1:3]) for row in rows)
-    yield from _counted("gencost: startup, shutdown", "ignored", starts, "no unit commitment")
+    yield from counted("gencost: startup, shutdown", "ignored", starts, "no unit commitment")
     reactive = len(tables.gencost) - len(rows)
-    yield from _counted("gencost: reactive power", "unsupported", reactive, "not in the objective")
+    yield from counted("gencost: reactive power", "unsupported", reactive, "not in the objective")
 
 
 def _other_notes(tables: MatpowerTables) -> Iterator[FieldNote]:
@@ -243,15 +240,14 @@ def dc_note(running: int) -> FieldNote:
     return FieldNote("dcline", "unsupported", running, text, running > 0)
 
 
-def _counted(field: str, status: Status, count: int, note: str) -> Iterator[FieldNote]:
+def counted(
+    field: str, status: Status, count: int, note: str = "", *, left_out: bool = False
+) -> Iterator[FieldNote]:
+    """Yield the note on a field of so many rows; nothing of none."""
     if count > 0:
-        yield FieldNote(field, status, count, note)
+        yield FieldNote(field, status, count, note, left_out)
 
 
 def _table(values: Floats) -> Floats:
     table = np.asarray(values, dtype=float)
     return table if table.size else np.zeros((0, 21))
-
-
-def _column(table: Floats, column: int) -> Floats:
-    return table[:, column]

@@ -19,7 +19,7 @@ from gridpriv.core.errors import GridprivWarning, InputError, not_allowed, one_o
 from gridpriv.core.files import write_text
 from gridpriv.core.reading import shown
 from gridpriv.grid.case import Case
-from gridpriv.grid.csvfile import LONGEST_NAME, bus_number, is_name, read_rows
+from gridpriv.grid.csvfile import LONGEST_NAME, Rows, is_name
 from gridpriv.grid.islands import islands
 
 if TYPE_CHECKING:  # slow to import, and a run of a shipped map needs neither before its end
@@ -168,49 +168,18 @@ def read_zoning(path: str | Path, case: Case) -> Zoning:
 
 
 def _read_groups(file: Path, case: Case) -> dict[str, list[int]]:
-    rows = read_rows(file, "zone map")
-    first, header = next(rows, (1, []))
-    if [cell.lower() for cell in header] != ["bus", "zone"]:
-        raise InputError(
-            f"zone map {file}: line {first} is {shown(','.join(header))}; it must be 'bus,zone'"
-        )
+    rows = Rows(file, "zone map", (("bus", "zone"), ()))
     groups: dict[str, list[int]] = {}
-    seen: dict[int, int] = {}
-    for number, row in rows:
-        bus, zone = _bus_and_zone(row, number, file)
-        if bus not in case.index_of:
-            raise InputError(
-                f"zone map {file}, line {number}: bus {bus} is not a bus in service of {case.name}"
-            )
-        if bus in seen:
-            raise InputError(
-                f"zone map {file}, line {number}: bus {bus} is repeated (first on line {seen[bus]})"
-            )
-        seen[bus] = number
-        groups.setdefault(zone, []).append(case.index_of[bus])
-    missing = [int(b) for b in case.bus_id if int(b) not in seen]
+    seen: dict[str, int] = {}
+    for line, row in rows:
+        index, number = rows.bus(row, line, case)
+        rows.once(seen, str(number), line, "bus")
+        groups.setdefault(rows.name(row, "zone", line), []).append(index)
+    missing = [bus for bus in map(str, case.bus_id.tolist()) if bus not in seen]
     if missing:
-        some = ", ".join(map(str, missing[:5])) + (", ..." if len(missing) > 5 else "")
-        raise InputError(f"zone map {file} misses {len(missing)} of the {case.n_bus} buses: {some}")
+        some = ", ".join(missing[:5]) + (", ..." if len(missing) > 5 else "")
+        raise InputError(f"{rows.label} misses {len(missing)} of the {case.n_bus} buses: {some}")
     return groups
-
-
-def _bus_and_zone(row: list[str], line: int, file: Path) -> tuple[int, str]:
-    if len(row) != 2:
-        raise InputError(
-            f"zone map {file}, line {line}: {shown(','.join(row))}; it must be bus,zone"
-        )
-    bus, zone = bus_number(row[0]), row[1]
-    if bus < 0:
-        raise InputError(
-            f"zone map {file}, line {line}: bus = {shown(row[0])} is not allowed: a bus number"
-        )
-    if not is_name(zone):
-        raise InputError(
-            f"zone map {file}, line {line}: zone = {shown(zone)} is not allowed: "
-            f"1 to {LONGEST_NAME} printable characters"
-        )
-    return bus, zone
 
 
 def write_zoning(zoning: Zoning, case: Case, path: str | Path) -> None:

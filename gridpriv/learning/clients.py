@@ -1,7 +1,6 @@
-"""All clients' samples in one array, and their losses and gradients at once.
+"""All clients' samples in one array, and a linear model's losses and gradients at once.
 
-:class:`ClientModels` is what an algorithm needs of its clients; :class:`Clients` are those of a
-linear model, :class:`gridpriv.learning.modules.ModuleClients` those of a torch module.
+:class:`gridpriv.learning.modules.ModuleClients` are the same of a torch module.
 """
 
 from __future__ import annotations
@@ -9,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
 
 import numpy as np
 
@@ -32,63 +30,6 @@ from gridpriv.learning.losses import (
 RANK = 8  # directions of a client's features in which an exact solver knows the curvature
 
 
-class ClientModels(Protocol):
-    """P clients' samples and a model of each, an array (J, K).
-
-    Attributes
-    ----------
-    x : (N, J)
-        Features; its library, type and device are those of every array here.
-    number : int
-        P.
-    shape : (J, K)
-        Of a model.
-    counts : (P,)
-        Samples of every client.
-    loss : Loss
-        Its bounds; infinite where there is none.
-    """
-
-    @property
-    def x(self) -> Array: ...  # noqa: D102
-
-    @property
-    def number(self) -> int: ...  # noqa: D102
-
-    @property
-    def shape(self) -> tuple[int, int]: ...  # noqa: D102
-
-    @property
-    def counts(self) -> Floats: ...  # noqa: D102
-
-    @property
-    def loss(self) -> Loss: ...  # noqa: D102
-
-    def start(self) -> Array:
-        """Return P public first models, (P, J, K)."""
-        ...
-
-    def zeros(self) -> Array:
-        """Return P models of zeros."""
-        ...
-
-    def gradients(self, w: Array, clip: float | None = None) -> Array:
-        """Return every client's mean gradient at its own model, (P, J, K) to (P, J, K)."""
-        ...
-
-    def weighted(self, p: int, w: Array, weights: Floats, clip: float | None) -> Array:
-        """Return one client's sum of sample gradients times ``weights`` (m,) at w, (J, K)."""
-        ...
-
-    def values(self, w: Array | Sequence[Array]) -> Floats:
-        """Return every client's mean loss at its own model, P of (J, K), or all at one (J, K)."""
-        ...
-
-    def errors(self, dataset: Dataset, models: Array | Sequence[Array]) -> Floats:
-        """Return the test errors of models, A of (J, K)."""
-        ...
-
-
 @dataclass(frozen=True, eq=False)
 class Clients:
     """Samples of P clients of a linear model, one client after the other.
@@ -96,6 +37,7 @@ class Clients:
     Attributes
     ----------
     x : (N, J)
+        Features; their library, type and device are those of every array here.
     targets : (N, K)
     cuts : tuple of int
         Client p holds rows ``cuts[p]`` to ``cuts[p+1]``.

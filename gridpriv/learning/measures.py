@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Protocol
 
 import numpy as np
 
@@ -17,17 +16,6 @@ from gridpriv.learning.datasets.base import Dataset
 from gridpriv.learning.datasets.split import split
 from gridpriv.learning.regularizers import parse_regularizer
 from gridpriv.learning.settings import LearnSettings
-
-
-class Measure(Protocol):
-    """Sees every round and keeps a figure of it: NaN where it has none."""
-
-    name: str
-    values: list[float]
-
-    def __call__(self, done: Round) -> None:
-        """See one round."""
-        ...
 
 
 class NormalizedError:
@@ -81,6 +69,8 @@ class AugmentedObjective:
         self.values.append(float(np.sum(losses + penalties + self._penalty * apart)))
 
 
+Measure = NormalizedError | AugmentedObjective
+"""Sees every round and keeps a figure of it: NaN where it has none."""
 MEASURES: Mapping[str, Callable[[Dataset, LearnSettings], Measure]] = {
     "normalized-error": NormalizedError,
     "augmented-objective": AugmentedObjective,

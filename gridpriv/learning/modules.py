@@ -237,6 +237,10 @@ class ModuleClients:
         return wrong / len(dataset.y_test)
 
 
+ClientModels = Clients | ModuleClients
+"""What an algorithm is given: P clients' samples and a model of each, an array (J, K)."""
+
+
 def module_clients(clients: Clients, module: Any, dataset: Dataset, device: str) -> ModuleClients:
     """Return the clients of a data set with a module's parameters as models."""
     functional = Functional.of(module, dataset, device)

@@ -25,11 +25,11 @@ from gridpriv.learning.algorithms import find_algorithm, find_releases
 from gridpriv.learning.algorithms.base import ALONE, Round, Shared, Task, Watch
 from gridpriv.learning.algorithms.batches import participants
 from gridpriv.learning.arrays import check_device, to_numpy
-from gridpriv.learning.clients import ClientModels, make_clients
+from gridpriv.learning.clients import make_clients
 from gridpriv.learning.datasets.base import Dataset
 from gridpriv.learning.datasets.split import Indices, split
 from gridpriv.learning.interrupted import Keeper
-from gridpriv.learning.modules import check_module, module_clients
+from gridpriv.learning.modules import ClientModels, check_module, module_clients
 from gridpriv.learning.regularizers import parse_regularizer
 from gridpriv.learning.releases import Tally
 from gridpriv.learning.result import LearnResult, LearnTiming

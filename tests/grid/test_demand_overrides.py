@@ -62,7 +62,7 @@ def test_named_buses_change_and_the_others_do_not(tmp_path: Path) -> None:
         ("bus,pd_mw\n9,inf\n", r"line 2: pd_mw = 'inf'"),
         ("bus,pd_mw\n9,1_0\n", r"line 2: pd_mw = '1_0'"),
         ("bus,pd_mw\n9,ten\n", r"line 2: pd_mw = 'ten'"),
-        ("bus,pd_mw\n9,1,2\n", r"line 2: 3 cells; line 1 has 2"),
+        ("bus,pd_mw\n9,1,2\n", r"line 2: '9,1,2'; it must be bus,pd_mw$"),
     ],
 )
 def test_wrong_overrides_are_refused_with_the_line(tmp_path: Path, text: str, message: str) -> None:

@@ -15,7 +15,8 @@ from gridpriv.core.arrays import Floats, Ints
 from gridpriv.core.errors import InputError, not_allowed
 from gridpriv.learning.adjacency import SampleAdjacency
 from gridpriv.learning.arrays import Array, like, namespace, to_numpy
-from gridpriv.learning.clients import ClientModels, Clients
+from gridpriv.learning.clients import Clients
+from gridpriv.learning.modules import ClientModels
 from gridpriv.learning.regularizers import Regularizer
 from gridpriv.learning.releases import Sampled, Tally, Unproved, covering
 from gridpriv.learning.settings import LearnSettings

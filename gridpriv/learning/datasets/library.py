@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -84,27 +82,6 @@ def load_dataset(
     if name == "femnist":
         return load_femnist(where, dtype)
     return load_adult(where, dtype, missing, seed, scaling)
-
-
-def load_by_seed(
-    name: str,
-    folder: str | Path | None = None,
-    *,
-    download: bool = False,
-    missing: str = "drop",
-    scaling: str = "bounds",
-    norm: float | None = None,
-) -> Callable[[int], Dataset]:
-    """Return a function of a seed that is :func:`load_dataset` with it; each is read once."""
-
-    @cache
-    def load(seed: int) -> Dataset:
-        return load_dataset(
-            name, folder, download=download, missing=missing, scaling=scaling, seed=seed, norm=norm
-        )
-
-    drawn = dataset_name(name) in DRAWN
-    return lambda seed: load(seed if drawn else 0)
 
 
 def _download(name: str, folder: Path) -> Path:
