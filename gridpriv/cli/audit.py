@@ -6,7 +6,7 @@ import argparse
 import itertools
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gridpriv.cli.flags import (
     REAL,
@@ -88,7 +88,7 @@ def sweep(settings: Settings) -> list[Settings]:
     held = settings_of(type(settings))
     found = []
     for place in itertools.product(*(held[name].choices for name in SWEPT)):
-        changes: dict[str, Any] = dict(zip(SWEPT, place, strict=True))
+        changes: Json = dict(zip(SWEPT, place, strict=True))
         changes["refresh"] = settings.refresh if changes["perturbation"] == "demand" else None
         if changes["mechanism"] in ("laplace", "gaussian"):
             found.append(replace(settings, budget=budget, **changes))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from gridpriv.cli.flags import REAL, WHOLE, add_formats, add_output, add_settings, wanted_formats
 from gridpriv.cli.output import output_folder
-from gridpriv.cli.progress import progress
+from gridpriv.cli.progress import Advance, progress
 from gridpriv.cli.terminal import console, print_table, tell
 from gridpriv.core.display import amount, counted
 from gridpriv.core.document import Json
@@ -20,6 +20,8 @@ from gridpriv.core.settings import Setting, check_names, names, reading, setting
 from gridpriv.zonal.settings import PRESETS, Settings
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from gridpriv.study import Scheme, Study, StudyPlan
 
 OWN_FLAGS = ("budget", "seed", "load_scale", "local_updates")
@@ -104,7 +106,7 @@ def run_plan(plan: StudyPlan, args: argparse.Namespace) -> Study:
 
     output_folder(args.out)
 
-    def bar(total: int) -> AbstractContextManager[Any]:
+    def bar(total: int) -> AbstractContextManager[Advance]:
         return progress("study", total, quiet=args.quiet or args.json)
 
     return compare(
@@ -156,7 +158,7 @@ def tell_failures(study: Study) -> None:
     console(error=True).print(f"warning: {words}")
 
 
-def print_summary(table: Any) -> None:
+def print_summary(table: pd.DataFrame) -> None:
     """Print the means over seeds, one table a case; what no run has is no column."""
     for panel, rows in table.groupby("panel", sort=False):
         seeds = sorted({int(n) for n in rows.seeds})
@@ -187,7 +189,7 @@ def _plan(args: argparse.Namespace) -> StudyPlan:
     if not args.case:
         raise InputError("name at least one case, or a study file with --study FILE.toml")
     settings = {} if args.preset is None else {"preset": args.preset}
-    axes: dict[str, Any] = {}
+    axes: Json = {}
     for name, one in settings_of(Settings).items():
         texts = getattr(args, name, None)
         if texts is None or name in OWN_FLAGS:
@@ -237,7 +239,7 @@ def scheme_of(text: str) -> Scheme:
 
 
 def _own_axes(args: argparse.Namespace) -> Json:
-    found: dict[str, Any] = {}
+    found: Json = {}
     for name in AXES:
         text = getattr(args, name.replace("-", "_"))
         if text is None:

@@ -120,7 +120,7 @@ def command_again(args: argparse.Namespace, settings: Settings) -> str:
         words.append("--reference" if args.reference else "--no-reference")
     held = settings_of(type(settings))
     files = {name: getattr(settings, name) for name in held if held[name].metavar == "FILE"}
-    full: dict[str, Any] = {name: _full(path) for name, path in files.items() if path is not None}
+    full: Json = {name: _full(path) for name, path in files.items() if path is not None}
     same = replace(settings, refresh=settings.as_dict()["refresh"] or settings.refresh, **full)
     return shlex.join([*words, *as_flags(same, ("release", "refresh", "rounds"))])
 

@@ -6,7 +6,7 @@ import argparse
 import shlex
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gridpriv.cli.charging import add_ledger_arguments
 from gridpriv.cli.flags import (
@@ -29,6 +29,8 @@ from gridpriv.learning.settings import PRESETS, SET_BY_COMPARISON, LearnSettings
 from gridpriv.privacy.statement import refuse_unprotected
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from gridpriv.learning.datasets.base import Dataset
     from gridpriv.learning.interrupted import Keeper
     from gridpriv.learning.result import LearnResult
@@ -347,7 +349,7 @@ def finish_learning(study: Study, args: argparse.Namespace, formats: list[str]) 
     return 0
 
 
-def _print_means(study: Study, table: Any, told: list[str]) -> None:
+def _print_means(study: Study, table: pd.DataFrame, told: list[str]) -> None:
     error = "test_mse" if table["test_error_pct"].isna().all() else "test_error_pct"
     columns = {
         "series": "algorithm", "total_epsilon": "total",

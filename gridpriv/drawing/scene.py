@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
 from scipy.spatial import KDTree
 
-from gridpriv.core.arrays import Floats, Ints
+from gridpriv.core.arrays import Bools, Floats, Ints
 from gridpriv.drawing.parts import ZONE_COLOURS, Label
 
 EDGE, HEADER = 26.0, 40.0
@@ -40,7 +39,7 @@ class Scene:
     zones: list[str]
     zone: Ints
     ends: Ints
-    tie: Any
+    tie: Bools
     radius: float
 
     def at(self, bus: int) -> tuple[float, float]:
@@ -108,7 +107,7 @@ def zone_names(scene: Scene, width: float, others: list[Label]) -> list[Label]:
     size = 13.0 if len(scene.zones) <= 12 else 10.0
     spots = _free_spots(scene, width)
     parts: list[Label] = []
-    taken: list[Any] = [np.array(label.at) for label in others]
+    taken: list[Floats] = [np.array(label.at) for label in others]
     for z, name in enumerate(scene.zones):
         mine = scene.place[scene.zone == z]
         from_own = np.linalg.norm(spots[:, None, :2] - mine[None], axis=2).min(axis=1)

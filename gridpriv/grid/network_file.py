@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from gridpriv.core.arrays import Floats
+from gridpriv.core.document import Json
 from gridpriv.core.files import write_text
 from gridpriv.core.reading import read_document
 from gridpriv.grid.case import Case, GenCost
@@ -42,7 +43,7 @@ def public_network(case: Case) -> Case:
 
 def network_text(case: Case) -> str:
     """Return the file of a case's network."""
-    document: dict[str, Any] = {"format": FORMAT, "name": case.name, "base_mva": case.base_mva}
+    document: Json = {"format": FORMAT, "name": case.name, "base_mva": case.base_mva}
     document |= {name: getattr(case, name).tolist() for name in (*WHOLE, *REAL, "reference")}
     for name, none in OPEN.items():
         document[name] = [None if v == none else v for v in getattr(case, name).tolist()]
@@ -72,7 +73,7 @@ def read_network(path: Path) -> Case:
     return read_document(path, "network", FORMAT, KEYS, _case)
 
 
-def _case(document: dict[str, Any]) -> Case:
+def _case(document: Json) -> Case:
     arrays: dict[str, Any] = {name: np.array(document[name], dtype=np.int64) for name in WHOLE}
     arrays |= {name: np.array(document[name], dtype=float) for name in REAL}
     for name, none in OPEN.items():

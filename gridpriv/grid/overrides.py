@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from pandas import DataFrame
@@ -23,7 +22,7 @@ from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import InputError, not_allowed
 from gridpriv.grid.case import Case
 from gridpriv.grid.csvfile import Rows
-from gridpriv.grid.pandapower_checks import frame, in_service, optional
+from gridpriv.grid.pandapower_checks import Net, frame, in_service, optional
 from gridpriv.grid.pandapower_elements import flexible_sgens
 
 DEMANDS = ("pd_mw", "qd_mvar")
@@ -186,7 +185,7 @@ def read_demand_series(path: str | Path, case: Case) -> DemandSeries:
 
 
 def series_from_simbench(
-    net: Any, case: Case, bus_of: dict[int, int], first: int = 0, steps: int | None = None
+    net: Net, case: Case, bus_of: dict[int, int], first: int = 0, steps: int | None = None
 ) -> DemandSeries:
     """Return the demand of a simbench net's profiles.
 
@@ -227,7 +226,7 @@ def series_from_simbench(
 
 
 def _add_profiles(
-    net: Any,
+    net: Net,
     table: str,
     column: str,
     profiles: DataFrame,

@@ -17,11 +17,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from gridpriv.core.errors import InputError
 from gridpriv.grid.case import Case
-from gridpriv.grid.pandapower_checks import check_net
+from gridpriv.grid.pandapower_checks import Net, check_net
 from gridpriv.grid.pandapower_elements import (
     Element,
     PandapowerLink,
@@ -34,9 +33,9 @@ from gridpriv.grid.pandapower_elements import (
 )
 from gridpriv.grid.pandapower_json import open_json
 from gridpriv.grid.pandapower_notes import net_notes
-from gridpriv.grid.pandapower_places import bus_places
 from gridpriv.grid.pandapower_tables import (
     branch_table,
+    bus_places,
     bus_table,
     bus_zones,
     cost_rows,
@@ -56,7 +55,7 @@ class Conversion:
     link: PandapowerLink
 
 
-def case_from_pandapower(net: Any, name: str | None = None) -> Case:
+def case_from_pandapower(net: Net, name: str | None = None) -> Case:
     """Return the case of a pandapower net; :func:`convert_net` also reports and links back.
 
     Parameters
@@ -84,7 +83,7 @@ def load_pandapower(path: Path) -> tuple[Case, ReadReport]:
     return found.case, replace(found.report, source=path.name, format="pandapower JSON")
 
 
-def convert_net(net: Any, name: str | None = None) -> Conversion:
+def convert_net(net: Net, name: str | None = None) -> Conversion:
     """Convert a pandapower net; the net itself is not changed.
 
     Parameters

@@ -7,7 +7,7 @@ references and numbers are checked here first, each error naming table, row and 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -15,6 +15,10 @@ import pandas as pd
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import InputError
 
+Net: TypeAlias = Any
+"""pandapower's net, which has no static type: tables by name, as entries and as attributes."""
+Ppc: TypeAlias = dict[str, Any]
+"""PYPOWER's tables as pandapower makes them, with its own beside them."""
 BUS_COLUMNS: dict[str, tuple[str, ...]] = {
     "line": ("from_bus", "to_bus"), "impedance": ("from_bus", "to_bus"),
     "trafo": ("hv_bus", "lv_bus"), "trafo3w": ("hv_bus", "mv_bus", "lv_bus"),
@@ -52,7 +56,7 @@ REFUSED = (
 SWITCHED = {"b": "bus", "l": "line", "t": "trafo", "t3": "trafo3w"}
 
 
-def check_net(net: Any) -> None:
+def check_net(net: Net) -> None:
     """Refuse a net that cannot be converted faithfully, with table, row and column."""
     if not hasattr(net, "bus") or not isinstance(net.bus, pd.DataFrame):
         raise InputError(f"a pandapower net is needed, not {type(net).__name__}")
@@ -80,13 +84,13 @@ def check_net(net: Any) -> None:
             )
 
 
-def frame(net: Any, table: str) -> pd.DataFrame:
+def frame(net: Net, table: str) -> pd.DataFrame:
     """Return a table of the net, empty where it has none."""
     value = net.get(table)
     return value if isinstance(value, pd.DataFrame) else pd.DataFrame()
 
 
-def in_service(net: Any, table: str) -> np.ndarray[Any, np.dtype[np.bool_]]:
+def in_service(net: Net, table: str) -> np.ndarray[Any, np.dtype[np.bool_]]:
     """Return the mask of the rows of a table that are in service."""
     rows = frame(net, table)
     if "in_service" not in rows:
@@ -98,7 +102,7 @@ def _refuse(table: str, row: object, column: str, value: object, allowed: str) -
     return InputError(f"net.{table} row {row}: {column} = {value} is not allowed: {allowed}")
 
 
-def _check_index(net: Any, table: str) -> None:
+def _check_index(net: Net, table: str) -> None:
     index = frame(net, table).index
     if not index.is_unique:
         raise InputError(f"net.{table} row {index[index.duplicated()][0]} is listed more than once")
@@ -110,7 +114,7 @@ def _check_index(net: Any, table: str) -> None:
         )
 
 
-def _check_buses(net: Any, table: str, columns: tuple[str, ...]) -> None:
+def _check_buses(net: Net, table: str, columns: tuple[str, ...]) -> None:
     rows = frame(net, table)
     for column in columns if len(rows) else ():
         unknown = ~column_of(rows, table, column).isin(net.bus.index)
@@ -119,7 +123,7 @@ def _check_buses(net: Any, table: str, columns: tuple[str, ...]) -> None:
             raise _refuse(table, at, column, rows[column].at[at], "a row of net.bus")
 
 
-def _check_switches(net: Any) -> None:
+def _check_switches(net: Net) -> None:
     for at, kind, element in _switches(net):
         if not isinstance(kind, str) or kind not in SWITCHED:
             raise _refuse("switch", at, "et", repr(kind), f"one of {', '.join(SWITCHED)}")
@@ -128,14 +132,14 @@ def _check_switches(net: Any) -> None:
             raise _refuse("switch", at, "element", element, f"a row of net.{SWITCHED[kind]}")
 
 
-def _switches(net: Any) -> Iterator[tuple[Any, Any, Any]]:
+def _switches(net: Net) -> Iterator[tuple[Any, Any, Any]]:
     rows = frame(net, "switch")
     if len(rows):
         kinds, elements = column_of(rows, "switch", "et"), column_of(rows, "switch", "element")
         yield from zip(rows.index, kinds, elements, strict=True)
 
 
-def _check_numbers(net: Any, table: str, columns: tuple[str, ...]) -> None:
+def _check_numbers(net: Net, table: str, columns: tuple[str, ...]) -> None:
     rows, running = frame(net, table), in_service(net, table)
     for column in columns if running.any() else ():
         values = _floats(column_of(rows, table, column), table)
@@ -145,7 +149,7 @@ def _check_numbers(net: Any, table: str, columns: tuple[str, ...]) -> None:
             raise _refuse(table, rows.index[at], column, values[at], "a finite number")
 
 
-def _check_positive(net: Any, table: str, columns: tuple[str, ...]) -> None:
+def _check_positive(net: Net, table: str, columns: tuple[str, ...]) -> None:
     rows, running = frame(net, table), in_service(net, table)
     for column in columns if running.any() else ():
         values = _floats(column_of(rows, table, column), table)

@@ -10,13 +10,12 @@ import copy
 import logging
 import warnings
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gridpriv.core.errors import InputError
-from gridpriv.grid.pandapower_checks import frame, in_service, optional
+from gridpriv.grid.pandapower_checks import Net, Ppc, frame, in_service, optional
 
 DEFAULT_BASE = 1.0
 """pandapower's sn_mva where nobody chose one; see :func:`base_power`."""
@@ -59,7 +58,7 @@ class PandapowerLink:
     shunt_t: NDArray[np.complex128]
 
 
-def base_power(net: Any) -> float:
+def base_power(net: Net) -> float:
     """Return the base of the per-unit system in MVA, from public name plates.
 
     ``sn_mva`` is a matter of computation to pandapower, and 1 MVA by default, on which a
@@ -77,7 +76,7 @@ def base_power(net: Any) -> float:
     return next((base for base in BASES if base >= total), BASES[-1])
 
 
-def flexible_sgens(net: Any) -> NDArray[np.bool_]:
+def flexible_sgens(net: Net) -> NDArray[np.bool_]:
     """Return which static generators may be dispatched: controllable, with limits of P."""
     rows = frame(net, "sgen")
     mask = in_service(net, "sgen")
@@ -86,7 +85,7 @@ def flexible_sgens(net: Any) -> NDArray[np.bool_]:
     return mask & (optional(rows, "controllable", 0.0) > 0)
 
 
-def pypower_tables(net: Any, flexible: NDArray[np.bool_]) -> tuple[Any, dict[str, Any]]:
+def pypower_tables(net: Net, flexible: NDArray[np.bool_]) -> tuple[Net, Ppc]:
     """Return a copy of the net with pandapower's lookups, and its PYPOWER tables."""
     from pandapower.converter.pypower.to_ppc import to_ppc
 
@@ -107,7 +106,7 @@ def pypower_tables(net: Any, flexible: NDArray[np.bool_]) -> tuple[Any, dict[str
     return work, ppc
 
 
-def bus_numbers(work: Any, n_ppc: int) -> tuple[dict[int, int], NDArray[np.int64]]:
+def bus_numbers(work: Net, n_ppc: int) -> tuple[dict[int, int], NDArray[np.int64]]:
     """Return net bus -> bus number, and the number of every PYPOWER bus.
 
     A group of fused buses has its smallest number, an auxiliary bus one beyond all of them.
@@ -125,7 +124,7 @@ def bus_numbers(work: Any, n_ppc: int) -> tuple[dict[int, int], NDArray[np.int64
     return bus_of, ids
 
 
-def branch_elements(work: Any, ppc: dict[str, Any]) -> tuple[Element, ...]:
+def branch_elements(work: Net, ppc: Ppc) -> tuple[Element, ...]:
     """Return the element behind every PYPOWER branch in service, in pandapower's order."""
     found: list[Element] = []
     for table, (first, last) in work._pd2ppc_lookups["branch"].items():
@@ -144,7 +143,7 @@ def branch_elements(work: Any, ppc: dict[str, Any]) -> tuple[Element, ...]:
 
 
 def gen_elements(
-    net: Any, flexible: NDArray[np.bool_], bus_of: dict[int, int]
+    net: Net, flexible: NDArray[np.bool_], bus_of: dict[int, int]
 ) -> tuple[Element, ...]:
     """Return the elements in service that are generators of the case."""
     found: list[Element] = []
@@ -158,7 +157,7 @@ def gen_elements(
 
 
 def moved_shunts(
-    ppc: dict[str, Any], elements: tuple[Element, ...]
+    ppc: Ppc, elements: tuple[Element, ...]
 ) -> tuple[NDArray[np.complex128], NDArray[np.complex128]]:
     """Return what of each end's shunt admittance the case's symmetric b does not hold."""
     ratio = np.real(ppc["branch"][:, 8])

@@ -18,8 +18,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError
 from gridpriv.core.reading import LARGEST, read_text
+from gridpriv.grid.pandapower_checks import Net
 
 PARTS = ("columns", "index", "data")
 WIDEST = 500
@@ -72,7 +74,7 @@ _VERSION = re.compile(r"([0-9]{1,4})\.([0-9]{1,4})(\.[0-9]{1,4})?")
 _JSON = re.compile(r'\s*[\[{"]')
 
 
-def open_json(path: Path) -> Any:
+def open_json(path: Path) -> Net:
     """Return the net of a file that ``pandapower.to_json`` wrote.
 
     Raises
@@ -88,7 +90,7 @@ def open_json(path: Path) -> Any:
         raise InputError(f"{path}: {error}") from error
 
 
-def _entries(text: str) -> dict[str, Any]:
+def _entries(text: str) -> Json:
     """Return what the net of a document holds; every name in the document was checked."""
     try:
         document = json.loads(text)
@@ -103,7 +105,7 @@ def _entries(text: str) -> dict[str, Any]:
                 "or called for a file, so only what pandapower writes for tables, numbers, graphs "
                 "and controllers may be named"
             )
-    entries: dict[str, Any] = document["_object"]
+    entries: Json = document["_object"]
     return entries
 
 
@@ -138,7 +140,7 @@ def _decoded(text: object) -> Any:
         raise InputError("lists or objects are nested too deeply") from None
 
 
-def _net(entries: dict[str, Any]) -> Any:
+def _net(entries: Json) -> Net:
     """Return an empty net of pandapower's own making, filled with the tables of the file."""
     from pandapower.auxiliary import pandapowerNet
 
@@ -160,7 +162,7 @@ def _net(entries: dict[str, Any]) -> Any:
 
 
 @cache
-def _empty_net() -> Any:
+def _empty_net() -> Net:
     from pandapower import create_empty_network
 
     return create_empty_network(add_stdtypes=False)
@@ -182,7 +184,7 @@ def _check_format(given: object, newest: str) -> None:
         )
 
 
-def _is_further_table(net: Any, key: str, value: Any) -> bool:
+def _is_further_table(net: Net, key: str, value: Any) -> bool:
     """Return whether it is a table unknown to pandapower; those are kept to be reported."""
     free = key.isidentifier() and key[0] != "_" and not hasattr(net, key)
     return free and _name(value) in TABLES and value.get("orient") == "split"

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from gridpriv.grid.case import Case
-from gridpriv.grid.pandapower_checks import frame, in_service
+from gridpriv.grid.pandapower_checks import Net, frame, in_service
 from gridpriv.grid.readreport import FieldNote, counted, dc_note, grid_notes
 
 READ = {
@@ -42,7 +41,7 @@ PUBLIC_TABLES = ("res_", "_", "std_", "dtypes")
 
 
 def net_notes(
-    net: Any,
+    net: Net,
     case: Case,
     bus_of: dict[int, int],
     shunt_f: NDArray[np.complex128],
@@ -62,18 +61,18 @@ def net_notes(
     )
 
 
-def _tables(net: Any) -> Iterator[FieldNote]:
+def _tables(net: Net) -> Iterator[FieldNote]:
     for table, text in READ.items():
         yield from counted(table, "read", len(frame(net, table)), text)
 
 
-def _service(net: Any) -> Iterator[FieldNote]:
+def _service(net: Net) -> Iterator[FieldNote]:
     for table in READ:
         out = int((~in_service(net, table)).sum())
         yield from counted(f"{table}: out of service", "read", out, "left out")
 
 
-def _buses(net: Any, case: Case, bus_of: dict[int, int]) -> Iterator[FieldNote]:
+def _buses(net: Net, case: Case, bus_of: dict[int, int]) -> Iterator[FieldNote]:
     numbers = pd.Series(bus_of)
     kept = set(case.bus_id.tolist())
     fused = len(numbers) - numbers.nunique()
@@ -99,7 +98,7 @@ def _buses(net: Any, case: Case, bus_of: dict[int, int]) -> Iterator[FieldNote]:
         )  # fmt: skip
 
 
-def _unsupported(net: Any) -> Iterator[FieldNote]:
+def _unsupported(net: Net) -> Iterator[FieldNote]:
     running = int(in_service(net, "dcline").sum())
     if running:
         yield dc_note(running)
@@ -126,7 +125,7 @@ def _unsupported(net: Any) -> Iterator[FieldNote]:
     yield from counted("poly_cost of loads, storage, dcline", "unsupported", loose)
 
 
-def _ignored(net: Any) -> Iterator[FieldNote]:
+def _ignored(net: Net) -> Iterator[FieldNote]:
     for name in net:
         rows = net[name]
         known = name in READ or name == "dcline" or name.startswith(PUBLIC_TABLES)

@@ -1,10 +1,11 @@
-"""MATPOWER's bus, branch, generator and cost tables of a pandapower net.
+"""MATPOWER's tables of a pandapower net, and where its buses are drawn.
 
 Limits and costs are read from the net's own tables, because ``to_ppc`` leaves them out.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import InputError
 from gridpriv.grid.case import PIECEWISE, POLYNOMIAL, Case
-from gridpriv.grid.pandapower_checks import column_of, frame, in_service, optional
+from gridpriv.grid.pandapower_checks import Net, Ppc, column_of, frame, in_service, optional
 from gridpriv.grid.pandapower_elements import SIDES, Element
 from gridpriv.grid.tables import DC_COLUMNS, DC_FROM, DC_PF, DC_PT, DC_STATUS, DC_TO
 
@@ -23,11 +24,13 @@ NO_LIMIT = 99999.0
 """Ratings from here on (kA or MVA) are the field's way to say none."""
 NO_BAND = (0.9, 1.1)
 """Voltage band of a bus that has none: what EN 50160 asks of medium and low voltage."""
+LEAST_SHARE = 0.8
+"""Share of buses that must have a place for a net's own places to be used."""
 
 
 def bus_table(
-    net: Any,
-    ppc: dict[str, Any],
+    net: Net,
+    ppc: Ppc,
     ids: NDArray[np.int64],
     bus_of: dict[int, int],
     shunt_f: NDArray[np.complex128],
@@ -62,7 +65,7 @@ def bus_table(
     return table
 
 
-def _stiff(net: Any) -> list[tuple[int, float]]:
+def _stiff(net: Net) -> list[tuple[int, float]]:
     """Return buses and set points of external grids that hold their voltage.
 
     As in pandapower's optimal power flow: all but those that are controllable.
@@ -72,7 +75,7 @@ def _stiff(net: Any) -> list[tuple[int, float]]:
     return [(int(bus), float(vm)) for bus, vm in zip(rows["bus"], rows["vm_pu"], strict=True)]
 
 
-def bus_zones(net: Any, case: Case, bus_of: dict[int, int]) -> tuple[str, ...]:
+def bus_zones(net: Net, case: Case, bus_of: dict[int, int]) -> tuple[str, ...]:
     """Return ``bus.zone`` of the case's buses, empty unless each has one and there are several.
 
     Fused buses have the zone of the smallest of them that has one; an auxiliary bus (a star
@@ -94,7 +97,7 @@ def bus_zones(net: Any, case: Case, bus_of: dict[int, int]) -> tuple[str, ...]:
     return zones if all(zones) and len(set(zones)) > 1 else ()
 
 
-def dc_table(net: Any, bus_of: dict[int, int]) -> Floats:
+def dc_table(net: Net, bus_of: dict[int, int]) -> Floats:
     """Return DC lines as MATPOWER's table: losses at the end that receives."""
     rows = frame(net, "dcline")
     if len(rows) == 0:
@@ -112,7 +115,7 @@ def dc_table(net: Any, bus_of: dict[int, int]) -> Floats:
 
 
 def branch_table(
-    work: Any, ppc: dict[str, Any], ids: NDArray[np.int64], elements: tuple[Element, ...]
+    work: Net, ppc: Ppc, ids: NDArray[np.int64], elements: tuple[Element, ...]
 ) -> Floats:
     """Return the branches in service, with the limits of the net's own tables."""
     source = np.real(ppc["branch"])
@@ -129,7 +132,7 @@ def branch_table(
     return table
 
 
-def _ratings(net: Any) -> dict[Element, float]:
+def _ratings(net: Net) -> dict[Element, float]:
     """Return the apparent power limits in MVA; an element without one is left out."""
     found: dict[Element, float] = {}
     lines = frame(net, "line")
@@ -159,7 +162,7 @@ def _add(
             found[Element(table, int(index), side)] = float(value)
 
 
-def gen_table(net: Any, elements: tuple[Element, ...], bus_of: dict[int, int]) -> Floats:
+def gen_table(net: Net, elements: tuple[Element, ...], bus_of: dict[int, int]) -> Floats:
     """Return the generators: external grids, generators, dispatchable static generators.
 
     Limits the net does not give mean: none for Q, and for P of an external grid or a slack; a
@@ -187,7 +190,7 @@ def gen_table(net: Any, elements: tuple[Element, ...], bus_of: dict[int, int]) -
     return table
 
 
-def cost_rows(net: Any, elements: tuple[Element, ...]) -> tuple[tuple[float, ...], ...]:
+def cost_rows(net: Net, elements: tuple[Element, ...]) -> tuple[tuple[float, ...], ...]:
     """Return MATPOWER cost rows; a generator without a cost costs nothing."""
     curves: dict[Element, tuple[float, ...]] = {}
     terms = ("cp2_eur_per_mw2", "cp1_eur_per_mw", "cp0_eur")
@@ -202,7 +205,7 @@ def cost_rows(net: Any, elements: tuple[Element, ...]) -> tuple[tuple[float, ...
     return tuple(curves.get(element, (POLYNOMIAL, 0.0, 0.0, 1, 0.0)) for element in elements)
 
 
-def _given(net: Any, table: str, columns: tuple[str, ...]) -> Iterator[tuple[Any, ...]]:
+def _given(net: Net, table: str, columns: tuple[str, ...]) -> Iterator[tuple[Any, ...]]:
     """Yield the number of every row of a table and what it holds in some columns."""
     rows = frame(net, table)
     if len(rows):
@@ -224,3 +227,68 @@ def _breakpoints(areas: Any, row: object) -> tuple[float, ...]:
             "[from MW, to MW, slope]"
         ) from None
     return (PIECEWISE, 0.0, 0.0, len(points), *(value for point in points for value in point))
+
+
+def bus_places(net: Net, case: Case, bus_of: dict[int, int]) -> Floats | None:
+    """Return the buses' coordinates as the net gives them, shape (n_bus, 2), or None.
+
+    A group of fused buses stands where its smallest bus with a place stands. A bus without one
+    (the star point of a three-winding transformer) stands amid its neighbours. None where fewer
+    than eight buses in ten have a place, or all have the same: then a layout is clearer.
+    """
+    places = np.full((case.n_bus, 2), np.nan)
+    given = _geodata(net)
+    for bus in sorted(given, reverse=True):
+        if bus_of.get(bus) in case.index_of:
+            places[case.index_of[bus_of[bus]]] = given[bus]
+    known = np.isfinite(places).all(axis=1)
+    if known.mean() < LEAST_SHARE or np.ptp(places[known], axis=0).max() == 0.0:
+        return None
+    return _filled(places, case)
+
+
+def _geodata(net: Net) -> dict[int, tuple[float, float]]:
+    """Return bus to (x, y): GeoJSON points of ``bus.geo``, or the older ``bus_geodata`` table."""
+    found: dict[int, tuple[float, float]] = {}
+    old = frame(net, "bus_geodata")
+    if {"x", "y"} <= set(old):
+        for bus, x, y in zip(old.index, old["x"], old["y"], strict=True):
+            _keep(found, bus, (x, y))
+    if "geo" in net.bus:
+        for bus, text in net.bus.geo.items():
+            _keep(found, bus, _point(text))
+    return found
+
+
+def _point(text: object) -> object:
+    try:
+        return json.loads(text)["coordinates"]  # type: ignore[arg-type]
+    except (TypeError, ValueError, KeyError):
+        return None
+
+
+def _keep(found: dict[int, tuple[float, float]], bus: Any, place: Any) -> None:
+    """Keep what is two finite numbers (a third is a height); a drawing can do without the rest."""
+    try:
+        x, y = float(place[0]), float(place[1])
+    except (TypeError, ValueError, IndexError, KeyError):
+        return
+    if np.isfinite(x) and np.isfinite(y):
+        found[int(bus)] = (x, y)
+
+
+def _filled(places: Floats, case: Case) -> Floats | None:
+    """Return the places with every missing one at the mean of its neighbours' places."""
+    missing = np.isnan(places[:, 0])
+    while missing.any():
+        total, count = np.zeros_like(places), np.zeros(len(places))
+        for here, there in ((case.f_bus, case.t_bus), (case.t_bus, case.f_bus)):
+            near = ~missing[there]
+            np.add.at(total, here[near], places[there[near]])
+            np.add.at(count, here[near], 1.0)
+        next_to = missing & (count > 0)
+        if not next_to.any():  # an island without any place
+            return None
+        places[next_to] = total[next_to] / count[next_to, None]
+        missing &= ~next_to
+    return places

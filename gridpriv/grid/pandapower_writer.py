@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import warnings
-from typing import Any
 
 import networkx as nx
 import numpy as np
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 
 from gridpriv.core.arrays import Floats
 from gridpriv.grid.case import PIECEWISE, POLYNOMIAL, Case
+from gridpriv.grid.pandapower_checks import Net
 from gridpriv.grid.pandapower_elements import Element, PandapowerLink
 from gridpriv.grid.pandapower_tables import NO_LIMIT
 from gridpriv.grid.zoning import bus_graph
@@ -27,7 +27,7 @@ LARGEST_INDEX = 1_000_000
 HERTZ = 50.0
 
 
-def write_net(case: Case) -> tuple[Any, PandapowerLink]:
+def write_net(case: Case) -> tuple[Net, PandapowerLink]:
     """Return a pandapower net of a case, and the link between the two.
 
     Buses keep their numbers as indices (unless beyond a million); generators hold the case's
@@ -60,7 +60,7 @@ def write_net(case: Case) -> tuple[Any, PandapowerLink]:
 
 
 def _demands(
-    net: Any,
+    net: Net,
     case: Case,
     index: NDArray[np.int64],
     shunt_f: NDArray[np.complex128],
@@ -84,7 +84,7 @@ def _demands(
 
 
 def _branches(
-    net: Any, case: Case, index: NDArray[np.int64], kv: Floats, line: NDArray[np.bool_]
+    net: Net, case: Case, index: NDArray[np.int64], kv: Floats, line: NDArray[np.bool_]
 ) -> tuple[Element, ...]:
     import pandapower as pp
 
@@ -141,7 +141,7 @@ def slack_generators(case: Case) -> tuple[list[int], list[int]]:
     return gens, bare
 
 
-def _generators(net: Any, case: Case, index: NDArray[np.int64]) -> tuple[Element, ...]:
+def _generators(net: Net, case: Case, index: NDArray[np.int64]) -> tuple[Element, ...]:
     import pandapower as pp
 
     base = case.base_mva
@@ -179,7 +179,7 @@ def _generators(net: Any, case: Case, index: NDArray[np.int64]) -> tuple[Element
     return tuple(elements)
 
 
-def _write_costs(net: Any, case: Case, elements: list[Element]) -> None:
+def _write_costs(net: Net, case: Case, elements: list[Element]) -> None:
     import pandapower as pp
 
     for element, cost in zip(elements, case.cost, strict=False):

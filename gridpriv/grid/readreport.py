@@ -11,11 +11,12 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from gridpriv.core.arrays import Floats
+from gridpriv.core.document import Json
 from gridpriv.core.errors import GridprivWarning
 from gridpriv.grid.case import POLYNOMIAL, Case
 from gridpriv.grid.islands import islands
@@ -96,7 +97,7 @@ class ReadReport:
 
         return pd.DataFrame([asdict(note) for note in self.notes])
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> Json:
         """Return the report as JSON can hold it."""
         notes = [asdict(note) for note in self.notes]
         return {"source": self.source, "format": self.format, "fields": notes}

@@ -5,12 +5,12 @@ from __future__ import annotations
 import warnings
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from gridpriv.core.errors import InputError, missing_extra, not_allowed
 from gridpriv.grid.case import Case
 from gridpriv.grid.overrides import DemandSeries, series_from_simbench
 from gridpriv.grid.pandapower import convert_net
+from gridpriv.grid.pandapower_checks import Net
 from gridpriv.grid.pandapower_json import open_json
 from gridpriv.grid.readreport import ReadReport
 
@@ -23,7 +23,7 @@ def is_simbench(name: str | Path) -> bool:
     return str(name).startswith(PREFIX)
 
 
-def simbench_net(name: str) -> Any:
+def simbench_net(name: str) -> Net:
     """Return the net of ``simbench:CODE``, such as ``simbench:1-MV-rural--0-sw``."""
     code = name.removeprefix(PREFIX)
     try:
@@ -74,7 +74,7 @@ def profile_series(text: str, name: str, case: Case) -> DemandSeries:
     )
 
 
-def _net(name: str) -> Any:
+def _net(name: str) -> Net:
     if is_simbench(name):
         return simbench_net(name)
     if Path(name).suffix.lower() == ".json":

@@ -9,12 +9,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gridpriv.core.arrays import Ints
+from gridpriv.core.document import Json
 from gridpriv.core.errors import GridprivWarning, InputError, not_allowed, one_of
 from gridpriv.core.files import write_text
 from gridpriv.core.reading import shown
@@ -245,7 +246,7 @@ def zone_report(case: Case, zoning: Zoning) -> pd.DataFrame:
     return pd.DataFrame(zone_rows(case, zoning))
 
 
-def zone_rows(case: Case, zoning: Zoning) -> list[dict[str, Any]]:
+def zone_rows(case: Case, zoning: Zoning) -> list[Json]:
     """Return the rows of :func:`zone_report`."""
     ties = tie_lines(case, zoning)
     ends = np.concatenate([zoning.zone_of[case.f_bus[ties]], zoning.zone_of[case.t_bus[ties]]])

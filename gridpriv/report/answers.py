@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import pandas as pd
 
@@ -147,7 +146,7 @@ def _answer(study: Study, panel: str, rows: pd.DataFrame) -> str:
     return " ".join([*told, *_not_agreed(pd.concat([ranked, lost]))])
 
 
-def _carried(row: Any) -> list[str]:
+def _carried(row: pd.Series) -> list[str]:
     if pd.isna(row.carried):
         return []
     share = {0.0: "none", 1.0: "all"}.get(row.carried, f"{100.0 * row.carried:.3g} %")
@@ -196,12 +195,12 @@ def _epsilon(value: float) -> str:
     return f"{value:.3g}" if value < 1000.0 else figure(value)
 
 
-def _same(metric: Metric, best: Any) -> float:
+def _same(metric: Metric, best: pd.Series) -> float:
     """Return by how much a figure may differ from the best and count as the same."""
     return max(metric.least, 1e-9 * abs(float(best[metric.key])))
 
 
-def _equal(metric: Metric, row: Any, best: Any) -> bool:
+def _equal(metric: Metric, row: pd.Series, best: pd.Series) -> bool:
     """Return whether a figure differs from the best by nothing that counts, or that is shown."""
     value, least = row[metric.key], best[metric.key]
     return value <= least + _same(metric, best) or metric.told(value) == metric.told(least)
@@ -220,7 +219,7 @@ def _leading(where: str, metric: Metric, ranked: pd.DataFrame) -> str:
     return f"{where}, {_ways(equal)} {_least(metric, best, equal=len(equal), ways=len(ranked))}"
 
 
-def _least(metric: Metric, best: Any, *, equal: int, ways: int) -> str:
+def _least(metric: Metric, best: pd.Series, *, equal: int, ways: int) -> str:
     """Return what the best of several ways costs, or has least of; what the only one does."""
     value, interval = metric.told(best[metric.key]), _interval_of(best, metric)
     several = equal > 1
@@ -232,7 +231,7 @@ def _least(metric: Metric, best: Any, *, equal: int, ways: int) -> str:
     return f"{'have' if several else 'has'} the lowest {metric.noun}, {value}{interval}"
 
 
-def _interval_of(row: Any, metric: Metric) -> str:
+def _interval_of(row: pd.Series, metric: Metric) -> str:
     low, high = row[f"{metric.key}_low"], row[f"{metric.key}_high"]
     if not math.isfinite(low) or high < metric.least:
         return ""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from gridpriv.drawing import Drawing, draw_network
 from gridpriv.drawing.bars import Bar, draw_bars, key
@@ -96,7 +97,7 @@ def map_picture(result: AttackResult, label: str | None = None) -> Drawing:
     )  # fmt: skip
 
 
-def _curve(name: str, across: Any, mean: Any, half: Any) -> Series:
+def _curve(name: str, across: ArrayLike, mean: ArrayLike, half: ArrayLike) -> Series:
     x, y, h = (np.asarray(v, dtype=float) for v in (across, mean, half))
     h = np.nan_to_num(h)
     return Series(name, tuple(x), tuple(y), tuple(y - h), tuple(y + h))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -54,7 +53,7 @@ def _cost_series(rows: pd.DataFrame, metric: Metric) -> list[Series]:
     return found
 
 
-def _floats(column: Iterable[Any]) -> tuple[float, ...]:
+def _floats(column: Iterable[float]) -> tuple[float, ...]:
     return tuple(float(v) for v in column)
 
 
@@ -111,7 +110,7 @@ def _along(steps: pd.DataFrame) -> tuple[list[float], str]:
 
 
 def column_charts(
-    metrics: Sequence[Metric], table: pd.DataFrame, across: Iterable[Any], x_label: str,
+    metrics: Sequence[Metric], table: pd.DataFrame, across: Iterable[float], x_label: str,
     look: dict[str, Style],
 ) -> list[Chart]:  # fmt: skip
     """Return a chart for every metric that a table has, all of the one series of ``look``."""
@@ -144,7 +143,7 @@ def horizon_picture(steps: pd.DataFrame, name: str) -> str:
 
 
 def _stacked(
-    metrics: Sequence[Metric], table: pd.DataFrame, across: Iterable[Any], x_label: str,
+    metrics: Sequence[Metric], table: pd.DataFrame, across: Iterable[float], x_label: str,
     title: str, scale: str,
 ) -> str:  # fmt: skip
     charts = column_charts(metrics, table, across, x_label, styles([title]))

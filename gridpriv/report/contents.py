@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 import pandas as pd
 
@@ -185,13 +184,13 @@ def _setting_rows(manifest: Json) -> list[tuple[str, str, str]]:
     return rows
 
 
-def _valued(value: Any) -> str:
+def _valued(value: object) -> str:
     if isinstance(value, list):
         return _listed(value) or "none"
     return "none" if value is None else str(value)
 
 
-def _listed(values: list[Any]) -> str:
+def _listed(values: list[object]) -> str:
     """Return values by commas; of many, the ends and how many there are."""
     if len(values) <= MOST_LISTED:
         return ", ".join(map(str, values))

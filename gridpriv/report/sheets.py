@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 import zipfile
+from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
@@ -75,7 +76,7 @@ def _declared(frame: pd.DataFrame, name: str) -> list[Column]:
     return [known.get(key, Column(key, "private", str(key), "")) for key in frame]
 
 
-def _sheet(book: Any, name: str, headers: list[str], rows: Any) -> None:
+def _sheet(book: Any, name: str, headers: list[str], rows: Sequence[Sequence[object]]) -> None:
     from openpyxl.styles import Font
     from openpyxl.utils import get_column_letter
 

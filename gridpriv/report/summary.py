@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 
 from gridpriv.core.stored import Study
 from gridpriv.privacy.budget import NO_NOISE, QUIET, stated_epsilon
@@ -27,7 +27,7 @@ PANEL = ["case", "zoning", "load_scale"]
 COMBINATION = [*PANEL, "scheme", "local_updates", "budget"]
 
 
-def half_width(values: Any, level: float = 0.95) -> float:
+def half_width(values: ArrayLike, level: float = 0.95) -> float:
     """Return the half width of Student's confidence interval of the mean; NaN below two values."""
     from scipy.stats import t
 

@@ -69,7 +69,7 @@ def cell(value: Any, unit: str = "") -> Any:
     return 0.0 if dust else value
 
 
-def shown(value: Any, digits: int = 3) -> str:
+def shown(value: object, digits: int = 3) -> str:
     """Return a cell for people: three digits, '–' where there is none."""
     if value is None:
         return "–"

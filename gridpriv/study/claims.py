@@ -33,6 +33,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 
 from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError, not_allowed
@@ -311,7 +312,7 @@ def _passes(claim: Claim, means: Means) -> Iterator[Comparison]:
         yield Comparison(told, claim.after * len(curve), float(found or -1))
 
 
-def passing_round(values: Any, rival: Any) -> int | None:
+def passing_round(values: Sequence[float] | pd.Series, rival: ArrayLike) -> int | None:
     """Return the first round from which values stay below a rival's; None if they end above."""
     above = np.flatnonzero(np.asarray(values) >= np.asarray(rival))
     last = int(above[-1]) + 1 if len(above) else 0

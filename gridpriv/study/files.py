@@ -94,7 +94,7 @@ def to_toml(plan: StudyPlan) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _value(value: Any) -> str:
+def _value(value: object) -> str:
     """Return a value as TOML; JSON's strings, numbers, arrays and booleans are also TOML's."""
     return json.dumps(value, ensure_ascii=False)
 
@@ -107,7 +107,7 @@ def _scheme(table: Json) -> Scheme:
     return Scheme(name, tuple(sorted(_settings(f"scheme {name!r}", rest).items())))
 
 
-def _settings(where: str, table: Any) -> Json:
+def _settings(where: str, table: object) -> Json:
     if not isinstance(table, dict):
         raise not_allowed(where, table, "a table of settings")
     return {
@@ -115,19 +115,19 @@ def _settings(where: str, table: Any) -> Json:
     }
 
 
-def _list(key: str, value: Any) -> list[Any]:
+def _list(key: str, value: object) -> list[Any]:
     if not isinstance(value, list):
         raise not_allowed(shown(key), value, "a list")
     return value
 
 
-def _bool(key: str, value: Any) -> bool:
+def _bool(key: str, value: object) -> bool:
     if not isinstance(value, bool):
         raise not_allowed(key, value, "true or false")
     return value
 
 
-def _tables(key: str, value: Any) -> list[Json]:
+def _tables(key: str, value: object) -> list[Json]:
     if not isinstance(value, list) or not all(isinstance(v, dict) for v in value):
         raise not_allowed(key, value, "tables, each under [[schemes]]")
     return value

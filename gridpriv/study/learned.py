@@ -11,12 +11,11 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any
 
 from gridpriv.core.document import Json
 from gridpriv.core.errors import GridprivError, whole
@@ -140,7 +139,9 @@ def compare_learning(
     return read_study(out)
 
 
-def _done(trials: Sequence[Trial], datasets: Datasets, jobs: int, plan: LearnPlan) -> Any:
+def _done(
+    trials: Sequence[Trial], datasets: Datasets, jobs: int, plan: LearnPlan
+) -> Generator[Rows, None, None]:
     """Yield every trial's rows, by several processes if asked for."""
     run = partial(attempted, datasets, tuning=plan.tuning)
     if jobs == 1:

@@ -22,16 +22,18 @@ from gridpriv.core.store import open_store, reopen_store
 from gridpriv.core.stored import Study, read_study
 from gridpriv.grid.library import load_case, shipped_zoning
 from gridpriv.learning.algorithms.fedspd_dp import total_curves
+from gridpriv.power.problem import ZoneProblem
 from gridpriv.privacy.adjacency import DemandAdjacency
 from gridpriv.privacy.budget import NO_NOISE
 from gridpriv.privacy.mechanism import MECHANISMS
+from gridpriv.privacy.sensitivity import Norm
 from gridpriv.study.claims import Claim, check_claims, read_claims
 from gridpriv.study.comparison import compare
 from gridpriv.study.files import read_plan
 from gridpriv.study.learn_plan import read_learn_plan
 from gridpriv.study.learned import Shelf, compare_learning
 from gridpriv.study.manifest import header
-from gridpriv.zonal.settings import make_settings
+from gridpriv.zonal.settings import Settings, make_settings
 
 FOLDER = Path(__file__).parents[1] / "papers"
 FOUR = ("ObjG", "ObjL", "OutG", "OutL")
@@ -76,7 +78,7 @@ def reproduce(
         Of a grid's study: see :func:`gridpriv.study.compare`.
     """
     one_of("scale", scale, SCALES)
-    held: dict[str, Any] = {"resume": resume, "progress": progress, "retry_failed": retry_failed}
+    held: Json = {"resume": resume, "progress": progress, "retry_failed": retry_failed}
     path = FOLDER / f"{name}.toml"
     if name == "li-fig6":
         _store_totals(out, resume=resume)
@@ -189,7 +191,7 @@ def table1_claims(table: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def _settings(algorithm: str, epsilon: float, calibration: str) -> Any:
+def _settings(algorithm: str, epsilon: float, calibration: str) -> Settings:
     return make_settings(
         "ryu-kim",
         perturbation=WAYS[algorithm[:3]],
@@ -224,19 +226,17 @@ def _sound(case: str, algorithm: str, epsilon: float) -> float:
     return MECHANISMS[settings.mechanism, "simulated"](rule.multiplier * widest).variance
 
 
-def _sensitivity(problem: Any, settings: Any, norm: Any) -> float:
+def _sensitivity(problem: ZoneProblem, settings: Settings, norm: Norm) -> float:
     adjacency = DemandAdjacency(settings.beta.per_unit(1.0))
     if settings.perturbation == "objective":
-        return float(problem.gradient_sensitivity(adjacency, norm).value)
-    import numpy as np
-
+        return problem.gradient_sensitivity(adjacency, norm).value
     # round 1: eta = 1, and rho on every coordinate
-    metric = np.full(problem.program.size, 1.0 + settings.penalty.rho)
-    return float(problem.output_sensitivity(adjacency, norm, settings.update, metric).value)
+    metric = 1.0 + settings.penalty.first(problem.program.size)
+    return problem.output_sensitivity(adjacency, norm, settings.update, metric).value
 
 
 @lru_cache(maxsize=4)
-def _problems(name: str) -> Any:
+def _problems(name: str) -> tuple[ZoneProblem, ...]:
     from gridpriv.zonal.prepared import prepare
 
     case = load_case(name)

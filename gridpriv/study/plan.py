@@ -182,7 +182,7 @@ class StudyPlan:
         return tuple(replace(task, number=number) for number, task in enumerate(seen.values()))
 
     def _repeated(
-        self, place: tuple[str, str], scheme: Scheme, axes: dict[str, Any], budget: Budget
+        self, place: tuple[str, str], scheme: Scheme, axes: Json, budget: Budget
     ) -> Iterator[Task]:
         # a scheme's own settings win over an axis
         given = dict(self.settings) | axes | dict(scheme.settings)
@@ -315,7 +315,7 @@ def _budget(value: float | str | Budget, per_release: bool, delta: float) -> Bud
     return Budget("per-release", epsilon) if per_release else Budget("total", epsilon, delta)
 
 
-def _number(axis: str, value: Any) -> float:
+def _number(axis: str, value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise not_allowed(axis, value, "numbers")
     return float(value)

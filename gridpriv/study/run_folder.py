@@ -358,7 +358,7 @@ def _demand_rows(run: str, result: RunResult, known: Known) -> list[Json]:
 
 
 def _releases(told: Iterable[Mapping[str, Any]]) -> dict[str, Counter[Release]]:
-    norms: dict[str, Any] = {"1": 1, "2": 2}
+    norms: Json = {"1": 1, "2": 2}
     found: dict[str, Counter[Release]] = {}
     for row in told:
         mechanism = MECHANISM_CLASSES[row["mechanism"]](row["scale"])

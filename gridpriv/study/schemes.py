@@ -130,7 +130,7 @@ def _applies(name: str, given: Mapping[str, Any]) -> bool:
     return name != "refresh" or given.get("perturbation", "demand") == "demand"
 
 
-def word_of(name: str, value: Any) -> str:
+def word_of(name: str, value: object) -> str:
     """Return a setting's value in the name of a scheme."""
     if name in WAYS:
         word = "no noise" if value == NO_NOISE else str(value)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import pandas as pd
 
@@ -118,7 +117,7 @@ def differing(study: Study, runs: pd.DataFrame) -> list[str]:
     return [name for name in found if found[name].nunique(dropna=False) > 1]
 
 
-def _per_unit(beta: Any, base_mva: float | None) -> Any:
+def _per_unit(beta: object, base_mva: float | None) -> object:
     """Return an adjacency distance as a number where it is one and its base is known."""
     if isinstance(beta, str) and base_mva is not None:
         return parse_beta(beta).per_unit(base_mva)
@@ -172,7 +171,7 @@ def _epsilon(charges: Charges, delta: float) -> float:
     return min(total_pure(charges), total_epsilon(rho, delta))
 
 
-def charge_rows(run: str, charges: Mapping[Any, Charges]) -> list[Json]:
+def charge_rows(run: str, charges: Mapping[str, Charges] | Mapping[int, Charges]) -> list[Json]:
     """Return the rows of the table ``charges`` of one run, by owner."""
     return [
         {"run": run, "owner": str(owner), "kind": charge.kind, "parameter": charge.parameter,
