@@ -15,7 +15,7 @@ from gridpriv.cli.progress import progress
 from gridpriv.cli.terminal import console, print_table, tell, tell_names
 from gridpriv.core.errors import InputError, not_allowed, one_of
 
-SCALE = "of a learning paper: quick | full, the paper's own size (default: %(default)s)"
+SCALE = "quick | full, the paper's own size (default: %(default)s)"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace) -> int:
     """Reproduce, check what the paper states, print and write the outcome."""
-    from gridpriv.study.papers import learns, reproduce, reproductions
+    from gridpriv.study.papers import learns, reads_scale, reproduce, reproductions
 
     known = reproductions()
     if args.name is None:
@@ -40,7 +40,9 @@ def execute(args: argparse.Namespace) -> int:
         _refuse(args, ("data", "scale"))
         return _table1(args)
     learning = learns(args.name)
-    _refuse(args, ("cluster", "time_limit") if learning else ("data", "scale"))
+    _refuse(args, ("cluster", "time_limit") if learning else ("data",))
+    if not reads_scale(args.name):
+        _refuse(args, ("scale",))
     formats = wanted_formats(args)
     args.out = args.out or f"study-{args.name}"
     output_folder(args.out)

@@ -24,12 +24,14 @@ SCALARS = ("title", "question", "per_release", "seeds", "reference", "settings",
 AXES = ("cases", "zonings", "budgets", "local_updates", "load_scales", *PLURALS, *SCHEME_AXES)
 
 
-def read_plan(path: str | Path) -> StudyPlan:
+def read_plan(path: str | Path, scale: str = "quick") -> StudyPlan:
     """Read a study file: TOML, or JSON if its name ends in ``.json``.
 
     Parameters
     ----------
     path : path
+    scale : {'quick', 'full'}
+        At ``full`` the file's table of that name changes it, if it has one.
 
     Returns
     -------
@@ -50,9 +52,20 @@ def read_plan(path: str | Path) -> StudyPlan:
     if not isinstance(given, dict):
         raise InputError(f"study file {file}: a table of keys is expected")
     try:
-        return plan_from(given, file.stem)
+        return plan_from(at_scale(given, scale), file.stem)
     except InputError as error:
         raise InputError(f"study file {file}: {error}") from None
+
+
+def at_scale(given: Json, scale: str) -> Json:
+    """Return a study file's content at a scale: its table ``full`` changes it at that one."""
+    given = dict(given)
+    full = given.pop("full", {})
+    if scale == "full":
+        given["schemes"] = given.get("schemes", []) + full.pop("schemes", [])
+        given["settings"] = given.get("settings", {}) | full.pop("settings", {})
+        given |= full
+    return given
 
 
 def plan_from(given: Json, name: str = "") -> StudyPlan:

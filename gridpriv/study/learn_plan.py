@@ -18,6 +18,7 @@ from gridpriv.learning.measures import MEASURES
 from gridpriv.learning.settings import LearnSettings, make_learn_settings
 from gridpriv.learning.tuning import Tuning
 from gridpriv.privacy.budget import NO_NOISE, parse_budget
+from gridpriv.study.files import at_scale
 from gridpriv.study.schemes import Scheme
 
 DELTA = 1e-5
@@ -203,14 +204,9 @@ class Trial:
 def read_learn_plan(text: str, scale: str = "quick") -> LearnPlan:
     """Return the plan of a study file (TOML); its table ``full`` changes it at that scale."""
     try:
-        given = tomllib.loads(text)
+        given = at_scale(tomllib.loads(text), scale)
     except ValueError as error:
         raise InputError(f"study file: {error}") from error
-    full = given.pop("full", {})
-    if scale == "full":
-        given["schemes"] = given.get("schemes", []) + full.pop("schemes", [])
-        given["settings"] = given.get("settings", {}) | full.pop("settings", {})
-        given |= full
     known = ("title", "question", "dataset", "budgets", "seeds", "settings", "schemes", "tuning",
              "client_rounds", "allow", "measure", "data_seed")  # fmt: skip
     check_names(given, known)

@@ -71,7 +71,7 @@ def reproduce(
     Parameters
     ----------
     scale : {'quick', 'full'}
-        Of a learning paper: some rounds and seeds, or those of the paper.
+        Some rounds and seeds, or those of the paper.
     data : str, optional
         Folder of data sets.
     **running
@@ -90,7 +90,7 @@ def reproduce(
             plan, out, shelf, jobs=jobs or 1, kind="reproduction", repeat=again, **held
         )
     else:
-        compare(read_plan(path), out=out, jobs=jobs, **held, **running)
+        compare(read_plan(path, scale), out=out, jobs=jobs, **held, **running)
     return with_claims(out, name)
 
 
@@ -99,6 +99,11 @@ def learns(name: str) -> bool:
     return name == "li-fig6" or (
         name not in COMPUTED and "cases" not in _read(FOLDER / f"{name}.toml")
     )
+
+
+def reads_scale(name: str) -> bool:
+    """Return whether a reproduction is smaller at ``quick`` than at ``full``."""
+    return learns(name) or "full" in _read(FOLDER / f"{name}.toml")
 
 
 def claims_of(name: str) -> list[Claim]:

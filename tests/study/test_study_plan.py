@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -208,7 +209,7 @@ def test_a_study_file_may_be_json(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["rk-fig3", "rk-fig4"])
 def test_bundled_figures_have_the_papers_grid(name: str) -> None:
     # RK 6.1.1: 4 algorithms, epsilon in {.05, .1, .5, 1}, E in {1, 5}, T = 100, rho = 100
-    tasks = read_plan(FOLDER / f"{name}.toml").tasks()
+    tasks = read_plan(FOLDER / f"{name}.toml", "full").tasks()
     paper = [t for t in tasks if t.settings.calibration == "paper" and t.budget != "none"]
     assert {t.scheme for t in paper} == {"ObjG", "ObjL", "OutG", "OutL"}
     assert {t.settings.budget.epsilon for t in paper} == {0.05, 0.1, 0.5, 1.0}
@@ -216,6 +217,9 @@ def test_bundled_figures_have_the_papers_grid(name: str) -> None:
     assert {(t.settings.rounds, str(t.settings.penalty)) for t in paper} == {(100, "100")}
     assert {t.settings.delta for t in paper} == {1e-2}
     assert len(paper) == 4 * 4 * 2 * 5
+    quick = read_plan(FOLDER / f"{name}.toml").tasks()
+    seedless = [{replace(t.settings, seed=0) for t in some} for some in (tasks, quick)]
+    assert seedless[0] == seedless[1]  # fewer seeds, if anything
 
 
 @pytest.mark.parametrize("name", ["rk-fig3", "rk-fig4"])
