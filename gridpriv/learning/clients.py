@@ -27,6 +27,7 @@ from gridpriv.learning.losses import (
     test_errors,
 )
 
+CACHE = 2**20  # bytes of a core's cache that features take
 RANK = 8  # directions of a client's features in which an exact solver knows the curvature
 
 
@@ -96,10 +97,21 @@ class Clients:
 
     def gradients(self, w: Array, clip: float | None = None) -> Array:
         """Return every client's mean gradient at its own model, (P, J, K) to (P, J, K)."""
+        xp = namespace(w)
         if self._equal is not None:
-            return mean_gradient(self.loss, *self._equal, w, clip)
+            x, targets = self._equal
+            each = [mean_gradient(self.loss, x[b], targets[b], w[b], clip) for b in self._blocks]
+            return xp.concat(each)
         parts = [mean_gradient(self.loss, *self.part(p), w[p], clip) for p in range(self.number)]
-        return namespace(w).stack(parts)
+        return xp.stack(parts)
+
+    @cached_property
+    def _blocks(self) -> list[slice]:
+        """Stretches of clients whose features stay in a core's cache from product to product."""
+        most = self.number
+        if isinstance(self.x, np.ndarray):
+            most = max(1, CACHE * self.number // self.x.nbytes)
+        return [slice(first, first + most) for first in range(0, self.number, most)]
 
     @cached_property
     def leading(self) -> tuple[Array, Array]:
@@ -127,8 +139,10 @@ class Clients:
         _, parts = self.leading
         xp, w = namespace(w), like(w, self.x)
         if self._equal is not None:
+            x, targets = self._equal
             parts = xp.reshape(parts, (self.number, -1, parts.shape[-1]))
-            return mean_curved(self.loss, *self._equal, parts, w)
+            every = [mean_curved(self.loss, x[b], targets[b], parts[b], w[b]) for b in self._blocks]
+            return xp.concat([g for g, _ in every]), xp.concat([h for _, h in every])
         each = [
             mean_curved(self.loss, *self.part(p), parts[self.cuts[p] : self.cuts[p + 1]], w[p])
             for p in range(self.number)

@@ -198,6 +198,21 @@ def test_newton_finds_the_minimisers_that_scipy_finds(data, clients, scale):
         assert np.linalg.norm(found[p, :, 0] - best) < max(near, 2e-5)
 
 
+@pytest.mark.parametrize("regularizer", ["l2:0.01", "l1:0.01"])
+def test_a_clients_minimiser_is_not_moved_by_what_others_take(regularizer):
+    settings = LearnSettings(
+        algorithm="pvp", mechanism="none", clients=2, regularizer=regularizer, split="iid"
+    )
+    task, _ = make_task(made.binary(features=40), settings)
+    linear, start = np.random.default_rng(5).normal(size=(2, 2, *task.clients.shape))
+    start = minimise_locally(task, linear, 0.1, start) + 1e-3  # near the end of its steps
+    found = []
+    for further in (0.0, 1.0, 1e3):  # the other's, which takes as many steps and more
+        start[0] += further
+        found.append(minimise_locally(task, linear, 0.1, start))
+    assert all(np.array_equal(found[0][1], other[1]) for other in found[1:])
+
+
 def test_what_cannot_be_certified_is_refused_before_it_runs():
     settings = LearnSettings(algorithm="dvp", budget="total:1,1e-5", clients=4, rounds=3)
     for data, more in (

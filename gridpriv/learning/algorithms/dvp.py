@@ -39,7 +39,9 @@ def dvp(task: Task, watch: Watch) -> None:
         # its own stream: what covers the solver's error is drawn from the round's first
         draw = task.streams.stream(0, k, 1).normal(size=local.shape)
         noise = like(draw * (multiplier * sensitivity)[:, None, None], local)
-        found = minimise_locally(task, noise - dual - rho * w[None], rho, local)
+        linear = noise - dual - rho * w[None]
+        # from where the loss is left out: the client's last model is as far off as its noise
+        found = minimise_locally(task, linear, rho, -linear / rho)
         sent, _ = task.release(k, found, drawing(k))
         return like(sent, local), noise
 

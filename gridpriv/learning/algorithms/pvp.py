@@ -26,7 +26,9 @@ def pvp(task: Task, watch: Watch) -> None:
 
     def step(k: int, local: Array, w: Array, dual: Array) -> tuple[Array, Array]:
         rho = schedule.at(k)
-        found = minimise_locally(task, -dual - rho * w[None], rho, local)
+        linear = -dual - rho * w[None]
+        # from where the loss is left out: the client's last model is as far off as its noise
+        found = minimise_locally(task, linear, rho, -linear / rho)
         noisy, noise = task.release(k, found, drawing(k))
         return like(noisy, local), noise
 
