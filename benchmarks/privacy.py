@@ -18,8 +18,8 @@ SCHEMES = {
     "objective, linearized, all, 100 rounds": {
         "preset": "ryu-kim", "calibration": "sound", "perturbation": "objective",
     },
-    "output, linearized, all, 100 rounds": {
-        "preset": "ryu-kim", "calibration": "sound", "perturbation": "output",
+    "output, linearized, all, 100 rounds": {  # at the preset's penalty of 100 it is refused
+        "preset": "ryu-kim", "calibration": "sound", "perturbation": "output", "penalty": "10",
     },
     "objective, exact, 5 rounds": {"perturbation": "objective", "rounds": 5},
     "output, exact, 5 rounds": {"perturbation": "output", "rounds": 5},

@@ -52,7 +52,7 @@ class District:
     def gradient(self, z, data):
         return self.curvature @ z - 2.0 * self.supply * data[0]
 
-    def minimise_exact(self, linear, metric, *, near=False):
+    def minimise_exact(self, linear, metric, *, near=False, within=np.inf):
         factor = np.linalg.cholesky(self.curvature + np.diag(metric)).T
         target = np.linalg.solve(factor.T, -linear)
         return Minimiser(lsq_linear(factor, target, self.box, tol=1e-12).x)

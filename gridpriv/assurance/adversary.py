@@ -15,13 +15,14 @@ from gridpriv.assurance.forward import ForwardModel
 from gridpriv.assurance.inversion import Noise, Prior
 from gridpriv.consensus.messages import Reply
 from gridpriv.core.arrays import Floats, Ints
-from gridpriv.core.errors import InputError, not_allowed
+from gridpriv.core.errors import InputError, not_allowed, one_of
 from gridpriv.grid.case import Case
 from gridpriv.grid.zoning import Zoning, bus_graph, tie_lines
 from gridpriv.power.fleet import public_proxy
 from gridpriv.zonal.prepared import Prepared
 
 BOUND = 6.0  # public bounds, in spreads of the prior
+PRIORS = ("grid", "zone")
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,8 @@ class AttackPlan:
         Total budgets to sweep; empty for the settings' own only.
     rounds : int
         Rounds that are listened to at most.
+    prior : {'grid', 'zone'}
+        Whose total is shared out equally beforehand: the grid's, or each zone's own.
     prior_spread : float
         Standard deviation of the public prior over its mean.
     bus : int or None
@@ -45,10 +48,12 @@ class AttackPlan:
     seeds: int = 5
     epsilons: tuple[float, ...] = ()
     rounds: int = 10
+    prior: str = "grid"
     prior_spread: float = 1.0
     bus: int | None = None
 
     def __post_init__(self) -> None:
+        one_of("prior", self.prior, PRIORS)
         for name in ("seeds", "rounds"):
             if getattr(self, name) < 1:
                 raise not_allowed(name, getattr(self, name), "1 or more")
@@ -70,19 +75,19 @@ def attacked_zones(prepared: Prepared, bus: int | None) -> list[int]:
     return zones
 
 
-def public_prior(prepared: Prepared) -> tuple[Floats, Floats]:
-    """Return the prior mean (p, q) of every bus, p.u.: an equal share of the public totals."""
-    case = prepared.case
-    return (
-        np.full(case.n_bus, case.pd.sum() / case.n_bus),
-        np.full(case.n_bus, case.qd.sum() / case.n_bus),
-    )
+def public_prior(prepared: Prepared, plan: AttackPlan) -> tuple[Floats, Floats]:
+    """Return the prior mean (p, q) of every bus, p.u.: an equal share of the totals it knows."""
+    case, zoning = prepared.case, prepared.zoning
+    group = zoning.zone_of if plan.prior == "zone" else np.zeros(case.n_bus, dtype=np.int64)
+    buses = np.bincount(group)
+    p, q = (np.bincount(group, demand)[group] / buses[group] for demand in (case.pd, case.qd))
+    return p, q
 
 
 def zone_prior(prepared: Prepared, plan: AttackPlan, zone: int) -> Prior:
     """Return the prior of a zone's demand; active demand is known not to be negative."""
     own = prepared.zones[zone].own
-    p, q = public_prior(prepared)
+    p, q = public_prior(prepared, plan)
     mean = np.concatenate([p[own], q[own]])
     spread = plan.prior_spread * np.maximum(np.abs(mean), 1e-3)
     lower, upper = mean - BOUND * spread, mean + BOUND * spread

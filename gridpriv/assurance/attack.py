@@ -101,7 +101,7 @@ def attack(
         plan,
         np.sort(owned),
         tie_distance(prepared.case, prepared.zoning),
-        public_prior(prepared)[0],
+        public_prior(prepared, plan)[0],
         tuple(outcomes),
         _identified(silent, plan, zones),
     )
@@ -179,11 +179,15 @@ def _attack(
 def _releases(
     prepared: Prepared, plan: AttackPlan, zones: Sequence[int], label: str, epsilon: float | None
 ) -> Outcome:
-    """Return the posterior mean (prior and noise taken as normal) from the perturbed demands."""
+    """Return the posterior mean (prior and noise taken as normal) from the perturbed demands.
+
+    Every seed's noise is taken with both signs, which are as likely: errors of estimates that
+    follow noise in proportion then average to what they are without it, or more, at every seed.
+    """
     rules, size = prepared.rules, prepared.case.n_bus
     assert rules.noise is not None
     count = rules.perturbation.releases(prepared.settings.rounds, rules.local_updates)
-    estimates, spread = np.full((plan.seeds, size), np.nan), np.full(size, np.nan)
+    estimates, spread = np.full((2 * plan.seeds, size), np.nan), np.full(size, np.nan)
     for zone in zones:
         disclosure, own = prepared.problems[zone].disclosure, prepared.zones[zone]
         prior, matrix = (
@@ -205,9 +209,11 @@ def _releases(
                 ],
                 axis=0,
             )
-            found = prior.mean + pull @ (seen - matrix @ prior.mean)
-            found = np.clip(found, prior.lower, prior.upper)
-            estimates[seed, own.own] = found[: len(own.own)]
+            mirrored = 2.0 * disclosure.measure(own.demand) - seen  # as likely
+            for draw, y in ((2 * seed, seen), (2 * seed + 1, mirrored)):
+                found = prior.mean + pull @ (y - matrix @ prior.mean)
+                found = np.clip(found, prior.lower, prior.upper)
+                estimates[draw, own.own] = found[: len(own.own)]
         left = prior.spread**2 * (1.0 - np.einsum("im,mi->i", pull, matrix))
         spread[own.own] = np.sqrt(left)[: len(own.own)]
     return Outcome(label, epsilon, "releases", estimates, spread)

@@ -184,7 +184,10 @@ class AttackResult:
             "settings": self.prepared.settings.as_dict()
             | {"objective": self.prepared.network.objective.kind},
             "seeds": self.plan.seeds,
-            "prior": {"mean": "equal share of the total", "spread": self.plan.prior_spread},
+            "prior": {
+                "mean": f"equal share of the {self.plan.prior}'s total",
+                "spread": self.plan.prior_spread,
+            },
             "summary": _records(self.summary()),
             "zones": _records(self.zones()),
             "by_distance": _records(self.by_distance()),

@@ -7,8 +7,7 @@ each release hides, so that five things can be read off:
 
 calls      the same releases are asked for, in the same rounds, at the same sensitivity and
            scale: control flow and noise do not depend on the data;
-values     each private value moves by no more than its declared sensitivity (plus the
-           solver's error, stated);
+values     each private value moves by no more than its declared sensitivity;
 messages   what is sent is the same: it is computed from releases alone;
 history    with the data swapped between D and D' after every release, each value is that of
            the data in force: no private state outlives a release;
@@ -207,10 +206,10 @@ class Finding:
         One of :data:`CHECKS`.
     zone, neighbour : str
     measured, allowed : float
-        In the check's unit: for ``values`` the distance and the declared sensitivity plus the
-        solver's allowance; for the rest a difference that must vanish.
+        In the check's unit: for ``values`` the distance and the declared sensitivity; for the
+        rest a difference that must vanish.
     ratio : float
-        ``values``: distance over declared sensitivity, without any allowance.
+        ``values``: distance over declared sensitivity.
     """
 
     check: str
@@ -231,7 +230,6 @@ def replay(
     data: Floats,
     neighbours: Sequence[Neighbour],
     zone: str,
-    solver_error: float = 0.0,
 ) -> list[Finding]:
     """Return the findings of every check for every neighbour.
 
@@ -243,16 +241,13 @@ def replay(
     neighbours : sequence of Neighbour
     zone : str
         For the report.
-    solver_error : float
-        2-norm by which a solver's minimiser may miss the true one. It is allowed twice, once
-        for D and once for D' (times sqrt(n) in the 1-norm), on values that a solver gave.
     """
     base = play(data.copy(), Tape())
     findings = [_noise(base, zone)]
     frozen = [draw.output for draw in base.draws]
     for other in neighbours:
         moved = data + other.change
-        pair = Pair(base, play(moved.copy(), Tape(frozen)), zone, str(other), solver_error)
+        pair = Pair(base, play(moved.copy(), Tape(frozen)), zone, str(other))
         findings += [_calls(pair), _values(pair), _messages(pair)]
         findings.append(_history(pair, play, data, moved))
     return findings
@@ -266,7 +261,6 @@ class Pair:
     twin: Played
     zone: str
     neighbour: str
-    solver_error: float
 
     def draws(self) -> list[tuple[Draw, Draw]]:
         """Return releases side by side; other shapes are reported by the check of calls."""
@@ -275,8 +269,7 @@ class Pair:
 
     def finding(self, check: str, measured: float, size: float) -> Finding:
         """Return the finding of a difference that must vanish."""
-        allowed = ROUNDING * size + 2.0 * self.solver_error
-        return Finding(check, self.zone, self.neighbour, measured, allowed)
+        return Finding(check, self.zone, self.neighbour, measured, ROUNDING * size)
 
 
 def _noise(base: Played, zone: str) -> Finding:
@@ -299,9 +292,7 @@ def _values(pair: Pair) -> Finding:
     for a, b in pair.draws():
         norm, declared = a.sensitivity.norm, a.sensitivity.value
         distance = length(a.value - b.value, norm)
-        reach = 1.0 if norm == 2 else np.sqrt(a.value.size)
-        slack = ROUNDING * length(a.value, norm)
-        allowed = declared + slack + 2.0 * pair.solver_error * float(reach)
+        allowed = declared + ROUNDING * length(a.value, norm)
         found.append(
             replace(found[0], measured=distance, allowed=allowed, ratio=distance / declared)
         )
@@ -337,7 +328,6 @@ def _history(pair: Pair, play: Play, data: Floats, moved: Floats) -> Finding:
 def replay_run(
     prepared: Prepared,
     choose: Callable[[int], Sequence[Neighbour]],
-    solver_error: float = 0.0,
     make_agent: MakeAgent = Agent,
     watch: Callable[[str], None] = lambda _: None,
 ) -> list[Finding]:
@@ -349,8 +339,6 @@ def replay_run(
         With noise.
     choose : callable
         From a zone's position to its neighbours.
-    solver_error : float
-        See :func:`replay`.
     make_agent : callable
     watch : callable
         Called with a note after every zone.
@@ -359,8 +347,6 @@ def replay_run(
     findings: list[Finding] = []
     for zone, problem in enumerate(prepared.problems):
         play = agent_play(prepared, zone, network.heard[zone], make_agent)
-        findings += replay(
-            play, problem.program.zone.demand, choose(zone), problem.name, solver_error
-        )
+        findings += replay(play, problem.program.zone.demand, choose(zone), problem.name)
         watch(f"zone {problem.name}")
     return findings

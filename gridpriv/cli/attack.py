@@ -45,6 +45,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         default=(), metavar="E,E", help="total budgets to sweep")  # fmt: skip
     parser.add_argument("--attack-rounds", type=WHOLE, default=10, metavar="R",
                         help="rounds that are heard at most")  # fmt: skip
+    parser.add_argument("--prior", default="grid", metavar="WHOSE",
+                        help="whose total the prior shares out equally: grid | zone")  # fmt: skip
     parser.add_argument("--prior-spread", type=REAL, default=1.0, metavar="S",
                         help="spread of the public prior over its mean")  # fmt: skip
     parser.add_argument("--bus", type=WHOLE, metavar="BUS",
@@ -61,7 +63,9 @@ def execute(args: argparse.Namespace) -> int:
     from gridpriv.zonal.prepared import prepare
 
     case, zoning, settings = studied_run(args)
-    plan = AttackPlan(args.seeds, args.epsilons, args.attack_rounds, args.prior_spread, args.bus)
+    plan = AttackPlan(
+        args.seeds, args.epsilons, args.attack_rounds, args.prior, args.prior_spread, args.bus
+    )
     folder = output_folder(args.out)
     prepared = prepare(case, zoning, settings)
     noisy = settings.mechanism != "none"
@@ -139,8 +143,9 @@ def _print(result: AttackResult) -> None:
     errors = result.errors(result.shown).mean(axis=0)
     closer = int((errors < (1.0 - KNOWN_BETTER) * result.prior_errors).sum())
     print(
-        f"Of {len(result.attacked)} buses, {closer} are known better than by the public prior, by "
-        f"{KNOWN_BETTER:.0%} of its error or more ({result.shown.label}, {result.shown.adversary})."
+        f"Of {len(result.attacked)} buses, {closer} are known better than by the public prior, an "
+        f"equal share of the {result.plan.prior}'s total, by {KNOWN_BETTER:.0%} of its error or "
+        f"more ({result.shown.label}, {result.shown.adversary})."
     )
     print(f"Worst protected buses: {', '.join(map(str, result.worst()))}.")
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -39,6 +41,9 @@ class LocalProblem(Protocol):
         Number of each variable in the global vector; agents share equal numbers.
     smoothness : float
         Lipschitz constant L of the gradient of f (public).
+    solver_share : mapping from update to float
+        By what share of a minimiser's sensitivity errors of solvers may add to it; 0 where there
+        are none.
     """
 
     @property
@@ -53,6 +58,9 @@ class LocalProblem(Protocol):
     @property
     def smoothness(self) -> float: ...  # noqa: D102
 
+    @property
+    def solver_share(self) -> Mapping[Update, float]: ...  # noqa: D102
+
     def start(self) -> Floats:
         """Return the public start z^1, shape (n,)."""
         ...
@@ -61,14 +69,19 @@ class LocalProblem(Protocol):
         """Return the gradient of f at z, shape (n,)."""
         ...
 
-    def minimise(self, linear: Floats, metric: Floats, *, near: bool = False) -> Minimiser:
+    def minimise(
+        self, linear: Floats, metric: Floats, *, near: bool = False, within: float = math.inf
+    ) -> Minimiser:
         """Return argmin over W of <linear, z> + 1/2 z' diag(metric) z.
 
-        With ``near`` a point serves that a solver ended near it: no release rests on it.
+        With ``near`` a point serves that a solver ended near it: no release rests on it. Where one
+        does, its error in the norm of diag(metric) is proven to be at most ``within``.
         """
         ...
 
-    def minimise_exact(self, linear: Floats, metric: Floats, *, near: bool = False) -> Minimiser:
+    def minimise_exact(
+        self, linear: Floats, metric: Floats, *, near: bool = False, within: float = math.inf
+    ) -> Minimiser:
         """Return argmin over W of f's own public quadratic + <linear, z> + 1/2 z' diag(metric) z.
 
         For f(z; data) = 1/2 z'Hz + <gradient(0, data), z> + constant with H public.

@@ -215,7 +215,7 @@ def _due(last: Place, place: Place) -> bool:
     first: dict[Phase, int] = {"none": 1, "rehearse": last.number + 1}
     match place.phase:
         case "ready":
-            return last == BEFORE and place.number == 1
+            return last.phase in ("none", "rehearse") and place.number == 1
         case "rehearse":
             return place.number == first.get(last.phase)
         case "round":

@@ -72,6 +72,7 @@ class ClientProblem:
         self.shape = (int(x.shape[1]), int(targets.shape[1]))
         self.samples = int(x.shape[0])
         self.size = self.shape[0] * self.shape[1]
+        self.solver_share: dict[Update, float] = {"linearized": 0.0}
         self.smoothness = loss.smoothness(norm) * self.samples / count + regularizer.modulus
 
     @property
@@ -113,15 +114,19 @@ class ClientProblem:
             most = max(most, math.sqrt(float(squares.max())))
         return most
 
-    def minimise(self, linear: Floats, metric: Floats, *, near: bool = False) -> Minimiser:
+    def minimise(
+        self, linear: Floats, metric: Floats, *, near: bool = False, within: float = math.inf
+    ) -> Minimiser:
         """Return argmin over the box of <linear, z> + 1/2 z' diag(metric) z: a clip."""
-        del near
+        del near, within
         free = linear / metric
         return Minimiser(boxed(np.negative(free, out=free), self._box))
 
-    def minimise_exact(self, linear: Floats, metric: Floats, *, near: bool = False) -> Minimiser:
+    def minimise_exact(
+        self, linear: Floats, metric: Floats, *, near: bool = False, within: float = math.inf
+    ) -> Minimiser:
         """Refuse: the loss is no public quadratic."""
-        del linear, metric, near
+        del linear, metric, near, within
         raise InputError(
             "update = 'exact' is not allowed: this loss is no public quadratic; "
             "--algorithm admm, pvp or dvp solve the local problems"

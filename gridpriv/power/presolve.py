@@ -32,7 +32,7 @@ class ReducedProgram(Inequalities):
 
     P is upper triangular in the pattern (``p_indices``, ``p_indptr``) of a csc matrix, with
     values ``metric_map @ metric (+ curvature)``. All variables of the zone are
-    z = ``expand`` x + ``shift``, in per unit.
+    z = ``expand`` x + ``shift``, in per unit. ``width`` (r,) is the range of each, inf without one.
     """
 
     program: ZoneProgram
@@ -42,6 +42,7 @@ class ReducedProgram(Inequalities):
     p_indptr: Ints
     metric_map: Matrix
     curvature: Floats
+    width: Floats
 
     @property
     def size(self) -> int:
@@ -97,6 +98,7 @@ def presolve(program: ZoneProgram) -> ReducedProgram:
         p_indptr=pattern.indptr.astype(np.int64),
         metric_map=metric_map,
         curvature=curvature,
+        width=upper - lower,
     )
 
 

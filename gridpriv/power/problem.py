@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from functools import cached_property
 from typing import Any
 
@@ -15,10 +16,12 @@ from gridpriv.power.objective import fixed_cost
 from gridpriv.power.presolve import ReducedProgram, presolve
 from gridpriv.power.program import ZoneProgram
 from gridpriv.power.sensitivity import (
+    SOLVER_SHARE,
     gradient_sensitivity,
     output_sensitivity,
 )
 from gridpriv.power.solvers import Solution, ZoneSolver, make_solver
+from gridpriv.power.solvers.certified import Certified
 from gridpriv.privacy.adjacency import DemandAdjacency
 from gridpriv.privacy.sensitivity import Norm, Sensitivity
 from gridpriv.privacy.strategies.disclosure import Disclosure
@@ -35,6 +38,8 @@ class ZoneProblem:
     disclosure : Disclosure, optional
         What of the demand is released, where demand is perturbed.
     """
+
+    solver_share = SOLVER_SHARE
 
     def __init__(
         self, program: ZoneProgram, solver: str, disclosure: Disclosure | None = None
@@ -74,6 +79,14 @@ class ZoneProblem:
     def _exact_solver(self) -> ZoneSolver:
         return make_solver(self.solver, self.program, lambda: self.reduced, exact=True)
 
+    @cached_property
+    def _linearized_certified(self) -> Certified:
+        return Certified(self.reduced, exact=False)
+
+    @cached_property
+    def _exact_certified(self) -> Certified:
+        return Certified(self.reduced, exact=True)
+
     def start(self) -> Floats:
         """Return the flat start."""
         return self.program.start.copy()
@@ -87,12 +100,20 @@ class ZoneProblem:
         program = self.program
         return program.pull(self.imbalance(z, data)) + program.cost_square * z + program.cost_linear
 
-    def minimise(self, linear: Floats, metric: Floats, *, near: bool = False) -> Minimiser:
+    def minimise(
+        self, linear: Floats, metric: Floats, *, near: bool = False, within: float = math.inf
+    ) -> Minimiser:
         """Return argmin over W of <linear, z> + 1/2 z' diag(metric) z."""
+        if within < math.inf and self.reduced.size:
+            return _minimiser(self._linearized_certified.solve(linear, metric, within))
         return _minimiser(self._linearized_solver.solve(linear, metric, near=near))
 
-    def minimise_exact(self, linear: Floats, metric: Floats, *, near: bool = False) -> Minimiser:
+    def minimise_exact(
+        self, linear: Floats, metric: Floats, *, near: bool = False, within: float = math.inf
+    ) -> Minimiser:
         """Return argmin over W of M ||Bz||^2 + 1/2 z'(H + diag(metric))z + <linear, z>."""
+        if within < math.inf and self.reduced.size:
+            return _minimiser(self._exact_certified.solve(linear, metric, within))
         return _minimiser(self._exact_solver.solve(linear, metric, near=near))
 
     def figures(self, z: Floats, data: Floats) -> dict[str, float]:

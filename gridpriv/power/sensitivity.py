@@ -36,8 +36,10 @@ objective ``cost``, f = C(pg)/c0 + M ||Bz + d||^2
     condition and may be dropped, with 2M for 2 and M||e||^2/2 on the right; so the output
     bounds of the exact update grow by sqrt(M).
 
-Both output bounds are those of exact minimisers; what a solver errs comes on top
-(docs/privacy-pitfalls.md).
+Both output bounds D are those of exact minimisers. The error of a solver's point is proven for each
+solve (gridpriv/power/solvers/certified.py), and two points are at most D and two such errors apart.
+An agent draws noise for (1 + s) D, s of SOLVER_SHARE, and releases no point whose error may be
+above s D/2.
 """
 
 from __future__ import annotations
@@ -50,7 +52,10 @@ from gridpriv.consensus.settings import Update
 from gridpriv.core.arrays import Floats
 from gridpriv.power.program import Matrix, ZoneProgram
 from gridpriv.privacy.adjacency import DemandAdjacency
-from gridpriv.privacy.sensitivity import Norm, Sensitivity, length
+from gridpriv.privacy.sensitivity import Norm, Sensitivity, length, reach
+
+SOLVER_SHARE: dict[Update, float] = {"linearized": 1.0, "exact": 0.5}
+"""Of an output bound, on top of it, for what solvers err (docs/decisions/0006)."""
 
 
 def demand_sensitivity(adjacency: DemandAdjacency, norm: Norm) -> Sensitivity:
@@ -93,11 +98,8 @@ def output_sensitivity(
         return _exact_output(adjacency, norm, metric[metric > 0], program.weight)
     size, square = _corner_gradients(program, adjacency)
     radius = np.sqrt(np.asarray(square @ (0.25 / metric)))  # ||Q^{-1}g/2||_Q
-    if norm == 1:
-        half, reach = np.asarray(size @ (0.5 / metric)), np.sqrt((1.0 / metric).sum())
-    else:
-        half, reach = np.sqrt(square @ (0.25 / metric**2)), 1.0 / np.sqrt(metric.min())
-    bounds = half + radius * reach
+    half = size @ (0.5 / metric) if norm == 1 else np.sqrt(square @ (0.25 / metric**2))
+    bounds = np.asarray(half) + radius * reach(metric, norm)
     worst = int(np.argmax(bounds))
     return Sensitivity(
         float(bounds[worst]),
@@ -118,9 +120,8 @@ def _exact_output(
     adjacency: DemandAdjacency, norm: Norm, rho: Floats, weight: float
 ) -> Sensitivity:
     change = float(np.sqrt(weight)) * demand_sensitivity(adjacency, 2).value
-    reach = np.sqrt((0.5 / rho).sum()) if norm == 1 else 1.0 / np.sqrt(2.0 * rho.min())
     return Sensitivity(
-        change * float(reach),
+        change * reach(2.0 * rho, norm),
         norm,
         f"shared part of the exact minimiser at penalty of at least {rho.min():.6g}",
     )

@@ -32,6 +32,18 @@ def length(change: Floats, norm: Norm) -> float:
     assert_never(norm)
 
 
+def reach(metric: Floats, norm: Norm) -> float:
+    """Return the largest length of a vector whose norm in diag(metric) is 1.
+
+    Parameters
+    ----------
+    metric : (m,)
+        Positive.
+    norm : {1, 2}
+    """
+    return float(np.sqrt((1.0 / metric).sum() if norm == 1 else (1.0 / metric).max()))
+
+
 @dataclass(frozen=True)
 class Sensitivity:
     """The largest distance between a quantity on neighbouring data.
@@ -53,3 +65,10 @@ class Sensitivity:
     def __post_init__(self) -> None:
         if not self.value >= 0:
             raise ValueError(f"a sensitivity is 0 or more, not {self.value}")
+
+    def widened(self, share: float) -> Sensitivity:
+        """Return the distance with a share of it on top, for errors of solvers."""
+        if not share:
+            return self
+        why = f"{self.provenance}, and {share:.0%} for errors of solvers"
+        return Sensitivity((1.0 + share) * self.value, self.norm, why)

@@ -7,13 +7,13 @@ starts from here.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
 
 from gridpriv.consensus.coordinator import Consensus, Plan, State, orders_at, rounds
-from gridpriv.consensus.messages import Exchange, Phase
+from gridpriv.consensus.messages import Exchange, Order, Phase
 from gridpriv.consensus.schedules import (
     BalancedPenalty,
     InUnits,
@@ -73,9 +73,23 @@ def opened(ground: Ground, carry: Carrying) -> tuple[State, Plan]:
     if settings.noise_is_fresh() and balanced:
         schedule = KeptPenalty(schedule)
     plan = Plan(settings.rounds, ground.step, schedule, settings.tolerance)
-    if settings.effective_start() == "flat":
+    if settings.rests_on_solver():
+        carry("ready")(_last_orders(consensus, state, plan))
+    elif settings.effective_start() == "flat":
         carry("ready")(orders_at(consensus, state, plan, 1))
     return state, plan
+
+
+def _last_orders(consensus: Consensus, state: State, plan: Plan) -> list[Order]:
+    """Return what the last round asks for, at the w of the first.
+
+    Fresh noise: its penalty follows no residual. It is the largest, and the one at which a solver's
+    error is hardest to hold within what noise covers.
+    """
+    unread = np.zeros(consensus.size)
+    for t in range(1, plan.rounds):
+        state = replace(state, rho=plan.penalty.following(t, state.rho, unread, unread))
+    return [replace(o, number=1) for o in orders_at(consensus, state, plan, plan.rounds)]
 
 
 def coordinate_units(network: Network, number: Ints) -> Floats:

@@ -34,7 +34,6 @@ from gridpriv.zonal.checks import claimed_epsilon
 from gridpriv.zonal.settings import Settings
 
 PAPER_SENSITIVITY = {"objective": 2.0, "output": 1.0}  # times beta, RK section 6.1.1
-SMALLEST_OUTPUT_BETA = 1e-4
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,7 +174,6 @@ def prepare(case: Case, zoning: Zoning, settings: Settings, scale: float = 1.0) 
     adjacency = owned if perturbation.target == "demand" else owned.scaled(scale)
     _refuse_without_minimiser(case, settings)
     _warn_of_large_delta(settings, 2 * case.n_bus)
-    _warn_of_small_beta(settings, adjacency)
     rules = AgentRules(
         update=settings.update,
         local_updates=settings.local_updates,
@@ -237,23 +235,6 @@ def _warn_of_large_delta(settings: Settings, entries: int) -> None:
                 GridprivWarning,
                 stacklevel=3,
             )
-
-
-def _warn_of_small_beta(settings: Settings, adjacency: DemandAdjacency) -> None:
-    """Warn where a released minimiser moves less than the solver errs.
-
-    The output sensitivity is that of the exact minimiser. A solver's error of 1e-6 to 1e-5 is
-    far below it at usual distances; it is not at beta 1e-6.
-    """
-    noisy_output = settings.mechanism != "none" and settings.perturbation == "output"
-    if noisy_output and adjacency.beta < SMALLEST_OUTPUT_BETA:
-        warnings.warn(
-            f"beta = {adjacency.beta:g} p.u. is so small that the solver's own error is not "
-            "hidden by output perturbation; perturb the objective or the demand, whose "
-            "guarantees do not rest on the solver",
-            GridprivWarning,
-            stacklevel=3,
-        )
 
 
 def shared_coordinates(zones: Sequence[Zone], consensus: str) -> tuple[NDArray[np.bool_], ...]:

@@ -64,6 +64,24 @@ def test_demand_noise_at_the_size_of_the_load_leaves_the_prior() -> None:
     assert seen["recovered"] < 0.1
 
 
+def test_sums_tell_nothing_of_a_bus_but_its_zones_sum() -> None:
+    """Against who knows every zone's total; who knows the grid's learns the zones' from them."""
+    given = {"mechanism": "laplace", "refresh": "run", "rounds": 20, "beta": "10MW"}
+    run = prepared(**given, budget="total:1", release="total")
+    told = {
+        prior: attack(run, AttackPlan(seeds=5, rounds=1, prior=prior)) for prior in ("zone", "grid")
+    }
+    gain = {
+        prior: result.errors(result.shown).mean(axis=0) / result.prior_errors
+        for prior, result in told.items()
+    }
+    assert (gain["zone"] > 1.0 - 1e-9).all()
+    assert (gain["grid"] < 0.99).any()
+    totals = [run.case.pd[zone.own].mean() for zone in run.zones]
+    for zone, mean in zip(run.zones, totals, strict=True):
+        assert told["zone"].prior[zone.own] == pytest.approx(mean)
+
+
 def test_better_than_the_prior_begins_at_a_hundredth_of_its_error(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -89,8 +107,8 @@ def test_better_than_the_prior_begins_at_a_hundredth_of_its_error(
     _print(AttackResult(run, AttackPlan(seeds=2), every, every, prior, outcomes, held))
     told = " ".join(capsys.readouterr().out.split())
     assert (
-        "Of 14 buses, 3 are known better than by the public prior, by 1% of its error or more "
-        "(as set, messages)."
+        "Of 14 buses, 3 are known better than by the public prior, an equal share of the grid's "
+        "total, by 1% of its error or more (as set, messages)."
     ) in told
 
 

@@ -22,6 +22,8 @@ from hypothesis import strategies as st
 from gridpriv.assurance.eavesdrop import listen
 from gridpriv.assurance.neighbours import neighbour, random_neighbours, worst_neighbours
 from gridpriv.assurance.replay import CHECKS, agent_play, replay, replay_run
+from gridpriv.core.errors import SolverError
+from gridpriv.zonal.run import run_prepared
 
 CONSENSUS = (
     ("objective", "boundary", None),
@@ -68,7 +70,7 @@ def test_every_configuration_on_worst_and_random_neighbours(config: dict[str, An
         problem, adjacency = run.problems[zone], run.rules.adjacency
         return _worst(run, zone) + random_neighbours(problem, adjacency, 1, generator)
 
-    findings = replay_run(run, choose, solver_error=0.0)
+    findings = replay_run(run, choose)
     assert {finding.check for finding in findings} == set(CHECKS)
     assert [f for f in findings if not f.passed] == []
 
@@ -136,19 +138,32 @@ def test_paper_calibration_declares_the_sound_sensitivity() -> None:
     assert largest == pytest.approx(0.26, rel=1e-6)
 
 
-@pytest.mark.filterwarnings("ignore:beta = ")
-def test_solver_error_is_seen_and_can_be_allowed_for() -> None:
-    """At beta 1e-9 p.u. Clarabel's error is larger than how far the minimiser may move.
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"penalty": "1e6"},
+        {"penalty": "growing:100,2,1,100000", "rounds": 12},  # the last round's counts
+        {"penalty": "1", "beta": "1e-9"},
+    ],
+)
+def test_noise_on_outputs_that_a_solver_cannot_keep_is_refused_before_anything_is_drawn(
+    changed: dict[str, Any],
+) -> None:
+    """Clarabel's own minimisers move by more than what would be declared."""
+    run = prepared(perturbation="output", update="linearized", consensus="all", **changed)
+    drawn: list[Any] = []
+    with pytest.raises(SolverError, match=r"rehearsal round 1.*rests on this minimiser"):
+        run_prepared(run, charge=lambda *release: drawn.append(release))
+    assert drawn == []
 
-    Its gap tolerance g bounds the error by sqrt(2 g / min Q), with step 1, penalty 1, all
-    shared, and objectives below 100.
-    """
-    run = prepared(
-        perturbation="output", update="linearized", consensus="all", penalty="1", beta="1e-9",
-        mechanism="gaussian",
-    )  # fmt: skip
-    assert _failed(replay_run(run, lambda z: _worst(run, z))) == {"values"}
-    assert not _failed(replay_run(run, lambda z: _worst(run, z), np.sqrt(2e-8 * 100)))
+
+def test_a_papers_calibration_is_certified_for_exact_minimisers() -> None:
+    declared = []
+    for calibration in ("paper", "sound"):
+        run = prepared(perturbation="output", calibration=calibration, penalty="100", rounds=1)
+        (releases, *_) = listen(run).messages[0][-1].releases
+        declared.append(releases.sensitivity.value)
+    assert declared[1] == pytest.approx(1.5 * declared[0])
 
 
 def test_a_data_dependent_step_size_is_caught() -> None:

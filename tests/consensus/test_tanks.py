@@ -137,16 +137,19 @@ def test_only_an_output_may_not_rest_on_a_point_near_the_minimiser(target, updat
     name = "minimise_exact" if update == "exact" else "minimise"
     solve, asked = getattr(agent.problem, name), []
 
-    def noted(linear, metric, *, near):
-        asked.append(near)
+    def noted(linear, metric, *, near, within):
+        asked.append((near, within))
         return solve(linear, metric)
 
     monkeypatch.setattr(agent.problem, name, noted)
+    monkeypatch.setattr(agent.problem, "solver_share", {update: 0.5})
     order = Order(1, np.array([1.0]), np.array([2.0]), 1.0)
     agent.rehearse(order)
     agent.ready(order)
     agent.round(order)
-    assert asked == [True, target != "output", target != "output"]
+    assert [near for near, _ in asked] == [True, target != "output", target != "output"]
+    proven = [within < np.inf for _, within in asked]
+    assert proven == [False, target == "output", target == "output"]
 
 
 def test_a_charge_comes_before_its_draw_and_a_refusal_leaves_nothing():
