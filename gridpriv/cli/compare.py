@@ -9,20 +9,29 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gridpriv.cli.flags import REAL, WHOLE, add_formats, add_output, add_settings, wanted_formats
+from gridpriv.cli.flags import (
+    REAL,
+    WHOLE,
+    add_formats,
+    add_output,
+    add_settings,
+    named_settings,
+    refuse_beside_study,
+    wanted_formats,
+)
 from gridpriv.cli.output import output_folder
 from gridpriv.cli.progress import Advance, progress
 from gridpriv.cli.terminal import console, print_table, tell
 from gridpriv.core.display import amount, counted
 from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError, SolverError, not_allowed
-from gridpriv.core.settings import Setting, check_names, names, reading, settings_of
+from gridpriv.core.settings import Setting, names, reading, settings_of
 from gridpriv.zonal.settings import PRESETS, Settings
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from gridpriv.study import Scheme, Study, StudyPlan
+    from gridpriv.study import Study, StudyPlan
 
 OWN_FLAGS = ("budget", "seed", "load_scale", "local_updates")
 KINDS = {"local-updates": reading(int), "load-scales": reading(float), "seeds": reading(int)}
@@ -33,6 +42,7 @@ AXES = {
     "zonings": "K, METHOD:K or FILE.csv (default: the shipped map of each case)",
     "seeds": "N for 1 to N, or a list (default: 1,2,3,4,5)",
 }
+EXAMPLE = "once: refresh=run"
 SCHEME = "'NAME: SETTING=VALUE ...', a way of running, repeatable (default: those of the axes)"
 
 EPILOG = (
@@ -184,7 +194,7 @@ def print_summary(table: pd.DataFrame) -> None:
 
 def _plan(args: argparse.Namespace) -> StudyPlan:
     from gridpriv.study import make_plan
-    from gridpriv.study.schemes import WAYS
+    from gridpriv.study.schemes import WAYS, make_scheme
 
     if not args.case:
         raise InputError("name at least one case, or a study file with --study FILE.toml")
@@ -199,7 +209,8 @@ def _plan(args: argparse.Namespace) -> StudyPlan:
         (settings if single else axes)[name] = values if one.repeated or not single else values[0]
     own = ("title", "question", "reference")
     told = {k: getattr(args, k) for k in own if getattr(args, k) is not None}
-    schemes = [scheme_of(text) for text in args.scheme or ()]
+    read = [named_settings(text, Settings, EXAMPLE, "preset") for text in args.scheme or ()]
+    schemes = [make_scheme(name, **given) for name, given in read]
     return make_plan(
         args.case, per_release=args.per_release, schemes=schemes, settings=settings,
         **_own_axes(args), **told, **axes,
@@ -218,24 +229,6 @@ def values_of(name: str, setting: Setting, texts: Sequence[str]) -> list[Any]:
                 raise
             found += [setting.settled(name, setting.read(part)) for part in parts]
     return found
-
-
-def scheme_of(text: str) -> Scheme:
-    """Return the scheme of ``NAME: SETTING=VALUE ...``."""
-    from gridpriv.study import Scheme
-
-    name, colon, rest = text.partition(":")
-    pairs = [word.partition("=") for word in rest.split()]
-    if not (name.strip() and colon and all(equals for _, equals, _ in pairs)):
-        raise not_allowed("scheme", text, "NAME: SETTING=VALUE ..., such as 'once: refresh=run'")
-    held = settings_of(Settings)
-    given: Json = {}
-    check_names([key for key, _, _ in pairs], (*held, "preset"))
-    for key, _, value in pairs:
-        plain = key.replace("-", "_")
-        read = held[plain].read(value) if plain in held else value
-        given[plain] = tuple(value.split(",")) if plain == "outage" else read
-    return Scheme(name.strip(), tuple(sorted(given.items())))
 
 
 def _own_axes(args: argparse.Namespace) -> Json:
@@ -261,11 +254,7 @@ def _refuse_axes(args: argparse.Namespace) -> None:
     alone = {"--per-release": args.per_release, "--no-reference": args.reference is False}
     given = [f"--{n}" for n in flags if getattr(args, n.replace("-", "_"), None) is not None]
     given += [flag for flag, told in alone.items() if told]
-    if args.case or given:
-        raise InputError(
-            "--study names a whole study; put into the file what you give beside it: "
-            + ", ".join([*args.case, *given])
-        )
+    refuse_beside_study([*args.case, *given])
 
 
 def _number(value: Any) -> float | None:

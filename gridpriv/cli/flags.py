@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 from gridpriv.core.document import Json
 from gridpriv.core.errors import MOST_WHOLE, InputError, not_allowed, one_of
-from gridpriv.core.settings import Part, as_flags, defaults, names, parts_of, reading, settings_of
+from gridpriv.core.settings import (
+    Part,
+    as_flags,
+    check_names,
+    defaults,
+    names,
+    parts_of,
+    reading,
+    settings_of,
+)
 from gridpriv.report.formats import FORMATS, check_formats
 
 if TYPE_CHECKING:
@@ -104,6 +113,30 @@ def given_settings(args: argparse.Namespace, kind: type[Part]) -> Json:
 
         given["budget"] = Budget("per-release", args.epsilon)
     return given
+
+
+def named_settings(text: str, kind: type[Part], example: str, *also: str) -> tuple[str, Json]:
+    """Return the name and the settings of ``NAME: SETTING=VALUE ...``; ``also`` is allowed too."""
+    name, colon, rest = text.partition(":")
+    pairs = [word.partition("=") for word in rest.split()]
+    if not (name.strip() and colon and all(equals for _, equals, _ in pairs)):
+        raise not_allowed("scheme", text, f"NAME: SETTING=VALUE ..., such as {example!r}")
+    held, given = settings_of(kind), {}
+    check_names([key for key, _, _ in pairs], (*held, *also))
+    for key, _, value in pairs:
+        plain = key.replace("-", "_")
+        one = held.get(plain)
+        read = value if one is None else one.read(value)
+        given[plain] = tuple(value.split(",")) if one is not None and one.repeated else read
+    return name.strip(), given
+
+
+def refuse_beside_study(given: Iterable[str]) -> None:
+    """Refuse what a study file says itself."""
+    if told := ", ".join(given):
+        raise InputError(
+            f"--study names a whole study; put into the file what you give beside it: {told}"
+        )
 
 
 ZONE_FLAGS = ("zones", "zoning", "zones_from", "method", "zone_size")

@@ -15,6 +15,8 @@ from gridpriv.cli.flags import (
     add_output,
     add_settings,
     given_settings,
+    named_settings,
+    refuse_beside_study,
     wanted_formats,
 )
 from gridpriv.cli.learn_ledger import OF_SAMPLES, charging, grant, grant_arguments
@@ -23,6 +25,7 @@ from gridpriv.cli.progress import progress
 from gridpriv.cli.terminal import console, print_table, tell
 from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError, not_allowed, one_of
+from gridpriv.core.reading import MIB, read_text
 from gridpriv.core.settings import as_flags, check_names, settings_of, written
 from gridpriv.learning.algorithms.names import READS, SPECIFIC
 from gridpriv.learning.settings import PRESETS, SET_BY_COMPARISON, LearnSettings
@@ -37,7 +40,9 @@ if TYPE_CHECKING:
     from gridpriv.learning.tuning import Tuning
     from gridpriv.study import Study
     from gridpriv.study.learn_plan import LearnPlan
+    from gridpriv.study.schemes import Scheme
 
+EXAMPLE = "slow: algorithm=dpsgd clip=1"
 ALGORITHMS, TOTALS, SEEDS = "ryu-kim,dp-admm,dpsgd", "0.5,1,5", 3
 SCHEME = "'NAME: SETTING=VALUE ...', a way with settings of its own, repeatable (default: none)"
 TUNE = "values that every way which reads the setting chooses from, repeatable (default: none)"
@@ -59,13 +64,9 @@ ACTIONS = {
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the actions and their arguments."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    for name, summary in ACTIONS.items():
-        described = actions.add_parser(name, help=summary, description=summary, allow_abbrev=False)
-        {
-            "run": _run_arguments,
-            "compare": _compare_arguments,
-            "grant": _grant_arguments,
-        }[name](described)
+    adds = (_run_arguments, _compare_arguments, _grant_arguments)
+    for (name, summary), add in zip(ACTIONS.items(), adds, strict=True):
+        add(actions.add_parser(name, help=summary, description=summary, allow_abbrev=False))
 
 
 def _run_arguments(parser: argparse.ArgumentParser) -> None:
@@ -226,29 +227,21 @@ def _compare(args: argparse.Namespace) -> int:
 def _plan(args: argparse.Namespace) -> LearnPlan:
     """Return the plan of the arguments, or of the file that they name."""
     from gridpriv.learning.settings import SET_BY_COMPARISON
-    from gridpriv.study.learn_plan import DELTA, LearnPlan, make_way, read_learn_plan
+    from gridpriv.study.learn_plan import DELTA, LearnPlan, read_learn_plan
+    from gridpriv.study.schemes import make_scheme
 
     given = given_settings(args, LearnSettings)
     if args.study is not None:
-        told = [f"--{name}" for name in given] + [
-            f"--{n}" for n in OF_PLANS if getattr(args, n) is not None
-        ]
-        if args.dataset or told:
-            raise InputError(
-                "--study names a whole study; put into the file what you give beside it: "
-                + ", ".join([*([args.dataset] if args.dataset else []), *told])
-            )
-        try:
-            return read_learn_plan(Path(args.study).read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"study file {args.study}: {error}") from error
+        told = [*given, *(name for name in OF_PLANS if getattr(args, name) is not None)]
+        flags = [f"--{name.replace('_', '-')}" for name in told]
+        refuse_beside_study([*([args.dataset] if args.dataset else []), *flags])
+        return read_learn_plan(read_text(Path(args.study), "study file", MIB))
     if not args.dataset:
         raise InputError("name a data set, or a study file with --study FILE.toml")
-    ways = [make_way(_way(name.strip())) for name in (args.algorithms or ALGORITHMS).split(",")]
-    if args.scheme:
-        ways = ([] if args.algorithms is None else ways) + [
-            make_way(_scheme(text)) for text in args.scheme
-        ]
+    named = args.algorithms or (None if args.scheme else ALGORITHMS)
+    ways = [_way(name.strip()) for name in named.split(",")] if named else []
+    schemes = (named_settings(text, LearnSettings, EXAMPLE) for text in args.scheme or ())
+    ways += [make_scheme(name, **own) for name, own in schemes]
     for name in SET_BY_COMPARISON:
         if name in given or any(name in dict(way.settings) for way in ways if name != "algorithm"):
             raise InputError(f"{name} is not allowed: left out, a comparison sets it itself")
@@ -267,25 +260,13 @@ def _plan(args: argparse.Namespace) -> LearnPlan:
     )  # fmt: skip
 
 
-def _way(name: str) -> Json:
+def _way(name: str) -> Scheme:
     """Return a way of an algorithm's name; ``ryu-kim:output`` is its output perturbation."""
+    from gridpriv.study.schemes import make_scheme
+
     algorithm, _, perturbation = name.partition(":")
-    return {"name": name, "algorithm": algorithm} | (
-        {"perturbation": perturbation} if perturbation else {}
-    )
-
-
-def _scheme(text: str) -> Json:
-    name, colon, rest = text.partition(":")
-    pairs = [word.partition("=") for word in rest.split()]
-    if not (name.strip() and colon and pairs and all(equals for _, equals, _ in pairs)):
-        raise not_allowed(
-            "scheme", text, "NAME: SETTING=VALUE ..., such as 'slow: algorithm=dpsgd clip=1'"
-        )
-    held = settings_of(LearnSettings)
-    check_names([key for key, _, _ in pairs], held)
-    plain = {key.replace("-", "_"): value for key, _, value in pairs}
-    return {"name": name.strip()} | {key: held[key].read(value) for key, value in plain.items()}
+    own = {"algorithm": algorithm, "perturbation": perturbation}
+    return make_scheme(name, **{key: value for key, value in own.items() if value})
 
 
 def _read_by(way: Json, preset: str | None) -> frozenset[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import math
 import sys
 import warnings
 from collections.abc import Sequence
@@ -26,7 +25,7 @@ from gridpriv.core.display import counted
 from gridpriv.core.document import Json
 from gridpriv.core.errors import GridprivWarning, not_allowed, one_of
 from gridpriv.core.files import write_text
-from gridpriv.core.text import csv_text
+from gridpriv.core.text import csv_text, json_ready
 from gridpriv.zonal.settings import Adjacency
 
 if TYPE_CHECKING:
@@ -143,19 +142,11 @@ def _print_accounts(file: str, owners: list[Json]) -> None:
         f"Ledger {file}",
         ["owner", "units", "epsilon", "delta", "releases", "spent epsilon", "used %", "left %"],
         [
-            [
-                owner["owner"],
-                owner["units"],
-                owner["epsilon"],
-                owner["delta"],
-                owner["releases"],
-                owner["total"]["epsilon"],
-                100.0 * owner["used"],
-                100.0 * owner["left"],
-            ]
+            [*(owner[name] for name in ("owner", "units", "epsilon", "delta", "releases")),
+             owner["total"]["epsilon"], 100.0 * owner["used"], 100.0 * owner["left"]]
             for owner in owners
         ],
-    )
+    )  # fmt: skip
     for adjacency in sorted({owner["adjacency"] for owner in owners}):
         print(f"Protected: {adjacency.rstrip('.')}.")
     for keeper in sorted({owner["kept_by"] for owner in owners}):
@@ -184,16 +175,12 @@ def _account(account: Account) -> Json:
         "granted_at": grant.at,
         "kept_by": account.kept_by,
         "releases": sum(account.spent.values()),
-        "total_pure": _finite(account.total_pure),
-        "total": {"epsilon": _finite(account.total), "delta": grant.delta},
+        "total_pure": json_ready(account.total_pure),
+        "total": {"epsilon": json_ready(account.total), "delta": grant.delta},
         "used": used,
         "left": max(0.0, 1.0 - used),
         "charges": [vars(charge) | {"count": count} for charge, count in account.spent.items()],
     }
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
 
 
 def _export(args: argparse.Namespace, key: Path | None) -> int:

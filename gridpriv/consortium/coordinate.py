@@ -21,7 +21,7 @@ from gridpriv.core.document import Json
 from gridpriv.core.errors import GridprivError
 from gridpriv.core.files import make_folder, write_text
 from gridpriv.core.lock import held
-from gridpriv.core.text import csv_text
+from gridpriv.core.text import csv_text, json_ready
 from gridpriv.privacy.release import Release
 from gridpriv.privacy.statement import noise_caveat, zone_statement
 from gridpriv.zonal.opening import Carrying, opened
@@ -145,7 +145,7 @@ def report(terms: Terms, outcome: Outcome) -> Json:
         "rounds": [dict(zip(COLUMNS, row, strict=True)) for row in _rows(outcome)]
         if protected
         else None,
-        "privacy": _finite(statements) if protected else None,
+        "privacy": json_ready(statements) if protected else None,
     }
 
 
@@ -164,12 +164,4 @@ def _rows(outcome: Outcome) -> list[tuple[int, float, float, float]]:
     return [
         (turn.number, turn.residual, float(np.min(turn.penalty)), float(np.max(turn.penalty)))
         for turn in outcome.turns
-    ]
-
-
-def _finite(statements: list[Json]) -> list[Json]:
-    """Return statements as JSON can hold them: an infinite epsilon is null."""
-    return [
-        {k: None if isinstance(v, float) and not np.isfinite(v) else v for k, v in one.items()}
-        for one in statements
     ]

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -25,6 +24,7 @@ from gridpriv.core.errors import InputError, one_of
 from gridpriv.core.files import make_folder, write_text
 from gridpriv.core.lock import held
 from gridpriv.core.reading import read_text
+from gridpriv.core.text import json_ready
 from gridpriv.grid.case import Case
 from gridpriv.grid.network_file import network_digest, read_network
 from gridpriv.grid.overrides import read_bus_demand
@@ -192,7 +192,7 @@ def outcome(own: Own, member: ZoneMember, speaker: Speaker) -> Json:
         "zone": zone.name,
         "run": speaker.run,
         "rounds": list(speaker.figures),
-        "privacy": [_finite(asdict(one)) for one in statements],
+        "privacy": json_ready([asdict(one) for one in statements]),
         "plan": {
             "solved": plan.solved,
             "interchange_mw": base * boundary.interchange,
@@ -250,7 +250,3 @@ def _seed(terms: Terms, party: ZoneParty, state: Path) -> int:
         seed = secrets.randbits(64)
         write_text(path, f"{seed}\n", private=True)
         return seed
-
-
-def _finite(row: Mapping[str, Any]) -> Json:
-    return {k: None if isinstance(v, float) and not np.isfinite(v) else v for k, v in row.items()}

@@ -18,7 +18,7 @@ from functools import lru_cache, partial
 from pathlib import Path
 
 from gridpriv.core.document import Json
-from gridpriv.core.errors import GridprivError, whole
+from gridpriv.core.errors import GridprivError, notes, whole
 from gridpriv.core.processes import unordered
 from gridpriv.core.store import open_store
 from gridpriv.core.stored import TABLES, Rows, Study, read_study
@@ -163,7 +163,9 @@ def attempted(datasets: Datasets, trial: Trial, tuning: Tuning | None = None) ->
         result = learn(dataset, settings, measure or (lambda _: None), shared=shared)
     except GridprivError as error:
         rows: Rows = {name: [] for name in TABLES}
-        rows["runs"] = [row | {"status": "failed", "reason": str(error), "finished_rounds": 0}]
+        rows["runs"] = [
+            row | {"status": "failed", "reason": f"{error}{notes(error)}", "finished_rounds": 0}
+        ]
         return rows
     return _result_rows(row, result, measure)
 

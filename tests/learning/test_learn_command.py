@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 
@@ -213,7 +214,7 @@ def test_comparison_refuses_before_the_first_run(tmp_path, given, message):
         (["--tune", "rounds=3,4"], "setting = 'rounds' is not allowed"),
         (["--tune-on", "charged"], "declare one with --tune"),
         (["--tune", "penalty=1,2", "--tune-on", "public:1"], "S above 0, below 1"),
-        (["--study", "none.toml"], "put into the file what you give beside it"),
+        (["--study", "x.toml", "--tune-on", "charged"], "lasso, --clip, --algorithms, --tune-on"),
         (["--allow", "anything"], "allow = 'anything'"),
         (["--jobs", "0"], "jobs = 0"),
         (["--seeds", "0"], "seeds = []"),
@@ -349,6 +350,13 @@ def test_a_study_file_that_says_nothing_runnable_is_refused(tmp_path, capsys, te
     assert main(["learn", "compare", "--study", str(tmp_path / "s.toml"), "--out", str(out)]) == 2
     err = capsys.readouterr().err
     assert message in err and "Traceback" not in err and not out.exists()
+
+
+def test_a_study_file_without_end_is_refused_at_once(tmp_path, capsys):
+    pipe = tmp_path / "pipe.toml"
+    os.mkfifo(pipe)
+    assert main(["learn", "compare", "--study", str(pipe), "--out", str(tmp_path / "study")]) == 2
+    assert f"study file {pipe} is a pipe" in capsys.readouterr().err
 
 
 def test_a_study_file_is_run_by_the_command(tmp_path, capsys):
