@@ -40,52 +40,6 @@ if TYPE_CHECKING:
     from gridpriv.zonal.run import run
     from gridpriv.zonal.settings import Settings, make_settings
 
-_HOME = {
-    "AttackPlan": "assurance.adversary",
-    "AuditPlan": "assurance.audit",
-    "BudgetError": "core.errors",
-    "Case": "grid.case",
-    "GridprivError": "core.errors",
-    "InputError": "core.errors",
-    "Ledger": "privacy.ledger",
-    "RunResult": "zonal.result",
-    "Settings": "zonal.settings",
-    "SolverError": "core.errors",
-    "Study": "study",
-    "Zoning": "grid.zoning",
-    "acopf": "power.ac.optimum",
-    "attack": "assurance.attack",
-    "audit": "assurance.audit",
-    "case_files": "grid.library",
-    "case_from_pandapower": "grid.pandapower",
-    "case_from_pypower": "grid.pypower",
-    "compare": "study",
-    "export": "report.export",
-    "grant": "privacy.ledger",
-    "learn": "learning",
-    "load_case": "grid.library",
-    "load_dataset": "learning",
-    "make_learn_settings": "learning",
-    "make_plan": "study",
-    "make_settings": "zonal.settings",
-    "override_demand": "grid.overrides",
-    "partition": "grid.partition",
-    "prepare": "zonal.prepared",
-    "read_book": "privacy.ledger",
-    "read_demand_series": "grid.overrides",
-    "read_plan": "study",
-    "read_report": "grid.library",
-    "read_study": "study",
-    "read_zoning": "grid.zoning",
-    "relax": "power.centralized",
-    "run": "zonal.run",
-    "run_series": "zonal.horizon",
-    "shipped_zoning": "grid.library",
-    "total_epsilon": "privacy.accounting",
-    "write_zoning": "grid.zoning",
-    "zone_report": "grid.zoning",
-}
-
 __all__ = [
     "AttackPlan",
     "AuditPlan",
@@ -132,4 +86,4 @@ __all__ = [
     "zone_report",
 ]
 
-__getattr__, __dir__ = lazily(__name__, _HOME)
+__getattr__, __dir__ = lazily(__name__, __file__)

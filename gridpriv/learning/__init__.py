@@ -24,15 +24,4 @@ __all__ = [
     "make_learn_settings",
 ]  # fmt: skip
 
-__getattr__, __dir__ = lazily(
-    __name__,
-    {
-        "DATASETS": "datasets",
-        "Dataset": "datasets",
-        "LearnResult": "result",
-        "LearnSettings": "settings",
-        "learn": "run",
-        "load_dataset": "datasets",
-        "make_learn_settings": "settings",
-    },
-)
+__getattr__, __dir__ = lazily(__name__, __file__)

@@ -24,16 +24,4 @@ __all__ = [
     "read_study",
 ]
 
-__getattr__, __dir__ = lazily(
-    __name__,
-    {
-        "Scheme": "schemes",
-        "Study": "comparison",
-        "StudyPlan": "plan",
-        "Task": "plan",
-        "compare": "comparison",
-        "make_plan": "plan",
-        "read_plan": "files",
-        "read_study": "comparison",
-    },
-)
+__getattr__, __dir__ = lazily(__name__, __file__)

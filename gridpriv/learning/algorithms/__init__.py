@@ -9,19 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from gridpriv.learning.algorithms.base import Algorithm, Releases, Task
 
-_HOME = {
-    "ryu-kim": "ryu_kim",
-    "admm": "admm",
-    "pvp": "pvp",
-    "dvp": "dvp",
-    "dp-admm": "dp_admm",
-    "dpsgd": "dpsgd",
-    "dp-fedavg": "dp_fedavg",
-    "fedspd-dp": "fedspd_dp",
-    "cdp-admm": "graph_admm",
-    "ddp-admm": "graph_admm",
-    "centralized": "centralized",
-}
+_HOME = {"cdp-admm": "graph_admm", "ddp-admm": "graph_admm"}  # others have a file of their name
 
 
 def find_algorithm(name: str) -> Algorithm:
@@ -37,4 +25,5 @@ def find_releases(name: str) -> Callable[[Task], Releases]:
 
 
 def _module(name: str) -> Any:
-    return import_module(f"gridpriv.learning.algorithms.{_HOME[name]}")
+    file = _HOME.get(name, name.replace("-", "_"))
+    return import_module(f"gridpriv.learning.algorithms.{file}")
