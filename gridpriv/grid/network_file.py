@@ -20,7 +20,7 @@ from gridpriv.core.arrays import Floats
 from gridpriv.core.document import Json
 from gridpriv.core.files import write_text
 from gridpriv.core.reading import read_document
-from gridpriv.grid.case import Case, GenCost
+from gridpriv.grid.case import BRANCH_FIELDS, BUS_FIELDS, GEN_FIELDS, Case, GenCost
 
 FORMAT = "gridpriv network 1"
 WHOLE = ("bus_id", "f_bus", "t_bus", "gen_bus", "branch_row", "gen_row")
@@ -93,13 +93,9 @@ def _case(document: Json) -> Case:
 
 def _check_shapes(arrays: dict[str, Floats]) -> None:
     """Refuse arrays of other lengths than their table's, and ends that are no bus."""
-    tables = {
-        "bus_id": ("gs", "bs", "vmin", "vmax", "base_kv"),
-        "f_bus": ("t_bus", "r", "x", "b", "tap", "shift", "rate", "angmin", "angmax", "branch_row"),
-        "gen_bus": ("pmin", "pmax", "qmin", "qmax", "gen_row"),
-    }
+    tables = {"bus_id": BUS_FIELDS, "f_bus": BRANCH_FIELDS, "gen_bus": GEN_FIELDS}
     for first, rest in tables.items():
-        for name in (first, *rest):
+        for name in (one for one in rest if one in arrays):
             if arrays[name].shape != (len(arrays[first]),):
                 raise ValueError(f"{name} is not as long as {first}")
     for name in ("f_bus", "t_bus", "gen_bus"):

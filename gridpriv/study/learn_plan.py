@@ -215,20 +215,16 @@ def read_learn_plan(text: str, scale: str = "quick") -> LearnPlan:
         kind, words = KINDS.get(key, (str, "a text"))
         if not isinstance(value, kind) or (isinstance(value, list) and not _alike(value)):
             raise not_allowed(key.replace("_", "-"), value, words)
-    tuning = told.get("tuning")
+    tuning = told.pop("tuning", None)
     return LearnPlan(
-        dataset=told.get("dataset", ""),
-        ways=tuple(make_way(dict(table)) for table in told.get("schemes", [])),
-        budgets=tuple(told.get("budgets", ())),
-        seeds=tuple(told.get("seeds", (0,))),
-        settings=_plain(told.get("settings", {})),
+        dataset=told.pop("dataset", ""),
+        ways=tuple(make_way(dict(table)) for table in told.pop("schemes", [])),
+        budgets=tuple(told.pop("budgets", ())),
+        seeds=tuple(told.pop("seeds", (0,))),
+        settings=_plain(told.pop("settings", {})),
         tuning=None if tuning is None else Tuning.of(dict(tuning)),
-        client_rounds=told.get("client_rounds"),
-        allowed=tuple(told.get("allow", ())),
-        measure=told.get("measure", ""),
-        data_seed=told.get("data_seed"),
-        title=told.get("title", ""),
-        question=told.get("question", QUESTION),
+        allowed=tuple(told.pop("allow", ())),
+        **told,
     )
 
 
