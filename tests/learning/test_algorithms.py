@@ -10,6 +10,7 @@ import networkx as nx
 import numpy as np
 import pytest
 from scipy.optimize import minimize
+from scipy.special import expit
 
 from gridpriv.consensus.coordinator import FullyShared, Plan, State, make_consensus, rounds
 from gridpriv.consensus.messages import Reply
@@ -196,6 +197,49 @@ def test_newton_finds_the_minimisers_that_scipy_finds(data, clients, scale):
         best = minimize(value, found[p, :, 0], method="BFGS", options={"gtol": 1e-9}).x
         near = 2.0 * TOLERANCE / rho + 1e-6 * np.linalg.norm(best)
         assert np.linalg.norm(found[p, :, 0] - best) < max(near, 2e-5)
+
+
+@pytest.mark.parametrize("strength", [1e-6, 0.02, 0.2])
+@pytest.mark.parametrize(
+    ("data", "scale"),
+    [
+        (made.binary(features=30), 1.0),
+        (made.binary(features=30), 1e3),
+        (load_dataset("lasso"), 1.0),
+    ],
+)
+def test_l1_minimisers_are_those_of_a_problem_with_bounds(data, strength, scale):
+    """In v = a - b with a, b >= 0 the problem is smooth: L-BFGS-B solves it."""
+    settings = LearnSettings(
+        algorithm="pvp", mechanism="none", clients=3, regularizer=f"l1:{strength}", split="iid"
+    )
+    task, _ = make_task(data, settings)
+    rho, held = 0.3, task.clients
+    linear, start = scale * np.random.default_rng(5).normal(size=(2, 3, *held.shape)) / 10
+    found = minimise_locally(task, linear, rho, start)[:, :, 0]
+    for p in range(3):
+        x, y = (part.astype(float) for part in held.part(p))
+
+        def value(parts, x=x, y=y[:, 0], p=p):
+            v = parts[: x.shape[1]] - parts[x.shape[1] :]
+            s = x @ v
+            loss = np.logaddexp(0.0, -y * s) if data.task == "binary" else (s - y) ** 2
+            bent = -y * expit(-y * s) if data.task == "binary" else 2.0 * (s - y)
+            slope = x.T @ bent / len(y) + linear[p, :, 0] + rho * v
+            total = loss.mean() + linear[p, :, 0] @ v + 0.5 * rho * v @ v + strength * parts.sum()
+            return total, np.concatenate([slope, -slope]) + strength
+
+        both = np.concatenate([np.maximum(found[p], 0.0), np.maximum(-found[p], 0.0)])
+        bounds = [(0.0, None)] * len(both)
+        options = {"ftol": 1e-15, "gtol": 1e-10, "maxiter": 5000}
+        best = minimize(
+            value, 0 * both, jac=True, method="L-BFGS-B", bounds=bounds, options=options
+        )
+        assert value(both)[0] <= best.fun + 1e-9 * max(1.0, abs(best.fun))
+        v = best.x[: x.shape[1]] - best.x[x.shape[1] :]
+        assert np.linalg.norm(found[p] - v) < 1e-4 * max(1.0, np.linalg.norm(v))
+    if strength == 0.2 and scale == 1.0:
+        assert (found == 0).any()
 
 
 @pytest.mark.parametrize("regularizer", ["l2:0.01", "l1:0.01"])

@@ -10,18 +10,20 @@ from gridpriv.core.errors import SolverError
 from gridpriv.learning.algorithms.base import Task
 from gridpriv.learning.arrays import Array, like, namespace, precise, transposed
 from gridpriv.learning.clients import Clients
+from gridpriv.learning.regularizers import Regularizer
 
 TOLERANCE = 1e-6
 MOST_STEPS = 5000
-NEAR = 0.1
+NEAR = 0.5
 
 
 def minimise_locally(task: Task, linear: Array, rho: float, start: Array) -> Array:
     """Return every client's argmin of f_i(v) + lambda R(v) + <linear_i, v> + rho/2 ||v||^2.
 
     It is rho-strongly convex. A client's answer is its iterate at the first gradient (with an l1
-    regularizer: gradient mapping) of at most 1e-6, the precision of float32 gradients, so that it
-    does not depend on other clients' data. It is within 1e-6/rho of the minimiser.
+    regularizer: least subgradient, or gradient mapping) of at most 1e-6, the precision of float32
+    gradients, so that it does not depend on other clients' data. It is within 1e-6/rho of the
+    minimiser.
 
     Parameters
     ----------
@@ -29,16 +31,19 @@ def minimise_locally(task: Task, linear: Array, rho: float, start: Array) -> Arr
 
     Returns
     -------
-    (P, J, K), in float64 where the loss is smooth
+    (P, J, K), in float64 by Newton's method
 
     Raises
     ------
     SolverError
         After 5,000 steps.
     """
-    smooth = task.regularizer.kind != "l1" and task.settings.clip is None
-    if smooth and isinstance(task.clients, Clients) and task.clients.loss.slopes is not None:
-        return _newton(task, task.clients, linear, rho + task.regularizer.modulus, start)
+    clients = task.clients
+    # gradients without bound, as of squares, may be too long for float32 to tell 1e-6 of them
+    able = task.regularizer.kind != "l1" or math.isfinite(clients.loss.bound_2)
+    able = able and task.settings.clip is None and clients.loss.slopes is not None
+    if able and isinstance(clients, Clients):
+        return _newton(task, clients, linear, rho + task.regularizer.modulus, start)
     return _nesterov(task, linear, rho, start)
 
 
@@ -48,18 +53,23 @@ def _newton(task: Task, clients: Clients, linear: Array, rho: float, start: Arra
     There the Hessian is U H U' + rho I; across them it is rho I and little more, for features
     whose moments fall fast, so a step there divides by rho plus half the least of H's diagonal.
     A client whose gradient is shorter than NEAR rho/||x|| keeps its last H: its scores are within
-    NEAR of the minimiser's, and a sample's curvature within as large a share.
+    NEAR of the minimiser's, and a logistic loss's curvature within a factor of e^NEAR.
     Iterates are float64: in float32 those of long models stop short of 1e-6.
-    A client whose gradient grows goes back and takes a gradient step, which cannot fail.
+    With an l1 regularizer a step is taken on a side of 0 in every coordinate that has one (it is
+    not 0, or would leave it), as if the norm were linear there, and ends at 0 where it would change
+    sides (Andrew and Gao 2007). A client whose least subgradient grows goes back and takes a
+    proximal gradient step. That cannot fail: the least subgradient after it is at most
+    ||(v - grad/L) - (v' - grad'/L)|| L <= L ||v - v'||, which is at most the one before.
     """
     start, linear = precise(start), precise(linear)
+    regularizer = task.regularizer if task.regularizer.kind == "l1" else Regularizer("l1", 0.0)
     xp, basis = namespace(start), precise(clients.leading[0])
-    back, identity = transposed(basis), like(np.eye(basis.shape[-1]), start)
+    identity = like(np.eye(basis.shape[-1]), start)
     bound = clients.loss.smoothness(task.norm) + rho
     v, answer, before, slope_before = start, start, start, start
     shortest = xp.full_like(start[:, :1, :1], math.inf)
     left = shortest > 0
-    far, hessian = left, 0.0 * xp.matmul(back, basis)
+    far, hessian = left, 0.0 * xp.matmul(transposed(basis), basis)
     for _ in range(MOST_STEPS):
         if bool(xp.any(left & far)):
             gradient, fresh = clients.curved(v)
@@ -67,22 +77,34 @@ def _newton(task: Task, clients: Clients, linear: Array, rho: float, start: Arra
         else:
             gradient = clients.gradients(like(v, clients.x))
         slope = gradient + linear + rho * v
-        length = xp.sqrt(xp.sum(slope**2, axis=(1, 2)))[:, None, None]
+        # of v, and where that is 0 the side that it would go to
+        side = xp.where(v != 0, xp.sign(v), xp.sign(-regularizer.prox(slope, 1.0)))
+        least = xp.where(side != 0, slope + regularizer.strength * side, 0.0)
+        length = xp.sqrt(xp.sum(least**2, axis=(1, 2)))[:, None, None]
         answer = xp.where(left, v, answer)
         left = left & (length > TOLERANCE)
         if not bool(xp.any(left)):
             return answer
         far = length * task.norm > NEAR * rho
         grew = length > shortest
-        inside = xp.matmul(back, slope)
-        solved = xp.linalg.solve(hessian + rho * identity, inside)
         # below every eigenvalue that the directions have
-        least = xp.min(xp.sum(hessian * identity, axis=-1), axis=-1)[:, None, None]
-        across = (slope - xp.matmul(basis, inside)) / (rho + 0.5 * least)
+        lowest = xp.min(xp.sum(hessian * identity, axis=-1), axis=-1)[:, None, None]
+        across = rho + 0.5 * lowest
+        # (across I + U B U') of the free coordinates is inverted by way of U
+        free = xp.where(side != 0, basis, 0.0)
+        more = hessian + (rho - across) * identity
+        solved = xp.linalg.solve(
+            across * identity + xp.matmul(more, xp.matmul(transposed(free), free)),
+            xp.matmul(more, xp.matmul(transposed(free), least)),
+        )
+        stepped = v - (least - xp.matmul(free, solved)) / across
+        if regularizer.strength > 0.0:
+            stepped = xp.where(stepped * side > 0, stepped, 0.0)
         before = xp.where(grew, before, v)
         slope_before = xp.where(grew, slope_before, slope)
         shortest = xp.where(grew, shortest, length)
-        v = before - xp.where(grew, slope_before / bound, xp.matmul(basis, solved) + across)
+        descended = regularizer.prox(before - slope_before / bound, 1.0 / bound)
+        v = xp.where(grew, descended, stepped)
     raise _unsolved()
 
 
