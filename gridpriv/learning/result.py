@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from importlib.metadata import version
 
 import pandas as pd
 
@@ -102,20 +103,14 @@ class LearnResult:
             "privacy": self.privacy,
             "solver": {
                 "name": self.settings.algorithm,
-                "version": _version(),
+                "version": version("gridpriv"),
                 "solves": len(self.rounds),
                 "failures": 0,
                 "seconds_per_solve": float(self.rounds["seconds"].mean()),
             },
             "timing": vars(self.timing),
             "seed": self.settings.seed,
-            "version": _version(),
+            "version": version("gridpriv"),
         }
         cleaned: Json = json_ready(document)
         return cleaned
-
-
-def _version() -> str:
-    from importlib.metadata import version
-
-    return version("gridpriv")

@@ -39,6 +39,7 @@ from gridpriv.privacy.noise import NoiseStreams
 from gridpriv.privacy.release import Charging
 
 DEFAULT_CLIENTS = 10
+EVALUATED = ("train_loss", "test_accuracy", "test_error", "local_loss", "local_error")
 
 
 def learn(
@@ -220,11 +221,7 @@ class _Log:
             "objective": math.nan,
             "consensus_residual": apart,
             "noise_magnitude": done.noise_magnitude,
-            "train_loss": math.nan,
-            "test_accuracy": math.nan,
-            "test_error": math.nan,
-            "local_loss": math.nan,
-            "local_error": math.nan,
+            **dict.fromkeys(EVALUATED, math.nan),
             "seconds": seconds,
         }
         settings = self.task.settings
