@@ -8,9 +8,8 @@ from pathlib import Path
 from gridpriv.core.files import make_folder, refuse_used, write_bytes
 from gridpriv.core.stored import Study
 from gridpriv.report.document import Report, make_report
-from gridpriv.report.fit import fitting
 from gridpriv.report.formats import check_formats
-from gridpriv.report.source import read_source
+from gridpriv.report.source import fitting, read_source
 
 
 def export(

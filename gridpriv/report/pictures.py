@@ -1,7 +1,9 @@
-"""Pictures of a case's zones and of a run's result."""
+"""Pictures of a case's zones and of a run's result; ``result.plot`` is made of them."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -9,10 +11,12 @@ import pandas as pd
 
 from gridpriv.core.display import counted, figure
 from gridpriv.core.stored import Study
-from gridpriv.drawing import Drawing, draw_network
+from gridpriv.drawing import Drawing, draw_network, to_svg, write_picture
 from gridpriv.grid.case import Case
 from gridpriv.grid.layout import network_tables
 from gridpriv.grid.zoning import Zoning
+from gridpriv.report.charts import convergence_picture
+from gridpriv.zonal.summary import noise
 from gridpriv.zonal.tables import result_tables
 
 if TYPE_CHECKING:
@@ -63,3 +67,46 @@ def loading_of(lines: pd.DataFrame) -> pd.DataFrame:
     mva = np.maximum(*ends).to_numpy()
     percent = lines["loading_percent"].to_numpy(dtype=float)
     return pd.DataFrame({"mva": mva, "loading_percent": percent})
+
+
+@dataclass(frozen=True, eq=False)
+class Picture:
+    """A picture that a notebook shows; ``save`` writes it as .png, .svg or .pdf."""
+
+    title: str
+    svg: str
+
+    def _repr_svg_(self) -> str:
+        return self.svg
+
+    def __repr__(self) -> str:
+        return f"Picture({self.title!r})"
+
+    def save(self, path: str | Path) -> Path:
+        """Write the picture for its owner to read; the ending of ``path`` says the format."""
+        return write_picture(self.svg, path, private=True, title=self.title)
+
+
+@dataclass(frozen=True, eq=False)
+class RunPlots:
+    """Pictures of a run; only that of the zones is public."""
+
+    result: RunResult
+
+    def convergence(self) -> Picture:
+        """Return residual, cost, imbalance and shed against rounds."""
+        settings = self.result.settings
+        title = f"{self.result.case.name}: {settings.update}, {noise(settings.as_dict())}"
+        return Picture(title, convergence_picture(self.result.rounds, title))
+
+    def zones(self) -> Picture:
+        """Return the zones and their tie lines (public)."""
+        return _picture(zones_picture(self.result.case, self.result.zoning))
+
+    def network(self) -> Picture:
+        """Return loading of branches and demand not served."""
+        return _picture(run_picture(self.result))
+
+
+def _picture(drawing: Drawing) -> Picture:
+    return Picture(drawing.title, to_svg(drawing))

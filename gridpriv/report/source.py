@@ -1,8 +1,16 @@
-"""What a report is made of: a folder of the store, whatever made it."""
+"""What a report is made of: a folder of the store, whatever made it, if its tables fit together.
+
+The store's checksums find damage. Who writes tables of his own and makes the checksums anew can
+put texts in the place of numbers, or name a bus that is not there: tables are data, so that is bad
+input, and said to be. What a report cannot be made of for another reason is a defect.
+"""
 
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +18,34 @@ import numpy as np
 import pandas as pd
 
 from gridpriv.core.document import Json
+from gridpriv.core.errors import InputError
 from gridpriv.core.stored import Study, read_study
+from gridpriv.core.tables import Column, Schema, TableSchema
 from gridpriv.core.text import clean
-from gridpriv.report.findings import read_findings
-from gridpriv.report.fit import check_tables
-from gridpriv.study.publish import publish_study
+from gridpriv.report.findings import SCHEMAS, read_findings
+from gridpriv.study.publish import STORED, WITHHELD, publish_study
 from gridpriv.study.run_folder import RUN, SERIES
+from gridpriv.study.schema import MANIFEST
+from gridpriv.zonal.documents import RUN_DOCUMENT
+
+TEXTS = frozenset((
+    "run", "case", "zoning", "zone", "scheme", "budget", "mechanism", "perturbation", "refresh",
+    "calibration", "protects", "beta", "update", "consensus", "penalty", "solver", "noise",
+    "outage", "explanation", "status", "reason", "owner", "kind", "provenance", "unit", "flow",
+    "step", "limit", "at", "claim", "outcome", "detail", "settled", "cause", "why", "document",
+    "adjacency", "configuration", "adversary", "level", "verdict",
+))  # fmt: skip
+FLAGS = frozenset(("tie", "generator", "early", "connected", "carried", "ac_converged"))
+EITHER = frozenset(("seed", "norm", "client", "element", "tuned", "client_rounds", "penalty"))
+"""Columns that hold texts in some folders and numbers in others."""
+LARGEST = 1e100
+"""No finite figure of a grid, a budget or a clock is larger."""
+STATUSES = ("done", "failed", WITHHELD)
+LISTED = {
+    "case": "case", "zone": "zone", "bus": "bus", "from": "bus", "to": "bus", "from_bus": "bus",
+    "to_bus": "bus",
+}  # fmt: skip
+"""Columns whose entries a column of the network's buses lists."""
 
 
 def read_source(folder: str | Path, *, public: bool = False) -> Study:
@@ -67,3 +97,108 @@ def _clean(value: Any) -> Any:
     if isinstance(value, dict):
         return {_clean(key): _clean(one) for key, one in value.items()}
     return value
+
+
+def check_tables(study: Study) -> None:
+    """Refuse tables that gridpriv does not write.
+
+    Raises
+    ------
+    InputError
+        Naming the table and the column.
+    """
+    for name, table in study.tables.items():
+        schema = STORED.get(name)
+        if schema is not None and len(table):
+            _check_columns(name, table, schema)
+    _check_references(study.tables)
+
+
+@contextmanager
+def fitting(folder: Path) -> Iterator[None]:
+    """Refuse a folder of which no report can be made, for what its tables or documents hold.
+
+    A key that no table, document or manifest declares is missing by our own fault: a defect.
+    """
+    try:
+        yield
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        if isinstance(error, KeyError) and not _declared(str(error)):
+            raise
+        said = " ".join(str(error).split())[:80]
+        raise InputError(
+            f"{folder} cannot be reported: its tables do not fit together "
+            f"({type(error).__name__}: {said}). If nobody changed them, gridpriv is at fault: "
+            "please report it"
+        ) from error
+
+
+def _declared(said: str) -> bool:
+    """Return whether a name that is quoted in a text is declared of what a folder holds."""
+    names = set(re.findall(r"'(\w+)'", said))
+    return not names.isdisjoint(
+        _names([*STORED.values(), *SCHEMAS.values(), RUN_DOCUMENT, MANIFEST])
+    )
+
+
+def _names(schemas: Iterable[Schema]) -> Iterator[str]:
+    for schema in schemas:
+        if isinstance(schema, Column):
+            yield schema.name
+        elif isinstance(schema, TableSchema):
+            yield from ("run", "step", *schema.names)
+        else:
+            yield from schema
+            yield from _names(schema.values())
+
+
+def _check_columns(name: str, table: pd.DataFrame, schema: TableSchema) -> None:
+    keys = {column.name for column in schema.keys} | {"run", "status", "step"}
+    for column in table:
+        cells = table[column].dropna()
+        if column in keys - {"seed"} and len(cells) < len(table):
+            raise _misfit(name, column, "a row has none")
+        declared = column in schema.names or column in ("run", "step")
+        if declared and column not in EITHER and len(cells):
+            _check_kind(name, column, cells)
+
+
+def _check_kind(name: str, column: str, cells: pd.Series) -> None:
+    if column in TEXTS:
+        if not cells.map(lambda cell: isinstance(cell, str)).all():
+            raise _misfit(name, column, "not texts")
+        return
+    flags = cells.map(lambda cell: isinstance(cell, bool | np.bool_)).all()
+    if flags != (column in FLAGS):
+        raise _misfit(name, column, "not true or false" if column in FLAGS else "not numbers")
+    if flags:
+        return
+    if (
+        not pd.api.types.is_numeric_dtype(cells)
+        or cells[np.isfinite(cells)].abs().gt(LARGEST).any()
+    ):
+        raise _misfit(name, column, f"not numbers up to {LARGEST:g}")
+
+
+def _check_references(tables: dict[str, pd.DataFrame]) -> None:
+    """Refuse a run, zone or bus that one table names and the one that lists them does not."""
+    runs, places = tables["runs"], tables["network_buses"]
+    if not ({"run", "status"} <= set(runs) and runs["run"].is_unique):
+        raise _misfit("runs", "run", "a run without an identity of its own, or without status")
+    if not runs["status"].isin(STATUSES).all():
+        raise _misfit("runs", "status", f"not one of {', '.join(STATUSES)}")
+    if (
+        "documents" in tables
+        and not tables["documents"].get("run", runs["run"]).isin(runs["run"]).all()
+    ):
+        raise _misfit("documents", "run", "not in runs.run")
+    for name, table in tables.items():
+        for column in set(LISTED) & set(table) if len(places) else ():
+            if not table[column].isin(places.get(LISTED[column], ())).all():
+                raise _misfit(name, column, f"not in network_buses.{LISTED[column]}")
+
+
+def _misfit(table: str, column: str, what: str) -> InputError:
+    return InputError(
+        f"the folder cannot be reported: its tables do not fit together ({table}.{column}: {what})"
+    )

@@ -112,7 +112,7 @@ class RunResult(Instance):
     early: str | None = None
     reference: Reference | None = None
 
-    plot = Above("gridpriv.report.plots", "RunPlots")
+    plot = Above("gridpriv.report.pictures", "RunPlots")
 
     def __repr__(self) -> str:
         return f"RunResult({summary.line(self.as_dict())})"
