@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from gridpriv.cli.flags import REAL, WHOLE, add_flags, add_output, given_settings
-from gridpriv.cli.terminal import print_table, tell
+from gridpriv.cli.output import print_table, tell
 from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError, not_allowed
 from gridpriv.core.settings import Part, changed

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from gridpriv.cli.flags import add_case_arguments, add_flags, add_output, given_settings
-from gridpriv.cli.output import output_folder, write_results
+from gridpriv.cli.output import output_folder, print_table, tell, write_results
 from gridpriv.cli.relax import changed_case
-from gridpriv.cli.terminal import print_table, tell
 from gridpriv.core.display import PRECISION, amount
 from gridpriv.core.document import Json
 from gridpriv.core.errors import GridprivWarning

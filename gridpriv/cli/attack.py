@@ -13,10 +13,9 @@ from gridpriv.cli.flags import (
     number,
     studied_run,
 )
-from gridpriv.cli.output import output_folder, write_results
+from gridpriv.cli.output import output_folder, print_table, tell, write_results
 from gridpriv.cli.progress import progress
 from gridpriv.cli.run import add_arguments as add_run_arguments
-from gridpriv.cli.terminal import print_table, tell
 from gridpriv.core.display import counted
 
 if TYPE_CHECKING:

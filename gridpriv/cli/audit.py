@@ -14,10 +14,9 @@ from gridpriv.cli.flags import (
     hide_what_runs_only,
     studied_run,
 )
-from gridpriv.cli.output import output_folder, write_results
+from gridpriv.cli.output import output_folder, print_table, tell, write_results
 from gridpriv.cli.progress import progress
 from gridpriv.cli.run import add_arguments as add_run_arguments
-from gridpriv.cli.terminal import print_table, tell
 from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError
 from gridpriv.zonal.settings import Settings

@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from gridpriv.cli.flags import add_output
-from gridpriv.cli.terminal import print_table, tell
+from gridpriv.cli.output import print_table, tell
 from gridpriv.core.display import counted
 from gridpriv.core.document import Json
 from gridpriv.core.errors import GridprivError, InputError

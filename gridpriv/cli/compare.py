@@ -19,9 +19,8 @@ from gridpriv.cli.flags import (
     refuse_beside_study,
     wanted_formats,
 )
-from gridpriv.cli.output import output_folder
+from gridpriv.cli.output import console, output_folder, print_table, tell
 from gridpriv.cli.progress import Advance, progress
-from gridpriv.cli.terminal import console, print_table, tell
 from gridpriv.core.display import amount, counted
 from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError, SolverError, not_allowed

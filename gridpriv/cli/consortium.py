@@ -14,7 +14,7 @@ from gridpriv.cli.flags import (
     given_case,
     given_settings,
 )
-from gridpriv.cli.terminal import tell
+from gridpriv.cli.output import tell
 from gridpriv.core.display import counted
 from gridpriv.core.errors import InputError
 from gridpriv.zonal.settings import PRESETS, Settings

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from gridpriv.cli.flags import add_output
-from gridpriv.cli.terminal import print_table, tell
+from gridpriv.cli.output import print_table, tell
 from gridpriv.core.document import Json
 
 LOG = "events that are logged: debug | info | warning | error"

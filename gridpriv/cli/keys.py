@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from gridpriv.cli.flags import WHOLE, add_output
-from gridpriv.cli.terminal import tell
+from gridpriv.cli.output import tell
 from gridpriv.core.errors import InputError
 
 

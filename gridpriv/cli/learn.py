@@ -20,9 +20,8 @@ from gridpriv.cli.flags import (
     wanted_formats,
 )
 from gridpriv.cli.learn_ledger import OF_SAMPLES, charging, grant, grant_arguments
-from gridpriv.cli.output import output_folder
+from gridpriv.cli.output import console, output_folder, print_table, tell
 from gridpriv.cli.progress import progress
-from gridpriv.cli.terminal import console, print_table, tell
 from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError, not_allowed, one_of
 from gridpriv.core.reading import MIB, read_text

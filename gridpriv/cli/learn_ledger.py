@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from gridpriv.cli.charging import add_ledger_arguments
 from gridpriv.cli.flags import REAL, add_flags, add_output
-from gridpriv.cli.terminal import tell
+from gridpriv.cli.output import tell
 from gridpriv.core.errors import InputError, not_allowed
 from gridpriv.learning.settings import LearnSettings
 

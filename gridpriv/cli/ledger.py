@@ -20,7 +20,7 @@ from gridpriv.cli.flags import (
     given_case,
     given_settings,
 )
-from gridpriv.cli.terminal import json_text, print_table, tell
+from gridpriv.cli.output import json_text, print_table, tell
 from gridpriv.core.display import counted
 from gridpriv.core.document import Json
 from gridpriv.core.errors import GridprivWarning, not_allowed, one_of

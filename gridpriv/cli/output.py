@@ -1,11 +1,16 @@
-"""The folder of ``--out``, and what commands without a store write into it."""
+"""What commands put out: documents and tables on the terminal, and the folder of ``--out``."""
 
 from __future__ import annotations
 
+import argparse
+import json
 import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from gridpriv.core.display import Amount, shown
 from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError
 from gridpriv.core.files import make_folder, write_text
@@ -14,6 +19,80 @@ from gridpriv.core.text import frame_csv
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+def tell(
+    args: argparse.Namespace,
+    document: Json,
+    summarise: Callable[[], object],
+    written: Path | str | None = None,
+) -> None:
+    """Print what ``--json`` and ``--quiet`` ask for: the document, nothing, or the summary."""
+    if args.json:
+        sys.stdout.write(json_text(document))
+    elif not args.quiet:
+        summarise()
+        if written is not None:
+            console().print(f"Written to {written}")
+
+
+def tell_names(args: argparse.Namespace, known: Mapping[str, str]) -> None:
+    """Print what can be reproduced."""
+    rows = [list(pair) for pair in known.items()]
+    document = {"reproductions": [dict(zip(("name", "what"), row, strict=True)) for row in rows]}
+    tell(args, document, lambda: print_table("Reproductions", ["name", "what"], rows))
+
+
+def json_text(document: Json) -> str:
+    """Return a document as JSON."""
+    return json.dumps(document, indent=2, allow_nan=False) + "\n"
+
+
+def console(*, error: bool = False) -> Any:
+    """Return a rich console on standard output, or standard error."""
+    from rich.console import Console
+
+    class Plain(Console):
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError  # rich would end with exit code 1
+
+    # names that somebody else chose are no markup
+    return Plain(stderr=error, highlight=False, soft_wrap=False, markup=False, emoji=False)
+
+
+def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """Print a table that fits 80 columns where its words do; numbers stand to the right."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    out, table = console(), Table(box=box.SIMPLE_HEAD)
+    cells = [[row[position] for row in rows] for position in range(len(columns))]
+    numeric = [all(isinstance(c, int | float | Amount | None) for c in column) for column in cells]
+    widths = [
+        max(map(len, [*name.split(), *_unbroken(column, number)]), default=0)
+        for name, column, number in zip(columns, cells, numeric, strict=True)
+    ]
+    # words are kept together as far as numbers, which always are, leave room
+    taken = sum(width for width, number in zip(widths, numeric, strict=True) if number)
+    room = (out.width - 3 * len(columns) - 1 - taken) // max(numeric.count(False), 1)
+    for name, width, number in zip(columns, widths, numeric, strict=True):
+        table.add_column(
+            name,
+            justify="right" if number else "left",
+            overflow="fold",
+            min_width=width if number else max(min(width, room), 1),
+        )
+    for row in rows:
+        table.add_row(*(shown(cell) for cell in row))
+    out.print(Text(title, style="bold"))
+    out.print(table)
+
+
+def _unbroken(cells: Sequence[object], number: bool) -> Iterator[str]:
+    """Yield what of a column's cells is to stand on one line: numbers, or single words."""
+    for cell in cells:
+        yield from [shown(cell)] if number else shown(cell).split()
 
 
 def output_folder(text: str | None) -> Path | None:

@@ -16,9 +16,8 @@ from gridpriv.cli.flags import (
     chosen_zoning,
     given_words,
 )
-from gridpriv.cli.output import output_folder, write_results
+from gridpriv.cli.output import output_folder, print_table, tell, write_results
 from gridpriv.cli.progress import progress
-from gridpriv.cli.terminal import print_table, tell
 from gridpriv.core.display import amount, counted, figure
 from gridpriv.core.document import Json
 from gridpriv.core.errors import not_allowed, one_of

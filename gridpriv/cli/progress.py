@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
-from gridpriv.cli.terminal import console
+from gridpriv.cli.output import console
 
 
 class Advance(Protocol):

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gridpriv.cli.flags import add_case_arguments, add_flags, add_output, given_case, given_settings
-from gridpriv.cli.output import output_folder, write_results
-from gridpriv.cli.terminal import print_table, tell
+from gridpriv.cli.output import output_folder, print_table, tell, write_results
 from gridpriv.core.display import amount
 from gridpriv.core.document import Json
 from gridpriv.core.errors import SolverError

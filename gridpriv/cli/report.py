@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from gridpriv.cli.flags import add_formats, add_output, wanted_formats
-from gridpriv.cli.terminal import tell
+from gridpriv.cli.output import tell
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

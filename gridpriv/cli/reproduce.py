@@ -10,9 +10,8 @@ from typing import Any
 from gridpriv.cli.compare import add_running, finish
 from gridpriv.cli.flags import wanted_formats
 from gridpriv.cli.learn import finish_learning
-from gridpriv.cli.output import output_folder
+from gridpriv.cli.output import console, output_folder, print_table, tell, tell_names
 from gridpriv.cli.progress import progress
-from gridpriv.cli.terminal import console, print_table, tell, tell_names
 from gridpriv.core.errors import InputError, not_allowed, one_of
 
 SCALE = "quick | full, the paper's own size (default: %(default)s)"

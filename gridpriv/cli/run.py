@@ -21,11 +21,10 @@ from gridpriv.cli.flags import (
     given_case,
     given_settings,
 )
-from gridpriv.cli.output import output_folder
+from gridpriv.cli.output import output_folder, print_table, tell
 from gridpriv.cli.progress import progress
 from gridpriv.cli.series import add_arguments as add_series_arguments
 from gridpriv.cli.series import in_turn, run_horizon
-from gridpriv.cli.terminal import print_table, tell
 from gridpriv.core.document import Json
 from gridpriv.core.errors import GridprivError, InputError, one_of
 from gridpriv.zonal.settings import PRESETS, Settings

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from gridpriv.cli.flags import add_output
-from gridpriv.cli.terminal import print_table, tell
+from gridpriv.cli.output import print_table, tell
 from gridpriv.core.document import Json
 
 HEAD = """# Tables and documents

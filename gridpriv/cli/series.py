@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from gridpriv.cli.charging import charging
 from gridpriv.cli.flags import command_again
+from gridpriv.cli.output import print_table, tell
 from gridpriv.cli.progress import progress
-from gridpriv.cli.terminal import print_table, tell
 from gridpriv.core.display import counted
 from gridpriv.core.document import Json
 from gridpriv.core.errors import BudgetError, SolverError

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from gridpriv.cli.coordinator import add_party_arguments
-from gridpriv.cli.terminal import print_table, tell
+from gridpriv.cli.output import print_table, tell
 from gridpriv.core.document import Json
 
 

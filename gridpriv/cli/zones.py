@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from gridpriv.cli.flags import CASE, add_output, add_zone_arguments, chosen_zoning
-from gridpriv.cli.terminal import print_table, tell
+from gridpriv.cli.output import print_table, tell
 from gridpriv.core.display import counted
 from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError

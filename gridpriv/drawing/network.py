@@ -9,8 +9,7 @@ import numpy as np
 import pandas as pd
 
 from gridpriv.core.display import counted, figure
-from gridpriv.drawing.classes import AT_LIMIT, Classes, branch_classes
-from gridpriv.drawing.legend import make_legend
+from gridpriv.drawing.legend import AT_LIMIT, Classes, branch_classes, make_legend
 from gridpriv.drawing.parts import (
     PLAIN_LINE,
     TIE_LINE,

@@ -1,24 +1,41 @@
-"""Run a study into a folder, or the rest of one."""
+"""Run a study into a folder, or the rest of one: in this process, in several, or on a Dask cluster.
+
+Tasks that differ in their seed only go to one worker together: they share the calibration of
+the noise and the accounting of the total, which cost more than a small case's rounds. A local
+worker stores each run itself, at once; on a cluster, whose machines need not share a disk, runs
+come back and are stored here.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+import time
+import warnings
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import AbstractContextManager, closing, nullcontext
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from gridpriv.core.errors import not_allowed
-from gridpriv.core.store import open_store
-from gridpriv.core.stored import Study, read_study
+from gridpriv.core.cluster import connect
+from gridpriv.core.errors import GridprivError, GridprivWarning, SolverError, not_allowed, notes
+from gridpriv.core.processes import unordered
+from gridpriv.core.store import Store, open_store
+from gridpriv.core.stored import Rows, Study, read_study
 from gridpriv.study.files import to_toml
-from gridpriv.study.grids import load_grids, network_rows
+from gridpriv.study.grids import Grid, load_grids, network_rows
 from gridpriv.study.manifest import make_manifest
-from gridpriv.study.plan import StudyPlan, make_plan
-from gridpriv.study.runner import run_tasks
+from gridpriv.study.plan import StudyPlan, Task, make_plan
+from gridpriv.study.record import failed_rows, identity, run_rows
 from gridpriv.study.total import told_totals
+from gridpriv.zonal.result import RunResult
+from gridpriv.zonal.trace import RoundRecord
 
+Advance = Callable[[str], None]
+# the rows of every run of a batch (None: stored already), each in words, and what was warned of
+Finished = tuple[list[tuple[Rows | None, str]], list[str]]
 Progress = Callable[[int], AbstractContextManager[Callable[[str], None]]]
 
 
@@ -94,3 +111,169 @@ def compare(
 
 def _names(cases: Sequence[str] | str) -> list[str]:
     return [cases] if isinstance(cases, str) else list(cases)
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Tasks for one worker, with their grid."""
+
+    tasks: tuple[Task, ...]
+    grid: Grid
+    time_limit: float | None
+
+    @property
+    def effort(self) -> float:
+        """Rough cost, to start the longest first."""
+        settings = self.tasks[0].settings
+        solves = settings.rounds * settings.local_updates * len(self.tasks)
+        return float(self.grid.case.n_bus * solves)
+
+
+def run_tasks(
+    tasks: Sequence[Task],
+    grids: dict[tuple[str, str], Grid],
+    store: Store,
+    *,
+    jobs: int = 1,
+    cluster: str | None = None,
+    time_limit: float | None = None,
+    advance: Advance = lambda _: None,
+) -> None:
+    """Run tasks and store each as soon as it is finished.
+
+    Raises
+    ------
+    StorageError
+        If the folder cannot be written to; stored runs stay.
+    InputError
+        If the cluster cannot be reached.
+    """
+    workers = max(jobs, 1) if cluster is None else 8
+    batches = make_batches(tasks, grids, workers, time_limit)
+    if cluster is None and jobs == 1:
+        for batch in batches:
+            for one in executed(batch):
+                store.add(one)
+                advance(note(one))
+        return
+    runs = partial(run_batch, folder=store.folder if cluster is None else None)
+    results = unordered(runs, batches, jobs) if cluster is None else _far(runs, batches, cluster)
+    with closing(results):
+        for finished, warned in results:
+            for message in warned:
+                warnings.warn(message, GridprivWarning, stacklevel=2)
+            for rows, words in finished:
+                if rows is not None:
+                    store.add(rows)
+                advance(words)
+
+
+def run_batch(batch: Batch, folder: Path | None) -> Finished:
+    """Run a batch in a worker; store its runs in ``folder``, or return their rows.
+
+    Also returned is what gridpriv warned of, for the process that people look at.
+    """
+    finished: list[tuple[Rows | None, str]] = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("always", GridprivWarning)
+        for rows in executed(batch):
+            if folder is not None:
+                Store(folder, public=False).add(rows)
+            finished.append((None if folder is not None else rows, note(rows)))
+    return finished, list(dict.fromkeys(str(w.message) for w in caught))
+
+
+def executed(batch: Batch) -> Iterator[Rows]:
+    """Yield the rows of each of a batch's runs, failed ones with their reason.
+
+    The noise is calibrated, and the zones compile and rehearse, once for all of them. No solver
+    remembers anything from one run to the next, so a resumed study has the same tables.
+    """
+    from gridpriv.consensus.kept import Kept
+    from gridpriv.zonal.prepared import prepare
+    from gridpriv.zonal.run import own_transport, run_prepared
+
+    first = batch.tasks[0].settings
+    try:
+        prepared = prepare(batch.grid.case, batch.grid.zoning, first)
+    except GridprivError as error:
+        yield from (failed_rows(task, f"{error}{notes(error)}") for task in batch.tasks)
+        return
+    with closing(Kept(own_transport(first.workers))) as zones:
+        for task in batch.tasks:
+            one = replace(prepared, settings=task.settings, seed=task.settings.seed or 0)
+            limit = _limit(batch.time_limit)
+            yield attempted(task, partial(run_prepared, one, limit, transport=zones))
+
+
+def attempted(task: Task, run: Callable[..., RunResult]) -> Rows:
+    """Return a run's rows; a failure becomes a row that says why, beside what was done."""
+    early: list[RunResult] = []
+    try:
+        return run_rows(identity(task), run(leave=early.append))
+    except GridprivError as error:
+        reason = f"{error}{notes(error)}"
+        return run_rows(identity(task), early[0], reason) if early else failed_rows(task, reason)
+    except (ArithmeticError, ValueError, LookupError, MemoryError, RuntimeError) as error:
+        # a defect in one combination must not cost the others; the reason names it as such
+        return failed_rows(task, f"internal error, {type(error).__name__}: {error}")
+
+
+def make_batches(
+    tasks: Sequence[Task],
+    grids: dict[tuple[str, str], Grid],
+    workers: int,
+    time_limit: float | None = None,
+) -> list[Batch]:
+    """Return batches of tasks that differ in their seed only, the longest first.
+
+    They are cut so that every worker has several, or the last one to finish would idle the rest.
+    """
+    most = max(1, len(tasks) // (8 * workers))
+    batches = []
+    for _, alike in groupby(tasks, key=_unseeded):
+        group = tuple(alike)
+        batches += [
+            Batch(group[k : k + most], grids[group[0].case, group[0].zoning], time_limit)
+            for k in range(0, len(group), most)
+        ]
+    return sorted(batches, key=lambda b: -b.effort)
+
+
+def note(rows: Rows) -> str:
+    """Return a run in a few words, for the progress bar."""
+    row = rows["runs"][0]
+    words = f"{row['case']}, {row['scheme']}, {row['budget']}"
+    return words if row["status"] == "done" else f"{words}: failed"
+
+
+def _unseeded(task: Task) -> tuple[Any, ...]:
+    """Return what two tasks have in common that differ in their seed only."""
+    return (task.case, task.zoning, task.scheme, task.budget, replace(task.settings, seed=None))
+
+
+def _limit(seconds: float | None) -> Callable[[RoundRecord], None]:
+    """Return a watch that ends a run which takes longer than ``seconds``."""
+    began = time.perf_counter()
+
+    def watch(record: RoundRecord) -> None:
+        if seconds is not None and time.perf_counter() - began > seconds:
+            raise SolverError(
+                f"stopped by the time limit of {seconds:g} s after round {record.round}, "
+                f"consensus residual {record.consensus_residual:.3g}"
+            )
+
+    return watch
+
+
+def _far(
+    run: Callable[[Batch], Finished], batches: Sequence[Batch], address: str
+) -> Generator[Finished, None, None]:
+    """Yield what a Dask cluster's workers return, as they finish."""
+    with connect(address) as client:
+        from distributed import as_completed
+
+        futures = [client.submit(run, client.scatter(b, hash=False), pure=False) for b in batches]
+        for future in as_completed(futures):
+            yield future.result()

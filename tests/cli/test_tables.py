@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from gridpriv.cli.compare import print_summary
-from gridpriv.cli.terminal import print_table
+from gridpriv.cli.output import print_table
 from gridpriv.study.schemes import DEFAULT_SCHEMES
 
 
