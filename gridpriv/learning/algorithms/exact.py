@@ -91,7 +91,7 @@ def _newton(task: Task, clients: Clients, linear: Array, rho: float, start: Arra
         lowest = xp.min(xp.sum(hessian * identity, axis=-1), axis=-1)[:, None, None]
         across = rho + 0.5 * lowest
         # (across I + U B U') of the free coordinates is inverted by way of U
-        free = xp.where(side != 0, basis, 0.0)
+        free = xp.where(side != 0, basis, 0.0) if bool(xp.any(side == 0)) else basis
         more = hessian + (rho - across) * identity
         solved = xp.linalg.solve(
             across * identity + xp.matmul(more, xp.matmul(transposed(free), free)),
