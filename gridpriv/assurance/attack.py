@@ -91,7 +91,8 @@ def attack(
         for label, epsilon, run in loud:
             short = varied(run, settings=heard)
             # the fit of messages takes noise to be independent between buses
-            if settings.release == "bus" or run.rules.perturbation.target != "demand":
+            apart = settings.release == "bus" and settings.power_factor is None
+            if apart or run.rules.perturbation.target != "demand":
                 outcomes += _attack(short, plan, zones, label, epsilon, plan.seeds, watch)
             if run.rules.perturbation.target == "demand":
                 outcomes.append(_releases(short, plan, zones, label, epsilon))
@@ -190,10 +191,7 @@ def _releases(
     estimates, spread = np.full((2 * plan.seeds, size), np.nan), np.full(size, np.nan)
     for zone in zones:
         disclosure, own = prepared.problems[zone].disclosure, prepared.zones[zone]
-        prior, matrix = (
-            zone_prior(prepared, plan, zone),
-            np.asarray(np.kron(np.eye(2), disclosure.strategy.matrix), dtype=float),
-        )
+        prior, matrix = zone_prior(prepared, plan, zone), disclosure.matrix
         sensitivity = disclosure.sensitivity(rules.adjacency, rules.noise.norm)
         release = rules.noise.release(sensitivity)
         noise = release.mechanism.variance / count

@@ -41,7 +41,7 @@ SECURE_RUNS = 8_000  # of the same release under secure noise
 ROUNDS = 5
 SETTINGS = (
     "mechanism", "perturbation", "refresh", "calibration", "update", "consensus", "budget", "beta",
-    "protects", "local_updates", "penalty", "solver",
+    "protects", "power_factor", "local_updates", "penalty", "solver",
 )  # fmt: skip
 
 

@@ -44,7 +44,11 @@ def neighbour(problem: ZoneProblem, own: int, dp: float, dq: float) -> Neighbour
 
 def corners(adjacency: DemandAdjacency) -> list[tuple[float, float]]:
     """Return the extreme (dp, dq) of an adjacency."""
-    beta = adjacency.beta
+    beta, factors = adjacency.beta, adjacency.power_factors
+    if factors is not None:
+        middle, half = factors.middle, factors.half
+        signs = ((1.0, 1.0), (1.0, -1.0), (-1.0, 1.0), (-1.0, -1.0))
+        return [(p * beta, (p * middle + q * half) * beta) for p, q in signs]
     if adjacency.protects == "p":
         return [(beta, 0.0), (-beta, 0.0)]
     if adjacency.protects == "q":
@@ -81,12 +85,14 @@ def corner_neighbours(
 def random_neighbours(
     problem: ZoneProblem, adjacency: DemandAdjacency, count: int, generator: np.random.Generator
 ) -> list[Neighbour]:
-    """Return neighbours at random buses, uniform in the adjacency's box."""
+    """Return neighbours at random buses, uniform in what the adjacency allows."""
     own = len(problem.program.zone.own)
     drawn = []
     for _ in range(count):
         bus = int(generator.integers(own))
         dp, dq = generator.uniform(-adjacency.beta, adjacency.beta, 2)
+        if adjacency.power_factors is not None:
+            dq = adjacency.power_factors.middle * dp + adjacency.power_factors.half * dq
         drawn.append(
             neighbour(
                 problem,

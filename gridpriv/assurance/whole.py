@@ -31,6 +31,7 @@ from gridpriv.assurance.neighbours import Neighbour, corners, neighbour
 from gridpriv.assurance.replay import Draw, Finding, Tape, taped
 from gridpriv.consensus.agent import Agent
 from gridpriv.core.arrays import Floats
+from gridpriv.privacy.adjacency import DemandAdjacency
 from gridpriv.privacy.perturbation import Perturbation
 from gridpriv.privacy.sensitivity import Norm, length
 from gridpriv.zonal.prepared import Prepared
@@ -153,7 +154,7 @@ def _rounds(base: Run) -> Finding:
 def _outputs(prepared: Prepared, zone: int) -> Finding:
     """Return the exact minimiser's largest move over what is declared for it, in both norms."""
     problem, shared = prepared.problems[zone], prepared.shared[zone]
-    adjacency, demand = prepared.moved, problem.program.zone.demand
+    adjacency, demand = _box(prepared), problem.program.zone.demand
     start, worst, where = problem.start(), 0.0, "-"
     weight = prepared.network.objective.weight
     for rho in [weight * each for each in PENALTIES] if shared.any() else ():
@@ -173,9 +174,14 @@ def _outputs(prepared: Prepared, zone: int) -> Finding:
     return Finding("outputs", problem.name, where, worst, 1.0, worst)
 
 
+def _box(prepared: Prepared) -> DemandAdjacency:
+    """Return neighbours at any power factor: outputs are never perturbed for fewer."""
+    return replace(prepared.moved, power_factors=None)
+
+
 def _tie_neighbours(prepared: Prepared, zone: int) -> list[Neighbour]:
     """Return one corner change and its mirror at the buses whose balance others share most."""
-    problem, adjacency = prepared.problems[zone], prepared.moved
+    problem, adjacency = prepared.problems[zone], _box(prepared)
     own = len(problem.program.zone.own)
     rows = abs(problem.program.imbalance[:, prepared.shared[zone]]).sum(axis=1)
     order = np.argsort(-np.asarray(rows).ravel()[:own], kind="stable")[:TIE_BUSES]

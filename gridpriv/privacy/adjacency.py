@@ -9,6 +9,7 @@ from typing import Literal
 
 import numpy as np
 
+from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import InputError, not_allowed, one_of
 from gridpriv.core.settings import shortest
 
@@ -90,6 +91,84 @@ class Protection:
 
 
 @dataclass(frozen=True)
+class PowerFactors:
+    """Power factors at which a change of demand is (public): dq = t dp, low <= t <= high.
+
+    Those changes with |dp| <= beta make two triangles; the least convex set that holds them is the
+    parallelogram |dp| <= beta, |dq - middle dp| <= half beta. In the coordinates
+
+        p' = p,    q' = (q - middle p) / half
+
+    it is the box of beta: whatever is proven of pairs (p, q) with changes in the box holds of
+    (p', q') with changes in the parallelogram. What is released is p' and q'.
+
+    Attributes
+    ----------
+    first, last : float
+        Power factors between -1 and 1; negative where the load is capacitive (leading).
+    """
+
+    first: float
+    last: float
+
+    def __post_init__(self) -> None:
+        if not all(0.0 < abs(one) <= 1.0 for one in (self.first, self.last)) or not self.half:
+            raise not_allowed("power_factor", str(self), POWER_FACTOR)
+
+    def __str__(self) -> str:
+        return f"{shortest(self.first)}..{shortest(self.last)}"
+
+    @property
+    def _ends(self) -> tuple[float, float]:
+        low, high = sorted(_tangent(one) for one in (self.first, self.last))
+        return low, high
+
+    @property
+    def middle(self) -> float:
+        """Reactive change per active one in the middle of the band."""
+        return sum(self._ends) / 2.0
+
+    @property
+    def half(self) -> float:
+        """Half the band's width."""
+        low, high = self._ends
+        return (high - low) / 2.0
+
+    @property
+    def shear(self) -> Floats:
+        """(p', q') of (p, q), shape (2, 2)."""
+        return np.array([[1.0, 0.0], [-self.middle / self.half, 1.0 / self.half]])
+
+    def holds(self, p: float, q: float) -> bool:
+        """Return whether a demand is at one of the power factors."""
+        low, high = sorted(t * p for t in self._ends)
+        room = SAME * max(abs(p), abs(q))
+        return low - room <= q <= high + room
+
+
+POWER_FACTOR = (
+    "two different power factors such as 0.9..1, from -1 to 1 without 0, negative if leading"
+)
+
+
+def _tangent(power_factor: float) -> float:
+    return math.copysign(math.sqrt(1.0 / power_factor**2 - 1.0), power_factor)
+
+
+def parse_power_factors(text: str) -> PowerFactors:
+    """Return the band of ``0.9..1``, or of ``-0.98..0.9`` from leading to lagging.
+
+    >>> round(parse_power_factors("0.9..1").middle, 4)
+    0.2422
+    """
+    first, dots, last = text.partition("..")
+    try:
+        return PowerFactors(float(first), float(last) if dots else math.nan)
+    except ValueError:
+        raise not_allowed("power_factor", text, POWER_FACTOR) from None
+
+
+@dataclass(frozen=True)
 class DemandAdjacency:
     """One bus of one zone changes its active and reactive demand by at most ``beta`` each.
 
@@ -99,18 +178,25 @@ class DemandAdjacency:
         Per unit.
     protects : {'p+q', 'p', 'q'}
         Which of the bus's demands may change.
+    power_factors : PowerFactors or None
+        At which both change; None for any.
     """
 
     beta: float
     protects: Protects = "p+q"
+    power_factors: PowerFactors | None = None
 
     def __post_init__(self) -> None:
         if not LEAST_BETA <= self.beta <= MOST_BETA:
             allowed = f"{LEAST_BETA:g} to {MOST_BETA:g} p.u. (or such as 1MW)"
             raise not_allowed("beta", self.beta, allowed)
         one_of("protects", self.protects, PROTECTS)
+        if self.power_factors is not None and self.protects != "p+q":
+            raise not_allowed("protects", self.protects, "p+q, with power factors of both")
 
     def __str__(self) -> str:
+        if self.power_factors is not None:
+            return str(self.protection(1.0)).replace("MW", "p.u.").replace("MVAr", "p.u.")
         kind = {"p+q": "active and reactive", "p": "active", "q": "reactive"}[self.protects]
         return f"one bus of one zone changes its {kind} demand by at most {self.beta:g} p.u."
 
@@ -122,6 +208,10 @@ class DemandAdjacency:
         """Return the same in MW and MVAr."""
         most = self.beta * base_mva
         moves = {"p": Move("active demand", most, "MW"), "q": Move("reactive demand", most, "MVAr")}
+        if self.power_factors is not None:
+            middle, half = self.power_factors.middle, self.power_factors.half
+            apart = f"reactive demand less {middle:.9g} times its active demand"
+            moves["q"] = Move(apart, half * most, "MVAr")
         return Protection("bus", "buses", tuple(moves[kind] for kind in self.protects.split("+")))
 
 

@@ -40,7 +40,7 @@ CENTRAL = "central"
 ENDS = ("least", "median", "most")
 NOISE = {
     "mechanism", "calibration", "budget", "delta", "target_delta", "noise", "beta", "protects",
-    "refresh",
+    "power_factor", "refresh",
 }  # fmt: skip
 """Settings that a run reads for its noise only."""
 IN_OTHER_WORDS = {"seed", "workers", "zoning", "coordination"}

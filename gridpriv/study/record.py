@@ -35,8 +35,8 @@ FINALS = (
     "total_epsilon", "target_delta", "paper_total", "solves", "solver_retries",
 )  # fmt: skip
 SETTINGS_SHOWN = (
-    "mechanism", "perturbation", "refresh", "calibration", "protects", "beta", "update",
-    "consensus", "local_updates", "rounds", "penalty", "solver", "load_scale", "noise",
+    "mechanism", "perturbation", "refresh", "calibration", "protects", "power_factor", "beta",
+    "update", "consensus", "local_updates", "rounds", "penalty", "solver", "load_scale", "noise",
 )  # fmt: skip
 
 

@@ -78,7 +78,8 @@ def _with_killed(study: Study, charges: pd.DataFrame) -> pd.DataFrame:
         return study.runs
     told = study.manifest["study"]["settings"] | {"case": study.manifest["cases"][0]["case"]}
     names = ("case", "budget", "target_delta", "beta", "protects")
-    rows = [{"run": run, "zoning": ""} | {name: told[name] for name in names} for run in killed]
+    common = {name: told[name] for name in names} | {"power_factor": told.get("power_factor")}
+    rows = [{"run": run, "zoning": ""} | common for run in killed]
     left = pd.DataFrame(rows)
     return left if study.runs.empty else pd.concat([study.runs, left], ignore_index=True)
 
@@ -109,11 +110,12 @@ def _total(study: Study, case: str, noisy: pd.DataFrame, charges: pd.DataFrame) 
 
 def differing(study: Study, runs: pd.DataFrame) -> list[str]:
     """Return the settings by which runs on one data set protect different things."""
-    found = runs[[name for name in ("beta", "protects", "adjacency") if name in runs]]
+    told = ("beta", "protects", "power_factor", "adjacency")
+    found = runs[[name for name in told if name in runs]]
     base = {one.get("case"): one.get("base_mva") for one in study.manifest.get("cases") or []}
     if "beta" in found:
-        told = zip(runs["case"], found["beta"], strict=True)
-        found = found.assign(beta=[_per_unit(beta, base.get(case)) for case, beta in told])
+        each = zip(runs["case"], found["beta"], strict=True)
+        found = found.assign(beta=[_per_unit(beta, base.get(case)) for case, beta in each])
     return [name for name in found if found[name].nunique(dropna=False) > 1]
 
 

@@ -26,7 +26,7 @@ from gridpriv.power.problem import ZoneProblem
 from gridpriv.power.program import compile_zone
 from gridpriv.power.solvers import check_solver
 from gridpriv.power.zone import Network, Zone, make_network, make_zones
-from gridpriv.privacy.adjacency import DemandAdjacency
+from gridpriv.privacy.adjacency import DemandAdjacency, PowerFactors
 from gridpriv.privacy.budget import noise_multiplier
 from gridpriv.privacy.perturbation import NoiseRule
 from gridpriv.privacy.strategies.disclosure import Disclosure
@@ -103,7 +103,8 @@ class Prepared(Instance):
         found = disclose(
             zone, self.settings.release, prior, noise, self.rules.adjacency, self.direct_current
         )
-        return replace(found, scale=self.scale)
+        factors = self.rules.adjacency.power_factors
+        return replace(found, scale=self.scale, power_factors=factors)
 
     @cached_property
     def direct_current(self) -> SuperLU:
@@ -183,6 +184,8 @@ def prepare(case: Case, zoning: Zoning, settings: Settings, scale: float = 1.0) 
     )
     disclosed = rules.perturbation.target == "demand" and rules.noise is not None
     expected = public_demand(case, settings.public_demand) if disclosed else None
+    if expected is not None and settings.public_demand is not None:
+        _hold_to(adjacency.power_factors, expected, case)
     return Prepared(
         case=case,
         zoning=zoning,
@@ -218,6 +221,20 @@ def _refuse_without_minimiser(case: Case, settings: Settings) -> None:
                     f"demand or output here: two generators of bus {case.bus_id[bus]} have no "
                     "limits against each other, so an objective with noise has no minimum",
                 )
+
+
+def _hold_to(factors: PowerFactors | None, expected: PublicDemand, case: Case) -> None:
+    """Refuse power factors that the published demand has not; the private one is never asked."""
+    if factors is None:
+        return
+    for bus, p, q in zip(case.bus_id, *expected.mean, strict=True):
+        if not factors.holds(float(p), float(q)):
+            raise not_allowed(
+                "power_factor",
+                str(factors),
+                f"a band that the public demand keeps to: bus {bus} has "
+                f"{case.base_mva * p:.6g} MW, {case.base_mva * q:.6g} MVAr",
+            )
 
 
 def _warn_of_large_delta(settings: Settings, entries: int) -> None:

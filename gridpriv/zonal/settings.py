@@ -42,7 +42,15 @@ from gridpriv.power.objective import (
     has_convex_costs,
     losses_objective,
 )
-from gridpriv.privacy.adjacency import PROTECTS, Beta, DemandAdjacency, Protects, parse_beta
+from gridpriv.privacy.adjacency import (
+    PROTECTS,
+    Beta,
+    DemandAdjacency,
+    PowerFactors,
+    Protects,
+    parse_beta,
+    parse_power_factors,
+)
 from gridpriv.privacy.budget import NOTHING, QUIET, Budget
 from gridpriv.privacy.perturbation import Perturbation, Refresh, Target
 from gridpriv.privacy.settings import Privacy
@@ -64,10 +72,23 @@ class Adjacency(Part):
         "adjacency distance with its unit; without one it is per unit of the case's base",
     )
     protects: Protects = choice("p+q", PROTECTS, "which demands of a bus are protected")
+    power_factor: str | None = words(
+        None, "power factors at which demand changes, such as 0.9..1 (public; only changes between "
+        "them are protected)", "A..B", parse_power_factors, unset="any",
+    )  # fmt: skip
+
+    def agree(self) -> None:
+        """Refuse power factors of one kind of demand."""
+        super().agree()
+        DemandAdjacency(1.0, self.protects, self._factors)
+
+    @property
+    def _factors(self) -> PowerFactors | None:
+        return None if self.power_factor is None else parse_power_factors(self.power_factor)
 
     def protected(self, case: Case) -> DemandAdjacency:
         """Return how far a bus's demand moves, as its owner has it."""
-        return DemandAdjacency(self.beta.per_unit(case.base_mva), self.protects)
+        return DemandAdjacency(self.beta.per_unit(case.base_mva), self.protects, self._factors)
 
     def adjacency(self, case: Case) -> DemandAdjacency:
         """Return what is :meth:`protected`; warn of a distance that no bus of the case has.
@@ -181,6 +202,12 @@ class Settings(Service, Grid, Rounds, Draws, Adjacency, Privacy):
                 "mechanism",
                 "knorm",
                 "with perturbation 'demand' only: its noise is on pairs (p, q)",
+            )
+        if self.power_factor is not None and self.perturbation != "demand":
+            raise not_allowed(
+                "power_factor",
+                self.power_factor,
+                f"left out: perturbation {self.perturbation!r} is for changes at any",
             )
         noisy = self.mechanism != "none"
         if self.coordination == "central" and noisy and self.perturbation != "demand":

@@ -201,7 +201,16 @@ def protected(document: Json) -> list[str]:
             f" Where a bus's {other} demand follows its {own} one (a known power factor), both "
             "move, and no figure here covers that: protects p+q does."
         )
+    if document["settings"].get("power_factor") is not None:
+        told += (
+            f" That covers changes at power factors {_factors(document)}; one at another is "
+            "covered as far as it is within these bounds, and no further."
+        )
     return [told]
+
+
+def _factors(document: Json) -> str:
+    return " to ".join(document["settings"]["power_factor"].split(".."))
 
 
 def apart(document: Json) -> str | None:

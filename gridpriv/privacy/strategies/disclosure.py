@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from gridpriv.core.arrays import Floats
-from gridpriv.privacy.adjacency import DemandAdjacency
+from gridpriv.privacy.adjacency import DemandAdjacency, PowerFactors
 from gridpriv.privacy.release import Release
 from gridpriv.privacy.sensitivity import Norm, Sensitivity
 from gridpriv.privacy.strategies.linear import Statistics
@@ -27,22 +29,37 @@ class Disclosure:
         By how much the data are a multiple of their owner's, publicly. What is released are the
         owner's statistics, between neighbours of the owner's data; the estimate is scaled, which
         is post-processing.
+    power_factors : PowerFactors or None
+        Whose coordinates (p', q') the statistics are of, in place of (p, q).
     """
 
     strategy: Statistics
     prior: Prior
     expected: float
     scale: float = 1.0
+    power_factors: PowerFactors | None = None
+
+    @property
+    def matrix(self) -> Floats:
+        """From the owner's demand (2n,) to what is measured of it."""
+        pairs = np.eye(2) if self.power_factors is None else self.power_factors.shear
+        return np.asarray(np.kron(pairs, self.strategy.matrix))
 
     def measure(self, data: Floats) -> Floats:
         """Return the private statistics that are to be released."""
-        return self.strategy.measure(data / self.scale if self.scale else data)
+        owned = data / self.scale if self.scale else data
+        if self.power_factors is not None:
+            owned = (self.power_factors.shear @ owned.reshape(2, -1)).ravel()
+        return self.strategy.measure(owned)
 
     def sensitivity(self, adjacency: DemandAdjacency, norm: Norm) -> Sensitivity:
         """Return how far the statistics move between neighbours."""
+        if adjacency.power_factors != self.power_factors:
+            raise ValueError("neighbours at other power factors than what is measured")
         return self.strategy.sensitivity(adjacency, norm)
 
     def estimate(self, released: Floats, release: Release | None) -> Floats:
         """Return the demand that what was released leaves likely; the prior where nothing was."""
         noise = 0.0 if release is None else release.mechanism.variance
-        return self.scale * self.strategy.estimate(released, noise, self.prior)
+        found = self.strategy.estimate(released, noise, self.prior, self.power_factors)
+        return self.scale * found

@@ -28,7 +28,7 @@ import numpy as np
 from scipy.linalg import eigh
 
 from gridpriv.core.arrays import Floats
-from gridpriv.privacy.adjacency import DemandAdjacency
+from gridpriv.privacy.adjacency import DemandAdjacency, PowerFactors
 from gridpriv.privacy.sensitivity import Norm, Sensitivity, length
 from gridpriv.privacy.strategies.prior import Prior, Sums
 
@@ -64,13 +64,25 @@ class Statistics:
         lengths = np.sqrt((columns**2).sum(axis=0)) if norm == 2 else columns.sum(axis=0)
         weight = float(lengths.max(initial=0.0))
         inside = "" if weight == 1.0 else f", with weights of {weight:.6g} in all"
+        moves = f"{entries} demand entries of one bus move by beta each"
+        if adjacency.power_factors is not None:
+            moves = (
+                "active demand of one bus moves by beta, reactive demand with it at power "
+                f"factors {adjacency.power_factors}"
+            )
         return Sensitivity(
             length(moved, norm) * weight,
             norm,
-            f"{entries} demand entries of one bus move by beta each{inside} ({self.name})",
+            f"{moves}{inside} ({self.name})",
         )
 
-    def estimate(self, released: Floats, variance: float, prior: Prior) -> Floats:
+    def estimate(
+        self,
+        released: Floats,
+        variance: float,
+        prior: Prior,
+        power_factors: PowerFactors | None = None,
+    ) -> Floats:
         """Return the demand (2n,) that released statistics and the prior leave likely.
 
         Parameters
@@ -80,12 +92,17 @@ class Statistics:
         variance : float
             Of the noise on each.
         prior : Prior
+        power_factors : PowerFactors, optional
+            Whose coordinates (p', q') the statistics are of.
         """
         p_seen, q_seen = np.split(released, 2)
         active = _posterior(self.matrix, p_seen, variance, prior.active)
-        return np.concatenate(
-            [active, _posterior(self.matrix, q_seen, variance, prior.reactive(active))]
-        )
+        belief = prior.reactive(active)
+        if power_factors is None:
+            return np.concatenate([active, _posterior(self.matrix, q_seen, variance, belief)])
+        along, half = power_factors.middle * active, power_factors.half
+        apart = _posterior(self.matrix, q_seen, variance, belief.less(along, half))
+        return np.concatenate([active, along + half * apart])
 
 
 def _posterior(matrix: Floats, seen: Floats, variance: float, prior: Sums) -> Floats:

@@ -83,6 +83,17 @@ class Sums:
     lower: float
     upper: float
 
+    def less(self, known: Floats, unit: float) -> Sums:
+        """Return the belief about what is left beside a known part (n,), in units of ``unit``."""
+        part = float(known.sum())
+        return Sums(
+            (self.mean - known) / unit,
+            self.scale / unit,
+            self.spread / unit,
+            (self.lower - part) / unit,
+            (self.upper - part) / unit,
+        )
+
     @property
     def shares(self) -> Floats:
         """How an error of the sum is shared out: as the units' scales."""
