@@ -177,7 +177,7 @@ def api() -> str:
              "what somebody implements who adds something. Fields of `Settings` are "
              "[settings](settings.md).", "", "## gridpriv", ""]  # fmt: skip
     for name in gridpriv.__all__:
-        lines += [f"::: gridpriv.{gridpriv._HOME[name]}.{name}", ""]
+        lines += [f"::: {getattr(gridpriv, name).__module__}.{name}", ""]
     for title, names in SEAMS.items():
         lines += [f"## {title}", "", *(f"::: gridpriv.{name}\n{FULL}" for name in names)]
     return "\n".join(lines)
