@@ -16,7 +16,7 @@ from gridpriv.assurance.audited import (
     secure_level,
     zone_levels,
 )
-from gridpriv.assurance.bounds import ceiling, check_runs, detectable
+from gridpriv.assurance.bounds import ceiling, check_runs, detectable, runs_needed
 from gridpriv.assurance.eavesdrop import MakeAgent, listen, varied
 from gridpriv.assurance.low_bits import LOW_BITS, low_bits
 from gridpriv.assurance.neighbours import (
@@ -37,6 +37,7 @@ from gridpriv.privacy.sensitivity import Norm, length
 from gridpriv.zonal.prepared import Prepared
 
 RUNS = {"release": 50_000, "solution": 10_000, "messages": 3_000}
+"""Of each level; of messages for the rounds below, and for more as many as take as long."""
 SECURE_RUNS = 8_000  # of the same release under secure noise
 ROUNDS = 5
 SETTINGS = (
@@ -51,8 +52,9 @@ class AuditPlan:
 
     Attributes
     ----------
-    runs : mapping of str to int
-        Per level, on each of D and D'; half trains and half is counted.
+    runs : mapping of str to int, optional
+        Per level, on each of D and D'; half trains and half is counted. By default :data:`RUNS`,
+        and no fewer than can show the claimed epsilon to be exceeded.
     confidence : float
         Of each measured bound.
     rounds : int
@@ -64,7 +66,7 @@ class AuditPlan:
         Bus number whose demand is moved; None for the one that moves the gradient most.
     """
 
-    runs: Mapping[str, int]
+    runs: Mapping[str, int] | None = None
     confidence: float = 0.999
     rounds: int = ROUNDS
     random_neighbours: int = 4
@@ -217,7 +219,7 @@ def audit(
     Lower bounds of epsilon by Clopper and Pearson's intervals (:mod:`gridpriv.assurance.bounds`);
     what is replayed and what a passed audit does not prove: docs/audit-and-attack.md.
     """
-    plan = plan or AuditPlan(RUNS)
+    plan = plan or AuditPlan()
     if prepared.rules.noise is None:
         raise InputError(
             "mechanism = 'none' is not allowed: without noise there is no epsilon to audit "
@@ -230,21 +232,34 @@ def audit(
     network = listen(short, make_agent=make_agent)
     script = network.heard[zone]
     mechanisms = zone_levels(short, zone, script, other, plan.levels, make_agent)
-    for mechanism in mechanisms:
-        check_runs(plan.runs[mechanism.level], mechanism.claimed, mechanism.delta, plan.confidence)
+    runs = {m.level: _runs(m, plan, rounds) for m in mechanisms}
     findings = _replay_all(short, plan, network.heard, zone, other, make_agent, watch)
     findings += whole_run(prepared, plan.confidence, make_agent)
     findings += low_bits(prepared.rules.noise)
     levels = tuple(
-        audit_mechanism(mechanism, plan.runs[mechanism.level], plan.confidence, watch)
+        audit_mechanism(mechanism, runs[mechanism.level], plan.confidence, watch)
         for mechanism in mechanisms
     ) + tuple(
-        audit_mechanism(secure, min(SECURE_RUNS, plan.runs["release"]), plan.confidence, watch)
+        audit_mechanism(secure, min(SECURE_RUNS, runs["release"]), plan.confidence, watch)
         for mechanism in mechanisms
         if isinstance(mechanism, ReleaseLevel)
+        and mechanism.level == "release"
         and (secure := secure_level(short, mechanism)) is not None
     )
     return AuditResult(prepared, plan, prepared.problems[zone].name, other, tuple(findings), levels)
+
+
+def _runs(mechanism: AuditedMechanism, plan: AuditPlan, rounds: int) -> int:
+    """Return how often a level is run on each of the two data sets."""
+    claim = mechanism.claimed, mechanism.delta, plan.confidence
+    if plan.runs is not None:
+        check_runs(plan.runs[mechanism.level], *claim)
+        return plan.runs[mechanism.level]
+    usual = RUNS[mechanism.level]
+    if mechanism.level == "messages" and rounds > ROUNDS:
+        usual = max(usual * ROUNDS // rounds, 2 * runs_needed(*claim))
+    check_runs(usual, *claim)
+    return usual
 
 
 def audit_mechanism(

@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--runs",
         type=WHOLE,
         metavar="N",
-        help="runs on each of D and D' (default: 50000, 10000, 3000)",
+        help="runs on each of D and D' (default: 50000, 10000, and 3000 of 5 rounds)",
     )
     parser.add_argument("--confidence", type=REAL, default=0.999, metavar="C",
                         help="confidence of the bound")  # fmt: skip
@@ -60,7 +60,7 @@ def execute(args: argparse.Namespace) -> int:
 
     case, zoning, settings = studied_run(args)
     levels = tuple(args.levels.split(","))
-    runs = dict(RUNS) if args.runs is None else dict.fromkeys(RUNS, args.runs)
+    runs = None if args.runs is None else dict.fromkeys(RUNS, args.runs)
     plan = AuditPlan(runs, args.confidence, args.audit_rounds, levels=levels, bus=args.bus)
     folder = output_folder(args.out)
     chosen = sweep(settings) if args.sweep else [settings]

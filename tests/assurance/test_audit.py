@@ -12,7 +12,7 @@ from assurance_broken import HalfNoise, SkipsOne, broken, prepared
 from scipy import stats
 
 from gridpriv.assurance import whole
-from gridpriv.assurance.audit import RUNS, AuditPlan, audit, audit_mechanism, target
+from gridpriv.assurance.audit import RUNS, AuditPlan, _runs, audit, audit_mechanism, target
 from gridpriv.assurance.audited import zone_levels
 from gridpriv.assurance.bounds import (
     ceiling,
@@ -23,7 +23,7 @@ from gridpriv.assurance.bounds import (
     proportion_below,
     runs_needed,
 )
-from gridpriv.assurance.eavesdrop import listen
+from gridpriv.assurance.eavesdrop import answer, listen, zone_agent
 from gridpriv.assurance.replay import agent_play, replay
 from gridpriv.assurance.statistic import measure
 from gridpriv.core.errors import InputError
@@ -59,7 +59,7 @@ def test_runs_needed_is_the_least() -> None:
 
 @pytest.mark.parametrize("level", RUNS)
 def test_the_default_audit_of_the_default_run_has_runs_enough(level: str) -> None:
-    check_runs(RUNS[level], Settings().budget.epsilon, 0.0, AuditPlan(RUNS).confidence)
+    check_runs(RUNS[level], Settings().budget.epsilon, 0.0, AuditPlan().confidence)
 
 
 def test_more_runs_see_smaller_violations() -> None:
@@ -217,3 +217,39 @@ def test_neighbours_of_a_scaled_run_move_as_its_owners_demand_does(
     play, data = agent_play(run, zone, script), run.problems[zone].program.zone.demand
     values = [row for row in replay(play, data, [worst], "z") if row.check == "values"]
     assert [row.ratio for row in values] == pytest.approx([1.0], rel=1e-6)
+
+
+def test_more_rounds_take_fewer_runs_but_enough_to_exceed_the_claim() -> None:
+    """The messages of all rounds are audited in the time that five take."""
+    claimed = {rounds: _Claims(0.1 * rounds) for rounds in (5, 12, 50)}
+    runs = {rounds: _runs(one, AuditPlan(), rounds) for rounds, one in claimed.items()}
+    assert runs[5] == RUNS["messages"]
+    assert runs[12] == RUNS["messages"] * 5 // 12
+    needed = 2 * runs_needed(5.0, 0.0, 0.999)
+    assert runs[50] == needed > RUNS["messages"] * 5 // 50
+
+
+@dataclass(frozen=True)
+class _Claims:
+    """Messages that claim an epsilon."""
+
+    claimed: float
+    level: str = "messages"
+    delta: float = 0.0
+
+
+def test_under_noise_on_outputs_the_local_solution_is_the_release() -> None:
+    """No solver is asked again: what an agent sends is what it released, bit by bit."""
+    run = prepared(perturbation="output", update="exact", penalty="3", rounds=1)
+    network = listen(run)
+    zone, other = target(run, None)
+    levels = zone_levels(run, zone, network.heard[zone], other, ("release", "solution"))
+    problem, streams = run.problems[zone], NoiseStreams(7)
+    agent = zone_agent(run, zone, problem.program.zone.demand + other.change, run.rules, streams)
+    sent = [answer(agent, heard).sent for heard in network.heard[zone]][-1]
+    for level in levels:
+        noisy = level.release.apply(level.there, lambda: streams.stream(problem.key, 1, 1))
+        assert np.array_equal(noisy, sent)
+    runs = {"release": 400, "solution": 400}
+    result = audit(run, AuditPlan(runs, 0.9, levels=("release", "solution"), random_neighbours=1))
+    assert [row.level for row in result.levels] == ["release", "solution", "secure"]
