@@ -33,7 +33,7 @@ def tell(
     elif not args.quiet:
         summarise()
         if written is not None:
-            console().print(f"Written to {written}")
+            console().print(f"Written to {written}", soft_wrap=True)  # paths stay whole
 
 
 def tell_names(args: argparse.Namespace, known: Mapping[str, str]) -> None:

@@ -194,10 +194,12 @@ class Store:
                 )
         if not resume:
             held = f"{len(self.stored())} of the {was['planned']} runs of this {was['kind']}"
-            held = f"this {was['kind']}" if was["planned"] == 1 else held
-            rest = "" if was["finished"] else "add --resume to run the rest, or "
-            place = f"out = {str(self.folder)!r}"
-            raise InputError(f"{place} already holds {held}: {rest}name another folder")
+            rest = "report on them again" if was["finished"] else "run the rest"
+            rest = f"add --resume to {rest}, or name another folder"
+            if was["planned"] == 1:
+                held = f"this {was['kind']}"
+                rest = "name another folder" if was["finished"] else rest
+            raise InputError(f"out = {str(self.folder)!r} already holds {held}: {rest}")
 
     def _whole_parts(self) -> list[Part]:
         """Return the parts; remove those that are damaged, which are then made again."""
