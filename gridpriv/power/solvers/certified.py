@@ -76,6 +76,11 @@ class Certified:
         SolverError
             Where no solve comes to such a point.
         """
+        if np.isinf(self._program.width).any():
+            raise SolverError(
+                "a release rests on this minimiser, and where a generator has no limits no error "
+                "of it is proven; noise on demand or objective rests on no solver"
+            )
         p = self._program.quadratic(metric, exact=self._exact)
         q = self._program.linear(linear, metric, exact=self._exact)
         pattern = (p, self._program.p_indices, self._program.p_indptr)
@@ -123,8 +128,7 @@ class Certified:
         y[self._depths] += np.maximum(-self._depth(y), 0.0)
         slack = self._offset - self._rows @ x
         gradient = upper @ x + upper.T @ x - upper.diagonal() * x + q + self._rows.T @ y
-        off = np.abs(gradient) > 0.0
-        beside = np.abs(gradient[off]) @ self._program.width[off]
+        beside = np.abs(gradient) @ self._program.width
         return math.sqrt(max(float(y @ slack), 0.0) + float(beside))
 
     def _depth(self, slack: Floats) -> Floats:
