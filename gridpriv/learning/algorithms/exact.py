@@ -52,8 +52,9 @@ def _newton(task: Task, clients: Clients, linear: Array, rho: float, start: Arra
 
     There the Hessian is U H U' + rho I; across them it is rho I and little more, for features
     whose moments fall fast, so a step there divides by rho plus half the least of H's diagonal.
-    A client whose gradient is shorter than NEAR rho/||x|| keeps its last H: its scores are within
-    NEAR of the minimiser's, and a logistic loss's curvature within a factor of e^NEAR.
+    A client whose gradient is shorter than NEAR rho/||x|| keeps its last H while gradients fall
+    fast: its scores are within NEAR of the minimiser's, and a logistic loss's curvature within a
+    factor of e^NEAR.
     Iterates are float64: in float32 those of long models stop short of 1e-6.
     With an l1 regularizer a step is taken on a side of 0 in every coordinate that has one (it is
     not 0, or would leave it), as if the norm were linear there, and ends at 0 where it would change
@@ -69,6 +70,7 @@ def _newton(task: Task, clients: Clients, linear: Array, rho: float, start: Arra
     v, answer, before, slope_before = start, start, start, start
     shortest = xp.full_like(start[:, :1, :1], math.inf)
     left = shortest > 0
+    last = shortest
     far, hessian = left, 0.0 * xp.matmul(transposed(basis), basis)
     for _ in range(MOST_STEPS):
         if bool(xp.any(left & far)):
@@ -85,7 +87,8 @@ def _newton(task: Task, clients: Clients, linear: Array, rho: float, start: Arra
         left = left & (length > TOLERANCE)
         if not bool(xp.any(left)):
             return answer
-        far = length * task.norm > NEAR * rho
+        far = (length * task.norm > NEAR * rho) | (length > 0.3 * last)
+        last = length
         grew = length > shortest
         # below every eigenvalue that the directions have
         lowest = xp.min(xp.sum(hessian * identity, axis=-1), axis=-1)[:, None, None]
