@@ -5,12 +5,14 @@ It is given an :class:`Exchange` and nothing else, so no private figure can reac
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
 
+from gridpriv.consensus.acceleration import Anderson, Step
 from gridpriv.consensus.messages import Exchange, Order, Reply
 from gridpriv.consensus.schedules import PenaltySchedule, StepSize
 from gridpriv.core.arrays import Floats, Ints
@@ -52,8 +54,11 @@ class Consensus(Protocol):
         """Return the mean over holders, shape (K,)."""
         ...
 
-    def apart(self, w: Floats, parts: Sequence[Floats]) -> Floats:
-        """Return the 2-norm over holders of the agents' coordinates minus w, shape (K,)."""
+    def apart(self, w: Floats, parts: Sequence[Floats]) -> tuple[Floats, float]:
+        """Return how far the agents' coordinates are from w.
+
+        The 2-norm over holders, shape (K,), and the largest distance of one coordinate.
+        """
         ...
 
 
@@ -97,10 +102,11 @@ class PartlyShared:
         """Return the mean over holders, shape (K,)."""
         return np.bincount(self.place, stacked, minlength=self.size) / self.holders
 
-    def apart(self, w: Floats, parts: Sequence[Floats]) -> Floats:
-        """Return the 2-norm over holders of the agents' coordinates minus w, shape (K,)."""
+    def apart(self, w: Floats, parts: Sequence[Floats]) -> tuple[Floats, float]:
+        """Return how far the agents' coordinates are from w: 2-norms (K,), and the largest."""
         gap = self.spread(w) - self.stack(parts)
-        return np.sqrt(np.bincount(self.place, gap**2, minlength=self.size))
+        norms = np.sqrt(np.bincount(self.place, gap**2, minlength=self.size))
+        return norms, float(np.abs(gap).max(initial=0.0))
 
 
 @dataclass(frozen=True)
@@ -140,13 +146,14 @@ class FullyShared:
         mean: Floats = stacked[0]
         return mean
 
-    def apart(self, w: Floats, parts: Sequence[Floats]) -> Floats:
-        """Return the 2-norm over agents of their coordinates minus w, shape (K,)."""
-        squares, gap = np.zeros(self.size), np.empty(self.size)
+    def apart(self, w: Floats, parts: Sequence[Floats]) -> tuple[Floats, float]:
+        """Return how far the agents' coordinates are from w: 2-norms (K,), and the largest."""
+        squares, gap, most = np.zeros(self.size), np.empty(self.size), 0.0
         for part in parts:
-            np.subtract(part, w, out=gap)
-            squares += np.square(gap, out=gap)
-        return np.sqrt(squares, out=squares)
+            np.square(np.subtract(part, w, out=gap), out=gap)
+            squares += gap
+            most = max(most, float(gap.max(initial=0.0)))
+        return np.sqrt(squares, out=squares), math.sqrt(most)
 
 
 def make_consensus(shared_coordinates: Sequence[Ints]) -> PartlyShared:
@@ -167,11 +174,14 @@ class State:
         Stacked over agents, as the consensus stacks them.
     rho : (K,)
         Of each global variable.
+    lead : array
+        How far what agents are told is ahead of w; 0 without acceleration.
     """
 
     sent: Floats
     dual: Floats
     rho: Floats
+    lead: Floats | float = 0.0
 
 
 @dataclass(frozen=True)
@@ -187,9 +197,11 @@ class Plan:
     penalty : PenaltySchedule
         How rho follows from released values.
     tolerance : float
-        Stop when the consensus residual, a public figure, falls below it.
+        Stop when the largest disagreement, a public figure, falls below it.
     first : int
-        The round that is run first; above 1, the penalty must not follow from the rounds before.
+        The round that is run first; above 1, nothing may follow from the rounds before.
+    acceleration : Anderson, optional
+        For rounds that repeat one map: exact updates, noise that stays, a penalty that stays.
     """
 
     rounds: int
@@ -197,6 +209,7 @@ class Plan:
     penalty: PenaltySchedule
     tolerance: float = 0.0
     first: int = 1
+    acceleration: Anderson | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -211,6 +224,8 @@ class Turn:
         The global variables and rho that the agents were given.
     residual : float
         ||Aw - z||_2 at that w and the z sent after it.
+    farthest : float
+        The largest disagreement: of one coordinate of z with its w.
     state : State
         What the next round starts from.
     """
@@ -219,6 +234,7 @@ class Turn:
     w: Floats
     penalty: Floats
     residual: float
+    farthest: float
     state: State
 
 
@@ -247,11 +263,12 @@ def rounds(exchange: Exchange, consensus: Consensus, state: State, plan: Plan) -
         From an agent, with a note of how many rounds were finished.
     """
     last_w: Floats | None = None
+    past: list[Step] = []
     for t in range(plan.first, plan.rounds + 1):
         rho = state.rho
         w, target, each = _meeting(consensus, state)
         try:
-            sent, apart = _answered(
+            sent, (apart, farthest) = _answered(
                 exchange(_orders(consensus, t, target, each, plan.step(t))), consensus, w
             )
         except GridprivError as error:
@@ -259,14 +276,19 @@ def rounds(exchange: Exchange, consensus: Consensus, state: State, plan: Plan) -
             raise
         dual = state.dual + each * (target - sent)
         moved = rho * np.sqrt(consensus.holders) * np.abs(w - (w if last_w is None else last_w))
-        state, last_w = State(sent, dual, plan.penalty.following(t, rho, apart, moved)), w
-        residual = float(np.linalg.norm(apart))
-        yield Turn(t, w, rho, residual, state)
-        if residual < plan.tolerance:
+        following, last_w = plan.penalty.following(t, rho, apart, moved), w
+        state = State(sent, dual, following)
+        if plan.acceleration is not None:
+            past = plan.acceleration.kept([*past, _step(consensus, state, target, each)], each)
+            state = replace(state, lead=plan.acceleration.lead(past, each))
+        yield Turn(t, w, rho, float(np.linalg.norm(apart)), farthest, state)
+        if farthest < plan.tolerance:
             return
 
 
-def _answered(replies: Sequence[Reply], consensus: Consensus, w: Floats) -> tuple[Floats, Floats]:
+def _answered(
+    replies: Sequence[Reply], consensus: Consensus, w: Floats
+) -> tuple[Floats, tuple[Floats, float]]:
     """Return what was sent, stacked, and how far from w it is; the replies are let go."""
     parts = [reply.sent for reply in replies]
     return consensus.stack(parts), consensus.apart(w, parts)
@@ -279,10 +301,23 @@ def orders_at(consensus: Consensus, state: State, plan: Plan, t: int) -> list[Or
 
 
 def _meeting(consensus: Consensus, state: State) -> tuple[Floats, Floats, Floats]:
-    """Return the next w; and w and rho at their holders."""
+    """Return the next w; what agents are told of it, and rho, at their holders.
+
+    An agent adds its dual itself, so who is to be attracted by y = w + dual/rho + lead is told
+    w + lead.
+    """
     each = consensus.spread(state.rho)
     w = consensus.average(state.sent - state.dual / each)
-    return w, consensus.spread(w), each
+    told = consensus.spread(w) + state.lead
+    return w if np.isscalar(state.lead) else consensus.average(told), told, each
+
+
+def _step(consensus: Consensus, state: State, told: Floats, each: Floats) -> Step:
+    """Return the round that led to a state, of agents that were told ``told``, as a step."""
+    dual = state.dual - each * (told - state.sent)
+    following = consensus.average(state.sent - state.dual / each)
+    at = told + dual / each
+    return Step(at, consensus.spread(following) + state.dual / each - at)
 
 
 def _orders(consensus: Consensus, t: int, target: Floats, each: Floats, step: float) -> list[Order]:

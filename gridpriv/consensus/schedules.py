@@ -152,9 +152,10 @@ class BalancedPenalty:
 
 @dataclass(frozen=True)
 class KeptPenalty:
-    """Whatever rho a rehearsal handed over, unchanged: for rounds whose noise is fresh.
+    """Whatever rho a rehearsal handed over, unchanged.
 
-    Fresh noise moves w every round, and a rule that reads residuals would chase it.
+    For rounds whose noise is fresh: it moves w every round, and a rule that reads residuals would
+    chase it. And for accelerated rounds, which have to repeat one map.
     """
 
     given: PenaltySchedule

@@ -97,7 +97,7 @@ def make_terms(network: Case, prepared: Prepared, run: str) -> Terms:
     zones = {}
     for zone, mask in zip(prepared.zones, prepared.shared, strict=True):
         numbers = zone.coordinates[mask]
-        units = coordinate_units(prepared.network, numbers)
+        units = coordinate_units(prepared.network, numbers, len(prepared.zones))
         zones[zone.name] = Shared(numbers, flat_start(zone)[mask], units)
     smooth = settings.step == "smooth" and settings.update == "linearized"
     problems = (ZoneProblem(compile_zone(zone), settings.solver) for zone in prepared.zones)

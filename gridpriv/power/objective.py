@@ -100,22 +100,30 @@ def has_convex_costs(case: Case) -> bool:
     return True
 
 
-def penalty_units(case: Case, objective: Objective, flows: NDArray[np.bool_]) -> Floats:
+LARGEST_VOLTAGE_WEIGHT = 30.0
+
+
+def penalty_units(case: Case, objective: Objective, flows: NDArray[np.bool_], zones: int) -> Floats:
     """Return rho of shared variables per unit of rho on a base of 100 MVA.
 
     On base S a flow f is f S/100 there and a voltage product is itself. The imbalance is
     (S/100)^2 of itself, so rho is 1 for flows and (100/S)^2 for voltages; cost and losses are S/100
     of themselves, so rho is S/100 for flows and 100/S for voltages.
 
+    Voltage products weigh more where there are many zones: no objective holds voltage levels, so
+    with equal weights they are what many zones agree on last (docs/decisions/0016-acceleration.md).
+
     Parameters
     ----------
     flows : (K,) bool
         Which of the variables are flows.
+    zones : int
+        How many zones there are.
     """
-    ratio = BASE_MVA / case.base_mva
+    ratio, weight = BASE_MVA / case.base_mva, float(np.clip(zones / 3, 1, LARGEST_VOLTAGE_WEIGHT))
     if objective.kind == "imbalance":
-        return np.where(flows, 1.0, ratio**2)
-    return np.where(flows, 1.0 / ratio, ratio)
+        return np.where(flows, 1.0, weight * ratio**2)
+    return np.where(flows, 1.0 / ratio, weight * ratio)
 
 
 def cost_unit(case: Case) -> float:

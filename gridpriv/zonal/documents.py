@@ -15,6 +15,7 @@ from gridpriv.zonal.schema import (
     COST,
     COST_OF_PRIVACY,
     DEVIATION,
+    DISAGREEMENT,
     EXPLANATION,
     FIGURES,
     FULL_COST,
@@ -113,7 +114,7 @@ RUN_DOCUMENT: dict[str, Schema] = {
     "ended": Column("ended", "releases", "Ended", "finished, or early"),
     "reason": Column("reason", "private", "Reason", "what ended the run early"),
     "final": {
-        **{c.name: c for c in (*FIGURES, EXPLANATION, RESIDUAL)},
+        **{c.name: c for c in (*FIGURES, EXPLANATION, RESIDUAL, DISAGREEMENT)},
         "recourse": TableSchema(
             "recourse", "the dispatch after local recourse", (),
             (OBJECTIVE, SHED, SURPLUS, COST,

@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from gridpriv.consensus.acceleration import Anderson
 from gridpriv.consensus.coordinator import Consensus, Plan, State, orders_at, rounds
 from gridpriv.consensus.messages import Exchange, Order, Phase
 from gridpriv.consensus.schedules import (
@@ -70,9 +71,13 @@ def opened(ground: Ground, carry: Carrying) -> tuple[State, Plan]:
         rehearsal = Plan(REHEARSAL_ROUNDS, ground.step, schedule)
         for turn in rounds(carry("rehearse"), consensus, state, rehearsal):
             state = turn.state
-    if settings.noise_is_fresh() and balanced:
+    accelerated = settings.effective_acceleration() == "anderson"
+    if balanced and (accelerated or settings.noise_is_fresh()):
         schedule = KeptPenalty(schedule)
-    plan = Plan(settings.rounds, ground.step, schedule, settings.tolerance)
+    plan = Plan(
+        settings.rounds, ground.step, schedule, settings.tolerance,
+        acceleration=Anderson() if accelerated else None,
+    )  # fmt: skip
     if settings.rests_on_solver():
         carry("ready")(_last_orders(consensus, state, plan))
     elif settings.effective_start() == "flat":
@@ -92,11 +97,11 @@ def _last_orders(consensus: Consensus, state: State, plan: Plan) -> list[Order]:
     return [replace(o, number=1) for o in orders_at(consensus, state, plan, plan.rounds)]
 
 
-def coordinate_units(network: Network, number: Ints) -> Floats:
-    """Return the units of rho of some of a network's coordinates."""
+def coordinate_units(network: Network, number: Ints, zones: int) -> Floats:
+    """Return the units of rho of some of a network's coordinates, under so many zones."""
     start = network.offsets
     flows = (number >= start["p_from"]) & (number < start["pc"])
-    return penalty_units(network.case, network.objective, flows)
+    return penalty_units(network.case, network.objective, flows, zones)
 
 
 def step_size(settings: Settings, smooth: Callable[[], tuple[float, float]]) -> StepSize:

@@ -138,6 +138,7 @@ class RunResult(Instance):
                 "round": r.round,
                 "objective": r.figures["objective"],
                 "consensus_residual": r.consensus_residual,
+                "disagreement": r.disagreement,
                 "noise_magnitude": r.noise_magnitude,
                 **{k: v for k, v in r.figures.items() if k != "objective"},
                 "penalty_min": r.penalty[0],
@@ -325,8 +326,8 @@ class RunResult(Instance):
 
     def _round_rows(self) -> list[Json]:
         columns = (
-            "round", "objective", "consensus_residual", "noise_magnitude", "shed_mw",
-            "surplus_mw", "seconds", "cost",
+            "round", "objective", "consensus_residual", "disagreement", "noise_magnitude",
+            "shed_mw", "surplus_mw", "seconds", "cost",
         )  # fmt: skip
         return [{key: row[key] for key in columns if key in row} for row in self._rounds]
 
@@ -337,6 +338,7 @@ class RunResult(Instance):
         final: Json = {key: figures.get(key) for key in keys}
         final["explanation"] = self.explanation()
         final["consensus_residual"] = last.consensus_residual if last else None
+        final["disagreement"] = last.disagreement if last else None
         final["recourse"] = recourse_document(self.settlement, self.physical)
         final["ac"] = ac_document(self.settlement, self.physical)
         final["physical"] = self.physical

@@ -245,7 +245,7 @@ def _central(prepared: Prepared, transport: Transport, state: State) -> Iterator
     z = _scheduled(prepared, answers(transport.ask("disclose")))
     answers(transport.ask("adopt", [z[zone.coordinates] for zone in prepared.zones]))
     sent = _shared_parts(prepared, z)
-    yield Turn(1, prepared.consensus.average(sent), state.rho, 0.0, replace(state, sent=sent))
+    yield Turn(1, prepared.consensus.average(sent), state.rho, 0.0, 0.0, replace(state, sent=sent))
 
 
 def _scheduled(prepared: Prepared, demands: Sequence[Floats]) -> Floats:
@@ -268,7 +268,7 @@ def _releases(transport: Transport, orders: Sequence[Order]) -> list[Release | N
 def _penalty_units(prepared: Prepared) -> Floats:
     """Return the units of rho of every global variable."""
     number = np.unique(np.concatenate([zone.coordinates[s] for zone, s in prepared.held]))
-    return coordinate_units(prepared.network, number)
+    return coordinate_units(prepared.network, number, len(prepared.zones))
 
 
 def _smoothness(prepared: Prepared, transport: Transport) -> tuple[float, float]:

@@ -24,6 +24,10 @@ RESIDUAL = Column(
     "consensus_residual", "releases", "Consensus residual",
     "2-norm of w less what zones sent", "p.u.",
 )  # fmt: skip
+DISAGREEMENT = Column(
+    "disagreement", "releases", "Largest disagreement",
+    "of one shared variable: w less what a zone sent", "p.u.",
+)  # fmt: skip
 OBJECTIVE = Column(
     "objective",
     "private",
@@ -108,7 +112,8 @@ ROUNDS = TableSchema(
     "rounds", "one round of one run",
     (ROUND,),
     (
-        OBJECTIVE, RESIDUAL, NOISE, COST, SHED, SURPLUS, SHED_Q, SURPLUS_Q, *PENALTIES,
+        OBJECTIVE, RESIDUAL, DISAGREEMENT, NOISE, COST, SHED, SURPLUS, SHED_Q, SURPLUS_Q,
+        *PENALTIES,
         Column("solver_iterations", "private", "Solver iterations", "of all zones"),
         RETRIES, SECONDS,
     ),

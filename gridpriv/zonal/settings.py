@@ -8,7 +8,8 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from gridpriv.consensus.schedules import ConstantPenalty
+from gridpriv.consensus.acceleration import Acceleration
+from gridpriv.consensus.schedules import BalancedPenalty, ConstantPenalty
 from gridpriv.consensus.settings import Rounds, Update
 from gridpriv.core.document import Json
 from gridpriv.core.errors import (
@@ -167,9 +168,17 @@ class Grid(Scenario):
         "first iterate; proxy rehearses first on a public stand-in for the demand",
         unset="proxy with update exact, else flat",
     )  # fmt: skip
+    acceleration: Acceleration | None = choice(
+        None, get_args(Acceleration),
+        "whether rounds go on by Anderson steps; anderson needs update exact, penalty balanced, "
+        "start proxy and noise that is not fresh",
+        unset="anderson where it can be, else none",
+    )  # fmt: skip
     convexity: float = number(1.0, "modulus alpha of the strongly convex step", positive)
     tolerance: float = number(
-        0.0, "stop below this consensus residual, in p.u.; 0 runs all rounds", not_negative
+        0.0,
+        "stop below this largest disagreement of one shared variable, in p.u.; 0 runs all rounds",
+        not_negative,
     )
     solver: str = words("clarabel", "clarabel, ipopt or pyomo:NAME", "NAME")
 
@@ -209,6 +218,12 @@ class Settings(Service, Grid, Rounds, Draws, Adjacency, Privacy):
                 self.power_factor,
                 f"left out: perturbation {self.perturbation!r} is for changes at any",
             )
+        if self.acceleration == "anderson" and not self.repeats():
+            raise not_allowed(
+                "acceleration", "anderson",
+                "'none', or beside rounds that repeat one map: update exact, penalty balanced, "
+                "start proxy, coordination rounds, and noise that is not fresh",
+            )  # fmt: skip
         noisy = self.mechanism != "none"
         if self.coordination == "central" and noisy and self.perturbation != "demand":
             raise not_allowed(
@@ -268,6 +283,16 @@ class Settings(Service, Grid, Rounds, Draws, Adjacency, Privacy):
         """Return the start that applies."""
         return self.start or ("proxy" if self.update == "exact" else "flat")
 
+    def repeats(self) -> bool:
+        """Return whether every round is the same map, with penalties that a rehearsal has found."""
+        balanced = isinstance(self.penalty, BalancedPenalty) and self.effective_start() == "proxy"
+        rounds = self.coordination == "rounds" and self.update == "exact"
+        return balanced and rounds and not self.noise_is_fresh()
+
+    def effective_acceleration(self) -> Acceleration:
+        """Return the acceleration that applies."""
+        return self.acceleration or ("anderson" if self.repeats() else "none")
+
     def noise_is_fresh(self) -> bool:
         """Return whether every round draws new noise, which a penalty rule must not chase."""
         perturbation = self.effective_perturbation()
@@ -288,6 +313,7 @@ class Settings(Service, Grid, Rounds, Draws, Adjacency, Privacy):
             "perturbation": perturbation.target,
             "refresh": perturbation.refresh if perturbation.target == "demand" else None,
             "start": self.effective_start(),
+            "acceleration": self.effective_acceleration(),
         }
 
 

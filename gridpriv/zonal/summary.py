@@ -78,6 +78,7 @@ def figures(document: Json) -> Table:
     rows += [
         ["limits violated", _length(physical["violations"]), ""],
         ["consensus residual", final["consensus_residual"], "p.u."],
+        ["largest disagreement of one variable", final["disagreement"], "p.u."],
         ["solver", f"{solver['name']}{solves}", ""],
         ["seconds", document["timing"]["total"], "s"],
     ]

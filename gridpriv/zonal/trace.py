@@ -15,12 +15,14 @@ from gridpriv.privacy.release import Release
 
 @dataclass(frozen=True, eq=False)
 class RoundRecord:
-    """One round's figures. ``consensus_residual`` and ``penalty`` are public; the rest is not.
+    """One round's figures. Consensus residual, disagreement and penalty are public, nothing else.
 
     Attributes
     ----------
     consensus_residual : float
         ||Aw - z||_2 at the round's w and the z sent after it.
+    disagreement : float
+        The largest distance of one coordinate of z from its w.
     figures : dict
         Sums over zones of their figures at the average they sent.
     by_agent : dict of str to dict
@@ -31,6 +33,7 @@ class RoundRecord:
 
     round: int
     consensus_residual: float
+    disagreement: float
     noise_magnitude: float
     figures: dict[str, float]
     by_agent: dict[str, dict[str, float]]
@@ -71,6 +74,7 @@ def round_record(
     return RoundRecord(
         round=turn.number,
         consensus_residual=turn.residual,
+        disagreement=turn.farthest,
         noise_magnitude=float(sum(one.noise_magnitude for one in figures)),
         figures={key: float(sum(one[key] for one in values)) for key in values[0]},
         by_agent=dict(zip(names, values, strict=True)),

@@ -11,6 +11,7 @@ from gridpriv import InputError, SolverError, load_case, make_settings, run, shi
 from gridpriv.consensus.cluster import Cluster
 from gridpriv.grid.partition import partition
 from gridpriv.grid.zoning import zoning_from_groups
+from gridpriv.power.centralized import relax
 from gridpriv.zonal.prepared import prepare
 from gridpriv.zonal.run import run_prepared
 
@@ -173,12 +174,49 @@ def test_demand_scales_and_outages_change_the_case(case14, zones14):
         run(case14, zones14, make_settings(outage=("gen:99",)))
 
 
-def test_stopping_reads_the_public_residual(case14, zones14):
+def test_stopping_reads_the_public_disagreement(case14, zones14):
     settings = make_settings(mechanism="none", rounds=50, tolerance=1e-2, solver="clarabel")
     result = run(case14, zones14, settings)
     assert len(result.rounds) < 50
-    assert result.rounds.consensus_residual.iloc[-1] < 1e-2
-    assert (result.rounds.consensus_residual.iloc[:-1] >= 1e-2).all()
+    assert result.rounds.disagreement.iloc[-1] < 1e-2
+    assert (result.rounds.disagreement.iloc[:-1] >= 1e-2).all()
+
+
+def test_the_largest_disagreement_is_between_the_residual_and_its_share(case14, zones14):
+    """A 2-norm of S numbers is between the largest and the square root of S times the largest."""
+    result = run(case14, zones14, make_settings(mechanism="none", rounds=6))
+    most, residual = result.rounds.disagreement, result.rounds.consensus_residual
+    assert (most <= residual).all()
+    assert (residual <= most * np.sqrt(len(result.trace.sent)) * (1 + 1e-12)).all()
+
+
+def test_accelerated_rounds_agree_on_the_optimum_of_the_whole_grid(case14, zones14):
+    """The least squared imbalance at four times the load, by one solve of the whole relaxation."""
+    settings = make_settings(
+        objective="imbalance", mechanism="none", rounds=30, load_scale=4.0, acceleration="anderson"
+    )
+    result = run(case14, zones14, settings)
+    assert result.rounds.disagreement.iloc[-1] < 1e-3
+    bound = relax(case14.scale_load(4.0)).bound
+    assert result.rounds.objective.iloc[-1] == pytest.approx(bound, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"update": "linearized", "objective": "imbalance"},
+        {"penalty": "3"},
+        {"start": "flat"},
+        {"refresh": "round"},
+        {"perturbation": "output"},
+        {"coordination": "central"},
+    ],
+)
+def test_acceleration_is_for_rounds_that_repeat_one_map(other):
+    assert make_settings(**other).as_dict()["acceleration"] == "none"
+    with pytest.raises(InputError, match="acceleration = 'anderson' is not allowed"):
+        make_settings(acceleration="anderson", **other)
+    assert make_settings().as_dict()["acceleration"] == "anderson"
 
 
 def test_a_failing_solver_names_zone_and_round_and_keeps_the_trace(case14, zones14, monkeypatch):

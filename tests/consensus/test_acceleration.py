@@ -1,0 +1,61 @@
+"""Anderson steps against what is known of them, and rounds that take them against plain ones."""
+
+import numpy as np
+import pytest
+from tanks import Waterworks, rules
+
+from gridpriv.consensus.acceleration import Anderson, Step
+from gridpriv.consensus.coordinator import Plan, State, make_consensus, rounds
+from gridpriv.consensus.in_process import in_process
+from gridpriv.consensus.schedules import ConstantPenalty, nonsmooth_step
+from gridpriv.consensus.transport import exchange
+
+SLOW = {"demands": (3.0, 4.0), "capacities": (2.0, 1.5)}
+
+
+def test_on_a_linear_map_the_fixed_point_is_there_after_as_many_steps_as_dimensions():
+    """Walker and Ni (2011), theorem 2.2: it is GMRES, which is exact after n steps."""
+    rng = np.random.default_rng(5)
+    n = 6
+    q, _ = np.linalg.qr(rng.normal(size=(n, n)))
+    matrix = q @ np.diag(np.linspace(-0.9, 0.99, n)) @ q.T  # plain steps lose 1 % a round
+    offset, rho = rng.normal(size=n), rng.uniform(0.5, 2.0, n)
+    fixed = np.linalg.solve(np.eye(n) - matrix, offset)
+    rule, past, y = Anderson(memory=n, growth=np.inf, regular=0.0), [], np.zeros(n)
+    for _ in range(n + 1):
+        g = matrix @ y + offset - y
+        past = rule.kept([*past, Step(y, g)], rho)
+        y = y + g + rule.lead(past, rho)
+    assert y == pytest.approx(fixed, abs=1e-8)
+
+
+def test_the_first_step_is_plain_and_memory_is_bounded():
+    rule, rho = Anderson(memory=2), np.ones(1)
+    past = [Step(np.array([float(i)]), np.array([1.0 / (i + 1)])) for i in range(5)]
+    assert rule.lead(past[:1], rho) == pytest.approx([0.0])
+    assert len(rule.kept(past, rho)) == 3
+
+
+def test_a_step_that_leads_away_empties_the_memory():
+    rule, rho = Anderson(growth=2.0), np.ones(1)
+    past = [Step(np.zeros(1), np.ones(1)), Step(np.ones(1), np.array([2.5]))]
+    assert rule.kept(past, rho) == past[1:]
+
+
+def played(acceleration, count):
+    """Return w and the duals after so many rounds of two tanks with a penalty far too large."""
+    transport = in_process(Waterworks(**SLOW, rules=rules("exact")))
+    consensus = make_consensus([np.array([0]), np.array([0])])
+    plan = Plan(count, nonsmooth_step(), ConstantPenalty(30.0), acceleration=acceleration)
+    begin = State(np.zeros(2), np.zeros(2), np.array([30.0]))
+    return list(rounds(exchange(transport, "round"), consensus, begin, plan))
+
+
+def test_accelerated_rounds_reach_the_optimum_that_plain_ones_are_far_from():
+    """0.75 through the pipe, by hand."""
+    plain, fast = played(None, 12), played(Anderson(), 12)
+    assert abs(plain[-1].w[0] - 0.75) > 0.05
+    assert fast[-1].w == pytest.approx([0.75], abs=1e-6)
+    assert fast[-1].farthest < 1e-6
+    # the coordinator's duals are the agents': both add rho (told - sent) of every round
+    assert fast[-1].state.dual.sum() == pytest.approx(0.0, abs=1e-5)
