@@ -63,7 +63,7 @@ class Anderson:
         Tikhonov term of the least squares, relative to its trace.
     """
 
-    memory: int = 10
+    memory: int = 5
     growth: float = 2.0
     regular: float = 1e-10
 

@@ -100,7 +100,7 @@ def has_convex_costs(case: Case) -> bool:
     return True
 
 
-LARGEST_VOLTAGE_WEIGHT = 30.0
+LARGEST_VOLTAGE_WEIGHT = 10.0
 
 
 def penalty_units(case: Case, objective: Objective, flows: NDArray[np.bool_], zones: int) -> Floats:

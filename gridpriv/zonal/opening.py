@@ -30,6 +30,8 @@ from gridpriv.power.zone import Network
 from gridpriv.zonal.settings import Settings
 
 REHEARSAL_ROUNDS = 20
+LEAST_MEMORY, MOST_MEMORY = 5, 10
+"""Rounds that Anderson steps combine (docs/decisions/0016-acceleration.md)."""
 
 Carrying: TypeAlias = Callable[[Phase], Exchange]
 """From what orders ask for (ready, rehearse, round) to what carries them."""
@@ -76,13 +78,18 @@ def opened(ground: Ground, carry: Carrying) -> tuple[State, Plan]:
         schedule = KeptPenalty(schedule)
     plan = Plan(
         settings.rounds, ground.step, schedule, settings.tolerance,
-        acceleration=Anderson() if accelerated else None,
+        acceleration=anderson(len(ground.start)) if accelerated else None,
     )  # fmt: skip
     if settings.rests_on_solver():
         carry("ready")(_last_orders(consensus, state, plan))
     elif settings.effective_start() == "flat":
         carry("ready")(orders_at(consensus, state, plan, 1))
     return state, plan
+
+
+def anderson(zones: int) -> Anderson:
+    """Return the step for so many zones: the more of them, the more modes are slow."""
+    return Anderson(memory=min(max(zones, LEAST_MEMORY), MOST_MEMORY))
 
 
 def _last_orders(consensus: Consensus, state: State, plan: Plan) -> list[Order]:

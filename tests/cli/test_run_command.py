@@ -145,7 +145,7 @@ def test_a_public_export_holds_nothing_computed_from_demand(capsys, tmp_path):
     copies = {"rounds.csv", "zones.png", "zones.csv", "tie_prices.csv", "convergence.png"}
     assert names == {"manifest.json", "run.json", *copies, *(f"{t}.parquet" for t in tables)}
     columns = set(pd.read_csv(tmp_path / "run" / "rounds.csv").columns)
-    assert columns == {"round", "consensus_residual", "penalty_min", "penalty_max"}
+    assert columns == {"round", "consensus_residual", "disagreement", "penalty_min", "penalty_max"}
     assert document["seed"] is None
     assert document["settings"]["seed"] is None
     assert document["timing"]["total"] is None
