@@ -12,7 +12,7 @@ takes the combination whose g is smallest in the metric of rho (Walker and Ni 20
 
 It reads nothing but w, duals and what was sent, so it is post-processing of releases. The map has
 to stay the same: fresh noise or another rho every round would be extrapolated as if they were
-progress. What was tried beside it: docs/decisions/0016-acceleration.md.
+progress. What was tried beside it: docs/decisions/0017-acceleration.md.
 """
 
 from __future__ import annotations

@@ -111,7 +111,7 @@ def penalty_units(case: Case, objective: Objective, flows: NDArray[np.bool_], zo
     of themselves, so rho is S/100 for flows and 100/S for voltages.
 
     Voltage products weigh more where there are many zones: no objective holds voltage levels, so
-    with equal weights they are what many zones agree on last (docs/decisions/0016-acceleration.md).
+    with equal weights they are what many zones agree on last (docs/decisions/0017-acceleration.md).
 
     Parameters
     ----------

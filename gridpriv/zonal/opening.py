@@ -31,7 +31,7 @@ from gridpriv.zonal.settings import Settings
 
 REHEARSAL_ROUNDS = 20
 LEAST_MEMORY, MOST_MEMORY = 5, 10
-"""Rounds that Anderson steps combine (docs/decisions/0016-acceleration.md)."""
+"""Rounds that Anderson steps combine (docs/decisions/0017-acceleration.md)."""
 
 Carrying: TypeAlias = Callable[[Phase], Exchange]
 """From what orders ask for (ready, rehearse, round) to what carries them."""
