@@ -116,6 +116,8 @@ def heard_noise(prepared: Prepared, messages: Sequence[Reply]) -> Noise:
     refresh = rules.perturbation.refresh
     draws = 1 if refresh != "update" else rules.local_updates
     left = float(np.mean([release.mechanism.variance for release in releases])) / draws
+    if rules.perturbation.target == "demand":
+        left *= prepared.scale**2  # it is on the owner's demand, of which the run's is a multiple
     return Noise(rules.perturbation.target, refresh == "run", left)
 
 

@@ -8,7 +8,13 @@ import numpy as np
 import pytest
 from assurance_broken import prepared
 
-from gridpriv.assurance.adversary import AttackPlan, forward_model, tie_distance, zone_prior
+from gridpriv.assurance.adversary import (
+    AttackPlan,
+    forward_model,
+    heard_noise,
+    tie_distance,
+    zone_prior,
+)
 from gridpriv.assurance.attack import attack
 from gridpriv.assurance.averaging import averaging
 from gridpriv.assurance.eavesdrop import listen
@@ -16,6 +22,7 @@ from gridpriv.assurance.findings import AttackResult, Outcome
 from gridpriv.assurance.identifiability import Identified, identify
 from gridpriv.assurance.stationarity import StationarityModel
 from gridpriv.cli.attack import _print
+from gridpriv.consensus.messages import Reply
 from gridpriv.core.errors import InputError
 
 SILENT: dict[str, Any] = {"mechanism": "none", "update": "linearized", "start": "flat", "rounds": 5}
@@ -199,11 +206,24 @@ def test_noise_drawn_each_round_averages_out() -> None:
     assert mean["run", 16] == pytest.approx(mean["run", 1], rel=0.01)
 
 
-def test_sums_tell_a_zones_mean_and_nothing_of_a_bus() -> None:
+def test_noise_on_demand_is_heard_in_units_of_the_demand_that_is_run() -> None:
+    """The same megawatts: 10 at one bus of the demand that is run, whoever's multiple it is."""
+    heard = []
+    for load_scale, beta in ((1.0, "10MW"), (0.5, "20MW")):
+        run = prepared(mechanism="laplace", release="bus", beta=beta, load_scale=load_scale)
+        assert run.rules.noise is not None
+        sensitivity = run.problems[0].disclosure.sensitivity(run.rules.adjacency, 1)
+        message = Reply(np.zeros(0), {run.rules.noise.release(sensitivity): 1})
+        heard.append(heard_noise(run, [message]).variance)
+    assert heard[0] == pytest.approx(heard[1])
+
+
+@pytest.mark.parametrize("load_scale", [1.0, 0.5])
+def test_sums_tell_a_zones_mean_and_nothing_of_a_bus(load_scale: float) -> None:
     """Without noise to speak of, the sum is known, and every bus is off by the same."""
     summed = prepared(
         mechanism="knorm", refresh="run", release="total", budget="total:1e5", beta="1MW",
-        solver="clarabel", seed=1, rounds=2,
+        solver="clarabel", seed=1, rounds=2, load_scale=load_scale,
     )  # fmt: skip
     result = attack(summed, AttackPlan(seeds=1, rounds=2))
     (found,) = [o for o in result.outcomes if o.adversary == "releases"]

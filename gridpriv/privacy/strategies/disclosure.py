@@ -41,9 +41,9 @@ class Disclosure:
 
     @property
     def matrix(self) -> Floats:
-        """From the owner's demand (2n,) to what is measured of it."""
+        """From the data (2n,) to what is measured of them."""
         pairs = np.eye(2) if self.power_factors is None else self.power_factors.shear
-        return np.asarray(np.kron(pairs, self.strategy.matrix))
+        return np.asarray(np.kron(pairs, self.strategy.matrix)) / (self.scale or 1.0)
 
     def measure(self, data: Floats) -> Floats:
         """Return the private statistics that are to be released."""
