@@ -105,14 +105,17 @@ class PowerFactors:
     Attributes
     ----------
     first, last : float
-        Power factors between -1 and 1; negative where the load is capacitive (leading).
+        Power factors between -1 and 1, none nearly 0; negative where the load is capacitive
+        (leading). A band's middle is told in nine digits, so bands that are narrow beside them
+        are refused: two of them could not be told apart.
     """
 
     first: float
     last: float
 
     def __post_init__(self) -> None:
-        if not all(0.0 < abs(one) <= 1.0 for one in (self.first, self.last)) or not self.half:
+        ends = (self.first, self.last)
+        if not all(LEAST_FACTOR <= abs(one) <= 1.0 for one in ends) or self.half < LEAST_HALF:
             raise not_allowed("power_factor", str(self), POWER_FACTOR)
 
     def __str__(self) -> str:
@@ -146,8 +149,11 @@ class PowerFactors:
         return low - room <= q <= high + room
 
 
+LEAST_FACTOR = 0.01
+LEAST_HALF = 1e-3  # of reactive demand per active one
 POWER_FACTOR = (
-    "two different power factors such as 0.9..1, from -1 to 1 without 0, negative if leading"
+    "two different power factors such as 0.9..1, of 0.01 to 1 in size, negative if leading, "
+    "whose tangents are at least 0.002 apart"
 )
 
 
@@ -161,9 +167,9 @@ def parse_power_factors(text: str) -> PowerFactors:
     >>> round(parse_power_factors("0.9..1").middle, 4)
     0.2422
     """
-    first, dots, last = text.partition("..")
     try:
-        return PowerFactors(float(first), float(last) if dots else math.nan)
+        first, last = map(float, text.split(".."))
+        return PowerFactors(first, last)
     except ValueError:
         raise not_allowed("power_factor", text, POWER_FACTOR) from None
 

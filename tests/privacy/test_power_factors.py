@@ -107,7 +107,9 @@ def test_a_narrow_band_costs_little_more_than_active_demand_alone():
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ({"power_factor": "0.9"}, "two different power factors"),
+        ({"power_factor": "0.9"}, "power_factor = '0.9' is not allowed: two different"),
+        ({"power_factor": "1e-200..1"}, "of 0.01 to 1 in size"),
+        ({"power_factor": "0.9..0.9000000001"}, "at least 0.002 apart"),
         ({"power_factor": "0.9..0.9"}, "two different power factors"),
         ({"power_factor": "0..1"}, "two different power factors"),
         ({"power_factor": "0.9..1.1"}, "two different power factors"),
@@ -134,6 +136,24 @@ def test_published_demand_outside_the_band_is_refused_and_private_demand_is_not_
     path.write_text("bus,pd_mw,qd_mvar\n" + "\n".join(rows) + "\n")
     with pytest.raises(InputError, match="keeps to: bus 6 has 10 MW, 4 MVAr"):
         prepare(case, zoning, make_settings(**settings, public_demand=str(path)))
+
+
+@pytest.mark.parametrize("lag", [0.0, 0.5, 2.0, 90.0])
+@pytest.mark.parametrize("shift", [1e-11, 1e-9, 1e-8, 1e-7])
+def test_no_grant_is_for_neighbours_beyond_those_of_the_run(lag, shift):
+    """The narrowest bands, a hair apart: either they are told apart, or nothing is beyond."""
+    stated, granted = (
+        PowerFactors(*(1.0 / math.hypot(1.0, t) for t in (at, at + 0.0021)))
+        for at in (lag, lag + shift)
+    )
+    ends = lags(granted.first), lags(granted.last)
+    beyond = max(abs(t - stated.middle) / stated.half for t in ends)
+    near = (DemandAdjacency(0.1, power_factors=f).protection(100.0) for f in (granted, stated))
+    try:
+        factor = next(near).factor(next(near))
+    except InputError:
+        return
+    assert beyond <= factor * (1 + 1e-4)
 
 
 def test_grants_and_runs_at_other_power_factors_do_not_meet():
