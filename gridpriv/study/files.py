@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -52,15 +53,18 @@ def read_plan(path: str | Path, scale: str = "quick") -> StudyPlan:
     if not isinstance(given, dict):
         raise InputError(f"study file {file}: a table of keys is expected")
     try:
-        return plan_from(at_scale(given, scale), file.stem)
+        return plan_from(at_scale(given, scale, (*SCALARS, *AXES)), file.stem)
     except InputError as error:
         raise InputError(f"study file {file}: {error}") from None
 
 
-def at_scale(given: Json, scale: str) -> Json:
+def at_scale(given: Json, scale: str, known: Sequence[str]) -> Json:
     """Return a study file's content at a scale: its table ``full`` changes it at that one."""
     given = dict(given)
     full = given.pop("full", {})
+    if not isinstance(full, dict):
+        raise not_allowed("full", full, "a table of keys that are other at the full scale")
+    check_names([*given, *full], known)
     if scale == "full":
         given["schemes"] = given.get("schemes", []) + full.pop("schemes", [])
         given["settings"] = given.get("settings", {}) | full.pop("settings", {})

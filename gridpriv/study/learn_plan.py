@@ -11,7 +11,6 @@ from typing import Any
 
 from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError, not_allowed, one_of, whole
-from gridpriv.core.settings import check_names
 from gridpriv.learning.algorithms.names import NON_PRIVATE, READS, SPECIFIC
 from gridpriv.learning.datasets.library import dataset_name
 from gridpriv.learning.measures import MEASURES
@@ -204,13 +203,12 @@ class Trial:
 def read_learn_plan(text: str, scale: str = "quick") -> LearnPlan:
     """Return the plan of a study file (TOML); its table ``full`` changes it at that scale."""
     try:
-        given = at_scale(tomllib.loads(text), scale)
+        given = tomllib.loads(text)
     except ValueError as error:
         raise InputError(f"study file: {error}") from error
     known = ("title", "question", "dataset", "budgets", "seeds", "settings", "schemes", "tuning",
              "client_rounds", "allow", "measure", "data_seed")  # fmt: skip
-    check_names(given, known)
-    told = _plain(given)
+    told = _plain(at_scale(given, scale, known))
     for key, value in told.items():
         kind, words = KINDS.get(key, (str, "a text"))
         if not isinstance(value, kind) or (isinstance(value, list) and not _alike(value)):

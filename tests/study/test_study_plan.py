@@ -258,6 +258,8 @@ def test_a_plan_with_defaults_reads_back_the_same(tmp_path: Path) -> None:
         ('cases = ["case14"]\n[settings]\nseed = 3', "use the axis seeds"),
         ('cases = ["case14"]\n[[schemes]]\nmechanism = "none"', "a text that names the scheme"),
         ("cases = [", "study.toml"),
+        ('full = 3\ncases = ["case14"]', "full = 3 is not allowed: a table"),
+        ('cases = ["case14"]\n[full]\nseed = [1]', "did you mean 'seeds'"),
     ],
 )
 def test_a_bad_study_file_is_refused_in_words(tmp_path: Path, text: str, message: str) -> None:
