@@ -26,7 +26,7 @@ from gridpriv.privacy.release import Release
 from gridpriv.privacy.statement import noise_caveat, zone_statement
 from gridpriv.zonal.opening import Carrying, opened
 
-COLUMNS = ("round", "consensus_residual", "penalty_min", "penalty_max")
+COLUMNS = ("round", "consensus_residual", "disagreement", "penalty_min", "penalty_max")
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,8 +160,8 @@ def write_report(terms: Terms, outcome: Outcome, folder: Path) -> None:
         write_text(folder / "rounds.csv", csv_text(COLUMNS, _rows(outcome)), private=False)
 
 
-def _rows(outcome: Outcome) -> list[tuple[int, float, float, float]]:
+def _rows(outcome: Outcome) -> list[tuple[int, float, float, float, float]]:
     return [
-        (turn.number, turn.residual, float(np.min(turn.penalty)), float(np.max(turn.penalty)))
-        for turn in outcome.turns
+        (t.number, t.residual, t.farthest, float(np.min(t.penalty)), float(np.max(t.penalty)))
+        for t in outcome.turns
     ]

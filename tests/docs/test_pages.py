@@ -115,6 +115,11 @@ def test_the_ways_to_add_something_run_in_the_default_suite() -> None:
     assert all(due(page, slow=False) for page in pages)
 
 
+def test_a_decisions_number_is_its_own() -> None:
+    numbers = [page.name[:4] for page in PAGES if page.parent.name == "decisions"]
+    assert len(set(numbers)) == len(numbers) > 20
+
+
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_links_to_files_of_the_repository_are_there(page: Path) -> None:
     text = re.sub(r"```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.M)

@@ -25,6 +25,7 @@ def test_three_zones_over_grpc_are_a_run_in_one_process(folder, in_one_process, 
         theirs = [r.by_agent[name] for r in in_one_process.trace.rounds]
         assert [{k: one[k] for k in two} for one, two in zip(own, theirs, strict=True)] == theirs
     public = json.loads((folder / "coordinator" / "report" / "run.json").read_text())
+    assert all(0 < r["disagreement"] <= r["consensus_residual"] for r in public["rounds"])
     assert [row["consensus_residual"] for row in public["rounds"]] == [
         r.consensus_residual for r in in_one_process.trace.rounds
     ]
