@@ -142,7 +142,7 @@ def _print(result: AttackResult) -> None:
     errors = result.errors(result.shown).mean(axis=0)
     closer = int((errors < (1.0 - KNOWN_BETTER) * result.prior_errors).sum())
     print(
-        f"Of {len(result.attacked)} buses, {closer} are known better than by the public prior, an "
+        f"Of {len(result.attacked)} buses, {closer} are known better than by the prior, an "
         f"equal share of the {result.plan.prior}'s total, by {KNOWN_BETTER:.0%} of its error or "
         f"more ({result.shown.label}, {result.shown.adversary})."
     )

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from gridpriv.assurance.audit import AuditResult
     from gridpriv.assurance.findings import AttackResult
 
-PRIOR = "public prior alone"
+PRIOR = "prior alone"
 REFRESHED = {"round": "drawn each round (--refresh round)", "run": "drawn once (--refresh run)"}
 
 

@@ -27,6 +27,7 @@ HELD_AGAINST = {
     "nothing_released_shed_mw": ("demand not served, nothing released", "MW"),
 }
 MORE_ROUNDS = "More rounds (--rounds) or a larger --penalty may bring zones closer."
+SMALLER = "Rounds ended at --tolerance: a smaller one may bring zones closer."
 FRESH = (
     "Noise that is drawn anew in every round keeps zones apart, however many rounds: "
     "--perturbation demand --refresh run draws it once."
@@ -216,14 +217,17 @@ def _factors(document: Json) -> str:
 
 def apart(document: Json) -> str | None:
     """Return a sentence where zones have not come to agree, else None."""
-    residual, rounds = document["final"]["consensus_residual"], len(document["rounds"] or ())
+    final, settings = document["final"], document["settings"]
+    residual, rounds = final["consensus_residual"], len(document["rounds"] or ())
     if residual is None or residual <= AGREED:
         return None
-    return not_converged(
+    differ = (
         f"after {counted(rounds, 'round')} zones differ by {shown(residual)} p.u. in what they "
-        "share",
-        {fresh_noise(document["settings"])},
+        "share"
     )
+    if rounds < settings["rounds"] and final["disagreement"] < settings["tolerance"]:
+        return " ".join([not_converged(differ, ()), SMALLER])
+    return not_converged(differ, {fresh_noise(settings)})
 
 
 def shed_by_exporters(document: Json) -> str | None:

@@ -114,7 +114,7 @@ def test_better_than_the_prior_begins_at_a_hundredth_of_its_error(
     _print(AttackResult(run, AttackPlan(seeds=2), every, every, prior, outcomes, held))
     told = " ".join(capsys.readouterr().out.split())
     assert (
-        "Of 14 buses, 3 are known better than by the public prior, an equal share of the grid's "
+        "Of 14 buses, 3 are known better than by the prior, an equal share of the grid's "
         "total, by 1% of its error or more (as set, messages)."
     ) in told
 

@@ -82,9 +82,22 @@ def test_zones_apart_are_advised_what_brings_them_closer(mechanism, refresh, rel
     told = apart({
         "final": {"consensus_residual": 0.3}, "rounds": [{}],
         "settings": {"mechanism": mechanism, "refresh": refresh, "release": release,
-                     "perturbation": "demand"},
+                     "perturbation": "demand", "rounds": 1},
     })  # fmt: skip
     assert advice in told
+
+
+@pytest.mark.parametrize(
+    ("rounds", "tolerance", "advice"),
+    [(20, 0.2, "Rounds ended at --tolerance"), (20, 0.0, "More rounds"), (2, 0.2, "More rounds")],
+)
+def test_rounds_that_ended_at_the_tolerance_are_not_told_to_be_more(rounds, tolerance, advice):
+    settings = {"mechanism": "none", "refresh": "run", "perturbation": "demand"}
+    told = apart({
+        "final": {"consensus_residual": 0.3, "disagreement": 0.1}, "rounds": [{}, {}],
+        "settings": settings | {"rounds": rounds, "tolerance": tolerance},
+    })  # fmt: skip
+    assert [one in told for one in (advice, "Rounds ended", "More rounds")].count(True) == 2
 
 
 @pytest.mark.parametrize("costs", [True, False])
