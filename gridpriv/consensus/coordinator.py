@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -174,14 +174,11 @@ class State:
         Stacked over agents, as the consensus stacks them.
     rho : (K,)
         Of each global variable.
-    lead : array
-        How far what agents are told is ahead of w; 0 without acceleration.
     """
 
     sent: Floats
     dual: Floats
     rho: Floats
-    lead: Floats | float = 0.0
 
 
 @dataclass(frozen=True)
@@ -264,9 +261,12 @@ def rounds(exchange: Exchange, consensus: Consensus, state: State, plan: Plan) -
     """
     last_w: Floats | None = None
     past: list[Step] = []
+    lead = np.zeros_like(state.sent)
     for t in range(plan.first, plan.rounds + 1):
         rho = state.rho
         w, target, each = _meeting(consensus, state)
+        # an agent adds its dual itself: told w + lead, it is attracted by w + dual/rho + lead
+        w, target = w + consensus.average(lead), target + lead
         try:
             sent, (apart, farthest) = _answered(
                 exchange(_orders(consensus, t, target, each, plan.step(t))), consensus, w
@@ -279,8 +279,8 @@ def rounds(exchange: Exchange, consensus: Consensus, state: State, plan: Plan) -
         following, last_w = plan.penalty.following(t, rho, apart, moved), w
         state = State(sent, dual, following)
         if plan.acceleration is not None:
-            past = plan.acceleration.kept([*past, _step(consensus, state, target, each)], each)
-            state = replace(state, lead=plan.acceleration.lead(past, each))
+            past = plan.acceleration.kept([*past, _step(consensus, state, each)], each)
+            lead = plan.acceleration.lead(past, each)
         yield Turn(t, w, rho, float(np.linalg.norm(apart)), farthest, state)
         if farthest < plan.tolerance:
             return
@@ -301,23 +301,17 @@ def orders_at(consensus: Consensus, state: State, plan: Plan, t: int) -> list[Or
 
 
 def _meeting(consensus: Consensus, state: State) -> tuple[Floats, Floats, Floats]:
-    """Return the next w; what agents are told of it, and rho, at their holders.
-
-    An agent adds its dual itself, so who is to be attracted by y = w + dual/rho + lead is told
-    w + lead.
-    """
+    """Return the next w; and w and rho at their holders."""
     each = consensus.spread(state.rho)
     w = consensus.average(state.sent - state.dual / each)
-    told = consensus.spread(w) + state.lead
-    return w if np.isscalar(state.lead) else consensus.average(told), told, each
+    return w, consensus.spread(w), each
 
 
-def _step(consensus: Consensus, state: State, told: Floats, each: Floats) -> Step:
-    """Return the round that led to a state, of agents that were told ``told``, as a step."""
-    dual = state.dual - each * (told - state.sent)
-    following = consensus.average(state.sent - state.dual / each)
-    at = told + dual / each
-    return Step(at, consensus.spread(following) + state.dual / each - at)
+def _step(consensus: Consensus, state: State, each: Floats) -> Step:
+    """Return the round that led to a state: y = sent + dual/rho, as dual is rho (y - sent)."""
+    share = state.dual / each
+    following = consensus.spread(consensus.average(state.sent - share))
+    return Step(state.sent + share, following - state.sent)
 
 
 def _orders(consensus: Consensus, t: int, target: Floats, each: Floats, step: float) -> list[Order]:
