@@ -200,8 +200,9 @@ class Speaker:
     def _go_on(self, standing: Standing) -> None:
         """Stand where a process before this one stood."""
         if standing.first:
-            # some solvers keep the scaling of their first problem: solve the same one first
-            self._agent.ready(self._checked(standing.first).order)
+            # some solvers keep the scaling of their first problem: solve the same one first, which
+            # is public, as rounds come after
+            self._performed(self._checked(standing.first))
         self._agent.resume(standing.memory)
         self._standing = standing
         if self.last.phase == "agreed":

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -58,3 +60,12 @@ def test_what_is_proven_holds_and_what_cannot_be_is_refused(zones, size):
             assert np.sqrt(metric @ (z - best) ** 2) <= within
     assert proven >= 3
     assert refused >= 3
+
+
+def test_where_no_attempt_comes_to_a_point_no_error_is_named(zones, monkeypatch):
+    reduced = presolve(zones[0])
+    lost = SimpleNamespace(x=np.full(reduced.size, np.nan), z=np.array([np.nan]), iterations=1)
+    monkeypatch.setattr(Certified, "_attempt", lambda *_: lost)
+    size = zones[0].size
+    with pytest.raises(SolverError, match=r"error of 0\.1, and none is proven"):
+        Certified(reduced, exact=False).solve(np.zeros(size), np.ones(size), 0.1)

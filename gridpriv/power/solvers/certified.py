@@ -106,10 +106,11 @@ class Certified:
             least = min(least, self._error(upper, q, x, np.asarray(found.z) / scale))
             if least <= within:
                 return Solution(self._program.restore(x), iterations, solves - 1)
+        proven = f"none below {least:.3g}" if math.isfinite(least) else "none"
         raise SolverError(
-            f"a release rests on this minimiser: noise covers an error of {within:.3g}, and none "
-            f"below {least:.3g} is proven (in the norm of the penalty). A smaller penalty or a "
-            "larger beta leaves more; noise on demand or objective rests on no solver"
+            f"a release rests on this minimiser: noise covers an error of {within:.3g}, and "
+            f"{proven} is proven (in the norm of the penalty). A smaller penalty or a larger beta "
+            "leaves more; noise on demand or objective rests on no solver"
         )
 
     def _attempt(self, upper: Any, q: Floats, margin: Floats, chosen: dict[str, Any]) -> Any:
