@@ -86,4 +86,4 @@ __all__ = [
     "zone_report",
 ]
 
-__getattr__, __dir__ = lazily(__name__, __file__)
+__getattr__, __dir__ = lazily(__name__)

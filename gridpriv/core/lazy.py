@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
-import ast
+import dis
 import sys
 from collections.abc import Callable
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 
-def lazily(package: str, file: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return ``__getattr__`` and ``__dir__`` of a package.
+def lazily(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Return ``__getattr__`` and ``__dir__`` of a package, for the names of its ``__all__``.
 
-    Parameters
-    ----------
-    package : str
-        Its name.
-    file : str
-        Its source. The names are those that it imports for type checkers, in a block of its own.
+    Where each comes from its code says, in imports that only type checkers follow; it is read from
+    the loader, which has it in an archive and without a source too.
     """
-    home = {
-        alias.name: str(node.module)
-        for block in ast.parse(Path(file).read_text(encoding="utf-8")).body
-        if isinstance(block, ast.If)
-        for node in block.body
-        if isinstance(node, ast.ImportFrom)
-        for alias in node.names
-    }
+    module, source = sys.modules[package], ""
+    home: dict[str, str] = {}
+    for step in dis.get_instructions(module.__spec__.loader.get_code(package)):  # type: ignore[union-attr]
+        if step.opname == "IMPORT_NAME":
+            source = step.argval
+        elif step.opname == "IMPORT_FROM" and step.argval in module.__all__:
+            home[step.argval] = source
 
     def get(name: str) -> Any:
         if name not in home:

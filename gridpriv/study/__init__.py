@@ -24,4 +24,4 @@ __all__ = [
     "read_study",
 ]
 
-__getattr__, __dir__ = lazily(__name__, __file__)
+__getattr__, __dir__ = lazily(__name__)

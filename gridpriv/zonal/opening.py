@@ -80,7 +80,7 @@ def opened(ground: Ground, carry: Carrying) -> tuple[State, Plan]:
         settings.rounds, ground.step, schedule, settings.tolerance,
         acceleration=anderson(len(ground.start)) if accelerated else None,
     )  # fmt: skip
-    if settings.rests_on_solver():
+    if settings.effective_perturbation().target == "output":
         carry("ready")(_last_orders(consensus, state, plan))
     elif settings.effective_start() == "flat":
         carry("ready")(orders_at(consensus, state, plan, 1))
@@ -95,8 +95,8 @@ def anderson(zones: int) -> Anderson:
 def _last_orders(consensus: Consensus, state: State, plan: Plan) -> list[Order]:
     """Return what the last round asks for, at the w of the first.
 
-    Fresh noise: its penalty follows no residual. It is the largest, and the one at which a solver's
-    error is hardest to hold within what noise covers.
+    Noise on outputs is fresh: its penalty follows no residual. It is the largest, and the one at
+    which a solver's error is hardest to hold within what noise covers.
     """
     unread = np.zeros(consensus.size)
     for t in range(1, plan.rounds):

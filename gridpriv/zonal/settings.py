@@ -298,10 +298,6 @@ class Settings(Service, Grid, Rounds, Draws, Adjacency, Privacy):
         perturbation = self.effective_perturbation()
         return self.drawn not in QUIET and perturbation.refresh != "run"
 
-    def rests_on_solver(self) -> bool:
-        """Return whether what is certified holds only as far as minimisers are exact."""
-        return self.effective_perturbation().target == "output" and self.calibration == "sound"
-
     def planned_releases(self) -> int:
         """Return the number of releases of one zone."""
         return self.effective_perturbation().releases(self.rounds, self.local_updates)

@@ -1,0 +1,53 @@
+"""Names imported on first use, wherever the package's code is."""
+
+from __future__ import annotations
+
+import compileall
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+PACKAGE = """
+from typing import TYPE_CHECKING
+
+from gridpriv.core.lazy import lazily
+
+if TYPE_CHECKING:
+    from shelf.books import author, title as title
+__all__ = ["author", "title"]
+__getattr__, __dir__ = lazily(__name__)
+"""
+ASKED = """
+import sys, shelf
+assert "shelf.books" not in sys.modules
+assert dir(shelf) == ["author", "title"] and shelf.author == "Boole"
+assert not hasattr(shelf, "TYPE") and not hasattr(shelf, "price")
+"""
+
+
+def archived(folder: Path) -> Path:
+    place = folder.with_suffix(".zip")
+    with zipfile.ZipFile(place, "w") as file:
+        for path in folder.rglob("*.py"):
+            file.write(path, path.relative_to(folder))
+    return place
+
+
+def compiled(folder: Path) -> Path:
+    assert compileall.compile_dir(folder, quiet=2, legacy=True)
+    for path in folder.rglob("*.py"):
+        path.unlink()
+    return folder
+
+
+@pytest.mark.parametrize("kept", [lambda folder: folder, archived, compiled])
+def test_names_are_found_in_sources_in_an_archive_and_without_a_source(kept, tmp_path):
+    shelf = tmp_path / "library" / "shelf"
+    shelf.mkdir(parents=True)
+    (shelf / "__init__.py").write_text(PACKAGE)
+    (shelf / "books.py").write_text("author, title, price = 'Boole', 'Laws of Thought', 3")
+    asked = f"import sys; sys.path.insert(0, {str(kept(shelf.parent))!r}){ASKED}"
+    subprocess.run([sys.executable, "-c", asked], check=True)
