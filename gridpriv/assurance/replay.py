@@ -27,7 +27,7 @@ from gridpriv.assurance.eavesdrop import Heard, MakeAgent, answer, listen, zone_
 from gridpriv.assurance.neighbours import Neighbour
 from gridpriv.consensus.agent import Agent
 from gridpriv.core.arrays import Floats
-from gridpriv.privacy.mechanism import Charge, Mechanism, Stream
+from gridpriv.privacy.mechanism import Mechanism, Stream, Wrapped
 from gridpriv.privacy.noise import NoiseStreams
 from gridpriv.privacy.perturbation import NoiseRule
 from gridpriv.privacy.release import Release
@@ -95,35 +95,16 @@ class Tape:
         return output
 
 
-class TapedMechanism:
-    """A mechanism whose draws go through a tape; scale, norm and charge are the inner one's."""
+@dataclass(frozen=True, eq=False)
+class TapedMechanism(Wrapped):
+    """A mechanism whose draws go through a tape."""
 
-    def __init__(self, inner: Release, tape: Tape) -> None:
-        self._inner = inner
-        self._tape = tape
-
-    @property
-    def norm(self) -> Norm:
-        """Norm of the sensitivity."""
-        return self._inner.mechanism.norm
-
-    @property
-    def scale(self) -> float:
-        """Scale of the noise."""
-        return self._inner.mechanism.scale
-
-    @property
-    def variance(self) -> float:
-        """Variance of the noise on one coordinate."""
-        return self._inner.mechanism.variance
+    inner: Release
+    tape: Tape
 
     def perturb(self, value: Floats, stream: Stream) -> Floats:
         """Return the taped output."""
-        return self._tape.release(self._inner, value, stream)
-
-    def charge(self, distance: float) -> Charge:
-        """Return the inner mechanism's charge."""
-        return self._inner.mechanism.charge(distance)
+        return self.tape.release(self.inner, value, stream)
 
 
 @dataclass(frozen=True)
@@ -137,7 +118,7 @@ class TapedRule(NoiseRule):
         """Return the inner rule's release, taped."""
         assert self.inner is not None
         inner = self.inner.release(sensitivity)
-        mechanism: Mechanism = TapedMechanism(inner, self.tape)
+        mechanism: Mechanism = TapedMechanism(inner.mechanism, inner, self.tape)
         return replace(inner, mechanism=mechanism)
 
 

@@ -14,10 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
-from gridpriv.core.arrays import Floats
-from gridpriv.privacy.mechanism import Charge, Mechanism, Stream
+from gridpriv.privacy.mechanism import Charge, Wrapped
 from gridpriv.privacy.release import Release
-from gridpriv.privacy.sensitivity import Norm
 
 DIGITS = 10
 # a charge's multiplier is this much below the noise drawn: gradients are float32 sums, whose
@@ -31,33 +29,7 @@ COSTS = {"pure": 1, "zcdp": 2}  # kinds whose parameter grows with this power of
 
 
 @dataclass(frozen=True)
-class _Charged:
-    """Noise that is charged otherwise than its mechanism charges it."""
-
-    noise: Mechanism
-
-    @property
-    def norm(self) -> Norm:
-        """Norm the sensitivity is measured in."""
-        return self.noise.norm
-
-    @property
-    def scale(self) -> float:
-        """Scale of the noise."""
-        return self.noise.scale
-
-    @property
-    def variance(self) -> float:
-        """Variance of the noise on one coordinate."""
-        return self.noise.variance
-
-    def perturb(self, value: Floats, stream: Stream) -> Floats:
-        """Return the value with noise."""
-        return self.noise.perturb(value, stream)
-
-
-@dataclass(frozen=True)
-class Sampled(_Charged):
+class Sampled(Wrapped):
     """Gaussian noise on a sum over a Poisson sample that its owner draws in secret.
 
     Attributes
@@ -76,13 +48,8 @@ class Sampled(_Charged):
 
 
 @dataclass(frozen=True)
-class Unproved(_Charged):
-    """Noise of a scale that nothing proves: a paper's that leaves something out.
-
-    Attributes
-    ----------
-    noise : Mechanism
-    """
+class Unproved(Wrapped):
+    """Noise of a scale that nothing proves: a paper's that leaves something out."""
 
     def charge(self, distance: float) -> Charge:
         """Return a charge that certifies nothing."""
@@ -115,9 +82,7 @@ class Tally:
 
     def charge(self, client: int, what: Charge, count: int = 1) -> None:
         """Charge what is no additive noise; see :func:`rounded`."""
-        if client not in self.charges:
-            self.charges[client] = Counter()
-        self.charges[client][rounded(what)] += count
+        self.charges.setdefault(client, Counter())[rounded(what)] += count
 
     def note(self, text: str) -> None:
         """Add a note once."""

@@ -264,10 +264,8 @@ def _recount(task: Task) -> None:
     drawing = find_releases(task.settings.algorithm)(task)
     lost = 1 if task.settings.noise == "secure" else 0
     for t in range(1, task.begun.rounds + lost + 1):
-        drawn = drawing(t)
-        for release, clients in zip(drawn.releases, drawn.owners, strict=True):
-            for client in np.atleast_1d(clients):
-                task.tally.add(int(client), release)
+        for client, release in drawing(t):
+            task.tally.add(client, release)
 
 
 def _described(dataset: Dataset) -> Json:

@@ -32,6 +32,7 @@ from gridpriv.learning.algorithms.names import (
 from gridpriv.learning.arrays import DEVICES
 from gridpriv.learning.regularizers import parse_regularizer
 from gridpriv.learning.schedules import BudgetedPenalty, parse_penalty
+from gridpriv.privacy.accounting import check_delta
 from gridpriv.privacy.budget import Budget
 from gridpriv.privacy.settings import Privacy
 
@@ -48,13 +49,6 @@ SET_BY_COMPARISON = ("algorithm", "budget", "calibration", "target_delta", "seed
 def unread_setting(name: str, value: Any, algorithm: str) -> InputError:
     """Return the error for a setting that the algorithm would pass over in silence."""
     return not_allowed(name, value, f"left out with {algorithm}, which does not read it")
-
-
-def below_one(field: str, value: float) -> None:
-    """Raise :class:`InputError` unless ``value`` is above 0 and below 1."""
-    positive(field, value)
-    if value >= 1.0:
-        raise not_allowed(field, value, "a number above 0 and below 1")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,7 +108,7 @@ class Model(Part):
         "paper", get_args(OutputStep),
         "step of ryu-kim's output perturbation: the paper's, or the common a/sqrt(t)",
     )  # fmt: skip
-    decay: float = number(0.975, "factor of cdp-admm's variance a round", below_one)
+    decay: float = number(0.975, "factor of cdp-admm's variance a round", check_delta)
     graph: str = words(
         "regular:4", "links of cdp-admm and ddp-admm: ring, complete, regular:D or a file", "GRAPH"
     )

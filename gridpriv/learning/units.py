@@ -66,10 +66,8 @@ def planned(task: Task) -> dict[str, Counter[Release]]:
         return found
     drawing = find_releases(task.settings.algorithm)(task)
     for t in range(task.begun.rounds + 1, task.settings.rounds + 1):
-        drawn = drawing(t)
-        for release, clients in zip(drawn.releases, drawn.owners, strict=True):
-            for client in np.atleast_1d(clients):
-                found.setdefault(str(client + 1), Counter())[covering(release)] += 1
+        for client, release in drawing(t):
+            found.setdefault(str(client + 1), Counter())[covering(release)] += 1
     return found
 
 

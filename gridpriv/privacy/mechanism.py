@@ -243,6 +243,36 @@ class SecureKNorm(Additive):
         return Charge("pure", math.nextafter(float(exact), math.inf))
 
 
+@dataclass(frozen=True)
+class Wrapped:
+    """Noise of another mechanism, which a subclass draws or charges otherwise."""
+
+    noise: Mechanism
+
+    @property
+    def norm(self) -> Norm:
+        """Norm the sensitivity is measured in."""
+        return self.noise.norm
+
+    @property
+    def scale(self) -> float:
+        """Scale of the noise."""
+        return self.noise.scale
+
+    @property
+    def variance(self) -> float:
+        """Variance of the noise on one coordinate."""
+        return self.noise.variance
+
+    def perturb(self, value: Floats, stream: Stream) -> Floats:
+        """Return the value with noise."""
+        return self.noise.perturb(value, stream)
+
+    def charge(self, distance: float) -> Charge:
+        """Return what the noise itself costs."""
+        return self.noise.charge(distance)
+
+
 MECHANISMS: dict[tuple[str, str], Callable[[float], Mechanism]] = {
     ("laplace", "simulated"): Laplace,
     ("gaussian", "simulated"): Gaussian,

@@ -22,7 +22,7 @@ from gridpriv.core.errors import InputError
 from gridpriv.learning import LearnSettings, learn
 from gridpriv.learning.accounting import privacy_statement, zcdp_total
 from gridpriv.learning.adjacency import SampleAdjacency
-from gridpriv.learning.algorithms import dvp, exact, fedspd_dp, find_algorithm
+from gridpriv.learning.algorithms import batches, dvp, exact, fedspd_dp, find_algorithm
 from gridpriv.learning.algorithms.base import Task
 from gridpriv.learning.algorithms.batches import (
     draw_weights,
@@ -564,7 +564,7 @@ def test_fedspd_states_what_its_largest_batch_does(monkeypatch):
     samples, batch, norm, updates = 40, 10, 2.2, 2
     alone = (np.arange(samples) == 0).astype(float)
     drawn = cycle([alone, 1.0 - alone])
-    monkeypatch.setattr(fedspd_dp, "draw_weights", lambda *_: next(drawn))
+    monkeypatch.setattr(batches, "draw_weights", lambda *_: next(drawn))
     x, y = np.full((samples, 1), norm), np.where(alone, 1e3, 0.0)
     data = Dataset("made", "regression", x, y, x[:0], y[:0], 0, norm)
     settings = LearnSettings(

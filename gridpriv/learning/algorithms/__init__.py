@@ -1,4 +1,4 @@
-"""One file an algorithm; each is a function of a task and a callback per round."""
+"""One file an algorithm: a function of its name, of a task and a callback per round."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ _HOME = {"cdp-admm": "graph_admm", "ddp-admm": "graph_admm"}  # others have a fi
 
 def find_algorithm(name: str) -> Algorithm:
     """Return the algorithm of a name."""
-    algorithm: Algorithm = getattr(_module(name), name.replace("-", "_"))
+    file = _module(name)
+    algorithm: Algorithm = getattr(file, file.__name__.rpartition(".")[2])
     return algorithm
 
 

@@ -10,10 +10,8 @@ from gridpriv.learning.arrays import Array, like
 
 def admm(task: Task, watch: Watch) -> None:
     """Run algorithm 1; it protects nothing."""
-    schedule = task.settings.penalty
 
-    def step(k: int, local: Array, w: Array, dual: Array) -> tuple[Array, None]:
-        rho = schedule.at(k)
+    def step(_: int, rho: float, local: Array, w: Array, dual: Array) -> tuple[Array, None]:
         return like(minimise_locally(task, -dual - rho * w[None], rho, local), local), None
 
     star_admm(task, watch, step)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import groupby
@@ -228,9 +228,8 @@ class Task:
         """
         if not drawing.releases:
             return values, namespace(values).zeros_like(values)
-        for release, clients in zip(drawing.releases, drawing.owners, strict=True):
-            for client in np.atleast_1d(clients):
-                self.pay(int(client), release)
+        for client, release in drawing:
+            self.pay(client, release)
         released = like(self.drawn(t, to_numpy(values), drawing.releases), values)
         return released, released - values
 
@@ -264,6 +263,12 @@ class Drawing:
     def of_all(cls, releases: Sequence[Release]) -> Drawing:
         """Return one release a client, in their order."""
         return cls(releases, np.arange(len(releases)))
+
+    def __iter__(self) -> Iterator[tuple[int, Release]]:
+        """Yield every client and release that are charged."""
+        for release, clients in zip(self.releases, self.owners, strict=True):
+            for client in np.atleast_1d(clients).tolist():
+                yield client, release
 
 
 # from a round's number to what it releases

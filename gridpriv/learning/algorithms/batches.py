@@ -83,21 +83,13 @@ def step_multiplier(task: Task, rate: float | None) -> float:
     return task.shared.noise * sampled_multiplier(task.settings, task.rule.multiplier, rate)
 
 
-def weighted_gradients(
-    task: Task, active: Ints, w: Array, weights: list[Floats], clip: float | None
+def batch_gradients(
+    task: Task, active: Ints, w: Array, place: tuple[int, int], clip: float | None
 ) -> Array:
-    """Return the active clients' weighted sums of sample gradients over the divisor.
-
-    Parameters
-    ----------
-    w : (A, J, K)
-    weights : list of (m_i,)
-    """
-    clients = task.clients
-    return namespace(w).stack(
-        [
-            clients.weighted(int(p), w[k], weights[k], clip)
-            / batch_divisor(task, int(clients.counts[p]))
-            for k, p in enumerate(active)
-        ]
-    )
+    """Return the active clients' gradients at w (A, J, K), of batches drawn at a round and step."""
+    clients, found = task.clients, []
+    for k, p in enumerate(active.tolist()):
+        samples = int(clients.counts[p])
+        weights = draw_weights(task, samples, task.streams.stream(2 + p, *place))
+        found.append(clients.weighted(p, w[k], weights, clip) / batch_divisor(task, samples))
+    return namespace(w).stack(found)

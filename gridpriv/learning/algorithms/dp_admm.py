@@ -18,13 +18,10 @@ from gridpriv.learning.schedules import nonsmooth_step, smooth_step
 def dp_admm(task: Task, watch: Watch) -> None:
     """Run algorithm 3 with the step sizes of theorem 3 (nonsmooth) or 4 (smooth)."""
     clients, regularizer = task.clients, task.regularizer
-    schedule = task.settings.penalty
-    steps = step_sizes(task)
-    drawing = releases(task)
+    steps, drawing = step_sizes(task), releases(task)
 
-    def step(k: int, local: Array, w: Array, dual: Array) -> tuple[Array, Array]:
+    def step(k: int, rho: float, local: Array, w: Array, dual: Array) -> tuple[Array, Array]:
         """(12a) and (10b): every client's minimiser in closed form, and its noise."""
-        rho = schedule.at(k)
         inverse = _inverse(steps, k)
         slope = clients.gradients(local, task.settings.clip) + regularizer.subgradient(local)
         pull = dual + rho * w[None] + local * spread(inverse, clients.x)

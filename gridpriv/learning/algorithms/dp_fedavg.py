@@ -17,7 +17,7 @@ from gridpriv.learning.algorithms.base import (
     held,
     magnitude,
 )
-from gridpriv.learning.algorithms.batches import active_clients, draw_weights, weighted_gradients
+from gridpriv.learning.algorithms.batches import active_clients, batch_gradients
 from gridpriv.learning.arrays import Array, namespace
 
 DEFAULT_CLIP = 1.0
@@ -69,10 +69,6 @@ def _local_models(task: Task, t: int, active: np.ndarray, w: Array) -> Array:
     xp = namespace(w)
     local = xp.stack([w] * len(active))
     for q in range(1, task.settings.local_updates + 1):
-        weights = [
-            draw_weights(task, int(task.clients.counts[p]), task.streams.stream(2 + int(p), t, q))
-            for p in active
-        ]
-        slope = weighted_gradients(task, active, local, weights, None)
+        slope = batch_gradients(task, active, local, (t, q), None)
         local = local - task.settings.learning_rate * (slope + task.regularizer.subgradient(local))
     return local

@@ -18,11 +18,10 @@ from gridpriv.learning.algorithms.base import (
 )
 from gridpriv.learning.algorithms.batches import (
     active_clients,
-    draw_weights,
+    batch_gradients,
     inclusion_rate,
     step_multiplier,
     step_sensitivity,
-    weighted_gradients,
 )
 from gridpriv.learning.arrays import namespace
 from gridpriv.privacy.release import Release
@@ -41,11 +40,7 @@ def dpsgd(task: Task, watch: Watch) -> None:
         if whole:
             gradients = clients.gradients(local, settings.clip)
         else:
-            weights = [
-                draw_weights(task, int(clients.counts[p]), task.streams.stream(2 + int(p), t, 0))
-                for p in active
-            ]
-            gradients = weighted_gradients(task, active, local, weights, settings.clip)
+            gradients = batch_gradients(task, active, local, (t, 0), settings.clip)
         noisy, noise = task.release(t, gradients, drawing(t))
         mean = xp.mean(noisy, axis=0)
         w = w - settings.learning_rate * (mean + task.regularizer.subgradient(w))

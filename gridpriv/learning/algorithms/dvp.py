@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import not_allowed
 from gridpriv.learning.algorithms.base import Drawing, Releases, Task, Watch
 from gridpriv.learning.algorithms.exact import TOLERANCE, minimise_locally
@@ -13,9 +12,9 @@ from gridpriv.learning.algorithms.star import star_admm
 from gridpriv.learning.arrays import Array, like
 from gridpriv.learning.releases import MARGIN, Unproved
 from gridpriv.privacy.accounting import gaussian_multiplier, total_epsilon
-from gridpriv.privacy.mechanism import Charge, Gaussian, Stream
+from gridpriv.privacy.mechanism import Charge, Gaussian, Wrapped
 from gridpriv.privacy.release import Release
-from gridpriv.privacy.sensitivity import Norm, Sensitivity
+from gridpriv.privacy.sensitivity import Sensitivity
 
 COVER = 0.05  # of a release's epsilon, for the noise that covers the solver's error
 
@@ -30,12 +29,10 @@ def dvp(task: Task, watch: Watch) -> None:
     perturbation: Iyengar et al. 2019). It takes :data:`COVER` of a release's epsilon and half of
     its delta. Under calibration ``paper`` the finite iterate is sent as it is: not certified.
     """
-    schedule, sensitivity = task.settings.penalty, task.mean_sensitivity()
-    split, drawing = budget_split(task), releases(task)
+    sensitivity, split, drawing = task.mean_sensitivity(), budget_split(task), releases(task)
     multiplier = task.multiplier if split is None else split.dual
 
-    def step(k: int, local: Array, w: Array, dual: Array) -> tuple[Array, Array]:
-        rho = schedule.at(k)
+    def step(k: int, rho: float, local: Array, w: Array, dual: Array) -> tuple[Array, Array]:
         # its own stream: what covers the solver's error is drawn from the round's first
         draw = task.streams.stream(0, k, 1).normal(size=local.shape)
         noise = like(draw * (multiplier * sensitivity)[:, None, None], local)
@@ -71,42 +68,22 @@ class Split:
 
 
 @dataclass(frozen=True)
-class CoveredMinimiser:
+class CoveredMinimiser(Wrapped):
     """An exact minimiser of a perturbed objective, known to a solver's error that noise covers.
 
     Attributes
     ----------
-    cover : Gaussian
-        The noise on what the solver found.
+    noise : Gaussian
+        On what the solver found.
     epsilon, delta : float
         Of the minimiser and the covering noise together, between neighbours.
     distance : float
         Between two neighbours' errors.
     """
 
-    cover: Gaussian
     epsilon: float
     delta: float
     distance: float
-
-    @property
-    def norm(self) -> Norm:
-        """Norm the solver's error is measured in."""
-        return 2
-
-    @property
-    def scale(self) -> float:
-        """Standard deviation of the covering noise."""
-        return self.cover.scale
-
-    @property
-    def variance(self) -> float:
-        """Variance of the covering noise on one coordinate."""
-        return self.cover.variance
-
-    def perturb(self, value: Floats, stream: Stream) -> Floats:
-        """Return what the solver found with the covering noise."""
-        return self.cover.perturb(value, stream)
 
     def charge(self, distance: float) -> Charge:
         """Return (epsilon, delta), where neighbours lie further apart that of a group of them."""

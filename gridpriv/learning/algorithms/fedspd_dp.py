@@ -28,11 +28,10 @@ from gridpriv.learning.algorithms.base import (
 from gridpriv.learning.algorithms.batches import (
     active_clients,
     batch_divisor,
-    draw_weights,
+    batch_gradients,
     inclusion_rate,
     step_multiplier,
     step_sensitivity,
-    weighted_gradients,
 )
 from gridpriv.learning.arrays import Array, namespace
 from gridpriv.privacy.accounting import total_epsilon
@@ -170,11 +169,7 @@ def _local_steps(
     public = rho * x_0[None] + xp.stack([dual[int(p)] for p in active])
     total = xp.zeros_like(x)
     for q in range(1, task.settings.local_updates + 1):
-        weights = [
-            draw_weights(task, int(task.clients.counts[p]), task.streams.stream(2 + int(p), t, q))
-            for p in active
-        ]
-        slope = weighted_gradients(task, active, x, weights, task.settings.clip)
+        slope = batch_gradients(task, active, x, (t, q), task.settings.clip)
         x = task.regularizer.prox((gamma * x + public - slope) / (gamma + rho), 1.0 / (gamma + rho))
         total = total + x
     return x, total / task.settings.local_updates

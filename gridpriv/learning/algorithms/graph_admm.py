@@ -28,18 +28,8 @@ from gridpriv.learning.releases import ROUNDING
 from gridpriv.privacy.budget import noise_multiplier
 
 
-def cdp_admm(task: Task, watch: Watch) -> None:
-    """Run algorithm 1 with variances R^t."""
-    _run(task, watch)
-
-
-def ddp_admm(task: Task, watch: Watch) -> None:
-    """Run algorithm 1 with variances 1/sqrt(t)."""
-    _run(task, watch)
-
-
 def variances_of(task: Task) -> Floats:
-    """Return the variance of every round's noise, up to a factor."""
+    """Return the variance of every round's noise, up to a factor: R^t, or 1/sqrt(t) (DDP)."""
     t = np.arange(1.0, task.settings.rounds + 1.0)
     falling = task.settings.decay ** (t - 1.0), 1.0 / np.sqrt(t)
     return falling[0] if task.settings.algorithm == "cdp-admm" else falling[1]
@@ -95,7 +85,8 @@ def sensitivity(gradient: Floats, rho: float, degrees: Floats, step: float) -> F
     return distance
 
 
-def _run(task: Task, watch: Watch) -> None:
+def graph_admm(task: Task, watch: Watch) -> None:
+    """Run algorithm 1."""
     settings, clients, regularizer = task.settings, task.clients, task.regularizer
     if settings.batch is not None or settings.sampled_clients is not None:
         raise not_allowed(

@@ -22,10 +22,9 @@ def pvp(task: Task, watch: Watch) -> None:
     clip on several outputs it is none, and nothing is certified. Each minimiser is found to
     TOLERANCE/rho, which adds twice that.
     """
-    schedule, drawing = task.settings.penalty, releases(task)
+    drawing = releases(task)
 
-    def step(k: int, local: Array, w: Array, dual: Array) -> tuple[Array, Array]:
-        rho = schedule.at(k)
+    def step(k: int, rho: float, local: Array, w: Array, dual: Array) -> tuple[Array, Array]:
         linear = -dual - rho * w[None]
         # from where the loss is left out: the client's last model is as far off as its noise
         found = minimise_locally(task, linear, rho, -linear / rho)

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from gridpriv.learning.algorithms.base import Round, Task, Watch, held, magnitude
 from gridpriv.learning.arrays import Array, namespace
 
-# (k, local models, global model, duals) -> released local models, noise in them or None
-LocalStep = Callable[[int, Array, Array, Array], tuple[Array, Array | None]]
+# (k, rho, local models, global model, duals) -> released local models, noise in them or None
+LocalStep = Callable[[int, float, Array, Array, Array], tuple[Array, Array | None]]
 
 
 def star_admm(task: Task, watch: Watch, local_step: LocalStep) -> None:
@@ -19,10 +19,9 @@ def star_admm(task: Task, watch: Watch, local_step: LocalStep) -> None:
     first = task.clients.start()
     xp = namespace(first)
     rounds, (local, dual, w) = task.left(first, task.clients.zeros(), xp.mean(first, axis=0))
-    schedule = task.settings.penalty
     for k in rounds:
-        rho = schedule.at(k)
-        local, noise = local_step(k, local, w, dual)
+        rho = task.settings.penalty.at(k)
+        local, noise = local_step(k, rho, local, w, dual)
         w = xp.mean(local - dual / rho, axis=0)
         dual = dual - rho * (local - w[None])
         watch(Round(k, w, local, 0.0 if noise is None else magnitude(noise), held(local, dual, w)))
