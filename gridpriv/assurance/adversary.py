@@ -13,7 +13,6 @@ from gridpriv.assurance.audit import check_released, zone_of_bus
 from gridpriv.assurance.eavesdrop import Heard
 from gridpriv.assurance.forward import ForwardModel
 from gridpriv.assurance.inversion import Noise, Prior
-from gridpriv.consensus.messages import Reply
 from gridpriv.core.arrays import Floats, Ints
 from gridpriv.core.errors import InputError, not_allowed, one_of
 from gridpriv.grid.case import Case
@@ -107,12 +106,12 @@ def forward_model(prepared: Prepared, zone: int, script: Sequence[Heard]) -> For
     )
 
 
-def heard_noise(prepared: Prepared, messages: Sequence[Reply]) -> Noise:
+def heard_noise(prepared: Prepared, script: Sequence[Heard]) -> Noise:
     """Return what the adversary knows of the noise in a zone's messages (its scale is public)."""
     rules = prepared.rules
     if rules.noise is None:
         return Noise("none")
-    releases = [release for message in messages for release in message.releases]
+    releases = [release for heard in script for release in heard.reply.releases]
     refresh = rules.perturbation.refresh
     draws = 1 if refresh != "update" else rules.local_updates
     left = float(np.mean([release.mechanism.variance for release in releases])) / draws

@@ -165,7 +165,7 @@ def _attack(
         for zone in zones:
             own = prepared.zones[zone].own
             forward = forward_model(prepared, zone, network.heard[zone])
-            noise = heard_noise(prepared, network.messages[zone])
+            noise = heard_noise(prepared, network.heard[zone])
             prior = zone_prior(prepared, plan, zone)
             for way in ways:
                 model = StationarityModel(forward) if way == "stationarity" else forward

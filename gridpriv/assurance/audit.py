@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -26,7 +25,7 @@ from gridpriv.assurance.neighbours import (
     random_neighbours,
     worst_neighbours,
 )
-from gridpriv.assurance.replay import CHECKS, Finding, agent_play, replay
+from gridpriv.assurance.replay import CHECKS, Finding, replay_run
 from gridpriv.assurance.statistic import Measured, measure
 from gridpriv.assurance.whole import WHOLE_CHECKS, whole_run
 from gridpriv.consensus.agent import Agent
@@ -233,7 +232,15 @@ def audit(
     script = network.heard[zone]
     mechanisms = zone_levels(short, zone, script, other, plan.levels, make_agent)
     runs = {m.level: _runs(m, plan, rounds) for m in mechanisms}
-    findings = _replay_all(short, plan, network.heard, zone, other, make_agent, watch)
+    generator = np.random.default_rng(short.seed)
+
+    def others(at: int) -> list[Neighbour]:
+        problem, adjacency = short.problems[at], short.moved
+        found = worst_neighbours(problem, adjacency)
+        found += random_neighbours(problem, adjacency, plan.random_neighbours, generator)
+        return [*found, other] if at == zone else found
+
+    findings = replay_run(short, network.heard, others, make_agent, watch)
     findings += whole_run(prepared, plan.confidence, make_agent)
     findings += low_bits(prepared.rules.noise)
     levels = tuple(
@@ -346,25 +353,3 @@ def check_released(prepared: Prepared, zone: int, bus: int) -> None:
             f"a bus of a zone that releases something: zone {prepared.problems[zone].name} shares "
             "no variable with another zone, so nothing of it leaves (--consensus all shares all)",
         )
-
-
-def _replay_all(
-    prepared: Prepared,
-    plan: AuditPlan,
-    heard: Sequence[Any],
-    target_zone: int,
-    target_neighbour: Neighbour,
-    make_agent: MakeAgent,
-    watch: Callable[[str], None],
-) -> list[Finding]:
-    generator = np.random.default_rng(prepared.seed)
-    adjacency, found = prepared.moved, []
-    for zone, problem in enumerate(prepared.problems):
-        others = worst_neighbours(problem, adjacency)
-        others += random_neighbours(problem, adjacency, plan.random_neighbours, generator)
-        if zone == target_zone:
-            others.append(target_neighbour)
-        play = agent_play(prepared, zone, heard[zone], make_agent)
-        found += replay(play, problem.program.zone.demand, others, problem.name)
-        watch(f"replay of zone {problem.name}")
-    return found

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.util import find_spec
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -72,8 +72,7 @@ class AuditedMechanism(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class Stated:
+class Stated(NamedTuple):
     """Claimed and certified epsilon at a delta."""
 
     claimed: float
@@ -85,25 +84,12 @@ class Stated:
 class ZoneLevel:
     """One level of a zone, and what is stated of it: of one release, or of all that are played."""
 
+    claimed: float
+    certified: float
+    delta: float
     level: str
-    stated: Stated
     here: Floats
     there: Floats
-
-    @property
-    def claimed(self) -> float:
-        """Epsilon as stated."""
-        return self.stated.claimed
-
-    @property
-    def certified(self) -> float:
-        """Epsilon as charged."""
-        return self.stated.certified
-
-    @property
-    def delta(self) -> float:
-        """Delta of both."""
-        return self.stated.delta
 
 
 @dataclass(frozen=True, eq=False)
@@ -224,11 +210,8 @@ def zone_levels(
             frozen = [draw.output for draw in first]
             twin = agent_play(one, zone, opened, make_agent)(data + other.change, Tape(frozen))
             release = _release(one, first[0])
-            found.append(
-                ReleaseLevel(
-                    level, _stated_once(one, release), first[0].value, twin.draws[0].value, release
-                )
-            )
+            here, there = first[0].value, twin.draws[0].value
+            found.append(ReleaseLevel(*_stated_once(one, release), level, here, there, release))
             continue
         run, rounds = (one, opened) if level == "solution" else (prepared, script)
         draws = first if level == "solution" else _taped(run, zone, rounds, data, make_agent)
@@ -236,7 +219,7 @@ def zone_levels(
         if level == "messages":
             stated = _stated_total(run, draws)
         found.append(
-            RunLevel(level, stated, data, data + other.change, run, zone, rounds, make_agent)
+            RunLevel(*stated, level, data, data + other.change, run, zone, rounds, make_agent)
         )
     return found
 
@@ -251,8 +234,8 @@ def secure_level(prepared: Prepared, simulated: ReleaseLevel) -> ReleaseLevel | 
     if rule is None or rule.source == "secure" or missing or not kept.size:
         return None
     release = replace(rule, source="secure").release(simulated.release.sensitivity)
-    stated = _stated_once(prepared, release)
-    return ReleaseLevel("secure", stated, simulated.here[kept], simulated.there[kept], release)
+    here, there = simulated.here[kept], simulated.there[kept]
+    return ReleaseLevel(*_stated_once(prepared, release), "secure", here, there, release)
 
 
 def _taped(

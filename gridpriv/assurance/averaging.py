@@ -49,7 +49,7 @@ def averaging(
                 for zone in zones:
                     own = run.zones[zone].own
                     script = [h for h in network.heard[zone] if h.rehearsal or h.number <= count]
-                    noise = heard_noise(run, network.messages[zone])
+                    noise = heard_noise(run, network.heard[zone])
                     forward, prior = forward_model(run, zone, script), zone_prior(run, plan, zone)
                     model = StationarityModel(forward) if all_heard(run) else forward
                     found = fit(model, prior, noise, np.random.default_rng([run.seed, seed]))

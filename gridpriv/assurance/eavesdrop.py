@@ -22,26 +22,22 @@ MakeAgent = Callable[..., Agent]
 
 
 @dataclass(frozen=True, eq=False)
-class Heard:
-    """One round of one zone, as the network saw it.
+class Heard(Order):
+    """One round of one zone, as the network saw it: the order, and the reply to it.
 
     Attributes
     ----------
-    w, penalty : (m,)
-        What the zone was sent for its m shared variables.
-    step : float
-    sent : (m,)
-        What it answered.
     rehearsal : bool
         Whether it ran on the public proxy.
     """
 
-    number: int
-    w: Floats
-    penalty: Floats
-    step: float
-    sent: Floats
-    rehearsal: bool = False
+    reply: Reply
+    rehearsal: bool
+
+    @property
+    def sent(self) -> Floats:
+        """What the zone answered, (m,)."""
+        return self.reply.sent
 
 
 class Eavesdropper:
@@ -50,21 +46,15 @@ class Eavesdropper:
     def __init__(self, agents: Sequence[Agent]) -> None:
         self._inner = InProcess(agents)
         self.heard: list[list[Heard]] = [[] for _ in agents]
-        self.messages: list[list[Reply]] = [[] for _ in agents]
 
     def ask(self, verb: str, *given: Sequence[Any]) -> list[Any]:
         """Ask every agent; if it is a round, keep what was said."""
         outcomes = self._inner.ask(verb, *given)
         if verb in ("rehearse", "round"):
             for zone, (order, reply) in enumerate(zip(*given, outcomes, strict=True)):
-                if not isinstance(reply, Reply):
-                    continue
-                said = Heard(
-                    order.number, order.w.copy(), order.penalty.copy(), order.step,
-                    reply.sent.copy(), verb == "rehearse",
-                )  # fmt: skip
-                self.heard[zone].append(said)
-                self.messages[zone].append(reply)
+                if isinstance(reply, Reply):
+                    said = Heard(**vars(order), reply=reply, rehearsal=verb == "rehearse")
+                    self.heard[zone].append(said)
         return outcomes
 
     def close(self) -> None:
@@ -156,8 +146,7 @@ def answer(agent: Agent, heard: Heard) -> Reply:
         With the zone and round, from the agent.
     """
     try:
-        run = agent.rehearse if heard.rehearsal else agent.round
-        return run(Order(heard.number, heard.w, heard.penalty, heard.step))
+        return agent.rehearse(heard) if heard.rehearsal else agent.round(heard)
     except SolverError as error:
         error.add_note("while a recorded run was played again")
         raise

@@ -246,8 +246,7 @@ class _Search:
             weights = _weights(at, self.noise, tau)
             for _ in range(self.iterations):
                 trial, now, damping = _step(
-                    self.model, self.prior, self.noise, weights, demand, at,
-                    self.prior.spread, damping,
+                    self.model, self.prior, self.noise, weights, demand, at, damping,
                 )  # fmt: skip
                 if now is None:
                     break
@@ -302,16 +301,15 @@ def _step(
     weights: Floats,
     demand: Floats,
     at: Predicted,
-    spread: Floats,
     damping: float,
 ) -> tuple[Floats, Predicted | None, float]:
     """Return (demand, its prediction, damping) after one accepted step; None if none helps."""
     residual = model.observed[: len(at.sent)] - at.sent
     pull = np.einsum("tmi,tmn,tn->i", at.by_demand, weights, residual, optimize=True)
-    pull = pull - (demand - prior.mean) / spread**2
-    hessian = _information(at, weights) + np.diag(1.0 / spread**2)
+    pull = pull - (demand - prior.mean) / prior.spread**2
+    hessian = _information(at, weights) + np.diag(1.0 / prior.spread**2)
     free = _free(demand, pull, prior)
-    before = _cost(residual, weights, demand, prior.mean, spread)
+    before = _cost(residual, weights, demand, prior)
     for _ in range(6):
         change = np.zeros_like(demand)
         damped = hessian[np.ix_(free, free)] + damping * np.diag(np.diag(hessian)[free])
@@ -319,7 +317,7 @@ def _step(
         trial = np.clip(demand + change, prior.lower, prior.upper)
         now = model.predict(trial, len(at.sent), gradients=noise.target == "objective")
         left = model.observed[: len(now.sent)] - now.sent
-        after = _cost(left, weights, trial, prior.mean, spread)
+        after = _cost(left, weights, trial, prior)
         if after < before:
             return trial, now, max(damping / 5.0, 1e-9)
         damping *= 5.0
@@ -332,6 +330,6 @@ def _free(demand: Floats, pull: Floats, prior: Prior) -> Floats:
     return np.asarray(~held)
 
 
-def _cost(residual: Floats, weights: Floats, demand: Floats, mean: Floats, spread: Floats) -> float:
+def _cost(residual: Floats, weights: Floats, demand: Floats, prior: Prior) -> float:
     fitted = float(np.einsum("tm,tmn,tn->", residual, weights, residual, optimize=True))
-    return fitted + float((((demand - mean) / spread) ** 2).sum())
+    return fitted + float((((demand - prior.mean) / prior.spread) ** 2).sum())

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from gridpriv.assurance.eavesdrop import Heard, MakeAgent, answer, listen, zone_agent
+from gridpriv.assurance.eavesdrop import Heard, MakeAgent, answer, zone_agent
 from gridpriv.assurance.neighbours import Neighbour
 from gridpriv.consensus.agent import Agent
 from gridpriv.core.arrays import Floats
@@ -308,26 +308,25 @@ def _history(pair: Pair, play: Play, data: Floats, moved: Floats) -> Finding:
 
 def replay_run(
     prepared: Prepared,
+    heard: Sequence[Sequence[Heard]],
     choose: Callable[[int], Sequence[Neighbour]],
     make_agent: MakeAgent = Agent,
     watch: Callable[[str], None] = lambda _: None,
 ) -> list[Finding]:
-    """Record a run, then replay every zone on its neighbours.
+    """Replay every zone of a recorded run.
 
     Parameters
     ----------
-    prepared : Prepared
-        With noise.
+    heard : sequence
+        What the network heard of every zone.
     choose : callable
-        From a zone's position to its neighbours.
-    make_agent : callable
+        From the position of a zone to its neighbours.
     watch : callable
         Called with a note after every zone.
     """
-    network = listen(prepared, make_agent=make_agent)
     findings: list[Finding] = []
     for zone, problem in enumerate(prepared.problems):
-        play = agent_play(prepared, zone, network.heard[zone], make_agent)
+        play = agent_play(prepared, zone, heard[zone], make_agent)
         findings += replay(play, problem.program.zone.demand, choose(zone), problem.name)
-        watch(f"zone {problem.name}")
+        watch(f"replay of zone {problem.name}")
     return findings

@@ -146,7 +146,7 @@ def _coordinator(base: Run, other: Run, name: str) -> Finding:
 def _rounds(base: Run) -> Finding:
     """Count coordinates without noise, and releases that were charged and not drawn."""
     bare = sum(int((draw.output == draw.value).sum()) for draw in base.draws)
-    replies = [reply for zone in base.network.messages for reply in zone]
+    replies = [heard.reply for zone in base.network.heard for heard in zone]
     bare += abs(len(base.draws) - sum(sum(reply.releases.values()) for reply in replies))
     return Finding("rounds", "all", "-", float(bare), 0.0)
 

@@ -17,7 +17,7 @@ from gridpriv.assurance.adversary import (
 )
 from gridpriv.assurance.attack import attack
 from gridpriv.assurance.averaging import averaging
-from gridpriv.assurance.eavesdrop import listen
+from gridpriv.assurance.eavesdrop import Heard, listen
 from gridpriv.assurance.findings import AttackResult, Outcome
 from gridpriv.assurance.identifiability import Identified, identify
 from gridpriv.assurance.stationarity import StationarityModel
@@ -214,7 +214,8 @@ def test_noise_on_demand_is_heard_in_units_of_the_demand_that_is_run() -> None:
         assert run.rules.noise is not None
         sensitivity = run.problems[0].disclosure.sensitivity(run.rules.adjacency, 1)
         message = Reply(np.zeros(0), {run.rules.noise.release(sensitivity): 1})
-        heard.append(heard_noise(run, [message]).variance)
+        one = Heard(1, np.zeros(0), np.zeros(0), 1.0, message, rehearsal=False)
+        heard.append(heard_noise(run, [one]).variance)
     assert heard[0] == pytest.approx(heard[1])
 
 

@@ -21,8 +21,10 @@ from hypothesis import strategies as st
 
 from gridpriv.assurance.eavesdrop import listen
 from gridpriv.assurance.neighbours import neighbour, random_neighbours, worst_neighbours
-from gridpriv.assurance.replay import CHECKS, agent_play, replay, replay_run
+from gridpriv.assurance.replay import CHECKS, Finding, agent_play, replay, replay_run
+from gridpriv.consensus.agent import Agent
 from gridpriv.core.errors import SolverError
+from gridpriv.zonal.prepared import Prepared
 from gridpriv.zonal.run import run_prepared
 
 CONSENSUS = (
@@ -60,6 +62,11 @@ def _failed(findings: Any) -> set[str]:
     return {finding.check for finding in findings if not finding.passed}
 
 
+def replayed(run: Prepared, choose: Any, make_agent: Any = Agent) -> list[Finding]:
+    """Return the findings of a run that was listened to."""
+    return replay_run(run, listen(run, make_agent=make_agent).heard, choose, make_agent)
+
+
 @pytest.mark.parametrize("config", EVERY, ids=_name)
 def test_every_configuration_on_worst_and_random_neighbours(config: dict[str, Any]) -> None:
     """No allowance for the solver: at beta 0.01 its error is far below every sensitivity."""
@@ -70,7 +77,7 @@ def test_every_configuration_on_worst_and_random_neighbours(config: dict[str, An
         problem, adjacency = run.problems[zone], run.rules.adjacency
         return _worst(run, zone) + random_neighbours(problem, adjacency, 1, generator)
 
-    findings = replay_run(run, choose)
+    findings = replayed(run, choose)
     assert {finding.check for finding in findings} == set(CHECKS)
     assert [f for f in findings if not f.passed] == []
 
@@ -80,7 +87,7 @@ def test_every_configuration_on_worst_and_random_neighbours(config: dict[str, An
 def test_gradient_sensitivity_is_reached(protects: str, norm: str) -> None:
     """The declared sensitivity is tight for the worst bus: half of it would be caught."""
     run = prepared(perturbation="objective", mechanism=norm, protects=protects)
-    ratios = [f.ratio for f in replay_run(run, lambda z: _worst(run, z)) if f.check == "values"]
+    ratios = [f.ratio for f in replayed(run, lambda z: _worst(run, z)) if f.check == "values"]
     assert max(ratios) > 0.999
 
 
@@ -110,7 +117,7 @@ def test_a_cost_beside_the_imbalance(perturbation: str, update: str, mechanism: 
         objective="cost", imbalance_weight=30.0, perturbation=perturbation, update=update,
         mechanism=mechanism,
     )  # fmt: skip
-    findings = replay_run(run, lambda z: _worst(run, z))
+    findings = replayed(run, lambda z: _worst(run, z))
     assert [f for f in findings if not f.passed] == []
     ratios = [f.ratio for f in findings if f.check == "values"]
     if perturbation != "output":
@@ -121,7 +128,7 @@ def test_a_cost_beside_the_imbalance(perturbation: str, update: str, mechanism: 
 @pytest.mark.parametrize("update", ["linearized", "exact"])
 def test_case118(perturbation: str, update: str) -> None:
     run = prepared("case118", perturbation=perturbation, update=update, rounds=2)
-    findings = replay_run(run, lambda z: _worst(run, z)[:2])
+    findings = replayed(run, lambda z: _worst(run, z)[:2])
     assert [f for f in findings if not f.passed] == []
 
 
@@ -131,7 +138,7 @@ def test_paper_calibration_declares_the_sound_sensitivity() -> None:
         "case118", perturbation="objective", calibration="paper", mechanism="laplace",
         update="linearized", consensus="all", protects="p", rounds=1,
     )  # fmt: skip
-    findings = replay_run(run, lambda z: _worst(run, z))
+    findings = replayed(run, lambda z: _worst(run, z))
     assert not _failed(findings)
     largest = max(f.measured for f in findings if f.check == "values")
     # 2 beta ||a||_1 = 2 * 0.01 * 13 at the largest bus, against the paper's 2 beta
@@ -161,32 +168,32 @@ def test_a_papers_calibration_is_certified_for_exact_minimisers() -> None:
     declared = []
     for calibration in ("paper", "sound"):
         run = prepared(perturbation="output", calibration=calibration, penalty="100", rounds=1)
-        (releases, *_) = listen(run).messages[0][-1].releases
+        (releases, *_) = listen(run).heard[0][-1].reply.releases
         declared.append(releases.sensitivity.value)
     assert declared[1] == pytest.approx(1.5 * declared[0])
 
 
 def test_a_data_dependent_step_size_is_caught() -> None:
     run = prepared(perturbation="objective", update="linearized")
-    findings = replay_run(run, lambda z: _worst(run, z), make_agent=DataDependentStep)
+    findings = replayed(run, lambda z: _worst(run, z), make_agent=DataDependentStep)
     assert "messages" in _failed(findings)
-    assert not _failed(replay_run(run, lambda z: _worst(run, z)))
+    assert not _failed(replayed(run, lambda z: _worst(run, z)))
 
 
 def test_hidden_state_is_caught() -> None:
     run = prepared(perturbation="output", update="linearized")
-    findings = replay_run(run, lambda z: _worst(run, z), make_agent=HiddenState)
+    findings = replayed(run, lambda z: _worst(run, z), make_agent=HiddenState)
     assert "history" in _failed(findings)
 
 
 def test_noise_skipped_on_one_coordinate_is_caught() -> None:
     run = broken(prepared(perturbation="objective"), SkipsOne)
-    assert _failed(replay_run(run, lambda z: _worst(run, z))) == {"noise"}
+    assert _failed(replayed(run, lambda z: _worst(run, z))) == {"noise"}
 
 
 def test_an_uncharged_release_is_caught() -> None:
     run = prepared(perturbation="demand")
-    findings = replay_run(run, lambda z: _worst(run, z), make_agent=Uncharged)
+    findings = replayed(run, lambda z: _worst(run, z), make_agent=Uncharged)
     assert _failed(findings) == {"noise"}
 
 
