@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,6 +55,11 @@ class ReducedProgram(Inequalities):
         if not exact:
             return np.asarray(self.metric_map @ metric)
         return np.asarray(self.metric_map @ (metric + self.program.cost_square) + self.curvature)
+
+    def upper_triangle(self, values: Floats) -> Any:
+        """Return P of its values."""
+        pattern = (values, self.p_indices, self.p_indptr)
+        return sparse.csc_matrix(pattern, shape=(self.size, self.size))
 
     def linear(self, linear: Floats, metric: Floats, *, exact: bool) -> Floats:
         """Return q for the linear term ``linear`` on z and the quadratic of :meth:`quadratic`."""

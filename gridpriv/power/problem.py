@@ -122,7 +122,7 @@ class ZoneProblem:
         The cost of generation in $/h is there only where the objective has it.
         """
         base = self.program.zone.network.case.base_mva
-        active, reactive = np.split(self.imbalance(z, data), 2)
+        active, reactive = self.imbalance(z, data).reshape(2, -1)
         cost = {} if self._cost_unit is None else {"cost": self._cost(z)}
         return cost | {
             "objective": float(active @ active + reactive @ reactive),

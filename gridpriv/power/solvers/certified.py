@@ -30,6 +30,7 @@ from scipy import sparse
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import SolverError
 from gridpriv.power.presolve import ReducedProgram
+from gridpriv.power.program import Matrix
 from gridpriv.power.solvers.base import Solution
 from gridpriv.power.solvers.clarabel import FAST, clarabel_settings, conic_rows
 
@@ -62,7 +63,8 @@ class Certified:
         self._program = program
         self._exact = exact
         rows, self._offset, self._cones = conic_rows(program)
-        self._rows = sparse.csc_array(rows)
+        self._rows, self._columns = sparse.csc_matrix(rows), Matrix(rows.T)
+        self._solvers: dict[int, Any] = {}  # of every attempt that was made, updated in place
         self._linear = len(self._offset) - int(program.cone_sizes.sum())
         starts = np.concatenate([[0], np.cumsum(program.cone_sizes)])[:-1]
         self._heads = (self._linear + starts).astype(np.int64)
@@ -83,27 +85,22 @@ class Certified:
             )
         p = self._program.quadratic(metric, exact=self._exact)
         q = self._program.linear(linear, metric, exact=self._exact)
-        pattern = (p, self._program.p_indices, self._program.p_indptr)
-        upper = sparse.csc_array(pattern, shape=(self._program.size,) * 2)
         least, iterations, solves = math.inf, 0, 0
-        for first, largest, step in ATTEMPTS:
+        for number, (first, largest, _) in enumerate(ATTEMPTS):
             margin = np.full(len(self._depths), first)
             scale = 1.0 if largest is None else largest / max(float(np.abs(q).max()), 1.0)
-            chosen = FAST | {
-                "tol_feas": first, "tol_gap_abs": 0.1 * first, "tol_gap_rel": 0.1 * first,
-                "max_step_fraction": step,
-            }  # fmt: skip
             for _ in range(SOLVES):
-                found = self._attempt(scale * upper, scale * q, margin, chosen)
+                found = self._attempt(number, scale * p, scale * q, margin)
                 iterations, solves = iterations + int(found.iterations), solves + 1
                 x = np.asarray(found.x)
-                outside = ROUNDING - self._depth(self._offset - self._rows @ x)
+                slack = self._offset - self._rows @ x
+                outside = ROUNDING - self._depth(slack)
                 if not np.isfinite(x).all() or (outside <= 0.0).all():
                     break
                 margin = np.where(outside > 0.0, 2.0 * (margin + outside), margin)
             else:
                 continue
-            least = min(least, self._error(upper, q, x, np.asarray(found.z) / scale))
+            least = min(least, self._error(p, q, x, slack, np.asarray(found.z) / scale))
             if least <= within:
                 return Solution(self._program.restore(x), iterations, solves - 1)
         proven = f"none below {least:.3g}" if math.isfinite(least) else "none"
@@ -113,22 +110,31 @@ class Certified:
             "leaves more; noise on demand or objective rests on no solver"
         )
 
-    def _attempt(self, upper: Any, q: Floats, margin: Floats, chosen: dict[str, Any]) -> Any:
+    def _attempt(self, number: int, p: Floats, q: Floats, margin: Floats) -> Any:
         offset = self._offset.copy()
         offset[self._depths] -= margin
-        settings = clarabel_settings(chosen)
-        return clarabel.DefaultSolver(
-            upper, q, sparse.csc_matrix(self._rows), offset, self._cones, settings
-        ).solve()
+        if number in self._solvers:
+            self._solvers[number].update(P=p, q=q, b=offset)
+        else:
+            first, _, step = ATTEMPTS[number]
+            chosen = FAST | {
+                "tol_feas": first, "tol_gap_abs": 0.1 * first, "tol_gap_rel": 0.1 * first,
+                "max_step_fraction": step,
+            }  # fmt: skip
+            upper, settings = self._program.upper_triangle(p), clarabel_settings(chosen)
+            self._solvers[number] = clarabel.DefaultSolver(
+                upper, q, self._rows, offset, self._cones, settings
+            )
+        return self._solvers[number].solve()
 
-    def _error(self, upper: Any, q: Floats, x: Floats, y: Floats) -> float:
+    def _error(self, p: Floats, q: Floats, x: Floats, slack: Floats, y: Floats) -> float:
         """Return the bound on the error of a feasible point; ``y`` is moved into K first."""
         if not np.isfinite(y).all():
             return math.inf
         y = y.copy()
         y[self._depths] += np.maximum(-self._depth(y), 0.0)
-        slack = self._offset - self._rows @ x
-        gradient = upper @ x + upper.T @ x - upper.diagonal() * x + q + self._rows.T @ y
+        upper = self._program.upper_triangle(p)
+        gradient = upper @ x + upper.T @ x - upper.diagonal() * x + q + self._columns @ y
         beside = np.abs(gradient) @ self._program.width
         return math.sqrt(max(float(y @ slack), 0.0) + float(beside))
 

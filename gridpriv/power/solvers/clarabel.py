@@ -63,10 +63,8 @@ class ClarabelSolver:
         return Solution(self._program.restore(np.asarray(found.x)), iterations, retries)
 
     def _setup(self, p: Floats, q: Floats, settings: dict[str, Any]) -> Any:
-        size = self._program.size
-        pattern = (p, self._program.p_indices, self._program.p_indptr)
         return clarabel.DefaultSolver(
-            sparse.csc_matrix(pattern, shape=(size, size)),
+            self._program.upper_triangle(p),
             q,
             self._rows,
             self._offset,
