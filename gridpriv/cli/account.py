@@ -44,11 +44,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     noise.add_argument("--total", metavar="E[,D]", help="find the noise for this total")
     add_flags(parser, Release)
     parser.add_argument(
-        "--target-delta",
-        type=REAL,
-        metavar="D",
+        "--target-delta", type=REAL, metavar="D",
         help="delta at which the total is stated (default: that of --total, or 1e-5)",
-    )
+    )  # fmt: skip
     add_output(parser)
 
 

@@ -6,13 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gridpriv.cli.flags import (
-    REAL,
-    WHOLE,
-    hide_what_runs_only,
-    number,
-    studied_run,
-)
+from gridpriv.cli.flags import REAL, WHOLE, hide_what_runs_only, number, studied_run
 from gridpriv.cli.output import output_folder, print_table, tell, write_results
 from gridpriv.cli.progress import progress
 from gridpriv.cli.run import add_arguments as add_run_arguments
@@ -24,8 +18,6 @@ if TYPE_CHECKING:
     from gridpriv.assurance.findings import AttackResult
 
 AVERAGED = (1, 2, 5, 10, 20, 40)
-
-
 KNOWN_BETTER = 0.01
 """Share of the prior's error by which an attack must beat it: less is the solver's last digits."""
 
@@ -71,7 +63,7 @@ def execute(args: argparse.Namespace) -> int:
     zones = zoning.n_zone if args.bus is None else 1
     steps = zones * (1 + noisy * plan.seeds * (1 + len(plan.epsilons)))
     steps += args.averaging * 2 * plan.seeds * len(AVERAGED)
-    with progress(case.name, steps, quiet=args.quiet or args.json) as advance:
+    with progress(args, case.name, steps) as advance:
         result = attack(prepared, plan, advance)
         curve = None
         if args.averaging and noisy:

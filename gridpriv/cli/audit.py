@@ -8,18 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gridpriv.cli.flags import (
-    REAL,
-    WHOLE,
-    hide_what_runs_only,
-    studied_run,
-)
+from gridpriv.cli.flags import REAL, WHOLE, hide_what_runs_only, studied_run
 from gridpriv.cli.output import output_folder, print_table, tell, write_results
 from gridpriv.cli.progress import progress
 from gridpriv.cli.run import add_arguments as add_run_arguments
 from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError
-from gridpriv.zonal.settings import Settings
 
 if TYPE_CHECKING:
     from gridpriv.assurance.audit import AuditPlan, AuditResult
@@ -36,11 +30,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_run_arguments(parser)
     hide_what_runs_only(parser)
     parser.add_argument(
-        "--runs",
-        type=WHOLE,
-        metavar="N",
+        "--runs", type=WHOLE, metavar="N",
         help="runs on each of D and D' (default: 50000, 10000, and 3000 of 5 rounds)",
-    )
+    )  # fmt: skip
     parser.add_argument("--confidence", type=REAL, default=0.999, metavar="C",
                         help="confidence of the bound")  # fmt: skip
     parser.add_argument("--audit-rounds", type=WHOLE, default=5, metavar="R",
@@ -102,7 +94,7 @@ def _one(
 
     total = 100 * len(plan.levels) + zoning.n_zone
     label = f"{case.name} {settings.perturbation}"
-    with progress(label, total, quiet=args.quiet or args.json) as advance:
+    with progress(args, label, total) as advance:
         return audit(prepare(case, zoning, settings), plan, watch=advance)
 
 

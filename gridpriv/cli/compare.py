@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,12 +15,13 @@ from gridpriv.cli.flags import (
     add_formats,
     add_output,
     add_settings,
+    listed,
     named_settings,
     refuse_beside_study,
     wanted_formats,
 )
 from gridpriv.cli.output import console, output_folder, print_table, tell
-from gridpriv.cli.progress import Advance, progress
+from gridpriv.cli.progress import progress
 from gridpriv.core.display import amount, counted
 from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError, SolverError, not_allowed
@@ -74,11 +75,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--title", metavar="TEXT", help="title of the report (default: a general one)"
     )
-    parser.add_argument(
-        "--question",
-        metavar="TEXT",
-        help="question that the report answers (default: a general one)",
-    )
+    question = "question that the report answers (default: a general one)"
+    parser.add_argument("--question", metavar="TEXT", help=question)
 
 
 def add_running(parser: argparse.ArgumentParser) -> None:
@@ -96,7 +94,7 @@ def add_running(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace) -> int:
     """Run the study, write its folder and report, print the answer."""
-    from gridpriv.study import read_plan
+    from gridpriv.study import compare, read_plan
 
     formats = wanted_formats(args)
     if args.study:
@@ -106,28 +104,13 @@ def execute(args: argparse.Namespace) -> int:
         plan = _plan(args)
     if args.out is None:
         args.out = f"study-{plan.name or '-'.join(Path(c).stem for c in plan.cases)}"
-    return finish(run_plan(plan, args), args, formats)
-
-
-def run_plan(plan: StudyPlan, args: argparse.Namespace) -> Study:
-    """Run a plan as the arguments say."""
-    from gridpriv.study import compare
-
     output_folder(args.out)
-
-    def bar(total: int) -> AbstractContextManager[Advance]:
-        return progress("study", total, quiet=args.quiet or args.json)
-
-    return compare(
-        plan,
-        out=args.out,
-        jobs=args.jobs,
-        cluster=args.cluster,
-        resume=args.resume,
-        retry_failed=args.retry_failed,
-        time_limit=args.time_limit,
-        progress=bar,
-    )
+    study = compare(
+        plan, out=args.out, jobs=args.jobs, cluster=args.cluster, resume=args.resume,
+        retry_failed=args.retry_failed, time_limit=args.time_limit,
+        progress=partial(progress, args, "study"),
+    )  # fmt: skip
+    return finish(study, args, formats)
 
 
 def finish(study: Study, args: argparse.Namespace, formats: list[str]) -> int:
@@ -223,7 +206,7 @@ def values_of(name: str, setting: Setting, texts: Sequence[str]) -> list[Any]:
         try:
             found.append(setting.settled(name, setting.read(text)))
         except InputError:  # a notation such as growing:1,2,3,4 has commas of its own
-            parts = [part.strip() for part in text.split(",") if part.strip()]
+            parts = listed(text)
             if not parts:
                 raise
             found += [setting.settled(name, setting.read(part)) for part in parts]
@@ -233,13 +216,13 @@ def values_of(name: str, setting: Setting, texts: Sequence[str]) -> list[Any]:
 def _own_axes(args: argparse.Namespace) -> Json:
     found: Json = {}
     for name in AXES:
-        text = getattr(args, name.replace("-", "_"))
+        axis = name.replace("-", "_")
+        text = getattr(args, axis)
         if text is None:
             continue
-        parts = [part.strip() for part in text.split(",") if part.strip()]
-        if not parts:
+        found[axis] = [KINDS.get(name, str)(part) for part in listed(text)]
+        if not found[axis]:
             raise not_allowed(name, text, "an axis needs at least one value")
-        found[name.replace("-", "_")] = [KINDS.get(name, str)(part) for part in parts]
     if "budgets" in found:
         found["budgets"] = [part.replace(";", ",") for part in found["budgets"]]
     if len(found.get("seeds", ())) == 1 and "," not in args.seeds:

@@ -48,6 +48,11 @@ def _whole(text: str) -> int:
     return value
 
 
+def listed(text: str) -> list[str]:
+    """Return what a text names, by commas."""
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
 WHOLE = number(_whole, "a whole number below 2^64")
 
 REAL = number(float, "a number")
@@ -62,11 +67,8 @@ def add_settings(
     axis: bool = False,
 ) -> None:
     """Add ``--preset``, ``--epsilon`` and the flags of settings; see :func:`add_flags`."""
-    parser.add_argument(
-        "--preset",
-        metavar="NAME",
-        help=f"settings under those given here: {' | '.join(presets)} (default: none)",
-    )
+    preset = f"settings under those given here: {' | '.join(presets)} (default: none)"
+    parser.add_argument("--preset", metavar="NAME", help=preset)
     if "budget" not in without:
         parser.add_argument(
             "--epsilon", type=reading(float), metavar="E",
@@ -196,11 +198,9 @@ def add_zone_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags that choose zones."""
     zones = parser.add_argument_group("zones", "A shipped map where a case has one.")
     zones.add_argument(
-        "--zones",
+        "--zones", metavar="K", help="number of zones (default: that of the shipped map)",
         type=number(_whole, "a number of zones; a map of them is named by --zoning FILE.csv"),
-        metavar="K",
-        help="number of zones (default: that of the shipped map)",
-    )
+    )  # fmt: skip
     zones.add_argument("--zoning", metavar="FILE.csv", help="zone map with columns bus,zone")
     zones.add_argument(
         "--zones-from", metavar="NAME",
@@ -245,7 +245,7 @@ def studied_run(args: argparse.Namespace) -> tuple[Case, Zoning, Settings]:
 
 def chosen_zoning(case: Case, args: argparse.Namespace) -> Zoning:
     """Return the zone map that the arguments ask for."""
-    from gridpriv.grid.library import SHIPPED_ZONES, shipped_zoning
+    from gridpriv.grid.library import zoning_of
     from gridpriv.grid.zoning import read_zoning, zoning_from_source
 
     given = [flag for flag in ("zoning", "zones_from") if getattr(args, flag)]
@@ -271,39 +271,25 @@ def chosen_zoning(case: Case, args: argparse.Namespace) -> Zoning:
         from gridpriv.grid.partition import METHODS
 
         one_of("method", args.method, METHODS)
-    elif zones is None or zones == SHIPPED_ZONES.get(case.name):
-        shipped = shipped_zoning(case)
-        if shipped is not None:
-            return shipped
-    elif case.name in SHIPPED_ZONES:
-        shipped = shipped_zoning(case, zones)
-        if shipped is not None:
-            return shipped
-    if zones is None:
+    found = zoning_of(case, zones, args.method)
+    if found is None:
         own = [f", --zones-from {name}" for name in ("area", "zone") if getattr(case, name)]
         raise InputError(
             f"case {case.name} has no shipped zone map: give --zones K{''.join(own)} or "
             "--zoning FILE.csv"
         )
-    from gridpriv.grid.partition import partition  # imports networkx: slow
-
-    return partition(case, zones, args.method or "spectral")
+    return found
 
 
 def add_formats(parser: argparse.ArgumentParser) -> None:
     """Add ``--format``, the reports to write."""
-    parser.add_argument(
-        "--format",
-        metavar="A,B,...",
-        default="html",
-        help=f"reports to write, by commas: {' | '.join(FORMATS)} | none",
-    )
+    formats = f"reports to write, by commas: {' | '.join(FORMATS)} | none"
+    parser.add_argument("--format", metavar="A,B,...", default="html", help=formats)
 
 
 def wanted_formats(args: argparse.Namespace) -> list[str]:
     """Return the formats of ``--format``; ``none`` is no report."""
-    formats = [name.strip() for name in args.format.split(",") if name.strip()]
-    formats = [name for name in formats if name != "none"]
+    formats = [name for name in listed(args.format) if name != "none"]
     check_formats(formats)
     return formats
 
@@ -315,8 +301,6 @@ def add_output(
     if out:
         parser.add_argument("--out", metavar=place, default=default, help=out)
     parser.add_argument(
-        "--json",
-        action="store_true",
-        help="print one JSON document and nothing else",
+        "--json", action="store_true", help="print one JSON document and nothing else"
     )
     parser.add_argument("--quiet", action="store_true", help="print nothing but errors")

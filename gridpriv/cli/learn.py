@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import shlex
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -175,7 +176,7 @@ def _run(args: argparse.Namespace) -> int:
         begun = Begun() if keeper is None else keeper.begun
         with (
             charging(args, dataset, settings, begun) as charge,
-            progress(dataset.name, settings.rounds, quiet=args.quiet or args.json) as advance,
+            progress(args, dataset.name, settings.rounds) as advance,
         ):
             advance("", begun.rounds)
             return learn(
@@ -218,7 +219,7 @@ def _compare(args: argparse.Namespace) -> int:
     study = compare_learning(
         plan, folder, shelf, jobs=args.jobs, resume=args.resume, retry_failed=args.retry_failed,
         repeat=_again(args),
-        progress=lambda total: progress("study", total, quiet=args.quiet or args.json),
+        progress=partial(progress, args, "study"),
     )  # fmt: skip
     return finish_learning(study, args, formats)
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gridpriv.cli.charging import add_ledger_arguments
+from gridpriv.cli.charging import add_ledger_arguments, given_key, opened
 from gridpriv.cli.flags import REAL, add_flags, add_output
 from gridpriv.cli.output import tell
 from gridpriv.core.errors import InputError, not_allowed
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from gridpriv.learning.algorithms.base import Begun
     from gridpriv.learning.datasets.base import Dataset
     from gridpriv.privacy.ledger import ReleaseCharge
+    from gridpriv.privacy.ledger_rows import Dataset as Owned
 
 # what tells which samples there are, and what is protected of them
 OF_SAMPLES = frozenset(
@@ -47,10 +47,8 @@ def grant(args: argparse.Namespace, dataset: Dataset, settings: LearnSettings) -
 
     if args.ledger is None:
         raise InputError("--ledger is missing: the file that the grant is written to")
-    parts = split_for(dataset, settings)
-    owners = client_datasets(dataset, parts, settings)
-    key = None if args.ledger_key is None else Path(args.ledger_key)
-    write_grant(args.ledger, owners, args.epsilon, args.delta, key)
+    owners = client_datasets(dataset, split_for(dataset, settings), settings)
+    write_grant(args.ledger, owners, args.epsilon, args.delta, given_key(args))
     units = sum(len(owner.units) for owner in owners)
     kind = owners[0].protection.units
     document = {
@@ -72,24 +70,16 @@ def charging(
     args: argparse.Namespace, dataset: Dataset, settings: LearnSettings, begun: Begun
 ) -> Iterator[ReleaseCharge | None]:
     """Open ``--ledger``, refuse a run that does not fit, and yield what charges its releases."""
-    if args.ledger is None:
-        if args.ledger_key is not None:
-            raise InputError("--ledger-key is the key of a ledger: give --ledger")
-        yield None
-        return
-    if settings.mechanism == "none":
-        raise InputError("--ledger charges releases; this run has none (mechanism none)")
-    import uuid
-
     from gridpriv.learning.run import make_task, split_for
     from gridpriv.learning.units import client_datasets, planned
-    from gridpriv.privacy.ledger import Ledger, ReleaseCharge
 
-    parts = split_for(dataset, settings)
-    owners = client_datasets(dataset, parts, settings)
-    key = None if args.ledger_key is None else Path(args.ledger_key)
-    with Ledger(args.ledger, owners, key) as ledger:
-        charge = ReleaseCharge(ledger, uuid.uuid4().hex)
+    def owners() -> Sequence[Owned]:
+        return client_datasets(dataset, split_for(dataset, settings), settings)
+
+    with opened(args, owners, noisy=settings.mechanism != "none") as charge:
+        if charge is None:
+            yield None
+            return
         task, _ = make_task(dataset, settings)
         task = replace(task, begun=begun)
         costs = {name: charge.cost(name, drawn) for name, drawn in planned(task).items()}
@@ -97,5 +87,5 @@ def charging(
             raise not_allowed(
                 "ledger", args.ledger, "left out with this run: nothing is proved of its releases"
             )
-        ledger.plan(costs)
+        charge.ledger.plan(costs)
         yield charge

@@ -6,7 +6,7 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,13 +34,6 @@ def tell(
         summarise()
         if written is not None:
             console().print(f"Written to {written}", soft_wrap=True)  # paths stay whole
-
-
-def tell_names(args: argparse.Namespace, known: Mapping[str, str]) -> None:
-    """Print what can be reproduced."""
-    rows = [list(pair) for pair in known.items()]
-    document = {"reproductions": [dict(zip(("name", "what"), row, strict=True)) for row in rows]}
-    tell(args, document, lambda: print_table("Reproductions", ["name", "what"], rows))
 
 
 def json_text(document: Json) -> str:

@@ -15,6 +15,7 @@ from gridpriv.cli.flags import (
     add_zone_arguments,
     chosen_zoning,
     given_words,
+    listed,
 )
 from gridpriv.cli.output import output_folder, print_table, tell, write_results
 from gridpriv.cli.progress import progress
@@ -71,12 +72,14 @@ def execute(args: argparse.Namespace) -> int:
     options = list(ways(*_axes(args)))
     if not 1 <= args.draws <= MOST_DRAWS:
         raise not_allowed("draws", args.draws, f"1 to {MOST_DRAWS}")
-    with progress(case.name, len(options) * args.draws, quiet=args.quiet or args.json) as advance:
+    with progress(args, case.name, len(options) * args.draws) as advance:
         found = forecast(case, zoning, settings, options, args.draws, advance)
     best = recommended(found)
+    varied = ("release", "mechanism", "rounds", "coordination", "seed")
+    common = {name: value for name, value in settings.told_of(case).items() if name not in varied}
     document = {
         "case": case.name, "zones": zoning.n_zone, "beta": args.protect, "total": args.total,
-        "map_sha256": map_digest(zone_map(case, zoning)), "settings": _common(settings, case),
+        "map_sha256": map_digest(zone_map(case, zoning)), "settings": common,
         "draws": args.draws, "ways": [one.as_dict() for one in found],
         "recommended": best.as_dict(), "sentences": sentences(case, found, best, args),
     }  # fmt: skip
@@ -86,23 +89,15 @@ def execute(args: argparse.Namespace) -> int:
     return 0
 
 
-def _common(settings: Settings, case: Case) -> Json:
-    """Return the effective settings that all ways share."""
-    varied = ("release", "mechanism", "rounds", "coordination", "seed")
-    return {name: value for name, value in settings.told_of(case).items() if name not in varied}
-
-
 def _axes(args: argparse.Namespace) -> tuple[list[str], list[str], list[str]]:
     from gridpriv.zonal.forecast import CENTRAL
     from gridpriv.zonal.settings import Release
 
-    releases, mechanisms, rounds = (
-        [part.strip() for part in getattr(args, name).split(",") if part.strip()]
-        for name in ("releases", "mechanisms", "rounds")
-    )
-    for name, values in (("releases", releases), ("mechanisms", mechanisms), ("rounds", rounds)):
+    axes = {name: listed(getattr(args, name)) for name in ("releases", "mechanisms", "rounds")}
+    for name, values in axes.items():
         if not values:
             raise not_allowed(name, "", "at least one value")
+    releases, mechanisms, rounds = axes.values()
     for release in releases:
         one_of("releases", release, get_args(Release))
     for mechanism in mechanisms:

@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Protocol
 
 from gridpriv.cli.output import console
 
 
-class Advance(Protocol):
-    """Moves a progress bar."""
-
-    def __call__(self, note: str, steps: int = 1, /) -> None:
-        """Show a note beside the bar and go on by a number of steps."""
-        ...
-
-
 @contextmanager
-def progress(label: str, total: int, *, quiet: bool) -> Iterator[Advance]:
+def progress(args: argparse.Namespace, label: str, total: int) -> Iterator[Callable[..., None]]:
     """Show a progress bar with the time left on a terminal; yield ``advance(note, steps=1)``."""
-    if quiet or not sys.stderr.isatty():
+    if args.quiet or args.json or not sys.stderr.isatty():
         yield lambda *_: None
         return
     from rich.progress import (

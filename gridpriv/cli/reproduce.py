@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 import textwrap
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from gridpriv.cli.compare import add_running, finish
 from gridpriv.cli.flags import wanted_formats
 from gridpriv.cli.learn import finish_learning
-from gridpriv.cli.output import console, output_folder, print_table, tell, tell_names
+from gridpriv.cli.output import console, output_folder, print_table, tell
 from gridpriv.cli.progress import progress
 from gridpriv.core.errors import InputError, not_allowed, one_of
 
@@ -32,7 +33,10 @@ def execute(args: argparse.Namespace) -> int:
 
     known = reproductions()
     if args.name is None:
-        tell_names(args, known)
+        rows = [{"name": name, "what": title} for name, title in known.items()]
+        tell(args, {"reproductions": rows}, lambda: print_table(
+            "Reproductions", ["name", "what"], list(known.items())
+        ))  # fmt: skip
         return 0
     one_of("name", args.name, known)
     if args.name == "rk-table1":
@@ -49,7 +53,7 @@ def execute(args: argparse.Namespace) -> int:
     study = reproduce(
         args.name, Path(args.out), scale=args.scale, data=args.data, jobs=args.jobs,
         resume=args.resume, retry_failed=args.retry_failed,
-        progress=lambda total: progress(args.name, total, quiet=args.quiet or args.json), **running,
+        progress=partial(progress, args, args.name), **running,
     )  # fmt: skip
     if not (args.quiet or args.json):
         print_claims(study.tables["claims"])

@@ -129,10 +129,8 @@ def _run(
         own = own_transport(prepared.settings.workers)
         zones = stack.enter_context(closing(Kept(transport or own)))
         with ExitStack() as running:
-            charge, admit = running.enter_context(charging(args, case, [prepared]))
-            advance = running.enter_context(
-                progress(case.name, prepared.settings.rounds, quiet=args.quiet or args.json)
-            )
+            charge, admit = running.enter_context(charging(args, case, prepared))
+            advance = running.enter_context(progress(args, case.name, prepared.settings.rounds))
             result = run_prepared(
                 prepared,
                 watch=lambda r: advance(f"residual {r.consensus_residual:.2e}"),

@@ -97,14 +97,12 @@ def _run_steps(
     left = horizon.order(kept.left())
     if not left:
         return
-    known = kept.known(horizon.prepared(left[0])) if horizon.released_once else None
+    first, case = horizon.prepared(left[0]), horizon.series.case
+    known = kept.known(first) if horizon.released_once else None
+    draws = int(known is None) if horizon.released_once else len(left)
     with ExitStack() as stack:
-        drawing = left[: known is None] if horizon.released_once else left
-        planned = [horizon.prepared(number) for number in drawing] if args.ledger else []
-        charge, admit = stack.enter_context(charging(args, horizon.series.case, planned))
-        advance = stack.enter_context(
-            progress(horizon.series.case.name, len(left), quiet=args.quiet or args.json)
-        )
+        charge, admit = stack.enter_context(charging(args, case, first, draws))
+        advance = stack.enter_context(progress(args, case.name, len(left)))
         for number in left:
             with closing(Kept(transport or own_transport(horizon.settings.workers))) as zones:
                 result = horizon.run_step(

@@ -30,8 +30,9 @@ from gridpriv.grid.zoning import Zoning, write_zoning
 from gridpriv.power.problem import ZoneProblem
 from gridpriv.power.program import compile_zone
 from gridpriv.power.zone import flat_start
+from gridpriv.zonal.checks import claimed_epsilon
 from gridpriv.zonal.opening import coordinate_units
-from gridpriv.zonal.prepared import Prepared, prepare, release_epsilon
+from gridpriv.zonal.prepared import Prepared, prepare
 from gridpriv.zonal.settings import Settings
 
 CERTIFIED: Json = {
@@ -107,7 +108,7 @@ def make_terms(network: Case, prepared: Prepared, run: str) -> Terms:
         network=network_digest(network),
         settings=settings,
         smoothness=max(problem.smoothness for problem in problems) if smooth else None,
-        epsilon=release_epsilon(prepared),
+        epsilon=claimed_epsilon(settings, prepared.rules),
         zones=zones,
     )
 

@@ -154,3 +154,17 @@ def shipped_zoning(case: Case, zones: int | None = None) -> Zoning | None:
     count = zones or SHIPPED_ZONES.get(case.name, 0)
     path = shipped_folder("zoning") / f"{case.name}_{count}.csv"
     return read_zoning(path, case) if path.is_file() else None
+
+
+def zoning_of(case: Case, zones: int | None, method: str | None) -> Zoning | None:
+    """Return the shipped map of so many zones, or one that is computed; None where none is shipped.
+
+    ``zones`` is the number of the shipped map's if left out. A method that is named computes.
+    """
+    count = SHIPPED_ZONES.get(case.name) if zones is None else zones
+    shipped = shipped_zoning(case, count) if method is None and count else None
+    if shipped is not None or count is None:
+        return shipped
+    from gridpriv.grid.partition import partition  # imports networkx: slow
+
+    return partition(case, count, method or "spectral")

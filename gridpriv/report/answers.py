@@ -32,7 +32,11 @@ def answers(study: Study, table: pd.DataFrame) -> list[str]:
     if "steps" in study.tables:
         planned, settings = int(study.manifest["planned"]), study.manifest["study"]["settings"]
         told = [" ".join(series_sentences(step_rows(study), planned, settings))]
-    return [*_claims_answer(study), *told, *_together(study), *_left_out(study), *_caveats(study)]
+    caveat = simulation_caveat(study)
+    if caveat:
+        caveat = f"{caveat[0].upper()}{caveat[1:]}."
+    told = [*_claims_answer(study), *told, *_together(study), *_left_out(study), caveat]
+    return list(filter(None, told))
 
 
 def _together(study: Study) -> list[str]:
@@ -70,11 +74,6 @@ def simulation_caveat(study: Study) -> str:
     if noisy.empty or ("noise" in noisy and (noisy["noise"] == "secure").all()):
         return ""
     return noise_caveat(noisy["budget"].iloc[0], "simulated")
-
-
-def _caveats(study: Study) -> list[str]:
-    caveat = simulation_caveat(study)
-    return [f"{caveat[0].upper()}{caveat[1:]}."] if caveat else []
 
 
 def _claims_answer(study: Study) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,20 +16,40 @@ from gridpriv.privacy.budget import NO_NOISE, QUIET, stated_epsilon
 from gridpriv.report.metrics import BY_ROUND, BY_STEP, COSTS, ROUND_SHED, Metric
 from gridpriv.report.summary import at_budget, budget_words, named_runs
 
-MOST_POINTS = 120
+MOST_POINTS, FEW = 120, 12
+"""Points of a curve at most, and so few that each has a mark."""
+
+
+def metric_chart(
+    metric: Metric, name: str, title: str, x_label: str, series: Sequence[Series],
+    look: dict[str, Style], subject: str = "", **more: Any,
+) -> Chart:  # fmt: skip
+    """Return a chart of a figure; in words it is about ``subject``, the title if left out."""
+    alt = described(subject or title, series, metric.unit)
+    told = (slug(name), title, x_label, metric.label, tuple(series), alt)
+    return Chart(*told, styles=look, **more)
+
+
+def drawable(metrics: Iterable[Metric], table: pd.DataFrame) -> list[Metric]:
+    """Return the figures that a table has."""
+    return [m for m in metrics if m.key in table and table[m.key].notna().any()]
 
 
 def cost_charts(table: pd.DataFrame, look: dict[str, Style]) -> list[Chart]:
     """Return cost against certified total epsilon, per panel and cost, with 95 % bands."""
     charts = []
-    noisy = table[~table.budget.isin(QUIET) & (table.seeds > 0)]
-    for panel in dict.fromkeys(noisy.panel):
-        for metric in COSTS[:-1]:
-            if metric.key not in table or table[metric.key].isna().all():
-                continue
-            series = _cost_series(table[(table.panel == panel) & (table.seeds > 0)], metric)
+    finished = table[table.seeds > 0]
+    for panel in dict.fromkeys(finished[~finished.budget.isin(QUIET)].panel):
+        for metric in drawable(COSTS[:-1], table):
+            series = _cost_series(finished[finished.panel == panel], metric)
             if series:
-                charts.append(_cost_chart(panel, metric, series, look))
+                charts.append(
+                    metric_chart(
+                        metric, f"cost {panel} {metric.key}", f"{panel}: {metric.title.lower()}",
+                        "certified total epsilon (smaller is more private)", series, look,
+                        x_log=True, floor=metric.least,
+                    )
+                )  # fmt: skip
     return charts
 
 
@@ -37,41 +58,16 @@ def _cost_series(rows: pd.DataFrame, metric: Metric) -> list[Series]:
     for name, curve in rows.groupby("series", sort=False):
         flat = bool(curve.budget.isin(QUIET).all())
         known = curve[curve[metric.key].notna() & (flat | curve.total_epsilon.notna())]
-        if known.empty:
-            continue
         known = known.sort_values("total_epsilon")
-        found.append(
-            Series(
-                str(name),
-                () if flat else _floats(known["total_epsilon"]),
-                _floats(known[metric.key]),
-                () if flat else _floats(known[f"{metric.key}_low"]),
-                () if flat else _floats(known[f"{metric.key}_high"]),
-                flat=flat,
-            )
-        )
+        columns = ("total_epsilon", f"{metric.key}_low", f"{metric.key}_high")
+        x, low, high = ((), (), ()) if flat else (_floats(known[c]) for c in columns)
+        if len(known):
+            found.append(Series(str(name), x, _floats(known[metric.key]), low, high, flat=flat))
     return found
 
 
 def _floats(column: Iterable[float]) -> tuple[float, ...]:
     return tuple(float(v) for v in column)
-
-
-def _cost_chart(
-    panel: str, metric: Metric, series: Sequence[Series], look: dict[str, Style]
-) -> Chart:
-    title = f"{panel}: {metric.title.lower()}"
-    return Chart(
-        name=slug(f"cost {panel} {metric.key}"),
-        title=title,
-        x_label="certified total epsilon (smaller is more private)",
-        y_label=metric.label,
-        series=tuple(series),
-        alt=described(title, series, metric.unit),
-        x_log=True,
-        floor=metric.least,
-        styles=look,
-    )
 
 
 def round_charts(
@@ -82,16 +78,14 @@ def round_charts(
     if rounds.empty or table.empty:
         return {}
     runs = named_runs(study)
-    found: dict[str, list[Chart]] = {}
-    for metric in BY_ROUND:
-        if metric.key not in rounds or rounds[metric.key].isna().all():
-            continue
-        title = f"{metric.title} by round ({metric.origin})"
-        found[title] = [
+    found = {
+        f"{metric.title} by round ({metric.origin})": [
             chart
             for panel in dict.fromkeys(runs.panel)
             for chart in _panel_rounds(rounds, runs[runs.panel == panel], metric, panel, look)
         ]
+        for metric in drawable(BY_ROUND, rounds)
+    }
     return {title: charts for title, charts in found.items() if charts}
 
 
@@ -116,17 +110,10 @@ def column_charts(
     """Return a chart for every metric that a table has, all of the one series of ``look``."""
     (name,) = look or ("",)
     x, charts = _floats(across), []
-    for metric in metrics:
-        if metric.key not in table or table[metric.key].isna().all():
-            continue
-        series = (Series(name, x, _floats(table[metric.key]), marks=len(x) <= 12),)
+    for metric in drawable(metrics, table):
+        series = [Series(name, x, _floats(table[metric.key]), marks=len(x) <= FEW)]
         title = f"{metric.title} by {x_label}"
-        charts.append(
-            Chart(
-                name=slug(title), title=title, x_label=x_label, y_label=metric.label,
-                series=series, alt=described(title, series, metric.unit), styles=look,
-            )
-        )  # fmt: skip
+        charts.append(metric_chart(metric, title, title, x_label, series, look))
     return charts
 
 
@@ -168,20 +155,13 @@ def _panel_rounds(
         if not any(s.y for s in series):
             continue
         at = "" if budget == NO_NOISE else f", {budget_words(budget)}"
-        title = f"{panel}{at}"
+        title, name = f"{panel}{at}", f"{metric.key} {panel} {budget}"
         charts.append(
-            Chart(
-                name=slug(f"{metric.key} {panel} {budget}"),
-                title=title,
-                x_label="round",
-                y_label=metric.label,
-                series=tuple(series),
-                alt=described(f"{metric.title}, {title}", series, metric.unit),
-                width=360,
-                height=250,
-                styles=look,
+            metric_chart(
+                metric, name, title, "round", series, look, f"{metric.title}, {title}",
+                width=360, height=250,
             )
-        )
+        )  # fmt: skip
     return charts
 
 
@@ -189,14 +169,7 @@ def _round_series(name: str, rounds: pd.DataFrame, metric: Metric) -> Series:
     wide = rounds.pivot(index="round", columns="run", values=metric.key)
     kept = np.unique(np.linspace(0, len(wide) - 1, min(len(wide), MOST_POINTS)).round().astype(int))
     wide = wide.iloc[kept]
-    mean = wide.mean(axis=1).to_numpy(dtype=float)
-    least, most = wide.min(axis=1), wide.max(axis=1)
     banded = wide.shape[1] > 1
-    return Series(
-        name,
-        tuple(float(x) for x in wide.index),
-        tuple(mean.tolist()),
-        tuple(least.astype(float)) if banded else (),
-        tuple(most.astype(float)) if banded else (),
-        marks=len(wide) <= 12,
-    )
+    ends = (wide.min(axis=1), wide.max(axis=1)) if banded else ((), ())
+    x, mean, low, high = map(_floats, (wide.index, wide.mean(axis=1), *ends))
+    return Series(name, x, mean, low, high, marks=len(wide) <= FEW)

@@ -20,15 +20,16 @@ from pathlib import Path
 from typing import Any
 
 from gridpriv.core.cluster import connect
+from gridpriv.core.document import Json
 from gridpriv.core.errors import GridprivError, GridprivWarning, SolverError, not_allowed, notes
 from gridpriv.core.processes import unordered
 from gridpriv.core.store import Store, open_store
 from gridpriv.core.stored import Rows, Study, read_study
 from gridpriv.study.files import to_toml
-from gridpriv.study.grids import Grid, load_grids, network_rows
-from gridpriv.study.manifest import make_manifest
+from gridpriv.study.grids import Grid, describe, load_grids, network_rows
+from gridpriv.study.manifest import header
 from gridpriv.study.plan import StudyPlan, Task, make_plan
-from gridpriv.study.record import failed_rows, identity, run_rows
+from gridpriv.study.record import FINALS, failed_rows, identity, run_rows
 from gridpriv.study.total import told_totals
 from gridpriv.zonal.result import RunResult
 from gridpriv.zonal.trace import RoundRecord
@@ -81,13 +82,17 @@ def compare(
     InputError
         For a plan that cannot run, or a folder that holds something else.
     """
-    plan = cases if isinstance(cases, StudyPlan) else make_plan(_names(cases), **axes)
+    if isinstance(cases, StudyPlan):
+        plan = cases
+    else:
+        plan = make_plan([cases] if isinstance(cases, str) else cases, **axes)
     if jobs is not None and jobs < 1:
         raise not_allowed("jobs", jobs, "1 or more")
     if time_limit is not None and not time_limit > 0:
         raise not_allowed("time-limit", time_limit, "a positive number of seconds")
     grids, tasks = load_grids(plan), plan.tasks()
-    manifest = make_manifest(plan, grids, len(tasks))
+    told = header("study", plan.title, plan.question, plan.as_dict(), len(tasks))
+    manifest = told | {"cases": describe(grids)}
     common = partial(network_rows, grids)
     with open_store(Path(out), manifest, resume=resume, common=common) as store:
         store.text("study.toml", to_toml(plan))
@@ -97,20 +102,11 @@ def compare(
         left = [task for task in tasks if task.id not in stored]
         with progress(len(left)) as advance:
             run_tasks(
-                left,
-                grids,
-                store,
-                jobs=jobs or os.cpu_count() or 1,
-                cluster=cluster,
-                time_limit=time_limit,
-                advance=advance,
-            )
+                left, grids, store, jobs=jobs or os.cpu_count() or 1, cluster=cluster,
+                time_limit=time_limit, advance=advance,
+            )  # fmt: skip
         store.finish(told_totals)
     return read_study(out)
-
-
-def _names(cases: Sequence[str] | str) -> list[str]:
-    return [cases] if isinstance(cases, str) else list(cases)
 
 
 @dataclass(frozen=True, eq=False)
@@ -198,7 +194,8 @@ def executed(batch: Batch) -> Iterator[Rows]:
     try:
         prepared = prepare(batch.grid.case, batch.grid.zoning, first)
     except GridprivError as error:
-        yield from (failed_rows(task, f"{error}{notes(error)}") for task in batch.tasks)
+        reason = f"{error}{notes(error)}"
+        yield from (failed_rows(_untried(task), reason) for task in batch.tasks)
         return
     with closing(Kept(own_transport(first.workers))) as zones:
         for task in batch.tasks:
@@ -214,10 +211,17 @@ def attempted(task: Task, run: Callable[..., RunResult]) -> Rows:
         return run_rows(identity(task), run(leave=early.append))
     except GridprivError as error:
         reason = f"{error}{notes(error)}"
-        return run_rows(identity(task), early[0], reason) if early else failed_rows(task, reason)
+        if not early:
+            return failed_rows(_untried(task), reason)
+        return run_rows(identity(task), early[0], reason)
     except (ArithmeticError, ValueError, LookupError, MemoryError, RuntimeError) as error:
         # a defect in one combination must not cost the others; the reason names it as such
-        return failed_rows(task, f"internal error, {type(error).__name__}: {error}")
+        return failed_rows(_untried(task), f"internal error, {type(error).__name__}: {error}")
+
+
+def _untried(task: Task) -> Json:
+    """Return the row of a run without figures."""
+    return identity(task) | dict.fromkeys(FINALS)
 
 
 def make_batches(
@@ -241,16 +245,16 @@ def make_batches(
     return sorted(batches, key=lambda b: -b.effort)
 
 
+def _unseeded(task: Task) -> Task:
+    """Return what two tasks have in common that differ in their seed only."""
+    return replace(task, number=0, settings=replace(task.settings, seed=None))
+
+
 def note(rows: Rows) -> str:
     """Return a run in a few words, for the progress bar."""
     row = rows["runs"][0]
     words = f"{row['case']}, {row['scheme']}, {row['budget']}"
     return words if row["status"] == "done" else f"{words}: failed"
-
-
-def _unseeded(task: Task) -> tuple[Any, ...]:
-    """Return what two tasks have in common that differ in their seed only."""
-    return (task.case, task.zoning, task.scheme, task.budget, replace(task.settings, seed=None))
 
 
 def _limit(seconds: float | None) -> Callable[[RoundRecord], None]:

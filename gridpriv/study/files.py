@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +19,27 @@ from gridpriv.study.plan import (
     StudyPlan,
     make_plan,
 )
-from gridpriv.study.schemes import PLURALS, SCHEME_AXES, Scheme, empty_axis, shown
+from gridpriv.study.schemes import PLURALS, SCHEME_AXES, Scheme, empty_axis, make_scheme, shown
 
 SCALARS = ("title", "question", "per_release", "seeds", "reference", "settings", "schemes")
 AXES = ("cases", "zonings", "budgets", "local_updates", "load_scales", *PLURALS, *SCHEME_AXES)
+
+Kind = tuple[Callable[[Any], bool], str]
+"""Of a file's entry: whether a value is of it, and in words."""
+
+
+def each(kind: type) -> Callable[[Any], bool]:
+    """Return what says whether a value is a list of a kind."""
+    return lambda value: isinstance(value, list) and all(isinstance(one, kind) for one in value)
+
+
+FLAG: Kind = (lambda value: isinstance(value, bool), "true or false")
+SETTINGS: Kind = (lambda value: isinstance(value, dict), "a table of settings")
+ANY: Kind = (lambda _: True, "")  # looked at later, or made a text
+KINDS = {
+    "title": ANY, "question": ANY, "seeds": ANY, "per_release": FLAG, "reference": FLAG,
+    "settings": SETTINGS, "schemes": (each(dict), "tables, each under [[schemes]]"),
+}  # fmt: skip
 
 
 def read_plan(path: str | Path, scale: str = "quick") -> StudyPlan:
@@ -58,7 +75,7 @@ def read_plan(path: str | Path, scale: str = "quick") -> StudyPlan:
         raise InputError(f"study file {file}: {error}") from None
 
 
-def at_scale(given: Json, scale: str, known: Sequence[str]) -> Json:
+def at_scale(given: Json, scale: str, known: Iterable[str]) -> Json:
     """Return a study file's content at a scale: its table ``full`` changes it at that one."""
     given = dict(given)
     full = given.pop("full", {})
@@ -75,8 +92,9 @@ def at_scale(given: Json, scale: str, known: Sequence[str]) -> Json:
 def plan_from(given: Json, name: str = "") -> StudyPlan:
     """Return the plan of a study file's content (:meth:`StudyPlan.as_dict` gives it back)."""
     check_names(given, (*SCALARS, *AXES))
-    told = {key.replace("-", "_"): value for key, value in given.items()}
-    axes = {key: _list(key, value) for key, value in told.items() if key not in SCALARS}
+    told = plain(given)
+    check_kinds(told, KINDS, (each(object), "a list"))
+    axes = {key: value for key, value in told.items() if key not in SCALARS}
     if "cases" not in axes:
         raise InputError("cases is missing: a list of cases, such as cases = ['case14']")
     if not axes.get("local_updates", [1]):
@@ -86,11 +104,11 @@ def plan_from(given: Json, name: str = "") -> StudyPlan:
             raise empty_axis(key)
     return make_plan(
         axes.pop("cases"),
-        per_release=_bool("per-release", told.get("per_release", False)),
-        schemes=[_scheme(s) for s in _tables("schemes", told.get("schemes", []))],
+        per_release=told.get("per_release", False),
+        schemes=[scheme_of(table) for table in told.get("schemes", [])],
         seeds=told.get("seeds", DEFAULT_SEEDS),
-        settings=_settings("settings", told.get("settings", {})),
-        reference=_bool("reference", told.get("reference", True)),
+        settings=frozen(told.get("settings", {})),
+        reference=told.get("reference", True),
         title=str(told.get("title", DEFAULT_TITLE)),
         question=str(told.get("question", DEFAULT_QUESTION)),
         name=name,
@@ -116,35 +134,27 @@ def _value(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _scheme(table: Json) -> Scheme:
+def scheme_of(table: Json) -> Scheme:
+    """Return the scheme of a file's table, its name among its settings."""
     name = table.get("name")
     if not isinstance(name, str) or not name:
         raise not_allowed("schemes.name", name, "a text that names the scheme")
-    rest = {k: v for k, v in table.items() if k != "name"}
-    return Scheme(name, tuple(sorted(_settings(f"scheme {name!r}", rest).items())))
+    return make_scheme(name, **frozen({k: v for k, v in table.items() if k != "name"}))
 
 
-def _settings(where: str, table: object) -> Json:
-    if not isinstance(table, dict):
-        raise not_allowed(where, table, "a table of settings")
-    return {
-        key.replace("-", "_"): tuple(v) if isinstance(v, list) else v for key, v in table.items()
-    }
+def plain(given: Mapping[str, Any]) -> Json:
+    """Return a file's keys as Python names them."""
+    return {key.replace("-", "_"): value for key, value in given.items()}
 
 
-def _list(key: str, value: object) -> list[Any]:
-    if not isinstance(value, list):
-        raise not_allowed(shown(key), value, "a list")
-    return value
+def frozen(table: Mapping[str, Any]) -> Json:
+    """Return a table of settings by their Python names, lists as tuples."""
+    return {k: tuple(v) if isinstance(v, list) else v for k, v in plain(table).items()}
 
 
-def _bool(key: str, value: object) -> bool:
-    if not isinstance(value, bool):
-        raise not_allowed(key, value, "true or false")
-    return value
-
-
-def _tables(key: str, value: object) -> list[Json]:
-    if not isinstance(value, list) or not all(isinstance(v, dict) for v in value):
-        raise not_allowed(key, value, "tables, each under [[schemes]]")
-    return value
+def check_kinds(told: Json, kinds: Mapping[str, Kind], other: Kind) -> None:
+    """Refuse an entry that is of another kind than its key's, or than ``other`` for the rest."""
+    for key, value in told.items():
+        of_kind, words = kinds.get(key, other)
+        if not of_kind(value):
+            raise not_allowed(shown(key), value, words)

@@ -9,8 +9,8 @@ from gridpriv.core.errors import not_allowed, one_of
 from gridpriv.core.stored import NETWORK_TABLES, Rows
 from gridpriv.grid.case import Case
 from gridpriv.grid.layout import network_tables
-from gridpriv.grid.library import SHIPPED_ZONES, load_case, shipped_zoning
-from gridpriv.grid.partition import METHODS, partition
+from gridpriv.grid.library import load_case, zoning_of
+from gridpriv.grid.partition import METHODS
 from gridpriv.grid.zoning import Zoning, read_zoning, tie_lines, zone_map
 from gridpriv.study.plan import StudyPlan
 
@@ -44,14 +44,13 @@ def parse_zoning(case: Case, text: str) -> Zoning:
         one_of("zonings: method", method, METHODS)
     if text and not count.isdigit():
         raise not_allowed("zonings", text, "K, METHOD:K, or a CSV file with columns bus,zone")
-    zones = int(count) if text else SHIPPED_ZONES.get(case.name)
-    if zones is None:
+    found = zoning_of(case, int(count) if text else None, method or None)
+    if found is None:
         raise not_allowed(
             "zonings", "the default map",
             f"K, METHOD:K or a file for case {case.name}, which has no shipped map",
         )  # fmt: skip
-    shipped = None if method else shipped_zoning(case, zones)
-    return shipped if shipped is not None else partition(case, zones, method or "spectral")
+    return found
 
 
 def describe(grids: dict[tuple[str, str], Grid]) -> list[Json]:

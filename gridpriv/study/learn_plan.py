@@ -17,7 +17,7 @@ from gridpriv.learning.measures import MEASURES
 from gridpriv.learning.settings import LearnSettings, make_learn_settings
 from gridpriv.learning.tuning import Tuning
 from gridpriv.privacy.budget import NO_NOISE, parse_budget
-from gridpriv.study.files import at_scale
+from gridpriv.study.files import SETTINGS, Kind, at_scale, check_kinds, each, plain, scheme_of
 from gridpriv.study.schemes import Scheme
 
 DELTA = 1e-5
@@ -26,12 +26,15 @@ QUESTION = "Which algorithm errs least at equal certified privacy?"
 # what ways may differ in, if it is allowed by name
 DIFFERENCES = ("client-rounds", "units")
 
-# kinds of a study file's entries that are no texts
-KINDS: dict[str, tuple[type, str]] = {
-    "budgets": (list, "a list of texts"), "allow": (list, "a list of texts"),
-    "seeds": (list, "a list of whole numbers, 0 or more"), "schemes": (list, "tables"),
-    "settings": (dict, "a table of settings"), "tuning": (dict, "a table of lists"),
-    "client_rounds": (int, "a whole number"), "data_seed": (int, "a whole number"),
+WHOLE: Kind = (lambda value: isinstance(value, int), "a whole number")
+KINDS: dict[str, Kind] = {
+    "budgets": (each(str), "a list of texts"), "allow": (each(str), "a list of texts"),
+    "seeds": (
+        lambda value: each(int)(value) and all(one >= 0 and one is not True for one in value),
+        "a list of whole numbers, 0 or more",
+    ),
+    "schemes": (each(dict), "tables"), "settings": SETTINGS,
+    "tuning": (SETTINGS[0], "a table of lists"), "client_rounds": WHOLE, "data_seed": WHOLE,
 }  # fmt: skip
 
 
@@ -99,7 +102,7 @@ class LearnPlan:
             dataset = own["dataset"] or self.dataset
             for budget, seed in _repeated(given, own["preset"], dataset, budgets, self.seeds):
                 settings = self._settings(way, given, own["preset"], dataset, budget, seed)
-                candidates = self._candidates(settings)
+                candidates = self.tuning.candidates(settings) if self.tuning else ()
                 found.append(
                     Trial(len(found), dataset, way.name, settings, candidates, self.measure)
                 )
@@ -126,11 +129,6 @@ class LearnPlan:
         if self.client_rounds is None or algorithm == "centralized":
             return settings
         return replace(settings, rounds=max(1, self.client_rounds // _participants(settings)))
-
-    def _candidates(self, settings: LearnSettings) -> tuple[LearnSettings, ...]:
-        if self.tuning is None:
-            return ()
-        return self.tuning.candidates(settings)
 
     def _refuse_unlike(self, trials: Sequence[Trial]) -> None:
         """Refuse ways that cannot be compared: other units of privacy, or other effort."""
@@ -208,38 +206,19 @@ def read_learn_plan(text: str, scale: str = "quick") -> LearnPlan:
         raise InputError(f"study file: {error}") from error
     known = ("title", "question", "dataset", "budgets", "seeds", "settings", "schemes", "tuning",
              "client_rounds", "allow", "measure", "data_seed")  # fmt: skip
-    told = _plain(at_scale(given, scale, known))
-    for key, value in told.items():
-        kind, words = KINDS.get(key, (str, "a text"))
-        if not isinstance(value, kind) or (isinstance(value, list) and not _alike(value)):
-            raise not_allowed(key.replace("_", "-"), value, words)
+    told = plain(at_scale(given, scale, known))
+    check_kinds(told, KINDS, (lambda value: isinstance(value, str), "a text"))
     tuning = told.pop("tuning", None)
     return LearnPlan(
         dataset=told.pop("dataset", ""),
-        ways=tuple(make_way(dict(table)) for table in told.pop("schemes", [])),
+        ways=tuple(map(scheme_of, told.pop("schemes", []))),
         budgets=tuple(told.pop("budgets", ())),
         seeds=tuple(told.pop("seeds", (0,))),
-        settings=_plain(told.pop("settings", {})),
+        settings=plain(told.pop("settings", {})),
         tuning=None if tuning is None else Tuning.of(dict(tuning)),
         allowed=tuple(told.pop("allow", ())),
         **told,
     )
-
-
-def _alike(values: list[Any]) -> bool:
-    """Return whether all are texts, all are tables, or all are whole numbers, 0 or more."""
-    return any(all(isinstance(v, kind) for v in values) for kind in (str, dict)) or all(
-        isinstance(v, int) and not isinstance(v, bool) and v >= 0 for v in values
-    )
-
-
-def make_way(table: Json) -> Scheme:
-    """Return a way of its name and settings."""
-    name = table.pop("name", None)
-    if not isinstance(name, str) or not name:
-        raise not_allowed("schemes.name", name, "a text that names the way")
-    held = {k: tuple(v) if isinstance(v, list) else v for k, v in _plain(table).items()}
-    return Scheme(name, tuple(sorted(held.items())))
 
 
 def _participants(settings: LearnSettings) -> int:
@@ -255,10 +234,6 @@ def _unit(settings: LearnSettings) -> str:
     if settings.algorithm == "dp-fedavg":
         return "one client, with a trusted server"
     return f"one sample, {settings.adjacency}"
-
-
-def _plain(given: Mapping[str, Any]) -> Json:
-    return {key.replace("-", "_"): value for key, value in given.items()}
 
 
 def as_told(given: Mapping[str, Any]) -> Json:

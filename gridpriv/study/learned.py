@@ -21,7 +21,7 @@ from gridpriv.core.document import Json
 from gridpriv.core.errors import GridprivError, notes, whole
 from gridpriv.core.processes import unordered
 from gridpriv.core.store import open_store
-from gridpriv.core.stored import TABLES, Rows, Study, read_study
+from gridpriv.core.stored import Rows, Study, read_study
 from gridpriv.core.tables import publish_table
 from gridpriv.core.text import frame_csv, json_ready
 from gridpriv.learning.algorithms.base import ALONE
@@ -38,7 +38,7 @@ from gridpriv.learning.tuning import Tuning, tune
 from gridpriv.study.learn_plan import TITLE, LearnPlan, Trial, as_told, client_rounds
 from gridpriv.study.manifest import header
 from gridpriv.study.publish import publish_manifest, publish_rows
-from gridpriv.study.record import privacy_figures
+from gridpriv.study.record import failed_rows, privacy_figures
 from gridpriv.study.total import charge_rows, told_totals
 
 # from a data set's name and a run's settings to the data set
@@ -162,11 +162,7 @@ def attempted(datasets: Datasets, trial: Trial, tuning: Tuning | None = None) ->
         measure = MEASURES[trial.measure](dataset, settings) if trial.measure else None
         result = learn(dataset, settings, measure or (lambda _: None), shared=shared)
     except GridprivError as error:
-        rows: Rows = {name: [] for name in TABLES}
-        rows["runs"] = [
-            row | {"status": "failed", "reason": f"{error}{notes(error)}", "finished_rounds": 0}
-        ]
-        return rows
+        return failed_rows(row, f"{error}{notes(error)}")
     return _result_rows(row, result, measure)
 
 

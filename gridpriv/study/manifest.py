@@ -10,19 +10,11 @@ from importlib.metadata import PackageNotFoundError, version
 
 from gridpriv.core.document import Json
 from gridpriv.core.errors import not_allowed
-from gridpriv.study.grids import Grid, describe
-from gridpriv.study.plan import StudyPlan
 
 PACKAGES = (
     "gridpriv", "numpy", "scipy", "pandas", "pyomo", "casadi", "clarabel", "pandapower",
     "dp-accounting", "pyarrow",
 )  # fmt: skip
-
-
-def make_manifest(plan: StudyPlan, grids: dict[tuple[str, str], Grid], planned: int) -> Json:
-    """Return the manifest of a study that is about to begin."""
-    told = header("study", plan.title, plan.question, plan.as_dict(), planned)
-    return told | {"cases": describe(grids)}
 
 
 def header(kind: str, title: str, question: str, plan: Json, planned: int) -> Json:

@@ -11,6 +11,7 @@ import tomllib
 from collections.abc import Callable
 from contextlib import nullcontext
 from functools import lru_cache
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,7 @@ COMPUTED = {
 SCALES = ("quick", "full")
 EPSILONS = (0.05, 0.1, 0.5, 1.0)
 BETA, DELTA = 0.01, 1e-2
+ADJACENCY = DemandAdjacency(BETA)
 WAYS = {"Obj": "objective", "Out": "output"}
 KINDS = {"G": "gaussian", "L": "laplace"}
 
@@ -161,20 +163,19 @@ def table1() -> pd.DataFrame:
     ``sound_CASE`` is the largest variance over a case's zones (in the first round) of noise
     that certifies the stated epsilon per release.
     """
-    rows = []
-    for algorithm in FOUR:
-        for epsilon in EPSILONS:
-            rows.append(
-                {
-                    "algorithm": algorithm,
-                    "epsilon": epsilon,
-                    "printed": table1_formula(algorithm, epsilon),
-                    "drawn": _drawn(algorithm, epsilon),
-                    "sound_case14": _sound("case14", algorithm, epsilon),
-                    "sound_case118": _sound("case118", algorithm, epsilon),
-                }
-            )
-    return pd.DataFrame(rows)
+    return pd.DataFrame(
+        [
+            {
+                "algorithm": algorithm,
+                "epsilon": epsilon,
+                "printed": table1_formula(algorithm, epsilon),
+                "drawn": _variance(algorithm, epsilon, None),
+                "sound_case14": _variance(algorithm, epsilon, "case14"),
+                "sound_case118": _variance(algorithm, epsilon, "case118"),
+            }
+            for algorithm, epsilon in product(FOUR, EPSILONS)
+        ]
+    )
 
 
 def table1_claims(table: pd.DataFrame) -> pd.DataFrame:
@@ -182,10 +183,8 @@ def table1_claims(table: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for column, words in (("drawn", "paper"), ("sound_case14", "sound, case14"),
                           ("sound_case118", "sound, case118")):  # fmt: skip
-        orders = []
-        for _, at in table.groupby("epsilon"):
-            ranked = at.sort_values(column, ascending=False).algorithm
-            orders.append(" > ".join(ranked))
+        at = (rows for _, rows in table.sort_values(column, ascending=False).groupby("epsilon"))
+        orders = [" > ".join(rows.algorithm) for rows in at]
         right = [o == "ObjG > OutG > ObjL > OutL" for o in orders]
         rows.append(
             {"claim": "Variance: ObjG > OutG > ObjL > OutL", "calibration": words,
@@ -208,36 +207,29 @@ def _settings(algorithm: str, epsilon: float, calibration: str) -> Settings:
     )
 
 
-def _drawn(algorithm: str, epsilon: float) -> float:
-    """Return the variance of the mechanism that a run under calibration ``paper`` draws from."""
+def _variance(algorithm: str, epsilon: float, case: str | None) -> float:
+    """Return the variance of the noise that calibration ``paper`` draws, or that a case needs.
+
+    The latter is the largest over zones of noise that certifies epsilon in round 1.
+    """
     from gridpriv.zonal.prepared import noise_rule
 
-    settings = _settings(algorithm, epsilon, "paper")
-    rule = noise_rule(settings, DemandAdjacency(settings.beta.per_unit(1.0)))
-    if rule is None or rule.assumed is None:
-        raise AssertionError("calibration 'paper' states a sensitivity")
-    return MECHANISMS[settings.mechanism, "simulated"](rule.multiplier * rule.assumed).variance
-
-
-def _sound(case: str, algorithm: str, epsilon: float) -> float:
-    """Return the largest variance over zones of noise that certifies epsilon in round 1."""
-    from gridpriv.zonal.prepared import noise_rule
-
-    settings = _settings(algorithm, epsilon, "sound")
-    rule = noise_rule(settings, DemandAdjacency(settings.beta.per_unit(1.0)))
-    if rule is None:
-        raise AssertionError("a private setting has noise")
-    widest = max(_sensitivity(problem, settings, rule.norm) for problem in _problems(case))
-    return MECHANISMS[settings.mechanism, "simulated"](rule.multiplier * widest).variance
+    settings = _settings(algorithm, epsilon, "paper" if case is None else "sound")
+    rule = noise_rule(settings, ADJACENCY)
+    assert rule is not None
+    moved = rule.assumed
+    if case is not None:
+        moved = max(_sensitivity(problem, settings, rule.norm) for problem in _problems(case))
+    assert moved is not None
+    return MECHANISMS[settings.mechanism, "simulated"](rule.multiplier * moved).variance
 
 
 def _sensitivity(problem: ZoneProblem, settings: Settings, norm: Norm) -> float:
-    adjacency = DemandAdjacency(settings.beta.per_unit(1.0))
     if settings.perturbation == "objective":
-        return problem.gradient_sensitivity(adjacency, norm).value
+        return problem.gradient_sensitivity(ADJACENCY, norm).value
     # round 1: eta = 1, and rho on every coordinate
     metric = 1.0 + settings.penalty.first(problem.program.size)
-    return problem.output_sensitivity(adjacency, norm, settings.update, metric).value
+    return problem.output_sensitivity(ADJACENCY, norm, settings.update, metric).value
 
 
 @lru_cache(maxsize=4)
@@ -246,6 +238,5 @@ def _problems(name: str) -> tuple[ZoneProblem, ...]:
 
     case = load_case(name)
     zoning = shipped_zoning(case)
-    if zoning is None:
-        raise AssertionError(f"{name} has a shipped zone map")
+    assert zoning is not None
     return prepare(case, zoning, _settings("ObjL", 1.0, "sound")).problems

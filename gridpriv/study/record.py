@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import math
 import os
+from collections import Counter
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gridpriv.core.document import Json
 from gridpriv.core.stored import TABLES, Rows
 from gridpriv.privacy.mechanism import Charge
 from gridpriv.privacy.release import Release
 from gridpriv.study.plan import Task
+from gridpriv.study.schema import CERTIFICATE
 from gridpriv.study.total import charge_rows
+from gridpriv.zonal import schema as zonal
 from gridpriv.zonal.settings import Settings
 
 if TYPE_CHECKING:
@@ -26,14 +29,9 @@ if TYPE_CHECKING:
     from gridpriv.zonal.result import RunResult
 
 OUT_OF_ORDER = ("seconds",)
-FINALS = (
-    "objective", "consensus_residual", "shed_mw", "surplus_mw", "imbalance_mw", "shed_mvar",
-    "recourse_shed_mw", "recourse_surplus_mw", "recourse_objective", "noise_magnitude",
-    "recourse_cost", "cost", "balancing_mw", "interchange_deviation_mw", "carried", "explanation",
-    "ac_converged", "ac_slack_mw", "ac_vm_violations", "ac_loading_violations",
-    "releases_per_zone", "epsilon_claimed", "epsilon_certified", "release_delta", "total_pure",
-    "total_epsilon", "target_delta", "paper_total", "solves", "solver_retries",
-)  # fmt: skip
+FINALS = tuple(
+    column.name for column in (*zonal.FINALS, *CERTIFICATE) if column.name != "releases_per_client"
+)
 SETTINGS_SHOWN = (
     "mechanism", "perturbation", "refresh", "calibration", "protects", "power_factor", "beta",
     "update", "consensus", "local_updates", "rounds", "penalty", "solver", "load_scale", "noise",
@@ -45,10 +43,19 @@ def run_rows(told: Json, result: RunResult, reason: str = "") -> Rows:
 
     ``told`` is what the run is (:func:`identity`).
     """
-    run = told["run"]
+    run, noise = told["run"], result.rounds.get("noise_magnitude", ())
     rounds = result.rounds.drop(columns=list(OUT_OF_ORDER), errors="ignore")
     return {
-        "runs": [told | _measured(result) | _status(result, reason)],
+        "runs": [
+            told
+            | finals(result.as_dict())
+            | {
+                "noise_magnitude": float(sum(noise) / len(noise)) if len(noise) else None,
+                "status": "failed" if reason else "done",
+                "reason": reason or _warning(result),
+                "finished_rounds": len(result.trace.rounds),
+            }
+        ],
         "rounds": with_run(run, rounds),
         "zones": with_run(run, result.zones),
         "buses": with_run(run, result.buses),
@@ -63,23 +70,19 @@ def run_rows(told: Json, result: RunResult, reason: str = "") -> Rows:
 
 def certified(
     releases: Mapping[str, Mapping[Release, int]],
-) -> dict[str, dict[Charge, int]]:
+) -> dict[str, Counter[Charge]]:
     """Return what every zone is charged for its releases."""
-    found: dict[str, dict[Charge, int]] = {}
+    found: dict[str, Counter[Charge]] = {zone: Counter() for zone in releases}
     for zone, counts in releases.items():
-        spent = found.setdefault(zone, {})
         for release, count in counts.items():
-            spent[release.certified] = spent.get(release.certified, 0) + count
+            found[zone][release.certified] += count
     return found
 
 
-def failed_rows(task: Task, reason: str) -> Rows:
-    """Return the rows of a run that left nothing but a reason."""
-    rows: Rows = {name: [] for name in TABLES}
-    nothing = dict.fromkeys(FINALS)
+def failed_rows(told: Json, reason: str) -> Rows:
+    """Return the rows of a run that left nothing but a reason; ``told`` is what it is."""
     status = {"status": "failed", "reason": reason, "finished_rounds": 0}
-    rows["runs"] = [identity(task) | nothing | status]
-    return rows
+    return {name: [] for name in TABLES} | {"runs": [told | status]}
 
 
 def identity(task: Task) -> Json:
@@ -101,22 +104,18 @@ def settings_shown(settings: Settings) -> Json:
     return {name: told[name] for name in SETTINGS_SHOWN} | {"outage": " ".join(settings.outage)}
 
 
-def _measured(result: RunResult) -> Json:
-    noise = _mean(result.rounds.get("noise_magnitude", ()))
-    return finals(result.as_dict()) | {"noise_magnitude": noise}
-
-
 def finals(document: Json) -> Json:
     """Return a run's figures, from its document."""
     final, privacy = document["final"], document["privacy"]
     recourse, ac, physical = final["recourse"], final["ac"], final.get("physical", {})
     told = ("cost", "balancing_mw", "interchange_deviation_mw", "carried")
+    plan = (final["shed_mw"], final["surplus_mw"])
     return {
         "objective": final["objective"],
         "consensus_residual": final["consensus_residual"],
         "shed_mw": final["shed_mw"],
         "surplus_mw": final["surplus_mw"],
-        "imbalance_mw": _sum(final["shed_mw"], final["surplus_mw"]),
+        "imbalance_mw": None if None in plan else math.fsum(plan),
         "shed_mvar": final["shed_mvar"],
         "recourse_shed_mw": recourse["shed_mw"],
         "recourse_surplus_mw": recourse.get("surplus_mw"),
@@ -148,15 +147,6 @@ def privacy_figures(privacy: Json) -> Json:
     }
 
 
-def _status(result: RunResult, reason: str) -> Json:
-    finished = len(result.trace.rounds)
-    return {
-        "status": "failed" if reason else "done",
-        "reason": reason or _warning(result),
-        "finished_rounds": finished,
-    }
-
-
 def _warning(result: RunResult) -> str:
     """Return what a reader of a finished run should know: it moved away from agreement."""
     rounds = result.trace.rounds
@@ -175,12 +165,3 @@ def _warning(result: RunResult) -> str:
 def with_run(run: str, table: DataFrame) -> list[Json]:
     """Return a table's rows, each with its run's identity."""
     return [{"run": run, **row} for row in table.to_dict("records")]
-
-
-def _sum(*values: float | None) -> float | None:
-    given = [v for v in values if v is not None]
-    return math.fsum(given) if len(given) == len(values) else None
-
-
-def _mean(values: Any) -> float | None:
-    return float(sum(values) / len(values)) if len(values) else None

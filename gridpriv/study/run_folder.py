@@ -15,7 +15,8 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,16 +29,15 @@ from gridpriv.core.files import remove, write_text
 from gridpriv.core.sealed import read_sealed, sealed
 from gridpriv.core.store import Store, open_store
 from gridpriv.core.stored import MANIFEST as MANIFEST_FILE
-from gridpriv.core.stored import NETWORK_TABLES, Rows, read_manifest, read_study
+from gridpriv.core.stored import Rows, read_manifest, read_study
 from gridpriv.grid.case import Case
-from gridpriv.grid.layout import network_tables
 from gridpriv.grid.overrides import DemandSeries
 from gridpriv.grid.zoning import Zoning
 from gridpriv.privacy.mechanism import MECHANISMS
 from gridpriv.privacy.release import Release
 from gridpriv.privacy.sensitivity import Sensitivity
 from gridpriv.privacy.statement import refuse_unprotected
-from gridpriv.study.grids import Grid, describe
+from gridpriv.study.grids import Grid, describe, network_rows
 from gridpriv.study.manifest import header
 from gridpriv.study.publish import publish_manifest, publish_rows
 from gridpriv.study.record import certified, run_rows, settings_shown, with_run
@@ -222,9 +222,12 @@ def open_runs(
     """
     if public:
         refuse_unprotected(runs.settings.mechanism)
-    grids = {(runs.case.name, ""): Grid(runs.case.name, "", runs.case, runs.zoning)}
-    manifest = _manifest(runs, grids, public=public)
-    with open_store(folder, manifest, resume=resume, common=lambda: _network(runs)) as store:
+    grid = Grid(runs.case.name, "", runs.case, runs.zoning)
+    manifest = _manifest(runs, grid, public=public)
+    # the grid as it was run: branches out of service are neither settled nor drawn
+    drawn = replace(grid, case=runs.case.without(runs.settings.outage))
+    network = partial(network_rows, {(runs.case.name, ""): drawn})
+    with open_store(folder, manifest, resume=resume, common=network) as store:
         if public:
             _remember(store, runs)
         recorded = recorded_seed(folder)
@@ -285,7 +288,7 @@ def _seed(manifest: Json) -> int | None:
     return None if seeds[0] is None else int(seeds[0])
 
 
-def _manifest(runs: Runs, grids: dict[tuple[str, str], Grid], *, public: bool) -> Json:
+def _manifest(runs: Runs, grid: Grid, *, public: bool) -> Json:
     """Return what a run or series is.
 
     A published one says no seed, which would undo the noise, and no digest of demand, by which
@@ -302,19 +305,9 @@ def _manifest(runs: Runs, grids: dict[tuple[str, str], Grid], *, public: bool) -
         **({} if public else {"demand_sha256": _digest(runs)}),
     }
     manifest = header(runs.kind, title, question, told, len(runs.steps))
-    manifest |= {"cases": describe(grids), "repeat": runs.repeat}
+    manifest |= {"cases": describe({("", ""): grid}), "repeat": runs.repeat}
     del told["seeds"]  # another seed is refused by name
     return publish_manifest(manifest) if public else manifest
-
-
-def _network(runs: Runs) -> Rows:
-    """Return the grid as it was run: branches out of service are neither settled nor drawn."""
-    case = runs.case.without(runs.settings.outage)
-    tables = zip(NETWORK_TABLES, network_tables(case, runs.zoning), strict=True)
-    return {
-        name: table.assign(case=runs.case.name, zoning="").to_dict("records")
-        for name, table in tables
-    }
 
 
 def _run(number: int) -> str:

@@ -9,8 +9,11 @@ as often as for the client that was charged for it most, which is at least what 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 
 import pandas as pd
 
@@ -20,7 +23,6 @@ from gridpriv.core.text import json_ready
 from gridpriv.privacy.accounting import total_epsilon, total_pure
 from gridpriv.privacy.adjacency import parse_beta
 from gridpriv.privacy.budget import QUIET
-from gridpriv.privacy.filters import combined
 from gridpriv.privacy.ledger_rows import total_of
 from gridpriv.privacy.mechanism import Charge
 
@@ -90,22 +92,18 @@ def _total(study: Study, case: str, noisy: pd.DataFrame, charges: pd.DataFrame) 
     if differing(study, runs):
         return Total(case, len(runs), None, None, delta, unknown)
     by_run = {run: _by_owner(rows) for run, rows in charges.groupby("run")}
-    units: dict[frozenset[tuple[Charge, int]], dict[Charge, int]] = {}
+    units: dict[frozenset[tuple[Charge, int]], Counter[Charge]] = {}
     for owner_of in _owners(study, case, runs):
-        total: dict[Charge, int] = {}
+        total: Counter[Charge] = Counter()
         for run, zoning in runs[["run", "zoning"]].itertuples(index=False):
-            one = by_run[run]
-            spent = _most(one.values()) if owner_of is None else one.get(owner_of[zoning], {})
-            total = combined(total, spent)
+            if owner_of is None:  # each charge as often as for the owner charged for it most
+                total += reduce(or_, by_run[run].values())
+            else:
+                total += by_run[run].get(owner_of[zoning], Counter())
         units[frozenset(total.items())] = total
-    return Total(
-        case,
-        len(runs),
-        max((_epsilon(spent, delta) for spent in units.values()), default=0.0),
-        max((total_pure(spent) for spent in units.values()), default=0.0),
-        delta,
-        unknown,
-    )
+    epsilon = max((_epsilon(spent, delta) for spent in units.values()), default=0.0)
+    pure = max((total_pure(spent) for spent in units.values()), default=0.0)
+    return Total(case, len(runs), epsilon, pure, delta, unknown)
 
 
 def differing(study: Study, runs: pd.DataFrame) -> list[str]:
@@ -140,22 +138,12 @@ def _owners(study: Study, case: str, runs: pd.DataFrame) -> list[dict[str, str] 
     return [dict(zip(used, kind, strict=True)) for kind in sorted(kinds)]
 
 
-def _by_owner(rows: pd.DataFrame) -> dict[str, dict[Charge, int]]:
-    found: dict[str, dict[Charge, int]] = {}
+def _by_owner(rows: pd.DataFrame) -> dict[str, Counter[Charge]]:
+    found: dict[str, Counter[Charge]] = {}
     columns = rows[["owner", "kind", "parameter", "second", "count"]]
     for owner, kind, parameter, second, count in columns.itertuples(index=False):
-        spent = found.setdefault(str(owner), {})
         charge = Charge(str(kind), float(parameter), float(second))
-        spent[charge] = spent.get(charge, 0) + int(count)
-    return found
-
-
-def _most(owners: Iterable[Charges]) -> Charges:
-    """Return every charge as often as the owner was charged for it that was so most often."""
-    found: dict[Charge, int] = {}
-    for spent in owners:
-        for charge, count in spent.items():
-            found[charge] = max(found.get(charge, 0), count)
+        found.setdefault(str(owner), Counter())[charge] += int(count)
     return found
 
 
@@ -164,12 +152,12 @@ def _epsilon(charges: Charges, delta: float) -> float:
     concentrated = {c.kind for c in charges} <= {"laplace", "gaussian", "pure", "zcdp"}
     if len(charges) <= MOST or not concentrated:
         return total_of(charges, delta)
-    rho: dict[Charge, int] = {}
+    rho: Counter[Charge] = Counter()
     for charge, count in charges.items():
         power = {"gaussian": 0.5 / charge.parameter**2, "zcdp": charge.parameter}
         pure = 1.0 / charge.parameter if charge.kind == "laplace" else charge.parameter
-        one = Charge("zcdp", power.get(charge.kind, 0.5 * pure**2))  # Bun and Steinke 2016, 1.4
-        rho = combined(rho, {one: count})
+        # Bun and Steinke 2016, 1.4
+        rho[Charge("zcdp", power.get(charge.kind, 0.5 * pure**2))] += count
     return min(total_pure(charges), total_epsilon(rho, delta))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import TypeAlias
 
@@ -30,9 +31,10 @@ def zone_statements(
 
 
 def claimed_epsilon(settings: Settings, rules: AgentRules) -> float:
-    """Return the epsilon of one release that the settings state."""
-    budget = settings.budget
-    if budget.scope == "per-release" or rules.noise is None:
-        return budget.epsilon
+    """Return the epsilon of one release that the settings state; inf without noise."""
+    if rules.noise is None:
+        return math.inf
+    if settings.budget.scope == "per-release":
+        return settings.budget.epsilon
     claimed = MECHANISMS[settings.mechanism, "simulated"](rules.noise.multiplier).charge(1.0)
     return epsilon_of(claimed, settings.release_delta)

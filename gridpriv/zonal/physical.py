@@ -8,7 +8,6 @@ import numpy as np
 
 from gridpriv.core.document import Json
 from gridpriv.grid.case import Case
-from gridpriv.power.ac.limits import Limit
 from gridpriv.power.ac.service import Service
 from gridpriv.power.ac.settle import Settlement
 from gridpriv.power.objective import generation_cost
@@ -24,6 +23,7 @@ NOTHING: dict[str, None] = dict.fromkeys(
     )
 )  # fmt: skip
 """Figures of a run that ended before it settled."""
+OF_A_VIOLATION = ("kind", "element", "at", "limit", "amount", "unit")
 
 
 def physical_figures(
@@ -40,11 +40,15 @@ def physical_figures(
     figures |= {
         "carried": settled.carried,
         "failure": settled.failure,
-        "shed_mw": shed_mw(case, settled),
+        "shed_mw": base * float(sum(plan.p_shed.sum() for plan in settled.plans)),
         "spill_mw": base * float(sum(plan.spill.sum() for plan in settled.plans)),
-        "violations": [violation_row(limit) for limit in settled.violations],
+        "violations": [
+            {key: getattr(limit, key) for key in OF_A_VIOLATION} for limit in settled.violations
+        ],
         "interchange": interchange,
-        "fallback_zones": fallback_zones(zones, settled),
+        "fallback_zones": [
+            zone.name for zone, plan in zip(zones, settled.plans, strict=True) if not plan.solved
+        ],
         "replans": settled.replans,
     }
     if state is None:
@@ -61,23 +65,6 @@ def physical_figures(
         "losses_mw": state.losses_mw,
         "regulation_mw": base * float(state.regulation.sum()),
     }
-
-
-def shed_mw(case: Case, settled: Settlement) -> float:
-    """Return the demand that is not served, in MW."""
-    return case.base_mva * float(sum(plan.p_shed.sum() for plan in settled.plans))
-
-
-def fallback_zones(zones: tuple[Zone, ...], settled: Settlement) -> list[str]:
-    """Return the zones that act as in the last round, because their problem has no solution."""
-    pairs = zip(zones, settled.plans, strict=True)
-    return [zone.name for zone, plan in pairs if not plan.solved]
-
-
-def violation_row(limit: Limit) -> Json:
-    """Return a limit that is passed, by whom and by how much."""
-    row = limit._asdict()
-    return {key: row[key] for key in ("kind", "element", "at", "limit", "amount", "unit")}
 
 
 def interchange_rows(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import secrets
 import warnings
 from collections.abc import Iterator, Sequence
@@ -30,7 +29,6 @@ from gridpriv.privacy.adjacency import DemandAdjacency, PowerFactors
 from gridpriv.privacy.budget import noise_multiplier
 from gridpriv.privacy.perturbation import NoiseRule
 from gridpriv.privacy.strategies.disclosure import Disclosure
-from gridpriv.zonal.checks import claimed_epsilon
 from gridpriv.zonal.settings import Settings
 
 PAPER_SENSITIVITY = {"objective": 2.0, "output": 1.0}  # times beta, RK section 6.1.1
@@ -216,11 +214,10 @@ def _refuse_without_minimiser(case: Case, settings: Settings) -> None:
             up, down = np.isposinf(high[here]), np.isneginf(low[here])
             if here.sum() > 1 and up.any() and down.any() and (up | down).sum() > 1:
                 raise not_allowed(
-                    "perturbation",
-                    "objective",
+                    "perturbation", "objective",
                     f"demand or output here: two generators of bus {case.bus_id[bus]} have no "
                     "limits against each other, so an objective with noise has no minimum",
-                )
+                )  # fmt: skip
 
 
 def _hold_to(factors: PowerFactors | None, expected: PublicDemand, case: Case) -> None:
@@ -230,11 +227,10 @@ def _hold_to(factors: PowerFactors | None, expected: PublicDemand, case: Case) -
     for bus, p, q in zip(case.bus_id, *expected.mean, strict=True):
         if not factors.holds(float(p), float(q)):
             raise not_allowed(
-                "power_factor",
-                str(factors),
+                "power_factor", str(factors),
                 f"a band that the public demand keeps to: bus {bus} has "
                 f"{case.base_mva * p:.6g} MW, {case.base_mva * q:.6g} MVAr",
-            )
+            )  # fmt: skip
 
 
 def _warn_of_large_delta(settings: Settings, entries: int) -> None:
@@ -278,10 +274,3 @@ def noise_rule(settings: Settings, adjacency: DemandAdjacency) -> NoiseRule | No
     if settings.calibration == "paper":
         assumed = PAPER_SENSITIVITY[settings.perturbation] * adjacency.beta
     return NoiseRule(settings.mechanism, settings.noise, multiplier, assumed)
-
-
-def release_epsilon(prepared: Prepared) -> float:
-    """Return the epsilon of one release that the settings state; inf without noise."""
-    if prepared.rules.noise is None:
-        return math.inf
-    return claimed_epsilon(prepared.settings, prepared.rules)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -46,6 +47,12 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from gridpriv.zonal.solution import GridSolution
+
+OF_A_ZONE = ("zone", "buses", "variables", "shared", "tie_lines", "generators", "connected")
+OF_A_ROUND = (
+    "round", "objective", "consensus_residual", "disagreement", "noise_magnitude", "shed_mw",
+    "surplus_mw", "seconds", "cost",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -260,10 +267,10 @@ class RunResult(Instance):
         document = {
             "case": self.case.name,
             "buses": self.case.n_bus,
-            "zones": self._zone_rows(),
+            "zones": [{key: row[key] for key in OF_A_ZONE} for row in self._zones],
             "released": self._released_rows(),
             "settings": self.settings.told_of(self.case) | {"zoning": self.zoning.source},
-            "rounds": self._round_rows(),
+            "rounds": [{k: row[k] for k in OF_A_ROUND if k in row} for row in self._rounds],
             "ended": "early" if self.early else "finished",
             "reason": self.early,
             "final": self._final(),
@@ -271,7 +278,7 @@ class RunResult(Instance):
             "solver": solver_document(self.settings.solver, self.trace),
             "timing": vars(self.timing),
             "seed": None if self.settings.noise == "secure" else self.seed,
-            "version": _version(),
+            "version": version("gridpriv"),
         }
         if public:
             protected = self.settings.mechanism != "none"
@@ -312,10 +319,6 @@ class RunResult(Instance):
             holders[zone.coordinates] += 1.0
         return solution_of_variables(self.network, total / np.maximum(holders, 1.0), "last round")
 
-    def _zone_rows(self) -> list[Json]:
-        columns = ["zone", "buses", "variables", "shared", "tie_lines", "generators", "connected"]
-        return [{key: row[key] for key in columns} for row in self._zones]
-
     def _released_rows(self) -> list[Json]:
         return [
             {"zone": zone.name, "statistics": found.strategy.name,
@@ -324,31 +327,18 @@ class RunResult(Instance):
             if found is not None
         ]  # fmt: skip
 
-    def _round_rows(self) -> list[Json]:
-        columns = (
-            "round", "objective", "consensus_residual", "disagreement", "noise_magnitude",
-            "shed_mw", "surplus_mw", "seconds", "cost",
-        )  # fmt: skip
-        return [{key: row[key] for key in columns if key in row} for row in self._rounds]
-
     def _final(self) -> Json:
         last = self.trace.rounds[-1] if self.trace.rounds else None
         figures = last.figures if last else {}
         keys = ("objective", "shed_mw", "surplus_mw", "shed_mvar", "surplus_mvar", "cost")
         final: Json = {key: figures.get(key) for key in keys}
         final["explanation"] = self.explanation()
-        final["consensus_residual"] = last.consensus_residual if last else None
-        final["disagreement"] = last.disagreement if last else None
-        final["recourse"] = recourse_document(self.settlement, self.physical)
-        final["ac"] = ac_document(self.settlement, self.physical)
+        for key in ("consensus_residual", "disagreement"):
+            final[key] = getattr(last, key, None)
+        final["recourse"] = recourse_document(self.physical)
+        final["ac"] = ac_document(self.physical)
         final["physical"] = self.physical
         final["cost_of_privacy"] = None
         if self.reference is not None:
             final["cost_of_privacy"] = cost_of_privacy(self.physical, self.reference)
         return final
-
-
-def _version() -> str:
-    from importlib.metadata import version
-
-    return version("gridpriv")

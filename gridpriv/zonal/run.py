@@ -25,9 +25,9 @@ from gridpriv.power.zone import flat_start
 from gridpriv.privacy.noise import NoiseStreams
 from gridpriv.privacy.release import Charging, Release
 from gridpriv.privacy.statement import ZoneStatement
-from gridpriv.zonal.checks import zone_statements
+from gridpriv.zonal.checks import claimed_epsilon, zone_statements
 from gridpriv.zonal.opening import Ground, coordinate_units, opened, step_size
-from gridpriv.zonal.prepared import Instance, Prepared, prepare, release_epsilon
+from gridpriv.zonal.prepared import Instance, Prepared, prepare
 from gridpriv.zonal.result import RunResult, Timing
 from gridpriv.zonal.settings import Settings
 from gridpriv.zonal.trace import RoundRecord, Trace, round_record
@@ -211,12 +211,19 @@ def open_rounds(prepared: Prepared, transport: Transport) -> Opening:
     """Try or rehearse every zone on its public proxy; return where the private rounds start."""
     if prepared.settings.coordination == "central":
         return _open_central(prepared, transport)
+    numbers = np.unique(np.concatenate([zone.coordinates[s] for zone, s in prepared.held]))
     ground = Ground(
         settings=prepared.settings,
         consensus=prepared.consensus,
         start=[flat_start(zone)[s] for zone, s in prepared.held],
-        units=_penalty_units(prepared),
-        step=step_size(prepared.settings, lambda: _smoothness(prepared, transport)),
+        units=coordinate_units(prepared.network, numbers, len(prepared.zones)),
+        step=step_size(
+            prepared.settings,
+            lambda: (
+                max(answers(transport.ask("smoothness"))),
+                claimed_epsilon(prepared.settings, prepared.rules),
+            ),
+        ),
     )
     state, plan = opened(ground, partial(exchange, transport))
     orders = orders_at(prepared.consensus, state, plan, 1)
@@ -263,17 +270,6 @@ def _releases(transport: Transport, orders: Sequence[Order]) -> list[Release | N
     """Return what one draw of every zone is under an order; public."""
     penalties, steps = [order.penalty for order in orders], [order.step for order in orders]
     return answers(transport.ask("release", penalties, steps))
-
-
-def _penalty_units(prepared: Prepared) -> Floats:
-    """Return the units of rho of every global variable."""
-    number = np.unique(np.concatenate([zone.coordinates[s] for zone, s in prepared.held]))
-    return coordinate_units(prepared.network, number, len(prepared.zones))
-
-
-def _smoothness(prepared: Prepared, transport: Transport) -> tuple[float, float]:
-    """Return the largest of the zones' L, and the epsilon of one release."""
-    return max(answers(transport.ask("smoothness"))), release_epsilon(prepared)
 
 
 def _settled(prepared: Prepared, transport: Transport) -> Settlement:

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from gridpriv.consensus.memory import AgentRules
 from gridpriv.core.document import Json
 from gridpriv.grid.case import Case
-from gridpriv.power.ac.settle import Settlement
 from gridpriv.power.solvers import solver_version
 from gridpriv.privacy.accounting import paper_total
 from gridpriv.privacy.statement import ZoneStatement, noise_caveat
@@ -15,30 +14,28 @@ from gridpriv.zonal.settings import Settings
 from gridpriv.zonal.trace import Trace
 
 
-def recourse_document(settlement: Settlement | None, physical: Json) -> Json:
+def recourse_document(physical: Json) -> Json:
     """Return the zones' own plans in short; squared imbalance no longer applies to them."""
-    names = ("objective", "shed_mw", "surplus_mw", "cost", "failed_zones")
-    if settlement is None:
-        return dict.fromkeys(names)
-    figures = (
-        None, physical["shed_mw"], physical["spill_mw"], physical["generation_cost"],
-        physical["fallback_zones"],
-    )  # fmt: skip
-    return dict(zip(names, figures, strict=True))
+    return {
+        "objective": None,
+        "shed_mw": physical["shed_mw"],
+        "surplus_mw": physical["spill_mw"],
+        "cost": physical["generation_cost"],
+        "failed_zones": physical["fallback_zones"],
+    }
 
 
-def ac_document(settled: Settlement | None, physical: Json) -> Json:
+def ac_document(physical: Json) -> Json:
     """Return the AC state in short."""
-    names = ("converged", "slack_mw", "vm_violations", "vm_worst_pu", "loading_violations")
-    if settled is None or settled.state is None:
-        return dict.fromkeys(names) | {"converged": None if settled is None else False}
-    outside = settled.violations
-    band = [limit.amount for limit in outside if limit.kind == "voltage"]
-    lines = sum(limit.kind == "line" for limit in outside)
-    figures = (
-        True, physical["regulation_mw"], len(band), max(band, default=0.0), lines,
-    )  # fmt: skip
-    return dict(zip(names, figures, strict=True))
+    failure, outside = physical["failure"], physical["violations"] or ()
+    band = [row["amount"] for row in outside if row["kind"] == "voltage"]
+    lines = sum(row["kind"] == "line" for row in outside)
+    state = (len(band), max(band, default=0.0), lines) if failure == "" else (None, None, None)
+    return {
+        "converged": None if failure is None else not failure,
+        "slack_mw": physical["regulation_mw"],
+        **dict(zip(("vm_violations", "vm_worst_pu", "loading_violations"), state, strict=True)),
+    }
 
 
 def totals(settings: Settings, statements: Sequence[ZoneStatement]) -> Json:
@@ -56,7 +53,12 @@ def privacy_document(
     settings: Settings, case: Case, rules: AgentRules, statements: Sequence[ZoneStatement]
 ) -> Json:
     """Return what a run's releases certify: of the worst zone, and of every one."""
-    protected = settings.protected(case)
+    protected, paper = settings.protected(case), None
+    if settings.mechanism == "gaussian" and settings.calibration == "paper":
+        planned = settings.planned_releases()  # RK's theorem 4.6; no certificate
+        paper = paper_total(
+            settings.budget.epsilon, settings.release_delta, planned, settings.target_delta
+        )
     release = max(statements, key=lambda s: s.certified, default=None)
     return {
         "mechanism": settings.mechanism,
@@ -74,21 +76,9 @@ def privacy_document(
             "delta": settings.release_delta if settings.mechanism == "gaussian" else 0.0,
         },
         "noise_multiplier": rules.noise.multiplier if rules.noise else None,
-        "paper_total": _paper_total(settings),
+        "paper_total": paper,
         "sensitivity": [vars(s) | {"ratio": s.ratio} for s in statements],
     }
-
-
-def _paper_total(settings: Settings) -> float | None:
-    """RK's theorem 4.6, under calibration ``paper`` with Gaussian noise; no certificate."""
-    if settings.mechanism != "gaussian" or settings.calibration != "paper":
-        return None
-    return paper_total(
-        settings.budget.epsilon,
-        settings.release_delta,
-        settings.planned_releases(),
-        settings.target_delta,
-    )
 
 
 def solver_document(name: str, trace: Trace) -> Json:

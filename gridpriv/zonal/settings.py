@@ -194,50 +194,35 @@ class Settings(Service, Grid, Rounds, Draws, Adjacency, Privacy):
     def agree(self) -> None:
         """Refuse settings of which one has no meaning beside another."""
         super().agree()
-        if self.imbalance_weight is not None and self.objective in (None, "imbalance"):
-            raise not_allowed(
-                "imbalance_weight",
-                self.imbalance_weight,
-                "left out, or beside objective cost or losses: imbalance has no other term",
-            )
-        if self.refresh is not None and self.perturbation != "demand":
-            raise not_allowed(
-                "refresh", self.refresh, f"left out: perturbation {self.perturbation} has none"
-            )
-        if self.noise == "secure" and self.seed is not None:
-            raise not_allowed("seed", self.seed, "left out: secure noise has no seed")
-        if self.mechanism == "knorm" and self.perturbation != "demand":
-            raise not_allowed(
-                "mechanism",
-                "knorm",
-                "with perturbation 'demand' only: its noise is on pairs (p, q)",
-            )
-        if self.power_factor is not None and self.perturbation != "demand":
-            raise not_allowed(
-                "power_factor",
-                self.power_factor,
-                f"left out: perturbation {self.perturbation!r} is for changes at any",
-            )
-        if self.acceleration == "anderson" and not self.repeats():
-            raise not_allowed(
-                "acceleration", "anderson",
-                "'none', or beside rounds that repeat one map: update exact, penalty balanced, "
-                "start proxy, coordination rounds, and noise that is not fresh",
-            )  # fmt: skip
-        noisy = self.mechanism != "none"
-        if self.coordination == "central" and noisy and self.perturbation != "demand":
-            raise not_allowed(
-                "coordination", "central",
-                f"'rounds' with perturbation {self.perturbation!r}: only demand can be gathered",
-            )  # fmt: skip
-        if self.coordination == "central" and self.refresh not in (None, "run"):
-            raise not_allowed("refresh", self.refresh, "'run': coordination central has one round")
-        if noisy and self.calibration == "paper" and self.perturbation == "demand":
-            raise not_allowed(
-                "calibration",
-                "paper",
-                "'sound' with perturbation 'demand': the paper has no such calibration",
-            )
+        noisy, demand = self.mechanism != "none", self.perturbation == "demand"
+        central = self.coordination == "central"
+        for wrong, name, allowed in (
+            (self.imbalance_weight is not None and self.objective in (None, "imbalance"),
+             "imbalance_weight",
+             "left out, or beside objective cost or losses: imbalance has no other term"),
+            (self.refresh is not None and not demand,
+             "refresh", f"left out: perturbation {self.perturbation} has none"),
+            (self.noise == "secure" and self.seed is not None,
+             "seed", "left out: secure noise has no seed"),
+            (self.mechanism == "knorm" and not demand,
+             "mechanism", "with perturbation 'demand' only: its noise is on pairs (p, q)"),
+            (self.power_factor is not None and not demand,
+             "power_factor", f"left out: perturbation {self.perturbation!r} is for changes at any"),
+            (self.acceleration == "anderson" and not self.repeats(),
+             "acceleration",
+             "'none', or beside rounds that repeat one map: update exact, penalty balanced, "
+             "start proxy, coordination rounds, and noise that is not fresh"),
+            (central and noisy and not demand,
+             "coordination",
+             f"'rounds' with perturbation {self.perturbation!r}: only demand can be gathered"),
+            (central and self.refresh not in (None, "run"),
+             "refresh", "'run': coordination central has one round"),
+            (noisy and demand and self.calibration == "paper",
+             "calibration",
+             "'sound' with perturbation 'demand': the paper has no such calibration"),
+        ):  # fmt: skip
+            if wrong:
+                raise not_allowed(name, getattr(self, name), allowed)
 
     def effective_perturbation(self) -> Perturbation:
         """Return what is perturbed, with the refresh that applies."""

@@ -20,7 +20,8 @@ from gridpriv.report.answers import answers
 from gridpriv.report.export import export
 from gridpriv.report.summary import summary
 from gridpriv.study import learned, read_study
-from gridpriv.study.learn_plan import LearnPlan, make_way
+from gridpriv.study.files import scheme_of
+from gridpriv.study.learn_plan import LearnPlan
 from gridpriv.study.learned import Shelf, compare_learning
 
 
@@ -117,7 +118,7 @@ def make_plan(names, totals, seeds, given, dataset="made", **more):
     ]
     return LearnPlan(
         dataset,
-        tuple(make_way(way) for way in ways),
+        tuple(scheme_of(way) for way in ways),
         tuple(f"total:{total},1e-5" for total in totals),
         tuple(range(seeds)),
         given | {"calibration": "sound"},
@@ -234,7 +235,7 @@ def test_other_units_of_privacy_are_refused_unless_allowed_by_name():
     with pytest.raises(InputError, match=r"one client, with a trusted server.*--allow units"):
         plan.trials()
     assert len(replace(plan, allowed=("units",)).trials()) == 2
-    other = make_way({"name": "add-one", "algorithm": "dpsgd", "adjacency": "add-one"})
+    other = scheme_of({"name": "add-one", "algorithm": "dpsgd", "adjacency": "add-one"})
     with pytest.raises(InputError, match="one sample, add-one"):
         replace(plan, ways=(plan.ways[0], other)).trials()
 
@@ -336,7 +337,7 @@ def test_a_presets_batch_is_undone_by_none(tmp_path):
         ("dataset = 'lasso'\nseeds = 3", "seeds = 3 is not allowed: a list of whole numbers"),
         ("dataset = 'lasso'\nseeds = [true]", "seeds = "),
         ("dataset = 'lasso'\nbudgets = [0.5, 'total:1']", "a list of texts"),
-        ("dataset = 'lasso'\n[[schemes]]\nalgorithm = 'dpsgd'", "a text that names the way"),
+        ("dataset = 'lasso'\n[[schemes]]\nalgorithm = 'dpsgd'", "a text that names the scheme"),
         ("dataset = 'lasso'\n[[schemes]]\nname = 'a'\nalgorithm = 'dpsgd'", "budgets = []"),
         ("dataset = 'lasso'\nbudgets = ['total:1,1e-5']\n[[schemes]]\nname = 'a'\nrunds = 3",
          "did you mean 'rounds'"),

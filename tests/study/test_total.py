@@ -14,7 +14,8 @@ from gridpriv.core.stored import Study
 from gridpriv.report.answers import answers
 from gridpriv.report.summary import summary
 from gridpriv.study import Scheme, compare, make_plan
-from gridpriv.study.learn_plan import LearnPlan, make_way
+from gridpriv.study.files import scheme_of
+from gridpriv.study.learn_plan import LearnPlan
 from gridpriv.study.learned import compare_learning
 from gridpriv.study.publish import publish_study
 from gridpriv.study.total import differing, study_totals
@@ -135,7 +136,7 @@ def test_a_study_tells_its_total_also_in_public(tmp_path: Path) -> None:
 
 
 def test_learning_composes_over_seeds(tmp_path: Path) -> None:
-    way = make_way({"name": "dpsgd", "algorithm": "dpsgd"})
+    way = scheme_of({"name": "dpsgd", "algorithm": "dpsgd"})
     given = {"rounds": 2, "clients": 5, "clip": 1.0}
     plan = LearnPlan("lasso", (way,), ("total:1,1e-5",), (0, 1), given)
     study = compare_learning(plan, tmp_path / "study")
