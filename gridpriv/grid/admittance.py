@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import sparse
 
-from gridpriv.core.arrays import Complexes
+from gridpriv.core.arrays import Complexes, Floats, Ints
 from gridpriv.grid.case import Case
 
 
@@ -38,6 +38,13 @@ def branch_admittance(case: Case) -> BranchAdmittance:
         tf=-series / ratio,
         tt=to_end,
     )
+
+
+def laplacian(i: Ints, j: Ints, weight: Floats, n: int) -> sparse.csr_array:
+    """Return the Laplacian (n, n) of a graph whose edges (i, j) have these weights."""
+    rows, columns = np.concatenate([i, j, i, j]), np.concatenate([i, j, j, i])
+    values = np.concatenate([weight, weight, -weight, -weight])
+    return sparse.coo_array((values, (rows, columns)), shape=(n, n)).tocsr()
 
 
 def branch_flows(case: Case, voltage: Complexes) -> tuple[Complexes, Complexes]:

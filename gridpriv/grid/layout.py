@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING
 import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import coo_array, csr_array
+from scipy.sparse import csr_array
 from scipy.sparse.csgraph import dijkstra
 from scipy.sparse.linalg import splu
 
 from gridpriv.core.arrays import Floats, Ints
+from gridpriv.grid.admittance import laplacian
 from gridpriv.grid.case import Case
 from gridpriv.grid.zoning import Zoning, bus_graph, tie_lines
 
@@ -156,7 +157,7 @@ def _least_stress(start: Floats, i: Ints, j: Ints, wanted: Floats) -> Floats:
     """Return positions of least stress near ``start``; every sweep lowers it."""
     n = len(start)
     weight = 1.0 / wanted**2
-    solve = splu(_laplacian(i, j, weight, n)[1:, 1:].tocsc()).solve
+    solve = splu(laplacian(i, j, weight, n)[1:, 1:].tocsc()).solve
     placed = start - start[0]
     for _ in range(SWEEPS):
         gap = placed[i] - placed[j]
@@ -174,12 +175,6 @@ def _least_stress(start: Floats, i: Ints, j: Ints, wanted: Floats) -> Floats:
             break
     found: Floats = placed
     return found
-
-
-def _laplacian(i: Ints, j: Ints, weight: Floats, n: int) -> csr_array:
-    rows, columns = np.concatenate([i, j, i, j]), np.concatenate([j, i, i, j])
-    values = np.concatenate([-weight, -weight, weight, weight])
-    return coo_array((values, (rows, columns)), shape=(n, n)).tocsr()
 
 
 def _upright(placed: Floats) -> Floats:

@@ -68,23 +68,16 @@ class Fleet:
         return member
 
 
+@dataclass(eq=False)
 class ZoneMember:
     """A zone: its agent, and what its owner does with the last round besides."""
 
-    agent: Agent
-
-    def __init__(
-        self,
-        problem: ZoneProblem,
-        shared: NDArray[np.bool_],
-        service: Service,
-        unit: float | None,
-    ) -> None:
-        self.problem = problem
-        self.shared = shared
-        self.service = service
-        self.unit = unit
-        self._rehearsal = Rehearsal()
+    problem: ZoneProblem
+    shared: NDArray[np.bool_]
+    service: Service
+    unit: float | None
+    agent: Agent = field(init=False)
+    _rehearsal: Rehearsal = field(init=False, default_factory=Rehearsal)
 
     def begin(
         self,

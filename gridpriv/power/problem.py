@@ -20,7 +20,7 @@ from gridpriv.power.sensitivity import (
     gradient_sensitivity,
     output_sensitivity,
 )
-from gridpriv.power.solvers import Solution, ZoneSolver, make_solver
+from gridpriv.power.solvers import ZoneSolver, make_solver
 from gridpriv.power.solvers.certified import Certified
 from gridpriv.privacy.adjacency import DemandAdjacency
 from gridpriv.privacy.sensitivity import Norm, Sensitivity
@@ -51,6 +51,8 @@ class ZoneProblem:
         self.coordinates: Ints = program.coordinates
         self.solver = solver
         self._last_output: tuple[Any, Sensitivity] | None = None
+        self._solvers: dict[bool, ZoneSolver] = {}
+        self._certified: dict[bool, Certified] = {}
         self._sensitivities: dict[tuple[DemandAdjacency, Norm], Sensitivity] = {}
 
     def disclosing(self, disclosure: Disclosure | None) -> ZoneProblem:
@@ -71,22 +73,6 @@ class ZoneProblem:
         """The presolved program."""
         return presolve(self.program)
 
-    @cached_property
-    def _linearized_solver(self) -> ZoneSolver:
-        return make_solver(self.solver, self.program, lambda: self.reduced, exact=False)
-
-    @cached_property
-    def _exact_solver(self) -> ZoneSolver:
-        return make_solver(self.solver, self.program, lambda: self.reduced, exact=True)
-
-    @cached_property
-    def _linearized_certified(self) -> Certified:
-        return Certified(self.reduced, exact=False)
-
-    @cached_property
-    def _exact_certified(self) -> Certified:
-        return Certified(self.reduced, exact=True)
-
     def start(self) -> Floats:
         """Return the flat start."""
         return self.program.start.copy()
@@ -104,17 +90,28 @@ class ZoneProblem:
         self, linear: Floats, metric: Floats, *, near: bool = False, within: float = math.inf
     ) -> Minimiser:
         """Return argmin over W of <linear, z> + 1/2 z' diag(metric) z."""
-        if within < math.inf and self.reduced.size:
-            return _minimiser(self._linearized_certified.solve(linear, metric, within))
-        return _minimiser(self._linearized_solver.solve(linear, metric, near=near))
+        return self._solved(linear, metric, near, within, exact=False)
 
     def minimise_exact(
         self, linear: Floats, metric: Floats, *, near: bool = False, within: float = math.inf
     ) -> Minimiser:
         """Return argmin over W of M ||Bz||^2 + 1/2 z'(H + diag(metric))z + <linear, z>."""
+        return self._solved(linear, metric, near, within, exact=True)
+
+    def _solved(
+        self, linear: Floats, metric: Floats, near: bool, within: float, *, exact: bool
+    ) -> Minimiser:
         if within < math.inf and self.reduced.size:
-            return _minimiser(self._exact_certified.solve(linear, metric, within))
-        return _minimiser(self._exact_solver.solve(linear, metric, near=near))
+            if exact not in self._certified:
+                self._certified[exact] = Certified(self.reduced, exact=exact)
+            found = self._certified[exact].solve(linear, metric, within)
+        else:
+            if exact not in self._solvers:
+                self._solvers[exact] = make_solver(
+                    self.solver, self.program, lambda: self.reduced, exact=exact
+                )
+            found = self._solvers[exact].solve(linear, metric, near=near)
+        return Minimiser(found.z, found.iterations, found.retries)
 
     def figures(self, z: Floats, data: Floats) -> dict[str, float]:
         """Return squared imbalance (p.u.), shed and surplus in MW and MVAr, cost; private.
@@ -169,7 +166,3 @@ class ZoneProblem:
         if self._disclosure is None:
             raise ValueError("demand perturbation needs a disclosure")
         return self._disclosure
-
-
-def _minimiser(solution: Solution) -> Minimiser:
-    return Minimiser(solution.z, solution.iterations, solution.retries)

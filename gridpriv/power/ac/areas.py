@@ -161,7 +161,7 @@ def solve(
     stuck = np.where(alpha_of_gen >= 0, grid.up, grid.down) * alpha_of_gen
     p = injected.real + np.bincount(case.gen_bus, stuck, minlength=case.n_bus)
     near, far = grid.area_of[case.f_bus], grid.area_of[case.t_bus]
-    ends = _tie_ends(grid, near != far)
+    rows, at, metered = _tie_ends(grid, near != far)
     at_slack = sparse.coo_array(
         (np.ones(len(slack)), (grid.reference[slack], np.arange(len(slack)))),
         shape=(case.n_bus, len(slack)),
@@ -176,9 +176,9 @@ def solve(
     )
     low, high = _reactive_limits(grid, voltage, eased)
     equations = FlowEquations(
-        injected=sparse.vstack([grid.admittance, ends.rows], format="csr"),
-        at=np.concatenate([np.arange(case.n_bus), ends.at]),
-        tie_area=ends.area[active],
+        injected=sparse.vstack([grid.admittance, rows], format="csr"),
+        at=np.concatenate([np.arange(case.n_bus), at]),
+        tie_area=metered[active],
         p=p,
         q=injected.imag,
         q_low=low,
@@ -198,14 +198,7 @@ def solve(
     return Settled(found, bound, alpha, taken, 1)
 
 
-@dataclass(frozen=True, eq=False)
-class _Ends:
-    rows: sparse.csr_array
-    at: Ints
-    area: sparse.csr_array
-
-
-def _tie_ends(grid: AreaGrid, ties: Bools) -> _Ends:
+def _tie_ends(grid: AreaGrid, ties: Bools) -> tuple[sparse.csr_array, Ints, sparse.csr_array]:
     """Return admittance rows and buses of the ends of tie lines, and what areas meter of them.
 
     A tie line is metered in its middle: an area counts half the flow at its own end less half
@@ -219,14 +212,10 @@ def _tie_ends(grid: AreaGrid, ties: Bools) -> _Ends:
     values = np.concatenate([y.ff[k], y.tt[k], y.ft[k], y.tf[k]])
     places = (np.tile(number, 2), np.concatenate([near, far]))
     areas = np.concatenate([grid.area_of[near], grid.area_of[far]])
-    return _Ends(
-        rows=sparse.coo_array((values, places), shape=size).tocsr(),
-        at=near,
-        area=sparse.coo_array(
-            (np.repeat([0.5, -0.5], len(number)), (areas, np.tile(number, 2))),
-            shape=(len(grid.interchange), len(number)),
-        ).tocsr(),
-    )
+    rows = sparse.coo_array((values, places), shape=size).tocsr()
+    halves = (np.repeat([0.5, -0.5], len(number)), (areas, np.tile(number, 2)))
+    shape = (len(grid.interchange), len(number))
+    return rows, near, sparse.coo_array(halves, shape=shape).tocsr()
 
 
 def _columns(grid: AreaGrid, here: Floats, other: Floats, reach: Floats) -> sparse.csr_array:

@@ -140,14 +140,6 @@ def residual(equations: FlowEquations, point: Point) -> Residual:
 
 
 @dataclass(frozen=True, eq=False)
-class _Terms:
-    """Terms of a sparse matrix: where each stands; those at one place are added."""
-
-    row: Ints
-    column: Ints
-
-
-@dataclass(frozen=True, eq=False)
 class Jacobian:
     """Derivative of the residual by (va but at references, vm, alpha, delta), to be filled."""
 
@@ -187,17 +179,17 @@ class Jacobian:
         by = np.concatenate([column[at_bus], column[at_bus], column[metered]])
         turning = turns[by]
         alpha, delta = free + n, free + n + equations.up.shape[1]
-        terms = [
-            _Terms(power[turning], angle[by[turning]]),
-            _Terms(power, free + by),
-            _Terms(n + np.arange(n), free + np.arange(n)),
-            _Terms(up.row, alpha + up.col),
-            _Terms(down.row, alpha + down.col),
-            _Terms(2 * n + bias.row, delta + bias.col),
+        terms = [  # row and column of each; those at one place are added
+            (power[turning], angle[by[turning]]),
+            (power, free + by),
+            (n + np.arange(n), free + np.arange(n)),
+            (up.row, alpha + up.col),
+            (down.row, alpha + down.col),
+            (2 * n + bias.row, delta + bias.col),
         ]
         size = 2 * n + areas
         # indices of SciPy's matrices are of 32 bits, which a place's number outgrows
-        key = np.concatenate([one.column.astype(np.int64) * size + one.row for one in terms])
+        key = np.concatenate([c.astype(np.int64) * size + r for r, c in terms])
         found, slot = np.unique(key, return_inverse=True)
         indptr = np.searchsorted(found, size * np.arange(delta + islands + 1))
         return Jacobian(

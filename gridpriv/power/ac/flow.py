@@ -20,11 +20,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 import numpy as np
-from scipy import sparse
 from scipy.sparse.linalg import spsolve
 
 from gridpriv.core.arrays import Bools, Complexes, Floats, Ints
-from gridpriv.grid.admittance import branch_flows
+from gridpriv.grid.admittance import branch_flows, laplacian
 from gridpriv.grid.case import Case
 from gridpriv.grid.islands import dead_buses
 from gridpriv.power.ac.areas import AreaGrid, Settled, injection, interchange_of, solve
@@ -202,16 +201,14 @@ def _dc_angles(grid: AreaGrid) -> Floats:
     case = grid.case
     weight = 1.0 / np.where(case.x != 0, case.x, np.abs(case.r)) / case.tap
     f, t = case.f_bus, case.t_bus
-    rows, columns = np.concatenate([f, t, f, t]), np.concatenate([f, t, t, f])
-    values = np.concatenate([weight, weight, -weight, -weight])
-    laplacian = sparse.coo_array((values, (rows, columns)), shape=(case.n_bus,) * 2).tocsr()
+    matrix = laplacian(f, t, weight, case.n_bus)
     injected = injection(grid).real - case.gs
     np.add.at(injected, f, weight * case.shift)
     np.add.at(injected, t, -weight * case.shift)
     turning = np.setdiff1d(np.arange(case.n_bus), grid.reference)
     angles = np.zeros(case.n_bus)
     if len(turning):
-        angles[turning] = spsolve(laplacian[turning][:, turning].tocsc(), injected[turning])
+        angles[turning] = spsolve(matrix[turning][:, turning].tocsc(), injected[turning])
     return angles
 
 

@@ -21,8 +21,10 @@ plan again, without a message.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gridpriv.core.arrays import Bools, Complexes, Floats, Ints
 from gridpriv.grid.case import Case
@@ -177,7 +179,9 @@ def plan_zone(
     if dead[zone.own].all():
         return _at_rest(zone, demand)
     area = _live_area(zone, demand, boundary, dead)
-    model = ac_model(area.part.case, area.own, _mask(area.ties, area.part.case.n_branch))
+    model = ac_model(
+        area.part.case, area.own, np.isin(np.arange(area.part.case.n_branch), area.ties)
+    )
     worth, base = _add_operating_cost(model, unit), zone.network.case.base_mva
     lost = service.voll * base / worth
     add_service_cost(model, lost, lost)
@@ -211,12 +215,6 @@ def _live_area(zone: Zone, demand: Floats, boundary: Boundary, dead: Bools) -> _
     case = part.case
     ties = np.flatnonzero(own[case.f_bus] != own[case.t_bus])
     return _Area(part, own, ties, own[case.f_bus[ties]])
-
-
-def _mask(at: Ints, size: int) -> Bools:
-    mask = np.zeros(size, bool)
-    mask[at] = True
-    return mask
 
 
 def operating_unit(case: Case) -> float | None:
@@ -329,10 +327,9 @@ def _plan(
         spill=np.where(asked.spill < NEGLIGIBLE, 0.0, asked.spill),
     )
     gens = np.searchsorted(zone.gens, part.gens)
-    voltage = rest.voltage.copy()
-    voltage[np.searchsorted(zone.buses, part.buses)] = model.voltage(found.x)
+    buses = np.searchsorted(zone.buses, part.buses)
 
-    def with_live(given: Floats, at: Ints, live: Floats) -> Floats:
+    def with_live(given: NDArray[Any], at: Ints, live: NDArray[Any]) -> NDArray[Any]:
         every = given.copy()
         every[at] = live
         return every
@@ -340,7 +337,7 @@ def _plan(
     return ZonePlan(
         pg=with_live(rest.pg, gens, found.x[model.pg]),
         qg=with_live(rest.qg, gens, found.x[model.qg]),
-        voltage=voltage,
+        voltage=with_live(rest.voltage, buses, model.voltage(found.x)),
         p_shed=with_live(rest.p_shed, own, asked.p_shed[area.own]),
         q_shed=with_live(rest.q_shed, own, asked.q_shed[area.own]),
         spill=with_live(rest.spill, own, asked.spill[area.own]),
@@ -373,16 +370,11 @@ def _as_in_last_round(zone: Zone, last: Floats) -> ZonePlan:
     """Return outputs and voltages of the last round, with all demand served."""
     start, number = zone.network.offsets, zone.coordinates
     w = last[: len(zone.buses)]
-    none, unknown = np.zeros(len(zone.own)), np.full(len(zone.own), np.nan)
-    return ZonePlan(
+    return replace(
+        _at_rest(zone, np.zeros(2 * len(zone.own))),
         pg=last[(number >= start["pg"]) & (number < start["qg"])],
         qg=last[(number >= start["qg"]) & (number < start["pc"])],
         voltage=np.sqrt(np.where(w > 0, w, 1.0)).astype(complex),
-        p_shed=none,
-        q_shed=none,
-        spill=none,
-        p_price=unknown,
-        q_price=unknown,
         interchange=np.nan,
         solved=False,
     )

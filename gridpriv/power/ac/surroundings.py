@@ -15,10 +15,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import sparse
 from scipy.sparse.linalg import splu
 
 from gridpriv.core.arrays import Bools, Floats, Ints
+from gridpriv.grid.admittance import laplacian
 from gridpriv.grid.case import Case
 from gridpriv.grid.islands import islands
 from gridpriv.power.ac.part import part_of
@@ -65,33 +65,20 @@ def surroundings(case: Case, inside: Bools, ends: Ints) -> Surroundings | None:
     )
     grid, place = beyond.case, np.searchsorted(beyond.buses, ends)
     island = islands(grid)
-    deep = np.flatnonzero(np.isin(island, island[place]) & ~_mask(place, grid.n_bus))
-    laplacian = _susceptance(grid)
+    deep = np.setdiff1d(np.flatnonzero(np.isin(island, island[place])), place)
+    # a lossless grid near nominal voltage
+    susceptance = grid.x / (grid.r**2 + grid.x**2) / grid.tap
+    matrix = laplacian(grid.f_bus, grid.t_bus, susceptance, grid.n_bus)
     span = np.clip(grid.pmax - grid.pmin, 0.0, ENDLESS)
     given = np.bincount(grid.gen_bus, span, minlength=grid.n_bus).astype(float)
     given[~np.isin(island, island[place])] = 0.0
     given /= max(given.sum(), np.finfo(float).tiny)
-    across = laplacian[place][:, deep]
+    across = matrix[place][:, deep]
     rest = np.column_stack([across.T.toarray(), given[deep]])
     if len(deep):
         try:
-            rest = splu(laplacian[deep][:, deep].tocsc()).solve(rest)
+            rest = splu(matrix[deep][:, deep].tocsc()).solve(rest)
         except RuntimeError:  # lines of resistance only, or capacitors that cancel their lines
             return None
-    within = laplacian[place][:, place].toarray()
+    within = matrix[place][:, place].toarray()
     return Surroundings(ends, within - across @ rest[:, :-1], given[place] - across @ rest[:, -1])
-
-
-def _mask(at: Ints, size: int) -> Bools:
-    mask = np.zeros(size, bool)
-    mask[at] = True
-    return mask
-
-
-def _susceptance(case: Case) -> sparse.csr_array:
-    """Return the Laplacian of series susceptances of a lossless grid near nominal voltage."""
-    weight = case.x / (case.r**2 + case.x**2) / case.tap
-    f, t = case.f_bus, case.t_bus
-    places = (np.concatenate([f, t, f, t]), np.concatenate([f, t, t, f]))
-    values = np.concatenate([weight, weight, -weight, -weight])
-    return sparse.coo_array((values, places), shape=(case.n_bus,) * 2).tocsr()
