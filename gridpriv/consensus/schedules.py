@@ -104,14 +104,15 @@ class GrowingPenalty:
 
     def first(self, size: int) -> Floats:
         """Return rho^1."""
-        return np.full(size, self._at(1))
+        return np.full(size, self.at(1))
 
     def following(self, t: int, rho: Floats, primal: Floats, dual: Floats) -> Floats:
         """Return rho^{t+1}."""
         del primal, dual
-        return np.full_like(rho, self._at(t + 1))
+        return np.full_like(rho, self.at(t + 1))
 
-    def _at(self, t: int) -> float:
+    def at(self, t: int) -> float:
+        """Return rho^t."""
         exponent = min((t // self.every) * math.log(self.factor), math.log(self.most / self.start))
         return min(self.most, self.start * math.exp(exponent))
 

@@ -136,15 +136,8 @@ def _code_lines(text: str) -> Iterator[_Line]:
 
 def _without_comment(line: str) -> str:
     """Cut a ``%`` comment, minding quoted strings."""
-    if "%" not in line:
-        return line
-    quoted = False
-    for at, char in enumerate(line):
-        if char == "'":
-            quoted = not quoted
-        elif char == "%" and not quoted:
-            return line[:at]
-    return line
+    at = _unquoted(line, "%")
+    return line if at < 0 else line[:at]
 
 
 def _parts(lines: Iterator[_Line]) -> Iterator[_Assignment | _Line | _Unless]:

@@ -5,19 +5,15 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-import numpy as np
-
-from gridpriv.consensus.schedules import StepSize
-from gridpriv.core.arrays import Floats
-from gridpriv.core.errors import not_allowed, positive, whole
+from gridpriv.consensus.schedules import GrowingPenalty, StepSize
+from gridpriv.core.errors import not_allowed
 from gridpriv.core.settings import shortest
 
 
 @dataclass(frozen=True)
-class BudgetedPenalty:
+class BudgetedPenalty(GrowingPenalty):
     """rho^t = min(most, start factor^floor(t/every) + over_epsilon/epsilon), RK (E.1)."""
 
-    start: float
     factor: float = 1.0
     every: int = 1
     most: float = 1e9
@@ -25,40 +21,23 @@ class BudgetedPenalty:
     epsilon: float = math.inf
 
     def __post_init__(self) -> None:
-        positive("penalty start", self.start)
-        if not (math.isfinite(self.factor) and self.factor >= 1.0):
-            raise not_allowed("penalty factor", self.factor, "a number of 1 or more")
-        whole("penalty every", self.every)
-        if not self.start <= self.most < math.inf:
-            raise not_allowed("penalty most", self.most, "a number of at least the start")
+        super().__post_init__()
         if not (math.isfinite(self.over_epsilon) and self.over_epsilon >= 0):
             raise not_allowed("penalty over epsilon", self.over_epsilon, "a number of 0 or more")
 
     def __str__(self) -> str:
         if (self.factor, self.every, self.over_epsilon) == (1.0, 1, 0.0):
             return shortest(self.start)
-        numbers = (self.start, self.factor, self.every, self.most)
-        tail = (self.over_epsilon,) if self.over_epsilon else ()
-        return f"growing:{','.join(map(shortest, (*numbers, *tail)))}"
+        tail = f",{shortest(self.over_epsilon)}" if self.over_epsilon else ""
+        return super().__str__() + tail
 
     def at(self, t: int) -> float:
         """Return rho^t."""
-        power = (t // self.every) * math.log(self.factor)
-        grown = self.start * math.exp(min(power, math.log(self.most / self.start)))
-        return min(self.most, grown + self.over_epsilon / self.epsilon)
+        return min(self.most, super().at(t) + self.over_epsilon / self.epsilon)
 
     def for_epsilon(self, epsilon: float) -> BudgetedPenalty:
         """Return the schedule at a release's epsilon; inf without noise."""
         return replace(self, epsilon=epsilon)
-
-    def first(self, size: int) -> Floats:
-        """Return rho^1 of every variable."""
-        return np.full(size, self.at(1))
-
-    def following(self, t: int, rho: Floats, primal: Floats, dual: Floats) -> Floats:
-        """Return rho^{t+1}."""
-        del primal, dual
-        return np.full_like(rho, self.at(t + 1))
 
 
 def parse_penalty(text: str) -> BudgetedPenalty:

@@ -135,7 +135,7 @@ def tune(dataset: Dataset, candidates: Sequence[LearnSettings], tuning: Tuning) 
             raise not_allowed("tune-on", CHARGED, "public:S for a way without noise")
         return _charged(dataset, candidates)
     private, public, ratio = divided(dataset, tuning.share, candidates[0].seed)
-    errors = [_tried(public, _thinner(one, ratio), Shared(noise=ratio)).error for one in candidates]
+    errors = [_tried(public, _thinner(one, ratio), Shared(noise=ratio))[0] for one in candidates]
     return Chosen(_best(candidates, errors), private, told=_told(candidates, errors))
 
 
@@ -143,36 +143,30 @@ def _charged(dataset: Dataset, candidates: Sequence[LearnSettings]) -> Chosen:
     runs, spent, errors = len(candidates) + 1, dict[int, Counter[Charge]](), []
     for k, one in enumerate(candidates):
         # streams of its own: two runs with the same noise would give it away
-        tried = _tried(dataset, one, Shared(runs, streams=NoiseStreams(one.seed + (k + 1) * APART)))
-        errors.append(tried.error)
-        for client, cost in tried.charges.items():
+        streams = NoiseStreams(one.seed + (k + 1) * APART)
+        error, charges = _tried(dataset, one, Shared(runs, streams=streams))
+        errors.append(error)
+        for client, cost in charges.items():
             spent.setdefault(client, Counter()).update(cost)
     shared = Shared(runs, charges=spent)
     return Chosen(_best(candidates, errors), dataset, shared, _told(candidates, errors))
 
 
-@dataclass(frozen=True)
-class _Tried:
-    error: float
-    charges: Mapping[int, Mapping[Charge, int]]
-
-
-def _tried(dataset: Dataset, settings: LearnSettings, shared: Shared) -> _Tried:
+def _tried(
+    dataset: Dataset, settings: LearnSettings, shared: Shared
+) -> tuple[float, Mapping[int, Mapping[Charge, int]]]:
     """Return a candidate's error and charges; a run that diverges is charged for as a whole."""
     whole = replace(settings, evaluate_every=settings.rounds)
     try:
         found = learn(dataset, whole, shared=shared)
     except SolverError:
         task, _ = make_task(dataset, whole, shared=shared)
-        return _Tried(
-            math.inf,
-            {
-                int(client) - 1: Counter({release.certified: n for release, n in drawn.items()})
-                for client, drawn in planned(task).items()
-            },
-        )
+        return math.inf, {
+            int(client) - 1: Counter({release.certified: n for release, n in drawn.items()})
+            for client, drawn in planned(task).items()
+        }
     error = found.final["test_error"]
-    return _Tried(error if math.isfinite(error) else math.inf, found.charges)
+    return (error if math.isfinite(error) else math.inf), found.charges
 
 
 def divided(dataset: Dataset, share: float, seed: int) -> tuple[Dataset, Dataset, float]:

@@ -37,7 +37,7 @@ from gridpriv.privacy.sensitivity import Sensitivity
 
 @dataclass(frozen=True)
 class PaperRule(NoiseRule):
-    """Noise calibrated to the paper's sensitivity, ``ratio`` times the sound one."""
+    """Noise calibrated to ``ratio`` times the sound sensitivity."""
 
     ratio: float = 1.0
 
@@ -49,7 +49,7 @@ class PaperRule(NoiseRule):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ObservedRule(NoiseRule):
+class ObservedRule(PaperRule):
     """Noise scaled to the largest gradient among the client's own samples: the authors' FEMNIST.
 
     The scale depends on the private data, so such a release certifies nothing.
@@ -58,19 +58,18 @@ class ObservedRule(NoiseRule):
     ----------
     bound : float
         What the sensitivities assume in place of the observed gradient.
-    largest : float
-        The observed one, where the round starts.
     """
 
     bound: float
-    largest: float = 0.0
+
+    def at(self, largest: float) -> ObservedRule:
+        """Return the rule of a round that starts where this is the largest gradient."""
+        return replace(self, ratio=max(largest, 1e-12) / self.bound)
 
     def release(self, sensitivity: Sensitivity) -> Release:
         """Return noise in proportion to the largest gradient."""
-        share = max(self.largest, 1e-12) / self.bound
-        assumed = share * sensitivity.value
-        mechanism = MECHANISMS[self.mechanism, self.source](self.multiplier * assumed)
-        return Release(Unproved(mechanism), sensitivity, assumed)
+        found = super().release(sensitivity)
+        return replace(found, mechanism=Unproved(found.mechanism))
 
 
 class ClientAgent(Agent):
@@ -86,8 +85,8 @@ class ClientAgent(Agent):
     def round(self, order: Order) -> Reply:
         """Run one round."""
         if self.observed is not None and isinstance(self.problem, ClientProblem):
-            largest = self.problem.largest_gradient(self._at.z)
-            self._rules = replace(self._rules, noise=replace(self.observed, largest=largest))
+            noise = self.observed.at(self.problem.largest_gradient(self._at.z))
+            self._rules = replace(self._rules, noise=noise)
         if self.own_step is not None:
             order = replace(order, step=self.own_step(order.number))
         return super().round(order)
@@ -95,24 +94,6 @@ class ClientAgent(Agent):
     def step_of(self, number: int, step: float) -> float:
         """Return the round's step: its own, or the common one."""
         return step if self.own_step is None else self.own_step(number)
-
-
-@dataclass(frozen=True, eq=False)
-class ClientCharging:
-    """Tells a task of what its agents are about to draw."""
-
-    task: Task
-
-    def __call__(self, owner: str, releases: Mapping[Release, int]) -> None:
-        """Charge a client's new releases."""
-        for release, count in releases.items():
-            for _ in range(count):
-                self.task.pay(int(owner) - 1, release)
-
-    def scaled(self, scale: float) -> ClientCharging:
-        """Return itself: samples are not scaled."""
-        del scale
-        return self
 
 
 def ryu_kim(task: Task, watch: Watch) -> None:
@@ -217,9 +198,13 @@ def make_agent(task: Task, problem: ClientProblem, everything: NDArray[np.bool_]
         noise=noise_rule(task, problem),
         adjacency=task.adjacency,
     )
-    agent = ClientAgent(
-        problem, np.ones(problem.samples), everything, rules, task.streams, ClientCharging(task)
-    )
+
+    def charge(owner: str, releases: Mapping[Release, int]) -> None:
+        for release, count in releases.items():
+            for _ in range(count):
+                task.pay(int(owner) - 1, release)
+
+    agent = ClientAgent(problem, np.ones(problem.samples), everything, rules, task.streams, charge)
     if isinstance(rules.noise, ObservedRule):
         agent.observed = rules.noise
     if target == "output" and settings.output_step == "paper":
@@ -241,7 +226,8 @@ def noise_rule(task: Task, problem: ClientProblem) -> NoiseRule | None:
         # c_1 stands for one sample in the objective's sensitivity, for two in the output's
         one = problem.gradient_sensitivity(task.adjacency, 2).value * problem.count
         pair = 2.0 if settings.perturbation == "output" else 1.0
-        return ObservedRule("gaussian", "simulated", task.multiplier, bound=one / pair)
+        rule = ObservedRule("gaussian", "simulated", task.multiplier, bound=one / pair)
+        return rule.at(0.0)
     if settings.calibration == "sound":
         return NoiseRule(settings.mechanism, settings.noise, task.multiplier)
     sound = problem.gradient_sensitivity(task.adjacency, 2).value
