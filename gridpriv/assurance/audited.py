@@ -193,9 +193,6 @@ def zone_levels(
         Position of the zone.
     script : sequence of Heard
         The rounds of the ``messages`` level; the others use the first.
-    other : Neighbour
-    levels : sequence of str
-    make_agent : callable
     """
     one = varied(prepared, rules=replace(prepared.rules, local_updates=1))
     opened = opening(script, 1)

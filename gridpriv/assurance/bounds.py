@@ -44,7 +44,6 @@ def epsilon_bound(
         Runs on D, and on D', in which the event happened.
     runs : int
         Number of runs on each.
-    delta, confidence : float
     """
     error = (1.0 - confidence) / 2.0
     low = proportion_below(np.asarray(hits, dtype=float), runs, error) - delta

@@ -73,10 +73,8 @@ def listen(
 
     Parameters
     ----------
-    prepared : Prepared
     seed : int, optional
         Of the simulated noise; the prepared run's own if not given.
-    make_agent : callable
     watch : callable
         Called after every round with a note.
     data : sequence of array, optional

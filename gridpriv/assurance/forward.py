@@ -173,13 +173,11 @@ class ForwardModel:
 
     Parameters
     ----------
-    problem : ZoneProblem
     shared : (n,) bool
     script : sequence of Heard
         The recorded rounds.
     exact : bool
         Which local update.
-    local_updates : int
     proxy : (2 |N_z|,), optional
         Public stand-in for the demand, where the script holds a rehearsal.
     """

@@ -64,7 +64,6 @@ def identify(model: ForwardModel, prior: Prior, demand: Floats, tolerance: Float
     ----------
     model : ForwardModel
         Holds the messages.
-    prior : Prior
     demand : (2 b,)
         The true demand: this is the analyst's question, not the adversary's.
     tolerance : (b,)

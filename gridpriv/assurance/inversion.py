@@ -53,7 +53,6 @@ class Model(Protocol):
 
     Attributes
     ----------
-    problem : ZoneProblem
     script : sequence of Heard
         The rounds.
     """
@@ -150,8 +149,6 @@ def fit(
     ----------
     model : Model
         Holds the messages.
-    prior : Prior
-    noise : Noise
     generator : numpy Generator
         For restarts.
     iterations : int

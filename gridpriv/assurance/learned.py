@@ -110,10 +110,8 @@ def with_sample(dataset: Dataset, row: int, features: Floats, label: float) -> D
 
     Parameters
     ----------
-    row : int
     features : (J,)
         Of 2-norm ``dataset.norm`` or less.
-    label : float
     """
     if np.linalg.norm(features) > dataset.norm * (1.0 + 1e-9):
         raise not_allowed("features", features, f"a vector of norm {dataset.norm:g} or less")

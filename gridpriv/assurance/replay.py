@@ -73,7 +73,6 @@ class Tape:
     ----------
     frozen : sequence of array or None
         Outputs to return; None records the mechanism's own.
-    drawn : list of Draw
     after : callable
         Called after every release.
     """
@@ -135,7 +134,6 @@ class Played:
 
     Attributes
     ----------
-    draws : tuple of Draw
     per_round : tuple of int
         Number of releases in each round.
     sent : tuple of array
@@ -185,7 +183,6 @@ class Finding:
     ----------
     check : str
         One of :data:`CHECKS`.
-    zone, neighbour : str
     measured, allowed : float
         In the check's unit: for ``values`` the distance and the declared sensitivity; for the
         rest a difference that must vanish.
@@ -216,10 +213,8 @@ def replay(
 
     Parameters
     ----------
-    play : callable
     data : array
         D.
-    neighbours : sequence of Neighbour
     zone : str
         For the report.
     """

@@ -60,7 +60,6 @@ def measure(
     ----------
     here, there : (runs, k)
         Outputs on D and on D'; the first half trains, the second is counted.
-    delta, confidence : float
     log_ratio : callable, optional
         Log-likelihood ratio of the stated mechanism, from outputs (any, k) to (any,).
     resolution : float

@@ -70,8 +70,6 @@ def play(
         Every zone's.
     frozen : sequence of array, optional
         What every release returns, in order.
-    seed : int, optional
-    make_agent : callable
     """
     rule, tape = prepared.rules.noise, Tape(frozen)
     assert rule is not None
@@ -91,7 +89,6 @@ def whole_run(
         With noise.
     confidence : float
         Of the check of independence.
-    make_agent : callable
     """
     base = play(prepared, make_agent=make_agent)
     frozen = [draw.output for draw in base.draws]

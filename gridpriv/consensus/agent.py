@@ -34,8 +34,6 @@ class View:
 
     Attributes
     ----------
-    data : array
-    perturb : callable
     called : str
         The round, in words.
     released : {'none', 'objective', 'output', 'demand'}
@@ -73,13 +71,10 @@ class Agent:
 
     Parameters
     ----------
-    problem : LocalProblem
     data : array
         Private.
     shared : (n,) bool
         Which coordinates another agent (or, under consensus ``all``, the server) holds.
-    rules : AgentRules
-    streams : Streams
     charge : Charging, optional
         Called with every release before its noise is drawn; refusing raises.
     proxy : array, optional

@@ -244,10 +244,8 @@ def rounds(exchange: Exchange, consensus: Consensus, state: State, plan: Plan) -
     ----------
     exchange : Exchange
         Hands every agent its order and returns the replies, in the agents' order.
-    consensus : Consensus
     state : State
         What the first round starts from.
-    plan : Plan
 
     Yields
     ------

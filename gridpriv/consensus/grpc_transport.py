@@ -59,7 +59,6 @@ class Hall:
 
     Parameters
     ----------
-    table : Table
     address : str
         HOST:PORT to listen at; port 0 is any.
     credentials : Credentials or None
@@ -164,12 +163,10 @@ def attend(
 
     Parameters
     ----------
-    speaker : Speaker
     hello : callable
         Returns the first message of a connection.
     address : str
         The coordinator's.
-    credentials : Credentials or None
     variables : int
         That the zone shares.
     patience : float

@@ -88,7 +88,6 @@ class Meeting:
 
     Parameters
     ----------
-    public : Public
     seat : Seat
         The coordinator's, in the co-simulation.
     period : float

@@ -26,8 +26,6 @@ class Journal:
     ----------
     folder : Path
         Whoever writes it holds it.
-    run : str
-    zones : sequence of str
 
     Raises
     ------

@@ -34,7 +34,6 @@ class AgentRules:
     update : {'linearized', 'exact'}
     local_updates : int
         E.
-    perturbation : Perturbation
     noise : NoiseRule or None
         None without perturbation.
     adjacency : object
@@ -67,7 +66,6 @@ class Figures:
         The problem's own figures at the average that was sent.
     noise_magnitude : float
         Sum of |noise| over updates and coordinates (6.2).
-    effort : Effort
     """
 
     values: dict[str, float]
@@ -100,7 +98,6 @@ class Memory:
 
     Attributes
     ----------
-    at : Iterate
     draw : (int, int) or None
         Where the noise of the data in use was drawn.
     estimate : array

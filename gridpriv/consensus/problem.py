@@ -34,7 +34,6 @@ class LocalProblem(Protocol):
 
     Attributes
     ----------
-    name : str
     key : int
         Identity for noise streams: the same whatever the order of agents.
     coordinates : (n,) int

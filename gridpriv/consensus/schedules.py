@@ -181,7 +181,6 @@ class InUnits:
 
     Attributes
     ----------
-    given : PenaltySchedule
     units : (K,)
         rho of each shared variable per unit of the schedule's rho.
     """

@@ -78,7 +78,6 @@ class Speaker:
 
     Parameters
     ----------
-    zone, run : str
     agent : Agent
         At its start.
     rounds : int

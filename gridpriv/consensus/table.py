@@ -65,10 +65,8 @@ class Public:
     ----------
     version : str
         Of gridpriv.
-    run : str
     topology : str
         A digest of the network, without demand, and of what zones share.
-    settings : dict
     sizes : mapping of str to int
         Every zone's number of shared variables, in the zones' order.
     """
@@ -108,7 +106,6 @@ class Seat:
 
     Attributes
     ----------
-    position : int
     taken, known : bool
         Whether somebody speaks for the zone now; and whether anybody did.
     missed : list
@@ -129,8 +126,6 @@ class Table:
 
     Parameters
     ----------
-    public : Public
-    journal : Journal
     patience : float
         Seconds that a turn's answers are waited for.
     late : {'wait', 'last', 'stop'}

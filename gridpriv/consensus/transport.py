@@ -51,7 +51,6 @@ class Transport(Protocol):
 
         Parameters
         ----------
-        verb : str
         given : sequences
             One per argument of the verb, each with an entry for every performer.
         """

@@ -18,7 +18,6 @@ class Workers:
     ----------
     crew : Crew
         Sent to every worker, which makes its own share of it.
-    workers : int
     """
 
     def __init__(self, crew: Crew, workers: int) -> None:

@@ -19,7 +19,6 @@ class Rows:
 
     Parameters
     ----------
-    path : Path
     what : str
         What the file is to the user, for the errors.
     shapes

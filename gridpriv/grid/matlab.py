@@ -52,7 +52,6 @@ class Arithmetic:
 
     Parameters
     ----------
-    base_mva : float
     tables : dict
         Arrays ``mpc.bus``, ``mpc.gen``, ``mpc.branch``; statements change them in place.
     """

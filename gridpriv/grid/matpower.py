@@ -63,10 +63,6 @@ def read_matpower(path: Path) -> Case:
 def load_matpower(path: Path) -> tuple[Case, ReadReport]:
     """Read a MATPOWER ``.m`` case.
 
-    Parameters
-    ----------
-    path : Path
-
     Returns
     -------
     Case

@@ -42,7 +42,6 @@ class DemandSeries:
         Names of the steps, in order.
     pd, qd : (steps, n_bus) float
         Demand in per unit.
-    source : str
     scales : tuple of float
         Of each step, where it is the case's own demand times a factor; empty where the steps are
         data of their own.

@@ -88,7 +88,6 @@ def convert_net(net: Net, name: str | None = None) -> Conversion:
 
     Parameters
     ----------
-    net : pandapowerNet
     name : str, optional
         Of the case; the net's own name by default.
 

@@ -52,11 +52,6 @@ def read_pypower(ppc: Mapping[str, object], name: str = "pypower") -> tuple[Case
     name : str
         Of the case.
 
-    Returns
-    -------
-    Case
-    ReadReport
-
     Raises
     ------
     InputError

@@ -70,13 +70,7 @@ class FieldNote:
 
 @dataclass(frozen=True)
 class ReadReport:
-    """The account of one source.
-
-    Attributes
-    ----------
-    source, format : str
-    notes : tuple of FieldNote
-    """
+    """The account of one source."""
 
     source: str
     format: str

@@ -36,9 +36,6 @@ class MatpowerTables:
 
     Attributes
     ----------
-    name : str
-    base_mva : float
-    bus, gen, branch : 2-d arrays
     gencost : tuple of rows
         Empty where the source has none.
     dcline : 2-d array

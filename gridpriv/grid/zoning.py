@@ -93,7 +93,6 @@ def zoning_from_source(case: Case, groups: str) -> Zoning:
 
     Parameters
     ----------
-    case : Case
     groups : {'area', 'zone'}
         MATPOWER's areas or loss zones, pandapower's ``bus.zone``.
 

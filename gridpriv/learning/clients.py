@@ -46,7 +46,6 @@ class Clients:
     targets : (N, K)
     cuts : tuple of int
         Client p holds rows ``cuts[p]`` to ``cuts[p+1]``.
-    loss : Loss
     """
 
     x: Array

@@ -38,7 +38,6 @@ class Keeper:
 
     Attributes
     ----------
-    folder : Path
     identity : dict
         What makes two runs the same.
     every : float

@@ -28,7 +28,6 @@ class Loss:
 
     Attributes
     ----------
-    name : str
     residual : callable
         (scores, targets) -> d loss / d scores, same shape.
     values : callable

@@ -129,7 +129,6 @@ class ModuleClients:
     ----------
     samples : Clients
         The samples; torch tensors.
-    functional : Functional
     loss : Loss
         Without bounds: a gradient is bounded by its clip alone.
     """

@@ -33,13 +33,11 @@ class ClientProblem:
 
     Parameters
     ----------
-    name : str
     key : int
         Of the noise streams.
     x : (m, J)
         Features, a view of the data set's one copy where the split allows.
     targets : (m, K)
-    loss : Loss
     norm : float
         Public bound R of ||x||_2.
     count : int

@@ -51,7 +51,6 @@ class Relaxation:
 
     Attributes
     ----------
-    network : Network
     objective : {'imbalance', 'cost'}
     bound : float or None
         In $/h for ``cost``, p.u. squared for ``imbalance``; None where it is infeasible.
@@ -59,7 +58,6 @@ class Relaxation:
         Estimate of the bound's relative error; NaN where the solver gives no duals.
     status : str
         ``Solved``, ``AlmostSolved`` (error between 1e-4 and 1e-3) or ``Infeasible``.
-    solver : str
     seconds : float
         Of compiling and solving.
     z : (N,)

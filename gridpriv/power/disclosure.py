@@ -38,9 +38,6 @@ def disclose(
     zone : Zone
         Its topology and generators are read, not its demand.
     release : {'bus', 'total', 'tree', 'auto', 'nothing'}
-    prior : Prior
-    noise : NoiseRule
-    adjacency : DemandAdjacency
     factors : SuperLU
         Of the grid's DC power flow (:func:`grounded`): one for all zones.
     """

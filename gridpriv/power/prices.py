@@ -35,7 +35,6 @@ def tie_prices(zone: Zone, shared: np.ndarray, dual: Floats) -> pd.DataFrame:
 
     Parameters
     ----------
-    zone : Zone
     shared : (n,) bool
         Which of its variables are shared.
     dual : (shared,)

@@ -32,7 +32,6 @@ class ZoneProblem:
 
     Parameters
     ----------
-    program : ZoneProgram
     solver : str
         ``ipopt``, ``clarabel`` or ``pyomo:NAME``.
     disclosure : Disclosure, optional

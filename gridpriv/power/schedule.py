@@ -33,7 +33,6 @@ def central_schedule(
     ----------
     network : Network
         Of its case the demand is not read.
-    zones : sequence of Zone
     demands : sequence of (2 |N_z|,) array
         p, then q, of every zone's own buses; public.
     voll : float

@@ -30,7 +30,6 @@ class Cause:
 
     Attributes
     ----------
-    kind : str
     places : tuple of str
         Bus numbers of the elements whose limit it is.
     without_mw : float

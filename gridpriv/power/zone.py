@@ -95,7 +95,6 @@ class Zone:
 
     Attributes
     ----------
-    name : str
     key : int
         Smallest bus number of the zone: its identity for noise streams, whatever the order.
     own : int array

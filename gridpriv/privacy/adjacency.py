@@ -231,7 +231,6 @@ class Beta:
 
     Attributes
     ----------
-    value : float
     unit : str
         kW, MW, GW, kVAr, MVAr or MVA; empty for per unit.
     """

@@ -32,7 +32,6 @@ class Budget:
     Attributes
     ----------
     scope : {'per-release', 'total'}
-    epsilon : float
     delta : float or None
         None where the user states none: pure for a total, the settings' delta per release.
     """
@@ -99,7 +98,6 @@ def noise_multiplier(
 
     Parameters
     ----------
-    budget : Budget
     mechanism : {'laplace', 'gaussian', 'knorm'}
     calibration : {'sound', 'paper'}
         ``paper`` uses the classical Gaussian per release.

@@ -371,13 +371,7 @@ class Ledger:
 
 @dataclass(frozen=True)
 class ReleaseCharge:
-    """What an agent calls with its new releases before it draws them; it can be pickled.
-
-    Attributes
-    ----------
-    ledger : Ledger
-    run_id : str
-    """
+    """What an agent calls with its new releases before it draws them; it can be pickled."""
 
     ledger: Ledger
     run_id: str

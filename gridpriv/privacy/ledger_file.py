@@ -79,8 +79,6 @@ class LedgerFile:
 
     Parameters
     ----------
-    path : Path
-    key : Path
     timeout : float
         Seconds to wait for other processes.
     """

@@ -141,7 +141,6 @@ class Account:
         Who the units belonged to when they were granted.
     units : int
         How many there are.
-    grant : Grant
     rule : Rule or None
         Fixed by the first charge; None before it and where delta is 0.
     spent : dict of Charge to int

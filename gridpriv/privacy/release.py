@@ -17,7 +17,6 @@ class Release:
 
     Attributes
     ----------
-    mechanism : Mechanism
     sensitivity : Sensitivity
         The sound one, in the mechanism's norm: what the accountant charges for.
     assumed : float

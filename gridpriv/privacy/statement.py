@@ -23,7 +23,6 @@ class ZoneStatement:
 
     Attributes
     ----------
-    releases : int
     claimed, certified : float
         Epsilon of one release: as stated, and of the worst release under the sound
         sensitivity (at the release's delta where it is not pure).

@@ -66,12 +66,8 @@ class Task:
 
     Attributes
     ----------
-    clients : ClientModels
-    regularizer : Regularizer
     norm : float
         Public bound of the features' 2-norm.
-    settings : LearnSettings
-    streams : NoiseStreams
     rule : NoiseRule or None
         How much noise the budget buys for a sensitivity; None without noise.
     tally : Tally
@@ -281,11 +277,9 @@ class Round:
 
     Attributes
     ----------
-    number : int
     w : (J, K)
     each : (P, J, K), or P of (J, K)
         The local models.
-    noise_magnitude : float
     state : callable
         Returns what the next round starts from; called before that begins.
     known_apart : float or None

@@ -87,7 +87,6 @@ def read_idx(path: Path, dimensions: int) -> NDArray[np.uint8]:
 
     Parameters
     ----------
-    path : Path
     dimensions : int
         Of the array that is expected.
 

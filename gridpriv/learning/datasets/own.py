@@ -52,10 +52,8 @@ def load_own(path: Path, norm: float | None, dtype: type[np.floating] = np.float
 
     Parameters
     ----------
-    path : Path
     norm : float or None
         Public bound of a row's 2-norm; longer rows are scaled down to it. Needed but for images.
-    dtype : type
 
     Raises
     ------

@@ -202,7 +202,6 @@ class Jacobian:
 
         Parameters
         ----------
-        point : Point
         held : (n,) bool
             Buses that hold their set point there.
         """

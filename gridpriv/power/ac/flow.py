@@ -47,8 +47,6 @@ def ac_flow(case: Case, dispatch: Dispatch, schedule: Schedule | None = None) ->
 
     Parameters
     ----------
-    case : Case
-    dispatch : Dispatch
     schedule : Schedule, optional
         Control areas and their interchange; without it every island is one area.
 

@@ -63,10 +63,8 @@ class Limit(NamedTuple):
         lower or upper.
     at : str
         Bus numbers.
-    value, bound : float
     amount : float
         How far the value is outside; negative inside.
-    unit : str
     """
 
     kind: str

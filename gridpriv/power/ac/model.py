@@ -34,8 +34,6 @@ class AcModel:
 
     Attributes
     ----------
-    case : Case
-    program : QuadraticProgram
     e, f : (n,) int
         Variables.
     pg, qg : (g,) int

@@ -54,10 +54,8 @@ class FlowSolution:
     Attributes
     ----------
     voltage : (n,) complex
-    alpha, delta : arrays
     mismatch : float
         Largest residual, p.u.
-    steps : int
     """
 
     voltage: Complexes
@@ -74,10 +72,8 @@ def solve_power_flow(
 
     Parameters
     ----------
-    equations : FlowEquations
     voltage : (n,) complex
         Its angles at references are kept.
-    alpha, delta : arrays
 
     Raises
     ------

@@ -47,7 +47,6 @@ class AcOptimum:
 
     Attributes
     ----------
-    state : AcState
     objective : {'cost', 'shed', 'losses'}
     voll : float
         Value of lost load in $/MWh.
@@ -56,8 +55,6 @@ class AcOptimum:
         NaN at dead buses, and on islands without demand: there is nobody to pay it.
     status : str
         Ipopt's.
-    iterations : int
-    seconds : float
     """
 
     state: AcState

@@ -42,7 +42,6 @@ class Solved:
         Of the rows: the objective rises by it when the row's bounds fall by one unit.
     status : str
         Ipopt's.
-    iterations : int
     """
 
     x: Floats

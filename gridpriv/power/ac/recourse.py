@@ -52,7 +52,6 @@ class Reaction:
 
     Attributes
     ----------
-    beyond : Surroundings
     p : (k,)
         Active flow into the zone's tie lines at the far ends.
     angle : (buses,)
@@ -165,11 +164,8 @@ def plan_zone(
 
     Parameters
     ----------
-    zone : Zone
     demand : (2 own,)
         Its true (pd, qd).
-    boundary : Boundary
-    service : Service
     unit : float or None
         As of :func:`operating_unit`.
     last : (n,)

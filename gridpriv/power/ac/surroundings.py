@@ -51,7 +51,6 @@ def surroundings(case: Case, inside: Bools, ends: Ints) -> Surroundings | None:
 
     Parameters
     ----------
-    case : Case
     inside : (n,) bool
         The zone's own buses.
     ends : (k,) int

@@ -22,13 +22,10 @@ def expected_error(
 
     Parameters
     ----------
-    strategy : Statistics
     variance : float
         Of the noise on a statistic.
-    prior : Prior
     use : (k, n)
         What neighbours use of the demand.
-    deviation : float
     """
     left = posterior_covariance(strategy.matrix, variance, prior.active, deviation)
     return float(np.sqrt(max(np.trace(use @ left @ use.T), 0.0)))
@@ -44,10 +41,8 @@ def auto(
 
     Parameters
     ----------
-    options : iterable of Statistics
     variance_of : callable
         Of the noise on each statistic of an option, at the run's budget.
-    prior : Prior
     use : (k, n)
         What neighbours use of the active demand.
     """

@@ -20,8 +20,6 @@ class Disclosure:
 
     Attributes
     ----------
-    strategy : Statistics
-    prior : Prior
     expected : float
         Root of the expected squared error of what neighbours use, per unit; from public
         quantities.

@@ -43,7 +43,6 @@ class Statistics:
 
     Attributes
     ----------
-    name : str
     matrix : (m, n)
         S.
     """
@@ -91,7 +90,6 @@ class Statistics:
             Statistics with noise.
         variance : float
             Of the noise on each.
-        prior : Prior
         power_factors : PowerFactors, optional
             Whose coordinates (p', q') the statistics are of.
         """
@@ -134,7 +132,6 @@ def posterior_covariance(matrix: Floats, variance: float, prior: Sums, deviation
         With no rows, the covariance of the prior.
     variance : float
         Of the noise on a statistic.
-    prior : Sums
     deviation : float
         s, as a public guess.
     """
