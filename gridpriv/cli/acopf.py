@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from gridpriv.cli.flags import add_case_arguments, add_flags, add_output, given_settings
 from gridpriv.cli.output import output_folder, print_table, tell, write_results
-from gridpriv.cli.relax import changed_case
+from gridpriv.cli.relax import changed_case, price_rows
 from gridpriv.core.display import PRECISION, amount
 from gridpriv.core.document import Json
 from gridpriv.core.errors import GridprivWarning
@@ -92,8 +92,6 @@ def warn_of_prices(found: AcOptimum, bound: Relaxation) -> None:
 
 
 def _summarise(found: AcOptimum, document: Json) -> None:
-    import numpy as np
-
     from gridpriv.power.ac.limits import limit_sentence
     from gridpriv.power.shortage import SHED_TOLERANCE_MW
 
@@ -114,10 +112,7 @@ def _summarise(found: AcOptimum, document: Json) -> None:
             ["gap to the bound", 100.0 * gap if isinstance(gap, float) else None, "%"],
         ]
     if found.objective == "cost":
-        rows[-2:-2] = [
-            ["lowest price of a bus", float(np.nanmin(found.p_price)), "$/MWh"],
-            ["highest price of a bus", float(np.nanmax(found.p_price)), "$/MWh"],
-        ]
+        rows[-2:-2] = price_rows(found.p_price)
     shown = [[name, amount(v, u) if u in PRECISION else v, u] for name, v, u in rows]
     print_table(f"{document['case']}: AC optimum, {found.objective}",
                 ["result", "value", "unit"], shown)  # fmt: skip

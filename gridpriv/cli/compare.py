@@ -115,13 +115,7 @@ def execute(args: argparse.Namespace) -> int:
 
 def finish(study: Study, args: argparse.Namespace, formats: list[str]) -> int:
     """Write the reports and print the answer; exit code 3 if every run failed."""
-    from gridpriv.report.answers import answers
-    from gridpriv.report.export import export
-    from gridpriv.report.summary import summary
-
-    files = export(args.out, formats) if formats else []
-    table = summary(study)
-    told = answers(study, table)
+    files, table, told = reported(study, formats)
     rows = table.astype(object).where(table.notna(), None).to_dict("records")
     document = {
         "folder": str(args.out), "answer": told, "summary": rows, "runs": len(study.runs),
@@ -138,6 +132,16 @@ def finish(study: Study, args: argparse.Namespace, formats: list[str]) -> int:
     tell(args, document, summarise, "\n  ".join([str(args.out), *tops]))
     tell_failures(study)
     return 0
+
+
+def reported(study: Study, formats: list[str]) -> tuple[list[Path], pd.DataFrame, list[str]]:
+    """Write the reports of a study; return them, its summary and the answer."""
+    from gridpriv.report.answers import answers
+    from gridpriv.report.export import export
+    from gridpriv.report.summary import summary
+
+    table = summary(study)
+    return export(study.folder, formats) if formats else [], table, answers(study, table)
 
 
 def tell_failures(study: Study) -> None:

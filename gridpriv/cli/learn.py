@@ -25,7 +25,6 @@ from gridpriv.cli.output import console, output_folder, print_table, tell
 from gridpriv.cli.progress import progress
 from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError, not_allowed, one_of
-from gridpriv.core.reading import MIB, read_text
 from gridpriv.core.settings import as_flags, check_names, settings_of, written
 from gridpriv.learning.algorithms.names import READS, SPECIFIC
 from gridpriv.learning.settings import PRESETS, SET_BY_COMPARISON, LearnSettings
@@ -235,7 +234,7 @@ def _plan(args: argparse.Namespace) -> LearnPlan:
         told = [*given, *(name for name in OF_PLANS if getattr(args, name) is not None)]
         flags = [f"--{name.replace('_', '-')}" for name in told]
         refuse_beside_study([*([args.dataset] if args.dataset else []), *flags])
-        return read_learn_plan(read_text(Path(args.study), "study file", MIB))
+        return read_learn_plan(Path(args.study))
     if not args.dataset:
         raise InputError("name a data set, or a study file with --study FILE.toml")
     named = args.algorithms or (None if args.scheme else ALGORITHMS)
@@ -313,14 +312,10 @@ def _again(args: argparse.Namespace) -> str:
 
 def finish_learning(study: Study, args: argparse.Namespace, formats: list[str]) -> int:
     """Write the reports and print the means over seeds and the answer."""
-    from gridpriv.cli.compare import tell_failures
-    from gridpriv.report.answers import answers
-    from gridpriv.report.export import export
-    from gridpriv.report.summary import summary
+    from gridpriv.cli.compare import reported, tell_failures
 
-    files = [str(file) for file in export(study.folder, formats)]
-    table = summary(study)
-    told = answers(study, table)
+    reports, table, told = reported(study, formats)
+    files = [str(file) for file in reports]
     kept = table.dropna(axis=1, how="all").astype(object)
     rows = kept.where(kept.notna(), None).to_dict("records")
     document = {"folder": args.out, "answer": told, "runs": rows, "files": files}

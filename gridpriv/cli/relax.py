@@ -68,6 +68,14 @@ def execute(args: argparse.Namespace) -> int:
     return 0
 
 
+def price_rows(prices: Floats) -> list[list[object]]:
+    """Return the ends of the buses' prices, as rows of a table."""
+    import numpy as np
+
+    ends = {"lowest": np.nanmin(prices), "highest": np.nanmax(prices)}
+    return [[f"{end} price of a bus", float(price), "$/MWh"] for end, price in ends.items()]
+
+
 def _summarise(document: Json, prices: Floats) -> None:
     import numpy as np
 
@@ -80,10 +88,7 @@ def _summarise(document: Json, prices: Floats) -> None:
         ["seconds", document["seconds"], "s"],
     ]
     if document["objective"] == "cost" and np.isfinite(prices).all():
-        rows[2:2] = [
-            ["lowest price of a bus", float(prices.min()), "$/MWh"],
-            ["highest price of a bus", float(prices.max()), "$/MWh"],
-        ]
+        rows[2:2] = price_rows(prices)
     print_table(f"{document['case']}: SOC relaxation, {document['objective']}",
                 ["result", "value", "unit"], rows)  # fmt: skip
     sentence = str(document["explanation"])

@@ -19,7 +19,6 @@ from gridpriv.consensus.grpc_transport import NAME
 from gridpriv.consortium.keys import check_name, make_keys, write_pair
 from gridpriv.consortium.parties import CoordinatorParty, Party, ZoneParty, party_text
 from gridpriv.consortium.terms import Shared, Terms, check_run, write_terms
-from gridpriv.core.arrays import Floats
 from gridpriv.core.document import Json
 from gridpriv.core.errors import not_allowed
 from gridpriv.core.files import make_folder, refuse_used, write_text
@@ -35,11 +34,7 @@ from gridpriv.zonal.opening import coordinate_units
 from gridpriv.zonal.prepared import Prepared, prepare
 from gridpriv.zonal.settings import Settings
 
-CERTIFIED: Json = {
-    "certificate": "certificate.pem",
-    "key": "key.pem",
-    "authority": "authority.pem",
-}
+CERTIFIED: Json = {name: f"{name}.pem" for name in ("certificate", "key", "authority")}
 
 
 def lay_out(
@@ -79,9 +74,11 @@ def lay_out(
     for name, own in zip(zoning.names, zoning.members, strict=True):
         write_network(network, folder / name / "network.json")
         write_zoning(zoning, network, folder / name / "zones.csv")
-        p, q = (in_mw(values[own], case.base_mva) for values in (case.pd, case.qd))
-        rows = zip(case.bus_id[own].tolist(), p, q, strict=True)
-        text = csv_text(("bus", "pd_mw", "qd_mvar"), list(rows))
+        rows = [
+            (int(case.bus_id[i]), *(in_mw(float(d[i]), case.base_mva) for d in (case.pd, case.qd)))
+            for i in own
+        ]
+        text = csv_text(("bus", "pd_mw", "qd_mvar"), rows)
         write_text(folder / name / "demand.csv", text, private=True)
 
 
@@ -113,12 +110,8 @@ def make_terms(network: Case, prepared: Prepared, run: str) -> Terms:
     )
 
 
-def in_mw(values: Floats, base_mva: float) -> list[float]:
-    """Return per-unit values in MW that read back to the same per-unit values."""
-    return [_in_mw(value, base_mva) for value in values.tolist()]
-
-
-def _in_mw(value: float, base_mva: float) -> float:
+def in_mw(value: float, base_mva: float) -> float:
+    """Return a per-unit value in MW that reads back to the same per-unit value."""
     near = value * base_mva
     tries = (near, math.nextafter(near, math.inf), math.nextafter(near, -math.inf))
     return next((mw for mw in tries if mw / base_mva == value), near)

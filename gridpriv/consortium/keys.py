@@ -58,11 +58,13 @@ def make_keys(
     start = (begin or datetime.now(UTC)) - EARLY
     until = start + timedelta(days=days) + EARLY
     own = ec.generate_private_key(ec.SECP256R1())
-    root = _named(AUTHORITY)
+
+    def named(name: str) -> Any:
+        return x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
 
     def signed(name: str, key: Any, extensions: Sequence[tuple[Any, bool]]) -> Certificate:
         builder: CertificateBuilder = x509.CertificateBuilder(
-            issuer_name=root, subject_name=_named(name), public_key=key.public_key(),
+            issuer_name=named(AUTHORITY), subject_name=named(name), public_key=key.public_key(),
             serial_number=x509.random_serial_number(), not_valid_before=start,
             not_valid_after=until,
         )  # fmt: skip
@@ -84,8 +86,8 @@ def make_keys(
         ]
         if name == NAME:
             extensions.append((x509.SubjectAlternativeName([x509.DNSName(NAME)]), False))
-        parties[name] = Pair(_pem(signed(name, key, extensions)), _key_pem(key))
-    return Pair(_pem(authority), _key_pem(own)), parties
+        parties[name] = _pair(signed(name, key, extensions), key)
+    return _pair(authority, own), parties
 
 
 def write_keys(folder: Path, authority: Pair, parties: dict[str, Pair]) -> None:
@@ -162,19 +164,10 @@ def _cryptography() -> tuple[Any, Any, Any]:
     return x509, hashes, ec
 
 
-def _named(name: str) -> Any:
-    x509, _, _ = _cryptography()
-    return x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
-
-
-def _pem(certificate: Any) -> bytes:
-    from cryptography.hazmat.primitives.serialization import Encoding
-
-    return bytes(certificate.public_bytes(Encoding.PEM))
-
-
-def _key_pem(key: Any) -> bytes:
+def _pair(certificate: Certificate, key: Any) -> Pair:
+    """Return a certificate and its key, unencrypted."""
     from cryptography.hazmat.primitives import serialization as form
 
-    plain = form.NoEncryption()
-    return bytes(key.private_bytes(form.Encoding.PEM, form.PrivateFormat.PKCS8, plain))
+    plain = form.PrivateFormat.PKCS8, form.NoEncryption()
+    pem = form.Encoding.PEM
+    return Pair(certificate.public_bytes(pem), key.private_bytes(pem, *plain))

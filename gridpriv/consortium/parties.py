@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import tomllib
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar, get_args
@@ -11,8 +11,17 @@ from gridpriv.consensus.grpc_transport import Credentials, split_address
 from gridpriv.consensus.table import Late
 from gridpriv.consortium.keys import check_pair
 from gridpriv.core.errors import InputError, not_allowed, not_negative, positive
-from gridpriv.core.reading import MIB, read_bytes, read_text
-from gridpriv.core.settings import Part, choice, count, documented, names, number, words
+from gridpriv.core.reading import MIB, read_bytes, read_table
+from gridpriv.core.settings import (
+    Part,
+    choice,
+    count,
+    defaults,
+    documented,
+    number,
+    settings_of,
+    words,
+)
 
 NEEDED = "needed"
 
@@ -86,10 +95,7 @@ def read_party(path: Path, kind: type[Kind]) -> Kind:
     InputError
         If the file cannot be read, or says what no configuration says.
     """
-    try:
-        document = tomllib.loads(read_text(path, "configuration", MIB))
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise InputError(f"configuration {path} is no TOML: {error}") from error
+    document = read_table(path, "configuration")
     try:
         return kind(**document)
     except InputError as error:
@@ -98,13 +104,9 @@ def read_party(path: Path, kind: type[Kind]) -> Kind:
 
 def party_text(party: Part, comments: bool = True) -> str:
     """Return the file of a configuration, with what every line is."""
-    import json
-
-    from gridpriv.core.settings import defaults, settings_of
-
     held, standard = settings_of(type(party)), defaults(type(party))
     lines = []
-    for name in names(type(party)):
+    for name in held:
         value = getattr(party, name)
         text = json.dumps(value, ensure_ascii=False)
         line = f"# {name} =" if value is None else f"{name} = {text}"

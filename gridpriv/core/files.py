@@ -140,9 +140,9 @@ def names_in(folder: Path) -> list[Path]:
     return []
 
 
-def refuse_used(folder: Path) -> None:
-    """Raise :class:`InputError` for a folder that holds anything."""
-    held = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+def refuse_used(folder: Path, allowed: str = "") -> None:
+    """Raise :class:`InputError` for a folder that holds anything but the file allowed."""
+    held = [path.name for path in names_in(folder) if path.name != allowed]
     if held:
         raise InputError(
             f"out = {str(folder)!r} is not allowed: it holds other files "

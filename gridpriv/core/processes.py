@@ -158,11 +158,14 @@ class Beside(Generic[Given, Answer]):
 def unordered(
     function: Callable[[Given], Answer], tasks: Sequence[Given], processes: int
 ) -> Generator[Answer, None, None]:
-    """Yield ``function`` of every task as it is finished, by several processes.
+    """Yield ``function`` of every task as it is finished, by several processes; one is this one.
 
     Tasks are started in their order. A failure is raised here; it, or closing the iterator, ends
     the processes.
     """
+    if processes == 1:
+        yield from map(function, tasks)
+        return
     left = iter(tasks)
     with ExitStack() as stack:
         busy: dict[Any, Beside[Given, Answer]] = {}

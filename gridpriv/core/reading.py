@@ -12,6 +12,7 @@ import io
 import json
 import os
 import stat
+import tomllib
 import zlib
 from collections.abc import Callable, Collection
 from pathlib import Path
@@ -116,6 +117,24 @@ def read_text(path: Path, what: str = "file", most: int = LARGEST_OWN) -> str:
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise InputError(f"{what} {path}, line {line}: not UTF-8 text ({error.reason})") from error
+
+
+def read_table(path: Path, what: str) -> Json:
+    """Return the table that a TOML file holds, or a JSON file, if its name ends in ``.json``.
+
+    Raises
+    ------
+    InputError
+        If it cannot be read, with the line, or holds no table.
+    """
+    try:
+        text = read_text(path, what, MIB)
+        found = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{what} {path}: {error}") from error
+    if not isinstance(found, dict):
+        raise InputError(f"{what} {path}: a table of keys is expected")
+    return found
 
 
 def read_document(

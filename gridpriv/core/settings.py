@@ -102,17 +102,13 @@ class Part:
 
 def choice(default: str | None, choices: Iterable[str], text: str, *, unset: str = "") -> Any:
     """Return a field with a list of values."""
-    one = Setting(text, "NAME", lambda _, value: value, choices=tuple(choices), unset=unset)
-    return _field(default, one)
+    kept = _checked(lambda *_: None)
+    return _field(default, Setting(text, "NAME", kept, choices=tuple(choices), unset=unset))
 
 
 def count(default: int | None, text: str, *, least: int = 1, unset: str = "") -> Any:
     """Return a field with a whole number."""
-
-    def settle(name: str, value: Any) -> Any:
-        whole(name, value, least)
-        return value
-
+    settle = _checked(lambda name, value: whole(name, value, least))
     return _field(default, Setting(text, "N", settle, reading(int), unset=unset))
 
 
@@ -125,12 +121,8 @@ def number(
     unset: str = "",
 ) -> Any:
     """Return a field with a number; ``check(name, value)`` raises unless it is allowed."""
-
-    def settle(name: str, value: Any) -> Any:
-        check(name, value)
-        return value
-
-    return _field(default, Setting(text, "X", settle, reading(float), unit=unit, unset=unset))
+    one = Setting(text, "X", _checked(check), reading(float), unit=unit, unset=unset)
+    return _field(default, one)
 
 
 def notation(
@@ -161,13 +153,12 @@ def words(
 ) -> Any:
     """Return a field with a text; ``check(value)`` raises unless it is allowed."""
 
-    def settle(name: str, value: Any) -> Any:
+    def refuse(name: str, value: Any) -> None:
         if not isinstance(value, str):
             raise not_allowed(name, value, "a text")
         check(value)
-        return value
 
-    return _field(default, Setting(text, metavar, settle, unset=unset))
+    return _field(default, Setting(text, metavar, _checked(refuse), unset=unset))
 
 
 def several(text: str, metavar: str, *, unset: str) -> Any:
@@ -186,6 +177,16 @@ def changed(part: PartType, name: str, default: Any, **changes: Any) -> Any:
     held = settings_of(part)[name]
     given = {key: getattr(held, key) for key in held.__dataclass_fields__} | changes
     return _field(default, Setting(**given))
+
+
+def _checked(check: Callable[[str, Any], object]) -> Settle:
+    """Return what keeps a value as it is, unless ``check(name, value)`` raises."""
+
+    def settle(name: str, value: Any) -> Any:
+        check(name, value)
+        return value
+
+    return settle
 
 
 def _field(default: Any, setting: Setting) -> Any:

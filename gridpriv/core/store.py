@@ -29,7 +29,7 @@ from gridpriv.core.errors import BudgetError, GridprivWarning, InputError, Solve
 from gridpriv.core.files import (
     StorageError,
     make_folder,
-    names_in,
+    refuse_used,
     remove,
     storing,
     sweep,
@@ -162,10 +162,11 @@ class Store:
         """Make the folder that of a study, or see that it is; for who holds it."""
         sweep(self.folder)
         if not (self.folder / MANIFEST).exists():
-            self._refuse_strangers()
+            refuse_old(self.folder)
+            refuse_used(self.folder, allowed=LOCK)
             self._write_manifest(manifest | {"format": FORMAT, "finished": False, "tables": {}})
         else:
-            self._refuse_other(_plain(manifest), resume)
+            self._refuse_other(json.loads(json.dumps(manifest)), resume)
         if self.manifest["finished"]:
             remove(self._parts)
             return
@@ -173,15 +174,6 @@ class Store:
         sweep(self._parts)
         if COMMON not in {part.run for part in self._whole_parts()}:
             self.note(COMMON, common())
-
-    def _refuse_strangers(self) -> None:
-        refuse_old(self.folder)
-        strangers = [path.name for path in names_in(self.folder) if path.name != LOCK]
-        if strangers:
-            raise InputError(
-                f"out = {str(self.folder)!r} is not allowed: it holds other files "
-                f"({', '.join(strangers[:3])}); name an empty or a new folder"
-            )
 
     def _refuse_other(self, manifest: Json, resume: bool) -> None:
         was = self.manifest
@@ -342,9 +334,3 @@ def _scalar(value: Any) -> Any:
     if hasattr(value, "item"):
         return value.item()
     raise TypeError(f"{type(value).__name__} cannot be stored")
-
-
-def _plain(document: Json) -> Json:
-    """Return a document as reading it back returns it."""
-    found: Json = json.loads(json.dumps(document))
-    return found

@@ -96,37 +96,39 @@ def make_legend(
     rows: list[tuple[str, list[Item]]] = []
     if shaded:
         samples = (0.0, 0.25, 0.5, 0.75, 1.0)
-        marks = [Item((Mark((0, 0), 6.0, shade(v)),), f"{v:g}", 18.0) for v in samples]
+        marks = [_dot(Mark((0, 0), 6.0, shade(v)), f"{v:g}") for v in samples]
         rows.append(("Error over the prior's", marks))
     elif len(scene.zones) <= 14:
         count = np.bincount(scene.zone, minlength=len(scene.zones))
         sizes = [f"zone {z}: {counted(n, 'bus')}" for z, n in zip(scene.zones, count, strict=True)]
-        rows.append(("Zones", [
-            Item((Mark((0, 0), 6.0, scene.colour(z)),), size, 18.0) for z, size in enumerate(sizes)
-        ]))  # fmt: skip
+        marks = [_dot(Mark((0, 0), 6.0, scene.colour(z)), size) for z, size in enumerate(sizes)]
+        rows.append(("Zones", marks))
     else:
         rows.append((f"{len(scene.zones)} zones, named on the map", []))
     ties = int(np.sum(scene.tie))
-    lines = [Item((Stroke((-12, 0), (12, 0), TIE_LINE, 1.8, True),), f"tie line ({ties})")]
+    lines = [_line(1.8, TIE_LINE, f"tie line ({ties})", dashed=True)]
     if classes is None:
-        lines.append(Item((Stroke((-12, 0), (12, 0), PLAIN_LINE, 1.1),), "branch within a zone"))
+        lines.append(_line(1.1, PLAIN_LINE, "branch within a zone"))
     if "generator" in scene.buses:
-        lines += [
-            Item((Mark((0, 0), 5.0, "#FFFFFF", "#111111", 1.1, True),), "with generator", 18.0),
-            Item((Mark((0, 0), 5.5, "#FFFFFF"),), "without", 18.0),
-        ]
+        square = Mark((0, 0), 5.0, "#FFFFFF", "#111111", 1.1, True)
+        lines += [_dot(square, "with generator"), _dot(Mark((0, 0), 5.5, "#FFFFFF"), "without")]
     rows.append(("", lines))
     if classes is not None:
-        rows.append((classes.heading, [
-            Item((Stroke((-12, 0), (12, 0), colour, wide),), text)
-            for wide, colour, text in classes.legend()
-        ]))  # fmt: skip
+        rows.append((classes.heading, [_line(*look) for look in classes.legend()]))
     if scale is not None:
         rows.append(("Not served, MW", [
             Item(scale.sample(value), f"{value:g}", 2 * scale.radius(value) + 6)
             for value in scale.samples()
         ]))  # fmt: skip
     return set_rows(rows, top, width)
+
+
+def _dot(mark: Mark, text: str) -> Item:
+    return Item((mark,), text, 18.0)
+
+
+def _line(width: float, colour: str, text: str, *, dashed: bool = False) -> Item:
+    return Item((Stroke((-12, 0), (12, 0), colour, width, dashed),), text)
 
 
 def set_rows(

@@ -23,7 +23,6 @@ found when it was settled, and are shown beside what is found here.
 from __future__ import annotations
 
 import math
-import tomllib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
@@ -37,6 +36,7 @@ from numpy.typing import ArrayLike
 
 from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError, not_allowed
+from gridpriv.core.reading import read_table
 from gridpriv.core.settings import check_names
 from gridpriv.core.stored import Study
 from gridpriv.privacy.budget import NO_NOISE, stated_epsilon
@@ -175,7 +175,7 @@ def read_claims(path: Path, name: str) -> list[Claim]:
     InputError
         For a row that says nothing that can be checked.
     """
-    told = tomllib.loads(path.read_text(encoding="utf-8"))
+    told = read_table(path, "claims")
     common = told.get("suffixes", {"": ""})
     return [
         make_claim(row, calibration, suffix)

@@ -146,12 +146,6 @@ def run_tasks(
     """
     workers = max(jobs, 1) if cluster is None else 8
     batches = make_batches(tasks, grids, workers, time_limit)
-    if cluster is None and jobs == 1:
-        for batch in batches:
-            for one in executed(batch):
-                store.add(one)
-                advance(note(one))
-        return
     runs = partial(run_batch, folder=store.folder if cluster is None else None)
     results = unordered(runs, batches, jobs) if cluster is None else _far(runs, batches, cluster)
     with closing(results):
@@ -165,7 +159,7 @@ def run_tasks(
 
 
 def run_batch(batch: Batch, folder: Path | None) -> Finished:
-    """Run a batch in a worker; store its runs in ``folder``, or return their rows.
+    """Run a batch, in a worker maybe; store its runs in ``folder``, or return their rows.
 
     Also returned is what gridpriv warned of, for the process that people look at.
     """

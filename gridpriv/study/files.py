@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError, not_allowed
-from gridpriv.core.reading import MIB, read_text
+from gridpriv.core.reading import read_table
 from gridpriv.core.settings import check_names
 from gridpriv.study.plan import (
     DEFAULT_QUESTION,
@@ -62,13 +61,7 @@ def read_plan(path: str | Path, scale: str = "quick") -> StudyPlan:
         axis, a value of the wrong kind, or TOML that cannot be read (with its line).
     """
     file = Path(path)
-    try:
-        text = read_text(file, "study file", MIB)
-        given = json.loads(text) if file.suffix == ".json" else tomllib.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"study file {file}: {error}") from error
-    if not isinstance(given, dict):
-        raise InputError(f"study file {file}: a table of keys is expected")
+    given = read_table(file, "study file")
     try:
         return plan_from(at_scale(given, scale, (*SCALARS, *AXES)), file.stem)
     except InputError as error:

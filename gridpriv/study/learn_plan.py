@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError, not_allowed, one_of, whole
+from gridpriv.core.reading import read_table
 from gridpriv.learning.algorithms.names import NON_PRIVATE, READS, SPECIFIC
 from gridpriv.learning.datasets.library import dataset_name
 from gridpriv.learning.measures import MEASURES
@@ -198,12 +199,9 @@ class Trial:
         return hashlib.sha256(told.encode()).hexdigest()[:16]
 
 
-def read_learn_plan(text: str, scale: str = "quick") -> LearnPlan:
-    """Return the plan of a study file (TOML); its table ``full`` changes it at that scale."""
-    try:
-        given = tomllib.loads(text)
-    except ValueError as error:
-        raise InputError(f"study file: {error}") from error
+def read_learn_plan(path: Path, scale: str = "quick") -> LearnPlan:
+    """Return the plan of a study file; its table ``full`` changes it at that scale."""
+    given = read_table(path, "study file")
     known = ("title", "question", "dataset", "budgets", "seeds", "settings", "schemes", "tuning",
              "client_rounds", "allow", "measure", "data_seed")  # fmt: skip
     told = plain(at_scale(given, scale, known))

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -125,28 +125,19 @@ def compare_learning(
     manifest = header(
         kind, plan.title or TITLE.format(first.name), plan.question, told, len(trials)
     )
+    run = partial(attempted, shelf, tuning=plan.tuning)
     with open_store(out, manifest | {"repeat": repeat}, resume=resume) as store:
         if retry_failed:
             store.forget(run for run, status in store.stored().items() if status == "failed")
         stored = store.stored()
         left = [trial for trial in trials if trial.id not in stored]
-        with progress(len(left)) as advance, closing(_done(left, shelf, jobs, plan)) as results:
+        with progress(len(left)) as advance, closing(unordered(run, left, jobs)) as results:
             for rows in results:
                 store.add(rows)
                 row = rows["runs"][0]
                 advance(f"{row['scheme']}, {row['budget']}")
         store.finish(told_totals)
     return read_study(out)
-
-
-def _done(
-    trials: Sequence[Trial], datasets: Datasets, jobs: int, plan: LearnPlan
-) -> Generator[Rows, None, None]:
-    """Yield every trial's rows, by several processes if asked for."""
-    run = partial(attempted, datasets, tuning=plan.tuning)
-    if jobs == 1:
-        return (run(trial) for trial in trials)
-    return unordered(run, trials, jobs)
 
 
 def attempted(datasets: Datasets, trial: Trial, tuning: Tuning | None = None) -> Rows:

@@ -7,7 +7,6 @@ states of its figures (:mod:`gridpriv.study.claims`). Both come with the package
 from __future__ import annotations
 
 import math
-import tomllib
 from collections.abc import Callable
 from contextlib import nullcontext
 from functools import lru_cache
@@ -19,6 +18,7 @@ import pandas as pd
 
 from gridpriv.core.document import Json
 from gridpriv.core.errors import one_of
+from gridpriv.core.reading import read_table
 from gridpriv.core.store import open_store, reopen_store
 from gridpriv.core.stored import Study, read_study
 from gridpriv.grid.library import load_case, shipped_zoning
@@ -37,6 +37,7 @@ from gridpriv.study.manifest import header
 from gridpriv.zonal.settings import Settings, make_settings
 
 FOLDER = Path(__file__).parents[1] / "papers"
+PAPER = "study file"
 FOUR = ("ObjG", "ObjL", "OutG", "OutL")
 COMPUTED = {
     "rk-table1": "Ryu and Kim, table 1: variance of the noise of the four algorithms",
@@ -52,7 +53,7 @@ KINDS = {"G": "gaussian", "L": "laplace"}
 
 def reproductions() -> dict[str, str]:
     """Return what can be reproduced: a title by name."""
-    files = {path.stem: _read(path)["title"] for path in sorted(FOLDER.glob("*.toml"))}
+    files = {path.stem: read_table(path, PAPER)["title"] for path in sorted(FOLDER.glob("*.toml"))}
     return dict(sorted((COMPUTED | files).items()))
 
 
@@ -85,7 +86,7 @@ def reproduce(
     if name == "li-fig6":
         _store_totals(out, resume=resume)
     elif learns(name):
-        plan = read_learn_plan(path.read_text(encoding="utf-8"), scale)
+        plan = read_learn_plan(path, scale)
         shelf = Shelf(data, data_seed=plan.data_seed)
         again = f"gridpriv reproduce {name} --scale {scale}"
         compare_learning(
@@ -99,13 +100,13 @@ def reproduce(
 def learns(name: str) -> bool:
     """Return whether a reproduction is of a learning paper."""
     return name == "li-fig6" or (
-        name not in COMPUTED and "cases" not in _read(FOLDER / f"{name}.toml")
+        name not in COMPUTED and "cases" not in read_table(FOLDER / f"{name}.toml", PAPER)
     )
 
 
 def reads_scale(name: str) -> bool:
     """Return whether a reproduction is smaller at ``quick`` than at ``full``."""
-    return learns(name) or "full" in _read(FOLDER / f"{name}.toml")
+    return learns(name) or "full" in read_table(FOLDER / f"{name}.toml", PAPER)
 
 
 def claims_of(name: str) -> list[Claim]:
@@ -120,10 +121,6 @@ def with_claims(folder: Path, name: str) -> Study:
     with reopen_store(folder) as store:
         store.put("claims", rows)
     return read_study(folder)
-
-
-def _read(path: Path) -> Json:
-    return tomllib.loads(path.read_text(encoding="utf-8"))
 
 
 def _store_totals(out: Path, *, resume: bool) -> None:

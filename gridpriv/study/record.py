@@ -107,29 +107,22 @@ def settings_shown(settings: Settings) -> Json:
 def finals(document: Json) -> Json:
     """Return a run's figures, from its document."""
     final, privacy = document["final"], document["privacy"]
-    recourse, ac, physical = final["recourse"], final["ac"], final.get("physical", {})
-    told = ("cost", "balancing_mw", "interchange_deviation_mw", "carried")
+    recourse, ac, physical = final["recourse"], final["ac"], final["physical"]
     plan = (final["shed_mw"], final["surplus_mw"])
+    rounds = ("objective", "consensus_residual", "shed_mw", "surplus_mw")
+    settled = ("cost", "balancing_mw", "interchange_deviation_mw", "carried")
+    of_ac = ("converged", "slack_mw", "vm_violations", "loading_violations")
     return {
-        "objective": final["objective"],
-        "consensus_residual": final["consensus_residual"],
-        "shed_mw": final["shed_mw"],
-        "surplus_mw": final["surplus_mw"],
+        **{name: final[name] for name in rounds},
         "imbalance_mw": None if None in plan else math.fsum(plan),
         "shed_mvar": final["shed_mvar"],
-        "recourse_shed_mw": recourse["shed_mw"],
-        "recourse_surplus_mw": recourse.get("surplus_mw"),
-        "recourse_objective": recourse["objective"],
-        "recourse_cost": recourse.get("cost"),
-        **{name: physical.get(name) for name in told},
-        "explanation": final.get("explanation"),
-        "ac_converged": ac["converged"],
-        "ac_slack_mw": ac["slack_mw"],
-        "ac_vm_violations": ac["vm_violations"],
-        "ac_loading_violations": ac.get("loading_violations"),
+        **{f"recourse_{k}": recourse[k] for k in ("shed_mw", "surplus_mw", "objective", "cost")},
+        **{name: physical[name] for name in settled},
+        "explanation": final["explanation"],
+        **{f"ac_{name}": ac[name] for name in of_ac},
         "releases_per_zone": privacy["releases_per_zone"],
         **privacy_figures(privacy),
-        "paper_total": privacy.get("paper_total"),
+        "paper_total": privacy["paper_total"],
         "solves": document["solver"]["solves"],
         "solver_retries": document["solver"]["failures"],
     }

@@ -12,6 +12,7 @@ from gridpriv.power.ac.service import Service
 from gridpriv.power.ac.settle import Settlement
 from gridpriv.power.objective import generation_cost
 from gridpriv.power.zone import Zone
+from gridpriv.zonal.schema import BESIDE
 
 SHED_TOLERANCE_MW = 0.01
 
@@ -147,10 +148,7 @@ def cost_of_privacy(figures: Json, held: Reference) -> dict[str, float | None]:
         "cost": _beyond(figures["cost"], held.without_noise_cost),
         "shed_mw": _beyond(figures["shed_mw"], held.without_noise_shed_mw),
         "cost_over_optimum": _beyond(figures["cost"], held.optimum_cost),
-        "without_noise_cost": held.without_noise_cost,
-        "without_noise_shed_mw": held.without_noise_shed_mw,
-        "nothing_released_cost": held.nothing_released_cost,
-        "nothing_released_shed_mw": held.nothing_released_shed_mw,
+        **{name: getattr(held, name) for name in BESIDE},
         **shed_causes(figures, held),
     }
 
