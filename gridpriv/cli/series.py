@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from gridpriv.grid.case import Case
     from gridpriv.grid.overrides import DemandSeries
     from gridpriv.grid.zoning import Zoning
+    from gridpriv.privacy.release import Charging
     from gridpriv.study.run_folder import RunFolder
-    from gridpriv.zonal.horizon import Horizon
+    from gridpriv.zonal.horizon import Horizon, Known
     from gridpriv.zonal.run import Admit, Planned
     from gridpriv.zonal.settings import Settings
 
@@ -94,31 +95,46 @@ def _run_steps(
     from gridpriv.zonal.reference import reference
     from gridpriv.zonal.run import own_transport
 
-    left = horizon.order(kept.left())
+    left, once = kept.left(), horizon.released_once
     if not left:
         return
-    first, case = horizon.prepared(left[0]), horizon.series.case
-    known = kept.known(first) if horizon.released_once else None
-    draws = int(known is None) if horizon.released_once else len(left)
+    case = horizon.series.case
+    first = horizon.owned if once else horizon.prepared(left[0])
+    known = kept.known(horizon) if once else None
+    draws = int(known is None) if once else len(left)
     with ExitStack() as stack:
         charge, admit = stack.enter_context(charging(args, case, first, draws))
         advance = stack.enter_context(progress(args, case.name, len(left)))
         for number in left:
             with closing(Kept(transport or own_transport(horizon.settings.workers))) as zones:
+                if once and known is None:
+                    horizon.tried(number, zones)
+                    known = _drawn(horizon, kept, charge, admit)
+                    admit = None
                 result = horizon.run_step(
                     number, charge, admit=in_turn(admit, partial(kept.begin, number)),
                     leave=partial(kept.add, number), transport=zones, known=known,
                 )  # fmt: skip
                 admit = None  # the first step has spoken for all
-                learned = horizon.learned(number, result)
                 try:
                     if args.reference:
                         scale = horizon.settings.load_scale * horizon.series.scale(number)
                         result = replace(result, reference=reference(result, scale, zones))
                 finally:  # what has been drawn is stored, whatever happens beside it
-                    kept.add(number, result, learned)
-            known = known or learned
+                    kept.add(number, result)
             advance(f"step {horizon.series.steps[number]}")
+
+
+def _drawn(
+    horizon: Horizon, kept: RunFolder, charge: Charging | None, admit: Admit | None
+) -> Known:
+    """Draw once what serves all steps, stored before it is used."""
+    if admit is not None:
+        admit(horizon.planned)
+    kept.draw(horizon)
+    known = horizon.draw(charge)
+    kept.draw(horizon, known)
+    return known
 
 
 def in_turn(admit: Admit | None, begin: Admit) -> Admit:

@@ -82,7 +82,7 @@ class Agent:
     """
 
     verbs = frozenset({
-        "ready", "release", "rehearse", "round", "disclose", "disclosed", "reuse", "adopt",
+        "ready", "release", "rehearse", "round", "disclose", "reuse", "adopt",
         "figures", "drawn", "smoothness",
     })  # fmt: skip
 
@@ -183,14 +183,9 @@ class Agent:
         self._magnitude = 0.0
         return self._perturb("demand", self._data, (1, 1), np.zeros_like(self._at.z))
 
-    def disclosed(self) -> Floats | None:
-        """Return what the last release leaves likely of the data (public); None without one."""
-        return None if self._draw is None else self._estimate
-
-    def reuse(self, estimate: Floats | None) -> None:
+    def reuse(self, estimate: Floats) -> None:
         """Go by what an earlier release leaves likely, and draw nothing where noise is kept."""
-        if estimate is not None:
-            self._draw, self._estimate = self._rules.perturbation.drawn_at(1, 1), estimate
+        self._draw, self._estimate = self._rules.perturbation.drawn_at(1, 1), estimate
 
     def adopt(self, z: Floats) -> None:
         """Take a schedule that was made of what all have disclosed, in place of rounds."""

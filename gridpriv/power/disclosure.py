@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import product
+
 import numpy as np
 from scipy import sparse
 from scipy.sparse.linalg import SuperLU, splu
@@ -12,8 +17,9 @@ from gridpriv.power.prior import capacity
 from gridpriv.power.zone import Zone
 from gridpriv.privacy.adjacency import DemandAdjacency
 from gridpriv.privacy.perturbation import NoiseRule
-from gridpriv.privacy.strategies.auto import auto
+from gridpriv.privacy.strategies.auto import auto, expected_error
 from gridpriv.privacy.strategies.bus import bus
+from gridpriv.privacy.strategies.course import Cosines, CourseDisclosure, swing_left
 from gridpriv.privacy.strategies.disclosure import Disclosure
 from gridpriv.privacy.strategies.linear import Statistics
 from gridpriv.privacy.strategies.nothing import nothing
@@ -45,8 +51,40 @@ def disclose(
     def drawn(option: Statistics) -> float:
         return noise.release(option.sensitivity(adjacency, noise.norm)).mechanism.variance
 
-    use = np.vstack([np.ones((1, len(zone.own))), TIES * tie_flows(zone, factors)])
-    return auto(strategies(zone, release), drawn, prior, use)
+    return auto(strategies(zone, release), drawn, prior, used(zone, factors))
+
+
+def disclose_course(
+    zone: Zone, release: str, options: Sequence[Cosines], prior: Prior, noise: NoiseRule,
+    adjacency: DemandAdjacency, factors: SuperLU,
+) -> CourseDisclosure:  # fmt: skip
+    """Return what a zone releases of its demand over time, chosen as by :func:`disclose`.
+
+    Parameters
+    ----------
+    zone, release, prior, noise, adjacency, factors
+        As of :func:`disclose`.
+    options : sequence of Cosines
+        What may be released of the course of the zone's sum.
+    """
+    use = used(zone, factors)
+    level = float(prior.active.mean.sum())
+    found = []
+    for strategy, over in product(strategies(zone, release), options):
+        if over.weights and not len(strategy.matrix):
+            continue  # of nothing there is no course
+        still = Disclosure(strategy, prior, 0.0, power_factors=adjacency.power_factors)
+        sensitivity = CourseDisclosure(still, over).sensitivity(adjacency, noise.norm)
+        variance = noise.release(sensitivity).mechanism.variance
+        left = expected_error(strategy, variance, prior, use)
+        expected = math.hypot(left, math.sqrt(swing_left(over, variance, level)))
+        found.append(CourseDisclosure(replace(still, expected=expected), over))
+    return min(found, key=lambda one: one.level.expected)
+
+
+def used(zone: Zone, factors: SuperLU) -> Floats:
+    """Return what neighbours use of a zone's active demand: its sum, and flows on its ties."""
+    return np.vstack([np.ones((1, len(zone.own))), TIES * tie_flows(zone, factors)])
 
 
 def strategies(zone: Zone, release: str) -> list[Statistics]:

@@ -110,6 +110,7 @@ def _series_document(kept: RunFolder, horizon: Horizon, rows: list[Json]) -> Jso
         "finished": len(rows),
         "settings": settings.told_of(prepared.case)
         | {"zoning": horizon.zoning.source, "seed": seed},
+        "released_once": horizon.released_rows(),
         "steps": json_ready(rows),
         "privacy": {
             "mechanism": settings.mechanism,

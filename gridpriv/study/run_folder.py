@@ -37,19 +37,21 @@ from gridpriv.privacy.mechanism import MECHANISMS
 from gridpriv.privacy.release import Release
 from gridpriv.privacy.sensitivity import Sensitivity
 from gridpriv.privacy.statement import refuse_unprotected
+from gridpriv.privacy.strategies.course import Course
 from gridpriv.study.grids import Grid, describe, network_rows
 from gridpriv.study.manifest import header
 from gridpriv.study.publish import publish_manifest, publish_rows
 from gridpriv.study.record import certified, run_rows, settings_shown, with_run
 from gridpriv.study.total import charge_rows, told_totals
-from gridpriv.zonal.horizon import Known, step_row
-from gridpriv.zonal.prepared import Prepared
+from gridpriv.zonal.horizon import Horizon, Known, step_row
 from gridpriv.zonal.result import RunResult
 from gridpriv.zonal.settings import Settings
 from gridpriv.zonal.summary import noise
 from gridpriv.zonal.tables import result_tables
 
-RUN, SERIES, RELEASED = "run", "series", "released"
+RUN, SERIES = "run", "series"
+RELEASED, SWINGS = "released", "swings"
+ONCE, EVERY = "once-drawn", "every step"
 MECHANISM_CLASSES = {c.__name__: c for c in MECHANISMS.values()}
 
 Released = Mapping[str, Mapping[Release, int]]
@@ -121,28 +123,38 @@ class RunFolder:
             self.store.set_aside(_drawn(number))
         self._note(number, planned, early=True)
 
-    def add(self, number: int, result: RunResult, known: Known | None = None) -> None:
-        """Store what a run released, and its figures; one that ended early is still to do.
-
-        ``known`` is what its release tells of every step's demand.
-        """
+    def add(self, number: int, result: RunResult) -> None:
+        """Store what a run released, and its figures; one that ended early is still to do."""
         self._note(number, result.trace.releases, early=result.early is not None)
-        if known is not None and any(result.trace.releases.values()):
-            rows = self._named(number, {RELEASED: _demand_rows(_run(number), result, known)})
-            self.store.note(RELEASED, rows)
         rows = self._rows(number, result)
         documents = rows.pop("documents", [])  # what is published holds a public one
         kept = publish_rows(rows) if self.store.public else rows
         self.store.add(kept | ({"documents": documents} if documents else {}))
 
-    def known(self, prepared: Prepared) -> Known | None:
+    def draw(self, horizon: Horizon, known: Known | None = None) -> None:
+        """Store what a series releases once, before it does; and what it tells, once it has."""
+        if known is None and not self._repeats:
+            self.store.set_aside(ONCE)
+        rows = _drawn_rows(horizon.planned, _run(0), early=known is None)
+        if known is not None:
+            rows |= _known_rows(horizon, known)
+        shown = {name: [row | {"run": _run(0), "step": EVERY} for row in found]
+                 for name, found in rows.items()}  # fmt: skip
+        self.store.note(ONCE, shown)
+
+    def known(self, horizon: Horizon) -> Known | None:
         """Return what a stored release tells of every step's demand."""
-        table = read_study(self.store.folder).tables.get(RELEASED, pd.DataFrame())
-        if table.empty:
+        tables = read_study(self.store.folder).tables
+        if RELEASED not in tables:
             return None
-        of_bus = table.set_index("bus")[["pd_pu", "qd_pu"]]
-        names = [prepared.case.bus_id[zone.own] for zone in prepared.zones]
-        return tuple(of_bus.loc[one].to_numpy(float).T.ravel() for one in names)
+        of_bus = tables[RELEASED].set_index("bus")[["pd_pu", "qd_pu"]]
+        swings = tables.get(SWINGS, pd.DataFrame(columns=["zone", "p_pu", "q_pu"]))
+        found = []
+        for zone in horizon.owned.zones:
+            mean = of_bus.loc[horizon.series.case.bus_id[zone.own]].to_numpy(float)
+            own = swings[swings["zone"] == zone.name][["p_pu", "q_pu"]].to_numpy(float)
+            found.append(Course(mean.T.ravel(), own.T))
+        return tuple(found)
 
     def finish(self) -> None:
         """Make the tables, once every run is there."""
@@ -180,11 +192,7 @@ class RunFolder:
         return self._named(number, rows)
 
     def _note(self, number: int, releases: Released, *, early: bool) -> None:
-        run = _run(number)
-        rows: Rows = {
-            "releases": [{"run": run} | row for row in _told(releases, early=early)],
-            "charges": charge_rows(run, certified(releases)),
-        }
+        rows = _drawn_rows(releases, _run(number), early=early)
         self.store.note(_drawn(number), self._named(number, rows))
 
     def _named(self, number: int, rows: Rows) -> Rows:
@@ -337,17 +345,30 @@ def _told(releases: Released, *, early: bool) -> list[Json]:
     ]
 
 
-def _demand_rows(run: str, result: RunResult, known: Known) -> list[Json]:
-    """Return the demand that a release leaves likely, bus by bus."""
-    bus_id = result.case.bus_id
-    return [
-        {"run": run, "zone": zone.name, "bus": int(bus), "pd_pu": p, "qd_pu": q}
-        for zone, one in zip(result.zone_models, known, strict=True)
-        if one is not None
-        for bus, p, q in zip(
-            bus_id[zone.own], *(half.tolist() for half in np.split(one, 2)), strict=True
-        )
-    ]
+def _drawn_rows(releases: Released, run: str, *, early: bool) -> Rows:
+    return {
+        "releases": [{"run": run} | row for row in _told(releases, early=early)],
+        "charges": charge_rows(run, certified(releases)),
+    }
+
+
+def _known_rows(horizon: Horizon, known: Known) -> Rows:
+    """Return the demand that one release leaves likely over all steps."""
+    bus_id, zones = horizon.series.case.bus_id, horizon.owned.zones
+    return {
+        RELEASED: [
+            {"zone": zone.name, "bus": int(bus), "pd_pu": p, "qd_pu": q}
+            for zone, course in zip(zones, known, strict=True)
+            for bus, p, q in zip(
+                bus_id[zone.own], *course.mean.reshape(2, -1).tolist(), strict=True
+            )
+        ],
+        SWINGS: [
+            {"zone": zone.name, "cosine": j, "p_pu": p, "q_pu": q}
+            for zone, course in zip(zones, known, strict=True)
+            for j, (p, q) in enumerate(course.swings.T.tolist(), start=1)
+        ],
+    }
 
 
 def _releases(told: Iterable[Mapping[str, Any]]) -> dict[str, Counter[Release]]:

@@ -136,6 +136,7 @@ SERIES_DOCUMENT: dict[str, Schema] = {
     "planned": Column("planned", "settings", "Planned", "steps of the series"),
     "finished": Column("finished", "releases", "Finished", "steps that are stored"),
     "settings": zonal.SETTINGS,
+    "released_once": zonal.RELEASED_ONCE,
     "steps": zonal.STEPS,
     "privacy": {key: PRIVACY[key] for key in PRIVACY if key != "sensitivity"}
     | {"zones": zonal.STATEMENTS},

@@ -1,46 +1,57 @@
 """A series of demand, one run per step, and one privacy budget for all of them.
 
 Neighbouring data are two series that differ at one bus of one zone, by at most beta in every
-step, or, where the steps are one demand times public factors, in that demand: so a zone's loss
-over the horizon is that of all its releases in all steps together.
-``total`` budgets are therefore spread over planned releases times steps; ``per-release`` ones
-stay what they are, and the total is stated. Every step draws its own noise: were a draw
-repeated, the difference of two steps' messages would be free of it.
+step, or, where the steps are one demand times public factors, in that demand.
 
-Where the steps are one demand times public factors, a release of it, drawn once, serves all of
-them (:attr:`Horizon.released_once`): between neighbours of that demand the first step's statistics
-are all that is released, so the horizon costs what one step does, at the noise of one step.
+Where demand is perturbed once, one release serves the horizon and the steps' runs draw nothing
+(:attr:`Horizon.released_once`): of the demand that the steps scale, or of the course of a demand
+that has its own in every step (:mod:`gridpriv.privacy.strategies.course`). So the horizon costs
+what that release does.
+
+Else a zone's loss is that of all its releases in all steps together: ``total`` budgets are spread
+over planned releases times steps; ``per-release`` ones stay what they are, and the total is
+stated. Every step draws its own noise: were a draw repeated, the difference of two steps' messages
+would be free of it.
 """
 
 from __future__ import annotations
 
 import secrets
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import TypeAlias
 
 import numpy as np
 from pandas import DataFrame
 
+from gridpriv.consensus.memory import AgentRules
 from gridpriv.consensus.transport import Carry
 from gridpriv.core.arrays import Floats
 from gridpriv.core.document import Json
 from gridpriv.core.errors import GridprivError
 from gridpriv.grid.overrides import DemandSeries
 from gridpriv.grid.zoning import Zoning
+from gridpriv.power.disclosure import disclose_course
+from gridpriv.power.prior import zone_prior
+from gridpriv.power.zone import Zone
 from gridpriv.privacy.budget import noise_multiplier
+from gridpriv.privacy.noise import NoiseStreams
 from gridpriv.privacy.release import Charging, Release
 from gridpriv.privacy.statement import ZoneStatement
+from gridpriv.privacy.strategies.course import Cosines, Course, CourseDisclosure, cosines
 from gridpriv.zonal.checks import zone_statements
-from gridpriv.zonal.prepared import Prepared, prepare
+from gridpriv.zonal.prepared import Earlier, Prepared, prepare
 from gridpriv.zonal.result import RunResult
-from gridpriv.zonal.run import Admit, Leave, run_prepared
+from gridpriv.zonal.run import Admit, Leave, crew, open_rounds, own_transport, run_prepared
 from gridpriv.zonal.schema import BESIDE
-from gridpriv.zonal.settings import Settings
+from gridpriv.zonal.settings import ANEW, Settings
 
-Known: TypeAlias = tuple[Floats | None, ...]
-"""Per zone, what a release leaves likely of its demand."""
+Known: TypeAlias = tuple[Course, ...]
+"""Per zone, what a release leaves likely of its demand over the steps."""
+Releases: TypeAlias = dict[str, Counter[Release]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +81,77 @@ class Horizon:
         """Whether one release of demand serves every step."""
         perturbation = self.settings.effective_perturbation()
         once = perturbation.target == "demand" and perturbation.refresh == "run"
-        return once and bool(self.series.scales)
+        return once and (bool(self.series.scales) or self.settings.course != ANEW)
+
+    @cached_property
+    def owned(self) -> Prepared:
+        """The run of the demand that one release serves all steps of, as its owner has it."""
+        ready = prepare(self.series.case, self.zoning, replace(self.settings, load_scale=1.0))
+        return replace(ready, rules=self._rules(ready))
+
+    @cached_property
+    def disclosures(self) -> tuple[CourseDisclosure, ...]:
+        """What every zone releases once, of all steps (public)."""
+        owned, series = self.owned, self.series
+        assert owned.expected is not None and owned.rules.noise is not None
+        options = [Cosines(1)] if series.scales else cosines(len(series), self.settings.course)
+        return tuple(
+            disclose_course(
+                zone, self.settings.release, options, zone_prior(zone, owned.expected),
+                owned.rules.noise, owned.rules.adjacency, owned.direct_current,
+            )
+            for zone in owned.zones
+        )  # fmt: skip
+
+    @property
+    def planned(self) -> Releases:
+        """What every zone releases once (public)."""
+        rules = self.owned.rules
+        assert rules.noise is not None
+        found: Releases = {}
+        for zone, one in zip(self.owned.zones, self.disclosures, strict=True):
+            sensitivity = one.sensitivity(rules.adjacency, rules.noise.norm)
+            if sensitivity.value:
+                found[zone.name] = Counter([rules.noise.release(sensitivity)])
+        return found
+
+    def released_rows(self) -> list[Json]:
+        """Return what zones release once (:data:`gridpriv.zonal.schema.RELEASED_ONCE`)."""
+        if not self.released_once:
+            return []
+        base = self.settings.load_scale * self.series.case.base_mva
+        return [
+            {"zone": zone.name, "statistics": one.level.strategy.name,
+             "cosines": len(one.over.weights), "weight": max(one.over.weights, default=None),
+             "expected_error_mw": base * one.level.expected}
+            for zone, one in zip(self.owned.zones, self.disclosures, strict=True)
+        ]  # fmt: skip
+
+    def draw(self, charge: Charging | None = None) -> Known:
+        """Charge and draw what serves all steps; return what it leaves likely."""
+        streams, planned = NoiseStreams(step_seed(self.seed, 0)), self.planned
+        found = []
+        for zone, one in zip(self.owned.zones, self.disclosures, strict=True):
+            value, release = one.measure(self._data(zone)), None
+            for release in planned.get(zone.name, ()):
+                if charge is not None:
+                    charge(zone.name, {release: 1})
+                value = release.apply(value, partial(streams.stream, zone.key, 1, 1))
+            found.append(one.estimate(value, release))
+        return tuple(found)
+
+    def expected(self) -> Known:
+        """Return what the public expects where nothing has been drawn."""
+        return tuple(
+            Course(one.level.prior.mean, np.zeros((2, len(one.over.weights))))
+            for one in self.disclosures
+        )
+
+    def _data(self, zone: Zone) -> Floats:
+        """Return the private demand of a zone that one release serves, (steps, 2n)."""
+        if self.series.scales:
+            return zone.demand[None]
+        return np.hstack([self.series.pd[:, zone.own], self.series.qd[:, zone.own]])
 
     @property
     def adjacency(self) -> str:
@@ -80,33 +161,41 @@ class Horizon:
         steps = "of the demand that the steps scale" if self.series.scales else "in every step"
         return f"{protection}, {steps}"
 
-    def order(self, numbers: Sequence[int]) -> list[int]:
-        """Return steps in the order to run them: the one that draws first has demand."""
-        if not self.released_once:
-            return list(numbers)
-        return sorted(numbers, key=lambda number: (self.series.scale(number) == 0.0, number))
-
-    def learned(self, number: int, result: RunResult) -> Known | None:
-        """Return what a step's release leaves likely of the demand that all steps scale."""
-        scale = self.settings.load_scale * self.series.scale(number)
-        if not (self.released_once and scale):
-            return None
-        return tuple(None if one is None else one / scale for one in result.disclosed)
-
     def prepared(self, number: int, known: Known | None = None) -> Prepared:
-        """Return the run of a step, counted from 0.
+        """Return the run of a step, counted from 0; it draws nothing where a demand is ``known``.
 
-        ``known`` is what :meth:`learned` returned of an earlier one.
+        Parameters
+        ----------
+        number : int
+        known : Known, optional
+            As of :meth:`draw`.
         """
         scale = self.series.scale(number)
         ready = prepare(self.series.at(number), self.zoning, self.settings, scale)
-        rules = ready.rules
-        if rules.noise is not None and self.multiplier is not None:
-            rules = replace(rules, noise=replace(rules.noise, multiplier=self.multiplier))
-        if known is not None:
-            known = tuple(None if one is None else ready.scale * one for one in known)
-        seed = step_seed(self.seed, 0 if self.released_once else number)
-        return replace(ready, rules=rules, seed=seed, known=known)
+        ready = replace(ready, rules=self._rules(ready), seed=step_seed(self.seed, number))
+        if known is None:
+            return ready
+        step = 0 if self.series.scales else number
+        likely = zip(self.disclosures, known, strict=True)
+        return replace(
+            ready,
+            known=tuple(
+                Earlier(replace(one.level, scale=ready.scale), ready.scale * one.at(step, course))
+                for one, course in likely
+            ),
+        )
+
+    def _rules(self, ready: Prepared) -> AgentRules:
+        noise = ready.rules.noise
+        if noise is None or self.multiplier is None:
+            return ready.rules
+        return replace(ready.rules, noise=replace(noise, multiplier=self.multiplier))
+
+    def tried(self, number: int, transport: Carry) -> None:
+        """Try every zone of a step on public data: what cannot work fails before it costs."""
+        ready = self.prepared(number, self.expected())
+        with closing(transport(crew(ready))) as zones:
+            open_rounds(ready, zones)
 
     def run_step(
         self,
@@ -156,6 +245,8 @@ class HorizonResult:
     settings : Settings
     results : tuple of RunResult
         One per step.
+    released : mapping
+        What every zone released once, for all steps.
     seed : int or None
         Of the whole horizon; every step's seed follows from it. None with secure noise.
     """
@@ -163,6 +254,7 @@ class HorizonResult:
     series: DemandSeries
     settings: Settings
     results: tuple[RunResult, ...]
+    released: Mapping[str, Mapping[Release, int]]
     seed: int | None
 
     def table(self) -> DataFrame:
@@ -172,8 +264,9 @@ class HorizonResult:
 
     @property
     def releases(self) -> Mapping[str, Mapping[Release, int]]:
-        """Each zone's releases over all steps."""
-        return total_releases(result.trace.releases for result in self.results)
+        """Each zone's releases, those of all steps included."""
+        steps = [result.trace.releases for result in self.results]
+        return total_releases([self.released, *steps])
 
     @property
     def statements(self) -> tuple[ZoneStatement, ...]:
@@ -211,15 +304,17 @@ def run_series(
         As :func:`gridpriv.zonal.run.run`, with the step in a note.
     """
     horizon = make_horizon(series, zoning, settings)
-
-    results: dict[int, RunResult] = {}
     known = None
-    for number in horizon.order(range(len(series))):
-        results[number] = horizon.run_step(number, charge, known=known)
-        known = known or horizon.learned(number, results[number])
-        watch(number, results[number])
+    if horizon.released_once:
+        horizon.tried(0, own_transport(settings.workers))
+        known = horizon.draw(charge)
+    results = []
+    for number in range(len(series)):
+        results.append(horizon.run_step(number, charge, known=known))
+        watch(number, results[-1])
+    released = horizon.planned if horizon.released_once else {}
     seed = None if settings.noise == "secure" else horizon.seed
-    return HorizonResult(series, settings, tuple(results[n] for n in sorted(results)), seed)
+    return HorizonResult(series, settings, tuple(results), released, seed)
 
 
 def step_row(name: str, result: RunResult) -> Json:

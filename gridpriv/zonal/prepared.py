@@ -61,6 +61,22 @@ class Instance:
 
 
 @dataclass(frozen=True, eq=False)
+class Earlier:
+    """What an earlier release of a zone leaves likely of its demand.
+
+    Attributes
+    ----------
+    disclosure : Disclosure
+        What was released.
+    demand : (2n,)
+        In per unit.
+    """
+
+    disclosure: Disclosure
+    demand: Floats
+
+
+@dataclass(frozen=True, eq=False)
 class Prepared(Instance):
     """A run ready to start: everything public about it, and the zones.
 
@@ -77,15 +93,15 @@ class Prepared(Instance):
         By how much the owners' demand was multiplied.
     expected : PublicDemand or None
         What the public expects of it, where it is perturbed itself.
-    known : tuple of (2n,), optional
-        What an earlier release leaves likely of it (p.u.), zone by zone: then nothing is drawn.
+    known : tuple of Earlier, optional
+        What is known of it by an earlier release, zone by zone: then nothing is drawn.
     """
 
     network: Network
     zones: tuple[Zone, ...]
     scale: float
     expected: PublicDemand | None
-    known: tuple[Floats | None, ...] | None = None
+    known: tuple[Earlier, ...] | None = None
 
     @property
     def moved(self) -> DemandAdjacency:
@@ -112,6 +128,8 @@ class Prepared(Instance):
     @cached_property
     def disclosures(self) -> tuple[Disclosure | None, ...]:
         """What every zone releases of its demand; nothing where demand is not perturbed."""
+        if self.known is not None:
+            return tuple(earlier.disclosure for earlier in self.known)
         return tuple(self.disclosure(zone) for zone in self.zones)
 
     @cached_property

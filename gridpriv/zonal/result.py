@@ -92,9 +92,8 @@ class RunResult(Instance):
         The finished rounds and every zone's releases.
     outcomes : tuple of ZoneOutcome
         What each zone ended with; local.
-    disclosures, disclosed : tuple
-        What zones release of demand, and what that leaves likely of it (p.u.), zone by zone; None
-        without a release.
+    disclosures : tuple
+        What zones release of demand, zone by zone; None without a release.
     settlement : Settlement or None
         The grid after all zones have acted; None for a run that ended early.
     statements : tuple of ZoneStatement
@@ -112,7 +111,6 @@ class RunResult(Instance):
     trace: Trace
     outcomes: tuple[ZoneOutcome, ...]
     disclosures: tuple[Disclosure | None, ...]
-    disclosed: tuple[Floats | None, ...]
     settlement: Settlement | None
     statements: tuple[ZoneStatement, ...]
     timing: Timing

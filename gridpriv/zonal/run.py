@@ -130,16 +130,9 @@ def run_prepared(
         Called with what was done if the run ends early once it may have drawn (a solver, a
         refusal, an interrupt, a defect), before the exception goes on.
     """
-    settings = prepared.settings
-    carry = transport or own_transport(settings.workers)
+    carry = transport or own_transport(prepared.settings.workers)
     began = time.perf_counter()
-    fleet = Fleet(
-        prepared.zones, prepared.shared, prepared.rules, settings.solver,
-        NoiseStreams(prepared.seed), prepared.disclosures, charge, settings,
-    )  # fmt: skip
-    with closing(carry(fleet)) as zones:
-        if prepared.known is not None:
-            answers(zones.ask("reuse", prepared.known))
+    with closing(carry(crew(prepared, charge))) as zones:
         opening = open_rounds(prepared, zones)
         if admit is not None:
             admit(planned_releases(prepared, zones, opening))
@@ -158,10 +151,6 @@ def run_prepared(
                 trace=trace,
                 outcomes=tuple(_outcomes(prepared, zones)),
                 disclosures=prepared.disclosures,
-                disclosed=tuple(
-                    None if isinstance(found, BaseException) else found
-                    for found in zones.ask("disclosed")
-                ),
                 settlement=settled,
                 statements=_statements(prepared, trace),
                 timing=Timing(
@@ -189,6 +178,14 @@ def run_prepared(
             raise
 
 
+def crew(prepared: Prepared, charge: Charging | None = None) -> Fleet:
+    """Return the zones of a run, for a transport to carry."""
+    return Fleet(
+        prepared.zones, prepared.shared, prepared.rules, prepared.settings.solver,
+        NoiseStreams(prepared.seed), prepared.disclosures, charge, prepared.settings,
+    )  # fmt: skip
+
+
 def own_transport(workers: int) -> Carry:
     """Return how zones are held by this machine's processes."""
     if workers == 1:
@@ -209,6 +206,8 @@ def _reason(error: BaseException) -> str:
 
 def open_rounds(prepared: Prepared, transport: Transport) -> Opening:
     """Try or rehearse every zone on its public proxy; return where the private rounds start."""
+    if prepared.known is not None:
+        answers(transport.ask("reuse", [earlier.demand for earlier in prepared.known]))
     if prepared.settings.coordination == "central":
         return _open_central(prepared, transport)
     numbers = np.unique(np.concatenate([zone.coordinates[s] for zone, s in prepared.held]))

@@ -308,11 +308,33 @@ DOCUMENTS_OF_RUNS = TableSchema(
 )  # fmt: skip
 
 RELEASED = TableSchema(
-    "released", "one bus: the demand that one release leaves likely, which every step scales",
+    "released", "one bus: the demand that one release leaves likely, in the mean of the steps "
+    "or before they scale it",
     (STEP, NAME_OF_ZONE, BUS),
     (
         Column("pd_pu", "releases", "Active demand", "that the release leaves likely", "p.u."),
         Column("qd_pu", "releases", "Reactive demand", "that the release leaves likely", "p.u."),
+    ),
+)  # fmt: skip
+
+SWINGS = TableSchema(
+    "swings", "one cosine of a zone's sum over the steps: what one release leaves likely",
+    (STEP, NAME_OF_ZONE, Column("cosine", "settings", "Cosine", "half waves over all steps")),
+    (
+        Column("p_pu", "releases", "Active swing", "its coefficient, as a mean over steps", "p.u."),
+        Column("q_pu", "releases", "Reactive swing", "its coefficient, as a mean over steps",
+               "p.u."),
+    ),
+)  # fmt: skip
+
+RELEASED_ONCE = TableSchema(
+    "released_once", "one zone: what it releases of all steps at once", (NAME_OF_ZONE,),
+    (
+        Column("statistics", "settings", "Statistics", "of mean demand that carry the noise"),
+        Column("cosines", "settings", "Cosines", "of the sum over the steps, beside its mean"),
+        Column("weight", "settings", "Weight", "of a cosine beside a sum's mean"),
+        Column("expected_error_mw", "settings", "Expected error",
+               "of what neighbours use in a step, by public figures", "MW"),
     ),
 )  # fmt: skip
 
@@ -357,6 +379,6 @@ NETWORK_BRANCHES = TableSchema(
 
 TABLES = (
     ROUNDS, ZONES, BUSES, PRICES, TIE_PRICES, BINDING, RES_BUS, RES_LINE, RES_GEN, RES_SHED,
-    STATEMENTS, TIMING, STEPS, RELEASES, RELEASED, DOCUMENTS_OF_RUNS, NETWORK_BUSES,
+    STATEMENTS, TIMING, STEPS, RELEASES, RELEASED, SWINGS, DOCUMENTS_OF_RUNS, NETWORK_BUSES,
     NETWORK_BRANCHES,
 )  # fmt: skip

@@ -55,11 +55,13 @@ from gridpriv.privacy.adjacency import (
 from gridpriv.privacy.budget import NOTHING, QUIET, Budget
 from gridpriv.privacy.perturbation import Perturbation, Refresh, Target
 from gridpriv.privacy.settings import Privacy
+from gridpriv.privacy.strategies import MOST_COSINES
 
 Consensus = Literal["boundary", "all"]
 Start = Literal["flat", "proxy"]
 Coordination = Literal["rounds", "central"]
 Release = Literal["bus", "total", "tree", "auto", "nothing"]
+ANEW = "anew"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,6 +124,11 @@ class Draws(Part):
     public_demand: str | None = words(
         None, "expected demand of every bus (bus,pd_mw,qd_mvar)", "FILE",
         unset="guessed from capacity",
+    )  # fmt: skip
+    course: str = choice(
+        "auto", ("auto", ANEW, *map(str, range(MOST_COSINES + 1))),
+        "how many cosines of a zone's sum over the steps of a series are released with its mean, "
+        "once; anew: every step draws its own noise",
     )  # fmt: skip
     refresh: Refresh | None = choice(
         None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -13,7 +14,7 @@ from gridpriv.cli.main import main
 from gridpriv.core.errors import SolverError
 from gridpriv.core.stored import read_study
 from gridpriv.grid.overrides import read_demand_series
-from gridpriv.zonal.horizon import Horizon
+from gridpriv.zonal.horizon import Horizon, make_horizon
 from gridpriv.zonal.prepared import noise_rule, prepare
 
 ONCE = {
@@ -22,12 +23,19 @@ ONCE = {
 }  # fmt: skip
 FLAGS = [word for name, value in ONCE.items() for word in (f"--{name}", str(value))]
 DAY = "step,load_scale\ndark,0\nnight,0.6\nmorning,1.0\nnoon,1.2\n"
+PROFILE = "step,bus,pd_mw,qd_mvar\ndark,2,0,0\nnight,2,12,6\nmorning,2,22,13\nnoon,2,28,15\n"
 
 
 @pytest.fixture
 def day(tmp_path):
     (tmp_path / "day.csv").write_text(DAY)
     return str(tmp_path / "day.csv")
+
+
+@pytest.fixture(params=[DAY, PROFILE], ids=["factors", "profile"])
+def either(request, tmp_path):
+    (tmp_path / "either.csv").write_text(request.param)
+    return str(tmp_path / "either.csv")
 
 
 class Counting:
@@ -49,29 +57,39 @@ def test_a_day_costs_one_release_at_the_noise_of_one_step(day):
     assert [s.total_pure for s in found.statements] == pytest.approx([1.0] * 3)
     alone = noise_rule(settings, settings.adjacency(case))
     assert found.results[1].rules.noise == alone
-    for scale, result in zip((0.0, 0.6, 1.0, 1.2), found.results, strict=True):
-        for one, base in zip(result.disclosed, found.results[2].disclosed, strict=True):
-            np.testing.assert_allclose(one, scale * base, rtol=1e-12)
+    horizon = make_horizon(read_demand_series(day, case), zoning, settings)
+    known = horizon.draw()
+    base = horizon.prepared(2, known).known
+    for number, scale in enumerate((0.0, 0.6, 1.0, 1.2)):
+        for one, whole in zip(horizon.prepared(number, known).known, base, strict=True):
+            np.testing.assert_allclose(one.demand, scale * whole.demand, rtol=1e-12)
 
 
-def test_steps_that_are_data_of_their_own_draw_and_pay_each(tmp_path):
+@pytest.mark.parametrize(("course", "draws"), [("auto", 1), ("0", 1), ("anew", 2)])
+def test_steps_of_their_own_demand_share_a_release_unless_drawn_anew(course, draws, tmp_path):
     case = load_case("case14")
     path = tmp_path / "own.csv"
     path.write_text("step,bus,pd_mw,qd_mvar\na,2,20,10\nb,2,30,12\n")
     charge = Counting()
-    run_series(read_demand_series(path, case), shipped_zoning(case), make_settings(**ONCE),
-               charge=charge)  # fmt: skip
-    assert len(charge.told) == 2 * 3
+    settings = make_settings(**(ONCE | {"course": course}))
+    found = run_series(read_demand_series(path, case), shipped_zoning(case), settings,
+                       charge=charge)  # fmt: skip
+    assert len(charge.told) == draws * 3
+    assert [s.total_pure for s in found.statements] == pytest.approx([1.0] * 3)
 
 
 def test_an_interrupted_day_with_secure_noise_goes_on_without_a_second_draw(
-    day, tmp_path, monkeypatch
+    either, tmp_path, monkeypatch
 ):
     """Secure noise cannot be made again: what was released is what the folder holds."""
     pytest.importorskip("opendp")
-    words = ["run", "case14", "--series", day, *FLAGS, "--noise", "secure", "--quiet"]
+    ledger = str(tmp_path / "owner.ledger")
+    assert main(["ledger", "grant", ledger, "--case", "case14", "--epsilon", "1.01",
+                 "--beta", "10MW", "--quiet"]) == 0  # fmt: skip
+    words = ["run", "case14", "--series", either, *FLAGS, "--noise", "secure", "--quiet"]
     at = words.index("--seed")
-    words = [*words[:at], *words[at + 2 :], "--out", str(tmp_path / "out")]
+    words = [*words[:at], *words[at + 2 :], "--out", str(tmp_path / "out"), "--ledger", ledger,
+             "--course", "2"]  # fmt: skip
     honest = Horizon.run_step
 
     def failing(self, number, *given, **named):
@@ -81,22 +99,25 @@ def test_an_interrupted_day_with_secure_noise_goes_on_without_a_second_draw(
 
     monkeypatch.setattr(Horizon, "run_step", failing)
     assert main(words) == 3
-    before = read_study(tmp_path / "out").tables["released"]
+    names = ("released", "swings")
+    before = read_study(tmp_path / "out").tables
     monkeypatch.setattr(Horizon, "run_step", honest)
     assert main([*words, "--resume"]) == 0
-    after = read_study(tmp_path / "out").tables["released"]
-    pd.testing.assert_frame_equal(before, after)
+    after = read_study(tmp_path / "out").tables
+    for name in before.keys() & names:
+        pd.testing.assert_frame_equal(before[name], after[name])
+    assert ("swings" in after) == ("bus" in Path(either).read_text())
     document = json.loads((tmp_path / "out" / "horizon.json").read_text())
     assert document["finished"] == 4
     assert document["privacy"]["releases_per_zone"] == 1
-    assert "demand that the steps scale" in document["privacy"]["adjacency"]
+    assert "swings" in after or "that the steps scale" in document["privacy"]["adjacency"]
 
 
-def test_a_ledger_admits_a_day_that_its_grant_covers_once(day, tmp_path):
+def test_a_ledger_admits_a_day_that_its_grant_covers_once(either, tmp_path):
     ledger = str(tmp_path / "owner.ledger")
     assert main(["ledger", "grant", ledger, "--case", "case14", "--epsilon", "1.01",
                  "--beta", "10MW", "--quiet"]) == 0  # fmt: skip
-    words = ["run", "case14", "--series", day, *FLAGS, "--quiet", "--ledger", ledger]
+    words = ["run", "case14", "--series", either, *FLAGS, "--quiet", "--ledger", ledger]
     assert main([*words, "--out", str(tmp_path / "a")]) == 0
     assert main([*words, "--out", str(tmp_path / "b")]) == 4
 
@@ -116,3 +137,22 @@ def test_scaled_demand_is_released_as_its_owner_has_it(scale):
         assert np.abs(apart).max() == pytest.approx(stated)
         seen = disclosure.estimate(disclosure.measure(zone.demand), None)
         assert np.split(seen, 2)[0].sum() == pytest.approx(np.split(zone.demand, 2)[0].sum())
+
+
+def test_what_zones_send_in_a_day_is_a_function_of_its_one_release(tmp_path):
+    """Two days of other private demand and the same release: messages are the same to the bit."""
+    case, settings = load_case("case14"), make_settings(**(ONCE | {"course": "2"}))
+    known, sent = None, []
+    for name, text in (("a", PROFILE), ("b", PROFILE.replace("22,13", "61,2"))):
+        (tmp_path / f"{name}.csv").write_text(text)
+        series = read_demand_series(tmp_path / f"{name}.csv", case)
+        horizon = make_horizon(series, shipped_zoning(case), settings)
+        known = known or horizon.draw()
+        sent.append([horizon.run_step(n, known=known).trace for n in range(len(series))])
+    for one, other in zip(*sent, strict=True):
+        np.testing.assert_array_equal(one.sent, other.sent)
+        assert [r.consensus_residual for r in one.rounds] == [
+            r.consensus_residual for r in other.rounds
+        ]
+    demand = [[t.rounds[-1].figures["shed_mw"] for t in traces] for traces in sent]
+    assert demand[0][2] != demand[1][2]

@@ -54,14 +54,18 @@ class Statistics:
         """Return the statistics of a demand (2n,): those of p, then those of q, shape (2m,)."""
         return np.concatenate([self.matrix @ half for half in np.split(demand, 2)])
 
+    def weight(self, norm: Norm) -> float:
+        """Return the largest length of a column of S, for a norm of what it moves."""
+        columns = np.abs(self.matrix)
+        lengths = np.sqrt((columns**2).sum(axis=0)) if norm == 2 else columns.sum(axis=0)
+        return float(lengths.max(initial=0.0))
+
     def sensitivity(self, adjacency: DemandAdjacency, norm: Norm) -> Sensitivity:
         """Return how far the statistics move when one unit does."""
         entries = 2 if adjacency.protects == "p+q" else 1
         moved = np.zeros(2)
         moved[:entries] = adjacency.beta
-        columns = np.abs(self.matrix)
-        lengths = np.sqrt((columns**2).sum(axis=0)) if norm == 2 else columns.sum(axis=0)
-        weight = float(lengths.max(initial=0.0))
+        weight = self.weight(norm)
         inside = "" if weight == 1.0 else f", with weights of {weight:.6g} in all"
         moves = f"{entries} demand entries of one bus move by beta each"
         if adjacency.power_factors is not None:
