@@ -149,7 +149,12 @@ def in_turn(admit: Admit | None, begin: Admit) -> Admit:
 
 
 def _summarise(document: Json) -> None:
-    from gridpriv.zonal.summary import protected, series_figures, series_sentences
+    from gridpriv.zonal.summary import (
+        protected,
+        released_once,
+        series_figures,
+        series_sentences,
+    )
 
     steps, privacy = document["steps"], document["privacy"]
     rows: list[list[object]] = [["steps", document["finished"], ""]]
@@ -167,6 +172,7 @@ def _summarise(document: Json) -> None:
     title = f"{document['case']}: {document['series']}, one budget for {steps_planned}"
     print_table(title, ["result", "value", "unit"], rows)
     told = series_sentences(steps, document["planned"], document["settings"])
+    told += released_once(document)
     if privacy["mechanism"] != "none":
         told += protected(document)
     for sentence in [*told, privacy["caveat"]]:

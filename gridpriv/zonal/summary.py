@@ -191,6 +191,23 @@ def released(document: Json) -> list[str]:
     return told
 
 
+def released_once(document: Json) -> list[str]:
+    """Return what zones release of all steps of a series at once; public."""
+    rows = document["released_once"]
+    if not rows or document["settings"]["release"] == "nothing":
+        return []
+    chosen = ", ".join(
+        f"{row['zone']} {row['statistics']}"
+        + (f" and {counted(row['cosines'], 'cosine')}" if row["cosines"] else "")
+        + f" ({row['expected_error_mw']:.3g})"
+        for row in rows
+    )
+    return [
+        "What zones release once for all steps, and its expected error in what neighbours use "
+        f"of the mean step, MW, by public figures: {chosen}."
+    ]
+
+
 def protected(document: Json) -> list[str]:
     """Return what a certificate is about, of a document of a run or a series with releases."""
     if document["privacy"]["releases_per_zone"] == 0:

@@ -117,6 +117,7 @@ def test_the_expected_swing_error_is_what_a_simulation_finds():
     error[:, :2] -= gain * seen
     found = (error**2).sum(axis=1).mean()
     assert swing_left(over, variance, level) == pytest.approx(found, rel=0.03)
+    assert swing_left(over, 0.0, level) == pytest.approx((guess[2:] ** 2).sum())
 
 
 def test_a_swing_within_the_noise_is_shrunk_and_one_beyond_it_is_kept():

@@ -113,6 +113,16 @@ def test_an_interrupted_day_with_secure_noise_goes_on_without_a_second_draw(
     assert "swings" in after or "that the steps scale" in document["privacy"]["adjacency"]
 
 
+@pytest.mark.parametrize("release", ["auto", "nothing"])
+def test_a_day_says_what_it_released_once(either, release, tmp_path, capsys):
+    words = ["run", "case14", "--series", either, *FLAGS, "--release", release]
+    assert main([*words, "--out", str(tmp_path / "out")]) == 0
+    document = json.loads((tmp_path / "out" / "horizon.json").read_text())
+    assert [row["zone"] for row in document["released_once"]] == ["1", "2", "3"]
+    assert document["privacy"]["releases_per_zone"] == (release != "nothing")
+    assert ("release once for all steps" in capsys.readouterr().out) == (release != "nothing")
+
+
 def test_a_ledger_admits_a_day_that_its_grant_covers_once(either, tmp_path):
     ledger = str(tmp_path / "owner.ledger")
     assert main(["ledger", "grant", ledger, "--case", "case14", "--epsilon", "1.01",

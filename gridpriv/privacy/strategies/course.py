@@ -194,7 +194,9 @@ def swing_left(over: Cosines, variance: float, level: float) -> float:
     kept = np.zeros(MOST_COSINES)
     kept[: len(over.weights)] = over.weights
     before = (SWING * level / np.arange(1, MOST_COSINES + 1)) ** 2
-    return float((before * variance / (variance + kept**2 * before)).sum())
+    told = kept**2 * before  # of a cosine that is not released nothing is told, without noise too
+    share = np.divide(variance, variance + told, out=np.ones(MOST_COSINES), where=told > 0.0)
+    return float((before * share).sum())
 
 
 def _likely(seen: Floats, variance: Floats, expected: Floats, level: float) -> Floats:
