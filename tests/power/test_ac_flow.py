@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from ac_reference import chain_admittance, classic, rectangular_newton
 from scipy import sparse
+from scipy.sparse.linalg import splu
 
 import gridpriv
 from gridpriv import load_case, partition
@@ -15,6 +16,7 @@ from gridpriv.grid.admittance import branch_flows
 from gridpriv.grid.case import Case
 from gridpriv.grid.islands import dead_buses, islands
 from gridpriv.grid.library import case_files
+from gridpriv.power.ac import newton
 from gridpriv.power.ac.equations import FlowEquations, Jacobian, Point, residual
 from gridpriv.power.ac.flow import ac_flow
 from gridpriv.power.ac.newton import PowerFlowError
@@ -155,6 +157,40 @@ def test_reactive_limits_hold_or_the_voltage_has_left_its_set_point_to_the_right
         exhausted = abs(total[i] - high[i]) < 1e-6 and state.vm[i] <= asked.vm[i] + 1e-9
         saturated = abs(total[i] - low[i]) < 1e-6 and state.vm[i] >= asked.vm[i] - 1e-9
         assert at_set_point or exhausted or saturated
+
+
+@pytest.fixture
+def factored(monkeypatch):
+    """How many Jacobians were factored."""
+    count = []
+    monkeypatch.setattr(newton, "splu", lambda matrix: count.append(1) or splu(matrix))
+    return count
+
+
+@pytest.mark.parametrize("scale", [1.36, 1.38, 1.4])
+def test_limits_that_are_not_met_at_once_are_met_near_the_state_before(case14, factored, scale):
+    loaded, less = (case14.scale_load(one) for one in (scale, scale - 0.02))
+    before = ac_flow(less, dispatch_of(less))
+    factored.clear()
+    alone, steps = ac_flow(loaded, dispatch_of(loaded)), len(factored)
+    factored.clear()
+    near = ac_flow(loaded, dispatch_of(loaded), before=before)
+    assert balance(loaded, near) < 1e-8
+    assert np.abs(near.voltage - alone.voltage).max() < 1e-8
+    assert len(factored) < 0.6 * steps
+
+
+@pytest.mark.parametrize(("name", "scale"), [("case57", 1.6), ("case39", 1.3), ("case14", 2.0)])
+def test_a_search_that_goes_in_a_circle_ends_where_it_would_end_later(
+    name, scale, factored, monkeypatch
+):
+    case = load_case(name).scale_load(scale)
+    state, steps = ac_flow(case, dispatch_of(case)), len(factored)
+    factored.clear()
+    monkeypatch.setattr(newton, "CIRCLE", -1.0)  # nothing is the same
+    later = ac_flow(case, dispatch_of(case))
+    assert np.array_equal(state.voltage, later.voltage)
+    assert steps < len(factored)
 
 
 def test_generators_of_a_bus_share_reactive_power_by_range_and_infinite_limits_take_it_all():

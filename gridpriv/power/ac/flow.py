@@ -42,13 +42,21 @@ FREE_SWITCHING = 20
 """Power flows after which a generator at a limit stays there, so that switching ends."""
 
 
-def ac_flow(case: Case, dispatch: Dispatch, schedule: Schedule | None = None) -> AcState:
+def ac_flow(
+    case: Case,
+    dispatch: Dispatch,
+    schedule: Schedule | None = None,
+    before: AcState | None = None,
+) -> AcState:
     """Return the AC state of a dispatch.
 
     Parameters
     ----------
     schedule : Schedule, optional
         Control areas and their interchange; without it every island is one area.
+    before : AcState, optional
+        Of a dispatch much like this one: where reactive limits are not met at once, they are
+        looked for near it first. (Several states may meet them.)
 
     Raises
     ------
@@ -70,8 +78,9 @@ def ac_flow(case: Case, dispatch: Dispatch, schedule: Schedule | None = None) ->
     )
     try:
         grid, settled = _held_or_shared(
-            live.case, inner, replace(schedule, zone_of=schedule.zone_of[live.buses])
-        )
+            live.case, inner, replace(schedule, zone_of=schedule.zone_of[live.buses]),
+            None if before is None else (before.vm * np.exp(1j * before.va))[live.buses],
+        )  # fmt: skip
     except PowerFlowError as error:
         raise error.named(int(live.case.bus_id[error.bus]), case.base_mva) from None
     voltage = np.zeros(case.n_bus, complex)
@@ -110,12 +119,12 @@ def _on_dead_buses_none(case: Case, dispatch: Dispatch, dead: Bools) -> Dispatch
     )
 
 
-def _settled(grid: AreaGrid, starts: Iterable[Complexes]) -> Settled:
+def _settled(grid: AreaGrid, starts: Iterable[Complexes], before: Complexes | None) -> Settled:
     """Solve power flows until every reactive limit holds and every area is settled."""
     bound = np.where((grid.most == 0) & (grid.least == 0), 1, 0)
     last = _first(grid, bound, starts)
     for number in range(2, MOST_POWER_FLOWS):
-        found = _within_limits(grid, last)
+        found = _within_limits(grid, last, before)
         after = _areas_switched(grid, found, release=number <= FREE_SWITCHING)
         if np.array_equal(after, found.bound):
             return replace(found, power_flows=number)
@@ -126,18 +135,24 @@ def _settled(grid: AreaGrid, starts: Iterable[Complexes]) -> Settled:
     return found
 
 
-def _within_limits(grid: AreaGrid, last: Settled) -> Settled:
+def _within_limits(grid: AreaGrid, last: Settled, before: Complexes | None) -> Settled:
     """Return the state within reactive limits, or as near to it as a power flow is found.
 
-    Where none is found at once, what is beyond the limits is taken away little by little.
+    Where none is found at once, nor from where the grid stood before, what is beyond the limits is
+    taken away little by little.
     """
-    share, nearest = 0.0, last
-    for _ in range(MOST_EASED):
+    share, nearest = 0.5, last
+    found = _nearby(grid, last, 0.0)
+    if found is None and before is not None:
+        found = _nearby(grid, replace(last, solution=replace(last.solution, voltage=before)), 0.0)
+    if found is not None:
+        return found
+    for _ in range(1, MOST_EASED):
         found = _nearby(grid, nearest, share)
         if found is None:
             share = 0.5 * (1.0 + share)
             continue
-        if share == 0.0 or found.solution.steps == 0:
+        if found.solution.steps == 0:
             return found
         nearest = found
     return _nearby(grid, nearest, 0.0) or nearest
@@ -153,7 +168,9 @@ def _nearby(grid: AreaGrid, last: Settled, eased: float) -> Settled | None:
     return None if moved.max() > LARGEST_MOVE else found
 
 
-def _held_or_shared(case: Case, dispatch: Dispatch, schedule: Schedule) -> tuple[AreaGrid, Settled]:
+def _held_or_shared(
+    case: Case, dispatch: Dispatch, schedule: Schedule, before: Complexes | None
+) -> tuple[AreaGrid, Settled]:
     """Return the state in which areas hold their interchange.
 
     Where that is not found, the search starts again from the state in which all generators of an
@@ -161,14 +178,14 @@ def _held_or_shared(case: Case, dispatch: Dispatch, schedule: Schedule) -> tuple
     """
     grid = AreaGrid.of(case, dispatch, schedule)
     try:
-        return grid, _settled(grid, _starts(grid))
+        return grid, _settled(grid, _starts(grid), before)
     except PowerFlowError:
         if len(schedule.interchange) == 1:
             raise
     shared = AreaGrid.of(case, dispatch, Schedule(np.zeros_like(schedule.zone_of), np.zeros(1)))
-    found = _settled(shared, _starts(shared))
+    found = _settled(shared, _starts(shared), before)
     try:
-        return grid, _settled(grid, [found.solution.voltage])
+        return grid, _settled(grid, [found.solution.voltage], before)
     except PowerFlowError:
         return shared, found
 

@@ -1,7 +1,7 @@
 """Newton's method for the equations of AC power flow with shared regulation.
 
 Every step solves one sparse system. A step may raise the residual where it moves buses from one
-side of a reactive limit to the other.
+side of a reactive limit to the other; where that leads in a circle, the search ends.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ TOLERANCE = 1e-10
 ACCEPTED = 1e-8
 MOST_STEPS = 20
 SWITCHING_GROWTH = 10.0
+CIRCLE = 1e-6
+"""Share of the residual within which a point that was passed is come to again."""
 SHORTEST_STEP = 1e-3
 LARGEST_ANGLE = 1e3
 """rad: beyond it an iterate is lost."""
@@ -82,9 +84,13 @@ def solve_power_flow(
     """
     point = Point(np.angle(voltage), np.abs(voltage), alpha, delta)
     lack, jacobian = residual(equations, point), Jacobian.of(equations)
+    passed: list[Residual] = []
     for step in range(MOST_STEPS):
         if lack.largest <= TOLERANCE:
             return FlowSolution(point.voltage(), point.alpha, point.delta, lack.largest, step)
+        if any(_same(lack, other) for other in passed):
+            break
+        passed.append(lack)
         nearer = _improved(jacobian, point, lack)
         if nearer is None:
             break
@@ -92,6 +98,12 @@ def solve_power_flow(
     if lack.largest <= ACCEPTED:
         return FlowSolution(point.voltage(), point.alpha, point.delta, lack.largest, MOST_STEPS)
     raise _lost(len(equations.p), lack)
+
+
+def _same(one: Residual, other: Residual) -> bool:
+    """Return whether Newton's method is where it was, but for what it refines."""
+    near = np.abs(one.values - other.values) <= CIRCLE * one.largest
+    return bool(near.all()) and np.array_equal(one.held, other.held)
 
 
 def _lost(n: int, lack: Residual) -> PowerFlowError:

@@ -173,7 +173,7 @@ def settle(
     scheduled = np.array([one.interchange for one in agreed])
     boundaries, plans = list(agreed), [one for one in plan(agreed) if one is not None]
     held = scheduled.copy()
-    best = last = _settled(case, zones, scheduled, held, plans, 0)
+    best = last = _settled(case, zones, scheduled, held, plans, None)
     idle, firmness, harm = 0, 1.0, _harm(last)
     beyond: dict[int, Surroundings | None] = {}
     for replans in range(1, MOST_REPLANS + 1):
@@ -195,7 +195,7 @@ def settle(
         for z, one in enumerate(asked):
             if one is not None and plans[z].solved:
                 held[z] = plans[z].interchange
-        last = _settled(case, zones, scheduled, held, plans, replans)
+        last = _settled(case, zones, scheduled, held, plans, last)
         if _harm(last) > HELPED * harm:
             firmness = min(FIRMER * firmness, FIRMEST)
         harm = _harm(last)
@@ -239,11 +239,13 @@ def _settled(
     scheduled: Floats,
     held: Floats,
     plans: Sequence[ZonePlan],
-    replans: int,
+    before: Settlement | None,
 ) -> Settlement:
+    """Settle the grid on plans; ``before`` is the settlement that the zones have seen."""
     schedule = Schedule(_owners(case, zones), held)
+    replans, stood = (0, None) if before is None else (before.replans + 1, before.state)
     try:
-        state = ac_flow(case, joint_dispatch(case, zones, plans), schedule)
+        state = ac_flow(case, joint_dispatch(case, zones, plans), schedule, stood)
     except PowerFlowError as error:
         return Settlement(None, str(error), tuple(plans), scheduled, replans)
     state = replace(state, deviation=state.interchange - scheduled)
