@@ -12,6 +12,15 @@ from gridpriv.cli.output import print_table, tell
 from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError, not_allowed
 from gridpriv.core.settings import Part, changed
+from gridpriv.privacy.accounting import (
+    check_delta,
+    epsilon_of,
+    paper_total,
+    total_epsilon,
+    total_pure,
+)
+from gridpriv.privacy.budget import Budget, noise_multiplier, parse_budget
+from gridpriv.privacy.mechanism import Charge
 from gridpriv.privacy.settings import Calibration, Privacy
 
 LARGEST = 30.0  # epsilon of one release: its odds of being told apart are e^30 to 1
@@ -59,9 +68,6 @@ def execute(args: argparse.Namespace) -> int:
 
 def asked(args: argparse.Namespace, chosen: Release) -> tuple[float, float]:
     """Return the noise multiplier and the target delta that the command line asks about."""
-    from gridpriv.privacy.accounting import check_delta
-    from gridpriv.privacy.budget import Budget, noise_multiplier, parse_budget
-
     multiplier: float | None = args.noise_multiplier
     if sum(value is not None for value in (args.epsilon, multiplier, args.total)) != 1:
         raise InputError("give one of --epsilon, --noise-multiplier and --total")
@@ -86,9 +92,6 @@ def asked(args: argparse.Namespace, chosen: Release) -> tuple[float, float]:
 
 def statement(args: argparse.Namespace) -> Json:
     """Return per-release and total privacy as JSON can hold it; infinite epsilon is null."""
-    from gridpriv.privacy.accounting import epsilon_of, paper_total, total_epsilon, total_pure
-    from gridpriv.privacy.mechanism import Charge
-
     chosen, releases = Release(**given_settings(args, Release)), args.releases
     multiplier, target = asked(args, chosen)
     charge, gaussian = Charge(chosen.mechanism, multiplier), chosen.mechanism == "gaussian"

@@ -7,6 +7,8 @@ import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from gridpriv.cli.flags import add_case_arguments, add_flags, add_output, given_settings
 from gridpriv.cli.output import output_folder, print_table, tell, write_results
 from gridpriv.cli.relax import changed_case, price_rows
@@ -73,8 +75,6 @@ def execute(args: argparse.Namespace) -> int:
 
 def warn_of_prices(found: AcOptimum, bound: Relaxation) -> None:
     """Warn where the relaxation's prices are not those of the AC optimum (congestion)."""
-    import numpy as np
-
     apart = np.abs(bound.p_price - found.p_price)
     highest = float(np.nanmax(np.abs(found.p_price)))
     differs = apart > PRICE_DIFFERENCE * highest

@@ -14,12 +14,13 @@ from gridpriv.cli.progress import progress
 from gridpriv.cli.run import add_arguments as add_run_arguments
 from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError
+from gridpriv.core.settings import settings_of
+from gridpriv.grid.case import Case
+from gridpriv.zonal.settings import Settings
 
 if TYPE_CHECKING:
     from gridpriv.assurance.audit import AuditPlan, AuditResult
-    from gridpriv.grid.case import Case
     from gridpriv.grid.zoning import Zoning
-    from gridpriv.zonal.settings import Settings
 
 FAILED = 1
 SWEPT = ("perturbation", "mechanism", "update")
@@ -69,8 +70,6 @@ def execute(args: argparse.Namespace) -> int:
 
 def sweep(settings: Settings) -> list[Settings]:
     """Return the settings with every perturbation, mechanism and update (sound calibration)."""
-    from gridpriv.core.settings import settings_of
-
     if settings.mechanism == "none" or settings.calibration == "paper":
         raise InputError("--sweep needs a mechanism and --calibration sound")
     budget = settings.budget

@@ -64,7 +64,6 @@ def charging(
 
     Parameters
     ----------
-    args : Namespace
     case : Case
         With the demand as its owner has it, before any scaling.
     first : Prepared

@@ -17,7 +17,7 @@ from gridpriv.cli.flags import (
 from gridpriv.cli.output import tell
 from gridpriv.core.display import counted
 from gridpriv.core.errors import InputError
-from gridpriv.zonal.settings import PRESETS, Settings
+from gridpriv.zonal.settings import PRESETS, Settings, make_settings
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,7 +38,6 @@ def execute(args: argparse.Namespace) -> int:
     if args.out is None:
         raise InputError("a consortium's folders need a place: give --out DIR")
     from gridpriv.consortium.folders import lay_out
-    from gridpriv.zonal.settings import make_settings
 
     settings = make_settings(args.preset, **given_settings(args, Settings))
     case = given_case(args)

@@ -8,6 +8,7 @@ from pathlib import Path
 from gridpriv.cli.flags import WHOLE, add_output
 from gridpriv.cli.output import tell
 from gridpriv.core.errors import InputError
+from gridpriv.core.files import make_folder, refuse_used
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,7 +28,6 @@ def execute(args: argparse.Namespace) -> int:
     if args.out is None:
         raise InputError("keys need a place: give --out DIR")
     from gridpriv.consortium.keys import make_keys, write_keys
-    from gridpriv.core.files import make_folder, refuse_used
 
     folder = Path(args.out)
     authority, parties = make_keys(args.zone, args.days)

@@ -27,7 +27,12 @@ from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError, not_allowed, one_of
 from gridpriv.core.settings import as_flags, check_names, settings_of, written
 from gridpriv.learning.algorithms.names import READS, SPECIFIC
-from gridpriv.learning.settings import PRESETS, SET_BY_COMPARISON, LearnSettings
+from gridpriv.learning.settings import (
+    PRESETS,
+    SET_BY_COMPARISON,
+    LearnSettings,
+    make_learn_settings,
+)
 from gridpriv.privacy.statement import refuse_unprotected
 
 if TYPE_CHECKING:
@@ -132,7 +137,6 @@ def execute(args: argparse.Namespace) -> int:
 
 
 def _grant(args: argparse.Namespace) -> int:
-    from gridpriv.learning import make_learn_settings
     from gridpriv.learning.datasets import dataset_name
 
     given = {k: v for k, v in given_settings(args, LearnSettings).items() if k in OF_SAMPLES}
@@ -150,7 +154,7 @@ def _dataset(args: argparse.Namespace, settings: LearnSettings) -> Dataset:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from gridpriv.learning import learn, make_learn_settings
+    from gridpriv.learning import learn
     from gridpriv.learning.algorithms.base import Begun
     from gridpriv.learning.datasets import dataset_name
 
@@ -225,7 +229,6 @@ def _compare(args: argparse.Namespace) -> int:
 
 def _plan(args: argparse.Namespace) -> LearnPlan:
     """Return the plan of the arguments, or of the file that they name."""
-    from gridpriv.learning.settings import SET_BY_COMPARISON
     from gridpriv.study.learn_plan import DELTA, LearnPlan, read_learn_plan
     from gridpriv.study.schemes import make_scheme
 

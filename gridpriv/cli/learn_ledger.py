@@ -12,6 +12,7 @@ from gridpriv.cli.charging import add_ledger_arguments, given_key, opened
 from gridpriv.cli.flags import REAL, add_flags, add_output
 from gridpriv.cli.output import tell
 from gridpriv.core.errors import InputError, not_allowed
+from gridpriv.core.settings import names
 from gridpriv.learning.settings import LearnSettings
 
 if TYPE_CHECKING:
@@ -28,8 +29,6 @@ OF_SAMPLES = frozenset(
 
 def grant_arguments(parser: argparse.ArgumentParser) -> None:
     """Add what ``learn grant`` takes beside a data set."""
-    from gridpriv.core.settings import names
-
     parser.add_argument("--epsilon", type=REAL, required=True, metavar="E", help="of all releases")
     parser.add_argument(
         "--delta", type=REAL, default=0.0, metavar="D", help="of all releases (default: 0, pure)"

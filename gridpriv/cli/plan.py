@@ -22,10 +22,11 @@ from gridpriv.cli.progress import progress
 from gridpriv.core.display import amount, counted, figure
 from gridpriv.core.document import Json
 from gridpriv.core.errors import not_allowed, one_of
-from gridpriv.zonal.settings import Settings
+from gridpriv.core.settings import shortest
+from gridpriv.grid.case import Case
+from gridpriv.zonal.settings import Release, Settings, make_settings
 
 if TYPE_CHECKING:
-    from gridpriv.grid.case import Case
     from gridpriv.zonal.forecast import Expected
 
 MOST_DRAWS = 1000
@@ -60,7 +61,6 @@ def execute(args: argparse.Namespace) -> int:
     from gridpriv.grid.library import load_case
     from gridpriv.grid.zoning import map_digest, zone_map
     from gridpriv.zonal.forecast import forecast, recommended, ways
-    from gridpriv.zonal.settings import make_settings
 
     folder = output_folder(args.out)
     case = load_case(args.case)
@@ -91,7 +91,6 @@ def execute(args: argparse.Namespace) -> int:
 
 def _axes(args: argparse.Namespace) -> tuple[list[str], list[str], list[str]]:
     from gridpriv.zonal.forecast import CENTRAL
-    from gridpriv.zonal.settings import Release
 
     axes = {name: listed(getattr(args, name)) for name in ("releases", "mechanisms", "rounds")}
     for name, values in axes.items():
@@ -112,7 +111,6 @@ def sentences(
     case: Case, found: list[Expected], best: Expected, args: argparse.Namespace
 ) -> list[str]:
     """Return the recommendation, what it rests on, and what must be said of budgets."""
-    from gridpriv.core.settings import shortest
     from gridpriv.power.prior import capacity, public_demand
     from gridpriv.zonal.forecast import RESERVE, WORTH
 

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+import numpy as np
 
 from gridpriv.cli.flags import add_case_arguments, add_flags, add_output, given_case, given_settings
 from gridpriv.cli.output import output_folder, print_table, tell, write_results
+from gridpriv.core.arrays import Floats
 from gridpriv.core.display import amount
 from gridpriv.core.document import Json
 from gridpriv.core.errors import SolverError
 from gridpriv.core.settings import changed
+from gridpriv.grid.case import Case
 from gridpriv.power.objective import RELAXED_OBJECTIVES, ObjectiveKind
 from gridpriv.zonal.settings import Grid, Scenario
-
-if TYPE_CHECKING:
-    from gridpriv.core.arrays import Floats
-    from gridpriv.grid.case import Case
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,15 +69,11 @@ def execute(args: argparse.Namespace) -> int:
 
 def price_rows(prices: Floats) -> list[list[object]]:
     """Return the ends of the buses' prices, as rows of a table."""
-    import numpy as np
-
     ends = {"lowest": np.nanmin(prices), "highest": np.nanmax(prices)}
     return [[f"{end} price of a bus", float(price), "$/MWh"] for end, price in ends.items()]
 
 
 def _summarise(document: Json, prices: Floats) -> None:
-    import numpy as np
-
     rows: list[list[object]] = [
         ["bound", f"{document['bound']:.7g}", document["unit"]],
         ["demand that cannot be served, at least", amount(document["shed_mw"], "MW"), "MW"],

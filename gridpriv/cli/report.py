@@ -6,6 +6,7 @@ import argparse
 
 from gridpriv.cli.flags import add_formats, add_output, wanted_formats
 from gridpriv.cli.output import tell
+from gridpriv.core.errors import not_allowed
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -19,7 +20,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace) -> int:
     """Write the report in every format asked for."""
-    from gridpriv.core.errors import not_allowed
     from gridpriv.report.export import export
 
     formats = wanted_formats(args)

@@ -8,6 +8,7 @@ import time
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gridpriv.cli.charging import add_ledger_arguments, charging
@@ -17,23 +18,20 @@ from gridpriv.cli.flags import (
     add_settings,
     add_zone_arguments,
     chosen_zoning,
-    command_again,
     given_case,
     given_settings,
 )
 from gridpriv.cli.output import output_folder, print_table, tell
 from gridpriv.cli.progress import progress
 from gridpriv.cli.series import add_arguments as add_series_arguments
-from gridpriv.cli.series import in_turn, run_horizon
+from gridpriv.cli.series import held_runs, in_turn, run_horizon
 from gridpriv.core.document import Json
 from gridpriv.core.errors import GridprivError, InputError, one_of
-from gridpriv.zonal.settings import PRESETS, Settings
+from gridpriv.grid.case import Case
+from gridpriv.zonal.settings import PRESETS, Settings, make_settings
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from gridpriv.consensus.transport import Carry
-    from gridpriv.grid.case import Case
     from gridpriv.study.run_folder import RunFolder
     from gridpriv.zonal.prepared import Prepared
     from gridpriv.zonal.result import RunResult
@@ -70,7 +68,6 @@ def execute(args: argparse.Namespace) -> int:
         one_of("tables", args.tables, FORMATS)
     given = given_settings(args, Settings)
     from gridpriv.privacy.statement import refuse_unprotected
-    from gridpriv.zonal.settings import make_settings
 
     settings = make_settings(args.preset, **given)
     folder = output_folder(args.out)
@@ -102,14 +99,13 @@ def _run(
     from gridpriv.zonal.run import own_transport, run_prepared
 
     def told(document: Json, *, early: bool = False) -> None:
-        def summary() -> None:
-            if not early:
-                summarise(document)
-
-        tell(args, document, summary, folder)
+        tell(args, document, lambda: None if early else summarise(document), folder)
 
     with ExitStack() as stack:
-        kept = None if folder is None else _kept(args, stack, folder, case, prepared)
+        kept = None
+        if folder is not None:
+            told_of = (case, prepared.zoning, prepared.settings, prepared.seed)
+            kept = stack.enter_context(held_runs(args, folder, *told_of))
         if kept is not None and not kept.left():
             document = finished(args, kept)
             if document is not None:
@@ -141,17 +137,12 @@ def _run(
                 transport=zones,
             )
         try:
-            if _wants_reference(args, prepared.settings):
+            noisy = prepared.settings.mechanism != "none"
+            if noisy and not args.public if args.reference is None else args.reference:
                 result = _compared(result, zones)
         finally:  # whatever becomes of the comparison, the run is charged
             keep(result)
     return 0
-
-
-def _wants_reference(args: argparse.Namespace, settings: Settings) -> bool:
-    if args.reference is not None:
-        return bool(args.reference)
-    return settings.mechanism != "none" and not args.public
 
 
 def _compared(result: RunResult, zones: Carry) -> RunResult:
@@ -174,23 +165,6 @@ def _resumed(args: argparse.Namespace, folder: Path | None, settings: Settings) 
     from gridpriv.study.run_folder import recorded_seed
 
     return settings if settings.seed is not None else replace(settings, seed=recorded_seed(folder))
-
-
-def _kept(
-    args: argparse.Namespace, stack: ExitStack, folder: Path, case: Case, prepared: Prepared
-) -> RunFolder:
-    """Return the folder that the run is kept in, held until the stack ends."""
-    from gridpriv.study.run_folder import Runs, open_runs
-
-    settings = prepared.settings
-    if settings.noise != "secure":
-        settings = replace(settings, seed=prepared.seed)
-    runs = Runs(case, prepared.zoning, prepared.settings, prepared.seed,
-                repeat=command_again(args, settings))  # fmt: skip
-    held = open_runs(
-        folder, runs, public=args.public, resume=args.resume, charged=args.ledger is not None
-    )
-    return stack.enter_context(held)
 
 
 def finished(args: argparse.Namespace, kept: RunFolder) -> Json | None:

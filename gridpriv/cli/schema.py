@@ -7,6 +7,7 @@ import argparse
 from gridpriv.cli.flags import add_output
 from gridpriv.cli.output import print_table, tell
 from gridpriv.core.document import Json
+from gridpriv.core.errors import one_of
 
 HEAD = """# Tables and documents
 
@@ -27,7 +28,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace) -> int:
     """Print the table asked for, or all."""
-    from gridpriv.core.errors import one_of
     from gridpriv.report.schema import told
 
     tables = told()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from contextlib import ExitStack, closing
+from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -53,21 +53,14 @@ def run_horizon(
     import tempfile
 
     from gridpriv.report.copies import write_series_copies
-    from gridpriv.study.run_folder import Runs, open_runs
     from gridpriv.zonal.horizon import make_horizon
 
     series = _series(args, case)
     horizon = make_horizon(series, zoning, settings)
-    again = settings if settings.noise == "secure" else replace(settings, seed=horizon.seed)
-    runs = Runs(case, zoning, settings, horizon.seed, series, command_again(args, again))
     with ExitStack() as stack:
         place = folder or Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        kept = stack.enter_context(
-            open_runs(
-                place, runs, public=args.public, resume=args.resume,
-                charged=args.ledger is not None,
-            )
-        )  # fmt: skip
+        told = (case, zoning, settings, horizon.seed, series)
+        kept = stack.enter_context(held_runs(args, place, *told))
         try:
             _run_steps(args, horizon, kept, transport)
             kept.finish()
@@ -135,6 +128,19 @@ def _drawn(
     known = horizon.draw(charge)
     kept.draw(horizon, known)
     return known
+
+
+def held_runs(
+    args: argparse.Namespace, folder: Path, case: Case, zoning: Zoning, settings: Settings,
+    seed: int, series: DemandSeries | None = None,
+) -> AbstractContextManager[RunFolder]:  # fmt: skip
+    """Return the folder that a run, or a series, is kept in; held until its context ends."""
+    from gridpriv.study.run_folder import Runs, open_runs
+
+    again = settings if settings.noise == "secure" else replace(settings, seed=seed)
+    runs = Runs(case, zoning, settings, seed, series, command_again(args, again))
+    charged = args.ledger is not None
+    return open_runs(folder, runs, public=args.public, resume=args.resume, charged=charged)
 
 
 def in_turn(admit: Admit | None, begin: Admit) -> Admit:

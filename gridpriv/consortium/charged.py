@@ -25,7 +25,6 @@ class ChargedOnce:
 
     Attributes
     ----------
-    charge : ReleaseCharge
     paid : Counter of Charge
         What is still paid for.
     """
@@ -50,10 +49,8 @@ def charged_once(
 
     Parameters
     ----------
-    ledger : Ledger
     key : Path or None
         The ledger's.
-    run, owner : str
     kept : mapping of Release to int, or None
         What the standing says was drawn; None without one.
     most : int

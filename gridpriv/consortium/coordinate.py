@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
@@ -35,7 +36,6 @@ class Outcome:
 
     Attributes
     ----------
-    turns : tuple of Turn
     releases : mapping of str to mapping
         Per zone, as each told them after the last round; of one that did not, those of its
         replies.
@@ -84,12 +84,8 @@ def coordinate(
 
     Parameters
     ----------
-    terms : Terms
-    party : CoordinatorParty
     folder : Path
         Of its configuration.
-    credentials : Credentials or None
-    note : callable
     listening : callable
         Told the address once zones can come.
 
@@ -151,8 +147,6 @@ def report(terms: Terms, outcome: Outcome) -> Json:
 
 def write_report(terms: Terms, outcome: Outcome, folder: Path) -> None:
     """Write the public report: run.json, and rounds.csv where messages carry noise."""
-    import json
-
     make_folder(folder)
     document = report(terms, outcome)
     write_text(folder / "run.json", json.dumps(document, indent=2) + "\n", private=False)

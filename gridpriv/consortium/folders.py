@@ -44,11 +44,8 @@ def lay_out(
 
     Parameters
     ----------
-    case : Case
-    zoning : Zoning
     settings : Settings
         A seed among them is given to every zone.
-    run : str
     address : str
         Where the coordinator listens, HOST:PORT.
     folder : Path

@@ -119,7 +119,6 @@ def credentials(party: Party, folder: Path, name: str, *, insecure: bool) -> Cre
 
     Parameters
     ----------
-    party : Party
     folder : Path
         Of its configuration.
     name : str

@@ -51,7 +51,6 @@ class Own:
     ----------
     prepared : Prepared
         On a case whose demand is 0 elsewhere.
-    zone : Zone
     case : Case
         The same before any scaling.
     """
@@ -120,13 +119,10 @@ def speak(terms: Terms, party: ZoneParty, folder: Path, attending: Attending, no
 
     Parameters
     ----------
-    terms : Terms
-    party : ZoneParty
     folder : Path
         Of its configuration.
     attending : callable
         Speaks for the zone, given its speaker and what it begins with (:func:`over_grpc`).
-    note : callable
 
     Raises
     ------

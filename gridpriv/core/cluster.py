@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gridpriv.core.errors import InputError, missing_extra
 
-if TYPE_CHECKING:
-    from typing import TypeAlias
 
-    Client: TypeAlias = Any  # distributed has no types of its own
-
-
-def connect(address: str) -> Client:
+def connect(address: str) -> Any:  # distributed has no types of its own
     """Return a client of the scheduler at ``address``; a context manager.
 
     Raises

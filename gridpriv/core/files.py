@@ -44,7 +44,6 @@ def beside(path: Path, *, private: bool) -> Iterator[BinaryIO]:
 
     Parameters
     ----------
-    path : Path
     private : bool
         Whether only its owner may read it (mode 0600), or whom the umask allows.
 

@@ -25,7 +25,6 @@ def read_parquet(path: Path, content: bytes) -> Any:
     ----------
     path : Path
         The file, for the errors.
-    content : bytes
 
     Raises
     ------

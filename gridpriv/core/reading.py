@@ -47,7 +47,6 @@ def read_bytes(path: Path, what: str = "file", most: int = LARGEST_OWN) -> bytes
 
     Parameters
     ----------
-    path : Path
     what : str
         What the file is to the user, for the errors: ``case file``.
     most : int

@@ -31,7 +31,6 @@ class Records:
 
     Parameters
     ----------
-    path : Path
     private : bool
         Whether only its owner may read it.
 

@@ -45,7 +45,6 @@ class Setting:
         Value of a text; a text that it cannot read is left for ``settle`` to refuse.
     choices : tuple of str
         Its values, if there is a list of them.
-    unit : str
     unset : str
         What None, or no value at all, stands for.
     repeated : bool

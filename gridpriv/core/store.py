@@ -72,7 +72,6 @@ class Store:
 
     Parameters
     ----------
-    folder : Path
     public : bool
         Whether its files are for everybody to read.
     """

@@ -34,7 +34,6 @@ class Column:
 
     Attributes
     ----------
-    name : str
     origin : {'settings', 'releases', 'private'}
     title : str
         For people; headers are title and unit.
@@ -71,7 +70,6 @@ class TableSchema:
 
     Attributes
     ----------
-    name : str
     row : str
         What one row is.
     keys : tuple of Column
@@ -109,11 +107,11 @@ class TableSchema:
         return tuple(c.name for c in self.columns if c.shown(protected=protected))
 
 
-def setting_columns(part: type[Part], private: Collection[str] = ("seed",)) -> tuple[Column, ...]:
-    """Return a column per setting: public, but for those named."""
+def setting_columns(part: type[Part]) -> tuple[Column, ...]:
+    """Return a column per setting: public, but for the seed."""
     return tuple(
         Column(
-            name, "private" if name in private else "settings",
+            name, "private" if name == "seed" else "settings",
             name.replace("_", " ").capitalize(), one.help, one.unit,
         )
         for name, one in settings_of(part).items()
@@ -162,7 +160,6 @@ def publish_table(
     ----------
     frame : DataFrame
         Beside declared columns it may have the keys ``run`` and ``step``.
-    table : TableSchema
     unprotected : collection of str
         Runs (values of the column ``run``) whose messages carry no noise. A table of figures
         from messages loses their rows; the table of runs keeps their settings.
@@ -180,20 +177,3 @@ def publish_table(
         hidden = [name for name in kept if name not in known]
         return kept.assign(**{name: kept[name].where(~bare, None) for name in hidden})
     return kept if known >= set(kept) else kept[~bare]
-
-
-def undeclared(value: Any, schema: Schema, place: str = "") -> list[str]:
-    """Return the entries of a document or table that are not declared, as paths."""
-    if isinstance(schema, Column):
-        return []
-    if isinstance(value, list | tuple):
-        return sorted({path for row in value for path in undeclared(row, schema, place)})
-    if value is None:
-        return []
-    parts = dict.fromkeys(schema.names) if isinstance(schema, TableSchema) else schema
-    found = [f"{place}{key}" for key in value if key not in parts]
-    if not isinstance(schema, TableSchema):
-        for key, part in schema.items():
-            if key in value:
-                found += undeclared(value[key], part, f"{place}{key}.")
-    return found

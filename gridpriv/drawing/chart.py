@@ -160,8 +160,7 @@ def stacked(
 
 
 def _layer(chart: Chart, log: bool) -> str:
-    x = _x_axis(chart)
-    y = _y_axis(chart, log)
+    x, y = _x_axis(chart), _y_axis(chart, log)
     return _frame(chart, x, y) + "".join(_series(chart, n, x, y) for n in range(len(chart.series)))
 
 
@@ -182,9 +181,8 @@ def _y_axis(chart: Chart, log: bool) -> Axis:
     that is more; one decade at most on a log axis), so that a wide band cannot press the curves
     together. Where no curve rises or falls, bands are shown whole, on a log axis one decade.
     """
-    bottom, top = chart.height - BOTTOM, TOP
     low, high = _log_range(chart) if log else _linear_range(chart)
-    return Axis(low, high, bottom, top, log)
+    return Axis(low, high, chart.height - BOTTOM, TOP, log)
 
 
 def _linear_range(chart: Chart) -> tuple[float, float]:

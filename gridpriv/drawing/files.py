@@ -23,8 +23,6 @@ def write_drawing(drawing: Drawing, path: str | Path, *, private: bool) -> Path:
 
     Parameters
     ----------
-    drawing : Drawing
-    path : path
     private : bool
         Whether only its owner may read the file.
 

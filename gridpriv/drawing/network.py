@@ -40,7 +40,6 @@ def draw_network(
 
     Parameters
     ----------
-    title : str
     buses : DataFrame
         ``bus``, ``zone``, ``x``, ``y`` (y up) and optionally ``generator``.
     branches : DataFrame

@@ -24,7 +24,6 @@ class Scene:
         ``bus``, ``zone`` and, where known, ``generator``.
     place : (n, 2) float
         In points.
-    zones : list of str
     zone : (n,) int
         Index into ``zones``.
     ends : (m, 2) int

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike
 
 from gridpriv.drawing import Drawing, draw_network
@@ -13,8 +14,6 @@ from gridpriv.drawing.chart import PALETTE, Chart, Series, described, stacked, s
 from gridpriv.grid.layout import network_tables
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from gridpriv.assurance.audit import AuditResult
     from gridpriv.assurance.findings import AttackResult
 

@@ -39,7 +39,6 @@ def contents(study: Study, table: pd.DataFrame) -> tuple[Table, ...]:
 
     Parameters
     ----------
-    study : Study
     table : DataFrame
         Its :func:`gridpriv.report.summary.summary`.
     """

@@ -35,7 +35,6 @@ def write_run_copies(kept: RunFolder, tables: str = "csv") -> Json | None:
 
     Parameters
     ----------
-    kept : RunFolder
     tables : {'csv', 'parquet', 'json'}
         Of ``res_bus``, ``res_line``, ``res_gen`` and ``res_shed``; Parquet is what the store has.
     """

@@ -34,13 +34,12 @@ BUDGET = Column("budget_shown", "settings", "Budget", "in words")
 WAY = (PANEL, SERIES, BUDGET)
 
 
-def with_interval(column: Column, unit: str | None = None) -> tuple[Column, ...]:
+def with_interval(mean: Column) -> tuple[Column, ...]:
     """Return a mean and the ends of its 95 % interval."""
-    mean = column if unit is None else replace(column, unit=unit)
     ends = (("low", "95 % from"), ("high", "95 % to"))
     return mean, *(
-        replace(mean, name=f"{column.name}_{end}", title=title,
-                meaning=f"of the mean of {column.title.lower()} (Student's t)")
+        replace(mean, name=f"{mean.name}_{end}", title=title,
+                meaning=f"of the mean of {mean.title.lower()} (Student's t)")
         for end, title in ends
     )  # fmt: skip
 

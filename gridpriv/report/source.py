@@ -54,7 +54,6 @@ def read_source(folder: str | Path, *, public: bool = False) -> Study:
 
     Parameters
     ----------
-    folder : path
     public : bool
         Leave out every figure that is computed from private demand or noise.
     """

@@ -26,8 +26,6 @@ class Table:
     ----------
     name : str
         Short and unique; names files and sheets.
-    caption : str
-    columns : tuple of Column
     rows : tuple of tuples
         Numbers stay numbers; None where there is none.
     """
@@ -69,14 +67,10 @@ def cell(value: Any, unit: str = "") -> Any:
     return 0.0 if dust else value
 
 
-def shown(value: object, digits: int = 3) -> str:
+def shown(value: object) -> str:
     """Return a cell for people: three digits, '–' where there is none."""
-    if value is None:
-        return "–"
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if isinstance(value, int):
-        return str(value)
     if isinstance(value, float):
-        return figure(value, digits)
-    return str(value)
+        return figure(value)
+    return "–" if value is None else str(value)

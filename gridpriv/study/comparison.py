@@ -19,6 +19,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from gridpriv.consensus.kept import Kept
 from gridpriv.core.cluster import connect
 from gridpriv.core.document import Json
 from gridpriv.core.errors import GridprivError, GridprivWarning, SolverError, not_allowed, notes
@@ -31,6 +32,7 @@ from gridpriv.study.manifest import header
 from gridpriv.study.plan import StudyPlan, Task, make_plan
 from gridpriv.study.record import FINALS, failed_rows, identity, run_rows
 from gridpriv.study.total import told_totals
+from gridpriv.zonal.prepared import prepare
 from gridpriv.zonal.result import RunResult
 from gridpriv.zonal.trace import RoundRecord
 
@@ -180,8 +182,6 @@ def executed(batch: Batch) -> Iterator[Rows]:
     The noise is calibrated, and the zones compile and rehearse, once for all of them. No solver
     remembers anything from one run to the next, so a resumed study has the same tables.
     """
-    from gridpriv.consensus.kept import Kept
-    from gridpriv.zonal.prepared import prepare
     from gridpriv.zonal.run import own_transport, run_prepared
 
     first = batch.tasks[0].settings

@@ -51,7 +51,6 @@ class LearnPlan:
         Named settings over the common ones; ``preset``, ``dataset`` and ``budgets`` among them.
     budgets : tuple of str
         Of ways that name none: ``total:E,D`` or ``per-release:E[,D]``.
-    seeds : tuple of int
     settings : mapping
         Common to all ways, of which each gets what its algorithm reads.
     tuning : Tuning or None
@@ -171,12 +170,10 @@ class Trial:
     ----------
     number : int
         Position in the tables.
-    dataset, way : str
     settings : LearnSettings
         Where candidates are given, what they share.
     candidates : tuple of LearnSettings
         What the run chooses from; empty without tuning.
-    measure : str
     """
 
     number: int

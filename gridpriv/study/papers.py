@@ -34,6 +34,7 @@ from gridpriv.study.files import read_plan
 from gridpriv.study.learn_plan import read_learn_plan
 from gridpriv.study.learned import Shelf, compare_learning
 from gridpriv.study.manifest import header
+from gridpriv.zonal.prepared import noise_rule, prepare
 from gridpriv.zonal.settings import Settings, make_settings
 
 FOLDER = Path(__file__).parents[1] / "papers"
@@ -209,8 +210,6 @@ def _variance(algorithm: str, epsilon: float, case: str | None) -> float:
 
     The latter is the largest over zones of noise that certifies epsilon in round 1.
     """
-    from gridpriv.zonal.prepared import noise_rule
-
     settings = _settings(algorithm, epsilon, "paper" if case is None else "sound")
     rule = noise_rule(settings, ADJACENCY)
     assert rule is not None
@@ -231,8 +230,6 @@ def _sensitivity(problem: ZoneProblem, settings: Settings, norm: Norm) -> float:
 
 @lru_cache(maxsize=4)
 def _problems(name: str) -> tuple[ZoneProblem, ...]:
-    from gridpriv.zonal.prepared import prepare
-
     case = load_case(name)
     zoning = shipped_zoning(case)
     assert zoning is not None

@@ -13,6 +13,8 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from pandas import DataFrame
+
 from gridpriv.core.document import Json
 from gridpriv.core.stored import TABLES, Rows
 from gridpriv.privacy.mechanism import Charge
@@ -24,8 +26,6 @@ from gridpriv.zonal import schema as zonal
 from gridpriv.zonal.settings import Settings
 
 if TYPE_CHECKING:
-    from pandas import DataFrame
-
     from gridpriv.zonal.result import RunResult
 
 OUT_OF_ORDER = ("seconds",)

@@ -65,10 +65,6 @@ class Runs:
     ----------
     case : Case
         As it was read, or that of a series.
-    zoning : Zoning
-    settings : Settings
-    seed : int
-    series : DemandSeries or None
     repeat : str
         The command that makes the same again; it holds the seed.
     """
@@ -101,8 +97,6 @@ class RunFolder:
 
     Parameters
     ----------
-    store : Store
-    runs : Runs
     repeats : bool
         Whether a run that is run again draws the same noise and is charged nowhere: then it
         releases nothing new.
@@ -214,8 +208,6 @@ def open_runs(
 
     Parameters
     ----------
-    folder : Path
-    runs : Runs
     public : bool
         Leave out whatever is computed from private demand, and seeds.
     resume : bool

@@ -37,7 +37,6 @@ class Total:
 
     Attributes
     ----------
-    case : str
     runs : int
         Noisy runs that released anything.
     epsilon, pure : float or None

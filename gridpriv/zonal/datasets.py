@@ -23,7 +23,6 @@ def zone_datasets(case: Case, zoning: Zoning, adjacency: DemandAdjacency) -> tup
     ----------
     case : Case
         With the demand as its owner has it, before ``load_scale`` or a series scale it.
-    zoning : Zoning
     adjacency : DemandAdjacency
         Of the run or the grant, of that demand.
     """

@@ -31,7 +31,6 @@ def to_pandapower(solution: GridSolution, net: Any = None) -> Any:
 
     Parameters
     ----------
-    solution : GridSolution
     net : pandapowerNet, optional
         The net the case was converted from; it is copied, not changed. Without one, a net is
         built from the case.

@@ -43,8 +43,6 @@ class Ground:
 
     Attributes
     ----------
-    settings : Settings
-    consensus : Consensus
     start : sequence of (shared,)
         Where every zone's shared coordinates start.
     units : (K,)
@@ -116,7 +114,6 @@ def step_size(settings: Settings, smooth: Callable[[], tuple[float, float]]) -> 
 
     Parameters
     ----------
-    settings : Settings
     smooth : callable
         Returns L, the largest of the zones', and the epsilon of one release; asked where the rule
         needs them.

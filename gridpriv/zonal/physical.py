@@ -24,6 +24,7 @@ NOTHING: dict[str, None] = dict.fromkeys(
     )
 )  # fmt: skip
 """Figures of a run that ended before it settled."""
+MOST_NAMED = 3  # of the limits that are passed, in a sentence
 OF_A_VIOLATION = ("kind", "element", "at", "limit", "amount", "unit")
 
 
@@ -90,16 +91,16 @@ def interchange_rows(
     ]
 
 
-def verdict(figures: Json, most: int = 3) -> str:
+def verdict(figures: Json) -> str:
     """Return in a sentence whether the grid can carry what was dispatched, and what it costs."""
     if figures["failure"]:
         return f"the grid cannot carry this dispatch: {figures['failure']}"
     outside = sorted(figures["violations"], key=lambda row: -row["amount"])
     named = [
         f"{row['kind']} at {row['at']} by {row['amount']:.3g} {row['unit']}"
-        for row in outside[:most]
+        for row in outside[:MOST_NAMED]
     ]
-    others = f" and {len(outside) - most} others" if len(outside) > most else ""
+    others = f" and {left} others" if (left := len(outside) - MOST_NAMED) > 0 else ""
     if outside:
         parts = [f"the grid cannot carry this dispatch: outside {', '.join(named)}{others}"]
     else:

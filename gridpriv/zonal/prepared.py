@@ -42,8 +42,6 @@ class Instance:
     ----------
     case : Case
         With its load scale and outages.
-    zoning : Zoning
-    settings : Settings
     shared : tuple of (n,) bool
         Which coordinates have another holder, zone by zone.
     seed : int

@@ -44,8 +44,6 @@ class Opening:
 
     Attributes
     ----------
-    state : State
-    plan : Plan
     releases : tuple of Release or None
         What one draw of the first round is, per zone; None where a zone draws nothing.
     """

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
 
 from gridpriv.cli.main import main
-from gridpriv.core.tables import Column, TableSchema, publish, publish_table, undeclared
+from gridpriv.core.tables import Column, TableSchema, publish, publish_table
 from gridpriv.learning.schema import CLIENTS, LEARN_DOCUMENT
 from gridpriv.learning.schema import ROUNDS as LEARN_ROUNDS
 from gridpriv.study.publish import STORED
@@ -21,6 +22,21 @@ from gridpriv.study.schema import MANIFEST
 from gridpriv.zonal.documents import RUN_DOCUMENT, SERIES_DOCUMENT
 
 ADDED = {"run", "step", "index"}
+
+
+def undeclared(value: Any, schema: Any, place: str = "") -> list[str]:
+    """Return the entries of a document or table that are not declared, as paths."""
+    if isinstance(schema, Column) or value is None:
+        return []
+    if isinstance(value, list):
+        return sorted({path for row in value for path in undeclared(row, schema, place)})
+    if isinstance(schema, TableSchema):
+        return [f"{place}{key}" for key in value if key not in schema.names]
+    found = [f"{place}{key}" for key in value if key not in schema]
+    below = [
+        undeclared(value[key], schema[key], f"{place}{key}.") for key in schema if key in value
+    ]
+    return [*found, *(path for paths in below for path in paths)]
 
 
 def strangers(folder: Path) -> list[str]:
