@@ -121,6 +121,11 @@ def setting_columns(part: type[Part]) -> tuple[Column, ...]:
 Schema = Column | TableSchema | Mapping[str, "Schema"]
 
 
+def by_name(*parts: Column | TableSchema) -> dict[str, Schema]:
+    """Return entries of a document, each under its own name."""
+    return {part.name: part for part in parts}
+
+
 def publish(value: Any, schema: Schema, *, protected: bool) -> Any:
     """Return what of a document may be published; the rest is None, what is undeclared is gone.
 

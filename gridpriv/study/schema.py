@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from gridpriv.core.tables import Column, Schema, TableSchema
+from dataclasses import replace
+
+from gridpriv.core.tables import Column, Schema, TableSchema, by_name
 
 RUN = Column("run", "settings", "Run", "its identity in the study; its number where published")
 CASE = Column("case", "settings", "Case", "name or path of the grid or data set")
@@ -86,35 +88,37 @@ TOTALS = TableSchema(
     ),
 )  # fmt: skip
 MANIFEST: dict[str, Schema] = {
-    "format": Column("format", "settings", "Format", "of the folder"),
-    "kind": Column("kind", "settings", "Kind", "what was run"),
-    "title": Column("title", "settings", "Title", "of the report"),
-    "question": Column("question", "settings", "Question", "that the report answers"),
-    "study": {
-        key: Column(key, "settings", key.capitalize(), "of the plan")
-        for key in ("title", "question", "cases", "zonings", "budgets", "local-updates",
-                    "load-scales", "reference", "settings", "schemes", "dataset", "tuning",
-                    "client-rounds", "allow", "measure", "data-seed", "series", "steps")
-    }
-    | {
-        "seeds": SEED,
-        "samples": Column("samples", "settings", "Samples", "of the training data"),
-        "fingerprint": Column("fingerprint", "private", "Fingerprint", "SHA-256 of the data"),
-        "demand_sha256": Column("demand_sha256", "private", "Digest", "SHA-256 of the demand"),
-    },
-    "seeds": SEED,
-    "cases": GRIDS,
-    "totals": TOTALS,
-    "planned": Column("planned", "settings", "Planned", "runs of the plan"),
-    "finished": Column("finished", "settings", "Finished", "whether all of them are there"),
-    "tables": Column("tables", "private", "Tables", "rows and checksum of each"),
-    "checksum": Column("checksum", "private", "Checksum", "of the manifest"),
-    "public": Column("public", "settings", "Public", "whether private figures were left out"),
-    "version": Column("version", "settings", "Version", "of gridpriv"),
-    "versions": Column("versions", "settings", "Versions", "of what figures depend on"),
-    "machine": Column("machine", "private", "Machine", "system, processor"),
-    "created": Column("created", "private", "Created", "when the study began"),
-    "repeat": Column("repeat", "private", "To repeat", "the command, with its seed"),
+    **by_name(
+        Column("format", "settings", "Format", "of the folder"),
+        Column("kind", "settings", "Kind", "what was run"),
+        Column("title", "settings", "Title", "of the report"),
+        Column("question", "settings", "Question", "that the report answers"),
+    ),
+    "study": by_name(
+        *(
+            Column(key, "settings", key.capitalize(), "of the plan")
+            for key in ("title", "question", "cases", "zonings", "budgets", "local-updates",
+                        "load-scales", "reference", "settings", "schemes", "dataset", "tuning",
+                        "client-rounds", "allow", "measure", "data-seed", "series", "steps")
+        ),
+        replace(SEED, name="seeds"),
+        Column("samples", "settings", "Samples", "of the training data"),
+        Column("fingerprint", "private", "Fingerprint", "SHA-256 of the data"),
+        Column("demand_sha256", "private", "Digest", "SHA-256 of the demand"),
+    ),
+    **by_name(
+        replace(SEED, name="seeds"), GRIDS, TOTALS,
+        Column("planned", "settings", "Planned", "runs of the plan"),
+        Column("finished", "settings", "Finished", "whether all of them are there"),
+        Column("tables", "private", "Tables", "rows and checksum of each"),
+        Column("checksum", "private", "Checksum", "of the manifest"),
+        Column("public", "settings", "Public", "whether private figures were left out"),
+        Column("version", "settings", "Version", "of gridpriv"),
+        Column("versions", "settings", "Versions", "of what figures depend on"),
+        Column("machine", "private", "Machine", "system, processor"),
+        Column("created", "private", "Created", "when the study began"),
+        Column("repeat", "private", "To repeat", "the command, with its seed"),
+    ),
 }  # fmt: skip
 CHARGES = TableSchema(
     "charges", "equal releases of one zone or client in one run",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gridpriv.core.tables import Column, Schema, TableSchema
+from gridpriv.core.tables import Column, Schema, TableSchema, by_name
 from gridpriv.privacy.schema import PER_RELEASE, STATED, TOTAL
 from gridpriv.zonal import schema as zonal
 
@@ -29,117 +29,103 @@ INTERCHANGE = TableSchema(
         Column("shed_mw", "private", "Not served", "active demand that is not served", "MW"),
     ),
 )  # fmt: skip
-PHYSICAL: dict[str, Schema] = {
-    **{c.name: c for c in (
-        zonal.CARRIED,
-        Column("failure", "private", "Failure", "where the AC power flow fails, if it does"),
-        zonal.FULL_COST, zonal.GENERATION_COST,
-        Column("shed_mw", "private", "Shed", "active demand that is not served", "MW"),
-        Column("dead_mw", "private", "Shed on islands",
-               "the part of it on islands in which nothing generates", "MW"),
-        Column("spill_mw", "private", "Spill", "generation that cannot be used", "MW"),
-        zonal.BALANCING, zonal.BALANCING_COST,
-        zonal.DEVIATION,
-        Column("losses_mw", "private", "Losses", "of branches and shunts", "MW"),
-        Column("regulation_mw", "private", "Regulation",
-               "active power that generators add to their plans", "MW"),
-        Column("fallback_zones", "private", "Fallback zones",
-               "without an AC plan: they act as in the last round"),
-        Column("replans", "private", "Replans", "how often zones planned again"),
-    )},
-    "violations": OUTSIDE,
-    "interchange": INTERCHANGE,
-}  # fmt: skip
+PHYSICAL = by_name(
+    zonal.CARRIED,
+    Column("failure", "private", "Failure", "where the AC power flow fails, if it does"),
+    zonal.FULL_COST, zonal.GENERATION_COST,
+    Column("shed_mw", "private", "Shed", "active demand that is not served", "MW"),
+    Column("dead_mw", "private", "Shed on islands",
+           "the part of it on islands in which nothing generates", "MW"),
+    Column("spill_mw", "private", "Spill", "generation that cannot be used", "MW"),
+    zonal.BALANCING, zonal.BALANCING_COST, zonal.DEVIATION,
+    Column("losses_mw", "private", "Losses", "of branches and shunts", "MW"),
+    Column("regulation_mw", "private", "Regulation", zonal.AC_SLACK.meaning, "MW"),
+    Column("fallback_zones", "private", "Fallback zones",
+           "without an AC plan: they act as in the last round"),
+    Column("replans", "private", "Replans", "how often zones planned again"),
+    OUTSIDE, INTERCHANGE,
+)  # fmt: skip
 
-PRIVACY: dict[str, Schema] = {
-    **{c.name: c for c in STATED},
-    "beta": Column("beta", "settings", "Beta", "adjacency distance", "p.u."),
-    "protects": Column("protects", "settings", "Protects", "which demand of a bus"),
-    "releases_per_zone": Column("releases_per_zone", "releases", "Releases per zone",
-                                "of the zone that made most"),
-    "per_release": PER_RELEASE,
-    "noise_multiplier": Column("noise_multiplier", "settings", "Noise multiplier",
-                               "noise scale over the sensitivity it is calibrated to"),
-    "total_pure": Column("total_pure", "releases", "Pure total epsilon", "of the worst zone"),
-    "total": TableSchema("total", "all releases of the worst zone", (), TOTAL),
-    "paper_total": Column("paper_total", "settings", "The paper's total",
-                          "Ryu and Kim's theorem 4.6; no certificate"),
-    "sensitivity": zonal.STATEMENTS,
-}  # fmt: skip
+PRIVACY = by_name(
+    *STATED,
+    Column("beta", "settings", "Beta", "adjacency distance", "p.u."),
+    Column("protects", "settings", "Protects", "which demand of a bus"),
+    Column("releases_per_zone", "releases", "Releases per zone", "of the zone that made most"),
+    PER_RELEASE,
+    Column("noise_multiplier", "settings", "Noise multiplier",
+           "noise scale over the sensitivity it is calibrated to"),
+    Column("total_pure", "releases", "Pure total epsilon", "of the worst zone"),
+    TableSchema("total", "all releases of the worst zone", (), TOTAL),
+    Column("paper_total", "settings", "The paper's total",
+           "Ryu and Kim's theorem 4.6; no certificate"),
+)  # fmt: skip
 
-RUN_DOCUMENT: dict[str, Schema] = {
-    "case": zonal.CASE,
-    "buses": Column("buses", "settings", "Buses", "of the case"),
-    "zones": TableSchema("zones", "one zone", (zonal.NAME_OF_ZONE,), zonal.ZONE_SIZE),
-    "released": TableSchema(
-        "released", "one zone: what it releases of its demand", (zonal.NAME_OF_ZONE,),
-        (
-            Column("statistics", "settings", "Statistics", "of demand that carry the noise"),
-            Column("expected_error_mw", "settings", "Expected error",
-                   "of what neighbours use, by public figures", "MW"),
-        ),
+RELEASED = TableSchema(
+    "released", "one zone: what it releases of its demand", (zonal.NAME_OF_ZONE,),
+    (
+        Column("statistics", "settings", "Statistics", "of demand that carry the noise"),
+        Column("expected_error_mw", "settings", "Expected error",
+               "of what neighbours use, by public figures", "MW"),
     ),
-    "settings": zonal.SETTINGS,
-    "rounds": zonal.ROUNDS,
-    "ended": Column("ended", "releases", "Ended", "finished, or early"),
-    "reason": Column("reason", "private", "Reason", "what ended the run early"),
+)  # fmt: skip
+RECOURSE = TableSchema(
+    "recourse", "the dispatch after local recourse", (),
+    (zonal.OBJECTIVE, zonal.SHED, zonal.SURPLUS, zonal.COST,
+     Column("failed_zones", "private", "Failed zones", "without a recourse")),
+)  # fmt: skip
+AC = TableSchema(
+    "ac", "the AC power flow of that dispatch", (),
+    (
+        Column("converged", "private", "Converged", "whether it has a solution"),
+        Column("slack_mw", "private", "Regulation", zonal.AC_SLACK.meaning, "MW"),
+        Column("vm_violations", "private", "Voltage violations", zonal.AC_VOLTAGES.meaning),
+        Column("vm_worst_pu", "private", "Worst voltage", "distance outside the band", "p.u."),
+        Column("loading_violations", "private", "Loading violations", zonal.AC_LOADINGS.meaning),
+    ),
+)  # fmt: skip
+SOLVER = TableSchema(
+    "solver", "the solver of the local problems", (),
+    (
+        Column("name", "settings", "Solver", "by name"),
+        Column("version", "settings", "Solver's version", "as installed"),
+        zonal.SOLVES,
+        Column("failures", "private", "Failures", "solves that were tried again"),
+        Column("seconds_per_solve", "private", "Time of a solve", "wall clock", "s"),
+    ),
+)  # fmt: skip
+
+CASE = (zonal.CASE, Column("buses", "settings", "Buses", "of the case"))
+RUN_DOCUMENT: dict[str, Schema] = {
+    **by_name(
+        *CASE, TableSchema("zones", "one zone", (zonal.NAME_OF_ZONE,), zonal.ZONE_SIZE), RELEASED,
+        zonal.SETTINGS, zonal.ROUNDS,
+        Column("ended", "releases", "Ended", "finished, or early"),
+        Column("reason", "private", "Reason", "what ended the run early"),
+    ),
     "final": {
-        **{
-            column.name: column
-            for column in (
-                *zonal.FIGURES, zonal.EXPLANATION, zonal.RESIDUAL, zonal.DISAGREEMENT,
-            )
-        },
-        "recourse": TableSchema(
-            "recourse", "the dispatch after local recourse", (),
-            (zonal.OBJECTIVE, zonal.SHED, zonal.SURPLUS, zonal.COST,
-             Column("failed_zones", "private", "Failed zones", "without a recourse")),
+        **by_name(
+            *zonal.FIGURES, zonal.EXPLANATION, zonal.RESIDUAL, zonal.DISAGREEMENT, RECOURSE,
         ),
         "physical": PHYSICAL,
-        "cost_of_privacy": TableSchema(
-            "cost_of_privacy", "what noise cost", (), zonal.COST_OF_PRIVACY
-        ),
-        "ac": TableSchema(
-            "ac", "the AC power flow of that dispatch", (),
-            (
-                Column("converged", "private", "Converged", "whether it has a solution"),
-                Column("slack_mw", "private", "Regulation", zonal.AC_SLACK.meaning, "MW"),
-                Column("vm_violations", "private", "Voltage violations", zonal.AC_VOLTAGES.meaning),
-                Column("vm_worst_pu", "private", "Worst voltage", "distance outside the band",
-                       "p.u."),
-                Column("loading_violations", "private", "Loading violations",
-                       zonal.AC_LOADINGS.meaning),
-            ),
+        **by_name(
+            TableSchema("cost_of_privacy", "what noise cost", (), zonal.COST_OF_PRIVACY), AC
         ),
     },
-    "privacy": PRIVACY,
-    "solver": TableSchema(
-        "solver", "the solver of the local problems", (),
-        (
-            Column("name", "settings", "Solver", "by name"),
-            Column("version", "settings", "Solver's version", "as installed"),
-            zonal.SOLVES,
-            Column("failures", "private", "Failures", "solves that were tried again"),
-            Column("seconds_per_solve", "private", "Time of a solve", "wall clock", "s"),
-        ),
+    "privacy": PRIVACY | {"sensitivity": zonal.STATEMENTS},
+    **by_name(
+        SOLVER, zonal.TIMING, zonal.SEED, zonal.VERSION,
+        Column("repeat", "private", "To repeat", "command line, with its paths"),
     ),
-    "timing": zonal.TIMING,
-    "seed": zonal.SEED,
-    "version": zonal.VERSION,
-    "repeat": Column("repeat", "private", "To repeat", "command line, with its paths"),
 }  # fmt: skip
 
 SERIES_DOCUMENT: dict[str, Schema] = {
-    "case": zonal.CASE,
-    "buses": Column("buses", "settings", "Buses", "of the case"),
-    "series": Column("series", "settings", "Series", "where the steps come from"),
-    "planned": Column("planned", "settings", "Planned", "steps of the series"),
-    "finished": Column("finished", "releases", "Finished", "steps that are stored"),
-    "settings": zonal.SETTINGS,
-    "released_once": zonal.RELEASED_ONCE,
-    "steps": zonal.STEPS,
-    "privacy": {key: PRIVACY[key] for key in PRIVACY if key != "sensitivity"}
-    | {"zones": zonal.STATEMENTS},
-    "seed": zonal.SEED,
-    "version": zonal.VERSION,
-}
+    **by_name(
+        *CASE,
+        Column("series", "settings", "Series", "where the steps come from"),
+        Column("planned", "settings", "Planned", "steps of the series"),
+        Column("finished", "releases", "Finished", "steps that are stored"),
+        zonal.SETTINGS, zonal.RELEASED_ONCE, zonal.STEPS,
+    ),
+    "privacy": PRIVACY | {"zones": zonal.STATEMENTS},
+    **by_name(zonal.SEED, zonal.VERSION),
+}  # fmt: skip
