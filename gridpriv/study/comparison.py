@@ -27,7 +27,7 @@ from gridpriv.core.processes import unordered
 from gridpriv.core.store import Store, open_store
 from gridpriv.core.stored import Rows, Study, read_study
 from gridpriv.study.files import to_toml
-from gridpriv.study.grids import Grid, describe, load_grids, network_rows
+from gridpriv.study.grids import Grid, Grids, describe, load_grids, network_rows
 from gridpriv.study.manifest import header
 from gridpriv.study.plan import StudyPlan, Task, make_plan
 from gridpriv.study.record import FINALS, failed_rows, identity, run_rows
@@ -129,7 +129,7 @@ class Batch:
 
 def run_tasks(
     tasks: Sequence[Task],
-    grids: dict[tuple[str, str], Grid],
+    grids: Grids,
     store: Store,
     *,
     jobs: int = 1,
@@ -220,7 +220,7 @@ def _untried(task: Task) -> Json:
 
 def make_batches(
     tasks: Sequence[Task],
-    grids: dict[tuple[str, str], Grid],
+    grids: Grids,
     workers: int,
     time_limit: float | None = None,
 ) -> list[Batch]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from gridpriv.core.document import Json
 from gridpriv.core.errors import not_allowed, one_of
@@ -15,24 +15,25 @@ from gridpriv.grid.zoning import Zoning, read_zoning, tie_lines, zone_map
 from gridpriv.study.plan import StudyPlan
 
 
-@dataclass(frozen=True, eq=False)
-class Grid:
-    """A case under one zone map; ``case_label`` and ``zoning_label`` are the plan's."""
+class Grid(NamedTuple):
+    """A case under one zone map."""
 
-    case_label: str
-    zoning_label: str
     case: Case
     zoning: Zoning
 
 
-def load_grids(plan: StudyPlan) -> dict[tuple[str, str], Grid]:
+Grids = dict[tuple[str, str], Grid]
+"""By the plan's labels of case and zoning."""
+
+
+def load_grids(plan: StudyPlan) -> Grids:
     """Return the grid of every case and zoning of a plan; raises before anything runs."""
-    found = {}
-    for label in plan.cases:
-        case = load_case(label)
-        for zoning in plan.zonings:
-            found[label, zoning] = Grid(label, zoning, case, parse_zoning(case, zoning))
-    return found
+    cases = {label: load_case(label) for label in plan.cases}
+    return {
+        (label, zoning): Grid(case, parse_zoning(case, zoning))
+        for label, case in cases.items()
+        for zoning in plan.zonings
+    }
 
 
 def parse_zoning(case: Case, text: str) -> Zoning:
@@ -53,12 +54,12 @@ def parse_zoning(case: Case, text: str) -> Zoning:
     return found
 
 
-def describe(grids: dict[tuple[str, str], Grid]) -> list[Json]:
+def describe(grids: Grids) -> list[Json]:
     """Return what the manifest says of each grid: its identity, size and zone map."""
     return [
         {
-            "case": grid.case_label,
-            "zoning": grid.zoning_label,
+            "case": case,
+            "zoning": zoning,
             "name": grid.case.name,
             "fingerprint": grid.case.fingerprint,
             "buses": grid.case.n_bus,
@@ -70,11 +71,11 @@ def describe(grids: dict[tuple[str, str], Grid]) -> list[Json]:
             "source": grid.zoning.source,
             "map": zone_map(grid.case, grid.zoning),
         }
-        for grid in grids.values()
+        for (case, zoning), grid in grids.items()
     ]
 
 
-def network_rows(grids: dict[tuple[str, str], Grid]) -> Rows:
+def network_rows(grids: Grids) -> Rows:
     """Return positions of buses, and branches, of every grid (public)."""
     found: Rows = {}
     for (case, zoning), grid in grids.items():

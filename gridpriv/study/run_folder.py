@@ -15,7 +15,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -222,10 +222,9 @@ def open_runs(
     """
     if public:
         refuse_unprotected(runs.settings.mechanism)
-    grid = Grid(runs.case.name, "", runs.case, runs.zoning)
-    manifest = _manifest(runs, grid, public=public)
+    manifest = _manifest(runs, public=public)
     # the grid as it was run: branches out of service are neither settled nor drawn
-    drawn = replace(grid, case=runs.case.without(runs.settings.outage))
+    drawn = Grid(runs.case.without(runs.settings.outage), runs.zoning)
     network = partial(network_rows, {(runs.case.name, ""): drawn})
     with open_store(folder, manifest, resume=resume, common=network) as store:
         if public:
@@ -288,7 +287,7 @@ def _seed(manifest: Json) -> int | None:
     return None if seeds[0] is None else int(seeds[0])
 
 
-def _manifest(runs: Runs, grid: Grid, *, public: bool) -> Json:
+def _manifest(runs: Runs, *, public: bool) -> Json:
     """Return what a run or series is.
 
     A published one says no seed, which would undo the noise, and no digest of demand, by which
@@ -305,7 +304,10 @@ def _manifest(runs: Runs, grid: Grid, *, public: bool) -> Json:
         **({} if public else {"demand_sha256": _digest(runs)}),
     }
     manifest = header(runs.kind, title, question, told, len(runs.steps))
-    manifest |= {"cases": describe({("", ""): grid}), "repeat": runs.repeat}
+    manifest |= {
+        "cases": describe({(case, ""): Grid(runs.case, runs.zoning)}),
+        "repeat": runs.repeat,
+    }
     del told["seeds"]  # another seed is refused by name
     return publish_manifest(manifest) if public else manifest
 

@@ -141,10 +141,7 @@ def _not_served(net: Any, link: PandapowerLink, solution: GridSolution, given: C
 
 def _net_buses(link: PandapowerLink) -> dict[int, int]:
     """Return bus number -> the net's bus that stands for it."""
-    found: dict[int, int] = {}
-    for bus in sorted(link.bus, reverse=True):
-        found[link.bus[bus]] = bus
-    return found
+    return {link.bus[bus]: bus for bus in sorted(link.bus, reverse=True)}
 
 
 def _fill_results(net: Any, link: PandapowerLink, solution: GridSolution) -> None:
