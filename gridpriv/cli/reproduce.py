@@ -6,7 +6,7 @@ import argparse
 import textwrap
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from gridpriv.cli.compare import add_running, finish
 from gridpriv.cli.flags import wanted_formats
@@ -14,6 +14,9 @@ from gridpriv.cli.learn import finish_learning
 from gridpriv.cli.output import console, output_folder, print_table, tell
 from gridpriv.cli.progress import progress
 from gridpriv.core.errors import InputError, not_allowed, one_of
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 SCALE = "quick | full, the paper's own size (default: %(default)s)"
 
@@ -93,7 +96,7 @@ def _table1(args: argparse.Namespace) -> int:
     return 0
 
 
-def print_claims(claims: Any) -> None:
+def print_claims(claims: pd.DataFrame) -> None:
     """Print what the paper states and whether it holds: a paragraph a statement."""
     out = console()
     out.print("What the paper states, and whether it holds here\n")

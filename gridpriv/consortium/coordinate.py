@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -51,7 +50,7 @@ def play(terms: Terms, carry: Carrying, note: Note) -> Outcome:
     state, plan = opened(ground, carry)
     told: dict[str, Counter[Release]] = {name: Counter() for name in names}
 
-    def counted(orders: Any) -> list[Reply]:
+    def counted(orders: Sequence[Order]) -> list[Reply]:
         replies = list(carry("round")(orders))
         for name, reply in zip(names, replies, strict=True):
             told[name].update(reply.releases)

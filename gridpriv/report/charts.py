@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -22,12 +21,12 @@ MOST_POINTS, FEW = 120, 12
 
 def metric_chart(
     metric: Metric, name: str, title: str, x_label: str, series: Sequence[Series],
-    look: dict[str, Style], subject: str = "", **more: Any,
+    look: dict[str, Style], subject: str = "",
 ) -> Chart:  # fmt: skip
     """Return a chart of a figure; in words it is about ``subject``, the title if left out."""
     alt = described(subject or title, series, metric.unit)
     told = (slug(name), title, x_label, metric.label, tuple(series), alt)
-    return Chart(*told, styles=look, **more)
+    return Chart(*told, styles=look)
 
 
 def drawable(metrics: Iterable[Metric], table: pd.DataFrame) -> list[Metric]:
@@ -43,13 +42,11 @@ def cost_charts(table: pd.DataFrame, look: dict[str, Style]) -> list[Chart]:
         for metric in drawable(COSTS[:-1], table):
             series = _cost_series(finished[finished.panel == panel], metric)
             if series:
-                charts.append(
-                    metric_chart(
-                        metric, f"cost {panel} {metric.key}", f"{panel}: {metric.title.lower()}",
-                        "certified total epsilon (smaller is more private)", series, look,
-                        x_log=True, floor=metric.least,
-                    )
+                drawn = metric_chart(
+                    metric, f"cost {panel} {metric.key}", f"{panel}: {metric.title.lower()}",
+                    "certified total epsilon (smaller is more private)", series, look,
                 )  # fmt: skip
+                charts.append(replace(drawn, x_log=True, floor=metric.least))
     return charts
 
 
@@ -156,12 +153,9 @@ def _panel_rounds(
             continue
         at = "" if budget == NO_NOISE else f", {budget_words(budget)}"
         title, name = f"{panel}{at}", f"{metric.key} {panel} {budget}"
-        charts.append(
-            metric_chart(
-                metric, name, title, "round", series, look, f"{metric.title}, {title}",
-                width=360, height=250,
-            )
-        )  # fmt: skip
+        subject = f"{metric.title}, {title}"
+        drawn = metric_chart(metric, name, title, "round", series, look, subject)
+        charts.append(replace(drawn, width=360, height=250))
     return charts
 
 

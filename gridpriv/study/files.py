@@ -135,12 +135,12 @@ def scheme_of(table: Json) -> Scheme:
     return make_scheme(name, **frozen({k: v for k, v in table.items() if k != "name"}))
 
 
-def plain(given: Mapping[str, Any]) -> Json:
+def plain(given: Json) -> Json:
     """Return a file's keys as Python names them."""
     return {key.replace("-", "_"): value for key, value in given.items()}
 
 
-def frozen(table: Mapping[str, Any]) -> Json:
+def frozen(table: Json) -> Json:
     """Return a table of settings by their Python names, lists as tuples."""
     return {k: tuple(v) if isinstance(v, list) else v for k, v in plain(table).items()}
 

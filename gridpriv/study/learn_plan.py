@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError, not_allowed, one_of, whole
@@ -69,7 +68,7 @@ class LearnPlan:
     ways: tuple[Scheme, ...]
     budgets: tuple[str, ...]
     seeds: tuple[int, ...]
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    settings: Json = field(default_factory=dict)
     tuning: Tuning | None = None
     client_rounds: int | None = None
     allowed: tuple[str, ...] = ()
@@ -231,7 +230,7 @@ def _unit(settings: LearnSettings) -> str:
     return f"one sample, {settings.adjacency}"
 
 
-def as_told(given: Mapping[str, Any]) -> Json:
+def as_told(given: Json) -> Json:
     """Return settings as a study file names them."""
     return {
         key.replace("_", "-"): list(value) if isinstance(value, tuple) else value

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
+from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError, not_allowed
 from gridpriv.core.settings import names
 from gridpriv.privacy.budget import NO_NOISE, NOTHING, QUIET
@@ -108,13 +109,13 @@ def schemes_at(
     return tuple(found.values())
 
 
-def drawn_by(given: Mapping[str, Any]) -> str:
+def drawn_by(given: Json) -> str:
     """Return what settings, a preset's among them, draw; no word if they are refused."""
     found = effective(given)
     return "" if found is None else found.drawn
 
 
-def effective(given: Mapping[str, Any]) -> Settings | None:
+def effective(given: Json) -> Settings | None:
     """Return the settings that some, a preset's among them, make; None if they are refused."""
     own = dict(given)
     try:
@@ -123,7 +124,7 @@ def effective(given: Mapping[str, Any]) -> Settings | None:
         return None
 
 
-def _applies(name: str, given: Mapping[str, Any]) -> bool:
+def _applies(name: str, given: Json) -> bool:
     """Return whether a setting has a meaning beside the others."""
     if given.get("mechanism") == NO_NOISE:
         return name == "mechanism" or name not in OF_NOISE

@@ -104,26 +104,6 @@ def test_a_narrow_band_costs_little_more_than_active_demand_alone():
     assert square[1, 1] == pytest.approx(0.5 * lags(0.95) ** 2)
 
 
-@pytest.mark.parametrize(
-    ("given", "told"),
-    [
-        ({"power_factor": "0.9"}, "power_factor = '0.9' is not allowed: two different"),
-        ({"power_factor": "1e-200..1"}, "of 0.01 to 1 in size"),
-        ({"power_factor": "0.9..0.9000000001"}, "at least 0.002 apart"),
-        ({"power_factor": "0.9..0.9"}, "two different power factors"),
-        ({"power_factor": "0..1"}, "two different power factors"),
-        ({"power_factor": "0.9..1.1"}, "two different power factors"),
-        ({"power_factor": "0.9..nan"}, "two different power factors"),
-        ({"power_factor": "a..1"}, "two different power factors"),
-        ({"power_factor": "0.9..1", "protects": "p"}, "protects = 'p' is not allowed"),
-        ({"power_factor": "0.9..1", "perturbation": "output"}, "left out: perturbation 'output'"),
-    ],
-)
-def test_what_has_no_meaning_is_refused(given, told):
-    with pytest.raises(InputError, match=told):
-        make_settings(**given)
-
-
 def test_published_demand_outside_the_band_is_refused_and_private_demand_is_not_asked(tmp_path):
     case = load_case("case14")
     zoning = shipped_zoning(case)

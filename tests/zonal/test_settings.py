@@ -32,6 +32,16 @@ from gridpriv.core.errors import GridprivWarning
         ({"noise": "secure", "seed": 1}, "secure noise has no seed"),
         ({"load_scale": -1.0}, "load_scale"),
         ({"workers": 0}, "workers"),
+        ({"power_factor": "0.9"}, "power_factor = '0.9' is not allowed: two different"),
+        ({"power_factor": "1e-200..1"}, "of 0.01 to 1 in size"),
+        ({"power_factor": "0.9..0.9000000001"}, "at least 0.002 apart"),
+        ({"power_factor": "0.9..0.9"}, "two different power factors"),
+        ({"power_factor": "0..1"}, "two different power factors"),
+        ({"power_factor": "0.9..1.1"}, "two different power factors"),
+        ({"power_factor": "0.9..nan"}, "two different power factors"),
+        ({"power_factor": "a..1"}, "two different power factors"),
+        ({"power_factor": "0.9..1", "protects": "p"}, "protects = 'p' is not allowed"),
+        ({"power_factor": "0.9..1", "perturbation": "output"}, "left out: perturbation 'output'"),
     ],
 )
 def test_bad_values_are_refused_by_name(given, message):
