@@ -17,13 +17,10 @@ if TYPE_CHECKING:
 
     from gridpriv.assurance.findings import AttackResult
 
+EPSILONS = number(lambda text: tuple(map(float, text.split(","))), "numbers, such as 0.5,1,5")
 AVERAGED = (1, 2, 5, 10, 20, 40)
 KNOWN_BETTER = 0.01
 """Share of the prior's error by which an attack must beat it: less is the solver's last digits."""
-
-
-def _numbers(text: str) -> tuple[float, ...]:
-    return tuple(float(part) for part in text.split(","))
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     hide_what_runs_only(parser)
     parser.add_argument("--seeds", type=WHOLE, default=5, metavar="N",
                         help="noisy runs that are attacked")  # fmt: skip
-    parser.add_argument("--epsilons", type=number(_numbers, "numbers, such as 0.5,1,5"),
+    parser.add_argument("--epsilons", type=EPSILONS,
                         default=(), metavar="E,E", help="total budgets to sweep")  # fmt: skip
     parser.add_argument("--attack-rounds", type=WHOLE, default=10, metavar="R",
                         help="rounds that are heard at most")  # fmt: skip

@@ -162,19 +162,16 @@ def _terms(document: Json) -> Terms:
             "they do not say how often demand noise is drawn (refresh), which an earlier version "
             "took to be every round: make them again, with gridpriv consortium"
         )
+    smoothness = document["smoothness"]
     return Terms(
         run=check_run(document["run"]),
         case=str(document["case"]),
         network=str(document["network"]),
         settings=settings,
-        smoothness=_number(document["smoothness"]),
+        smoothness=None if smoothness is None else float(smoothness),
         epsilon=math.inf if document["epsilon"] is None else float(document["epsilon"]),
         zones={str(zone["zone"]): _shared(zone) for zone in document["zones"]},
     )
-
-
-def _number(value: Any) -> float | None:
-    return None if value is None else float(value)
 
 
 def _shared(zone: Mapping[str, Any]) -> Shared:

@@ -20,6 +20,7 @@ from typing import BinaryIO
 from gridpriv.core.errors import GridprivError, InputError
 
 PRIVATE_MODE, PUBLIC_MODE = 0o600, 0o666  # the latter less the process's umask
+NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
 LEFT_BESIDE = re.compile(r"\.[0-9a-f]{16}\.part")
 
 
@@ -60,7 +61,8 @@ def beside(path: Path, *, private: bool) -> Iterator[BinaryIO]:
     part = path.with_name(f".{secrets.token_hex(8)}.part")
     try:
         with storing(f"write {path}"):
-            with os.fdopen(_create(part, private), "wb") as file:
+            handle = os.open(part, NEW, PRIVATE_MODE if private else PUBLIC_MODE)
+            with os.fdopen(handle, "wb") as file:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
@@ -148,8 +150,3 @@ def refuse_used(folder: Path, allowed: str = "") -> None:
             f"({', '.join(held[:3])}{', ...' if len(held) > 3 else ''}); "
             "name an empty or a new folder"
         )
-
-
-def _create(path: Path, private: bool) -> int:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
-    return os.open(path, flags, PRIVATE_MODE if private else PUBLIC_MODE)

@@ -60,6 +60,7 @@ def draw_network(
     scale = shed_scale(shed, scene.radius, width)
     legend, height = make_legend(scene, classes, scale, bottom, width, shaded=shades is not None)
     figures = shed_labels(scene, shed, scale) if shed and scale else []
+    size = min(12.5, (width - 16.0) / (0.66 * max(len(title), 1)))  # a title ends on the page
     parts = [
         *_halos(scene),
         *(shed_marks(scene, shed, scale) if shed and scale else []),
@@ -67,16 +68,11 @@ def draw_network(
         *_bus_marks(scene, shed, shades),
         *zone_names(scene, width, figures),
         *figures,
-        Label((8.0, 16.0), title, _title_size(title, width), anchor="start", bold=True),
+        Label((8.0, 16.0), title, size, anchor="start", bold=True),
         Label((8.0, 31.0), note, 9.0, "#555555", anchor="start"),
         *legend,
     ]
     return Drawing(title, _described(title, scene, shed, flows), width, height, tuple(parts))
-
-
-def _title_size(title: str, width: float) -> float:
-    """Return the size at which a title ends on the page."""
-    return min(12.5, (width - 16.0) / (0.66 * max(len(title), 1)))
 
 
 def _halos(scene: Scene) -> list[Part]:
@@ -159,13 +155,10 @@ def _bus_marks(
         edge = 1.1 if square else 0.6
         parts.append(Mark(at, radius, fill, "#111111", edge, bool(square), tip=tip))
         if size >= 3.6:
-            ink = "#FFFFFF" if fill == "#0072B2" or _dark(fill) else "#000000"
+            dark = fill == "#0072B2" or sum(int(fill[c : c + 2], 16) for c in (1, 3, 5)) < 330
+            ink = "#FFFFFF" if dark else "#000000"
             parts.append(Label((at[0], at[1] + 0.36 * size), str(bus), size, ink))
     return parts
-
-
-def _dark(colour: str) -> bool:
-    return sum(int(colour[k : k + 2], 16) for k in (1, 3, 5)) < 330
 
 
 def _described(

@@ -109,8 +109,9 @@ def _table(table: Table) -> str:
     numeric = [table.numeric(k) for k in range(len(table.columns))]
     align = ", ".join("right" if n else "left" for n in numeric)
     # short words keep to one line; numbers, whose headers wrap, share what is left
+    widest = [max(len(shown(cell)) for cell in column) for column in zip(*table.rows, strict=True)]
     widths = ", ".join(
-        "1fr" if n else "auto" if _widest(table, k) < 34 else "4fr" for k, n in enumerate(numeric)
+        "1fr" if n else "auto" if w < 34 else "4fr" for w, n in zip(widest, numeric, strict=True)
     )
     head = ", ".join(f"[*{_text(c.header)}*]" for c in table.columns)
     rows = ",\n".join(", ".join(f"[{_text(shown(v))}]" for v in row) for row in table.rows)
@@ -121,10 +122,6 @@ def _table(table: Table) -> str:
         f"#table(columns: ({widths},), align: ({align},), table.hline(), table.header({head}, "
         f"table.hline(stroke: 0.5pt)),\n{rows},\ntable.hline())]\n"
     )
-
-
-def _widest(table: Table, position: int) -> int:
-    return max(len(shown(row[position])) for row in table.rows)
 
 
 def _text(text: str) -> str:

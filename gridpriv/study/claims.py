@@ -201,7 +201,7 @@ def check_claims(study: Study, claims: Iterable[Claim]) -> pd.DataFrame:
     for case in dict.fromkeys(study.done["case"]):
         means = Means(study, str(case))
         for claim in claims:
-            found = [c for c in comparisons(claim, means) if _known(c)]
+            found = [c for c in comparisons(claim, means) if not math.isnan(c.less + c.more)]
             if found:
                 rows.append(
                     {"claim": claim.text, "case": case, "calibration": claim.calibration}
@@ -336,10 +336,6 @@ def _told(cell: Cell, at: int | str | None) -> str:
     budget = "" if cell.budget == NO_NOISE else f", eps {stated_epsilon(cell.budget):g}"
     when = f", round {at}" if isinstance(at, int) else ""
     return f"{cell.scheme} (E {cell.updates}{budget}{when})"
-
-
-def _known(comparison: Comparison) -> bool:
-    return not (math.isnan(comparison.less) or math.isnan(comparison.more))
 
 
 def _texts(value: Any) -> list[str]:

@@ -100,7 +100,7 @@ def plan_from(given: Json, name: str = "") -> StudyPlan:
         per_release=told.get("per_release", False),
         schemes=[scheme_of(table) for table in told.get("schemes", [])],
         seeds=told.get("seeds", DEFAULT_SEEDS),
-        settings=frozen(told.get("settings", {})),
+        settings=plain(told.get("settings", {})),
         reference=told.get("reference", True),
         title=str(told.get("title", DEFAULT_TITLE)),
         question=str(told.get("question", DEFAULT_QUESTION)),
@@ -132,17 +132,12 @@ def scheme_of(table: Json) -> Scheme:
     name = table.get("name")
     if not isinstance(name, str) or not name:
         raise not_allowed("schemes.name", name, "a text that names the scheme")
-    return make_scheme(name, **frozen({k: v for k, v in table.items() if k != "name"}))
+    return make_scheme(name, **plain({k: v for k, v in table.items() if k != "name"}))
 
 
 def plain(given: Json) -> Json:
     """Return a file's keys as Python names them."""
     return {key.replace("-", "_"): value for key, value in given.items()}
-
-
-def frozen(table: Json) -> Json:
-    """Return a table of settings by their Python names, lists as tuples."""
-    return {k: tuple(v) if isinstance(v, list) else v for k, v in plain(table).items()}
 
 
 def check_kinds(told: Json, kinds: Mapping[str, Kind], other: Kind) -> None:

@@ -293,7 +293,7 @@ def make_plan(
         local_updates=tuple(local_updates),
         load_scales=tuple(_number("load-scales", x) for x in load_scales),
         seeds=_seeds(seeds),
-        settings=tuple(sorted((k, _frozen(v)) for k, v in common.items())),
+        settings=make_scheme("", **common).settings,
         reference=reference,
         title=title,
         question=question,
@@ -329,7 +329,3 @@ def _seeds(seeds: Sequence[int] | int) -> tuple[int, ...]:
     if isinstance(seeds, str) or not isinstance(seeds, Sequence):
         raise not_allowed("seeds", seeds, "a number of seeds, or a list of whole numbers")
     return tuple(seeds)
-
-
-def _frozen(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value

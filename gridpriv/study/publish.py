@@ -83,16 +83,16 @@ def publish_study(study: Study) -> Study:
             table = table.assign(run=[named.get(run, run) for run in table["run"]])
         tables[name] = publish_table(table, schema, bare)
     if study.manifest.get("kind") == "run" and "documents" in study.tables:
-        rows = study.tables["documents"].itertuples(index=False)
-        told = [(named[one.run], _published(one.document, named[one.run] in bare)) for one in rows]
+        told = []
+        for one in study.tables["documents"].itertuples(index=False):
+            run, document = named[one.run], json.loads(one.document)
+            told.append(
+                (run, json.dumps(publish(document, RUN_DOCUMENT, protected=run not in bare)))
+            )
         tables["documents"] = pd.DataFrame(told, columns=["run", "document"])
     if bare:
         tables["runs"].loc[tables["runs"]["run"].isin(bare), "status"] = WITHHELD
     return Study(study.folder, publish_manifest(study.manifest), tables)
-
-
-def _published(document: str, bare: bool) -> str:
-    return json.dumps(publish(json.loads(document), RUN_DOCUMENT, protected=not bare))
 
 
 def publish_manifest(manifest: Json) -> Json:

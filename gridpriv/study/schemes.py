@@ -52,8 +52,9 @@ class Scheme:
 
 
 def make_scheme(name: str, **settings: Any) -> Scheme:
-    """Return a scheme, its settings in the order of their names."""
-    return Scheme(name, tuple(sorted(settings.items())))
+    """Return a scheme, its settings in the order of their names, lists as tuples."""
+    held = {k: tuple(v) if isinstance(v, list) else v for k, v in settings.items()}
+    return Scheme(name, tuple(sorted(held.items())))
 
 
 REFERENCES = {

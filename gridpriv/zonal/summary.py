@@ -221,15 +221,12 @@ def protected(document: Json) -> list[str]:
             "move, and no figure here covers that: protects p+q does."
         )
     if document["settings"].get("power_factor") is not None:
+        factors = " to ".join(document["settings"]["power_factor"].split(".."))
         told += (
-            f" That covers changes at power factors {_factors(document)}; one at another is "
+            f" That covers changes at power factors {factors}; one at another is "
             "covered as far as it is within these bounds, and no further."
         )
     return [told]
-
-
-def _factors(document: Json) -> str:
-    return " to ".join(document["settings"]["power_factor"].split(".."))
 
 
 def apart(document: Json) -> str | None:
