@@ -2,8 +2,9 @@
 
 What is kept is what the next round starts from, the rounds' figures, and what says that the run is
 the same: settings and data. Noise streams are keyed by round, so that a simulated run ends as if
-nothing had happened. What was released is a function of the settings and is counted anew; with
-secure noise the round in flight may have been drawn, so that it counts twice. The file is private.
+nothing had happened: what it released is a function of the settings and is counted anew. Secure
+noise is another each time, so a file of its own says of every round how often it may have been
+drawn: it is written before a round is, and a round that was lost counts again. Both are private.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import io
 import json
 import time
 import zipfile
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -19,16 +21,21 @@ from pathlib import Path
 import numpy as np
 
 from gridpriv.core.arrays import Floats
+from gridpriv.core.display import counted
 from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError
-from gridpriv.core.files import make_folder, remove, write_bytes
-from gridpriv.core.reading import read_bytes
+from gridpriv.core.files import make_folder, remove, write_bytes, write_text
+from gridpriv.core.reading import MissingFileError, read_bytes
+from gridpriv.core.sealed import DamagedError, read_sealed, sealed
 from gridpriv.learning.algorithms.base import Begun, Round
 from gridpriv.learning.arrays import to_numpy
 from gridpriv.learning.datasets.base import Dataset
 from gridpriv.learning.settings import LearnSettings
+from gridpriv.privacy.accounting import total_epsilon
+from gridpriv.privacy.mechanism import Charge
 
 FILE = "interrupted.npz"
+DRAWN = "drawn.json"
 EVERY_SECONDS = 15.0
 
 
@@ -46,6 +53,8 @@ class Keeper:
         Where the run goes on.
     rows : list of dict
         Figures of the rounds that are done.
+    drawn : list of int
+        How often each round may have been drawn already, from the first.
     """
 
     folder: Path
@@ -53,6 +62,7 @@ class Keeper:
     every: float = EVERY_SECONDS
     begun: Begun = field(default_factory=Begun)
     rows: list[Json] = field(default_factory=list)
+    drawn: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._last = time.perf_counter()
@@ -69,9 +79,54 @@ class Keeper:
         write_bytes(self.folder / FILE, buffer.getvalue(), private=True)
         self._last = time.perf_counter()
 
+    def draw(self, t: int, charges: Sequence[Mapping[Charge, int]], delta: float) -> None:
+        """Write that round t may be drawn, before it is.
+
+        Parameters
+        ----------
+        charges : sequence of mapping
+            What clients will have released then, equal ones once.
+        delta : float
+            At which their total is stated.
+        """
+        self.drawn += [0] * (t - len(self.drawn))
+        self.drawn[t - 1] += 1
+        spent = [
+            [[c.kind, c.parameter, c.second, count] for c, count in one.items()] for one in charges
+        ]
+        told = {"identity": self.identity, "drawn": self.drawn, "charges": spent, "delta": delta}
+        make_folder(self.folder)
+        write_text(self.folder / DRAWN, sealed(told), private=True)
+
     def done(self) -> None:
         """Remove what was kept: the run came to its end."""
         remove(self.folder / FILE)
+        remove(self.folder / DRAWN)
+
+
+def is_begun(folder: Path) -> bool:
+    """Return whether a folder holds a run that was interrupted."""
+    return (folder / FILE).exists() or (folder / DRAWN).exists()
+
+
+def released(folder: Path) -> str:
+    """Return what an interrupted run with secure noise may have released, in words.
+
+    Raises
+    ------
+    MissingFileError
+        If nothing is noted.
+    DamagedError
+        If what is noted is not what was written.
+    """
+    told = read_sealed(folder / DRAWN)
+    spent = [{Charge(*charge): count for *charge, count in one} for one in told["charges"]]
+    releases = max(sum(one.values()) for one in spent)
+    total = max(total_epsilon(one, told["delta"]) for one in spent)
+    return (
+        f"up to {counted(releases, 'release')} of a client, which together certify epsilon "
+        f"{total:.3g} (delta {told['delta']:g})"
+    )
 
 
 def make_keeper(folder: Path, dataset: Dataset, settings: LearnSettings, *, resume: bool) -> Keeper:
@@ -87,22 +142,52 @@ def make_keeper(folder: Path, dataset: Dataset, settings: LearnSettings, *, resu
         "settings": settings.as_given(), "dataset": dataset.name,
         "fingerprint": dataset.fingerprint, "version": version("gridpriv"),
     }  # fmt: skip
-    every = 0.0 if settings.noise == "secure" else EVERY_SECONDS
-    path = folder / FILE
+    secure = settings.noise == "secure" and settings.mechanism != "none"
+    every = 0.0 if secure else EVERY_SECONDS
     if not resume:
-        if path.exists():
+        if is_begun(folder):
             raise InputError(
                 f"out = {str(folder)!r} holds a run that was interrupted: add --resume to go on "
                 "with it, or name another folder"
             )
         return Keeper(folder, identity, every)
-    if not path.exists():
+    if not is_begun(folder):
         raise InputError(f"resume = True is not allowed: {folder} holds no interrupted run")
-    told, state = _read(path)
+    drawn = _read_drawn(folder, identity) if secure else []
+    if not (folder / FILE).exists():
+        return Keeper(folder, identity, every, drawn=drawn)
+    try:
+        told, state = _read(folder / FILE)
+    except DamagedError as error:
+        rest = "remove it and start again"
+        if secure:
+            rest = (
+                f"this run cannot go on. It released {released(folder)}, which stays so: whatever "
+                "is run in another folder is released besides"
+            )
+        raise InputError(f"{error}: {rest}") from error
+    _refuse_other(folder, told["identity"], identity)
+    return Keeper(folder, identity, every, Begun(told["rounds"], state), told["rows"], drawn)
+
+
+def _read_drawn(folder: Path, identity: Json) -> list[int]:
+    """Return how often each round may have been drawn."""
+    try:
+        told = read_sealed(folder / DRAWN)
+    except (MissingFileError, DamagedError) as error:
+        raise InputError(
+            f"{error}. What it said of releases cannot be made again: put back a copy of it, or "
+            "name another folder"
+        ) from error
+    _refuse_other(folder, told["identity"], identity)
+    drawn: list[int] = told["drawn"]
+    return drawn
+
+
+def _refuse_other(folder: Path, held: Json, identity: Json) -> None:
     for what, value in identity.items():
-        if told["identity"].get(what) != value:
+        if held.get(what) != value:
             raise InputError(f"resume = True is not allowed: {folder} holds a run of other {what}")
-    return Keeper(folder, identity, every, Begun(told["rounds"], state), told["rows"])
 
 
 def _read(path: Path) -> tuple[Json, tuple[Floats, ...]]:
@@ -113,5 +198,5 @@ def _read(path: Path) -> tuple[Json, tuple[Floats, ...]]:
         if not isinstance(told["identity"], dict) or not isinstance(told["rounds"], int):
             raise ValueError("no run")
     except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
-        raise InputError(f"{path} is damaged ({error}): remove it and start again") from error
+        raise DamagedError(f"{path} is damaged ({error})") from error
     return told, state

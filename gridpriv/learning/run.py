@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any
@@ -22,7 +22,7 @@ from gridpriv.learning.accounting import (
     ryu_kim_total,
 )
 from gridpriv.learning.algorithms import find_algorithm, find_releases
-from gridpriv.learning.algorithms.base import ALONE, Round, Shared, Task, Watch
+from gridpriv.learning.algorithms.base import ALONE, Releases, Round, Shared, Task, Watch
 from gridpriv.learning.algorithms.batches import participants
 from gridpriv.learning.arrays import check_device, to_numpy
 from gridpriv.learning.clients import make_clients
@@ -89,10 +89,11 @@ def learn(
     """
     began = time.perf_counter()
     task, dataset = make_task(dataset, settings, module, charge, shared)
-    if keeper is not None and keeper.begun.rounds:
+    if keeper is not None:
         task = replace(task, begun=keeper.begun)
-        _recount(task)
+        _recount(task, keeper.drawn)
     log = _Log(dataset, task, watch, keeper)
+    log.draw(task.begun.rounds + 1)
     build = time.perf_counter() - began
     log.resume()
     with one_blas_thread() if settings.device == "cpu" and module is None else ExitStack():
@@ -201,11 +202,25 @@ class _Log:
         self.rows: list[Json] = [] if self.keeper is None else list(self.keeper.rows)
         self.w: Floats = np.zeros(self.task.clients.shape)
         self.local: Floats = np.zeros((0, *self.task.clients.shape))
+        secure = self.task.settings.noise == "secure" and self.task.rule is not None
+        self._drawing: Releases | None = None
+        if self.keeper is not None and secure:
+            self._drawing = find_releases(self.task.settings.algorithm)(self.task)
         self.resume()
 
     def resume(self) -> None:
         """Start the clock of the next round."""
         self._began = time.perf_counter()
+
+    def draw(self, t: int) -> None:
+        """Note that round t may be drawn, before it is, where no seed draws it again."""
+        if self.keeper is None or self._drawing is None:
+            return
+        charges = self.task.tally.charges
+        ahead = Tally({client: Counter(spent) for client, spent in charges.items()})
+        for client, release in self._drawing(t):
+            ahead.add(client, release)
+        self.keeper.draw(t, ahead.distinct(), self.task.settings.target_delta)
 
     def __call__(self, done: Round) -> None:
         """Keep one round."""
@@ -232,6 +247,7 @@ class _Log:
             self.w, self.local = to_numpy(done.w), to_numpy(done.local)
         if self.keeper is not None and done.number < settings.rounds:
             self.keeper.keep(done, self.rows)
+            self.draw(done.number + 1)
         self.watch(done)
         self.resume()
 
@@ -254,18 +270,21 @@ class _Log:
         }
 
 
-def _recount(task: Task) -> None:
+def _recount(task: Task, drawn: Sequence[int]) -> None:
     """Count what was released before an interruption: a function of the settings.
 
-    With secure noise also the round that may have been drawn and was lost.
+    Simulated noise is the same whenever a round is drawn; secure noise counts as often as the
+    round may have been ``drawn``.
     """
     if task.rule is None:
         return
+    times = drawn if task.settings.noise == "secure" else [1] * task.begun.rounds
+    if not times:
+        return
     drawing = find_releases(task.settings.algorithm)(task)
-    lost = 1 if task.settings.noise == "secure" else 0
-    for t in range(1, task.begun.rounds + lost + 1):
+    for t, count in enumerate(times, start=1):
         for client, release in drawing(t):
-            task.tally.add(client, release)
+            task.tally.add(client, release, count)
 
 
 def _described(dataset: Dataset) -> Json:

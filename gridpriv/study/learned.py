@@ -27,8 +27,7 @@ from gridpriv.core.text import frame_csv, json_ready
 from gridpriv.learning.algorithms.base import ALONE
 from gridpriv.learning.datasets.base import Dataset
 from gridpriv.learning.datasets.library import DRAWN, dataset_name, load_dataset
-from gridpriv.learning.interrupted import FILE as INTERRUPTED
-from gridpriv.learning.interrupted import Keeper, make_keeper
+from gridpriv.learning.interrupted import Keeper, is_begun, make_keeper
 from gridpriv.learning.measures import MEASURES, Measure
 from gridpriv.learning.result import LearnResult
 from gridpriv.learning.run import learn, split_for
@@ -233,8 +232,7 @@ def keep_learning_run(
         manifest = publish_manifest(manifest)
     with open_store(out, manifest, resume=resume) as store:
         if not store.stored():
-            going_on = resume and (out / INTERRUPTED).exists()
-            keeper = make_keeper(out, dataset, settings, resume=going_on)
+            keeper = make_keeper(out, dataset, settings, resume=resume and is_begun(out))
             result, row = run(keeper), _identity(trial) | {"run": "0"}  # a digest covers the seed
             document = json.dumps(result.as_dict(public=public), indent=2)
             rows = _result_rows(row, result, None)
