@@ -64,7 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     axes.add_argument("--per-release", action="store_true",
                       help="budgets are per release, as in the paper, not totals")  # fmt: skip
     parser.epilog = EPILOG
-    add_settings(parser, Settings, PRESETS, without=OWN_FLAGS, axis=True)
+    add_settings(parser, Settings, PRESETS, without=(*OWN_FLAGS, "course"), axis=True)
     for name in ("mechanism", "perturbation", "update"):  # as they were called before
         parser.add_argument(f"--{name}s", dest=name, action="append", help=argparse.SUPPRESS)
     add_running(parser)

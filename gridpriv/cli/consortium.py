@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="where zones reach the coordinator",
     )  # fmt: skip
     add_zone_arguments(parser)
-    add_settings(parser, Settings, PRESETS, without=("workers",))
+    add_settings(parser, Settings, PRESETS, without=("workers", "course"))
     add_output(parser, "a new folder, with a folder a party", "DIR")
 
 

@@ -214,7 +214,8 @@ def add_zone_arguments(parser: argparse.ArgumentParser) -> None:
     zones.add_argument("--zone-size", type=WHOLE, metavar="N", help="buses per zone, instead of K")
 
 
-NOT_HONOURED = ("demand", "ledger", "series", "resume", "public", "cluster", "reference")
+NOT_HONOURED = ("demand", "ledger", "series", "resume", "public", "cluster", "reference",
+                "course")  # fmt: skip
 
 
 def hide_what_runs_only(parser: argparse.ArgumentParser) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import replace
 from functools import partial
@@ -16,13 +17,14 @@ from gridpriv.cli.progress import progress
 from gridpriv.core.display import counted
 from gridpriv.core.document import Json
 from gridpriv.core.errors import BudgetError, SolverError
+from gridpriv.core.interrupts import uninterrupted
 
 if TYPE_CHECKING:
     from gridpriv.consensus.transport import Carry
     from gridpriv.grid.case import Case
     from gridpriv.grid.overrides import DemandSeries
     from gridpriv.grid.zoning import Zoning
-    from gridpriv.privacy.release import Charging
+    from gridpriv.privacy.release import Charging, Release
     from gridpriv.study.run_folder import RunFolder
     from gridpriv.zonal.horizon import Horizon, Known
     from gridpriv.zonal.run import Admit, Planned
@@ -124,9 +126,21 @@ def _drawn(
     """Draw once what serves all steps, stored before it is used."""
     if admit is not None:
         admit(horizon.planned)
-    kept.draw(horizon)
-    known = horizon.draw(charge)
-    kept.draw(horizon, known)
+    kept.begin_once(horizon.planned)
+    drawn: dict[str, Mapping[Release, int]] = {}
+
+    def pay(owner: str, releases: Mapping[Release, int]) -> None:
+        with uninterrupted():
+            if charge is not None:
+                charge(owner, releases)
+            drawn[owner] = releases
+
+    try:
+        known = horizon.draw(pay)
+    except BaseException:
+        kept.add_once(horizon, drawn)
+        raise
+    kept.add_once(horizon, drawn, known)
     return known
 
 

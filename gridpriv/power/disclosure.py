@@ -70,9 +70,8 @@ def disclose_course(
     use = used(zone, factors)
     level = float(prior.active.mean.sum())
     found = []
-    for strategy, over in product(strategies(zone, release), options):
-        if over.weights and not len(strategy.matrix):
-            continue  # of nothing there is no course
+    for strategy, option in product(strategies(zone, release), options):
+        over = option if len(strategy.matrix) else Cosines(option.steps)  # nothing has no course
         still = Disclosure(strategy, prior, 0.0, power_factors=adjacency.power_factors)
         sensitivity = CourseDisclosure(still, over).sensitivity(adjacency, noise.norm)
         variance = noise.release(sensitivity).mechanism.variance

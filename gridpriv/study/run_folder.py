@@ -125,13 +125,18 @@ class RunFolder:
         kept = publish_rows(rows) if self.store.public else rows
         self.store.add(kept | ({"documents": documents} if documents else {}))
 
-    def draw(self, horizon: Horizon, known: Known | None = None) -> None:
-        """Store what a series releases once, before it does; and what it tells, once it has."""
-        if known is None and not self._repeats:
+    def begin_once(self, planned: Released) -> None:
+        """Store what a series may release once, before it does."""
+        if not self._repeats:
             self.store.set_aside(ONCE)
-        rows = _drawn_rows(horizon.planned, _run(0), early=known is None)
-        if known is not None:
-            rows |= _known_rows(horizon, known)
+        self._note_once(_drawn_rows(planned, _run(0), early=True))
+
+    def add_once(self, horizon: Horizon, drawn: Released, known: Known | None = None) -> None:
+        """Store what a series released once and what it tells; nothing where it ended early."""
+        told = {} if known is None else _known_rows(horizon, known)
+        self._note_once(_drawn_rows(drawn, _run(0), early=known is None) | told)
+
+    def _note_once(self, rows: Rows) -> None:
         shown = {name: [row | {"run": _run(0), "step": EVERY} for row in found]
                  for name, found in rows.items()}  # fmt: skip
         self.store.note(ONCE, shown)
@@ -140,6 +145,11 @@ class RunFolder:
         """Return what a stored release tells of every step's demand."""
         tables = read_study(self.store.folder).tables
         if RELEASED not in tables:
+            if self.store.stored() and not self._repeats:  # steps went by a release
+                raise InputError(
+                    f"{self.store.folder} holds steps, and not what all of them share: its part "
+                    f"{ONCE} is missing and cannot be made again; name another folder"
+                )
             return None
         of_bus = tables[RELEASED].set_index("bus")[["pd_pu", "qd_pu"]]
         swings = tables.get(SWINGS, pd.DataFrame(columns=["zone", "p_pu", "q_pu"]))

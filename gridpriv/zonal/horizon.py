@@ -31,7 +31,7 @@ from gridpriv.consensus.memory import AgentRules
 from gridpriv.consensus.transport import Carry
 from gridpriv.core.arrays import Floats
 from gridpriv.core.document import Json
-from gridpriv.core.errors import GridprivError
+from gridpriv.core.errors import GridprivError, not_allowed
 from gridpriv.grid.overrides import DemandSeries
 from gridpriv.grid.zoning import Zoning
 from gridpriv.power.disclosure import disclose_course
@@ -39,6 +39,7 @@ from gridpriv.power.prior import zone_prior
 from gridpriv.power.zone import Zone
 from gridpriv.privacy.budget import noise_multiplier
 from gridpriv.privacy.noise import NoiseStreams
+from gridpriv.privacy.perturbation import Perturbation
 from gridpriv.privacy.release import Charging, Release
 from gridpriv.privacy.statement import ZoneStatement
 from gridpriv.privacy.strategies.course import Cosines, Course, CourseDisclosure, cosines
@@ -47,10 +48,11 @@ from gridpriv.zonal.prepared import Earlier, Prepared, prepare
 from gridpriv.zonal.result import RunResult
 from gridpriv.zonal.run import Admit, Leave, crew, open_rounds, own_transport, run_prepared
 from gridpriv.zonal.schema import BESIDE
-from gridpriv.zonal.settings import ANEW, Settings
+from gridpriv.zonal.settings import ANEW, AUTO, Settings
 
 Known: TypeAlias = tuple[Course, ...]
 """Per zone, what a release leaves likely of its demand over the steps."""
+ONCE = Perturbation("demand", "run")
 Releases: TypeAlias = dict[str, Counter[Release]]
 
 
@@ -79,14 +81,12 @@ class Horizon:
     @property
     def released_once(self) -> bool:
         """Whether one release of demand serves every step."""
-        perturbation = self.settings.effective_perturbation()
-        once = perturbation.target == "demand" and perturbation.refresh == "run"
-        return once and (bool(self.series.scales) or self.settings.course != ANEW)
+        return self.settings.effective_perturbation() == ONCE and self.settings.course != ANEW
 
     @cached_property
     def owned(self) -> Prepared:
         """The run of the demand that one release serves all steps of, as its owner has it."""
-        ready = prepare(self.series.case, self.zoning, replace(self.settings, load_scale=1.0))
+        ready = prepare(self.series.case, self.zoning, replace(self._alone, load_scale=1.0))
         return replace(ready, rules=self._rules(ready))
 
     @cached_property
@@ -127,15 +127,14 @@ class Horizon:
             for zone, one in zip(self.owned.zones, self.disclosures, strict=True)
         ]  # fmt: skip
 
-    def draw(self, charge: Charging | None = None) -> Known:
+    def draw(self, charge: Charging = lambda *_: None) -> Known:
         """Charge and draw what serves all steps; return what it leaves likely."""
         streams, planned = NoiseStreams(step_seed(self.seed, 0)), self.planned
         found = []
         for zone, one in zip(self.owned.zones, self.disclosures, strict=True):
             value, release = one.measure(self._data(zone)), None
             for release in planned.get(zone.name, ()):
-                if charge is not None:
-                    charge(zone.name, {release: 1})
+                charge(zone.name, {release: 1})
                 value = release.apply(value, partial(streams.stream, zone.key, 1, 1))
             found.append(one.estimate(value, release))
         return tuple(found)
@@ -171,7 +170,7 @@ class Horizon:
             As of :meth:`draw`.
         """
         scale = self.series.scale(number)
-        ready = prepare(self.series.at(number), self.zoning, self.settings, scale)
+        ready = prepare(self.series.at(number), self.zoning, self._alone, scale)
         ready = replace(ready, rules=self._rules(ready), seed=step_seed(self.seed, number))
         if known is None:
             return ready
@@ -184,6 +183,11 @@ class Horizon:
                 for one, course in likely
             ),
         )
+
+    @property
+    def _alone(self) -> Settings:
+        """Return the settings of a step, which has no course."""
+        return replace(self.settings, course=AUTO)
 
     def _rules(self, ready: Prepared) -> AgentRules:
         noise = ready.rules.noise
@@ -229,6 +233,11 @@ class Horizon:
 
 def make_horizon(series: DemandSeries, zoning: Zoning, settings: Settings) -> Horizon:
     """Return the horizon of a series; without a seed in the settings one is drawn."""
+    if settings.course != AUTO and (series.scales or settings.effective_perturbation() != ONCE):
+        raise not_allowed(
+            "course", settings.course,
+            f"{AUTO!r}, or beside steps of their own demand that is perturbed once (refresh run)",
+        )  # fmt: skip
     seed = secrets.randbits(64) if settings.seed is None else settings.seed
     horizon = Horizon(series, zoning, settings, seed, None)
     times = 1 if horizon.released_once else len(series)
@@ -307,7 +316,7 @@ def run_series(
     known = None
     if horizon.released_once:
         horizon.tried(0, own_transport(settings.workers))
-        known = horizon.draw(charge)
+        known = horizon.draw(charge or (lambda *_: None))
     results = []
     for number in range(len(series)):
         results.append(horizon.run_step(number, charge, known=known))

@@ -29,7 +29,7 @@ from gridpriv.privacy.adjacency import DemandAdjacency, PowerFactors
 from gridpriv.privacy.budget import noise_multiplier
 from gridpriv.privacy.perturbation import NoiseRule
 from gridpriv.privacy.strategies.disclosure import Disclosure
-from gridpriv.zonal.settings import Settings
+from gridpriv.zonal.settings import AUTO, Settings
 
 PAPER_SENSITIVITY = {"objective": 2.0, "output": 1.0}  # times beta, RK section 6.1.1
 
@@ -176,6 +176,10 @@ def prepare(case: Case, zoning: Zoning, settings: Settings, scale: float = 1.0) 
         For settings that this case or machine cannot have.
     """
     scale = scale * settings.load_scale
+    if settings.course != AUTO:
+        raise not_allowed(
+            "course", settings.course, f"{AUTO!r} without a series: one step has none"
+        )
     check_solver(settings.solver)
     case = case.scale_load(settings.load_scale).without(settings.outage)
     if settings.workers > zoning.n_zone:

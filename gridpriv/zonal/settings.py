@@ -61,7 +61,7 @@ Consensus = Literal["boundary", "all"]
 Start = Literal["flat", "proxy"]
 Coordination = Literal["rounds", "central"]
 Release = Literal["bus", "total", "tree", "auto", "nothing"]
-ANEW = "anew"
+AUTO, ANEW = "auto", "anew"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,7 +126,7 @@ class Draws(Part):
         unset="guessed from capacity",
     )  # fmt: skip
     course: str = choice(
-        "auto", ("auto", ANEW, *map(str, range(MOST_COSINES + 1))),
+        AUTO, (AUTO, ANEW, *map(str, range(MOST_COSINES + 1))),
         "how many cosines of a zone's sum over the steps of a series are released with its mean, "
         "once; anew: every step draws its own noise",
     )  # fmt: skip

@@ -120,6 +120,16 @@ def test_the_expected_swing_error_is_what_a_simulation_finds():
     assert swing_left(over, 0.0, level) == pytest.approx((guess[2:] ** 2).sum())
 
 
+def test_what_is_not_released_is_left_and_what_no_series_has_is_not():
+    """Cosines of steps that are not there are no error; without a release all others are."""
+    first, second = 0.45, 0.225  # 0.15/j of 3
+    assert swing_left(Cosines(1), 0.02, 3.0) == 0.0
+    assert swing_left(Cosines(2), 0.0, 3.0) == pytest.approx(first**2)
+    assert swing_left(Cosines(3), 0.02, 3.0) == pytest.approx(first**2 + second**2)
+    known = first**2 * 0.02 / (0.02 + first**2)
+    assert swing_left(Cosines(3, (1.0,)), 0.02, 3.0) == pytest.approx(known + second**2)
+
+
 def test_a_swing_within_the_noise_is_shrunk_and_one_beyond_it_is_kept():
     held = released(total(N), (1.0,), 24)
     still = np.tile(np.repeat([2.0, 0.5], N), (24, 1))

@@ -11,9 +11,10 @@ import pytest
 
 from gridpriv import load_case, make_settings, run_series, shipped_zoning
 from gridpriv.cli.main import main
-from gridpriv.core.errors import SolverError
+from gridpriv.core.errors import BudgetError, InputError, SolverError
 from gridpriv.core.stored import read_study
 from gridpriv.grid.overrides import read_demand_series
+from gridpriv.privacy.ledger import ReleaseCharge
 from gridpriv.zonal.horizon import Horizon, make_horizon
 from gridpriv.zonal.prepared import noise_rule, prepare
 
@@ -88,8 +89,9 @@ def test_an_interrupted_day_with_secure_noise_goes_on_without_a_second_draw(
                  "--beta", "10MW", "--quiet"]) == 0  # fmt: skip
     words = ["run", "case14", "--series", either, *FLAGS, "--noise", "secure", "--quiet"]
     at = words.index("--seed")
-    words = [*words[:at], *words[at + 2 :], "--out", str(tmp_path / "out"), "--ledger", ledger,
-             "--course", "2"]  # fmt: skip
+    words = [*words[:at], *words[at + 2 :], "--out", str(tmp_path / "out"), "--ledger", ledger]
+    if "bus" in Path(either).read_text():
+        words += ["--course", "2"]
     honest = Horizon.run_step
 
     def failing(self, number, *given, **named):
@@ -166,3 +168,120 @@ def test_what_zones_send_in_a_day_is_a_function_of_its_one_release(tmp_path):
         ]
     demand = [[t.rounds[-1].figures["shed_mw"] for t in traces] for traces in sent]
     assert demand[0][2] != demand[1][2]
+
+
+@pytest.mark.parametrize(
+    ("steps", "course"), [(DAY, "auto"), (PROFILE, "auto"), (PROFILE, "anew"), (PROFILE, "2")]
+)
+def test_a_series_may_release_nothing(steps, course, tmp_path, capsys):
+    (tmp_path / "steps.csv").write_text(steps)
+    either = str(tmp_path / "steps.csv")
+    words = [
+        "run",
+        "case14",
+        "--series",
+        either,
+        *FLAGS,
+        "--release",
+        "nothing",
+        "--course",
+        course,
+    ]
+    assert main([*words, "--out", str(tmp_path / "out"), "--quiet"]) == 0, capsys.readouterr().err
+    document = json.loads((tmp_path / "out" / "horizon.json").read_text())
+    assert document["privacy"]["total_pure"] == 0.0
+    assert all(row["cosines"] == 0 for row in document["released_once"])
+
+
+def test_a_step_of_a_factor_errs_by_what_one_run_expects_to(day, tmp_path):
+    """Nothing of a public factor is left to guess."""
+    series, single = str(tmp_path / "series"), str(tmp_path / "single")
+    assert main(["run", "case14", "--series", day, *FLAGS, "--out", series, "--quiet"]) == 0
+    assert main(["run", "case14", *FLAGS, "--no-reference", "--out", single, "--quiet"]) == 0
+    once = json.loads((Path(series) / "horizon.json").read_text())["released_once"]
+    alone = json.loads((Path(single) / "run.json").read_text())["released"]
+    assert [row["expected_error_mw"] for row in once] == pytest.approx(
+        [row["expected_error_mw"] for row in alone]
+    )
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        (),
+        ("--series", DAY),
+        ("--series", PROFILE, "--refresh", "round"),
+        ("--series", PROFILE, "--mechanism", "laplace", "--perturbation", "output"),
+        ("--series", PROFILE, "--mechanism", "none"),
+    ],
+)
+def test_a_course_is_refused_where_it_means_nothing(words, tmp_path, capsys):
+    (tmp_path / "steps.csv").write_text(words[1] if words else "")
+    given = [str(tmp_path / "steps.csv") if "\n" in word else word for word in words]
+    for course in ("anew", "3"):
+        assert (
+            main(["run", "case14", *given, "--course", course, "--out", str(tmp_path / "o")]) == 2
+        )
+        assert f"course = '{course}' is not allowed" in capsys.readouterr().err
+        assert not (tmp_path / "o").exists()
+
+
+def test_a_single_run_has_no_course():
+    case = load_case("case14")
+    with pytest.raises(InputError, match="course = '2' is not allowed: 'auto' without a series"):
+        prepare(case, shipped_zoning(case), make_settings(course="2"))
+
+
+@pytest.mark.parametrize("error", [BudgetError("no more"), KeyboardInterrupt()])
+def test_a_draw_that_was_cut_off_is_told_as_it_was_charged(error, either, tmp_path, monkeypatch):
+    """One zone has paid when the second is refused: folder and ledger say so, zone by zone."""
+    ledger, out = str(tmp_path / "owner.ledger"), tmp_path / "out"
+    assert main(["ledger", "grant", ledger, "--case", "case14", "--epsilon", "5",
+                 "--beta", "10MW", "--quiet"]) == 0  # fmt: skip
+    words = ["run", "case14", "--series", either, *FLAGS, "--quiet", "--ledger", ledger,
+             "--out", str(out)]  # fmt: skip
+    honest, paid = ReleaseCharge.__call__, []
+
+    def second_fails(self, owner, releases):
+        if paid:
+            raise error
+        paid.append(owner)
+        honest(self, owner, releases)
+
+    def charged():
+        table = read_study(out).tables["releases"]
+        return table.groupby("zone")["count"].sum().to_dict()
+
+    monkeypatch.setattr(ReleaseCharge, "__call__", second_fails)
+    assert main(words) == (4 if isinstance(error, BudgetError) else 130)
+    assert charged() == {paid[0]: 1}
+    monkeypatch.setattr(ReleaseCharge, "__call__", honest)
+    assert main([*words, "--resume"]) == 0
+    others = set(shipped_zoning(load_case("case14")).names) - {paid[0]}
+    assert charged() == {paid[0]: 2} | dict.fromkeys(others, 1)
+    document = json.loads((out / "horizon.json").read_text())
+    assert document["privacy"]["total_pure"] == pytest.approx(2.0)
+
+
+def test_steps_whose_release_is_gone_are_not_joined_by_others(
+    either, tmp_path, monkeypatch, capsys
+):
+    pytest.importorskip("opendp")
+    out = tmp_path / "out"
+    at = FLAGS.index("--seed")
+    words = ["run", "case14", "--series", either, *FLAGS[:at], *FLAGS[at + 2 :], "--quiet",
+             "--noise", "secure", "--out", str(out)]  # fmt: skip
+    honest = Horizon.run_step
+
+    def failing(self, number, *given, **named):
+        if number == 2:
+            raise SolverError("the lights go out")
+        return honest(self, number, *given, **named)
+
+    monkeypatch.setattr(Horizon, "run_step", failing)
+    assert main(words) == 3
+    monkeypatch.setattr(Horizon, "run_step", honest)
+    (out / "parts" / "once-drawn.json").unlink()
+    capsys.readouterr()
+    assert main([*words, "--resume"]) == 2
+    assert "once-drawn is missing" in " ".join(capsys.readouterr().err.split())

@@ -191,12 +191,11 @@ def swing_left(over: Cosines, variance: float, level: float) -> float:
     level : float
         Of the sum, publicly.
     """
-    kept = np.zeros(MOST_COSINES)
-    kept[: len(over.weights)] = over.weights
-    before = (SWING * level / np.arange(1, MOST_COSINES + 1)) ** 2
-    told = kept**2 * before  # of a cosine that is not released nothing is told, without noise too
-    share = np.divide(variance, variance + told, out=np.ones(MOST_COSINES), where=told > 0.0)
-    return float((before * share).sum())
+    most, number = min(MOST_COSINES, over.steps - 1), len(over.weights)
+    before = (SWING * level / np.arange(1, most + 1)) ** 2
+    kept = before[:number]
+    learned = np.array(over.weights) ** 2 * kept
+    return float(before.sum() - (kept * learned / (variance + learned)).sum())
 
 
 def _likely(seen: Floats, variance: Floats, expected: Floats, level: float) -> Floats:
