@@ -334,7 +334,7 @@ RELEASED_ONCE = TableSchema(
         Column("cosines", "settings", "Cosines", "of the sum over the steps, beside its mean"),
         Column("weight", "settings", "Weight", "of a cosine beside a sum's mean"),
         Column("expected_error_mw", "settings", "Expected error",
-               "of what neighbours use in a step, by public figures", "MW"),
+               "of what neighbours use in a step (of factor 1), by public figures", "MW"),
     ),
 )  # fmt: skip
 

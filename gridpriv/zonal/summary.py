@@ -204,7 +204,7 @@ def released_once(document: Json) -> list[str]:
     )
     return [
         "What zones release once for all steps, and its expected error in what neighbours use "
-        f"of the mean step, MW, by public figures: {chosen}."
+        f"in a step (of factor 1, where steps are factors), MW, by public figures: {chosen}."
     ]
 
 
