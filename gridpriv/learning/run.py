@@ -130,6 +130,8 @@ def make_task(
     parts = split_for(dataset, settings)
     if settings.norm is not None:
         dataset = dataset.clip_to(settings.norm)
+    if settings.noise == "secure":
+        dataset = dataset.in_double()
     clients: ClientModels
     if module is None:
         clients = make_clients(dataset, parts, settings.device)

@@ -18,7 +18,13 @@ NOISE = Column("noise_magnitude", "private", "Noise magnitude", "sum of |noise| 
 RESIDUAL = Column("consensus_residual", "releases", "Distance of local models",
                   "2-norm of local models less the global one")  # fmt: skip
 OBJECTIVE = Column("objective", "private", "Objective", "mean loss plus regularizer")
-TRAIN_LOSS = Column("train_loss", "private", "Training loss", "mean, at the global model")
+TRAIN_LOSS = Column(
+    "train_loss",
+    "private",
+    "Training loss",
+    "at the global model, mean over "
+    "clients of their means; with ryu-kim, whose objective it is, over samples",
+)
 ACCURACY = Column("test_accuracy", "releases", "Test accuracy", "of the global model")
 ERROR = Column("test_error", "releases", "Test error",
                "of the global model: share of wrong classes, or mean squared error")  # fmt: skip
@@ -47,7 +53,7 @@ CLIENTS = TableSchema(
 # of a comparison, whose tables are read beside those of grids
 TEST_ERROR = Column("test_error_pct", "private", "Test error", "of the global model", "%")
 TEST_MSE = Column("test_mse", "private", "Test mean squared error", "of the global model")
-MEAN_OBJECTIVE = Column("mean_objective", "private", "Objective", "over training samples",
+MEAN_OBJECTIVE = Column("mean_objective", "private", "Objective", "as training loss",
                         "mean loss")  # fmt: skip
 DISAGREEMENT = Column("disagreement", "private", "Distance of local models", RESIDUAL.meaning)
 LOCAL_ERROR = Column("local_error_pct", "private", "Test error of local models",

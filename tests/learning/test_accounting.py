@@ -71,7 +71,6 @@ def test_equal_charges_of_rounding_are_one_and_no_cheaper():
     exact = scale / distance
     once = rounded(Charge("gaussian", exact))
     assert rounded(Charge("gaussian", exact * (1 + 2e-16))) == once
-    # float32 gradients move a release by up to some 3e-8 more than its sensitivity
     assert exact * (1 - 2e-7) < once.parameter < exact * (1 - 5e-8)
 
 

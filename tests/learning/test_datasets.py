@@ -32,6 +32,17 @@ def test_idx_files_give_pixels_in_the_unit_interval(tmp_path):
     assert np.linalg.norm(data.x_train, axis=1).max() <= data.norm
 
 
+def test_rows_that_rounding_left_too_long_are_scaled_into_the_bound():
+    x = np.full((3, 4), 0.5 * (1.0 + 4e-6), np.float32)
+    y = np.array([1, -1, 1])
+    data = base.Dataset("a", "binary", x, y, x[:0], y[:0], 2, 1.0)
+    for one in (data, data.in_double()):
+        assert (np.linalg.norm(one.x_train.astype(np.float64), axis=1) <= 1.0).all()
+    assert data.in_double().x_train.dtype == np.float64
+    with pytest.raises(InputError, match="2-norm of train row 0"):
+        base.Dataset("a", "binary", x * np.float32(1.001), y, x[:0], y[:0], 2, 1.0)
+
+
 def test_truncated_idx_file_is_refused(tmp_path):
     made.write_mnist(tmp_path)
     path = tmp_path / "train-images-idx3-ubyte.gz"

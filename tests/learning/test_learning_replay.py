@@ -36,11 +36,12 @@ from gridpriv.learning.algorithms.fedspd_dp import (
     paper_reach,
     sound_sensitivity,
 )
+from gridpriv.learning.arrays import to_numpy
 from gridpriv.learning.datasets.base import Dataset, clip_rows
 from gridpriv.learning.losses import SOFTMAX, targets_of
 from gridpriv.learning.problem import ClientProblem
 from gridpriv.learning.regularizers import Regularizer
-from gridpriv.learning.releases import Tally, rounded
+from gridpriv.learning.releases import MARGIN, Tally, rounded
 from gridpriv.learning.run import make_task
 from gridpriv.privacy.accounting import epsilon_of
 from gridpriv.privacy.mechanism import Gaussian, Laplace, SecureGaussian
@@ -732,3 +733,34 @@ def test_proximity_and_what_a_batch_moves_by_are_settings():
     assert fedspd_dp.proximity(task, 4, 0.5) == pytest.approx(6.0)
     one, two = (fedspd_dp.proximity(task_for(diameter=d), 1, 0.5) for d in (1.0, 23.0))
     assert one / two == pytest.approx(23.0)
+
+
+def test_sums_under_secure_noise_round_by_less_than_is_charged_for():
+    """Neighbours at the stated distance, against exact sums; float32 is past the margin here."""
+    pytest.importorskip("opendp")
+    random = np.random.default_rng(0)
+    samples, clip = 8_000, 0.5
+    x = np.abs(random.normal(size=(samples, 40)))
+    x = (0.999999 * x / np.linalg.norm(x, axis=1, keepdims=True)).astype(np.float32)
+    y = np.where(np.arange(samples) < samples - 1, 1, -1)
+    data = Dataset("a", "binary", x, y, x[:0], y[:0], 2, 1.0)
+    excess = {}
+    for noise in ("simulated", "secure"):
+        settings = LearnSettings(
+            algorithm="dpsgd", clip=clip, clients=1, rounds=1, noise=noise, budget="total:1,1e-5"
+        )
+        found = []
+        for row in random.integers(0, samples - 1, 10):
+            moved = x.copy()
+            moved[row] *= -1.0
+            sums = [
+                samples * to_numpy(held.gradients(np.zeros((1, 40, 1), held.x.dtype), clip))[0]
+                for held in (
+                    make_task(replace(data, x_train=one), settings)[0].clients for one in (x, moved)
+                )
+            ]
+            exact = float(np.linalg.norm(x[row].astype(np.float64)))
+            exact = 2.0 * min(clip, 0.5 * exact)
+            found.append(abs(np.linalg.norm(sums[0] - sums[1]) / exact - 1.0))
+        excess[noise] = max(found)
+    assert excess["secure"] < MARGIN < excess["simulated"]

@@ -118,6 +118,8 @@ def test_objects_are_refused_and_nothing_is_unpickled(tmp_path):
     [
         ({"x": None}, "no array x"),
         ({"y": np.zeros(ROWS, int)}, "two classes"),
+        ({"x": np.ones((0, 4)), "y": np.zeros(0)}, "no training sample|two classes"),
+        ({"client": np.full(ROWS, np.nan)}, "client of row 0"),
         ({"y": np.zeros((ROWS, 2))}, "one label a row"),
         ({"y": np.arange(ROWS - 1) % 2}, "labels of shape"),
         ({"x": np.full((ROWS, 4), np.nan)}, "feature of row 0, column 0"),
@@ -142,12 +144,27 @@ def test_what_an_archive_lacks_is_named(tmp_path, samples, change, words):
         ({"y": [0.0, None]}, "y of row 1"),
         ({"a": ["x", "y"]}, "column 'a' row 0"),
         ({"split": ["train", "other"]}, "split of row 1"),
-        ({"a": [1.0, None]}, "feature of row 1"),
+        ({"a": [1.0, None]}, "t.csv column 'a' row 1"),
+        ({"client": ["x", None]}, "client of row 1"),
     ],
 )
 def test_what_a_table_lacks_is_named(tmp_path, columns, words):
     table = {k: v for k, v in ({"a": [1.0, 2.0], "y": [0, 1]} | columns).items() if v is not None}
     pd.DataFrame(table).to_csv(tmp_path / "t.csv", index=False)
+    with pytest.raises(InputError, match=words):
+        load_dataset(str(tmp_path / "t.csv"), norm=1.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("a,y\n0.1,0.2,0\n0.3,0.4,1\n", "rows of more values than its 2 columns"),
+        ("a,a,y\n0.1,0.2,0\n0.3,0.4,1\n", "column = 'a' is not allowed: a name once"),
+        ("a,y\n", "has no row"),
+    ],
+)
+def test_a_table_whose_columns_are_not_its_header_is_refused(tmp_path, text, words):
+    (tmp_path / "t.csv").write_text(text)
     with pytest.raises(InputError, match=words):
         load_dataset(str(tmp_path / "t.csv"), norm=1.0)
 

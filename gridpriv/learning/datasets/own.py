@@ -10,9 +10,11 @@ Three forms, told apart by the path:
   size; pixels are divided by 255.
 
 Labels that are whole numbers or texts are classes (two of them: binary), others are targets of a
-regression. What is taken as *public*: the names of columns and classes, how many samples each
-client has, and the bound on a row's 2-norm, which is therefore given and never read off the data
-(images have one of their own, the root of the number of pixels).
+regression. What is taken as *public*: the names of columns and classes, hence whether and how many
+classes there are, how many samples each client has, and the bound on a row's 2-norm, which is
+therefore given and never read off the data (images have one of their own, the root of the number
+of pixels). Neighbours agree in all of it: a sample that is the only one of its class is told by
+the list of classes.
 """
 
 from __future__ import annotations
@@ -87,6 +89,10 @@ def _dataset(
     x, clipped = clip_rows(x, norm) if np.isfinite(x).all() else (x, 0)
     task, classes = _task(y)
     writer_of = arrays.get("client")
+    if writer_of is not None and writer_of.dtype.kind == "f" and np.isnan(writer_of).any():
+        raise refused(
+            f"{path} client of row {int(np.isnan(writer_of).argmax())}", math.nan, "a name"
+        )
     return Dataset(
         name=path.stem, task=task, x_train=x, y_train=y, x_test=x_test, y_test=y_test,
         classes=classes, norm=norm, clipped=clipped,
@@ -100,7 +106,7 @@ def _features(path: Path, name: str, x: Array, dtype: type[np.floating]) -> Feat
         raise InputError(
             f"{path} {name} holds {x.dtype} of shape {x.shape}: rows of numbers expected"
         )
-    flat: Features = x.reshape(len(x), -1).astype(dtype, copy=False)
+    flat: Features = x.reshape(len(x), math.prod(x.shape[1:])).astype(dtype, copy=False)
     return flat
 
 
@@ -154,7 +160,6 @@ def _read_archive(path: Path) -> dict[str, Array]:
 
 
 def _read_table(path: Path) -> dict[str, Array]:
-    import pandas as pd
 
     content = read_bytes(path, "data set", LARGEST)
     try:
@@ -167,6 +172,8 @@ def _read_table(path: Path) -> dict[str, Array]:
     if "y" not in table:
         shown = ", ".join(map(str, table.columns[:8]))
         raise InputError(f"{path} has no column y (the label): it has {shown}")
+    if not len(table):
+        raise InputError(f"{path} has no row")
     features = table.drop(columns=["y", "client", "split"], errors="ignore")
     for column in features:
         if features[column].dtype.kind not in "fiub":
@@ -180,9 +187,16 @@ def _read_table(path: Path) -> dict[str, Array]:
                 f"{path} split of row {strange.index[0]}", strange.iloc[0], "train or test"
             )
         test = (table["split"] == "test").to_numpy()
+    missing = features.isna().any()
+    if missing.any():
+        column = missing.idxmax()
+        row = int(features[column].isna().to_numpy().argmax())
+        raise refused(f"{path} column {column!r} row {row}", math.nan, "a number")
+    for named, allowed in (("y", "a label"), ("client", "a name")):
+        if named in table and table[named].isna().any():
+            row = int(table[named].isna().to_numpy().argmax())
+            raise refused(f"{path} {named} of row {row}", math.nan, allowed)
     x, y = features.to_numpy(), table["y"].to_numpy()
-    if pd.isna(y).any():
-        raise refused(f"{path} y of row {int(pd.isna(y).argmax())}", math.nan, "a label")
     y = y.astype(str) if y.dtype.kind == "O" else y
     arrays = {"x": x[~test], "y": y[~test]}
     if test.any():
@@ -196,11 +210,16 @@ def _read_csv(path: Path, content: bytes) -> Any:
     """Return the table of a CSV file, unless it says little and takes much."""
     import pandas as pd
 
-    header = csv.reader(io.TextIOWrapper(io.BytesIO(content), "utf-8"))
-    columns = len(next(header, ()))
-    if columns > MOST_COLUMNS:
-        raise refused(f"{path} columns", columns, f"at most {MOST_COLUMNS}")
-    return pd.read_csv(io.BytesIO(content))
+    header = next(csv.reader(io.TextIOWrapper(io.BytesIO(content), "utf-8")), [])
+    if len(header) > MOST_COLUMNS:
+        raise refused(f"{path} columns", len(header), f"at most {MOST_COLUMNS}")
+    twice = next((name for name in header if header.count(name) > 1), None)
+    if twice is not None:
+        raise refused(f"{path} column", twice, "a name once")
+    table = pd.read_csv(io.BytesIO(content))
+    if not isinstance(table.index, pd.RangeIndex):  # pandas takes what has no name for an index
+        raise InputError(f"{path} has rows of more values than its {len(header)} columns")
+    return table
 
 
 def _read_images(path: Path) -> dict[str, Array]:
