@@ -37,3 +37,10 @@ class SampleAdjacency:
             "add-one": "counts or is blank (sample counts are public)",
         }
         return f"one sample of one client {change[self.kind]}"
+
+
+def protected(algorithm: str, kind: Kind) -> str:
+    """Return what an algorithm's releases protect, and whether from a server too, in words."""
+    if algorithm == "dp-fedavg":
+        return "one client's update is in the sum or not; the server is trusted"
+    return f"{SampleAdjacency(kind)}; no server is trusted"

@@ -21,6 +21,7 @@ from gridpriv.learning.accounting import (
     privacy_statement,
     ryu_kim_total,
 )
+from gridpriv.learning.adjacency import protected
 from gridpriv.learning.algorithms import find_algorithm, find_releases
 from gridpriv.learning.algorithms.base import ALONE, Releases, Round, Shared, Task, Watch
 from gridpriv.learning.algorithms.batches import participants
@@ -315,7 +316,5 @@ def _privacy(task: Task) -> Json:
     paper: Json | None = None
     if settings.algorithm == "ryu-kim":
         paper = ryu_kim_total(settings, settings.rounds * settings.local_updates)
-    adjacency = str(task.adjacency)
-    if settings.algorithm == "dp-fedavg":
-        adjacency = "one client's update is in the sum or not (trusted server)"
+    adjacency = protected(settings.algorithm, settings.adjacency)
     return privacy_statement(settings, task.multiplier, task.tally, adjacency, paper)

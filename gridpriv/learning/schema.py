@@ -9,7 +9,15 @@ from __future__ import annotations
 
 from gridpriv.core.tables import Column, Schema, TableSchema, setting_columns
 from gridpriv.learning.settings import LearnSettings
-from gridpriv.privacy.schema import ASSUMED, PER_RELEASE, PROVENANCE, RATIO, STATED, TOTAL
+from gridpriv.privacy.schema import (
+    ADJACENCY,
+    ASSUMED,
+    PER_RELEASE,
+    PROVENANCE,
+    RATIO,
+    STATED,
+    TOTAL,
+)
 
 ROUND = Column("round", "settings", "Round", "from 1")
 SEED = Column("seed", "private", "Seed", "of splits, samples and the simulated noise")
@@ -74,7 +82,7 @@ COMPARED_ROUNDS = TableSchema(
     (NOISE, *FIGURES, *MEASURED),
 )  # fmt: skip
 FINALS = (
-    Column("adjacency", "settings", "Adjacency", "replace-one or add-one"),
+    ADJACENCY,
     Column("client_rounds", "settings", "Client-rounds", "rounds times clients of a round"),
     Column("tuned", "releases", "Tuned", "what was chosen from the declared grid"),
     *FIGURES, NOISE, *MEASURED,

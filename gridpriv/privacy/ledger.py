@@ -315,8 +315,8 @@ class Ledger:
         found = [number for number in numbers if number is not None]
         if len(found) < len(numbers):
             raise BudgetError(
-                f"ledger {self.path} holds no grant for {_some(numbers.count(None), dataset)} of "
-                f"{dataset.owner!r}; {UNDONE}"
+                f"ledger {self.path} holds no grant for {_whose(numbers.count(None), dataset)}; "
+                f"{UNDONE}"
             )
         other = [
             number
@@ -325,8 +325,8 @@ class Ledger:
         ]
         if other:
             raise InputError(
-                f"ledger {self.path}: the grant of {_some(len(other), dataset)} of "
-                f"{dataset.owner!r} is for other data than this run's; {UNDONE}"
+                f"ledger {self.path}: the grant of {_whose(len(other), dataset)} "
+                f"is for other data than this run's; {UNDONE}"
             )
         return np.array(found, dtype=np.int64)
 
@@ -392,6 +392,13 @@ class ReleaseCharge:
 def _some(number: int, dataset: Dataset) -> str:
     """Return ``3 of the 5 buses``."""
     return f"{number} of the {len(dataset.units)} {dataset.protection.units}"
+
+
+def _whose(number: int, dataset: Dataset) -> str:
+    """Return ``3 of the 5 buses of 'west'``; an owner that is one unit, by its name."""
+    if dataset.kind == dataset.protection.unit:
+        return f"{dataset.kind} {dataset.owner!r} (the unit of this run is a whole {dataset.kind})"
+    return f"{_some(number, dataset)} of {dataset.owner!r}"
 
 
 def _percent(share: float) -> str:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from gridpriv.core.tables import Column, TableSchema
 
+ADJACENCY = Column("adjacency", "settings", "Adjacency", "what is protected, in words")
 STATED = (
     Column("mechanism", "settings", "Mechanism", "of the noise"),
     Column("perturbation", "settings", "Perturbation", "what carries the noise"),
     Column("calibration", "settings", "Calibration", "sound or the paper's"),
     Column("noise", "settings", "Noise", "simulated or secure"),
     Column("caveat", "settings", "Caveat", "what the noise's source means for privacy"),
-    Column("adjacency", "settings", "Adjacency", "what is protected, in words"),
+    ADJACENCY,
 )
 PER_RELEASE = TableSchema(
     "per_release", "one release", (),

@@ -35,7 +35,8 @@ def answers(study: Study, table: pd.DataFrame) -> list[str]:
     caveat = simulation_caveat(study)
     if caveat:
         caveat = f"{caveat[0].upper()}{caveat[1:]}."
-    told = [*_claims_answer(study), *told, *_together(study), *_left_out(study), caveat]
+    ends = [*_protected(study), *_left_out(study), caveat]
+    told = [*_claims_answer(study), *told, *_together(study), *ends]
     return list(filter(None, told))
 
 
@@ -58,6 +59,18 @@ def _together(study: Study) -> list[str]:
             rest = f", and what {total.unknown} failed runs released" if total.unknown else ""
             told.append(f"{runs} cost {epsilon}{rest}, not what each of them states.")
     return told
+
+
+def _protected(study: Study) -> list[str]:
+    """Return what learning's noisy runs protect, and from whom, way by way where it differs."""
+    if "adjacency" not in study.runs:
+        return []
+    noisy = study.runs[~study.runs["budget"].isin(QUIET)]
+    ways = {what: rows["scheme"].unique() for what, rows in noisy.groupby("adjacency", sort=False)}
+    if len(ways) == 1:
+        return [f"Protected: {what}." for what in ways]
+    named = {what: " and ".join(f'"{name}"' for name in names) for what, names in ways.items()}
+    return [f"Protected by {names}: {what}." for what, names in named.items()]
 
 
 def _left_out(study: Study) -> list[str]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError, not_allowed, one_of, whole
 from gridpriv.core.reading import read_table
+from gridpriv.learning.adjacency import protected
 from gridpriv.learning.algorithms.names import NON_PRIVATE, READS, SPECIFIC
 from gridpriv.learning.datasets.library import dataset_name
 from gridpriv.learning.measures import MEASURES
@@ -225,9 +226,7 @@ def client_rounds(settings: LearnSettings) -> int:
 
 
 def _unit(settings: LearnSettings) -> str:
-    if settings.algorithm == "dp-fedavg":
-        return "one client, with a trusted server"
-    return f"one sample, {settings.adjacency}"
+    return protected(settings.algorithm, settings.adjacency)
 
 
 def as_told(given: Json) -> Json:

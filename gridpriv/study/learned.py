@@ -24,6 +24,7 @@ from gridpriv.core.store import open_store
 from gridpriv.core.stored import Rows, Study, read_study
 from gridpriv.core.tables import publish_table
 from gridpriv.core.text import frame_csv, json_ready
+from gridpriv.learning.adjacency import protected
 from gridpriv.learning.algorithms.base import ALONE
 from gridpriv.learning.datasets.base import Dataset
 from gridpriv.learning.datasets.library import DRAWN, dataset_name, load_dataset
@@ -163,7 +164,8 @@ def _identity(trial: Trial) -> Json:
         "run": trial.id, "number": trial.number, "case": dataset_name(trial.dataset), "zoning": "",
         "load_scale": 1.0, "scheme": trial.way, "budget": trial.budget, "seed": settings.seed,
         "mechanism": settings.mechanism, "calibration": settings.calibration,
-        "adjacency": settings.adjacency, "local_updates": settings.local_updates,
+        "adjacency": protected(settings.algorithm, settings.adjacency),
+        "local_updates": settings.local_updates,
         "client_rounds": client_rounds(settings), "tuned": "",
     }  # fmt: skip
 

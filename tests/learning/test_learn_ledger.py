@@ -69,6 +69,14 @@ def test_every_algorithm_charges_what_it_certifies(tmp_path, data, capsys, given
         assert total == pytest.approx(privacy["total"]["epsilon"], rel=1e-3)
 
 
+def test_a_run_whose_unit_is_a_client_says_so(tmp_path, data, capsys):
+    ledger = tmp_path / "l.db"
+    assert learn("grant", data, ledger, "--epsilon", "5", "--delta", "1e-5") == 0
+    assert learn("run", data, ledger, *CHEAP, "--algorithm", "dp-fedavg", "--clip", "0.5") == 4
+    told = " ".join(capsys.readouterr().err.split())
+    assert "holds no grant for client '1' (the unit of this run is a whole client)" in told
+
+
 def test_a_run_that_does_not_fit_releases_and_charges_nothing(tmp_path, data, capsys):
     ledger = tmp_path / "l.db"
     assert learn("grant", data, ledger, "--epsilon", "0.5", "--delta", "1e-5") == 0

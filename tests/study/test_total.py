@@ -135,6 +135,30 @@ def test_a_study_tells_its_total_also_in_public(tmp_path: Path) -> None:
         assert "The 3 noisy runs of case14, published together, cost at most epsilon " in told
 
 
+@pytest.mark.parametrize(
+    ("other", "told"),
+    [
+        ({"algorithm": "dp-fedavg"}, "one client's update is in the sum or not; the server is"),
+        ({"algorithm": "dpsgd", "adjacency": "add-one"}, "one sample of one client counts or is"),
+    ],
+)
+def test_other_units_have_no_one_total_and_the_report_says_which(
+    tmp_path: Path, other: dict, told: str
+) -> None:
+    ways = tuple(scheme_of({"name": n} | way) for n, way in
+                 (("ours", {"algorithm": "dpsgd"}), ("theirs", other)))  # fmt: skip
+    given = {"rounds": 2, "clients": 5, "clip": 1.0}
+    plan = LearnPlan("lasso", ways, ("total:1,1e-5",), (0,), given, allowed=("units",))
+    study = compare_learning(plan, tmp_path / "study")
+    (total,) = study_totals(study)
+    assert total.epsilon is None and total.pure is None
+    for seen in (study, publish_study(study)):
+        answer = " ".join(answers(seen, summary(seen)))
+        assert "no one total" in answer and "cost at most" not in answer
+        assert 'Protected by "ours": one sample of one client is replaced by any other; ' in answer
+        assert f'Protected by "theirs": {told}' in answer
+
+
 def test_learning_composes_over_seeds(tmp_path: Path) -> None:
     way = scheme_of({"name": "dpsgd", "algorithm": "dpsgd"})
     given = {"rounds": 2, "clients": 5, "clip": 1.0}
