@@ -33,10 +33,12 @@ def zoning() -> gridpriv.Zoning:
     return found
 
 
-@pytest.mark.parametrize(("refresh", "releases"), [(None, 4), ("round", 4 * 3)])
-def test_the_total_of_the_horizon_is_the_budget(refresh: Any, releases: int) -> None:
-    """Steps with demand of their own draw their own noise, as often as each is told to."""
-    result = run_series(flat(4), zoning(), replace(SETTINGS, refresh=refresh))
+@pytest.mark.parametrize(
+    ("given", "releases"), [({}, 1), ({"course": "anew"}, 4), ({"refresh": "round"}, 4 * 3)]
+)
+def test_the_total_of_the_horizon_is_the_budget(given: dict[str, Any], releases: int) -> None:
+    """Steps with demand of their own are released at once, or draw as often as they are told to."""
+    result = run_series(flat(4), zoning(), replace(SETTINGS, **given))
     assert len(result.statements) == 2
     for statement in result.statements:
         assert statement.releases == releases
