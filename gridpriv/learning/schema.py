@@ -1,8 +1,8 @@
 """Tables and documents of learning runs: every figure, its unit, and who may see it.
 
-The test set is public, and so is how many training samples a client has: noise is calibrated to
-it. Under calibration ``sound`` models follow from releases alone, and so does what is measured on
-them with public data; what is measured with training samples is private.
+How many training samples a client has is public: noise is calibrated to it. Under calibration
+``sound`` models follow from releases alone. What is measured on them with samples is private: of
+training samples, which a certificate covers, and of test samples, which none does.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ TRAIN_LOSS = Column(
     "at the global model, mean over "
     "clients of their means; with ryu-kim, whose objective it is, over samples",
 )
-ACCURACY = Column("test_accuracy", "releases", "Test accuracy", "of the global model")
-ERROR = Column("test_error", "releases", "Test error",
+ACCURACY = Column("test_accuracy", "private", "Test accuracy", "of the global model")
+ERROR = Column("test_error", "private", "Test error",
                "of the global model: share of wrong classes, or mean squared error")  # fmt: skip
 
 ROUNDS = TableSchema(

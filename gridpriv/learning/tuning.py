@@ -6,7 +6,8 @@ itself trains on the other rows. A client then has a fraction r of its rows; its
 with them and noise is r times what its sensitivity asks for, so that candidates meet the noise
 that the run will have. Public rows are protected from nobody, so nothing is charged.
 ``charged`` tries every candidate on the private rows: all candidates and the run itself share the
-budget, as one composition, and are judged on the public test rows.
+budget, as one composition, and are judged on the test rows, which count as public: no certificate
+covers them, and what is chosen on them is released.
 """
 
 from __future__ import annotations

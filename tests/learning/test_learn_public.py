@@ -55,9 +55,28 @@ def test_other_samples_under_the_same_releases_change_no_byte(tmp_path, monkeypa
     assert told["privacy"]["total"]["epsilon"] and told["seed"] is None
     assert told["final"]["train_loss"] is None and told["final"]["consensus_residual"] is not None
     assert list(pd.read_csv(tmp_path / "out1.0" / "rounds.csv").columns) == [
-        "round", "consensus_residual", "test_accuracy", "test_error",
+        "round", "consensus_residual",
     ]  # fmt: skip
     assert (tmp_path / "out1.0" / "run.json").stat().st_mode & 0o044
+
+
+def test_another_test_label_changes_no_byte(tmp_path, capsys):
+    """A certificate is of training samples: what is measured on test rows is not published."""
+    x, y = np.random.default_rng(3).normal(size=(40, 3)) / 4, np.resize((-1, 1), 40)
+    written, private = [], []
+    for first in (-1, 1):
+        given = {"x": x, "y": y, "x_test": x[:10], "y_test": np.r_[first, y[1:10]]}
+        np.savez(tmp_path / "own.npz", client=np.repeat(np.arange(4), 10), **given)
+        out = tmp_path / f"out{first}"
+        assert run(tmp_path / "own.npz", out, "dpsgd", "--json") == 0
+        assert main(["report", str(out), "--format", "html"]) == 0
+        told = capsys.readouterr().out.replace(str(out), "")
+        written.append([told, *(p.read_bytes() for p in sorted(out.iterdir()))])
+        words = ["learn", "run", str(tmp_path / "own.npz"), "--norm", "2", "--split", "writer"]
+        assert main([*words, "--rounds", "4", "--json", "--quiet"]) == 0
+        private.append(json.loads(capsys.readouterr().out)["final"]["test_error"])
+    assert written[0] == written[1]
+    assert private[0] != private[1]
 
 
 @pytest.mark.parametrize(
