@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +17,8 @@ from gridpriv.core.errors import BudgetError, InputError, SolverError
 from gridpriv.core.stored import read_study
 from gridpriv.grid.overrides import read_demand_series
 from gridpriv.privacy.ledger import ReleaseCharge
+from gridpriv.privacy.strategies.course import CourseDisclosure
+from gridpriv.study.run_folder import RunFolder
 from gridpriv.zonal.horizon import Horizon, make_horizon
 from gridpriv.zonal.prepared import noise_rule, prepare
 
@@ -285,3 +289,79 @@ def test_steps_whose_release_is_gone_are_not_joined_by_others(
     capsys.readouterr()
     assert main([*words, "--resume"]) == 2
     assert "once-drawn is missing" in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize("charged", [True, False])
+def test_a_day_killed_once_it_has_drawn_counts_the_draw(charged, either, tmp_path, capsys):
+    """With a ledger what nobody read is paid again; without, the seed makes the same again."""
+    ledger, out = str(tmp_path / "owner.ledger"), tmp_path / "out"
+    words = ["run", "case14", "--series", either, *FLAGS, "--quiet", "--out", str(out)]
+    if charged:
+        assert main(["ledger", "grant", ledger, "--case", "case14", "--epsilon", "5",
+                     "--beta", "10MW", "--quiet"]) == 0  # fmt: skip
+        words += ["--ledger", ledger]
+    child = os.fork()
+    if child == 0:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(RunFolder, "add_once", lambda *_: os._exit(137))
+            main(words)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 137
+    early = read_study(out).tables["releases"]
+    assert early["early"].all() and early["count"].tolist() == [1] * 3
+    assert main([*words, "--resume"]) == 0
+    document = json.loads((out / "horizon.json").read_text())
+    assert document["privacy"]["releases_per_zone"] == 1 + charged
+    assert document["privacy"]["total_pure"] == pytest.approx(1.0 + charged)
+    if charged:
+        capsys.readouterr()
+        assert main(["ledger", "show", ledger, "--json"]) == 0
+        owners = json.loads(capsys.readouterr().out)["owners"]
+        assert [owner["total_pure"] for owner in owners] == pytest.approx([2.0] * 3)
+
+
+def test_every_statistic_has_noise_of_its_own(tmp_path, monkeypatch):
+    """Over many seeds: of the stated variance, and none of it shared by p and q or by zones."""
+    (tmp_path / "own.csv").write_text(PROFILE)
+    case, seen = load_case("case14"), []
+    series = read_demand_series(tmp_path / "own.csv", case)
+    settings = make_settings(
+        **(ONCE | {"course": "1", "mechanism": "laplace", "budget": "total:2"})
+    )
+    horizon = make_horizon(series, shipped_zoning(case), settings)
+    fixed, honest = horizon.disclosures, CourseDisclosure.estimate
+
+    def heard(self, released, release):
+        own = horizon.owned.zones[[one is self for one in fixed].index(True)].own
+        days = np.hstack([series.pd[:, own], series.qd[:, own]])
+        seen.append((released - self.measure(days)) / self.sensitivity(
+            settings.adjacency(case), 1).value)  # fmt: skip
+        return honest(self, released, release)
+
+    monkeypatch.setattr(CourseDisclosure, "estimate", heard)
+    for seed in range(300):
+        again = replace(horizon, seed=seed)
+        vars(again).update(owned=horizon.owned, disclosures=fixed)
+        again.draw()
+    noise = np.array(seen).reshape(300, -1)  # seeds, statistics of three zones
+    assert noise.shape[1] == 3 * 2 * 2
+    scale = np.sqrt((noise**2).mean(axis=0) / 2.0)  # of Laplace noise b, in sensitivities: 1/2
+    np.testing.assert_allclose(scale, 0.5, rtol=0.3)
+    together = np.corrcoef(noise.T) - np.eye(noise.shape[1])
+    assert np.abs(together).max() < 0.3
+
+
+def test_what_is_released_is_chosen_from_public_data(either, tmp_path):
+    """Another owner, of other demand in the case and in every step, releases the same things."""
+    case = load_case("case14")
+    other = replace(case, pd=1.7 * case.pd[::-1], qd=0.4 * case.qd[::-1])
+    text = Path(either).read_text()
+    (tmp_path / "other.csv").write_text(text.replace("22,13", "61,2").replace("0,0", "9,-4"))
+    settings = make_settings(**(ONCE | {"release": "auto", "beta": "1MW"}))
+    found = []
+    for one, path in ((case, either), (other, tmp_path / "other.csv")):
+        series = read_demand_series(path, one)
+        horizon = make_horizon(series, shipped_zoning(case), settings)
+        found.append((horizon.released_rows(), horizon.planned, horizon.multiplier))
+    assert found[0] == found[1]
+    assert any(row["cosines"] for row in found[0][0]) == ("bus" in text)
