@@ -11,11 +11,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from gridpriv.consensus.messages import Reply
-from gridpriv.consensus.wire import COUNT, Answer, MessageError, Place, decode, encode
+from gridpriv.consensus.wire import Place, packed, unpacked
 from gridpriv.core.errors import InputError
 from gridpriv.core.records import Records
 
 TURNS = "turns"
+REPLIES = tuple[Reply | None, ...]
 DIGEST = hashlib.sha256().digest_size
 
 
@@ -33,8 +34,7 @@ class Journal:
         If its file is not what was written.
     """
 
-    def __init__(self, folder: Path, run: str, zones: Sequence[str]) -> None:
-        self._run, self._zones = run, zones
+    def __init__(self, folder: Path) -> None:
         self._file = Records(folder / TURNS, private=False)
         self._found = self._file.read()
         self._turns = 0
@@ -57,28 +57,11 @@ class Journal:
                 f"{self._file.path} is of another run: its orders of {place} were others; name "
                 "another run in the terms, or another state folder"
             )
-        return self._replies(parts)
+        return list(unpacked(parts, REPLIES))
 
-    def write(self, orders: Sequence[bytes], place: Place, replies: Sequence[Reply | None]) -> None:
+    def write(self, orders: Sequence[bytes], replies: Sequence[Reply | None]) -> None:
         """Write the turn that :meth:`next` did not find."""
-        parts = [_digest(orders)]
-        for zone, reply in zip(self._zones, replies, strict=True):
-            told = b"" if reply is None else encode(Answer(self._run, zone, place, reply))
-            parts += [COUNT.pack(len(told)), told]
-        self._file.add(b"".join(parts))
-
-    def _replies(self, parts: bytes) -> list[Reply | None]:
-        replies: list[Reply | None] = []
-        at = 0
-        while at < len(parts):
-            (size,) = COUNT.unpack_from(parts, at)
-            at += COUNT.size
-            told = decode(parts[at : at + size]) if size else None
-            if told is not None and not isinstance(told, Answer):
-                raise MessageError(f"{self._file.path} holds what is no answer")
-            replies.append(None if told is None else told.reply)
-            at += size
-        return replies
+        self._file.add(_digest(orders) + packed(tuple(replies), REPLIES))
 
 
 def _digest(parts: Sequence[bytes]) -> bytes:

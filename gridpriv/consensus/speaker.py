@@ -7,13 +7,10 @@ or charged a second time. Another order for a turn that was answered is refused.
 
 from __future__ import annotations
 
-import io
-import json
-import zipfile
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -29,12 +26,11 @@ from gridpriv.consensus.wire import (
     Place,
     Reason,
     decode,
-    decode_releases,
     encode,
-    encode_releases,
+    packed,
+    unpacked,
 )
 from gridpriv.core.arrays import Floats
-from gridpriv.core.document import Json
 from gridpriv.core.errors import BudgetError, GridprivError, SolverError
 from gridpriv.core.files import StorageError
 from gridpriv.core.records import Records
@@ -60,8 +56,8 @@ class Standing:
         Where the agent stood before the last turn.
     memory : Memory
         Where it stands now.
-    figures : tuple of dict
-        What each round meant to the zone itself.
+    figures : tuple of (int, dict)
+        The rounds, and what each meant to the zone itself.
     """
 
     last: Place
@@ -70,7 +66,7 @@ class Standing:
     first: bytes
     before: Iterate
     memory: Memory
-    figures: tuple[Mapping[str, float], ...] = field(default=())
+    figures: tuple[tuple[int, Mapping[str, float]], ...] = ()
 
 
 class Speaker:
@@ -113,7 +109,7 @@ class Speaker:
     @property
     def figures(self) -> tuple[Mapping[str, float], ...]:
         """What each round meant to the zone; private."""
-        return self._standing.figures
+        return tuple({"round": t} | dict(told) for t, told in self._standing.figures)
 
     def answer(self, content: bytes) -> bytes:
         """Return the answer to an order.
@@ -139,11 +135,11 @@ class Speaker:
             self._fail(error)
             return encode(Failure(self.run, self.zone, asked.place, _public(error)))
         answer = encode(Answer(self.run, self.zone, asked.place, reply))
-        figures = self.figures
+        figures = self._standing.figures
         if asked.phase == "round":
             own = self._agent.figures()
-            told = {"round": asked.order.number, "noise_magnitude": own.noise_magnitude}
-            figures = (*figures, told | own.values)
+            told = {"noise_magnitude": own.noise_magnitude} | own.values
+            figures = (*figures, (asked.order.number, told))
         self._keep(
             Standing(
                 asked.place, content, answer, self._standing.first or content, before.at,
@@ -193,7 +189,7 @@ class Speaker:
 
     def _keep(self, standing: Standing) -> None:
         write = self._file.add if self._file.size < MOST_BYTES else self._file.renew
-        write(_content(standing))
+        write(packed(standing, Standing))
         self._standing = standing
 
     def _go_on(self, standing: Standing) -> None:
@@ -249,53 +245,9 @@ def read_standing(path: Path) -> Standing | None:
     return _standing_of(kept[-1], path) if kept else None
 
 
-def _content(standing: Standing) -> bytes:
-    memory, texts = standing.memory, {"figures": [dict(one) for one in standing.figures]}
-    draw = () if memory.draw is None else memory.draw
-    file = io.BytesIO()
-    np.savez(
-        file,
-        last=np.array([standing.last.phase, str(standing.last.number)]),
-        order=_bytes(standing.order), answer=_bytes(standing.answer),
-        first=_bytes(standing.first), drawn=_bytes(encode_releases(memory.drawn)),
-        before=_iterate(standing.before), at=_iterate(memory.at),
-        draw=np.array(draw, dtype=np.int64), estimate=memory.estimate,
-        texts=_bytes(json.dumps(texts).encode()),
-    )  # fmt: skip
-    return file.getvalue()
-
-
 def _standing_of(content: bytes, path: Path) -> Standing:
     try:
-        with np.load(io.BytesIO(content), allow_pickle=False) as held:
-            return _standing({name: held[name] for name in held.files})
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, MessageError) as error:
+        found: Standing = unpacked(content, Standing, math.inf)
+    except MessageError as error:
         raise DamagedError(f"{path} is damaged: {error}") from error
-
-
-def _standing(held: Json) -> Standing:
-    phase, number = (str(part) for part in held["last"])
-    draw = tuple(int(part) for part in held["draw"])
-    memory = Memory(
-        at=Iterate(*held["at"]),
-        draw=(draw[0], draw[1]) if draw else None,
-        estimate=held["estimate"],
-        drawn=decode_releases(held["drawn"].tobytes()),
-    )
-    return Standing(
-        last=Place(phase, int(number)),  # type: ignore[arg-type]
-        order=held["order"].tobytes(),
-        answer=held["answer"].tobytes(),
-        first=held["first"].tobytes(),
-        before=Iterate(*held["before"]),
-        memory=memory,
-        figures=tuple(json.loads(held["texts"].tobytes())["figures"]),
-    )
-
-
-def _bytes(content: bytes) -> np.ndarray[Any, np.dtype[np.uint8]]:
-    return np.frombuffer(content, dtype=np.uint8)
-
-
-def _iterate(at: Iterate) -> Floats:
-    return np.stack([at.z, at.average, at.dual])
+    return found

@@ -178,7 +178,7 @@ class Table:
         known = replies is not None
         if replies is None:
             replies = self._asked(place, told, orders)
-            self._journal.write(told, place, replies)
+            self._journal.write(told, replies)
         else:
             with self._changed:
                 self._miss(orders, replies)

@@ -2,11 +2,12 @@
 
 ::
 
-    "gridpriv" | version, u16 | kind, u8 | body
+    "gridpriv" | version, u16 | kind, u8 | fields
 
-Integers are little-endian; a text is its length (u32) and UTF-8; an array its length (u32) and
-little-endian float64. Nothing is pickled, and nothing is evaluated: a message is read field by
-field, every length is checked before it is believed, and what is left over is refused. So are
+A field is laid out as its type is declared, one of a dataclass after the other. Integers are
+little-endian; a text is its length (u32) and UTF-8; an array its length (u32) and little-endian
+float64; a choice its place among those declared (u8). Nothing is pickled, and nothing is
+evaluated: every length is checked before it is believed, and what is left over is refused. So are
 numbers that are not finite, beyond :data:`LARGEST`, or not positive where they must be.
 
 A zone sends a :class:`Hello`, :class:`Answer` and :class:`Failure`, a coordinator a
@@ -15,21 +16,22 @@ A zone sends a :class:`Hello`, :class:`Answer` and :class:`Failure`, a coordinat
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, get_args
+from functools import cache
+from types import UnionType
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import numpy as np
 
 from gridpriv.consensus.messages import Order, Phase, Reply
-from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import GridprivError
-from gridpriv.privacy.mechanism import MECHANISMS
+from gridpriv.privacy.mechanism import MECHANISMS, Mechanism
 from gridpriv.privacy.release import Release
-from gridpriv.privacy.sensitivity import Norm, Sensitivity
 
-VERSION = 1
+VERSION = 2
 MAGIC = b"gridpriv"
 HEAD = struct.Struct("<8sHB")
 COUNT, REAL = struct.Struct("<I"), struct.Struct("<d")
@@ -38,11 +40,8 @@ LONGEST_TEXT = 1 << 16  # bytes
 MOST_RELEASES = 1 << 16  # of different kinds in one message
 MOST_COUNT = (1 << 32) - 1
 
-PHASES: tuple[Phase, ...] = get_args(Phase)
 Reason = Literal["solver", "budget", "storage", "order", "defect"]
-REASONS: tuple[Reason, ...] = get_args(Reason)
-NORMS: tuple[Norm, ...] = (1, 2, "box")
-NOISES = tuple(MECHANISMS)
+NOISES = tuple(MECHANISMS.values())
 
 
 class MessageError(GridprivError):
@@ -132,7 +131,8 @@ KINDS: tuple[type[Message], ...] = (Hello, Welcome, Asked, Answer, Failure, Fare
 
 def encode(message: Message) -> bytes:
     """Return a message as bytes."""
-    return HEAD.pack(MAGIC, VERSION, KINDS.index(type(message))) + _body(message)
+    kind = KINDS.index(type(message))
+    return HEAD.pack(MAGIC, VERSION, kind) + packed(message, KINDS[kind])
 
 
 def decode(content: bytes) -> Message:
@@ -150,72 +150,63 @@ def decode(content: bytes) -> Message:
         raise MessageError("no message of gridpriv")
     if version != VERSION:
         raise MessageError(f"a message of version {version}; this is version {VERSION}")
-    body = _Reader(content, HEAD.size)
-    message = READ[kind](body)
-    body.end()
-    return message
+    found: Message = unpacked(content[HEAD.size :], KINDS[kind])
+    return found
 
 
-def encode_releases(releases: Mapping[Release, int]) -> bytes:
-    """Return what was drawn, and how often, as bytes."""
-    kinds = {kind: number for number, kind in enumerate(MECHANISMS.values())}
-    parts = [COUNT.pack(len(releases))]
-    for release, count in releases.items():
-        distance = release.sensitivity
-        parts += [
-            bytes([kinds[type(release.mechanism)], NORMS.index(distance.norm)]),
-            REAL.pack(release.mechanism.scale), REAL.pack(distance.value),
-            REAL.pack(release.assumed), _text(distance.provenance), COUNT.pack(count),
-        ]  # fmt: skip
-    return b"".join(parts)
+def packed(value: Any, kind: Any) -> bytes:
+    """Return a value of a declared type as bytes."""
+    origin, parts = get_origin(kind), get_args(kind)
+    if kind is Mechanism:
+        return bytes([NOISES.index(type(value))]) + REAL.pack(value.scale)
+    if hasattr(kind, "__dataclass_fields__"):
+        return b"".join(packed(getattr(value, name), of) for name, of in _fields(kind))
+    if origin is Literal:
+        return bytes([parts.index(value)])
+    if origin is np.ndarray:
+        return COUNT.pack(value.size) + np.ascontiguousarray(value, dtype="<f8").tobytes()
+    if origin is UnionType:
+        return b"\0" if value is None else b"\1" + packed(value, parts[0])
+    if origin is tuple and parts[-1] is not Ellipsis:
+        return b"".join(packed(one, of) for one, of in zip(value, parts, strict=True))
+    if origin is tuple:
+        return COUNT.pack(len(value)) + b"".join(packed(one, parts[0]) for one in value)
+    if origin is Mapping:
+        pairs = tuple(value.items())
+        return packed(pairs, tuple[tuple[parts], ...])  # type: ignore[valid-type]
+    if kind in (str, bytes):
+        content: bytes = value.encode("utf-8") if kind is str else value
+        return COUNT.pack(len(content)) + content
+    if kind is bool:
+        return bytes([value])
+    number: struct.Struct = COUNT if kind is int else REAL
+    return number.pack(value)
 
 
-def decode_releases(content: bytes) -> dict[Release, int]:
-    """Return what :func:`encode_releases` was given."""
-    body = _Reader(content, 0)
-    found = body.releases()
+def unpacked(content: bytes, kind: Any, most: float = LARGEST) -> Any:
+    """Return the value that :func:`packed` was given; numbers are at most ``most``, or anything."""
+    body = _Reader(content, most)
+    found = body.read(kind)
     body.end()
     return found
 
 
-def _body(message: Message) -> bytes:
-    match message:
-        case Hello(zone, version, run, topology, settings, last):
-            return b"".join(map(_text, (zone, version, run, topology, settings))) + _place(last)
-        case Welcome(run):
-            return _text(run)
-        case Asked(run, _, order):
-            return (
-                _text(run) + _place(message.place) + REAL.pack(order.step)
-                + _floats(order.w) + _floats(order.penalty)
-            )  # fmt: skip
-        case Answer(run, zone, place, reply):
-            told = _floats(reply.sent) + encode_releases(reply.releases)
-            return _text(run) + _text(zone) + _place(place) + told
-        case Failure(run, zone, place, reason):
-            return _text(run) + _text(zone) + _place(place) + bytes([REASONS.index(reason)])
-        case Farewell(run, finished, reason):
-            return _text(run) + bytes([finished]) + _text(reason)
-
-
-def _text(text: str) -> bytes:
-    content = text.encode("utf-8")
-    return COUNT.pack(len(content)) + content
-
-
-def _floats(values: Floats) -> bytes:
-    return COUNT.pack(values.size) + np.ascontiguousarray(values, dtype="<f8").tobytes()
-
-
-def _place(place: Place) -> bytes:
-    return bytes([PHASES.index(place.phase)]) + COUNT.pack(place.number)
+@cache
+def _fields(kind: Any) -> tuple[tuple[str, Any], ...]:
+    return tuple(get_type_hints(kind).items())
 
 
 class _Reader:
-    """Fields of a message, one after the other."""
+    """Values one after the other.
 
-    def __init__(self, content: bytes, at: int) -> None:
-        self._content, self._at = content, at
+    Parameters
+    ----------
+    most : float
+        Magnitude of the largest number; infinite where any float may stand, NaN too.
+    """
+
+    def __init__(self, content: bytes, most: float) -> None:
+        self._content, self._at, self._most = content, 0, most
 
     def take(self, size: int) -> bytes:
         """Return the next bytes."""
@@ -228,6 +219,56 @@ class _Reader:
         """Refuse what is left over."""
         if self._at != len(self._content):
             raise MessageError("a message with more in it than its fields")
+
+    def read(self, kind: Any) -> Any:
+        """Return a value of a declared type."""
+        origin, parts = get_origin(kind), get_args(kind)
+        if kind is Mechanism:
+            return NOISES[self.one_of(len(NOISES))](_positive(self.read(float)))
+        if hasattr(kind, "__dataclass_fields__"):
+            return self.whole(kind, [self.read(of) for _, of in _fields(kind)])
+        if origin is Literal:
+            return parts[self.one_of(len(parts))]
+        if origin is np.ndarray:
+            return self.within(np.frombuffer(self.take(8 * self.count()), "<f8").astype(float))
+        if origin is UnionType:
+            return self.read(parts[0]) if self.one_of(2) else None
+        if origin is tuple and parts[-1] is not Ellipsis:
+            return tuple(self.read(of) for of in parts)
+        if origin is tuple:
+            return tuple(self.read(parts[0]) for _ in range(self.count()))
+        if origin is Mapping:
+            pairs = [(self.read(parts[0]), self.read(parts[1]))
+                     for _ in range(self.count(MOST_RELEASES))]  # fmt: skip
+            if len(dict(pairs)) < len(pairs):
+                raise MessageError("a release that is told twice")
+            return dict(pairs)
+        if kind is float:
+            return self.within(REAL.unpack(self.take(REAL.size))[0])
+        if kind is bool:
+            return bool(self.one_of(2))
+        if kind is bytes:
+            return self.take(self.count())
+        return self.text() if kind is str else self.count()
+
+    def whole(self, kind: Any, fields: list[Any]) -> Any:
+        """Return a dataclass of its fields, if they go together."""
+        try:
+            found = kind(*fields)
+        except ValueError as error:
+            raise MessageError(str(error)) from None
+        match found:
+            case Order(_, w, penalty, step):
+                if len(w) != len(penalty) or not (penalty > 0.0).all():
+                    raise MessageError("an order whose penalties are not positive, one a variable")
+                _positive(step)
+            case Release(mechanism, sensitivity, assumed):
+                _positive(min(sensitivity.value, assumed))
+                if mechanism.norm != sensitivity.norm:
+                    raise MessageError("a release that no mechanism makes")
+            case Reply(_, releases) if not all(releases.values()):
+                raise MessageError("a release that was never drawn")
+        return found
 
     def count(self, most: int = MOST_COUNT) -> int:
         """Return a whole number."""
@@ -254,77 +295,14 @@ class _Reader:
             raise MessageError("a text that cannot be printed")
         return text
 
-    def real(self) -> float:
-        """Return a finite number."""
-        (value,) = REAL.unpack(self.take(REAL.size))
-        if not abs(value) <= LARGEST:  # NaN too
+    def within(self, values: Any) -> Any:
+        """Return numbers of the range that is allowed."""
+        if math.isfinite(self._most) and not np.all(np.abs(values) <= self._most):  # NaN too
             raise MessageError("a number that is not finite, or too large")
-        return float(value)
-
-    def positive(self) -> float:
-        """Return a positive number."""
-        value = self.real()
-        if value <= 0.0:
-            raise MessageError("a number that must be positive and is not")
-        return value
-
-    def floats(self) -> Floats:
-        """Return an array of finite numbers."""
-        values = np.frombuffer(self.take(8 * self.count()), dtype="<f8").astype(float)
-        if not (np.abs(values) <= LARGEST).all():
-            raise MessageError("an array with a number that is not finite, or too large")
         return values
 
-    def place(self) -> Place:
-        """Return a turn."""
-        return Place(PHASES[self.one_of(len(PHASES))], self.count())
 
-    def releases(self) -> dict[Release, int]:
-        """Return releases and how often each was drawn."""
-        found: dict[Release, int] = {}
-        for _ in range(self.count(MOST_RELEASES)):
-            kind, norm = NOISES[self.one_of(len(NOISES))], NORMS[self.one_of(len(NORMS))]
-            scale, distance, assumed = self.positive(), self.positive(), self.positive()
-            provenance, count = self.text(), self.count()
-            mechanism = MECHANISMS[kind](scale)
-            if mechanism.norm != norm or not count:
-                raise MessageError("a release that no mechanism makes")
-            release = Release(mechanism, Sensitivity(distance, norm, provenance), assumed)
-            if release in found:
-                raise MessageError("a release that is told twice")
-            found[release] = count
-        return found
-
-
-def _hello(body: _Reader) -> Hello:
-    zone, version, run, topology, settings = (body.text() for _ in range(5))
-    return Hello(zone, version, run, topology, settings, body.place())
-
-
-def _welcome(body: _Reader) -> Welcome:
-    return Welcome(body.text())
-
-
-def _asked(body: _Reader) -> Asked:
-    run, place, step = body.text(), body.place(), body.positive()
-    w, penalty = body.floats(), body.floats()
-    if len(w) != len(penalty) or not (penalty > 0.0).all():
-        raise MessageError("an order whose penalties are not positive, one a variable")
-    return Asked(run, place.phase, Order(place.number, w, penalty, step))
-
-
-def _answer(body: _Reader) -> Answer:
-    run, zone, place = body.text(), body.text(), body.place()
-    return Answer(run, zone, place, Reply(body.floats(), body.releases()))
-
-
-def _failure(body: _Reader) -> Failure:
-    run, zone, place = body.text(), body.text(), body.place()
-    return Failure(run, zone, place, REASONS[body.one_of(len(REASONS))])
-
-
-def _farewell(body: _Reader) -> Farewell:
-    return Farewell(body.text(), bool(body.one_of(2)), body.text())
-
-
-READ = (_hello, _welcome, _asked, _answer, _failure, _farewell)
+def _positive(value: float) -> float:
+    if value <= 0.0:
+        raise MessageError("a number that must be positive and is not")
+    return value

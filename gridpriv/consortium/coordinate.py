@@ -100,7 +100,7 @@ def coordinate(
     state = folder / party.state
     make_folder(state)
     with held(state):
-        journal = Journal(state, terms.run, list(terms.zones))
+        journal = Journal(state)
         table = Table(terms.public, journal, party.timeout, party.late, note)
         table.start_from(terms.ground.start)
         most = max(terms.public.sizes.values())

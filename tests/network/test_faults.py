@@ -237,7 +237,7 @@ def test_a_zones_certificate_is_no_coordinators(folder):
     from gridpriv.consensus.table import Table
 
     terms = read_terms(folder / "1" / "terms.json")
-    table = Table(terms.public, Journal(folder, "trial", ZONES), 5.0, "wait", lambda *_, **__: None)
+    table = Table(terms.public, Journal(folder), 5.0, "wait", lambda *_, **__: None)
     shown = Credentials(*((folder / "false" / f).read_bytes() for f in (
         "certificate.pem", "key.pem", "authority.pem")))  # fmt: skip
     hall = Hall(table, "127.0.0.1:0", shown, 3, 100)

@@ -61,9 +61,9 @@ def test_an_order_is_laid_out_as_the_format_says():
     """By hand, field by field."""
     text = lambda t: struct.pack("<I", len(t)) + t  # noqa: E731
     by_hand = (
-        b"gridpriv" + struct.pack("<HB", 1, 2) + text(b"a run") + struct.pack("<BI", 3, 3)
-        + struct.pack("<d", 0.1) + struct.pack("<I2d", 2, 1.5, -2.0)
-        + struct.pack("<I2d", 2, 3.0, 1e-3)
+        b"gridpriv" + struct.pack("<HB", 2, 2) + text(b"a run") + struct.pack("<BI", 3, 3)
+        + struct.pack("<I2d", 2, 1.5, -2.0) + struct.pack("<I2d", 2, 3.0, 1e-3)
+        + struct.pack("<d", 0.1)
     )  # fmt: skip
     assert encode(EVERY[2]) == by_hand
 
@@ -113,7 +113,7 @@ def test_numbers_beyond_the_range_are_refused(bad):
 def test_a_message_of_another_version_says_which():
     content = bytearray(encode(Welcome(RUN)))
     content[8] = 9
-    with pytest.raises(MessageError, match="version 9; this is version 1"):
+    with pytest.raises(MessageError, match="version 9; this is version 2"):
         decode(bytes(content))
 
 
@@ -252,7 +252,10 @@ def test_a_damaged_standing_is_refused(tmp_path):
     Speaker("tank 1", RUN, agent(), 4, path).answer(SCRIPT[0])
     assert path.stat().st_mode & 0o777 == 0o600
     content = path.read_bytes()
-    for damaged in (content[: len(content) // 2], b"", content.replace(b"npy", b"xpy")):
+    flipped = [bytearray(content) for _ in range(50)]
+    for one, place in zip(flipped, np.linspace(0, len(content) - 1, 50).astype(int), strict=True):
+        one[place] ^= 1
+    for damaged in (content[: len(content) // 2], b"", *flipped):
         path.write_bytes(damaged)
         with pytest.raises(DamagedError):
             read_standing(path)
