@@ -126,12 +126,7 @@ def with_total(prepared: Prepared, epsilon: float) -> Prepared:
     delta = settings.budget.delta
     if settings.mechanism == "gaussian" and delta is None:
         delta = settings.target_delta
-    changed = replace(settings, budget=Budget("total", epsilon, delta))
-    return _with(prepared, changed)
-
-
-def _with(prepared: Prepared, settings: Settings) -> Prepared:
-    """Return the run with other noise or refresh; zones and what they share stay."""
+    settings = replace(settings, budget=Budget("total", epsilon, delta))
     rules = replace(
         prepared.rules,
         perturbation=settings.effective_perturbation(),

@@ -12,6 +12,7 @@ reports how much of it survives.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -27,7 +28,6 @@ from gridpriv.assurance.statistic import Statistic
 from gridpriv.consensus.agent import Agent
 from gridpriv.core.arrays import Floats, Ints
 from gridpriv.privacy.accounting import epsilon_of, total_epsilon, total_pure
-from gridpriv.privacy.mechanism import Charge
 from gridpriv.privacy.noise import NoiseStreams
 from gridpriv.privacy.release import Release
 from gridpriv.privacy.sensitivity import Norm
@@ -260,17 +260,10 @@ def _stated_total(prepared: Prepared, draws: Sequence[Draw]) -> Stated:
     """Return claimed and certified totals of all releases of the rounds that are played."""
     releases = [_release(prepared, draw) for draw in draws]
     delta = prepared.settings.target_delta
-    certified = _count([release.certified for release in releases])
-    claimed = _count([release.claimed for release in releases])
+    certified = Counter(release.certified for release in releases)
+    claimed = Counter(release.claimed for release in releases)
     if all(r.sensitivity.norm != 2 for r in releases):
         pure = Stated(total_pure(claimed), total_pure(certified), 0.0)
         if math.isfinite(pure.certified):
             return pure
     return Stated(total_epsilon(claimed, delta), total_epsilon(certified, delta), delta)
-
-
-def _count(charges: Sequence[Charge]) -> dict[Charge, int]:
-    counts: dict[Charge, int] = {}
-    for charge in charges:
-        counts[charge] = counts.get(charge, 0) + 1
-    return counts

@@ -31,11 +31,10 @@ from scipy.sparse.linalg import splu
 
 from gridpriv.assurance.eavesdrop import Heard
 from gridpriv.core.arrays import Floats
-from gridpriv.core.document import Json
 from gridpriv.core.errors import SolverError
 from gridpriv.power.presolve import ReducedProgram
 from gridpriv.power.problem import ZoneProblem
-from gridpriv.power.solvers.clarabel import FAST, SAFER, clarabel_settings, conic_rows
+from gridpriv.power.solvers.clarabel import FAST, SAFER, ClarabelSolver
 
 FLOOR = 1e-14  # of slacks and duals, so that the scaling stays finite
 
@@ -56,28 +55,21 @@ class Solved:
         return np.asarray(self.program.expand @ self.factor.solve(rhs)[:size])
 
 
-class DifferentiableSolver:
+class DifferentiableSolver(ClarabelSolver):
     """Clarabel on a zone's reduced program, with the derivative of its minimiser."""
 
     def __init__(self, program: ReducedProgram, *, exact: bool) -> None:
-        self._program = program
-        self.exact = exact
-        rows, self._offset, self._cones = conic_rows(program)
-        self._rows = sparse.csc_matrix(rows)
+        super().__init__(program, exact=exact)
         self._linear = self._rows.shape[0] - int(program.cone_sizes.sum())
         self._blocks = _cone_pattern(self._linear, program.cone_sizes)
-        self._solver: Any = None
 
     def solve(self, linear: Floats, metric: Floats) -> Solved:
         """Return the minimiser for a linear term on z and a diagonal quadratic."""
         program = self._program
-        p = program.quadratic(metric, exact=self.exact)
-        q = program.linear(linear, metric, exact=self.exact)
-        upper = sparse.csc_matrix(
-            (p, program.p_indices, program.p_indptr), shape=(program.size, program.size)
-        )
+        p = program.quadratic(metric, exact=self._exact)
+        q = program.linear(linear, metric, exact=self._exact)
         if self._solver is None:
-            self._solver = self._setup(upper, q, FAST)
+            self._solver = self._setup(p, q, FAST)
         else:
             self._solver.update(P=p, q=q)
         found, scale = self._solver.solve(), 1.0
@@ -85,21 +77,16 @@ class DifferentiableSolver:
             if found.status == clarabel.SolverStatus.Solved:
                 break
             scale = scale_next
-            found = self._setup(scale * upper, scale * q, settings).solve()
+            found = self._setup(scale * p, scale * q, settings).solve()
         if found.status != clarabel.SolverStatus.Solved:
             raise SolverError(f"clarabel ended {found.status} in the forward model")
         dual, slack = np.asarray(found.z) / scale, np.asarray(found.s)
+        upper = program.upper_triangle(p)
         full = upper + sparse.triu(upper, 1).T
         system = sparse.block_array(
             [[full, self._rows.T], [self._rows, -self._scaling(slack, dual)]], format="csc"
         )
         return Solved(program.restore(np.asarray(found.x)), splu(system), program)
-
-    def _setup(self, upper: Any, q: Floats, settings: Json) -> Any:
-        return clarabel.DefaultSolver(
-            sparse.csc_matrix(upper), q, self._rows, self._offset, self._cones,
-            clarabel_settings(settings),
-        )  # fmt: skip
 
     def _scaling(self, slack: Floats, dual: Floats) -> Any:
         """Return H with H dual = slack, block by block."""

@@ -29,7 +29,7 @@ from gridpriv.core.text import csv_text, json_ready
 from gridpriv.zonal.settings import Adjacency
 
 if TYPE_CHECKING:
-    from gridpriv.privacy.ledger import Verified
+    from gridpriv.privacy.ledger_file import LedgerFile
     from gridpriv.privacy.ledger_rows import Account, Book, Dataset
 
 FORMATS = ("csv", "json")
@@ -229,7 +229,7 @@ def _verify(args: argparse.Namespace, key: Path | None) -> int:
     return 0
 
 
-def _print_verified(file: str, found: Verified, *, expected: bool) -> None:
+def _print_verified(file: str, found: LedgerFile, *, expected: bool) -> None:
     print(f"{file}: every byte of its {counted(found.head.count, 'row')} is as it was written.")
     if found.unfinished:
         print(

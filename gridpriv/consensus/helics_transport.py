@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from gridpriv.consensus.messages import Exchange, Order, Phase, Reply
 from gridpriv.consensus.speaker import Speaker
-from gridpriv.consensus.table import Public, RefusedError, ZoneError, read_settings
+from gridpriv.consensus.table import Public, RefusedError, ZoneError
 from gridpriv.consensus.wire import (
     Answer,
     Asked,
@@ -101,11 +101,11 @@ class Meeting:
             hello = decode(content)
             if not isinstance(hello, Hello) or hello.zone != zone:
                 raise MessageError(f"zone {zone!r} began with no message to begin with")
-            differs = public.difference(hello, read_settings(hello.settings))
-            if differs is not None:
-                error = RefusedError(f"zone {zone!r} is refused: {differs}")
+            try:
+                public.check(hello)
+            except RefusedError as error:
                 self.close(error)
-                raise error
+                raise
 
     def carry(self, phase: Phase) -> Exchange:
         """Return what carries orders of a kind to the zones and their replies back."""
@@ -121,9 +121,8 @@ class Meeting:
 
     def close(self, error: GridprivError | None) -> None:
         """Tell all zones that the run is over, and leave."""
-        told = Farewell(self._public.run, error is None, "" if error is None else str(error))
         for zone in self._public.sizes:
-            self._seat.send(zone, encode(told))
+            self._seat.send(zone, self._public.farewell(error))
         self._seat.wait(self._now + self._period)
         self._seat.leave()
 

@@ -77,7 +77,18 @@ class Public:
     settings: Mapping[str, Any]
     sizes: Mapping[str, int]
 
-    def difference(self, hello: Hello, settings: Mapping[str, Any]) -> str | None:
+    def check(self, hello: Hello) -> None:
+        """Raise :class:`RefusedError` for somebody whose terms differ from these."""
+        differs = self._difference(hello, read_settings(hello.settings))
+        if differs is not None:
+            raise RefusedError(f"zone {hello.zone!r} is refused: {differs}")
+
+    def farewell(self, error: GridprivError | None) -> bytes:
+        """Return what zones are told when the run is over."""
+        told = Farewell(self.run, error is None, "" if error is None else str(error))
+        return encode(told)
+
+    def _difference(self, hello: Hello, settings: Mapping[str, Any]) -> str | None:
         """Return in what somebody's terms differ from these; None where they are the same."""
         if hello.version != self.version:
             return f"its gridpriv is {hello.version}, the coordinator's {self.version}"
@@ -161,8 +172,7 @@ class Table:
     def close(self, error: GridprivError | None) -> None:
         """Tell whoever is here that the run is over, and why."""
         with self._changed:
-            told = Farewell(self._public.run, error is None, "" if error is None else str(error))
-            self._farewell = encode(told)
+            self._farewell = self._public.farewell(error)
             self._changed.notify_all()
             # whoever has just answered is let go of before the network is
             self._changed.wait_for(lambda: not any(s.taken for s in self._seats.values()), 5.0)
@@ -272,9 +282,7 @@ class Table:
         seat = self._seats.get(hello.zone)
         if seat is None:
             raise RefusedError(f"the terms have no zone {hello.zone!r}")
-        differs = self._public.difference(hello, read_settings(hello.settings))
-        if differs is not None:
-            raise RefusedError(f"zone {hello.zone!r} is refused: {differs}")
+        self._public.check(hello)
         with self._changed:
             if self._farewell is None and seat.taken:
                 raise TakenError(f"somebody speaks for zone {hello.zone!r} already")

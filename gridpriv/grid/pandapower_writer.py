@@ -131,12 +131,11 @@ def slack_generators(case: Case) -> tuple[list[int], list[int]]:
     for island in nx.connected_components(bus_graph(case)):
         inside = np.isin(case.gen_bus, list(island))
         reference = [bus for bus in np.flatnonzero(case.reference).tolist() if bus in island]
-        at_reference = np.flatnonzero(inside & np.isin(case.gen_bus, reference))
-        if reference:
-            gens += [int(at_reference[case.gen_bus[at_reference] == bus][0]) for bus in reference
-                     if (case.gen_bus[at_reference] == bus).any()]  # fmt: skip
-            bare += [bus for bus in reference if not (case.gen_bus[at_reference] == bus).any()]
-        elif inside.any():
+        for bus in reference:
+            at = np.flatnonzero(case.gen_bus == bus).tolist()
+            gens += at[:1]
+            bare += [] if at else [bus]
+        if not reference and inside.any():
             gens.append(int(np.argmax(np.where(inside, case.pmax, -np.inf))))
     return gens, bare
 
@@ -159,17 +158,13 @@ def _generators(net: Net, case: Case, index: NDArray[np.int64]) -> tuple[Element
             )
             if np.isfinite(value)
         }  # fmt: skip
-        if g in slacks:
-            number = pp.create_ext_grid(
-                net, int(index[bus]), vm_pu=setpoint[bus], va_degree=np.rad2deg(case.va[bus]),
-                controllable=True, **limits,
-            )  # fmt: skip
-        else:
-            number = pp.create_gen(
-                net, int(index[bus]), p_mw=base * case.pg[g], vm_pu=setpoint[bus],
-                controllable=True, **limits,
-            )  # fmt: skip
-        elements.append(Element("ext_grid" if g in slacks else "gen", int(number)))
+        slack = g in slacks
+        held = {"va_degree": np.rad2deg(case.va[bus])} if slack else {"p_mw": base * case.pg[g]}
+        create = pp.create_ext_grid if slack else pp.create_gen
+        number = create(
+            net, int(index[bus]), vm_pu=setpoint[bus], controllable=True, **held, **limits
+        )
+        elements.append(Element("ext_grid" if slack else "gen", int(number)))
     for bus in bare:  # holds voltage and angle, gives nothing in the model
         pp.create_ext_grid(
             net, int(index[bus]), vm_pu=setpoint[bus], va_degree=np.rad2deg(case.va[bus]),

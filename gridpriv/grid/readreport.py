@@ -18,23 +18,10 @@ import numpy as np
 from gridpriv.core.arrays import Floats
 from gridpriv.core.document import Json
 from gridpriv.core.errors import GridprivWarning
+from gridpriv.grid import tables as mpc
 from gridpriv.grid.case import POLYNOMIAL, Case
 from gridpriv.grid.islands import islands
-from gridpriv.grid.tables import (
-    ANGMAX,
-    ANGMIN,
-    BR_STATUS,
-    BUS_TYPE,
-    DC_STATUS,
-    GEN_STATUS,
-    ISOLATED,
-    PMAX,
-    PMIN,
-    QMAX,
-    QMIN,
-    RATE_A,
-    MatpowerTables,
-)
+from gridpriv.grid.tables import MatpowerTables
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -144,7 +131,7 @@ def _bus_notes(tables: MatpowerTables, case: Case) -> Iterator[FieldNote]:
     n = len(tables.bus)
     yield FieldNote("baseMVA", "read", 1, f"{tables.base_mva:g} MVA")
     yield FieldNote("bus: number, Pd, Qd, Gs, Bs, Vm, Va, baseKV, Vmax, Vmin", "read", n)
-    isolated = int((np.asarray(tables.bus)[:, BUS_TYPE] == ISOLATED).sum())
+    isolated = int((np.asarray(tables.bus)[:, mpc.BUS_TYPE] == mpc.ISOLATED).sum())
     yield from counted("bus: type 4 (isolated)", "read", isolated, "left out, as the source says")
     yield from grid_notes(case)
     yield FieldNote("bus: area, zone", "read", n, "for zone maps only")
@@ -152,7 +139,7 @@ def _bus_notes(tables: MatpowerTables, case: Case) -> Iterator[FieldNote]:
 
 def _branch_notes(tables: MatpowerTables, case: Case) -> Iterator[FieldNote]:
     branch = _table(tables.branch)
-    on = branch[branch[:, BR_STATUS] > 0]
+    on = branch[branch[:, mpc.BR_STATUS] > 0]
     yield FieldNote("branch: ends, r, x, b, ratio, angle, status", "read", len(branch))
     limited = int((case.rate > 0).sum())
     yield FieldNote(
@@ -163,24 +150,24 @@ def _branch_notes(tables: MatpowerTables, case: Case) -> Iterator[FieldNote]:
     yield from counted(
         "branch: angmin, angmax", "read", int(bounded.sum()), "angle difference limits"
     )
-    if branch.shape[1] > ANGMAX:
-        given = (on[:, ANGMIN] != 0) | (on[:, ANGMAX] != 0)
+    if branch.shape[1] > mpc.ANGMAX:
+        given = (on[:, mpc.ANGMIN] != 0) | (on[:, mpc.ANGMAX] != 0)
         beyond = int(given.sum()) - int(bounded.sum())
         yield from counted(
             "branch: angmin, angmax at or beyond 90 degrees", "ignored", beyond, "mean no limit"
         )
-    emergency = (on[:, RATE_A + 1 : RATE_A + 3] > 0).any(axis=1)
+    emergency = (on[:, mpc.RATE_A + 1 : mpc.RATE_A + 3] > 0).any(axis=1)
     yield from counted("branch: rateB, rateC", "ignored", int(emergency.sum()), "rateA is used")
 
 
 def _gen_notes(tables: MatpowerTables, case: Case) -> Iterator[FieldNote]:
     gen = _table(tables.gen)
-    on = gen[gen[:, GEN_STATUS] > 0]
+    on = gen[gen[:, mpc.GEN_STATUS] > 0]
     yield FieldNote("gen: bus, Pg, Qmax, Qmin, Vg, status, Pmax, Pmin", "read", len(gen))
     yield FieldNote("gen: Qg, mBase", "ignored", len(gen), "results of an earlier solution")
     yield from counted("gen: out of service", "read", len(gen) - case.n_gen, "left out")
-    demand = (on[:, PMIN] < 0) & (on[:, PMAX] == 0)
-    fixed_factor = demand & ((on[:, QMIN] != 0) | (on[:, QMAX] != 0))
+    demand = (on[:, mpc.PMIN] < 0) & (on[:, mpc.PMAX] == 0)
+    fixed_factor = demand & ((on[:, mpc.QMIN] != 0) | (on[:, mpc.QMAX] != 0))
     yield from counted(
         "gen: dispatchable loads (Pmin < 0 = Pmax)", "read", int(demand.sum()),
         "generators of negative output: not part of the private demand",
@@ -221,7 +208,7 @@ def _cost_notes(tables: MatpowerTables, case: Case) -> Iterator[FieldNote]:
 def _other_notes(tables: MatpowerTables) -> Iterator[FieldNote]:
     dcline = np.asarray(tables.dcline, dtype=float)
     if dcline.size:
-        yield dc_note(int((dcline[:, DC_STATUS] > 0).sum()))
+        yield dc_note(int((dcline[:, mpc.DC_STATUS] > 0).sum()))
     for name, rows in tables.others:
         if name in CONSTRAINING:
             yield FieldNote(name, "unsupported", rows, "not part of the model")

@@ -36,6 +36,7 @@ from gridpriv.privacy.ledger_decision import (
     refuse_shared,
     under_rule,
 )
+from gridpriv.privacy.ledger_file import LedgerFile
 from gridpriv.privacy.ledger_key import UNDONE, Head
 from gridpriv.privacy.ledger_rows import (
     Account,
@@ -142,26 +143,10 @@ def read_book(path: str | Path, key: Path | None = None, timeout: float = WAIT) 
     return read_held(Path(path), key, timeout)[0].book
 
 
-@dataclass(frozen=True)
-class Verified:
-    """A ledger that was found whole.
-
-    Attributes
-    ----------
-    head : Head
-        Its number of rows and the last one's MAC.
-    unfinished : int
-        Bytes of a row that a process was killed in; nobody was told that it was charged.
-    """
-
-    head: Head
-    unfinished: int
-
-
 def verify(
     path: str | Path, expect: Head | None = None, key: Path | None = None, timeout: float = WAIT
-) -> Verified:
-    """Check every byte of a ledger.
+) -> LedgerFile:
+    """Return the file of a ledger, of which every byte was checked.
 
     Parameters
     ----------
@@ -180,7 +165,7 @@ def verify(
             f"ledger {path} does not go on from the head {expect}: it is an older copy, or "
             f"another ledger; its own head is {held.file.head}"
         )
-    return Verified(held.file.head, held.file.unfinished)
+    return held.file
 
 
 class Ledger:
