@@ -1,13 +1,18 @@
 """Seconds and memory of commands, beside a plain Pyomo + Ipopt loop, and growth with the grid.
 
-    python benchmarks/speed.py [--commands WORD ...] [--sizes 14,118,300,1354] [--tries N]
-                               [--keep "what else the machine did"]
+    python benchmarks/speed.py [--commands WORD ...] [--sizes 14,118,300,1354] [--workers N]
+                               [--tries N] [--keep "what else the machine did"]
 
-Processor time (user and system) of a command and of what it starts, on one thread a process: it
-leaves out what other work on the machine takes, though caches and clock that they share still
-show. The plain loop writes and reads a Pyomo model at every solve (``--solver pyomo:ipopt``) and
-runs the same rounds. ``--keep`` adds the run to history.json. Grids above 118 buses need the extra
-``cases``, PGLib's too.
+Of every command: seconds from its start to its end, processor time (user and system, of it and of
+what it starts, one thread a process), and the peak memory of it and of the largest process that it
+started. Processor time leaves out what other work on the machine takes, though caches and clock
+that they share still show.
+
+Runs of the growth table rehearse, do ten rounds without noise, plan by AC recourse and settle; the
+seconds of each are stated: read and compiled; rehearsed; rounds; recourse and settling. The plain
+loop writes and reads a Pyomo model at every solve (``--solver pyomo:ipopt``) and runs the same
+rounds. ``--keep`` adds the run to history.json. Grids above 118 buses need the extra ``cases``,
+PGLib's too.
 """
 
 from __future__ import annotations
@@ -20,13 +25,20 @@ import platform
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
 ROOT = Path(__file__).parents[1]
-MAIN = "from gridpriv.cli.main import main; raise SystemExit(main())"
+MAIN = """
+import atexit, resource as r, sys
+peaks = (r.getrusage(who).ru_maxrss for who in (r.RUSAGE_SELF, r.RUSAGE_CHILDREN))
+atexit.register(lambda: print(*peaks, file=sys.stderr))
+from gridpriv.cli.main import main
+raise SystemExit(main())
+"""
 AIMED = {  # seconds; None: nothing is aimed at
     "--help": 0.3,
     "run case14": 1.2,
@@ -41,37 +53,70 @@ AIMED = {  # seconds; None: nothing is aimed at
 ROUNDS = "--mechanism none --rounds 10 --tolerance 0"
 GRIDS = {  # buses: case and number of zones
     14: ("case14", 3),
+    57: ("case57", 3),
     118: ("case118", 3),
     300: ("case300", 6),
+    500: ("case_ACTIVSg500", 10),
     1354: ("case1354pegase", 30),
     2869: ("case2869pegase", 80),
     9241: ("case9241pegase", 350),
     70000: ("case_ACTIVSg70k", 2600),
 }
 PLAIN = 118  # largest grid of the plain loop
+SPECTRAL = 1000  # buses above which zones are METIS's
+LARGE = 300  # buses from which start-up is a small part
 
 
 def measured(words: str, tries: int) -> dict[str, object]:
-    """Return the least processor time of a command over the tries, and its peak memory."""
+    """Return the least seconds of a command over the tries, and its peak memory."""
     found = [_once(words.split()) for _ in range(tries)]
-    seconds, memory = min(one[0] for one in found), max(one[1] for one in found)
-    print(f"gridpriv {words:64} {seconds:8.2f} s {memory:6.0f} MB", end="", flush=True)
-    return {"command": words, "seconds": round(seconds, 2), "megabytes": round(memory)}
+    least = min(found, key=lambda one: one["seconds"])
+    for peak in ("megabytes", "megabytes_worker"):
+        least[peak] = max(one[peak] for one in found)
+    print(
+        f"gridpriv {words:76} {least['seconds']:8.2f} s {least['wall']:8.2f} s wall "
+        f"{least['megabytes']:5} + {least['megabytes_worker']:5} MB", end="", flush=True,
+    )  # fmt: skip
+    return {"command": words} | least
 
 
-def _once(words: list[str]) -> tuple[float, float]:
+def _once(words: list[str]) -> dict[str, object]:
     with tempfile.TemporaryDirectory() as folder:
+        said, problems = Path(folder, "said"), Path(folder, "problems")
         given = [*words, f"{folder}/study"] if words[-1] == "--out" else words
-        begun = subprocess.Popen(
-            [sys.executable, "-c", MAIN, *given],
-            env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        _, status, used = os.wait4(begun.pid, 0)
-    if status:
-        raise SystemExit(f"gridpriv {' '.join(words)} ended {os.waitstatus_to_exitcode(status)}")
-    return used.ru_utime + used.ru_stime, used.ru_maxrss / 1024
+        began = time.perf_counter()
+        with said.open("wb") as out, problems.open("wb") as err:
+            begun = subprocess.Popen(
+                [sys.executable, "-c", MAIN, *given],
+                env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
+                stdout=out,
+                stderr=err,
+            )
+            _, status, used = os.wait4(begun.pid, 0)
+        wall, told = time.perf_counter() - began, problems.read_text().splitlines()
+        if status:
+            ended = os.waitstatus_to_exitcode(status)
+            raise SystemExit(f"gridpriv {' '.join(words)} ended {ended}: {told[-1:]}")
+        split = _split(said.read_text()) if "--json" in words else {}
+    own, worker = (round(int(peak) / 1024) for peak in told[-1].split())
+    seconds = used.ru_utime + used.ru_stime
+    return {
+        "seconds": round(seconds, 2), "wall": round(wall, 2),
+        "megabytes": own, "megabytes_worker": worker,
+    } | split  # fmt: skip
+
+
+def _split(document: str) -> dict[str, object]:
+    """Return the seconds of a run's stages."""
+    told = json.loads(document)
+    rounds, timing = sum(one["seconds"] for one in told["rounds"]), told["timing"]
+    stages = {
+        "read": timing["total"] - timing["build"] - timing["solve"],
+        "rehearsed": timing["build"],
+        "rounds": rounds,
+        "settled": timing["solve"] - rounds,
+    }
+    return {"split": {stage: round(taken, 2) for stage, taken in stages.items()}}
 
 
 def commands(holding: list[str], tries: int) -> Iterator[dict[str, object]]:
@@ -82,13 +127,15 @@ def commands(holding: list[str], tries: int) -> Iterator[dict[str, object]]:
             print("" if aimed is None else f"  (aim {aimed:g})")
 
 
-def growth(sizes: list[int], tries: int) -> Iterator[dict[str, object]]:
+def growth(sizes: list[int], workers: int, tries: int) -> Iterator[dict[str, object]]:
     """Measure a run of every grid, and of the plain loop where that ends in a minute."""
     for buses in sizes:
         case, zones = GRIDS[buses]
-        words = f"run {case} --zones {zones} {ROUNDS}"
+        words = f"run {case} --zones {zones} {ROUNDS} --workers {min(workers, zones)} --json"
+        if buses > SPECTRAL:
+            words += " --method metis"
         row = {"buses": buses} | measured(f"{words} --solver clarabel", tries)
-        print()
+        print("\n    " + ", ".join(f"{stage} {taken}" for stage, taken in row["split"].items()))
         if buses <= PLAIN:
             plain = measured(f"{words} --solver pyomo:ipopt", 1)["seconds"]
             row |= {"plain_seconds": plain, "ratio": round(plain / row["seconds"], 1)}
@@ -133,17 +180,24 @@ def main() -> None:
         "--commands", nargs="*", default=[""], metavar="WORD", help="those that hold one of them"
     )
     parser.add_argument("--sizes", default="14,118,300,1354", help=f"of {[*GRIDS]}, or none")
+    parser.add_argument("--workers", type=int, default=1, help="of the growth table's runs")
     parser.add_argument("--tries", type=int, default=2)
     parser.add_argument("--keep", metavar="NOTE", help="add to history.json")
     args = parser.parse_args()
     told = list(commands(args.commands, args.tries))
     sizes = [] if args.sizes == "none" else [int(size) for size in args.sizes.split(",")]
-    grids = list(growth(sizes, args.tries))
-    grown = exponent(grids)
-    if grown is not None:
-        print(f"seconds, start-up included, grow with buses to the power {grown}")
+    grids = list(growth(sizes, args.workers, args.tries))
+    grown = {
+        "all": exponent(grids),
+        f"from {LARGE} buses": exponent([row for row in grids if row["buses"] >= LARGE]),
+    }
+    for which, power in grown.items():
+        if power is not None:
+            print(
+                f"processor seconds grow with buses to the power {power} ({which}, with start-up)"
+            )
     if args.keep:
-        keep({"commands": told, "grids": grids, "exponent": grown}, args.keep)
+        keep({"commands": told, "grids": grids, "exponents": grown}, args.keep)
 
 
 if __name__ == "__main__":
