@@ -17,6 +17,7 @@ from gridpriv.core.errors import BudgetError, InputError, SolverError
 from gridpriv.core.stored import read_study
 from gridpriv.grid.overrides import read_demand_series
 from gridpriv.privacy.ledger import ReleaseCharge
+from gridpriv.privacy.release import Release
 from gridpriv.privacy.strategies.course import CourseDisclosure
 from gridpriv.study.run_folder import RunFolder
 from gridpriv.zonal.horizon import Horizon, make_horizon
@@ -71,15 +72,23 @@ def test_a_day_costs_one_release_at_the_noise_of_one_step(day):
 
 
 @pytest.mark.parametrize(("course", "draws"), [("auto", 1), ("0", 1), ("anew", 2)])
-def test_steps_of_their_own_demand_share_a_release_unless_drawn_anew(course, draws, tmp_path):
+def test_steps_of_their_own_demand_share_a_release_unless_drawn_anew(
+    course, draws, tmp_path, monkeypatch
+):
     case = load_case("case14")
     path = tmp_path / "own.csv"
     path.write_text("step,bus,pd_mw,qd_mvar\na,2,20,10\nb,2,30,12\n")
-    charge = Counting()
+    charge, applied, honest = Counting(), [], Release.apply
+
+    def counted(self, value, stream):
+        applied.append(self)
+        return honest(self, value, stream)
+
+    monkeypatch.setattr(Release, "apply", counted)
     settings = make_settings(**(ONCE | {"course": course}))
     found = run_series(read_demand_series(path, case), shipped_zoning(case), settings,
                        charge=charge)  # fmt: skip
-    assert len(charge.told) == draws * 3
+    assert len(charge.told) == len(applied) == draws * 3
     assert [s.total_pure for s in found.statements] == pytest.approx([1.0] * 3)
 
 
