@@ -7,20 +7,26 @@ import math
 import pandas as pd
 
 from gridpriv.core.display import figure
+from gridpriv.core.reading import MissingFileError
+from gridpriv.core.sealed import DamagedError
 from gridpriv.core.stored import Study
+from gridpriv.learning.adjacency import protected
+from gridpriv.learning.interrupted import DRAWN, released
 from gridpriv.privacy.budget import NO_NOISE, NOTHING, QUIET
 from gridpriv.privacy.statement import noise_caveat
 from gridpriv.report.metrics import Metric
 from gridpriv.report.source import run_document, step_rows
 from gridpriv.report.summary import cost_metric, reference_budget, short
-from gridpriv.study.total import differing, study_totals
+from gridpriv.study.manifest import LEARNING_RUN
+from gridpriv.study.total import Total, differing, study_totals
 from gridpriv.zonal.summary import AGREED, not_converged, price, sentences, series_sentences
 
 
 def answers(study: Study, table: pd.DataFrame) -> list[str]:
     """Return the answer: a sentence with numbers for every panel."""
     if table.empty or (not (table.seeds > 0).any() and study.withheld.empty):
-        return ["No run finished, so there is no answer yet; the reasons are listed below."]
+        none = "No run finished, so there is no answer yet; the reasons are listed below."
+        return [none, *_stays_released(study)]
     document = run_document(study)
     if document is not None:
         return [price(document), *sentences(document), *_left_out(study)]
@@ -40,6 +46,36 @@ def answers(study: Study, table: pd.DataFrame) -> list[str]:
     return list(filter(None, told))
 
 
+def _stays_released(study: Study) -> list[str]:
+    """Return what was released of data although no run finished."""
+    if study.manifest.get("kind") == LEARNING_RUN:
+        return _learning_released(study)
+    return [
+        f"What was begun on {short(total.case)} and may have released all the same costs "
+        f"{_at_most(total)}."
+        for total in study_totals(study)
+        if total.epsilon is not None and math.isfinite(total.epsilon)
+    ]
+
+
+def _learning_released(study: Study) -> list[str]:
+    told = study.manifest["study"]["settings"]
+    if told["mechanism"] == NO_NOISE:
+        return []
+    what = f"Protected: {protected(told['algorithm'], told['adjacency'])}."
+    if told["noise"] != "secure":
+        return [
+            f"What it released stays so: at most what its {told['rounds']} rounds at budget "
+            f"{told['budget']} release, with simulated noise. {what}"
+        ]
+    try:
+        return [f"It may have released {released(study.folder)}. {what}"]
+    except MissingFileError:
+        return [f"It released nothing, unless {DRAWN} was removed from its folder."]
+    except DamagedError as error:
+        return [f"What it released is not known: {error}."]
+
+
 def _together(study: Study) -> list[str]:
     """Return what the runs of every data set cost together, where there are several."""
     told = []
@@ -55,10 +91,14 @@ def _together(study: Study) -> list[str]:
         elif math.isinf(total.epsilon):
             told.append(f"{runs} certify nothing: of some release nothing is proved.")
         else:
-            epsilon = f"at most epsilon {_epsilon(total.epsilon)} (delta {total.delta:g})"
-            rest = f", and what {total.unknown} failed runs released" if total.unknown else ""
-            told.append(f"{runs} cost {epsilon}{rest}, not what each of them states.")
+            told.append(f"{runs} cost {_at_most(total)}, not what each of them states.")
     return told
+
+
+def _at_most(total: Total) -> str:
+    rest = f", and what {total.unknown} failed runs released" if total.unknown else ""
+    epsilon = math.inf if total.epsilon is None else total.epsilon
+    return f"at most epsilon {_epsilon(epsilon)} (delta {total.delta:g}){rest}"
 
 
 def _protected(study: Study) -> list[str]:

@@ -36,7 +36,7 @@ from gridpriv.learning.schema import ROUNDS
 from gridpriv.learning.settings import LearnSettings
 from gridpriv.learning.tuning import Tuning, tune
 from gridpriv.study.learn_plan import TITLE, LearnPlan, Trial, as_told, client_rounds
-from gridpriv.study.manifest import header
+from gridpriv.study.manifest import LEARNING_RUN, header
 from gridpriv.study.publish import publish_manifest, publish_rows
 from gridpriv.study.record import failed_rows, privacy_figures
 from gridpriv.study.total import charge_rows, told_totals
@@ -229,7 +229,7 @@ def keep_learning_run(
     }  # fmt: skip
     title = f"A run of {settings.algorithm} on {dataset.name}"
     question = "How well does this run learn, and what does it protect?"
-    manifest = header("learning run", title, question, told, 1) | {"repeat": repeat}
+    manifest = header(LEARNING_RUN, title, question, told, 1) | {"repeat": repeat}
     if public:
         manifest = publish_manifest(manifest)
     with open_store(out, manifest, resume=resume) as store:

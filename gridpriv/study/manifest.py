@@ -15,6 +15,8 @@ PACKAGES = (
     "gridpriv", "numpy", "scipy", "pandas", "pyomo", "casadi", "clarabel", "pandapower",
     "dp-accounting", "pyarrow",
 )  # fmt: skip
+LEARNING_RUN = "learning run"
+"""Kind of a folder that holds one run of learning."""
 
 
 def header(kind: str, title: str, question: str, plan: Json, planned: int) -> Json:

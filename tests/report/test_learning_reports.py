@@ -11,6 +11,7 @@ import pytest
 
 from gridpriv.cli.main import main
 from gridpriv.core.display import figure
+from gridpriv.learning.algorithms.base import Task
 from gridpriv.report.answers import answers, sentence
 from gridpriv.report.document import make_report
 from gridpriv.report.export import export
@@ -102,6 +103,32 @@ def test_no_text_of_a_report_ends_in_two_full_stops(lasso):
     texts = [line for section in make_report(read_source(lasso)).sections for line in section.text]
     assert any("et al." in line for line in texts)
     assert not [line for line in texts if ".." in line]
+
+
+@pytest.mark.parametrize(
+    ("noise", "told"),
+    [
+        ("secure", "It may have released up to 2 releases of a client, which together certify"),
+        ("simulated", "What it released stays so: at most what its 4 rounds at budget total:2,"),
+    ],
+)
+def test_an_interrupted_learning_run_says_what_it_released(tmp_path, monkeypatch, noise, told):
+    real = Task.drawn
+
+    def dying(self, t, values, releases):
+        noisy = real(self, t, values, releases)
+        if t == 2:
+            raise KeyboardInterrupt
+        return noisy
+
+    words = ["learn", "run", "lasso", "--algorithm", "dpsgd", "--rounds", "4", "--clients", "5",
+             "--clip", "1", "--budget", "total:2,1e-5", "--noise", noise]  # fmt: skip
+    with monkeypatch.context() as patch:
+        patch.setattr(Task, "drawn", dying)
+        assert main([*words, "--quiet", "--out", str(tmp_path)]) == 130
+    assert main(["report", str(tmp_path)]) == 0
+    page = (tmp_path / "report.html").read_text()
+    assert "No run finished" in page and told in page
 
 
 def test_a_learning_run_has_a_report_with_its_figures_and_its_total(tmp_path):

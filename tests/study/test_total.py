@@ -70,7 +70,10 @@ def test_what_a_killed_run_may_have_drawn_counts_before_any_has_finished() -> No
     }
     (total,) = study_totals(study)
     assert (total.case, total.runs, total.unknown) == ("c", 1, 0)
-    assert total.epsilon == pytest.approx(gaussian_epsilon([4.0] * 3, DELTA), rel=1e-6)
+    epsilon = gaussian_epsilon([4.0] * 3, DELTA)
+    assert total.epsilon == pytest.approx(epsilon, rel=1e-6)
+    told = " ".join(answers(study, summary(study)))
+    assert f"may have released all the same costs at most epsilon {epsilon:.3g} (delta" in told
 
 
 def test_a_bus_is_charged_for_its_zones_under_every_map() -> None:
