@@ -12,6 +12,7 @@ from scipy import sparse
 from scipy.sparse.linalg import SuperLU, splu
 
 from gridpriv.core.arrays import Floats
+from gridpriv.grid.admittance import laplacian
 from gridpriv.grid.case import Case
 from gridpriv.power.prior import capacity
 from gridpriv.power.zone import Zone
@@ -103,20 +104,10 @@ def strategies(zone: Zone, release: str) -> list[Statistics]:
 
 def grounded(case: Case) -> SuperLU:
     """Return the factors of the DC power flow of a whole grid, slightly grounded everywhere."""
-    n = case.n_bus
     strength = _strength(case)
-    laplacian = sparse.coo_matrix(
-        (
-            np.concatenate([strength, strength, -strength, -strength]),
-            (
-                np.concatenate([case.f_bus, case.t_bus, case.f_bus, case.t_bus]),
-                np.concatenate([case.f_bus, case.t_bus, case.t_bus, case.f_bus]),
-            ),
-        ),
-        shape=(n, n),
-    ).tocsc()
+    flows = laplacian(case.f_bus, case.t_bus, strength, case.n_bus)
     ground = 1e-9 * float(strength.mean()) if len(strength) else 1.0  # a grid may have no branch
-    return splu((laplacian + ground * sparse.eye(n, format="csc")).tocsc())
+    return splu((flows + ground * sparse.eye_array(case.n_bus)).tocsc())
 
 
 def _strength(case: Case) -> Floats:
