@@ -180,7 +180,14 @@ def test_limits_that_are_not_met_at_once_are_met_near_the_state_before(case14, f
     assert len(factored) < 0.6 * steps
 
 
-@pytest.mark.parametrize(("name", "scale"), [("case57", 1.6), ("case39", 1.3), ("case14", 2.0)])
+@pytest.mark.parametrize(
+    ("name", "scale"),
+    [
+        pytest.param("case57", 1.6, marks=pytest.mark.large),
+        pytest.param("case39", 1.3, marks=pytest.mark.large),
+        ("case14", 2.0),
+    ],
+)
 def test_a_search_that_goes_in_a_circle_ends_where_it_would_end_later(
     name, scale, factored, monkeypatch
 ):
