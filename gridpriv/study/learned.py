@@ -11,17 +11,17 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
 
 from gridpriv.core.document import Json
-from gridpriv.core.errors import GridprivError, notes, whole
+from gridpriv.core.errors import GridprivError, InputError, notes, whole
 from gridpriv.core.processes import unordered
 from gridpriv.core.store import open_store
-from gridpriv.core.stored import Rows, Study, read_study
+from gridpriv.core.stored import MANIFEST, Rows, Study, read_study
 from gridpriv.core.tables import publish_table
 from gridpriv.core.text import frame_csv, json_ready
 from gridpriv.learning.adjacency import protected
@@ -35,6 +35,7 @@ from gridpriv.learning.run import learn, split_for
 from gridpriv.learning.schema import ROUNDS
 from gridpriv.learning.settings import LearnSettings
 from gridpriv.learning.tuning import Tuning, tune
+from gridpriv.privacy.budget import QUIET
 from gridpriv.study.learn_plan import TITLE, LearnPlan, Trial, as_told, client_rounds
 from gridpriv.study.manifest import LEARNING_RUN, header
 from gridpriv.study.publish import publish_manifest, publish_rows
@@ -126,11 +127,14 @@ def compare_learning(
         kind, plan.title or TITLE.format(first.name), plan.question, told, len(trials)
     )
     run = partial(attempted, shelf, tuning=plan.tuning)
+    held = (out / MANIFEST).exists()
     with open_store(out, manifest | {"repeat": repeat}, resume=resume) as store:
-        if retry_failed:
-            store.forget(run for run, status in store.stored().items() if status == "failed")
         stored = store.stored()
-        left = [trial for trial in trials if trial.id not in stored]
+        failed = {run for run, status in stored.items() if retry_failed and status == "failed"}
+        left = [trial for trial in trials if trial.id in failed or trial.id not in stored]
+        if held:
+            _refuse_drawn_again(out, left)
+        store.forget(failed)
         with progress(len(left)) as advance, closing(unordered(run, left, jobs)) as results:
             for rows in results:
                 store.add(rows)
@@ -138,6 +142,18 @@ def compare_learning(
                 advance(f"{row['scheme']}, {row['budget']}")
         store.finish(told_totals)
     return read_study(out)
+
+
+def _refuse_drawn_again(out: Path, left: Sequence[Trial]) -> None:
+    """Refuse runs that may have drawn secure noise before they were lost: no total could count it.
+
+    (Comparisons on grids have seeds, and so no secure noise.)
+    """
+    if any(one.settings.noise == "secure" and one.settings.drawn not in QUIET for one in left):
+        raise InputError(
+            f"{out} has runs with secure noise to do that may have drawn it already, which nothing "
+            "can make again or count: name another folder; what this one released stays released"
+        )
 
 
 def attempted(datasets: Datasets, trial: Trial, tuning: Tuning | None = None) -> Rows:

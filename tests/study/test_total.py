@@ -10,10 +10,11 @@ import pytest
 from scipy.optimize import brentq
 from scipy.stats import norm
 
+from gridpriv.core.errors import InputError
 from gridpriv.core.stored import Study
 from gridpriv.report.answers import answers
 from gridpriv.report.summary import summary
-from gridpriv.study import Scheme, compare, make_plan
+from gridpriv.study import Scheme, compare, learned, make_plan
 from gridpriv.study.files import scheme_of
 from gridpriv.study.learn_plan import LearnPlan
 from gridpriv.study.learned import compare_learning
@@ -169,3 +170,27 @@ def test_learning_composes_over_seeds(tmp_path: Path) -> None:
     study = compare_learning(plan, tmp_path / "study")
     (total,) = study_totals(study)
     assert total.runs == 2 and 1.0 < total.epsilon < 2.0 and total.pure == math.inf
+
+
+@pytest.mark.parametrize("noise", ["secure", "simulated"])
+def test_a_comparison_that_was_killed_draws_no_secure_noise_again(
+    noise: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the lost run had drawn is known to nobody, so no total may follow."""
+    pytest.importorskip("opendp")
+    way = scheme_of({"name": "ours", "algorithm": "pvp", "noise": noise})
+    plan = LearnPlan("lasso", (way,), ("total:1,1e-5",), (0,), {"rounds": 1, "clients": 2,
+                                                               "clip": 1.0})  # fmt: skip
+
+    def lost(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as killed:
+        killed.setattr(learned, "learn", lost)
+        with pytest.raises(KeyboardInterrupt):
+            compare_learning(plan, tmp_path / "study")
+    if noise == "secure":
+        with pytest.raises(InputError, match="secure noise to do that may have drawn it already"):
+            compare_learning(plan, tmp_path / "study", resume=True)
+    else:
+        assert len(compare_learning(plan, tmp_path / "study", resume=True).runs) == 1
