@@ -23,6 +23,7 @@ from gridpriv.report.summary import (
 )
 from gridpriv.report.tables import Table, make_table
 from gridpriv.study.schema import CLAIMS, GRIDS
+from gridpriv.study.total import study_totals
 from gridpriv.zonal.documents import INTERCHANGE
 from gridpriv.zonal.schema import STEPS
 from gridpriv.zonal.summary import figures, series_figures
@@ -62,7 +63,7 @@ def _contents(study: Study, table: pd.DataFrame) -> Iterator[Content]:
     yield CLAIMS, "Stated orderings", held.get("claims", pd.DataFrame())
     yield schema.ZONES, f"Per zone, means over {means_over(study)}", _zones(study, table)
     if len(told):
-        yield schema.PRIVACY, "Privacy, claimed and certified", told[~told.budget.isin(QUIET)]
+        yield schema.PRIVACY, "Privacy, claimed and certified", _private(study, told)
     for name in findings.SCHEMAS:
         yield findings.SCHEMAS[name], findings.CAPTIONS[name], held.get(name, pd.DataFrame())
     if len(told) and told.ac_converged.notna().any():
@@ -75,6 +76,21 @@ def _contents(study: Study, table: pd.DataFrame) -> Iterator[Content]:
         "Settings",
         pd.DataFrame(_setting_rows(study.manifest), columns=schema.SETTINGS.names),
     )
+
+
+def _private(study: Study, told: pd.DataFrame) -> pd.DataFrame:
+    """Return what noisy ways cost; of a series all steps together, which may share a release."""
+    noisy, totals = told[~told.budget.isin(QUIET)], study_totals(study)
+    if means_over(study) != "steps" or not totals:
+        return noisy
+    drawn = study.tables["releases"].groupby("zone")["count"].sum()
+    noisy = noisy.assign(
+        releases_per_zone=drawn.max(), total_pure=totals[0].pure, total_epsilon=totals[0].epsilon
+    )
+    once = noisy.epsilon_certified == 0.0  # the steps draw nothing
+    return noisy.assign(**{
+        name: noisy[name].mask(once) for name in ("epsilon_claimed", "epsilon_certified")
+    })  # fmt: skip
 
 
 def noted(study: Study) -> pd.DataFrame:

@@ -205,7 +205,7 @@ def privacy(of: Subject) -> Section | None:
         return None
     noisy = of.table[~of.table.budget.isin(QUIET)]
     statements = of.study.tables["statements"]
-    which = " in one step" if means_over(of.study) == "steps" else ""
+    which = ", of all steps together" if means_over(of.study) == "steps" else ""
     text = [
         f"Of the worst zone or client{which}. 'Claimed' is the epsilon that the settings state "
         "for one release; 'certified' is what the drawn noise gives under a proven sensitivity. "

@@ -87,7 +87,10 @@ def _with_killed(study: Study, charges: pd.DataFrame) -> pd.DataFrame:
 
 def _total(study: Study, case: str, noisy: pd.DataFrame, charges: pd.DataFrame) -> Total:
     runs = noisy[noisy["run"].isin(charges["run"])]
+    # what ended drew what it is charged for: a step of a series may have drawn nothing
+    ended = noisy["status"].eq("done") if "status" in noisy else False
     delta, unknown = float(runs["target_delta"].min()), len(noisy) - len(runs)
+    unknown -= int((ended & ~noisy["run"].isin(runs["run"])).sum())
     if differing(study, runs):
         return Total(case, len(runs), None, None, delta, unknown)
     by_run = {run: _by_owner(rows) for run, rows in charges.groupby("run")}

@@ -19,6 +19,8 @@ from gridpriv.grid.overrides import read_demand_series
 from gridpriv.privacy.ledger import ReleaseCharge
 from gridpriv.privacy.release import Release
 from gridpriv.privacy.strategies.course import CourseDisclosure
+from gridpriv.report.contents import contents
+from gridpriv.report.summary import summary
 from gridpriv.study.run_folder import RunFolder
 from gridpriv.zonal.horizon import Horizon, make_horizon
 from gridpriv.zonal.prepared import noise_rule, prepare
@@ -374,3 +376,16 @@ def test_what_is_released_is_chosen_from_public_data(either, tmp_path):
         found.append((horizon.released_rows(), horizon.planned, horizon.multiplier))
     assert found[0] == found[1]
     assert any(row["cosines"] for row in found[0][0]) == ("bus" in text)
+
+
+@pytest.mark.parametrize(("course", "releases"), [("auto", 1), ("anew", 4)])
+def test_a_series_report_states_the_total_of_all_steps(course, releases, tmp_path):
+    (tmp_path / "day.csv").write_text(PROFILE)
+    words = ["run", "case14", "--series", str(tmp_path / "day.csv"), *FLAGS, "--course", course]
+    assert main([*words, "--quiet", "--out", str(tmp_path / "out")]) == 0
+    study = read_study(tmp_path / "out")
+    told = next(t for t in contents(study, summary(study)) if t.name == "privacy")
+    (row,) = (dict(zip((c.name for c in told.columns), r, strict=True)) for r in told.rows)
+    assert row["releases_per_zone"] == releases
+    assert row["total_pure"] == pytest.approx(1.0)
+    assert study.manifest["totals"][0]["unknown"] == 0
