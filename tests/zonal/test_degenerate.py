@@ -43,6 +43,9 @@ def check(seed, tmp_path, capsys):
         assert (code, "output" in words) == (3, True), about
         assert made.text.count("Inf") > 0, about
         return
+    if "a release rests on this minimiser" in told:  # its noise must cover what a solver errs
+        assert (code, "output" in words) == (3, True), about
+        return
     if code == 3:
         assert whole is None or whole.status == "Infeasible", f"{about}: there is a solution"
         return
