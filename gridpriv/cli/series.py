@@ -169,12 +169,8 @@ def in_turn(admit: Admit | None, begin: Admit) -> Admit:
 
 
 def _summarise(document: Json) -> None:
-    from gridpriv.zonal.summary import (
-        protected,
-        released_once,
-        series_figures,
-        series_sentences,
-    )
+    from gridpriv.zonal.series_summary import released_once, series_figures, series_sentences
+    from gridpriv.zonal.summary import protected
 
     steps, privacy = document["steps"], document["privacy"]
     rows: list[list[object]] = [["steps", document["finished"], ""]]

@@ -19,7 +19,8 @@ from gridpriv.report.source import run_document, step_rows
 from gridpriv.report.summary import cost_metric, reference_budget, short
 from gridpriv.study.manifest import LEARNING_RUN
 from gridpriv.study.total import Total, differing, study_totals
-from gridpriv.zonal.summary import AGREED, not_converged, price, sentences, series_sentences
+from gridpriv.zonal.series_summary import series_sentences
+from gridpriv.zonal.summary import AGREED, not_converged, price, sentences
 
 
 def answers(study: Study, table: pd.DataFrame) -> list[str]:

@@ -26,7 +26,8 @@ from gridpriv.study.schema import CLAIMS, GRIDS
 from gridpriv.study.total import study_totals
 from gridpriv.zonal.documents import INTERCHANGE
 from gridpriv.zonal.schema import STEPS
-from gridpriv.zonal.summary import figures, series_figures
+from gridpriv.zonal.series_summary import series_figures
+from gridpriv.zonal.summary import figures
 
 MOST_LISTED = 12
 

@@ -12,7 +12,7 @@ from gridpriv.cli.main import main
 from gridpriv.cli.run import summarise
 from gridpriv.core.display import amount, shown
 from gridpriv.power.ac.optimum import acopf
-from gridpriv.zonal.summary import series_figures
+from gridpriv.zonal.series_summary import series_figures
 
 HEAVY = ["run", "case14", "--load-scale", "2.5", "--mechanism", "none", "--rounds", "2"]
 
