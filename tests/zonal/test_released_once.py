@@ -34,6 +34,20 @@ DAY = "step,load_scale\ndark,0\nnight,0.6\nmorning,1.0\nnoon,1.2\n"
 PROFILE = "step,bus,pd_mw,qd_mvar\ndark,2,0,0\nnight,2,12,6\nmorning,2,22,13\nnoon,2,28,15\n"
 
 
+def fails_at_noon(words, monkeypatch):
+    """Run a day whose third step fails; return the exit code."""
+    honest = Horizon.run_step
+
+    def failing(self, number, *given, **named):
+        if number == 2:
+            raise SolverError("the lights go out")
+        return honest(self, number, *given, **named)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(Horizon, "run_step", failing)
+        return main(words)
+
+
 @pytest.fixture
 def day(tmp_path):
     (tmp_path / "day.csv").write_text(DAY)
@@ -107,18 +121,9 @@ def test_an_interrupted_day_with_secure_noise_goes_on_without_a_second_draw(
     words = [*words[:at], *words[at + 2 :], "--out", str(tmp_path / "out"), "--ledger", ledger]
     if "bus" in Path(either).read_text():
         words += ["--course", "2"]
-    honest = Horizon.run_step
-
-    def failing(self, number, *given, **named):
-        if number == 2:
-            raise SolverError("the lights go out")
-        return honest(self, number, *given, **named)
-
-    monkeypatch.setattr(Horizon, "run_step", failing)
-    assert main(words) == 3
+    assert fails_at_noon(words, monkeypatch) == 3
     names = ("released", "swings")
     before = read_study(tmp_path / "out").tables
-    monkeypatch.setattr(Horizon, "run_step", honest)
     assert main([*words, "--resume"]) == 0
     after = read_study(tmp_path / "out").tables
     for name in before.keys() & names:
@@ -286,16 +291,7 @@ def test_steps_whose_release_is_gone_are_not_joined_by_others(
     at = FLAGS.index("--seed")
     words = ["run", "case14", "--series", either, *FLAGS[:at], *FLAGS[at + 2 :], "--quiet",
              "--noise", "secure", "--out", str(out)]  # fmt: skip
-    honest = Horizon.run_step
-
-    def failing(self, number, *given, **named):
-        if number == 2:
-            raise SolverError("the lights go out")
-        return honest(self, number, *given, **named)
-
-    monkeypatch.setattr(Horizon, "run_step", failing)
-    assert main(words) == 3
-    monkeypatch.setattr(Horizon, "run_step", honest)
+    assert fails_at_noon(words, monkeypatch) == 3
     (out / "parts" / "once-drawn.json").unlink()
     capsys.readouterr()
     assert main([*words, "--resume"]) == 2
