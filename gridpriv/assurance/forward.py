@@ -34,7 +34,7 @@ from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import SolverError
 from gridpriv.power.presolve import ReducedProgram
 from gridpriv.power.problem import ZoneProblem
-from gridpriv.power.solvers.clarabel import FAST, SAFER, ClarabelSolver
+from gridpriv.power.solvers.clarabel import SAFER, ClarabelSolver
 
 FLOOR = 1e-14  # of slacks and duals, so that the scaling stays finite
 
@@ -68,11 +68,7 @@ class DifferentiableSolver(ClarabelSolver):
         program = self._program
         p = program.quadratic(metric, exact=self._exact)
         q = program.linear(linear, metric, exact=self._exact)
-        if self._solver is None:
-            self._solver = self._setup(p, q, FAST)
-        else:
-            self._solver.update(P=p, q=q)
-        found, scale = self._solver.solve(), 1.0
+        found, scale = self._first(p, q, near=False).solve(), 1.0
         for scale_next, settings in SAFER:
             if found.status == clarabel.SolverStatus.Solved:
                 break

@@ -9,6 +9,7 @@ from gridpriv.consensus.schedules import BalancedPenalty, PenaltySchedule, parse
 from gridpriv.core.settings import Part, choice, count, notation
 
 Update = Literal["exact", "linearized"]
+Accuracy = Literal["matched", "exact"]
 Step = Literal["nonsmooth", "smooth", "strongly-convex"]
 
 

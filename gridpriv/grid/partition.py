@@ -7,6 +7,7 @@ a seed, and returns connected zones (on a connected grid).
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from heapq import heapify, heappop, heappush
 
 import networkx as nx
 import numpy as np
@@ -117,14 +118,27 @@ def connect(graph: nx.Graph, groups: Collection[set[int]]) -> Groups:
         ranked = sorted(pieces, key=lambda piece: (-len(piece), min(piece)))
         kept.extend(set(piece) for piece in ranked[:1])
         loose.extend(set(piece) for piece in ranked[1:])
-    zone_of = _zone_of(kept)
-    while loose:
-        loose.sort(key=lambda piece: (not _touches(graph, piece, zone_of), len(piece), min(piece)))
-        piece = loose.pop(0)
+    zone_of, piece_of = _zone_of(kept), _zone_of(loose)
+    waiting = [(*_rank(graph, piece, zone_of), i) for i, piece in enumerate(loose)]
+    heapify(waiting)
+    left = set(range(len(loose)))
+    while left:
+        number = heappop(waiting)[-1]
+        if number not in left:  # it was ranked again since
+            continue
+        left.discard(number)
+        piece = loose[number]
         ties = _tie_weights(graph, piece, zone_of)
         target = max(ties, key=lambda z: (ties[z], -z)) if ties else _smallest(kept)
         _move(piece, target, kept, zone_of)
+        for beside in {piece_of[o] for node in piece for o in graph[node] if o in piece_of} & left:
+            heappush(waiting, (*_rank(graph, loose[beside], zone_of), beside))
     return kept
+
+
+def _rank(graph: nx.Graph, piece: set[int], zone_of: dict[int, int]) -> tuple[bool, int, int]:
+    """Return which piece is given away first: one that touches a zone, then the smallest."""
+    return not _touches(graph, piece, zone_of), len(piece), min(piece)
 
 
 def _zone_of(groups: Groups) -> dict[int, int]:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from gridpriv.consensus.agent import Agent
 from gridpriv.consensus.kept import Rehearsal
 from gridpriv.consensus.memory import AgentRules, Streams
+from gridpriv.consensus.settings import Accuracy
 from gridpriv.consensus.transport import Performer
 from gridpriv.core.arrays import Floats
 from gridpriv.power.ac.recourse import Boundary, ZonePlan, operating_unit, plan_zone
@@ -44,6 +45,7 @@ class Fleet:
     disclosures: tuple[Disclosure | None, ...]
     charge: Charging | None = None
     service: Service = field(default_factory=Service)
+    accuracy: Accuracy = "exact"
 
     @property
     def sizes(self) -> list[int]:
@@ -62,7 +64,9 @@ class Fleet:
         return [rules, streams, list(self.disclosures), charge]
 
     def _member(self, position: int, unit: float | None) -> ZoneMember:
-        problem = ZoneProblem(compile_zone(self.zones[position]), self.solver)
+        problem = ZoneProblem(
+            compile_zone(self.zones[position]), self.solver, accuracy=self.accuracy
+        )
         member = ZoneMember(problem, self.shared[position], self.service, unit)
         member.begin(self.rules, self.streams, self.disclosures[position], self.charge)
         return member
@@ -91,7 +95,9 @@ class ZoneMember:
         What is compiled stays, and so does the rehearsal where zones' solvers have no memory.
         """
         if hasattr(self, "agent") and self.problem.solver.startswith("pyomo:"):
-            self.problem = ZoneProblem(self.problem.program, self.problem.solver)
+            self.problem = ZoneProblem(
+                self.problem.program, self.problem.solver, accuracy=self.problem.accuracy
+            )
             self._rehearsal = Rehearsal()
         self.problem = self.problem.disclosing(disclosure)
         self._rehearsal.begin()

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from gridpriv.consensus.problem import Minimiser
-from gridpriv.consensus.settings import Update
+from gridpriv.consensus.settings import Accuracy, Update
 from gridpriv.core.arrays import Floats, Ints
 from gridpriv.power.objective import fixed_cost
 from gridpriv.power.presolve import ReducedProgram, presolve
@@ -36,12 +36,18 @@ class ZoneProblem:
         ``ipopt``, ``clarabel`` or ``pyomo:NAME``.
     disclosure : Disclosure, optional
         What of the demand is released, where demand is perturbed.
+    accuracy : {'matched', 'exact'}
+        How far it is solved where no release rests on the minimiser.
     """
 
     solver_share = SOLVER_SHARE
 
     def __init__(
-        self, program: ZoneProgram, solver: str, disclosure: Disclosure | None = None
+        self,
+        program: ZoneProgram,
+        solver: str,
+        disclosure: Disclosure | None = None,
+        accuracy: Accuracy = "exact",
     ) -> None:
         self._disclosure = disclosure
         self.program = program
@@ -49,6 +55,7 @@ class ZoneProblem:
         self.key = program.key
         self.coordinates: Ints = program.coordinates
         self.solver = solver
+        self.accuracy: Accuracy = accuracy
         self._last_output: tuple[Any, Sensitivity] | None = None
         self._solvers: dict[bool, ZoneSolver] = {}
         self._certified: dict[bool, Certified] = {}
@@ -107,7 +114,11 @@ class ZoneProblem:
         else:
             if exact not in self._solvers:
                 self._solvers[exact] = make_solver(
-                    self.solver, self.program, lambda: self.reduced, exact=exact
+                    self.solver,
+                    self.program,
+                    lambda: self.reduced,
+                    exact=exact,
+                    accuracy=self.accuracy,
                 )
             found = self._solvers[exact].solve(linear, metric, near=near)
         return Minimiser(found.z, found.iterations, found.retries)

@@ -75,7 +75,7 @@ def opened(ground: Ground, carry: Carrying) -> tuple[State, Plan]:
     if balanced and (accelerated or settings.noise_is_fresh()):
         schedule = KeptPenalty(schedule)
     plan = Plan(
-        settings.rounds, ground.step, schedule, settings.tolerance,
+        settings.rounds, ground.step, schedule, settings.effective_tolerance(),
         acceleration=anderson(len(ground.start)) if accelerated else None,
     )  # fmt: skip
     if settings.effective_perturbation().target == "output":

@@ -134,7 +134,9 @@ class Prepared(Instance):
     def problems(self) -> tuple[ZoneProblem, ...]:
         """The zones' problems, compiled in this process."""
         return tuple(
-            ZoneProblem(compile_zone(zone), self.settings.solver, disclosure)
+            ZoneProblem(
+                compile_zone(zone), self.settings.solver, disclosure, self.settings.accuracy
+            )
             for zone, disclosure in zip(self.zones, self.disclosures, strict=True)
         )
 

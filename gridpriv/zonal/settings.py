@@ -10,7 +10,7 @@ import numpy as np
 
 from gridpriv.consensus.acceleration import Acceleration
 from gridpriv.consensus.schedules import BalancedPenalty, ConstantPenalty
-from gridpriv.consensus.settings import Rounds, Update
+from gridpriv.consensus.settings import Accuracy, Rounds, Update
 from gridpriv.core.document import Json
 from gridpriv.core.errors import (
     GridprivWarning,
@@ -58,6 +58,8 @@ from gridpriv.privacy.settings import Privacy
 from gridpriv.privacy.strategies import MOST_COSINES
 
 Consensus = Literal["boundary", "all"]
+STILL = 1e-4
+"""p.u.: where every shared variable agrees this far, a round moves none by more."""
 Start = Literal["flat", "proxy"]
 Coordination = Literal["rounds", "central"]
 Release = Literal["bus", "total", "tree", "auto", "nothing"]
@@ -182,12 +184,18 @@ class Grid(Scenario):
         unset="anderson where it can be, else none",
     )  # fmt: skip
     convexity: float = number(1.0, "modulus alpha of the strongly convex step", positive)
-    tolerance: float = number(
-        0.0,
+    tolerance: float | None = number(
+        None,
         "stop below this largest disagreement of one shared variable, in p.u.; 0 runs all rounds",
         not_negative,
+        unset=f"{STILL:g} where rounds repeat one map and accuracy is matched, else 0",
     )
     solver: str = words("clarabel", "clarabel, ipopt or pyomo:NAME", "NAME")
+    accuracy: Accuracy = choice(
+        "matched", get_args(Accuracy),
+        "how far clarabel solves where no release rests on the minimiser: as far as rounds can "
+        "use, or to its own 1e-8",
+    )  # fmt: skip
 
 
 @documented
@@ -281,6 +289,11 @@ class Settings(Service, Grid, Rounds, Draws, Adjacency, Privacy):
         rounds = self.coordination == "rounds" and self.update == "exact"
         return balanced and rounds and not self.noise_is_fresh()
 
+    def effective_tolerance(self) -> float:
+        """Return the largest disagreement below which rounds stop; 0 runs all of them."""
+        still = STILL if self.accuracy == "matched" and self.repeats() else 0.0
+        return still if self.tolerance is None else self.tolerance
+
     def effective_acceleration(self) -> Acceleration:
         """Return the acceleration that applies."""
         return self.acceleration or ("anderson" if self.repeats() else "none")
@@ -302,6 +315,7 @@ class Settings(Service, Grid, Rounds, Draws, Adjacency, Privacy):
             "refresh": perturbation.refresh if perturbation.target == "demand" else None,
             "start": self.effective_start(),
             "acceleration": self.effective_acceleration(),
+            "tolerance": self.effective_tolerance(),
         }
 
 

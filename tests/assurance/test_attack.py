@@ -25,7 +25,9 @@ from gridpriv.cli.attack import _print
 from gridpriv.consensus.messages import Reply
 from gridpriv.core.errors import InputError
 
-SILENT: dict[str, Any] = {"mechanism": "none", "update": "linearized", "start": "flat", "rounds": 5}
+SILENT: dict[str, Any] = {
+    "mechanism": "none", "update": "linearized", "start": "flat", "rounds": 5, "accuracy": "exact",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("update", ["linearized", "exact"])

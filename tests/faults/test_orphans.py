@@ -18,7 +18,7 @@ TRIES = 20
 COMMANDS = {
     "compare": ["compare", "case14", "--budgets", "1,5", "--seeds", "40", "--rounds", "20",
                 "--jobs", "2", "--format", "none", "--quiet"],
-    "run": ["run", "case14", "--workers", "2", "--rounds", "20000", "--quiet"],
+    "run": ["run", "case14", "--workers", "2", "--rounds", "20000", "--tolerance", "0", "--quiet"],
 }  # fmt: skip
 
 

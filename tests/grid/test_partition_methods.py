@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from gridpriv.core.errors import GridprivWarning, InputError
 from gridpriv.grid.case import BRANCH_FIELDS, BUS_FIELDS, Case
 from gridpriv.grid.library import load_case
-from gridpriv.grid.partition import METHODS, partition
+from gridpriv.grid.partition import METHODS, connect, partition
 from gridpriv.grid.zoning import Zoning, bus_graph, tie_lines, zone_report
 
 ALWAYS = ["spectral", "louvain", "kernighan-lin"]
@@ -150,3 +150,43 @@ def test_the_graph_adds_up_parallel_branches(case118: Case) -> None:
     y = np.abs(1 / (case118.r[both] + 1j * case118.x[both]))
     assert len(both) == 2
     assert graph[at[42]][at[49]]["weight"] == pytest.approx(y.sum())
+
+
+def _given_away(graph: nx.Graph, groups: list[set[int]]) -> list[set[int]]:
+    """Give away loose pieces one by one, all ranked anew each time: slow, and as it is defined."""
+    kept, loose = [], []
+    for group in groups:
+        pieces = sorted(
+            nx.connected_components(graph.subgraph(group)), key=lambda p: (-len(p), min(p))
+        )
+        kept.append(set(pieces[0]))
+        loose += [set(piece) for piece in pieces[1:]]
+    while loose:
+        held = set().union(*kept)
+
+        def rank(piece: set[int], held: set[int] = held) -> tuple[bool, int, int]:
+            return not any(o in held for n in piece for o in graph[n]), len(piece), min(piece)
+
+        piece = min(loose, key=rank)
+        loose.remove(piece)
+        ties = [
+            sum(graph[n][o]["weight"] for n in piece for o in graph[n] if o in group)
+            for group in kept
+        ]
+        if any(ties):
+            kept[int(np.argmax(ties))] |= piece
+        else:
+            min(kept, key=lambda group: (len(group), min(group))).update(piece)
+    return kept
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10**6), st.integers(5, 60), st.integers(2, 6))
+def test_loose_pieces_go_where_ranking_them_anew_each_time_sends_them(seed, nodes, zones):
+    rng = np.random.default_rng(seed)
+    graph = nx.gnm_random_graph(nodes, int(1.2 * nodes), seed=seed)
+    for _, _, edge in graph.edges(data=True):
+        edge["weight"] = float(rng.integers(1, 1000)) / 7.0
+    zone_of = rng.integers(0, zones, nodes)
+    groups = [{int(n) for n in np.flatnonzero(zone_of == z)} for z in np.unique(zone_of)]
+    assert connect(graph, groups) == _given_away(graph, groups)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from gridpriv.consensus.settings import Accuracy
 from gridpriv.core.errors import not_allowed
 from gridpriv.power.presolve import ReducedProgram
 from gridpriv.power.program import ZoneProgram
@@ -27,7 +28,12 @@ def check_solver(name: str) -> None:
 
 
 def make_solver(
-    name: str, program: ZoneProgram, reduced: Callable[[], ReducedProgram], *, exact: bool
+    name: str,
+    program: ZoneProgram,
+    reduced: Callable[[], ReducedProgram],
+    *,
+    exact: bool,
+    accuracy: Accuracy = "exact",
 ) -> ZoneSolver:
     """Return a solver of a zone.
 
@@ -40,6 +46,8 @@ def make_solver(
         Gives the presolved program; called by solvers that use it.
     exact : bool
         Whether the objective holds f's own quadratic.
+    accuracy : {'matched', 'exact'}
+        How far Clarabel solves where a point near the minimiser serves.
     """
     if name.startswith("pyomo:"):
         from gridpriv.power.solvers.pyomo import PyomoSolver
@@ -49,14 +57,14 @@ def make_solver(
     if left.size == 0:
         return OnePoint(left)
     if name == "clarabel":
-        return Rescued(_clarabel(left, exact), lambda: _ipopt(left, exact))
-    return Rescued(_ipopt(left, exact), lambda: _clarabel(left, exact))
+        return Rescued(_clarabel(left, exact, accuracy), lambda: _ipopt(left, exact))
+    return Rescued(_ipopt(left, exact), lambda: _clarabel(left, exact, accuracy))
 
 
-def _clarabel(program: ReducedProgram, exact: bool) -> Attempting:
+def _clarabel(program: ReducedProgram, exact: bool, accuracy: Accuracy) -> Attempting:
     from gridpriv.power.solvers.clarabel import ClarabelSolver
 
-    return ClarabelSolver(program, exact=exact)
+    return ClarabelSolver(program, exact=exact, accuracy=accuracy)
 
 
 def _ipopt(program: ReducedProgram, exact: bool) -> Attempting:

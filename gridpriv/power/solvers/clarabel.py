@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import Any
 
 import clarabel
 import numpy as np
 from scipy import sparse
 
+from gridpriv.consensus.settings import Accuracy
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import SolverError
 from gridpriv.power.presolve import ReducedProgram
@@ -20,12 +22,15 @@ class ClarabelSolver:
 
     name = "clarabel"
 
-    def __init__(self, program: ReducedProgram, *, exact: bool) -> None:
+    def __init__(
+        self, program: ReducedProgram, *, exact: bool, accuracy: Accuracy = "exact"
+    ) -> None:
         self._program = program
         self._exact = exact
+        self._near = MATCHED if accuracy == "matched" else FAST
         rows, self._offset, self._cones = conic_rows(program)
         self._rows = sparse.csc_matrix(rows)
-        self._solver: Any = None
+        self._kept: dict[bool, _Kept] = {}  # where a point near the minimiser serves, or not
 
     def attempt(self, linear: Floats, metric: Floats, *, near: bool) -> Solution | Unsolved:
         """Return the minimiser; a solve not ended as Solved is repeated with safer settings.
@@ -40,11 +45,7 @@ class ClarabelSolver:
         """
         p = self._program.quadratic(metric, exact=self._exact)
         q = self._program.linear(linear, metric, exact=self._exact)
-        if self._solver is None:
-            self._solver = self._setup(p, q, FAST)
-        else:
-            self._solver.update(P=p, q=q)
-        found = self._solver.solve()
+        found = self._first(p, q, near=near).solve()
         ended = [found]
         for repeat, (scale, settings) in enumerate(SAFER):
             if found.status == clarabel.SolverStatus.Solved:
@@ -62,6 +63,18 @@ class ClarabelSolver:
             return Unsolved(f"clarabel ended {found.status}", iterations, retries, z)
         return Solution(self._program.restore(np.asarray(found.x)), iterations, retries)
 
+    def _first(self, p: Floats, q: Floats, *, near: bool) -> Any:
+        """Return the solver that is tried first, at P and q."""
+        kept = self._kept.get(near)
+        if kept is None:
+            kept = _Kept(self._setup(p, q, self._near if near else FAST), p)
+        elif np.array_equal(kept.quadratic, p):  # rounds keep their penalty
+            kept.solver.update(q=q)
+        else:
+            kept.solver.update(P=p, q=q)
+        self._kept[near] = replace(kept, quadratic=p)
+        return kept.solver
+
     def _setup(self, p: Floats, q: Floats, settings: dict[str, Any]) -> Any:
         return clarabel.DefaultSolver(
             self._program.upper_triangle(p),
@@ -71,6 +84,14 @@ class ClarabelSolver:
             self._cones,
             clarabel_settings(settings),
         )
+
+
+@dataclass(frozen=True, eq=False)
+class _Kept:
+    """A solver that is updated in place, and the values of P that it has."""
+
+    solver: Any
+    quadratic: Floats
 
 
 def _almost(ended: list[Any]) -> list[Any]:
@@ -98,6 +119,10 @@ def conic_rows(program: ZoneProgram | ReducedProgram) -> tuple[Matrix, Floats, l
 PLAIN = {"equilibrate_enable": False}
 FAST = PLAIN | {"iterative_refinement_abstol": 1e-9, "iterative_refinement_reltol": 1e-9}
 FINE = PLAIN | {"static_regularization_constant": 1e-10}
+MATCHED = PLAIN | {
+    "tol_feas": 1e-6, "tol_gap_abs": 1e-6, "tol_gap_rel": 1e-6,
+    "iterative_refinement_enable": False,
+}  # fmt: skip
 LOOSER = PLAIN | {"tol_feas": 1e-7, "tol_gap_abs": 1e-7, "tol_gap_rel": 1e-7}
 SAFER: tuple[tuple[float, dict[str, Any]], ...] = (
     (1.0, LOOSER),
