@@ -311,12 +311,20 @@ class Agent:
         return release.apply(value, lambda: self._streams.stream(self.problem.key, *place))
 
     def _pay(self, release: Release) -> None:
-        """Charge a release that is about to be drawn, and count it; an interrupt splits nothing."""
+        """Charge a release that is about to be drawn, and count it; an interrupt splits nothing.
+
+        Where nobody is charged there is nothing to split: what is not drawn need not be counted.
+        """
+        if self._charge is None:
+            self._count(release)
+            return
         with uninterrupted():
-            if self._charge is not None:
-                self._charge(self.problem.name, {release: 1})
-            self._releases[release] += 1
-            self._drawn[release] += 1
+            self._charge(self.problem.name, {release: 1})
+            self._count(release)
+
+    def _count(self, release: Release) -> None:
+        self._releases[release] += 1
+        self._drawn[release] += 1
 
     def _release_at(self, metric: Floats) -> Release | None:
         """Return the release of one draw in this metric; None where nothing private is in it."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
@@ -18,10 +20,12 @@ def islands(case: Case, lines: Bools | None = None) -> Ints:
     return np.asarray(connected_components(links, directed=False)[1], dtype=np.int64)
 
 
+@lru_cache(maxsize=16)
 def dead_buses(case: Case) -> Bools:
-    """Return the buses of islands in which no generator can give active power."""
+    """Return the buses of islands in which no generator can give active power; read-only."""
     island = islands(case)
     alive = np.zeros(island.max() + 1, bool)
     alive[island[case.gen_bus[case.pmax > 0]]] = True
     dead: Bools = ~alive[island]
+    dead.setflags(write=False)
     return dead

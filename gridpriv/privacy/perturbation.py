@@ -15,6 +15,7 @@ costs what its own sensitivity says, and they compose. What is released, by targ
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 from gridpriv.privacy.mechanism import MECHANISMS
@@ -70,7 +71,7 @@ class NoiseRule:
     multiplier: float
     assumed: float | None = None
 
-    @property
+    @cached_property
     def norm(self) -> Norm:
         """Norm in which the mechanism needs its sensitivity."""
         return MECHANISMS[self.mechanism, "simulated"](self.multiplier).norm

@@ -8,9 +8,7 @@ from gridpriv.core.document import Json
 from gridpriv.core.errors import not_allowed, one_of
 from gridpriv.core.stored import NETWORK_TABLES, Rows
 from gridpriv.grid.case import Case
-from gridpriv.grid.layout import network_tables
 from gridpriv.grid.library import load_case, zoning_of
-from gridpriv.grid.partition import METHODS
 from gridpriv.grid.zoning import Zoning, read_zoning, tie_lines, zone_map
 from gridpriv.study.plan import StudyPlan
 
@@ -42,6 +40,8 @@ def parse_zoning(case: Case, text: str) -> Zoning:
         return read_zoning(text, case)
     method, _, count = text.rpartition(":")
     if method:
+        from gridpriv.grid.partition import METHODS  # imports networkx: slow
+
         one_of("zonings: method", method, METHODS)
     if text and not count.isdigit():
         raise not_allowed("zonings", text, "K, METHOD:K, or a CSV file with columns bus,zone")
@@ -77,6 +77,8 @@ def describe(grids: Grids) -> list[Json]:
 
 def network_rows(grids: Grids) -> Rows:
     """Return positions of buses, and branches, of every grid (public)."""
+    from gridpriv.grid.layout import network_tables  # imports networkx: slow
+
     found: Rows = {}
     for (case, zoning), grid in grids.items():
         tables = network_tables(grid.case, grid.zoning)

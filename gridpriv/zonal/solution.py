@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise
 
-import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
@@ -60,6 +59,8 @@ def tree_angles(
 
     Each tree starts at a reference bus of its island, at the source's angle there.
     """
+    import networkx as nx  # slow to import, and most runs end without it
+
     graph = nx.Graph()
     graph.add_nodes_from(range(case.n_bus))
     for i, j, angle in zip(pair_i.tolist(), pair_j.tolist(), difference.tolist(), strict=True):

@@ -50,6 +50,7 @@ def test_the_objective_of_x_is_the_objective_of_z(reduced, seed, exact):
             curved = np.sum((program.program.imbalance @ z) ** 2) if exact else 0.0
             return curved + linear @ z + 0.5 * z @ (metric * z)
 
+        assert program.curved(upper.data, x) == pytest.approx(full @ x)
         reduced_gap = 0.5 * x @ (full @ x) + q @ x - 0.5 * y @ (full @ y) - q @ y
         assert reduced_gap == pytest.approx(on_z(x) - on_z(y), rel=1e-9, abs=1e-6)
 

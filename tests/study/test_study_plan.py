@@ -3,6 +3,8 @@ from __future__ import annotations
 import json
 import os
 import re
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -317,3 +319,11 @@ def test_a_study_file_without_end_is_refused_at_once(tmp_path: Path) -> None:
 def test_a_bad_axis_of_a_study_file_is_named(tmp_path: Path, text: str) -> None:
     with pytest.raises(InputError, match=text.partition(" ")[0]):
         read_plan(write(tmp_path, f'cases = ["case14"]\n{text}'))
+
+
+def test_a_worker_of_a_study_need_not_import_what_lays_out_grids() -> None:
+    code = (
+        "import sys, gridpriv.study.comparison, gridpriv.zonal.run\n"
+        "assert not {'networkx', 'gridpriv.grid.layout'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -133,8 +133,7 @@ class Certified:
             return math.inf
         y = y.copy()
         y[self._depths] += np.maximum(-self._depth(y), 0.0)
-        upper = self._program.upper_triangle(p)
-        gradient = upper @ x + upper.T @ x - upper.diagonal() * x + q + self._columns @ y
+        gradient = self._program.curved(p, x) + q + self._columns @ y
         beside = np.abs(gradient) @ self._program.width
         return math.sqrt(max(float(y @ slack), 0.0) + float(beside))
 
