@@ -216,23 +216,23 @@ def laplace_multiplier(epsilon: float, delta: float, releases: int) -> float:
     pure = releases / epsilon
     if delta == 0.0 or releases == 1:
         return pure
-    if _pld_epsilon(((Charge("laplace", pure), releases),), delta) >= epsilon:
-        return pure  # a delta so small buys less than the distribution's grid costs
-    import dp_accounting
-    from dp_accounting import pld
 
-    found = dp_accounting.calibrate_dp_mechanism(
-        pld.PLDAccountant,
-        lambda m: dp_accounting.SelfComposedDpEvent(dp_accounting.LaplaceDpEvent(m), releases),
-        epsilon,
-        delta,
-        bracket_interval=dp_accounting.ExplicitBracketInterval(
-            math.sqrt(releases) / (8.0 * epsilon + 8.0), pure
-        ),
-        tol=1e-4 * math.sqrt(releases) / epsilon,
-    )
-    # the search ends a tolerance above; what a pure total needs is always enough
-    return min(float(found), pure)
+    def excess(log_multiplier: float) -> float:
+        charge = Charge("laplace", math.exp(log_multiplier))
+        return total_epsilon({charge: releases}, delta) - epsilon
+
+    high = math.log(pure)
+    if excess(high) >= 0.0:
+        return pure  # a delta so small buys less than the distribution's grid costs
+    low = high - math.log(2.0)  # a small multiplier takes long: it is halved, not bracketed at once
+    while excess(low) <= 0.0:
+        low, high = low - math.log(2.0), low
+    from scipy.optimize import brentq
+
+    found = float(brentq(excess, low, high, xtol=1e-6))
+    while excess(found) > 0.0:
+        found += 1e-6
+    return min(math.exp(found), pure)
 
 
 def gaussian_multiplier(epsilon: float, delta: float, releases: int) -> float:

@@ -81,6 +81,20 @@ def test_calibrated_laplace_noise_costs_the_total(epsilon, releases):
     assert spent >= 0.97 * epsilon
 
 
+@pytest.mark.parametrize("epsilon", [0.5, 10.0])
+@pytest.mark.parametrize("releases", [2, 20, 200])
+def test_calibrated_laplace_noise_spends_all_of_a_total_but_a_millionth(epsilon, releases):
+    multiplier = laplace_multiplier(epsilon, 1e-5, releases)
+    spent = total_epsilon({Charge("laplace", multiplier): releases}, 1e-5)
+    assert (1.0 - 4e-6) * epsilon <= spent <= epsilon
+
+
+def test_a_total_wider_than_any_loss_distribution_is_calibrated_to_a_pure_one():
+    """Where one release hides nothing its certificate is the pure one, so the noise is too."""
+    multiplier = laplace_multiplier(600.0, 1e-5, 10)
+    assert total_epsilon({Charge("laplace", multiplier): 10}, 1e-5) <= 600.0
+
+
 def test_pure_charges_are_dominated_by_randomised_response():
     """A Laplace release costs no more as itself than as any purely private mechanism."""
     laplace = total_epsilon({Charge("laplace", 2.0): 40}, 1e-5)
