@@ -1,8 +1,8 @@
 """The control areas of a grid that settles, and the equations of their power flow.
 
-Generators of an area share what it regulates (alpha) in proportion to their headroom. An area at
-a limit of its alpha stays there (``bound``); where all of an island do, its reference bus gives
-the rest (``slack``).
+Generators of an area share what it regulates (alpha, p.u.) in proportion to their headroom. An
+area at a limit of its alpha stays there (``bound``); where all of an island do, its reference bus
+gives the rest (``slack``).
 """
 
 from __future__ import annotations
@@ -39,12 +39,16 @@ def _by_room(room: Floats, group: Ints, groups: int) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class Settled:
-    """A power flow and the areas in it: at which limit (-1, 0, 1), their alpha, islands' slack."""
+    """A power flow and the areas in it: at which limit (-1, 0, 1), their alpha, islands' slack.
+
+    ``eased`` is by which share reactive limits were (0: they hold, inf: there were none).
+    """
 
     solution: FlowSolution
     bound: Ints
     alpha: Floats
     slack: Floats
+    eased: float
     power_flows: int
 
 
@@ -52,8 +56,9 @@ class Settled:
 class AreaGrid:
     """A grid whose islands all generate, its dispatch and its areas (a zone's part of an island).
 
-    ``up`` and ``down`` are the generators' shares of their area's alpha, ``most`` and ``least``
-    alpha's limits.
+    ``up`` and ``down`` are the generators' shares of their area's alpha, which add up to 1 whatever
+    room is left: else Newton's method is lost where there is little on one side. ``most`` and
+    ``least`` are alpha's limits.
     """
 
     case: Case
@@ -80,13 +85,17 @@ class AreaGrid:
         gen_area, count = area_of[case.gen_bus], len(areas)
         upward = np.maximum(case.pmax - dispatch.pg, 0.0)
         downward = np.maximum(dispatch.pg - case.pmin, 0.0)
-        up, down = (_by_room(room, gen_area, count) for room in (upward, downward))
-        most, least = (_reach(room, gen_area, count) for room in (upward, downward))
-        span = np.bincount(gen_area, upward + downward, minlength=count).astype(float)
+        most, least = (
+            np.bincount(gen_area, room, minlength=count).astype(float)
+            for room in (upward, downward)
+        )
+        up, down = (_shares(room, gen_area, count) for room in (upward, downward))
+        # an area without room on one side would go there by its other generators
+        up, down = np.where(most[gen_area] > 0, up, down), np.where(least[gen_area] > 0, down, up)
         return AreaGrid(
             case, dispatch, island, _references(case, island), area_of, areas[:, 0],
             _area_interchange(schedule, areas, area_of, case), bus_admittance(case),
-            up, down, most, -least, _by_room(span, areas[:, 0], island.max() + 1),
+            up, down, most, -least, _by_room(most + least, areas[:, 0], island.max() + 1),
         )  # fmt: skip
 
     @property
@@ -108,10 +117,11 @@ class AreaGrid:
         return share_reactive(self.case, _reactive_generation(self, voltage))
 
 
-def _reach(room: Floats, group: Ints, groups: int) -> Floats:
-    """Return how far alpha can go: 1 with finite room, inf with infinite, 0 without any."""
-    total = np.bincount(group, room, minlength=groups)
-    return np.where(np.isinf(total), np.inf, (total > 0).astype(float))
+def _shares(room: Floats, group: Ints, groups: int) -> Floats:
+    """Return shares in proportion to ``room`` that add up to 1 in a group; 0 where none has any."""
+    given = _by_room(room, group, groups)
+    total = np.bincount(group, given, minlength=groups)[group]
+    return given / np.where(total > 0, total, 1.0)
 
 
 def _references(case: Case, island: Ints) -> Ints:
@@ -166,9 +176,7 @@ def solve(
         (np.ones(len(slack)), (grid.reference[slack], np.arange(len(slack)))),
         shape=(case.n_bus, len(slack)),
     )
-    up, down = (_columns(grid, *way)[:, active] for way in (
-        (grid.up, grid.down, grid.most), (grid.down, grid.up, grid.least),
-    ))  # fmt: skip
+    up, down = (_columns(grid, shares)[:, active] for shares in (grid.up, grid.down))
     column = np.searchsorted(regulated, grid.area_island[active])
     bias = sparse.coo_array(
         (grid.bias[active], (np.arange(len(active)), column)),
@@ -195,7 +203,7 @@ def solve(
     found = solve_power_flow(equations, voltage, begin, np.zeros(len(regulated)))
     alpha, taken = fixed.copy(), np.zeros(len(grid.reference))
     alpha[active], taken[slack] = found.alpha[: len(active)], found.alpha[len(active) :]
-    return Settled(found, bound, alpha, taken, 1)
+    return Settled(found, bound, alpha, taken, eased, 1)
 
 
 def _tie_ends(grid: AreaGrid, ties: Bools) -> tuple[sparse.csr_array, Ints, sparse.csr_array]:
@@ -218,11 +226,10 @@ def _tie_ends(grid: AreaGrid, ties: Bools) -> tuple[sparse.csr_array, Ints, spar
     return rows, near, sparse.coo_array(halves, shape=shape).tocsr()
 
 
-def _columns(grid: AreaGrid, here: Floats, other: Floats, reach: Floats) -> sparse.csr_array:
-    """Return the injection of buses by areas' alpha; one without reach: by the other room."""
-    values = np.where(reach[grid.gen_area] != 0, here, other)
+def _columns(grid: AreaGrid, shares: Floats) -> sparse.csr_array:
+    """Return the injection of buses by areas' alpha."""
     size = (grid.case.n_bus, len(grid.interchange))
-    return sparse.coo_array((values, (grid.case.gen_bus, grid.gen_area)), shape=size).tocsr()
+    return sparse.coo_array((shares, (grid.case.gen_bus, grid.gen_area)), shape=size).tocsr()
 
 
 def _reactive_limits(grid: AreaGrid, voltage: Complexes, eased: float) -> tuple[Floats, Floats]:

@@ -16,8 +16,8 @@ demand is shed, its voltages are 0.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.sparse.linalg import spsolve
@@ -27,7 +27,7 @@ from gridpriv.grid.admittance import branch_flows, laplacian
 from gridpriv.grid.case import Case
 from gridpriv.grid.islands import dead_buses
 from gridpriv.power.ac.areas import AreaGrid, Settled, injection, interchange_of, solve
-from gridpriv.power.ac.newton import PowerFlowError
+from gridpriv.power.ac.newton import FlowSolution, PowerFlowError
 from gridpriv.power.ac.part import part_of
 from gridpriv.power.ac.state import AcState, Dispatch, Schedule
 
@@ -37,9 +37,33 @@ MOST_EASED = 10
 """Power flows in which what is beyond reactive limits is taken away little by little."""
 LARGEST_MOVE = 0.25
 """p.u. of voltage: a state farther away is another branch of solutions, which no grid jumps to."""
+SUNK = 0.1
+"""p.u. of voltage below its band: a state that comes there may be on a lower branch of solutions,
+on which a search that goes on from it would stay."""
 MOST_POWER_FLOWS = 40
 FREE_SWITCHING = 20
 """Power flows after which a generator at a limit stays there, so that switching ends."""
+
+
+@dataclass(frozen=True, eq=False)
+class Standing:
+    """Where a grid stood before: its voltages, and what its generators gave."""
+
+    voltage: Complexes
+    pg: Floats
+
+    def on(self, grid: AreaGrid) -> Settled:
+        """Return where a search begins; areas that stood at a limit are taken to stand there."""
+        case, count = grid.case, len(grid.interchange)
+        alpha, slack = np.zeros(count), np.zeros(len(grid.reference))
+        up, down = (
+            np.bincount(grid.gen_area, room > SWITCH_TOLERANCE, minlength=count) == 0
+            for room in (case.pmax - self.pg, self.pg - case.pmin)
+        )
+        idle = (grid.most == 0) & (grid.least == 0)
+        bound = np.where(up | idle, 1, np.where(down, -1, 0))
+        stood = FlowSolution(self.voltage, alpha, slack, np.inf, 0)
+        return Settled(stood, bound, alpha, slack, 0.0, 0)
 
 
 def ac_flow(
@@ -79,7 +103,7 @@ def ac_flow(
     try:
         grid, settled = _held_or_shared(
             live.case, inner, replace(schedule, zone_of=schedule.zone_of[live.buses]),
-            None if before is None else (before.vm * np.exp(1j * before.va))[live.buses],
+            None if before is None else Standing(before.voltage[live.buses], before.pg[live.gens]),
         )  # fmt: skip
     except PowerFlowError as error:
         raise error.named(int(live.case.bus_id[error.bus]), case.base_mva) from None
@@ -119,32 +143,44 @@ def _on_dead_buses_none(case: Case, dispatch: Dispatch, dead: Bools) -> Dispatch
     )
 
 
-def _settled(grid: AreaGrid, starts: Iterable[Complexes], before: Complexes | None) -> Settled:
+def _settled(grid: AreaGrid, starts: Iterable[Complexes], before: Standing | None) -> Settled:
     """Solve power flows until every reactive limit holds and every area is settled."""
     bound = np.where((grid.most == 0) & (grid.least == 0), 1, 0)
-    last = _first(grid, bound, starts)
+    found = None if before is None else _near_before(grid, before)
+    if found is None:
+        found = _within_limits(grid, _first(grid, bound, starts))
     for number in range(2, MOST_POWER_FLOWS):
-        found = _within_limits(grid, last, before)
         after = _areas_switched(grid, found, release=number <= FREE_SWITCHING)
         if np.array_equal(after, found.bound):
             return replace(found, power_flows=number)
+        # from a state outside limits a search within them comes to a lower branch too easily
+        near = None if found.eased else _nearby(grid, replace(found, bound=after), 0.0)
         try:
-            last = solve(grid, after, found.solution.voltage, found, np.inf)
+            found = near or _within_limits(
+                grid, solve(grid, after, found.solution.voltage, found, np.inf)
+            )
         except PowerFlowError:
             return replace(found, power_flows=number)
     return found
 
 
-def _within_limits(grid: AreaGrid, last: Settled, before: Complexes | None) -> Settled:
+def _near_before(grid: AreaGrid, before: Standing) -> Settled | None:
+    """Return the state within reactive limits near where the grid stood, unless voltages sink."""
+    found = _nearby(grid, before.on(grid), 0.0)
+    if found is None:
+        return None
+    floor = grid.case.vmin - SUNK
+    sinking = (np.abs(found.solution.voltage) < floor) & (np.abs(before.voltage) >= floor)
+    return None if sinking.any() else found
+
+
+def _within_limits(grid: AreaGrid, last: Settled) -> Settled:
     """Return the state within reactive limits, or as near to it as a power flow is found.
 
-    Where none is found at once, nor from where the grid stood before, what is beyond the limits is
-    taken away little by little.
+    Where none is found at once, what is beyond the limits is taken away little by little.
     """
     share, nearest = 0.5, last
     found = _nearby(grid, last, 0.0)
-    if found is None and before is not None:
-        found = _nearby(grid, replace(last, solution=replace(last.solution, voltage=before)), 0.0)
     if found is not None:
         return found
     for _ in range(1, MOST_EASED):
@@ -169,7 +205,7 @@ def _nearby(grid: AreaGrid, last: Settled, eased: float) -> Settled | None:
 
 
 def _held_or_shared(
-    case: Case, dispatch: Dispatch, schedule: Schedule, before: Complexes | None
+    case: Case, dispatch: Dispatch, schedule: Schedule, before: Standing | None
 ) -> tuple[AreaGrid, Settled]:
     """Return the state in which areas hold their interchange.
 
@@ -190,13 +226,24 @@ def _held_or_shared(
         return shared, found
 
 
-def _starts(grid: AreaGrid) -> Iterator[Complexes]:
-    """Yield the dispatch's voltages, then angles of the DC power flow, then a flat start."""
-    vm = grid.dispatch.vm
-    yield vm * np.exp(1j * grid.dispatch.va)
+def _starts(grid: AreaGrid) -> list[Complexes]:
+    """Return the dispatch's voltages, angles of the DC power flow, and a flat start.
+
+    What lacks least active power comes first.
+    """
+    vm, injected = grid.dispatch.vm, injection(grid).real
     flat = np.where(np.isin(np.arange(grid.case.n_bus), grid.case.gen_bus), vm, 1.0)
-    yield flat * np.exp(1j * _dc_angles(grid))
-    yield flat.astype(complex)
+    starts: list[Complexes] = [
+        vm * np.exp(1j * grid.dispatch.va),
+        flat * np.exp(1j * _dc_angles(grid)),
+        flat.astype(complex),
+    ]
+
+    def lack(voltage: Complexes) -> float:
+        drawn = voltage * np.conj(grid.admittance @ voltage)
+        return float(np.linalg.norm(drawn.real - injected))
+
+    return sorted(starts, key=lack)
 
 
 def _first(grid: AreaGrid, bound: Ints, starts: Iterable[Complexes]) -> Settled:
