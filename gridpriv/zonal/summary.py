@@ -96,7 +96,16 @@ def _rounds(document: Json) -> str:
     if settings["coordination"] == "central":
         return "one central schedule"
     rounds = counted(_length(document["rounds"]), "round")
+    if _agreed_early(document):  # the others would have moved nothing
+        rounds = f"{len(document['rounds'])} of {counted(settings['rounds'], 'round')}"
     return f"{rounds} of {settings['update']} updates"
+
+
+def _agreed_early(document: Json) -> bool:
+    """Return whether rounds stopped before the last because all shared variables agreed."""
+    final, settings = document["final"], document["settings"]
+    fewer = 0 < len(document["rounds"] or ()) < settings["rounds"]
+    return fewer and bool(final["disagreement"] < settings["tolerance"])
 
 
 def _silent(settings: Json) -> bool:
@@ -222,7 +231,7 @@ def apart(document: Json) -> str | None:
         f"after {counted(rounds, 'round')} zones differ by {shown(residual)} p.u. in what they "
         "share"
     )
-    if rounds < settings["rounds"] and final["disagreement"] < settings["tolerance"]:
+    if _agreed_early(document):
         return " ".join([not_converged(differ, ()), SMALLER])
     return not_converged(differ, {fresh_noise(settings)})
 

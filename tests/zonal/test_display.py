@@ -25,6 +25,13 @@ def test_repr_is_one_line(result) -> None:
     assert "total epsilon 5 at delta 1e-05" in told
 
 
+def test_rounds_that_agreed_early_are_told_of_those_planned(case14, zones14) -> None:
+    settings = gridpriv.Settings(rounds=100, seed=1)
+    result = gridpriv.run(case14, zones14, settings)
+    assert 5 < len(result.trace.rounds) < 100
+    assert f" {len(result.trace.rounds)} of 100 rounds of exact updates" in repr(result)
+
+
 @pytest.mark.parametrize(
     ("protects", "other", "own"), [("p", "reactive", "active"), ("q", "active", "reactive")]
 )
