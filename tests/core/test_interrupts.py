@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import signal
+import subprocess
+import sys
 from threading import Thread
 
 import pytest
 
-from gridpriv.core.interrupts import uninterrupted
+from gridpriv.core.interrupts import interruptible, uninterrupted
 
 
 def test_an_interrupt_waits_for_the_end_of_the_block():
@@ -34,3 +36,23 @@ def test_other_threads_are_left_alone():
     thread.start()
     thread.join()
     assert done == ["work"]
+
+
+def test_a_call_that_swallows_what_an_interrupt_raises_is_ended_and_interrupts_all_the_same():
+    done = []
+    with pytest.raises(KeyboardInterrupt), interruptible():
+        try:
+            signal.raise_signal(signal.SIGINT)
+            done.append("not ended")
+        except KeyboardInterrupt:
+            done.append("swallowed")
+    assert done == ["swallowed"]
+
+
+def test_what_ends_a_process_at_once_still_does():
+    code = (
+        "import signal; from gridpriv.core.interrupts import interruptible\n"
+        "with interruptible():\n    signal.raise_signal(signal.SIGTERM)\n    print('went on')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (-signal.SIGTERM, "")

@@ -1,6 +1,10 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -13,6 +17,7 @@ from gridpriv import load_case
 from gridpriv.cli.main import main
 from gridpriv.core.errors import GridprivWarning, InputError
 from gridpriv.grid.library import case_files
+from gridpriv.power.ac.model import ac_model
 from gridpriv.power.ac.service import Service, check_service
 from gridpriv.power.centralized import relax
 
@@ -245,3 +250,14 @@ def test_files_and_the_warning_of_prices(tmp_path, capsys):
 def test_bad_input_is_exit_code_2_and_named(words, message, capsys):
     assert main(["acopf", "case14", *words]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_an_interrupt_within_a_solve_is_not_swallowed():
+    """CasADi ends the solve with a status of its own; in several solves' time one is running."""
+    program = ac_model(load_case("case118")).program
+    for attempt in range(5):
+        after = f"sleep {0.1 + 0.013 * attempt}; kill -{signal.SIGINT:d} {os.getpid()}"
+        with pytest.raises(KeyboardInterrupt), subprocess.Popen(["sh", "-c", after]):
+            until = time.monotonic() + 5.0
+            while time.monotonic() < until:
+                program.solve()

@@ -19,6 +19,7 @@ import numpy as np
 from scipy import sparse
 
 from gridpriv.core.arrays import Floats, Ints
+from gridpriv.core.interrupts import interruptible
 
 OPTIONS: dict[str, Any] = {
     "print_time": False,
@@ -99,6 +100,7 @@ class QuadraticProgram:
         """The starting point, shape (n,)."""
         return np.concatenate([start for _, _, start in self._bounds])
 
+    @interruptible()
     def solve(self, start: Floats | None = None, zero: Ints | None = None) -> Solved:
         """Solve with Ipopt.
 

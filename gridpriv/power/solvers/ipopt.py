@@ -9,6 +9,7 @@ import numpy as np
 from scipy import sparse
 
 from gridpriv.core.arrays import Floats
+from gridpriv.core.interrupts import interruptible
 from gridpriv.power.presolve import ReducedProgram
 from gridpriv.power.solvers.base import Solution, Unsolved
 
@@ -32,6 +33,7 @@ class IpoptSolver:
 
     name = "ipopt"
 
+    @interruptible()
     def __init__(self, program: ReducedProgram, *, exact: bool) -> None:
         self._program = program
         self._exact = exact
@@ -39,6 +41,7 @@ class IpoptSolver:
         self._solver = casadi.nlpsol("zone", "ipopt", self._problem, OPTIONS)
         self._x = np.clip(_start(program), program.lower, program.upper)
 
+    @interruptible()
     def attempt(self, linear: Floats, metric: Floats, *, near: bool) -> Solution | Unsolved:
         """Return the minimiser; a solve not ended as solved is repeated with safer settings."""
         del near  # no status of Ipopt's says how near a point is
