@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import product
 
 import numpy as np
 from scipy import sparse
-from scipy.sparse.linalg import SuperLU, splu
 
 from gridpriv.core.arrays import Floats
 from gridpriv.grid.admittance import laplacian
 from gridpriv.grid.case import Case
+from gridpriv.grid.factors import Factors
 from gridpriv.power.prior import capacity
 from gridpriv.power.zone import Zone
 from gridpriv.privacy.adjacency import DemandAdjacency
@@ -36,7 +36,7 @@ TIES = 0.3
 
 def disclose(
     zone: Zone, release: str, prior: Prior, noise: NoiseRule, adjacency: DemandAdjacency,
-    factors: SuperLU,
+    direct: DirectCurrent,
 ) -> Disclosure:  # fmt: skip
     """Return what a zone releases; of several possibilities the one of least expected error.
 
@@ -45,30 +45,30 @@ def disclose(
     zone : Zone
         Its topology and generators are read, not its demand.
     release : {'bus', 'total', 'tree', 'auto', 'nothing'}
-    factors : SuperLU
-        Of the grid's DC power flow (:func:`grounded`): one for all zones.
+    direct : DirectCurrent
+        Of the whole grid (:func:`grounded`): one for all zones.
     """
 
     def drawn(option: Statistics) -> float:
         return noise.release(option.sensitivity(adjacency, noise.norm)).mechanism.variance
 
-    return auto(strategies(zone, release), drawn, prior, used(zone, factors))
+    return auto(strategies(zone, release), drawn, prior, used(zone, direct))
 
 
 def disclose_course(
     zone: Zone, release: str, options: Sequence[Cosines], prior: Prior, noise: NoiseRule,
-    adjacency: DemandAdjacency, factors: SuperLU,
+    adjacency: DemandAdjacency, direct: DirectCurrent,
 ) -> CourseDisclosure:  # fmt: skip
     """Return what a zone releases of its demand over time, chosen as by :func:`disclose`.
 
     Parameters
     ----------
-    zone, release, prior, noise, adjacency, factors
+    zone, release, prior, noise, adjacency, direct
         As of :func:`disclose`.
     options : sequence of Cosines
         What may be released of the course of the zone's sum.
     """
-    use = used(zone, factors)
+    use = used(zone, direct)
     level = float(prior.active.mean.sum())
     found = []
     for strategy, option in product(strategies(zone, release), options):
@@ -82,9 +82,9 @@ def disclose_course(
     return min(found, key=lambda one: one.level.expected)
 
 
-def used(zone: Zone, factors: SuperLU) -> Floats:
+def used(zone: Zone, direct: DirectCurrent) -> Floats:
     """Return what neighbours use of a zone's active demand: its sum, and flows on its ties."""
-    return np.vstack([np.ones((1, len(zone.own))), TIES * tie_flows(zone, factors)])
+    return np.vstack([np.ones((1, len(zone.own))), TIES * tie_flows(zone, direct)])
 
 
 def strategies(zone: Zone, release: str) -> list[Statistics]:
@@ -102,34 +102,50 @@ def strategies(zone: Zone, release: str) -> list[Statistics]:
     return trees if release == "tree" else [*trees, bus(n)]
 
 
-def grounded(case: Case) -> SuperLU:
-    """Return the factors of the DC power flow of a whole grid, slightly grounded everywhere."""
-    strength = _strength(case)
+@dataclass(frozen=True, eq=False)
+class DirectCurrent:
+    """The DC power flow of a whole grid; of topology, impedances and capacities only.
+
+    Attributes
+    ----------
+    strength : (m,)
+        1 / |z| of the branches.
+    factors : Factors
+        Of their Laplacian, slightly grounded everywhere.
+    supply : (n,)
+        Angles while every bus takes the same part of 1 p.u., generated in proportion to capacity.
+    """
+
+    strength: Floats
+    factors: Factors
+    supply: Floats
+
+
+def grounded(case: Case) -> DirectCurrent:
+    """Return the DC power flow of a whole grid."""
+    strength = 1.0 / np.abs(case.r + 1j * case.x)
     flows = laplacian(case.f_bus, case.t_bus, strength, case.n_bus)
     ground = 1e-9 * float(strength.mean()) if len(strength) else 1.0  # a grid may have no branch
-    return splu((flows + ground * sparse.eye_array(case.n_bus)).tocsc())
+    factors = Factors.of((flows + ground * sparse.eye_array(case.n_bus)).tocsc())
+    able = np.bincount(case.gen_bus, np.where(np.isfinite(case.pmax), case.pmax, 0.0), case.n_bus)
+    # what all buses take alike moves all angles alike, and would drown the rest in rounding
+    supply = factors.solve(able / max(capacity(case), 1e-12) - 1.0 / case.n_bus)
+    return DirectCurrent(strength, factors, supply)
 
 
-def _strength(case: Case) -> Floats:
-    return np.asarray(1.0 / np.abs(case.r + 1j * case.x))
-
-
-def tie_flows(zone: Zone, factors: SuperLU) -> Floats:
+def tie_flows(zone: Zone, direct: DirectCurrent) -> Floats:
     """Return the flow on each tie line per unit of demand at each own bus, (ties, |N_z|).
 
-    DC power flow, of the factors of :func:`grounded`; what a bus takes is generated everywhere, in
-    proportion to capacity. Their signed sum over the ties is the interchange.
+    What a bus takes is generated everywhere, in proportion to capacity. Their signed sum over the
+    ties is the interchange.
     """
-    case = zone.network.case
-    n, own = case.n_bus, np.zeros(case.n_bus, dtype=bool)
-    own[zone.own] = True
-    strength = _strength(case)
-    f, t = case.f_bus[zone.branches], case.t_bus[zone.branches]
-    ties = zone.branches[own[f] != own[t]]
-    ends = np.zeros((n, len(ties)))
-    ends[case.f_bus[ties], np.arange(len(ties))] += strength[ties]
-    ends[case.t_bus[ties], np.arange(len(ties))] -= strength[ties]
-    flows = factors.solve(ends) if len(ties) else ends
-    share = np.bincount(case.gen_bus, np.where(np.isfinite(case.pmax), case.pmax, 0.0), n)
-    made = share @ flows / max(capacity(case), 1e-12)
-    return np.asarray(made[:, None] - flows[zone.own].T)
+    case, own = zone.network.case, np.isin(zone.buses, zone.own)
+    f, t = (np.searchsorted(zone.buses, end[zone.branches]) for end in (case.f_bus, case.t_bus))
+    ties = np.flatnonzero(own[f] != own[t])
+    strength, number = direct.strength[zone.branches[ties]], np.arange(len(ties))
+    ends = np.zeros((len(zone.buses), len(ties)))
+    ends[f[ties], number] += strength
+    ends[t[ties], number] -= strength
+    taken = direct.factors.solve_at(zone.buses, ends)
+    made = direct.supply[zone.buses] @ ends
+    return np.asarray(made[:, None] - taken[own].T)

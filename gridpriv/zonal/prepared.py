@@ -10,7 +10,6 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse.linalg import SuperLU
 
 from gridpriv.consensus.coordinator import Consensus, make_consensus
 from gridpriv.consensus.memory import AgentRules
@@ -19,7 +18,7 @@ from gridpriv.core.errors import GridprivWarning, not_allowed
 from gridpriv.grid.case import Case
 from gridpriv.grid.zoning import Zoning
 from gridpriv.power.ac.service import check_service
-from gridpriv.power.disclosure import disclose, grounded
+from gridpriv.power.disclosure import DirectCurrent, disclose, grounded
 from gridpriv.power.prior import PublicDemand, public_demand, zone_prior
 from gridpriv.power.problem import ZoneProblem
 from gridpriv.power.program import compile_zone
@@ -119,8 +118,8 @@ class Prepared(Instance):
         return replace(found, scale=self.scale, power_factors=factors)
 
     @cached_property
-    def direct_current(self) -> SuperLU:
-        """Factors of the whole grid's DC power flow; of topology and impedances only."""
+    def direct_current(self) -> DirectCurrent:
+        """The whole grid's DC power flow; of topology, impedances and capacities only."""
         return grounded(self.case)
 
     @cached_property
