@@ -17,6 +17,7 @@ would be free of it.
 from __future__ import annotations
 
 import secrets
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
@@ -30,8 +31,9 @@ from pandas import DataFrame
 from gridpriv.consensus.memory import AgentRules
 from gridpriv.consensus.transport import Carry
 from gridpriv.core.arrays import Floats
+from gridpriv.core.display import counted
 from gridpriv.core.document import Json
-from gridpriv.core.errors import GridprivError, not_allowed
+from gridpriv.core.errors import GridprivError, GridprivWarning, not_allowed
 from gridpriv.grid.overrides import DemandSeries
 from gridpriv.grid.zoning import Zoning
 from gridpriv.power.disclosure import disclose_course
@@ -233,15 +235,37 @@ class Horizon:
 
 def make_horizon(series: DemandSeries, zoning: Zoning, settings: Settings) -> Horizon:
     """Return the horizon of a series; without a seed in the settings one is drawn."""
-    if settings.course != AUTO and (series.scales or settings.effective_perturbation() != ONCE):
-        raise not_allowed(
-            "course", settings.course,
-            f"{AUTO!r}, or beside steps of their own demand that is perturbed once (refresh run)",
-        )  # fmt: skip
+    if settings.course != AUTO:
+        _check_course(series, settings)
     seed = secrets.randbits(64) if settings.seed is None else settings.seed
     horizon = Horizon(series, zoning, settings, seed, None)
     times = 1 if horizon.released_once else len(series)
     return replace(horizon, multiplier=horizon_multiplier(settings, times))
+
+
+def _check_course(series: DemandSeries, settings: Settings) -> None:
+    """Refuse a course where none is released; warn of more cosines than there are."""
+    course = settings.course
+    if series.scales:
+        raise not_allowed(
+            "course", course,
+            "the steps of this series are factors on one demand, and one release of that demand "
+            "serves them all: leave the course out",
+        )  # fmt: skip
+    if settings.effective_perturbation() != ONCE:
+        raise not_allowed(
+            "course", course,
+            "a course is released of demand whose noise is drawn once, and here it is not: leave "
+            "the course out, or set perturbation to demand and refresh to run",
+        )  # fmt: skip
+    most = len(series) - 1
+    if course != ANEW and int(course) > most:
+        warnings.warn(
+            f"course = {course}: a series of {counted(len(series), 'step')} has no more than "
+            f"{counted(most, 'cosine')}, so {most} are released",
+            GridprivWarning,
+            stacklevel=3,
+        )
 
 
 @dataclass(frozen=True, eq=False)

@@ -225,25 +225,40 @@ def test_a_step_of_a_factor_errs_by_what_one_run_expects_to(day, tmp_path):
     )
 
 
+FACTORS = "the steps of this series are factors on one demand, and one release"
+NOT_ONCE = "a course is released of demand whose noise is drawn once, and here it is not"
+
+
 @pytest.mark.parametrize(
-    "words",
+    ("why", "words"),
     [
-        (),
-        ("--series", DAY),
-        ("--series", PROFILE, "--refresh", "round"),
-        ("--series", PROFILE, "--mechanism", "laplace", "--perturbation", "output"),
-        ("--series", PROFILE, "--mechanism", "none"),
+        ("'auto' without a series", ()),
+        (FACTORS, ("--series", DAY)),
+        (NOT_ONCE, ("--series", PROFILE, "--refresh", "round")),
+        (NOT_ONCE, ("--series", PROFILE, "--mechanism", "laplace", "--perturbation", "output")),
+        (NOT_ONCE, ("--series", PROFILE, "--mechanism", "none")),
     ],
 )
-def test_a_course_is_refused_where_it_means_nothing(words, tmp_path, capsys):
+def test_a_course_is_refused_where_it_means_nothing(why, words, tmp_path, capsys):
     (tmp_path / "steps.csv").write_text(words[1] if words else "")
     given = [str(tmp_path / "steps.csv") if "\n" in word else word for word in words]
     for course in ("anew", "3"):
         assert (
             main(["run", "case14", *given, "--course", course, "--out", str(tmp_path / "o")]) == 2
         )
-        assert f"course = '{course}' is not allowed" in capsys.readouterr().err
+        assert f"course = '{course}' is not allowed: {why}" in capsys.readouterr().err
         assert not (tmp_path / "o").exists()
+
+
+def test_more_cosines_than_a_series_has_are_named(tmp_path, capsys):
+    (tmp_path / "steps.csv").write_text(PROFILE)
+    words = ["run", "case14", "--series", str(tmp_path / "steps.csv"), *FLAGS, "--json"]
+    for course, told in (("3", False), ("6", True)):
+        assert main([*words, "--course", course]) == 0
+        shown = capsys.readouterr()
+        assert {zone["cosines"] for zone in json.loads(shown.out)["released_once"]} == {3}
+        said = "course = 6: a series of 4 steps has no more than 3 cosines, so 3 are released"
+        assert (said in shown.err) == told
 
 
 def test_a_single_run_has_no_course():
