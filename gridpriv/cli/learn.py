@@ -21,7 +21,7 @@ from gridpriv.cli.flags import (
     wanted_formats,
 )
 from gridpriv.cli.learn_ledger import OF_SAMPLES, charging, grant, grant_arguments
-from gridpriv.cli.output import console, output_folder, print_table, tell
+from gridpriv.cli.output import console, output_folder, print_table, tell, tell_finished
 from gridpriv.cli.progress import progress
 from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError, not_allowed, one_of
@@ -175,7 +175,11 @@ def _run(args: argparse.Namespace) -> int:
     dataset = _dataset(args, settings)
     load_seconds = time.perf_counter() - began
 
+    was_finished = True
+
     def run(keeper: Keeper | None = None) -> LearnResult:
+        nonlocal was_finished
+        was_finished = False
         begun = Begun() if keeper is None else keeper.begun
         with (
             charging(args, dataset, settings, begun) as charge,
@@ -196,6 +200,8 @@ def _run(args: argparse.Namespace) -> int:
             folder, args.dataset, dataset, settings, run, public=args.public, resume=args.resume,
             repeat=shlex.join(["gridpriv", "learn", "run", args.dataset, *as_flags(settings)]),
         )  # fmt: skip
+        if was_finished:
+            tell_finished(args)
     tell(args, document, lambda: summarise(document), folder)
     return 0
 

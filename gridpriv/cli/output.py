@@ -36,6 +36,12 @@ def tell(
             console().print(f"Written to {written}", soft_wrap=True)  # paths stay whole
 
 
+def tell_finished(args: argparse.Namespace) -> None:
+    """Say that ``--resume`` found all of it done: what is shown was made before."""
+    if not args.quiet:
+        print(f"nothing was left to do: {args.out} was finished before", file=sys.stderr)
+
+
 def json_text(document: Json) -> str:
     """Return a document as JSON."""
     return json.dumps(document, indent=2, allow_nan=False) + "\n"

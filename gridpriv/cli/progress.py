@@ -7,12 +7,17 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from gridpriv.cli.output import console
+from gridpriv.cli.output import console, tell_finished
 
 
 @contextmanager
 def progress(args: argparse.Namespace, label: str, total: int) -> Iterator[Callable[..., None]]:
-    """Show a progress bar with the time left on a terminal; yield ``advance(note, steps=1)``."""
+    """Show a progress bar with the time left on a terminal; yield ``advance(note, steps=1)``.
+
+    Of nothing, which is what is left of a finished study, say that.
+    """
+    if total == 0:
+        tell_finished(args)
     if args.quiet or args.json or not sys.stderr.isatty():
         yield lambda *_: None
         return

@@ -21,7 +21,7 @@ from gridpriv.cli.flags import (
     given_case,
     given_settings,
 )
-from gridpriv.cli.output import output_folder, print_table, tell
+from gridpriv.cli.output import output_folder, print_table, tell, tell_finished
 from gridpriv.cli.progress import progress
 from gridpriv.cli.series import add_arguments as add_series_arguments
 from gridpriv.cli.series import held_runs, in_turn, run_horizon
@@ -107,6 +107,7 @@ def _run(
             told_of = (case, prepared.zoning, prepared.settings, prepared.seed)
             kept = stack.enter_context(held_runs(args, folder, *told_of))
         if kept is not None and not kept.left():
+            tell_finished(args)
             document = finished(args, kept)
             if document is not None:
                 told(document)

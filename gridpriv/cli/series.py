@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from gridpriv.cli.charging import charging
 from gridpriv.cli.flags import command_again
-from gridpriv.cli.output import print_table, tell
+from gridpriv.cli.output import print_table, tell, tell_finished
 from gridpriv.cli.progress import progress
 from gridpriv.core.display import counted
 from gridpriv.core.document import Json
@@ -92,6 +92,7 @@ def _run_steps(
 
     left, once = kept.left(), horizon.released_once
     if not left:
+        tell_finished(args)
         return
     case = horizon.series.case
     first = horizon.owned if once else horizon.prepared(left[0])

@@ -357,3 +357,24 @@ def test_a_command_whose_defaults_were_others_is_not_said_to_make_a_folder_again
     (folder / "manifest.json").write_text(sealed(manifest))
     code, _, said = call(capsys, *words, str(folder))
     assert code == 2 and "(release)" in said and "made again" not in said
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "run case14 --rounds 1",
+        "run case14 --rounds 1 --series SERIES",
+        "compare case14 --rounds 1 --seeds 1 --budgets 1 --mechanism laplace --format none",
+        "learn run lasso --rounds 1 --clients 5 --clip 1",
+        "learn compare lasso --rounds 1 --clients 5 --algorithms dp-fedavg --totals 1 --seeds 1 "
+        "--format none",
+    ],
+)
+def test_a_command_that_has_nothing_left_to_do_says_so(words, tmp_path, capsys):
+    (tmp_path / "steps.csv").write_text("step,load_scale\nnoon,1\n")
+    words = words.replace("SERIES", str(tmp_path / "steps.csv"))
+    words = [*words.split(), "--out", str(tmp_path / "out")]
+    told = f"nothing was left to do: {tmp_path / 'out'} was finished before\n"
+    for more, said in (([], ""), (["--resume", "--json"], told), (["--resume", "--quiet"], "")):
+        code, _, problems = call(capsys, *words, *more)
+        assert (code, told in problems) == (0, bool(said))
