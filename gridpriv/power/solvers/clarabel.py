@@ -120,7 +120,7 @@ PLAIN = {"equilibrate_enable": False}
 FAST = PLAIN | {"iterative_refinement_abstol": 1e-9, "iterative_refinement_reltol": 1e-9}
 FINE = PLAIN | {"static_regularization_constant": 1e-10}
 MATCHED = PLAIN | {
-    "tol_feas": 1e-6, "tol_gap_abs": 1e-6, "tol_gap_rel": 1e-6,
+    "tol_feas": 1e-7, "tol_gap_abs": 1e-7, "tol_gap_rel": 1e-7,
     "iterative_refinement_enable": False,
 }  # fmt: skip
 LOOSER = PLAIN | {"tol_feas": 1e-7, "tol_gap_abs": 1e-7, "tol_gap_rel": 1e-7}
