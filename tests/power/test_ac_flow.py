@@ -17,7 +17,7 @@ from gridpriv.grid.case import Case
 from gridpriv.grid.islands import dead_buses, islands
 from gridpriv.grid.library import case_files
 from gridpriv.power.ac import newton
-from gridpriv.power.ac.equations import FlowEquations, Jacobian, Point, residual
+from gridpriv.power.ac.equations import KAPPA, FlowEquations, Jacobian, Point, residual
 from gridpriv.power.ac.flow import ac_flow
 from gridpriv.power.ac.newton import PowerFlowError
 from gridpriv.power.ac.part import part_of
@@ -163,7 +163,12 @@ def test_reactive_limits_hold_or_the_voltage_has_left_its_set_point_to_the_right
 def factored(monkeypatch):
     """How many Jacobians were factored."""
     count = []
-    monkeypatch.setattr(newton, "splu", lambda matrix: count.append(1) or splu(matrix))
+
+    def counted(*given, **how):
+        count.append(1)
+        return splu(*given, **how)
+
+    monkeypatch.setattr(newton, "splu", counted)
     return count
 
 
@@ -420,13 +425,15 @@ def test_the_jacobian_is_what_small_differences_of_the_residual_say(seed: int) -
         at=np.concatenate([np.arange(n), rng.integers(0, n, ends)]),
         tie_area=some(areas, ends), p=rng.normal(size=n), q=rng.normal(size=n),
         q_low=np.full(n, -1.0), q_high=np.full(n, 1.0), setpoint=np.ones(n),
-        reference=np.arange(n) == rng.integers(n), up=some(n, areas), down=some(n, areas),
-        interchange=rng.normal(size=areas), bias=some(areas, islands),
+        reference=np.isin(np.arange(n), rng.permutation(n)[:islands]), up=some(n, areas),
+        down=some(n, areas), interchange=rng.normal(size=areas), bias=some(areas, islands),
     )  # fmt: skip
     point = Point(rng.normal(size=n), rng.uniform(0.8, 1.2, n), rng.normal(size=areas),
                   rng.normal(size=islands))  # fmt: skip
     at = residual(equations, point)
-    exact = Jacobian.of(equations).at(point, at.held).toarray()
+    jacobian = Jacobian.of(equations)
+    exact = np.zeros((2 * n + areas, 2 * n + areas))
+    exact[jacobian.row_order] = jacobian.at(point, at.held).toarray()[:, jacobian.column_place]
     for column, change in zip(exact.T, 1e-6 * np.eye(exact.shape[1]), strict=True):
         forward, back = (
             residual(equations, point.moved(way * change, equations.reference)).values
@@ -436,14 +443,18 @@ def test_the_jacobian_is_what_small_differences_of_the_residual_say(seed: int) -
 
 
 def test_places_of_a_large_grids_jacobian_are_no_32_bit_numbers() -> None:
-    n, none = 24_000, sparse.csr_array((24_000, 0))
+    n = 24_000
     equations = FlowEquations(
         injected=sparse.eye_array(n, format="csr") * 1j, at=np.arange(n),
         tie_area=sparse.csr_array((1, 0)), p=np.zeros(n), q=np.zeros(n), q_low=np.zeros(n),
         q_high=np.zeros(n), setpoint=np.ones(n), reference=np.arange(n) == 0,
         up=sparse.csr_array(([1.0], ([n - 1], [0])), shape=(n, 1)), down=sparse.csr_array((n, 1)),
-        interchange=np.zeros(1), bias=none[:1],
+        interchange=np.zeros(1), bias=sparse.csr_array((1, 1)),
     )  # fmt: skip
-    point = Point(np.zeros(n), np.ones(n), np.ones(1), np.zeros(0))
-    found = Jacobian.of(equations).at(point, np.zeros(n, bool))
-    assert found.tocsc()[n - 1, 2 * n - 1] == -1.0
+    point = Point(np.zeros(n), np.ones(n), np.ones(1), np.zeros(1))
+    jacobian = Jacobian.of(equations)
+    found, row = jacobian.at(point, np.ones(n, bool)), np.argsort(jacobian.row_order)
+    assert found[row[n - 1], jacobian.column_place[2 * n - 1]] == -1.0
+    held = np.arange(n)  # by the magnitude at its own bus
+    by_magnitude = found[row[n + held], jacobian.column_place[n - 1 + held]]
+    assert (np.asarray(by_magnitude) == KAPPA).all()

@@ -19,7 +19,9 @@ voltage of the bus a(i) where it is measured. With I = Y V its derivatives are
     dS_i/dva_c = j ([c = a(i)] conj(I_i) V_c - V_a(i) conj(Y_ic V_c))
     dS_i/dvm_c =   ([c = a(i)] conj(I_i) V_c + V_a(i) conj(Y_ic V_c)) / vm_c
 
-on a pattern that no iterate changes: where each term goes is worked out once.
+on a pattern that no iterate changes: where each term goes is worked out once, and so is the order
+of elimination. Rows and columns of a bus (of an area) stay together and buses are taken by least
+degree, which leaves half as many nonzeros as an order that knows nothing of buses.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy import sparse
+from scipy.sparse.linalg import splu
 
 from gridpriv.core.arrays import Bools, Complexes, Floats, Ints
 
@@ -141,7 +144,11 @@ def residual(equations: FlowEquations, point: Point) -> Residual:
 
 @dataclass(frozen=True, eq=False)
 class Jacobian:
-    """Derivative of the residual by (va but at references, vm, alpha, delta), to be filled."""
+    """Derivative of the residual by (va but at references, vm, alpha, delta), to be filled.
+
+    Row k of what :meth:`at` returns is equation ``row_order[k]``, and unknown c has the column
+    ``column_place[c]``.
+    """
 
     equations: FlowEquations
     row: Ints
@@ -157,6 +164,8 @@ class Jacobian:
     slot: Ints
     indices: Ints
     indptr: Ints
+    row_order: Ints
+    column_place: Ints
 
     @staticmethod
     def of(equations: FlowEquations) -> Jacobian:
@@ -188,13 +197,29 @@ class Jacobian:
             (2 * n + bias.row, delta + bias.col),
         ]
         size = 2 * n + areas
+        # an area goes with its alpha, a reference with what is regulated in place of its angle
+        bus, area_node = np.arange(n), n + np.arange(areas)
+        row_node = np.concatenate([bus, bus, area_node])
+        column_node = np.concatenate([bus[turns], bus, area_node, bus[~turns]])
+        place = _elimination(
+            np.concatenate([row_node[r] for r, _ in terms]),
+            np.concatenate([column_node[c] for _, c in terms]),
+            n + areas,
+        )
+        vm = np.zeros(size, dtype=bool)
+        vm[free : free + n] = True
+        row_order = np.argsort(place[row_node], kind="stable")
+        column_order = np.lexsort((vm, place[column_node]))
+        row_place, column_place = np.argsort(row_order), np.argsort(column_order)
         # indices of SciPy's matrices are of 32 bits, which a place's number outgrows
-        key = np.concatenate([c.astype(np.int64) * size + r for r, c in terms])
+        key = np.concatenate(
+            [column_place[c].astype(np.int64) * size + row_place[r] for r, c in terms]
+        )
         found, slot = np.unique(key, return_inverse=True)
         indptr = np.searchsorted(found, size * np.arange(delta + islands + 1))
         return Jacobian(
             equations, row, column, admittance, own, metered, weight, turning, up, down, bias,
-            slot, found % size, indptr,
+            slot, found % size, indptr, row_order, column_place,
         )  # fmt: skip
 
     def at(self, point: Point, held: Bools) -> sparse.csc_array:
@@ -229,6 +254,19 @@ class Jacobian:
         at_bus = self.row < len(held)
         reactive = np.where(held[self.row[at_bus]], 0.0, by.imag[at_bus])
         return np.concatenate([by.real[at_bus], reactive, self.weight * by.real[self.metered]])
+
+
+def _elimination(row: Ints, column: Ints, n: int) -> Ints:
+    """Return where in an elimination by least degree each node of a graph (row, column) stands."""
+    ends = (np.concatenate([row, column]), np.concatenate([column, row]))
+    graph = sparse.coo_array((np.ones(len(ends[0])), ends), shape=(n, n)).tocsc()
+    graph.data[:] = 1.0
+    dominant = (graph + sparse.diags_array(np.full(n, n + 1.0))).tocsc()
+    factors = splu(
+        dominant, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0,
+        options={"SymmetricMode": True},
+    )  # fmt: skip
+    return np.asarray(factors.perm_c, dtype=np.int64)
 
 
 def _metered(tie_area: sparse.csr_array, row: Ints, n: int) -> tuple[Ints, Ints, Floats]:

@@ -21,6 +21,8 @@ MOST_STEPS = 20
 SWITCHING_GROWTH = 10.0
 CIRCLE = 1e-6
 """Share of the residual within which a point that was passed is come to again."""
+LEAST_PIVOT = 0.01
+"""Of the largest of its column, below which a diagonal entry is no pivot."""
 SHORTEST_STEP = 1e-3
 LARGEST_ANGLE = 1e3
 """rad: beyond it an iterate is lost."""
@@ -115,9 +117,13 @@ def _lost(n: int, lack: Residual) -> PowerFlowError:
 def _improved(jacobian: Jacobian, point: Point, lack: Residual) -> tuple[Point, Residual] | None:
     """Return the point after a Newton step, shortened until the residual falls."""
     try:
-        change = splu(jacobian.at(point, lack.held)).solve(-lack.values)
+        factors = splu(
+            jacobian.at(point, lack.held), permc_spec="NATURAL", diag_pivot_thresh=LEAST_PIVOT,
+            options={"SymmetricMode": True},
+        )  # fmt: skip
     except RuntimeError:  # exactly singular
         return None
+    change = factors.solve(-lack.values[jacobian.row_order])[jacobian.column_place]
     if not np.isfinite(change).all():
         return None
     norm, length = float(np.linalg.norm(lack.values)), 1.0

@@ -145,10 +145,10 @@ def tie_branches(zone: Zone) -> Ints:
 
     Those on islands without generation carry nothing, and are none.
     """
-    inside = np.isin(np.arange(zone.network.case.n_bus), zone.own)
     case = zone.network.case
     f, t = case.f_bus[zone.branches], case.t_bus[zone.branches]
-    ties: Ints = zone.branches[(inside[f] != inside[t]) & ~dead_buses(case)[f]]
+    crossing = np.isin(f, zone.own) != np.isin(t, zone.own)
+    ties: Ints = zone.branches[crossing & ~dead_buses(case)[f]]
     return ties
 
 
@@ -196,21 +196,22 @@ def plan_zone(
 def _live_area(zone: Zone, demand: Floats, boundary: Boundary, dead: Bools) -> _Area:
     """Return the zone without what lies on dead islands, with its own demand and no other."""
     whole = zone.network.case
-    pd, qd = np.zeros(whole.n_bus), np.zeros(whole.n_bus)
-    pd[zone.own], qd[zone.own] = np.split(demand, 2)
-    vmin, vmax, rate = whole.vmin.copy(), whole.vmax.copy(), whole.rate.copy()
-    vmin[zone.buses], vmax[zone.buses] = boundary.vmin, boundary.vmax
-    rate[zone.branches] = boundary.rate
     part = part_of(
-        replace(whole, pd=pd, qd=qd, vmin=vmin, vmax=vmax, rate=rate),
+        whole,
         zone.buses[~dead[zone.buses]],
         zone.branches[~dead[whole.f_bus[zone.branches]]],
         zone.gens[~dead[whole.gen_bus[zone.gens]]],
     )
     own = np.isin(part.buses, zone.own)
-    case = part.case
+    pd, qd = np.zeros((2, len(own)))
+    pd[own], qd[own] = demand.reshape(2, -1)[:, np.searchsorted(zone.own, part.buses[own])]
+    bus = np.searchsorted(zone.buses, part.buses)
+    rate = boundary.rate[np.searchsorted(zone.branches, part.branches)]
+    case = replace(
+        part.case, pd=pd, qd=qd, vmin=boundary.vmin[bus], vmax=boundary.vmax[bus], rate=rate
+    )
     ties = np.flatnonzero(own[case.f_bus] != own[case.t_bus])
-    return _Area(part, own, ties, own[case.f_bus[ties]])
+    return _Area(replace(part, case=case), own, ties, own[case.f_bus[ties]])
 
 
 def operating_unit(case: Case) -> float | None:

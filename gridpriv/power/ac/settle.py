@@ -109,7 +109,8 @@ def measured_boundary(
     found, case = _boundary(zone, state.s_from, state.s_to, state.vm**2), zone.network.case
     vm, low, high = (values[zone.buses] for values in (state.vm, case.vmin, case.vmax))
     middle = (low + high) / 2
-    flow = np.maximum(np.abs(state.s_from), np.abs(state.s_to))[zone.branches]
+    ends = state.s_from[zone.branches], state.s_to[zone.branches]
+    flow = np.maximum(*np.abs(ends))
     rate = found.rate
     tightened = planned.rate - gain * np.maximum(flow - rate, 0.0)
     return replace(
