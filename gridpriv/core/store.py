@@ -52,10 +52,10 @@ from gridpriv.core.stored import (
     parts_in,
     read_manifest,
     read_part,
-    read_study,
     refuse_old,
-    rows_in,
+    study_of,
     tables_in,
+    unfinished_tables,
 )
 
 TEXTS = ("study.toml",)  # files for people that are written before the first run
@@ -132,9 +132,10 @@ class Store:
         """Turn the parts into tables; ``told`` says what else the manifest has of them."""
         if self.manifest["finished"]:
             return
-        rows = rows_in(self.folder).items()
-        tables = {name: self._table(name, found) for name, found in rows if found}
-        extra = told(read_study(self.folder)) | {"finished": True, "tables": tables}
+        found = unfinished_tables(self.folder)
+        tables = {name: self._table(name, table) for name, table in found.items()}
+        study = study_of(self.folder, self.manifest, found)
+        extra = told(study) | {"finished": True, "tables": tables}
         self._write_manifest(self.manifest | extra)
         remove(self._parts)
 
@@ -142,7 +143,7 @@ class Store:
         """Put a table of no run into a finished folder, in the place of the one there was."""
         tables = {k: v for k, v in self.manifest["tables"].items() if k != name}
         self._write_manifest(self.manifest | {"tables": tables})
-        told = self._table(name, rows)
+        told = self._table(name, as_table(rows))
         self._write_manifest(self.manifest | {"tables": tables | {name: told}})
 
     def leave_nothing(self) -> None:
@@ -225,15 +226,15 @@ class Store:
         path = self._parts / f"{run}.json"
         write_text(path, sealed(told, default=_scalar), private=not self.public)
 
-    def _table(self, name: str, rows: list[Json]) -> Json:
-        """Write a table; return what the manifest says of it."""
+    def _table(self, name: str, table: Any) -> Json:
+        """Write an Arrow table; return what the manifest says of it."""
         import pyarrow.parquet as pq
 
         buffer = io.BytesIO()
-        pq.write_table(as_table(rows), buffer)
+        pq.write_table(table, buffer)
         content = buffer.getvalue()
         write_bytes(self.folder / f"{name}.parquet", content, private=not self.public)
-        return {"rows": len(rows), "sha256": hashlib.sha256(content).hexdigest()}
+        return {"rows": table.num_rows, "sha256": hashlib.sha256(content).hexdigest()}
 
     def _write_manifest(self, manifest: Json) -> None:
         self.text(MANIFEST, sealed(manifest, indent=2))

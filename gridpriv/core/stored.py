@@ -126,20 +126,25 @@ def read_study(folder: str | Path) -> Study:
     InputError
         If it holds no study, one of another format, or one that is damaged.
     """
-    import pandas as pd
-
     place = Path(folder)
     manifest = read_manifest(place)
-    found: dict[str, Any] = {}
+    found: Json = {}
     if not manifest["finished"]:
-        found = {name: as_table(rows) for name, rows in rows_in(place).items() if rows}
+        found = unfinished_tables(place)
         manifest = read_manifest(place)  # it may have been finished while the parts were read
     if manifest["finished"]:
         found = tables_in(place, manifest)
+    return study_of(place, manifest, found)
+
+
+def study_of(folder: Path, manifest: Json, found: Json) -> Study:
+    """Return the study of a manifest and Arrow tables."""
+    import pandas as pd
+
     no_run = {column: pd.Series(dtype=str) for column in ("run", "status")}
     tables = {name: pd.DataFrame(no_run) for name in TABLES}
     tables |= {name: pd.DataFrame() for name in (*NETWORK_TABLES, "claims")}
-    return Study(place, manifest, tables | {k: table.to_pandas() for k, table in found.items()})
+    return Study(folder, manifest, tables | {k: table.to_pandas() for k, table in found.items()})
 
 
 def read_manifest(folder: Path) -> Json:
@@ -202,6 +207,11 @@ def rows_in(folder: Path) -> Rows:
         for name, more in part.rows.items():
             rows.setdefault(name, []).extend(more)
     return rows
+
+
+def unfinished_tables(folder: Path) -> Json:
+    """Return the Arrow tables that the parts of an unfinished folder make."""
+    return {name: as_table(rows) for name, rows in rows_in(folder).items() if rows}
 
 
 def read_part(path: Path) -> Part:

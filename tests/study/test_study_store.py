@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from gridpriv.core import stored
 from gridpriv.core.errors import InputError
 from gridpriv.core.files import StorageError
 from gridpriv.study import Scheme, compare, read_study
@@ -55,6 +56,16 @@ def test_a_resume_runs_nothing_twice(tmp_path: Path, small_plan) -> None:
     before = read_study(tmp_path).tables["timing"]
     again = compare(small_plan, out=tmp_path, jobs=1, resume=True).tables["timing"]
     assert again.equals(before)
+
+
+def test_a_study_is_finished_by_one_reading_of_its_parts(
+    tmp_path: Path, small_plan, monkeypatch
+) -> None:
+    read: list[str] = []
+    honest = stored.read_part
+    monkeypatch.setattr(stored, "read_part", lambda path: read.append(path.name) or honest(path))
+    study = compare(small_plan, out=tmp_path, jobs=1)
+    assert sorted(read) == sorted([*(f"{run}.json" for run in study.runs.run), "common.json"])
 
 
 def test_a_folder_with_another_study_or_other_files_is_refused(
