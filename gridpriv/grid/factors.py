@@ -19,7 +19,7 @@ from gridpriv.core.arrays import Floats, Ints
 
 @dataclass(frozen=True, eq=False)
 class Factors:
-    """L D L' of a symmetric positive definite matrix (n, n).
+    """L D L' of a symmetric matrix (n, n) that needs no pivots but its diagonal, as definite ones.
 
     Attributes
     ----------
@@ -42,12 +42,20 @@ class Factors:
 
     @staticmethod
     def of(matrix: sparse.csc_array) -> Factors:
-        """Return the factors of a matrix."""
+        """Return the factors of a matrix.
+
+        Raises
+        ------
+        RuntimeError
+            Where a pivot is 0.
+        """
         n = matrix.shape[0]
         whole = splu(
             matrix, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0,
             options={"SymmetricMode": True},
         )  # fmt: skip
+        if not np.array_equal(whole.perm_r, whole.perm_c):
+            raise RuntimeError("a pivot on the diagonal is 0")
         lower = sparse.csc_array(whole.L)
         lower.sort_indices()
         below = np.minimum(lower.indptr[:-1] + 1, lower.nnz - 1)  # next to the diagonal

@@ -31,3 +31,9 @@ def test_buses_without_a_branch_have_their_own_pivots() -> None:
     factors = Factors.of(sparse.csc_array(np.diag([2.0, 4.0, 5.0])))
     found = factors.solve_at(np.array([2, 0]), np.eye(2))
     np.testing.assert_allclose(found, np.diag([0.2, 0.5]))
+
+
+@pytest.mark.parametrize("matrix", [[[0.0, 1.0], [1.0, 0.0]], [[1.0, 1.0], [1.0, 1.0]]])
+def test_a_pivot_of_nothing_is_refused(matrix: list[list[float]]) -> None:
+    with pytest.raises(RuntimeError):
+        Factors.of(sparse.csc_array(np.array(matrix)))

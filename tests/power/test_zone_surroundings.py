@@ -5,9 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from gridpriv import load_case, partition
+from gridpriv.grid.admittance import laplacian
 from gridpriv.power.ac.flow import ac_flow
 from gridpriv.power.ac.state import dispatch_of
-from gridpriv.power.ac.surroundings import surroundings
+from gridpriv.power.ac.surroundings import lossless, surroundings
 
 
 @pytest.mark.parametrize("zone", range(3))
@@ -17,7 +19,7 @@ def test_the_grid_beyond_reacts_as_an_ac_power_flow_says(case118, zones118, zone
     f, t = case118.f_bus, case118.t_bus
     ties = inside[f] != inside[t]
     ends = np.unique(np.where(inside[f], t, f)[ties])
-    beyond = surroundings(case118, inside, ends)
+    beyond = surroundings(lossless(case118), np.flatnonzero(inside), np.flatnonzero(ties))
     asked = dispatch_of(case118)
     mine = np.flatnonzero(inside[case118.gen_bus] & (case118.pmax > 0.3))
     pg = asked.pg.copy()
@@ -42,11 +44,37 @@ def test_a_zone_around_which_nothing_generates_is_given_nothing(case14):
     inside = np.isin(np.arange(14), case14.gen_bus)
     f, t = case14.f_bus, case14.t_bus
     ties = inside[f] != inside[t]
-    beyond = surroundings(case14, inside, np.unique(np.where(inside[f], t, f)[ties]))
+    beyond = surroundings(lossless(case14), np.flatnonzero(inside), np.flatnonzero(ties))
     assert (beyond.share == 0).all()
 
 
 def test_lines_of_resistance_only_have_no_equivalent(case14):
-    inside = np.arange(14) == 0
     none = replace(case14, r=np.full(case14.n_branch, 0.1), x=np.zeros(case14.n_branch))
-    assert surroundings(none, inside, np.array([1, 4])) is None
+    assert lossless(none) is None
+
+
+def kron(case, own, ends):
+    """What is beyond, by eliminating its other buses one from another in a dense matrix."""
+    b = case.x / (case.r**2 + case.x**2) / case.tap
+    beyond = ~np.isin(np.arange(case.n_bus), own)
+    there = beyond[case.f_bus] & beyond[case.t_bus]
+    matrix = laplacian(case.f_bus[there], case.t_bus[there], b[there], case.n_bus).toarray()
+    span = np.bincount(case.gen_bus, case.pmax - case.pmin, case.n_bus) * beyond
+    deep = np.setdiff1d(np.flatnonzero(beyond), ends)
+    through = matrix[np.ix_(ends, deep)] @ np.linalg.inv(matrix[np.ix_(deep, deep)])
+    share = (span[ends] - through @ span[deep]) / span.sum()
+    return matrix[np.ix_(ends, ends)] - through @ matrix[np.ix_(deep, ends)], share
+
+
+@pytest.mark.parametrize("name", ["case14", "case118", "case300"])
+def test_what_is_beyond_is_what_a_dense_elimination_leaves(name):
+    case = load_case(name)
+    zoning, grid = partition(case, 5), lossless(case)
+    for zone in range(5):
+        own = np.flatnonzero(zoning.zone_of == zone)
+        inside = zoning.zone_of == zone
+        ties = np.flatnonzero(inside[case.f_bus] != inside[case.t_bus])
+        found = surroundings(grid, own, ties)
+        susceptance, share = kron(case, own, found.ends)
+        np.testing.assert_allclose(found.susceptance, susceptance, atol=1e-7)
+        np.testing.assert_allclose(found.share, share, atol=1e-9)

@@ -22,7 +22,7 @@ from gridpriv.power.ac.limits import Limit
 from gridpriv.power.ac.newton import PowerFlowError
 from gridpriv.power.ac.recourse import Boundary, Reaction, ZonePlan, tie_branches
 from gridpriv.power.ac.state import AcState, Dispatch, Schedule
-from gridpriv.power.ac.surroundings import Surroundings, surroundings
+from gridpriv.power.ac.surroundings import Lossless, Surroundings, lossless, surroundings
 from gridpriv.power.zone import FLOWS, Network, Zone
 
 MOST_REPLANS = 10
@@ -134,14 +134,10 @@ def _reaction(zone: Zone, state: AcState, beyond: Surroundings | None) -> Reacti
     return Reaction(beyond, p.astype(float), state.va[zone.buses])
 
 
-def surroundings_of(zone: Zone) -> Surroundings | None:
+def surroundings_of(zone: Zone, grid: Lossless | None) -> Surroundings | None:
     """Return the grid beyond a zone's tie lines, None without any; public."""
-    case, ties = zone.network.case, tie_branches(zone)
-    if not len(ties):
-        return None
-    inside = np.isin(np.arange(case.n_bus), zone.own)
-    ends = np.union1d(case.f_bus[ties], case.t_bus[ties])
-    return surroundings(case, inside, ends[~inside[ends]])
+    ties = tie_branches(zone)
+    return surroundings(grid, zone.own, ties) if grid is not None and len(ties) else None
 
 
 def _boundary(zone: Zone, s_from: Complexes, s_to: Complexes, w: Floats) -> Boundary:
@@ -176,7 +172,7 @@ def settle(
     held = scheduled.copy()
     best = last = _settled(case, zones, scheduled, held, plans, None)
     idle, firmness, harm = 0, 1.0, _harm(last)
-    beyond: dict[int, Surroundings | None] = {}
+    grid, beyond = lossless(case), dict[int, Surroundings | None]()
     for replans in range(1, MOST_REPLANS + 1):
         if last.state is None or not (last.violations or _shedding(zones, last)):
             break
@@ -184,7 +180,7 @@ def settle(
         asked: list[Boundary | None] = [None] * len(zones)
         for z in _concerned(zones, last.violations) | _shedding(zones, last):
             if z not in beyond:
-                beyond[z] = surroundings_of(zones[z])
+                beyond[z] = surroundings_of(zones[z], grid)
             boundaries[z] = measured_boundary(
                 zones[z], last.state, boundaries[z], beyond[z], gain, firmness
             )

@@ -8,6 +8,10 @@ active flow p_j into the tie lines at far end j follows the angles of the far en
 with B the susceptances of the network beyond, reduced to the far ends (Kron), and a what the
 generators beyond give in all, by their share of the range. So a flow that a zone pushes into one
 tie line comes back through the others. All of it is public; p0 and theta0 a zone measures.
+
+The whole grid is factored once for all zones. Its inverse between the ends of a zone's tie lines,
+inverted, is the whole grid reduced to them: in the rows of the far ends, that is the network beyond
+and the tie lines themselves. A stake holds every island to the ground meanwhile.
 """
 
 from __future__ import annotations
@@ -15,16 +19,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.sparse.linalg import splu
+from scipy import sparse
 
-from gridpriv.core.arrays import Bools, Floats, Ints
+from gridpriv.core.arrays import Floats, Ints
 from gridpriv.grid.admittance import laplacian
 from gridpriv.grid.case import Case
+from gridpriv.grid.factors import Factors
 from gridpriv.grid.islands import islands
-from gridpriv.power.ac.part import part_of
 
 ENDLESS = 1e6
 """p.u.: the range of a generator without limits, beside which others give nothing."""
+NOTHING = 1e-12
+"""Share of an island's range that is rounding."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,38 +52,82 @@ class Surroundings:
     share: Floats
 
 
-def surroundings(case: Case, inside: Bools, ends: Ints) -> Surroundings | None:
+@dataclass(frozen=True, eq=False)
+class Lossless:
+    """A whole grid without losses near nominal voltage; public.
+
+    Attributes
+    ----------
+    susceptance : (m,)
+        Of the branches.
+    factors : Factors
+        Of their Laplacian, with a stake of ``worth`` at one bus of every island.
+    stake : (islands,) int
+        These buses.
+    span : (n,)
+        Ranges of the buses' generators.
+    angles : (n,)
+        While every generator gives its range, which the stakes take.
+    """
+
+    case: Case
+    susceptance: Floats
+    factors: Factors
+    island: Ints
+    stake: Ints
+    worth: float
+    span: Floats
+    angles: Floats
+
+
+def lossless(case: Case) -> Lossless | None:
+    """Return a grid without losses; None where its susceptances add up to nothing somewhere."""
+    susceptance = case.x / (case.r**2 + case.x**2) / case.tap
+    worth = float(np.abs(susceptance).mean()) if case.n_branch else 1.0
+    island = islands(case)
+    stake = np.unique(island, return_index=True)[1]
+    held = np.zeros(case.n_bus)
+    held[stake] = worth
+    matrix = laplacian(case.f_bus, case.t_bus, susceptance, case.n_bus) + sparse.diags_array(held)
+    try:
+        factors = Factors.of(matrix.tocsc())
+    except RuntimeError:  # lines of resistance only, or capacitors that cancel their lines
+        return None
+    each = np.clip(case.pmax - case.pmin, 0.0, ENDLESS)
+    span = np.bincount(case.gen_bus, each, minlength=case.n_bus).astype(float)
+    return Lossless(case, susceptance, factors, island, stake, worth, span, factors.solve(span))
+
+
+def surroundings(grid: Lossless, own: Ints, ties: Ints) -> Surroundings | None:
     """Return what is beyond a zone; None where its susceptances add up to nothing somewhere.
 
     Parameters
     ----------
-    inside : (n,) bool
-        The zone's own buses.
-    ends : (k,) int
-        Far ends of its live tie lines, in increasing order.
+    own : int array
+        The zone's own buses, in increasing order.
+    ties : (j,) int
+        Its live tie lines, one at least.
     """
-    beyond = part_of(
-        case,
-        np.flatnonzero(~inside),
-        np.flatnonzero(~inside[case.f_bus] & ~inside[case.t_bus]),
-        np.flatnonzero(~inside[case.gen_bus]),
-    )
-    grid, place = beyond.case, np.searchsorted(beyond.buses, ends)
-    island = islands(grid)
-    deep = np.setdiff1d(np.flatnonzero(np.isin(island, island[place])), place)
-    # a lossless grid near nominal voltage
-    susceptance = grid.x / (grid.r**2 + grid.x**2) / grid.tap
-    matrix = laplacian(grid.f_bus, grid.t_bus, susceptance, grid.n_bus)
-    span = np.clip(grid.pmax - grid.pmin, 0.0, ENDLESS)
-    given = np.bincount(grid.gen_bus, span, minlength=grid.n_bus).astype(float)
-    given[~np.isin(island, island[place])] = 0.0
-    given /= max(given.sum(), np.finfo(float).tiny)
-    across = matrix[place][:, deep]
-    rest = np.column_stack([across.T.toarray(), given[deep]])
-    if len(deep):
-        try:
-            rest = splu(matrix[deep][:, deep].tocsc()).solve(rest)
-        except RuntimeError:  # lines of resistance only, or capacitors that cancel their lines
-            return None
-    within = matrix[place][:, place].toarray()
-    return Surroundings(ends, within - across @ rest[:, :-1], given[place] - across @ rest[:, -1])
+    f, t = grid.case.f_bus[ties], grid.case.t_bus[ties]
+    out = np.isin(f, own)
+    near, far = np.where(out, f, t), np.where(out, t, f)
+    ends, at = np.unique(far, return_inverse=True)
+    stake = grid.stake[np.unique(grid.island[ends])]
+    beside = np.setdiff1d(stake, np.concatenate([ends, own]))
+    beyond = np.concatenate([ends, beside])
+    kept = np.concatenate([beyond, np.unique(near)])
+    try:
+        whole = np.linalg.inv(grid.factors.solve_at(kept, np.eye(len(kept))))
+        reduced, given = whole[: len(beyond)], whole[: len(beyond)] @ grid.angles[kept]
+        network = reduced[:, : len(beyond)] - grid.worth * np.diag(np.isin(beyond, stake))
+        k = len(ends)
+        network[:k, :k] -= np.diag(np.bincount(at, grid.susceptance[ties], minlength=k))
+        through = network[:k, k:] @ np.linalg.inv(network[k:, k:])
+    except np.linalg.LinAlgError:
+        return None
+    share = given[:k] - through @ given[k:]
+    here = np.isin(grid.island, grid.island[ends])
+    range_, mine = grid.span[here].sum(), grid.span[own][here[own]].sum()
+    left = range_ - mine
+    share = share / left if left > NOTHING * range_ else np.zeros(k)
+    return Surroundings(ends, network[:k, :k] - through @ network[k:, :k], share)
