@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from gridpriv import load_case, make_settings, run, shipped_zoning
+from gridpriv.grid.partition import partition
 
 STILL = 1e-4
 
@@ -39,6 +40,20 @@ def test_both_settle_at_one_cost(pair):
     assert matched["carried"] and exact["carried"]
     assert matched["cost"] == pytest.approx(exact["cost"], rel=2e-5)
     assert matched["shed_mw"] == exact["shed_mw"] == 0.0
+
+
+@pytest.mark.parametrize(("name", "zones", "rounds"), [("case14", 5, 100), ("case118", 3, 40)])
+def test_more_zones_settle_at_one_cost_too(name, zones, rounds):
+    """A tenth of what solves to 1e-6 add to the cost here."""
+    case = load_case(name)
+    zoning = partition(case, zones, "spectral", 0)
+    cost = {
+        accuracy: run(
+            case, zoning, make_settings(rounds=rounds, mechanism="none", accuracy=accuracy)
+        ).physical["cost"]
+        for accuracy in ("matched", "exact")
+    }
+    assert cost["matched"] == pytest.approx(cost["exact"], rel=1e-4)
 
 
 def test_minimisers_that_are_released_are_solved_as_before():

@@ -119,11 +119,8 @@ def conic_rows(program: ZoneProgram | ReducedProgram) -> tuple[Matrix, Floats, l
 PLAIN = {"equilibrate_enable": False}
 FAST = PLAIN | {"iterative_refinement_abstol": 1e-9, "iterative_refinement_reltol": 1e-9}
 FINE = PLAIN | {"static_regularization_constant": 1e-10}
-MATCHED = PLAIN | {
-    "tol_feas": 1e-7, "tol_gap_abs": 1e-7, "tol_gap_rel": 1e-7,
-    "iterative_refinement_enable": False,
-}  # fmt: skip
 LOOSER = PLAIN | {"tol_feas": 1e-7, "tol_gap_abs": 1e-7, "tol_gap_rel": 1e-7}
+MATCHED = LOOSER | {"iterative_refinement_enable": False}
 SAFER: tuple[tuple[float, dict[str, Any]], ...] = (
     (1.0, LOOSER),
     (10.0, FAST),
