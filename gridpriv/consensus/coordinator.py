@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 
 from gridpriv.consensus.acceleration import Anderson, Step
-from gridpriv.consensus.messages import Exchange, Order, Reply
+from gridpriv.consensus.messages import Exchange, Order, Reply, Stale
 from gridpriv.consensus.schedules import PenaltySchedule, StepSize
 from gridpriv.core.arrays import Floats, Ints
 from gridpriv.core.errors import GridprivError
@@ -194,7 +194,8 @@ class Plan:
     penalty : PenaltySchedule
         How rho follows from released values.
     tolerance : float
-        Stop when the largest disagreement, a public figure, falls below it.
+        Stop when the largest disagreement, a public figure, falls below it in a round that all
+        agents answered: what one sent last agrees with itself.
     first : int
         The round that is run first; above 1, nothing may follow from the rounds before.
     acceleration : Anderson, optional
@@ -266,7 +267,7 @@ def rounds(exchange: Exchange, consensus: Consensus, state: State, plan: Plan) -
         # an agent adds its dual itself: told w + lead, it is attracted by w + dual/rho + lead
         w, target = w + consensus.average(lead), target + lead
         try:
-            sent, (apart, farthest) = _answered(
+            sent, (apart, farthest), heard = _answered(
                 exchange(_orders(consensus, t, target, each, plan.step(t))), consensus, w
             )
         except GridprivError as error:
@@ -280,16 +281,17 @@ def rounds(exchange: Exchange, consensus: Consensus, state: State, plan: Plan) -
             past = plan.acceleration.kept([*past, _step(consensus, state, each)], each)
             lead = plan.acceleration.lead(past, each)
         yield Turn(t, w, rho, float(np.linalg.norm(apart)), farthest, state)
-        if farthest < plan.tolerance:
+        if heard and farthest < plan.tolerance:
             return
 
 
 def _answered(
     replies: Sequence[Reply], consensus: Consensus, w: Floats
-) -> tuple[Floats, tuple[Floats, float]]:
-    """Return what was sent, stacked, and how far from w it is; the replies are let go."""
+) -> tuple[Floats, tuple[Floats, float], bool]:
+    """Return what was sent, stacked, how far from w it is, and whether by all; let replies go."""
     parts = [reply.sent for reply in replies]
-    return consensus.stack(parts), consensus.apart(w, parts)
+    heard = not any(isinstance(reply, Stale) for reply in replies)
+    return consensus.stack(parts), consensus.apart(w, parts), heard
 
 
 def orders_at(consensus: Consensus, state: State, plan: Plan, t: int) -> list[Order]:

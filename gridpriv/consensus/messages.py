@@ -46,6 +46,11 @@ class Reply:
     releases: Mapping[Release, int]
 
 
+@dataclass(frozen=True, eq=False)
+class Stale(Reply):
+    """What stands for the answer of an agent that gave none: what it sent last."""
+
+
 Phase = Literal["none", "ready", "rehearse", "round", "missed", "agreed"]
 """What an order asks for: to try a round on public data, to rehearse one on it, to run one; to
 note one that went on without its zone; or to hear what was agreed on in the last of them."""

@@ -16,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 
 from gridpriv.consensus.journal import Journal
-from gridpriv.consensus.messages import Exchange, Order, Phase, Reply
+from gridpriv.consensus.messages import Exchange, Order, Phase, Reply, Stale
 from gridpriv.consensus.wire import (
     BEFORE,
     Answer,
@@ -194,7 +194,7 @@ class Table:
                 self._miss(orders, replies)
         self.note("debug", "turn", turn=str(place), known=known)
         found = [
-            Reply(sent, {}) if reply is None else reply
+            Stale(sent, {}) if reply is None else reply
             for reply, sent in zip(replies, self._sent, strict=True)
         ]
         if phase in ("rehearse", "round"):

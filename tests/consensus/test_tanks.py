@@ -21,7 +21,7 @@ from tanks import FLOW, INFLOW, Waterworks, rules
 from gridpriv.consensus import coordinator
 from gridpriv.consensus.coordinator import Plan, State, make_consensus, rounds
 from gridpriv.consensus.in_process import in_process
-from gridpriv.consensus.messages import Exchange, Order, Reply
+from gridpriv.consensus.messages import Exchange, Order, Reply, Stale
 from gridpriv.consensus.schedules import ConstantPenalty, nonsmooth_step
 from gridpriv.consensus.transport import answers, equal_shares, exchange
 from gridpriv.consensus.workers import Workers
@@ -195,6 +195,26 @@ def test_a_coordinator_is_given_replies_and_nothing_else():
         "gridpriv.consensus.acceleration", "gridpriv.consensus.messages",
         "gridpriv.consensus.schedules",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("away", [1, 3])
+def test_rounds_go_on_while_an_agent_is_away(away):
+    """The others come to what it sent last, which is no agreement of its own."""
+    zones = in_process(Waterworks(**SHORT, rules=rules("exact")))
+    last, back = np.zeros(1), 60
+
+    def carried(given):
+        nonlocal last
+        replies = exchange(zones, "round")(given)
+        if away <= given[0].number < back:
+            return [replies[0], Stale(last, {})]
+        last = replies[1].sent
+        return replies
+
+    plan = Plan(100, nonsmooth_step(), ConstantPenalty(1.0), tolerance=1e-3)
+    turns = list(rounds(carried, CONSENSUS, start(), plan))
+    assert min(turn.farthest for turn in turns[: back - 1]) < plan.tolerance
+    assert back <= len(turns) < 100
 
 
 def test_what_a_coordinator_does_follows_from_what_was_sent():

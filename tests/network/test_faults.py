@@ -324,6 +324,20 @@ def test_a_round_can_go_on_with_the_last_release_and_it_is_accounted(folder, mon
     assert np.sort(held[held != 0.0]) == pytest.approx(np.sort(part[part != 0.0]), rel=1e-12)
 
 
+@pytest.mark.parametrize("silent", [False, True])
+def test_rounds_stop_at_the_tolerance_once_all_have_answered(
+    case14, zones14, tmp_path, monkeypatch, silent
+):
+    folder = laid_out(case14, zones14, tmp_path / "here", rounds=3, tolerance=1e9)
+    if silent:
+        silent_from(monkeypatch, "round 1", 3.0)
+    parties = Consortium(folder, timeout=2.0, late="last").coordinator()
+    results = parties.zones(*ZONES, timeout=30.0).results()
+    assert (len(results[NAME].turns) > 1) == silent
+    rounds = [row["round"] for row in results["1"]["rounds"]]
+    assert rounds == [turn.number for turn in results[NAME].turns]
+
+
 def test_a_zone_that_is_lost_can_stop_the_run_at_once(folder, monkeypatch):
     class Gone(BaseException):
         pass
