@@ -161,6 +161,7 @@ def _panel_rounds(
 
 def _round_series(name: str, rounds: pd.DataFrame, metric: Metric) -> Series:
     wide = rounds.pivot(index="round", columns="run", values=metric.key)
+    wide = wide.ffill()  # a run whose zones agree has stopped where it stays
     kept = np.unique(np.linspace(0, len(wide) - 1, min(len(wide), MOST_POINTS)).round().astype(int))
     wide = wide.iloc[kept]
     banded = wide.shape[1] > 1

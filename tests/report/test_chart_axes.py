@@ -13,7 +13,8 @@ import pytest
 
 from gridpriv.core.stored import Study
 from gridpriv.drawing.chart import BOTTOM, TOP, Chart, Series, described, render, styles
-from gridpriv.report.charts import step_charts
+from gridpriv.report.charts import round_charts, step_charts
+from gridpriv.report.summary import named_runs
 
 X = (0.5, 1.0)
 
@@ -198,3 +199,18 @@ def test_levels_of_a_study_with_many_ways_can_be_told_apart() -> None:
     names = [f"way {k}" for k in range(20)]
     looks = {name: (style.colour, style.level) for name, style in styles(names).items()}
     assert len(set(looks.values())) == len(names)
+
+
+def test_a_run_that_stopped_early_stays_in_its_curve_where_it_is(study: Study) -> None:
+    """Without it the mean of the last rounds would be that of those that agree last."""
+    runs = named_runs(study)
+    seeds = runs.run[(runs.scheme == "demand, once") & (runs.budget == runs.budget.iloc[-1])]
+    early, rounds = seeds.iloc[0], study.rounds
+    kept = rounds[(rounds.run != early) | (rounds["round"] <= 2)]
+    short = replace(study, tables=dict(study.tables) | {"rounds": kept})
+    at = {(run, t): v for run, t, v in kept[["run", "round", "consensus_residual"]].to_numpy()}
+    mean = np.mean([at[run, 2 if run == early else 5] for run in seeds])
+    found = round_charts(short, runs, styles(runs.series))
+    charts = [c for held in found.values() for c in held]
+    ends = [s.y[-1] for c in charts for s in c.series if s.y]
+    assert any(end == pytest.approx(mean, rel=1e-12) for end in ends)
