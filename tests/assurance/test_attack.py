@@ -132,6 +132,16 @@ def test_document_and_tables_agree() -> None:
     assert sum(row["buses"] for row in document["by_distance"]) == 4
 
 
+def test_who_listens_hears_exact_solves_whatever_the_run_has() -> None:
+    given = SILENT | {"update": "exact", "rounds": 2}
+    matched, exact = (
+        attack(prepared(**(given | {"accuracy": accuracy})), AttackPlan(rounds=2, bus=12))
+        for accuracy in ("matched", "exact")
+    )
+    for one, other in zip(matched.outcomes, exact.outcomes, strict=True):
+        np.testing.assert_array_equal(one.estimates, other.estimates)
+
+
 @pytest.mark.parametrize(
     ("update", "objective"),
     [("linearized", "imbalance"), ("exact", "imbalance"), ("exact", "cost")],

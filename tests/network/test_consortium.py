@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 
 import pytest
-from parties import LOOPBACK, Consortium, same_rounds
+from parties import LOOPBACK, Consortium, laid_out, same_rounds
 
 from gridpriv import make_settings
 from gridpriv.consortium.folders import lay_out
+from gridpriv.consortium.parties import ZoneParty, read_party
+from gridpriv.consortium.speak import read_own
 from gridpriv.consortium.terms import read_terms
 from gridpriv.core.errors import InputError
 
@@ -30,6 +32,14 @@ def test_three_zones_over_grpc_are_a_run_in_one_process(folder, in_one_process, 
         r.consensus_residual for r in in_one_process.trace.rounds
     ]
     assert [row["releases"] for row in public["privacy"]] == [3, 3, 3]
+
+
+@pytest.mark.parametrize("accuracy", ["matched", "exact"])
+def test_a_zone_solves_as_far_as_the_terms_say(case14, zones14, tmp_path, accuracy):
+    folder = laid_out(case14, zones14, tmp_path / "here", accuracy=accuracy) / "1"
+    party = read_party(folder / "zone.toml", ZoneParty)
+    own = read_own(read_terms(folder / "terms.json"), party, folder)
+    assert own.member(0, None).problem.accuracy == accuracy
 
 
 @pytest.mark.parametrize(

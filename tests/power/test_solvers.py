@@ -140,16 +140,20 @@ def test_a_point_near_the_minimiser_serves_where_it_is_asked_for_only(monkeypatc
         assert abs(program.a_eq @ z - program.b_eq).max() < 1e-4
 
 
+@pytest.mark.parametrize("accuracy", ["matched", "exact"])
 @pytest.mark.parametrize("solver", ["ipopt", "clarabel"])
-def test_a_solver_has_no_memory(solver):
+def test_a_solver_has_no_memory(solver, accuracy):
     """What it solved before does not move a bit of what it solves next: runs share solvers."""
     program, _ = zone_programs("case14")[0]
     reduced, rng = presolve(program), np.random.default_rng(3)
-    kept = make_solver(solver, program, lambda: reduced, exact=True)
-    for _ in range(6):
-        linear = program.cost_linear + rng.laplace(0.0, 30.0, program.size)
-        metric = rng.uniform(0.01, 1e3, program.size)
-        fresh = make_solver(solver, program, lambda: reduced, exact=True).solve(linear, metric)
-        again = kept.solve(linear, metric)
+
+    def made():
+        return make_solver(solver, program, lambda: reduced, exact=True, accuracy=accuracy)
+
+    kept, metrics = made(), rng.uniform(0.01, 1e3, (2, program.size))
+    for which, near in [(0, 0), (1, 1), (1, 0), (0, 0), (0, 1), (0, 1), (1, 1), (0, 1), (0, 0)]:
+        linear, metric = program.cost_linear + rng.laplace(0.0, 30.0, program.size), metrics[which]
+        fresh = made().solve(linear, metric, near=bool(near))
+        again = kept.solve(linear, metric, near=bool(near))
         assert again.z.tobytes() == fresh.z.tobytes()
         assert again.iterations == fresh.iterations

@@ -7,6 +7,8 @@ import pytest
 
 from gridpriv import load_case, make_settings, run, shipped_zoning
 from gridpriv.grid.partition import partition
+from gridpriv.zonal.prepared import prepare
+from gridpriv.zonal.run import crew
 
 STILL = 1e-4
 
@@ -56,13 +58,21 @@ def test_more_zones_settle_at_one_cost_too(name, zones, rounds):
     assert cost["matched"] == pytest.approx(cost["exact"], rel=1e-4)
 
 
-def test_minimisers_that_are_released_are_solved_as_before():
-    """Their noise covers a proven error: accuracy has no say there."""
+@pytest.mark.parametrize("accuracy", ["matched", "exact"])
+def test_zones_are_solved_as_far_as_settings_say(case14, zones14, accuracy):
+    prepared = prepare(case14, zones14, make_settings(accuracy=accuracy))
+    (member,) = crew(prepared).members([0])
+    assert member.problem.accuracy == prepared.problems[0].accuracy == accuracy
+
+
+@pytest.mark.parametrize("calibration", ["sound", "paper"])
+def test_minimisers_that_are_released_are_solved_as_before(calibration):
+    """Sound noise covers a proven error, a paper's is for exact ones: accuracy has no say there."""
     case = load_case("case14")
     found = [
         run(case, shipped_zoning(case), make_settings(
             perturbation="output", mechanism="gaussian", budget="total:5,1e-5", beta="5 MW",
-            start="flat", rounds=2, seed=3, accuracy=accuracy,
+            start="flat", rounds=2, seed=3, calibration=calibration, accuracy=accuracy,
         ))
         for accuracy in ("matched", "exact")
     ]  # fmt: skip
