@@ -59,7 +59,7 @@ from gridpriv.privacy.strategies import MOST_COSINES
 
 Consensus = Literal["boundary", "all"]
 STILL = 1e-4
-"""p.u.: where every shared variable agrees this far, a round moves none by more."""
+"""p.u. of disagreement of every shared variable below which rounds stop by default."""
 Start = Literal["flat", "proxy"]
 Coordination = Literal["rounds", "central"]
 Release = Literal["bus", "total", "tree", "auto", "nothing"]

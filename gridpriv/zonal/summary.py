@@ -96,7 +96,7 @@ def _rounds(document: Json) -> str:
     if settings["coordination"] == "central":
         return "one central schedule"
     rounds = counted(_length(document["rounds"]), "round")
-    if _agreed_early(document):  # the others would have moved nothing
+    if _agreed_early(document):
         rounds = f"{len(document['rounds'])} of {counted(settings['rounds'], 'round')}"
     return f"{rounds} of {settings['update']} updates"
 

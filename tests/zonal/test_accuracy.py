@@ -23,7 +23,7 @@ def pair():
     }
 
 
-def test_matched_rounds_stop_where_none_moves_anything(pair):
+def test_matched_rounds_stop_where_all_agree(pair):
     matched, exact = (pair[accuracy].trace.rounds for accuracy in ("matched", "exact"))
     assert len(exact) == 100
     assert 10 < len(matched) < 70
