@@ -66,7 +66,7 @@ class Own:
         fleet = Fleet(
             (self.zone,), (prepared.shared[position],), prepared.rules, prepared.settings.solver,
             NoiseStreams(seed), (prepared.disclosure(self.zone),), charge, prepared.settings,
-            prepared.settings.accuracy,
+            prepared.accuracy,
         )  # fmt: skip
         (member,) = fleet.members([0])
         assert isinstance(member, ZoneMember)

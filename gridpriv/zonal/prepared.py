@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from gridpriv.consensus.coordinator import Consensus, make_consensus
 from gridpriv.consensus.memory import AgentRules
+from gridpriv.consensus.settings import Accuracy
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import GridprivWarning, not_allowed
 from gridpriv.grid.case import Case
@@ -30,6 +31,7 @@ from gridpriv.privacy.perturbation import NoiseRule
 from gridpriv.privacy.strategies.disclosure import Disclosure
 from gridpriv.zonal.settings import AUTO, Settings
 
+FEW_ZONES = 100
 PAPER_SENSITIVITY = {"objective": 2.0, "output": 1.0}  # times beta, RK section 6.1.1
 
 
@@ -133,11 +135,17 @@ class Prepared(Instance):
     def problems(self) -> tuple[ZoneProblem, ...]:
         """The zones' problems, compiled in this process."""
         return tuple(
-            ZoneProblem(
-                compile_zone(zone), self.settings.solver, disclosure, self.settings.accuracy
-            )
+            ZoneProblem(compile_zone(zone), self.settings.solver, disclosure, self.accuracy)
             for zone, disclosure in zip(self.zones, self.disclosures, strict=True)
         )
+
+    @property
+    def accuracy(self) -> Accuracy:
+        """How far zones are solved where a point near the minimiser serves.
+
+        On few zones a loose solve costs more rounds than it saves (docs/decisions/0005-solvers.md).
+        """
+        return self.settings.accuracy if len(self.zones) > FEW_ZONES else "exact"
 
     @property
     def held(self) -> Iterator[tuple[Zone, NDArray[np.bool_]]]:

@@ -181,7 +181,7 @@ def crew(prepared: Prepared, charge: Charging | None = None) -> Fleet:
     return Fleet(
         prepared.zones, prepared.shared, prepared.rules, prepared.settings.solver,
         NoiseStreams(prepared.seed), prepared.disclosures, charge, prepared.settings,
-        prepared.settings.accuracy,
+        prepared.accuracy,
     )  # fmt: skip
 
 

@@ -193,8 +193,8 @@ class Grid(Scenario):
     solver: str = words("clarabel", "clarabel, ipopt or pyomo:NAME", "NAME")
     accuracy: Accuracy = choice(
         "matched", get_args(Accuracy),
-        "how far clarabel solves where no release rests on the minimiser: as far as rounds can "
-        "use, or to its own 1e-8",
+        "how far clarabel solves where no release rests on the minimiser: on more than 100 zones "
+        "as far as their rounds can use, or to its own 1e-8",
     )  # fmt: skip
 
 

@@ -292,16 +292,14 @@ def lucky(document: Json) -> str | None:
         return None
     if _silent(document["settings"]):
         return None
-    central = document["settings"]["coordination"] == "central"
     told = "The cost of privacy is negative: noise happened to end at a cheaper dispatch"
     over = held.get("cost_over_optimum")
     if over is None or over - held["cost"] <= WORSE * abs(cost):
         return f"{told}, which is chance and no gain."
     beyond = amount(over - held["cost"], "$/h")
-    unfinished = "" if central else ", its rounds being unfinished"
     return (
         f"{told}, which is chance and no gain. Without noise the same run ends {beyond} $/h beyond "
-        f"the AC optimum itself{unfinished}."
+        "the AC optimum itself."
     )
 
 

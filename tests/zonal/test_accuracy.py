@@ -13,8 +13,16 @@ from gridpriv.zonal.run import crew
 STILL = 1e-4
 
 
+@pytest.fixture(scope="module", autouse=True)
+def many():
+    """Zones as of a large grid: on few of them matched is exact."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("gridpriv.zonal.prepared.FEW_ZONES", 0)
+        yield
+
+
 @pytest.fixture(scope="module")
-def pair():
+def pair(many):  # noqa: ARG001
     case = load_case("case118")
     zoning = shipped_zoning(case)
     return {
@@ -63,6 +71,14 @@ def test_zones_are_solved_as_far_as_settings_say(case14, zones14, accuracy):
     prepared = prepare(case14, zones14, make_settings(accuracy=accuracy))
     (member,) = crew(prepared).members([0])
     assert member.problem.accuracy == prepared.problems[0].accuracy == accuracy
+
+
+def test_few_zones_are_solved_exactly_whatever_the_settings(monkeypatch):
+    monkeypatch.setattr("gridpriv.zonal.prepared.FEW_ZONES", 100)
+    case = load_case("case118")
+    for zones, accuracy in ((100, "exact"), (101, "matched")):
+        prepared = prepare(case, partition(case, zones), make_settings())
+        assert prepared.accuracy == crew(prepared).accuracy == accuracy
 
 
 @pytest.mark.parametrize("calibration", ["sound", "paper"])

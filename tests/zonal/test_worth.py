@@ -57,7 +57,7 @@ def document(found, silent, *, costs=True):
 
 @pytest.mark.parametrize(
     ("cost", "over", "said"),
-    [(-0.67, 14.0, "ends 14.67 $/h beyond the AC optimum itself, its rounds being unfinished."),
+    [(-0.67, 14.0, "ends 14.67 $/h beyond the AC optimum itself."),
      (-0.67, None, "is chance and no gain."), (-0.9, -2.0, "is chance and no gain."),
      (0.0, 14.0, None), (0.67, 14.0, None),
      (None, None, None)],
