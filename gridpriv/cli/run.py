@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from contextlib import ExitStack, closing
 from dataclasses import replace
@@ -147,14 +146,14 @@ def _run(
 
 
 def _compared(result: RunResult, zones: Carry) -> RunResult:
-    """Return the result with what it is held against; an interrupt there costs the run nothing."""
+    """Return the result with what it is held against; an interrupt there leaves the run kept."""
     from gridpriv.zonal.reference import reference
 
     try:
         return replace(result, reference=reference(result, result.settings.load_scale, zones))
-    except KeyboardInterrupt:
-        print("interrupted: the run is kept, without what it is held against", file=sys.stderr)
-        return result
+    except KeyboardInterrupt as error:
+        error.add_note("the run is kept, without what it is held against")
+        raise
 
 
 def _resumed(args: argparse.Namespace, folder: Path | None, settings: Settings) -> Settings:

@@ -32,7 +32,7 @@ from gridpriv.study.manifest import header
 from gridpriv.study.plan import StudyPlan, Task, make_plan
 from gridpriv.study.record import FINALS, failed_rows, identity, run_rows
 from gridpriv.study.total import told_totals
-from gridpriv.zonal.prepared import prepare
+from gridpriv.zonal.prepared import check_single, prepare
 from gridpriv.zonal.result import RunResult
 from gridpriv.zonal.trace import RoundRecord
 
@@ -93,6 +93,8 @@ def compare(
     if time_limit is not None and not time_limit > 0:
         raise not_allowed("time-limit", time_limit, "a positive number of seconds")
     grids, tasks = load_grids(plan), plan.tasks()
+    for task in tasks:
+        check_single(task.settings, grids[task.case, task.zoning].zoning)
     told = header("study", plan.title, plan.question, plan.as_dict(), len(tasks))
     manifest = told | {"cases": describe(grids)}
     common = partial(network_rows, grids)

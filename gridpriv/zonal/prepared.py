@@ -185,16 +185,9 @@ def prepare(case: Case, zoning: Zoning, settings: Settings, scale: float = 1.0) 
         For settings that this case or machine cannot have.
     """
     scale = scale * settings.load_scale
-    if settings.course != AUTO:
-        raise not_allowed(
-            "course", settings.course, f"{AUTO!r} without a series: one step has none"
-        )
+    check_single(settings, zoning)
     check_solver(settings.solver)
     case = case.scale_load(settings.load_scale).without(settings.outage)
-    if settings.workers > zoning.n_zone:
-        raise not_allowed(
-            "workers", settings.workers, f"at most {zoning.n_zone}, the number of zones"
-        )
     check_service(case, settings)
     network = make_network(case, settings.case_objective(case))
     zones = tuple(sorted(make_zones(network, zoning), key=lambda zone: zone.key))
@@ -225,6 +218,18 @@ def prepare(case: Case, zoning: Zoning, settings: Settings, scale: float = 1.0) 
         scale=scale,
         expected=expected,
     )
+
+
+def check_single(settings: Settings, zoning: Zoning) -> None:
+    """Refuse settings that no run of one demand on so many zones can have."""
+    if settings.course != AUTO:
+        raise not_allowed(
+            "course", settings.course, f"{AUTO!r} without a series: one step has none"
+        )
+    if settings.workers > zoning.n_zone:
+        raise not_allowed(
+            "workers", settings.workers, f"at most {zoning.n_zone}, the number of zones"
+        )
 
 
 def _refuse_without_minimiser(case: Case, settings: Settings) -> None:

@@ -324,6 +324,23 @@ def test_a_charged_run_is_kept_whatever_becomes_of_what_it_is_held_against(
     assert json.loads((tmp_path / "out" / "run.json").read_text())["final"]["physical"]["carried"]
 
 
+def test_an_interrupt_of_what_a_run_is_held_against_is_one_and_keeps_the_run(
+    capsys, tmp_path, monkeypatch
+):
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("gridpriv.zonal.reference.reference", interrupted)
+    folder = tmp_path / "out"
+    code, shown, said = call(
+        capsys, "run", "case14", "--rounds", "1", "--seed", "1", "--out", str(folder)
+    )
+    assert code == 130
+    assert "interrupted (the run is kept, without what it is held against)" in said
+    assert "the grid can carry it" in shown
+    assert json.loads((folder / "run.json").read_text())["final"]["cost_of_privacy"] is None
+
+
 def test_a_folder_that_states_one_setting_less_is_told_how_it_is_made_again(capsys, tmp_path):
     """An earlier state of the same version wrote fewer settings: whether they agree is unknown."""
     folder = tmp_path / "out"

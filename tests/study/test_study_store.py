@@ -196,3 +196,18 @@ def test_norms_of_several_mechanisms_stand_in_one_table(tmp_path: Path, order: t
     statements = told.tables["statements"].merge(told.runs[["run", "mechanism"]], on="run")
     norms = dict(zip(statements.mechanism, statements.norm, strict=True))
     assert norms == {"laplace": "1", "knorm": "box"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"workers": 4}, "workers = 4 is not allowed: at most 3, the number of zones"),
+        ({"course": "2"}, "course = '2' is not allowed: 'auto' without a series"),
+    ],
+)
+def test_what_no_run_of_the_study_can_have_is_refused_before_a_folder_is_begun(
+    tmp_path: Path, settings, said
+) -> None:
+    with pytest.raises(InputError, match=said):
+        compare("case14", out=tmp_path / "study", settings=settings)
+    assert not (tmp_path / "study").exists()
