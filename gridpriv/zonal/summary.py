@@ -156,7 +156,10 @@ def privacy_figures(privacy: Json) -> Table:
 def sentences(document: Json) -> list[str]:
     """Return what must be said beside the figures."""
     final, privacy = document["final"], document["privacy"]
-    beside = (apart(document), worthless(document), lucky(document), unpriced(document))
+    beside = (
+        apart(document) or stopped(document), worthless(document), lucky(document),
+        unpriced(document),
+    )  # fmt: skip
     told = [one for one in beside if one]
     if apart(document) and final["physical"]["carried"] is not None:
         told.insert(1, SETTLED)
@@ -234,6 +237,17 @@ def apart(document: Json) -> str | None:
     if _agreed_early(document):
         return " ".join([not_converged(differ, ()), SMALLER])
     return not_converged(differ, {fresh_noise(settings)})
+
+
+def stopped(document: Json) -> str | None:
+    """Return a sentence where rounds stopped because all shared variables agreed, else None."""
+    if not _agreed_early(document):
+        return None
+    settings, rounds = document["settings"], counted(len(document["rounds"]), "round")
+    return (
+        f"Rounds stopped after {rounds} of {settings['rounds']}: every shared variable agrees "
+        f"within {shown(settings['tolerance'])} p.u. (--tolerance 0 runs all)."
+    )
 
 
 def shed_by_exporters(document: Json) -> str | None:

@@ -30,6 +30,14 @@ def test_rounds_that_agreed_early_are_told_of_those_planned(case14, zones14) -> 
     result = gridpriv.run(case14, zones14, settings)
     assert 5 < len(result.trace.rounds) < 100
     assert f" {len(result.trace.rounds)} of 100 rounds of exact updates" in repr(result)
+    why = f"Rounds stopped after {len(result.trace.rounds)} rounds of 100: every shared variable"
+    told = [one for one in sentences(result.as_dict()) if one.startswith(why)]
+    assert told == [f"{why} agrees within 0.0001 p.u. (--tolerance 0 runs all)."]
+    assert not any("stopped" in one for one in sentences(_short(case14, zones14)))
+
+
+def _short(case14, zones14):
+    return gridpriv.run(case14, zones14, gridpriv.Settings(rounds=2, seed=1)).as_dict()
 
 
 @pytest.mark.parametrize(
