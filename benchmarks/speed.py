@@ -49,6 +49,8 @@ AIMED = {  # seconds; None: nothing is aimed at
     "compare case14 --format none --out": 13.5,
     "relax pglib_opf_case9241_pegase --objective cost": 20.0,
     "acopf pglib_opf_case9241_pegase": 120.0,
+    "run case9241pegase --zones 350 --method metis --workers 2 --no-reference": 25.0,
+    "run case_ACTIVSg70k --zones 2600 --method metis --workers 2 --no-reference": 150.0,
 }
 ROUNDS = "--mechanism none --rounds 10 --tolerance 0"
 GRIDS = {  # buses: case and number of zones
