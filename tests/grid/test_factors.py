@@ -11,7 +11,9 @@ from gridpriv.grid.admittance import laplacian
 from gridpriv.grid.factors import Factors
 
 
-@pytest.mark.parametrize("name", ["case14", "case118", "case300"])
+@pytest.mark.parametrize(
+    "name", ["case14", "case118", pytest.param("case300", marks=pytest.mark.large)]
+)
 @pytest.mark.parametrize("seed", range(3))
 def test_rows_of_the_inverse_are_those_of_the_dense_one(name: str, seed: int) -> None:
     case, rng = load_case(name), np.random.default_rng(seed)

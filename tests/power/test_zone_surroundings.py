@@ -66,7 +66,9 @@ def kron(case, own, ends):
     return matrix[np.ix_(ends, ends)] - through @ matrix[np.ix_(deep, ends)], share
 
 
-@pytest.mark.parametrize("name", ["case14", "case118", "case300"])
+@pytest.mark.parametrize(
+    "name", ["case14", "case118", pytest.param("case300", marks=pytest.mark.large)]
+)
 def test_what_is_beyond_is_what_a_dense_elimination_leaves(name):
     case = load_case(name)
     zoning, grid = partition(case, 5), lossless(case)

@@ -225,7 +225,7 @@ def test_a_reader_is_told_that_cost_of_privacy_counts_more_than_noise(studied: S
     dear = dear.assign(run=[f"dear {run}" for run in dear.run])
     told = with_cost_of_privacy(pd.concat([studied.runs, dear], ignore_index=True))
     counted = told.cost_of_privacy[(told.scheme == "two rounds") & (told.budget != "none")]
-    assert (counted >= 200.0).all() == quiet.any()
+    assert (counted >= 200.0 - 1e-6).all() == quiet.any()
     docs = (Path(__file__).parents[2] / "docs" / "report.md").read_text()
     for text, tells in ((to_html(make_report(studied)), quiet.any()), (docs, True)):
         told_of = re.findall(r"[^.]*cheapest\s+way\s+without\s+noise,\s+one[^.]*", text)
