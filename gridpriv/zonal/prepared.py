@@ -29,9 +29,8 @@ from gridpriv.privacy.adjacency import DemandAdjacency, PowerFactors
 from gridpriv.privacy.budget import noise_multiplier
 from gridpriv.privacy.perturbation import NoiseRule
 from gridpriv.privacy.strategies.disclosure import Disclosure
-from gridpriv.zonal.settings import AUTO, Settings
+from gridpriv.zonal.settings import AUTO, FEW_ZONES, Settings
 
-FEW_ZONES = 100
 PAPER_SENSITIVITY = {"objective": 2.0, "output": 1.0}  # times beta, RK section 6.1.1
 
 

@@ -58,6 +58,8 @@ from gridpriv.privacy.settings import Privacy
 from gridpriv.privacy.strategies import MOST_COSINES
 
 Consensus = Literal["boundary", "all"]
+FEW_ZONES = 100
+"""Zones up to which matched accuracy is exact."""
 STILL = 1e-4
 """p.u. of disagreement of every shared variable below which rounds stop by default."""
 Start = Literal["flat", "proxy"]
@@ -193,8 +195,8 @@ class Grid(Scenario):
     solver: str = words("clarabel", "clarabel, ipopt or pyomo:NAME", "NAME")
     accuracy: Accuracy = choice(
         "matched", get_args(Accuracy),
-        "how far clarabel solves where no release rests on the minimiser: on more than 100 zones "
-        "as far as their rounds can use, or to its own 1e-8",
+        "how far clarabel solves where no release rests on the minimiser: on more than "
+        f"{FEW_ZONES} zones as far as their rounds can use, or to its own 1e-8",
     )  # fmt: skip
 
 

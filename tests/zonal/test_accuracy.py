@@ -73,14 +73,6 @@ def test_zones_are_solved_as_far_as_settings_say(case14, zones14, accuracy):
     assert member.problem.accuracy == prepared.problems[0].accuracy == accuracy
 
 
-def test_few_zones_are_solved_exactly_whatever_the_settings(monkeypatch):
-    monkeypatch.setattr("gridpriv.zonal.prepared.FEW_ZONES", 100)
-    case = load_case("case118")
-    for zones, accuracy in ((100, "exact"), (101, "matched")):
-        prepared = prepare(case, partition(case, zones), make_settings())
-        assert prepared.accuracy == crew(prepared).accuracy == accuracy
-
-
 @pytest.mark.parametrize("calibration", ["sound", "paper"])
 def test_minimisers_that_are_released_are_solved_as_before(calibration):
     """Sound noise covers a proven error, a paper's is for exact ones: accuracy has no say there."""

@@ -13,7 +13,7 @@ from gridpriv.grid.partition import partition
 from gridpriv.grid.zoning import zoning_from_groups
 from gridpriv.power.centralized import relax
 from gridpriv.zonal.prepared import prepare
-from gridpriv.zonal.run import run_prepared
+from gridpriv.zonal.run import crew, run_prepared
 
 
 def preset(**given):
@@ -258,3 +258,9 @@ def test_a_zone_of_one_bus_runs_to_the_end_and_sheds_what_it_cannot_serve(case14
     assert result.physical["fallback_zones"] == []
     assert np.isfinite(result.buses.recourse_shed_mw).all()
     assert result.as_dict()["final"]["ac"]["converged"] is True
+
+
+@pytest.mark.parametrize(("zones", "accuracy"), [(100, "exact"), (101, "matched")])
+def test_zones_are_solved_loosely_where_there_are_more_than_a_hundred(case118, zones, accuracy):
+    prepared = prepare(case118, partition(case118, zones), make_settings())
+    assert prepared.accuracy == crew(prepared).accuracy == accuracy
