@@ -65,7 +65,9 @@ def test_without_noise_boundary_messages_give_the_demands_of_case14() -> None:
 @pytest.mark.slow
 def test_demand_noise_at_the_size_of_the_load_leaves_the_prior() -> None:
     """Total epsilon 1 and beta the largest demand: the fit does no better than the prior."""
-    run = prepared(update="exact", budget="total:1", beta="94.2MW", rounds=3, penalty="balanced")
+    run = prepared(
+        update="exact", budget="total:1", beta="94.2MW", rounds=3, penalty="balanced", release="bus"
+    )
     result = attack(run, AttackPlan(seeds=3, rounds=3))
     table = result.summary().set_index(["configuration", "adversary"])
     seen = table.loc["as set", "messages"]
