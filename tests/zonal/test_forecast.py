@@ -156,20 +156,22 @@ def measured(name, way, capsys):
 @pytest.mark.slow
 def test_the_first_runs_of_the_readme_cost_what_it_says(capsys):
     told = re.search(
-        r"on case14 costs ([\d,]+) to ([\d,]+) \$/h,\s+([\d,]+) without noise and "
+        r"case14 costs\s+([\d,]+) \$/h \(([\d,]+) to ([\d,]+)\), ([\d,]+) without noise and "
         r"([\d,]+) with nothing released", README,
     )  # fmt: skip
     command = re.search(r"gridpriv (run case118 --beta .*)", README)
-    words = command[1].replace("case118", "case14").split()
+    words = command[1].partition("#")[0].replace("case118", "case14").split()
     costs = []
-    for seed in "123":
-        assert main([*words, "--seed", seed, "--json"]) == 0
+    for seed in range(1, 11):
+        assert main([*words, "--seed", str(seed), "--json"]) == 0
         final = json.loads(capsys.readouterr().out)["final"]
         costs.append(final["physical"]["cost"])
     held = final["cost_of_privacy"]
-    measured = min(costs), max(costs), held["without_noise_cost"], held["nothing_released_cost"]
+    measured = (
+        sum(costs) / 10, min(costs), max(costs), held["without_noise_cost"],
+        held["nothing_released_cost"],
+    )  # fmt: skip
     assert [f"{cost:,.0f}" for cost in measured] == list(told.groups())
-    assert measured[3] / measured[2] - 1.0 < 0.0035
 
 
 def way(release, cost, error=1.0, failed=0, better=None):
