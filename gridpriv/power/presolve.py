@@ -101,7 +101,9 @@ def presolve(program: ZoneProgram) -> ReducedProgram:
     cone, cone_offset, cone_sizes = _cones(program, expand, shift)
     implied = _implied(program, kept)
     a_in, b_in = _rows(program, expand, shift, row_of)
-    pattern, metric_map, curvature = _quadratic_pattern(program, expand)
+    half = Matrix(program.imbalance @ expand)
+    hessian = Matrix(2.0 * program.weight * half.T @ half)
+    pattern, metric_map, curvature = _quadratic_pattern(expand, hessian)
     return ReducedProgram(
         program=program,
         expand=expand,
@@ -118,6 +120,54 @@ def presolve(program: ZoneProgram) -> ReducedProgram:
         metric_map=metric_map,
         curvature=curvature,
         width=upper - lower,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class LiftedProgram(ReducedProgram):
+    """A reduced program whose last variables are what buses with many lines lack.
+
+    M s^2 of a bus couples all flows of its lines, and P is dense in them: with 40 lines a block of
+    80 by 80. Where s is a variable and ``hubs`` x = 0 says what it is, P has one entry for it.
+    """
+
+    hubs: Matrix
+
+
+def lifted(reduced: ReducedProgram, most: int) -> ReducedProgram:
+    """Return the program with s as a variable wherever more than ``most`` others make it up."""
+    program = reduced.program
+    half = Matrix(program.imbalance @ reduced.expand)
+    hub = np.diff(half.indptr) > most
+    count = int(hub.sum())
+    if not count:
+        return reduced
+
+    def wider(rows: Matrix) -> Matrix:
+        return Matrix((rows.data, rows.indices, rows.indptr), shape=(rows.shape[0], size))
+
+    size = reduced.size + count
+    expand, free = wider(reduced.expand), np.full(count, np.inf)
+    left, square = half[~hub], np.full(count, 2.0 * program.weight)
+    hessian = sparse.block_diag([2.0 * program.weight * left.T @ left, sparse.diags_array(square)])
+    pattern, metric_map, curvature = _quadratic_pattern(expand, Matrix(hessian))
+    return LiftedProgram(
+        program=program,
+        expand=expand,
+        shift=reduced.shift,
+        a_in=wider(reduced.a_in),
+        b_in=reduced.b_in,
+        lower=np.concatenate([reduced.lower, -free]),
+        upper=np.concatenate([reduced.upper, free]),
+        cone=wider(reduced.cone),
+        cone_offset=reduced.cone_offset,
+        cone_sizes=reduced.cone_sizes,
+        p_indices=pattern.indices.astype(np.int64),
+        p_indptr=pattern.indptr.astype(np.int64),
+        metric_map=metric_map,
+        curvature=curvature,
+        width=np.concatenate([reduced.width, free]),
+        hubs=Matrix(sparse.hstack([half[hub], -sparse.eye_array(count)])),
     )
 
 
@@ -221,17 +271,15 @@ def _implied(program: ZoneProgram, kept: Ints) -> NDArray[np.bool_]:
     return np.asarray(inside[kept])
 
 
-def _quadratic_pattern(
-    program: ZoneProgram, expand: Matrix
-) -> tuple[sparse.csc_array, Matrix, Floats]:
-    """Return the pattern of P, the map from a diagonal on z to its values, and 2 M B'B in it."""
+def _quadratic_pattern(expand: Matrix, hessian: Matrix) -> tuple[sparse.csc_array, Matrix, Floats]:
+    """Return the pattern of P, the map from a diagonal on z to its values, and f's in it."""
     size = expand.shape[1]
     source, row, column, value = _products(expand)
-    half = Matrix(program.imbalance @ expand)
-    curved = sparse.coo_array(sparse.triu(2.0 * program.weight * half.T @ half))
+    curved = sparse.coo_array(sparse.triu(hessian))
     keys = np.concatenate([column * size + row, curved.col.astype(np.int64) * size + curved.row])
     places, where = np.unique(keys, return_inverse=True)
-    metric_map = Matrix((value, (where[: len(value)], source)), shape=(len(places), program.size))
+    shape = (len(places), expand.shape[0])
+    metric_map = Matrix((value, (where[: len(value)], source)), shape=shape)
     curvature = np.bincount(where[len(value) :], curved.data, minlength=len(places)).astype(float)
     pattern = sparse.csc_array(
         (np.ones(len(places)), (places % size, places // size)), shape=(size, size)

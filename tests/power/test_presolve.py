@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from gridpriv import load_case, shipped_zoning
-from gridpriv.power.presolve import presolve
+from gridpriv.grid.partition import partition
+from gridpriv.power.presolve import lifted, presolve
 from gridpriv.power.program import compile_zone
+from gridpriv.power.solvers import make_solver
 from gridpriv.power.zone import make_network, make_zones
 
 
@@ -63,3 +65,52 @@ def test_bounds_are_dropped_only_where_a_cone_implies_them(reduced):
         fixed = len(zone.gens) - len(free)
         assert np.isfinite(program.upper).sum() == len(zone.buses) + 2 * len(zone.gens) - fixed
         assert program.size == len(zone.buses) + 2 * len(zone.pairs) + 2 * len(zone.gens) - fixed
+
+
+@pytest.fixture(scope="module")
+def star(tmp_path_factory):
+    """A bus with 30 lines, one zone."""
+    path = tmp_path_factory.mktemp("star") / "star.m"
+    leaves = range(2, 32)
+    path.write_text(
+        "function mpc = star\nmpc.baseMVA = 100;\nmpc.bus = [\n1 3 0 0 0 0 1 1 0 230 1 1.1 0.9;\n"
+        + "".join(f"{k} 1 9 3 0 0 1 1 0 230 1 1.1 0.9;\n" for k in leaves)
+        + "];\nmpc.gen = [1 300 0 300 -300 1 100 1 600 0];\nmpc.branch = [\n"
+        + "".join(f"1 {k} 0.01 0.1 0.02 50 0 0 0 0 1 -360 360;\n" for k in leaves)
+        + "];\nmpc.gencost = [2 0 0 3 0.01 20 0];\n"
+    )
+    case = load_case(path)
+    (zone,) = make_zones(make_network(case), partition(case, 1))
+    return presolve(compile_zone(zone))
+
+
+def test_what_a_bus_with_many_lines_lacks_is_a_variable(star):
+    """The same objective where it is what it stands for, and a P that is not dense in the lines."""
+    wide, rng = lifted(star, 20), np.random.default_rng(5)
+    assert wide.size == star.size + 2  # active and reactive
+    assert len(wide.p_indices) < len(star.p_indices) / 4
+    assert lifted(star, 100) is star
+    half = star.program.imbalance @ star.expand
+    hub = half[np.diff(half.indptr) > 20]
+    metric = rng.uniform(0.0, 10.0, star.program.size)
+    for x in rng.normal(size=(5, star.size)):
+        longer = np.concatenate([x, hub @ x])
+        assert abs(wide.hubs @ longer).max() < 1e-12
+        assert wide.restore(longer) == pytest.approx(star.restore(x))
+        assert wide.a_in @ longer == pytest.approx(star.a_in @ x)
+        assert wide.cone @ longer == pytest.approx(star.cone @ x)
+        values, there = (one.quadratic(metric, exact=True) for one in (star, wide))
+        assert longer @ wide.curved(there, longer) == pytest.approx(x @ star.curved(values, x))
+
+
+def test_matched_solves_come_to_the_minimiser_of_exact_ones(star):
+    program, rng = star.program, np.random.default_rng(6)
+    exact, matched = (
+        make_solver("clarabel", program, lambda: star, exact=True, accuracy=accuracy)
+        for accuracy in ("exact", "matched")
+    )
+    for linear in program.cost_linear + rng.normal(0.0, 3.0, (5, program.size)):
+        metric = rng.uniform(1.0, 100.0, program.size)
+        want, found = (one.solve(linear, metric, near=one is matched).z for one in (exact, matched))
+        assert found == pytest.approx(want, abs=1e-3)
+        assert abs(program.a_eq @ found - program.b_eq).max() < 1e-9

@@ -12,7 +12,7 @@ from scipy import sparse
 from gridpriv.consensus.settings import Accuracy
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import SolverError
-from gridpriv.power.presolve import ReducedProgram
+from gridpriv.power.presolve import LiftedProgram, ReducedProgram, lifted
 from gridpriv.power.program import Matrix, ZoneProgram
 from gridpriv.power.solvers.base import Solution, Unsolved
 
@@ -25,10 +25,11 @@ class ClarabelSolver:
     def __init__(
         self, program: ReducedProgram, *, exact: bool, accuracy: Accuracy = "exact"
     ) -> None:
-        self._program = program
+        matched = accuracy == "matched"
+        self._program = lifted(program, FEW_TERMS) if exact and matched else program
         self._exact = exact
-        self._near = MATCHED if accuracy == "matched" else FAST
-        rows, self._offset, self._cones = conic_rows(program)
+        self._near = MATCHED if matched else FAST
+        rows, self._offset, self._cones = _rows(self._program)
         self._rows = sparse.csc_matrix(rows)
         self._kept: dict[bool, _Kept] = {}  # where a point near the minimiser serves, or not
 
@@ -98,6 +99,16 @@ def _almost(ended: list[Any]) -> list[Any]:
     return [one for one in ended if one.status == clarabel.SolverStatus.AlmostSolved]
 
 
+def _rows(program: ReducedProgram) -> tuple[Matrix, Floats, list[Any]]:
+    """Return (A, b, cones) with what says what lifted variables are."""
+    rows, offset, cones = conic_rows(program)
+    if not isinstance(program, LiftedProgram):
+        return rows, offset, cones
+    none = np.zeros(program.hubs.shape[0])
+    every = Matrix(sparse.vstack([program.hubs, rows], format="csr"))
+    return every, np.concatenate([none, offset]), [clarabel.ZeroConeT(len(none)), *cones]
+
+
 def conic_rows(program: ZoneProgram | ReducedProgram) -> tuple[Matrix, Floats, list[Any]]:
     """Return (A, b, cones) of A x + s = b: bounds and inequalities, then second-order cones."""
     eye = sparse.eye_array(program.size, format="csr")
@@ -134,6 +145,8 @@ SAFER: tuple[tuple[float, dict[str, Any]], ...] = (
     (1.0, {}),
 )
 LIKELIEST = 3
+FEW_TERMS = 12
+"""Variables that make up what a bus lacks, above which it is a variable itself."""
 
 
 def clarabel_settings(given: dict[str, Any]) -> Any:
