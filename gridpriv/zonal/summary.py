@@ -37,6 +37,9 @@ SETTLED = (
     "what was agreed last."
 )
 WORSE = 1e-6  # relative: figures that differ by less are the same
+CHANCE = 2e-3
+"""Relative: costs that differ by less may differ by whether a limit was passed by a hair, so that
+zones planned again (docs/limits.md)."""
 
 
 def _length(rows: list[Any] | None) -> int | None:
@@ -293,10 +296,13 @@ def worthless(document: Json) -> str | None:
     if found is not None and found <= least * (1.0 + WORSE) + WORSE:
         return None
     came = "has no dispatch" if found is None else f"comes to {figure(found, 4)} {unit}"
-    return (
+    told = (
         f"This budget is worth nothing here: the run {came}; with nothing released at all, at "
         f"epsilon 0, it is {figure(least, 4)}."
     )
+    if not costs or found is None or found > least * (1.0 + CHANCE):
+        return told
+    return f"{told} Less than {CHANCE:.1%} apart, either may be the cheaper with other rounds."
 
 
 def lucky(document: Json) -> str | None:

@@ -136,16 +136,19 @@ def test_a_plan_does_not_contradict_the_runs_it_recommends(name, capsys):
         over = nothing["over_optimum"]
         figures = over["median"], over["least"], over["most"], found["nothing"][0]
         assert [f"{figure:.0f}" for figure in figures] == list(told.groups())
-    # what is recommended is as good as nothing released, or better, in the mean of its runs
-    assert np.mean(found["best"]) <= np.mean(found["nothing"])
+    # what is recommended is as good as nothing released, or better, in the mean of its runs: both
+    # jump by 0.2 % with whether zones plan again, one by its seed, the other by its rounds
+    silent = [measured(name, nothing | {"rounds": rounds}, capsys, seeds=[1])[0]
+              for rounds in ("central", "10", "15", "20", "30", "40", "60")]  # fmt: skip
+    assert np.mean(found["best"]) <= np.mean(silent)
 
 
-def measured(name, way, capsys):
-    """What a planned way costs beyond the AC optimum on the true demand, of five seeds."""
+def measured(name, way, capsys, seeds=range(1, 6)):
+    """What a planned way costs beyond the AC optimum on the true demand, of every seed."""
     schedule = (["--coordination", "central"] if way["rounds"] == "central"
                 else ["--refresh", "run", "--rounds", way["rounds"]])  # fmt: skip
     costs = []
-    for seed in range(1, 6):
+    for seed in seeds:
         flags = ["--release", way["release"], "--mechanism", way["mechanism"], *schedule]
         assert main(["run", name, *flags, "--budget", "total:1", "--beta", "10MW", "--solver",
                      "clarabel", "--seed", str(seed), "--no-reference", "--json"]) == 0  # fmt: skip
