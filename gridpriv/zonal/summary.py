@@ -37,7 +37,7 @@ SETTLED = (
     "what was agreed last."
 )
 WORSE = 1e-6  # relative: figures that differ by less are the same
-CHANCE = 2e-3
+CHANCE = 2.5e-3
 """Relative: costs that differ by less may differ by whether a limit was passed by a hair, so that
 zones planned again (docs/limits.md)."""
 
@@ -302,7 +302,7 @@ def worthless(document: Json) -> str | None:
     )
     if not costs or found is None or found > least * (1.0 + CHANCE):
         return told
-    return f"{told} Less than {CHANCE:.1%} apart, either may be the cheaper with other rounds."
+    return f"{told} Less than {CHANCE:.2%} apart, either may be the cheaper with other rounds."
 
 
 def lucky(document: Json) -> str | None:
