@@ -23,6 +23,7 @@ from typing import Any, NoReturn
 from gridpriv.cli.parser import Parser
 from gridpriv.core.errors import GridprivError, GridprivWarning, InputError, SolverError, notes
 from gridpriv.core.text import clean
+from gridpriv.core.threads import one_thread
 
 COMMANDS = {
     "run": "one private run of a case",
@@ -76,6 +77,7 @@ def main(arguments: list[str] | None = None) -> int:
         if own:
             _open_closed_streams()
             gc.set_threshold(RARELY)
+            one_thread(os.environ)
             signal.signal(signal.SIGTERM, _terminate)
             if isinstance(sys.stdout, io.TextIOWrapper):  # a locale may lack a name's characters
                 sys.stdout.reconfigure(errors="backslashreplace")

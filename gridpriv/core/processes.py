@@ -27,6 +27,7 @@ from threading import Thread
 from typing import Any, Generic, TypeVar
 
 from gridpriv.core.errors import GridprivError, InputError
+from gridpriv.core.threads import one_thread
 
 Given = TypeVar("Given")
 Answer = TypeVar("Answer")
@@ -69,8 +70,13 @@ class Worker:
             f"import sys; sys.path[:] = {sys.path!r}; "
             f"from gridpriv.core.processes import work; work({theirs.fileno()})"
         )
+        environment = dict(os.environ)
+        one_thread(environment)
         self.process = subprocess.Popen(
-            [sys.executable, "-P", "-c", boot], stdin=subprocess.PIPE, pass_fds=[theirs.fileno()]
+            [sys.executable, "-P", "-c", boot],
+            stdin=subprocess.PIPE,
+            pass_fds=[theirs.fileno()],
+            env=environment,
         )
         theirs.close()
         with suppress(BrokenPipeError):  # it ended early: the first answer says so

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from gridpriv.cli import main as entry
+from gridpriv.core.threads import VARIABLE
 
 PROGRAM = [sys.executable, "-m", "gridpriv.cli.main"]
 RUN = ["run", "case14", "--rounds", "2", "--solver", "clarabel", "--mechanism", "none"]
@@ -131,3 +132,24 @@ def test_a_defect_is_one_sentence_unless_the_traceback_is_asked_for(tmp_path: Pa
     env[entry.TRACEBACK] = "1"
     done = subprocess.run(words, capture_output=True, text=True, check=False, env=env)
     assert "Traceback (most recent call last)" in done.stderr
+
+
+@pytest.mark.parametrize(("given", "threads"), [({}, "1"), ({VARIABLE: "2"}, "2")])
+def test_linear_algebra_has_one_thread_unless_told_otherwise(
+    given: dict[str, str], threads: str
+) -> None:
+    code = (
+        "import sys\n"
+        "from gridpriv.cli import main\n"
+        "sys.argv = ['gridpriv', 'zones', 'case14', '--quiet']\n"
+        "main.main()\n"
+        "import scipy.linalg\n"
+        "from threadpoolctl import threadpool_info\n"
+        "print(*{pool['num_threads'] for pool in threadpool_info()})"
+    )
+    none = {"OMP_NUM_THREADS", VARIABLE}
+    env = {name: value for name, value in os.environ.items() if name not in none} | given
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=env
+    )
+    assert done.stdout.splitlines()[-1] == threads

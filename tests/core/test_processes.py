@@ -14,6 +14,7 @@ import pytest
 
 from gridpriv.core.errors import GridprivError
 from gridpriv.core.processes import Beside, WorkerError, unordered
+from gridpriv.core.threads import VARIABLE
 
 
 def test_answers_are_the_functions_and_the_process_is_gone_afterwards():
@@ -45,6 +46,15 @@ def test_a_process_that_dies_is_no_answer_and_says_how_it_ended():
         pytest.raises(WorkerError, match="killed by signal 9"),
     ):
         last(signal.SIGKILL)
+
+
+def test_linear_algebra_there_has_one_thread_unless_told_otherwise(monkeypatch):
+    monkeypatch.delenv(VARIABLE, raising=False)
+    with Beside(os.getenv, os.getcwd) as variable:
+        assert variable(VARIABLE) == "1"
+    monkeypatch.setenv(VARIABLE, "3")
+    with Beside(os.getenv, os.getcwd) as variable:
+        assert variable(VARIABLE) == "3"
 
 
 def test_leaving_does_not_wait_for_a_process_that_is_busy():

@@ -1,0 +1,17 @@
+"""Threads of linear algebra: one, as matrices here are small.
+
+A second one waits for work in a loop, which costs more than it does, and takes a core from another
+process. Sums by several threads also depend in the last bit on how many cores a machine has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping
+
+VARIABLE = "OPENBLAS_NUM_THREADS"
+"""OpenBLAS reads it once, as it is loaded; NumPy, SciPy and CasADi each have their own."""
+
+
+def one_thread(environment: MutableMapping[str, str]) -> None:
+    """Ask for one thread in an environment, unless it says how many there are to be."""
+    environment.setdefault(VARIABLE, "1")
