@@ -1,13 +1,14 @@
 """The control areas of a grid that settles, and the equations of their power flow.
 
 Generators of an area share what it regulates (alpha, p.u.) in proportion to their headroom. An
-area at a limit of its alpha stays there (``bound``); where all of an island do, its reference bus
-gives the rest (``slack``).
+area at a limit of its alpha is ``bound``; where all of an island are, its reference bus gives the
+rest (``slack``).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from scipy import sparse
@@ -16,7 +17,7 @@ from gridpriv.core.arrays import Bools, Complexes, Floats, Ints
 from gridpriv.grid.admittance import branch_admittance, bus_admittance
 from gridpriv.grid.case import Case
 from gridpriv.grid.islands import islands
-from gridpriv.power.ac.equations import FlowEquations
+from gridpriv.power.ac.equations import FlowEquations, Jacobian
 from gridpriv.power.ac.newton import FlowSolution, solve_power_flow
 from gridpriv.power.ac.state import Dispatch, Schedule
 
@@ -39,17 +40,21 @@ def _by_room(room: Floats, group: Ints, groups: int) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class Settled:
-    """A power flow and the areas in it: at which limit (-1, 0, 1), their alpha, islands' slack.
+    """A power flow and the areas in it: at which limit (-1, 0, 1); which islands are exhausted.
 
     ``eased`` is by which share reactive limits were (0: they hold, inf: there were none).
     """
 
     solution: FlowSolution
     bound: Ints
-    alpha: Floats
-    slack: Floats
+    exhausted: Bools
     eased: float
     power_flows: int
+
+    @property
+    def slack(self) -> Floats:
+        """What the reference bus of every island gives beyond what all areas can."""
+        return np.where(self.exhausted, self.solution.delta, 0.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,14 +103,62 @@ class AreaGrid:
             up, down, most, -least, _by_room(most + least, areas[:, 0], island.max() + 1),
         )  # fmt: skip
 
+    @cached_property
+    def equations(self) -> FlowEquations:
+        """The power flow without limits."""
+        case, n, count = self.case, self.case.n_bus, len(self.interchange)
+        near, far = self.area_of[case.f_bus], self.area_of[case.t_bus]
+        rows, at, metered = _tie_ends(self, near != far)
+        injected, islands = injection(self), np.arange(len(self.reference))
+        endless, areas = np.full(n, np.inf), np.arange(count)
+        shape = (count, len(islands))
+        return FlowEquations(
+            injected=sparse.vstack([self.admittance, rows], format="csr"),
+            at=np.concatenate([np.arange(n), at]),
+            tie_area=metered,
+            p=injected.real,
+            q=injected.imag,
+            q_low=-endless,
+            q_high=endless,
+            setpoint=self.dispatch.vm,
+            reference=np.isin(np.arange(n), self.reference),
+            up=_columns(self, self.up),
+            down=_columns(self, self.down),
+            least=np.full(count, -np.inf),
+            most=np.full(count, np.inf),
+            interchange=self.interchange,
+            bias=sparse.coo_array((self.bias, (areas, self.area_island)), shape=shape).tocsr(),
+            slack=sparse.coo_array(
+                (np.ones(len(islands)), (self.reference, islands)), shape=(n, len(islands))
+            ).tocsr(),
+            exhausted=np.zeros(len(islands), dtype=bool),
+        )
+
+    @cached_property
+    def jacobian(self) -> Jacobian:
+        """The pattern of all of its power flows."""
+        return Jacobian.of(self.equations)
+
     @property
     def gen_area(self) -> Ints:
         """The area of every generator."""
         return self.area_of[self.case.gen_bus]
 
+    @property
+    def idle(self) -> Bools:
+        """Areas that cannot regulate."""
+        idle: Bools = (self.most == 0) & (self.least == 0)
+        return idle
+
+    @property
+    def endless(self) -> AreaGrid:
+        """The grid whose areas have no limits if they can regulate at all."""
+        most = np.where(self.idle, 0.0, np.inf)
+        return replace(self, most=most, least=-most)
+
     def regulation(self, settled: Settled) -> Floats:
         """Return what every generator gives beyond its set point."""
-        alpha = settled.alpha[self.gen_area]
+        alpha = settled.solution.alpha[self.gen_area]
         given = np.where(alpha >= 0, self.up, self.down) * alpha
         at_reference = np.isin(self.case.gen_bus, self.reference)
         shares = 1.0 / np.bincount(self.case.gen_bus, minlength=self.case.n_bus)[self.case.gen_bus]
@@ -156,54 +209,46 @@ def injection(grid: AreaGrid) -> Complexes:
 def solve(
     grid: AreaGrid, bound: Ints, voltage: Complexes, last: Settled | None, eased: float
 ) -> Settled:
-    """Solve the power flow in which areas at a limit stay there and the others keep interchange.
+    """Solve the power flow in which areas keep their interchange or stand at a limit.
 
-    ``eased``: what :func:`_reactive_limits` is given; ``last``: where alpha begins.
+    One area of every island, not of those that are ``bound``, has no limits: else there might be
+    no solution. An island all of whose areas are bound is exhausted.
+
+    Parameters
+    ----------
+    last : Settled or None
+        Where alpha and delta begin; None: no area that is not bound has limits.
+    eased : float
+        What :func:`_reactive_limits` is given.
     """
-    case, count = grid.case, len(grid.interchange)
-    active = np.flatnonzero(bound == 0)
-    regulated = np.unique(grid.area_island[active])
-    slack = np.setdiff1d(np.arange(len(grid.reference)), regulated)
-    injected = injection(grid)
-    limit = np.where(bound > 0, grid.most, grid.least)
-    fixed = np.where(bound != 0, limit, 0.0)
-    alpha_of_gen = fixed[grid.gen_area]
-    stuck = np.where(alpha_of_gen >= 0, grid.up, grid.down) * alpha_of_gen
-    p = injected.real + np.bincount(case.gen_bus, stuck, minlength=case.n_bus)
-    near, far = grid.area_of[case.f_bus], grid.area_of[case.t_bus]
-    rows, at, metered = _tie_ends(grid, near != far)
-    at_slack = sparse.coo_array(
-        (np.ones(len(slack)), (grid.reference[slack], np.arange(len(slack)))),
-        shape=(case.n_bus, len(slack)),
-    )
-    up, down = (_columns(grid, shares)[:, active] for shares in (grid.up, grid.down))
-    column = np.searchsorted(regulated, grid.area_island[active])
-    bias = sparse.coo_array(
-        (grid.bias[active], (np.arange(len(active)), column)),
-        shape=(len(active), len(regulated)),
-    )
+    unlimited, exhausted = _unlimited(grid, bound)
+    unlimited |= (last is None) & (bound == 0)
+    stopped = np.where(bound > 0, grid.most, grid.least)
+    stays = exhausted[grid.area_island]
+    least = np.where(unlimited, -np.inf, np.where(stays, stopped, grid.least))
+    most = np.where(unlimited, np.inf, np.where(stays, stopped, grid.most))
     low, high = _reactive_limits(grid, voltage, eased)
-    equations = FlowEquations(
-        injected=sparse.vstack([grid.admittance, rows], format="csr"),
-        at=np.concatenate([np.arange(case.n_bus), at]),
-        tie_area=metered[active],
-        p=p,
-        q=injected.imag,
-        q_low=low,
-        q_high=high,
-        setpoint=grid.dispatch.vm,
-        reference=np.isin(np.arange(case.n_bus), grid.reference),
-        up=sparse.hstack([up, at_slack], format="csr"),
-        down=sparse.hstack([down, at_slack], format="csr"),
-        interchange=grid.interchange[active],
-        bias=bias.tocsr(),
+    equations = replace(
+        grid.equations, q_low=low, q_high=high, least=least, most=most, exhausted=exhausted
     )
-    given = np.zeros(count) if last is None else last.alpha
-    begin = np.concatenate([given[active], np.zeros(len(slack))])
-    found = solve_power_flow(equations, voltage, begin, np.zeros(len(regulated)))
-    alpha, taken = fixed.copy(), np.zeros(len(grid.reference))
-    alpha[active], taken[slack] = found.alpha[: len(active)], found.alpha[len(active) :]
-    return Settled(found, bound, alpha, taken, eased, 1)
+    alpha, delta = np.zeros(len(bound)), np.zeros(len(exhausted))
+    if last is not None:
+        alpha = last.solution.alpha
+        delta = np.where(exhausted == last.exhausted, last.solution.delta, 0.0)
+    found = solve_power_flow(equations, grid.jacobian, voltage, alpha, delta)
+    holds = found.held[grid.case.n_bus :]
+    at_limit = np.where(most - found.alpha <= found.alpha - least, 1, -1)
+    return Settled(found, np.where(stays, bound, np.where(holds, 0, at_limit)), exhausted, eased, 1)
+
+
+def _unlimited(grid: AreaGrid, bound: Ints) -> tuple[Bools, Bools]:
+    """Return the area of each island that goes beyond its limits first, and exhausted islands."""
+    order = np.lexsort((grid.bias, bound == 0))  # the last of an island wins
+    widest = np.zeros(len(grid.reference), dtype=np.int64)
+    widest[grid.area_island[order]] = order
+    exhausted = bound[widest] != 0
+    unlimited = np.isin(np.arange(len(bound)), widest[~exhausted])
+    return unlimited, exhausted
 
 
 def _tie_ends(grid: AreaGrid, ties: Bools) -> tuple[sparse.csr_array, Ints, sparse.csr_array]:

@@ -1,17 +1,20 @@
 """The equations of AC power flow with shared regulation, and their Jacobian.
 
 Unknown are the voltages V = vm e^{j va} and, beside them, what regulates active power: alpha_a of
-every area and, where an island has several areas, their common frequency deviation delta. With
-S = diag(V) conj(Y V) and S_tie the flows into tie lines at their own ends,
+every area and the common frequency deviation delta of an island's areas. With S = diag(V) conj(Y V)
+and S_tie the flows into tie lines at their own ends,
 
     Re S_i - (p_i + sum_a R_ia alpha_a) = 0      at every bus
     Im S_i - q_i - mid(low_i, high_i, Im S_i - q_i + kappa (vset_i - vm_i)) = 0    at every bus
-    sum of Re S_tie / 2 at own ends less other ends - X_a - K_a delta = 0    in every area
+    alpha_a - mid(least_a, most_a, alpha_a - excess_a) = 0    in every area
+    excess_a = sum of Re S_tie / 2 at own ends less other ends - X_a - K_a delta
 
 so one solve finds the state whose areas keep their interchange X_a, up to what all of them lack,
 which they share by K_a. mid is the middle of three: a bus whose generators can still move holds
 its set point vset; else they stand at a limit, with the voltage beyond the set point on that side.
-(low = high = 0 where nothing generates.) The Jacobian is exact on either side.
+(low = high = 0 where nothing generates.) So does an area: it keeps its interchange, or it stands at
+a limit of alpha and takes too much or too little. The Jacobian is exact on either side. Where all
+areas of an island are exhausted none has a use for delta, and its reference bus injects it.
 
 Rows of Y are those of the buses, then those of the tie line ends; row i is multiplied by the
 voltage of the bus a(i) where it is measured. With I = Y V its derivatives are
@@ -27,6 +30,7 @@ degree, which leaves half as many nonzeros as an order that knows nothing of bus
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from scipy import sparse
@@ -60,10 +64,16 @@ class FlowEquations:
         Buses whose angle is fixed: one an island.
     up, down : sparse (n, a)
         Injection by each area's alpha, where it is positive and where it is negative.
+    least, most : (a,)
+        Limits of alpha.
     interchange : (a,)
         X_a.
     bias : sparse (a, islands)
         K of each area by its island's delta.
+    slack : sparse (n, islands)
+        Injection by delta where an island is exhausted.
+    exhausted : (islands,) bool
+        Whether all areas of an island are at their limits.
     """
 
     injected: sparse.csr_array
@@ -77,8 +87,12 @@ class FlowEquations:
     reference: Bools
     up: sparse.csr_array
     down: sparse.csr_array
+    least: Floats
+    most: Floats
     interchange: Floats
     bias: sparse.csr_array
+    slack: sparse.csr_array
+    exhausted: Bools
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,9 +126,9 @@ class Residual:
     Attributes
     ----------
     values : (2 n + a,)
-        Active and reactive power of buses, interchange of areas.
-    held : (n,) bool
-        Buses that hold their set point.
+        Active and reactive power of buses, interchange or alpha of areas.
+    held : (n + a,) bool
+        Buses that hold their set point, areas that hold their interchange.
     """
 
     values: Floats
@@ -125,20 +139,31 @@ class Residual:
         """The largest of them."""
         return float(np.abs(self.values).max(initial=0.0))
 
+    @cached_property
+    def norm(self) -> float:
+        """Their Euclidean norm."""
+        return float(np.linalg.norm(self.values))
+
 
 def residual(equations: FlowEquations, point: Point) -> Residual:
     """Return what the equations lack at a point."""
     n, voltage = len(equations.p), point.voltage()
     power = voltage[equations.at] * np.conj(equations.injected @ voltage)
     rising, falling = np.maximum(point.alpha, 0.0), np.minimum(point.alpha, 0.0)
+    shared = np.where(equations.exhausted, 0.0, point.delta)
     regulated = equations.up @ rising + equations.down @ falling
+    regulated += equations.slack @ (point.delta - shared)
     active = power.real[:n] - equations.p - regulated
     generated = power.imag[:n] - equations.q
     wanted = generated + KAPPA * (equations.setpoint - point.vm)
     stand = np.clip(wanted, equations.q_low, equations.q_high)
     actual = equations.tie_area @ power.real[n:]
-    area = actual - equations.interchange - equations.bias @ point.delta
-    held = (equations.q_low < wanted) & (wanted < equations.q_high)
+    moved = point.alpha - (actual - equations.interchange - equations.bias @ shared)
+    area = point.alpha - np.clip(moved, equations.least, equations.most)
+    held = np.concatenate([
+        (equations.q_low < wanted) & (wanted < equations.q_high),
+        (equations.least < moved) & (moved < equations.most),
+    ])  # fmt: skip
     return Residual(np.concatenate([active, generated - stand, area]), held)
 
 
@@ -146,21 +171,23 @@ def residual(equations: FlowEquations, point: Point) -> Residual:
 class Jacobian:
     """Derivative of the residual by (va but at references, vm, alpha, delta), to be filled.
 
+    It depends on no limit, and not on what is injected.
     Row k of what :meth:`at` returns is equation ``row_order[k]``, and unknown c has the column
     ``column_place[c]``.
     """
 
-    equations: FlowEquations
     row: Ints
     column: Ints
     admittance: Complexes
     own: Bools
+    area: Ints
     metered: Ints
     weight: Floats
     turning: Bools
     up: sparse.coo_array
     down: sparse.coo_array
     bias: sparse.coo_array
+    slack: sparse.coo_array
     slot: Ints
     indices: Ints
     indptr: Ints
@@ -171,9 +198,8 @@ class Jacobian:
     def of(equations: FlowEquations) -> Jacobian:
         """Return the pattern of some equations."""
         n, (areas, islands) = len(equations.p), equations.bias.shape
-        y, up, down, bias = (
-            matrix.tocoo()
-            for matrix in (equations.injected, equations.up, equations.down, equations.bias)
+        y, up, down, bias, slack = (
+            getattr(equations, name).tocoo() for name in ("injected", "up", "down", "bias", "slack")
         )
         rows = np.arange(len(equations.at))
         row = np.concatenate([y.row, rows])
@@ -187,7 +213,7 @@ class Jacobian:
         power = np.concatenate([row[at_bus], n + row[at_bus], area])
         by = np.concatenate([column[at_bus], column[at_bus], column[metered]])
         turning = turns[by]
-        alpha, delta = free + n, free + n + equations.up.shape[1]
+        alpha, delta = free + n, free + n + areas
         terms = [  # row and column of each; those at one place are added
             (power[turning], angle[by[turning]]),
             (power, free + by),
@@ -195,6 +221,8 @@ class Jacobian:
             (up.row, alpha + up.col),
             (down.row, alpha + down.col),
             (2 * n + bias.row, delta + bias.col),
+            (slack.row, delta + slack.col),
+            (2 * n + np.arange(areas), alpha + np.arange(areas)),
         ]
         size = 2 * n + areas
         # an area goes with its alpha, a reference with what is regulated in place of its angle
@@ -218,19 +246,19 @@ class Jacobian:
         found, slot = np.unique(key, return_inverse=True)
         indptr = np.searchsorted(found, size * np.arange(delta + islands + 1))
         return Jacobian(
-            equations, row, column, admittance, own, metered, weight, turning, up, down, bias,
+            row, column, admittance, own, area, metered, weight, turning, up, down, bias, slack,
             slot, found % size, indptr, row_order, column_place,
         )  # fmt: skip
 
-    def at(self, point: Point, held: Bools) -> sparse.csc_array:
-        """Return the derivative at a point.
+    def at(self, given: FlowEquations, point: Point, held: Bools) -> sparse.csc_array:
+        """Return the derivative of equations of this pattern at a point.
 
         Parameters
         ----------
-        held : (n,) bool
-            Buses that hold their set point there.
+        held : (n + a,) bool
+            Buses that hold their set point there, areas that hold their interchange.
         """
-        given, n, voltage = self.equations, len(self.equations.p), point.voltage()
+        n, voltage = len(given.p), point.voltage()
         current = np.conj(given.injected @ voltage)
         here = voltage[self.column]
         far = voltage[given.at[self.row]] * np.conj(self.admittance * here)
@@ -238,22 +266,25 @@ class Jacobian:
         by_angle, by_magnitude = 1j * (own - far), (own + far) / point.vm[self.column]
         rising = (point.alpha >= 0).astype(float)
         values = np.concatenate([
-            self._rows(by_angle, held)[self.turning],
-            self._rows(by_magnitude, held),
-            KAPPA * held,
+            self._rows(by_angle, held, n)[self.turning],
+            self._rows(by_magnitude, held, n),
+            KAPPA * held[:n],
             -self.up.data * rising[self.up.col],
             -self.down.data * (1.0 - rising[self.down.col]),
-            -self.bias.data,
+            -self.bias.data * (held[n + self.bias.row] & ~given.exhausted[self.bias.col]),
+            -self.slack.data * given.exhausted[self.slack.col],
+            ~held[n:],
         ])  # fmt: skip
         data = np.bincount(self.slot, values, minlength=len(self.indices))
         shape = (2 * n + given.bias.shape[0], len(self.indptr) - 1)
         return sparse.csc_array((data, self.indices, self.indptr), shape=shape)
 
-    def _rows(self, by: Complexes, held: Bools) -> Floats:
-        """Return the terms of active, reactive and metered power; a bus that holds has none."""
-        at_bus = self.row < len(held)
+    def _rows(self, by: Complexes, held: Bools, n: int) -> Floats:
+        """Return the terms of active, reactive and metered power; who holds has none of its own."""
+        at_bus = self.row < n
         reactive = np.where(held[self.row[at_bus]], 0.0, by.imag[at_bus])
-        return np.concatenate([by.real[at_bus], reactive, self.weight * by.real[self.metered]])
+        weight = np.where(held[self.area - n], self.weight, 0.0)
+        return np.concatenate([by.real[at_bus], reactive, weight * by.real[self.metered]])
 
 
 def _elimination(row: Ints, column: Ints, n: int) -> Ints:
@@ -270,7 +301,7 @@ def _elimination(row: Ints, column: Ints, n: int) -> Ints:
 
 
 def _metered(tie_area: sparse.csr_array, row: Ints, n: int) -> tuple[Ints, Ints, Floats]:
-    """Return for all terms of what areas meter: the equation, the term of Y, its weight."""
+    """Return for all terms of what areas meter: the area's equation, the term of Y, its weight."""
     held = tie_area.tocoo()
     terms = np.flatnonzero(row >= n)
     terms = terms[np.argsort(row[terms], kind="stable")]

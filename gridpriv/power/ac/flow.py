@@ -55,15 +55,21 @@ class Standing:
     def on(self, grid: AreaGrid) -> Settled:
         """Return where a search begins; areas that stood at a limit are taken to stand there."""
         case, count = grid.case, len(grid.interchange)
-        alpha, slack = np.zeros(count), np.zeros(len(grid.reference))
         up, down = (
             np.bincount(grid.gen_area, room > SWITCH_TOLERANCE, minlength=count) == 0
             for room in (case.pmax - self.pg, self.pg - case.pmin)
         )
-        idle = (grid.most == 0) & (grid.least == 0)
-        bound = np.where(up | idle, 1, np.where(down, -1, 0))
-        stood = FlowSolution(self.voltage, alpha, slack, np.inf, 0)
-        return Settled(stood, bound, alpha, slack, 0.0, 0)
+        bound = np.where(up | grid.idle, 1, np.where(down, -1, 0))
+        gave = np.bincount(grid.gen_area, self.pg - grid.dispatch.pg, minlength=count)
+        stood = FlowSolution(
+            self.voltage,
+            np.clip(gave, grid.least, grid.most),
+            np.zeros(len(grid.reference)),
+            bound == 0,
+            np.inf,
+            0,
+        )
+        return Settled(stood, bound, np.zeros(len(grid.reference), bool), 0.0, 0)
 
 
 def ac_flow(
@@ -145,10 +151,14 @@ def _on_dead_buses_none(case: Case, dispatch: Dispatch, dead: Bools) -> Dispatch
 
 def _settled(grid: AreaGrid, starts: Iterable[Complexes], before: Standing | None) -> Settled:
     """Solve power flows until every reactive limit holds and every area is settled."""
-    bound = np.where((grid.most == 0) & (grid.least == 0), 1, 0)
     found = None if before is None else _near_before(grid, before)
     if found is None:
-        found = _within_limits(grid, _first(grid, bound, starts))
+        found = _from_without_limits(grid, _first(grid, np.where(grid.idle, 1, 0), starts))
+    return _areas_settled(grid, found)
+
+
+def _areas_settled(grid: AreaGrid, found: Settled) -> Settled:
+    """Return the state in which no area is beyond its limits, or the last that is found."""
     for number in range(2, MOST_POWER_FLOWS):
         after = _areas_switched(grid, found, release=number <= FREE_SWITCHING)
         if np.array_equal(after, found.bound):
@@ -174,15 +184,23 @@ def _near_before(grid: AreaGrid, before: Standing) -> Settled | None:
     return None if sinking.any() else found
 
 
+def _from_without_limits(grid: AreaGrid, first: Settled) -> Settled:
+    """Return the state within limits, of areas too where there is one within those."""
+    try:
+        return _within_limits(grid, first)
+    except PowerFlowError:
+        return _within_limits(grid.endless, first)
+
+
 def _within_limits(grid: AreaGrid, last: Settled) -> Settled:
     """Return the state within reactive limits, or as near to it as a power flow is found.
 
     Where none is found at once, what is beyond the limits is taken away little by little.
     """
-    share, nearest = 0.5, last
     found = _nearby(grid, last, 0.0)
     if found is not None:
         return found
+    share, nearest = 0.5, solve(grid, last.bound, last.solution.voltage, last, np.inf)
     for _ in range(1, MOST_EASED):
         found = _nearby(grid, nearest, share)
         if found is None:
@@ -209,8 +227,8 @@ def _held_or_shared(
 ) -> tuple[AreaGrid, Settled]:
     """Return the state in which areas hold their interchange.
 
-    Where that is not found, the search starts again from the state in which all generators of an
-    island share what is missing; where it is not found from there, that state it is.
+    Where none is found without limits of areas, it is looked for within them from the state in
+    which all generators of an island share what is missing; else such a state it is.
     """
     grid = AreaGrid.of(case, dispatch, schedule)
     try:
@@ -219,11 +237,12 @@ def _held_or_shared(
         if len(schedule.interchange) == 1:
             raise
     shared = AreaGrid.of(case, dispatch, Schedule(np.zeros_like(schedule.zone_of), np.zeros(1)))
-    found = _settled(shared, _starts(shared), before)
+    first = _first(shared, np.where(shared.idle, 1, 0), _starts(shared))
+    stood = Standing(first.solution.voltage, dispatch.pg + shared.regulation(first))
     try:
-        return grid, _settled(grid, [found.solution.voltage], before)
+        return grid, _areas_settled(grid, _within_limits(grid, stood.on(grid)))
     except PowerFlowError:
-        return shared, found
+        return shared, _settled(shared, [first.solution.voltage], before)
 
 
 def _starts(grid: AreaGrid) -> list[Complexes]:
@@ -275,23 +294,15 @@ def _dc_angles(grid: AreaGrid) -> Floats:
 
 
 def _areas_switched(grid: AreaGrid, last: Settled, *, release: bool) -> Ints:
-    """Stop areas beyond their limits; let those regulate again that would go back inside."""
-    bound = last.bound.copy()
+    """Stop areas beyond their limits; let areas of an exhausted island go back inside."""
+    bound, alpha = last.bound.copy(), last.solution.alpha
     active = bound == 0
-    bound[active & (last.alpha > grid.most + SWITCH_TOLERANCE)] = 1
-    bound[active & (last.alpha < grid.least - SWITCH_TOLERANCE)] = -1
+    bound[active & (alpha > grid.most + SWITCH_TOLERANCE)] = 1
+    bound[active & (alpha < grid.least - SWITCH_TOLERANCE)] = -1
     if not release:
         return bound
-    s_from, s_to = branch_flows(grid.case, last.solution.voltage)
-    areas = Schedule(grid.area_of, grid.interchange)
-    excess = interchange_of(grid.case, areas, s_from, s_to) - grid.interchange
-    common = np.zeros(len(grid.reference))
-    common[np.unique(grid.area_island[active])] = last.solution.delta
-    excess -= grid.bias * common[grid.area_island]
     slack = last.slack[grid.area_island]
     # a negative slack says that all areas at their upper limits give too much
-    too_much = np.where(slack != 0, -slack, excess) > SWITCH_TOLERANCE
-    too_little = np.where(slack != 0, slack, -excess) > SWITCH_TOLERANCE
-    bound[(last.bound > 0) & too_much & (grid.least < 0)] = 0
-    bound[(last.bound < 0) & too_little & (grid.most > 0)] = 0
+    bound[(last.bound > 0) & (slack < -SWITCH_TOLERANCE) & (grid.least < 0)] = 0
+    bound[(last.bound < 0) & (slack > SWITCH_TOLERANCE) & (grid.most > 0)] = 0
     return bound

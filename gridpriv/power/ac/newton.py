@@ -1,7 +1,7 @@
 """Newton's method for the equations of AC power flow with shared regulation.
 
-Every step solves one sparse system. A step may raise the residual where it moves buses from one
-side of a reactive limit to the other; where that leads in a circle, the search ends.
+Every step solves one sparse system. Once, a step may raise the residual where it moves buses or
+areas from one side of a limit to the other; if it always might, the search could go in a circle.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.sparse.linalg import splu
 
-from gridpriv.core.arrays import Complexes, Floats
+from gridpriv.core.arrays import Bools, Complexes, Floats
 from gridpriv.core.errors import SolverError
 from gridpriv.power.ac.equations import FlowEquations, Jacobian, Point, Residual, residual
 
@@ -19,11 +19,9 @@ TOLERANCE = 1e-10
 ACCEPTED = 1e-8
 MOST_STEPS = 20
 SWITCHING_GROWTH = 10.0
-CIRCLE = 1e-6
-"""Share of the residual within which a point that was passed is come to again."""
 LEAST_PIVOT = 0.01
 """Of the largest of its column, below which a diagonal entry is no pivot."""
-SHORTEST_STEP = 1e-3
+SHORTEST_STEP = 0.05
 LARGEST_ANGLE = 1e3
 """rad: beyond it an iterate is lost."""
 
@@ -58,6 +56,8 @@ class FlowSolution:
     Attributes
     ----------
     voltage : (n,) complex
+    held : (n + areas,) bool
+        Buses that hold their set point, areas that hold their interchange.
     mismatch : float
         Largest residual, p.u.
     """
@@ -65,17 +65,24 @@ class FlowSolution:
     voltage: Complexes
     alpha: Floats
     delta: Floats
+    held: Bools
     mismatch: float
     steps: int
 
 
 def solve_power_flow(
-    equations: FlowEquations, voltage: Complexes, alpha: Floats, delta: Floats
+    equations: FlowEquations,
+    jacobian: Jacobian,
+    voltage: Complexes,
+    alpha: Floats,
+    delta: Floats,
 ) -> FlowSolution:
     """Solve from a starting point.
 
     Parameters
     ----------
+    jacobian : Jacobian
+        Of equations of the same pattern.
     voltage : (n,) complex
         Its angles at references are kept.
 
@@ -85,27 +92,24 @@ def solve_power_flow(
         If Newton's method does not converge from there.
     """
     point = Point(np.angle(voltage), np.abs(voltage), alpha, delta)
-    lack, jacobian = residual(equations, point), Jacobian.of(equations)
-    passed: list[Residual] = []
+    lack = residual(equations, point)
+    growth = SWITCHING_GROWTH
     for step in range(MOST_STEPS):
         if lack.largest <= TOLERANCE:
-            return FlowSolution(point.voltage(), point.alpha, point.delta, lack.largest, step)
-        if any(_same(lack, other) for other in passed):
-            break
-        passed.append(lack)
-        nearer = _improved(jacobian, point, lack)
+            return _solution(point, lack, step)
+        nearer = _improved(equations, jacobian, point, lack, growth)
         if nearer is None:
             break
+        if nearer[1].norm > lack.norm:
+            growth = 1.0
         point, lack = nearer
     if lack.largest <= ACCEPTED:
-        return FlowSolution(point.voltage(), point.alpha, point.delta, lack.largest, MOST_STEPS)
+        return _solution(point, lack, MOST_STEPS)
     raise _lost(len(equations.p), lack)
 
 
-def _same(one: Residual, other: Residual) -> bool:
-    """Return whether Newton's method is where it was, but for what it refines."""
-    near = np.abs(one.values - other.values) <= CIRCLE * one.largest
-    return bool(near.all()) and np.array_equal(one.held, other.held)
+def _solution(point: Point, lack: Residual, steps: int) -> FlowSolution:
+    return FlowSolution(point.voltage(), point.alpha, point.delta, lack.held, lack.largest, steps)
 
 
 def _lost(n: int, lack: Residual) -> PowerFlowError:
@@ -114,26 +118,30 @@ def _lost(n: int, lack: Residual) -> PowerFlowError:
     return PowerFlowError(worst % n, float(size[worst]))
 
 
-def _improved(jacobian: Jacobian, point: Point, lack: Residual) -> tuple[Point, Residual] | None:
-    """Return the point after a Newton step, shortened until the residual falls."""
+def _improved(
+    equations: FlowEquations, jacobian: Jacobian, point: Point, lack: Residual, growth: float
+) -> tuple[Point, Residual] | None:
+    """Return the point after a Newton step, shortened until the residual falls.
+
+    Where it switches limits, the residual may be ``growth`` times as large.
+    """
     try:
         factors = splu(
-            jacobian.at(point, lack.held), permc_spec="NATURAL", diag_pivot_thresh=LEAST_PIVOT,
-            options={"SymmetricMode": True},
+            jacobian.at(equations, point, lack.held), permc_spec="NATURAL",
+            diag_pivot_thresh=LEAST_PIVOT, options={"SymmetricMode": True},
         )  # fmt: skip
     except RuntimeError:  # exactly singular
         return None
     change = factors.solve(-lack.values[jacobian.row_order])[jacobian.column_place]
     if not np.isfinite(change).all():
         return None
-    norm, length = float(np.linalg.norm(lack.values)), 1.0
+    length = 1.0
     while length >= SHORTEST_STEP:
-        moved = point.moved(length * change, jacobian.equations.reference)
+        moved = point.moved(length * change, equations.reference)
         if (moved.vm > 0).all() and np.abs(moved.va).max() < LARGEST_ANGLE:
-            after = residual(jacobian.equations, moved)
+            after = residual(equations, moved)
             same = np.array_equal(lack.held, after.held)
-            most = norm if same else SWITCHING_GROWTH * norm
-            if float(np.linalg.norm(after.values)) < most:
+            if after.norm < (lack.norm if same else growth * lack.norm):
                 return moved, after
         length /= 2
     return None
