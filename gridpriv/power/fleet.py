@@ -15,6 +15,7 @@ from gridpriv.consensus.memory import AgentRules, Streams
 from gridpriv.consensus.settings import Accuracy
 from gridpriv.consensus.transport import Performer
 from gridpriv.core.arrays import Floats
+from gridpriv.power.ac.quadratic import Solved
 from gridpriv.power.ac.recourse import Boundary, ZonePlan, operating_unit, plan_zone
 from gridpriv.power.ac.service import Service
 from gridpriv.power.objective import ObjectiveKind
@@ -82,6 +83,7 @@ class ZoneMember:
     unit: float | None
     agent: Agent = field(init=False)
     _rehearsal: Rehearsal = field(init=False, default_factory=Rehearsal)
+    _planned: Solved | None = field(init=False, default=None)
 
     def begin(
         self,
@@ -101,6 +103,7 @@ class ZoneMember:
             self._rehearsal = Rehearsal()
         self.problem = self.problem.disclosing(disclosure)
         self._rehearsal.begin()
+        self._planned = None
         zone = self.problem.program.zone
         self.agent = Agent(
             self.problem, zone.demand, self.shared, rules, streams, charge, public_proxy(zone)
@@ -130,7 +133,10 @@ class ZoneMember:
             return None
         agent = self.agent
         zone = self.problem.program.zone
-        return plan_zone(zone, agent.data, boundary, self.service, self.unit, agent.average)
+        plan, self._planned = plan_zone(
+            zone, agent.data, boundary, self.service, self.unit, agent.average, self._planned
+        )
+        return plan
 
 
 def public_proxy(zone: Zone) -> Floats:

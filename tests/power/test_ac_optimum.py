@@ -17,7 +17,7 @@ from gridpriv import load_case
 from gridpriv.cli.main import main
 from gridpriv.core.errors import GridprivWarning, InputError
 from gridpriv.grid.library import case_files
-from gridpriv.power.ac.model import ac_model
+from gridpriv.power.ac.model import ac_model, add_generation_cost
 from gridpriv.power.ac.service import Service, check_service
 from gridpriv.power.centralized import relax
 
@@ -250,6 +250,30 @@ def test_files_and_the_warning_of_prices(tmp_path, capsys):
 def test_bad_input_is_exit_code_2_and_named(words, message, capsys):
     assert main(["acopf", "case14", *words]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_a_program_solved_before_is_solved_again_in_few_steps():
+    case = load_case("case118")
+
+    def program(demand):
+        model = ac_model(replace(case, pd=demand * case.pd))
+        add_generation_cost(model, 1.0)
+        return model.program
+
+    before, there = program(1.0).solve(), program(1.01)
+    anew, again = there.solve(), there.solve_again(before)
+    assert again.solved
+    assert again.iterations < 0.6 * anew.iterations
+    np.testing.assert_allclose(again.x, anew.x, atol=1e-4)
+    np.testing.assert_allclose(again.multiplier, anew.multiplier, rtol=1e-5, atol=1e-2)
+
+
+def test_a_solution_of_another_shape_or_of_no_use_is_as_good_as_none():
+    program, other = (ac_model(load_case(name)).program for name in ("case14", "case30"))
+    anew = program.solve()
+    nowhere = replace(anew, x=np.full_like(anew.x, np.nan))
+    for before in (None, other.solve(), nowhere):
+        np.testing.assert_array_equal(program.solve_again(before).x, anew.x)
 
 
 def test_an_interrupt_within_a_solve_is_not_swallowed():

@@ -105,7 +105,7 @@ def agreed14(case14, zones14):
 def test_at_the_optimums_boundary_every_zone_plans_the_optimum(agreed14):
     zones, averages, boundaries, optimum = agreed14
     for zone, last, boundary in zip(zones, averages, boundaries, strict=True):
-        plan = plan_zone(
+        plan, _ = plan_zone(
             zone, zone.demand, boundary, Service(), operating_unit(zone.network.case), last
         )
         assert plan.solved
@@ -121,7 +121,7 @@ def test_a_zone_plans_with_its_own_demand_and_no_other(case14, zones14, agreed14
     there = make_zones(make_network(other), zones14)[0]
     here = zones[0]
     plans = [
-        plan_zone(zone, here.demand, boundaries[0], Service(), None, averages[0])
+        plan_zone(zone, here.demand, boundaries[0], Service(), None, averages[0])[0]
         for zone in (here, there)
     ]
     np.testing.assert_array_equal(plans[0].pg, plans[1].pg)
@@ -150,7 +150,7 @@ def test_a_zone_without_a_plan_does_as_in_the_last_round_and_no_total_is_lost(
     def planning(asked):
         triples = zip(impossible, asked, averages, strict=True)
         return [
-            None if b is None else plan_zone(zone, zone.demand, b, Service(), None, z)
+            None if b is None else plan_zone(zone, zone.demand, b, Service(), None, z)[0]
             for zone, b, z in triples
         ]
 

@@ -23,12 +23,29 @@ from gridpriv.core.interrupts import interruptible
 
 OPTIONS: dict[str, Any] = {
     "print_time": False,
+    "no_nlp_grad": True,  # nothing asks for it, and it takes a third of the time to set up
     "show_eval_warnings": False,  # what ends in NaN is told by the status
     "ipopt.print_level": 0,
     "ipopt.sb": "yes",
     "ipopt.max_iter": 500,
     "ipopt.bound_relax_factor": 0.0,
+    "ipopt.nlp_scaling_method": "none",  # scaled by a price of shed demand, Ipopt ends too early
+    "ipopt.barrier_tol_factor": 100.0,
+    "ipopt.min_refinement_steps": 0,
+    "ipopt.mumps_permuting_scaling": 0,
+    "ipopt.mumps_scaling": 0,
 }
+NEAR = 1e-4
+WARM: dict[str, Any] = {
+    "ipopt.warm_start_init_point": "yes",
+    "ipopt.mu_init": NEAR,
+    "ipopt.warm_start_bound_push": NEAR,
+    "ipopt.warm_start_bound_frac": NEAR,
+    "ipopt.warm_start_slack_bound_push": NEAR,
+    "ipopt.warm_start_slack_bound_frac": NEAR,
+    "ipopt.warm_start_mult_bound_push": NEAR,
+}
+"""Beside ``OPTIONS``, where a solution of nearly the same program is known."""
 SOLVED = ("Solve_Succeeded", "Solved_To_Acceptable_Level")
 
 
@@ -41,14 +58,22 @@ class Solved:
     x : (n,)
     multiplier : (m,)
         Of the rows: the objective rises by it when the row's bounds fall by one unit.
+    bound_multiplier : (n,)
+        Of the variables' bounds, in the same way.
     status : str
         Ipopt's.
     """
 
     x: Floats
     multiplier: Floats
+    bound_multiplier: Floats
     status: str
     iterations: int
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and variables of the program."""
+        return len(self.multiplier), len(self.x)
 
     @property
     def solved(self) -> bool:
@@ -84,23 +109,31 @@ class QuadraticProgram:
 
     def add_linear(self, row: Ints, column: Ints, factor: Floats | float) -> None:
         """Add ``factor`` x_column to each row."""
-        self._linear.append((row, column, np.broadcast_to(factor, row.shape)))
+        self._linear.append((row, column, np.full(row.shape, factor)))
 
     def add_product(self, row: Ints, i: Ints, j: Ints, factor: Floats | float) -> None:
         """Add ``factor`` x_i x_j to each row."""
-        self._terms.append((row, i, j, np.broadcast_to(factor, row.shape)))
+        self._terms.append((row, i, j, np.full(row.shape, factor)))
 
     def add_cost(self, column: Ints, linear: Floats | float, square: Floats | float = 0.0) -> None:
         """Add ``linear`` x + ``square`` x^2 to the objective."""
         shape = column.shape
-        self._cost.append((column, np.broadcast_to(linear, shape), np.broadcast_to(square, shape)))
+        self._cost.append((column, np.full(shape, linear), np.full(shape, square)))
 
     @property
     def start(self) -> Floats:
         """The starting point, shape (n,)."""
         return np.concatenate([start for _, _, start in self._bounds])
 
-    @interruptible()
+    def solve_again(self, before: Solved | None) -> Solved:
+        """Solve from the solution of a program of this shape; without one, or in vain, anew."""
+        if before is None or before.shape != (self.rows, self.columns):
+            return self.solve()
+        found = self._solve(
+            OPTIONS | WARM, before.x, lam_g0=before.multiplier, lam_x0=before.bound_multiplier
+        )
+        return found if found.solved else self.solve()
+
     def solve(self, start: Floats | None = None, zero: Ints | None = None) -> Solved:
         """Solve with Ipopt.
 
@@ -111,18 +144,28 @@ class QuadraticProgram:
         zero : int array, optional
             Variables that are held at 0.
         """
-        solver = casadi.nlpsol("program", "ipopt", *_problem(self, OPTIONS))
+        return self._solve(OPTIONS, self.start if start is None else start, zero)
+
+    @interruptible()
+    def _solve(
+        self,
+        options: dict[str, Any],
+        start: Floats,
+        zero: Ints | None = None,
+        **multipliers: Floats,
+    ) -> Solved:
+        solver = casadi.nlpsol("program", "ipopt", *_problem(self, options))
         low, high = (np.concatenate([b[side] for b in self._bounds]) for side in (0, 1))
         if zero is not None:
             low[zero] = high[zero] = 0.0
         lower, upper = (np.concatenate([b[side] for b in self._sides]) for side in (0, 1))
-        begin = self.start if start is None else np.clip(start, low, high)
-        found = solver(x0=begin, lbx=low, ubx=high, lbg=lower, ubg=upper)
+        found = solver(
+            x0=np.clip(start, low, high), lbx=low, ubx=high, lbg=lower, ubg=upper, **multipliers
+        )
         stats = solver.stats()
-        return Solved(
-            np.asarray(found["x"]).ravel(), np.asarray(found["lam_g"]).ravel(),
-            str(stats["return_status"]), int(stats["iter_count"]),
-        )  # fmt: skip
+        x, multiplier, bound = (np.asarray(found[name]).ravel() for name in ("x", "lam_g", "lam_x"))
+        status, iterations = str(stats["return_status"]), int(stats["iter_count"])
+        return Solved(x, multiplier, bound, status, iterations)
 
 
 def _joined(parts: list[Any], place: int, kind: type) -> Any:
@@ -134,40 +177,29 @@ def _problem(program: QuadraticProgram, options: dict[str, Any]) -> tuple[Any, d
     n, m = program.columns, program.rows
     row, i, j = (_joined(program._terms, place, np.int64) for place in (0, 1, 2))
     factor = _joined(program._terms, 3, np.float64)
+    line, column = (_joined(program._linear, place, np.int64) for place in (0, 1))
+    slope = _joined(program._linear, 2, np.float64)
+    priced = _joined(program._cost, 0, np.int64)
+    price, curve = (np.bincount(priced, _joined(program._cost, k, float), n) for k in (1, 2))
     x, p = casadi.MX.sym("x", n), casadi.MX.sym("p", 0)
     sigma, multiplier = casadi.MX.sym("sigma"), casadi.MX.sym("multiplier", m)
-    linear = sparse.csc_array(
-        (
-            _joined(program._linear, 2, np.float64),
-            (_joined(program._linear, 0, np.int64), _joined(program._linear, 1, np.int64)),
-        ),
-        shape=(m, n),
-    )
-    summed = sparse.csc_array((factor, (row, np.arange(len(row)))), shape=(m, len(row)))
-    slope, curve = np.zeros(n), np.zeros(n)
-    np.add.at(slope, _joined(program._cost, 0, np.int64), _joined(program._cost, 1, np.float64))
-    np.add.at(curve, _joined(program._cost, 0, np.int64), _joined(program._cost, 2, np.float64))
 
-    f = casadi.dot(casadi.DM(slope) + casadi.DM(curve) * x, x)
-    gradient = casadi.DM(slope) + 2 * casadi.DM(curve) * x
-    products = x[i.tolist()] * x[j.tolist()]
-    g = _product(linear, x) + _product(summed, products)
-
-    entry = linear.tocoo()
-    pattern, at = _pattern((m, n), np.r_[row, row, entry.row], np.r_[i, j, entry.col])
-    turning = sparse.csc_array(
-        (np.tile(factor, 2), (at[: 2 * len(row)], np.r_[j, i])), shape=(pattern.nnz(), n)
-    )
-    constant = np.bincount(at[2 * len(row) :], entry.data, minlength=pattern.nnz())
-    jacobian = casadi.MX(pattern, casadi.DM(constant) + _product(turning, x))
+    entry, at = _pattern((m, n), np.r_[row, row, line], np.r_[i, j, column])
+    turning = _matrix((entry.nnz(), n), at[: 2 * len(row)], np.r_[j, i], np.tile(factor, 2))
+    fixed = casadi.DM(entry, np.bincount(at[2 * len(row) :], slope, entry.nnz()).tolist())
+    jacobian = casadi.MX(entry, casadi.mtimes(turning, x)) + fixed
+    constant = casadi.DM(price.tolist())
+    gradient = constant + casadi.DM((2 * curve).tolist()) * x
+    # what is quadratic without a constant is half of (slope at x + slope at 0) x
+    f, g = casadi.dot(gradient + constant, x) / 2, casadi.mtimes(jacobian + fixed, x) / 2
 
     own = np.arange(n)
-    pattern, at = _pattern((n, n), np.r_[np.minimum(i, j), own], np.r_[np.maximum(i, j), own])
-    weights = sparse.csc_array(
-        (np.where(i == j, 2 * factor, factor), (at[: len(row)], row)), shape=(pattern.nnz(), m)
-    )
-    cost = np.bincount(at[len(row) :], 2 * curve, minlength=pattern.nnz())
-    hessian = casadi.MX(pattern, sigma * casadi.DM(cost) + _product(weights, multiplier))
+    entry, at = _pattern((n, n), np.r_[np.minimum(i, j), own], np.r_[np.maximum(i, j), own])
+    weight = np.where(i == j, 2 * factor, factor)
+    turning = _matrix((entry.nnz(), m), at[: len(row)], row, weight)
+    cost = np.bincount(at[len(row) :], 2 * curve, entry.nnz())
+    turned = casadi.mtimes(turning, multiplier) + sigma * casadi.DM(cost.tolist())
+    hessian = casadi.MX(entry, turned)
     derivatives = {
         "grad_f": casadi.Function("grad_f", [x, p], [f, gradient]),
         "jac_g": casadi.Function("jac_g", [x, p], [g, jacobian]),
@@ -176,12 +208,12 @@ def _problem(program: QuadraticProgram, options: dict[str, Any]) -> tuple[Any, d
     return {"x": x, "p": p, "f": f, "g": g}, options | derivatives
 
 
-def _product(matrix: sparse.csc_array, vector: Any) -> Any:
-    matrix.sum_duplicates()
-    # CasADi reads a SciPy matrix ten times slower than its arrays
-    rows, columns = matrix.shape
-    pattern = casadi.Sparsity(rows, columns, matrix.indptr.tolist(), matrix.indices.tolist())
-    return casadi.mtimes(casadi.DM(pattern, matrix.data), vector)
+def _matrix(shape: tuple[int, int], row: Ints, column: Ints, value: Floats) -> Any:
+    """Return a sparse constant; values of the same place add up."""
+    summed = sparse.csc_array((value, (row, column)), shape=shape)
+    # CasADi reads lists ten times faster than a SciPy matrix
+    pattern = casadi.Sparsity(*shape, summed.indptr.tolist(), summed.indices.tolist())
+    return casadi.DM(pattern, summed.data.tolist())
 
 
 def _pattern(shape: tuple[int, int], row: Ints, column: Ints) -> tuple[Any, Ints]:

@@ -159,8 +159,11 @@ def plan_zone(
     service: Service,
     unit: float | None,
     last: Floats,
-) -> ZonePlan:
-    """Return a zone's plan; where its problem has no solution, what it did in the last round.
+    before: Solved | None = None,
+) -> tuple[ZonePlan, Solved | None]:
+    """Return a zone's plan, and the solution that its next one starts from.
+
+    Where its problem has no solution, it does what it did in the last round.
 
     Parameters
     ----------
@@ -170,10 +173,12 @@ def plan_zone(
         As of :func:`operating_unit`.
     last : (n,)
         The zone's variables after the last round.
+    before : Solved, optional
+        What this returned for its plan before.
     """
     dead = dead_buses(zone.network.case)
     if dead[zone.own].all():
-        return _at_rest(zone, demand)
+        return _at_rest(zone, demand), None
     area = _live_area(zone, demand, boundary, dead)
     model = ac_model(
         area.part.case, area.own, np.isin(np.arange(area.part.case.n_branch), area.ties)
@@ -187,10 +192,10 @@ def plan_zone(
     if boundary.reaction is not None:
         angle = boundary.reaction.angle[np.searchsorted(zone.buses, area.part.buses)]
         _expect_reaction(model, area, boundary.reaction, angle, boundary.firmness)
-    found = model.program.solve()
+    found = model.program.solve_again(before)
     if not found.solved:
-        return _as_in_last_round(zone, last)
-    return _plan(zone, demand, area, model, found, worth / base)
+        return _as_in_last_round(zone, last), before
+    return _plan(zone, demand, area, model, found, worth / base), found
 
 
 def _live_area(zone: Zone, demand: Floats, boundary: Boundary, dead: Bools) -> _Area:
