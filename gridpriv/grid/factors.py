@@ -80,8 +80,9 @@ class Factors:
         given, here = np.zeros((len(up), right.shape[1])), np.zeros((len(up), len(buses)))
         given[at], here[at, np.arange(len(buses))] = right, 1.0
         both = solve_triangular(
-            self._triangle(up), np.hstack([here, given]), lower=True, unit_diagonal=True
-        )
+            self._triangle(up), np.hstack([here, given]),
+            lower=True, unit_diagonal=True, check_finite=False,
+        )  # fmt: skip
         here, given = both[:, : len(buses)], both[:, len(buses) :]
         return np.asarray(here.T @ (given / self.pivots[up, None]))
 
@@ -99,6 +100,8 @@ class Factors:
         first, count = self.lower.indptr[up], np.diff(self.lower.indptr)[up]
         column = np.repeat(np.arange(len(up)), count)
         entry = np.arange(len(column)) + np.repeat(first - np.cumsum(count) + count, count)
+        row = np.empty(len(self.place), dtype=np.int64)
+        row[up] = np.arange(len(up))
         triangle = np.zeros((len(up), len(up)))
-        triangle[np.searchsorted(up, self.lower.indices[entry]), column] = self.lower.data[entry]
+        triangle[row[self.lower.indices[entry]], column] = self.lower.data[entry]
         return triangle

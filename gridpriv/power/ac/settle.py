@@ -88,8 +88,8 @@ def agreed_boundaries(
     mean = total / np.maximum(holders, 1.0)
     start, case = network.offsets, network.case
     p_from, q_from, p_to, q_to = (mean[start[flow] : start[flow] + case.n_branch] for flow in FLOWS)
-    w = mean[: case.n_bus]
-    return tuple(_boundary(zone, p_from + 1j * q_from, p_to + 1j * q_to, w) for zone in zones)
+    s_from, s_to, w = p_from + 1j * q_from, p_to + 1j * q_to, mean[: case.n_bus]
+    return tuple(_boundary(zone, s_from, s_to, w) for zone in zones)
 
 
 def measured_boundary(

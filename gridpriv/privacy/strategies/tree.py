@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from gridpriv.core.arrays import Floats, Ints
+from gridpriv.core.arrays import Ints
 from gridpriv.core.errors import InputError
 from gridpriv.privacy.strategies.linear import Statistics
 
@@ -26,16 +26,10 @@ def tree(levels: Sequence[Ints], weights: Sequence[float]) -> Statistics:
     """
     if len(levels) != len(weights) or not all(weight > 0 for weight in weights):
         raise InputError("a tree needs one positive weight for every level")
-    found: dict[tuple[int, ...], float] = {}
+    found: dict[bytes, float] = {}
     for parts, weight in zip(levels, weights, strict=True):
-        for part in np.unique(parts):
-            members = tuple(np.flatnonzero(parts == part).tolist())
-            found[members] = found.get(members, 0.0) + weight  # the same part twice is one sum
-    return Statistics("tree", _rows(found, len(levels[0])))
-
-
-def _rows(found: dict[tuple[int, ...], float], units: int) -> Floats:
-    matrix = np.zeros((len(found), units))
-    for row, (members, weight) in enumerate(found.items()):
-        matrix[row, list(members)] = weight
-    return matrix
+        for members in np.unique(parts)[:, None] == parts:
+            part = members.tobytes()
+            found[part] = found.get(part, 0.0) + weight  # the same part twice is one sum
+    member = np.frombuffer(b"".join(found), dtype=bool).reshape(len(found), len(levels[0]))
+    return Statistics("tree", member * np.array(list(found.values()))[:, None])
