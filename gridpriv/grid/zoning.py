@@ -57,7 +57,13 @@ class Zoning:
     @cached_property
     def members(self) -> tuple[Ints, ...]:
         """Bus indices of each zone."""
-        return tuple(np.flatnonzero(self.zone_of == z) for z in range(self.n_zone))
+        return grouped(self.zone_of, self.n_zone)
+
+
+def grouped(zone_of: Ints, n_zone: int) -> tuple[Ints, ...]:
+    """Return for each zone the positions at which it stands, in increasing order."""
+    order = np.argsort(zone_of, kind="stable")
+    return tuple(np.split(order, np.searchsorted(zone_of[order], np.arange(1, n_zone))))
 
 
 def zoning_from_groups(
@@ -250,22 +256,27 @@ def zone_rows(case: Case, zoning: Zoning) -> list[Json]:
     ties = tie_lines(case, zoning)
     ends = np.concatenate([zoning.zone_of[case.f_bus[ties]], zoning.zone_of[case.t_bus[ties]]])
     mean = case.n_bus / zoning.n_zone
-    rows = []
-    for z, (buses, pieces) in enumerate(zip(zoning.members, _pieces(case, zoning), strict=True)):
-        gens = np.isin(case.gen_bus, buses)
-        rows.append(
-            {
-                "zone": zoning.names[z],
-                "buses": len(buses),
-                "share_of_mean": len(buses) / mean,
-                "tie_lines": int((ends == z).sum()),
-                "generators": int(gens.sum()),
-                "load_mw": case.base_mva * float(case.pd[buses].sum()),
-                "capacity_mw": case.base_mva * float(case.pmax[gens].sum()),
-                "connected": pieces == 1,
-            }
-        )
-    return rows
+    parts = zip(
+        zoning.names,
+        zoning.members,
+        grouped(zoning.zone_of[case.gen_bus], zoning.n_zone),
+        np.bincount(ends, minlength=zoning.n_zone).tolist(),
+        _pieces(case, zoning),
+        strict=True,
+    )
+    return [
+        {
+            "zone": name,
+            "buses": len(buses),
+            "share_of_mean": len(buses) / mean,
+            "tie_lines": ends_here,
+            "generators": len(gens),
+            "load_mw": case.base_mva * float(case.pd[buses].sum()),
+            "capacity_mw": case.base_mva * float(case.pmax[gens].sum()),
+            "connected": pieces == 1,
+        }
+        for name, buses, gens, ends_here, pieces in parts
+    ]
 
 
 def _pieces(case: Case, zoning: Zoning) -> list[int]:

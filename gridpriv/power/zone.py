@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from gridpriv.core.arrays import Floats, Ints
 from gridpriv.grid.admittance import BranchAdmittance, branch_admittance
 from gridpriv.grid.case import Case
-from gridpriv.grid.zoning import Zoning
+from gridpriv.grid.zoning import Zoning, grouped
 from gridpriv.power.objective import (
     IMBALANCE,
     Objective,
@@ -158,18 +158,10 @@ def make_zones(network: Network, zoning: Zoning) -> tuple[Zone, ...]:
     """Return the zones of a network under a zone map, in the map's order."""
     case, zone_of = network.case, zoning.zone_of
     f_zone, t_zone = zone_of[case.f_bus], zone_of[case.t_bus]
-    lines = _grouped(np.concatenate([f_zone, t_zone]), zoning.n_zone, case.n_branch)
-    gens = _grouped(zone_of[case.gen_bus], zoning.n_zone, case.n_gen)
-    return tuple(
-        _zone(network, zoning, z, np.unique(lines[z]), gens[z]) for z in range(zoning.n_zone)
-    )
-
-
-def _grouped(zone_of: Ints, n_zone: int, modulus: int) -> list[Ints]:
-    """Return for each zone the positions (modulo ``modulus``) at which it stands."""
-    order = np.argsort(zone_of, kind="stable")
-    cuts = np.searchsorted(zone_of[order], np.arange(1, n_zone))
-    return [part % max(modulus, 1) for part in np.split(order, cuts)]
+    ends = grouped(np.concatenate([f_zone, t_zone]), zoning.n_zone)
+    gens = grouped(zone_of[case.gen_bus], zoning.n_zone)
+    lines = [np.unique(end % max(case.n_branch, 1)) for end in ends]
+    return tuple(_zone(network, zoning, z, lines[z], gens[z]) for z in range(zoning.n_zone))
 
 
 def _zone(network: Network, zoning: Zoning, z: int, branches: Ints, gens: Ints) -> Zone:

@@ -126,7 +126,9 @@ def surroundings(grid: Lossless, own: Ints, ties: Ints) -> Surroundings | None:
     except np.linalg.LinAlgError:
         return None
     share = given[:k] - through @ given[k:]
-    here = np.isin(grid.island, grid.island[ends])
+    reached = np.zeros(len(grid.stake), dtype=bool)
+    reached[grid.island[ends]] = True
+    here = reached[grid.island]
     range_, mine = grid.span[here].sum(), grid.span[own][here[own]].sum()
     left = range_ - mine
     share = share / left if left > NOTHING * range_ else np.zeros(k)
