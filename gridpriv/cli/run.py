@@ -36,9 +36,6 @@ if TYPE_CHECKING:
     from gridpriv.zonal.result import RunResult
 
 
-MOST_ZONES_SHOWN = 12
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments; unset ones keep the defaults or the preset's."""
     add_case_arguments(parser)
@@ -193,13 +190,19 @@ def _transport(args: argparse.Namespace, settings: Settings) -> Carry | None:
 
 def summarise(document: Json) -> None:
     """Print the run's summary: result, privacy, and what must be said beside them."""
-    from gridpriv.zonal.summary import figures, interchange, privacy_figures, sentences
+    from gridpriv.zonal.summary import (
+        MOST_ZONES_NAMED,
+        figures,
+        interchange,
+        privacy_figures,
+        sentences,
+    )
 
     print_table(*figures(document))
     if document["privacy"]["mechanism"] != "none":
         print_table(*privacy_figures(document["privacy"]))
     settled = document["final"]["physical"]["balancing_mw"] is not None
-    if settled and 1 < len(document["zones"]) <= MOST_ZONES_SHOWN:
+    if settled and 1 < len(document["zones"]) <= MOST_ZONES_NAMED:
         print_table(*interchange(document))
     for sentence in sentences(document):
         print(sentence)

@@ -36,6 +36,7 @@ SETTLED = (
     "The settled grid's figures hold all the same: they are what comes of every zone's acting on "
     "what was agreed last."
 )
+MOST_ZONES_NAMED = 12
 WORSE = 1e-6  # relative: figures that differ by less are the same
 CHANCE = 2.5e-3
 """Relative: costs that differ by less may differ by whether a limit was passed by a hair, so that
@@ -192,18 +193,28 @@ def released(document: Json) -> list[str]:
     rows = document.get("released") or []
     if not rows or document["settings"]["release"] in ("bus", "nothing"):
         return []
-    chosen = ", ".join(
-        f"{row['zone']} {row['statistics']} ({row['expected_error_mw']:.3g})" for row in rows
-    )
     told = [
         "What zones release, and its expected error in what neighbours use, MW, by public "
-        f"figures: {chosen}."
+        f"figures: {', '.join(_chosen(rows))}."
     ]
     single = {zone["zone"] for zone in document["zones"] if zone["buses"] == 1}
     alone = [row["zone"] for row in rows if row["zone"] in single]
     if alone:
         told.append(f"Zones of one bus, whose total is that bus's demand: {', '.join(alone)}.")
     return told
+
+
+def _chosen(rows: list[Json]) -> list[str]:
+    """Return what each zone releases; of many zones, how many release the same."""
+    if len(rows) <= MOST_ZONES_NAMED:
+        return [f"{r['zone']} {r['statistics']} ({r['expected_error_mw']:.3g})" for r in rows]
+    errors: dict[str, list[float]] = {}
+    for row in rows:
+        errors.setdefault(row["statistics"], []).append(row["expected_error_mw"])
+    return [
+        f"{name} in {counted(len(each), 'zone')} ({min(each):.3g} to {max(each):.3g})"
+        for name, each in errors.items()
+    ]
 
 
 def protected(document: Json) -> list[str]:

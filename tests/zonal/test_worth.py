@@ -7,7 +7,14 @@ import json
 import pytest
 
 from gridpriv.cli.main import main
-from gridpriv.zonal.summary import apart, lucky, price, worthless
+from gridpriv.zonal.summary import (
+    MOST_ZONES_NAMED,
+    apart,
+    lucky,
+    price,
+    released,
+    worthless,
+)
 
 GRID = ["run", "case14", "--objective", "cost", "--rounds", "5", "--solver", "clarabel", "--json"]
 ONCE = ["--mechanism", "knorm", "--refresh", "run", "--beta", "20MW", "--seed", "4"]
@@ -150,6 +157,23 @@ def test_what_auto_chose_is_told_and_a_zone_of_one_bus_too(capsys, tmp_path):
     assert "total is that bus's demand: alone." in told
     assert main([*words, "--release", "bus"]) == 0
     assert "What zones release" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("zones", "told"),
+    [
+        (MOST_ZONES_NAMED, "1 tree (1), 2 tree (2), 3 bus (3)"),
+        (MOST_ZONES_NAMED + 1, "tree in 2 zones (1 to 2), bus in 11 zones (3 to 13)."),
+    ],
+)
+def test_of_many_zones_it_is_told_how_many_release_the_same(zones, told):
+    rows = [
+        {"zone": str(z), "statistics": "tree" if z < 3 else "bus", "expected_error_mw": float(z)}
+        for z in range(1, zones + 1)
+    ]
+    sized = [{"zone": str(z), "buses": 2} for z in range(1, zones + 1)]
+    document = {"released": rows, "zones": sized, "settings": {"release": "auto"}}
+    assert told in released(document)[0]
 
 
 def test_a_run_that_releases_nothing_tells_of_no_noise(capsys):
