@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,6 +33,8 @@ _END = re.compile(r"^\s*(return|end|endfunction)\s*;?\s*$")
 CHANGED = ("baseMVA", "bus", "gen", "branch")
 MOST_STATEMENTS, MOST_LINES = 100, 10
 _NUMBER = re.compile(r"[-+]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?|Inf|inf|NaN|nan)")
+_DIGITS = re.compile(r"[-+.0-9eE]+")
+"""What float reads of these characters is a number to MATLAB too, and the same."""
 
 
 @dataclass(frozen=True)
@@ -271,6 +274,9 @@ def _rows(assignment: _Assignment) -> Iterator[tuple[int, list[float]]]:
 
 def _numbers(words: list[str], number: int, field: str) -> list[float]:
     """Return the numbers of a row, as MATLAB reads them (``1_0`` is a number to Python only)."""
+    if _DIGITS.fullmatch("".join(words)):
+        with suppress(ValueError):  # 1-0 is an expression
+            return list(map(float, words))
     values = [float(word) if _NUMBER.fullmatch(word) else constant(word) for word in words]
     if None in values:
         wrong = shown(words[values.index(None)])
