@@ -195,7 +195,8 @@ def _from_without_limits(grid: AreaGrid, first: Settled) -> Settled:
 def _within_limits(grid: AreaGrid, last: Settled) -> Settled:
     """Return the state within reactive limits, or as near to it as a power flow is found.
 
-    Where none is found at once, what is beyond the limits is taken away little by little.
+    Where none is found at once, what is beyond the limits is taken away little by little; where
+    some of it cannot be, nor can all.
     """
     found = _nearby(grid, last, 0.0)
     if found is not None:
@@ -209,7 +210,7 @@ def _within_limits(grid: AreaGrid, last: Settled) -> Settled:
         if found.solution.steps == 0:
             return found
         nearest = found
-    return _nearby(grid, nearest, 0.0) or nearest
+    return nearest if share > 0.5 else _nearby(grid, nearest, 0.0) or nearest
 
 
 def _nearby(grid: AreaGrid, last: Settled, eased: float) -> Settled | None:
