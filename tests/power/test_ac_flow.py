@@ -302,6 +302,37 @@ def test_limits_of_areas_are_met_by_the_same_search_as_those_of_buses(
     assert np.all(beyond[lower] >= shared - 1e-7)
 
 
+@pytest.mark.parametrize(
+    ("least", "most", "agreed", "given"),
+    [
+        # both want too much of each other: what is left of it is the first area's to lower
+        ([0, -2], [2, 0], [10, -10], [1.5, -2]),
+        # each of the others runs out, in whatever order it is found
+        ([0, 0, -1], [1, 1, 1], [3.5, 7.4, -10.9], [0.3, 1, -1]),
+        # one that could give without end can take little: what is too much is the other's to lower
+        ([-2, -0.2], [0, np.inf], [0, 0], [-0.3, -0.2]),
+    ],
+)
+def test_an_area_at_a_limit_comes_back_where_the_others_run_out(least, most, agreed, given):
+    n = len(agreed)
+    one, none, all_ = np.ones(n), np.zeros(n), np.arange(n)
+    chain = two_buses(1.0)
+    lines = {
+        name: np.repeat(getattr(chain, name), n - 1)
+        for name in ("r", "x", "b", "tap", "shift", "rate", "angmin", "angmax")
+    }
+    case = replace(
+        chain, **lines | {"x": np.full(n - 1, 0.05)}, bus_id=all_ + 1,
+        pd=np.array([0.5, -1.0]) if n == 2 else 0.1 * one, qd=none, gs=none, bs=none,
+        vmin=0.9 * one, vmax=1.1 * one, vm=one, va=none, base_kv=one, reference=all_ == n - 1,
+        f_bus=all_[:-1], t_bus=all_[1:], branch_row=all_[1:], gen_row=all_ + 1, gen_bus=all_,
+        pmin=np.array(least, float), pmax=np.array(most, float), qmin=-np.inf * one,
+        qmax=np.inf * one, vg=one, pg=none,
+    )  # fmt: skip
+    state = ac_flow(case, dispatch_of(case), Schedule(all_, np.array(agreed, float)))
+    assert state.pg == pytest.approx(given, abs=1e-8)
+
+
 def test_what_no_generator_can_give_is_said(case14):
     case = replace(case14, pmax=np.minimum(case14.pmax, 0.5))
     state = ac_flow(case, replace(dispatch_of(case), pg=case.pmax))

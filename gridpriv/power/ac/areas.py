@@ -21,6 +21,9 @@ from gridpriv.power.ac.equations import FlowEquations, Jacobian
 from gridpriv.power.ac.newton import FlowSolution, solve_power_flow
 from gridpriv.power.ac.state import Dispatch, Schedule
 
+NEARLY_ALL = 1e4
+"""Times the share of all areas with limits: that of one that has a limit on one side only."""
+
 
 def interchange_of(case: Case, schedule: Schedule, s_from: Complexes, s_to: Complexes) -> Floats:
     """Return what each zone's tie lines take from it, metered in their middle."""
@@ -100,7 +103,7 @@ class AreaGrid:
         return AreaGrid(
             case, dispatch, island, _references(case, island), area_of, areas[:, 0],
             _area_interchange(schedule, areas, area_of, case), bus_admittance(case),
-            up, down, most, -least, _by_room(most + least, areas[:, 0], island.max() + 1),
+            up, down, most, -least, _bias(most, least, areas[:, 0], island.max() + 1),
         )  # fmt: skip
 
     @cached_property
@@ -175,6 +178,18 @@ def _shares(room: Floats, group: Ints, groups: int) -> Floats:
     given = _by_room(room, group, groups)
     total = np.bincount(group, given, minlength=groups)[group]
     return given / np.where(total > 0, total, 1.0)
+
+
+def _bias(most: Floats, least: Floats, island: Ints, islands: int) -> Floats:
+    """Return K in proportion to range; areas whose range has no end at all share all of it.
+
+    One without end on one side can run out on the other: while it has not, the rest do next to
+    nothing, but not nothing, as it is theirs then.
+    """
+    range_ = most + least
+    limited = np.bincount(island, np.where(np.isinf(range_), 0.0, range_), islands)[island]
+    half = np.isinf(most) != np.isinf(least)
+    return _by_room(np.where(half, NEARLY_ALL * (1.0 + limited), range_), island, islands)
 
 
 def _references(case: Case, island: Ints) -> Ints:

@@ -41,8 +41,6 @@ SUNK = 0.1
 """p.u. of voltage below its band: a state that comes there may be on a lower branch of solutions,
 on which a search that goes on from it would stay."""
 MOST_POWER_FLOWS = 40
-FREE_SWITCHING = 20
-"""Power flows after which a generator at a limit stays there, so that switching ends."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,10 +157,12 @@ def _settled(grid: AreaGrid, starts: Iterable[Complexes], before: Standing | Non
 
 def _areas_settled(grid: AreaGrid, found: Settled) -> Settled:
     """Return the state in which no area is beyond its limits, or the last that is found."""
+    ran_out = np.zeros(len(found.bound), dtype=bool)
     for number in range(2, MOST_POWER_FLOWS):
-        after = _areas_switched(grid, found, release=number <= FREE_SWITCHING)
+        after = _areas_switched(grid, found, ran_out)
         if np.array_equal(after, found.bound):
             return replace(found, power_flows=number)
+        ran_out |= (found.bound == 0) & (after != 0)
         # from a state outside limits a search within them comes to a lower branch too easily
         near = None if found.eased else _nearby(grid, replace(found, bound=after), 0.0)
         try:
@@ -294,16 +294,16 @@ def _dc_angles(grid: AreaGrid) -> Floats:
     return angles
 
 
-def _areas_switched(grid: AreaGrid, last: Settled, *, release: bool) -> Ints:
-    """Stop areas beyond their limits; let areas of an exhausted island go back inside."""
+def _areas_switched(grid: AreaGrid, last: Settled, ran_out: Bools) -> Ints:
+    """Stop areas beyond their limits; let areas of an exhausted island go back inside.
+
+    Not those that ran out before: without limits they would again, and the search go in a circle.
+    """
     bound, alpha = last.bound.copy(), last.solution.alpha
     active = bound == 0
     bound[active & (alpha > grid.most + SWITCH_TOLERANCE)] = 1
     bound[active & (alpha < grid.least - SWITCH_TOLERANCE)] = -1
-    if not release:
-        return bound
-    slack = last.slack[grid.area_island]
     # a negative slack says that all areas at their upper limits give too much
-    bound[(last.bound > 0) & (slack < -SWITCH_TOLERANCE) & (grid.least < 0)] = 0
-    bound[(last.bound < 0) & (slack > SWITCH_TOLERANCE) & (grid.most > 0)] = 0
+    slack = last.slack[grid.area_island]
+    bound[(last.bound * slack < -SWITCH_TOLERANCE) & ~grid.idle & ~ran_out] = 0
     return bound
