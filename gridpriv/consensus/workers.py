@@ -74,5 +74,5 @@ def _serve(pipe: Connection, crew: Crew, share: list[int]) -> None:
         while True:
             verb, given = pipe.recv()
             pipe.send([attempt(p, verb, row) for p, row in zip(members, given, strict=True)])
-    except (EOFError, BrokenPipeError):
+    except (EOFError, ConnectionError):
         return

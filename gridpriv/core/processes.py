@@ -236,7 +236,7 @@ def _serve_one(
         get_ready()
         while True:
             pipe.send(function(pipe.recv()))
-    except (EOFError, BrokenPipeError):
+    except (EOFError, ConnectionError):
         return
     except Exception as error:  # raised again where the answer is awaited
         pipe.send(error)

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from gridpriv.consensus.workers import _serve
 from gridpriv.core.errors import GridprivError
-from gridpriv.core.processes import Beside, WorkerError, unordered
+from gridpriv.core.processes import Beside, Worker, WorkerError, _serve_one, unordered
 from gridpriv.core.threads import VARIABLE
 
 
@@ -62,6 +63,27 @@ def test_leaving_does_not_wait_for_a_process_that_is_busy():
     with Beside(math.sqrt, sleep_long):
         pass
     assert time.perf_counter() - began < 10.0
+
+
+class Nobody:
+    def members(self, share):
+        return share
+
+
+@pytest.mark.parametrize(
+    ("serve", "given"), [(_serve_one, (math.sqrt, os.getcwd)), (_serve, (Nobody(), []))]
+)
+def test_leaving_while_an_answer_is_unread_says_nothing(serve, given, capfd):
+    """Closing a pipe with something in it resets it."""
+    worker = Worker(serve, *given)
+    if serve is _serve_one:  # the other one speaks first
+        worker.send(4.0)
+    assert worker.pipe.poll(10.0)
+    time.sleep(0.1)  # it waits for the next question
+    worker.pipe.close()
+    ended = worker.process.wait(10.0)
+    worker.end()
+    assert (ended, capfd.readouterr().err) == (0, "")
 
 
 def sleep_long():
