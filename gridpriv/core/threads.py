@@ -13,5 +13,8 @@ VARIABLE = "OPENBLAS_NUM_THREADS"
 
 
 def one_thread(environment: MutableMapping[str, str]) -> None:
-    """Ask for one thread in an environment, unless it says how many there are to be."""
+    """Ask for one thread in an environment, unless its ``VARIABLE`` says how many there are to be.
+
+    OMP_NUM_THREADS, which job schedulers set to the cores of a job, gives way.
+    """
     environment.setdefault(VARIABLE, "1")

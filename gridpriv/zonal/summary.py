@@ -304,14 +304,14 @@ def worthless(document: Json) -> str | None:
     costs = held["nothing_released_cost"] is not None
     kind, unit = ("cost", "$/h") if costs else ("shed_mw", "MW of demand not served")
     found, least = physical[kind], held[f"nothing_released_{kind}"]
-    if found is not None and found <= least * (1.0 + WORSE) + WORSE:
+    if found is not None and found <= least + WORSE * abs(least) + WORSE:
         return None
     came = "has no dispatch" if found is None else f"comes to {figure(found, 4)} {unit}"
     told = (
         f"This budget is worth nothing here: the run {came}; with nothing released at all, at "
         f"epsilon 0, it is {figure(least, 4)}."
     )
-    if not costs or found is None or found > least * (1.0 + CHANCE):
+    if not costs or found is None or found > least + CHANCE * abs(least):
         return told
     return f"{told} Less than {CHANCE:.2%} apart, either may be the cheaper with other rounds."
 

@@ -112,12 +112,14 @@ def test_a_budget_is_worth_nothing_only_where_its_run_is_worse(costs):
     assert worthless(document(10.0, 12.0, costs=costs)) is None
     assert worthless(document(10.0, 10.0, costs=costs)) is None
     assert worthless(document(12.0, 10.0, costs=costs)) is not None
+    assert worthless(document(-9.0, -9.0)) is None  # generators may be paid to run
 
 
 def test_a_cost_that_chance_may_have_made_the_dearer_one_is_told_as_that():
     """case14, nothing released: 8,091 $/h after 20 rounds and 8,107 after 30 (docs/limits.md)."""
     for found, near in ((8107.0, True), (8090.8, True), (8112.0, False), (9000.0, False)):
         assert ("either may be the cheaper" in worthless(document(found, 8090.7))) == near
+    assert "either may be the cheaper" in worthless(document(-8090.7, -8107.0))
     shed = worthless(document(8107.0, 8090.7, costs=False))
     assert "either may be the cheaper" not in shed
 
