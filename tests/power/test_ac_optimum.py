@@ -269,7 +269,7 @@ def test_a_program_solved_before_is_solved_again_in_few_steps():
 
 
 def test_a_solution_of_another_shape_or_of_no_use_is_as_good_as_none():
-    program, other = (ac_model(load_case(name)).program for name in ("case14", "case30"))
+    program, other = (ac_model(load_case(name)).program for name in ("case14", "case118"))
     anew = program.solve()
     nowhere = replace(anew, x=np.full_like(anew.x, np.nan))
     for before in (None, other.solve(), nowhere):
