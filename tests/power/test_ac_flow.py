@@ -302,35 +302,68 @@ def test_limits_of_areas_are_met_by_the_same_search_as_those_of_buses(
     assert np.all(beyond[lower] >= shared - 1e-7)
 
 
+def chain(demand, least, most) -> Case:
+    """Buses in a row on lines without losses, a generator and an area at each."""
+    n, two = len(demand), two_buses(1.0)
+    one, none, at = np.ones(n), np.zeros(n), np.arange(n)
+    lines = {
+        name: np.repeat(getattr(two, name), n - 1)
+        for name in ("r", "b", "tap", "shift", "rate", "angmin", "angmax")
+    }
+    return replace(
+        two, **lines, x=np.full(n - 1, 0.01), bus_id=at + 1, pd=demand, qd=none, gs=none, bs=none,
+        vmin=0.9 * one, vmax=1.1 * one, vm=one, va=none, base_kv=one, reference=at == n - 1,
+        f_bus=at[:-1], t_bus=at[1:], branch_row=at[1:], gen_row=at + 1, gen_bus=at, pmin=least,
+        pmax=most, qmin=-np.inf * one, qmax=np.inf * one, vg=one, pg=none,
+    )  # fmt: skip
+
+
+def shared(demand, least, most, agreed, bias):
+    """What areas give where each keeps its interchange up to K delta, or stands at a limit."""
+    low, high = -1e6, 1e6
+    for _ in range(100):
+        delta = (low + high) / 2
+        given = np.clip(bias * delta + demand + agreed, least, most)
+        low, high = (low, delta) if given.sum() > demand.sum() else (delta, high)
+    return given
+
+
 @pytest.mark.parametrize(
-    ("least", "most", "agreed", "given"),
+    ("demand", "least", "most", "agreed", "bias"),
     [
-        # both want too much of each other: what is left of it is the first area's to lower
-        ([0, -2], [2, 0], [10, -10], [1.5, -2]),
+        # two want too much of each other: what is left of it is the first one's to lower
+        ([0.5, -1.0], [0, -2], [2, 0], [10, -10], [2, 2]),
         # each of the others runs out, in whatever order it is found
-        ([0, 0, -1], [1, 1, 1], [3.5, 7.4, -10.9], [0.3, 1, -1]),
-        # one that could give without end can take little: what is too much is the other's to lower
-        ([-2, -0.2], [0, np.inf], [0, 0], [-0.3, -0.2]),
+        ([0.1, 0.1, 0.1], [0, 0, -1], [1, 1, 1], [3.5, 7.4, -10.9], [1, 1, 2]),
+        # the second could give without end and bears what the third lacks, or can take little
+        ([0.1, 0.1, 0.1], [-1, -1, 0], [1, np.inf, 0], [0, 0, 0], [2, 3e4, 0]),
+        ([0.5, -1.0], [-2, -0.2], [0, np.inf], [0, 0], [2, 3e4]),
     ],
 )
-def test_an_area_at_a_limit_comes_back_where_the_others_run_out(least, most, agreed, given):
-    n = len(agreed)
-    one, none, all_ = np.ones(n), np.zeros(n), np.arange(n)
-    chain = two_buses(1.0)
-    lines = {
-        name: np.repeat(getattr(chain, name), n - 1)
-        for name in ("r", "x", "b", "tap", "shift", "rate", "angmin", "angmax")
-    }
-    case = replace(
-        chain, **lines | {"x": np.full(n - 1, 0.05)}, bus_id=all_ + 1,
-        pd=np.array([0.5, -1.0]) if n == 2 else 0.1 * one, qd=none, gs=none, bs=none,
-        vmin=0.9 * one, vmax=1.1 * one, vm=one, va=none, base_kv=one, reference=all_ == n - 1,
-        f_bus=all_[:-1], t_bus=all_[1:], branch_row=all_[1:], gen_row=all_ + 1, gen_bus=all_,
-        pmin=np.array(least, float), pmax=np.array(most, float), qmin=-np.inf * one,
-        qmax=np.inf * one, vg=one, pg=none,
-    )  # fmt: skip
-    state = ac_flow(case, dispatch_of(case), Schedule(all_, np.array(agreed, float)))
-    assert state.pg == pytest.approx(given, abs=1e-8)
+def test_areas_that_run_out_leave_the_rest_to_those_that_have_not(
+    demand, least, most, agreed, bias
+):
+    given = [np.array(each, float) for each in (demand, least, most)]
+    agreed = np.array(agreed, float)
+    case = chain(*given)
+    state = ac_flow(case, dispatch_of(case), Schedule(np.arange(len(agreed)), agreed))
+    assert state.pg == pytest.approx(shared(*given, agreed, np.array(bias)), abs=1e-8)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_what_areas_give_on_a_grid_without_losses_is_known(seed):
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(2, 7))
+    room = rng.choice([0.0, 0.1, 1.0], n) * rng.random(n), rng.choice([0.0, 1.0, 3.0], n)
+    least, most = -room[0], room[1]
+    agreed = rng.normal(0.0, rng.choice([0.1, 1.0, 5.0]), n)
+    agreed -= agreed.mean()
+    demand = rng.normal(size=n)
+    total = least.sum() + rng.uniform(0.05, 0.95) * (most - least).sum()  # they have room together
+    demand += (total - demand.sum()) / n
+    case = chain(demand, least, most)
+    state = ac_flow(case, dispatch_of(case), Schedule(np.arange(n), agreed))
+    assert state.pg == pytest.approx(shared(demand, least, most, agreed, most - least), abs=1e-7)
 
 
 def test_what_no_generator_can_give_is_said(case14):

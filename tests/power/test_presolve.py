@@ -114,3 +114,14 @@ def test_matched_solves_come_to_the_minimiser_of_exact_ones(star):
         want, found = (one.solve(linear, metric, near=one is matched).z for one in (exact, matched))
         assert found == pytest.approx(want, abs=1e-3)
         assert abs(program.a_eq @ found - program.b_eq).max() < 1e-9
+
+
+@pytest.mark.parametrize("accuracy", ["exact", "matched"])
+def test_only_matched_solves_take_what_a_bus_lacks_for_a_variable(star, accuracy, monkeypatch):
+    """Exact ones are what they were to the last bit."""
+    asked = []
+    monkeypatch.setattr(
+        "gridpriv.power.solvers.clarabel.lifted", lambda *given: asked.append(given) or star
+    )
+    make_solver("clarabel", star.program, lambda: star, exact=True, accuracy=accuracy)
+    assert len(asked) == (accuracy == "matched")

@@ -10,6 +10,7 @@ import gridpriv
 from gridpriv import load_case, partition, run, shipped_zoning
 from gridpriv.cli.main import main
 from gridpriv.core.errors import InputError
+from gridpriv.power.ac.quadratic import QuadraticProgram
 from gridpriv.power.ac.recourse import operating_unit, plan_zone, tie_branches
 from gridpriv.power.ac.service import Service
 from gridpriv.power.ac.settle import agreed_boundaries, measured_boundary, settle, surroundings_of
@@ -188,6 +189,20 @@ def test_a_stressed_grid_sheds_until_it_carries_the_rest(case14, zones14):
     sentence = result.explanation()
     assert "MW of demand is not served" in sentence
     assert "limit" not in sentence  # what binds in an unfinished plan is no cause
+
+
+def test_a_replan_starts_from_the_replan_before(monkeypatch):
+    known, solve_again = [], QuadraticProgram.solve_again
+
+    def told(program, before):
+        known.append(before is not None and before.shape == (program.rows, program.columns))
+        return solve_again(program, before)
+
+    monkeypatch.setattr(QuadraticProgram, "solve_again", told)
+    replans = settled_run("case57", 5, **NOISY | {"rounds": 5}, seed=4).physical["replans"]
+    assert replans >= 2
+    assert any(known)
+    assert not any(known[:5])  # first plans
 
 
 def test_a_zone_that_neighbours_cannot_help_sheds_its_own():
