@@ -311,7 +311,8 @@ def worthless(document: Json) -> str | None:
         f"This budget is worth nothing here: the run {came}; with nothing released at all, at "
         f"epsilon 0, it is {figure(least, 4)}."
     )
-    if not costs or found is None or found > least + CHANCE * abs(least):
+    rounds = document["settings"]["coordination"] == "rounds"
+    if not (costs and rounds) or found is None or found > least + CHANCE * abs(least):
         return told
     return f"{told} Less than {CHANCE:.2%} apart, either may be the cheaper with other rounds."
 

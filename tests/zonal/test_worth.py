@@ -54,11 +54,11 @@ def test_a_budget_that_buys_less_than_nothing_is_said_to_first(capsys):
     assert "cost, nothing released" in told
 
 
-def document(found, silent, *, costs=True):
+def document(found, silent, *, costs=True, coordination="rounds"):
     figures = {"cost": found if costs else None, "shed_mw": 0.0 if costs else found}
     held = {"nothing_released_cost": silent if costs else None}
     held["nothing_released_shed_mw"] = 0.0 if costs else silent
-    settings = {"release": "bus", "perturbation": "demand"}
+    settings = {"release": "bus", "perturbation": "demand", "coordination": coordination}
     return {"final": {"physical": figures, "cost_of_privacy": held}, "settings": settings}
 
 
@@ -120,6 +120,8 @@ def test_a_cost_that_chance_may_have_made_the_dearer_one_is_told_as_that():
     for found, near in ((8107.0, True), (8090.8, True), (8112.0, False), (9000.0, False)):
         assert ("either may be the cheaper" in worthless(document(found, 8090.7))) == near
     assert "either may be the cheaper" in worthless(document(-8090.7, -8107.0))
+    central = worthless(document(8107.0, 8090.7, coordination="central"))
+    assert "rounds" not in central  # it has one
     shed = worthless(document(8107.0, 8090.7, costs=False))
     assert "either may be the cheaper" not in shed
 
