@@ -39,8 +39,8 @@ SETTLED = (
 MOST_ZONES_NAMED = 12
 WORSE = 1e-6  # relative: figures that differ by less are the same
 CHANCE = 2.5e-3
-"""Relative: costs that differ by less may differ by whether a limit was passed by a hair, so that
-zones planned again (docs/limits.md)."""
+"""Relative: costs that differ by less may differ by the number of rounds, and by how often zones
+planned again (docs/limits.md)."""
 
 
 def _length(rows: list[Any] | None) -> int | None:

@@ -16,6 +16,7 @@ from gridpriv.grid.partition import partition
 from gridpriv.power.ac.optimum import acopf
 from gridpriv.power.prior import PublicDemand
 from gridpriv.zonal.forecast import (
+    WORTH,
     Expected,
     Outcome,
     Range,
@@ -136,11 +137,13 @@ def test_a_plan_does_not_contradict_the_runs_it_recommends(name, capsys):
         over = nothing["over_optimum"]
         figures = over["median"], over["least"], over["most"], found["nothing"][0]
         assert [f"{figure:.0f}" for figure in figures] == list(told.groups())
-    # what is recommended is as good as nothing released, or better, in the mean of its runs: both
-    # jump by 0.2 % with whether zones plan again, one by its seed, the other by its rounds
+        assert f"comes to {np.mean(found['best']):.0f} there" in README
+    # what is recommended is as good as nothing released, or better, in the mean of its runs; costs
+    # that differ by less than WORTH are the same to a plan, and one run's hang on its rounds
     silent = [measured(name, nothing | {"rounds": rounds}, capsys, seeds=[1])[0]
               for rounds in ("central", "10", "15", "20", "30", "40", "60")]  # fmt: skip
-    assert np.mean(found["best"]) <= np.mean(silent)
+    same = WORTH * acopf(load_case(name), "cost").cost
+    assert np.mean(found["best"]) <= np.mean(silent) + same
 
 
 def measured(name, way, capsys, seeds=range(1, 6)):
