@@ -290,6 +290,10 @@ def test_malformed_rows_are_refused_with_where_they_stand(old: str, new: str, me
         read(SMALL.replace(old, new))
 
 
+def test_a_number_of_a_row_may_be_a_difference() -> None:
+    assert read(SMALL.replace("5 3 10 2", "5 3 12-2 2")).pd[0] == read(SMALL).pd[0]
+
+
 def test_a_missing_or_unreadable_file_is_an_input_error(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="does not exist"):
         load_case(tmp_path / "nothing.m")

@@ -50,6 +50,11 @@ def test_shipped_maps(name: str, zones: int, ties: int, sizes: list[int]) -> Non
     assert report.tie_lines.sum() == 2 * ties
     assert report.load_mw.sum() == pytest.approx(100 * case.pd.sum())
     assert report.generators.sum() == case.n_gen
+    for z, row in enumerate(report.itertuples()):
+        mine = zoning.zone_of == z
+        assert row.tie_lines == (mine[case.f_bus] != mine[case.t_bus]).sum()
+        assert row.generators == mine[case.gen_bus].sum()
+        assert row.capacity_mw == pytest.approx(100 * case.pmax[mine[case.gen_bus]].sum())
 
 
 def test_the_two_zone_ties_of_case14_are_its_transformers(case14: Case) -> None:

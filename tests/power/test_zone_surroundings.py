@@ -7,6 +7,7 @@ import pytest
 
 from gridpriv import load_case, partition
 from gridpriv.grid.admittance import laplacian
+from gridpriv.grid.islands import islands
 from gridpriv.power.ac.flow import ac_flow
 from gridpriv.power.ac.state import dispatch_of
 from gridpriv.power.ac.surroundings import lossless, surroundings
@@ -51,6 +52,15 @@ def test_a_zone_around_which_nothing_generates_is_given_nothing(case14):
 def test_lines_of_resistance_only_have_no_equivalent(case14):
     none = replace(case14, r=np.full(case14.n_branch, 0.1), x=np.zeros(case14.n_branch))
     assert lossless(none) is None
+
+
+def test_another_island_gives_nothing(case14):
+    case = case14.without(("branch:14",))  # with the generator at bus 8
+    assert islands(case).tolist().count(1) == 1
+    own = np.arange(5)
+    inside = np.isin(np.arange(case.n_bus), own)
+    ties = np.flatnonzero(inside[case.f_bus] != inside[case.t_bus])
+    assert surroundings(lossless(case), own, ties).share.sum() == pytest.approx(1.0)
 
 
 def kron(case, own, ends):
