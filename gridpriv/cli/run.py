@@ -149,8 +149,10 @@ def _compared(result: RunResult, zones: Carry) -> RunResult:
     try:
         return replace(result, reference=reference(result, result.settings.load_scale, zones))
     except KeyboardInterrupt as error:
-        error.add_note("the run is kept, without what it is held against")
-        raise
+        # notes are of the run that was cut off, which draws nothing
+        interrupt = KeyboardInterrupt(*error.args)
+        interrupt.add_note("the run is done; what it is held against takes a new one")
+        raise interrupt from None
 
 
 def _resumed(args: argparse.Namespace, folder: Path | None, settings: Settings) -> Settings:

@@ -282,7 +282,8 @@ def open_store(
                 store.leave_nothing()
             raise
         except (BudgetError, SolverError, StorageError, WorkerError, KeyboardInterrupt) as error:
-            error.add_note(_hint(folder, manifest["planned"]))
+            if not store.manifest["finished"]:
+                error.add_note(_hint(folder, manifest["planned"]))
             raise
 
 
@@ -296,7 +297,7 @@ def reopen_store(folder: Path) -> Iterator[Store]:
 def _hint(folder: Path, planned: int) -> str:
     rows = [row for part in parts_in(folder) for row in part.rows.get("runs", ())]
     failed = sum(row.get("status") == "failed" for row in rows)
-    told = f" and {failed} failed" if failed else ""
+    told = f" and {failed} ended early" if failed else ""
     return (
         f"{len(rows) - failed} of {planned} runs are stored{told}; the same command with --resume "
         "goes on from there"

@@ -306,10 +306,12 @@ def worthless(document: Json) -> str | None:
     found, least = physical[kind], held[f"nothing_released_{kind}"]
     if found is not None and found <= least + WORSE * abs(least) + WORSE:
         return None
-    came = "has no dispatch" if found is None else f"comes to {figure(found, 4)} {unit}"
+    alike = found is not None and figure(found, 4) == figure(least, 4)
+    digits = 7 if alike else 4
+    came = "has no dispatch" if found is None else f"comes to {figure(found, digits)} {unit}"
     told = (
         f"This budget is worth nothing here: the run {came}; with nothing released at all, at "
-        f"epsilon 0, it is {figure(least, 4)}."
+        f"epsilon 0, it is {figure(least, digits)}."
     )
     rounds = document["settings"]["coordination"] == "rounds"
     if not (costs and rounds) or found is None or found > least + CHANCE * abs(least):

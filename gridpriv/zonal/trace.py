@@ -62,7 +62,7 @@ class Trace:
     def drawn(self) -> str:
         """Return in words how many releases there were."""
         most = max((sum(counts.values()) for counts in self.releases.values()), default=0)
-        return f"releases drawn, at most of a zone: {most}"
+        return f"releases drawn in this run, at most of a zone: {most}"
 
 
 def round_record(

@@ -328,7 +328,9 @@ def test_an_interrupt_of_what_a_run_is_held_against_is_one_and_keeps_the_run(
     capsys, tmp_path, monkeypatch
 ):
     def interrupted(*_: object) -> None:
-        raise KeyboardInterrupt
+        error = KeyboardInterrupt()
+        error.add_note("releases drawn in this run, at most of a zone: 0")
+        raise error
 
     monkeypatch.setattr("gridpriv.zonal.reference.reference", interrupted)
     folder = tmp_path / "out"
@@ -336,7 +338,8 @@ def test_an_interrupt_of_what_a_run_is_held_against_is_one_and_keeps_the_run(
         capsys, "run", "case14", "--rounds", "1", "--seed", "1", "--out", str(folder)
     )
     assert code == 130
-    assert "interrupted (the run is kept, without what it is held against)" in said
+    sentence = "interrupted (the run is done; what it is held against takes a new one)"
+    assert said.splitlines()[-1] == f"gridpriv run: {sentence}"  # and no word of --resume
     assert "the grid can carry it" in shown
     assert json.loads((folder / "run.json").read_text())["final"]["cost_of_privacy"] is None
 

@@ -86,13 +86,14 @@ def test_a_problem_without_solution_is_an_error_with_the_solvers_status(solver):
         )
 
 
-def test_unknown_solvers_are_refused_with_the_choices():
+def test_unknown_solvers_are_refused_with_the_choices(capfd):
     from gridpriv import InputError
 
     with pytest.raises(InputError, match="ipopt, clarabel, pyomo:NAME"):
         check_solver("gurobi")
     with pytest.raises(InputError, match="pyomo:nosuchsolver"):
         check_solver("pyomo:nosuchsolver")
+    assert capfd.readouterr() == ("", "")
 
 
 @pytest.mark.parametrize("first", ["clarabel", "ipopt"])

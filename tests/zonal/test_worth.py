@@ -120,6 +120,7 @@ def test_a_cost_that_chance_may_have_made_the_dearer_one_is_told_as_that():
     for found, near in ((8107.0, True), (8090.8, True), (8112.0, False), (9000.0, False)):
         assert ("either may be the cheaper" in worthless(document(found, 8090.7))) == near
     assert "either may be the cheaper" in worthless(document(-8090.7, -8107.0))
+    assert "8090.800 $/h" in worthless(document(8090.8, 8090.7))  # 8091 and 8091 would tell nothing
     central = worthless(document(8107.0, 8090.7, coordination="central"))
     assert "rounds" not in central  # it has one
     shed = worthless(document(8107.0, 8090.7, costs=False))

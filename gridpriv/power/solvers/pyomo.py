@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pyomo.environ as pyo
 from pyomo.common.errors import ApplicationError
+from pyomo.common.log import LoggingIntercept
 
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import InputError, SolverError
@@ -80,8 +81,8 @@ def bundled_ipopt() -> str:
 def check_available(name: str) -> None:
     """Raise :class:`InputError` unless Pyomo can run the solver ``name``."""
     try:
-        solver = pyomo_solver(name)
-        available = bool(solver.available(exception_flag=False))
+        with LoggingIntercept():  # what Pyomo logs of an unknown name goes to standard output
+            available = bool(pyomo_solver(name).available(exception_flag=False))
     except (ApplicationError, RuntimeError, ValueError, AttributeError):
         available = False
     if not available:
