@@ -124,7 +124,7 @@ class Worker:
 
 
 class Beside(Generic[Given, Answer]):
-    """A function in a process of its own, which gets ready while this one works on.
+    """A function in a process of its own.
 
     A failure there is raised here when an answer is asked for, and ends the process.
 
@@ -132,12 +132,10 @@ class Beside(Generic[Given, Answer]):
     ----------
     function : callable
         Picklable; what calling this object computes.
-    get_ready : callable
-        Picklable, without arguments; run there at once (slow imports).
     """
 
-    def __init__(self, function: Callable[[Given], Answer], get_ready: Callable[[], None]) -> None:
-        self.worker = Worker(_serve_one, function, get_ready)
+    def __init__(self, function: Callable[[Given], Answer]) -> None:
+        self.worker = Worker(_serve_one, function)
 
     def ask(self, given: Given) -> None:
         """Start ``function(given)``."""
@@ -176,7 +174,7 @@ def unordered(
     with ExitStack() as stack:
         busy: dict[Any, Beside[Given, Answer]] = {}
         for task in islice(left, processes):
-            one = stack.enter_context(Beside(function, _one_thread))
+            one = stack.enter_context(Beside(function))
             one.ask(task)
             busy[one.worker.pipe] = one
         while busy:
@@ -221,19 +219,9 @@ def _end_with_parent(lifeline: int) -> None:
     Thread(target=watch, daemon=True).start()
 
 
-def _one_thread() -> None:
-    """Leave the other cores to the other processes."""
-    from threadpoolctl import threadpool_limits
-
-    threadpool_limits(1)
-
-
-def _serve_one(
-    pipe: Connection, function: Callable[[Any], Any], get_ready: Callable[[], None]
-) -> None:
-    """Get ready, then answer until the pipe closes."""
+def _serve_one(pipe: Connection, function: Callable[[Any], Any]) -> None:
+    """Answer until the pipe closes."""
     try:
-        get_ready()
         while True:
             pipe.send(function(pipe.recv()))
     except (EOFError, ConnectionError):

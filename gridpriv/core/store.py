@@ -148,10 +148,14 @@ class Store:
 
     def leave_nothing(self) -> None:
         """Remove what was begun, where no run is stored: input that no run can have."""
-        there = (self.folder / MANIFEST).exists() and not self.manifest["finished"]
-        if there and {path.stem for path in part_files(self.folder)} <= {COMMON}:
+        if self.unfinished and {path.stem for path in part_files(self.folder)} <= {COMMON}:
             for name in (PARTS, *TEXTS, MANIFEST):
                 remove(self.folder / name)
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether the folder is that of a study which has not finished."""
+        return (self.folder / MANIFEST).exists() and not self.manifest["finished"]
 
     @property
     def manifest(self) -> Json:
@@ -282,7 +286,7 @@ def open_store(
                 store.leave_nothing()
             raise
         except (BudgetError, SolverError, StorageError, WorkerError, KeyboardInterrupt) as error:
-            if not store.manifest["finished"]:
+            if store.unfinished:
                 error.add_note(_hint(folder, manifest["planned"]))
             raise
 

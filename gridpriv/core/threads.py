@@ -7,6 +7,7 @@ process. Sums by several threads also depend in the last bit on how many cores a
 from __future__ import annotations
 
 from collections.abc import MutableMapping
+from contextlib import ExitStack
 
 VARIABLE = "OPENBLAS_NUM_THREADS"
 """OpenBLAS reads it once, as it is loaded; NumPy, SciPy and CasADi each have their own."""
@@ -18,3 +19,12 @@ def one_thread(environment: MutableMapping[str, str]) -> None:
     OMP_NUM_THREADS, which job schedulers set to the cores of a job, gives way.
     """
     environment.setdefault(VARIABLE, "1")
+
+
+def one_blas_thread() -> ExitStack:
+    """Return a context in which the linear algebra of this process, already loaded, uses one."""
+    from threadpoolctl import threadpool_limits
+
+    stack = ExitStack()
+    stack.enter_context(threadpool_limits(1, user_api="blas"))
+    return stack

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
+from scipy.sparse import coo_array, csr_array
 from scipy.sparse.csgraph import dijkstra
 from scipy.sparse.linalg import splu
 
@@ -32,6 +32,8 @@ PIVOTS = 80
 ALL_PAIRS = 400
 """Up to this many buses every pair counts; beyond, branches and pairs with pivots do."""
 SWEEPS = 150
+BLOCK = 100_000
+"""Pairs at a time: what a processor keeps at hand."""
 GOLDEN = 0.6180339887498949
 
 
@@ -100,7 +102,7 @@ def _island(case: Case, zoning: Zoning, island: Ints) -> Floats:
     pivots = _pivots(lengths, case.bus_id[island])
     distances = dijkstra(lengths, directed=False, indices=pivots)
     start = _classical_scaling(distances)
-    placed = _upright(_least_stress(start, *_terms(lengths, pivots, distances)))
+    placed = _upright(_least_stress(start, pivots, distances, lengths.tocoo()))
     from_corner: Floats = np.round(placed - placed.min(axis=0), 3)
     return from_corner
 
@@ -139,42 +141,43 @@ def _classical_scaling(distances: Floats) -> Floats:
     return start / max(float(np.abs(start).max()), 1e-12) * float(distances.max()) / 2.0
 
 
-def _terms(lengths: csr_array, pivots: Ints, distances: Floats) -> tuple[Ints, Ints, Floats]:
-    """Return the pairs (i, j) whose distance counts, and the distances."""
-    n = lengths.shape[0]
-    if len(pivots) == n:
-        i, j = np.triu_indices(n, 1)
-        return i, j, distances[i, j]
-    edges = lengths.tocoo()
-    i = np.concatenate([np.repeat(pivots, n), edges.row])
-    j = np.concatenate([np.tile(np.arange(n), len(pivots)), edges.col])
-    wanted = np.concatenate([distances.ravel(), edges.data])
-    kept = i != j
-    return i[kept], j[kept], wanted[kept]
+def _least_stress(start: Floats, pivots: Ints, distances: Floats, lengths: coo_array) -> Floats:
+    """Return positions of least stress near ``start``; every sweep lowers it.
 
-
-def _least_stress(start: Floats, i: Ints, j: Ints, wanted: Floats) -> Floats:
-    """Return positions of least stress near ``start``; every sweep lowers it."""
+    Pairs are those of pivots with all buses and, unless these are all pairs, the branches.
+    """
     n = len(start)
-    weight = 1.0 / wanted**2
-    solve = splu(laplacian(i, j, weight, n)[1:, 1:].tocsc()).solve
-    placed = start - start[0]
+    if len(pivots) == n:
+        lengths = coo_array((n, n))
+    i, j, nearer = lengths.row, lengths.col, 1.0 / lengths.data
+    near = 1.0 / np.where(distances > 0, distances, np.inf)  # a bus has no distance to itself
+    every = (np.repeat(pivots, n), np.tile(np.arange(n), len(pivots)), near.ravel() ** 2)
+    ends = zip(every, (i, j, nearer**2), strict=True)
+    solve = splu(laplacian(*map(np.concatenate, ends), n)[1:, 1:].tocsc()).solve
+    blocks = np.array_split(np.arange(len(pivots)), 1 + near.size // BLOCK)
+    placed = (start - start[0]).T.copy()
     for _ in range(SWEEPS):
-        gap = placed[i] - placed[j]
-        long = np.maximum(np.linalg.norm(gap, axis=1), 1e-9)
-        pull = (weight * wanted / long)[:, None] * gap
-        right = np.stack(
-            [np.bincount(i, pull[:, k], n) - np.bincount(j, pull[:, k], n) for k in range(2)],
-            axis=1,
-        )
+        pulls = _pulled(placed[:, i] - placed[:, j], nearer)
+        right = np.stack([np.bincount(i, k, n) - np.bincount(j, k, n) for k in pulls]).astype(float)
+        for block in blocks:
+            pulls = _pulled(placed[:, pivots[block], None] - placed[:, None], near[block])
+            right[:, pivots[block]] += [pull.sum(axis=1) for pull in pulls]
+            right -= [pull.sum(axis=0) for pull in pulls]
         moved = np.zeros_like(placed)
-        moved[1:] = solve(right[1:])
+        moved[:, 1:] = solve(right[:, 1:].T).T
         step = float(np.abs(moved - placed).max())
         placed = moved
         if step < 1e-4:
             break
-    found: Floats = placed
+    found: Floats = placed.T
     return found
+
+
+def _pulled(gap: Floats, near: Floats) -> tuple[Floats, Floats]:
+    """Return the two parts of the unit vectors along gaps (2, ...), times the wanted nearness."""
+    x, y = gap
+    pull = near / np.maximum(np.sqrt(x * x + y * y), 1e-9)
+    return pull * x, pull * y
 
 
 def _upright(placed: Floats) -> Floats:

@@ -16,6 +16,7 @@ import pandas as pd
 from gridpriv.core.arrays import Floats
 from gridpriv.core.document import Json
 from gridpriv.core.errors import SolverError, not_allowed
+from gridpriv.core.threads import one_blas_thread
 from gridpriv.learning.accounting import (
     noise_rule,
     privacy_statement,
@@ -35,7 +36,6 @@ from gridpriv.learning.regularizers import parse_regularizer
 from gridpriv.learning.releases import Tally
 from gridpriv.learning.result import LearnResult, LearnTiming
 from gridpriv.learning.settings import LearnSettings
-from gridpriv.learning.transport import one_blas_thread
 from gridpriv.privacy.noise import NoiseStreams
 from gridpriv.privacy.release import Charging
 

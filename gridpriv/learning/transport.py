@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridpriv.consensus.transport import Performer, attempt, rows
+from gridpriv.core.threads import one_blas_thread
 
 SHARES = 4  # of the agents, for each thread: one that is held up leaves the rest to the others
 
@@ -50,12 +51,3 @@ class Threads:
 
     def close(self) -> None:
         """Do nothing: leaving the context ends the threads."""
-
-
-def one_blas_thread() -> ExitStack:
-    """Return a context in which BLAS uses one thread."""
-    from threadpoolctl import threadpool_limits
-
-    stack = ExitStack()
-    stack.enter_context(threadpool_limits(1, user_api="blas"))
-    return stack

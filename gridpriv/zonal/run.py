@@ -17,6 +17,7 @@ from gridpriv.consensus.schedules import nonsmooth_step
 from gridpriv.consensus.transport import Carry, Transport, answers, exchange
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import GridprivError
+from gridpriv.core.threads import one_blas_thread
 from gridpriv.grid.case import Case
 from gridpriv.grid.zoning import Zoning
 from gridpriv.power.ac.settle import Settlement, agreed_boundaries, settle
@@ -98,8 +99,9 @@ def run(
     ----------
     Ryu and Kim (2022), algorithm 3.1, as docs/explanation/equations.md writes it.
     """
-    prepared = prepare(case, zoning, settings)
-    return run_prepared(prepared, watch, load_seconds, charge, transport=transport)
+    with one_blas_thread():
+        prepared = prepare(case, zoning, settings)
+        return run_prepared(prepared, watch, load_seconds, charge, transport=transport)
 
 
 def run_prepared(

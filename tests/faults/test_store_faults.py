@@ -13,7 +13,8 @@ import pytest
 from harness import DEFECT, KILLED, How, content, run
 
 from gridpriv.core.errors import GridprivError
-from gridpriv.core.store import open_store
+from gridpriv.core.files import StorageError
+from gridpriv.core.store import Store, open_store
 from gridpriv.core.stored import Rows, read_study
 
 RUNS = [f"run{k}" for k in range(3)]
@@ -241,3 +242,18 @@ def test_another_study_is_refused_and_what_an_earlier_version_wrote(tmp_path: Pa
     newer.mkdir()
     (newer / "manifest.json").write_text('{"format": 99}')
     assert "was written in format 99" in refusal(read_study, newer)
+
+
+def test_a_folder_that_cannot_be_begun_says_why_and_promises_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(self: Store, name: str, _: str) -> None:
+        raise StorageError(f"{self.folder / name}: no space left on device")
+
+    monkeypatch.setattr(Store, "text", full)
+    with (
+        pytest.raises(StorageError, match="no space left") as caught,
+        open_store(tmp_path / "out", MANIFEST, resume=False),
+    ):
+        pass
+    assert not getattr(caught.value, "__notes__", ())

@@ -97,7 +97,7 @@ def test_a_layout_does_not_hang_on_the_last_digit() -> None:
     island = np.arange(case.n_bus)
     lengths = layout._lengths(case, zoning, island)
     distances = layout.dijkstra(lengths, directed=False)
-    pairs = layout._terms(lengths, island, distances)
+    pairs = (island, distances, lengths.tocoo())
     start = layout._classical_scaling(distances)
     rng = np.random.default_rng(1)
     ours = layout._least_stress(start, *pairs)

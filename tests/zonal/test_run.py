@@ -6,6 +6,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from gridpriv import InputError, SolverError, load_case, make_settings, run, shipped_zoning
 from gridpriv.consensus.cluster import Cluster
@@ -264,3 +265,17 @@ def test_a_zone_of_one_bus_runs_to_the_end_and_sheds_what_it_cannot_serve(case14
 def test_zones_are_solved_loosely_where_there_are_more_than_a_hundred(case118, zones, accuracy):
     prepared = prepare(case118, partition(case118, zones), make_settings())
     assert prepared.accuracy == crew(prepared).accuracy == accuracy
+
+
+def test_a_scripts_linear_algebra_has_one_thread_while_a_run_runs_and_its_own_again_after(
+    case14, zones14
+):
+    def threads() -> set[int]:
+        return {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"}
+
+    seen = set()
+    with threadpool_limits(2, user_api="blas"):
+        settings = make_settings(mechanism="none", rounds=1)
+        run(case14, zones14, settings, watch=lambda _: seen.update(threads()))
+        assert seen == {1}
+        assert threads() == {2}

@@ -8,12 +8,12 @@ import numpy as np
 
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import SolverError
+from gridpriv.core.threads import one_blas_thread
 from gridpriv.learning.algorithms.base import Round, Task, Watch
 from gridpriv.learning.arrays import like, namespace, to_numpy
 from gridpriv.learning.clients import Clients
 from gridpriv.learning.losses import mean_gradient, mean_value
 from gridpriv.learning.regularizers import Regularizer
-from gridpriv.learning.transport import one_blas_thread
 
 MOST_VALUES = 2**25
 
