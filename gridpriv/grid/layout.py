@@ -151,9 +151,10 @@ def _least_stress(start: Floats, pivots: Ints, distances: Floats, lengths: coo_a
         lengths = coo_array((n, n))
     i, j, nearer = lengths.row, lengths.col, 1.0 / lengths.data
     near = 1.0 / np.where(distances > 0, distances, np.inf)  # a bus has no distance to itself
-    every = (np.repeat(pivots, n), np.tile(np.arange(n), len(pivots)), near.ravel() ** 2)
-    ends = zip(every, (i, j, nearer**2), strict=True)
-    solve = splu(laplacian(*map(np.concatenate, ends), n)[1:, 1:].tocsc()).solve
+    ends = np.repeat(pivots, n), np.tile(np.arange(n), len(pivots))
+    weight = np.concatenate([near.ravel(), nearer]) ** 2
+    laplace = laplacian(np.append(ends[0], i), np.append(ends[1], j), weight, n)
+    solve = splu(laplace[1:, 1:].tocsc()).solve
     blocks = np.array_split(np.arange(len(pivots)), 1 + near.size // BLOCK)
     placed = (start - start[0]).T.copy()
     for _ in range(SWEEPS):
