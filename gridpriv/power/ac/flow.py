@@ -228,14 +228,16 @@ def _held_or_shared(
 ) -> tuple[AreaGrid, Settled]:
     """Return the state in which areas hold their interchange.
 
-    Where none is found without limits of areas, it is looked for within them from the state in
-    which all generators of an island share what is missing; else such a state it is.
+    Where none is found from the first start, without limits of areas, it is looked for within them
+    from the state in which all generators of an island share what is missing; else such a state it
+    is.
     """
     grid = AreaGrid.of(case, dispatch, schedule)
+    alone, starts = len(schedule.interchange) == 1, _starts(grid)
     try:
-        return grid, _settled(grid, _starts(grid), before)
+        return grid, _settled(grid, starts if alone else starts[:1], before)
     except PowerFlowError:
-        if len(schedule.interchange) == 1:
+        if alone:
             raise
     shared = AreaGrid.of(case, dispatch, Schedule(np.zeros_like(schedule.zone_of), np.zeros(1)))
     first = _first(shared, np.where(shared.idle, 1, 0), _starts(shared))
