@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 from gridpriv.core.text import slug
@@ -28,6 +29,14 @@ PREAMBLE = """
 #show table: set par(leading: 0.45em)
 #show figure: set block(breakable: true)
 """
+LINE = 145
+"""Characters of a table's text that a page is wide enough for."""
+GAP = 2
+"""Characters that the space between two columns takes."""
+LONG = 34
+"""Characters from which on a text wraps."""
+INTERVAL = ("_low", "_high")
+"""Ends of the names of a 95 % interval's ends."""
 
 
 def to_pdf(report: Report) -> bytes:
@@ -68,7 +77,7 @@ def _section(report: Report, section: Section, place: Path, first: bool) -> str:
     parts += [_text(line) + "\n" for line in section.text]
     if section.maps:
         parts.append(_map_grid(section, place))
-    parts += map(_table, section.tables)
+    parts += [_table(part) for table in section.tables for part in in_parts(table)]
     return "\n".join(parts)
 
 
@@ -105,23 +114,69 @@ def _map_grid(section: Section, place: Path) -> str:
     return f"#grid(columns: 2, gutter: 8pt, {', '.join(cells)})\n"
 
 
+def in_parts(table: Table) -> list[Table]:
+    """Return a table in parts that a page is wide enough for, each with what its rows are about.
+
+    The ends of an interval stay with their mean.
+    """
+    widths, parts = _widths(table), [list(range(table.keys))]
+    for group in _inseparable(table):
+        full = sum(widths[k] for k in parts[-1] + group) > LINE
+        if full and len(parts[-1]) > table.keys:
+            parts.append(list(range(table.keys)))
+        parts[-1] += group
+    return [
+        replace(
+            table,
+            caption=f"{table.caption}, continued" if n else table.caption,
+            columns=tuple(table.columns[k] for k in part),
+            rows=tuple(tuple(row[k] for k in part) for row in table.rows),
+        )
+        for n, part in enumerate(parts)
+    ]
+
+
+def _inseparable(table: Table) -> list[list[int]]:
+    """Return the figures' positions, a mean's with those of its interval's ends."""
+    groups: list[list[int]] = []
+    for k in range(table.keys, len(table.columns)):
+        if table.columns[k].name.endswith(INTERVAL):
+            groups[-1].append(k)
+        else:
+            groups.append([k])
+    return groups
+
+
+def _widths(table: Table) -> list[int]:
+    """Return how many characters each column needs: headers of numbers wrap, and long texts do."""
+    widths = []
+    for k, column in enumerate(table.columns):
+        kept = column.header.split() if table.numeric(k) else [column.header]
+        cells = [shown(row[k])[:LONG] for row in table.rows]
+        widths.append(GAP + max(map(len, [*kept, *cells])))
+    return widths
+
+
 def _table(table: Table) -> str:
     numeric = [table.numeric(k) for k in range(len(table.columns))]
     align = ", ".join("right" if n else "left" for n in numeric)
-    # short words keep to one line; numbers, whose headers wrap, share what is left
-    widest = [max(len(shown(cell)) for cell in column) for column in zip(*table.rows, strict=True)]
+    # short words keep to one line; numbers and long texts share what is left
     widths = ", ".join(
-        "1fr" if n else "auto" if w < 34 else "4fr" for w, n in zip(widest, numeric, strict=True)
+        f"{w}fr" if n or w >= GAP + LONG else "auto"
+        for w, n in zip(_widths(table), numeric, strict=True)
     )
-    head = ", ".join(f"[*{_text(c.header)}*]" for c in table.columns)
+    head = ", ".join(f"[*{' '.join(map(_whole, c.header.split()))}*]" for c in table.columns)
     rows = ",\n".join(", ".join(f"[{_text(shown(v))}]" for v in row) for row in table.rows)
-    size = "6pt" if len(table.columns) > 10 else "6.8pt"
     return (
         f"#block(above: 1em, sticky: true)[*{_text(table.caption)}*]\n"
-        f"#[#set text(size: {size})\n"
         f"#table(columns: ({widths},), align: ({align},), table.hline(), table.header({head}, "
-        f"table.hline(stroke: 0.5pt)),\n{rows},\ntable.hline())]\n"
+        f"table.hline(stroke: 0.5pt)),\n{rows},\ntable.hline())\n"
     )
+
+
+def _whole(word: str) -> str:
+    """Return a word that no line break parts, as one may after the slash of a unit."""
+    return f"#box({typst_string(word)})"
 
 
 def _text(text: str) -> str:

@@ -26,6 +26,8 @@ class Table:
     ----------
     name : str
         Short and unique; names files and sheets.
+    keys : int
+        How many of the first columns say what a row is about.
     rows : tuple of tuples
         Numbers stay numbers; None where there is none.
     """
@@ -33,6 +35,7 @@ class Table:
     name: str
     caption: str
     columns: tuple[Column, ...]
+    keys: int
     rows: tuple[tuple[Any, ...], ...]
 
     def numeric(self, position: int) -> bool:
@@ -48,7 +51,8 @@ def make_table(schema: TableSchema, caption: str, frame: pd.DataFrame) -> Table:
     units = {c.name: "" if schema in FINDINGS else c.unit for c in schema.columns}
     kept = [c for c in schema.columns if c.name in frame and frame[c.name].notna().any()]
     cells = [_whole([cell(v, units[c.name]) for v in frame[c.name]]) for c in kept]
-    return Table(schema.name, caption, tuple(kept), tuple(zip(*cells, strict=True)))
+    keys = sum(c in schema.keys for c in kept)
+    return Table(schema.name, caption, tuple(kept), keys, tuple(zip(*cells, strict=True)))
 
 
 def _whole(cells: list[Any]) -> list[Any]:

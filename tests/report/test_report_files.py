@@ -18,11 +18,13 @@ from gridpriv.core.display import figure
 from gridpriv.core.errors import InputError
 from gridpriv.core.store import reopen_store
 from gridpriv.core.stored import read_study
-from gridpriv.report import charts, sections
+from gridpriv.report import charts, pdf, sections
 from gridpriv.report.answers import answers
+from gridpriv.report.contents import contents
 from gridpriv.report.export import export
 from gridpriv.report.source import read_source
 from gridpriv.report.summary import half_width, summary
+from gridpriv.report.tables import shown
 from gridpriv.report.text import escaped
 from gridpriv.study import Study
 
@@ -146,6 +148,47 @@ def test_latex_escapes_what_it_must(study_folder: Path) -> None:
         assert line.endswith(r"\\")
 
 
+def measured(texts: list[str], place: Path, *, bold: bool) -> dict[str, float]:
+    """Return how wide texts are in a table, in points, as the typesetter has it."""
+    import typst
+
+    weight, source = "bold" if bold else "regular", place / "measured.typ"
+    listed = ", ".join(json.dumps(text, ensure_ascii=False) for text in texts)
+    source.write_text(
+        "#context [#metadata((" + listed + ",).map(t => measure(text(size: 6.8pt, "
+        f'weight: "{weight}", t)).width.pt())) <widths>]', encoding="utf-8",
+    )  # fmt: skip
+    (found,) = json.loads(typst.query(str(source), "<widths>", field="value"))
+    return dict(zip(texts, found, strict=True))
+
+
+def test_no_table_of_the_pdf_is_wider_than_its_page(study: Study, tmp_path: Path) -> None:
+    pytest.importorskip("typst")
+    page = 210 / 25.4 * 72.0 - 2 * 48.2  # A4 without its margins of 1.7 cm
+    tables = contents(study, summary(study))
+    assert max(len(table.columns) for table in tables) > 16
+    for table in tables:
+        parts = pdf.in_parts(table)
+        for part in parts:
+            wide = 0.0
+            for k, column in enumerate(part.columns):
+                words = column.header.split()
+                cells = [shown(row[k]) for row in part.rows]
+                if not part.numeric(k) and max(map(len, cells)) > 30:  # it wraps
+                    cells = [cell[:34] for cell in cells]
+                head = measured(words, tmp_path, bold=True)
+                told = measured(cells, tmp_path, bold=False)
+                wide += max(*head.values(), *told.values()) + 6.0
+            assert wide < page, (part.caption, [c.header for c in part.columns])
+        assert [c for part in parts for c in part.columns[table.keys :]] == list(
+            table.columns[table.keys :]
+        )
+        for part in parts:
+            named = [row[: table.keys] for row in table.rows]
+            assert [row[: table.keys] for row in part.rows] == named
+            assert not part.columns[table.keys].name.endswith(("_low", "_high"))
+
+
 @pytest.mark.slow
 def test_the_pdf_is_typeset_with_the_answer_on_its_first_page(study_folder: Path) -> None:
     pytest.importorskip("typst")
@@ -160,7 +203,7 @@ def test_the_pdf_is_typeset_with_the_answer_on_its_first_page(study_folder: Path
         check=True,
     ).stdout
     words = " ".join(first.split())
-    assert "costs the least" in words
+    assert "has the lowest cost of privacy" in words
     assert "Cost of privacy" in words
     assert "bold</b> & 100 % name" in words
 
