@@ -176,6 +176,11 @@ def print_summary(table: pd.DataFrame) -> None:
             list(known),
             list(zip(*known.values(), strict=True)),
         )
+    if table.cost_of_privacy.notna().any():
+        console().print(
+            "privacy $/h: generation and unserved demand, beyond the cheapest way without noise; "
+            "what zones pay each other for balancing power is in none of them"
+        )
 
 
 def _plan(args: argparse.Namespace) -> StudyPlan:

@@ -104,6 +104,9 @@ def _legend(table: pd.DataFrame, priced: bool) -> str:
         if (table.cost_of_privacy[~table.budget.isin(QUIET)] < 0.0).any():
             told.append("A negative one is chance and no gain: rounds without noise stop before "
                         "their optimum too, and noise happened to end nearer.")  # fmt: skip
+    if table.cost.notna().any():
+        told.append("Costs are of generation and unserved demand; what zones pay each other for "
+                    "balancing power is in none of them.")  # fmt: skip
     if shed:
         told.append("Shed after local recourse is load that stays unserved when every zone keeps "
                     "its agreed boundary and re-plans with its true demand; imbalance is shed "

@@ -69,7 +69,8 @@ AC_LOADINGS = Column("ac_loading_violations", "private", "Loading violations",
 
 CARRIED = Column("carried", "private", "Carried", "whether the grid settles inside every limit")
 FULL_COST = Column("cost", "private", "Cost",
-                   "of generation and of demand not served at voll", "$/h")  # fmt: skip
+                   "of generation and of demand not served at voll, without what zones pay each "
+                   "other for balancing power", "$/h")  # fmt: skip
 GENERATION_COST = Column("generation_cost", "private", "Generation cost", "after settling", "$/h")
 BALANCING = Column(
     "balancing_mw", "private", "Balancing power",

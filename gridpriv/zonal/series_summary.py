@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gridpriv.core.display import amount, counted, shown
 from gridpriv.core.document import Json
-from gridpriv.zonal.summary import AGREED, fresh_noise, not_converged
+from gridpriv.zonal.summary import AGREED, costs_hold, fresh_noise, not_converged
 
 
 def series_figures(steps: list[Json]) -> list[list[object]]:
@@ -53,6 +53,8 @@ def series_sentences(steps: list[Json], planned: int, settings: Json) -> list[st
         mean = amount(sum(mw for mw, _ in shed) / len(shed), "MW")
         worst = f", at most {amount(most, 'MW')} MW at step {at}" if most > 0.01 else ""
         told.append(f"{mean} MW of demand are not served in the mean{worst}.")
+    if any(step.get("cost") is not None for step in steps):
+        told.append(costs_hold(settings))
     apart = [step["consensus_residual"] for step in steps if step["consensus_residual"] > AGREED]
     if apart:
         differ = (

@@ -169,6 +169,8 @@ def sentences(document: Json) -> list[str]:
         told.insert(1, SETTLED)
     if final["explanation"]:
         told.append(f"{final['explanation'][0].upper()}{final['explanation'][1:]}.")
+    if final["physical"]["cost"] is not None:
+        told.append(costs_hold(document["settings"], final["physical"]["balancing_cost"]))
     exported = shed_by_exporters(document)
     if exported:
         told.append(exported)
@@ -261,6 +263,15 @@ def stopped(document: Json) -> str | None:
     return (
         f"Rounds stopped after {rounds} of {settings['rounds']}: every shared variable agrees "
         f"within {shown(settings['tolerance'])} p.u. (--tolerance 0 runs all)."
+    )
+
+
+def costs_hold(settings: Json, balancing_cost: float | None = None) -> str:
+    """Return what every cost is of, and what is paid beside it, in $/h."""
+    here = "" if balancing_cost is None else f", {amount(balancing_cost, '$/h')} $/h here,"
+    return (
+        f"Costs are of generation and of demand not served at {settings['voll']:g} $/MWh. "
+        f"What zones pay each other for balancing power{here} is in none of them."
     )
 
 

@@ -48,3 +48,4 @@ def test_the_answer_of_a_comparison_splits_no_word_at_80_columns(costs, monkeypa
     assert {"0.5", "0.001", "88"} <= words, told
     assert ({"123457", "530864"} <= words) is costs
     assert ("privacy" in words) is costs, "what no run has is no column"
+    assert ("pay each other for balancing power is in none" in " ".join(told.split())) is costs

@@ -15,6 +15,7 @@ import pandas as pd
 import pytest
 
 from gridpriv import load_case, run, shipped_zoning
+from gridpriv.report import schema
 from gridpriv.report.answers import answers
 from gridpriv.report.document import make_report
 from gridpriv.report.html import to_html
@@ -231,6 +232,18 @@ def test_a_reader_is_told_that_cost_of_privacy_counts_more_than_noise(studied: S
         told_of = re.findall(r"[^.]*cheapest\s+way\s+without\s+noise,\s+one[^.]*", text)
         for varied in ("rounds", "objective", "penalty", "update"):
             assert any(varied in one for one in told_of) == tells, varied
+
+
+def test_a_reader_is_told_that_no_cost_holds_balancing(studied: Study) -> None:
+    study = Study(studied.folder, studied.manifest,
+                  studied.tables | {"runs": studied.runs.assign(cost=None)})  # fmt: skip
+    for found, costs in ((studied, True), (study, False)):
+        page = " ".join(to_html(make_report(found)).split())
+        assert ("pay each other for balancing power is in none of them" in page) == costs
+    columns = [schema.told()[name]["columns"] for name in ("runs", "run --json", "steps")]
+    for held in columns:
+        costs = [one for one in held if one["name"] in ("cost", "final.physical.cost")]
+        assert costs and all("balancing power" in one["meaning"] for one in costs)
 
 
 def test_many_ways_of_equal_cost_are_counted_and_not_all_named(studied: Study) -> None:

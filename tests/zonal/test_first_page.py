@@ -12,7 +12,7 @@ from gridpriv.cli.main import main
 from gridpriv.cli.run import summarise
 from gridpriv.core.display import amount, shown
 from gridpriv.power.ac.optimum import acopf
-from gridpriv.zonal.series_summary import series_figures
+from gridpriv.zonal.series_summary import series_figures, series_sentences
 
 HEAVY = ["run", "case14", "--load-scale", "2.5", "--mechanism", "none", "--rounds", "2"]
 
@@ -109,6 +109,33 @@ def test_figures_of_the_first_page_are_those_of_the_document(heavy, capsys):
         assert shown_mw == pytest.approx(physical[key], rel=1e-3)
     cost = float(re.search(r"demand included +([\d.]+)", told)[1])
     assert np.isclose(cost, physical["cost"], rtol=1e-5)
+
+
+def test_what_no_cost_holds_is_said_with_its_amount(heavy, capsys):
+    """Added up here: generation and shed demand; balancing apart, at the price of the settings."""
+    summarise(heavy)
+    told, physical = capsys.readouterr().out, heavy["final"]["physical"]
+    voll, price = heavy["settings"]["voll"], heavy["settings"]["balancing_price"]
+    held = physical["generation_cost"] + voll * physical["shed_mw"]
+    paid = price * sum(row["balancing_mw"] for row in physical["interchange"])
+    assert physical["cost"] == pytest.approx(held, rel=1e-9) and paid > 1.0
+    said = re.search(r"pay each other for balancing power, ([\d.]+) \$/h here, is in none", told)
+    assert said and float(said[1]) == pytest.approx(paid, rel=1e-5)
+    assert f"not served at {voll:g} $/MWh" in told
+
+
+def test_a_run_without_a_cost_says_nothing_of_what_costs_hold(heavy, capsys):
+    final = heavy["final"] | {"physical": heavy["final"]["physical"] | {"cost": None}}
+    summarise(heavy | {"final": final})
+    assert "pay each other" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_series_says_what_its_costs_hold_where_it_has_any(known):
+    step = {"step": "1", "consensus_residual": 0.0, "cost": 10.0 if known else None}
+    told = " ".join(series_sentences([step], 1, {"voll": 5000.0}))
+    assert ("pay each other for balancing power is in none" in told) is known
+    assert ("not served at 5000 $/MWh" in told) is known
 
 
 def test_a_mean_over_some_steps_says_of_how_many():
