@@ -189,7 +189,7 @@ class RunFolder:
         document = result.as_dict(public=self.store.public)
         if self.runs.series is None:
             rows["documents"] = [{"run": run, "document": json.dumps(document)}]
-        elif result.trace.rounds:
+        elif not result.early:
             step = step_row(self._step(number), result)
             del step["seconds"]  # beside what differs between two machines
             rows["steps"] = [{"run": run} | step]

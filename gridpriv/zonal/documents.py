@@ -123,7 +123,7 @@ SERIES_DOCUMENT: dict[str, Schema] = {
         *CASE,
         Column("series", "settings", "Series", "where the steps come from"),
         Column("planned", "settings", "Planned", "steps of the series"),
-        Column("finished", "releases", "Finished", "steps that are stored"),
+        Column("finished", "releases", "Finished", "steps that are run to their end"),
         zonal.SETTINGS, zonal.RELEASED_ONCE, zonal.STEPS,
     ),
     "privacy": PRIVACY | {"zones": zonal.STATEMENTS},

@@ -14,10 +14,12 @@ import pytest
 
 import gridpriv
 from gridpriv.cli.main import main
+from gridpriv.core.errors import SolverError
 from gridpriv.core.stored import read_study
 from gridpriv.grid.library import load_case, shipped_zoning
 from gridpriv.grid.overrides import read_demand_series
 from gridpriv.study.run_folder import RunFolder
+from gridpriv.zonal import run as run_module
 from gridpriv.zonal.horizon import Horizon, run_series
 
 DAY = "step,load_scale\nnight,0.6\nmorning,1.0\nnoon,1.2\nevening,0.9\n"
@@ -221,6 +223,29 @@ def test_damage_of_what_was_drawn_is_never_taken_for_nothing_drawn(
     document = json.loads((out / "horizon.json").read_text())
     assert charged == {document["privacy"]["releases_per_zone"]} == {(4 + 2) * 2}
     assert len(pd.read_csv(out / "steps.csv")) == 4
+
+
+def test_a_step_that_ended_early_is_told_and_not_counted(
+    day: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record, made, out = run_module.round_record, [], tmp_path / "out"
+
+    def failing(*turn: object) -> object:
+        made.append(1)
+        if len(made) == 6:  # two rounds a step: the second one at noon
+            raise SolverError("zone 1 could not be solved")
+        return record(*turn)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(run_module, "round_record", failing)
+    assert run(day, "--seed", "3", "--no-reference", "--out", str(out)) == 3
+    assert read_study(out).rounds.step.value_counts()["noon"] == 1
+    assert pd.read_csv(out / "steps.csv").step.tolist() == ["night", "morning"]
+    assert json.loads((out / "horizon.json").read_text())["finished"] == 2
+    capsys.readouterr()
+    assert main(["report", str(out), "--format", "html,csv"]) == 0
+    page = re.sub(r"<[^>]+>", " ", (out / "report.html").read_text())
+    assert "2 of 4 steps are run" in page and "zone 1 could not be solved" in page
+    assert re.search(r"demand, mean\s+207\.2\s", page), "0.8 times 259 MW"
 
 
 def test_a_ledger_is_charged_for_all_steps_or_refuses_before_the_first(
