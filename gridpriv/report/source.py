@@ -31,7 +31,7 @@ from gridpriv.zonal.documents import RUN_DOCUMENT
 TEXTS = frozenset((
     "run", "case", "zoning", "zone", "scheme", "budget", "mechanism", "perturbation", "refresh",
     "calibration", "protects", "beta", "update", "consensus", "penalty", "solver", "noise",
-    "power_factor",
+    "power_factor", "accuracy",
     "outage", "explanation", "status", "reason", "owner", "kind", "provenance", "unit", "flow",
     "step", "limit", "at", "claim", "outcome", "detail", "settled", "cause", "why", "document",
     "adjacency", "configuration", "adversary", "level", "verdict",

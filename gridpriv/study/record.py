@@ -34,7 +34,8 @@ FINALS = tuple(
 )
 SETTINGS_SHOWN = (
     "mechanism", "perturbation", "refresh", "calibration", "protects", "power_factor", "beta",
-    "update", "consensus", "local_updates", "rounds", "penalty", "solver", "load_scale", "noise",
+    "update", "consensus", "local_updates", "rounds", "tolerance", "penalty", "solver", "accuracy",
+    "load_scale", "noise",
 )  # fmt: skip
 
 

@@ -12,6 +12,7 @@ import pytest
 from gridpriv.core import stored
 from gridpriv.core.errors import InputError
 from gridpriv.core.files import StorageError
+from gridpriv.report.source import read_source
 from gridpriv.study import Scheme, compare, read_study
 from gridpriv.study.plan import make_plan
 
@@ -98,6 +99,28 @@ def test_a_failed_run_is_recorded_with_its_reason_and_the_rest_go_on(tmp_path: P
     study = compare(plan, out=tmp_path, jobs=1)
     assert list(study.done.scheme) == ["fine"]
     assert "nosuchsolver" in study.failed.reason.iloc[0]
+
+
+def test_every_run_says_when_its_rounds_stop_and_how_far_its_solves_go(tmp_path: Path) -> None:
+    plan = make_plan(
+        ["case14"],
+        budgets=[5],
+        seeds=[1],
+        settings={"rounds": 20},
+        reference=False,
+        schemes=[
+            Scheme("as it is", ()),
+            Scheme("loose", (("tolerance", 0.05),)),
+            Scheme("all rounds", (("accuracy", "exact"),)),
+        ],
+    )
+    compare(plan, out=tmp_path, jobs=1)
+    runs = read_source(tmp_path).runs.set_index("scheme")
+    assert runs.accuracy.to_dict() == {
+        "as it is": "matched", "loose": "matched", "all rounds": "exact"
+    }  # fmt: skip
+    assert runs.tolerance.to_dict() == {"as it is": 1e-4, "loose": 0.05, "all rounds": 0.0}
+    assert runs.finished_rounds["loose"] < runs.finished_rounds["all rounds"] == 20
 
 
 def test_the_time_limit_stops_a_run_and_keeps_its_rounds(tmp_path: Path, small_plan) -> None:
