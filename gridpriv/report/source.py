@@ -36,7 +36,9 @@ TEXTS = frozenset((
     "step", "limit", "at", "claim", "outcome", "detail", "settled", "cause", "why", "document",
     "adjacency", "configuration", "adversary", "level", "verdict",
 ))  # fmt: skip
-FLAGS = frozenset(("tie", "generator", "early", "connected", "carried", "ac_converged"))
+FLAGS = frozenset((
+    "tie", "generator", "early", "connected", "carried", "without_noise_carried", "ac_converged",
+))  # fmt: skip
 EITHER = frozenset(("seed", "norm", "client", "element", "tuned", "client_rounds", "penalty"))
 """Columns that hold texts in some folders and numbers in others."""
 LARGEST = 1e100

@@ -51,6 +51,7 @@ def reference(result: RunResult, scale: float, zones: Carry | None = None) -> Re
         least_shed_mw=_least_shed_mw(result) if shed > SHED_TOLERANCE_MW else 0.0,
         nothing_released_cost=silent["cost"],
         nothing_released_shed_mw=silent["shed_mw"],
+        without_noise_carried=plain["carried"],
     )
 
 
@@ -67,7 +68,7 @@ def _settled(result: RunResult, scale: float, zones: Carry | None, given: Json) 
         except GridprivError:
             return dict(NOTHING)
     # zones' plans without a power flow say nothing of what is served
-    return dict(NOTHING) if physical["failure"] else physical
+    return dict(NOTHING) | {"carried": False} if physical["failure"] else physical
 
 
 def _optimum_cost(result: RunResult) -> float | None:

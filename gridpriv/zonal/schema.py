@@ -89,6 +89,8 @@ COST_OF_PRIVACY = (
            "of the whole grid's AC equations", "$/h"),
     Column("without_noise_cost", "private", "Cost, no noise", "of the same zones", "$/h"),
     Column("without_noise_shed_mw", "private", "Shed, no noise", "of the same zones", "MW"),
+    Column("without_noise_carried", "private", "Carried, no noise",
+           "whether the grid settles inside every limit on the same zones' run"),
     Column("nothing_released_cost", "private", "Cost, nothing released",
            "of the same zones on the public prior, at epsilon 0", "$/h"),
     Column("nothing_released_shed_mw", "private", "Shed, nothing released",
@@ -270,7 +272,7 @@ TIMING = TableSchema(
 )  # fmt: skip
 
 BESIDE = (
-    "without_noise_cost", "without_noise_shed_mw",
+    "without_noise_cost", "without_noise_shed_mw", "without_noise_carried",
     "nothing_released_cost", "nothing_released_shed_mw",
 )  # fmt: skip
 """What other runs of the same zones come to."""

@@ -169,6 +169,9 @@ def sentences(document: Json) -> list[str]:
         told.insert(1, SETTLED)
     if final["explanation"]:
         told.append(f"{final['explanation'][0].upper()}{final['explanation'][1:]}.")
+    beside_it = carried_without_noise(document)
+    if beside_it:
+        told.append(beside_it)
     if final["physical"]["cost"] is not None:
         told.append(costs_hold(document["settings"], final["physical"]["balancing_cost"]))
     exported = shed_by_exporters(document)
@@ -264,6 +267,19 @@ def stopped(document: Json) -> str | None:
         f"Rounds stopped after {rounds} of {settings['rounds']}: every shared variable agrees "
         f"within {shown(settings['tolerance'])} p.u. (--tolerance 0 runs all)."
     )
+
+
+def carried_without_noise(document: Json) -> str | None:
+    """Return whether the grid carries a run without its noise, where it does not carry both."""
+    held, carried = document["final"]["cost_of_privacy"], document["final"]["physical"]["carried"]
+    plain = (held or {}).get("without_noise_carried")
+    if document["settings"]["mechanism"] == "none" or None in (carried, plain):
+        return None
+    if carried and plain:
+        return None
+    could = "could" if plain else "could not"
+    either = "" if carried or plain else " either"
+    return f"The grid {could} carry the same zones' run without noise{either}."
 
 
 def costs_hold(settings: Json, balancing_cost: float | None = None) -> str:

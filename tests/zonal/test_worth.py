@@ -10,9 +10,11 @@ from gridpriv.cli.main import main
 from gridpriv.zonal.summary import (
     MOST_ZONES_NAMED,
     apart,
+    carried_without_noise,
     lucky,
     price,
     released,
+    sentences,
     worthless,
 )
 
@@ -140,6 +142,46 @@ def test_a_dearer_run_is_worth_nothing_whatever_zones_minimise(capsys):
     assert dearer
     assert main(words) == 0
     assert "worth nothing here" in capsys.readouterr().out
+
+
+STRESSED = ["run", "case14", "--rounds", "8", "--json", "--load-scale"]
+HARD = ["--budget", "total:0.3", "--beta", "30MW", "--seed", "3"]
+
+
+@pytest.mark.parametrize(
+    "grid", [["2.5"], ["2.5", "--outage", "branch:17"], ["3", "--outage", "branch:1"], ["4"]]
+)
+def test_what_is_said_to_be_carried_beside_a_run_is_what_such_runs_are(grid, capsys):
+    """Each of them run by itself here."""
+    found = []
+    for more in (HARD, ["--mechanism", "none"]):
+        assert main([*STRESSED, *grid, *more]) == 0
+        found.append(json.loads(capsys.readouterr().out)["final"])
+    held = found[0]["cost_of_privacy"]
+    assert held["without_noise_carried"] is found[1]["physical"]["carried"]
+
+
+@pytest.mark.parametrize(
+    ("run", "plain", "said"),
+    [(False, True, "The grid could carry the same zones' run without noise."),
+     (False, False, "The grid could not carry the same zones' run without noise either."),
+     (True, False, "The grid could not carry the same zones' run without noise."),
+     (True, True, None), (False, None, None), (True, None, None), (None, True, None)],
+)  # fmt: skip
+@pytest.mark.parametrize("mechanism", ["laplace", "none"])
+def test_whether_the_grid_carries_it_without_noise_is_said(run, plain, said, mechanism):
+    final = {"physical": {"carried": run}, "cost_of_privacy": {"without_noise_carried": plain}}
+    document = {"final": final, "settings": {"mechanism": mechanism}}
+    assert carried_without_noise(document) == (None if mechanism == "none" else said)
+    alone = {"final": final | {"cost_of_privacy": None}, "settings": {"mechanism": mechanism}}
+    assert carried_without_noise(alone) is None
+
+
+def test_a_run_that_the_grid_cannot_carry_is_held_against_one_in_its_last_lines(capsys):
+    assert main([*STRESSED, "4", *HARD]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["final"]["physical"]["carried"] is False, "this grid is meant to be too weak"
+    assert carried_without_noise(document) in sentences(document)
 
 
 def test_a_run_without_a_dispatch_is_worse_than_one_with():
