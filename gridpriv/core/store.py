@@ -168,6 +168,12 @@ class Store:
         if not (self.folder / MANIFEST).exists():
             refuse_old(self.folder)
             refuse_used(self.folder, allowed=LOCK)
+            if resume:  # its name may be mistyped
+                warnings.warn(
+                    f"there was nothing to resume in {self.folder}: it is begun",
+                    GridprivWarning,
+                    stacklevel=4,
+                )
             self._write_manifest(manifest | {"format": FORMAT, "finished": False, "tables": {}})
         else:
             self._refuse_other(json.loads(json.dumps(manifest)), resume)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import warnings
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from gridpriv.core import stored
-from gridpriv.core.errors import InputError
+from gridpriv.core.errors import GridprivWarning, InputError
 from gridpriv.core.files import StorageError
 from gridpriv.report.source import read_source
 from gridpriv.study import Scheme, compare, read_study
@@ -57,6 +58,16 @@ def test_a_resume_runs_nothing_twice(tmp_path: Path, small_plan) -> None:
     before = read_study(tmp_path).tables["timing"]
     again = compare(small_plan, out=tmp_path, jobs=1, resume=True).tables["timing"]
     assert again.equals(before)
+
+
+def test_a_resume_of_nothing_says_so_and_begins(tmp_path: Path, small_plan) -> None:
+    out = tmp_path / "mistyped"
+    with pytest.warns(GridprivWarning, match="nothing to resume in .*mistyped: it is begun"):
+        study = compare(small_plan, out=out, jobs=1, resume=True)
+    assert len(study.done) == 5
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        compare(small_plan, out=out, jobs=1, resume=True)
 
 
 def test_a_study_is_finished_by_one_reading_of_its_parts(
