@@ -229,8 +229,8 @@ def _held_or_shared(
     """Return the state in which areas hold their interchange.
 
     Where none is found from the first start, without limits of areas, it is looked for within them
-    from the state in which all generators of an island share what is missing; else such a state it
-    is.
+    from the state in which all generators of an island share what is missing, and within reactive
+    limits from there; else such a state it is.
     """
     grid = AreaGrid.of(case, dispatch, schedule)
     alone, starts = len(schedule.interchange) == 1, _starts(grid)
@@ -241,9 +241,10 @@ def _held_or_shared(
             raise
     shared = AreaGrid.of(case, dispatch, Schedule(np.zeros_like(schedule.zone_of), np.zeros(1)))
     first = _first(shared, np.where(shared.idle, 1, 0), _starts(shared))
-    stood = Standing(first.solution.voltage, dispatch.pg + shared.regulation(first))
+    stood = Standing(first.solution.voltage, dispatch.pg + shared.regulation(first)).on(grid)
     try:
-        return grid, _areas_settled(grid, _within_limits(grid, stood.on(grid)))
+        regulated = solve(grid, stood.bound, stood.solution.voltage, stood, np.inf)
+        return grid, _areas_settled(grid, _within_limits(grid, regulated))
     except PowerFlowError:
         return shared, _settled(shared, [first.solution.voltage], before)
 
