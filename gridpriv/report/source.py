@@ -37,7 +37,8 @@ TEXTS = frozenset((
     "adjacency", "configuration", "adversary", "level", "verdict",
 ))  # fmt: skip
 FLAGS = frozenset((
-    "tie", "generator", "early", "connected", "carried", "without_noise_carried", "ac_converged",
+    "tie", "generator", "early", "connected", "carried", "without_noise_carried",
+    "nothing_released_carried", "ac_converged",
 ))  # fmt: skip
 EITHER = frozenset(("seed", "norm", "client", "element", "tuned", "client_rounds", "penalty"))
 """Columns that hold texts in some folders and numbers in others."""

@@ -133,8 +133,8 @@ class Reference:
     nothing_released_cost, nothing_released_shed_mw : float or None
         Of the same zones' run on the public prior alone, at epsilon 0; None for a run without
         noise.
-    without_noise_carried : bool or None
-        Whether the grid carries the same zones' run without noise; None where it has no end.
+    without_noise_carried, nothing_released_carried : bool or None
+        Whether the grid carries those runs; None where they have no dispatch.
     """
 
     without_noise_cost: float | None
@@ -144,6 +144,7 @@ class Reference:
     nothing_released_cost: float | None = None
     nothing_released_shed_mw: float | None = None
     without_noise_carried: bool | None = None
+    nothing_released_carried: bool | None = None
 
 
 def cost_of_privacy(figures: Json, held: Reference) -> dict[str, float | None]:

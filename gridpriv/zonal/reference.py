@@ -41,7 +41,8 @@ def reference(result: RunResult, scale: float, zones: Carry | None = None) -> Re
     settled = partial(_settled, result, scale, zones)
     plain = settled(NO_NOISE) if noisy else result.physical
     silent: Json = settled(SILENT) if noisy else NOTHING
-    if result.physical["carried"] and not silent["carried"]:
+    silent_carried = silent["carried"]
+    if result.physical["carried"] and not silent_carried:
         silent = NOTHING  # what the grid cannot carry is no yardstick for what it can
     shed = result.physical["shed_mw"] or 0.0
     return Reference(
@@ -52,6 +53,7 @@ def reference(result: RunResult, scale: float, zones: Carry | None = None) -> Re
         nothing_released_cost=silent["cost"],
         nothing_released_shed_mw=silent["shed_mw"],
         without_noise_carried=plain["carried"],
+        nothing_released_carried=silent_carried,
     )
 
 

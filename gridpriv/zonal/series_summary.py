@@ -6,6 +6,12 @@ from gridpriv.core.display import amount, counted, shown
 from gridpriv.core.document import Json
 from gridpriv.zonal.summary import AGREED, costs_hold, fresh_noise, not_converged
 
+BESIDE_CARRIED = (
+    ("carried", "", " dispatches"),
+    ("without_noise_carried", "without noise, ", ""),
+    ("nothing_released_carried", "with nothing released, ", ""),
+)
+
 
 def series_figures(steps: list[Json]) -> list[list[object]]:
     """Return rows of what a series comes to: figure, value, unit; of a public one, few.
@@ -43,11 +49,15 @@ def _mean_of(known: list[float], steps: list[Json]) -> str:
 def series_sentences(steps: list[Json], planned: int, settings: Json) -> list[str]:
     """Return what must be said of a series; of a public one, without what is private."""
     told = [f"{len(steps)} of {counted(planned, 'step')} {'is' if planned == 1 else 'are'} run."]
-    carried = [step["carried"] for step in steps if step.get("carried") is not None]
+    carried = [
+        f"{words}{sum(map(bool, known))} of {len(known)}{ending}"
+        for key, words, ending in BESIDE_CARRIED
+        if (known := [step[key] for step in steps if step.get(key) is not None])
+    ]
     shed = [(step["recourse_shed_mw"], step["step"]) for step in steps
             if step.get("recourse_shed_mw") is not None]  # fmt: skip
     if carried:
-        told.append(f"The grid can carry {sum(map(bool, carried))} of {len(carried)} dispatches.")
+        told.append(f"The grid can carry {'; '.join(carried)}.")
     if shed:
         most, at = max(shed, key=lambda pair: pair[0])
         mean = amount(sum(mw for mw, _ in shed) / len(shed), "MW")

@@ -81,6 +81,7 @@ def figures(document: Json) -> Table:
     rows.append(["cost, unserved demand included", amount(physical["cost"], "$/h"), "$/h"])
     rows += [[name, amount(held.get(key), u), u] for key, (name, u) in HELD_AGAINST.items()]
     rows += [
+        ["the grid can carry it, nothing released", _silent_carried(document), ""],
         ["limits violated", _length(physical["violations"]), ""],
         ["consensus residual", final["consensus_residual"], "p.u."],
         ["largest disagreement of one variable", final["disagreement"], "p.u."],
@@ -93,6 +94,18 @@ def figures(document: Json) -> Table:
         f"{noise(document['settings'])}"
     )
     return title, ["result", "value", "unit"], [row for row in rows if row[1] is not None]
+
+
+def _silent_carried(document: Json) -> bool | str | None:
+    """Return whether the grid carries the run of nothing released; None where it carries all."""
+    held, carried = document["final"]["cost_of_privacy"], document["final"]["physical"]["carried"]
+    noisy = document["settings"]["mechanism"] != "none"
+    if not noisy or carried is None or "nothing_released_carried" not in (held or {}):
+        return None
+    silent: bool | None = held["nothing_released_carried"]
+    if silent is None:
+        return "no dispatch"
+    return None if carried and silent else silent
 
 
 def _rounds(document: Json) -> str:

@@ -69,6 +69,18 @@ def test_a_report_says_every_sentence_that_the_terminal_said(told: tuple[Path, l
     assert not re.search(r"costs? the least|[Cc]ost of privacy</h2>|lowest", page)
 
 
+def test_a_report_has_the_row_of_nothing_released_where_the_grid_cannot_carry_it(
+    tmp_path: Path,
+) -> None:
+    words = ["--rounds", "8", "--load-scale", "3", "--outage", "branch:1", "--budget", "total:0.3",
+             "--beta", "30MW", "--seed", "3"]  # fmt: skip
+    assert main(["run", "case14", *words, "--quiet", "--out", str(tmp_path / "run")]) == 0
+    export(tmp_path / "run")
+    page = visible(tmp_path / "run" / "report.html")
+    assert "the grid can carry it, nothing released no" in page
+    assert "cost, nothing released" not in page
+
+
 def test_a_report_shows_the_figures_of_the_settled_grid(told: tuple[Path, list[str]]) -> None:
     folder, _ = told
     export(folder)

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
+from gridpriv import load_case, run, shipped_zoning
 from gridpriv.cli.main import main
+from gridpriv.cli.run import summarise
+from gridpriv.zonal.series_summary import series_sentences
+from gridpriv.zonal.settings import make_settings
 from gridpriv.zonal.summary import (
     MOST_ZONES_NAMED,
     apart,
     carried_without_noise,
+    figures,
     lucky,
     price,
     released,
@@ -154,11 +160,69 @@ HARD = ["--budget", "total:0.3", "--beta", "30MW", "--seed", "3"]
 def test_what_is_said_to_be_carried_beside_a_run_is_what_such_runs_are(grid, capsys):
     """Each of them run by itself here."""
     found = []
-    for more in (HARD, ["--mechanism", "none"]):
+    for more in (HARD, ["--mechanism", "none"], [*HARD, "--release", "nothing"]):
         assert main([*STRESSED, *grid, *more]) == 0
         found.append(json.loads(capsys.readouterr().out)["final"])
     held = found[0]["cost_of_privacy"]
-    assert held["without_noise_carried"] is found[1]["physical"]["carried"]
+    private, plain, silent = (one["physical"] for one in found)
+    assert held["without_noise_carried"] is plain["carried"]
+    assert held["nothing_released_carried"] is silent["carried"]
+    yardstick = silent["carried"] or not private["carried"]
+    assert (held["nothing_released_cost"] is not None) == yardstick
+
+
+def test_nothing_released_that_the_grid_cannot_carry_has_a_row_and_no_cost(capsys):
+    assert main([*STRESSED, "3", "--outage", "branch:1", *HARD]) == 0
+    document = json.loads(capsys.readouterr().out)
+    physical, held = (document["final"][name] for name in ("physical", "cost_of_privacy"))
+    assert physical["carried"], "this grid is meant to carry the run"
+    assert held["nothing_released_carried"] is False, "and not that of nothing released"
+    summarise(document)
+    told = capsys.readouterr().out
+    assert re.search(r"^  the grid can carry it, nothing released +no +$", told, re.M)
+    assert "cost, nothing released" not in told and "served, nothing released" not in told
+
+
+@pytest.mark.parametrize(
+    ("run", "silent", "said"),
+    [(True, True, []), (True, False, [False]), (False, True, [True]), (False, False, [False]),
+     (True, None, ["no dispatch"]), (False, None, ["no dispatch"])],
+)  # fmt: skip
+def test_nothing_released_is_never_left_out_of_the_figures(run, silent, said, plain_run):
+    final = plain_run["final"] | {"cost_of_privacy": {"nothing_released_carried": silent}}
+    final["physical"] = final["physical"] | {"carried": run}
+    settings = plain_run["settings"] | {"mechanism": "knorm"}
+
+    def told(**changed):
+        _, _, rows = figures(plain_run | {"final": final, "settings": settings} | changed)
+        return [row[1] for row in rows if row[0] == "the grid can carry it, nothing released"]
+
+    assert told() == said
+    assert told(settings=settings | {"mechanism": "none"}) == []  # nothing is held against it
+    assert told(final=final | {"cost_of_privacy": None}) == []
+    hidden = {"physical": final["physical"] | {"carried": None},
+              "cost_of_privacy": {"nothing_released_carried": None}}  # fmt: skip
+    assert told(final=final | hidden) == []  # of a public run
+
+
+@pytest.fixture(scope="module")
+def plain_run():
+    settings = make_settings(mechanism="none", rounds=1)
+    case = load_case("case14")
+    return run(case, shipped_zoning(case), settings).as_dict()
+
+
+def test_a_series_tells_how_many_of_what_stands_beside_it_the_grid_carries():
+    steps = [{"step": str(k), "consensus_residual": 0.0, "carried": k > 0, "cost": None,
+              "without_noise_carried": True, "nothing_released_carried": silent}
+             for k, silent in enumerate((True, False, None))]  # fmt: skip
+    told = series_sentences(steps, 3, {"voll": 1.0})
+    assert (
+        "The grid can carry 2 of 3 dispatches; without noise, 3 of 3; with nothing released, "
+        "1 of 2." in told
+    )
+    bare = [{k: v for k, v in step.items() if "_carried" not in k} for step in steps]
+    assert "The grid can carry 2 of 3 dispatches." in series_sentences(bare, 3, {"voll": 1.0})
 
 
 @pytest.mark.parametrize(
