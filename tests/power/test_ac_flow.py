@@ -17,8 +17,9 @@ from gridpriv.grid.case import Case
 from gridpriv.grid.islands import dead_buses, islands
 from gridpriv.grid.library import case_files
 from gridpriv.power.ac import newton
+from gridpriv.power.ac.areas import AreaGrid
 from gridpriv.power.ac.equations import KAPPA, FlowEquations, Jacobian, Point, residual
-from gridpriv.power.ac.flow import ac_flow
+from gridpriv.power.ac.flow import _starts, ac_flow
 from gridpriv.power.ac.newton import PowerFlowError
 from gridpriv.power.ac.part import part_of
 from gridpriv.power.ac.state import Schedule, dispatch_of
@@ -138,6 +139,25 @@ def balance(case, state):
     drawn += case.pd + 1j * case.qd - state.p_shed - 1j * state.q_shed + state.spill
     np.subtract.at(drawn, case.gen_bus, state.pg + 1j * state.qg)
     return np.abs(drawn).max()
+
+
+def test_a_grid_without_a_dc_power_flow_starts_elsewhere_and_warns_of_nothing():
+    """Reactances in parallel that take each other away: resistances carry the power."""
+    one, two = two_buses(1.0), np.zeros(2, int)
+    pair = {name: np.repeat(getattr(one, name), 2) for name in ("b", "tap", "shift", "rate",
+            "angmin", "angmax")}  # fmt: skip
+    case = replace(
+        one, f_bus=two, t_bus=two + 1, r=np.full(2, 0.02), x=np.array([0.05, -0.05]),
+        branch_row=np.arange(1, 3), **pair,
+    )  # fmt: skip
+    asked = dispatch_of(case)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        starts = _starts(AreaGrid.of(case, asked, Schedule(np.zeros(2, int), np.zeros(1))))
+        state = ac_flow(case, asked)
+    assert len(starts) == 2 and np.isfinite(starts).all()
+    assert balance(case, state) < 1e-8
+    assert state.vm[1] == pytest.approx(0.96, abs=0.01)
 
 
 @pytest.mark.parametrize("name", SHIPPED)

@@ -20,7 +20,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.sparse.linalg import spsolve
+from scipy.sparse.linalg import splu
 
 from gridpriv.core.arrays import Bools, Complexes, Floats, Ints
 from gridpriv.grid.admittance import branch_flows, laplacian
@@ -250,7 +250,7 @@ def _held_or_shared(
 
 
 def _starts(grid: AreaGrid) -> list[Complexes]:
-    """Return the dispatch's voltages, angles of the DC power flow, and a flat start.
+    """Return the dispatch's voltages, angles of the DC power flow if it has any, and a flat start.
 
     What lacks least active power comes first.
     """
@@ -266,7 +266,7 @@ def _starts(grid: AreaGrid) -> list[Complexes]:
         drawn = voltage * np.conj(grid.admittance @ voltage)
         return float(np.linalg.norm(drawn.real - injected))
 
-    return sorted(starts, key=lack)
+    return sorted((start for start in starts if np.isfinite(start).all()), key=lack)
 
 
 def _first(grid: AreaGrid, bound: Ints, starts: Iterable[Complexes]) -> Settled:
@@ -282,7 +282,7 @@ def _first(grid: AreaGrid, bound: Ints, starts: Iterable[Complexes]) -> Settled:
 
 
 def _dc_angles(grid: AreaGrid) -> Floats:
-    """Return the angles of the DC power flow at the dispatch."""
+    """Return the angles of the DC power flow at the dispatch; NaN where it has no solution."""
     case = grid.case
     weight = 1.0 / np.where(case.x != 0, case.x, np.abs(case.r)) / case.tap
     f, t = case.f_bus, case.t_bus
@@ -293,7 +293,11 @@ def _dc_angles(grid: AreaGrid) -> Floats:
     turning = np.setdiff1d(np.arange(case.n_bus), grid.reference)
     angles = np.zeros(case.n_bus)
     if len(turning):
-        angles[turning] = spsolve(matrix[turning][:, turning].tocsc(), injected[turning])
+        try:
+            factors = splu(matrix[turning][:, turning].tocsc())
+        except RuntimeError:  # exactly singular: reactances of both signs that cancel
+            return np.full(case.n_bus, np.nan)
+        angles[turning] = factors.solve(injected[turning])
     return angles
 
 
