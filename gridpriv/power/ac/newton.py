@@ -163,11 +163,11 @@ def _refined(
     lack: Residual,
 ) -> tuple[Point, Residual]:
     """Return the point after more steps with the same factors, while the residual falls fast."""
-    fast = lack.norm < FAST * before.norm and np.array_equal(before.held, lack.held)
-    while fast and lack.largest > TOLERANCE:
+    moved, after = point, lack
+    while after.norm < FAST * before.norm and np.array_equal(before.held, after.held):
+        point, before, lack = moved, after, after
+        if lack.largest <= TOLERANCE:
+            break
         moved = point.moved(_change(jacobian, factors, lack), equations.reference)
         after = residual(equations, moved)
-        fast = after.norm < FAST * lack.norm and np.array_equal(lack.held, after.held)
-        if fast:
-            point, lack = moved, after
     return point, lack
