@@ -21,7 +21,7 @@ from gridpriv.drawing.parts import (
     shade,
     text_width,
 )
-from gridpriv.drawing.scene import Scene
+from gridpriv.drawing.scene import MOST_NAMED, Scene
 from gridpriv.drawing.shed import ShedScale
 
 LOADED = ((0.9, "#B8B8B8"), (1.5, "#909090"), (2.2, "#5E5E5E"), (3.0, "#1E1E1E"))
@@ -104,7 +104,8 @@ def make_legend(
         marks = [_dot(Mark((0, 0), 6.0, scene.colour(z)), size) for z, size in enumerate(sizes)]
         rows.append(("Zones", marks))
     else:
-        rows.append((f"{len(scene.zones)} zones, named on the map", []))
+        named = "named on the map" if len(scene.zones) <= MOST_NAMED else "too many to name here"
+        rows.append((f"{len(scene.zones)} zones, {named}", []))
     ties = int(np.sum(scene.tie))
     lines = [_line(1.8, TIE_LINE, f"tie line ({ties})", dashed=True)]
     if classes is None:

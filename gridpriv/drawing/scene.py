@@ -12,6 +12,8 @@ from gridpriv.core.arrays import Bools, Floats, Ints
 from gridpriv.drawing.parts import ZONE_COLOURS, Label
 
 EDGE, HEADER = 26.0, 40.0
+MOST_NAMED = 40
+"""Zones from which on names would stand on one another, far from what they name."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +48,7 @@ class Scene:
         return float(self.place[bus, 0]), float(self.place[bus, 1])
 
     def colour(self, zone: int) -> str:
-        """Return a zone's colour; they repeat after seven, so zones are named on the map too."""
+        """Return a zone's colour; they repeat after seven."""
         return ZONE_COLOURS[zone % len(ZONE_COLOURS)]
 
 
@@ -62,6 +64,7 @@ def place_grid(buses: pd.DataFrame, branches: pd.DataFrame, width: float) -> tup
     zones = sorted(set(buses.zone.astype(str)), key=lambda z: (len(z), z))
     radius = _radius(place, width)
     place = _apart(place, 2.3 * radius)
+    number = {zone: z for z, zone in enumerate(zones)}
     row = {int(b): k for k, b in enumerate(buses.bus)}
     ends = np.array(
         [[row[int(f)], row[int(t)]] for f, t in zip(branches["from"], branches["to"], strict=True)],
@@ -69,7 +72,7 @@ def place_grid(buses: pd.DataFrame, branches: pd.DataFrame, width: float) -> tup
     ).reshape(-1, 2)
     return Scene(
         buses=buses, place=place, zones=zones,
-        zone=np.array([zones.index(str(z)) for z in buses.zone], dtype=np.int64),
+        zone=np.array([number[str(z)] for z in buses.zone], dtype=np.int64),
         ends=ends, tie=branches["tie"].to_numpy(dtype=bool), radius=radius,
     ), HEADER + 2 * EDGE + tall  # fmt: skip
 
@@ -100,8 +103,11 @@ def _apart(place: Floats, least: float) -> Floats:
 
 
 def zone_names(scene: Scene, width: float, others: list[Label]) -> list[Label]:
-    """Return each zone's name where there is room near its buses and beside other labels."""
-    if len(scene.zones) < 2:
+    """Return each zone's name where there is room near its buses and beside other labels.
+
+    Of very many zones none has a name.
+    """
+    if not 1 < len(scene.zones) <= MOST_NAMED:
         return []
     size = 13.0 if len(scene.zones) <= 12 else 10.0
     spots = _free_spots(scene, width)

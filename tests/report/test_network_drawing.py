@@ -122,6 +122,17 @@ def test_islands_and_lone_buses_do_not_overlap() -> None:
     assert np.linalg.norm(others - place[case.index_of[8]], axis=1).min() > 0.9
 
 
+@pytest.mark.parametrize("zones", [40, 41])
+def test_of_very_many_zones_none_is_named_and_the_legend_says_so(zones: int) -> None:
+    case = load_case("case118")
+    groups = np.array_split(np.arange(case.n_bus), zones)
+    drawing = zones_picture(case, zoning_from_groups(case, groups, "many"))
+    words = [label.text for label in of(drawing, Label)]
+    assert sum(word.startswith("zone ") for word in words) == (zones if zones == 40 else 0)
+    told = "named on the map" if zones == 40 else "too many to name here"
+    assert f"{zones} zones, {told}" in words
+
+
 def test_loading_and_shed_are_told_with_units() -> None:
     case, zoning = grid("case14")
     loading = np.full(20, 40.0)
