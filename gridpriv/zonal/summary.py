@@ -230,9 +230,14 @@ def _chosen(rows: list[Json]) -> list[str]:
     for row in rows:
         errors.setdefault(row["statistics"], []).append(row["expected_error_mw"])
     return [
-        f"{name} in {counted(len(each), 'zone')} ({min(each):.3g} to {max(each):.3g})"
+        f"{name} in {counted(len(each), 'zone')} ({_from_to(each)})"
         for name, each in errors.items()
     ]
+
+
+def _from_to(values: list[float]) -> str:
+    """Return the least and the most of some values, once where they are shown alike."""
+    return " to ".join(dict.fromkeys(f"{value:.3g}" for value in (min(values), max(values))))
 
 
 def protected(document: Json) -> list[str]:

@@ -287,6 +287,22 @@ def test_of_many_zones_it_is_told_how_many_release_the_same(zones, told):
     assert told in released(document)[0]
 
 
+@pytest.mark.parametrize(
+    ("errors", "told"),
+    [([3.2], "total in 1 zone (3.2)"), ([3.2, 3.2004], "total in 2 zones (3.2)"),
+     ([3.2, 3.21], "total in 2 zones (3.2 to 3.21)")],
+)  # fmt: skip
+def test_errors_that_are_shown_alike_are_shown_once(errors, told):
+    others = [9.0] * MOST_ZONES_NAMED
+    rows = [
+        {"zone": str(z), "statistics": "bus" if error == 9.0 else "total",
+         "expected_error_mw": error}
+        for z, error in enumerate([*errors, *others])
+    ]  # fmt: skip
+    document = {"released": rows, "zones": [], "settings": {"release": "auto"}}
+    assert f"{told}, bus in {MOST_ZONES_NAMED} zones (9)." in released(document)[0]
+
+
 def test_a_run_that_releases_nothing_tells_of_no_noise(capsys):
     assert main(["run", "case14", "--release", "nothing", "--seed", "1", "--load-scale", "3"]) == 0
     told = " ".join(capsys.readouterr().out.split())
