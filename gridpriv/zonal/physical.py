@@ -134,7 +134,10 @@ class Reference:
         Of the same zones' run on the public prior alone, at epsilon 0; None for a run without
         noise.
     without_noise_carried, nothing_released_carried : bool or None
-        Whether the grid carries those runs; None where they have no dispatch.
+        Whether the grid carries those runs; None where they have no dispatch, and for a run
+        without noise.
+    without_noise_residual : float or None
+        Consensus residual of the former's last round, p.u.; None likewise.
     """
 
     without_noise_cost: float | None
@@ -145,6 +148,7 @@ class Reference:
     nothing_released_shed_mw: float | None = None
     without_noise_carried: bool | None = None
     nothing_released_carried: bool | None = None
+    without_noise_residual: float | None = None
 
 
 def cost_of_privacy(figures: Json, held: Reference) -> dict[str, float | None]:

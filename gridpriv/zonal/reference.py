@@ -11,7 +11,7 @@ the run.
 from __future__ import annotations
 
 import warnings
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 from gridpriv.consensus.transport import Carry
@@ -20,7 +20,7 @@ from gridpriv.core.errors import GridprivError, GridprivWarning
 from gridpriv.power.ac.optimum import acopf
 from gridpriv.power.objective import has_convex_costs
 from gridpriv.power.shortage import SHED_TOLERANCE_MW
-from gridpriv.zonal.physical import NOTHING, Reference
+from gridpriv.zonal.physical import Reference
 from gridpriv.zonal.prepared import prepare
 from gridpriv.zonal.result import RunResult
 from gridpriv.zonal.run import run_prepared
@@ -37,27 +37,37 @@ def reference(result: RunResult, scale: float, zones: Carry | None = None) -> Re
     carries the run's own zones, kept (:class:`gridpriv.consensus.kept.Kept`); else they are
     compiled anew.
     """
-    noisy = result.settings.mechanism != "none"
+    noisy, own = result.settings.mechanism != "none", result.physical
     settled = partial(_settled, result, scale, zones)
-    plain = settled(NO_NOISE) if noisy else result.physical
-    silent: Json = settled(SILENT) if noisy else NOTHING
-    silent_carried = silent["carried"]
-    if result.physical["carried"] and not silent_carried:
-        silent = NOTHING  # what the grid cannot carry is no yardstick for what it can
-    shed = result.physical["shed_mw"] or 0.0
+    plain = settled(NO_NOISE) if noisy else _Beside(own["cost"], own["shed_mw"])
+    silent = settled(SILENT) if noisy else _Beside()
+    # what the grid cannot carry is no yardstick for what it can
+    yardstick = silent if silent.carried or not own["carried"] else _Beside()
+    shed = own["shed_mw"] or 0.0
     return Reference(
-        without_noise_cost=plain["cost"],
-        without_noise_shed_mw=plain["shed_mw"],
+        without_noise_cost=plain.cost,
+        without_noise_shed_mw=plain.shed_mw,
         optimum_cost=_optimum_cost(result),
         least_shed_mw=_least_shed_mw(result) if shed > SHED_TOLERANCE_MW else 0.0,
-        nothing_released_cost=silent["cost"],
-        nothing_released_shed_mw=silent["shed_mw"],
-        without_noise_carried=plain["carried"],
-        nothing_released_carried=silent_carried,
+        nothing_released_cost=yardstick.cost,
+        nothing_released_shed_mw=yardstick.shed_mw,
+        without_noise_carried=plain.carried,
+        nothing_released_carried=silent.carried,
+        without_noise_residual=plain.residual,
     )
 
 
-def _settled(result: RunResult, scale: float, zones: Carry | None, given: Json) -> Json:
+@dataclass(frozen=True)
+class _Beside:
+    """What another run of the same zones comes to; None for what it has not."""
+
+    cost: float | None = None
+    shed_mw: float | None = None
+    carried: bool | None = None
+    residual: float | None = None
+
+
+def _settled(result: RunResult, scale: float, zones: Carry | None, given: Json) -> _Beside:
     """Return what the same zones' run on the same grid comes to with other noise settings."""
     # the result's case has its load scale and outages already
     kind = result.network.objective.kind  # a default may depend on the noise
@@ -66,11 +76,13 @@ def _settled(result: RunResult, scale: float, zones: Carry | None, given: Json) 
         warnings.simplefilter("ignore", GridprivWarning)  # the run has said it
         try:
             prepared = prepare(result.case, result.zoning, settings, scale)
-            physical = run_prepared(prepared, transport=zones).physical
+            found = run_prepared(prepared, transport=zones)
         except GridprivError:
-            return dict(NOTHING)
+            return _Beside()
+    physical, last = found.physical, found.trace.rounds[-1]
     # zones' plans without a power flow say nothing of what is served
-    return dict(NOTHING) | {"carried": False} if physical["failure"] else physical
+    shed_mw = None if physical["failure"] else physical["shed_mw"]
+    return _Beside(physical["cost"], shed_mw, physical["carried"], last.consensus_residual)
 
 
 def _optimum_cost(result: RunResult) -> float | None:

@@ -91,6 +91,8 @@ COST_OF_PRIVACY = (
     Column("without_noise_shed_mw", "private", "Shed, no noise", "of the same zones", "MW"),
     Column("without_noise_carried", "private", "Carried, no noise",
            "whether the grid settles inside every limit on the same zones' run"),
+    Column("without_noise_residual", "private", "Residual, no noise",
+           "consensus residual of the same zones' last round", "p.u."),
     Column("nothing_released_carried", "private", "Carried, nothing released",
            "whether it does on the public prior, at epsilon 0"),
     Column("nothing_released_cost", "private", "Cost, nothing released",
@@ -275,7 +277,8 @@ TIMING = TableSchema(
 
 BESIDE = (
     "without_noise_cost", "without_noise_shed_mw", "without_noise_carried",
-    "nothing_released_carried", "nothing_released_cost", "nothing_released_shed_mw",
+    "without_noise_residual", "nothing_released_carried",
+    "nothing_released_cost", "nothing_released_shed_mw",
 )  # fmt: skip
 """What other runs of the same zones come to."""
 

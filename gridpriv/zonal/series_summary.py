@@ -72,6 +72,13 @@ def series_sentences(steps: list[Json], planned: int, settings: Json) -> list[st
             f"{shown(max(apart))} p.u. at most"
         )
         told.append(not_converged(differ, {fresh_noise(settings)}))
+    plain = [step.get("without_noise_residual") or 0.0 for step in steps]
+    if max(plain, default=0.0) > AGREED:
+        many = counted(sum(residual > AGREED for residual in plain), "step")
+        told.append(
+            f"In {many} the run without noise has not converged: zones differ in what they share, "
+            f"by {shown(max(plain))} p.u. at most, and what privacy costs is the difference to it."
+        )
     return told
 
 

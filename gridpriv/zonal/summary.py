@@ -174,8 +174,8 @@ def sentences(document: Json) -> list[str]:
     """Return what must be said beside the figures."""
     final, privacy = document["final"], document["privacy"]
     beside = (
-        apart(document) or stopped(document), worthless(document), lucky(document),
-        unpriced(document),
+        apart(document) or stopped(document), without_noise_apart(document), worthless(document),
+        lucky(document), unpriced(document),
     )  # fmt: skip
     told = [one for one in beside if one]
     if apart(document) and final["physical"]["carried"] is not None:
@@ -276,6 +276,17 @@ def apart(document: Json) -> str | None:
     return not_converged(differ, {fresh_noise(settings)})
 
 
+def without_noise_apart(document: Json) -> str | None:
+    """Return a sentence where zones have not come to agree without noise either, else None."""
+    residual = (document["final"]["cost_of_privacy"] or {}).get("without_noise_residual")
+    if residual is None or residual <= AGREED:
+        return None
+    return (
+        f"The run without noise has not converged: its zones differ by {shown(residual)} p.u. in "
+        "what they share, and what privacy costs is the difference to it."
+    )
+
+
 def stopped(document: Json) -> str | None:
     """Return a sentence where rounds stopped because all shared variables agreed, else None."""
     if not _agreed_early(document):
@@ -291,9 +302,7 @@ def carried_without_noise(document: Json) -> str | None:
     """Return whether the grid carries a run without its noise, where it does not carry both."""
     held, carried = document["final"]["cost_of_privacy"], document["final"]["physical"]["carried"]
     plain = (held or {}).get("without_noise_carried")
-    if document["settings"]["mechanism"] == "none" or None in (carried, plain):
-        return None
-    if carried and plain:
+    if None in (carried, plain) or (carried and plain):
         return None
     could = "could" if plain else "could not"
     either = "" if carried or plain else " either"

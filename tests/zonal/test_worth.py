@@ -21,6 +21,7 @@ from gridpriv.zonal.summary import (
     price,
     released,
     sentences,
+    without_noise_apart,
     worthless,
 )
 
@@ -212,6 +213,51 @@ def plain_run():
     return run(case, shipped_zoning(case), settings).as_dict()
 
 
+@pytest.mark.parametrize("rounds", ["2", "20"])
+def test_the_residual_without_noise_is_that_of_such_a_run(rounds, capsys):
+    words = [*GRID, *ONCE, "--rounds", rounds]
+    assert main(words) == 0
+    held = json.loads(capsys.readouterr().out)["final"]["cost_of_privacy"]
+    assert main([*GRID, "--mechanism", "none", "--rounds", rounds]) == 0
+    plain = json.loads(capsys.readouterr().out)["final"]
+    assert held["without_noise_residual"] == pytest.approx(plain["consensus_residual"], rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("residual", "said"),
+    [(0.0312, True), (0.0100001, True), (0.01, False), (1e-9, False), (None, False)],
+)
+def test_a_noiseless_run_that_has_not_converged_is_said_to_be_none(residual, said):
+    told = without_noise_apart({"final": {"cost_of_privacy": {"without_noise_residual": residual}}})
+    assert (told is not None) == said
+    if said:
+        assert told.startswith("The run without noise has not converged: its zones differ by ")
+        assert f" {residual:.4g} p.u. in what they share" in told
+    assert without_noise_apart({"final": {"cost_of_privacy": None}}) is None
+
+
+def test_what_privacy_costs_is_told_to_be_beside_a_run_that_has_not_converged(capsys):
+    """In the run's own lines, as often as its document has it."""
+    found = []
+    for rounds in ("2", "20"):
+        assert main([*GRID, *ONCE, "--rounds", rounds]) == 0
+        document = json.loads(capsys.readouterr().out)
+        apart_by = document["final"]["cost_of_privacy"]["without_noise_residual"]
+        told = any("The run without noise has not converged" in s for s in sentences(document))
+        assert told == (apart_by > 0.01)
+        found.append(told)
+    assert found[0], "two rounds are meant to be too few"
+
+
+def test_a_series_tells_in_how_many_steps_zones_end_apart_without_noise():
+    steps = [{"step": str(k), "consensus_residual": 0.0, "cost": None,
+              "without_noise_residual": residual}
+             for k, residual in enumerate((0.5, 0.02, 1e-3, None))]  # fmt: skip
+    told = series_sentences(steps, 4, {"voll": 1.0})
+    assert any("In 2 steps the run without noise has not converged" in one for one in told)
+    assert not any("without noise" in one for one in series_sentences(steps[2:], 2, {"voll": 1.0}))
+
+
 def test_a_series_tells_how_many_of_what_stands_beside_it_the_grid_carries():
     steps = [{"step": str(k), "consensus_residual": 0.0, "carried": k > 0, "cost": None,
               "without_noise_carried": True, "nothing_released_carried": silent}
@@ -232,13 +278,22 @@ def test_a_series_tells_how_many_of_what_stands_beside_it_the_grid_carries():
      (True, False, "The grid could not carry the same zones' run without noise."),
      (True, True, None), (False, None, None), (True, None, None), (None, True, None)],
 )  # fmt: skip
-@pytest.mark.parametrize("mechanism", ["laplace", "none"])
-def test_whether_the_grid_carries_it_without_noise_is_said(run, plain, said, mechanism):
+def test_whether_the_grid_carries_it_without_noise_is_said(run, plain, said):
     final = {"physical": {"carried": run}, "cost_of_privacy": {"without_noise_carried": plain}}
-    document = {"final": final, "settings": {"mechanism": mechanism}}
-    assert carried_without_noise(document) == (None if mechanism == "none" else said)
-    alone = {"final": final | {"cost_of_privacy": None}, "settings": {"mechanism": mechanism}}
-    assert carried_without_noise(alone) is None
+    assert carried_without_noise({"final": final}) == said
+    assert carried_without_noise({"final": final | {"cost_of_privacy": None}}) is None
+
+
+def test_a_run_without_noise_is_held_against_no_other(capsys):
+    """Neither it nor a day of it tells its own figures a second time."""
+    assert main([*STRESSED, "4", "--mechanism", "none", "--reference"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    held = document["final"]["cost_of_privacy"]
+    assert held["without_noise_carried"] is held["without_noise_residual"] is None
+    summarise(document)
+    told = capsys.readouterr().out
+    assert "Not converged" in told and "The grid cannot carry" in told
+    assert "run without noise" not in told and "nothing released" not in told
 
 
 def test_a_run_that_the_grid_cannot_carry_is_held_against_one_in_its_last_lines(capsys):
