@@ -36,7 +36,7 @@ def answers(study: Study, table: pd.DataFrame) -> list[str]:
         for name, rows in table.groupby("panel", sort=False)
         if (rows.seeds > 0).any()
     ]
-    if "steps" in study.tables:
+    if "steps" in study.tables and study.withheld.empty:
         planned, settings = int(study.manifest["planned"]), study.manifest["study"]["settings"]
         told = [" ".join(series_sentences(step_rows(study), planned, settings))]
     caveat = simulation_caveat(study)
@@ -298,11 +298,9 @@ def _slope(rows: pd.DataFrame, series: str, metric: Metric) -> list[str]:
     if len(curve) < 2 or curve[metric.key].abs().max() < metric.least:
         return []
     first, last = curve.iloc[0], curve.iloc[-1]
-    return [
-        f"From total epsilon {_epsilon(first.total_epsilon)} to {_epsilon(last.total_epsilon)}, "
-        f'"{series}" goes from {metric.told(first[metric.key])} to '
-        f"{metric.told(last[metric.key])}."
-    ]
+    low, high = (_epsilon(row.total_epsilon) for row in (first, last))
+    ends = " to ".join(metric.told(row[metric.key]) for row in (first, last))
+    return [sentence(f'From total epsilon {low} to {high}, "{series}" goes from {ends}')]
 
 
 def _load(study: Study, rows: pd.DataFrame) -> str:

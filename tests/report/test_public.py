@@ -13,6 +13,9 @@ import pytest
 
 from gridpriv import load_case
 from gridpriv.cli.main import main
+from gridpriv.report.answers import answers
+from gridpriv.report.source import read_source
+from gridpriv.report.summary import summary
 from gridpriv.study import Scheme, compare, make_plan
 
 SEEDS = (918273645, 564738291)
@@ -178,6 +181,26 @@ def test_a_public_run_without_noise_is_refused(
     captured = capsys.readouterr()
     assert "without noise every message" in captured.err and not captured.out
     assert not list(tmp_path.iterdir())
+
+
+def test_every_sentence_of_a_public_study_ends_once(study_folder: Path) -> None:
+    study = read_source(study_folder, public=True)
+    told = " ".join(answers(study, summary(study)))
+    assert "goes from" in told and " p.u." in told
+    assert ".." not in told
+
+
+def test_of_a_public_series_without_noise_no_step_is_counted(tmp_path: Path) -> None:
+    (tmp_path / "day.csv").write_text("step,load_scale\nnight,0.6\nnoon,1\n")
+    series = ["--series", str(tmp_path / "day.csv"), "--mechanism", "none", "--rounds", "1"]
+    out = tmp_path / "out"
+    assert main(["run", "case14", *series, "--quiet", "--out", str(out)]) == 0
+    own, public = (read_source(out, public=public) for public in (False, True))
+    assert "2 of 2 steps are run." in answers(own, summary(own))[0]
+    assert answers(public, summary(public)) == [
+        "Figures computed from private data are left out. Of runs without noise only settings are "
+        "told."
+    ]
 
 
 def test_secure_noise_says_that_there_is_no_seed(capsys: pytest.CaptureFixture[str]) -> None:
