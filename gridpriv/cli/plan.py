@@ -38,7 +38,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("case", metavar="CASE", help=CASE)
     add_zone_arguments(parser)
     parser.add_argument("--protect", default="10MW", metavar="BETA",
-                        help="change of one bus's demand that is hidden, such as 10MW")  # fmt: skip
+                        help="change of one bus's demand that is hidden, such as 10MW; without "
+                        "a unit it is per unit of the case's base")  # fmt: skip
     parser.add_argument("--total", type=REAL, default=1.0, metavar="E", help="pure total epsilon")
     parser.add_argument("--public-demand", metavar="FILE",
                         help="expected demand of every bus, bus,pd_mw,qd_mvar "
@@ -69,6 +70,7 @@ def execute(args: argparse.Namespace) -> int:
         mechanism="knorm", refresh="run", budget=f"total:{args.total}", beta=args.protect,
         solver=args.solver, public_demand=args.public_demand, seed=0,
     )  # fmt: skip
+    protected = settings.adjacency(case)  # warns of a distance that is none of this grid's
     options = list(ways(*_axes(args)))
     if not 1 <= args.draws <= MOST_DRAWS:
         raise not_allowed("draws", args.draws, f"1 to {MOST_DRAWS}")
@@ -78,7 +80,8 @@ def execute(args: argparse.Namespace) -> int:
     varied = ("release", "mechanism", "rounds", "coordination", "seed")
     common = {name: value for name, value in settings.told_of(case).items() if name not in varied}
     document = {
-        "case": case.name, "zones": zoning.n_zone, "beta": args.protect, "total": args.total,
+        "case": case.name, "zones": zoning.n_zone, "beta": args.protect,
+        "protected_mw": case.base_mva * protected.beta, "total": args.total,
         "map_sha256": map_digest(zone_map(case, zoning)), "settings": common,
         "draws": args.draws, "ways": [one.as_dict() for one in found],
         "recommended": best.as_dict(), "sentences": sentences(case, found, best, args),
@@ -169,7 +172,8 @@ def _summarise(document: Json) -> None:
     named = ["release", *(["mechanism"] if len(noises) > 1 else []), "rounds"]
     print_table(
         f"{document['case']}: {counted(document['zones'], 'zone')} at total {document['total']:g} "
-        f"({', '.join(noises)}), {document['beta']} protected; median (least to most)",
+        f"({', '.join(noises)}), {document['protected_mw']:.6g} MW protected; "
+        "median (least to most)",
         [*named, "sum's error MW", *(columns[name] for name in measured)],
         [
             [*(way[name] for name in named), amount(way["error_mw"], "MW"),

@@ -77,6 +77,30 @@ def test_noise_larger_than_the_grid_is_said(tmp_path, capsys):
     assert "exceeds all that the grid can generate (240 MW) with total" in " ".join(told.split())
 
 
+@pytest.mark.parametrize(
+    ("given", "mw", "warned"),
+    [("10MW", "10", ""), ("0.1", "10", ""), ("10kW", "0.01", ""),
+     ("3", "300", "beta = 3 is 300 MVA on the base of"),
+     ("200MW", "200", "more than its largest bus can generate (120 MW)")],
+)  # fmt: skip
+def test_what_is_protected_is_told_in_megawatts_first(given, mw, warned, tmp_path, capsys):
+    path = tmp_path / "tiny.m"
+    path.write_text(TINY.format(*(9,) * 8))
+    assert main(["plan", str(path), *FEW, "--protect", given]) == 0
+    printed = capsys.readouterr()
+    title = " ".join(printed.out.partition("release")[0].split())
+    assert f" {mw} MW protected; " in title
+    assert bool(printed.err) == bool(warned) and warned in printed.err
+    assert printed.err.count("warning") == bool(warned), "once, however many ways are tried"
+
+
+def test_the_help_of_what_is_protected_names_the_unit(capsys):
+    with pytest.raises(SystemExit):
+        main(["plan", "--help"])
+    told = " ".join(capsys.readouterr().out.split())
+    assert "without a unit it is per unit of the case's base" in told
+
+
 def test_bad_input_is_named(tmp_path, capsys):
     for flags, named in (
         (["--total", "0"], "epsilon"), (["--protect", "0MW"], "beta"),
