@@ -161,13 +161,15 @@ class Case:
         return replace(self, pd=self.pd * factor, qd=self.qd * factor)
 
     def without(self, outages: tuple[str, ...]) -> Case:
-        """Return the case with generators and branches out of service.
+        """Return the case with generators and branches out of service; without any, itself.
 
         Parameters
         ----------
         outages : tuple of str
             Each ``gen:N`` or ``branch:N`` with N the 1-based row of the source table.
         """
+        if not outages:
+            return self
         keep_gen = np.ones(self.n_gen, bool)
         keep_branch = np.ones(self.n_branch, bool)
         for outage in outages:

@@ -114,6 +114,13 @@ def test_given_coordinates_are_used_and_latitude_shortens_longitude() -> None:
     np.testing.assert_allclose(np.ptp(place[:, 0]), np.ptp(xy[:, 0]) * np.cos(middle))
 
 
+def test_a_grid_with_nothing_out_of_service_is_laid_out_once() -> None:
+    case, zoning = grid("case14")
+    place = bus_positions(case, zoning)
+    assert bus_positions(case.without(()), zoning) is place
+    assert bus_positions(case.without(("branch:1",)), zoning) is not place
+
+
 def test_islands_and_lone_buses_do_not_overlap() -> None:
     case = load_case("case14").without(("branch:14",))  # bus 8 is alone then
     zoning = zoning_from_groups(case, [range(14)], "one zone")
