@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 import shlex
+import warnings
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gridpriv.core.document import Json
-from gridpriv.core.errors import MOST_WHOLE, InputError, not_allowed, one_of
+from gridpriv.core.errors import MOST_WHOLE, GridprivWarning, InputError, not_allowed, one_of
 from gridpriv.core.settings import (
     Part,
     as_flags,
@@ -278,6 +279,12 @@ def chosen_zoning(case: Case, args: argparse.Namespace) -> Zoning:
         raise InputError(
             f"case {case.name} has no shipped zone map: give --zones K{''.join(own)} or "
             "--zoning FILE.csv"
+        )
+    if found.n_zone == 1:
+        warnings.warn(
+            "one zone holds the whole grid: there is no other zone to coordinate with",
+            GridprivWarning,
+            stacklevel=2,
         )
     return found
 

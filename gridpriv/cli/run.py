@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import time
+import warnings
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from functools import partial
@@ -25,7 +26,7 @@ from gridpriv.cli.progress import progress
 from gridpriv.cli.series import add_arguments as add_series_arguments
 from gridpriv.cli.series import held_runs, in_turn, run_horizon
 from gridpriv.core.document import Json
-from gridpriv.core.errors import GridprivError, InputError, one_of
+from gridpriv.core.errors import GridprivError, GridprivWarning, InputError, one_of
 from gridpriv.grid.case import Case
 from gridpriv.zonal.settings import PRESETS, Settings, make_settings
 
@@ -66,6 +67,12 @@ def execute(args: argparse.Namespace) -> int:
     from gridpriv.privacy.statement import refuse_unprotected
 
     settings = make_settings(args.preset, **given)
+    if settings.mechanism == "none" and "budget" in given:
+        warnings.warn(
+            f"budget = {str(settings.budget)!r} has no effect: mechanism 'none' draws no noise",
+            GridprivWarning,
+            stacklevel=2,
+        )
     folder = output_folder(args.out)
     settings = _resumed(args, folder, settings)
     began = time.perf_counter()

@@ -398,3 +398,33 @@ def test_a_command_that_has_nothing_left_to_do_says_so(words, tmp_path, capsys):
     for more, said in (([], ""), (["--resume", "--json"], told), (["--resume", "--quiet"], "")):
         code, _, problems = call(capsys, *words, *more)
         assert (code, told in problems) == (0, bool(said))
+
+
+UNUSED = "warning: budget = {!r} has no effect: mechanism 'none' draws no noise"
+ALONE = "warning: one zone holds the whole grid: there is no other zone to coordinate with"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--mechanism", "none", "--budget", "total:1"], [UNUSED.format("total:1")]),
+        (["--mechanism", "none", "--epsilon", "2"], [UNUSED.format("per-release:2")]),
+        (["--mechanism", "none"], []),
+        (["--budget", "total:1"], []),
+        (["--mechanism", "none", "--zones", "1"], [ALONE]),
+        (["--zone-size", "40"], [ALONE]),
+        (["--zone-size", "40", "--reference"], [ALONE]),
+        (["--zone-size", "7"], []),
+    ],
+)  # fmt: skip
+def test_what_has_no_effect_is_said_to_have_none(words, said, capsys):
+    """A budget without noise, and zones of which there is one: each is said once."""
+    reference = [] if "--reference" in words else ["--no-reference"]
+    assert main(["run", "case14", "--rounds", "1", "--seed", "1", *reference, *words]) == 0
+    assert capsys.readouterr().err.splitlines() == said
+
+
+def test_a_quiet_run_does_not_warn(capsys):
+    words = ["--zones", "1", "--mechanism", "none", "--budget", "total:1", "--rounds", "1"]
+    assert main(["run", "case14", *words, "--quiet"]) == 0
+    assert capsys.readouterr().err == ""
