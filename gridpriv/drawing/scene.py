@@ -12,6 +12,8 @@ from gridpriv.core.arrays import Bools, Floats, Ints
 from gridpriv.drawing.parts import ZONE_COLOURS, Label
 
 EDGE, HEADER = 26.0, 40.0
+ROOM = 0.1
+"""Share of the page that squares of all marks' radii may take; more cannot all stand apart."""
 MOST_NAMED = 40
 """Zones from which on names would stand on one another, far from what they name."""
 
@@ -63,7 +65,8 @@ def place_grid(buses: pd.DataFrame, branches: pd.DataFrame, width: float) -> tup
     place = (xy - xy.min(axis=0) - span / 2.0) * scale + middle
     zones = sorted(set(buses.zone.astype(str)), key=lambda z: (len(z), z))
     radius = _radius(place, width)
-    place = _apart(place, 2.3 * radius)
+    if len(place) * radius**2 < ROOM * inner * tall:
+        place = _apart(place, 2.3 * radius)
     number = {zone: z for z, zone in enumerate(zones)}
     row = {int(b): k for k, b in enumerate(buses.bus)}
     ends = np.array(
@@ -97,8 +100,9 @@ def _apart(place: Floats, least: float) -> Floats:
         gap = moved[pairs[:, 0]] - moved[pairs[:, 1]]
         long = np.maximum(np.linalg.norm(gap, axis=1), 1e-9)
         push = (0.3 * (least - long) / long)[:, None] * gap
-        np.add.at(moved, pairs[:, 0], push)
-        np.subtract.at(moved, pairs[:, 1], push)
+        for k in range(2):
+            pushed = (np.bincount(end, push[:, k], len(moved)) for end in pairs.T)
+            moved[:, k] += next(pushed) - next(pushed)
     return moved
 
 

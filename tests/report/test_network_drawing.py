@@ -67,6 +67,17 @@ def test_no_bus_covers_another_and_all_stand_on_the_page(name: str) -> None:
     assert scene.place[:, 1].max() < bottom
 
 
+@pytest.mark.parametrize("count", [200, 20_000])
+def test_buses_are_moved_apart_only_where_the_page_has_room_for_all(count: int) -> None:
+    xy = np.random.default_rng(0).uniform(size=(count, 2))
+    buses = pd.DataFrame({"bus": range(count), "zone": "1", "x": xy[:, 0], "y": -xy[:, 1]})
+    branches = pd.DataFrame({"from": [0], "to": [1], "tie": [False]})
+    scene, _ = place_grid(buses, branches, 720.0)
+    place = (scene.place - scene.place.min(axis=0)) / np.ptp(scene.place, axis=0)
+    given = (xy - xy.min(axis=0)) / np.ptp(xy, axis=0)
+    assert np.allclose(place, given, rtol=0, atol=1e-9) == (count > 200)
+
+
 def test_neighbours_stand_nearer_than_strangers() -> None:
     case, zoning = grid("case118")
     place = np.asarray(bus_positions(case, zoning))
