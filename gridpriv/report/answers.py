@@ -12,6 +12,7 @@ from gridpriv.core.sealed import DamagedError
 from gridpriv.core.stored import Study
 from gridpriv.learning.adjacency import protected
 from gridpriv.learning.interrupted import DRAWN, released
+from gridpriv.privacy.adjacency import DemandAdjacency, parse_beta, parse_power_factors
 from gridpriv.privacy.budget import NO_NOISE, NOTHING, QUIET
 from gridpriv.privacy.statement import noise_caveat
 from gridpriv.report.metrics import Metric
@@ -20,7 +21,7 @@ from gridpriv.report.summary import cost_metric, reference_budget, short
 from gridpriv.study.manifest import LEARNING_RUN
 from gridpriv.study.total import Total, differing, study_totals
 from gridpriv.zonal.series_summary import series_sentences
-from gridpriv.zonal.summary import AGREED, not_converged, price, sentences
+from gridpriv.zonal.summary import AGREED, not_converged, price, protection_told, sentences
 
 
 def answers(study: Study, table: pd.DataFrame) -> list[str]:
@@ -103,15 +104,49 @@ def _at_most(total: Total) -> str:
 
 
 def _protected(study: Study) -> list[str]:
-    """Return what learning's noisy runs protect, and from whom, way by way where it differs."""
-    if "adjacency" not in study.runs:
-        return []
+    """Return what noisy runs protect, and of learning's from whom, by way where it differs."""
     noisy = study.runs[~study.runs["budget"].isin(QUIET)]
-    ways = {what: rows["scheme"].unique() for what, rows in noisy.groupby("adjacency", sort=False)}
-    if len(ways) == 1:
-        return [f"Protected: {what}." for what in ways]
-    named = {what: " and ".join(f'"{name}"' for name in names) for what, names in ways.items()}
-    return [f"Protected by {names}: {what}." for what, names in named.items()]
+    if "adjacency" in noisy:
+        noisy = noisy.assign(adjacency=noisy["adjacency"] + ".")
+    elif "beta" in noisy:
+        noisy = noisy.assign(adjacency=_demand_protected(study, noisy))
+    else:
+        return []
+    kinds = dict(iter(noisy.groupby("adjacency", sort=False)))
+    if len(kinds) == 1:
+        return [f"Protected: {what}" for what in kinds]
+    by = "case" if noisy.groupby("case").adjacency.nunique().max() == 1 else "scheme"
+    of = {"case": "in", "scheme": "by"}[by]
+    return [
+        f"Protected {of} {' and '.join(_named(rows, by))}: {what}" for what, rows in kinds.items()
+    ]
+
+
+def _named(rows: pd.DataFrame, by: str) -> list[str]:
+    """Return the cases or the ways of some runs."""
+    names = [str(name) for name in rows[by].unique()]
+    return [short(name) for name in names] if by == "case" else [f'"{name}"' for name in names]
+
+
+def _demand_protected(study: Study, runs: pd.DataFrame) -> list[str | None]:
+    """Return what each of some runs protects of demand; None where its base is not known."""
+    bases = {one.get("case"): one.get("base_mva") for one in study.manifest.get("cases") or []}
+    steps = ", in every step (where steps are factors, of the demand that they scale)"
+    ending = steps if "steps" in study.tables else ""
+    told: list[str | None] = []
+    for case, beta, protects, band in zip(
+        runs.case, runs.beta, runs.protects, runs.get("power_factor", [None] * len(runs)),
+        strict=True,
+    ):  # fmt: skip
+        factors, base = band if isinstance(band, str) else None, bases.get(case)
+        if base is None:
+            told.append(None)
+            continue
+        distance = parse_beta(str(beta)).per_unit(base)
+        known = parse_power_factors(factors) if factors else None
+        what = DemandAdjacency(distance, protects, known).protection(base)
+        told.append(protection_told(f"{what}{ending}", protects, factors))
+    return told
 
 
 def _left_out(study: Study) -> list[str]:
@@ -173,7 +208,7 @@ def _answer(study: Study, panel: str, rows: pd.DataFrame) -> str:
     ranked = ranked.drop(lost.index)
     if ranked.empty:
         told = [f"{where}, the grid can carry no run of {_ways(lost)}: what they cost is no price."]
-        return " ".join([*told, *_not_agreed(lost)])
+        return " ".join([*told, *_yardstick(metric, quiet), *_not_agreed(lost)])
     best, worst = ranked.iloc[0], ranked.iloc[-1]
     told, others = [sentence(_leading(where, metric, ranked))], []
     if not quiet.empty and math.isfinite(quiet[metric.key].min()):
@@ -195,7 +230,7 @@ def _answer(study: Study, panel: str, rows: pd.DataFrame) -> str:
         told.append("That budget is worth nothing here, whichever of these ways it is spent on.")
     if len(lost):
         told.append(f"It can carry no run of {_ways(lost)}.")
-    told += _slope(rows, str(best.series), metric)
+    told += [*_slope(rows, str(best.series), metric), *_yardstick(metric, quiet)]
     return " ".join([*told, *_not_agreed(pd.concat([ranked, lost]))])
 
 
@@ -204,6 +239,23 @@ def _carried(row: pd.Series) -> list[str]:
         return []
     share = {0.0: "none", 1.0: "all"}.get(row.carried, f"{100.0 * row.carried:.3g} %")
     return [f"The grid can carry {share} of its runs."]
+
+
+def _yardstick(metric: Metric, quiet: pd.DataFrame) -> list[str]:
+    """Return what is wrong with the way without noise that costs are held against, if anything."""
+    if metric.key != "cost_of_privacy" or quiet.cost.isna().all():
+        return []
+    plain = quiet.loc[quiet.cost.idxmin()]
+    told = []
+    if plain.carried == 0.0:
+        told.append(f'The grid cannot carry "{plain.series}", which the cost of privacy is beyond.')
+    if plain.consensus_residual > AGREED:
+        told.append(
+            f'Zones of "{plain.series}" have not converged: they differ by '
+            f"{figure(plain.consensus_residual)} p.u. in what they share, and the cost of privacy "
+            "is beyond that."
+        )
+    return told
 
 
 def sentence(text: str) -> str:

@@ -244,21 +244,28 @@ def protected(document: Json) -> list[str]:
     """Return what a certificate is about, of a document of a run or a series with releases."""
     if document["privacy"]["releases_per_zone"] == 0:
         return []
-    told = f"Protected: {document['privacy']['adjacency']}."
+    settings, adjacency = document["settings"], document["privacy"]["adjacency"]
+    told = protection_told(adjacency, settings["protects"], settings.get("power_factor"))
+    return [f"Protected: {told}"]
+
+
+def protection_told(adjacency: str, protects: str, power_factor: str | None) -> str:
+    """Return what is protected, and what that does not cover."""
+    told = f"{adjacency}."
     kinds = {"p": ("active", "reactive"), "q": ("reactive", "active")}
-    if document["settings"]["protects"] in kinds:
-        own, other = kinds[document["settings"]["protects"]]
+    if protects in kinds:
+        own, other = kinds[protects]
         told += (
             f" Where a bus's {other} demand follows its {own} one (a known power factor), both "
             "move, and no figure here covers that: protects p+q does."
         )
-    if document["settings"].get("power_factor") is not None:
-        factors = " to ".join(document["settings"]["power_factor"].split(".."))
+    if power_factor is not None:
+        factors = " to ".join(power_factor.split(".."))
         told += (
             f" That covers changes at power factors {factors}; one at another is "
             "covered as far as it is within these bounds, and no further."
         )
-    return [told]
+    return told
 
 
 def apart(document: Json) -> str | None:
@@ -306,7 +313,8 @@ def carried_without_noise(document: Json) -> str | None:
         return None
     could = "could" if plain else "could not"
     either = "" if carried or plain else " either"
-    return f"The grid {could} carry the same zones' run without noise{either}."
+    price = "" if held["cost"] is None else ": the cost of privacy is no price"
+    return f"The grid {could} carry the same zones' run without noise{either}{price}."
 
 
 def costs_hold(settings: Json, balancing_cost: float | None = None) -> str:

@@ -17,11 +17,13 @@ import pytest
 
 from gridpriv.cli.main import main
 from gridpriv.core.display import figure
+from gridpriv.core.stored import Study
 from gridpriv.report.answers import answers
 from gridpriv.report.export import export
 from gridpriv.report.source import read_source
 from gridpriv.report.summary import summary
 from gridpriv.study import Scheme, compare, make_plan
+from gridpriv.study.publish import publish_study
 from gridpriv.study.schemes import DEFAULT_SCHEMES
 from gridpriv.study.total import study_totals
 
@@ -258,3 +260,62 @@ def test_a_study_holds_its_budgets_against_releasing_nothing(
         assert "without noise it is" not in answer, "beyond itself a yardstick costs nothing"
     (total,) = study_totals(study)
     assert (total.runs, total.unknown) == (2, 0), "what draws nothing is no noisy run"
+
+
+def protections(study: Study) -> list[str]:
+    return [told for told in answers(study, summary(study)) if told.startswith("Protected")]
+
+
+def test_a_study_says_what_it_protects(tmp_path: Path) -> None:
+    plan = make_plan(["case14"], budgets=[1], schemes=NOISY, seeds=[1],
+                     settings={"solver": "clarabel", "beta": "30MW", "rounds": 1})  # fmt: skip
+    compare(plan, out=tmp_path, jobs=1)
+    study = read_source(tmp_path)
+    one = "one bus changes its active demand by 30 MW and its reactive demand by 30 MVAr at most."
+    assert protections(study) == [f"Protected: {one}"]
+    assert protections(publish_study(study)) == [f"Protected: {one}"]
+    betas = ["0.05" if name == "1 rounds" else "30MW" for name in study.runs.scheme]
+    study.tables["runs"] = study.runs.assign(beta=betas, protects="q")
+    said = protections(study)
+    assert len(said) == 2
+    assert said[0].startswith(
+        'Protected by "1 rounds": one bus changes its reactive demand by 5 MVAr at most. Where a'
+    )
+    assert said[1].startswith('Protected by "2 rounds": one bus changes its reactive demand by 30 ')
+
+
+def test_the_report_of_a_series_says_what_it_protects(tmp_path: Path) -> None:
+    series = tmp_path / "day.csv"
+    series.write_text("step,load_scale\nnight,0.6\nday,1.0\n", encoding="utf-8")
+    words = ["--series", str(series), "--rounds", "2", "--beta", "3MW", "--no-reference"]
+    assert main(["run", "case14", *words, "--quiet", "--out", str(tmp_path / "run")]) == 0
+    (said,) = protections(read_source(tmp_path / "run"))
+    assert said.startswith("Protected: one bus changes its active demand by 3 MW and its reactive")
+    assert said.endswith(" at most, in every step (where steps are factors, of the demand that "
+                         "they scale).")  # fmt: skip
+
+
+WRONG = {
+    "carried": 'The grid cannot carry "no noise, rounds 1", which the cost of privacy is beyond.',
+    "apart": 'Zones of "no noise, rounds 1" have not converged: they differ by 0.500 p.u. in what '
+             "they share, and the cost of privacy is beyond that.",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("carried", "residual", "said"),
+    [(True, 1e-3, []), (False, 1e-3, ["carried"]), (False, 0.5, ["carried", "apart"])],
+)
+def test_a_study_says_what_is_wrong_with_its_yardstick(
+    carried: bool, residual: float, said: list[str], tmp_path: Path
+) -> None:
+    plan = make_plan(["case14"], budgets=[1], schemes=NOISY[:1], seeds=[1],
+                     settings={"solver": "clarabel", "rounds": 1})  # fmt: skip
+    compare(plan, out=tmp_path, jobs=1)
+    study = read_source(tmp_path)
+    quiet = study.runs.budget == "none"
+    runs = study.runs.assign(consensus_residual=1e-3, carried=True)
+    runs.loc[quiet, ["carried", "consensus_residual"]] = [carried, residual]
+    study.tables["runs"] = runs
+    answer = answers(study, summary(study))[0]
+    assert [name for name, sentence in WRONG.items() if sentence in answer] == said

@@ -98,6 +98,10 @@ def test_every_sentence_of_an_answer_follows_from_the_runs(studied: Study) -> No
             assert agree(match[3], at[match[1]])
         elif match := re.search(rf"Without noise it is {NUMBER}", sentence):
             assert agree(match[1], float(runs[runs.mechanism == "none"].cost.mean()))
+        elif match := re.search(rf'^Zones of "no noise" .* they differ by {NUMBER}', sentence):
+            apart = runs[runs.mechanism == "none"].consensus_residual.mean()
+            assert apart > 0.01
+            assert agree(match[1], apart)
         elif sentence.startswith("More rounds"):
             assert set(runs.refresh[runs.mechanism != "none"]) == {"run"}
         else:

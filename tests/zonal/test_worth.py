@@ -273,15 +273,17 @@ def test_a_series_tells_how_many_of_what_stands_beside_it_the_grid_carries():
 
 @pytest.mark.parametrize(
     ("run", "plain", "said"),
-    [(False, True, "The grid could carry the same zones' run without noise."),
-     (False, False, "The grid could not carry the same zones' run without noise either."),
-     (True, False, "The grid could not carry the same zones' run without noise."),
+    [(False, True, "The grid could carry the same zones' run without noise"),
+     (False, False, "The grid could not carry the same zones' run without noise either"),
+     (True, False, "The grid could not carry the same zones' run without noise"),
      (True, True, None), (False, None, None), (True, None, None), (None, True, None)],
 )  # fmt: skip
 def test_whether_the_grid_carries_it_without_noise_is_said(run, plain, said):
-    final = {"physical": {"carried": run}, "cost_of_privacy": {"without_noise_carried": plain}}
-    assert carried_without_noise({"final": final}) == said
-    assert carried_without_noise({"final": final | {"cost_of_privacy": None}}) is None
+    for cost, ending in ((None, "."), (0.05, ": the cost of privacy is no price.")):
+        held = {"without_noise_carried": plain, "cost": cost}
+        final = {"physical": {"carried": run}, "cost_of_privacy": held}
+        assert carried_without_noise({"final": final}) == (said and said + ending)
+        assert carried_without_noise({"final": final | {"cost_of_privacy": None}}) is None
 
 
 def test_a_run_without_noise_is_held_against_no_other(capsys):
