@@ -398,6 +398,74 @@ def test_what_areas_give_on_a_grid_without_losses_is_known(seed):
     assert state.pg == pytest.approx(shared(demand, least, most, agreed, most - least), abs=1e-7)
 
 
+def meshed(demand, q, at, least, most, ends, r, x) -> Case:
+    """Lines of resistances and reactances, generators of reactive power up to ``q``."""
+    lines, gens = np.zeros(len(x)), np.zeros(len(at))
+    n, base = len(demand), chain(np.array(demand), np.zeros(len(demand)), np.ones(len(demand)))
+    return replace(
+        base, f_bus=np.array(ends[0]), t_bus=np.array(ends[1]), r=np.array(r), x=np.array(x),
+        b=lines, tap=lines + 1, shift=lines, rate=lines, angmin=lines - np.inf,
+        angmax=lines + np.inf, branch_row=np.arange(len(x)) + 1, gen_row=np.arange(len(at)) + 1,
+        gen_bus=np.array(at), pmin=np.array(least), pmax=np.array(most), qmin=gens - q,
+        qmax=gens + q, vg=gens + 1, pg=np.array(most), reference=np.arange(n) == at[0],
+    )  # fmt: skip
+
+
+def test_areas_are_found_from_another_start_where_no_state_is_that_all_share():
+    case = meshed(
+        [0.0, 2.31, 0.0, 0.31, 1.44], 2.0, [1, 2, 2, 2, 0, 3, 4],
+        [0.0, -0.1, -0.11, -0.1, 0.0, 0.0, 0.0], [0.04, 0.0, 0.0, 0.35, 0.0, 0.46, 0.51],
+        ([0, 0, 2, 3, 4, 2], [1, 2, 3, 4, 3, 4]),
+        [0.01, 0.04, 0.01, 0.13, 0.0, 0.0], [0.01, 0.0, 0.09, 0.0, 0.24, 0.15],
+    )  # fmt: skip
+    asked = replace(dispatch_of(case), va=np.array([-0.55, 0.12, -1.17, 0.33, -0.48]))
+    with pytest.raises(PowerFlowError):
+        ac_flow(case, asked)
+    agreed = Schedule(np.array([0, 1, 0, 2, 2]), np.array([-0.03, 0.15, -0.12]))
+    state = ac_flow(case, asked, agreed)
+    assert balance(case, state) < 1e-8 and np.abs(state.vm - 1).max() < 0.1
+
+
+def test_areas_are_found_from_another_start_before_all_generators_share():
+    case = meshed(
+        [3.31, 1.61, 2.02, 0.59, 2.38, 0.18], 0.0, [4, 2, 4, 0, 3],
+        [-0.08, 0.0, -0.17, 0.0, 0.0], [0.58, 1.12, 0.27, 0.97, 0.42],
+        ([0, 1, 2, 1, 2, 2], [1, 2, 3, 4, 5, 0]),
+        [0.11, 0.0, 0.01, 0.12, 0.02, 0.0], [0.0, 0.18, 0.0, 0.23, 0.16, 0.11],
+    )  # fmt: skip
+    case = replace(
+        case, qd=np.array([0.66, 0.32, 0.4, 0.12, 0.48, 0.04]),
+        tap=np.array([1.0, 1.0, 0.98, 1.02, 1.0, 1.0]), shift=0.1 * (np.arange(6) == 4),
+    )  # fmt: skip
+    asked = replace(dispatch_of(case), va=np.array([0.08, 0.01, -0.01, 0.16, 0.05, 0.09]))
+    agreed = Schedule(np.array([0, 4, 0, 2, 2, 3]), np.array([0.81, 1.02, -0.61, 0.6, -1.82]))
+    state = ac_flow(case, asked, agreed)
+    assert balance(case, state) < 1e-8
+    assert np.abs(state.deviation).sum() == pytest.approx(3.60, abs=0.01)  # 4.25 if all share
+
+
+def test_areas_are_found_within_all_limits_at_once_where_not_within_their_own_first():
+    case = meshed(
+        [0.0, 0.32, 1.45, 0.34, 0.5], 2.0, [1, 3, 2, 3, 3, 4, 0, 4],
+        [-0.08, 0.0, 0.0, 0.0, 0.0, -0.12, -0.16, 0.0],
+        [0.32, 0.5, 0.0, 0.03, 0.0, 0.34, 0.7, 0.85],
+        ([0, 0, 0, 0, 3, 1], [1, 2, 3, 4, 2, 4]),
+        [0.01, 0.05, 0.12, 0.0, 0.0, 0.07], [0.0, 0.0, 0.23, 0.04, 0.21, 0.14],
+    )  # fmt: skip
+    case = replace(
+        case, qd=np.array([0.0, 0.16, 0.73, 0.17, 0.25]), shift=0.1 * (np.arange(6) == 0),
+        tap=np.array([1.02, 1.0, 1.0, 0.91, 1.0, 1.0]),
+    )  # fmt: skip
+    asked = replace(
+        dispatch_of(case), pg=np.array([0.3, 0.48, 0.0, 0.02, 0.0, 0.33, 0.67, 0.81]),
+        vm=np.array([1.02, 0.97, 1.0, 0.93, 0.99]), va=np.array([-0.49, -0.03, -0.46, 0.92, 1.11]),
+    )  # fmt: skip
+    agreed = Schedule(np.array([1, 0, 2, 1, 1]), np.array([-0.57, -0.51, 1.08]))
+    state = ac_flow(case, asked, agreed)
+    assert balance(case, state) < 1e-8
+    assert np.abs(state.deviation).sum() == pytest.approx(5.24, abs=0.01)  # 9.10 if all share
+
+
 def test_what_no_generator_can_give_is_said(case14):
     case = replace(case14, pmax=np.minimum(case14.pmax, 0.5))
     state = ac_flow(case, replace(dispatch_of(case), pg=case.pmax))

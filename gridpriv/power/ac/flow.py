@@ -16,7 +16,8 @@ demand is shed, its voltages are 0.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -230,23 +231,35 @@ def _held_or_shared(
 
     Where none is found from the first start, without limits of areas, it is looked for within them
     from the state in which all generators of an island share what is missing, and within reactive
-    limits from there; else such a state it is.
+    limits from there; then from the other starts; then within all limits from that state. Else
+    such a state it is.
     """
     grid = AreaGrid.of(case, dispatch, schedule)
-    alone, starts = len(schedule.interchange) == 1, _starts(grid)
+    start, *others = _starts(grid)
+    if len(schedule.interchange) == 1:
+        return grid, _settled(grid, [start, *others], before)
     try:
-        return grid, _settled(grid, starts if alone else starts[:1], before)
+        return grid, _settled(grid, [start], before)
     except PowerFlowError:
-        if alone:
-            raise
-    shared = AreaGrid.of(case, dispatch, Schedule(np.zeros_like(schedule.zone_of), np.zeros(1)))
-    first = _first(shared, np.where(shared.idle, 1, 0), _starts(shared))
+        shared = AreaGrid.of(case, dispatch, Schedule(0 * schedule.zone_of, np.zeros(1)))
+    try:
+        first = _first(shared, np.where(shared.idle, 1, 0), _starts(shared))
+    except PowerFlowError:
+        return grid, _settled(grid, others, None)
     stood = Standing(first.solution.voltage, dispatch.pg + shared.regulation(first)).on(grid)
-    try:
-        regulated = solve(grid, stood.bound, stood.solution.voltage, stood, np.inf)
-        return grid, _areas_settled(grid, _within_limits(grid, regulated))
-    except PowerFlowError:
-        return shared, _settled(shared, [first.solution.voltage], before)
+
+    def regulated() -> Settled:
+        return solve(grid, stood.bound, stood.solution.voltage, stood, np.inf)
+
+    searches: tuple[Callable[[], Settled], ...] = (
+        lambda: _areas_settled(grid, _within_limits(grid, regulated())),
+        lambda: _settled(grid, others, None),
+        lambda: _areas_settled(grid, _within_limits(grid, stood)),
+    )
+    for search in searches:
+        with suppress(PowerFlowError):
+            return grid, search()
+    return shared, _settled(shared, [first.solution.voltage], before)
 
 
 def _starts(grid: AreaGrid) -> list[Complexes]:
