@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
 from gridpriv.cli.examples import EXAMPLES
-from gridpriv.core.errors import not_allowed
+from gridpriv.core.errors import not_allowed, one_of
 from gridpriv.core.settings import check_names
 
 
@@ -44,6 +44,11 @@ class Parser(argparse.ArgumentParser):
         if left:
             args.parser.error(f"{left[0]!r} is one word too many")
         return args
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """Refuse a command that there is none of, in the words of any other bad value."""
+        if action.choices is not None:
+            one_of(action.dest, value, action.choices)
 
     def flags(self) -> list[str]:
         """Return the names of the flags, as settings are named."""

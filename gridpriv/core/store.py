@@ -321,7 +321,8 @@ def _difference(key: str, was: Json, manifest: Json) -> str:
     held, asked = was.get(key, {}), manifest[key]
     keys = _differing(held, asked)
     names = _differing(held.get("settings", {}), asked["settings"]) if "settings" in keys else []
-    return f"other {', '.join(keys)}" + (f" ({', '.join(names)})" if names else "")
+    told = ", ".join(key.removesuffix("_sha256") for key in keys)
+    return f"other {told}" + (f" ({', '.join(names)})" if names else "")
 
 
 def _again(was: Json, manifest: Json) -> str:

@@ -145,6 +145,18 @@ def test_what_is_one_word_too_many_is_named(capsys) -> None:
     assert "'case118' is one word too many" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [(["rnu", "case14"], "command = 'rnu' is not allowed: one of run, compare, "),
+     (["ledger", "shwo", "l"], "'shwo' is not allowed: one of ")],
+)  # fmt: skip
+def test_a_command_that_is_nearly_one_is_told_which(words, told, capsys) -> None:
+    assert main(words) == 2
+    said = capsys.readouterr().err
+    assert told in said
+    assert f"(did you mean {'run' if words[0] == 'rnu' else 'show'!r}?)" in said
+
+
 def test_help_of_a_command_imports_nothing_slow() -> None:
     code = (
         "import sys\n"

@@ -101,7 +101,7 @@ def test_another_horizon_is_not_mixed_in(
     assert refused in capsys.readouterr().err
     Path(day).write_text(DAY.replace("0.6", "0.7"))
     assert run(day, *out, "--resume") == 2
-    assert "demand_sha256" in capsys.readouterr().err
+    assert "other demand)" in capsys.readouterr().err
 
 
 def test_a_public_folder_holds_nothing_computed_from_demand(day: str, tmp_path: Path) -> None:

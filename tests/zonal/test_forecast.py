@@ -103,7 +103,8 @@ def test_the_help_of_what_is_protected_names_the_unit(capsys):
 
 def test_bad_input_is_named(tmp_path, capsys):
     for flags, named in (
-        (["--total", "0"], "epsilon"), (["--protect", "0MW"], "beta"),
+        (["--total", "0"], "total = 0.0 is"), (["--protect", "0MW"], "protect = '0MW' is"),
+        (["--total", "nan"], "total = nan is"), (["--protect", "10MWh"], "protect = '10MWh' is"),
         (["--rounds", "x"], "rounds"), (["--releases", "sum"], "releases"),
         (["--draws", "0"], "draws"), (["--draws", "1001"], "draws"),
         (["--mechanisms", "gaussian"], "mechanisms"),
