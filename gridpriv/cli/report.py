@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from gridpriv.cli.flags import add_formats, add_output, wanted_formats
-from gridpriv.cli.output import tell
+from gridpriv.cli.output import output_folder, tell
 from gridpriv.core.errors import not_allowed
 
 
@@ -22,6 +22,7 @@ def execute(args: argparse.Namespace) -> int:
     """Write the report in every format asked for."""
     from gridpriv.report.export import export
 
+    output_folder(args.out)
     formats = wanted_formats(args)
     if not formats:
         raise not_allowed("format", args.format, "one or more of html, pdf, xlsx, csv, tex")

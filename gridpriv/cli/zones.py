@@ -29,6 +29,8 @@ def execute(args: argparse.Namespace) -> int:
         path = getattr(args, option)
         if path and not Path(path).parent.is_dir():
             raise InputError(f"{option} = {path!r} is not allowed: its folder does not exist")
+        if path and Path(path).is_dir():
+            raise InputError(f"{option} = {path!r} is not allowed: a file, not a folder")
     if args.plot:
         from gridpriv.drawing import picture_format
 

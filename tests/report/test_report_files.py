@@ -382,6 +382,29 @@ def test_wrong_use_of_compare_is_refused_in_words(
     assert not [p for p in tmp_path.rglob("*") if p.is_file()]
 
 
+@pytest.mark.parametrize("public", [(), ("--public",)])
+def test_a_file_for_the_folder_of_a_report_is_refused_in_words(
+    public: tuple[str, ...], copied: Path, tmp_path: Path, capsys
+) -> None:
+    place = tmp_path / "place"
+    place.write_bytes(b"")
+    before = sorted(copied.iterdir())
+    assert main(["report", str(copied), *public, "--out", str(place)]) == 2
+    assert f"out = '{place}' is not allowed: a folder, not a file" in capsys.readouterr().err
+    assert sorted(copied.iterdir()) == before
+    assert place.read_bytes() == b""
+
+
+@pytest.mark.parametrize("option", ["out", "plot"])
+def test_a_folder_for_the_file_of_zones_is_refused_in_words(
+    option: str, tmp_path: Path, capsys
+) -> None:
+    place = tmp_path / "place.png"
+    place.mkdir()
+    assert main(["zones", "case14", f"--{option}", str(place)]) == 2
+    assert f"{option} = '{place}' is not allowed: a file, not a folder" in capsys.readouterr().err
+
+
 def test_python_api_gives_tables(study: Study) -> None:
     assert {"run", "round", "objective"} <= set(study.rounds.columns)
     assert gridpriv.load_case("case14").n_bus == 14
