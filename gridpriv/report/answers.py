@@ -152,7 +152,9 @@ def _demand_protected(study: Study, runs: pd.DataFrame) -> list[str | None]:
 def _left_out(study: Study) -> list[str]:
     if not study.public:
         return []
-    quiet = " Of runs without noise only settings are told." if len(study.withheld) else ""
+    quiet = (
+        " Of runs without certified noise only settings are told." if len(study.withheld) else ""
+    )
     return [f"Figures computed from private data are left out.{quiet}"]
 
 

@@ -163,7 +163,7 @@ def _provenance(study: Study) -> pd.DataFrame:
     done, failed, withheld = len(study.done), len(study.failed), len(study.withheld)
     runs = f"{done} finished, {failed} failed"
     told = {
-        "runs": runs + (f", {withheld} without noise are withheld" if withheld else ""),
+        "runs": runs + (f", {withheld} without certified noise are withheld" if withheld else ""),
         "seeds": ", ".join(map(str, manifest.get("seeds", []))),
         "created": manifest.get("created", ""),
         **{

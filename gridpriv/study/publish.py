@@ -60,20 +60,20 @@ STORED = _stored()
 """Tables of folders by name; in a study's each has the column ``run``, in a series' ``step``."""
 
 WITHHELD = "withheld"
-"""Status of a published run whose messages carry no noise: only its settings are told."""
+"""Status of a published run whose messages are not certified: only its settings are told."""
 
 
 def publish_study(study: Study) -> Study:
     """Return what of a study may be published.
 
     Undeclared tables, columns and entries of the manifest are left out, private ones too, and of
-    runs without noise whatever came from messages, which are then private data themselves. Runs
-    are named by their number: their identity is a digest that covers the seed. (What was killed
-    and left nothing but its releases is a step of a series, whose identity is its number.)
+    runs whose messages are not certified whatever came from those. Runs are named by their number:
+    their identity is a digest that covers the seed. (What was killed and left nothing but its
+    releases is a step of a series, whose identity is its number.)
     """
     runs = study.runs
     named = dict(zip(runs["run"], runs["number"].astype(str), strict=True)) if len(runs) else {}
-    bare = {named[run] for run in runs.loc[runs["mechanism"] == "none", "run"]} if named else set()
+    bare = {named[run] for run in runs.loc[_uncertified(runs), "run"]} if named else set()
     tables = {}
     for name, schema in STORED.items():
         if name not in study.tables:
@@ -93,6 +93,18 @@ def publish_study(study: Study) -> Study:
     if bare:
         tables["runs"].loc[tables["runs"]["run"].isin(bare), "status"] = WITHHELD
     return Study(study.folder, publish_manifest(study.manifest), tables)
+
+
+def _uncertified(runs: pd.DataFrame) -> pd.Series[bool]:
+    """Return which runs sent what no certificate covers.
+
+    Without noise messages are private data themselves. A learning paper's noise may be scaled to
+    private data, or what is sent depend on more than releases.
+    """
+    found = runs["mechanism"] == "none"
+    if "adjacency" in runs:  # of learning
+        found |= runs["calibration"] == "paper"
+    return found
 
 
 def publish_manifest(manifest: Json) -> Json:

@@ -21,7 +21,12 @@ IDENTITY = (
     SEED,
 )
 STATUS = (
-    Column("status", "releases", "Status", "done, failed, or withheld (published without noise)"),
+    Column(
+        "status",
+        "releases",
+        "Status",
+        "done, failed, or withheld (published without certified noise)",
+    ),
     Column("finished_rounds", "releases", "Rounds finished", "before the end or a failure"),
     Column("reason", "private", "Reason", "of a failure, or what to know of a finished run"),
 )

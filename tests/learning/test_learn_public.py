@@ -92,6 +92,25 @@ def test_what_is_not_certified_is_not_published(tmp_path, capsys, more, message)
     assert message in capsys.readouterr().err and not (tmp_path / "out").exists()
 
 
+def test_papers_noise_that_is_scaled_to_samples_is_not_told_in_a_public_report(tmp_path):
+    """Its scale is the norm of the largest gradient: another sample is seen in it."""
+    x, y = np.random.default_rng(3).normal(size=(40, 3)) / 4, np.resize((-1, 1), 40)
+    told, assumed = [], []
+    for scale in (1.0, 0.5):
+        x[0] *= scale
+        write(tmp_path / "own.npz", x, y)
+        out = tmp_path / f"out{scale}"
+        words = ["learn", "run", str(tmp_path / "own.npz"), "--norm", "2", "--split", "writer",
+                 "--rounds", "2", "--seed", "1", "--calibration", "paper", "--quiet"]  # fmt: skip
+        assert main([*words, "--out", str(out)]) == 0
+        assumed.append(json.loads((out / "run.json").read_text())["privacy"]["sensitivity"])
+        assert main(["report", str(out), "--public", "--format", "csv"]) == 0
+        told.append({path.name: path.read_text() for path in (out / "public").rglob("*.csv")})
+    assert assumed[0] != assumed[1]
+    assert told[0] == told[1] and "sensitivity" not in told[0]["privacy.csv"]
+    assert "1 without certified noise are withheld" in told[0]["provenance.csv"]
+
+
 def test_a_public_summary_says_nothing_of_what_it_leaves_out(tmp_path, capsys):
     write(tmp_path / "own.npz", np.eye(40, 3), np.resize((-1, 1), 40))
     words = ["learn", "run", str(tmp_path / "own.npz"), "--norm", "2", "--split", "writer"]

@@ -198,8 +198,8 @@ def test_of_a_public_series_without_noise_no_step_is_counted(tmp_path: Path) -> 
     own, public = (read_source(out, public=public) for public in (False, True))
     assert "2 of 2 steps are run." in answers(own, summary(own))[0]
     assert answers(public, summary(public)) == [
-        "Figures computed from private data are left out. Of runs without noise only settings are "
-        "told."
+        "Figures computed from private data are left out. Of runs without certified noise only "
+        "settings are told."
     ]
 
 
