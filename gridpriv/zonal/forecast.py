@@ -132,6 +132,14 @@ class Expected:
         shed = max(self.shed_mw.median, SHED_TOLERANCE_MW)
         return self.without_dispatch, shed, self.balancing_mw.median
 
+    @property
+    def rank(self) -> tuple[float, ...]:
+        """What ways as harmful as each other are told apart by: how near they are to the optimum.
+
+        Each stand-in has its own, so it says more than a median of costs, which differ by stand-in.
+        """
+        return self.harm if self.over_optimum is None else (self.over_optimum.median,)
+
 
 def ways(
     releases: Sequence[str], mechanisms: Sequence[str], rounds: Sequence[str]
@@ -257,7 +265,7 @@ def recommended(found: Sequence[Expected]) -> Expected:
 
     It must do better than nothing released on more than half of the stand-ins and in the median,
     or nothing is what is recommended. Of ways that come as near as stand-ins can tell it is the
-    one with the least expected error.
+    one with the least expected error, and of those the one that is nearest to the optimum.
     """
     nothing = [one for one in found if one.release == "nothing"]
     worth = [
@@ -271,8 +279,8 @@ def recommended(found: Sequence[Expected]) -> Expected:
         left = [one for one, x in zip(left, figures, strict=True) if x <= least]
     silent = [one for one in left if one.release == "nothing"]
     if silent:
-        return min(silent, key=lambda one: one.harm)
-    return min(left, key=lambda one: (one.error_mw, one.harm))
+        return min(silent, key=lambda one: one.rank)
+    return min(left, key=lambda one: (one.error_mw, one.rank))
 
 
 def _at_most(figure: float) -> float:

@@ -223,6 +223,16 @@ def test_the_recommendation_is_the_cheapest_and_nothing_where_nothing_is_as_good
     assert recommended([way("nothing", 120.0), dearer]).release == "nothing"
 
 
+def test_ways_of_equal_error_are_told_apart_by_what_the_plan_shows():
+    """Medians of costs are of stand-ins that differ by far more than ways on one stand-in do."""
+    shown = {"a": 29.2, "b": 17.4}
+    ways = {name: replace(way("total", cost), over_optimum=Range(*[shown[name]] * 3))
+            for name, cost in (("a", 142171.0), ("b", 142174.0))}  # fmt: skip
+    assert recommended(list(ways.values())) is ways["b"]
+    nothing = [replace(one, release="nothing") for one in ways.values()]
+    assert recommended(nothing).over_optimum.median == 17.4
+
+
 def test_without_costs_solver_dust_decides_nothing_and_balancing_does():
     def plain(release, shed, balanced, **figures):
         ranges = {"shed_mw": Range(shed, shed, shed), "balancing_mw": Range(*[balanced] * 3)}
