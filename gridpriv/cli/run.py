@@ -158,7 +158,7 @@ def _compared(result: RunResult, zones: Carry) -> RunResult:
     except KeyboardInterrupt as error:
         # notes are of the run that was cut off, which draws nothing
         interrupt = KeyboardInterrupt(*error.args)
-        interrupt.add_note("the run is done; what it is held against takes a new one")
+        interrupt.add_note("the run is done; what it is held against takes a new run")
         raise interrupt from None
 
 

@@ -338,7 +338,7 @@ def test_an_interrupt_of_what_a_run_is_held_against_is_one_and_keeps_the_run(
         capsys, "run", "case14", "--rounds", "1", "--seed", "1", "--out", str(folder)
     )
     assert code == 130
-    sentence = "interrupted (the run is done; what it is held against takes a new one)"
+    sentence = "interrupted (the run is done; what it is held against takes a new run)"
     assert said.splitlines()[-1] == f"gridpriv run: {sentence}"  # and no word of --resume
     assert "the grid can carry it" in shown
     assert json.loads((folder / "run.json").read_text())["final"]["cost_of_privacy"] is None
