@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gridpriv.core.display import amount, counted, shown
 from gridpriv.core.document import Json
-from gridpriv.zonal.summary import AGREED, costs_hold, fresh_noise, not_converged
+from gridpriv.zonal.summary import AGREED, costs_hold, difference_to_it, fresh_noise, not_converged
 
 BESIDE_CARRIED = (
     ("carried", "", " dispatches"),
@@ -74,10 +74,12 @@ def series_sentences(steps: list[Json], planned: int, settings: Json) -> list[st
         told.append(not_converged(differ, {fresh_noise(settings)}))
     plain = [step.get("without_noise_residual") or 0.0 for step in steps]
     if max(plain, default=0.0) > AGREED:
+        costs = (step.get("without_noise_cost") for step in steps)
+        priced = next((cost for cost in costs if cost is not None), None)
         many = counted(sum(residual > AGREED for residual in plain), "step")
         told.append(
             f"In {many} the run without noise has not converged: zones differ in what they share, "
-            f"by {shown(max(plain))} p.u. at most, and what privacy costs is the difference to it."
+            f"by {shown(max(plain))} p.u. at most{difference_to_it(settings, priced)}."
         )
     return told
 

@@ -285,13 +285,20 @@ def apart(document: Json) -> str | None:
 
 def without_noise_apart(document: Json) -> str | None:
     """Return a sentence where zones have not come to agree without noise either, else None."""
-    residual = (document["final"]["cost_of_privacy"] or {}).get("without_noise_residual")
+    held = document["final"]["cost_of_privacy"] or {}
+    residual = held.get("without_noise_residual")
     if residual is None or residual <= AGREED:
         return None
     return (
         f"The run without noise has not converged: its zones differ by {shown(residual)} p.u. in "
-        "what they share, and what privacy costs is the difference to it."
+        f"what they share{difference_to_it(document['settings'], held['cost'])}."
     )
+
+
+def difference_to_it(settings: Json, cost: float | None) -> str:
+    """Return that the cost of privacy is beside a run that has not converged, where it is one."""
+    priced = cost is not None and settings["objective"] == "cost"
+    return ", and what privacy costs is the difference to it" if priced else ""
 
 
 def stopped(document: Json) -> str | None:

@@ -228,11 +228,19 @@ def test_the_residual_without_noise_is_that_of_such_a_run(rounds, capsys):
     [(0.0312, True), (0.0100001, True), (0.01, False), (1e-9, False), (None, False)],
 )
 def test_a_noiseless_run_that_has_not_converged_is_said_to_be_none(residual, said):
-    told = without_noise_apart({"final": {"cost_of_privacy": {"without_noise_residual": residual}}})
-    assert (told is not None) == said
-    if said:
-        assert told.startswith("The run without noise has not converged: its zones differ by ")
-        assert f" {residual:.4g} p.u. in what they share" in told
+    difference = ", and what privacy costs is the difference to it."
+    for cost, objective, ending in (
+        (1.0, "cost", difference), (None, "cost", "."), (1.0, "imbalance", "."),
+    ):  # fmt: skip
+        held, settings = (
+            {"without_noise_residual": residual, "cost": cost},
+            {"objective": objective},
+        )
+        told = without_noise_apart({"final": {"cost_of_privacy": held}, "settings": settings})
+        assert (told is not None) == said
+        if said:
+            assert told.startswith("The run without noise has not converged: its zones differ by ")
+            assert told.endswith(f" {residual:.4g} p.u. in what they share{ending}")
     assert without_noise_apart({"final": {"cost_of_privacy": None}}) is None
 
 
@@ -253,9 +261,17 @@ def test_a_series_tells_in_how_many_steps_zones_end_apart_without_noise():
     steps = [{"step": str(k), "consensus_residual": 0.0, "cost": None,
               "without_noise_residual": residual}
              for k, residual in enumerate((0.5, 0.02, 1e-3, None))]  # fmt: skip
-    told = series_sentences(steps, 4, {"voll": 1.0})
-    assert any("In 2 steps the run without noise has not converged" in one for one in told)
-    assert not any("without noise" in one for one in series_sentences(steps[2:], 2, {"voll": 1.0}))
+    settings = {"voll": 1.0, "objective": "cost"}
+    told = [one for one in series_sentences(steps, 4, settings) if "run without noise" in one]
+    assert told == [
+        "In 2 steps the run without noise has not converged: zones differ in what they share, by "
+        "0.5 p.u. at most."
+    ]
+    steps[3]["without_noise_cost"] = 8.0
+    assert series_sentences(steps, 4, settings)[-1].endswith(
+        "0.5 p.u. at most, and what privacy costs is the difference to it."
+    )
+    assert not any("without noise" in one for one in series_sentences(steps[2:], 2, settings))
 
 
 def test_a_series_tells_how_many_of_what_stands_beside_it_the_grid_carries():
