@@ -6,8 +6,9 @@ process. Sums by several threads also depend in the last bit on how many cores a
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping
-from contextlib import ExitStack
+from collections.abc import Iterator, MutableMapping
+from contextlib import ExitStack, contextmanager
+from threading import Lock
 
 VARIABLE = "OPENBLAS_NUM_THREADS"
 """OpenBLAS reads it once, as it is loaded; NumPy, SciPy and CasADi each have their own."""
@@ -21,10 +22,28 @@ def one_thread(environment: MutableMapping[str, str]) -> None:
     environment.setdefault(VARIABLE, "1")
 
 
-def one_blas_thread() -> ExitStack:
-    """Return a context in which the linear algebra of this process, already loaded, uses one."""
+_LOCK = Lock()
+_INSIDE: list[ExitStack] = []
+"""The limit that is set, once for each who is in it: all threads of a process share it."""
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Let the linear algebra of this process, already loaded, use one thread.
+
+    Who comes first sets the limit and who leaves last lifts it, whichever thread these are.
+    """
     from threadpoolctl import threadpool_limits
 
-    stack = ExitStack()
-    stack.enter_context(threadpool_limits(1, user_api="blas"))
-    return stack
+    with _LOCK:
+        limit = _INSIDE[0] if _INSIDE else ExitStack()
+        if not _INSIDE:
+            limit.enter_context(threadpool_limits(1, user_api="blas"))
+        _INSIDE.append(limit)
+    try:
+        yield
+    finally:
+        with _LOCK:
+            if len(_INSIDE) == 1:
+                limit.close()
+            _INSIDE.pop()
