@@ -17,7 +17,7 @@ import pytest
 from gridpriv.core.errors import InputError
 from gridpriv.drawing import Drawing, draw_network, to_svg, write_drawing
 from gridpriv.drawing.parts import LIMIT_LINE, SHED_FILL, Label, Mark, Stroke
-from gridpriv.drawing.scene import place_grid
+from gridpriv.drawing.scene import _apart, place_grid
 from gridpriv.grid.case import Case
 from gridpriv.grid.layout import bus_positions, network_tables
 from gridpriv.grid.library import load_case, shipped_zoning
@@ -220,3 +220,11 @@ def test_a_runs_report_shows_its_loading_and_a_public_one_does_not(tmp_path: Pat
     public = (tmp_path / "run" / "public" / "report-public.html").read_text()
     assert not re.search(r"MVA\b", public.replace("Base (MVA)", ""))
     assert "MW not served" not in public
+
+
+def test_marks_are_pushed_apart_by_as_much_to_either_side():
+    place = np.array([[0.0, 0.0], [3.0, 4.0], [500.0, 500.0]])
+    moved = _apart(place, 10.0)
+    assert moved.mean(axis=0) == pytest.approx(place.mean(axis=0), abs=0.05)
+    assert moved[2] == pytest.approx(place[2], abs=0.05)
+    assert 8.0 < np.linalg.norm(moved[1] - moved[0]) <= 10.1
