@@ -7,9 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import dijkstra
 
 from gridpriv.core.errors import InputError
 from gridpriv.grid.case import Case
+from gridpriv.grid.layout import _least_stress
 from gridpriv.grid.pandapower import case_from_pandapower
 from gridpriv.grid.pandapower_writer import write_net
 
@@ -78,3 +81,17 @@ def test_places_of_another_shape_or_not_finite_are_refused(case14: Case) -> None
     wrong[4, 1] = np.inf
     with pytest.raises(InputError, match="bus 5: xy"):
         replace(case14, xy=wrong)
+
+
+def test_positions_of_a_small_grid_are_of_least_stress_over_all_pairs_once():
+    """No position's stress falls to first order, every pair weighed by its distance alone."""
+    n = 12
+    tail, head = np.arange(n - 1) // 2, np.arange(1, n)
+    lengths = csr_array((1.0 + 0.1 * np.arange(n - 1), (tail, head)), shape=(n, n))
+    wanted = dijkstra(lengths, directed=False)
+    start = np.random.default_rng(1).normal(size=(n, 2))
+    placed = _least_stress(start, np.arange(n), wanted, lengths.tocoo())
+    gap = placed[:, None] - placed[None]
+    long, far = np.linalg.norm(gap, axis=2) + np.eye(n), wanted + np.eye(n)
+    slope = (((long - far) / far**2 / long)[:, :, None] * gap).sum(axis=1)
+    assert np.abs(slope).max() < 1e-2
