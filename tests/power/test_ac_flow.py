@@ -245,18 +245,6 @@ def shifted(case, rng, size):
     return replace(asked, pg=pg)
 
 
-def test_areas_without_limits_share_the_pattern_of_those_with(case118, zones118):
-    grid = AreaGrid.of(case118, dispatch_of(case118), Schedule(zones118.zone_of, np.zeros(3)))
-    without = grid.endless
-    assert without.jacobian is grid.jacobian and np.isinf(without.most).all()
-    anew = Jacobian.of(without.equations)
-    for one in fields(Jacobian):
-        held, made = (getattr(each, one.name) for each in (grid.jacobian, anew))
-        if sparse.issparse(made):
-            held, made = held.toarray(), made.toarray()
-        np.testing.assert_array_equal(held, made, err_msg=one.name)
-
-
 @pytest.mark.parametrize("seed", range(3))
 def test_every_zone_keeps_its_interchange_or_has_nothing_left(case118, zones118, seed):
     rng = np.random.default_rng(seed)

@@ -157,9 +157,7 @@ class AreaGrid:
     def endless(self) -> AreaGrid:
         """The grid whose areas have no limits if they can regulate at all."""
         most = np.where(self.idle, 0.0, np.inf)
-        grid = replace(self, most=most, least=-most)
-        vars(grid)["jacobian"] = self.jacobian  # no limit is in its pattern
-        return grid
+        return replace(self, most=most, least=-most)
 
     def regulation(self, settled: Settled) -> Floats:
         """Return what every generator gives beyond its set point."""
