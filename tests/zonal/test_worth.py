@@ -10,6 +10,8 @@ import pytest
 from gridpriv import load_case, run, shipped_zoning
 from gridpriv.cli.main import main
 from gridpriv.cli.run import summarise
+from gridpriv.power.ac.newton import PowerFlowError
+from gridpriv.zonal.reference import reference
 from gridpriv.zonal.series_summary import series_sentences
 from gridpriv.zonal.settings import make_settings
 from gridpriv.zonal.summary import (
@@ -182,6 +184,22 @@ def test_nothing_released_that_the_grid_cannot_carry_has_a_row_and_no_cost(capsy
     told = capsys.readouterr().out
     assert re.search(r"^  the grid can carry it, nothing released +no +$", told, re.M)
     assert "cost, nothing released" not in told and "served, nothing released" not in told
+
+
+def test_a_reference_without_a_power_flow_tells_of_no_demand_that_is_served(monkeypatch):
+    """Its zones' plans alone shed nothing; no grid has carried them."""
+    case, settings = load_case("case14"), make_settings(rounds=1, mechanism="laplace", seed=1)
+    result = run(case, shipped_zoning(case), settings)
+
+    def lost(*_: object) -> None:
+        raise PowerFlowError(3, 1.0)
+
+    monkeypatch.setattr("gridpriv.power.ac.settle.ac_flow", lost)
+    held = reference(result, 1.0)
+    assert (held.without_noise_carried, held.nothing_released_carried) == (False, False)
+    assert held.without_noise_shed_mw is None
+    assert held.nothing_released_shed_mw is None
+    assert held.without_noise_residual > 0.0
 
 
 @pytest.mark.parametrize(
