@@ -21,7 +21,8 @@ from gridpriv.report.summary import cost_metric, reference_budget, short
 from gridpriv.study.manifest import LEARNING_RUN
 from gridpriv.study.total import Total, differing, study_totals
 from gridpriv.zonal.series_summary import series_sentences
-from gridpriv.zonal.summary import AGREED, not_converged, price, protection_told, sentences
+from gridpriv.zonal.summary import not_converged, price, protection_told, sentences
+from gridpriv.zonal.trace import AGREED
 
 
 def answers(study: Study, table: pd.DataFrame) -> list[str]:

@@ -12,6 +12,9 @@ from gridpriv.consensus.memory import Figures
 from gridpriv.core.arrays import Floats
 from gridpriv.privacy.release import Release
 
+AGREED = 0.01
+"""p.u. of consensus residual up to which zones count as agreed: 1 MVA on a base of 100."""
+
 
 @dataclass(frozen=True, eq=False)
 class RoundRecord:

@@ -12,20 +12,15 @@ from gridpriv.cli.main import main
 from gridpriv.cli.run import summarise
 from gridpriv.power.ac.newton import PowerFlowError
 from gridpriv.zonal.reference import reference
-from gridpriv.zonal.series_summary import series_sentences
-from gridpriv.zonal.settings import make_settings
-from gridpriv.zonal.summary import (
-    MOST_ZONES_NAMED,
-    apart,
+from gridpriv.zonal.reference_summary import (
     carried_without_noise,
-    figures,
     lucky,
-    price,
-    released,
-    sentences,
     without_noise_apart,
     worthless,
 )
+from gridpriv.zonal.series_summary import series_sentences
+from gridpriv.zonal.settings import make_settings
+from gridpriv.zonal.summary import MOST_ZONES_NAMED, apart, figures, price, released, sentences
 
 GRID = ["run", "case14", "--objective", "cost", "--rounds", "5", "--solver", "clarabel", "--json"]
 ONCE = ["--mechanism", "knorm", "--refresh", "run", "--beta", "20MW", "--seed", "4"]
