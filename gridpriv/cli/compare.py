@@ -156,6 +156,8 @@ def tell_failures(study: Study) -> None:
 
 def print_summary(table: pd.DataFrame) -> None:
     """Print the means over seeds, one table a case; what no run has is no column."""
+    from gridpriv.zonal.physical import balancing_beside
+
     for panel, rows in table.groupby("panel", sort=False):
         seeds = sorted({int(n) for n in rows.seeds})
         many = "" if len(seeds) == 1 else f"{seeds[0]} to "
@@ -179,7 +181,7 @@ def print_summary(table: pd.DataFrame) -> None:
     if table.cost_of_privacy.notna().any():
         console().print(
             "privacy $/h: generation and unserved demand, beyond the cheapest way without noise; "
-            "what zones pay each other for balancing power is in none of them"
+            f"{balancing_beside()}"
         )
 
 

@@ -27,7 +27,7 @@ from gridpriv.report.summary import (
     reference_budget,
 )
 from gridpriv.report.tables import Table
-from gridpriv.zonal.physical import SHED_TOLERANCE_MW
+from gridpriv.zonal.physical import SHED_TOLERANCE_MW, balancing_beside
 
 MAP = 540.0
 """Points: two maps stand side by side, so their text is larger than in a file of its own."""
@@ -105,8 +105,7 @@ def _legend(table: pd.DataFrame, priced: bool) -> str:
             told.append("A negative one is chance and no gain: rounds without noise stop before "
                         "their optimum too, and noise happened to end nearer.")  # fmt: skip
     if table.cost.notna().any():
-        told.append("Costs are of generation and unserved demand; what zones pay each other for "
-                    "balancing power is in none of them.")  # fmt: skip
+        told.append(f"Costs are of generation and unserved demand; {balancing_beside()}.")
     if shed:
         told.append("Shed after local recourse is load that stays unserved when every zone keeps "
                     "its agreed boundary and re-plans with its true demand; imbalance is shed "

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gridpriv.core.display import amount
 from gridpriv.core.document import Json
 from gridpriv.grid.case import Case
 from gridpriv.power.ac.service import Service
@@ -116,6 +117,21 @@ def verdict(figures: Json) -> str:
     if figures["fallback_zones"]:
         parts.append(f"no AC plan for zone {', '.join(figures['fallback_zones'])}")
     return "; ".join(parts)
+
+
+def costs_hold(settings: Json, balancing_cost: float | None = None) -> str:
+    """Return what every cost is of, and what is paid beside it, in $/h."""
+    beside = balancing_beside(balancing_cost)
+    return (
+        f"Costs are of generation and of demand not served at {settings['voll']:g} $/MWh. "
+        f"{beside[0].upper()}{beside[1:]}."
+    )
+
+
+def balancing_beside(balancing_cost: float | None = None) -> str:
+    """Return that no cost has what zones pay each other, and how much that is, in $/h."""
+    here = "" if balancing_cost is None else f", {amount(balancing_cost, '$/h')} $/h here,"
+    return f"what zones pay each other for balancing power{here} is in none of them"
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from gridpriv.core.display import amount, counted, shown
 from gridpriv.core.document import Json
+from gridpriv.zonal.physical import costs_hold
 from gridpriv.zonal.reference_summary import difference_to_it
-from gridpriv.zonal.summary import costs_hold, fresh_noise, not_converged
+from gridpriv.zonal.summary import fresh_noise, not_converged
 from gridpriv.zonal.trace import AGREED
 
 BESIDE_CARRIED = (

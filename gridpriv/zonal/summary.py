@@ -7,7 +7,7 @@ from typing import Any
 
 from gridpriv.core.display import Table, amount, counted, shown
 from gridpriv.core.document import Json
-from gridpriv.zonal.physical import SHED_TOLERANCE_MW
+from gridpriv.zonal.physical import SHED_TOLERANCE_MW, costs_hold
 from gridpriv.zonal.reference_summary import (
     CAUSES,
     HELD_AGAINST,
@@ -259,15 +259,6 @@ def stopped(document: Json) -> str | None:
     return (
         f"Rounds stopped after {rounds} of {settings['rounds']}: every shared variable agrees "
         f"within {shown(settings['tolerance'])} p.u. (--tolerance 0 runs all)."
-    )
-
-
-def costs_hold(settings: Json, balancing_cost: float | None = None) -> str:
-    """Return what every cost is of, and what is paid beside it, in $/h."""
-    here = "" if balancing_cost is None else f", {amount(balancing_cost, '$/h')} $/h here,"
-    return (
-        f"Costs are of generation and of demand not served at {settings['voll']:g} $/MWh. "
-        f"What zones pay each other for balancing power{here} is in none of them."
     )
 
 
