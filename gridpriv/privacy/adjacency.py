@@ -252,6 +252,15 @@ class Beta:
             return self.value
         return self.value * UNITS_MVA[self.unit.lower()] / base_mva
 
+    def distance(self, base_mva: float) -> float:
+        """Return the distance in per unit; refuse, in the unit that is stated, what no grid has."""
+        found = self.per_unit(base_mva)
+        if self.unit and not LEAST_BETA <= found <= MOST_BETA:
+            one = Beta(1.0, self.unit).per_unit(base_mva)
+            bounds = f"{LEAST_BETA / one:g} to {MOST_BETA / one:g} {self.unit}"
+            raise not_allowed("beta", str(self), f"{bounds} on a base of {base_mva:g} MVA")
+        return found
+
 
 def parse_beta(text: str) -> Beta:
     """Return the distance of ``0.01`` (per unit), ``1MW``, ``500kW`` or ``2MVAr``.

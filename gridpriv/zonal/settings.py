@@ -95,7 +95,7 @@ class Adjacency(Part):
 
     def protected(self, case: Case) -> DemandAdjacency:
         """Return how far a bus's demand moves, as its owner has it."""
-        return DemandAdjacency(self.beta.per_unit(case.base_mva), self.protects, self._factors)
+        return DemandAdjacency(self.beta.distance(case.base_mva), self.protects, self._factors)
 
     def adjacency(self, case: Case) -> DemandAdjacency:
         """Return what is :meth:`protected`; warn of a distance that no bus of the case has.
@@ -103,7 +103,8 @@ class Adjacency(Part):
         The comparison is with what the generators of a bus can feed in, which is public. A
         number without unit that is a whole base or more is questioned too.
         """
-        beta = self.beta.per_unit(case.base_mva)
+        protected = self.protected(case)
+        beta = protected.beta
         largest = float(np.bincount(case.gen_bus, weights=case.pmax).max(initial=0.0))
         bare = not self.beta.unit and self.beta.value >= 1.0  # a base or more: meant as MW?
         if bare or beta > largest > 0.0:
@@ -115,7 +116,7 @@ class Adjacency(Part):
                 GridprivWarning,
                 stacklevel=3,
             )
-        return self.protected(case)
+        return protected
 
 
 @dataclass(frozen=True, kw_only=True)

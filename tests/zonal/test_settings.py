@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from dataclasses import replace
 
 import pytest
@@ -79,6 +80,24 @@ def test_the_default_distance_is_a_megawatt_on_any_base(case14):
     assert make_settings().beta.per_unit(100.0) == 0.01
     assert make_settings().adjacency(replace(case14, base_mva=10.0)).beta == 0.1
     assert make_settings("ryu-kim").beta.per_unit(10.0) == 0.01, "the paper's is per unit"
+
+
+@pytest.mark.parametrize(
+    ("beta", "base", "said"),
+    [
+        ("1e9MW", 100.0, "'1e9MW' is not allowed: 1e-07 to 1e+08 MW on a base of 100 MVA"),
+        ("1e9MW", 10.0, "'1e9MW' is not allowed: 1e-08 to 1e+07 MW on a base of 10 MVA"),
+        ("1e-05kW", 100.0, "'1e-05kW' is not allowed: 0.0001 to 1e+11 kW on a base of 100 MVA"),
+        ("1e7", 100.0, "10000000.0 is not allowed: 1e-09 to 1e+06 p.u. (or such as 1MW)"),
+    ],
+)
+def test_a_distance_that_no_grid_has_is_refused_in_its_own_unit(case14, beta, base, said):
+    """And not questioned first: what is questioned is used."""
+    settings, case = make_settings(beta=beta), replace(case14, base_mva=base)
+    with warnings.catch_warnings(), pytest.raises(InputError) as refused:
+        warnings.simplefilter("error")
+        settings.adjacency(case)
+    assert str(refused.value) == f"beta = {said}"
 
 
 @pytest.mark.parametrize(
