@@ -211,7 +211,8 @@ def _answer(study: Study, panel: str, rows: pd.DataFrame) -> str:
     ranked = ranked.drop(lost.index)
     if ranked.empty:
         told = [f"{where}, the grid can carry no run of {_ways(lost)}: what they cost is no price."]
-        return " ".join([*told, *_yardstick(metric, quiet), *_not_agreed(lost)])
+        told += [*_nothing_released(metric, nothing), *_yardstick(metric, quiet)]
+        return " ".join([*told, *_not_agreed(lost)])
     best, worst = ranked.iloc[0], ranked.iloc[-1]
     told, others = [sentence(_leading(where, metric, ranked))], []
     if not quiet.empty and math.isfinite(quiet[metric.key].min()):
@@ -242,6 +243,19 @@ def _carried(row: pd.Series) -> list[str]:
         return []
     share = {0.0: "none", 1.0: "all"}.get(row.carried, f"{100.0 * row.carried:.3g} %")
     return [f"The grid can carry {share} of its runs."]
+
+
+def _nothing_released(metric: Metric, nothing: pd.DataFrame) -> list[str]:
+    """Return what nothing released comes to, beside ways of which the grid can carry no run."""
+    known = nothing[nothing.carried.notna()].sort_values(metric.key)
+    if known.empty:
+        return []
+    held = known[known.carried > 0.0]
+    if held.empty:
+        return ["With nothing released, at epsilon 0, it cannot either."]
+    least = held[metric.key].iloc[0]
+    priced = f", and {metric.noun} is {metric.told(least)}" if math.isfinite(least) else ""
+    return [sentence(f"With nothing released, at epsilon 0, it can{priced}")]
 
 
 def _yardstick(metric: Metric, quiet: pd.DataFrame) -> list[str]:

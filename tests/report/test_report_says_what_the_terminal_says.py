@@ -262,6 +262,32 @@ def test_a_study_holds_its_budgets_against_releasing_nothing(
     assert (total.runs, total.unknown) == (2, 0), "what draws nothing is no noisy run"
 
 
+@pytest.mark.parametrize(
+    ("carried", "cost", "said"),
+    [(True, 8100.0, "nothing released, at epsilon 0, it can, and cost of privacy is 100 $/h."),
+     (False, 8100.0, "nothing released, at epsilon 0, it cannot either."),
+     (False, None, "nothing released, at epsilon 0, it cannot either."),
+     (True, None, "nothing released, at epsilon 0, it can."),
+     (None, 8100.0, None)],
+)  # fmt: skip
+def test_where_no_private_way_is_carried_a_study_tells_of_releasing_nothing(
+    carried: bool | None, cost: float | None, said: str | None, tmp_path: Path
+) -> None:
+    schemes = [s for s in DEFAULT_SCHEMES if s.name in ("no noise", "nothing released")]
+    plan = make_plan(["case14"], budgets=[1], schemes=[*schemes, *NOISY], seeds=[1],
+                     settings={"solver": "clarabel", "beta": "30MW", "rounds": 1})  # fmt: skip
+    compare(plan, out=tmp_path, jobs=1)
+    study = read_source(tmp_path)
+    figures = {"no noise": (8000.0, True), "nothing released": (cost, carried)}
+    told = [figures.get(name, (9000.0, False)) for name in study.runs.scheme]
+    study.tables["runs"] = study.runs.assign(
+        cost=[one for one, _ in told], carried=[one for _, one in told]
+    )
+    answer = answers(study, summary(study))[0]
+    assert 'can carry no run of "1 rounds" and "2 rounds": what they cost is no price.' in answer
+    assert re.findall(r"With (nothing released[^.]*\.)", answer) == ([] if said is None else [said])
+
+
 def protections(study: Study) -> list[str]:
     return [told for told in answers(study, summary(study)) if told.startswith("Protected")]
 
