@@ -11,8 +11,9 @@ takes the combination whose g is smallest in the metric of rho (Walker and Ni 20
     y+ = y + g - (dY + dG) argmin_c ||g - dG c||_rho
 
 It reads nothing but w, duals and what was sent, so it is post-processing of releases. The map has
-to stay the same: fresh noise or another rho every round would be extrapolated as if they were
-progress. What was tried beside it: docs/decisions/0017-acceleration.md.
+to stay the same: fresh noise would be extrapolated as if it were progress. Rounds of another rho
+are told as steps of today's, which they are. What was tried beside it:
+docs/decisions/0017-acceleration.md.
 """
 
 from __future__ import annotations

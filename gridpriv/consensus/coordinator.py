@@ -199,7 +199,7 @@ class Plan:
     first : int
         The round that is run first; above 1, nothing may follow from the rounds before.
     acceleration : Anderson, optional
-        For rounds that repeat one map: exact updates, noise that stays, a penalty that stays.
+        For rounds that repeat one map: exact updates, noise that stays.
     """
 
     rounds: int
@@ -259,7 +259,7 @@ def rounds(exchange: Exchange, consensus: Consensus, state: State, plan: Plan) -
         From an agent, with a note of how many rounds were finished.
     """
     last_w: Floats | None = None
-    past: list[Step] = []
+    past: list[State] = []
     lead = np.zeros_like(state.sent)
     for t in range(plan.first, plan.rounds + 1):
         rho = state.rho
@@ -278,8 +278,10 @@ def rounds(exchange: Exchange, consensus: Consensus, state: State, plan: Plan) -
         following, last_w = plan.penalty.following(t, rho, apart, moved), w
         state = State(sent, dual, following)
         if plan.acceleration is not None:
-            past = plan.acceleration.kept([*past, _step(consensus, state, each)], each)
-            lead = plan.acceleration.lead(past, each)
+            each = consensus.spread(following)
+            past = [*past, state]
+            steps = plan.acceleration.kept([_step(consensus, s, each) for s in past], each)
+            past, lead = past[-len(steps) :], plan.acceleration.lead(steps, each)
         yield Turn(t, w, rho, float(np.linalg.norm(apart)), farthest, state)
         if heard and farthest < plan.tolerance:
             return
@@ -308,7 +310,11 @@ def _meeting(consensus: Consensus, state: State) -> tuple[Floats, Floats, Floats
 
 
 def _step(consensus: Consensus, state: State, each: Floats) -> Step:
-    """Return the round that led to a state: y = sent + dual/rho, as dual is rho (y - sent)."""
+    """Return the round that led to a state, as a step at ``each``: y = sent + dual/rho.
+
+    The dual is a subgradient of f at what was sent. So sent is where that y leads at any rho, and
+    rounds of another rho are steps of today's map.
+    """
     share = state.dual / each
     following = consensus.spread(consensus.average(state.sent - share))
     return Step(state.sent + share, following - state.sent)

@@ -9,7 +9,7 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from gridpriv.core.arrays import Floats
+from gridpriv.core.arrays import Bools, Floats
 from gridpriv.core.errors import not_allowed, positive, whole
 from gridpriv.core.settings import shortest
 
@@ -156,7 +156,7 @@ class KeptPenalty:
     """Whatever rho a rehearsal handed over, unchanged.
 
     For rounds whose noise is fresh: it moves w every round, and a rule that reads residuals would
-    chase it. And for accelerated rounds, which have to repeat one map.
+    chase it. And for accelerated rounds of few agents, which agree soon.
     """
 
     given: PenaltySchedule
@@ -169,6 +169,51 @@ class KeptPenalty:
         """Return rho as it is."""
         del t, primal, dual
         return rho
+
+
+@dataclass(frozen=True, eq=False)
+class EvenedPenalty:
+    """The rho of a rehearsal, raised where copies are last to agree.
+
+    For accelerated rounds of many agents: what is last to agree are a few variables, too few for
+    steps that are common to all. A large rho holds a variable where it is, so what the objective
+    has a price for is evened only once all copies are ``near``; what is ``unpriced`` from the first
+    round. The rule reads disagreements, which are released (docs/decisions/0017-acceleration.md).
+
+    Attributes
+    ----------
+    unpriced : (K,) bool
+        Variables that no objective has a price for, reactive flows say.
+    near : float
+        The largest disagreement of a variable, p.u. (2-norm over its holders), below which all are
+        evened.
+    share : float
+        Of the largest disagreement, above which a variable's rho is raised.
+    factor : float
+        By which, in the first rounds; its square root after ``settle`` rounds.
+    most : float
+        Above it rho is left as it is.
+    """
+
+    given: PenaltySchedule
+    unpriced: Bools
+    near: float = 0.15
+    share: float = 0.1
+    factor: float = 1.3
+    settle: float = 40.0
+    most: float = 1e4
+
+    def first(self, size: int) -> Floats:
+        """Return the start of the schedule that was rehearsed."""
+        return self.given.first(size)
+
+    def following(self, t: int, rho: Floats, primal: Floats, dual: Floats) -> Floats:
+        """Return rho raised where the disagreement is a fair part of the largest."""
+        del dual
+        largest = primal.max(initial=0.0)
+        raised = rho * self.factor ** (self.settle / (self.settle + t))
+        late = (primal > self.share * largest) & (raised <= self.most)
+        return np.where(late & (self.unpriced | (largest < self.near)), raised, rho)
 
 
 @dataclass(frozen=True, eq=False)

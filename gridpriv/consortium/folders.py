@@ -30,7 +30,7 @@ from gridpriv.power.problem import ZoneProblem
 from gridpriv.power.program import compile_zone
 from gridpriv.power.zone import flat_start
 from gridpriv.zonal.checks import claimed_epsilon
-from gridpriv.zonal.opening import coordinate_units
+from gridpriv.zonal.opening import coordinate_units, reactive_flows
 from gridpriv.zonal.prepared import Prepared, prepare
 from gridpriv.zonal.settings import Settings
 
@@ -93,7 +93,8 @@ def make_terms(network: Case, prepared: Prepared, run: str) -> Terms:
     for zone, mask in zip(prepared.zones, prepared.shared, strict=True):
         numbers = zone.coordinates[mask]
         units = coordinate_units(prepared.network, numbers, len(prepared.zones))
-        zones[zone.name] = Shared(numbers, flat_start(zone)[mask], units)
+        reactive = reactive_flows(prepared.network, numbers)
+        zones[zone.name] = Shared(numbers, flat_start(zone)[mask], units, reactive)
     smooth = settings.step == "smooth" and settings.update == "linearized"
     problems = (ZoneProblem(compile_zone(zone), settings.solver) for zone in prepared.zones)
     return Terms(

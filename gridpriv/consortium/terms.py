@@ -19,7 +19,7 @@ import numpy as np
 
 from gridpriv.consensus.coordinator import make_consensus
 from gridpriv.consensus.table import Public
-from gridpriv.core.arrays import Floats, Ints
+from gridpriv.core.arrays import Bools, Floats, Ints
 from gridpriv.core.document import Json
 from gridpriv.core.errors import not_allowed
 from gridpriv.core.files import write_text
@@ -27,7 +27,7 @@ from gridpriv.core.reading import read_document
 from gridpriv.zonal.opening import Ground, step_size
 from gridpriv.zonal.settings import Settings, make_settings
 
-FORMAT = "gridpriv terms 1"
+FORMAT = "gridpriv terms 2"
 KEYS = ("format", "run", "case", "network", "settings", "smoothness", "epsilon", "zones")
 OF_ONE_PARTY = ("seed", "workers")  # settings that no two parties need to share
 LONGEST_RUN = 100
@@ -43,11 +43,14 @@ class Shared:
         Their numbers in the whole grid (:mod:`gridpriv.power.zone`).
     start, units : (shared,)
         Where each starts, and its unit of rho.
+    reactive : (shared,) bool
+        Which are reactive flows.
     """
 
     coordinates: Ints
     start: Floats
     units: Floats
+    reactive: Bools
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,6 +99,7 @@ class Terms:
             consensus=make_consensus([one.coordinates for one in held]),
             start=[one.start for one in held],
             units=np.concatenate([one.units for one in held])[first],
+            reactive=np.concatenate([one.reactive for one in held])[first],
             step=step_size(self.settings, lambda: (smoothness, self.epsilon)),
         )
 
@@ -118,6 +122,7 @@ class Terms:
             {
                 "zone": name, "coordinates": one.coordinates.tolist(),
                 "start": one.start.tolist(), "units": one.units.tolist(),
+                "reactive": np.flatnonzero(one.reactive).tolist(),
             }
             for name, one in self.zones.items()
         ]  # fmt: skip
@@ -181,4 +186,9 @@ def _shared(zone: Mapping[str, Any]) -> Shared:
         raise ValueError(f"zone {zone['zone']!r}: coordinates, start and units differ in length")
     if not (np.isfinite(start).all() and (units > 0.0).all() and np.isfinite(units).all()):
         raise ValueError(f"zone {zone['zone']!r}: a start or a unit that is no usable number")
-    return Shared(numbers, start, units)
+    reactive = np.zeros(len(numbers), dtype=bool)
+    places = np.array(zone["reactive"], dtype=np.int64)
+    if places.ndim != 1 or (places < 0).any() or (places >= len(numbers)).any():
+        raise ValueError(f"zone {zone['zone']!r}: reactive is not a list of places in coordinates")
+    reactive[places] = True
+    return Shared(numbers, start, units, reactive)

@@ -17,6 +17,7 @@ from gridpriv.consensus.coordinator import Consensus, Plan, State, orders_at, ro
 from gridpriv.consensus.messages import Exchange, Order, Phase
 from gridpriv.consensus.schedules import (
     BalancedPenalty,
+    EvenedPenalty,
     InUnits,
     KeptPenalty,
     StepSize,
@@ -24,14 +25,15 @@ from gridpriv.consensus.schedules import (
     smooth_step,
     strongly_convex_step,
 )
-from gridpriv.core.arrays import Floats, Ints
+from gridpriv.core.arrays import Bools, Floats, Ints
 from gridpriv.power.objective import penalty_units
 from gridpriv.power.zone import Network
 from gridpriv.zonal.settings import Settings
 
 REHEARSAL_ROUNDS = 20
 LEAST_MEMORY, MOST_MEMORY = 5, 10
-"""Rounds that Anderson steps combine (docs/decisions/0017-acceleration.md)."""
+"""Rounds that Anderson steps combine; with more zones than those rho is evened as well
+(docs/decisions/0017-acceleration.md)."""
 
 Carrying: TypeAlias = Callable[[Phase], Exchange]
 """From what orders ask for (ready, rehearse, round) to what carries them."""
@@ -47,6 +49,8 @@ class Ground:
         Where every zone's shared coordinates start.
     units : (K,)
         Of rho of every global variable.
+    reactive : (K,) bool
+        Which of them are reactive flows.
     step : callable
         eta^t.
     """
@@ -55,6 +59,7 @@ class Ground:
     consensus: Consensus
     start: Sequence[Floats]
     units: Floats
+    reactive: Bools
     step: StepSize
 
 
@@ -71,12 +76,14 @@ def opened(ground: Ground, carry: Carrying) -> tuple[State, Plan]:
         rehearsal = Plan(REHEARSAL_ROUNDS, ground.step, schedule)
         for turn in rounds(carry("rehearse"), consensus, state, rehearsal):
             state = turn.state
-    accelerated = settings.effective_acceleration() == "anderson"
-    if balanced and (accelerated or settings.noise_is_fresh()):
+    accelerated, zones = settings.effective_acceleration() == "anderson", len(ground.start)
+    if accelerated and zones > MOST_MEMORY:
+        schedule = EvenedPenalty(schedule, unpriced=ground.reactive)
+    elif balanced and (accelerated or settings.noise_is_fresh()):
         schedule = KeptPenalty(schedule)
     plan = Plan(
         settings.rounds, ground.step, schedule, settings.effective_tolerance(),
-        acceleration=anderson(len(ground.start)) if accelerated else None,
+        acceleration=anderson(zones) if accelerated else None,
     )  # fmt: skip
     if settings.effective_perturbation().target == "output":
         carry("ready")(_last_orders(consensus, state, plan))
@@ -107,6 +114,17 @@ def coordinate_units(network: Network, number: Ints, zones: int) -> Floats:
     start = network.offsets
     flows = (number >= start["p_from"]) & (number < start["pc"])
     return penalty_units(network.case, network.objective, flows, zones)
+
+
+def reactive_flows(network: Network, number: Ints) -> Bools:
+    """Return which of some of a network's coordinates are reactive flows."""
+    start = network.offsets
+    q_from, q_to = (
+        (number >= start[flow]) & (number < start[flow] + network.case.n_branch)
+        for flow in ("q_from", "q_to")
+    )
+    either: Bools = q_from | q_to
+    return either
 
 
 def step_size(settings: Settings, smooth: Callable[[], tuple[float, float]]) -> StepSize:

@@ -27,7 +27,7 @@ from gridpriv.privacy.noise import NoiseStreams
 from gridpriv.privacy.release import Charging, Release
 from gridpriv.privacy.statement import ZoneStatement
 from gridpriv.zonal.checks import claimed_epsilon, zone_statements
-from gridpriv.zonal.opening import Ground, coordinate_units, opened, step_size
+from gridpriv.zonal.opening import Ground, coordinate_units, opened, reactive_flows, step_size
 from gridpriv.zonal.prepared import Instance, Prepared, prepare
 from gridpriv.zonal.result import RunResult, Timing
 from gridpriv.zonal.settings import Settings
@@ -217,6 +217,7 @@ def open_rounds(prepared: Prepared, transport: Transport) -> Opening:
         consensus=prepared.consensus,
         start=[flat_start(zone)[s] for zone, s in prepared.held],
         units=coordinate_units(prepared.network, numbers, len(prepared.zones)),
+        reactive=reactive_flows(prepared.network, numbers),
         step=step_size(
             prepared.settings,
             lambda: (

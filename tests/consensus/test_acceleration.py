@@ -7,7 +7,7 @@ from tanks import Waterworks, rules
 from gridpriv.consensus.acceleration import Anderson, Step
 from gridpriv.consensus.coordinator import Plan, State, make_consensus, rounds
 from gridpriv.consensus.in_process import in_process
-from gridpriv.consensus.schedules import ConstantPenalty, nonsmooth_step
+from gridpriv.consensus.schedules import ConstantPenalty, GrowingPenalty, nonsmooth_step
 from gridpriv.consensus.transport import exchange
 
 SLOW = {"demands": (3.0, 4.0), "capacities": (2.0, 1.5)}
@@ -42,11 +42,14 @@ def test_a_step_that_leads_away_empties_the_memory():
     assert rule.kept(past, rho) == past[1:]
 
 
-def played(acceleration, count):
-    """Return w and the duals after so many rounds of two tanks with a penalty far too large."""
+TOO_LARGE = ConstantPenalty(30.0)
+
+
+def played(acceleration, count, penalty=TOO_LARGE):
+    """Return the rounds of two tanks with a penalty far too large."""
     transport = in_process(Waterworks(**SLOW, rules=rules("exact")))
     consensus = make_consensus([np.array([0]), np.array([0])])
-    plan = Plan(count, nonsmooth_step(), ConstantPenalty(30.0), acceleration=acceleration)
+    plan = Plan(count, nonsmooth_step(), penalty, acceleration=acceleration)
     begin = State(np.zeros(2), np.zeros(2), np.array([30.0]))
     return list(rounds(exchange(transport, "round"), consensus, begin, plan))
 
@@ -59,3 +62,10 @@ def test_accelerated_rounds_reach_the_optimum_that_plain_ones_are_far_from():
     assert fast[-1].farthest < 1e-6
     # the coordinator's duals are the agents': both add rho (told - sent) of every round
     assert fast[-1].state.dual.sum() == pytest.approx(0.0, abs=1e-5)
+
+
+def test_rounds_of_another_penalty_are_steps_of_the_same_map():
+    """Twice the penalty each round: what is remembered is told in the new one, and stays exact."""
+    grown = played(Anderson(), 9, GrowingPenalty(30.0, 2.0, 1, 1e6))
+    assert grown[-1].w == pytest.approx([0.75], abs=1e-6)
+    assert abs(played(None, 9, GrowingPenalty(30.0, 2.0, 1, 1e6))[-1].w[0] - 0.75) > 0.05

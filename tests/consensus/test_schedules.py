@@ -9,6 +9,7 @@ from gridpriv import InputError, Settings
 from gridpriv.consensus.schedules import (
     BalancedPenalty,
     ConstantPenalty,
+    EvenedPenalty,
     GrowingPenalty,
     KeptPenalty,
     nonsmooth_step,
@@ -43,6 +44,21 @@ def test_balancing_raises_where_copies_disagree_and_lowers_where_w_moves():
     np.testing.assert_allclose(rho, [change, 1.0, 1.0 / change])
     kept = KeptPenalty(rule)
     assert kept.following(5, rho, np.ones(3), np.zeros(3)) is rho
+
+
+def test_evening_raises_what_is_last_to_agree_and_waits_with_what_has_a_price():
+    unpriced = np.array([True, True, False, False])
+    rule = EvenedPenalty(BalancedPenalty(), unpriced)
+    rho, apart = np.array([2.0, 3.0, 2.0, 3.0]), np.array([1.0, 0.05, 1.0, 0.05])
+    for t in (1, 40, 10_000):
+        factor = 1.3 ** (40.0 / (40.0 + t))
+        far = rule.following(t, rho, apart, np.zeros(4))
+        np.testing.assert_allclose(far, rho * [factor, 1.0, 1.0, 1.0])
+        near = rule.following(t, rho, apart / 10.0, np.zeros(4))
+        np.testing.assert_allclose(near, rho * [factor, 1.0, factor, 1.0])
+    for agreed in (rule.following(1, rho, np.zeros(4), np.zeros(4)),
+                   rule.following(1, rho + 1e4, apart / 10.0, np.zeros(4)) - 1e4):  # fmt: skip
+        np.testing.assert_array_equal(agreed, rho)
 
 
 def test_noise_that_is_drawn_every_round_is_not_chased():

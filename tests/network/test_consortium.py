@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 
 import pytest
-from parties import LOOPBACK, Consortium, laid_out, same_rounds
+from parties import LOOPBACK, Consortium, laid_out, same_rounds, settings
 
-from gridpriv import make_settings
+from gridpriv import make_settings, partition, run
 from gridpriv.consortium.folders import lay_out
 from gridpriv.consortium.parties import ZoneParty, read_party
 from gridpriv.consortium.speak import read_own
@@ -32,6 +32,17 @@ def test_three_zones_over_grpc_are_a_run_in_one_process(folder, in_one_process, 
         r.consensus_residual for r in in_one_process.trace.rounds
     ]
     assert [row["releases"] for row in public["privacy"]] == [3, 3, 3]
+
+
+def test_the_penalties_of_many_zones_are_evened_as_in_one_process(case118, tmp_path):
+    zoning = partition(case118, 12)
+    given = {"refresh": "run", "rounds": 8}
+    alone = run(case118, zoning, settings(**given))
+    first, *_, last = (largest for _, largest in (r.penalty for r in alone.trace.rounds))
+    assert last > 1.9 * first
+    folder = laid_out(case118, zoning, tmp_path / "here", **given)
+    parties = Consortium(folder, secure=False).coordinator().zones(*zoning.names)
+    same_rounds(parties.results()["coordinator"], alone)
 
 
 @pytest.mark.parametrize("accuracy", ["matched", "exact"])
