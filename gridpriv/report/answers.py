@@ -214,10 +214,12 @@ def _answer(study: Study, panel: str, rows: pd.DataFrame) -> str:
         told += [*_nothing_released(metric, nothing), *_yardstick(metric, quiet)]
         return " ".join([*told, *_not_agreed(lost)])
     best, worst = ranked.iloc[0], ranked.iloc[-1]
-    told, others = [sentence(_leading(where, metric, ranked))], []
+    told, others = [sentence(_leading(where, metric, ranked)), *_carried(best)], []
     if not quiet.empty and math.isfinite(quiet[metric.key].min()):
         others.append(f"without noise it is {metric.told(quiet[metric.key].min())}")
-    silent = nothing[metric.key].min() if len(nothing) else math.nan
+    # what the grid cannot carry is no yardstick for what it can
+    yardsticks = nothing[nothing.carried > 0.0] if best.carried > 0.0 else nothing
+    silent = yardsticks[metric.key].min()
     if math.isfinite(silent):
         others.append(f"with nothing released, at epsilon 0, it is {metric.told(silent)}")
     if not _equal(metric, worst, best):
@@ -229,7 +231,8 @@ def _answer(study: Study, panel: str, rows: pd.DataFrame) -> str:
     if others:
         text = "; ".join(others)
         told.append(sentence(f"{text[0].upper()}{text[1:]}"))
-    told += _carried(best)
+    if len(nothing) and (nothing.carried == 0.0).all():
+        told.append("With nothing released, at epsilon 0, the grid can carry no run.")
     if silent < best[metric.key] - _same(metric, best):
         told.append("That budget is worth nothing here, whichever of these ways it is spent on.")
     if len(lost):

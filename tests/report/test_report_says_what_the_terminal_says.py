@@ -288,6 +288,42 @@ def test_where_no_private_way_is_carried_a_study_tells_of_releasing_nothing(
     assert re.findall(r"With (nothing released[^.]*\.)", answer) == ([] if said is None else [said])
 
 
+@pytest.mark.parametrize(
+    ("ways", "silent", "said", "worthless"),
+    [((True, False), (True, 8100.0), "it is 100 $/h", True),
+     ((True, True), (True, 8100.0), "it is 100 $/h", True),
+     ((True, True), (True, 9100.0), "it is 1100 $/h", False),
+     ((True, False), (False, 8100.0), "the grid can carry no run", False),
+     ((True, True), (False, 8100.0), "the grid can carry no run", False),
+     ((True, True), (False, None), "the grid can carry no run", False),
+     ((True, True), (None, 8100.0), None, False),
+     ((None, None), (None, 8100.0), "it is 100 $/h", True)],
+)  # fmt: skip
+def test_what_the_grid_cannot_carry_is_no_yardstick_for_what_it_can(
+    ways: tuple[bool | None, bool | None], silent: tuple[bool | None, float | None],
+    said: str | None, worthless: bool, tmp_path: Path,
+) -> None:  # fmt: skip
+    schemes = [s for s in DEFAULT_SCHEMES if s.name in ("no noise", "nothing released")]
+    plan = make_plan(["case14"], budgets=[1], schemes=[*schemes, NOISY[0]], seeds=[1, 2],
+                     settings={"solver": "clarabel", "beta": "30MW", "rounds": 1})  # fmt: skip
+    compare(plan, out=tmp_path, jobs=1)
+    study = read_source(tmp_path)
+    mine = iter(ways)
+    told = [
+        {"no noise": (True, 8000.0), "nothing released": silent}.get(name) or (next(mine), 9000.0)
+        for name in study.runs.scheme
+    ]
+    study.tables["runs"] = study.runs.assign(
+        carried=[one for one, _ in told], cost=[one for _, one in told]
+    )
+    answer = answers(study, summary(study))[0]
+    found = re.findall(r"With nothing released, at epsilon 0, ([^.;]*)[.;]", answer)
+    assert found == ([] if said is None else [said])
+    assert ("That budget is worth nothing here" in answer) == worthless
+    shares = re.findall(r'"1 rounds" has [^.]*\. The grid can carry (\S+)', answer)
+    assert shares == ([] if None in ways else ["all" if all(ways) else "50"])
+
+
 def protections(study: Study) -> list[str]:
     return [told for told in answers(study, summary(study)) if told.startswith("Protected")]
 
