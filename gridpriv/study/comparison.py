@@ -94,7 +94,9 @@ def compare(
         raise not_allowed("time-limit", time_limit, "a positive number of seconds")
     grids, tasks = load_grids(plan), plan.tasks()
     for task in tasks:
-        check_single(task.settings, grids[task.case, task.zoning].zoning)
+        grid = grids[task.case, task.zoning]
+        check_single(task.settings, grid.zoning)
+        task.settings.protected(grid.case)  # refuses a distance that no grid of its base has
     told = header("study", plan.title, plan.question, plan.as_dict(), len(tasks))
     manifest = told | {"cases": describe(grids)}
     common = partial(network_rows, grids)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import warnings
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from gridpriv.cli.main import main
 from gridpriv.core import stored
 from gridpriv.core.errors import GridprivWarning, InputError
 from gridpriv.core.files import StorageError
@@ -238,6 +240,7 @@ def test_norms_of_several_mechanisms_stand_in_one_table(tmp_path: Path, order: t
     [
         ({"workers": 4}, "workers = 4 is not allowed: at most 3, the number of zones"),
         ({"course": "2"}, "course = '2' is not allowed: 'auto' without a series"),
+        ({"beta": "1e9MW"}, r"beta = '1e9MW' is not allowed: 1e-07 to 1e\+08 MW on a base of 100"),
     ],
 )
 def test_what_no_run_of_the_study_can_have_is_refused_before_a_folder_is_begun(
@@ -246,3 +249,16 @@ def test_what_no_run_of_the_study_can_have_is_refused_before_a_folder_is_begun(
     with pytest.raises(InputError, match=said):
         compare("case14", out=tmp_path / "study", settings=settings)
     assert not (tmp_path / "study").exists()
+
+
+@pytest.mark.parametrize("beta", ["1e9MW", "1e7"])
+def test_one_distance_of_several_that_no_grid_has_is_refused_before_anything_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], beta: str
+) -> None:
+    out = tmp_path / "study"
+    one = ["--rounds", "1", "--seeds", "1", "--budgets", "1", "--mechanism", "laplace"]
+    assert main(["compare", "case14", *one, "--beta", f"1MW,{beta}", "--out", str(out)]) == 2
+    told = capsys.readouterr()
+    assert re.search(r"^gridpriv compare: beta = '?1(e9MW|0000000\.0)'? is not", told.err, re.M)
+    assert told.out == ""
+    assert not out.exists()
