@@ -22,10 +22,10 @@ from gridpriv.cli.output import output_folder, print_table, tell, write_results
 from gridpriv.cli.progress import progress
 from gridpriv.core.display import amount, counted, figure
 from gridpriv.core.document import Json
-from gridpriv.core.errors import InputError, not_allowed, one_of
+from gridpriv.core.errors import not_allowed, one_of
 from gridpriv.core.settings import shortest
 from gridpriv.grid.case import Case
-from gridpriv.privacy.adjacency import BETA, parse_beta
+from gridpriv.privacy.adjacency import parse_beta
 from gridpriv.zonal.settings import Release, Settings, make_settings
 
 if TYPE_CHECKING:
@@ -70,9 +70,11 @@ def execute(args: argparse.Namespace) -> int:
     zoning = chosen_zoning(case, args)
     if not (args.total > 0.0 and math.isfinite(args.total)):
         raise not_allowed("total", args.total, "a positive number")
+    beta = parse_beta(args.protect, "protect")
+    beta.distance(case.base_mva, "protect")
     settings = make_settings(
         mechanism="knorm", refresh="run",
-        budget=f"total:{args.total}", beta=_distance(args.protect),
+        budget=f"total:{args.total}", beta=beta,
         solver=args.solver, public_demand=args.public_demand, seed=0,
     )  # fmt: skip
     protected = settings.adjacency(case)  # warns of a distance that is none of this grid's
@@ -95,14 +97,6 @@ def execute(args: argparse.Namespace) -> int:
         write_results(folder, "plan", document)
     tell(args, document, lambda: _summarise(document), folder)
     return 0
-
-
-def _distance(text: str) -> str:
-    """Return the distance to protect, which a run calls beta."""
-    try:
-        return str(parse_beta(text))
-    except InputError:
-        raise not_allowed("protect", text, BETA) from None
 
 
 def _axes(args: argparse.Namespace) -> tuple[list[str], list[str], list[str]]:

@@ -193,9 +193,8 @@ class DemandAdjacency:
     power_factors: PowerFactors | None = None
 
     def __post_init__(self) -> None:
-        if not LEAST_BETA <= self.beta <= MOST_BETA:
-            allowed = f"{LEAST_BETA:g} to {MOST_BETA:g} p.u. (or such as 1MW)"
-            raise not_allowed("beta", self.beta, allowed)
+        if not 0.0 < self.beta < math.inf:
+            raise not_allowed("beta", self.beta, "a positive number of p.u.")
         one_of("protects", self.protects, PROTECTS)
         if self.power_factors is not None and self.protects != "p+q":
             raise not_allowed("protects", self.protects, "p+q, with power factors of both")
@@ -252,18 +251,26 @@ class Beta:
             return self.value
         return self.value * UNITS_MVA[self.unit.lower()] / base_mva
 
-    def distance(self, base_mva: float) -> float:
-        """Return the distance in per unit; refuse, in the unit that is stated, what no grid has."""
+    def distance(self, base_mva: float, called: str = "beta") -> float:
+        """Return the distance in per unit; refuse, in the unit that is stated, what no grid has.
+
+        ``called`` is what the refusal calls it.
+        """
         found = self.per_unit(base_mva)
-        if self.unit and not LEAST_BETA <= found <= MOST_BETA:
-            one = Beta(1.0, self.unit).per_unit(base_mva)
-            bounds = f"{LEAST_BETA / one:g} to {MOST_BETA / one:g} {self.unit}"
-            raise not_allowed("beta", str(self), f"{bounds} on a base of {base_mva:g} MVA")
-        return found
+        if LEAST_BETA * (1.0 - SAME) <= found <= MOST_BETA * (1.0 + SAME):
+            return found
+        if not self.unit:
+            allowed = f"{LEAST_BETA:g} to {MOST_BETA:g} p.u. (or such as 1MW)"
+            raise not_allowed(called, self.value, allowed)
+        one = Beta(1.0, self.unit).per_unit(base_mva)
+        bounds = f"{LEAST_BETA / one:g} to {MOST_BETA / one:g} {self.unit}"
+        raise not_allowed(called, str(self), f"{bounds} on a base of {base_mva:g} MVA")
 
 
-def parse_beta(text: str) -> Beta:
+def parse_beta(text: str, called: str = "beta") -> Beta:
     """Return the distance of ``0.01`` (per unit), ``1MW``, ``500kW`` or ``2MVAr``.
+
+    ``called`` is what a refusal calls it.
 
     >>> parse_beta("500kW").per_unit(base_mva=100.0)
     0.005
@@ -272,4 +279,4 @@ def parse_beta(text: str) -> Beta:
     try:
         return Beta(float(match[1]), match[2] or "") if match else Beta(math.nan)
     except (ValueError, InputError):
-        raise not_allowed("beta", text, BETA) from None
+        raise not_allowed(called, text, BETA) from None

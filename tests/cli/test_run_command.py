@@ -303,6 +303,16 @@ def test_the_extremes_that_are_allowed_end_in_no_defect(beta, epsilon, capsys):
     capsys.readouterr()
 
 
+@pytest.mark.parametrize("perturbation", ["objective", "output", "demand"])
+def test_a_distance_that_is_allowed_is_so_at_every_load(perturbation, capsys):
+    """What noise then covers is further than any distance that may be stated."""
+    words = ["--beta", "9e7MW", "--load-scale", "4", "--perturbation", perturbation, "--seed", "1"]
+    one = ["--rounds", "1", "--solver", "clarabel", "--no-reference", "--json"]
+    assert main(["run", "case14", *one, *words]) == 0
+    told = json.loads(capsys.readouterr().out)["privacy"]
+    assert told["adjacency"].startswith("one bus changes its active demand by 9e+07 MW and")
+
+
 def test_a_map_given_as_a_number_of_zones_names_the_flag_that_takes_it(capsys) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["run", "case14", "--zones", "map.csv"])

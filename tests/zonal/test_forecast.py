@@ -105,6 +105,7 @@ def test_bad_input_is_named(tmp_path, capsys):
     for flags, named in (
         (["--total", "0"], "total = 0.0 is"), (["--protect", "0MW"], "protect = '0MW' is"),
         (["--total", "nan"], "total = nan is"), (["--protect", "10MWh"], "protect = '10MWh' is"),
+        (["--protect", "1e9MW"], "protect = '1e9MW' is"), (["--protect", "1e7"], "protect = 1"),
         (["--rounds", "x"], "rounds"), (["--releases", "sum"], "releases"),
         (["--draws", "0"], "draws"), (["--draws", "1001"], "draws"),
         (["--mechanisms", "gaussian"], "mechanisms"),

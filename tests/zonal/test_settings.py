@@ -101,6 +101,14 @@ def test_a_distance_that_no_grid_has_is_refused_in_its_own_unit(case14, beta, ba
 
 
 @pytest.mark.parametrize(
+    ("beta", "base"), [("1e-7MW", 100.0), ("1e8MW", 100.0), ("3e-9MW", 3.0), ("1e6", 100.0)]
+)
+def test_the_bounds_that_a_refusal_names_are_allowed_themselves(case14, beta, base):
+    settings, case = make_settings(beta=beta), replace(case14, base_mva=base)
+    assert settings.protected(case).beta == settings.beta.per_unit(base)
+
+
+@pytest.mark.parametrize(
     ("beta", "said"),
     [
         ("20", "2000 MVA on the base of case14, more than its largest bus"),
