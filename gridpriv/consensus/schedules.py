@@ -185,8 +185,8 @@ class EvenedPenalty:
     unpriced : (K,) bool
         Variables that no objective has a price for, reactive flows say.
     near : float
-        The largest disagreement of a variable, p.u. (2-norm over its holders), below which all are
-        evened.
+        The largest disagreement of a variable, p.u. on the base of the case (2-norm over its
+        holders), below which all are evened.
     share : float
         Of the largest disagreement, above which a variable's rho is raised.
     factor : float
@@ -222,7 +222,7 @@ class InUnits:
 
     Residual balancing compares how far copies are apart with how far the objective would move
     them, so what it does depends on both units. ``units`` turns rho of the schedule's units into
-    that of the variables: with it a grid's rounds do not depend on its base.
+    that of the variables: with it a grid's rounds do not depend on its base, unless rho is evened.
 
     Attributes
     ----------

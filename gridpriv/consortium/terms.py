@@ -187,8 +187,9 @@ def _shared(zone: Mapping[str, Any]) -> Shared:
     if not (np.isfinite(start).all() and (units > 0.0).all() and np.isfinite(units).all()):
         raise ValueError(f"zone {zone['zone']!r}: a start or a unit that is no usable number")
     reactive = np.zeros(len(numbers), dtype=bool)
-    places = np.array(zone["reactive"], dtype=np.int64)
-    if places.ndim != 1 or (places < 0).any() or (places >= len(numbers)).any():
+    places = zone["reactive"]
+    whole = isinstance(places, list) and all(type(place) is int for place in places)
+    if not whole or len(set(places)) < len(places) or not set(places) <= set(range(len(numbers))):
         raise ValueError(f"zone {zone['zone']!r}: reactive is not a list of places in coordinates")
     reactive[places] = True
     return Shared(numbers, start, units, reactive)

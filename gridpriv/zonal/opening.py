@@ -28,11 +28,11 @@ from gridpriv.consensus.schedules import (
 from gridpriv.core.arrays import Bools, Floats, Ints
 from gridpriv.power.objective import penalty_units
 from gridpriv.power.zone import Network
-from gridpriv.zonal.settings import Settings
+from gridpriv.zonal.settings import FEW_ZONES, Settings
 
 REHEARSAL_ROUNDS = 20
 LEAST_MEMORY, MOST_MEMORY = 5, 10
-"""Rounds that Anderson steps combine; with more zones than those rho is evened as well
+"""Rounds that Anderson steps combine; among more than FEW_ZONES zones rho is evened as well
 (docs/decisions/0017-acceleration.md)."""
 
 Carrying: TypeAlias = Callable[[Phase], Exchange]
@@ -77,7 +77,7 @@ def opened(ground: Ground, carry: Carrying) -> tuple[State, Plan]:
         for turn in rounds(carry("rehearse"), consensus, state, rehearsal):
             state = turn.state
     accelerated, zones = settings.effective_acceleration() == "anderson", len(ground.start)
-    if accelerated and zones > MOST_MEMORY:
+    if accelerated and zones > FEW_ZONES:
         schedule = EvenedPenalty(schedule, unpriced=ground.reactive)
     elif balanced and (accelerated or settings.noise_is_fresh()):
         schedule = KeptPenalty(schedule)

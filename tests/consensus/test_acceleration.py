@@ -64,6 +64,31 @@ def test_accelerated_rounds_reach_the_optimum_that_plain_ones_are_far_from():
     assert fast[-1].state.dual.sum() == pytest.approx(0.0, abs=1e-5)
 
 
+class Recorded(Anderson):
+    """Anderson's step that keeps what it was given."""
+
+    def __init__(self, given):
+        super().__init__(memory=2)
+        object.__setattr__(self, "given", given)
+
+    def lead(self, past, rho):
+        self.given.append((past, rho))
+        return super().lead(past, rho)
+
+
+def test_every_round_that_is_remembered_is_told_at_the_next_penalty():
+    given = []
+    turns = played(Recorded(given), 6, GrowingPenalty(30.0, 2.0, 1, 1e6))
+    for number, (past, rho) in enumerate(given):
+        state = turns[number].state
+        assert state.rho[0] == pytest.approx(30.0 * 2.0 ** (number + 2))
+        np.testing.assert_array_equal(rho, np.repeat(state.rho, 2))
+        assert len(past) == min(number, 2) + 1
+        for step, turn in zip(past[::-1], turns[number::-1], strict=False):
+            # where y = sent + dual/rho attracts, sent is the minimiser: its gradient is the dual
+            np.testing.assert_allclose(rho * (step.at - turn.state.sent), turn.state.dual)
+
+
 def test_rounds_of_another_penalty_are_steps_of_the_same_map():
     """Twice the penalty each round: what is remembered is told in the new one, and stays exact."""
     grown = played(Anderson(), 9, GrowingPenalty(30.0, 2.0, 1, 1e6))

@@ -56,9 +56,19 @@ def test_evening_raises_what_is_last_to_agree_and_waits_with_what_has_a_price():
         np.testing.assert_allclose(far, rho * [factor, 1.0, 1.0, 1.0])
         near = rule.following(t, rho, apart / 10.0, np.zeros(4))
         np.testing.assert_allclose(near, rho * [factor, 1.0, factor, 1.0])
-    for agreed in (rule.following(1, rho, np.zeros(4), np.zeros(4)),
-                   rule.following(1, rho + 1e4, apart / 10.0, np.zeros(4)) - 1e4):  # fmt: skip
-        np.testing.assert_array_equal(agreed, rho)
+    np.testing.assert_array_equal(rule.following(1, rho, np.zeros(4), np.zeros(4)), rho)
+
+
+def test_evening_begins_below_015_takes_a_tenth_of_the_largest_and_ends_at_10000():
+    rule = EvenedPenalty(BalancedPenalty(), np.zeros(3, dtype=bool))
+
+    def raised(rho, apart):
+        rho = np.array(rho)
+        return (rule.following(1, rho, np.array(apart), np.zeros(3)) > rho).tolist()
+
+    assert raised([1.0, 1.0, 1.0], [0.149, 0.016, 0.014]) == [True, True, False]
+    assert raised([1.0, 1.0, 1.0], [0.151, 0.016, 0.014]) == [False, False, False]
+    assert raised([7_000.0, 9_000.0, 20_000.0], [0.1, 0.1, 0.1]) == [True, False, False]
 
 
 def test_noise_that_is_drawn_every_round_is_not_chased():

@@ -34,7 +34,8 @@ def test_three_zones_over_grpc_are_a_run_in_one_process(folder, in_one_process, 
     assert [row["releases"] for row in public["privacy"]] == [3, 3, 3]
 
 
-def test_the_penalties_of_many_zones_are_evened_as_in_one_process(case118, tmp_path):
+def test_the_penalties_of_many_zones_are_evened_as_in_one_process(case118, tmp_path, monkeypatch):
+    monkeypatch.setattr("gridpriv.zonal.opening.FEW_ZONES", 11)
     zoning = partition(case118, 12)
     given = {"refresh": "run", "rounds": 8}
     alone = run(case118, zoning, settings(**given))
@@ -43,6 +44,27 @@ def test_the_penalties_of_many_zones_are_evened_as_in_one_process(case118, tmp_p
     folder = laid_out(case118, zoning, tmp_path / "here", **given)
     parties = Consortium(folder, secure=False).coordinator().zones(*zoning.names)
     same_rounds(parties.results()["coordinator"], alone)
+
+
+@pytest.mark.parametrize(
+    "reactive", [[0.0], [True], ["1"], [-1], [10**6], [1, 1], {"1": 1}, None, "1", [[1]]]
+)
+def test_places_of_reactive_flows_are_whole_numbers_of_the_zone(
+    case14, zones14, tmp_path, reactive
+):
+    path = laid_out(case14, zones14, tmp_path / "here") / "1" / "terms.json"
+    told = json.loads(path.read_text())
+    told["zones"][0]["reactive"] = reactive
+    path.write_text(json.dumps(told))
+    with pytest.raises(InputError, match="reactive is not a list of places"):
+        read_terms(path)
+
+
+def test_terms_of_an_earlier_format_are_refused(case14, zones14, tmp_path):
+    path = laid_out(case14, zones14, tmp_path / "here") / "1" / "terms.json"
+    path.write_text(path.read_text().replace("gridpriv terms 2", "gridpriv terms 1"))
+    with pytest.raises(InputError, match="not of the format"):
+        read_terms(path)
 
 
 @pytest.mark.parametrize("accuracy", ["matched", "exact"])

@@ -1,0 +1,51 @@
+"""Which rule a run's penalties follow, and what of a grid are reactive flows."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+import numpy as np
+import pytest
+
+from gridpriv import Settings
+from gridpriv.consensus.in_process import in_process
+from gridpriv.consensus.schedules import BalancedPenalty, EvenedPenalty, InUnits, KeptPenalty
+from gridpriv.power.ac.settle import agreed_boundaries
+from gridpriv.zonal.prepared import prepare
+from gridpriv.zonal.run import crew, open_rounds
+
+
+def penalties(case, zoning, **given):
+    prepared = prepare(case, zoning, Settings(seed=1, rounds=2, **given))
+    with closing(in_process(crew(prepared))) as zones:
+        return prepared, open_rounds(prepared, zones).plan.penalty
+
+
+@pytest.mark.parametrize(
+    ("few", "given", "rule"),
+    [
+        (100, {}, KeptPenalty),
+        (3, {}, KeptPenalty),
+        (2, {}, EvenedPenalty),
+        (2, {"mechanism": "none"}, EvenedPenalty),
+        (2, {"acceleration": "none"}, InUnits),
+        (2, {"refresh": "round"}, KeptPenalty),
+    ],
+)
+def test_many_zones_even_their_penalties(case14, zones14, monkeypatch, few, given, rule):
+    monkeypatch.setattr("gridpriv.zonal.opening.FEW_ZONES", few)
+    _, chosen = penalties(case14, zones14, **given)
+    assert type(chosen) is rule
+    if rule is InUnits:
+        assert isinstance(chosen.given, BalancedPenalty)
+
+
+def test_what_has_no_price_is_what_a_settlement_reads_as_reactive(case14, zones14, monkeypatch):
+    monkeypatch.setattr("gridpriv.zonal.opening.FEW_ZONES", 2)
+    prepared, chosen = penalties(case14, zones14)
+    numbers = np.unique(np.concatenate([zone.coordinates[s] for zone, s in prepared.held]))
+    marked = set(numbers[chosen.unpriced].tolist())
+    sent = [np.isin(zone.coordinates, list(marked)).astype(float) for zone in prepared.zones]
+    for boundary in agreed_boundaries(prepared.network, prepared.zones, sent):
+        assert (boundary.q == 1.0).all()
+        assert not np.concatenate([boundary.p, boundary.w_near, boundary.w_far]).any()
