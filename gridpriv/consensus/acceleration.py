@@ -27,7 +27,8 @@ import numpy as np
 
 from gridpriv.core.arrays import Floats
 
-Acceleration = Literal["anderson", "none"]
+Acceleration = Literal["anderson", "evened", "none"]
+"""Anderson steps, with penalties as rehearsed or evened; or none."""
 
 
 @dataclass(frozen=True, eq=False)

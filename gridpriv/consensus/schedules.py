@@ -156,7 +156,7 @@ class KeptPenalty:
     """Whatever rho a rehearsal handed over, unchanged.
 
     For rounds whose noise is fresh: it moves w every round, and a rule that reads residuals would
-    chase it. And for accelerated rounds of few agents, which agree soon.
+    chase it. And for accelerated rounds, which repeat one map so.
     """
 
     given: PenaltySchedule
@@ -175,10 +175,11 @@ class KeptPenalty:
 class EvenedPenalty:
     """The rho of a rehearsal, raised where copies are last to agree.
 
-    For accelerated rounds of many agents: what is last to agree are a few variables, too few for
-    steps that are common to all. A large rho holds a variable where it is, so what the objective
-    has a price for is evened only once all copies are ``near``; what is ``unpriced`` from the first
-    round. The rule reads disagreements, which are released (docs/decisions/0017-acceleration.md).
+    For accelerated rounds of hundreds of agents: what is last to agree are a few variables, too few
+    for steps that are common to all. It buys agreement with the optimum: a large rho holds a
+    variable where it is. So what the objective has a price for is evened only once all copies are
+    ``near``; what is ``unpriced`` from the first round. The rule reads disagreements, which are
+    released (docs/decisions/0017-acceleration.md).
 
     Attributes
     ----------

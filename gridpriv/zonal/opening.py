@@ -28,12 +28,11 @@ from gridpriv.consensus.schedules import (
 from gridpriv.core.arrays import Bools, Floats, Ints
 from gridpriv.power.objective import penalty_units
 from gridpriv.power.zone import Network
-from gridpriv.zonal.settings import FEW_ZONES, Settings
+from gridpriv.zonal.settings import Settings
 
 REHEARSAL_ROUNDS = 20
 LEAST_MEMORY, MOST_MEMORY = 5, 10
-"""Rounds that Anderson steps combine; among more than FEW_ZONES zones rho is evened as well
-(docs/decisions/0017-acceleration.md)."""
+"""Rounds that Anderson steps combine (docs/decisions/0017-acceleration.md)."""
 
 Carrying: TypeAlias = Callable[[Phase], Exchange]
 """From what orders ask for (ready, rehearse, round) to what carries them."""
@@ -76,14 +75,14 @@ def opened(ground: Ground, carry: Carrying) -> tuple[State, Plan]:
         rehearsal = Plan(REHEARSAL_ROUNDS, ground.step, schedule)
         for turn in rounds(carry("rehearse"), consensus, state, rehearsal):
             state = turn.state
-    accelerated, zones = settings.effective_acceleration() == "anderson", len(ground.start)
-    if accelerated and zones > FEW_ZONES:
+    acceleration = settings.effective_acceleration()
+    if acceleration == "evened":
         schedule = EvenedPenalty(schedule, unpriced=ground.reactive)
-    elif balanced and (accelerated or settings.noise_is_fresh()):
+    elif balanced and (acceleration != "none" or settings.noise_is_fresh()):
         schedule = KeptPenalty(schedule)
     plan = Plan(
         settings.rounds, ground.step, schedule, settings.effective_tolerance(),
-        acceleration=anderson(zones) if accelerated else None,
+        acceleration=None if acceleration == "none" else anderson(len(ground.start)),
     )  # fmt: skip
     if settings.effective_perturbation().target == "output":
         carry("ready")(_last_orders(consensus, state, plan))

@@ -146,7 +146,8 @@ def sentences(document: Json) -> list[str]:
     final, privacy = document["final"], document["privacy"]
     ended = apart(document) or stopped(document)
     told = [*([ended] if ended else []), *beside(document)]
-    if apart(document) and final["physical"]["carried"] is not None:
+    physical = final["physical"]
+    if apart(document) and physical["carried"] is not None and not physical["failure"]:
         told.insert(1, SETTLED)
     if final["explanation"]:
         told.append(f"{final['explanation'][0].upper()}{final['explanation'][1:]}.")

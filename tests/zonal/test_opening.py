@@ -22,27 +22,25 @@ def penalties(case, zoning, **given):
 
 
 @pytest.mark.parametrize(
-    ("few", "given", "rule"),
+    ("given", "rule"),
     [
-        (100, {}, KeptPenalty),
-        (3, {}, KeptPenalty),
-        (2, {}, EvenedPenalty),
-        (2, {"mechanism": "none"}, EvenedPenalty),
-        (2, {"acceleration": "none"}, InUnits),
-        (2, {"refresh": "round"}, KeptPenalty),
+        ({}, KeptPenalty),
+        ({"acceleration": "anderson"}, KeptPenalty),
+        ({"acceleration": "evened"}, EvenedPenalty),
+        ({"acceleration": "evened", "mechanism": "none"}, EvenedPenalty),
+        ({"acceleration": "none"}, InUnits),
+        ({"refresh": "round"}, KeptPenalty),
     ],
 )
-def test_many_zones_even_their_penalties(case14, zones14, monkeypatch, few, given, rule):
-    monkeypatch.setattr("gridpriv.zonal.opening.FEW_ZONES", few)
+def test_penalties_are_evened_where_that_is_asked_for(case14, zones14, given, rule):
     _, chosen = penalties(case14, zones14, **given)
     assert type(chosen) is rule
     if rule is InUnits:
         assert isinstance(chosen.given, BalancedPenalty)
 
 
-def test_what_has_no_price_is_what_a_settlement_reads_as_reactive(case14, zones14, monkeypatch):
-    monkeypatch.setattr("gridpriv.zonal.opening.FEW_ZONES", 2)
-    prepared, chosen = penalties(case14, zones14)
+def test_what_has_no_price_is_what_a_settlement_reads_as_reactive(case14, zones14):
+    prepared, chosen = penalties(case14, zones14, acceleration="evened")
     numbers = np.unique(np.concatenate([zone.coordinates[s] for zone, s in prepared.held]))
     marked = set(numbers[chosen.unpriced].tolist())
     sent = [np.isin(zone.coordinates, list(marked)).astype(float) for zone in prepared.zones]

@@ -18,6 +18,7 @@ from gridpriv.power.ac.surroundings import lossless
 from gridpriv.power.zone import make_network, make_zones
 from gridpriv.zonal.physical import Reference, cost_of_privacy, shed_causes, verdict
 from gridpriv.zonal.settings import make_settings
+from gridpriv.zonal.summary import SETTLED, sentences
 
 OPTIMUM = {"case14": 8081.5, "case118": 129660.7}
 NOISY = {
@@ -265,3 +266,10 @@ def test_a_value_of_lost_load_below_a_generators_cost_is_refused(case14, zones14
     settings = make_settings(mechanism="none", voll=30.0, balancing_price=10.0)
     with pytest.raises(InputError, match="voll = 30"):
         run(case14, zones14, settings)
+
+
+def test_no_settled_figures_are_said_to_hold_where_there_is_no_power_flow(case14, zones14):
+    document = run(case14, zones14, make_settings(seed=1, rounds=1, mechanism="none")).as_dict()
+    assert SETTLED in sentences(document)
+    document["final"]["physical"] |= {"carried": False, "failure": "no solution"}
+    assert SETTLED not in sentences(document)
