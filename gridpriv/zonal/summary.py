@@ -28,6 +28,7 @@ SETTLED = (
     "The settled grid's figures hold all the same: they are what comes of every zone's acting on "
     "what was agreed last."
 )
+PLANNED = "shed by zones' plans, which have no power flow"
 MOST_ZONES_NAMED = 12
 
 
@@ -55,8 +56,9 @@ def figures(document: Json) -> Table:
     """Return what came out, from a run's document; without what it leaves out."""
     final, solver = document["final"], document["solver"]
     physical, held = final["physical"], final["cost_of_privacy"] or {}
+    lost, outside = bool(physical["failure"]), _length(physical["violations"])
     power: list[tuple[str, float | None]] = [
-        ("demand not served", physical["shed_mw"]),
+        (PLANNED if lost else "demand not served", physical["shed_mw"]),
         *((name, held[key]) for key, name in CAUSES.items() if held.get(key)),
         ("generation that cannot be used", physical["spill_mw"]),
         ("balancing power between zones", physical["balancing_mw"]),
@@ -70,7 +72,7 @@ def figures(document: Json) -> Table:
     rows += [[name, amount(held.get(key), u), u] for key, (name, u) in HELD_AGAINST.items()]
     rows += [
         ["the grid can carry it, nothing released", nothing_released_carried(document), ""],
-        ["limits violated", _length(physical["violations"]), ""],
+        ["limits violated", None if lost else outside, ""],
         ["consensus residual", final["consensus_residual"], "p.u."],
         ["largest disagreement of one variable", final["disagreement"], "p.u."],
         ["solver", f"{solver['name']}{solves}", ""],
@@ -304,12 +306,13 @@ def price(document: Json) -> str:
 
 def line(document: Json) -> str:
     """Return a run in one line."""
-    final, total = document["final"], document["privacy"]["total"]
+    physical, total = document["final"]["physical"], document["privacy"]["total"]
     parts = [
         f"{document['case']}, {counted(len(document['zones']), 'zone')}",
         _rounds(document),
         noise(document["settings"]),
-        f"{shown(amount(final['physical']['shed_mw'], 'MW'))} MW not served",
+        f"{shown(amount(physical['shed_mw'], 'MW'))} MW "
+        f"{'shed by plans without a power flow' if physical['failure'] else 'not served'}",
     ]
     if total["epsilon"] is not None:
         parts.append(f"total epsilon {shown(total['epsilon'])} at delta {total['delta']:g}")

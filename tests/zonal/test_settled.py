@@ -18,7 +18,7 @@ from gridpriv.power.ac.surroundings import lossless
 from gridpriv.power.zone import make_network, make_zones
 from gridpriv.zonal.physical import Reference, cost_of_privacy, shed_causes, verdict
 from gridpriv.zonal.settings import make_settings
-from gridpriv.zonal.summary import SETTLED, sentences
+from gridpriv.zonal.summary import SETTLED, figures, line, sentences
 
 OPTIMUM = {"case14": 8081.5, "case118": 129660.7}
 NOISY = {
@@ -271,5 +271,10 @@ def test_a_value_of_lost_load_below_a_generators_cost_is_refused(case14, zones14
 def test_no_settled_figures_are_said_to_hold_where_there_is_no_power_flow(case14, zones14):
     document = run(case14, zones14, make_settings(seed=1, rounds=1, mechanism="none")).as_dict()
     assert SETTLED in sentences(document)
+    assert {"demand not served", "limits violated"} <= {row[0] for row in figures(document)[2]}
+    assert "MW not served" in line(document)
     document["final"]["physical"] |= {"carried": False, "failure": "no solution"}
     assert SETTLED not in sentences(document)
+    named = {row[0] for row in figures(document)[2]}
+    assert not {"demand not served", "limits violated"} & named
+    assert "not served" not in line(document)
