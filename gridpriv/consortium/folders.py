@@ -28,9 +28,7 @@ from gridpriv.grid.network_file import network_digest, public_network, write_net
 from gridpriv.grid.zoning import Zoning, write_zoning
 from gridpriv.power.problem import ZoneProblem
 from gridpriv.power.program import compile_zone
-from gridpriv.power.zone import flat_start
 from gridpriv.zonal.checks import claimed_epsilon
-from gridpriv.zonal.opening import coordinate_units, reactive_flows
 from gridpriv.zonal.prepared import Prepared, prepare
 from gridpriv.zonal.settings import Settings
 
@@ -89,12 +87,7 @@ def make_terms(network: Case, prepared: Prepared, run: str) -> Terms:
     perturbation = settings.effective_perturbation()
     if perturbation.target == "demand":  # said, as what is left out may come to mean another
         settings = replace(settings, refresh=perturbation.refresh)
-    zones = {}
-    for zone, mask in zip(prepared.zones, prepared.shared, strict=True):
-        numbers = zone.coordinates[mask]
-        units = coordinate_units(prepared.network, numbers, len(prepared.zones))
-        reactive = reactive_flows(prepared.network, numbers)
-        zones[zone.name] = Shared(numbers, flat_start(zone)[mask], units, reactive)
+    zones = {zone.name: Shared.of(prepared, z) for z, zone in enumerate(prepared.zones)}
     smooth = settings.step == "smooth" and settings.update == "linearized"
     problems = (ZoneProblem(compile_zone(zone), settings.solver) for zone in prepared.zones)
     return Terms(

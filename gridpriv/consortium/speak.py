@@ -18,7 +18,7 @@ from gridpriv.consensus.table import LateError, Note
 from gridpriv.consensus.wire import Farewell, Hello, encode
 from gridpriv.consortium.charged import charged_once
 from gridpriv.consortium.parties import ZoneParty
-from gridpriv.consortium.terms import Terms
+from gridpriv.consortium.terms import Shared, Terms
 from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError, one_of
 from gridpriv.core.files import make_folder, write_text
@@ -31,7 +31,7 @@ from gridpriv.grid.overrides import read_bus_demand
 from gridpriv.grid.zoning import Zoning, read_zoning
 from gridpriv.power.ac.settle import agreed_boundaries
 from gridpriv.power.fleet import Fleet, ZoneMember
-from gridpriv.power.zone import Zone, flat_start
+from gridpriv.power.zone import Zone
 from gridpriv.privacy.ledger import Ledger
 from gridpriv.privacy.noise import NoiseStreams
 from gridpriv.privacy.release import Charging
@@ -89,15 +89,13 @@ def read_own(terms: Terms, party: ZoneParty, folder: Path) -> Own:
     zoning = read_zoning(folder / party.zoning, network)
     case = own_demand(network, zoning, name, folder / party.demand)
     prepared = prepare(case, zoning, replace(terms.settings, workers=1))
-    (zone,) = (zone for zone in prepared.zones if zone.name == name)
-    mask, agreed = prepared.shared[prepared.zones.index(zone)], terms.zones[name]
-    mine = zone.coordinates[mask], flat_start(zone)[mask]
-    if not all(map(np.array_equal, mine, (agreed.coordinates, agreed.start))):
+    place = [zone.name for zone in prepared.zones].index(name)
+    if not Shared.of(prepared, place).same(terms.zones[name]):
         raise InputError(
-            f"zone {name!r} shares other variables, or starts them elsewhere, than the terms say: "
-            "they were not made for its network and zone map"
+            f"zone {name!r} shares other variables, or starts or weighs them otherwise, than the "
+            "terms say: they were not made for its network and zone map"
         )
-    return Own(prepared, zone, case)
+    return Own(prepared, prepared.zones[place], case)
 
 
 def own_demand(network: Case, zoning: Zoning, name: str, path: Path) -> Case:

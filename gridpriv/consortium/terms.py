@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,8 +24,12 @@ from gridpriv.core.document import Json
 from gridpriv.core.errors import not_allowed
 from gridpriv.core.files import write_text
 from gridpriv.core.reading import read_document
-from gridpriv.zonal.opening import Ground, step_size
+from gridpriv.power.zone import flat_start
+from gridpriv.zonal.opening import Ground, coordinate_units, reactive_flows, step_size
 from gridpriv.zonal.settings import Settings, make_settings
+
+if TYPE_CHECKING:
+    from gridpriv.zonal.prepared import Prepared
 
 FORMAT = "gridpriv terms 2"
 KEYS = ("format", "run", "case", "network", "settings", "smoothness", "epsilon", "zones")
@@ -51,6 +55,22 @@ class Shared:
     start: Floats
     units: Floats
     reactive: Bools
+
+    @staticmethod
+    def of(prepared: Prepared, place: int) -> Shared:
+        """Return what the zone at a place of a run shares."""
+        zone, mask = prepared.zones[place], prepared.shared[place]
+        network, numbers = prepared.network, zone.coordinates[mask]
+        return Shared(
+            numbers, flat_start(zone)[mask],
+            coordinate_units(network, numbers, len(prepared.zones)),
+            reactive_flows(network, numbers),
+        )  # fmt: skip
+
+    def same(self, other: Shared) -> bool:
+        """Return whether another is the same to the last bit."""
+        pairs = zip(vars(self).values(), vars(other).values(), strict=True)
+        return all(np.array_equal(mine, theirs) for mine, theirs in pairs)
 
 
 @dataclass(frozen=True, eq=False)

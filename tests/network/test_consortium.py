@@ -59,6 +59,23 @@ def test_places_of_reactive_flows_are_whole_numbers_of_the_zone(
         read_terms(path)
 
 
+@pytest.mark.parametrize(
+    ("field", "other"),
+    [("reactive", lambda held: held[:-1]), ("units", lambda held: [2.0 * held[0], *held[1:]]),
+     ("start", lambda held: [held[0] + 1e-9, *held[1:]])],
+)  # fmt: skip
+def test_a_zone_checks_all_that_terms_say_of_it(case14, zones14, tmp_path, field, other):
+    folder = laid_out(case14, zones14, tmp_path / "here") / "1"
+    party = read_party(folder / "zone.toml", ZoneParty)
+    told = json.loads((folder / "terms.json").read_text())
+    read_own(read_terms(folder / "terms.json"), party, folder)
+    (mine,) = (zone for zone in told["zones"] if zone["zone"] == "1")
+    mine[field] = other(mine[field])
+    (folder / "terms.json").write_text(json.dumps(told))
+    with pytest.raises(InputError, match="starts or weighs them otherwise"):
+        read_own(read_terms(folder / "terms.json"), party, folder)
+
+
 def test_terms_of_an_earlier_format_are_refused(case14, zones14, tmp_path):
     path = laid_out(case14, zones14, tmp_path / "here") / "1" / "terms.json"
     path.write_text(path.read_text().replace("gridpriv terms 2", "gridpriv terms 1"))
