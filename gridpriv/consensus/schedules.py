@@ -177,14 +177,14 @@ class EvenedPenalty:
 
     For accelerated rounds of hundreds of agents: what is last to agree are a few variables, too few
     for steps that are common to all. It buys agreement with the optimum: a large rho holds a
-    variable where it is. So what the objective has a price for is evened only once all copies are
-    ``near``; what is ``unpriced`` from the first round. The rule reads disagreements, which are
-    released (docs/decisions/0017-acceleration.md).
+    variable where it is. So what has a price is evened only once all copies are ``near``; what is
+    ``unpriced`` from the first round. The rule reads disagreements, which are released
+    (docs/decisions/0017-acceleration.md).
 
     Attributes
     ----------
     unpriced : (K,) bool
-        Variables that no objective has a price for, reactive flows say.
+        Variables that no cost is of, such as reactive flows.
     near : float
         The largest disagreement of a variable, p.u. on the base of the case (2-norm over its
         holders), below which all are evened.

@@ -28,6 +28,7 @@ SETTLED = (
     "The settled grid's figures hold all the same: they are what comes of every zone's acting on "
     "what was agreed last."
 )
+BOUGHT = "Evened penalties hold zones to what they agree on, which may cost more than it has to."
 PLANNED = "shed by zones' plans, which have no power flow"
 MOST_ZONES_NAMED = 12
 
@@ -259,10 +260,11 @@ def stopped(document: Json) -> str | None:
     if not _agreed_early(document):
         return None
     settings, rounds = document["settings"], counted(len(document["rounds"]), "round")
-    return (
+    told = (
         f"Rounds stopped after {rounds} of {settings['rounds']}: every shared variable agrees "
         f"within {shown(settings['tolerance'])} p.u. (--tolerance 0 runs all)."
     )
+    return f"{told} {BOUGHT}" if settings["acceleration"] == "evened" else told
 
 
 def shed_by_exporters(document: Json) -> str | None:

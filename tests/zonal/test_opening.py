@@ -7,12 +7,13 @@ from contextlib import closing
 import numpy as np
 import pytest
 
-from gridpriv import Settings
+from gridpriv import Settings, run
 from gridpriv.consensus.in_process import in_process
 from gridpriv.consensus.schedules import BalancedPenalty, EvenedPenalty, InUnits, KeptPenalty
 from gridpriv.power.ac.settle import agreed_boundaries
 from gridpriv.zonal.prepared import prepare
 from gridpriv.zonal.run import crew, open_rounds
+from gridpriv.zonal.summary import BOUGHT, sentences
 
 
 def penalties(case, zoning, **given):
@@ -47,3 +48,11 @@ def test_what_has_no_price_is_what_a_settlement_reads_as_reactive(case14, zones1
     for boundary in agreed_boundaries(prepared.network, prepared.zones, sent):
         assert (boundary.q == 1.0).all()
         assert not np.concatenate([boundary.p, boundary.w_near, boundary.w_far]).any()
+
+
+@pytest.mark.parametrize("acceleration", ["anderson", "evened"])
+def test_agreement_that_is_bought_is_said_to_be(case14, zones14, acceleration):
+    given = {"mechanism": "none", "acceleration": acceleration, "rounds": 200}
+    told = " ".join(sentences(run(case14, zones14, Settings(seed=1, **given)).as_dict()))
+    assert "Rounds stopped after" in told
+    assert (BOUGHT in told) == (acceleration == "evened")
