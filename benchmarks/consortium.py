@@ -22,11 +22,11 @@ import casadi  # noqa: F401
 import clarabel  # noqa: F401
 
 from gridpriv import load_case, make_settings, partition, run, shipped_zoning
+from gridpriv.consortium.agreement import read_agreement
 from gridpriv.consortium.coordinate import coordinate
 from gridpriv.consortium.folders import lay_out
 from gridpriv.consortium.parties import CoordinatorParty, ZoneParty, credentials, read_party
-from gridpriv.consortium.speak import over_grpc, speak
-from gridpriv.consortium.terms import read_terms
+from gridpriv.consortium.zone import over_grpc, take_part_as_zone
 
 ADDRESS = "127.0.0.1:50933"
 
@@ -39,9 +39,10 @@ def zone(place: Path, name: str) -> int:
     code = 1
     try:
         party = read_party(place / "zone.toml", ZoneParty)
-        terms = read_terms(place / "terms.json")
+        agreement = read_agreement(place / "agreement.json")
         proved = credentials(party, place, name, insecure=False)
-        speak(terms, party, place, over_grpc(terms, party, proved, unheard), unheard)
+        serving = over_grpc(party, proved, unheard)
+        take_part_as_zone(agreement, party, place, serving, unheard, proved)
         code = 0
     finally:
         os._exit(code)
@@ -78,7 +79,7 @@ def main(folder: str, name: str, zones: str = "", rounds: str = "30") -> None:
         party = read_party(own / "coordinator.toml", CoordinatorParty)
         proved = credentials(party, own, "coordinator", insecure=False)
         began = time.perf_counter()
-        found = coordinate(read_terms(own / "terms.json"), party, own, proved, note)
+        found = coordinate(read_agreement(own / "agreement.json"), party, own, proved, note)
         codes = [os.waitpid(child, 0)[1] for child in children]
         took = time.perf_counter() - began
     result = run(case, zoning, settings, lambda _: in_one_process.append(time.perf_counter()))

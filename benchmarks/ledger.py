@@ -21,12 +21,12 @@ from pathlib import Path
 from gridpriv.core.errors import InputError
 from gridpriv.privacy.adjacency import Move, Protection
 from gridpriv.privacy.ledger import Ledger, grant, read_book
-from gridpriv.privacy.ledger_rows import Dataset, Unit
+from gridpriv.privacy.ledger_rows import LedgerDataset, Unit
 from gridpriv.privacy.mechanism import Charge
 
 ONE = {Charge("laplace", 10.0): 1}
 MEGAWATT = Protection("bus", "buses", (Move("active demand", 1.0, "MW"),))
-DATA = Dataset("zone", tuple(Unit(f"bus {i}", b"1") for i in range(5)), MEGAWATT)
+DATA = LedgerDataset("zone", tuple(Unit(f"bus {i}", b"1") for i in range(5)), MEGAWATT)
 KEY, ROW = bytes(32), b'{"charge":{"run":"b00964d48b6344edaa5419821a8f58f4","count":1}}'
 
 

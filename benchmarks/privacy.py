@@ -16,16 +16,16 @@ from gridpriv import load_case, make_settings, run, shipped_zoning
 SCHEMES = {
     "no noise, exact, 15 rounds": {"mechanism": "none", "rounds": 15},
     "objective, linearized, all, 100 rounds": {
-        "preset": "ryu-kim", "calibration": "sound", "perturbation": "objective",
+        "preset": "ryu-kim", "sensitivity": "proven", "perturbation": "objective",
     },
     "output, linearized, all, 100 rounds": {  # at the preset's penalty of 100 it is refused
-        "preset": "ryu-kim", "calibration": "sound", "perturbation": "output", "penalty": "10",
+        "preset": "ryu-kim", "sensitivity": "proven", "perturbation": "output", "penalty": "10",
     },
     "objective, exact, 5 rounds": {"perturbation": "objective", "rounds": 5},
     "output, exact, 5 rounds": {"perturbation": "output", "rounds": 5},
-    "demand per round, exact, 3 rounds": {"refresh": "round", "rounds": 3},
-    "demand per round, exact, 10 rounds": {"refresh": "round", "rounds": 10},
-    "demand once, exact, 15 rounds": {"refresh": "run", "rounds": 15},
+    "demand per round, exact, 3 rounds": {"noise_schedule": "round", "rounds": 3},
+    "demand per round, exact, 10 rounds": {"noise_schedule": "round", "rounds": 10},
+    "demand once, exact, 15 rounds": {"noise_schedule": "once", "rounds": 15},
 }  # fmt: skip
 
 
@@ -41,8 +41,8 @@ def main() -> None:
         case = load_case(name)
         zoning = shipped_zoning(case)
         print(f"\n{name}, {args.budget}, beta 0.01, p+q, mean of {args.seeds} seeds")
-        print(f"{'scheme':42} {'objective':>10} {'residual':>10} {'recourse MW':>12}")
-        for scheme, given in SCHEMES.items():
+        print(f"{'method':42} {'objective':>10} {'residual':>10} {'redispatch MW':>12}")
+        for method, given in SCHEMES.items():
             budget = {} if given.get("mechanism") == "none" else {"budget": args.budget}
             finals = [
                 run(case, zoning, make_settings(
@@ -53,11 +53,11 @@ def main() -> None:
             means = {
                 "objective": float(np.mean([f["objective"] for f in finals])),
                 "residual": float(np.mean([f["consensus_residual"] for f in finals])),
-                "recourse_mw": float(np.mean([f["recourse"]["shed_mw"] for f in finals])),
+                "redispatch_mw": float(np.mean([f["redispatch"]["shed_mw"] for f in finals])),
             }
-            rows.append({"case": name, "scheme": scheme, "budget": args.budget, **means})
-            print(f"{scheme:42} {means['objective']:10.3g} {means['residual']:10.3g} "
-                  f"{means['recourse_mw']:12.3g}", flush=True)  # fmt: skip
+            rows.append({"case": name, "method": method, "budget": args.budget, **means})
+            print(f"{method:42} {means['objective']:10.3g} {means['residual']:10.3g} "
+                  f"{means['redispatch_mw']:12.3g}", flush=True)  # fmt: skip
     if args.json:
         args.json.parent.mkdir(parents=True, exist_ok=True)
         args.json.write_text(json.dumps(rows, indent=2))

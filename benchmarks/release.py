@@ -22,7 +22,7 @@ from gridpriv import load_case, make_settings, partition, shipped_zoning
 from gridpriv.consensus.in_process import in_process
 from gridpriv.consensus.kept import Kept
 from gridpriv.zonal.prepared import prepare
-from gridpriv.zonal.reference import NOTHING_RELEASED
+from gridpriv.zonal.reference import PRIOR_ONLY
 from gridpriv.zonal.run import run_prepared
 
 RELEASES = "bus,total,tree,auto"
@@ -73,13 +73,13 @@ def main() -> None:
     plain = {"beta": "-", "total": "-"}
     cells = [
         (plain | {"release": "none"}, 1, {"mechanism": "none"}),
-        (plain | {"release": "nothing"}, 1, NOTHING_RELEASED),
+        (plain | {"release": "nothing"}, 1, PRIOR_ONLY),
     ] + [
         (
             {"beta": beta, "total": total, "release": release},
             args.seeds,
             {"beta": beta, "budget": f"total:{total}", "release": release,
-             "mechanism": args.mechanism, "refresh": "run"},
+             "mechanism": args.mechanism, "noise_schedule": "once"},
         )
         for beta in args.betas.split(",")
         for total in args.totals.split(",")

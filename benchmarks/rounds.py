@@ -27,7 +27,7 @@ def rounds_to_agree(name: str, zones: int, acceleration: str) -> str:
         mechanism="none", rounds=MOST_ROUNDS, tolerance=1e-2, acceleration=acceleration
     )
     result = gridpriv.run(case, gridpriv.partition(case, zones, method=method), settings)
-    agreed = result.rounds.disagreement.iloc[-1] < settings.tolerance
+    agreed = result.rounds.consensus_residual_max.iloc[-1] < settings.tolerance
     return str(len(result.rounds)) if agreed else f"> {MOST_ROUNDS}"
 
 

@@ -8,8 +8,8 @@ what it starts, one thread a process), and the peak memory of it and of the larg
 started. Processor time leaves out what other work on the machine takes, though caches and clock
 that they share still show.
 
-Runs of the growth table rehearse, do ten rounds without noise, plan by AC recourse and settle; the
-seconds of each are stated: read and compiled; rehearsed; rounds; recourse and settling. The plain
+Runs of the growth table warm-start, do ten rounds without noise and redispatch on AC; the
+seconds of each are stated: read and compiled; rehearsed; rounds; redispatch and settling. The plain
 loop writes and reads a Pyomo model at every solve (``--solver pyomo:ipopt``) and runs the same
 rounds. ``--keep`` adds the run to history.json. Grids above 118 buses need the extra ``cases``,
 PGLib's too.

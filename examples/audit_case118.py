@@ -1,10 +1,11 @@
-"""Audit the paper's settings on case118: its claimed epsilon is refuted, the certified one stands.
+"""Audit the paper's settings on case118: its nominal epsilon is refuted, the certified one stands.
 
 python examples/audit_case118.py
 """
 
 from gridpriv import load_case, make_settings, shipped_zoning
-from gridpriv.assurance.audit import AuditPlan, audit
+from gridpriv.assurance.audit import audit
+from gridpriv.assurance.audit_result import AuditPlan
 from gridpriv.zonal.prepared import prepare
 
 case = load_case("case118")
@@ -13,7 +14,7 @@ plan = AuditPlan(runs={"release": 20_000}, levels=("release",), rounds=2)
 result = audit(prepare(case, shipped_zoning(case), settings), plan)
 for level in result.levels:
     print(
-        f"{level.level}: claimed {level.claimed:.3g}, certified {level.certified:.3g}, "
+        f"{level.level}: nominal {level.nominal:.3g}, certified {level.certified:.3g}, "
         f"measured at least {level.measured.epsilon:.3g} (99.9 % confidence)"
     )
 print(result.verdict)

@@ -4,67 +4,234 @@
 
 Needs the extras ``network`` (for the folders' certificates) and ``helics``. The other federate
 stands for a weather or market simulator; it steps through a second of simulated time.
+
+The transport is here, for it is short and shows how another one is made. Coordinator and zones
+are message federates with one endpoint each, ``gridpriv/coordinator`` and ``gridpriv/ZONE``. A zone
+is granted time when an order comes, the coordinator when an answer comes and at the latest after a
+period; so turns take next to none of the co-simulation's time. HELICS encrypts nothing and asks
+nobody who they are: it is for simulations, on one machine or in a network that is one's own.
 """
 
 from __future__ import annotations
 
 import sys
 import tempfile
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+# loaded after HELICS, casadi's library takes functions of its own from HELICS's and writes numbers
+# as nothing: "Duplicate IO name: i" (helics 3.6.1, casadi 3.7)
+import casadi  # noqa: F401
+import helics
+
 from gridpriv import load_case, make_settings, shipped_zoning
-from gridpriv.consensus.helics_transport import Meeting, Seat, attend, load
-from gridpriv.consortium.coordinate import Outcome, play
+from gridpriv.consensus.messages import Exchange, Order, Phase, Reply
+from gridpriv.consensus.sessions import PublicAgreement, RefusedError, ZoneError
+from gridpriv.consensus.signatures import digest
+from gridpriv.consensus.wire import (
+    Answer,
+    Failure,
+    Hello,
+    MessageError,
+    Request,
+    Shutdown,
+    TurnId,
+    decode,
+    encode,
+)
+from gridpriv.consensus.zone_client import ZoneClient
+from gridpriv.consortium.agreement import read_agreement
+from gridpriv.consortium.coordinate import CoordinatedRun, play
 from gridpriv.consortium.folders import lay_out
 from gridpriv.consortium.log import notes
 from gridpriv.consortium.parties import ZoneParty, read_party
-from gridpriv.consortium.speak import speak
-from gridpriv.consortium.terms import read_terms
+from gridpriv.consortium.zone import take_part_as_zone
+from gridpriv.core.errors import GridprivError
 
-helics = load()
+COORDINATOR = "coordinator"
 BROKER = "example"
 OPTIONS = f"--federates=1 --broker={BROKER}"  # on other machines: --broker_address=HOST
 
 
-def coordinate(folder: Path) -> Outcome:
-    terms = read_terms(folder / "coordinator" / "terms.json")
-    seat = Seat("coordinator", "inproc", OPTIONS)
-    seat.begin()
-    meeting = Meeting(terms.public, seat, period=0.01)
-    outcome = play(terms, meeting.carry, notes("coordinator", "info"))
-    meeting.close(None)
+class Federate:
+    """One party's message federate and endpoint.
+
+    Parameters
+    ----------
+    party : str
+        ``coordinator``, or a zone's name.
+    core, options : str
+        Type and options of the HELICS core, such as ``zmq`` and ``--broker=HOST``.
+    """
+
+    def __init__(self, party: str, core: str = "zmq", options: str = "--federates=1") -> None:
+        how = helics.helicsCreateFederateInfo()
+        helics.helicsFederateInfoSetCoreTypeFromString(how, core)
+        helics.helicsFederateInfoSetCoreInitString(how, options)
+        self.federate = helics.helicsCreateMessageFederate(f"gridpriv-{party}", how)
+        self._endpoint = helics.helicsFederateRegisterGlobalEndpoint(
+            self.federate, f"gridpriv/{party}", ""
+        )
+
+    def begin(self) -> None:
+        """Enter the co-simulation: returns when all its federates have."""
+        helics.helicsFederateEnterExecutingMode(self.federate)
+
+    def send(self, party: str, content: bytes) -> None:
+        """Send a message to a party."""
+        helics.helicsEndpointSendBytesTo(self._endpoint, content, f"gridpriv/{party}")
+
+    def wait(self, until: float | None = None) -> float:
+        """Let time pass until a message comes, or until a time; return the time that is granted."""
+        most = helics.HELICS_TIME_MAXTIME if until is None else until
+        return float(helics.helicsFederateRequestTime(self.federate, most))
+
+    def messages(self) -> Iterator[tuple[str, bytes]]:
+        """Yield the messages that have come, each with the endpoint that sent it."""
+        while helics.helicsEndpointHasMessage(self._endpoint):
+            message = helics.helicsEndpointGetMessage(self._endpoint)
+            sender = str(helics.helicsMessageGetOriginalSource(message))
+            yield sender, bytes(helics.helicsMessageGetBytes(message))
+
+    def leave(self) -> None:
+        """Leave the co-simulation."""
+        helics.helicsFederateDisconnect(self.federate)
+        helics.helicsFederateFree(self.federate)
+
+
+class FederateServer:
+    """The coordinator's side: carries orders to the zones' federates and their replies back.
+
+    Parameters
+    ----------
+    federate : Federate
+        The coordinator's, in the co-simulation.
+    period : float
+        Seconds of the co-simulation's time after which it asks again for messages.
+    """
+
+    def __init__(self, public: PublicAgreement, federate: Federate, period: float) -> None:
+        self._public, self._federate, self._period = public, federate, period
+        self._now = 0.0
+        for zone, content in self._each(lambda _: True):
+            hello = decode(content)
+            if not isinstance(hello, Hello) or hello.zone != zone:
+                raise MessageError(f"zone {zone!r} began with no first message")
+            try:
+                public.check(hello)
+            except RefusedError as error:
+                self.close(error)
+                raise
+
+    def carry(self, phase: Phase) -> Exchange:
+        """Return what carries orders of a phase to the zones and their replies back."""
+
+        def exchange(orders: Sequence[Order]) -> list[Reply]:
+            requests = {
+                zone: Request(self._public.run, zone, phase, order)
+                for zone, order in zip(self._public.zones, orders, strict=True)
+            }
+            for zone, request in requests.items():
+                self._federate.send(zone, encode(request))
+            replies = {zone: self._reply(requests[zone], told) for zone, told in self._each(len)}
+            return [replies[zone] for zone in self._public.zones]
+
+        return exchange
+
+    def close(self, error: GridprivError | None) -> None:
+        """Tell all zones that the run is over, and leave."""
+        for zone in self._public.zones:
+            self._federate.send(zone, encode(self._public.shutdown(error)))
+        self._federate.wait(self._now + self._period)
+        self._federate.leave()
+
+    def _each(self, whole: Callable[[bytes], Any]) -> Iterator[tuple[str, bytes]]:
+        """Yield one message of every zone, as they come."""
+        missing = set(self._public.zones)
+        while missing:
+            self._now = self._federate.wait(self._now + self._period)
+            for sender, content in self._federate.messages():
+                zone = sender.removeprefix("gridpriv/")
+                if zone not in missing or not whole(content):
+                    raise MessageError(f"a message of {sender!r} that is not due")
+                missing.remove(zone)
+                yield zone, content
+
+    def _reply(self, request: Request, content: bytes) -> Reply:
+        answer, zone, turn = decode(content), request.zone, TurnId("none", 0)
+        if isinstance(answer, Answer | Failure):
+            turn = answer.turn
+        if isinstance(answer, Failure) and answer.zone == zone:
+            raise ZoneError(f"{turn}: zone {zone!r} cannot answer: {answer.reason}")
+        if not isinstance(answer, Answer) or (answer.run, answer.zone) != (request.run, zone):
+            raise MessageError("an answer for another zone or run")
+        if turn != request.turn or answer.request != digest(encode(request), b""):
+            raise MessageError(f"an answer to {turn}, or to an order, that is not due")
+        self._public.zones[zone].check(answer)
+        return answer.reply
+
+
+def take_part(client: ZoneClient, hello: Callable[[], bytes], federate: Federate) -> Shutdown:
+    """Answer requests for a zone in a co-simulation until the run is over."""
+    try:
+        federate.send(COORDINATOR, hello())
+        while True:
+            federate.wait()
+            for sender, content in federate.messages():
+                if sender != f"gridpriv/{COORDINATOR}":
+                    raise MessageError(f"a message of {sender!r}, which is no coordinator")
+                message = decode(content)
+                if isinstance(message, Shutdown):
+                    return message
+                federate.send(COORDINATOR, client.answer(content))
+                if client.failed is not None:
+                    raise client.failed
+    finally:
+        federate.leave()
+
+
+def coordinate(folder: Path, options: str = OPTIONS, level: str = "info") -> CoordinatedRun:
+    """Coordinate a run of laid-out folders."""
+    agreement = read_agreement(folder / COORDINATOR / "agreement.json")
+    federate = Federate(COORDINATOR, "inproc", options)
+    federate.begin()
+    server = FederateServer(agreement.public, federate, period=0.01)
+    outcome = play(agreement, server.carry, notes(COORDINATOR, level))
+    server.close(None)
     return outcome
 
 
-def zone(folder: Path, name: str) -> dict[str, Any]:
+def zone(folder: Path, name: str, options: str = OPTIONS) -> dict[str, Any]:
+    """Take part as a zone of laid-out folders."""
     place = folder / name
     party = read_party(place / "zone.toml", ZoneParty)
-    terms = read_terms(place / "terms.json")
-    seat = Seat(name, "inproc", OPTIONS)
+    agreement = read_agreement(place / "agreement.json")
+    federate = Federate(name, "inproc", options)
 
-    def attending(speaker: Any, hello: Any) -> Any:
-        seat.begin()
-        return attend(speaker, hello, seat)
+    def serving(client: ZoneClient, hello: Callable[[], bytes]) -> Shutdown:
+        federate.begin()
+        return take_part(client, hello, federate)
 
-    return speak(terms, party, place, attending, notes(name, "warning"))
+    return take_part_as_zone(agreement, party, place, serving, notes(name, "warning"))
 
 
-def weather() -> float:
+def weather(options: str = OPTIONS) -> list[float]:
+    """Step another simulator's federate by a tenth of a second, ten times."""
     how = helics.helicsCreateFederateInfo()
     helics.helicsFederateInfoSetCoreTypeFromString(how, "inproc")
-    helics.helicsFederateInfoSetCoreInitString(how, OPTIONS)
+    helics.helicsFederateInfoSetCoreInitString(how, options)
     federate = helics.helicsCreateValueFederate("weather", how)
     helics.helicsFederateEnterExecutingMode(federate)
-    now = 0.0
-    for step in range(1, 11):
-        now = helics.helicsFederateRequestTime(federate, 0.1 * step)
+    times = [helics.helicsFederateRequestTime(federate, 0.1 * step) for step in range(1, 11)]
     helics.helicsFederateDisconnect(federate)
-    return now
+    helics.helicsFederateFree(federate)
+    return times
 
 
 def main() -> int:
+    """Run three zones of case14 beside the other federate."""
     case = load_case("case14")
     zoning = shipped_zoning(case)
     settings = make_settings(rounds=5, seed=7, solver="clarabel")
@@ -76,11 +243,12 @@ def main() -> int:
             rounds = parties.submit(coordinate, folder)
             zones = [parties.submit(zone, folder, name) for name in zoning.names]
             other = parties.submit(weather)
-            for told in zones:
-                plan = told.result()["plan"]
-                print(told.result()["zone"], {k: plan[k] for k in ("interchange_mw", "shed_mw")})
+            for future in zones:
+                plan = future.result()["plan"]
+                print(future.result()["zone"], {k: plan[k] for k in ("interchange_mw", "shed_mw")})
             print(
-                f"{len(rounds.result().turns)} rounds; the other federate is at {other.result()} s"
+                f"{len(rounds.result().turns)} rounds; the other federate is at "
+                f"{other.result()[-1]} s"
             )
             helics.helicsBrokerDisconnect(broker)
     helics.helicsCloseLibrary()

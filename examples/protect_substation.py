@@ -7,18 +7,18 @@ follows is a simulation, whose seed undoes its noise.
 """
 
 import gridpriv
-from gridpriv.zonal.forecast import forecast, recommended, ways
+from gridpriv.zonal.forecast import forecast, methods, recommended
 
 CASE, BETA, TOTAL = "case14", "10MW", 1.0
 
 case = gridpriv.load_case(CASE)
 zones = gridpriv.shipped_zoning(case)
 settings = {
-    "mechanism": "knorm", "budget": f"total:{TOTAL}", "beta": BETA, "refresh": "run",
+    "mechanism": "knorm", "budget": f"total:{TOTAL}", "beta": BETA, "noise_schedule": "once",
     "solver": "clarabel", "seed": 0,
 }  # fmt: skip
 
-options = list(ways(["nothing", "bus", "total"], ["knorm"], ["central"]))
+options = list(methods(["nothing", "bus", "total"], ["knorm"], ["central"]))
 tried = forecast(case, zones, gridpriv.make_settings(**settings), options, draws=3)
 for way in tried:
     print(

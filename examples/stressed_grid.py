@@ -27,5 +27,5 @@ for name, chosen in {
     result = gridpriv.run(case, zones, settings)
     settled = result.physical
     print(f"{name}: {settled['shed_mw']:.1f} MW not served, {settled['cost']:.0f} $/h")
-    worst = result.buses.nlargest(3, "recourse_shed_mw")
-print(worst[["bus", "zone", "pd_mw", "recourse_shed_mw"]].round(1).to_string(index=False))
+    worst = result.buses.nlargest(3, "redispatch_shed_mw")
+print(worst[["bus", "zone", "pd_mw", "redispatch_shed_mw"]].round(1).to_string(index=False))

@@ -77,7 +77,7 @@ class District:
 
 def agree(noise):
     """Return the agents after the last round, and that round."""
-    target = Perturbation("none") if noise is None else Perturbation("demand", "run")
+    target = Perturbation("none") if noise is None else Perturbation("demand", "once")
     rules = AgentRules("exact", 1, target, noise, adjacency=BETA)
     shared = np.array([False, True, True])
     agents = [

@@ -18,13 +18,19 @@ from gridpriv.core.lazy import lazily
 if TYPE_CHECKING:
     from gridpriv.assurance.adversary import AttackPlan
     from gridpriv.assurance.attack import attack
-    from gridpriv.assurance.audit import AuditPlan, audit
+    from gridpriv.assurance.audit import audit
+    from gridpriv.assurance.audit_result import AuditPlan
+    from gridpriv.consensus.problem import LocalProblem
+    from gridpriv.consensus.transport import Transport
     from gridpriv.core.errors import BudgetError, GridprivError, InputError, SolverError
     from gridpriv.grid.case import Case
+    from gridpriv.grid.contingencies import Contingency, contingencies
+    from gridpriv.grid.convert import convert
     from gridpriv.grid.library import case_files, load_case, read_report, shipped_zoning
     from gridpriv.grid.overrides import override_demand, read_demand_series
     from gridpriv.grid.pandapower import case_from_pandapower
     from gridpriv.grid.partition import partition
+    from gridpriv.grid.powsybl import case_from_powsybl
     from gridpriv.grid.pypower import case_from_pypower
     from gridpriv.grid.zoning import Zoning, read_zoning, write_zoning, zone_report
     from gridpriv.learning import learn, load_dataset, make_learn_settings
@@ -32,12 +38,18 @@ if TYPE_CHECKING:
     from gridpriv.power.centralized import relax
     from gridpriv.privacy.accounting import total_epsilon
     from gridpriv.privacy.ledger import Ledger, grant, read_book
+    from gridpriv.privacy.mechanism import Mechanism
+    from gridpriv.privacy.plugins import register_mechanism
+    from gridpriv.privacy.release import Release
+    from gridpriv.privacy.strategies.linear import Strategy
     from gridpriv.report.export import export
     from gridpriv.study import Study, compare, make_plan, read_plan, read_study
+    from gridpriv.zonal.exchange import exchange
     from gridpriv.zonal.horizon import run_series
     from gridpriv.zonal.prepared import prepare
     from gridpriv.zonal.result import RunResult
     from gridpriv.zonal.run import run
+    from gridpriv.zonal.security import security
     from gridpriv.zonal.settings import Settings, make_settings
 
 __all__ = [
@@ -45,21 +57,31 @@ __all__ = [
     "AuditPlan",
     "BudgetError",
     "Case",
+    "Contingency",
     "GridprivError",
     "InputError",
     "Ledger",
+    "LocalProblem",
+    "Mechanism",
+    "Release",
     "RunResult",
     "Settings",
     "SolverError",
+    "Strategy",
     "Study",
+    "Transport",
     "Zoning",
     "acopf",
     "attack",
     "audit",
     "case_files",
     "case_from_pandapower",
+    "case_from_powsybl",
     "case_from_pypower",
     "compare",
+    "contingencies",
+    "convert",
+    "exchange",
     "export",
     "grant",
     "learn",
@@ -77,9 +99,11 @@ __all__ = [
     "read_report",
     "read_study",
     "read_zoning",
+    "register_mechanism",
     "relax",
     "run",
     "run_series",
+    "security",
     "shipped_zoning",
     "total_epsilon",
     "write_zoning",

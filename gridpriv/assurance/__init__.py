@@ -1,1 +1,1 @@
-"""What epsilon really is (audit) and what an adversary really learns (attack)."""
+"""Audit of the delivered epsilon, and attacks on messages."""

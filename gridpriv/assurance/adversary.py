@@ -1,4 +1,4 @@
-"""What the adversary knows before it hears anything, and how it reads what it hears."""
+"""Prior knowledge of the adversary, and its reading of messages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from gridpriv.assurance.audit import check_released, zone_of_bus
 from gridpriv.assurance.eavesdrop import Heard
 from gridpriv.assurance.forward import ForwardModel
-from gridpriv.assurance.inversion import Noise, Prior
+from gridpriv.assurance.inversion import DemandPrior, NoiseModel
 from gridpriv.core.arrays import Floats, Ints
 from gridpriv.core.errors import InputError, not_allowed, one_of
 from gridpriv.grid.case import Case
@@ -26,7 +26,7 @@ PRIORS = ("grid", "zone")
 
 @dataclass(frozen=True)
 class AttackPlan:
-    """How much of an attack to make.
+    """Size of an attack.
 
     Attributes
     ----------
@@ -83,7 +83,7 @@ def public_prior(prepared: Prepared, plan: AttackPlan) -> tuple[Floats, Floats]:
     return p, q
 
 
-def zone_prior(prepared: Prepared, plan: AttackPlan, zone: int) -> Prior:
+def zone_prior(prepared: Prepared, plan: AttackPlan, zone: int) -> DemandPrior:
     """Return the prior of a zone's demand; active demand is known not to be negative."""
     own = prepared.zones[zone].own
     p, q = public_prior(prepared, plan)
@@ -91,7 +91,7 @@ def zone_prior(prepared: Prepared, plan: AttackPlan, zone: int) -> Prior:
     spread = plan.prior_spread * np.maximum(np.abs(mean), 1e-3)
     lower, upper = mean - BOUND * spread, mean + BOUND * spread
     lower[: len(own)] = np.maximum(lower[: len(own)], min(0.0, float(prepared.case.pd.min())))
-    return Prior(mean, spread, lower, upper)
+    return DemandPrior(mean, spread, lower, upper)
 
 
 def forward_model(prepared: Prepared, zone: int, script: Sequence[Heard]) -> ForwardModel:
@@ -106,18 +106,18 @@ def forward_model(prepared: Prepared, zone: int, script: Sequence[Heard]) -> For
     )
 
 
-def heard_noise(prepared: Prepared, script: Sequence[Heard]) -> Noise:
-    """Return what the adversary knows of the noise in a zone's messages (its scale is public)."""
+def heard_noise(prepared: Prepared, script: Sequence[Heard]) -> NoiseModel:
+    """Return the adversary's model of the noise in a zone's messages (its scale is public)."""
     rules = prepared.rules
     if rules.noise is None:
-        return Noise("none")
+        return NoiseModel("none")
     releases = [release for heard in script for release in heard.reply.releases]
-    refresh = rules.perturbation.refresh
-    draws = 1 if refresh != "update" else rules.local_updates
+    noise_schedule = rules.perturbation.noise_schedule
+    draws = 1 if noise_schedule != "update" else rules.local_updates
     left = float(np.mean([release.mechanism.variance for release in releases])) / draws
     if rules.perturbation.target == "demand":
         left *= prepared.scale**2  # it is on the owner's demand, of which the run's is a multiple
-    return Noise(rules.perturbation.target, refresh == "run", left)
+    return NoiseModel(rules.perturbation.target, noise_schedule == "once", left)
 
 
 def tie_distance(case: Case, zoning: Zoning) -> Ints:

@@ -33,7 +33,7 @@ from gridpriv.assurance.adversary import (
 )
 from gridpriv.assurance.audit import check_draws
 from gridpriv.assurance.eavesdrop import listen, varied
-from gridpriv.assurance.findings import AttackResult, Outcome, tolerance
+from gridpriv.assurance.findings import AttackOutcome, AttackResult, tolerance
 from gridpriv.assurance.identifiability import Identified, identify
 from gridpriv.assurance.inversion import fit
 from gridpriv.assurance.stationarity import StationarityModel, all_heard
@@ -75,10 +75,10 @@ def attack(
     The adversary, its estimates and what they reach: docs/audit-and-attack.md.
     """
     # who listens may solve as far as he likes: what a looser solve blurs protects nothing
-    settings = replace(prepared.settings, accuracy="exact")
+    settings = replace(prepared.settings, solver_tolerance="tight")
     prepared = replace(prepared, settings=settings)
     if settings.noise == "secure":
-        raise InputError("noise = 'secure' is not allowed: attacks study simulated runs")
+        raise InputError("noise = 'secure': must be 'simulated', attacks study simulated runs")
     check_draws(prepared)
     if plan.epsilons and prepared.rules.noise is None:
         raise InputError("epsilons needs a mechanism: mechanism is 'none'")
@@ -111,7 +111,7 @@ def attack(
 
 
 def _identified(silent: Prepared, plan: AttackPlan, zones: Sequence[int]) -> dict[int, Identified]:
-    """Return what each zone's noise-free messages hold."""
+    """Return the identifiability of demand in each zone's noise-free messages."""
     network, base = listen(silent), silent.case.base_mva
     found = {}
     for zone in zones:
@@ -151,7 +151,7 @@ def _attack(
     epsilon: float | None,
     seeds: int,
     watch: Callable[[str], None],
-) -> list[Outcome]:
+) -> list[AttackOutcome]:
     """Return the MAP estimates of ``seeds`` runs, by every way that is open."""
     size = prepared.case.n_bus
     ways = ("messages", "stationarity") if all_heard(prepared) else ("messages",)
@@ -171,12 +171,12 @@ def _attack(
                 estimates[way][seed, own] = found.demand[: len(own)]
                 spread[way][own] = found.spread[: len(own)]
             watch(f"{label}, zone {prepared.zones[zone].name}")
-    return [Outcome(label, epsilon, way, estimates[way], spread[way]) for way in ways]
+    return [AttackOutcome(label, epsilon, way, estimates[way], spread[way]) for way in ways]
 
 
 def _releases(
     prepared: Prepared, plan: AttackPlan, zones: Sequence[int], label: str, epsilon: float | None
-) -> Outcome:
+) -> AttackOutcome:
     """Return the posterior mean (prior and noise taken as normal) from the perturbed demands.
 
     Every seed's noise is taken with both signs, which are as likely: errors of estimates that
@@ -211,7 +211,7 @@ def _releases(
                 estimates[draw, own.own] = found[: len(own.own)]
         left = prior.spread**2 * (1.0 - np.einsum("im,mi->i", pull, matrix))
         spread[own.own] = np.sqrt(left)[: len(own.own)]
-    return Outcome(label, epsilon, "releases", estimates, spread)
+    return AttackOutcome(label, epsilon, "releases", estimates, spread)
 
 
 def _gain(matrix: Floats, before: Floats, noise: float) -> Floats:

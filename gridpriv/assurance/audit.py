@@ -2,187 +2,42 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
-from gridpriv.assurance.audited import (
-    LEVELS,
-    AuditedMechanism,
-    ReleaseLevel,
-    secure_level,
-    zone_levels,
-)
+from gridpriv.assurance.audit_result import ROUNDS, AuditPlan, AuditResult, LevelAudit
+from gridpriv.assurance.audited import AuditedMechanism, ReleaseLevel, secure_level, zone_levels
 from gridpriv.assurance.bounds import ceiling, check_runs, detectable, runs_needed
-from gridpriv.assurance.eavesdrop import MakeAgent, listen, varied
-from gridpriv.assurance.low_bits import LOW_BITS, low_bits
+from gridpriv.assurance.eavesdrop import Eavesdropper, MakeAgent, listen, varied
+from gridpriv.assurance.independence import mechanism_laws, noise_checks
+from gridpriv.assurance.low_bits import low_bits
 from gridpriv.assurance.neighbours import (
     Neighbour,
+    class_neighbours,
     corner_neighbours,
     gradient_norms,
     random_neighbours,
     worst_neighbours,
 )
-from gridpriv.assurance.replay import CHECKS, Finding, replay_run
-from gridpriv.assurance.statistic import Measured, measure
-from gridpriv.assurance.whole import WHOLE_CHECKS, whole_run
+from gridpriv.assurance.public_state import bytes_findings, other_demands, state_findings
+from gridpriv.assurance.replay import Finding, replay_run
+from gridpriv.assurance.series import series_findings
+from gridpriv.assurance.statistic import measure
+from gridpriv.assurance.streaming import stream_findings
+from gridpriv.assurance.whole import fresh, whole_run
 from gridpriv.consensus.agent import Agent
-from gridpriv.core.document import Json
-from gridpriv.core.errors import InputError, not_allowed, one_of
+from gridpriv.core.errors import InputError, not_allowed
 from gridpriv.privacy.budget import NOTHING
+from gridpriv.privacy.perturbation import Perturbation
 from gridpriv.privacy.sensitivity import Norm, length
-from gridpriv.zonal.prepared import Prepared
+from gridpriv.zonal.prepared import Prepared, prepare
+from gridpriv.zonal.settings import Coordination
 
 RUNS = {"release": 50_000, "solution": 10_000, "messages": 3_000}
 """Of each level; of messages for the rounds below, and for more as many as take as long."""
 SECURE_RUNS = 8_000  # of the same release under secure noise
-ROUNDS = 5
-SETTINGS = (
-    "mechanism", "perturbation", "refresh", "calibration", "update", "consensus", "budget", "beta",
-    "protects", "power_factor", "local_updates", "penalty", "solver",
-)  # fmt: skip
-
-
-@dataclass(frozen=True)
-class AuditPlan:
-    """How much of an audit to make.
-
-    Attributes
-    ----------
-    runs : mapping of str to int, optional
-        Per level, on each of D and D'; half trains and half is counted. By default :data:`RUNS`,
-        and no fewer than can show the claimed epsilon to be exceeded.
-    confidence : float
-        Of each measured bound.
-    rounds : int
-        Rounds of the replay and of the level ``messages``.
-    random_neighbours : int
-        Per zone, in the replay, beside the worst ones.
-    levels : tuple of str
-    bus : int or None
-        Bus number whose demand is moved; None for the one that moves the gradient most.
-    """
-
-    runs: Mapping[str, int] | None = None
-    confidence: float = 0.999
-    rounds: int = ROUNDS
-    random_neighbours: int = 4
-    levels: tuple[str, ...] = LEVELS
-    bus: int | None = None
-
-    def __post_init__(self) -> None:
-        for level in self.levels:
-            one_of("level", level, LEVELS)
-        if self.rounds < 1:
-            raise not_allowed("audit-rounds", self.rounds, "1 or more")
-
-
-@dataclass(frozen=True)
-class LevelAudit:
-    """One level's claimed and certified epsilon against the measured lower bound.
-
-    Attributes
-    ----------
-    ceiling : float
-        Largest bound that so many runs can give.
-    detectable : float
-        Least epsilon that so many runs would tell from the claimed one (power).
-    """
-
-    level: str
-    claimed: float
-    certified: float
-    delta: float
-    measured: Measured
-    ceiling: float
-    detectable: float
-
-    @property
-    def verdict(self) -> str:
-        """``violation`` above the certified, ``claim refuted`` above the claimed epsilon."""
-        if self.measured.epsilon > self.certified:
-            return "violation"
-        return "claim refuted" if self.measured.epsilon > self.claimed else "consistent"
-
-
-@dataclass(frozen=True, eq=False)
-class AuditResult:
-    """A finished audit."""
-
-    prepared: Prepared
-    plan: AuditPlan
-    zone: str
-    neighbour: Neighbour
-    findings: tuple[Finding, ...]
-    levels: tuple[LevelAudit, ...]
-
-    @property
-    def failed(self) -> list[Finding]:
-        """Replay findings that are not within what is declared."""
-        return [finding for finding in self.findings if not finding.passed]
-
-    @property
-    def passed(self) -> bool:
-        """Whether nothing contradicts the certified epsilon."""
-        return not self.failed and all(row.verdict != "violation" for row in self.levels)
-
-    @property
-    def verdict(self) -> str:
-        """In one sentence."""
-        if self.failed:
-            checks = ", ".join(sorted({finding.check for finding in self.failed}))
-            return f"FAILED: the replay contradicts what the run declares ({checks})"
-        if not self.passed:
-            return "FAILED: more than the certified epsilon was measured"
-        if any(row.verdict == "claim refuted" for row in self.levels):
-            return "the certified epsilon stands; the claimed one is refuted"
-        return "nothing contradicts the certified or the claimed epsilon"
-
-    def as_dict(self) -> Json:
-        """Return the audit as JSON can hold it."""
-        shown = self.prepared.settings.as_dict()
-        return {
-            "case": self.prepared.case.name,
-            "settings": {name: shown[name] for name in SETTINGS},
-            "zone": self.zone,
-            "neighbour": {
-                "bus": self.neighbour.bus, "dp": self.neighbour.dp, "dq": self.neighbour.dq
-            },
-            "confidence": self.plan.confidence,
-            "replay": [
-                _check(self.findings, check)
-                for check in (*CHECKS, *WHOLE_CHECKS, LOW_BITS)
-                if check in {finding.check for finding in self.findings}
-            ],
-            "statistical": [_level(row) for row in self.levels],
-            "passed": self.passed,
-            "verdict": self.verdict,
-        }  # fmt: skip
-
-
-def _check(findings: Sequence[Finding], check: str) -> Json:
-    """Return the worst finding of a check."""
-    rows = [finding for finding in findings if finding.check == check]
-    worst = max(rows, key=lambda row: (row.measured - row.allowed, row.ratio))
-    return {
-        "check": check, "neighbours": len(rows), "zone": worst.zone, "neighbour": worst.neighbour,
-        "measured": worst.measured, "allowed": worst.allowed,
-        "ratio": max(row.ratio for row in rows) if check == "values" else None,
-        "passed": all(row.passed for row in rows),
-    }  # fmt: skip
-
-
-def _level(row: LevelAudit) -> Json:
-    return {
-        "level": row.level, "claimed": row.claimed, "certified": row.certified,
-        "delta": row.delta, "measured": row.measured.epsilon, "statistic": row.measured.statistic,
-        "runs": 2 * row.measured.runs, "counted": row.measured.runs, "hits": row.measured.hits,
-        "misses": row.measured.misses, "ceiling": row.ceiling,
-        "detectable": row.detectable if math.isfinite(row.detectable) else None,
-        "verdict": row.verdict,
-    }  # fmt: skip
 
 
 def audit(
@@ -205,7 +60,7 @@ def audit(
     Returns
     -------
     AuditResult
-        Claimed, certified and measured epsilon, level by level, and what the replay found.
+        Nominal, certified and measured epsilon, level by level, and the findings of the replay.
 
     Raises
     ------
@@ -216,15 +71,17 @@ def audit(
     References
     ----------
     Lower bounds of epsilon by Clopper and Pearson's intervals (:mod:`gridpriv.assurance.bounds`);
-    what is replayed and what a passed audit does not prove: docs/audit-and-attack.md.
+    checks, and limits of a passed audit: docs/audit-and-attack.md.
     """
     plan = plan or AuditPlan()
-    if prepared.rules.noise is None:
+    rule = prepared.rules.noise
+    if rule is None:
         raise InputError(
-            "mechanism = 'none' is not allowed: without noise there is no epsilon to audit "
-            "(gridpriv attack runs without noise)"
+            "mechanism = 'none': must be one that draws noise; without noise there is no "
+            "epsilon to audit (gridpriv attack runs without noise)"
         )
     check_draws(prepared)
+    prepared = _in_rounds(prepared)
     zone, other = target(prepared, plan.bus)
     rounds = min(plan.rounds, prepared.settings.rounds)
     short = varied(prepared, settings=replace(prepared.settings, rounds=rounds))
@@ -232,17 +89,10 @@ def audit(
     script = network.heard[zone]
     mechanisms = zone_levels(short, zone, script, other, plan.levels, make_agent)
     runs = {m.level: _runs(m, plan, rounds) for m in mechanisms}
-    generator = np.random.default_rng(short.seed)
-
-    def others(at: int) -> list[Neighbour]:
-        problem, adjacency = short.problems[at], short.moved
-        found = worst_neighbours(problem, adjacency)
-        found += random_neighbours(problem, adjacency, plan.random_neighbours, generator)
-        return [*found, other] if at == zone else found
-
-    findings = replay_run(short, network.heard, others, make_agent, watch)
-    findings += whole_run(prepared, plan.confidence, make_agent)
-    findings += low_bits(prepared.rules.noise)
+    findings = _replayed(prepared, short, network, (zone, other), plan, make_agent, watch)
+    findings += whole_run(prepared, make_agent)
+    findings += low_bits(rule)
+    findings += _lanes(prepared, plan, make_agent)
     levels = tuple(
         audit_mechanism(mechanism, runs[mechanism.level], plan.confidence, watch)
         for mechanism in mechanisms
@@ -256,9 +106,75 @@ def audit(
     return AuditResult(prepared, plan, prepared.problems[zone].name, other, tuple(findings), levels)
 
 
+def _in_rounds(prepared: Prepared) -> Prepared:
+    """Return the run with rounds; a central schedule releases the same and is a lane of its own."""
+    if prepared.settings.coordination == "rounds":
+        return prepared
+    return _coordinated(prepared, "rounds")
+
+
+def _coordinated(prepared: Prepared, coordination: Coordination) -> Prepared:
+    """Return the run with another coordination."""
+    settings = replace(
+        prepared.settings, coordination=coordination, acceleration=None, load_scale=1.0, outage=()
+    )
+    ready = prepare(prepared.case, prepared.zoning, settings, prepared.scale)
+    return replace(ready, seed=prepared.seed)
+
+
+def _replayed(
+    prepared: Prepared,
+    short: Prepared,
+    network: Eavesdropper,
+    observed: tuple[int, Neighbour],
+    plan: AuditPlan,
+    make_agent: MakeAgent,
+    watch: Callable[[str], None],
+) -> list[Finding]:
+    """Replay all rounds on the worst neighbours, and the first ones on the other neighbours."""
+    generator = np.random.default_rng(short.seed)
+
+    def worst(at: int) -> list[Neighbour]:
+        found = worst_neighbours(prepared.problems[at], prepared.moved)
+        return [*found, observed[1]] if at == observed[0] else found
+
+    def others(at: int) -> list[Neighbour]:
+        problem, adjacency = short.problems[at], short.moved
+        return [
+            *class_neighbours(problem, adjacency),
+            *random_neighbours(problem, adjacency, plan.random_neighbours, generator),
+        ]
+
+    every = listen(prepared, make_agent=make_agent)
+    findings = replay_run(prepared, every.heard, worst, make_agent, watch)
+    return findings + replay_run(short, network.heard, others, make_agent)
+
+
+def _lanes(prepared: Prepared, plan: AuditPlan, make_agent: MakeAgent) -> list[Finding]:
+    """Return the findings on noise, public state, and the other ways to run the same settings."""
+    rule, found = prepared.rules.noise, []
+    assert rule is not None
+    if "noise" in plan.lanes:
+        found += noise_checks(fresh(prepared), plan.confidence, make_agent)
+        found += mechanism_laws(rule.multiplier, plan.confidence)
+    if "public" in plan.lanes:
+        demands = other_demands(prepared)
+        found += state_findings(prepared, demands)
+        found += bytes_findings(prepared, demands, "rounds")
+    released_once = prepared.rules.perturbation == Perturbation("demand", "once")
+    if "central" in plan.lanes and released_once:
+        central = _coordinated(prepared, "central")
+        found += bytes_findings(central, other_demands(central), "central")
+    if "series" in plan.lanes and released_once:
+        found += series_findings(prepared)
+    if "stream" in plan.lanes and released_once:
+        found += stream_findings(prepared)
+    return found
+
+
 def _runs(mechanism: AuditedMechanism, plan: AuditPlan, rounds: int) -> int:
-    """Return how often a level is run on each of the two data sets."""
-    claim = mechanism.claimed, mechanism.delta, plan.confidence
+    """Return the number of runs of a level on each of the two data sets."""
+    claim = mechanism.nominal, mechanism.delta, plan.confidence
     if plan.runs is not None:
         check_runs(plan.runs[mechanism.level], *claim)
         return plan.runs[mechanism.level]
@@ -291,12 +207,12 @@ def audit_mechanism(
     )
     return LevelAudit(
         mechanism.level,
-        mechanism.claimed,
+        mechanism.nominal,
         mechanism.certified,
         mechanism.delta,
         measured,
         ceiling(measured.runs, mechanism.delta, confidence),
-        detectable(mechanism.claimed, measured.runs, mechanism.delta, confidence),
+        detectable(mechanism.nominal, measured.runs, mechanism.delta, confidence),
     )
 
 

@@ -1,4 +1,4 @@
-"""What the statistical audit needs of a mechanism, and a zone's three levels of it.
+"""Interface of the statistical audit, and the three levels of a zone.
 
 ``release``   one local update's perturbed quantity (gradient, minimiser or demand): where the
               paper states its guarantee, and the most that can be seen;
@@ -28,10 +28,11 @@ from gridpriv.assurance.statistic import Statistic
 from gridpriv.consensus.agent import Agent
 from gridpriv.core.arrays import Floats, Ints
 from gridpriv.privacy.accounting import epsilon_of, total_epsilon, total_pure
+from gridpriv.privacy.mechanism import MECHANISMS, Staircase
 from gridpriv.privacy.noise import NoiseStreams
 from gridpriv.privacy.release import Release
 from gridpriv.privacy.sensitivity import Norm
-from gridpriv.zonal.checks import claimed_epsilon
+from gridpriv.zonal.checks import nominal_epsilon
 from gridpriv.zonal.prepared import Prepared
 
 LEVELS = ("release", "solution", "messages")
@@ -45,7 +46,7 @@ class AuditedMechanism(Protocol):
     ----------
     level : str
         What is observed.
-    claimed, certified : float
+    nominal, certified : float
         Epsilon as stated by the settings, and as charged by the accountant.
     delta : float
         At which both are stated; 0 for pure privacy.
@@ -54,7 +55,7 @@ class AuditedMechanism(Protocol):
     @property
     def level(self) -> str: ...  # noqa: D102
     @property
-    def claimed(self) -> float: ...  # noqa: D102
+    def nominal(self) -> float: ...  # noqa: D102
     @property
     def certified(self) -> float: ...  # noqa: D102
     @property
@@ -75,7 +76,7 @@ class AuditedMechanism(Protocol):
 class Stated(NamedTuple):
     """Claimed and certified epsilon at a delta."""
 
-    claimed: float
+    nominal: float
     certified: float
     delta: float
 
@@ -84,7 +85,7 @@ class Stated(NamedTuple):
 class ZoneLevel:
     """One level of a zone, and what is stated of it: of one release, or of all that are played."""
 
-    claimed: float
+    nominal: float
     certified: float
     delta: float
     level: str
@@ -105,7 +106,7 @@ class ReleaseLevel(ZoneLevel):
         In the norm ``box`` both coordinates of a pair, as the density needs both.
         """
         moved = np.abs(self.here - self.there)
-        if self.release.sensitivity.norm == "box":
+        if self.release.sensitivity.norm in ("box", "pair"):
             pairs = len(moved) // 2
             first = _largest(moved.reshape(2, pairs).max(axis=0))
             return np.concatenate([first, first + pairs])
@@ -122,6 +123,9 @@ class ReleaseLevel(ZoneLevel):
         """Logarithm of p(o | D) / p(o | D') of the stated density."""
         a, b = self.here[self.visible], self.there[self.visible]
         scale = self.release.mechanism.scale
+        if isinstance(self.release.mechanism, Staircase):
+            stairs = self.release.mechanism.energy
+            return lambda x: stairs(x - b) - stairs(x - a)
         energy = ENERGIES[self.release.sensitivity.norm]
         return lambda x: energy((x - b) / scale) - energy((x - a) / scale)
 
@@ -136,7 +140,7 @@ ENERGIES: dict[Norm, Statistic] = {
 
 def _largest(moved: Floats) -> Ints:
     order = np.argsort(-moved, kind="stable")[:VISIBLE]
-    return np.asarray(order[moved[order] > 1e-9 * moved.max()])
+    return np.asarray(order[moved[order] > 1e-9 * moved.max(initial=0.0)])
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,7 +156,7 @@ class RunLevel(ZoneLevel):
     def sample(self, neighbour: bool, seed: int) -> Floats:
         """Return the zone's solution, or all its messages one after the other."""
         agent = self._rehearsed.twin(self.there if neighbour else self.here, NoiseStreams(seed))
-        sent = [answer(agent, heard).sent for heard in self.script if not heard.rehearsal]
+        sent = [answer(agent, heard).sent for heard in self.script if not heard.warm_start]
         if self.level == "messages":
             return np.concatenate(sent)
         shared = self.prepared.shared[self.zone]
@@ -160,17 +164,17 @@ class RunLevel(ZoneLevel):
 
     @cached_property
     def _rehearsed(self) -> Agent:
-        """The agent after its rehearsal, which is public and the same in every run."""
+        """The agent after the warm start, which is public and the same in every run."""
         rules, streams = self.prepared.rules, NoiseStreams(0)
         agent = zone_agent(self.prepared, self.zone, self.here, rules, streams, self.make_agent)
         for heard in self.script:
-            if heard.rehearsal:
+            if heard.warm_start:
                 answer(agent, heard)
         return agent
 
 
 def _all_released(prepared: Prepared) -> bool:
-    """Return whether a local solution is computed from releases in all its coordinates."""
+    """Test for a local solution that depends on releases in all coordinates."""
     rules = prepared.rules
     return not (rules.perturbation.target == "output" and rules.update == "exact")
 
@@ -230,6 +234,8 @@ def secure_level(prepared: Prepared, simulated: ReleaseLevel) -> ReleaseLevel | 
     missing = find_spec("opendp") is None
     if rule is None or rule.source == "secure" or missing or not kept.size:
         return None
+    if (rule.mechanism, "secure") not in MECHANISMS:
+        return None
     release = replace(rule, source="secure").release(simulated.release.sensitivity)
     here, there = simulated.here[kept], simulated.there[kept]
     return ReleaseLevel(*_stated_once(prepared, release), "secure", here, there, release)
@@ -248,22 +254,22 @@ def _release(prepared: Prepared, draw: Draw) -> Release:
 
 
 def _stated_once(prepared: Prepared, release: Release) -> Stated:
-    """Return claimed and certified epsilon of one release."""
+    """Return nominal and certified epsilon of one release."""
     settings = prepared.settings
     pure = release.sensitivity.norm != 2
     certified = epsilon_of(release.certified, settings.release_delta)
     delta = 0.0 if pure else settings.release_delta
-    return Stated(claimed_epsilon(settings, prepared.rules), certified, delta)
+    return Stated(nominal_epsilon(settings, prepared.rules), certified, delta)
 
 
 def _stated_total(prepared: Prepared, draws: Sequence[Draw]) -> Stated:
-    """Return claimed and certified totals of all releases of the rounds that are played."""
+    """Return nominal and certified totals of all releases of the rounds that are played."""
     releases = [_release(prepared, draw) for draw in draws]
     delta = prepared.settings.target_delta
     certified = Counter(release.certified for release in releases)
-    claimed = Counter(release.claimed for release in releases)
+    nominal = Counter(release.nominal for release in releases)
     if all(r.sensitivity.norm != 2 for r in releases):
-        pure = Stated(total_pure(claimed), total_pure(certified), 0.0)
+        pure = Stated(total_pure(nominal), total_pure(certified), 0.0)
         if math.isfinite(pure.certified):
             return pure
-    return Stated(total_epsilon(claimed, delta), total_epsilon(certified, delta), delta)
+    return Stated(total_epsilon(nominal, delta), total_epsilon(certified, delta), delta)

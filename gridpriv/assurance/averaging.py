@@ -1,4 +1,4 @@
-"""Whether noise averages out: error against the rounds that are heard."""
+"""Averaging attack: error against the number of observed rounds."""
 
 from __future__ import annotations
 
@@ -32,14 +32,16 @@ def averaging(
 
     The fit is of optimality conditions where every variable is heard, else of messages. One draw
     has the same scale in both, so what differs is only how often it is drawn. Columns:
-    refresh, rounds, seed, mae_mw.
+    noise_schedule, rounds, seed, mae_mw.
     """
     rows, settings = [], prepared.settings
-    multiplier_of = noise_rule(replace(settings, rounds=1, refresh="run"), prepared.rules.adjacency)
+    multiplier_of = noise_rule(
+        replace(settings, rounds=1, noise_schedule="once"), prepared.rules.adjacency
+    )
     zones = attacked_zones(prepared, plan.bus)
-    for refresh in ("round", "run"):
+    for noise_schedule in ("round", "once"):
         rules = replace(
-            prepared.rules, perturbation=Perturbation("demand", refresh), noise=multiplier_of
+            prepared.rules, perturbation=Perturbation("demand", noise_schedule), noise=multiplier_of
         )
         run = varied(prepared, settings=replace(settings, rounds=max(rounds)), rules=rules)
         for seed in range(plan.seeds):
@@ -48,13 +50,15 @@ def averaging(
                 errors = []
                 for zone in zones:
                     own = run.zones[zone].own
-                    script = [h for h in network.heard[zone] if h.rehearsal or h.number <= count]
+                    script = [h for h in network.heard[zone] if h.warm_start or h.number <= count]
                     noise = heard_noise(run, network.heard[zone])
                     forward, prior = forward_model(run, zone, script), zone_prior(run, plan, zone)
                     model = StationarityModel(forward) if all_heard(run) else forward
                     found = fit(model, prior, noise, np.random.default_rng([run.seed, seed]))
                     errors.append(np.abs(found.demand[: len(own)] - run.case.pd[own]))
                 mae = float(np.concatenate(errors).mean()) * run.case.base_mva
-                rows.append({"refresh": refresh, "rounds": count, "seed": seed, "mae_mw": mae})
-                watch(f"averaging, {refresh}, {count} rounds")
+                rows.append(
+                    {"noise_schedule": noise_schedule, "rounds": count, "seed": seed, "mae_mw": mae}
+                )
+                watch(f"averaging, {noise_schedule}, {count} rounds")
     return pd.DataFrame(rows)

@@ -72,32 +72,32 @@ def runs_needed(epsilon: float, delta: float, confidence: float) -> int:
     return high
 
 
-def detectable(claimed: float, runs: int, delta: float, confidence: float) -> float:
-    """Return the power: the least epsilon that would be told from ``claimed``.
+def detectable(nominal: float, runs: int, delta: float, confidence: float) -> float:
+    """Return the power: the least epsilon distinguishable from ``nominal``.
 
     Of a mechanism that answers one question with randomised response at that epsilon, counted
     at its expected frequencies; vector mechanisms spread their loss and need more.
     """
     for factor in np.geomspace(1.0, 1e4, 400):
-        epsilon = claimed * float(factor)
+        epsilon = nominal * float(factor)
         truth = 1.0 / (1.0 + math.exp(-min(epsilon, 700.0)))
         bound = epsilon_bound(
             np.array(runs * truth), np.array(runs * (1.0 - truth)), runs, delta, confidence
         )
-        if float(bound) > claimed:
+        if float(bound) > nominal:
             return epsilon
     return math.inf
 
 
-def check_runs(runs: int, claimed: float, delta: float, confidence: float) -> None:
-    """Refuse a number of runs (half of them counted) that cannot exceed ``claimed``."""
+def check_runs(runs: int, nominal: float, delta: float, confidence: float) -> None:
+    """Refuse a number of runs (half of them counted) that cannot exceed ``nominal``."""
     if not 0.5 <= confidence < 1.0:
         raise not_allowed("confidence", confidence, "a number of at least 0.5 and below 1")
-    needed = 2 * runs_needed(claimed, delta, confidence)
+    needed = 2 * runs_needed(nominal, delta, confidence)
     if runs < needed:
         raise not_allowed(
             "runs",
             runs,
             f"at least {needed} on each of the two data sets: with fewer, no outcome could show "
-            f"an epsilon above {claimed:.4g} at confidence {confidence:g}",
+            f"an epsilon above {nominal:.4g} at confidence {confidence:g}",
         )

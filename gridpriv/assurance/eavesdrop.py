@@ -1,4 +1,4 @@
-"""What an eavesdropper has of a run: every message, in both directions, round by round."""
+"""Messages of a run as an adversary sees them: both directions, round by round."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ class Heard(Order):
 
     Attributes
     ----------
-    rehearsal : bool
+    warm_start : bool
         Whether it ran on the public proxy.
     """
 
     reply: Reply
-    rehearsal: bool
+    warm_start: bool
 
     @property
     def sent(self) -> Floats:
-        """What the zone answered, (m,)."""
+        """Reply of the zone, (m,)."""
         return self.reply.sent
 
 
@@ -50,10 +50,10 @@ class Eavesdropper:
     def ask(self, verb: str, *given: Sequence[Any]) -> list[Any]:
         """Ask every agent; if it is a round, keep what was said."""
         outcomes = self._inner.ask(verb, *given)
-        if verb in ("rehearse", "round"):
+        if verb in ("warm_start", "round"):
             for zone, (order, reply) in enumerate(zip(*given, outcomes, strict=True)):
                 if isinstance(reply, Reply):
-                    said = Heard(**vars(order), reply=reply, rehearsal=verb == "rehearse")
+                    said = Heard(**vars(order), reply=reply, warm_start=verb == "warm_start")
                     self.heard[zone].append(said)
         return outcomes
 
@@ -97,7 +97,7 @@ def listen(
         for zone, own in enumerate(data or [None] * len(prepared.zones))
     ]
     transport = Eavesdropper(agents)
-    for turn in play_rounds(prepared, transport, open_rounds(prepared, transport)):
+    for turn in play_rounds(prepared, transport, open_rounds(prepared, transport), None):
         watch(f"round {turn.number}")
     return transport
 
@@ -130,9 +130,9 @@ def varied(prepared: Prepared, **changes: Any) -> Prepared:
 
 
 def opening(script: Sequence[Heard], rounds: int) -> list[Heard]:
-    """Return the rehearsal, if there is one, and the first private rounds."""
-    rehearsed = [heard for heard in script if heard.rehearsal]
-    return rehearsed + [heard for heard in script if not heard.rehearsal][:rounds]
+    """Return the warm start, if there is one, and the first private rounds."""
+    warm_started = [heard for heard in script if heard.warm_start]
+    return warm_started + [heard for heard in script if not heard.warm_start][:rounds]
 
 
 def answer(agent: Agent, heard: Heard) -> Reply:
@@ -144,7 +144,7 @@ def answer(agent: Agent, heard: Heard) -> Reply:
         With the zone and round, from the agent.
     """
     try:
-        return agent.rehearse(heard) if heard.rehearsal else agent.round(heard)
+        return agent.warm_start(heard) if heard.warm_start else agent.round(heard)
     except SolverError as error:
         error.add_note("while a recorded run was played again")
         raise

@@ -1,4 +1,4 @@
-"""What an attack found: estimates of demand, and tables of their errors."""
+"""Results of an attack: estimates of demand, and tables of their errors."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SHOWN = ("messages", "releases")
 
 
 @dataclass(frozen=True, eq=False)
-class Outcome:
+class AttackOutcome:
     """One configuration's estimates.
 
     Attributes
@@ -59,7 +59,7 @@ class AttackResult:
     attacked: Ints
     distance: Ints
     prior: Floats
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[AttackOutcome, ...]
     identified: dict[int, Identified]
 
     @property
@@ -67,7 +67,7 @@ class AttackResult:
         """Active demand of the attacked buses in MW."""
         return self.prepared.case.base_mva * self.prepared.case.pd[self.attacked]
 
-    def errors(self, outcome: Outcome) -> Floats:
+    def errors(self, outcome: AttackOutcome) -> Floats:
         """Return |estimate - true| in MW, (seeds, attacked)."""
         base = self.prepared.case.base_mva
         return np.asarray(np.abs(base * outcome.estimates[:, self.attacked] - self.true))
@@ -112,7 +112,7 @@ class AttackResult:
         return table
 
     def holds(self) -> Words:
-        """Return what noise-free messages hold of each attacked bus's demand.
+        """Return the identifiability of each attacked bus's demand in noise-free messages.
 
         The words of :mod:`gridpriv.assurance.identifiability`.
         """
@@ -149,7 +149,7 @@ class AttackResult:
         return [int(b) for b in self.prepared.case.bus_id[self.attacked[order]]]
 
     @property
-    def shown(self) -> Outcome:
+    def shown(self) -> AttackOutcome:
         """The outcome that the map shows: messages, with the protection as set if there is any.
 
         Of releases of sums it is what the releases themselves tell.
@@ -201,7 +201,7 @@ def tolerance(true: Floats) -> Floats:
 
 
 def recovered(errors: Floats, true: Floats) -> Floats:
-    """Return whether errors are within the tolerance, same shape as errors."""
+    """Compare errors with the tolerance; boolean, same shape as errors."""
     return np.asarray(errors <= tolerance(true))
 
 

@@ -40,7 +40,7 @@ FLOOR = 1e-14  # of slacks and duals, so that the scaling stays finite
 
 
 @dataclass(frozen=True, eq=False)
-class Solved:
+class SolvedUpdate:
     """A local update's minimiser and the factors of its derivative."""
 
     z: Floats
@@ -63,7 +63,7 @@ class DifferentiableSolver(ClarabelSolver):
         self._linear = self._rows.shape[0] - int(program.cone_sizes.sum())
         self._blocks = _cone_pattern(self._linear, program.cone_sizes)
 
-    def solve(self, linear: Floats, metric: Floats) -> Solved:
+    def solve(self, linear: Floats, metric: Floats) -> SolvedUpdate:
         """Return the minimiser for a linear term on z and a diagonal quadratic."""
         program = self._program
         p = program.quadratic(metric, exact=self._exact)
@@ -82,7 +82,7 @@ class DifferentiableSolver(ClarabelSolver):
         system = sparse.block_array(
             [[full, self._rows.T], [self._rows, -self._scaling(slack, dual)]], format="csc"
         )
-        return Solved(program.restore(np.asarray(found.x)), splu(system), program)
+        return SolvedUpdate(program.restore(np.asarray(found.x)), splu(system), program)
 
     def _scaling(self, slack: Floats, dual: Floats) -> Any:
         """Return H with H dual = slack, block by block."""
@@ -135,7 +135,7 @@ def _hyperbolic(x: Floats) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class Predicted:
-    """What a demand would have made the zone send.
+    """Messages that a demand would have caused.
 
     Attributes
     ----------
@@ -162,7 +162,7 @@ class ForwardModel:
     exact : bool
         Which local update.
     proxy : (2 |N_z|,), optional
-        Public stand-in for the demand, where the script holds a rehearsal.
+        Public estimate of the demand, where the script holds a warm start.
     """
 
     def __init__(
@@ -178,8 +178,8 @@ class ForwardModel:
         self.problem = problem
         self.shared = shared
         self.last = problem.start()
-        self.script: Sequence[Heard] = [heard for heard in script if not heard.rehearsal]
-        self._rehearsal = [heard for heard in script if heard.rehearsal]
+        self.script: Sequence[Heard] = [heard for heard in script if not heard.warm_start]
+        self._warm_start = [heard for heard in script if heard.warm_start]
         self._proxy = proxy
         self.exact = exact
         # an exact update starts from nothing, so its E repetitions without noise are one
@@ -187,7 +187,7 @@ class ForwardModel:
 
     @cached_property
     def observed(self) -> Floats:
-        """What the zone sent, (R, m)."""
+        """Messages of the zone, (R, m)."""
         return np.array([heard.sent for heard in self.script])
 
     @cached_property
@@ -198,7 +198,7 @@ class ForwardModel:
     def duals(self) -> list[Floats]:
         """The zone's dual before each round, from messages alone."""
         duals, dual = [], np.zeros(len(self.script[0].w))
-        for heard in self._rehearsal:
+        for heard in self._warm_start:
             dual = dual + heard.penalty * (heard.w - heard.sent)
         for heard in self.script:
             duals.append(dual)
@@ -208,14 +208,14 @@ class ForwardModel:
     @cached_property
     def start(self) -> Floats:
         """The zone's iterate before the first private round; an exact update has no use for it."""
-        if not self._rehearsal or self.exact or self._proxy is None:
+        if not self._warm_start or self.exact or self._proxy is None:
             return self.problem.start()
-        rehearsed = ForwardModel(
-            self.problem, self.shared, [replace(h, rehearsal=False) for h in self._rehearsal],
+        warm_started = ForwardModel(
+            self.problem, self.shared, [replace(h, warm_start=False) for h in self._warm_start],
             exact=False, local_updates=self.updates,
         )  # fmt: skip
-        rehearsed.predict(self._proxy)
-        return rehearsed.last
+        warm_started.predict(self._proxy)
+        return warm_started.last
 
     def predict(
         self, demand: Floats, rounds: int | None = None, *, gradients: bool = False
@@ -255,7 +255,7 @@ class ForwardModel:
 
     def _update(
         self, z: Floats, moved: Floats, demand: Floats, pull: Floats, rho: Floats, step: float
-    ) -> tuple[Solved, Floats, Floats]:
+    ) -> tuple[SolvedUpdate, Floats, Floats]:
         """(3.2), and its derivative by the demand given that of z."""
         program = self.problem.program
         if self.exact:

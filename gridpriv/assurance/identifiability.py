@@ -1,4 +1,4 @@
-r"""Which demands the messages hold at all: the Fisher information of a noise-free trace.
+r"""Identifiability of demand: the Fisher information of a noise-free trace.
 
 With J the derivative of all messages of R rounds by the zone's demand d, taken at the true
 demand, tau the error of the solves behind them and s0 the spread of the prior, no unbiased
@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gridpriv.assurance.forward import ForwardModel
-from gridpriv.assurance.inversion import Prior
+from gridpriv.assurance.inversion import DemandPrior
 from gridpriv.core.arrays import Floats
 
 VERDICTS = ("identifiable", "mixed", "unheard")
@@ -31,7 +31,7 @@ SOLVE_ERROR = 1e-5  # root mean square error of messages against solves at 1e-11
 
 @dataclass(frozen=True, eq=False)
 class Identified:
-    """What a zone's messages hold.
+    """Identifiability of a zone's demand.
 
     Attributes
     ----------
@@ -57,8 +57,10 @@ class Identified:
         return int((self.singular > SOLVE_ERROR).sum())
 
 
-def identify(model: ForwardModel, prior: Prior, demand: Floats, tolerance: Floats) -> Identified:
-    """Return what the messages of a zone hold about its active demand.
+def identify(
+    model: ForwardModel, prior: DemandPrior, demand: Floats, tolerance: Floats
+) -> Identified:
+    """Return the identifiability of a zone's active demand from its messages.
 
     Parameters
     ----------

@@ -12,7 +12,7 @@ the covariance of what the noise does to y_t, linearised:
     demand noise     C = v J J' + tau^2 I     J = d y_t / d d, if it is drawn anew each round
                      C = tau^2 I              if it is drawn once
 
-Noise of earlier rounds that reaches a message through variables nobody hears (linearized
+NoiseModel of earlier rounds that reaches a message through variables nobody hears (linearized
 updates, boundary messages) is left out: the estimate is then weaker than it could be.
 
 What can be fitted is not d but d plus the noise that even the releases leave in it, so the
@@ -48,8 +48,8 @@ REACH = 8.0  # standard deviations of noise that a fitted demand may hold
 RESTARTS = 5  # draws for a round that is not
 
 
-class Model(Protocol):
-    """What the messages should be at a demand: :class:`gridpriv.assurance.forward.ForwardModel`.
+class MessageModel(Protocol):
+    """Messages as a function of demand: :class:`gridpriv.assurance.forward.ForwardModel`.
 
     Attributes
     ----------
@@ -62,19 +62,19 @@ class Model(Protocol):
 
     @property
     def observed(self) -> Floats:
-        """What was heard, (R, m)."""
+        """Observed messages, (R, m)."""
         ...
 
     def predict(
         self, demand: Floats, rounds: int | None = None, *, gradients: bool = False
     ) -> Predicted:
-        """Return what a demand would have given in the first rounds, with derivatives."""
+        """Return the messages of the first rounds at a demand, with derivatives."""
         ...
 
 
 @dataclass(frozen=True, eq=False)
-class Prior:
-    """What is publicly believed of a zone's demand, per unit: mean, spread and bounds, (2 b,)."""
+class DemandPrior:
+    """Public prior of a zone's demand, per unit: mean, spread and bounds, (2 b,)."""
 
     mean: Floats
     spread: Floats
@@ -83,8 +83,8 @@ class Prior:
 
 
 @dataclass(frozen=True)
-class Noise:
-    """What the adversary knows of the noise.
+class NoiseModel:
+    """The adversary's model of the noise.
 
     Attributes
     ----------
@@ -101,7 +101,7 @@ class Noise:
 
     @property
     def exact(self) -> bool:
-        """Whether one demand explains every message: no noise, or noise on the demand, once."""
+        """True if one demand explains every message: no noise, or noise drawn once on demand."""
         return self.target == "none" or (self.target == "demand" and self.once)
 
 
@@ -137,9 +137,9 @@ class _Fitted:
 
 
 def fit(
-    model: Model,
-    prior: Prior,
-    noise: Noise,
+    model: MessageModel,
+    prior: DemandPrior,
+    noise: NoiseModel,
     generator: np.random.Generator,
     iterations: int = 12,
 ) -> Estimate:
@@ -147,7 +147,7 @@ def fit(
 
     Parameters
     ----------
-    model : Model
+    model : MessageModel
         Holds the messages.
     generator : numpy Generator
         For restarts.
@@ -172,15 +172,17 @@ def fit(
     return min(found, key=lambda estimate: float((estimate.spread / prior.spread).mean()))
 
 
-def _search(model: Model, prior: Prior, noise: Noise, rounds: int, iterations: int) -> _Search:
+def _search(
+    model: MessageModel, prior: DemandPrior, noise: NoiseModel, rounds: int, iterations: int
+) -> _Search:
     """Return the search for the demand and what noise those rounds leave in it."""
     hidden = _hidden(model, noise, rounds)
     spread, reach = np.sqrt(prior.spread**2 + hidden), REACH * np.sqrt(hidden)
-    wide = Prior(prior.mean, spread, prior.lower - reach, prior.upper + reach)
+    wide = DemandPrior(prior.mean, spread, prior.lower - reach, prior.upper + reach)
     return _Search(model, wide, noise, hidden, iterations)
 
 
-def _shrunk(search: _Search, prior: Prior, found: _Fitted) -> Estimate:
+def _shrunk(search: _Search, prior: DemandPrior, found: _Fitted) -> Estimate:
     """Return the estimate that a fit makes, less what noise takes up of it."""
     noise, spread, hidden = search.noise, search.prior.spread, search.hidden
     weights = _weights(found.at, noise, found.tau)
@@ -200,9 +202,9 @@ def _shrunk(search: _Search, prior: Prior, found: _Fitted) -> Estimate:
 class _Search:
     """Damped descents on growing numbers of rounds."""
 
-    model: Model
-    prior: Prior
-    noise: Noise
+    model: MessageModel
+    prior: DemandPrior
+    noise: NoiseModel
     hidden: Floats
     iterations: int
 
@@ -259,7 +261,7 @@ class _Search:
         return _Fitted(demand, at, tau, misfit)
 
 
-def _hidden(model: Model, noise: Noise, draws: int) -> Floats:
+def _hidden(model: MessageModel, noise: NoiseModel, draws: int) -> Floats:
     """Return the variance that noise leaves in each demand even for who sees every release."""
     size = model.problem.program.imbalance.shape[0]
     if noise.target == "demand":
@@ -270,7 +272,7 @@ def _hidden(model: Model, noise: Noise, draws: int) -> Floats:
     return np.zeros(size)
 
 
-def _weights(at: Predicted, noise: Noise, tau: float) -> Floats:
+def _weights(at: Predicted, noise: NoiseModel, tau: float) -> Floats:
     """Return the inverse of C_t of every round, (R, m, m)."""
     eye = np.eye(at.sent.shape[1])
     if noise.target == "objective":
@@ -292,9 +294,9 @@ def _information(at: Predicted, weights: Floats) -> Floats:
 
 
 def _step(
-    model: Model,
-    prior: Prior,
-    noise: Noise,
+    model: MessageModel,
+    prior: DemandPrior,
+    noise: NoiseModel,
     weights: Floats,
     demand: Floats,
     at: Predicted,
@@ -321,12 +323,12 @@ def _step(
     return demand, None, damping
 
 
-def _free(demand: Floats, pull: Floats, prior: Prior) -> Floats:
+def _free(demand: Floats, pull: Floats, prior: DemandPrior) -> Floats:
     """Return a mask of the entries that are not held at a bound."""
     held = (demand <= prior.lower) & (pull < 0) | (demand >= prior.upper) & (pull > 0)
     return np.asarray(~held)
 
 
-def _cost(residual: Floats, weights: Floats, demand: Floats, prior: Prior) -> float:
+def _cost(residual: Floats, weights: Floats, demand: Floats, prior: DemandPrior) -> float:
     fitted = float(np.einsum("tm,tmn,tn->", residual, weights, residual, optimize=True))
     return fitted + float((((demand - prior.mean) / prior.spread) ** 2).sum())

@@ -1,6 +1,6 @@
 """The learning module's mechanisms under the statistical audit: one training sample replaced.
 
-What is observed is every client's model of every round, as it is sent; what is claimed and
+What is observed is every client's model of every round, as it is sent; what is nominal and
 certified are the totals of the rounds run. The audit is the one of
 :func:`gridpriv.assurance.audit.audit_mechanism`.
 """
@@ -83,13 +83,13 @@ class LearnedModels:
         return float(self._privacy["total"]["epsilon"] if pure is None else pure)
 
     @property
-    def claimed(self) -> float:
+    def nominal(self) -> float:
         """Total of all rounds, as stated: what is certified, unless a paper states less."""
-        if self.settings.calibration == "sound":
+        if self.settings.sensitivity == "proven":
             return self.certified
-        if self._privacy["total"]["claimed"] is not None:
-            return float(self._privacy["total"]["claimed"])
-        each = self._privacy["per_release"]["claimed"]
+        if self._privacy["total"]["nominal"] is not None:
+            return float(self._privacy["total"]["nominal"])
+        each = self._privacy["per_release"]["nominal"]
         return math.nan if each is None else float(each) * self._privacy["releases_per_client"]
 
     def sample(self, neighbour: bool, seed: int) -> Floats:

@@ -57,7 +57,7 @@ def corners(adjacency: DemandAdjacency) -> list[tuple[float, float]]:
 
 
 def gradient_norms(problem: ZoneProblem, adjacency: DemandAdjacency) -> Floats:
-    """Return for each own bus the largest 2-norm by which it can move the gradient, (|N_z|,)."""
+    """Return the largest 2-norm by which each own bus can move the gradient, (|N_z|,)."""
     own = len(problem.program.zone.own)
     norms = np.zeros(own)
     for bus in range(own):
@@ -71,6 +71,30 @@ def worst_neighbours(problem: ZoneProblem, adjacency: DemandAdjacency) -> list[N
     """Return every corner change at the bus that moves the gradient most."""
     bus = int(np.argmax(gradient_norms(problem, adjacency)))
     return [neighbour(problem, bus, dp, dq) for dp, dq in corners(adjacency)]
+
+
+def class_neighbours(problem: ZoneProblem, adjacency: DemandAdjacency) -> list[Neighbour]:
+    """Return corner changes at one bus of every class that a zone has.
+
+    The classes are buses with demand and without, with generators, with shunts, at tie lines, at
+    the reference, and inside the zone at a single line. Of each class the bus that moves the
+    gradient most is taken, and of its corners one of each pair of mirror images.
+    """
+    zone = problem.program.zone
+    case, own = zone.network.case, zone.own
+    across = ~np.isin(case.f_bus, own) | ~np.isin(case.t_bus, own)
+    tied = np.union1d(case.f_bus[across], case.t_bus[across])
+    degree = np.bincount(np.concatenate([case.f_bus, case.t_bus]), minlength=case.n_bus)
+    loaded = (case.pd != 0.0) | (case.qd != 0.0)
+    generates = np.isin(own, case.gen_bus)
+    classes = (
+        loaded[own], ~loaded[own], generates, (case.gs != 0.0)[own] | (case.bs != 0.0)[own],
+        np.isin(own, tied), case.reference[own], degree[own] == 1, ~generates & ~loaded[own],
+    )  # fmt: skip
+    norms = gradient_norms(problem, adjacency)
+    buses = {int(np.argmax(np.where(members, norms, -1.0))) for members in classes if members.any()}
+    one_of_each = corners(adjacency)[: 2 if adjacency.protects == "p+q" else 1]
+    return [neighbour(problem, bus, dp, dq) for bus in sorted(buses) for dp, dq in one_of_each]
 
 
 def corner_neighbours(

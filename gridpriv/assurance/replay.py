@@ -61,7 +61,7 @@ class Draw:
 
     @property
     def call(self) -> tuple[float, Norm, float, tuple[int, ...]]:
-        """What must not depend on the data."""
+        """Quantity that must not depend on the data."""
         return (self.sensitivity.value, self.sensitivity.norm, self.scale, self.value.shape)
 
 
@@ -155,7 +155,7 @@ Play = Callable[[Floats, Tape], Played]
 def agent_play(
     prepared: Prepared, zone: int, script: Sequence[Heard], make_agent: MakeAgent = Agent
 ) -> Play:
-    """Return how one zone's agent is played against the rounds of ``script``."""
+    """Return the replay of one zone's agent against the rounds of ``script``."""
     rule = prepared.rules.noise
     assert rule is not None
 
@@ -199,7 +199,7 @@ class Finding:
 
     @property
     def passed(self) -> bool:
-        """Whether the measured figure is within the allowed one."""
+        """True if the measured figure is within the allowed one."""
         return self.measured <= self.allowed
 
 
@@ -223,14 +223,14 @@ def replay(
     frozen = [draw.output for draw in base.draws]
     for other in neighbours:
         moved = data + other.change
-        pair = Pair(base, play(moved.copy(), Tape(frozen)), zone, str(other))
+        pair = ReplayPair(base, play(moved.copy(), Tape(frozen)), zone, str(other))
         findings += [_calls(pair), _values(pair), _messages(pair)]
         findings.append(_history(pair, play, data, moved))
     return findings
 
 
 @dataclass(frozen=True, eq=False)
-class Pair:
+class ReplayPair:
     """An agent's runs on D and on D', with the releases of D."""
 
     base: Played
@@ -254,7 +254,7 @@ def _noise(base: Played, zone: str) -> Finding:
     return Finding("noise", zone, "-", float(bare + abs(len(base.draws) - base.charged)), 0.0)
 
 
-def _calls(pair: Pair) -> Finding:
+def _calls(pair: ReplayPair) -> Finding:
     """Count releases that were asked for differently."""
     same = pair.base.per_round == pair.twin.per_round
     both = zip(pair.base.draws, pair.twin.draws, strict=False)
@@ -262,27 +262,29 @@ def _calls(pair: Pair) -> Finding:
     return Finding("calls", pair.zone, pair.neighbour, float(differ), 0.0)
 
 
-def _values(pair: Pair) -> Finding:
+def _values(pair: ReplayPair) -> Finding:
     """Return the private value that comes nearest to, or furthest beyond, what is declared."""
     found = [Finding("values", pair.zone, pair.neighbour, 0.0, 0.0)]
     for a, b in pair.draws():
         norm, declared = a.sensitivity.norm, a.sensitivity.value
         distance = length(a.value - b.value, norm)
-        allowed = declared + ROUNDING * length(a.value, norm)
+        plain: Norm = "box" if norm == "pair" else 1 if norm == "number" else norm
+        size = length(a.value, plain)
+        allowed = declared + ROUNDING * size
         found.append(
             replace(found[0], measured=distance, allowed=allowed, ratio=distance / declared)
         )
     return max(found[1:] or found, key=lambda row: row.measured - row.allowed)
 
 
-def _messages(pair: Pair) -> Finding:
-    """Return how far what is sent differs although the releases do not."""
+def _messages(pair: ReplayPair) -> Finding:
+    """Return the largest difference of messages at equal releases."""
     both = zip(pair.base.sent, pair.twin.sent, strict=True)
     gap = max(float(np.linalg.norm(a - b)) for a, b in both)
     return pair.finding("messages", gap, max(float(np.linalg.norm(a)) for a in pair.base.sent))
 
 
-def _history(pair: Pair, play: Play, data: Floats, moved: Floats) -> Finding:
+def _history(pair: ReplayPair, play: Play, data: Floats, moved: Floats) -> Finding:
     """Swap D and D' after every release; each value must be that of the data in force."""
     working = data.copy()
     tape = Tape([draw.output for draw in pair.base.draws])

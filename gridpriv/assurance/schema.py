@@ -1,4 +1,4 @@
-"""What an audit and an attack find: every figure, its unit; none of it is public.
+"""Tables of audits and attacks: figures and units; none of them is public.
 
 Both look at private data: an attack's errors tell how close a guess is, and an audit runs the
 mechanism on the data themselves.
@@ -11,22 +11,23 @@ from gridpriv.core.tables import Column, TableSchema
 AUDIT = TableSchema(
     "audit", "one level that a configuration was audited at",
     (
-        Column("configuration", "settings", "Configuration", "perturbation, mechanism, update"),
-        Column("level", "settings", "Observed", "what the adversary sees"),
+        Column("configuration", "settings", "Configuration", "perturbation, mechanism, update",
+               dtype="text"),
+        Column("level", "settings", "Observed", "what the adversary sees", dtype="text"),
     ),
     (
-        Column("claimed", "private", "Claimed epsilon", "that the settings state"),
+        Column("nominal", "private", "Claimed epsilon", "that the settings state"),
         Column("certified", "private", "Certified epsilon", "under a proven sensitivity"),
         Column("measured", "private", "Measured, at least", "lower bound of epsilon"),
         Column("runs", "private", "Runs", "on either of two neighbours"),
-        Column("verdict", "private", "Verdict", "of the comparison"),
+        Column("verdict", "private", "Verdict", "of the comparison", dtype="text"),
     ),
 )  # fmt: skip
 ATTACK = TableSchema(
     "attack", "one adversary against one configuration",
     (
-        Column("configuration", "settings", "Noise", "of the run attacked"),
-        Column("adversary", "settings", "Reads", "what the adversary sees"),
+        Column("configuration", "settings", "Noise", "of the run attacked", dtype="text"),
+        Column("adversary", "settings", "Reads", "what the adversary sees", dtype="text"),
     ),
     (
         Column("mae_mw", "private", "Mean error", "absolute, of a bus's active demand", "MW"),

@@ -33,7 +33,7 @@ BINDS = 1e-4  # slack below which a constraint may bind (p.u.)
 
 
 def all_heard(prepared: Prepared) -> bool:
-    """Return whether an update's optimality conditions hold at what is heard of a run."""
+    """Test if the optimality conditions of an update hold at the observed messages."""
     rules = prepared.rules
     everything = all(shared.all() for shared in prepared.shared)
     return everything and rules.local_updates == 1 and rules.perturbation.target != "output"
@@ -84,7 +84,7 @@ class StationarityModel:
     def _round(
         self, z: Floats, before: Floats, rho: Floats, w: Floats, dual: Floats, step: float
     ) -> tuple[Floats, Floats, Floats]:
-        """Return what multiplies d, what multiplies xi, and the right side, of one round."""
+        """Return the factors of d and of xi, and the right-hand side, of one round."""
         program = self.problem.program
         if self._model.exact:
             known, metric = program.hessian @ z, rho

@@ -66,6 +66,8 @@ def measure(
         Statistics are rounded to this part of their range; 0 reads every bit.
     """
     half = len(here) // 2
+    if here.shape[1] == 0:
+        return Measured(0.0, "nothing is observed", 0, 0, len(here) - half)
     candidates = _candidates(here[:half], there[:half])
     if log_ratio is not None:
         candidates["likelihood ratio"] = log_ratio

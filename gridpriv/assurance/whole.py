@@ -11,20 +11,14 @@ rounds        over all rounds of the run, every release that is charged is drawn
 outputs       the shared part of every zone's exact minimiser is moved by corner changes at tie
               buses, at several penalties (where the bound is attained depends on a bus's row), and
               stays within the sensitivity that output perturbation would declare.
-independence  the signs of noise in consecutive rounds, in neighbouring zones at one round, and
-              at neighbouring coordinates of one draw agree as often as not. Products of
-              consecutive independent signs are independent, so their count is binomial, and the
-              bound on it is exact at the stated confidence.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 
 import numpy as np
-from scipy import stats
 
 from gridpriv.assurance.eavesdrop import Eavesdropper, MakeAgent, listen, varied
 from gridpriv.assurance.neighbours import Neighbour, corners, neighbour
@@ -36,13 +30,12 @@ from gridpriv.privacy.perturbation import Perturbation
 from gridpriv.privacy.sensitivity import Norm, length
 from gridpriv.zonal.prepared import Prepared
 
-WHOLE_CHECKS = ("coordinator", "rounds", "outputs", "independence")
+WHOLE_CHECKS = ("coordinator", "rounds", "outputs")
 PENALTIES = (0.3, 1.0, 3.0, 10.0, 30.0, 300.0)  # times the weight of the imbalance
 TIE_BUSES = 6  # of a zone, those with most shared variables in their balance
 LARGE = 20.0  # times beta: as far as a corner is moved, so that solvers' errors stay small
 NORMS: tuple[Norm, ...] = (1, 2)
 SAME = 1e-9  # relative: what solvers may differ by on equal input
-SEEDS = 12  # runs whose noise is compared
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,18 +71,8 @@ def play(
     return Run(network, tuple(tape.drawn))
 
 
-def whole_run(
-    prepared: Prepared, confidence: float, make_agent: MakeAgent = Agent
-) -> list[Finding]:
-    """Return the findings of every check of the whole run.
-
-    Parameters
-    ----------
-    prepared : Prepared
-        With noise.
-    confidence : float
-        Of the check of independence.
-    """
+def whole_run(prepared: Prepared, make_agent: MakeAgent = Agent) -> list[Finding]:
+    """Return the findings of every check of the whole run, which must have noise."""
     base = play(prepared, make_agent=make_agent)
     frozen = [draw.output for draw in base.draws]
     findings = [
@@ -98,14 +81,13 @@ def whole_run(
     ]
     findings.append(_rounds(base))
     findings += [_outputs(prepared, zone) for zone in range(len(prepared.zones))]
-    fresh = _fresh(prepared)
-    many = [play(fresh, seed=prepared.seed + k, make_agent=make_agent) for k in range(SEEDS)]
-    return [*findings, _rounds(many[0]), *_independence(prepared, many, confidence)]
+    findings.append(_rounds(play(fresh(prepared), make_agent=make_agent)))
+    return findings
 
 
-def _fresh(prepared: Prepared) -> Prepared:
+def fresh(prepared: Prepared) -> Prepared:
     """Return the run with noise drawn in every round, if it is drawn once; else the run."""
-    if prepared.rules.perturbation.refresh != "run":
+    if prepared.rules.perturbation.noise_schedule != "once":
         return prepared
     return varied(
         prepared, rules=replace(prepared.rules, perturbation=Perturbation("demand", "round"))
@@ -184,36 +166,3 @@ def _tie_neighbours(prepared: Prepared, zone: int) -> list[Neighbour]:
     order = np.argsort(-np.asarray(rows).ravel()[:own], kind="stable")[:TIE_BUSES]
     ends = corners(adjacency)[:2]
     return [neighbour(problem, int(bus), dp, dq) for bus in order for dp, dq in ends]
-
-
-def _independence(prepared: Prepared, runs: Sequence[Run], confidence: float) -> list[Finding]:
-    """Return for each direction how far the share of agreeing signs is from a half."""
-    zones = len(prepared.zones)
-    signs = [[np.sign(d.output - d.value) for d in run.draws] for run in runs]
-    directions: dict[str, list[Floats]] = {"coordinates": [], "zones": [], "rounds": []}
-    for drawn in signs:
-        directions["coordinates"] += [d[1:] * d[:-1] for d in drawn]
-        rounds = [drawn[k : k + zones] for k in range(0, len(drawn), zones)]
-        for one in rounds:
-            directions["zones"] += [_products(*pair) for pair in pairwise(one)]
-        for now, then in pairwise(rounds):
-            directions["rounds"] += [_products(*pair) for pair in zip(now, then, strict=False)]
-    found = []
-    for name, products in directions.items():
-        agree = np.concatenate([np.zeros(0), *products])
-        if len(agree):
-            found.append(_agreement(name, agree, confidence))
-    return found
-
-
-def _products(a: Floats, b: Floats) -> Floats:
-    size = min(len(a), len(b))
-    return np.asarray(a[:size] * b[:size])
-
-
-def _agreement(name: str, agree: Floats, confidence: float) -> Finding:
-    runs = len(agree)
-    reach = float(stats.binom.isf((1.0 - confidence) / 6.0, runs, 0.5)) / runs - 0.5
-    return Finding(
-        "independence", "all", f"over {name}", abs(float((agree > 0).mean()) - 0.5), reach
-    )

@@ -15,26 +15,28 @@ from gridpriv.core.settings import Part, changed
 from gridpriv.privacy.accounting import (
     check_delta,
     epsilon_of,
-    paper_total,
+    published_total,
     total_epsilon,
     total_pure,
 )
 from gridpriv.privacy.budget import Budget, noise_multiplier, parse_budget
 from gridpriv.privacy.mechanism import Charge
-from gridpriv.privacy.settings import Calibration, Privacy
+from gridpriv.privacy.settings import Privacy, SensitivityBound
 
+LARGEST_MULTIPLIER = 1e9  # epsilon is below every accountant's grid long before
+LEAST_MULTIPLIER = 1e-3  # below it every mechanism's epsilon is beyond LARGEST
 LARGEST = 30.0  # epsilon of one release: its odds of being told apart are e^30 to 1
 
 
 @dataclass(frozen=True, kw_only=True)
-class Release(Part):
-    """What one release is."""
+class Releases(Part):
+    """Mechanism of one release."""
 
     mechanism: Literal["laplace", "gaussian"] = changed(
         Privacy, "mechanism", "laplace", choices=("laplace", "gaussian")
     )
-    calibration: Calibration = changed(
-        Privacy, "calibration", "sound",
+    sensitivity: SensitivityBound = changed(
+        Privacy, "sensitivity", "proven",
         help="the analytic or the classical Gaussian of --epsilon and --delta",
     )  # fmt: skip
     delta: float = changed(Privacy, "delta", 1e-5, help="delta of one Gaussian release")
@@ -51,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--noise-multiplier", type=REAL, metavar="M", help="scale of the noise over the sensitivity"
     )
     noise.add_argument("--total", metavar="E[,D]", help="find the noise for this total")
-    add_flags(parser, Release)
+    add_flags(parser, Releases)
     parser.add_argument(
         "--target-delta", type=REAL, metavar="D",
         help="delta at which the total is stated (default: that of --total, or 1e-5)",
@@ -66,7 +68,7 @@ def execute(args: argparse.Namespace) -> int:
     return 0
 
 
-def asked(args: argparse.Namespace, chosen: Release) -> tuple[float, float]:
+def asked(args: argparse.Namespace, chosen: Releases) -> tuple[float, float]:
     """Return the noise multiplier and the target delta that the command line asks about."""
     multiplier: float | None = args.noise_multiplier
     if sum(value is not None for value in (args.epsilon, multiplier, args.total)) != 1:
@@ -75,48 +77,51 @@ def asked(args: argparse.Namespace, chosen: Release) -> tuple[float, float]:
         raise not_allowed("releases", args.releases, "a whole number, 1 or more")
     target = Privacy.target_delta if args.target_delta is None else args.target_delta
     check_delta("target-delta", target)
-    if chosen.calibration == "paper" and args.epsilon is None:
-        raise InputError("--calibration paper states the noise of one release: give --epsilon")
+    if chosen.sensitivity == "published" and args.epsilon is None:
+        raise InputError("--sensitivity published states the noise of one release: give --epsilon")
     if multiplier is None:
         text = "" if args.total is None else f"total:{args.total}"
         budget = parse_budget(text) if text else Budget("per-release", args.epsilon)
         if budget.scope == "total" and budget.delta is not None and args.target_delta is None:
             target = budget.delta
         multiplier = noise_multiplier(
-            budget, chosen.mechanism, chosen.calibration, args.releases, chosen.delta
+            budget, chosen.mechanism, chosen.sensitivity, args.releases, chosen.delta
         )
-    elif not (math.isfinite(multiplier) and multiplier > 0):
-        raise not_allowed("noise-multiplier", multiplier, "a positive number")
+    elif not 0.0 < multiplier <= LARGEST_MULTIPLIER:
+        raise not_allowed(
+            "noise-multiplier", multiplier, f"a positive number up to {LARGEST_MULTIPLIER:g}"
+        )
     return multiplier, target
 
 
 def statement(args: argparse.Namespace) -> Json:
     """Return per-release and total privacy as JSON can hold it; infinite epsilon is null."""
-    chosen, releases = Release(**given_settings(args, Release)), args.releases
+    chosen, releases = Releases(**given_settings(args, Releases)), args.releases
     multiplier, target = asked(args, chosen)
     charge, gaussian = Charge(chosen.mechanism, multiplier), chosen.mechanism == "gaussian"
-    release = epsilon_of(charge, chosen.delta)
+    # a Gaussian release of multiplier m has epsilon of at least about 1/(2 m^2)
+    release = math.inf if multiplier < LEAST_MULTIPLIER else epsilon_of(charge, chosen.delta)
     if release > LARGEST:
         raise InputError(
-            f"one release has epsilon {release:.4g}: at most {LARGEST:g} can be accounted for; "
-            "use more noise"
+            f"one release at noise multiplier {multiplier:.4g} has epsilon {release:.4g}: at most "
+            f"{LARGEST:g} can be accounted for; use more noise"
         )
     pure, paper = total_pure({charge: releases}), None
-    if gaussian and chosen.calibration == "paper":
-        paper = paper_total(args.epsilon, chosen.delta, releases, target)
+    if gaussian and chosen.sensitivity == "published":
+        paper = published_total(args.epsilon, chosen.delta, releases, target)
     return {
         "mechanism": chosen.mechanism,
-        "calibration": chosen.calibration,
+        "sensitivity": chosen.sensitivity,
         "releases": releases,
         "noise_multiplier": multiplier,
         "per_release": {
-            "claimed": release if args.epsilon is None else args.epsilon,
+            "nominal": release if args.epsilon is None else args.epsilon,
             "certified": release,
             "delta": chosen.delta if gaussian else 0.0,
         },
         "total_pure": pure if math.isfinite(pure) else None,
         "total": {"epsilon": total_epsilon({charge: releases}, target), "delta": target},
-        "paper_total": paper,
+        "published_total": paper,
     }
 
 
@@ -128,7 +133,7 @@ def _print(document: Json) -> None:
         ["total epsilon at delta 0 (basic composition)", document["total_pure"]],
         [f"total epsilon at delta {total['delta']:g} (PLD)", total["epsilon"]],
     ]
-    paper = document["paper_total"]
+    paper = document["published_total"]
     if paper is not None:
         rows.append(["the paper's Theorem 4.6 (not a certificate)", paper])
     plural = "s" * (document["releases"] != 1)

@@ -22,7 +22,7 @@ from gridpriv.zonal.settings import Scenario
 
 if TYPE_CHECKING:
     from gridpriv.power.ac.optimum import AcOptimum
-    from gridpriv.power.centralized import Relaxation
+    from gridpriv.power.centralized import SolvedRelaxation
 
 PRICE_DIFFERENCE = 0.01
 """Share of the highest price by which the relaxation's prices may differ in silence."""
@@ -30,9 +30,13 @@ PRICE_DIFFERENCE = 0.01
 
 @dataclass(frozen=True, kw_only=True)
 class Optimum(Scenario):
-    """What is minimised."""
+    """Objective and prices."""
 
-    objective: AcObjective = choice("cost", AC_OBJECTIVES, "of generation and unserved demand")
+    objective: AcObjective = choice(
+        "cost",
+        AC_OBJECTIVES,
+        "objective: generation cost with load shedding, load shedding, or losses",
+    )
     voll: float = changed(Service, "voll", Service.voll)
 
 
@@ -73,7 +77,7 @@ def execute(args: argparse.Namespace) -> int:
     return 0
 
 
-def warn_of_prices(found: AcOptimum, bound: Relaxation) -> None:
+def warn_of_prices(found: AcOptimum, bound: SolvedRelaxation) -> None:
     """Warn where the relaxation's prices are not those of the AC optimum (congestion)."""
     apart = np.abs(bound.p_price - found.p_price)
     highest = float(np.nanmax(np.abs(found.p_price)))
@@ -96,11 +100,11 @@ def _summarise(found: AcOptimum, document: Json) -> None:
     from gridpriv.power.shortage import SHED_TOLERANCE_MW
 
     rows: list[list[Any]] = [
-        ["cost, unserved demand included", document["cost"], "$/h"],
+        ["cost with load shedding", document["cost"], "$/h"],
         ["cost of generation", document["generation_cost"], "$/h"],
-        ["unserved demand", document["shed_mw"], "MW"],
-        ["of it on islands without generation", document["dead_mw"], "MW"],
-        ["spilt generation", document["spill_mw"], "MW"],
+        ["load shedding", document["shed_mw"], "MW"],
+        ["of it on islands without generation", document["deenergized_mw"], "MW"],
+        ["spilt generation", document["curtailed_mw"], "MW"],
         ["losses", document["losses_mw"], "MW"],
         ["limits violated", len(found.violations), ""],
         ["seconds", document["seconds"], "s"],
@@ -116,7 +120,7 @@ def _summarise(found: AcOptimum, document: Json) -> None:
     shown = [[name, amount(v, u) if u in PRECISION else v, u] for name, v, u in rows]
     print_table(f"{document['case']}: AC optimum, {found.objective}",
                 ["result", "value", "unit"], shown)  # fmt: skip
-    if document["shed_mw"] - document["dead_mw"] > SHED_TOLERANCE_MW:
+    if document["shed_mw"] - document["deenergized_mw"] > SHED_TOLERANCE_MW:
         told = limit_sentence(found.state.binding)
         print(f"Where demand is not served, the grid stands at limits: {told}. gridpriv relax says "
               "which of them keep it from being served.")  # fmt: skip

@@ -76,24 +76,21 @@ def execute(args: argparse.Namespace) -> int:
 
 
 def _draw(result: AttackResult, curve: pd.DataFrame | None, folder: Path) -> None:
-    from gridpriv.drawing import write_drawing, write_picture
-    from gridpriv.report.assurance import (
-        averaging_picture,
-        epsilon_picture,
-        errors_picture,
-        map_picture,
-    )
+    from gridpriv.report.assurance import averaging_chart, epsilon_chart, error_map, errors_bars
+    from gridpriv.report.figures import Plot, write_figure
 
-    write_drawing(errors_picture(result), folder / "attack.png", private=True)
+    figures: dict[str, Plot] = {
+        "attack": errors_bars(result),
+        "map": error_map(result),
+        "map_no_noise": error_map(result, "no noise"),
+    }
     if result.plan.epsilons:
-        write_picture(epsilon_picture(result), folder / "epsilon.png", private=True)
-    write_drawing(map_picture(result), folder / "map.png", private=True)
-    write_drawing(map_picture(result, "no noise"), folder / "map_no_noise.png", private=True)
+        figures["epsilon"] = epsilon_chart(result)
     if curve is not None:
         title = f"{result.prepared.case.name}: the same demand noise, drawn each round or once"
-        prior = float(result.prior_errors.mean())
-        picture = averaging_picture(curve, prior, title)
-        write_picture(picture, folder / "averaging.png", private=True)
+        figures["averaging"] = averaging_chart(curve, float(result.prior_errors.mean()), title)
+    for name, figure in figures.items():
+        write_figure(figure, folder / f"{name}.png", private=True)
 
 
 def _print(result: AttackResult) -> None:

@@ -19,7 +19,7 @@ from gridpriv.grid.case import Case
 from gridpriv.zonal.settings import Settings
 
 if TYPE_CHECKING:
-    from gridpriv.assurance.audit import AuditPlan, AuditResult
+    from gridpriv.assurance.audit_result import AuditPlan, AuditResult
     from gridpriv.grid.zoning import Zoning
 
 FAILED = 1
@@ -49,7 +49,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace) -> int:
     """Audit; print or write the verdict; return 1 if what is certified does not hold."""
-    from gridpriv.assurance.audit import RUNS, AuditPlan
+    from gridpriv.assurance.audit import RUNS
+    from gridpriv.assurance.audit_result import AuditPlan
 
     case, zoning, settings = studied_run(args)
     levels = tuple(args.levels.split(","))
@@ -70,8 +71,8 @@ def execute(args: argparse.Namespace) -> int:
 
 def sweep(settings: Settings) -> list[Settings]:
     """Return the settings with every perturbation, mechanism and update (sound calibration)."""
-    if settings.mechanism == "none" or settings.calibration == "paper":
-        raise InputError("--sweep needs a mechanism and --calibration sound")
+    if settings.mechanism == "none" or settings.sensitivity == "published":
+        raise InputError("--sweep needs a mechanism and --sensitivity proven")
     budget = settings.budget
     if budget.scope == "total" and budget.delta is None:
         budget = replace(budget, scope="per-release")
@@ -79,7 +80,9 @@ def sweep(settings: Settings) -> list[Settings]:
     found = []
     for place in itertools.product(*(held[name].choices for name in SWEPT)):
         changes: Json = dict(zip(SWEPT, place, strict=True))
-        changes["refresh"] = settings.refresh if changes["perturbation"] == "demand" else None
+        changes["noise_schedule"] = (
+            settings.noise_schedule if changes["perturbation"] == "demand" else None
+        )
         if changes["mechanism"] in ("laplace", "gaussian"):
             found.append(replace(settings, budget=budget, **changes))
     return found
@@ -98,17 +101,17 @@ def _one(
 
 
 def _draw(result: AuditResult, folder: Path) -> None:
-    from gridpriv.drawing import write_drawing
-    from gridpriv.report.assurance import audit_picture
+    from gridpriv.report.assurance import audit_bars
+    from gridpriv.report.figures import write_figure
 
-    write_drawing(audit_picture(result), folder / "audit.png", private=True)
+    write_figure(audit_bars(result), folder / "audit.png", private=True)
 
 
 def _print(results: list[AuditResult], many: bool) -> None:
     if many:
         print_table(
             f"{results[0].prepared.case.name}: audit of {len(results)} configurations",
-            ["configuration", "level", "claimed", "certified", "measured", "verdict"],
+            ["configuration", "level", "nominal", "certified", "measured", "verdict"],
             [row for result in results for row in _sweep_rows(result)],
         )
         failed = sum(not result.passed for result in results)
@@ -119,16 +122,16 @@ def _print(results: list[AuditResult], many: bool) -> None:
     print_table(
         f"Statistical audit, bus {document['neighbour']['bus']} of zone {document['zone']}, "
         f"{100 * document['confidence']:g} % confidence",
-        ["observed", "delta", "claimed", "cert.", "measured", "runs", "sees", "verdict"],
+        ["observed", "delta", "nominal", "cert.", "measured", "runs", "sees", "verdict"],
         [
-            [r["level"], r["delta"], r["claimed"], r["certified"], r["measured"], r["runs"],
+            [r["level"], r["delta"], r["nominal"], r["certified"], r["measured"], r["runs"],
              r["detectable"], r["verdict"].removeprefix("claim ")]
             for r in document["statistical"]
         ],
     )  # fmt: skip
     print(
-        "claimed, cert.(ified): epsilon as stated and as charged; measured: a lower bound;\n"
-        "sees: the least epsilon that so many runs would tell from the claimed one."
+        "nominal, cert.(ified): epsilon as stated and as charged; measured: a lower bound;\n"
+        "sees: the least epsilon that so many runs would tell from the nominal one."
     )
     print(f"Verdict: {document['verdict']}.")
 
@@ -138,7 +141,7 @@ def _sweep_rows(result: AuditResult) -> list[list[object]]:
     name = " ".join(str(document["settings"][k]) for k in ("perturbation", "mechanism", "update"))
     replayed = all(row["passed"] for row in document["replay"])
     rows: list[list[object]] = [
-        [name, r["level"], r["claimed"], r["certified"], r["measured"], r["verdict"]]
+        [name, r["level"], r["nominal"], r["certified"], r["measured"], r["verdict"]]
         for r in document["statistical"]
     ]
     ratio = next(row["ratio"] for row in document["replay"] if row["check"] == "values")
@@ -156,7 +159,12 @@ def _print_replay(document: Json) -> None:
         "coordinator": "orders that differ on other data",
         "rounds": "coordinates without noise, all rounds",
         "outputs": "exact minimiser moved, of what is declared",
-        "independence": "signs of noise that agree, from a half",
+        "law": "noise against its law, -log10 of chance",
+        "independence": "agreement of noise, from a half",
+        "public state": "public state that follows demand",
+        "public bytes": "messages and files that follow demand",
+        "series": "statistics of a series moved, at most",
+        "stream": "loss of a window of a stream",
         "low bits": "sums with secure noise on the value's grid",
     }
     print_table(

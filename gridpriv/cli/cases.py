@@ -39,9 +39,10 @@ def execute(args: argparse.Namespace) -> int:
 
 def _report(args: argparse.Namespace) -> int:
     """Print what the reader read, ignored or does not support."""
-    from gridpriv.grid.library import load_case, read_report
+    from gridpriv.grid.library import read_case
 
-    case, report = load_case(args.case), read_report(args.case)
+    case, report = read_case(args.case)
+    report.warn()
     size = _size(case)
     tell(args, size | report.as_dict(), lambda: _print_report(case, size, report))
     return 0

@@ -13,7 +13,7 @@ from gridpriv.core.errors import InputError
 if TYPE_CHECKING:
     from gridpriv.grid.case import Case
     from gridpriv.privacy.ledger import ReleaseCharge
-    from gridpriv.privacy.ledger_rows import Dataset
+    from gridpriv.privacy.ledger_rows import LedgerDataset
     from gridpriv.privacy.mechanism import Charge
     from gridpriv.privacy.release import Release
     from gridpriv.zonal.prepared import Prepared
@@ -24,13 +24,13 @@ def add_ledger_arguments(parser: argparse.ArgumentParser) -> None:
     """Add ``--ledger`` and ``--ledger-key``."""
     parser.add_argument("--ledger", metavar="FILE", help="charge every release to this ledger")
     parser.add_argument(
-        "--ledger-key", metavar="FILE", help="the ledger's key (default: FILE.key beside it)"
+        "--ledger-key", metavar="FILE", help="key of the ledger (default: FILE.key)"
     )
 
 
 @contextmanager
 def opened(
-    args: argparse.Namespace, owners: Callable[[], Sequence[Dataset]], *, noisy: bool
+    args: argparse.Namespace, owners: Callable[[], Sequence[LedgerDataset]], *, noisy: bool
 ) -> Iterator[ReleaseCharge | None]:
     """Open ``--ledger`` and yield what charges releases to it; None without one.
 
@@ -73,7 +73,7 @@ def charging(
     """
     from gridpriv.zonal.datasets import zone_datasets
 
-    def owners() -> Sequence[Dataset]:
+    def owners() -> Sequence[LedgerDataset]:
         return zone_datasets(case, first.zoning, first.settings.protected(case))
 
     with opened(args, owners, noisy=first.rules.noise is not None) as charge:
@@ -86,7 +86,7 @@ def charging(
 def _costs(
     charge: ReleaseCharge, runs: int, releases: Mapping[str, Mapping[Release, int]]
 ) -> dict[str, dict[Charge, int]]:
-    """Return what the same releases in all runs will cost each zone."""
+    """Return the cost of the same releases in all runs, by zone."""
     from gridpriv.privacy.filters import combined
 
     return {zone: combined({}, charge.cost(zone, n), runs) for zone, n in releases.items()}

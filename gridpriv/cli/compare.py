@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
+import textwrap
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -31,24 +33,25 @@ from gridpriv.zonal.settings import PRESETS, Settings
 if TYPE_CHECKING:
     import pandas as pd
 
+    from gridpriv.report.document import Report
     from gridpriv.study import Study, StudyPlan
 
 OWN_FLAGS = ("budget", "seed", "load_scale", "local_updates")
 KINDS = {"local-updates": reading(int), "load-scales": reading(float), "seeds": reading(int)}
 AXES = {
     "budgets": "certified totals, or total:E[;D] and per-release:E[;D] (default: 0.5,1,5,10)",
-    "local-updates": "values of E (default: what each scheme has)",
+    "local-updates": "values of E (default: what each method has)",
     "load-scales": "factors on every demand (default: 1)",
     "zonings": "K, METHOD:K or FILE.csv (default: the shipped map of each case)",
     "seeds": "N for 1 to N, or a list (default: 1,2,3,4,5)",
 }
-EXAMPLE = "once: refresh=run"
-SCHEME = "'NAME: SETTING=VALUE ...', a way of running, repeatable (default: those of the axes)"
+EXAMPLE = "once: noise_schedule=once"
+METHOD = "'NAME: SETTING=VALUE ...', a method, repeatable (default: those of the axes)"
 
 EPILOG = (
     "A setting with one value holds for every run; with several, by commas or given again, every "
-    "scheme is run at each. Its default is that of a scheme which does not set it. mechanism, "
-    "perturbation, refresh and update replace the default schemes by their combinations."
+    "method is run at each. Its default is that of a method which does not set it. mechanism, "
+    "perturbation, noise_schedule and update replace the default methods by their combinations."
 )
 
 
@@ -57,21 +60,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("case", nargs="*", metavar="CASE", help="cases by name, or paths")
     parser.add_argument("--study", metavar="FILE",
                         help="read the study from a TOML or JSON file (default: none)")  # fmt: skip
-    parser.add_argument("--scheme", action="append", metavar="SCHEME", help=SCHEME)
-    axes = parser.add_argument_group("axes", "What every scheme is run at, by commas.")
+    parser.add_argument("--method", action="append", metavar="METHOD", help=METHOD)
+    axes = parser.add_argument_group("axes", "What every method is run at, by commas.")
     for name, text in AXES.items():
         axes.add_argument(f"--{name}", metavar="A,B,...", help=text)
     axes.add_argument("--per-release", action="store_true",
                       help="budgets are per release, as in the paper, not totals")  # fmt: skip
     parser.epilog = EPILOG
-    add_settings(parser, Settings, PRESETS, without=(*OWN_FLAGS, "course"), axis=True)
+    add_settings(
+        parser, Settings, PRESETS, without=(*OWN_FLAGS, "temporal_basis", "stream"), axis=True
+    )
     for name in ("mechanism", "perturbation", "update"):  # as they were called before
         parser.add_argument(f"--{name}s", dest=name, action="append", help=argparse.SUPPRESS)
     add_running(parser)
     parser.add_argument(
         "--no-reference", dest="reference", action="store_false", default=None,
-        help="leave out the same zones without noise, and with nothing released",
+        help="leave out the same zones without noise, and with prior-only",
     )  # fmt: skip
+    dry = "check the study and print its runs and time; run nothing"
+    parser.add_argument("--dry-run", action="store_true", help=dry)
     parser.add_argument(
         "--title", metavar="TEXT", help="title of the report (default: a general one)"
     )
@@ -102,6 +109,8 @@ def execute(args: argparse.Namespace) -> int:
         plan = read_plan(args.study)
     else:
         plan = _plan(args)
+    if args.dry_run:
+        return _dry_run(plan, args)
     if args.out is None:
         args.out = f"study-{plan.name or '-'.join(Path(c).stem for c in plan.cases)}"
     output_folder(args.out)
@@ -113,20 +122,32 @@ def execute(args: argparse.Namespace) -> int:
     return finish(study, args, formats)
 
 
+def _dry_run(plan: StudyPlan, args: argparse.Namespace) -> int:
+    """Check a study and print how many runs it has and their time."""
+    from gridpriv.study.estimate import estimate
+    from gridpriv.study.grids import load_grids
+
+    grids = load_grids(plan)
+    tasks = [(grids[task.case, task.zoning].case, task.settings) for task in plan.tasks()]
+    jobs = args.jobs or os.cpu_count() or 1
+    found = estimate(tasks, jobs)
+    tell(args, vars(found) | {"jobs": jobs}, lambda: print(f"{found} in {counted(jobs, 'job')}"))
+    return 0
+
+
 def finish(study: Study, args: argparse.Namespace, formats: list[str]) -> int:
     """Write the reports and print the answer; exit code 3 if every run failed."""
-    files, table, told = reported(study, formats)
+    files, table, report = reported(study, formats)
     rows = table.astype(object).where(table.notna(), None).to_dict("records")
     document = {
-        "folder": str(args.out), "answer": told, "summary": rows, "runs": len(study.runs),
+        "folder": str(args.out), **verdict(report), "summary": rows, "runs": len(study.runs),
         "failed": len(study.failed), "files": [str(f) for f in files],
     }  # fmt: skip
 
     def summarise() -> None:
+        print_cards(report)
         print_summary(table)
-        for line in told:
-            console().print(line)
-        print()
+        print_messages(report)
 
     tops = [str(f) for f in files if f.parent == study.folder]
     tell(args, document, summarise, "\n  ".join([str(args.out), *tops]))
@@ -134,14 +155,48 @@ def finish(study: Study, args: argparse.Namespace, formats: list[str]) -> int:
     return 0
 
 
-def reported(study: Study, formats: list[str]) -> tuple[list[Path], pd.DataFrame, list[str]]:
-    """Write the reports of a study; return them, its summary and the answer."""
-    from gridpriv.report.answers import answers
+def reported(study: Study, formats: list[str]) -> tuple[list[Path], pd.DataFrame, Report]:
+    """Write the reports of a study; return them, its summary and the report."""
+    from gridpriv.report.document import make_report
     from gridpriv.report.export import export
+    from gridpriv.report.source import read_source
     from gridpriv.report.summary import summary
 
-    table = summary(study)
-    return export(study.folder, formats) if formats else [], table, answers(study, table)
+    files = export(study.folder, formats) if formats else []
+    return files, summary(study), make_report(read_source(study.folder))
+
+
+def verdict(report: Report) -> Json:
+    """Return the cards and messages of a report as JSON can hold them."""
+    return {
+        "verdict": [{"title": c.title, "facts": [vars(f) for f in c.facts]} for c in report.cards],
+        "messages": [message.as_dict() for message in report.messages],
+    }
+
+
+def print_cards(report: Report) -> None:
+    """Print the verdict cards and the warnings of a report."""
+    for card in report.cards:
+        console().print(card.title, style="bold", soft_wrap=True)
+        width = max(len(fact.label) for fact in card.facts) + 4
+        for fact in card.facts:
+            label = f"  {fact.label}".ljust(width)
+            for part in filter(None, (fact.value, fact.note)):
+                print(textwrap.fill(part, 80, initial_indent=label, subsequent_indent=" " * width))
+                label = " " * width
+        print()
+    print_messages(report, ("warning",))
+
+
+def print_messages(report: Report, severities: tuple[str, ...] = ("info", "next")) -> None:
+    """Print the messages of some severities."""
+    for message in report.messages:
+        if message.severity in severities:
+            head = HEADS.get(message.severity, "")
+            print(textwrap.fill(f"{head}{message}", 80, subsequent_indent="  "))
+
+
+HEADS = {"warning": "warning: ", "next": "next: "}
 
 
 def tell_failures(study: Study) -> None:
@@ -156,38 +211,36 @@ def tell_failures(study: Study) -> None:
 
 def print_summary(table: pd.DataFrame) -> None:
     """Print the means over seeds, one table a case; what no run has is no column."""
-    from gridpriv.zonal.physical import balancing_beside
-
     for panel, rows in table.groupby("panel", sort=False):
         seeds = sorted({int(n) for n in rows.seeds})
         many = "" if len(seeds) == 1 else f"{seeds[0]} to "
         beyond = rows.cost_of_privacy_high - rows.cost_of_privacy
         told = {
-            "way": list(rows.series),
+            "method": list(rows.series),
             "eps": [_number(x) for x in rows.total_epsilon],
             "privacy $/h": [amount(x, "$/h") for x in rows.cost_of_privacy],
             "95 % +-": [amount(x, "$/h") for x in beyond],
-            "shed MW": [amount(x, "MW") for x in rows.recourse_shed_mw],
+            "shed MW": [amount(x, "MW") for x in rows.redispatch_shed_mw],
             "deviation MW": [amount(x, "MW") for x in rows.interchange_deviation_mw],
-            "ok %": [None if _number(x) is None else round(100.0 * x) for x in rows.carried],
+            "ok %": [None if _number(x) is None else round(100.0 * x) for x in rows.ac_feasible],
         }
         known = {name: cells for name, cells in told.items() if any(c is not None for c in cells)}
         print_table(
-            f"{panel}: means over {many}{counted(seeds[-1], 'seed')}, settled; "
-            "ok: the grid can carry it",
+            f"{panel}: means over {many}{counted(seeds[-1], 'seed')} after AC redispatch; "
+            "ok: AC-feasible",
             list(known),
             list(zip(*known.values(), strict=True)),
         )
     if table.cost_of_privacy.notna().any():
         console().print(
-            "privacy $/h: generation and unserved demand, beyond the cheapest way without noise; "
-            f"{balancing_beside()}"
+            "privacy $/h: generation and load shedding over the cheapest noise-free method, "
+            "without payments between zones for balancing power"
         )
 
 
 def _plan(args: argparse.Namespace) -> StudyPlan:
     from gridpriv.study import make_plan
-    from gridpriv.study.schemes import WAYS, make_scheme
+    from gridpriv.study.methods import WAYS, make_method
 
     if not args.case:
         raise InputError("name at least one case, or a study file with --study FILE.toml")
@@ -202,10 +255,10 @@ def _plan(args: argparse.Namespace) -> StudyPlan:
         (settings if single else axes)[name] = values if one.repeated or not single else values[0]
     own = ("title", "question", "reference")
     told = {k: getattr(args, k) for k in own if getattr(args, k) is not None}
-    read = [named_settings(text, Settings, EXAMPLE, "preset") for text in args.scheme or ()]
-    schemes = [make_scheme(name, **given) for name, given in read]
+    read = [named_settings(text, Settings, EXAMPLE, "preset") for text in args.method or ()]
+    methods = [make_method(name, **given) for name, given in read]
     return make_plan(
-        args.case, per_release=args.per_release, schemes=schemes, settings=settings,
+        args.case, per_release=args.per_release, methods=methods, settings=settings,
         **_own_axes(args), **told, **axes,
     )  # fmt: skip
 
@@ -216,7 +269,7 @@ def values_of(name: str, setting: Setting, texts: Sequence[str]) -> list[Any]:
     for text in texts:
         try:
             found.append(setting.settled(name, setting.read(text)))
-        except InputError:  # a notation such as growing:1,2,3,4 has commas of its own
+        except InputError:  # a notation such as geometric:1,2,3,4 has commas of its own
             parts = listed(text)
             if not parts:
                 raise
@@ -233,7 +286,7 @@ def _own_axes(args: argparse.Namespace) -> Json:
             continue
         found[axis] = [KINDS.get(name, str)(part) for part in listed(text)]
         if not found[axis]:
-            raise not_allowed(name, text, "an axis needs at least one value")
+            raise not_allowed(name, text, "one value or more")
     if "budgets" in found:
         found["budgets"] = [part.replace(";", ",") for part in found["budgets"]]
     if len(found.get("seeds", ())) == 1 and "," not in args.seeds:
@@ -243,7 +296,7 @@ def _own_axes(args: argparse.Namespace) -> Json:
 
 def _refuse_axes(args: argparse.Namespace) -> None:
     """Refuse what a study file says itself."""
-    flags = (*AXES, *(n.replace("_", "-") for n in names(Settings)), "scheme", "preset")
+    flags = (*AXES, *(n.replace("_", "-") for n in names(Settings)), "method", "preset")
     alone = {"--per-release": args.per_release, "--no-reference": args.reference is False}
     given = [f"--{n}" for n in flags if getattr(args, n.replace("-", "_"), None) is not None]
     given += [flag for flag, told in alone.items() if told]

@@ -1,4 +1,8 @@
-"""``gridpriv consortium``: the folders of a run whose zones work on their own machines."""
+"""``gridpriv consortium``: folders of a run whose zones work on their own machines; its check.
+
+``gridpriv consortium CASE --out DIR`` makes one configuration folder per party;
+``gridpriv consortium verify FOLDER...`` replays the transcripts in such folders after a run.
+"""
 
 from __future__ import annotations
 
@@ -14,27 +18,41 @@ from gridpriv.cli.flags import (
     given_case,
     given_settings,
 )
-from gridpriv.cli.output import tell
+from gridpriv.cli.output import print_table, tell
 from gridpriv.core.display import counted
 from gridpriv.core.errors import InputError
 from gridpriv.zonal.settings import PRESETS, Settings, make_settings
+
+VERIFY, DEVIATED = "verify", 3
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     add_case_arguments(parser)
-    parser.add_argument("--run", metavar="NAME", default="1", help="what the run is called")
+    parser.add_argument(
+        "folders", metavar="FOLDER", nargs="*",
+        help="after the word verify in place of CASE: parties' folders whose signed transcripts "
+        "are replayed, to name who deviated from the agreement",
+    )  # fmt: skip
+    parser.add_argument("--run", metavar="NAME", default="1", help="name of the run")
     parser.add_argument(
         "--address", metavar="HOST:PORT", default="127.0.0.1:50051",
         help="where zones reach the coordinator",
     )  # fmt: skip
     add_zone_arguments(parser)
-    add_settings(parser, Settings, PRESETS, without=("workers", "course"))
-    add_output(parser, "a new folder, with a folder a party", "DIR")
+    add_settings(parser, Settings, PRESETS, without=("workers", "temporal_basis", "stream"))
+    add_output(parser, "a new folder, with one folder per party", "DIR")
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Make the folders."""
+    """Make the folders, or verify the transcripts in them."""
+    if args.case == VERIFY:
+        return verified(args)
+    if args.folders:
+        raise InputError(
+            f"{args.folders[0]!r} follows the case; folders are given to 'gridpriv consortium "
+            "verify FOLDER...'"
+        )
     if args.out is None:
         raise InputError("a consortium's folders need a place: give --out DIR")
     from gridpriv.consortium.folders import lay_out
@@ -52,3 +70,20 @@ def execute(args: argparse.Namespace) -> int:
         f"gridpriv zone-agent --config {folder / zoning.names[0] / 'zone.toml'}, and so on"
     ))  # fmt: skip
     return 0
+
+
+def verified(args: argparse.Namespace) -> int:
+    """Replay transcripts, print the deviations; exit code 3 where there are any."""
+    from gridpriv.consortium.verify import summary_line, verify
+
+    document = verify([Path(folder) for folder in args.folders])
+
+    def show() -> None:
+        if document["deviations"]:
+            rows = [[row["party"], row["turn"] or "-", row["reason"]]
+                    for row in document["deviations"]]  # fmt: skip
+            print_table("Deviations from the agreement", ["party", "turn", "reason"], rows)
+        print(summary_line(document))
+
+    tell(args, document, show)
+    return DEVIATED if document["deviations"] else 0

@@ -22,27 +22,27 @@ def add_party_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--config", metavar="FILE", required=True, help="its configuration (TOML)")
     parser.add_argument(
         "--insecure-loopback", action="store_true",
-        help="no certificates: anybody on this machine may speak for any zone",
+        help="no certificates: anybody on this machine may take part for any zone",
     )  # fmt: skip
     parser.add_argument("--log", metavar="LEVEL", default="warning", help=LOG)
     add_output(parser)
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Coordinate, and say what is public of it."""
-    from gridpriv.consensus.grpc_transport import NAME
+    """Coordinate, and print the public report."""
+    from gridpriv.consensus.credentials import NAME
+    from gridpriv.consortium.agreement import read_agreement
     from gridpriv.consortium.coordinate import coordinate, report
     from gridpriv.consortium.log import notes
     from gridpriv.consortium.parties import CoordinatorParty, credentials, read_party
-    from gridpriv.consortium.terms import read_terms
 
     path = Path(args.config)
     party = read_party(path, CoordinatorParty)
     folder = path.parent
     proved = credentials(party, folder, NAME, insecure=args.insecure_loopback)
-    terms = read_terms(folder / party.terms)
-    found = coordinate(terms, party, folder, proved, notes(NAME, args.log))
-    document = report(terms, found)
+    agreement = read_agreement(folder / party.agreement)
+    outcome = coordinate(agreement, party, folder, proved, notes(NAME, args.log))
+    document = report(agreement, outcome)
     tell(args, document, lambda: summarise(document), folder / party.report)
     return 0
 

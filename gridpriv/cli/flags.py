@@ -37,7 +37,7 @@ def number(kind: Callable[[str], Any], what: str) -> Callable[[str], Any]:
         try:
             return kind(text)
         except ValueError:
-            raise argparse.ArgumentTypeError(f"{text!r} is not allowed: {what}") from None
+            raise argparse.ArgumentTypeError(f"{text!r}: must be {what}") from None
 
     return parse
 
@@ -50,7 +50,7 @@ def _whole(text: str) -> int:
 
 
 def listed(text: str) -> list[str]:
-    """Return what a text names, by commas."""
+    """Split a comma-separated text."""
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
@@ -68,7 +68,7 @@ def add_settings(
     axis: bool = False,
 ) -> None:
     """Add ``--preset``, ``--epsilon`` and the flags of settings; see :func:`add_flags`."""
-    preset = f"settings under those given here: {' | '.join(presets)} (default: none)"
+    preset = f"base settings, overridden by other flags: {' | '.join(presets)} (default: none)"
     parser.add_argument("--preset", metavar="NAME", help=preset)
     if "budget" not in without:
         parser.add_argument(
@@ -123,7 +123,7 @@ def named_settings(text: str, kind: type[Part], example: str, *also: str) -> tup
     name, colon, rest = text.partition(":")
     pairs = [word.partition("=") for word in rest.split()]
     if not (name.strip() and colon and all(equals for _, equals, _ in pairs)):
-        raise not_allowed("scheme", text, f"NAME: SETTING=VALUE ..., such as {example!r}")
+        raise not_allowed("method", text, f"NAME: SETTING=VALUE ..., such as {example!r}")
     held, given = settings_of(kind), {}
     check_names([key for key, _, _ in pairs], (*held, *also))
     for key, _, value in pairs:
@@ -157,8 +157,12 @@ def command_again(args: argparse.Namespace, settings: Settings) -> str:
     held = settings_of(type(settings))
     files = {name: getattr(settings, name) for name in held if held[name].metavar == "FILE"}
     full: Json = {name: _full(path) for name, path in files.items() if path is not None}
-    same = replace(settings, refresh=settings.as_dict()["refresh"] or settings.refresh, **full)
-    return shlex.join([*words, *as_flags(same, ("release", "refresh", "rounds"))])
+    same = replace(
+        settings,
+        noise_schedule=settings.as_dict()["noise_schedule"] or settings.noise_schedule,
+        **full,
+    )
+    return shlex.join([*words, *as_flags(same, ("release", "noise_schedule", "rounds"))])
 
 
 def given_words(args: argparse.Namespace, *names: str) -> list[str]:
@@ -173,8 +177,8 @@ def _full(text: str) -> str:
     return str(path.resolve()) if path.is_file() else text
 
 
-CASE = "a case by name, or a file: MATPOWER's .m or .mat, pandapower's .json"
-DEMAND = "demand of the buses it names: bus,pd_mw,qd_mvar"
+CASE = "case name, or file: MATPOWER .m or .mat, pandapower .json"
+DEMAND = "demand that replaces the case's, by bus: bus,pd_mw,qd_mvar"
 
 
 def add_case_arguments(parser: argparse.ArgumentParser) -> None:
@@ -195,9 +199,40 @@ def given_case(args: argparse.Namespace) -> Case:
     return override_demand(case, args.demand)
 
 
+def question_demand(
+    args: argparse.Namespace, case: Case, load_scale: float, step: str = ""
+) -> None:
+    """Warn of demand that a grid can hardly have; of a public output, by its flags alone.
+
+    Parameters
+    ----------
+    case : Case
+        With its load scale.
+    step : str
+        Of a series, that the demand is of.
+    """
+    from gridpriv.power.plausibility import demand_questions
+
+    if load_scale == 0.0:
+        asked = [
+            "--load-scale 0 makes demand 0 MW at every bus. Is that intended? 1 leaves it as it is."
+        ]
+    elif getattr(args, "public", False):
+        return
+    else:
+        source = f"--demand {args.demand}" if args.demand is not None else f"case {args.case}"
+        source = f"--series {args.series}, step {step}" if step else source
+        scaled = f", --load-scale {load_scale:g}" if load_scale != 1.0 else ""
+        asked = demand_questions(case, source + scaled, load_scale)
+    for question in asked:
+        warnings.warn(question, GridprivWarning, stacklevel=2)
+
+
 def add_zone_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags that choose zones."""
-    zones = parser.add_argument_group("zones", "A shipped map where a case has one.")
+    zones = parser.add_argument_group(
+        "zones", "Zone map; default: the map that ships with the case, if there is one."
+    )
     zones.add_argument(
         "--zones", metavar="K", help="number of zones (default: that of the shipped map)",
         type=number(_whole, "a number of zones; a map of them is named by --zoning FILE.csv"),
@@ -205,18 +240,20 @@ def add_zone_arguments(parser: argparse.ArgumentParser) -> None:
     zones.add_argument("--zoning", metavar="FILE.csv", help="zone map with columns bus,zone")
     zones.add_argument(
         "--zones-from", metavar="NAME",
-        help="the case's own groups: area | zone (MATPOWER's columns, pandapower's bus.zone)",
+        help="zones from the groups of the case: area | zone | country | substation",
     )  # fmt: skip
     zones.add_argument(
         "--method", metavar="NAME",
-        help="how zones are computed: spectral | louvain | kernighan-lin | metis "
+        help="partition method: spectral | louvain | kernighan-lin | metis "
         "(default: spectral)",
     )  # fmt: skip
-    zones.add_argument("--zone-size", type=WHOLE, metavar="N", help="buses per zone, instead of K")
+    zones.add_argument(
+        "--zone-size", type=WHOLE, metavar="N", help="target buses per zone, in place of --zones"
+    )
 
 
 NOT_HONOURED = ("demand", "ledger", "series", "resume", "public", "cluster", "reference",
-                "course")  # fmt: skip
+                "temporal_basis", "stream")  # fmt: skip
 
 
 def hide_what_runs_only(parser: argparse.ArgumentParser) -> None:
@@ -275,7 +312,7 @@ def chosen_zoning(case: Case, args: argparse.Namespace) -> Zoning:
         one_of("method", args.method, METHODS)
     found = zoning_of(case, zones, args.method)
     if found is None:
-        own = [f", --zones-from {name}" for name in ("area", "zone") if getattr(case, name)]
+        own = [f", --zones-from {name}" for name in case.groups]
         raise InputError(
             f"case {case.name} has no shipped zone map: give --zones K{''.join(own)} or "
             "--zoning FILE.csv"
@@ -291,7 +328,7 @@ def chosen_zoning(case: Case, args: argparse.Namespace) -> Zoning:
 
 def add_formats(parser: argparse.ArgumentParser) -> None:
     """Add ``--format``, the reports to write."""
-    formats = f"reports to write, by commas: {' | '.join(FORMATS)} | none"
+    formats = f"report formats, comma-separated: {' | '.join(FORMATS)} | none"
     parser.add_argument("--format", metavar="A,B,...", default="html", help=formats)
 
 
@@ -309,6 +346,6 @@ def add_output(
     if out:
         parser.add_argument("--out", metavar=place, default=default, help=out)
     parser.add_argument(
-        "--json", action="store_true", help="print one JSON document and nothing else"
+        "--json", action="store_true", help="print one JSON document on standard output"
     )
-    parser.add_argument("--quiet", action="store_true", help="print nothing but errors")
+    parser.add_argument("--quiet", action="store_true", help="print errors only")

@@ -20,8 +20,10 @@ from gridpriv.cli.flags import (
     refuse_beside_study,
     wanted_formats,
 )
+from gridpriv.cli.learn_forecast import forecast, forecast_arguments
 from gridpriv.cli.learn_ledger import OF_SAMPLES, charging, grant, grant_arguments
-from gridpriv.cli.output import console, output_folder, print_table, tell, tell_finished
+from gridpriv.cli.learn_predict import predict, predict_arguments
+from gridpriv.cli.output import output_folder, print_table, tell, tell_finished
 from gridpriv.cli.progress import progress
 from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError, not_allowed, one_of
@@ -32,6 +34,7 @@ from gridpriv.learning.settings import (
     SET_BY_COMPARISON,
     LearnSettings,
     make_learn_settings,
+    preset_names,
 )
 from gridpriv.privacy.statement import refuse_unprotected
 
@@ -42,25 +45,28 @@ if TYPE_CHECKING:
     from gridpriv.learning.interrupted import Keeper
     from gridpriv.learning.result import LearnResult
     from gridpriv.learning.tuning import Tuning
+    from gridpriv.report.document import Report
     from gridpriv.study import Study
     from gridpriv.study.learn_plan import LearnPlan
-    from gridpriv.study.schemes import Scheme
+    from gridpriv.study.methods import Method
 
 EXAMPLE = "slow: algorithm=dpsgd clip=1"
 ALGORITHMS, TOTALS, SEEDS = "ryu-kim,dp-admm,dpsgd", "0.5,1,5", 3
-SCHEME = "'NAME: SETTING=VALUE ...', a way with settings of its own, repeatable (default: none)"
+METHOD = "'NAME: SETTING=VALUE ...', a way with settings of its own, repeatable (default: none)"
 TUNE = "values that every way which reads the setting chooses from, repeatable (default: none)"
 TUNE_ON = (
     "public:S, a share S of the training rows that is declared public, or charged, which shares "
     "the budget (default: public:0.1)"
 )
 CLIENT_ROUNDS = "rounds of every way times its clients of a round (default: --rounds for all)"
-OF_PLANS = ("algorithms", "scheme", "totals", "seeds", "tune", "tune_on", "client_rounds", "allow",
+OF_PLANS = ("algorithms", "method", "totals", "seeds", "tune", "tune_on", "client_rounds", "allow",
             "preset")  # fmt: skip
 
 ACTIONS = {
     "run": "one run on a data set",
     "compare": "algorithms side by side at equal certified totals; each gets the settings it reads",
+    "predict": "predict rows with a model that learn run --out has written",
+    "forecast": "forecast demand from the zones' history, as a public prior of demand",
     "grant": "grant a total budget to each sample of a data set, in a ledger",
 }
 
@@ -68,18 +74,24 @@ ACTIONS = {
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the actions and their arguments."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    adds = (_run_arguments, _compare_arguments, _grant_arguments)
+    adds = (
+        _run_arguments,
+        _compare_arguments,
+        predict_arguments,
+        forecast_arguments,
+        _grant_arguments,
+    )
     for (name, summary), add in zip(ACTIONS.items(), adds, strict=True):
         add(actions.add_parser(name, help=summary, description=summary, allow_abbrev=False))
 
 
 def _run_arguments(parser: argparse.ArgumentParser) -> None:
     _source_arguments(parser)
-    add_settings(parser, LearnSettings, sorted({name for name, _ in PRESETS}))
+    add_settings(parser, LearnSettings, preset_names())
     add_ledger_arguments(parser)
     parser.add_argument("--public", action="store_true", help="export releases only")
     parser.add_argument("--resume", action="store_true", help="run what --out was begun for")
-    add_output(parser, "write tables, run.json and rounds.csv")
+    add_output(parser, "write model.npz, tables, run.json and rounds.csv")
 
 
 def _grant_arguments(parser: argparse.ArgumentParser) -> None:
@@ -89,13 +101,13 @@ def _grant_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _compare_arguments(parser: argparse.ArgumentParser) -> None:
     _source_arguments(parser, nargs="?")
-    add_settings(parser, LearnSettings, sorted({name for name, _ in PRESETS}), SET_BY_COMPARISON)
+    add_settings(parser, LearnSettings, preset_names(), SET_BY_COMPARISON)
     parser.add_argument("--study", metavar="FILE", help="read the study from a TOML file instead")
     parser.add_argument(
         "--algorithms", metavar="A,B",
         help=f"names, by commas; ryu-kim:output is its output perturbation (default: {ALGORITHMS})",
     )  # fmt: skip
-    parser.add_argument("--scheme", action="append", metavar="SCHEME", help=SCHEME)
+    parser.add_argument("--method", action="append", metavar="METHOD", help=METHOD)
     parser.add_argument(
         "--totals", metavar="E,E",
         help=f"certified total epsilons, by commas (default: {TOTALS})",
@@ -132,7 +144,13 @@ def _source_arguments(parser: argparse.ArgumentParser, nargs: str | None = None)
 
 def execute(args: argparse.Namespace) -> int:
     """Run the action."""
-    acts = {"run": _run, "compare": _compare, "grant": _grant}
+    acts = {
+        "run": _run,
+        "compare": _compare,
+        "predict": predict,
+        "forecast": forecast,
+        "grant": _grant,
+    }
     return acts[args.action](args)
 
 
@@ -166,10 +184,10 @@ def _run(args: argparse.Namespace) -> int:
     folder = output_folder(args.out)
     if args.public:
         refuse_unprotected(settings.mechanism)
-        if settings.calibration == "paper":
+        if settings.sensitivity == "published":
             raise InputError(
-                "public = True is not allowed with calibration 'paper': what is sent may depend on "
-                "more than certified releases; choose calibration sound"
+                "public = True: must be left out with sensitivity 'published': messages may depend "
+                "on more than certified releases; choose sensitivity proven"
             )
     began = time.perf_counter()
     dataset = _dataset(args, settings)
@@ -187,9 +205,13 @@ def _run(args: argparse.Namespace) -> int:
         ):
             advance("", begun.rounds)
             return learn(
-                dataset, settings, lambda _: advance(""), load_seconds, charge=charge,
+                dataset,
+                settings,
+                lambda _: advance(""),
+                load_seconds,
+                charge=charge,
                 keeper=keeper,
-            )  # fmt: skip
+            )
 
     if folder is None:
         document = run().as_dict(public=args.public)
@@ -236,7 +258,7 @@ def _compare(args: argparse.Namespace) -> int:
 def _plan(args: argparse.Namespace) -> LearnPlan:
     """Return the plan of the arguments, or of the file that they name."""
     from gridpriv.study.learn_plan import DELTA, LearnPlan, read_learn_plan
-    from gridpriv.study.schemes import make_scheme
+    from gridpriv.study.methods import make_method
 
     given = given_settings(args, LearnSettings)
     if args.study is not None:
@@ -246,13 +268,13 @@ def _plan(args: argparse.Namespace) -> LearnPlan:
         return read_learn_plan(Path(args.study))
     if not args.dataset:
         raise InputError("name a data set, or a study file with --study FILE.toml")
-    named = args.algorithms or (None if args.scheme else ALGORITHMS)
+    named = args.algorithms or (None if args.method else ALGORITHMS)
     ways = [_way(name.strip()) for name in named.split(",")] if named else []
-    schemes = (named_settings(text, LearnSettings, EXAMPLE) for text in args.scheme or ())
-    ways += [make_scheme(name, **own) for name, own in schemes]
+    methods = (named_settings(text, LearnSettings, EXAMPLE) for text in args.method or ())
+    ways += [make_method(name, **own) for name, own in methods]
     for name in SET_BY_COMPARISON:
         if name in given or any(name in dict(way.settings) for way in ways if name != "algorithm"):
-            raise InputError(f"{name} is not allowed: left out, a comparison sets it itself")
+            raise InputError(f"{name}: must be left out, a comparison sets it itself")
     read = frozenset().union(*(_read_by(dict(way.settings), args.preset) for way in ways))
     for name, value in given.items():
         if name in SPECIFIC - read:
@@ -263,18 +285,18 @@ def _plan(args: argparse.Namespace) -> LearnPlan:
     budgets = [f"total:{total!r},{DELTA:g}" for total in _numbers(totals)]
     return LearnPlan(
         args.dataset, tuple(ways), tuple(budgets), tuple(range(seeds)),
-        given | preset | {"calibration": "sound"},
+        given | preset | {"sensitivity": "proven"},
         tuning=_tuning(args), client_rounds=args.client_rounds, allowed=tuple(args.allow or ()),
     )  # fmt: skip
 
 
-def _way(name: str) -> Scheme:
+def _way(name: str) -> Method:
     """Return a way of an algorithm's name; ``ryu-kim:output`` is its output perturbation."""
-    from gridpriv.study.schemes import make_scheme
+    from gridpriv.study.methods import make_method
 
     algorithm, _, perturbation = name.partition(":")
     own = {"algorithm": algorithm, "perturbation": perturbation}
-    return make_scheme(name, **{key: value for key, value in own.items() if value})
+    return make_method(name, **{key: value for key, value in own.items() if value})
 
 
 def _read_by(way: Json, preset: str | None) -> frozenset[str]:
@@ -314,27 +336,30 @@ def _again(args: argparse.Namespace) -> str:
              "tune-on": args.tune_on}  # fmt: skip
     words |= {k: written(v) for k, v in given_settings(args, LearnSettings).items()}
     flags = [f"--{k.replace('_', '-')} {v}" for k, v in words.items() if v is not None]
-    for name in ("scheme", "tune", "allow"):
+    for name in ("method", "tune", "allow"):
         flags += [f"--{name} {shlex.quote(text)}" for text in getattr(args, name) or ()]
     return " ".join(["gridpriv learn compare", args.dataset, *flags])
 
 
 def finish_learning(study: Study, args: argparse.Namespace, formats: list[str]) -> int:
     """Write the reports and print the means over seeds and the answer."""
-    from gridpriv.cli.compare import reported, tell_failures
+    from gridpriv.cli.compare import reported, tell_failures, verdict
 
-    reports, table, told = reported(study, formats)
+    reports, table, report = reported(study, formats)
     files = [str(file) for file in reports]
     kept = table.dropna(axis=1, how="all").astype(object)
     rows = kept.where(kept.notna(), None).to_dict("records")
-    document = {"folder": args.out, "answer": told, "runs": rows, "files": files}
+    document = {"folder": args.out, **verdict(report), "runs": rows, "files": files}
     written = "\n  ".join([str(args.out), *files])
-    tell(args, document, lambda: _print_means(study, table, told), written)
+    tell(args, document, lambda: _print_means(study, table, report), written)
     tell_failures(study)
     return 0
 
 
-def _print_means(study: Study, table: pd.DataFrame, told: list[str]) -> None:
+def _print_means(study: Study, table: pd.DataFrame, report: Report) -> None:
+    from gridpriv.cli.compare import print_cards, print_messages
+
+    print_cards(report)
     error = "test_mse" if table["test_error_pct"].isna().all() else "test_error_pct"
     columns = {
         "series": "algorithm", "total_epsilon": "total",
@@ -346,12 +371,11 @@ def _print_means(study: Study, table: pd.DataFrame, told: list[str]) -> None:
     kept = table[list(columns)].astype(object)
     rows = kept.where(kept.notna(), None).values.tolist()
     print_table(study.manifest["title"], list(columns.values()), rows)
-    for line in told:
-        console().print(line)
+    print_messages(report)
 
 
 def _numbers(text: str) -> list[float]:
     try:
         return [float(part) for part in text.split(",")]
     except ValueError:
-        raise InputError(f"totals = {text!r} is not allowed: numbers, by commas") from None
+        raise InputError(f"totals = {text!r}: must be numbers, by commas") from None

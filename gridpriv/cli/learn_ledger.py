@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from gridpriv.learning.algorithms.base import Begun
     from gridpriv.learning.datasets.base import Dataset
     from gridpriv.privacy.ledger import ReleaseCharge
-    from gridpriv.privacy.ledger_rows import Dataset as Owned
+    from gridpriv.privacy.ledger_rows import LedgerDataset as Owned
 
 # what tells which samples there are, and what is protected of them
 OF_SAMPLES = frozenset(

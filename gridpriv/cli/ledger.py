@@ -30,7 +30,7 @@ from gridpriv.zonal.settings import Adjacency
 
 if TYPE_CHECKING:
     from gridpriv.privacy.ledger_file import LedgerFile
-    from gridpriv.privacy.ledger_rows import Account, Book, Dataset
+    from gridpriv.privacy.ledger_rows import Account, Book, LedgerDataset
 
 FORMATS = ("csv", "json")
 ACTIONS = {
@@ -109,7 +109,7 @@ def _grant(args: argparse.Namespace, key: Path | None) -> int:
     return 0
 
 
-def _chosen(datasets: Sequence[Dataset], owners: list[str] | None) -> list[Dataset]:
+def _chosen(datasets: Sequence[LedgerDataset], owners: list[str] | None) -> list[LedgerDataset]:
     """Return the datasets of ``--owner``, or all."""
     if owners is None:
         return list(datasets)
@@ -238,7 +238,7 @@ def _print_verified(file: str, found: LedgerFile, *, expected: bool) -> None:
         )
     print(f"Head: {found.head}")
     if not expected:
-        print("An older copy of the file cannot be told from this one without an earlier head:")
+        print("An older copy of the file looks like this one without an earlier head:")
         print("keep this head elsewhere, and give it to --expect next time.")
     else:
         print("It goes on from the expected head.")

@@ -1,6 +1,6 @@
 """``gridpriv``: find the command, run it, turn errors into messages and exit codes.
 
-What a user or a machine can cause ends in one sentence. Anything else is a defect, and is told
+Errors of a user or a machine end in one sentence. Anything else is a defect and is reported
 as one (exit code 70); with ``GRIDPRIV_TRACEBACK`` set, and for whoever calls :func:`main` with
 arguments, the exception itself comes out.
 """
@@ -26,25 +26,29 @@ from gridpriv.core.text import clean
 from gridpriv.core.threads import one_thread
 
 COMMANDS = {
-    "run": "one private run of a case",
-    "compare": "a study over budgets, mechanisms and seeds, with its report",
-    "plan": "what protection is expected to cost, from public data only, and which way to take",
-    "report": "build the report of a study or a run: html, pdf, xlsx, csv, tex",
-    "reproduce": "a figure or table of a paper, and whether its statements hold",
-    "audit": "does the code deliver the epsilon that it states?",
-    "attack": "what somebody who hears every message learns about a bus's demand",
-    "relax": "the centralized SOC relaxation of a case: its bound, prices, what binds",
-    "acopf": "the AC optimum of a case: cost, prices, losses, demand that cannot be served",
-    "zones": "partition a case into zones, check and draw them",
-    "cases": "the cases that can be found by name",
-    "learn": "federated learning: run, compare, grant",
-    "ledger": "grants of data owners, and what was charged: grant, show, export, verify",
-    "schema": "tables and columns: unit, meaning, public or local",
-    "consortium": "a folder a party for a run whose zones work on their own machines",
-    "coordinator": "coordinate a consortium's run",
-    "zone-agent": "take part in a consortium's run as a zone",
-    "keys": "certificates of a consortium, for trials",
-    "account": "total privacy of T releases, or the noise for a total",
+    "run": "run one private dispatch of a case",
+    "compare": "compare methods, budgets and seeds in a study with a report",
+    "plan": "estimate the cost of protection from public data and recommend a method",
+    "publish": "write a case file with protected demand, its certificate and data sheet",
+    "report": "write the report of a study or run: html, pdf, xlsx, csv, tex",
+    "reproduce": "reproduce a figure or table of a paper and check its claims",
+    "audit": "test whether a run delivers its certified epsilon",
+    "attack": "estimate bus demand from the messages of a run, as an adversary would",
+    "relax": "solve the centralized SOC relaxation: bound, prices, binding limits",
+    "acopf": "solve the AC optimal power flow: cost, prices, losses, load shedding",
+    "security": "analyse contingencies by AC power flow: overloads, voltages, load shedding",
+    "exchange": "zonal PTDFs, margins and flow-based domain on released demand",
+    "zones": "partition a case into zones; check and draw them",
+    "cases": "list available cases, or report how a file is read",
+    "convert": "write a case file in another format, with what it loses",
+    "learn": "federated learning with differential privacy: run, compare, grant",
+    "ledger": "manage privacy grants and charges: grant, show, export, verify",
+    "schema": "describe tables and columns: unit, meaning, public or local",
+    "consortium": "write one configuration folder per party for a run on separate machines",
+    "coordinator": "coordinate the run of a consortium",
+    "zone-agent": "take part in the run of a consortium as a zone",
+    "keys": "make TLS certificates for trials of a consortium",
+    "account": "total epsilon of T releases, or the noise for a total",
 }
 
 RARELY = 100_000  # new objects between two collections: imports make many and drop few
@@ -129,7 +133,7 @@ def _told(error: BaseException) -> tuple[str, int] | None:
 
 
 def _defect(error: BaseException) -> str:
-    """Return what is said of an exception that nobody expected."""
+    """Return the message for an unexpected exception."""
     last = traceback.extract_tb(error.__traceback__)[-1]
     return (
         f"this is a defect of gridpriv: {type(error).__name__}: {error} "
@@ -169,8 +173,8 @@ def _parser(command: str) -> Parser:
     """Return the parser; only the named command's module is imported, so that help is fast."""
     parser = Parser(
         prog="gridpriv",
-        description="Differentially private distributed control of power grids.",
-        epilog="gridpriv COMMAND --help says what a command takes.",
+        description="Differentially private distributed optimal power flow of power grids.",
+        epilog="gridpriv COMMAND --help describes a command.",
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")

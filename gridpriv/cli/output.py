@@ -1,4 +1,4 @@
-"""What commands put out: documents and tables on the terminal, and the folder of ``--out``."""
+"""Output of commands: documents and tables on the terminal, and the folder of ``--out``."""
 
 from __future__ import annotations
 
@@ -88,6 +88,21 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[obje
     out.print(table)
 
 
+def print_rows(rows: Sequence[Sequence[object]]) -> None:
+    """Print figures without a head: name, value to the right, unit, and what follows."""
+    from rich.table import Table
+
+    table = Table(box=None, show_header=False, padding=(0, 1))
+    for justify in ("left", "right", "left", "left"):
+        table.add_column(justify=justify)
+    for row in rows:
+        table.add_row(*(shown(cell) for cell in row))
+    out = console()
+    out.print()
+    out.print(table)
+    out.print()
+
+
 def _unbroken(cells: Sequence[object], number: bool) -> Iterator[str]:
     """Yield what of a column's cells is to stand on one line: numbers, or single words."""
     for cell in cells:
@@ -104,7 +119,7 @@ def output_folder(text: str | None) -> Path | None:
         return None
     folder = Path(text)
     if folder.exists() and not folder.is_dir():
-        raise InputError(f"out = {text!r} is not allowed: a folder, not a file")
+        raise InputError(f"out = {text!r}: must be a folder, not a file")
     missing = [part for part in (folder, *folder.parents) if not part.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)

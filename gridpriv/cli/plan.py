@@ -1,4 +1,4 @@
-"""``gridpriv plan``: what protection will cost, from public data only, and which way to take."""
+"""``gridpriv plan``: the cost of protection, estimated from public data, and a recommendation."""
 
 from __future__ import annotations
 
@@ -46,24 +46,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--public-demand", metavar="FILE",
                         help="expected demand of every bus, bus,pd_mw,qd_mvar "
                         "(default: guessed from capacity)")  # fmt: skip
-    parser.add_argument("--releases", default=RELEASES, metavar="A,B,...",
-                        help="what zones release: nothing | bus | total | tree | auto")  # fmt: skip
+    parser.add_argument(
+        "--releases",
+        default=RELEASES,
+        metavar="A,B,...",
+        help="statistics of demand: nothing | bus | total | tree | auto",
+    )
     parser.add_argument("--mechanisms", default=MECHANISMS, metavar="A,B,...",
                         help="noise: knorm | laplace")  # fmt: skip
     parser.add_argument("--rounds", default=ROUNDS, metavar="A,B,...",
                         help="numbers of rounds, or central")  # fmt: skip
     parser.add_argument("--draws", type=WHOLE, default=10, metavar="N",
-                        help="stand-ins for demand, drawn from what is public")  # fmt: skip
+                        help="demand scenarios, drawn from public data")  # fmt: skip
     parser.add_argument("--solver", default=Settings.solver, metavar="NAME",
                         help="clarabel, ipopt or pyomo:NAME")  # fmt: skip
     add_output(parser, "write plan.json")
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Try every way on stand-ins, print what each is expected to cost, and a recommendation."""
+    """Run every method on demand scenarios; print ranges of cost and a recommendation."""
     from gridpriv.grid.library import load_case
     from gridpriv.grid.zoning import map_digest, zone_map
-    from gridpriv.zonal.forecast import forecast, recommended, ways
+    from gridpriv.privacy.streams import costs_over_time
+    from gridpriv.zonal.forecast import forecast, methods, recommended
 
     folder = output_folder(args.out)
     case = load_case(args.case)
@@ -73,12 +78,12 @@ def execute(args: argparse.Namespace) -> int:
     beta = parse_beta(args.protect, "protect")
     beta.distance(case.base_mva, "protect")
     settings = make_settings(
-        mechanism="knorm", refresh="run",
+        mechanism="knorm", noise_schedule="once",
         budget=f"total:{args.total}", beta=beta,
         solver=args.solver, public_demand=args.public_demand, seed=0,
     )  # fmt: skip
     protected = settings.adjacency(case)  # warns of a distance that is none of this grid's
-    options = list(ways(*_axes(args)))
+    options = list(methods(*_axes(args)))
     if not 1 <= args.draws <= MOST_DRAWS:
         raise not_allowed("draws", args.draws, f"1 to {MOST_DRAWS}")
     with progress(args, case.name, len(options) * args.draws) as advance:
@@ -90,7 +95,8 @@ def execute(args: argparse.Namespace) -> int:
         "case": case.name, "zones": zoning.n_zone, "beta": args.protect,
         "protected_mw": case.base_mva * protected.beta, "total": args.total,
         "map_sha256": map_digest(zone_map(case, zoning)), "settings": common,
-        "draws": args.draws, "ways": [one.as_dict() for one in found],
+        "draws": args.draws, "methods": [one.as_dict() for one in found],
+        "over_time": costs_over_time(args.total),
         "recommended": best.as_dict(), "sentences": sentences(case, found, best, args),
     }  # fmt: skip
     if folder is not None:
@@ -118,80 +124,99 @@ def _axes(args: argparse.Namespace) -> tuple[list[str], list[str], list[str]]:
 
 
 def sentences(
-    case: Case, found: list[Expected], best: Expected, args: argparse.Namespace
+    case: Case, methods: list[Expected], best: Expected, args: argparse.Namespace
 ) -> list[str]:
     """Return the recommendation, what it rests on, and what must be said of budgets."""
     from gridpriv.power.prior import capacity, public_demand
     from gridpriv.zonal.forecast import RESERVE, WORTH
 
-    told = []
+    said = []
     grid_mw = case.base_mva * capacity(case)
-    drowned = sorted({one.release for one in found if one.noise_mw > grid_mw})
+    drowned = sorted({one.release for one in methods if one.noise_mw > grid_mw > 0.0})
     if drowned:
-        told.append(
-            f"The noise on a zone's sum exceeds all that the grid can generate ({grid_mw:.4g} MW) "
-            f"with {', '.join(drowned)}: what is released says next to nothing."
+        said.append(
+            f"The noise on a zone's sum exceeds the generating capacity of the grid "
+            f"({grid_mw:.4g} MW) with {', '.join(drowned)}."
         )
-    if best.release == "nothing":
-        told.append(
-            "Recommended: release nothing, which costs no privacy. No way that was tried does "
-            f"better by more than {WORTH:.1%} on more than half of the stand-ins."
-        )
-    else:
-        coordination = (
-            ["--coordination", "central"] if best.rounds == "central"
-            else ["--refresh", "run", "--rounds", best.rounds]
-        )  # fmt: skip
-        words = [
-            "gridpriv", "run", args.case, *given_words(args, *ZONE_FLAGS, "public_demand"),
-            "--release", best.release, "--mechanism", best.mechanism, *coordination,
-            "--budget", f"total:{shortest(args.total)}", "--beta", args.protect,
-            "--solver", args.solver,
-        ]  # fmt: skip
-        told.append(f"Recommended: {shlex.join(words)}")
+    said.append(f"Recommended: {_command(best, args)}")
     if best.better is not None:
-        told.append(
-            f"It does better than nothing released by more than {WORTH:.1%} on {best.better} of "
-            f"{best.stand_ins} stand-ins, and worse on {best.worse}."
+        said.append(
+            f"It costs less than the prior-only baseline by more than {WORTH:.1%} on {best.better} "
+            f"of {best.scenarios} scenarios, and more on {best.worse}."
         )
     spread = public_demand(case, args.public_demand).spread
-    told.append(
-        f"Ranges are over {args.draws} stand-ins for demand. Drawn from what is public, a zone's "
-        f"sum spreads by {spread:.0%} around what is expected (standard deviation); kept are draws "
-        f"of which the grid serves {RESERVE:g} times as much, and those are lighter and spread "
-        "less. They are no bounds: the true demand was not read. "
-        "What a budget costs and buys on that, gridpriv run says after its run."
+    inside = (args.draws - 1) / (args.draws + 1)
+    said.append(
+        f"Ranges are over the AC-feasible ones of {args.draws} demand scenarios from public data: "
+        f"a further scenario lies within with probability {inside:.0%}. A zone's sum spreads by "
+        f"{spread:.0%} (standard deviation); scenarios of which the grid cannot serve {RESERVE:g} "
+        "times as much are left out. The true demand was not read."
     )
-    return told
+    return said
+
+
+def _command(best: Expected, args: argparse.Namespace) -> str:
+    """Return the recommended command, or that nothing should be released."""
+    from gridpriv.zonal.forecast import WORTH
+
+    if best.release == "nothing":
+        return (
+            "release nothing, which costs no privacy. No other method costs less by more than "
+            f"{WORTH:.1%} on more than half of the scenarios."
+        )
+    coordination = (
+        ["--coordination", "central"]
+        if best.rounds == "central"
+        else ["--noise-schedule", "once", "--rounds", best.rounds]
+    )
+    return shlex.join([
+        "gridpriv", "run", args.case, *given_words(args, *ZONE_FLAGS, "public_demand"),
+        "--release", best.release, "--mechanism", best.mechanism, *coordination,
+        "--budget", f"total:{shortest(args.total)}", "--beta", args.protect,
+        "--solver", args.solver,
+    ])  # fmt: skip
+
+
+def over_time(rows: list[Json]) -> str:
+    """Return the cost of hourly releases over a day, a month and a year."""
+    fresh = ", ".join(f"{row['fresh']:g} a {row['period']}" for row in rows)
+    stream = ", ".join(f"{row['stream_24h']:g} a {row['period']}" for row in rows)
+    return (
+        f"Released every hour, this total costs epsilon {fresh}; as a stream (gridpriv run "
+        f"--series FILE --stream 24h) {stream}."
+    )
 
 
 def _summarise(document: Json) -> None:
-    ways = document["ways"]
+    rows = document["methods"]
     columns = {
         "over_optimum": "$/h over optimum",
-        "over_nothing": "$/h over nothing",
+        "over_prior_only": "$/h over prior-only",
         "shed_mw": "shed MW",
         "balancing_mw": "balanced MW",
     }
-    costs = any(way["over_optimum"] is not None for way in ways)
-    measured = ["over_optimum", "over_nothing", "shed_mw"] if costs else ["shed_mw", "balancing_mw"]
-    noises = sorted({way["mechanism"] for way in ways})
+    costs = any(row["over_optimum"] is not None for row in rows)
+    measured = (
+        ["over_optimum", "over_prior_only", "shed_mw"] if costs else ["shed_mw", "balancing_mw"]
+    )
+    noises = sorted({row["mechanism"] for row in rows})
     named = ["release", *(["mechanism"] if len(noises) > 1 else []), "rounds"]
+    shares = [f"{row['ac_feasible']}/{row['scenarios']}" for row in rows]
     print_table(
         f"{document['case']}: {counted(document['zones'], 'zone')} at total {document['total']:g} "
         f"({', '.join(noises)}), {document['protected_mw']:.6g} MW protected; "
         "median (least to most)",
-        [*named, "sum's error MW", *(columns[name] for name in measured)],
+        [*named, "feasible", "sum's error MW", *(columns[name] for name in measured)],
         [
-            [*(way[name] for name in named), amount(way["error_mw"], "MW"),
-             *(_range(way[name]) for name in measured)]
-            for way in ways
+            [*(row[name] for name in named), share, amount(row["error_mw"], "MW"),
+             *(_range(row[name]) for name in measured)]
+            for row, share in zip(rows, shares, strict=True)
         ],
     )  # fmt: skip
-    failed = sum(way["without_dispatch"] for way in ways)
+    failed = sum(row["without_dispatch"] for row in rows)
     if failed:
-        print(f"{failed} of the runs on stand-ins ended without a dispatch.")
-    for sentence in document["sentences"]:
+        print(f"{counted(failed, 'run')} ended without a dispatch: not AC-feasible.")
+    for sentence in [*document["sentences"], over_time(document["over_time"])]:
         print(sentence)
 
 

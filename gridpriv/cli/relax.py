@@ -7,7 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gridpriv.cli.flags import add_case_arguments, add_flags, add_output, given_case, given_settings
+from gridpriv.cli.flags import (
+    add_case_arguments,
+    add_flags,
+    add_output,
+    given_case,
+    given_settings,
+    question_demand,
+)
 from gridpriv.cli.output import output_folder, print_table, tell, write_results
 from gridpriv.core.arrays import Floats
 from gridpriv.core.display import amount
@@ -21,7 +28,7 @@ from gridpriv.zonal.settings import Grid, Scenario
 
 @dataclass(frozen=True, kw_only=True)
 class Relaxation(Scenario):
-    """What is relaxed, and how it is solved."""
+    """Objective and solver of the relaxation."""
 
     objective: ObjectiveKind = changed(
         Grid, "objective", "imbalance",
@@ -36,7 +43,9 @@ class Relaxation(Scenario):
 def changed_case(args: argparse.Namespace) -> Case:
     """Return the case with the demand, load scale and outages that the arguments ask for."""
     scenario = Scenario(**given_settings(args, Scenario))
-    return given_case(args).scale_load(scenario.load_scale).without(scenario.outage)
+    case = given_case(args).scale_load(scenario.load_scale)
+    question_demand(args, case, scenario.load_scale)
+    return case.without(scenario.outage)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -20,11 +20,12 @@ from gridpriv.cli.flags import (
     chosen_zoning,
     given_case,
     given_settings,
+    question_demand,
 )
-from gridpriv.cli.output import output_folder, print_table, tell, tell_finished
+from gridpriv.cli.output import output_folder, print_rows, print_table, tell, tell_finished
 from gridpriv.cli.progress import progress
 from gridpriv.cli.series import add_arguments as add_series_arguments
-from gridpriv.cli.series import held_runs, in_turn, run_horizon
+from gridpriv.cli.series import held_runs, in_turn, refuse_without_series, run_horizon
 from gridpriv.core.document import Json
 from gridpriv.core.errors import GridprivError, GridprivWarning, InputError, one_of
 from gridpriv.grid.case import Case
@@ -44,17 +45,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_settings(parser, Settings, PRESETS)
     add_series_arguments(parser)
     add_ledger_arguments(parser)
-    parser.add_argument("--cluster", metavar="ADDRESS", help="zones work on a Dask cluster")
+    parser.add_argument("--cluster", metavar="ADDRESS", help="solve zones on this Dask cluster")
     parser.add_argument(
-        "--tables", default="csv", metavar="FORMAT", help="of res_bus, ...: csv | parquet | json"
+        "--tables",
+        default="csv",
+        metavar="FORMAT",
+        help="format of res_bus and other tables: csv | parquet | json",
     )
     parser.add_argument(
         "--reference", action=argparse.BooleanOptionalAction, default=None,
-        help="run the same zones without noise, and with nothing released, and find the AC "
-        "optimum: what privacy costs, and buys (default: with noise, unless --public or --series)",
+        help="also compute the baselines: noise-free, prior-only and AC optimum (default: "
+        "unless --public or --series)",
     )  # fmt: skip
-    parser.add_argument("--public", action="store_true", help="export releases only")
-    add_output(parser, "write settings, tables and figures")
+    dry = "check case, zones and settings and print the time; run nothing"
+    parser.add_argument("--dry-run", action="store_true", help=dry)
+    parser.add_argument(
+        "--public", action="store_true", help="write public figures only (releases and public data)"
+    )
+    parser.add_argument(
+        "--write", metavar="FILE",
+        help="write the set points into a copy of the case: .m .mat .json .xiidm .zip .uct .raw; "
+        "local, for the owner of the demand",
+    )  # fmt: skip
+    add_output(parser, "folder for settings, tables and figures")
 
 
 def execute(args: argparse.Namespace) -> int:
@@ -73,6 +86,8 @@ def execute(args: argparse.Namespace) -> int:
             GridprivWarning,
             stacklevel=2,
         )
+    _check_writing(args)
+    refuse_without_series(args)
     folder = output_folder(args.out)
     settings = _resumed(args, folder, settings)
     began = time.perf_counter()
@@ -80,14 +95,26 @@ def execute(args: argparse.Namespace) -> int:
     zoning = chosen_zoning(case, args)
     load_seconds = time.perf_counter() - began
     if args.public:
-        refuse_unprotected(settings.mechanism)
+        refuse_unprotected(settings.effective_mechanism())
     transport = _transport(args, settings)
+    if args.dry_run:
+        return _dry_run(args, case, settings)
     if args.series is not None:
         return run_horizon(args, case, zoning, settings, folder, transport)
+    question_demand(args, case.scale_load(settings.load_scale), settings.load_scale)
 
     from gridpriv.zonal.prepared import prepare
 
     return _run(args, case, prepare(case, zoning, settings), folder, transport, load_seconds)
+
+
+def _dry_run(args: argparse.Namespace, case: Case, settings: Settings) -> int:
+    """Print the time of a run; what it needs has been read and checked."""
+    from gridpriv.study.estimate import estimate
+
+    found = estimate([(case, settings)])
+    tell(args, vars(found), lambda: print(found))
+    return 0
 
 
 def _run(
@@ -141,16 +168,34 @@ def _run(
                 transport=zones,
             )
         try:
-            noisy = prepared.settings.mechanism != "none"
-            if noisy and not args.public if args.reference is None else args.reference:
+            if args.reference or (args.reference is None and not args.public):
                 result = _compared(result, zones)
+            if args.write is not None:
+                from gridpriv.zonal.export import write_set_points
+
+                write_set_points(result.solution, args.case, Path(args.write))
         finally:  # whatever becomes of the comparison, the run is charged
             keep(result)
     return 0
 
 
+def _check_writing(args: argparse.Namespace) -> None:
+    """Refuse early a file of ``--write`` that is of no format, or of no one state."""
+    if args.write is None:
+        return
+    from gridpriv.grid.convert import check_target
+
+    check_target(Path(args.write), args.case)
+    if args.public or args.series is not None:
+        other = "--public" if args.public else "--series"
+        raise InputError(
+            f"--write stores the set points of one run, which follow from private demand. Drop "
+            f"{other} or --write."
+        )
+
+
 def _compared(result: RunResult, zones: Carry) -> RunResult:
-    """Return the result with what it is held against; an interrupt there leaves the run kept."""
+    """Return the result with its baselines; an interrupt there keeps the run."""
     from gridpriv.zonal.reference import reference
 
     try:
@@ -158,7 +203,7 @@ def _compared(result: RunResult, zones: Carry) -> RunResult:
     except KeyboardInterrupt as error:
         # notes are of the run that was cut off, which draws nothing
         interrupt = KeyboardInterrupt(*error.args)
-        interrupt.add_note("the run is done; what it is held against takes a new run")
+        interrupt.add_note("the run is done; its baselines take a new run")
         raise interrupt from None
 
 
@@ -198,20 +243,30 @@ def _transport(args: argparse.Namespace, settings: Settings) -> Carry | None:
 
 
 def summarise(document: Json) -> None:
-    """Print the run's summary: result, privacy, and what must be said beside them."""
+    """Print the first page of a run: verdict, figures with their baselines, privacy, messages."""
     from gridpriv.zonal.summary import (
         MOST_ZONES_NAMED,
-        figures,
         interchange,
-        privacy_figures,
-        sentences,
+        notes,
+        privacy_line,
+        results,
+        rounds_line,
+        title,
+        verdict,
     )
 
-    print_table(*figures(document))
+    print(title(document))
+    if state := verdict(document):
+        print(state)
+    print_rows(results(document))
+    messages = notes(document)
     if document["privacy"]["mechanism"] != "none":
-        print_table(*privacy_figures(document["privacy"]))
+        print(privacy_line(document))
+        print(*(note for note in messages if note.code == "noise-source"), sep="\n")
+    print(rounds_line(document))
     settled = document["final"]["physical"]["balancing_mw"] is not None
     if settled and 1 < len(document["zones"]) <= MOST_ZONES_NAMED:
         print_table(*interchange(document))
-    for sentence in sentences(document):
-        print(sentence)
+    for note in messages:
+        if note.code not in ("ac-state", "noise-source"):
+            print(note)

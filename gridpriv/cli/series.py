@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections import Counter
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import replace
@@ -10,13 +11,15 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from gridpriv.cli.charging import charging
-from gridpriv.cli.flags import command_again
+from gridpriv.cli.flags import command_again, question_demand
 from gridpriv.cli.output import print_table, tell, tell_finished
 from gridpriv.cli.progress import progress
 from gridpriv.core.display import counted
 from gridpriv.core.document import Json
-from gridpriv.core.errors import BudgetError, SolverError
+from gridpriv.core.errors import BudgetError, InputError, SolverError
 from gridpriv.core.interrupts import uninterrupted
 
 if TYPE_CHECKING:
@@ -26,9 +29,19 @@ if TYPE_CHECKING:
     from gridpriv.grid.zoning import Zoning
     from gridpriv.privacy.release import Charging, Release
     from gridpriv.study.run_folder import RunFolder
+    from gridpriv.zonal.day import DayPlan
     from gridpriv.zonal.horizon import Horizon, Known
     from gridpriv.zonal.run import Admit, Planned
     from gridpriv.zonal.settings import Settings
+
+
+COUPLING = {
+    "storage": "storage that steps share: name,bus,p_mw,energy_mwh and more (docs/howto/day.md)",
+    "ramps": "largest change of output: gen,up_mw_per_hour,down_mw_per_hour",
+    "reserves": "reserve that zones hold together: gen,up_mw,down_mw[,up_price,down_price]; "
+    "row required: system requirement",
+    "commitment": "generators that may be switched off: gen,start_cost,min_up_hours,min_down_hours",
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,9 +51,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="one run per step under one budget: step,load_scale or step,bus,pd_mw,qd_mvar; "
         "or profiles[:FIRST,STEPS] of a simbench net",
     )  # fmt: skip
+    for name, text in COUPLING.items():
+        parser.add_argument(f"--{name}", metavar="FILE.csv", help=text)
     parser.add_argument(
-        "--resume", action="store_true", help="run what --out was begun for and lacks"
+        "--step-hours", type=float, default=1.0, metavar="H", help="length of a step (default: 1)"
     )
+    parser.add_argument(
+        "--resume", action="store_true", help="run the steps that are missing in --out"
+    )
+
+
+def refuse_without_series(args: argparse.Namespace) -> None:
+    """Refuse files that couple steps where there are no steps."""
+    given = [f"--{name}" for name in COUPLING if getattr(args, name) is not None]
+    if given and args.series is None:
+        raise InputError(
+            f"{given[0]} needs steps, but there is no --series. Give --series FILE.csv."
+        )
 
 
 def run_horizon(
@@ -54,11 +81,31 @@ def run_horizon(
     """Run every step that is still to do, print the summary or the document."""
     import tempfile
 
+    from gridpriv.grid.chronology import Chronology, with_storage
     from gridpriv.report.copies import write_series_copies
     from gridpriv.zonal.horizon import make_horizon
+    from gridpriv.zonal.stream import make_stream
 
-    series = _series(args, case)
-    horizon = make_horizon(series, zoning, settings)
+    case, storages = with_storage(case, args.storage) if args.storage else (case, ())
+    series = read_series(args, case)
+    chronology = Chronology.of(
+        case, storages, steps=len(series), hours=args.step_hours, ramps=args.ramps,
+        reserves=args.reserves, switches=args.commitment,
+    )  # fmt: skip
+    sizes = np.abs(series.pd).sum(axis=1)
+    for step in dict.fromkeys((int(sizes.argmax()), int(sizes.argmin()))):
+        scaled = series.at(step).scale_load(settings.load_scale)
+        question_demand(args, scaled, settings.load_scale, series.steps[step])
+    if settings.stream is not None and not chronology.empty:
+        raise InputError(
+            f"--stream {settings.stream} with storage, ramps, reserves or a commitment: must be "
+            "left out. Those plan all steps before the first; a stream releases them one by one."
+        )
+    horizon = (
+        make_horizon(series, zoning, settings, chronology)
+        if settings.stream is None
+        else make_stream(series, zoning, settings)
+    )
     with ExitStack() as stack:
         place = folder or Path(stack.enter_context(tempfile.TemporaryDirectory()))
         told = (case, zoning, settings, horizon.seed, series)
@@ -74,7 +121,8 @@ def run_horizon(
     return 0
 
 
-def _series(args: argparse.Namespace, case: Case) -> DemandSeries:
+def read_series(args: argparse.Namespace, case: Case) -> DemandSeries:
+    """Return the series that ``--series`` names."""
     from gridpriv.grid.overrides import read_demand_series
     from gridpriv.grid.simbench import is_profiles, profile_series
 
@@ -98,6 +146,7 @@ def _run_steps(
     first = horizon.owned if once else horizon.prepared(left[0])
     known = kept.known(horizon) if once else None
     draws = int(known is None) if once else len(left)
+    plan = _planned(horizon, kept, known) if known is not None or not once else None
     with ExitStack() as stack:
         charge, admit = stack.enter_context(charging(args, case, first, draws))
         advance = stack.enter_context(progress(args, case.name, len(left)))
@@ -107,9 +156,11 @@ def _run_steps(
                     horizon.tried(number, zones)
                     known = _drawn(horizon, kept, charge, admit)
                     admit = None
+                    plan = _planned(horizon, kept, known)
                 result = horizon.run_step(
                     number, charge, admit=in_turn(admit, partial(kept.begin, number)),
                     leave=partial(kept.add, number), transport=zones, known=known,
+                    plan=plan,
                 )  # fmt: skip
                 admit = None  # the first step has spoken for all
                 try:
@@ -121,6 +172,20 @@ def _run_steps(
             advance(f"step {horizon.series.steps[number]}")
 
 
+def _planned(horizon: Horizon, kept: RunFolder, known: Known | None) -> DayPlan | None:
+    """Plan all steps together where something couples them; store what storages do (public)."""
+    from pandas import DataFrame
+
+    from gridpriv.core.text import frame_csv
+    from gridpriv.zonal.documents import STORAGE_FILE, STORAGE_STEP
+
+    plan = horizon.plan(known)
+    if plan is not None:
+        rows = plan.rows(horizon.series.case, horizon.series.steps)
+        kept.store.text(STORAGE_FILE, frame_csv(DataFrame(rows, columns=list(STORAGE_STEP))))
+    return plan
+
+
 def _drawn(
     horizon: Horizon, kept: RunFolder, charge: Charging | None, admit: Admit | None
 ) -> Known:
@@ -128,13 +193,13 @@ def _drawn(
     if admit is not None:
         admit(horizon.planned)
     kept.begin_once(horizon.planned)
-    drawn: dict[str, Mapping[Release, int]] = {}
+    drawn: dict[str, Counter[Release]] = {}
 
     def pay(owner: str, releases: Mapping[Release, int]) -> None:
         with uninterrupted():
             if charge is not None:
                 charge(owner, releases)
-            drawn[owner] = releases
+            drawn.setdefault(owner, Counter()).update(releases)
 
     try:
         known = horizon.draw(pay)
@@ -159,7 +224,7 @@ def held_runs(
 
 
 def in_turn(admit: Admit | None, begin: Admit) -> Admit:
-    """Return what stores what a run may release once the ledger has admitted it."""
+    """Return a callback that asks the ledger and then stores the planned releases."""
 
     def both(planned: Planned) -> None:
         if admit is not None:
@@ -170,7 +235,12 @@ def in_turn(admit: Admit | None, begin: Admit) -> Admit:
 
 
 def _summarise(document: Json) -> None:
-    from gridpriv.zonal.series_summary import released_once, series_figures, series_sentences
+    from gridpriv.zonal.series_summary import (
+        released_once,
+        series_figures,
+        series_messages,
+        stream_sentences,
+    )
     from gridpriv.zonal.summary import protected
 
     steps, privacy = document["steps"], document["privacy"]
@@ -188,9 +258,9 @@ def _summarise(document: Json) -> None:
     steps_planned = counted(document["planned"], "step")
     title = f"{document['case']}: {document['series']}, one budget for {steps_planned}"
     print_table(title, ["result", "value", "unit"], rows)
-    told = series_sentences(steps, document["planned"], document["settings"])
+    told = series_messages(steps, document["planned"], document["settings"])
     told += released_once(document)
     if privacy["mechanism"] != "none":
         told += protected(document)
-    for sentence in [*told, privacy["caveat"]]:
+    for sentence in [*told, *stream_sentences(privacy.get("stream")), privacy["caveat"]]:
         print(sentence)

@@ -16,19 +16,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Take part, and tell the zone's owner what came of it."""
+    """Take part, and print the outcome for the zone's owner."""
+    from gridpriv.consortium.agreement import read_agreement
     from gridpriv.consortium.log import notes
     from gridpriv.consortium.parties import ZoneParty, credentials, read_party
-    from gridpriv.consortium.speak import over_grpc, speak
-    from gridpriv.consortium.terms import read_terms
+    from gridpriv.consortium.zone import over_grpc, take_part_as_zone
 
     path = Path(args.config)
     party, folder = read_party(path, ZoneParty), path.parent
     name = str(party.zone)
     proved = credentials(party, folder, name, insecure=args.insecure_loopback)
-    terms = read_terms(folder / party.terms)
+    agreement = read_agreement(folder / party.agreement)
     note = notes(name, args.log)
-    document = speak(terms, party, folder, over_grpc(terms, party, proved, note), note)
+    serving = over_grpc(party, proved, note)
+    document = take_part_as_zone(agreement, party, folder, serving, note, proved)
     tell(args, document, lambda: summarise(document), folder / party.state)
     return 0
 

@@ -28,11 +28,11 @@ def execute(args: argparse.Namespace) -> int:
     for option in ("out", "plot"):
         path = getattr(args, option)
         if path and not Path(path).parent.is_dir():
-            raise InputError(f"{option} = {path!r} is not allowed: its folder does not exist")
+            raise InputError(f"{option} = {path!r}: must be in a folder that exists")
         if path and Path(path).is_dir():
-            raise InputError(f"{option} = {path!r} is not allowed: a file, not a folder")
+            raise InputError(f"{option} = {path!r}: must be a file, not a folder")
     if args.plot:
-        from gridpriv.drawing import picture_format
+        from gridpriv.report.formats import picture_format
 
         picture_format(args.plot)
     case = load_case(args.case)
@@ -42,10 +42,10 @@ def execute(args: argparse.Namespace) -> int:
     if args.out:
         write_zoning(zoning, case, args.out)
     if args.plot:
-        from gridpriv.drawing import write_drawing
-        from gridpriv.report.pictures import zones_picture
+        from gridpriv.report.figures import write_figure
+        from gridpriv.report.plots import zones_map
 
-        write_drawing(zones_picture(case, zoning), args.plot, private=False)
+        write_figure(zones_map(case, zoning), args.plot, private=False)
     document = {
         "case": case.name, "buses": case.n_bus, "source": zoning.source, "tie_lines": ties,
         "zones": report.to_dict("records"),

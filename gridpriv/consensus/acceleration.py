@@ -12,7 +12,7 @@ takes the combination whose g is smallest in the metric of rho (Walker and Ni 20
 
 It reads nothing but w, duals and what was sent, so it is post-processing of releases. The map has
 to stay the same: fresh noise would be extrapolated as if it were progress. Rounds of another rho
-are told as steps of today's, which they are. What was tried beside it:
+are expressed as steps of the present map. What was tried beside it:
 docs/decisions/0017-acceleration.md.
 """
 
@@ -27,8 +27,7 @@ import numpy as np
 
 from gridpriv.core.arrays import Floats
 
-Acceleration = Literal["anderson", "evened", "none"]
-"""Anderson steps, with penalties as rehearsed or evened; or none."""
+Acceleration = Literal["anderson", "none"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,25 +59,23 @@ class Anderson:
     memory : int
         Differences of rounds that are combined, at most.
     growth : float
-        Memory is let go where ||g|| exceeds the least so far this many times.
+        A step after which ||g||, the combined primal and dual residual, exceeds the least of the
+        remembered rounds this many times is dropped: the next round is the plain step from the
+        round with the least.
     regular : float
         Tikhonov term of the least squares, relative to its trace.
     """
 
     memory: int = 5
-    growth: float = 2.0
+    growth: float = 1.5
     regular: float = 1e-10
 
-    def kept(self, past: Sequence[Step], rho: Floats) -> list[Step]:
+    def kept(self, past: Sequence[Step]) -> list[Step]:
         """Return those of the past rounds that the next step is made of; the last is one."""
-        lengths = [_length(step.moved, rho) for step in past]
-        first = 0
-        if lengths[-1] > self.growth * min(lengths):
-            first = len(past) - 1
-        return list(past[first:][-self.memory - 1 :])
+        return list(past[-self.memory - 1 :])
 
     def lead(self, past: Sequence[Step], rho: Floats) -> Floats:
-        """Return how far the next y is ahead of the plain step's, shape (S,).
+        """Return the next y less the plain step's, shape (S,).
 
         Parameters
         ----------
@@ -90,6 +87,10 @@ class Anderson:
         last = past[-1]
         if len(past) == 1:
             return np.zeros_like(last.at)
+        lengths = [_length(step.moved, rho) for step in past]
+        best = past[int(np.argmin(lengths))]
+        if lengths[-1] > self.growth * min(lengths):
+            return (best.at - last.at) + (best.moved - last.moved)
         steps = [after - before for before, after in pairwise(past)]
         moved = np.array([step.moved for step in steps])
         gram = (moved * rho) @ moved.T

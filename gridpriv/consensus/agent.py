@@ -30,7 +30,7 @@ NOISY = 3.0  # scales of noise that a trial's w is away
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """What a round sees: the private data behind noise, or the public proxy as it is.
+    """The data of a round: private data behind noise, or the public proxy as it is.
 
     Attributes
     ----------
@@ -49,7 +49,7 @@ class View:
 
 @dataclass(frozen=True, eq=False)
 class Attraction:
-    """What draws a round's minimisers to the global variables: -<pull, z> + 1/2 z' diag(rho) z.
+    """The attraction of minimisers to global variables: -<pull, z> + 1/2 z' diag(rho) z.
 
     Attributes
     ----------
@@ -78,11 +78,11 @@ class Agent:
     charge : Charging, optional
         Called with every release before its noise is drawn; refusing raises.
     proxy : array, optional
-        Public stand-in for the data, for rehearsals.
+        Public estimate of the data, for the warm start.
     """
 
     verbs = frozenset({
-        "ready", "release", "rehearse", "round", "disclose", "reuse", "adopt",
+        "ready", "release", "warm_start", "round", "disclose", "reuse", "adopt",
         "figures", "drawn", "smoothness",
     })  # fmt: skip
 
@@ -119,6 +119,26 @@ class Agent:
         return self._data
 
     @property
+    def released(self) -> Floats:
+        """The data as others may know them: by the one release, or as they are without noise.
+
+        Raises
+        ------
+        ValueError
+            Where nothing of the data has been released yet, or something else is perturbed.
+        """
+        if self.released_data is None:
+            raise ValueError(f"{self.problem.name}: no data have been released")
+        return self.released_data
+
+    @property
+    def released_data(self) -> Floats | None:
+        """The same, or None where ``released`` raises."""
+        target = self._rules.perturbation.target
+        drawn = target == "none" or (target == "demand" and self._draw is not None)
+        return self._estimate if drawn else None
+
+    @property
     def average(self) -> Floats:
         """The average of the last round's iterates; its shared part was sent."""
         return self._at.average
@@ -129,7 +149,7 @@ class Agent:
         return self._at
 
     def stand(self, at: Iterate) -> None:
-        """Stand where the same rehearsal has led before."""
+        """Stand where the same warm start has led before."""
         self._at = at
 
     def perform(self, verb: str, *given: Any) -> Any:
@@ -157,16 +177,16 @@ class Agent:
         The solver is asked for what it will be asked for in rounds: where its errors count, for a
         minimiser near a w as far from the proxy's as noise may carry it.
         """
-        view = self._public_view("rehearsal round")
+        view = self._public_view("warm-start round")
         release = self.release(order.penalty, order.step)
         if self._certifies_minimisers and release is not None:
             signs = np.where(np.arange(len(order.w)) % 2, -1.0, 1.0)
             order = replace(order, w=order.w + NOISY * release.mechanism.scale * signs)
         self._updated(order, replace(view, released=self._rules.perturbation.target))
 
-    def rehearse(self, order: Order) -> Reply:
+    def warm_start(self, order: Order) -> Reply:
         """Run a round on the public proxy, without noise: nothing private is touched."""
-        self._at, _ = self._updated(order, self._public_view("rehearsal round"))
+        self._at, _ = self._updated(order, self._public_view("warm-start round"))
         return Reply(self._part(self._at.average), {})
 
     def round(self, order: Order) -> Reply:
@@ -204,7 +224,7 @@ class Agent:
         return dict(self._drawn)
 
     def memory(self) -> Memory:
-        """Return what another agent of the same problem and data needs to go on from here."""
+        """Return the state from which another agent of the same problem and data can go on."""
         estimate = np.zeros(0) if self._draw is None else self._estimate
         return Memory(self._at, self._draw, estimate, dict(self._drawn))
 
@@ -225,11 +245,11 @@ class Agent:
         return self.problem.smoothness
 
     def release(self, penalty: Floats, step: float) -> Release | None:
-        """Return what one draw at this penalty and step is, or None where none is made (public).
+        """Return the release of one draw at this penalty and step; None without one (public).
 
         None also for a quantity without coordinates, and for one that no private datum moves.
         """
-        if self._draw is not None and self._rules.perturbation.refresh == "run":
+        if self._draw is not None and self._rules.perturbation.noise_schedule == "once":
             return None
         exact = self._rules.update == "exact"
         rho = self._spread(penalty)
@@ -295,7 +315,7 @@ class Agent:
         return found
 
     def _disclosed(self, release: Release | None, data: Floats, place: Place) -> Floats:
-        """Return what a release of the data's statistics leaves likely; drawn when it is due."""
+        """Return the estimate of the data by a release of its statistics; drawn when it is due."""
         draw = self._rules.perturbation.drawn_at(*place)
         if draw != self._draw:
             disclosure = self.problem.disclosure
@@ -347,7 +367,7 @@ class Agent:
 
     @property
     def _certifies_minimisers(self) -> bool:
-        """Whether errors of minimisers count: a paper's calibration is for exact ones."""
+        """Return True where errors of minimisers count, which a published sensitivity ignores."""
         noise = self._rules.noise
         output = self._rules.perturbation.target == "output"
         return output and noise is not None and noise.assumed is None
@@ -363,7 +383,7 @@ class Agent:
 
     def _public_view(self, called: str) -> View:
         if self._proxy is None:
-            raise ValueError("a rehearsal needs a proxy of the data")
+            raise ValueError("a warm start needs a proxy of the data")
         return View(self._proxy, _unperturbed, called, "none")
 
     def _spread(self, shared: Floats) -> Floats:

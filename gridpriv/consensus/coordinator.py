@@ -20,7 +20,7 @@ from gridpriv.core.errors import GridprivError
 
 
 class Consensus(Protocol):
-    """Which global variable each agent's shared coordinates are, and how they are stacked.
+    """The map from agents' shared coordinates to global variables, and their stacking.
 
     Attributes
     ----------
@@ -30,7 +30,7 @@ class Consensus(Protocol):
 
     @property
     def holders(self) -> Ints:
-        """How many agents hold each global variable."""
+        """Number of agents that hold each global variable."""
         ...
 
     @property
@@ -55,7 +55,7 @@ class Consensus(Protocol):
         ...
 
     def apart(self, w: Floats, parts: Sequence[Floats]) -> tuple[Floats, float]:
-        """Return how far the agents' coordinates are from w.
+        """Return the distance of the agents' coordinates from w.
 
         The 2-norm over holders, shape (K,), and the largest distance of one coordinate.
         """
@@ -103,7 +103,7 @@ class PartlyShared:
         return np.bincount(self.place, stacked, minlength=self.size) / self.holders
 
     def apart(self, w: Floats, parts: Sequence[Floats]) -> tuple[Floats, float]:
-        """Return how far the agents' coordinates are from w: 2-norms (K,), and the largest."""
+        """Return the distances of the agents' coordinates from w: 2-norms (K,), and the largest."""
         gap = self.spread(w) - self.stack(parts)
         norms = np.sqrt(np.bincount(self.place, gap**2, minlength=self.size))
         return norms, float(np.abs(gap).max(initial=0.0))
@@ -147,7 +147,7 @@ class FullyShared:
         return mean
 
     def apart(self, w: Floats, parts: Sequence[Floats]) -> tuple[Floats, float]:
-        """Return how far the agents' coordinates are from w: 2-norms (K,), and the largest."""
+        """Return the distances of the agents' coordinates from w: 2-norms (K,), and the largest."""
         squares, gap, most = np.zeros(self.size), np.empty(self.size), 0.0
         for part in parts:
             np.square(np.subtract(part, w, out=gap), out=gap)
@@ -183,7 +183,7 @@ class State:
 
 @dataclass(frozen=True)
 class Plan:
-    """How many rounds are run, and how.
+    """Number of rounds, their step sizes, penalties and stopping rule.
 
     Attributes
     ----------
@@ -194,12 +194,13 @@ class Plan:
     penalty : PenaltySchedule
         How rho follows from released values.
     tolerance : float
-        Stop when the largest disagreement, a public figure, falls below it in a round that all
-        agents answered: what one sent last agrees with itself.
+        Stop when the largest primal residual of a coordinate falls below it and the largest dual
+        residual of a variable below :data:`DUAL_TOLERANCE` times it, in a round that all agents
+        answered: what one sent last agrees with itself. Both residuals are public.
     first : int
         The round that is run first; above 1, nothing may follow from the rounds before.
     acceleration : Anderson, optional
-        For rounds that repeat one map: exact updates, noise that stays.
+        For a stationary iteration: exact updates, noise drawn once.
     """
 
     rounds: int
@@ -223,7 +224,10 @@ class Turn:
     residual : float
         ||Aw - z||_2 at that w and the z sent after it.
     farthest : float
-        The largest disagreement: of one coordinate of z with its w.
+        Largest primal residual of one coordinate: of z with its w.
+    dual_residual : float
+        ||rho (w - last w)||_2 over all holders: the ADMM's dual residual (Boyd et al. 2011, 3.3).
+        In the first round, the last w is the mean of what was sent.
     state : State
         What the next round starts from.
     """
@@ -233,7 +237,13 @@ class Turn:
     penalty: Floats
     residual: float
     farthest: float
+    dual_residual: float
     state: State
+
+
+DUAL_TOLERANCE = 10.0
+"""Dual residuals at which rounds stop, per unit of their primal tolerance: a price's share of the
+mean marginal cost, which is 1."""
 
 
 def rounds(exchange: Exchange, consensus: Consensus, state: State, plan: Plan) -> Iterator[Turn]:
@@ -258,7 +268,7 @@ def rounds(exchange: Exchange, consensus: Consensus, state: State, plan: Plan) -
     GridprivError
         From an agent, with a note of how many rounds were finished.
     """
-    last_w: Floats | None = None
+    last_w = consensus.average(state.sent)
     past: list[State] = []
     lead = np.zeros_like(state.sent)
     for t in range(plan.first, plan.rounds + 1):
@@ -274,23 +284,25 @@ def rounds(exchange: Exchange, consensus: Consensus, state: State, plan: Plan) -
             error.add_note(f"{t - 1} of {plan.rounds} rounds were finished")
             raise
         dual = state.dual + each * (target - sent)
-        moved = rho * np.sqrt(consensus.holders) * np.abs(w - (w if last_w is None else last_w))
+        moved = rho * np.sqrt(consensus.holders) * np.abs(w - last_w)
         following, last_w = plan.penalty.following(t, rho, apart, moved), w
         state = State(sent, dual, following)
         if plan.acceleration is not None:
             each = consensus.spread(following)
             past = [*past, state]
-            steps = plan.acceleration.kept([_step(consensus, s, each) for s in past], each)
+            steps = plan.acceleration.kept([_step(consensus, s, each) for s in past])
             past, lead = past[-len(steps) :], plan.acceleration.lead(steps, each)
-        yield Turn(t, w, rho, float(np.linalg.norm(apart)), farthest, state)
-        if heard and farthest < plan.tolerance:
+        primal, dual_residual = (float(np.linalg.norm(each)) for each in (apart, moved))
+        yield Turn(t, w, rho, primal, farthest, dual_residual, state)
+        still = t > plan.first and moved.max(initial=0.0) < DUAL_TOLERANCE * plan.tolerance
+        if heard and still and farthest < plan.tolerance:
             return
 
 
 def _answered(
     replies: Sequence[Reply], consensus: Consensus, w: Floats
 ) -> tuple[Floats, tuple[Floats, float], bool]:
-    """Return what was sent, stacked, how far from w it is, and whether by all; let replies go."""
+    """Return the values sent, stacked, their distance from w, and True if all sent them."""
     parts = [reply.sent for reply in replies]
     heard = not any(isinstance(reply, Stale) for reply in replies)
     return consensus.stack(parts), consensus.apart(w, parts), heard

@@ -1,7 +1,8 @@
-"""What a coordinator keeps of a run: every turn's answers, a record a turn; all of it is public.
+"""The coordinator's journal of a run: every turn's answers, one record a turn; all public.
 
-A coordinator is a function of its terms and of the answers it was given, so one that was stopped
-goes on by going through them again: same orders, same penalties, to the last bit.
+A coordinator is a function of its agreement and of the answers it received. One that was stopped
+goes on by going through them again: same orders, same penalties, to the last bit. The answers are
+kept as they came, signed, so the journal is the coordinator's transcript too.
 """
 
 from __future__ import annotations
@@ -11,22 +12,23 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from gridpriv.consensus.messages import Reply
-from gridpriv.consensus.wire import Place, packed, unpacked
+from gridpriv.consensus.wire import Answer, MessageError, TurnId, decode, packed, unpacked
 from gridpriv.core.errors import InputError
 from gridpriv.core.records import Records
+from gridpriv.core.sealed import DamagedError
 
 TURNS = "turns"
-REPLIES = tuple[Reply | None, ...]
+ANSWERS = tuple[bytes, ...]
 DIGEST = hashlib.sha256().digest_size
 
 
 class Journal:
-    """The turns of one run, in the order they were played.
+    """The turns of one run, in order.
 
     Parameters
     ----------
     folder : Path
-        Whoever writes it holds it.
+        Whoever writes the journal holds it.
 
     Raises
     ------
@@ -36,32 +38,57 @@ class Journal:
 
     def __init__(self, folder: Path) -> None:
         self._file = Records(folder / TURNS, private=False)
-        self._found = self._file.read()
+        self._recorded = self._file.read()
         self._turns = 0
 
-    def next(self, place: Place, orders: Sequence[bytes]) -> list[Reply | None] | None:
-        """Return the replies of the next turn if it was played before; None for a zone without.
+    def next(self, turn: TurnId, requests: Sequence[bytes]) -> list[Reply | None] | None:
+        """Return the replies of the next turn if it is recorded; None for a zone without.
+
+        Parameters
+        ----------
+        requests : sequence of bytes
+            Without signatures.
 
         Raises
         ------
         InputError
-            If another turn, or other orders, were played then.
+            If the recorded turn had other requests.
         """
         self._turns += 1
-        if self._turns > len(self._found):
+        if self._turns > len(self._recorded):
             return None
-        content = self._found[self._turns - 1]
-        given, parts = content[:DIGEST], content[DIGEST:]
-        if given != _digest(orders):
+        content = self._recorded[self._turns - 1]
+        if content[:DIGEST] != _digest(requests):
             raise InputError(
-                f"{self._file.path} is of another run: its orders of {place} were others; name "
-                "another run in the terms, or another state folder"
+                f"{self._file.path} is of another run: its orders of {turn} were others; name "
+                "another run in the agreement, or another state folder"
             )
-        return list(unpacked(parts, REPLIES))
+        return [reply_of(answer) for answer in answers_of(content, self._file.path)]
 
-    def write(self, orders: Sequence[bytes], replies: Sequence[Reply | None]) -> None:
-        """Write the turn that :meth:`next` did not find."""
-        self._file.add(_digest(orders) + packed(tuple(replies), REPLIES))
+    def write(self, requests: Sequence[bytes], answers: Sequence[bytes]) -> None:
+        """Write the turn that :meth:`next` did not have; empty for a zone without an answer."""
+        self._file.add(_digest(requests) + packed(tuple(answers), ANSWERS))
+
+
+def read_journal(folder: Path) -> list[tuple[bytes, ...]]:
+    """Return the answers of every turn, as they came; nothing where there is no journal."""
+    path = folder / TURNS
+    return [answers_of(content, path) for content in Records(path, private=False).read()]
+
+
+def answers_of(content: bytes, path: Path) -> tuple[bytes, ...]:
+    """Return the answers of one record."""
+    try:
+        answers: tuple[bytes, ...] = unpacked(content[DIGEST:], ANSWERS)
+    except MessageError as error:
+        raise DamagedError(f"{path} is damaged: {error}") from error
+    return answers
+
+
+def reply_of(answer: bytes) -> Reply | None:
+    """Return the reply of a recorded answer; None for a zone without."""
+    message = decode(answer) if answer else None
+    return message.reply if isinstance(message, Answer) else None
 
 
 def _digest(parts: Sequence[bytes]) -> bytes:

@@ -58,8 +58,8 @@ class _Lent:
         """Do nothing."""
 
 
-class Rehearsal:
-    """An agent's rehearsal, held once for all runs that rehearse alike.
+class WarmStart:
+    """An agent's warm start, held once for all runs that warm start alike.
 
     It is on public data and without noise, so who hears the same orders gives the same replies.
     """
@@ -74,7 +74,7 @@ class Rehearsal:
         self._told = 0
 
     def reply(self, agent: Agent, order: Order) -> Reply:
-        """Return what the agent replies; remembered while the orders are those of before."""
+        """Return the agent's reply; a remembered one while the orders are those of before."""
         if self._told < len(self._held):
             known, reply = self._held[self._told]
             if _alike(known, order):
@@ -83,19 +83,19 @@ class Rehearsal:
                     agent.stand(self._end)
                 return reply
             self._forget_the_rest(agent)
-        reply = agent.rehearse(order)
+        reply = agent.warm_start(order)
         self._held.append((order, reply))
         self._end, self._told = agent.iterate, len(self._held)
         return reply
 
     def leave(self, agent: Agent) -> None:
-        """Let the agent go on to something else from where its rehearsal has come."""
+        """Let the agent go on to something else from where its warm start has come."""
         if 0 < self._told < len(self._held):
             self._forget_the_rest(agent)
 
     def _forget_the_rest(self, agent: Agent) -> None:
         for order, _ in self._held[: self._told]:
-            agent.rehearse(order)
+            agent.warm_start(order)
         del self._held[self._told :]
         self._end = agent.iterate
 

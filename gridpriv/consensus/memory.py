@@ -1,4 +1,4 @@
-"""What an agent is told of a run, keeps from round to round, and tells its owner."""
+"""An agent's rules, its state between rounds, and its figures for its owner."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Streams(Protocol):
 
 @dataclass(frozen=True)
 class AgentRules:
-    """What every agent of a run does alike (public).
+    """Rules that all agents of a run follow (public).
 
     Attributes
     ----------
@@ -49,7 +49,7 @@ class AgentRules:
 
 @dataclass(frozen=True)
 class Effort:
-    """What a round took a solver: iterations, repeats with safer settings, solves; private."""
+    """A solver's effort in a round: iterations, repeats with safer settings, solves; private."""
 
     iterations: int = 0
     retries: int = 0

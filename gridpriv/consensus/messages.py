@@ -12,7 +12,7 @@ from gridpriv.privacy.release import Release
 
 @dataclass(frozen=True, eq=False)
 class Order:
-    """What an agent is given for one round; all of it is public.
+    """A coordinator's order to one agent for one round; all of it is public.
 
     Attributes
     ----------
@@ -32,7 +32,7 @@ class Order:
 
 @dataclass(frozen=True, eq=False)
 class Reply:
-    """What an agent answers: released values and what their release costs, nothing else.
+    """An agent's reply: released values and their releases, nothing else.
 
     Attributes
     ----------
@@ -48,12 +48,12 @@ class Reply:
 
 @dataclass(frozen=True, eq=False)
 class Stale(Reply):
-    """What stands for the answer of an agent that gave none: what it sent last."""
+    """The last values of an agent that gave no answer in this round."""
 
 
-Phase = Literal["none", "ready", "rehearse", "round", "missed", "agreed"]
-"""What an order asks for: to try a round on public data, to rehearse one on it, to run one; to
-note one that went on without its zone; or to hear what was agreed on in the last of them."""
+Phase = Literal["none", "ready", "warm_start", "round", "missed", "agreed"]
+"""The task of an order: to try a round on public data, to warm start one on it, to run one; to
+note one that went on without its zone; or to receive the agreed values of the last of them."""
 
 
 class Exchange(Protocol):

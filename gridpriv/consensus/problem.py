@@ -92,16 +92,16 @@ class LocalProblem(Protocol):
         ...
 
     def gradient_sensitivity(self, adjacency: Any, norm: Norm) -> Sensitivity:
-        """Return how far the gradient moves between neighbours, at any z."""
+        """Return the sensitivity of the gradient, at any z."""
         ...
 
     def output_sensitivity(
         self, adjacency: Any, norm: Norm, update: Update, metric: Floats
     ) -> Sensitivity:
-        """Return how far the released minimiser moves; ``metric`` is the local quadratic's."""
+        """Return the sensitivity of the released minimiser; ``metric`` is the local quadratic's."""
         ...
 
     @property
     def disclosure(self) -> Disclosure:
-        """What of the data demand perturbation releases; refuses where that is no release."""
+        """The statistics that demand perturbation releases; refuses where that is no release."""
         ...

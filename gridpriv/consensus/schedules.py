@@ -9,7 +9,7 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from gridpriv.core.arrays import Bools, Floats
+from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import not_allowed, positive, whole
 from gridpriv.core.settings import shortest
 
@@ -58,6 +58,10 @@ class PenaltySchedule(Protocol):
         """
         ...
 
+    def range_after(self, t: int, rho: Floats) -> tuple[Floats, Floats]:
+        """Return the least and the largest rho^{t+1} that any residuals of round t can give."""
+        ...
+
 
 @dataclass(frozen=True)
 class ConstantPenalty:
@@ -80,9 +84,14 @@ class ConstantPenalty:
         del t, primal, dual
         return rho
 
+    def range_after(self, t: int, rho: Floats) -> tuple[Floats, Floats]:
+        """Return the constant, twice."""
+        del t
+        return np.full_like(rho, self.rho), np.full_like(rho, self.rho)
+
 
 @dataclass(frozen=True)
-class GrowingPenalty:
+class GeometricPenalty:
     """rho^t = min(most, start * factor^floor(t/every)): nondecreasing and bounded (E.1)."""
 
     start: float
@@ -100,7 +109,7 @@ class GrowingPenalty:
 
     def __str__(self) -> str:
         numbers = (self.start, self.factor, self.every, self.most)
-        return f"growing:{','.join(map(shortest, numbers))}"
+        return f"geometric:{','.join(map(shortest, numbers))}"
 
     def first(self, size: int) -> Floats:
         """Return rho^1."""
@@ -111,6 +120,10 @@ class GrowingPenalty:
         del primal, dual
         return np.full_like(rho, self.at(t + 1))
 
+    def range_after(self, t: int, rho: Floats) -> tuple[Floats, Floats]:
+        """Return rho^{t+1}, twice."""
+        return np.full_like(rho, self.at(t + 1)), np.full_like(rho, self.at(t + 1))
+
     def at(self, t: int) -> float:
         """Return rho^t."""
         exponent = min((t // self.every) * math.log(self.factor), math.log(self.most / self.start))
@@ -118,7 +131,7 @@ class GrowingPenalty:
 
 
 @dataclass(frozen=True)
-class BalancedPenalty:
+class ResidualBalancing:
     """Per-variable residual balancing on released values (He, Yang and Wang 2000).
 
     A variable whose copies disagree more than it moves gets a larger rho, one that moves
@@ -135,7 +148,7 @@ class BalancedPenalty:
     most: float = 1e5
 
     def __str__(self) -> str:
-        return "balanced"
+        return "auto"
 
     def first(self, size: int) -> Floats:
         """Return the start."""
@@ -150,19 +163,27 @@ class BalancedPenalty:
         down = np.where(dual > self.ratio * primal, 1.0 / factor, 1.0)
         return np.clip(rho * up * down, self.least, self.most)
 
+    def range_after(self, t: int, rho: Floats) -> tuple[Floats, Floats]:
+        """Return rho scaled down and up by the round's factor, within the bounds."""
+        if t < 2:
+            return rho, rho
+        factor = self.factor ** (self.settle / (self.settle + t))
+        least, most = rho / factor, rho * factor
+        return np.clip(least, self.least, self.most), np.clip(most, self.least, self.most)
+
 
 @dataclass(frozen=True)
 class KeptPenalty:
-    """Whatever rho a rehearsal handed over, unchanged.
+    """The rho of a warm start, unchanged.
 
     For rounds whose noise is fresh: it moves w every round, and a rule that reads residuals would
-    chase it. And for accelerated rounds, which repeat one map so.
+    chase it. And for accelerated rounds, a stationary iteration.
     """
 
     given: PenaltySchedule
 
     def first(self, size: int) -> Floats:
-        """Return the start of the schedule that was rehearsed."""
+        """Return the start of the schedule that was warm-started."""
         return self.given.first(size)
 
     def following(self, t: int, rho: Floats, primal: Floats, dual: Floats) -> Floats:
@@ -170,51 +191,10 @@ class KeptPenalty:
         del t, primal, dual
         return rho
 
-
-@dataclass(frozen=True, eq=False)
-class EvenedPenalty:
-    """The rho of a rehearsal, raised where copies are last to agree.
-
-    For accelerated rounds of hundreds of agents: what is last to agree are a few variables, too few
-    for steps that are common to all. It buys agreement with the optimum: a large rho holds a
-    variable where it is. So what has a price is evened only once all copies are ``near``; what is
-    ``unpriced`` from the first round. The rule reads disagreements, which are released
-    (docs/decisions/0017-acceleration.md).
-
-    Attributes
-    ----------
-    unpriced : (K,) bool
-        Variables that no cost is of, such as reactive flows.
-    near : float
-        The largest disagreement of a variable, p.u. on the base of the case (2-norm over its
-        holders), below which all are evened.
-    share : float
-        Of the largest disagreement, above which a variable's rho is raised.
-    factor : float
-        By which, in the first rounds; its square root after ``settle`` rounds.
-    most : float
-        Above it rho is left as it is.
-    """
-
-    given: PenaltySchedule
-    unpriced: Bools
-    near: float = 0.15
-    share: float = 0.1
-    factor: float = 1.3
-    settle: float = 40.0
-    most: float = 1e4
-
-    def first(self, size: int) -> Floats:
-        """Return the start of the schedule that was rehearsed."""
-        return self.given.first(size)
-
-    def following(self, t: int, rho: Floats, primal: Floats, dual: Floats) -> Floats:
-        """Return rho raised where the disagreement is a fair part of the largest."""
-        del dual
-        largest = primal.max(initial=0.0)
-        raised = rho * self.factor ** (self.settle / (self.settle + t))
-        late = (primal > self.share * largest) & (raised <= self.most)
-        return np.where(late & (self.unpriced | (largest < self.near)), raised, rho)
+    def range_after(self, t: int, rho: Floats) -> tuple[Floats, Floats]:
+        """Return rho as it is, twice."""
+        del t
+        return rho, rho
 
 
 @dataclass(frozen=True, eq=False)
@@ -223,7 +203,7 @@ class InUnits:
 
     Residual balancing compares how far copies are apart with how far the objective would move
     them, so what it does depends on both units. ``units`` turns rho of the schedule's units into
-    that of the variables: with it a grid's rounds do not depend on its base, unless rho is evened.
+    that of the variables: with it a grid's rounds do not depend on its base.
 
     Attributes
     ----------
@@ -242,18 +222,23 @@ class InUnits:
         """Return rho^{t+1} in the variables' units."""
         return self.units * self.given.following(t, rho / self.units, self.units * primal, dual)
 
+    def range_after(self, t: int, rho: Floats) -> tuple[Floats, Floats]:
+        """Return the range in the variables' units."""
+        least, most = self.given.range_after(t, rho / self.units)
+        return self.units * least, self.units * most
+
 
 def parse_penalty(text: str) -> PenaltySchedule:
-    """Return the schedule of a number, ``balanced`` or ``growing:START,FACTOR,EVERY,MOST``."""
-    if text == "balanced":
-        return BalancedPenalty()
+    """Return the schedule of a number, ``auto`` or ``geometric:INITIAL,FACTOR,INTERVAL,MAX``."""
+    if text == "auto":
+        return ResidualBalancing()
     kind, _, rest = text.partition(":")
     try:
-        numbers = [float(part) for part in (rest if kind == "growing" else text).split(",")]
-        if kind == "growing" and len(numbers) == 4 and numbers[2] == int(numbers[2]):
-            return GrowingPenalty(numbers[0], numbers[1], int(numbers[2]), numbers[3])
-        if kind != "growing" and len(numbers) == 1:
+        numbers = [float(part) for part in (rest if kind == "geometric" else text).split(",")]
+        if kind == "geometric" and len(numbers) == 4 and numbers[2] == int(numbers[2]):
+            return GeometricPenalty(numbers[0], numbers[1], int(numbers[2]), numbers[3])
+        if kind != "geometric" and len(numbers) == 1:
             return ConstantPenalty(numbers[0])
     except (ValueError, OverflowError):
         pass
-    raise not_allowed("penalty", text, "a number, 'balanced', or growing:START,FACTOR,EVERY,MOST")
+    raise not_allowed("penalty", text, "a number, 'auto', or geometric:INITIAL,FACTOR,INTERVAL,MAX")

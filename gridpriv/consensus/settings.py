@@ -5,24 +5,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from gridpriv.consensus.schedules import BalancedPenalty, PenaltySchedule, parse_penalty
+from gridpriv.consensus.schedules import PenaltySchedule, ResidualBalancing, parse_penalty
 from gridpriv.core.settings import Part, choice, count, notation
 
 Update = Literal["exact", "linearized"]
-Accuracy = Literal["matched", "exact"]
+SolverTolerance = Literal["matched", "tight"]
 Step = Literal["nonsmooth", "smooth", "strongly-convex"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rounds(Part):
-    """How many rounds there are, and how far each goes."""
+    """Rounds of consensus ADMM."""
 
     rounds: int = count(20, "number of rounds T")
     local_updates: int = count(1, "local updates E of a round")
-    step: Step = choice("nonsmooth", get_args(Step), "step size rule of the linearized update")
+    step: Step = choice("nonsmooth", get_args(Step), "step-size rule of update linearized")
     penalty: PenaltySchedule = notation(
-        BalancedPenalty(), parse_penalty, "PENALTY",
-        "penalty rho of disagreement: a number, balanced, or growing:START,FACTOR,EVERY,MOST",
+        ResidualBalancing(), parse_penalty, "PENALTY",
+        "penalty rho: a number, auto (residual balancing) or geometric:INITIAL,FACTOR,INTERVAL,MAX",
         kinds=PenaltySchedule,
     )  # fmt: skip
-    workers: int = count(1, "processes over zones; results do not depend on it")
+    workers: int = count(1, "processes for the zones of one run; results do not depend on it")

@@ -1,4 +1,4 @@
-"""What carries verbs to agents and answers back.
+"""Transports: they carry verbs to agents and answers back.
 
 A transport is one small file: agents in this process (``in_process``), in worker processes
 (``workers``) or on a Dask cluster (``cluster``). It passes a verb's name and its arguments, never
@@ -39,7 +39,7 @@ class Crew(Protocol):
         ...
 
     def beginnings(self) -> Sequence[Sequence[Any]]:
-        """Return what performers that are there already begin anew with, by argument."""
+        """Return the arguments with which existing performers begin anew."""
         ...
 
 
@@ -79,7 +79,7 @@ def rows(performers: int, given: Sequence[Sequence[Any]]) -> list[tuple[Any, ...
 
 
 def answers(outcomes: Sequence[Any]) -> list[Any]:
-    """Return what was answered; raise the first exception among it, in the performers' order."""
+    """Return the answers; raise the first exception among it, in the performers' order."""
     for outcome in outcomes:
         if isinstance(outcome, BaseException):
             raise outcome

@@ -1,4 +1,4 @@
-"""Messages as bytes: what crosses a network between a coordinator and those who speak for zones.
+"""Messages between a coordinator and zones, as bytes.
 
 ::
 
@@ -11,7 +11,8 @@ evaluated: every length is checked before it is believed, and what is left over 
 numbers that are not finite, beyond :data:`LARGEST`, or not positive where they must be.
 
 A zone sends a :class:`Hello`, :class:`Answer` and :class:`Failure`, a coordinator a
-:class:`Welcome`, :class:`Asked` and :class:`Farewell`.
+:class:`Welcome`, :class:`Request` and :class:`Shutdown`. The last field of all but the first two is
+its sender's signature of everything before it (:mod:`gridpriv.consensus.signatures`).
 """
 
 from __future__ import annotations
@@ -28,15 +29,16 @@ import numpy as np
 
 from gridpriv.consensus.messages import Order, Phase, Reply
 from gridpriv.core.errors import GridprivError
-from gridpriv.privacy.mechanism import MECHANISMS, Mechanism
+from gridpriv.privacy.mechanism import MECHANISMS, Mechanism, Staircase, make_mechanism
 from gridpriv.privacy.release import Release
 
-VERSION = 2
+VERSION = 4
 MAGIC = b"gridpriv"
 HEAD = struct.Struct("<8sHB")
 COUNT, REAL = struct.Struct("<I"), struct.Struct("<d")
 LARGEST = 1e12  # of any number, in its unit
 LONGEST_TEXT = 1 << 16  # bytes
+LONGEST_SIGNATURE = 1 << 10  # bytes; an RSA key of 4096 bits makes 512
 MOST_RELEASES = 1 << 16  # of different kinds in one message
 MOST_COUNT = (1 << 32) - 1
 
@@ -49,84 +51,99 @@ class MessageError(GridprivError):
 
 
 @dataclass(frozen=True, order=True)
-class Place:
-    """A turn of a run: what it asks for, and which of its kind it is, from 1; public."""
+class TurnId:
+    """A turn of a run: its phase, and its number among those of that phase, from 1; public."""
 
     phase: Phase
     number: int
 
     def __str__(self) -> str:
-        named = {"rehearse": "rehearsal round", "ready": "trial round", "missed": "missed round"}
+        named = {"warm_start": "warm-start round", "ready": "trial round", "missed": "missed round"}
         return f"{named.get(self.phase, self.phase)} {self.number}"
 
+    @property
+    def rank(self) -> tuple[int, int]:
+        """Where the turn is in a run: a later turn has a larger rank; a missed round is a round."""
+        return RANKS[self.phase], self.number
 
-BEFORE = Place("none", 0)
+
+RANKS: dict[Phase, int] = {
+    "none": 0, "warm_start": 1, "ready": 2, "round": 3, "missed": 3, "agreed": 4,
+}  # fmt: skip
+BEFORE = TurnId("none", 0)
 
 
 @dataclass(frozen=True)
 class Hello:
-    """Who speaks for a zone, on which public terms, and which turn it answered last."""
+    """A zone's first message: its name, its agreement, and the last turn that it answered."""
 
     zone: str
     version: str
     run: str
     topology: str
     settings: str
-    last: Place = BEFORE
+    last: TurnId = BEFORE
 
 
 @dataclass(frozen=True)
 class Welcome:
-    """That a zone may take part in a run."""
+    """The coordinator's answer to a zone that may take part; its certificate is PEM, or empty."""
 
     run: str
+    certificate: bytes = b""
 
 
 @dataclass(frozen=True, eq=False)
-class Asked:
-    """An order, and the turn it is for; ``order.number`` is the turn's."""
+class Request:
+    """An order for one zone, and its turn; ``order.number`` is the turn's."""
 
     run: str
+    zone: str
     phase: Phase
     order: Order
+    signature: bytes = b""
 
     @property
-    def place(self) -> Place:
-        """The turn that it is for."""
-        return Place(self.phase, self.order.number)
+    def turn(self) -> TurnId:
+        """The turn that the order is for."""
+        return TurnId(self.phase, self.order.number)
 
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """A zone's reply to the order of a turn."""
+    """A zone's reply to a request, and the SHA-256 of that request (without its signature)."""
 
     run: str
     zone: str
-    place: Place
+    turn: TurnId
     reply: Reply
+    request: bytes = b""
+    signature: bytes = b""
 
 
 @dataclass(frozen=True)
 class Failure:
-    """That a zone cannot answer; why is one of a few public words, never a sentence."""
+    """The statement of a zone that it cannot answer; the reason is one of a few public words."""
 
     run: str
     zone: str
-    place: Place
+    turn: TurnId
     reason: Reason
+    signature: bytes = b""
 
 
 @dataclass(frozen=True)
-class Farewell:
-    """That the run is over: finished, or stopped for a public reason."""
+class Shutdown:
+    """The end of a run: finished, or stopped for a public reason."""
 
     run: str
     finished: bool
     reason: str
+    signature: bytes = b""
 
 
-Message = Hello | Welcome | Asked | Answer | Failure | Farewell
-KINDS: tuple[type[Message], ...] = (Hello, Welcome, Asked, Answer, Failure, Farewell)
+Message = Hello | Welcome | Request | Answer | Failure | Shutdown
+KINDS: tuple[type[Message], ...] = (Hello, Welcome, Request, Answer, Failure, Shutdown)
 
 
 def encode(message: Message) -> bytes:
@@ -136,7 +153,7 @@ def encode(message: Message) -> bytes:
 
 
 def decode(content: bytes) -> Message:
-    """Return the message that some bytes are.
+    """Return the message that some bytes hold.
 
     Raises
     ------
@@ -158,7 +175,8 @@ def packed(value: Any, kind: Any) -> bytes:
     """Return a value of a declared type as bytes."""
     origin, parts = get_origin(kind), get_args(kind)
     if kind is Mechanism:
-        return bytes([NOISES.index(type(value))]) + REAL.pack(value.scale)
+        step = REAL.pack(value.step) if isinstance(value, Staircase) else b""
+        return bytes([NOISES.index(type(value))]) + REAL.pack(value.scale) + step
     if hasattr(kind, "__dataclass_fields__"):
         return b"".join(packed(getattr(value, name), of) for name, of in _fields(kind))
     if origin is Literal:
@@ -185,7 +203,7 @@ def packed(value: Any, kind: Any) -> bytes:
 
 def unpacked(content: bytes, kind: Any, most: float = LARGEST) -> Any:
     """Return the value that :func:`packed` was given; numbers are at most ``most``, or anything."""
-    body = _Reader(content, most)
+    body = _WireReader(content, most)
     found = body.read(kind)
     body.end()
     return found
@@ -196,7 +214,7 @@ def _fields(kind: Any) -> tuple[tuple[str, Any], ...]:
     return tuple(get_type_hints(kind).items())
 
 
-class _Reader:
+class _WireReader:
     """Values one after the other.
 
     Parameters
@@ -224,7 +242,10 @@ class _Reader:
         """Return a value of a declared type."""
         origin, parts = get_origin(kind), get_args(kind)
         if kind is Mechanism:
-            return NOISES[self.one_of(len(NOISES))](_positive(self.read(float)))
+            noise = NOISES[self.one_of(len(NOISES))]
+            scale = _positive(self.read(float))
+            step = _positive(self.read(float)) if issubclass(noise, Staircase) else scale
+            return make_mechanism(noise, scale, step)
         if hasattr(kind, "__dataclass_fields__"):
             return self.whole(kind, [self.read(of) for _, of in _fields(kind)])
         if origin is Literal:
@@ -241,7 +262,7 @@ class _Reader:
             pairs = [(self.read(parts[0]), self.read(parts[1]))
                      for _ in range(self.count(MOST_RELEASES))]  # fmt: skip
             if len(dict(pairs)) < len(pairs):
-                raise MessageError("a release that is told twice")
+                raise MessageError("a release that is listed twice")
             return dict(pairs)
         if kind is float:
             return self.within(REAL.unpack(self.take(REAL.size))[0])

@@ -1,9 +1,9 @@
-"""A zone's ledger across restarts: what left is charged once, whatever happened in between.
+"""A zone's ledger across restarts: a release that left is charged once, wherever a process ended.
 
-The ledger is charged before a draw, a standing is written after it. A process that was killed in
-between was charged for draws that nobody saw; whoever goes on from the standing draws them again
-and does not pay twice. How many there are, the ledger itself says: what it was charged for the run
-less what the standing knows of. It is never more than one round's.
+The ledger is charged before a draw, the zone's state is written after it. A process that was killed
+in between was charged for draws that nobody saw; the process that goes on from the state draws them
+again and does not pay twice. Their number is the ledger's charges of the run less those that the
+state knows of. It is never more than one round's.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from gridpriv.privacy.release import Release
 
 @dataclass(frozen=True, eq=False)
 class ChargedOnce:
-    """Charges releases, but for those that were charged and not kept.
+    """Charges releases, but for those that were charged and never left.
 
     Attributes
     ----------
     paid : Counter of Charge
-        What is still paid for.
+        Charges that no release that left was made for.
     """
 
     charge: ReleaseCharge
     paid: Counter[Charge]
 
     def __call__(self, owner: str, releases: Mapping[Release, int]) -> None:
-        """Charge what is not paid for."""
+        """Charge the releases that are not paid for."""
         cost = Counter(self.charge.cost(owner, releases))
         covered = cost & self.paid
         self.paid.subtract(covered)
@@ -45,22 +45,22 @@ def charged_once(
     ledger: Ledger, key: Path | None, run: str, owner: str,
     kept: Mapping[Release, int] | None, most: int,
 ) -> ChargedOnce:  # fmt: skip
-    """Return what charges a zone's releases in a run that may have begun before.
+    """Return the charging of a zone's releases in a run that may have begun before.
 
     Parameters
     ----------
     key : Path or None
         The ledger's.
     kept : mapping of Release to int, or None
-        What the standing says was drawn; None without one.
+        The releases in the zone's state; None without a state.
     most : int
         Releases of one round.
 
     Raises
     ------
     InputError
-        If the standing is not the one that goes with the ledger: going on from it would draw
-        again what others have seen.
+        If the state does not go with the ledger: going on from it would draw again what others
+        have seen.
     """
     charge = ReleaseCharge(ledger, run)
     charged: Counter[Charge] = Counter()
@@ -73,6 +73,6 @@ def charged_once(
         raise InputError(
             f"ledger {ledger.path} was charged {charged.total()} releases of {owner!r} in run "
             f"{run!r}, its state knows {known.total()}: one of them is an older copy, or not this "
-            "run's; a new run needs another name in the terms"
+            "run's; a new run needs another name in the agreement"
         )
     return ChargedOnce(charge, unseen)

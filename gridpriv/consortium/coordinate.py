@@ -11,12 +11,14 @@ from pathlib import Path
 import numpy as np
 
 from gridpriv.consensus.coordinator import Turn, rounds
-from gridpriv.consensus.grpc_transport import Credentials, Hall
+from gridpriv.consensus.credentials import Credentials
+from gridpriv.consensus.grpc_server import Server
 from gridpriv.consensus.journal import Journal
 from gridpriv.consensus.messages import Order, Reply
-from gridpriv.consensus.table import Note, Table
+from gridpriv.consensus.sessions import Note, Sessions
+from gridpriv.consensus.signatures import KeySigner, Signer, not_signed
+from gridpriv.consortium.agreement import Agreement
 from gridpriv.consortium.parties import CoordinatorParty
-from gridpriv.consortium.terms import Terms
 from gridpriv.core.document import Json
 from gridpriv.core.errors import GridprivError
 from gridpriv.core.files import make_folder, write_text
@@ -26,17 +28,19 @@ from gridpriv.privacy.release import Release
 from gridpriv.privacy.statement import noise_caveat, zone_statement
 from gridpriv.zonal.opening import Carrying, opened
 
-COLUMNS = ("round", "consensus_residual", "disagreement", "penalty_min", "penalty_max")
+COLUMNS = ("round", "consensus_residual", "consensus_residual_max", "penalty_min", "penalty_max")
+CERTIFICATE, CERTIFICATES = "certificate.pem", "certificates"
+MOST_KINDS = 32  # different releases of one zone that are composed each by itself
 
 
 @dataclass(frozen=True, eq=False)
-class Outcome:
-    """What a coordinator knows after a run; public, as far as messages carry noise.
+class CoordinatedRun:
+    """A run as its coordinator knows it; public, as far as messages carry noise.
 
     Attributes
     ----------
     releases : mapping of str to mapping
-        Per zone, as each told them after the last round; of one that did not, those of its
+        Per zone, as it stated them after the last round; of a zone that did not, those of its
         replies.
     """
 
@@ -44,16 +48,16 @@ class Outcome:
     releases: Mapping[str, Mapping[Release, int]]
 
 
-def play(terms: Terms, carry: Carrying, note: Note) -> Outcome:
-    """Play a run's rounds with whoever carries messages, and tell all what they agreed on."""
-    ground, names = terms.ground, list(terms.zones)
+def play(agreement: Agreement, carry: Carrying, note: Note) -> CoordinatedRun:
+    """Run the rounds over an exchange, and tell all zones the agreed values."""
+    ground, names = agreement.ground, list(agreement.zones)
     state, plan = opened(ground, carry)
-    told: dict[str, Counter[Release]] = {name: Counter() for name in names}
+    releases: dict[str, Counter[Release]] = {name: Counter() for name in names}
 
     def counted(orders: Sequence[Order]) -> list[Reply]:
         replies = list(carry("round")(orders))
         for name, reply in zip(names, replies, strict=True):
-            told[name].update(reply.releases)
+            releases[name].update(reply.releases)
         return replies
 
     turns = []
@@ -67,18 +71,18 @@ def play(terms: Terms, carry: Carrying, note: Note) -> Outcome:
     parts = zip(consensus.split(mean), consensus.split(rho), strict=True)
     orders = [Order(last.number, w, penalty, 1.0) for w, penalty in parts]
     for name, reply in zip(names, carry("agreed")(orders), strict=True):
-        told[name] |= Counter(reply.releases)  # with those of answers that came too late
-    return Outcome(tuple(turns), told)
+        releases[name] |= Counter(reply.releases)  # with those of answers that came too late
+    return CoordinatedRun(tuple(turns), releases)
 
 
 def coordinate(
-    terms: Terms,
+    agreement: Agreement,
     party: CoordinatorParty,
     folder: Path,
     credentials: Credentials | None,
     note: Note,
     listening: Callable[[str], None] = lambda _: None,
-) -> Outcome:
+) -> CoordinatedRun:
     """Coordinate a run over gRPC, from its start or from where it was stopped.
 
     Parameters
@@ -86,74 +90,119 @@ def coordinate(
     folder : Path
         Of its configuration.
     listening : callable
-        Told the address once zones can come.
+        Is given the address once zones can come.
 
     Raises
     ------
     LateError
-        If a zone is waited for in vain; it says for whom.
+        If a zone is waited for in vain; it names the zone.
     ZoneError, BudgetError
-        If a zone cannot answer.
+        If a zone cannot answer, or is excluded for an answer beyond the agreement's limits.
+    LostStateError
+        If a zone has answered a turn that the journal does not hold.
     InputError
         If the state is another run's, or the address is taken.
     """
     state = folder / party.state
     make_folder(state)
     with held(state):
-        journal = Journal(state)
-        table = Table(terms.public, journal, party.timeout, party.late, note)
-        table.start_from(terms.ground.start)
-        most = max(terms.public.sizes.values())
-        hall = Hall(table, party.listen, credentials, len(terms.zones), most)
-        note("info", "listening", address=hall.address, run=terms.run, zones=len(terms.zones))
-        listening(hall.address)
+        public = agreement.public
+        sign: Signer = not_signed
+        if credentials is not None:
+            sign = KeySigner(credentials.key)
+            write_text(state / CERTIFICATE, credentials.certificate.decode(), private=False)
+        sessions = Sessions(public, Journal(state), party.timeout, party.late, note, sign)
+        sessions.start_from(agreement.ground.start)
+        most = max(zone.size for zone in public.zones.values())
+        server = Server(
+            sessions,
+            party.listen,
+            credentials,
+            len(agreement.zones),
+            most,
+            lambda zone, pem: _keep_certificate(state / CERTIFICATES, zone, pem),
+        )
+        note("info", "listening", address=server.address, run=agreement.run,
+             zones=len(agreement.zones))  # fmt: skip
+        listening(server.address)
         try:
-            outcome = play(terms, table.carry, note)
+            outcome = play(agreement, sessions.carry, note)
         except GridprivError as error:
             note("error", "stopped", reason=str(error))
-            hall.close(error)
+            server.close(error)
             raise
         except BaseException:
-            hall.close(GridprivError("the coordinator was stopped"))
+            server.close(GridprivError("the coordinator was stopped"))
             raise
-        write_report(terms, outcome, folder / party.report)
-        hall.close(None)
+        try:
+            write_report(agreement, outcome, folder / party.report)
+        finally:
+            server.close(None)
         note("info", "finished", rounds=len(outcome.turns))
     return outcome
 
 
-def report(terms: Terms, outcome: Outcome) -> Json:
-    """Return what is public of a run: without noise, its settings only."""
-    settings = terms.settings
+def _keep_certificate(folder: Path, zone: str, certificate: bytes) -> None:
+    """Keep a zone's certificate beside the journal, to check its signatures with."""
+    path = folder / f"{zone}.pem"
+    if not path.exists() or path.read_bytes() != certificate:
+        make_folder(folder)
+        write_text(path, certificate.decode(), private=False)
+
+
+def composable(releases: Mapping[Release, int]) -> dict[Release, int]:
+    """Return at most MOST_KINDS releases that cost at least as much as those given.
+
+    Composing takes time and memory by the number of different releases. Beyond the limit each
+    group of similar ones counts as the costliest of it, which is an upper bound of its loss.
+    """
+    by_cost = sorted(releases, key=lambda r: r.mechanism.scale / r.sensitivity.value)
+    size = -(-len(by_cost) // MOST_KINDS)
+    groups = [by_cost[k : k + size] for k in range(0, len(by_cost), max(size, 1))]
+    return {group[0]: sum(releases[release] for release in group) for group in groups}
+
+
+def report(agreement: Agreement, outcome: CoordinatedRun) -> Json:
+    """Return the public report of a run: without noise, its settings only."""
+    settings = agreement.settings
     protected = settings.mechanism != "none"
     statements = [
-        asdict(zone_statement(zone, drawn, terms.epsilon, settings.release_delta,
-                              settings.target_delta))
-        for zone, drawn in outcome.releases.items() if drawn
-    ]  # fmt: skip
+        asdict(
+            zone_statement(
+                zone,
+                composable(drawn),
+                agreement.epsilon,
+                settings.release_delta,
+                settings.target_delta,
+            )
+        )
+        for zone, drawn in outcome.releases.items()
+        if drawn
+    ]
     return {
-        "run": terms.run,
-        "case": terms.case,
-        "settings": terms.agreed_settings,
-        "zones": [{"zone": zone, "shared": n} for zone, n in terms.public.sizes.items()],
+        "run": agreement.run,
+        "case": agreement.case,
+        "settings": agreement.agreed_settings,
+        "zones": [{"zone": zone, "shared": limits.size}
+                  for zone, limits in agreement.public.zones.items()],
         "noise": noise_caveat(settings.drawn, settings.noise),
         "rounds": [dict(zip(COLUMNS, row, strict=True)) for row in _rows(outcome)]
         if protected
         else None,
         "privacy": json_ready(statements) if protected else None,
-    }
+    }  # fmt: skip
 
 
-def write_report(terms: Terms, outcome: Outcome, folder: Path) -> None:
+def write_report(agreement: Agreement, outcome: CoordinatedRun, folder: Path) -> None:
     """Write the public report: run.json, and rounds.csv where messages carry noise."""
     make_folder(folder)
-    document = report(terms, outcome)
+    document = report(agreement, outcome)
     write_text(folder / "run.json", json.dumps(document, indent=2) + "\n", private=False)
     if document["rounds"] is not None:
         write_text(folder / "rounds.csv", csv_text(COLUMNS, _rows(outcome)), private=False)
 
 
-def _rows(outcome: Outcome) -> list[tuple[int, float, float, float, float]]:
+def _rows(outcome: CoordinatedRun) -> list[tuple[int, float, float, float, float]]:
     return [
         (t.number, t.residual, t.farthest, float(np.min(t.penalty)), float(np.max(t.penalty)))
         for t in outcome.turns

@@ -1,9 +1,9 @@
-"""A folder a party, made from a case: what each needs, and nothing of another's.
+"""One configuration folder per party, made from a case; a folder holds nothing of another's.
 
 ::
 
-    DIR/coordinator/   coordinator.toml, terms.json, its certificate and key
-    DIR/ZONE/          zone.toml, terms.json, network.json, zones.csv, demand.csv, the same
+    DIR/coordinator/   coordinator.toml, agreement.json, its certificate and key
+    DIR/ZONE/          zone.toml, agreement.json, network.json, zones.csv, demand.csv, the same
     DIR/authority/     what signs certificates; nobody needs it during a run
 
 A zone's demand is in its own folder only.
@@ -15,10 +15,11 @@ import math
 from dataclasses import replace
 from pathlib import Path
 
-from gridpriv.consensus.grpc_transport import NAME
+from gridpriv.consensus.credentials import NAME
+from gridpriv.consortium.agreement import Agreement, check_run, write_agreement
 from gridpriv.consortium.keys import check_name, make_keys, write_pair
+from gridpriv.consortium.limits import with_limits
 from gridpriv.consortium.parties import CoordinatorParty, Party, ZoneParty, party_text
-from gridpriv.consortium.terms import Shared, Terms, check_run, write_terms
 from gridpriv.core.document import Json
 from gridpriv.core.errors import not_allowed
 from gridpriv.core.files import make_folder, refuse_used, write_text
@@ -26,9 +27,8 @@ from gridpriv.core.text import csv_text
 from gridpriv.grid.case import Case
 from gridpriv.grid.network_file import network_digest, public_network, write_network
 from gridpriv.grid.zoning import Zoning, write_zoning
-from gridpriv.power.problem import ZoneProblem
-from gridpriv.power.program import compile_zone
-from gridpriv.zonal.checks import claimed_epsilon
+from gridpriv.zonal.checks import nominal_epsilon
+from gridpriv.zonal.opening import step_size
 from gridpriv.zonal.prepared import Prepared, prepare
 from gridpriv.zonal.settings import Settings
 
@@ -52,7 +52,7 @@ def lay_out(
     for name in zoning.names:
         check_name(name)
     network = public_network(case)
-    terms = make_terms(network, prepare(network, zoning, settings), run)
+    agreement = make_agreement(network, prepare(network, zoning, settings), run)
     authority, pairs = make_keys(list(zoning.names))
     parties: dict[str, Party] = {NAME: CoordinatorParty(listen=address, **CERTIFIED)}
     for name in zoning.names:
@@ -63,7 +63,7 @@ def lay_out(
     for name, party in parties.items():
         place = folder / name
         write_pair(place, pairs[name], authority.certificate)
-        write_terms(terms, place / "terms.json")
+        write_agreement(agreement, place / "agreement.json")
         kind = "coordinator" if name == NAME else "zone"
         write_text(place / f"{kind}.toml", party_text(party), private=True)
     for name, own in zip(zoning.names, zoning.members, strict=True):
@@ -77,27 +77,33 @@ def lay_out(
         write_text(folder / name / "demand.csv", text, private=True)
 
 
-def make_terms(network: Case, prepared: Prepared, run: str) -> Terms:
-    """Return the terms of a run that was prepared on a public network."""
+def make_agreement(network: Case, prepared: Prepared, run: str) -> Agreement:
+    """Return the agreement of a run that was prepared on a public network."""
     settings = prepared.settings
     if settings.public_demand is not None:
-        raise not_allowed("public_demand", settings.public_demand, "left out: terms carry no file")
+        raise not_allowed(
+            "public_demand", settings.public_demand, "left out: an agreement carries no file"
+        )
     if settings.coordination != "rounds":
         raise not_allowed("coordination", settings.coordination, "'rounds' over a network")
     perturbation = settings.effective_perturbation()
-    if perturbation.target == "demand":  # said, as what is left out may come to mean another
-        settings = replace(settings, refresh=perturbation.refresh)
-    zones = {zone.name: Shared.of(prepared, z) for z, zone in enumerate(prepared.zones)}
+    if perturbation.target == "demand":  # stated, as what is left out may come to mean another
+        settings = replace(settings, noise_schedule=perturbation.noise_schedule)
     smooth = settings.step == "smooth" and settings.update == "linearized"
-    problems = (ZoneProblem(compile_zone(zone), settings.solver) for zone in prepared.zones)
-    return Terms(
+    smoothness = max(problem.smoothness for problem in prepared.problems) if smooth else None
+    epsilon = nominal_epsilon(settings, prepared.rules)
+    step = step_size(settings, lambda: (smoothness or 0.0, epsilon))
+    return Agreement(
         run=check_run(run),
         case=prepared.case.name,
         network=network_digest(network),
         settings=settings,
-        smoothness=max(problem.smoothness for problem in problems) if smooth else None,
-        epsilon=claimed_epsilon(settings, prepared.rules),
-        zones=zones,
+        smoothness=smoothness,
+        epsilon=epsilon,
+        zones={
+            zone.name: with_limits(prepared, place, step)
+            for place, zone in enumerate(prepared.zones)
+        },
     )
 
 

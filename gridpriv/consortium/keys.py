@@ -12,7 +12,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gridpriv.consensus.grpc_transport import NAME, Credentials
+from gridpriv.consensus.credentials import (
+    NAME,
+    Credentials,
+    Usage,
+    check_certificate,
+    read_certificate,
+)
 from gridpriv.core.errors import InputError, missing_extra, not_allowed, whole
 from gridpriv.core.files import make_folder, write_bytes
 
@@ -25,19 +31,19 @@ EARLY = timedelta(minutes=5)  # clocks differ
 
 
 @dataclass(frozen=True)
-class Pair:
+class KeyPair:
     """A certificate and its key, as PEM."""
 
     certificate: bytes
     key: bytes
 
     def __repr__(self) -> str:
-        return "Pair(...)"
+        return "KeyPair(...)"
 
 
 def make_keys(
     zones: Sequence[str], days: int = 30, begin: datetime | None = None
-) -> tuple[Pair, dict[str, Pair]]:
+) -> tuple[KeyPair, dict[str, KeyPair]]:
     """Return an authority, and what it gives the coordinator and every zone.
 
     Parameters
@@ -90,13 +96,13 @@ def make_keys(
     return _pair(authority, own), parties
 
 
-def write_keys(folder: Path, authority: Pair, parties: dict[str, Pair]) -> None:
+def write_keys(folder: Path, authority: KeyPair, parties: dict[str, KeyPair]) -> None:
     """Write a consortium's certificates and keys, a folder a party; keys for their owner only."""
     for name, pair in {"authority": authority, **parties}.items():
         write_pair(folder / name, pair, authority.certificate)
 
 
-def write_pair(place: Path, pair: Pair, authority: bytes) -> None:
+def write_pair(place: Path, pair: KeyPair, authority: bytes) -> None:
     """Write one party's certificate and key, and the authority's certificate."""
     make_folder(place)
     write_bytes(place / "key.pem", pair.key, private=True)
@@ -121,37 +127,20 @@ def check_pair(given: Credentials, name: str) -> None:
     Raises
     ------
     InputError
-        If the certificate has expired, is another's, or its key or authority does not fit.
+        If the certificate has expired, is another's, has another usage, or its key or authority
+        does not fit.
     """
-    x509, _, _ = _cryptography()
-    from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
+    usage: Usage = "server" if name == NAME else "client"
+    own = read_certificate(given.certificate)
     try:
-        own = x509.load_pem_x509_certificate(given.certificate)
-        authority = x509.load_pem_x509_certificate(given.authority)
         key: Any = load_pem_private_key(given.key, None)
-        own.verify_directly_issued_by(authority)
-    except InvalidSignature:
-        raise InputError(f"the certificate of {name!r} is not signed by its authority") from None
     except (ValueError, TypeError) as error:
-        raise InputError(f"the certificate or key of {name!r} is not usable: {error}") from None
+        raise InputError(f"the key of {name!r} is not usable: {error}") from None
+    check_certificate(given.certificate, given.authority, name, usage)
     if own.public_key() != key.public_key():
         raise InputError(f"the key of {name!r} is not its certificate's")
-    now = datetime.now(UTC)
-    if now > own.not_valid_after_utc:
-        raise InputError(
-            f"the certificate of {name!r} expired on {own.not_valid_after_utc:%F %T} UTC"
-        )
-    if now < own.not_valid_before_utc:
-        raise InputError(
-            f"the certificate of {name!r} holds from {own.not_valid_before_utc:%F %T} UTC"
-        )
-    common = [
-        str(part.value) for part in own.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)
-    ]
-    if common != [name]:
-        raise InputError(f"a certificate of {', '.join(common)!r} does not speak for {name!r}")
 
 
 def _cryptography() -> tuple[Any, Any, Any]:
@@ -164,10 +153,10 @@ def _cryptography() -> tuple[Any, Any, Any]:
     return x509, hashes, ec
 
 
-def _pair(certificate: Certificate, key: Any) -> Pair:
+def _pair(certificate: Certificate, key: Any) -> KeyPair:
     """Return a certificate and its key, unencrypted."""
     from cryptography.hazmat.primitives import serialization as form
 
     plain = form.PrivateFormat.PKCS8, form.NoEncryption()
     pem = form.Encoding.PEM
-    return Pair(certificate.public_bytes(pem), key.private_bytes(pem, *plain))
+    return KeyPair(certificate.public_bytes(pem), key.private_bytes(pem, *plain))

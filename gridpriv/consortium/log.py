@@ -1,4 +1,4 @@
-"""What a party logs: one JSON object a line, with a level; public figures only."""
+"""A party's log: one JSON object a line, with a level; public figures only."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ import sys
 from datetime import UTC, datetime
 from typing import Any
 
-from gridpriv.consensus.table import Note
+from gridpriv.consensus.sessions import Note
 from gridpriv.core.errors import one_of
 
 LEVELS = ("debug", "info", "warning", "error")
 
 
 def notes(party: str, level: str) -> Note:
-    """Return what writes a party's events of a level and above to standard error.
+    """Return a function that writes a party's events of a level and above to standard error.
 
-    An event is a name and what it is about: names of zones, turns, runs, reasons of the network.
+    An event has a name, and names of zones, turns, runs, or reasons of the network.
     """
     one_of("log", level, LEVELS)
     logger = logging.getLogger(f"gridpriv.consortium.{party}")

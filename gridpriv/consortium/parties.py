@@ -1,4 +1,4 @@
-"""What a party's configuration file (TOML) says; paths are relative to the file."""
+"""A party's configuration file (TOML); paths are relative to the file."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar, get_args
 
-from gridpriv.consensus.grpc_transport import Credentials, split_address
-from gridpriv.consensus.table import Late
+from gridpriv.consensus.credentials import Credentials, split_address
+from gridpriv.consensus.sessions import Late
 from gridpriv.consortium.keys import check_pair
 from gridpriv.core.errors import InputError, not_allowed, not_negative, positive
-from gridpriv.core.reading import MIB, read_bytes, read_table
+from gridpriv.core.reading import MIB, read_bytes, read_secret, read_table
 from gridpriv.core.settings import (
     Part,
     choice,
@@ -28,10 +28,10 @@ NEEDED = "needed"
 
 @dataclass(frozen=True, kw_only=True)
 class Party(Part):
-    """What every party has."""
+    """The configuration that every party has."""
 
-    terms: str = words("terms.json", "what all parties agree on", "FILE")
-    state: str = words("state", "what the party remembers between turns", "FOLDER")
+    agreement: str = words("agreement.json", "the agreement of all parties", "FILE")
+    state: str = words("state", "its state between turns, and its transcript", "FOLDER")
     certificate: str | None = words(None, "its certificate (PEM)", "FILE", unset="none")
     key: str | None = words(None, "the certificate's key (PEM)", "FILE", unset="none")
     authority: str | None = words(
@@ -46,7 +46,11 @@ class CoordinatorParty(Party):
     """The coordinator's configuration."""
 
     listen: str = words("127.0.0.1:50051", "where zones reach it", "HOST:PORT")
-    late: Late = choice("wait", get_args(Late), "what becomes of a round that a zone is late in")
+    late: Late = choice(
+        "wait",
+        get_args(Late),
+        "whether a run waits for a late zone, goes on with its last release, or stops",
+    )
     report: str = words("report", "its public report", "FOLDER")
 
     def agree(self) -> None:
@@ -60,12 +64,12 @@ class CoordinatorParty(Party):
 class ZoneParty(Party):
     """A zone's configuration."""
 
-    zone: str | None = words(None, "its name in the terms", "NAME", unset=NEEDED)
+    zone: str | None = words(None, "its name in the agreement", "NAME", unset=NEEDED)
     network: str = words("network.json", "the grid without demand", "FILE")
     zoning: str = words("zones.csv", "the zone map", "FILE")
     demand: str = words("demand.csv", "its own demand (bus,pd_mw,qd_mvar); private", "FILE")
     coordinator: str = words("127.0.0.1:50051", "where the coordinator is", "HOST:PORT")
-    timeout: float = number(600.0, "how long the coordinator is waited for", positive, unit="s")
+    timeout: float = number(600.0, "how long a run may go without progress", positive, unit="s")
     beat: float = number(
         0.0, "answers leave at multiples of this after their order came; 0 is at once",
         not_negative, unit="s",
@@ -80,7 +84,7 @@ class ZoneParty(Party):
         """Refuse a configuration without a zone, and what is no address."""
         super().agree()
         if self.zone is None:
-            raise not_allowed("zone", self.zone, "the zone's name in the terms")
+            raise not_allowed("zone", self.zone, "the zone's name in the agreement")
         split_address("coordinator", self.coordinator)
 
 
@@ -140,6 +144,10 @@ def credentials(party: Party, folder: Path, name: str, *, insecure: bool) -> Cre
                 key, file, "a PEM file; without certificates only --insecure-loopback runs, on "
                 "one machine",
             )  # fmt: skip
-    found = Credentials(*(read_bytes(folder / file, key, MIB) for key, file in files.items()))
-    check_pair(found, name)
-    return found
+    given = Credentials(
+        read_bytes(folder / files["certificate"], "certificate", MIB),
+        read_secret(folder / files["key"], "key"),
+        read_bytes(folder / files["authority"], "authority", MIB),
+    )
+    check_pair(given, name)
+    return given

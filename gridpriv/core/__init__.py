@@ -1,1 +1,1 @@
-"""What every room stands on: array types, errors, whole-file writes, processes."""
+"""Foundations: array types, errors, atomic file writes, processes."""

@@ -28,7 +28,8 @@ class Amount:
             return f"under {10.0**-decimals:g}"
         rounded = float(f"{self.value:.{digits}g}")
         before = math.floor(math.log10(abs(rounded))) + 1 if rounded else digits
-        return f"{rounded:.{min(decimals, max(digits - before, 0))}f}"
+        places = min(decimals, max(digits - before, 0))
+        return f"{self.value if places else rounded:.{places}f}"
 
 
 def amount(value: float | None, unit: str) -> Amount | None:
@@ -48,7 +49,7 @@ def shown(value: object) -> str:
 
 
 def counted(number: int | None, noun: str) -> str:
-    """Return how many there are of something: 1 zone, 2 buses, 3 branches."""
+    """Return a number with its noun: 1 zone, 2 buses, 3 branches."""
     ending = "" if number == 1 else "es" if noun.endswith(("s", "ch")) else "s"
     return f"{shown(number)} {noun}{ending}"
 

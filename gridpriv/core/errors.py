@@ -1,4 +1,4 @@
-"""Errors a user can cause, each with what was wrong and what is allowed."""
+"""Errors that a user can cause: the given value, the allowed values, the remedy."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class GridprivWarning(UserWarning):
 
 
 def notes(error: BaseException) -> str:
-    """Return what was noted of an error, each note in brackets after a space."""
+    """Return the notes of an exception, each in parentheses after a space."""
     return "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
 
 
@@ -44,10 +44,10 @@ LONGEST = 100  # characters of a value that a message repeats
 
 
 def not_allowed(field: str, value: object, allowed: str) -> InputError:
-    """Return the one message format for a bad value: the field, the value, what is allowed."""
+    """Return the error for a bad value: field, value and allowed values (after "must be")."""
     shown = repr(value)
     shown = shown if len(shown) <= LONGEST else f"{shown[:LONGEST]}..."
-    return InputError(f"{field} = {shown} is not allowed: {allowed}")
+    return InputError(f"{field} = {shown}: must be {allowed}")
 
 
 def one_of(field: str, value: object, choices: Iterable[str]) -> None:
@@ -69,7 +69,7 @@ def whole(field: str, value: object, least: int = 1) -> None:
 
 
 def finite(value: object) -> bool:
-    """Return whether ``value`` is a number, and a finite one."""
+    """Test for a finite real number."""
     try:
         return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
     except OverflowError:

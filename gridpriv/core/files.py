@@ -123,7 +123,7 @@ def flush_folder(path: Path) -> None:
 
 
 def is_left(path: Path) -> bool:
-    """Return whether a killed writer left this file beside the one that it wrote."""
+    """Test for a temporary file that a killed writer left."""
     return LEFT_BESIDE.fullmatch(path.name) is not None
 
 
@@ -135,7 +135,7 @@ def sweep(folder: Path) -> None:
 
 
 def names_in(folder: Path) -> list[Path]:
-    """Return what a folder holds, sorted; nothing if it is not there."""
+    """Return the sorted names in a folder; none if it does not exist."""
     with storing(f"read {folder}"), suppress(FileNotFoundError):
         return sorted(folder.iterdir())
     return []
@@ -146,7 +146,7 @@ def refuse_used(folder: Path, allowed: str = "") -> None:
     held = [path.name for path in names_in(folder) if path.name != allowed]
     if held:
         raise InputError(
-            f"out = {str(folder)!r} is not allowed: it holds other files "
+            f"out = {str(folder)!r}: must be a new or empty folder; it holds other files "
             f"({', '.join(held[:3])}{', ...' if len(held) > 3 else ''}); "
             "name an empty or a new folder"
         )

@@ -43,7 +43,7 @@ class Above:
         self.module, self.name = module, name
 
     def __get__(self, owner: object, kind: type) -> Any:
-        """Return what is made of the owner; the attribute itself from the class."""
+        """Return the value made from the instance; from the class, the attribute itself."""
         if owner is None:
             return self
         return getattr(import_module(self.module), self.name)(owner)

@@ -40,15 +40,13 @@ def read_parquet(path: Path, content: bytes) -> Any:
     file = pq.ParquetFile(io.BytesIO(content))
     for column in file.schema_arrow:
         if column.type.num_fields:
-            raise InputError(f"{path} is not allowed: column {column.name} holds lists")
+            raise InputError(f"{path}: must be a table without lists (column {column.name})")
     groups = [file.metadata.row_group(number) for number in range(file.metadata.num_row_groups)]
     parts = [group.column(number) for group in groups for number in range(group.num_columns)]
     numbers = sum(max(part.total_uncompressed_size, 8 * part.num_values) for part in parts)
     texts = [field.name for field in file.schema_arrow if _is_text(field.type)]
     if numbers > most or _text_bytes(content, texts) > most:
-        raise InputError(
-            f"{path} is not allowed: a file of {len(content)} bytes may unpack to {most} bytes"
-        )
+        raise InputError(f"{path}: must be a file that unpacks to at most {most} bytes")
     return pq.read_table(io.BytesIO(content))
 
 
@@ -60,7 +58,7 @@ def _is_text(kind: Any) -> bool:
 
 
 def _text_bytes(content: bytes, columns: list[str]) -> int:
-    """Return how many bytes the texts of a table take once every row has its own."""
+    """Return the unpacked size of the text columns of a table, bytes."""
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 

@@ -89,7 +89,7 @@ class Worker:
             self.pipe.send(message)
 
     def answer(self) -> Any:
-        """Return what the worker sends, or raise the exception that it sends.
+        """Return the result of the worker, or raise its exception.
 
         Raises
         ------
@@ -142,7 +142,7 @@ class Beside(Generic[Given, Answer]):
         self.worker.send(given)
 
     def answer(self) -> Answer:
-        """Return what was asked for last; raise what it raises."""
+        """Return the result of the last request, or raise its exception."""
         found: Answer = self.worker.answer()
         return found
 

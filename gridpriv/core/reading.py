@@ -71,7 +71,25 @@ def read_bytes(path: Path, what: str = "file", most: int = LARGEST_OWN) -> bytes
         reason = getattr(error, "strerror", None) or error
         raise InputError(f"{what} {path}: {reason}") from error
     if content is None or len(content) > most:
-        raise InputError(f"{what} {path} is not allowed: at most {most / MIB:g} MiB are read")
+        raise InputError(f"{what} {path}: must be at most {most / MIB:g} MiB")
+    return content
+
+
+def read_secret(path: Path, what: str) -> bytes:
+    """Return the bytes of a key, which nobody but its owner may read or change.
+
+    Raises
+    ------
+    InputError
+        As :func:`read_bytes`, and where its mode allows others anything.
+    """
+    content = read_bytes(path, what, MIB)
+    mode = stat.S_IMODE(path.stat().st_mode)
+    if mode & 0o077:
+        raise InputError(
+            f"{what} {path} can be read or changed by other users (mode {mode:04o}): make it its "
+            "owner's alone (chmod 600)"
+        )
     return content
 
 
@@ -93,12 +111,12 @@ def read_packed(path: Path, what: str, most: int) -> bytes:
     except (OSError, EOFError, zlib.error) as error:
         raise InputError(f"{what} {path} is no gzip file: {error}") from error
     if len(found) > bound:
-        raise InputError(f"{what} {path} is not allowed: it unpacks to more than {bound} bytes")
+        raise InputError(f"{what} {path}: must be a file that unpacks to at most {bound} bytes")
     return found
 
 
 def unpacked_bound(packed: int) -> int:
-    """Return how many bytes may be made of so many packed ones."""
+    """Return the limit on unpacked bytes for a packed size."""
     return MIB + MOST_PACKED * packed
 
 
@@ -139,7 +157,7 @@ def read_table(path: Path, what: str) -> Json:
 def read_document(
     path: Path, what: str, form: str, keys: Collection[str], make: Callable[[Json], Made]
 ) -> Made:
-    """Return what is made of a file's JSON object with a format and exactly these keys.
+    """Read a JSON object with a format number and exactly these keys.
 
     Raises
     ------

@@ -6,7 +6,7 @@
 
 The first record is written whole or not at all (:mod:`gridpriv.core.files`), so are those that
 take the place of all others. What a process leaves that is killed while it adds another is the
-beginning of a record at the end: nobody was told that it is there, and the next one overwrites it.
+beginning of a record at the end: nobody has read it, and the next one overwrites it.
 Anything else that is not what was written is refused. docs/decisions/0060-network.md has times.
 """
 
@@ -73,8 +73,14 @@ class Records:
             raise self._damaged()
         return found
 
-    def add(self, content: bytes) -> None:
-        """Add a record after those that were read and added."""
+    def add(self, content: bytes, *, flushed: bool = True) -> None:
+        """Add a record after those that were read and added.
+
+        Parameters
+        ----------
+        flushed : bool
+            Whether it is on disk on return; else a power failure may take it, and those after it.
+        """
         if not self.size:
             self.renew(content)
             return
@@ -86,7 +92,8 @@ class Records:
                 file.seek(self.size)
                 file.write(record)
                 file.flush()
-                flush(file.fileno())
+                if flushed:
+                    flush(file.fileno())
         self.size += len(record)
 
     def renew(self, content: bytes) -> None:

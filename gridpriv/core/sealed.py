@@ -53,7 +53,7 @@ def read_json(path: Path) -> Json:
 
 
 def read_sealed(path: Path) -> Json:
-    """Return what :func:`sealed` made of a document, or raise.
+    """Read a document written by :func:`sealed`; raise if its checksum is wrong.
 
     Raises
     ------

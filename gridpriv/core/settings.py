@@ -1,4 +1,4 @@
-"""Settings that say of themselves what they are: help, choices, unit, default and check.
+"""Declarative settings: help, choices, unit, default and validation in one field.
 
 A *part* is a frozen dataclass whose fields are made by the functions below; the settings of an
 application are a dataclass that inherits the parts it has. Flags and their help, keys of study
@@ -16,13 +16,13 @@ JSON, with its unit and default in every help text. What no run reads has no fie
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import Field, dataclass, field, fields
 from difflib import get_close_matches
 from typing import Any, Self, TypeVar
 
 from gridpriv.core.document import Json
-from gridpriv.core.errors import not_allowed, one_of, whole
+from gridpriv.core.errors import InputError, not_allowed, one_of, whole
 
 Settle = Callable[[str, Any], Any]
 PartType = TypeVar("PartType", bound="type[Part]")
@@ -30,32 +30,32 @@ PartType = TypeVar("PartType", bound="type[Part]")
 
 @dataclass(frozen=True)
 class Setting:
-    """What a field of a part is.
+    """Declaration of one setting.
 
     Attributes
     ----------
     help : str
-        What it sets, without choices, unit and default.
+        Description, without choices, unit and default.
     metavar : str
-        What stands for its value in help.
+        Placeholder of the value in help.
     settle : callable
-        Of name and value: returns the value as it is kept, or raises ``InputError``. Choices are
-        checked before.
+        Validator of name and value: returns the value, or raises ``InputError``. Choices are
+        checked first.
     read : callable
-        Value of a text; a text that it cannot read is left for ``settle`` to refuse.
+        Parser of a text; unreadable text is left for ``settle`` to refuse.
     choices : tuple of str
-        Its values, if there is a list of them.
+        Allowed values, if they are a list.
     unset : str
-        What None, or no value at all, stands for.
+        Meaning of None, or of no value.
     repeated : bool
-        A tuple; its flag is given once a value.
+        True for a tuple, whose flag is given once per value.
     """
 
     help: str
     metavar: str
     settle: Settle
     read: Callable[[str], Any] = str
-    choices: tuple[str, ...] = ()
+    choices: Sequence[str] = ()
     unit: str = ""
     unset: str = ""
     repeated: bool = False
@@ -102,7 +102,8 @@ class Part:
 def choice(default: str | None, choices: Iterable[str], text: str, *, unset: str = "") -> Any:
     """Return a field with a list of values."""
     kept = _checked(lambda *_: None)
-    return _field(default, Setting(text, "NAME", kept, choices=tuple(choices), unset=unset))
+    known = choices if isinstance(choices, list) else tuple(choices)  # a list may grow
+    return _field(default, Setting(text, "NAME", kept, choices=known, unset=unset))
 
 
 def count(default: int | None, text: str, *, least: int = 1, unset: str = "") -> Any:
@@ -179,7 +180,7 @@ def changed(part: PartType, name: str, default: Any, **changes: Any) -> Any:
 
 
 def _checked(check: Callable[[str, Any], object]) -> Settle:
-    """Return what keeps a value as it is, unless ``check(name, value)`` raises."""
+    """Return a validator that keeps the value unless ``check(name, value)`` raises."""
 
     def settle(name: str, value: Any) -> Any:
         check(name, value)
@@ -193,7 +194,7 @@ def _field(default: Any, setting: Setting) -> Any:
 
 
 def settings_of(part: type[Part]) -> dict[str, Setting]:
-    """Return what every field of a part is, by name."""
+    """Return the declarations of the fields of a part, by name."""
     held: Iterable[Field[Any]] = fields(part)  # type: ignore[arg-type]
     return {one.name: one.metadata["setting"] for one in held}
 
@@ -246,12 +247,13 @@ def check_names(given: Iterable[str], known: Iterable[str]) -> None:
         if plain in allowed:
             continue
         near = get_close_matches(plain, allowed, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"one of {', '.join(sorted(allowed))}"
-        raise not_allowed("setting", plain, hint)
+        if near:
+            raise InputError(f"setting = {plain!r} is unknown: did you mean {near[0]!r}?")
+        raise not_allowed("setting", plain, f"one of {', '.join(sorted(allowed))}")
 
 
 def reading(kind: Callable[[str], Any]) -> Callable[[str], Any]:
-    """Return what reads a text as a kind of value, or leaves it for the check to refuse."""
+    """Return a reader of texts that leaves unreadable text for the validator to refuse."""
 
     def read(text: str) -> Any:
         try:

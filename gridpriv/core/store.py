@@ -44,8 +44,8 @@ from gridpriv.core.stored import (
     FORMAT,
     MANIFEST,
     PARTS,
-    Part,
     Rows,
+    StoredRun,
     Study,
     as_table,
     part_files,
@@ -101,7 +101,7 @@ class Store:
 
     @property
     def begun(self) -> bool:
-        """Whether anything of a run is stored."""
+        """True if anything of a run is stored."""
         return self.manifest["finished"] or any(
             path.stem != COMMON for path in part_files(self.folder)
         )
@@ -128,14 +128,14 @@ class Store:
         for run in gone:
             remove(self._parts / f"{run}.json")
 
-    def finish(self, told: Callable[[Study], Json] = lambda _: {}) -> None:
-        """Turn the parts into tables; ``told`` says what else the manifest has of them."""
+    def finish(self, details: Callable[[Study], Json] = lambda _: {}) -> None:
+        """Turn the parts into tables; ``details`` returns further entries of the manifest."""
         if self.manifest["finished"]:
             return
         found = unfinished_tables(self.folder)
         tables = {name: self._table(name, table) for name, table in found.items()}
         study = study_of(self.folder, self.manifest, found)
-        extra = told(study) | {"finished": True, "tables": tables}
+        extra = details(study) | {"finished": True, "tables": tables}
         self._write_manifest(self.manifest | extra)
         remove(self._parts)
 
@@ -154,12 +154,12 @@ class Store:
 
     @property
     def unfinished(self) -> bool:
-        """Whether the folder is that of a study which has not finished."""
+        """True for the folder of an unfinished study."""
         return (self.folder / MANIFEST).exists() and not self.manifest["finished"]
 
     @property
     def manifest(self) -> Json:
-        """What the folder is."""
+        """Manifest of the folder."""
         return read_manifest(self.folder)
 
     def begin(self, manifest: Json, common: Callable[[], Rows], resume: bool) -> None:
@@ -190,7 +190,8 @@ class Store:
         for key in SAME:
             if was.get(key) != manifest.get(key):
                 raise InputError(
-                    f"out = {str(self.folder)!r} is not allowed: it holds another {was['kind']} "
+                    f"out = {str(self.folder)!r}: must be another folder; it holds another "
+                    f"{was['kind']} "
                     f"({was.get('title', 'untitled')!r}; {_difference(key, was, manifest)}); "
                     f"name another folder{_again(was, manifest)}"
                 )
@@ -203,7 +204,7 @@ class Store:
                 rest = "name another folder" if was["finished"] else rest
             raise InputError(f"out = {str(self.folder)!r} already holds {held}: {rest}")
 
-    def _whole_parts(self) -> list[Part]:
+    def _whole_parts(self) -> list[StoredRun]:
         """Return the parts; remove those that are damaged, which are then made again."""
         found = []
         for path in part_files(self.folder):
@@ -315,7 +316,7 @@ def _hint(folder: Path, planned: int) -> str:
 
 
 def _difference(key: str, was: Json, manifest: Json) -> str:
-    """Return in words what differs between the study held and the one asked for."""
+    """Return the difference between the stored study and the requested one, in words."""
     if key != "study":
         return DIFFERS.get(key, f"another {key}")
     held, asked = was.get(key, {}), manifest[key]
@@ -326,7 +327,7 @@ def _difference(key: str, was: Json, manifest: Json) -> str:
 
 
 def _again(was: Json, manifest: Json) -> str:
-    """Return how what is held is made again, or nothing where the command may no longer do it.
+    """Return the command that repeats the stored study, or nothing where it may no longer do so.
 
     A setting that it leaves out was a default then, which may be another now.
     """

@@ -1,4 +1,4 @@
-"""What a folder of the store holds (:mod:`gridpriv.core.store` says how it is written), read."""
+"""Read a folder of the store (:mod:`gridpriv.core.store` writes it)."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from gridpriv.core.display import html_table
 from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError
 from gridpriv.core.files import is_left, names_in
+from gridpriv.core.lazy import Above
 from gridpriv.core.parquet import read_parquet
 from gridpriv.core.reading import read_bytes
 from gridpriv.core.sealed import DamagedError, read_json, read_sealed
@@ -34,17 +35,18 @@ OLD = {  # what earlier versions left, and what makes it again
 }
 
 SHOWN = (
-    "case", "scheme", "budget", "seed", "total_epsilon", "recourse_shed_mw", "test_error_pct",
+    "case", "method", "budget", "seed", "total_epsilon", "redispatch_shed_mw", "test_error_pct",
     "status", "reason",
 )  # fmt: skip
 ROWS_SHOWN = 20
+TABLE_NAME = re.compile(r"[a-z][a-z0-9_]{0,60}")
 
 Rows = dict[str, list[Json]]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Study:
-    """What a folder holds.
+    """The tables and the manifest of a folder.
 
     Attributes
     ----------
@@ -58,6 +60,9 @@ class Study:
     folder: Path
     manifest: Json
     tables: dict[str, pd.DataFrame]
+
+    plot = Above("gridpriv.report.plots", "StudyPlots")
+    table = Above("gridpriv.report.pivot", "Pivots")
 
     def __repr__(self) -> str:
         failed = f", {len(self.failed)} failed" if len(self.failed) else ""
@@ -91,17 +96,17 @@ class Study:
 
     @cached_property
     def withheld(self) -> pd.DataFrame:
-        """Rows of runs of which only settings are told: published, and without noise."""
+        """Rows of published runs without noise: settings only."""
         return self.runs[self.runs["status"] == "withheld"]
 
     @property
     def public(self) -> bool:
-        """Whether figures computed from private demand were left out."""
+        """True if figures computed from private demand were left out."""
         return bool(self.manifest.get("public", False))
 
 
 @dataclass(frozen=True)
-class Part:
+class StoredRun:
     """One stored run, before the tables are made: identity, place in the tables, rows."""
 
     run: str
@@ -110,7 +115,7 @@ class Part:
 
 
 def read_study(folder: str | Path) -> Study:
-    """Return what a folder holds, also one that is still being written to, or was left so.
+    """Return the study in a folder, also an unfinished one.
 
     Parameters
     ----------
@@ -148,7 +153,7 @@ def study_of(folder: Path, manifest: Json, found: Json) -> Study:
 
 
 def read_manifest(folder: Path) -> Json:
-    """Return what the manifest of a folder says.
+    """Return the manifest of a folder.
 
     Raises
     ------
@@ -185,7 +190,7 @@ def part_files(folder: Path) -> list[Path]:
     return [path for path in names_in(folder / PARTS) if not is_left(path)]
 
 
-def parts_in(folder: Path) -> list[Part]:
+def parts_in(folder: Path) -> list[StoredRun]:
     """Return the parts of an unfinished folder; refuse a damaged one."""
     found = []
     for path in part_files(folder):
@@ -214,7 +219,7 @@ def unfinished_tables(folder: Path) -> Json:
     return {name: as_table(rows) for name, rows in rows_in(folder).items() if rows}
 
 
-def read_part(path: Path) -> Part:
+def read_part(path: Path) -> StoredRun:
     """Return a part; raises :class:`DamagedError` for what is none."""
     told = read_sealed(path)
     run, number, rows = (told.get(key) for key in ("run", "number", "rows"))
@@ -222,24 +227,39 @@ def read_part(path: Path) -> Part:
         raise DamagedError(f"{path} is damaged: it is no part of a store")
     if not re.fullmatch(rf"{re.escape(run)}(-[0-9]+)?", path.stem):
         raise DamagedError(f"{path} is damaged: it is the part of {run}")
-    return Part(run, number, rows)
+    return StoredRun(run, number, rows)
 
 
 def tables_in(folder: Path, manifest: Json) -> Json:
     """Return the Arrow tables of a finished folder."""
     found = {}
-    for name, told in manifest["tables"].items():
+    for name, digest in _table_digests(folder, manifest).items():
         path = folder / f"{name}.parquet"
         try:
             content = read_bytes(path)
         except FileNotFoundError:
             raise InputError(f"{path} is missing: the study was finished with it") from None
-        if hashlib.sha256(content).hexdigest() != told["sha256"]:
+        if hashlib.sha256(content).hexdigest() != digest:
             raise InputError(
                 f"{path} is damaged or was edited: it is not what the study was finished with"
             )
         found[name] = read_parquet(path, content)
     return found
+
+
+def _table_digests(folder: Path, manifest: Json) -> dict[str, str]:
+    """Return the SHA-256 of every table's file; refuse names that are no table's."""
+    tables = manifest.get("tables")
+    digests = {}
+    for name, entry in tables.items() if isinstance(tables, dict) else [("tables", tables)]:
+        digest = entry.get("sha256") if isinstance(entry, dict) else None
+        if not TABLE_NAME.fullmatch(name) or not isinstance(digest, str):
+            raise InputError(
+                f"{folder / MANIFEST} is damaged or was edited: its entry of table {name[:100]!r} "
+                "is not a name of small letters with a sha256"
+            )
+        digests[name] = digest
+    return digests
 
 
 def as_table(rows: list[Json]) -> Any:

@@ -1,4 +1,4 @@
-"""What a stored or exported figure is: name, title, unit, meaning, and what it is computed from.
+"""Declarations of stored and exported figures: name, title, unit, meaning, dtype and origin.
 
 Whoever makes a table or a document declares it beside the code that makes it; units in headers,
 ``gridpriv schema``, the documentation and what may be published follow from the declaration.
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 Origin = Literal["settings", "releases", "private"]
 """Known before the run; computed from released values; from private data, noise or times."""
+Dtype = Literal["number", "text", "flag", "any"]
+"""Kind of a column's cells; ``any`` where folders of different kinds differ."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,8 @@ class Column:
         In a phrase that can stand after "title:".
     unit : str
         Empty for words, counts and figures without one.
+    dtype : {'number', 'text', 'flag', 'any'}
+        Of the cells; a report refuses others.
     """
 
     name: str
@@ -48,6 +52,7 @@ class Column:
     title: str
     meaning: str
     unit: str = ""
+    dtype: Dtype = "number"
 
     @property
     def visibility(self) -> str:
@@ -60,7 +65,7 @@ class Column:
         return f"{self.title} ({self.unit})" if self.unit else self.title
 
     def shown(self, *, protected: bool) -> bool:
-        """Return whether it may be published, of a run whose messages carry noise or not."""
+        """Return True if it may be published, of a run whose messages carry noise or not."""
         return self.origin == "settings" or (self.origin == "releases" and protected)
 
 
@@ -113,9 +118,20 @@ def setting_columns(part: type[Part]) -> tuple[Column, ...]:
         Column(
             name, "private" if name == "seed" else "settings",
             name.replace("_", " ").capitalize(), one.help, one.unit,
+            _dtype(one.choices, name, part),
         )
         for name, one in settings_of(part).items()
     )  # fmt: skip
+
+
+def _dtype(choices: Collection[str], name: str, part: type[Part]) -> Dtype:
+    """Return the kind of a setting's values: of its default, where that is a plain one."""
+    default = getattr(part, name, None)
+    if choices:
+        return "text"
+    if isinstance(default, bool):
+        return "flag"
+    return "number" if isinstance(default, int | float) else "any"
 
 
 Schema = Column | TableSchema | Mapping[str, "Schema"]
@@ -127,7 +143,7 @@ def by_name(*parts: Column | TableSchema) -> dict[str, Schema]:
 
 
 def publish(value: Any, schema: Schema, *, protected: bool) -> Any:
-    """Return what of a document may be published; the rest is None, what is undeclared is gone.
+    """Return the public part of a document: private entries are None, undeclared ones left out.
 
     A list of rows of which no column may be published is None: their number would tell of them.
 
@@ -159,7 +175,7 @@ def publish(value: Any, schema: Schema, *, protected: bool) -> Any:
 def publish_table(
     frame: DataFrame, table: TableSchema, unprotected: Collection[str] = ()
 ) -> DataFrame:
-    """Return what of a table may be published; nothing where only its keys may.
+    """Return the public part of a table; empty where only its keys are public.
 
     Parameters
     ----------

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy import sparse
+from scipy.sparse.linalg import splu
 
-from gridpriv.core.arrays import Complexes, Floats, Ints
+from gridpriv.core.arrays import Complexes, Floats, Ints, sums_at
 from gridpriv.grid.case import Case
 
 
@@ -59,3 +60,27 @@ def bus_admittance(case: Case) -> sparse.csr_array:
     rows, columns = np.concatenate([f, f, t, t, every]), np.concatenate([f, t, f, t, every])
     values = np.concatenate([y.ff, y.ft, y.tf, y.tt, case.gs + 1j * case.bs])
     return sparse.coo_array((values, (rows, columns)), shape=(case.n_bus, case.n_bus)).tocsr()
+
+
+def no_load_angles(case: Case, reference: Ints) -> Floats:
+    """Return the voltage angles (rad) of a grid without load, shape (n,).
+
+    Phase shifts of transformers add up along branches; what does not cancel around a loop is
+    shared out by the DC power flow.
+
+    Parameters
+    ----------
+    reference : int array
+        A bus of every island, whose angle is 0.
+    """
+    angles, f, t = np.zeros(case.n_bus), case.f_bus, case.t_bus
+    if not case.shift.any():
+        return angles
+    weight = 1.0 / np.abs(case.r + 1j * case.x)
+    driven = sums_at(f, weight * case.shift, case.n_bus) - sums_at(
+        t, weight * case.shift, case.n_bus
+    )
+    free = np.setdiff1d(np.arange(case.n_bus), reference)
+    matrix = laplacian(f, t, weight, case.n_bus)[free][:, free].tocsc()
+    angles[free] = splu(matrix).solve(driven[free])
+    return angles

@@ -7,7 +7,8 @@ left out when a case is made; ``branch_row`` and ``gen_row`` keep the source's r
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, fields, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -15,7 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridpriv.core.arrays import Floats, Ints
+from gridpriv.core.display import html_table
 from gridpriv.core.errors import InputError, not_allowed
+from gridpriv.grid.names import SourceNames
 
 POLYNOMIAL, PIECEWISE = 2, 1
 
@@ -70,13 +73,17 @@ class Case:
         One per generator, or empty where the source gives none.
     branch_row, gen_row : int arrays
         1-based rows of the source tables.
-    area, zone : tuple of str
-        The source's own groups of buses, one name per bus (MATPOWER's areas and loss zones,
-        pandapower's ``bus.zone``); empty where it has none. For zone maps only; no part of
-        ``fingerprint``.
+    groups : dict of str to tuple of str
+        The source's own groups of buses: ``area``, ``zone``, ``country``, ``substation``, each
+        one name per bus. For zone maps only; no part of ``fingerprint``.
+    names : SourceNames
+        Names of buses, branches and generators. No part of ``fingerprint``.
     xy : (n, 2) float or None
         Where the source draws its buses: longitude and latitude in degrees, or whatever plane
         it uses. For drawings only; no part of ``fingerprint``.
+    rate_b, rate_c : (m,) float or None
+        Short-term and emergency apparent power limits (0: none is given). For the analysis of
+        outages only; no part of ``fingerprint``.
     """
 
     name: str
@@ -113,15 +120,34 @@ class Case:
     gen_row: Ints
     cost: tuple[GenCost, ...] = ()
     xy: Floats | None = None
-    area: tuple[str, ...] = ()
-    zone: tuple[str, ...] = ()
+    groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    names: SourceNames = field(default_factory=SourceNames)
+    rate_b: Floats | None = None
+    rate_c: Floats | None = None
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
+        for part in fields(self):
+            value = getattr(self, part.name)
             if isinstance(value, np.ndarray):
                 value.setflags(write=False)
         _validate(self)
+
+    def __repr__(self) -> str:
+        return f"Case({self.name}: {', '.join(' '.join(row[::-1]) for row in self._sizes())})"
+
+    def _repr_html_(self) -> str:
+        return html_table((self.name, ["", "amount"], self._sizes()))
+
+    def _sizes(self) -> list[tuple[str, str]]:
+        """Return the grid's name and sizes, as a notebook shows it."""
+        load, capacity = (self.base_mva * float(v.sum()) for v in (self.pd, self.pmax))
+        return [
+            ("buses", str(self.n_bus)),
+            ("branches", str(self.n_branch)),
+            ("generators", str(len(self.gen_bus))),
+            ("MW of load", f"{load:.6g}"),
+            ("MW of capacity", f"{capacity:.6g}"),
+        ]
 
     @property
     def n_bus(self) -> int:
@@ -147,10 +173,10 @@ class Case:
     def fingerprint(self) -> str:
         """SHA-256 of every number of the model. Private: a guessed demand can be tried on it."""
         digest = hashlib.sha256(f"{self.base_mva!r}".encode())
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if isinstance(value, np.ndarray) and field.name != "xy":
-                digest.update(field.name.encode() + np.ascontiguousarray(value).tobytes())
+        for part in fields(self):
+            value = getattr(self, part.name)
+            if isinstance(value, np.ndarray) and part.name not in NO_MODEL:
+                digest.update(part.name.encode() + np.ascontiguousarray(value).tobytes())
         digest.update(repr([(c.model, *map(float, c.values)) for c in self.cost]).encode())
         return digest.hexdigest()
 
@@ -187,6 +213,7 @@ class Case:
         return _keep_rows(self, keep_gen, keep_branch)
 
 
+NO_MODEL = ("xy", "rate_b", "rate_c")
 GEN_FIELDS = ("gen_bus", "pmin", "pmax", "qmin", "qmax", "vg", "pg", "gen_row")
 BRANCH_FIELDS = (
     "f_bus", "t_bus", "r", "x", "b", "tap", "shift", "rate", "angmin", "angmax", "branch_row",
@@ -199,9 +226,16 @@ BUS_FIELDS = (
 def _keep_rows(case: Case, gens: NDArray[np.bool_], branches: NDArray[np.bool_]) -> Case:
     changes: dict[str, Any] = {name: getattr(case, name)[gens] for name in GEN_FIELDS}
     changes |= {name: getattr(case, name)[branches] for name in BRANCH_FIELDS}
+    changes |= emergency_ratings(case, branches)
     if case.cost:
         changes["cost"] = tuple(c for c, keep in zip(case.cost, gens, strict=True) if keep)
     return replace(case, **changes)
+
+
+def emergency_ratings(case: Case, branches: NDArray[Any]) -> dict[str, Floats]:
+    """Return the ratings beyond the normal one of some branches, where a case has any."""
+    given = {name: getattr(case, name) for name in ("rate_b", "rate_c")}
+    return {name: rates[branches] for name, rates in given.items() if rates is not None}
 
 
 def _validate(case: Case) -> None:
@@ -230,15 +264,17 @@ def _validate(case: Case) -> None:
         _open_ended(case, name, np.inf, "generator", case.gen_row, np.inf)
     _refuse(case.vmin < 0, case.vmin, "Vmin", "bus", case.bus_id, "0 or more")
     _refuse(case.rate < 0, case.rate, "rateA", "branch", case.branch_row, "0 (no limit) or more")
+    for name, rates in emergency_ratings(case, np.arange(case.n_branch)).items():
+        wrong = ~(np.isfinite(rates) & (rates >= 0))
+        _refuse(wrong, rates, name, "branch", case.branch_row, "0 (none) or more")
     _refuse(case.tap <= 0, case.tap, "ratio", "branch", case.branch_row, "0 (none) or more")
     zero = (case.r == 0) & (case.x == 0)
     _refuse(zero, case.x, "r = x", "branch", case.branch_row, "a branch of non-zero impedance")
     loop = case.f_bus == case.t_bus
     _refuse(loop, case.f_bus, "from = to bus", "branch", case.branch_row, "two different buses")
     _placed(case)
-    for name in ("area", "zone"):
-        groups = getattr(case, name)
-        if groups and len(groups) != case.n_bus:
+    for name, groups in case.groups.items():
+        if len(groups) != case.n_bus:
             raise InputError(f"case {case.name}: {len(groups)} {name} names for {case.n_bus} buses")
     if case.cost and len(case.cost) != case.n_gen:
         raise InputError(
@@ -266,7 +302,7 @@ def _refuse(
 ) -> None:
     if wrong.any():
         at = int(np.argmax(wrong))
-        raise InputError(f"{kind} {rows[at]}: {field} = {values[at]} is not allowed: {allowed}")
+        raise InputError(f"{kind} {rows[at]}: {field} = {values[at]}: must be {allowed}")
 
 
 def _finite(case: Case, names: tuple[str, ...], kind: str, rows: Ints) -> None:

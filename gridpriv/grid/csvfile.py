@@ -14,7 +14,7 @@ from gridpriv.grid.case import MOST_DEMAND_MW, Case
 LONGEST_NAME = 100
 
 
-class Rows:
+class CsvRows:
     """The rows of a UTF-8 CSV file as dictionaries, blanks around cells cut, empty lines left out.
 
     Parameters
@@ -44,8 +44,8 @@ class Rows:
             for needed, others in shapes
         ):
             known = " or ".join(",".join((*needed, *others)) for needed, others in shapes)
-            told = shown(",".join(self.header))
-            raise InputError(f"{self.label}: line {line} is {told}; it must be {known}")
+            given_text = shown(",".join(self.header))
+            raise InputError(f"{self.label}: line {line} is {given_text}; it must be {known}")
 
     def _read(self, text: str) -> Iterator[tuple[int, list[str]]]:
         rows = csv.reader(text.splitlines())
@@ -59,16 +59,16 @@ class Rows:
     def __iter__(self) -> Iterator[tuple[int, dict[str, str]]]:
         for line, cells in self._lines:
             if len(cells) != len(self.header):
-                told = shown(",".join(cells))
+                given_text = shown(",".join(cells))
                 raise InputError(
-                    f"{self.label}, line {line}: {told}; it must be {','.join(self.header)}"
+                    f"{self.label}, line {line}: {given_text}; it must be {','.join(self.header)}"
                 )
             yield line, dict(zip(self.header, cells, strict=True))
 
     def error(self, line: int, column: str, value: str, allowed: str) -> InputError:
         """Return the error of a cell."""
         return InputError(
-            f"{self.label}, line {line}: {column} = {shown(value)} is not allowed: {allowed}"
+            f"{self.label}, line {line}: {column} = {shown(value)}: must be {allowed}"
         )
 
     def number(self, row: dict[str, str], column: str, line: int) -> float:
@@ -108,5 +108,5 @@ class Rows:
 
 
 def is_name(text: str) -> bool:
-    """Return whether a text can name a zone or a step: printable, and not long."""
+    """Test for a name of a zone or a step: printable, at most 100 characters."""
     return 0 < len(text) <= LONGEST_NAME and text.isprintable()

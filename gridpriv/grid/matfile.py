@@ -56,7 +56,7 @@ def read_variables(content: bytes) -> dict[str, Any]:
     order = {b"IM": "<", b"MI": ">"}.get(content[126:128])
     if order is None or content[124:126] not in (b"\x00\x01", b"\x01\x00"):
         raise MatFileError("its header is not that of a MATLAB 5 file")
-    found: dict[str, Any] = {}
+    variables: dict[str, Any] = {}
     unpacked, numbers = 0, 0
     for element in _elements(memoryview(content)[HEADER:], order):
         kind, data = element
@@ -73,8 +73,8 @@ def read_variables(content: bytes) -> dict[str, Any]:
             raise MatFileError(
                 f"it unpacks to {numbers} numbers, more than {NUMBERS_RATE} per byte of the file"
             )
-        found[name] = value
-    return found
+        variables[name] = value
+    return variables
 
 
 def _unpacked(data: memoryview, room: int, most: int) -> bytes:
@@ -118,10 +118,10 @@ class _Parts:
     order: str
 
     def take(self) -> tuple[int, memoryview]:
-        found = next(self.parts, None)
-        if found is None:
+        element = next(self.parts, None)
+        if element is None:
             raise MatFileError("a matrix lacks some of its parts")
-        return found
+        return element
 
     def numbers(self) -> np.ndarray[Any, Any]:
         kind, data = self.take()
@@ -167,7 +167,7 @@ def _matrix(data: memoryview, order: str, nested: bool) -> tuple[str, Any]:
 
 def _count(value: Any) -> int:
     if isinstance(value, dict):
-        return sum(_count(held) for held in value.values())
+        return sum(_count(part) for part in value.values())
     return value.size if isinstance(value, np.ndarray) else 0
 
 

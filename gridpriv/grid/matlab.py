@@ -64,7 +64,7 @@ class Arithmetic:
         """Carry out a statement; :class:`WrongError` if it cannot be."""
         try:
             with np.errstate(divide="raise", over="raise", invalid="raise"):
-                _Reader(text, self).statement()
+                _ExpressionReader(text, self).statement()
         except (ArithmeticError, ValueError) as error:
             raise WrongError(str(error)) from None
 
@@ -73,7 +73,7 @@ class Arithmetic:
 def constant(text: str) -> float | None:
     """Return the value of an expression of numbers, None where it is none."""
     try:
-        reader = _Reader(text, Arithmetic())
+        reader = _ExpressionReader(text, Arithmetic())
         value = reader.sum()
         reader.end()
     except (WrongError, ArithmeticError, ValueError):
@@ -81,7 +81,7 @@ def constant(text: str) -> float | None:
     return value if isinstance(value, float) and math.isfinite(value) else None
 
 
-class _Reader:
+class _ExpressionReader:
     """One expression, read from left to right."""
 
     def __init__(self, text: str, known: Arithmetic) -> None:

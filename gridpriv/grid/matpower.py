@@ -90,33 +90,35 @@ def load_matpower(path: Path) -> tuple[Case, ReadReport]:
 
 def parse_matpower(text: str, name: str) -> MatpowerTables:
     """Return the tables of a MATPOWER case given as text."""
-    found: dict[str, _Assignment] = {}
+    assignments: dict[str, _Assignment] = {}
     code: list[_Line | _Unless] = []
     for part in _parts(_code_lines(text)):
         if not isinstance(part, _Assignment):
             code.append(part)
-        elif part.field in found:
+        elif part.field in assignments:
             raise InputError(f"line {part.line}: mpc.{part.field[:80]} is assigned twice")
         else:
-            found[part.field] = part
+            assignments[part.field] = part
     for needed in ("baseMVA", "bus", "gen", "branch"):
-        if needed not in found:
+        if needed not in assignments:
             raise InputError(f"mpc.{needed} is missing; is this a MATPOWER version 2 case?")
-    version = found.get("version")
+    version = assignments.get("version")
     if version and version.body[0].text.strip("'\" ") != "2":
         raise InputError(f"line {version.line}: only MATPOWER case format version 2 is read")
-    base_mva = _scalar(found["baseMVA"])
-    tables = {f"mpc.{field}": _matrix(found[field]) for field in ("bus", "gen", "branch")}
-    _carry_out(code, Arithmetic(base_mva, tables), max(found[f].line for f in CHANGED))
+    base_mva = _scalar(assignments["baseMVA"])
+    tables = {f"mpc.{field}": _matrix(assignments[field]) for field in ("bus", "gen", "branch")}
+    _carry_out(code, Arithmetic(base_mva, tables), max(assignments[f].line for f in CHANGED))
     return MatpowerTables(
         name=name,
         base_mva=base_mva,
         bus=tables["mpc.bus"],
         gen=tables["mpc.gen"],
         branch=tables["mpc.branch"],
-        gencost=_ragged(found["gencost"]) if "gencost" in found else (),
-        dcline=_matrix(found["dcline"]) if "dcline" in found else np.zeros((0, 0)),
-        others=tuple((name, _entries(a)) for name, a in found.items() if name not in READ_FIELDS),
+        gencost=_ragged(assignments["gencost"]) if "gencost" in assignments else (),
+        dcline=_matrix(assignments["dcline"]) if "dcline" in assignments else np.zeros((0, 0)),
+        others=tuple(
+            (name, _entries(a)) for name, a in assignments.items() if name not in READ_FIELDS
+        ),
     )
 
 
@@ -214,7 +216,7 @@ def _collect(first: _Line, lines: Iterator[_Line], field: str) -> tuple[_Line, .
         value = first.text.strip().rstrip(";").rstrip()
         if _unquoted(value, ";") >= 0 or not value:
             raise InputError(
-                f"line {first.number}: {shown(value)} is not allowed: one value for mpc.{field}"
+                f"line {first.number}: {shown(value)}: must be one value for mpc.{field}"
             )
         return (_Line(first.number, value),)
     close = _OPENING[opening]
@@ -254,7 +256,7 @@ def _unquoted(text: str, char: str) -> int:
 
 
 def _entries(assignment: _Assignment) -> int:
-    """Return how many rows a field has that is not read."""
+    """Return the number of rows of a field that is not read."""
     return sum(bool(line.text.strip()) for line in assignment.body)
 
 
@@ -280,7 +282,7 @@ def _numbers(words: list[str], number: int, field: str) -> list[float]:
     values = [float(word) if _NUMBER.fullmatch(word) else constant(word) for word in words]
     if None in values:
         wrong = shown(words[values.index(None)])
-        raise InputError(f"line {number}: mpc.{field}: {wrong} is not allowed: a number")
+        raise InputError(f"line {number}: mpc.{field}: {wrong}: must be a number")
     return values  # type: ignore[return-value]
 
 

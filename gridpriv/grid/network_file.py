@@ -21,6 +21,7 @@ from gridpriv.core.document import Json
 from gridpriv.core.files import write_text
 from gridpriv.core.reading import read_document
 from gridpriv.grid.case import BRANCH_FIELDS, BUS_FIELDS, GEN_FIELDS, Case, GenCost
+from gridpriv.grid.names import SourceNames
 
 FORMAT = "gridpriv network 1"
 WHOLE = ("bus_id", "f_bus", "t_bus", "gen_bus", "branch_row", "gen_row")
@@ -38,7 +39,7 @@ def public_network(case: Case) -> Case:
     sizes = {name: len(getattr(case, name)) for name in STATE}
     flat = {name: np.full(sizes[name], value) for name, value in STATE.items()}
     kept = {field.name: getattr(case, field.name) for field in fields(case)}
-    return Case(**kept | flat | {"xy": None, "area": (), "zone": ()})
+    return Case(**kept | flat | {"xy": None, "groups": {}, "names": SourceNames()})
 
 
 def network_text(case: Case) -> str:
@@ -95,7 +96,7 @@ def _check_shapes(arrays: dict[str, Floats]) -> None:
     """Refuse arrays of other lengths than their table's, and ends that are no bus."""
     tables = {"bus_id": BUS_FIELDS, "f_bus": BRANCH_FIELDS, "gen_bus": GEN_FIELDS}
     for first, rest in tables.items():
-        for name in (one for one in rest if one in arrays):
+        for name in (column for column in rest if column in arrays):
             if arrays[name].shape != (len(arrays[first]),):
                 raise ValueError(f"{name} is not as long as {first}")
     for name in ("f_bus", "t_bus", "gen_bus"):

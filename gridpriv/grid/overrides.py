@@ -21,7 +21,7 @@ from pandas import DataFrame
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import InputError, not_allowed
 from gridpriv.grid.case import Case
-from gridpriv.grid.csvfile import Rows
+from gridpriv.grid.csvfile import CsvRows
 from gridpriv.grid.pandapower_checks import Net, frame, in_service, optional
 from gridpriv.grid.pandapower_elements import flexible_sgens
 
@@ -121,7 +121,7 @@ def read_bus_demand(path: str | Path, case: Case) -> Floats:
     InputError
         As :func:`override_demand`.
     """
-    rows = Rows(Path(path), "demand file", (("bus",), DEMANDS))
+    rows = CsvRows(Path(path), "demand file", (("bus",), DEMANDS))
     given = np.full((2, case.n_bus), np.nan)
     seen: dict[str, int] = {}
     for line, row in rows:
@@ -130,6 +130,59 @@ def read_bus_demand(path: str | Path, case: Case) -> Floats:
     if not seen:
         raise InputError(f"{rows.label} names no bus")
     return given
+
+
+FORECAST = ("step", "bus", *DEMANDS, "pd_std_mw", "qd_std_mvar", "zone_spread")
+
+
+def is_forecast(path: Path) -> bool:
+    """Test for a file with the columns of a forecast."""
+    if not path.is_file():
+        return False
+    with path.open(encoding="utf-8", errors="replace") as file:
+        return [cell.strip() for cell in file.readline(1024).split(",")] == list(FORECAST)
+
+
+def read_forecast(path: Path, case: Case, step: str) -> tuple[Floats, Floats]:
+    """Return the demand (2, n_bus), per unit, that a forecast expects, and zones' spreads.
+
+    Parameters
+    ----------
+    step : str
+        One step by name; empty for the mean over all, whose change over steps adds to the spread.
+
+    Returns
+    -------
+    mean : (2, n_bus)
+        NaN where the file gives none.
+    spread : (n_bus,)
+        Standard deviation of the sum over a bus's zone, relative to its mean.
+
+    Raises
+    ------
+    InputError
+        As :func:`override_demand`; for a step that the file has not.
+    """
+    rows = CsvRows(path, "forecast", (FORECAST, ()))
+    means: dict[str, Floats] = {}
+    spreads = np.zeros(case.n_bus)
+    for line, row in rows:
+        here = means.setdefault(row["step"], np.full((2, case.n_bus), np.nan))
+        index, _ = rows.bus(row, line, case)
+        for k, name in enumerate(DEMANDS):
+            here[k, index] = rows.number(row, name, line) / case.base_mva
+        if not step or row["step"] == step:
+            spread = rows.number(row, "zone_spread", line)
+            if not spread > 0:
+                raise rows.error(line, "zone_spread", row["zone_spread"], "a positive number")
+            spreads[index] = max(spreads[index], spread)
+    if step and step not in means:
+        raise not_allowed("step", step, f"one of {', '.join(list(means)[:5])}, ... of {path}")
+    if step:
+        return means[step], spreads
+    every = np.stack(list(means.values()))
+    mean, totals = every.mean(axis=0), every[:, 0].sum(axis=1)
+    return mean, np.hypot(spreads, totals.std() / max(abs(totals.mean()), 1e-12))
 
 
 def read_demand_series(path: str | Path, case: Case) -> DemandSeries:
@@ -151,7 +204,7 @@ def read_demand_series(path: str | Path, case: Case) -> DemandSeries:
     InputError
         With the line; also for more steps than :data:`MOST_VALUES` holds.
     """
-    rows = Rows(
+    rows = CsvRows(
         Path(path), "demand series", (("step", "load_scale"), ()), (("step", "bus"), DEMANDS)
     )
     names: list[str] = []
@@ -262,7 +315,7 @@ def _numbers(profiles: DataFrame, name: str) -> Floats:
 
 
 def _apply(
-    rows: Rows, row: dict[str, str], line: int, case: Case, pd_new: Floats, qd_new: Floats
+    rows: CsvRows, row: dict[str, str], line: int, case: Case, pd_new: Floats, qd_new: Floats
 ) -> None:
     index, _ = rows.bus(row, line, case)
     for column, values in zip(DEMANDS, (pd_new, qd_new), strict=True):

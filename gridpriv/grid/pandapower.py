@@ -20,7 +20,8 @@ from pathlib import Path
 
 from gridpriv.core.errors import InputError
 from gridpriv.grid.case import Case
-from gridpriv.grid.pandapower_checks import Net, check_net
+from gridpriv.grid.names import SourceNames
+from gridpriv.grid.pandapower_checks import Net, check_net, frame
 from gridpriv.grid.pandapower_elements import (
     Element,
     PandapowerLink,
@@ -77,10 +78,10 @@ def load_pandapower(path: Path) -> tuple[Case, ReadReport]:
     """Read a net that ``pandapower.to_json`` wrote."""
     net = open_json(path)
     try:
-        found = convert_net(net, path.stem)
+        conversion = convert_net(net, path.stem)
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
-    return found.case, replace(found.report, source=path.name, format="pandapower JSON")
+    return conversion.case, replace(conversion.report, source=path.name, format="pandapower JSON")
 
 
 def convert_net(net: Net, name: str | None = None) -> Conversion:
@@ -115,10 +116,34 @@ def convert_net(net: Net, name: str | None = None) -> Conversion:
         first_bus=0,
     )
     case = _case(tables, branch, gen)
-    case = replace(case, xy=bus_places(net, case, bus_of), zone=bus_zones(net, case, bus_of))
+    case = replace(
+        case,
+        xy=bus_places(net, case, bus_of),
+        groups=bus_zones(net, case, bus_of),
+        names=_names(net, bus_of, branch, gen),
+    )
     notes = net_notes(net, case, bus_of, shunt_f, shunt_t)
     report = ReadReport(label, "pandapower net", notes)
     return Conversion(case, report, PandapowerLink(bus_of, branch, gen, shunt_f, shunt_t))
+
+
+def _names(
+    net: Net, bus_of: dict[int, int], branch: tuple[Element, ...], gen: tuple[Element, ...]
+) -> SourceNames:
+    """Return the names that the net's tables give; of fused buses that of the smallest."""
+    labels = {
+        table: frame(net, table)["name"].dropna().astype(str).to_dict()
+        for table in {"bus", *(element.table for element in (*branch, *gen))}
+        if "name" in frame(net, table)
+    }
+    buses = sorted(labels.get("bus", {}).items(), reverse=True)
+    named = {bus_of[int(bus)]: name for bus, name in buses if int(bus) in bus_of and name}
+
+    def label(element: Element) -> str:
+        name = labels.get(element.table, {}).get(element.index, "")
+        return f"{name} ({element.side})" if name and element.side else name
+
+    return SourceNames(named, tuple(map(label, branch)), tuple(map(label, gen)))
 
 
 _ROW = re.compile(r"^(?:mpc\.)?(branch|generator|gencost|gen)(?: row)? (\d+): ")

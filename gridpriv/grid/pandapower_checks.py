@@ -1,4 +1,4 @@
-"""What a pandapower net must hold before it is converted.
+"""Requirements on a pandapower net before conversion.
 
 pandapower indexes arrays with bus numbers and would take a missing bus for another one, so
 references and numbers are checked here first, each error naming table, row and column.
@@ -65,7 +65,7 @@ def check_net(net: Net) -> None:
     for name in ("sn_mva", "f_hz"):
         value = net.get(name)
         if not isinstance(value, int | float | np.number) or not 0 < value < np.inf:
-            raise InputError(f"net.{name} = {value!r} is not allowed: a positive number")
+            raise InputError(f"net.{name} = {value!r}: must be a positive number")
     for table in ("bus", *BUS_COLUMNS):
         _check_index(net, table)
     for table, columns in BUS_COLUMNS.items():
@@ -99,7 +99,7 @@ def in_service(net: Net, table: str) -> np.ndarray[Any, np.dtype[np.bool_]]:
 
 
 def _refuse(table: str, row: object, column: str, value: object, allowed: str) -> InputError:
-    return InputError(f"net.{table} row {row}: {column} = {value} is not allowed: {allowed}")
+    return InputError(f"net.{table} row {row}: {column} = {value}: must be {allowed}")
 
 
 def _check_index(net: Net, table: str) -> None:
@@ -109,7 +109,7 @@ def _check_index(net: Net, table: str) -> None:
     whole = pd.api.types.is_integer_dtype(index.dtype)
     if len(index) and not (whole and index.min() >= 0 and index.max() <= LARGEST_INDEX):
         raise InputError(
-            f"net.{table} index is not allowed: whole numbers, 0 to {LARGEST_INDEX} (pandapower "
+            f"net.{table} index: must be whole numbers, 0 to {LARGEST_INDEX} (pandapower "
             "keeps lists of that length)"
         )
 

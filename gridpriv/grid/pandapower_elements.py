@@ -1,4 +1,4 @@
-"""Which elements of a pandapower net become branches and generators, and its PYPOWER tables.
+"""Elements of a pandapower net as branches and generators, and its PYPOWER tables.
 
 pandapower's ``to_ppc`` resolves switches, tap changers and unit systems; what is done here is to
 call it on public figures only, and to remember which element each of its rows stands for.
@@ -37,7 +37,7 @@ class Element:
 
 @dataclass(frozen=True, eq=False)
 class PandapowerLink:
-    """Which elements of a net the rows of its case stand for.
+    """Elements of a net that the rows of its case stand for.
 
     Attributes
     ----------
@@ -77,7 +77,7 @@ def base_power(net: Net) -> float:
 
 
 def flexible_sgens(net: Net) -> NDArray[np.bool_]:
-    """Return which static generators may be dispatched: controllable, with limits of P."""
+    """Return the dispatchable static generators: controllable, with limits of P."""
     rows = frame(net, "sgen")
     mask = in_service(net, "sgen")
     for column in ("min_p_mw", "max_p_mw"):
@@ -126,7 +126,7 @@ def bus_numbers(work: Net, n_ppc: int) -> tuple[dict[int, int], NDArray[np.int64
 
 def branch_elements(work: Net, ppc: Ppc) -> tuple[Element, ...]:
     """Return the element behind every PYPOWER branch in service, in pandapower's order."""
-    found: list[Element] = []
+    listed: list[Element] = []
     for table, (first, last) in work._pd2ppc_lookups["branch"].items():
         if table == "switch":
             index = work.switch.index[work["_impedance_bb_switches"]]
@@ -137,29 +137,29 @@ def branch_elements(work: Net, ppc: Ppc) -> tuple[Element, ...]:
             rows = [Element(table, int(i)) for i in work[table].index]
         if len(rows) != last - first:
             raise InputError(f"net.{table}: {len(rows)} rows became {last - first} branches")
-        found += rows
+        listed += rows
     running = ppc["internal"]["branch_is"]
-    return tuple(element for element, on in zip(found, running, strict=True) if on)
+    return tuple(element for element, on in zip(listed, running, strict=True) if on)
 
 
 def gen_elements(
     net: Net, flexible: NDArray[np.bool_], bus_of: dict[int, int]
 ) -> tuple[Element, ...]:
     """Return the elements in service that are generators of the case."""
-    found: list[Element] = []
+    listed: list[Element] = []
     for table in ("ext_grid", "gen", "sgen"):
         mask = flexible if table == "sgen" else in_service(net, table)
         rows = frame(net, table)[mask]
         if len(rows):
             pairs = zip(rows.index.tolist(), rows["bus"].tolist(), strict=True)
-            found += [Element(table, int(i)) for i, bus in pairs if int(bus) in bus_of]
-    return tuple(found)
+            listed += [Element(table, int(i)) for i, bus in pairs if int(bus) in bus_of]
+    return tuple(listed)
 
 
 def moved_shunts(
     ppc: Ppc, elements: tuple[Element, ...]
 ) -> tuple[NDArray[np.complex128], NDArray[np.complex128]]:
-    """Return what of each end's shunt admittance the case's symmetric b does not hold."""
+    """Return each end's shunt admittance beyond the case's symmetric b."""
     ratio = np.real(ppc["branch"][:, 8])
     tap = np.where(ratio == 0, 1.0, ratio)
     r_skew, x_skew, g, g_skew, b_skew = (

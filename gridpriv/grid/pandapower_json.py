@@ -91,7 +91,7 @@ def open_json(path: Path) -> Net:
 
 
 def _entries(text: str) -> Json:
-    """Return what the net of a document holds; every name in the document was checked."""
+    """Return the entries of a document's net; every name in the document is checked."""
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -169,23 +169,23 @@ def _empty_net() -> Net:
 
 
 def _check_format(given: object, newest: str) -> None:
-    found = _VERSION.fullmatch(given) if isinstance(given, str) else None
-    number = (int(found[1]), int(found[2])) if found else (0, 0)
+    version = _VERSION.fullmatch(given) if isinstance(given, str) else None
+    number = (int(version[1]), int(version[2])) if version else (0, 0)
     if number < OLDEST:
         raise InputError(
-            f"format_version = {given!r} is not allowed: 3.0 or newer (open the net with a "
+            f"format_version = {given!r}: must be 3.0 or newer (open the net with a "
             "pandapower of today and save it again)"
         )
     installed = _VERSION.match(newest)
     if installed and number > (int(installed[1]), int(installed[2])):
         raise InputError(
-            f"format_version = {given!r} is not allowed: at most {newest}, that of the installed "
+            f"format_version = {given!r}: must be at most {newest}, that of the installed "
             "pandapower"
         )
 
 
 def _is_further_table(net: Net, key: str, value: Any) -> bool:
-    """Return whether it is a table unknown to pandapower; those are kept to be reported."""
+    """Test for a table unknown to pandapower; those are kept to be reported."""
     free = key.isidentifier() and key[0] != "_" and not hasattr(net, key)
     return free and _name(value) in TABLES and value.get("orient") == "split"
 
@@ -193,20 +193,20 @@ def _is_further_table(net: Net, key: str, value: Any) -> bool:
 def _positive(key: str, value: Any) -> float:
     number = _cell(value)
     if isinstance(number, bool) or not isinstance(number, int | float) or not 0 < number < 1e12:
-        raise InputError(f"net.{key} = {number!r} is not allowed: a positive number")
+        raise InputError(f"net.{key} = {number!r}: must be a positive number")
     return float(number)
 
 
 def _profiles(value: Any) -> dict[str, pd.DataFrame]:
     """Return the time series of a simbench net."""
     tables = value.items() if isinstance(value, dict) else ()
-    return {key: _table(f"net.profiles {key!r}", held) for key, held in tables}
+    return {key: _table(f"net.profiles {key!r}", content) for key, content in tables}
 
 
 def _table(label: str, value: Any) -> pd.DataFrame:
     """Return a table, its columns of the types that the file states."""
-    held = _decoded(value.get("_object")) if _name(value) in TABLES else None
-    parts = [held.get(key) for key in PARTS] if isinstance(held, dict) else []
+    content = _decoded(value.get("_object")) if _name(value) in TABLES else None
+    parts = [content.get(key) for key in PARTS] if isinstance(content, dict) else []
     lists = [part for part in parts if isinstance(part, list)]
     if len(lists) < len(PARTS):
         raise InputError(f"{label} is not a table as pandapower writes it")
@@ -288,14 +288,14 @@ def _optional(label: str, values: list[Any], kind: str) -> Any:
 def _all_of(label: str, values: list[Any], kinds: tuple[type, ...], allowed: str) -> None:
     wrong = next((value for value in values if type(value) not in kinds), None)
     if wrong is not None or (type(None) not in kinds and None in values):
-        raise InputError(f"{label} = {str(wrong)[:80]!r} is not allowed: {allowed}")
+        raise InputError(f"{label} = {str(wrong)[:80]!r}: must be {allowed}")
 
 
 def _cell(value: Any) -> Any:
     """Return a value of no stated type: a number out of its wrapping, nothing for an object."""
     if isinstance(value, dict):
-        held = value.get("_object") if _name(value) in NUMBERS else None
-        value = held if isinstance(held, int | float) else None
+        content = value.get("_object") if _name(value) in NUMBERS else None
+        value = content if isinstance(content, int | float) else None
     if isinstance(value, int) and abs(value) >= 2**63:
         raise InputError("a whole number beyond 64 bits is not allowed")
     return value

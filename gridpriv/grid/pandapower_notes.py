@@ -1,4 +1,4 @@
-"""What is reported of a pandapower net: each of its tables, read, ignored or unsupported."""
+"""Report on a pandapower net: each of its tables, read, ignored or unsupported."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from gridpriv.grid.case import Case
 from gridpriv.grid.pandapower_checks import Net, frame, in_service
+from gridpriv.grid.pandapower_tables import fixed_voltages, voltage_bands
 from gridpriv.grid.readreport import FieldNote, counted, dc_note, grid_notes
 
 READ = {
@@ -24,7 +25,8 @@ READ = {
     "asymmetric_load": "part of the bus demand, summed over the phases",
     "asymmetric_sgen": "negative demand, summed over the phases",
     "sgen": "negative demand; a generator where controllable with min_p_mw and max_p_mw",
-    "gen": "a generator; held at p_mw where not controllable or without limits",
+    "gen": "a generator; held at p_mw where not controllable or without limits, and at vm_pu where "
+    "not controllable",
     "ext_grid": "a generator at a reference bus, without limits unless the net gives them; "
     "its voltage is held at vm_pu unless controllable",
     "shunt": "bus shunt",
@@ -55,6 +57,7 @@ def net_notes(
         *_service(net),
         *grid_notes(case),
         *_buses(net, case, bus_of),
+        *_fixed_voltages(net, bus_of),
         *counted("iron losses, unequal shunts", "read", moved, "as shunts at the end buses"),
         *_unsupported(net),
         *_ignored(net),
@@ -96,6 +99,31 @@ def _buses(net: Net, case: Case, bus_of: dict[int, int]) -> Iterator[FieldNote]:
             "bus: not connected to an external grid", "unsupported", len(lost),
             f"left out with {mw:g} MW of load, as in pandapower's power flow", mw != 0,
         )  # fmt: skip
+
+
+def _fixed_voltages(net: Net, bus_of: dict[int, int]) -> Iterator[FieldNote]:
+    """Yield which buses have a fixed voltage, and which of them lie outside their band."""
+    ids = np.unique(np.fromiter(bus_of.values(), dtype=np.int64, count=len(bus_of)))
+    low, high = voltage_bands(net, ids, bus_of)
+    for element, bus, set_point in fixed_voltages(net):
+        if bus not in bus_of:
+            continue
+        at = int(np.searchsorted(ids, bus_of[bus]))
+        field, fixed = f"{element}: vm_pu", f"bus {bus} is fixed at {set_point:.6g} p.u."
+        if low[at] <= set_point <= high[at]:
+            yield FieldNote(
+                field,
+                "read",
+                1,
+                f"{fixed}, as in pandapower's optimal power flow (not controllable)",
+            )
+        else:
+            yield FieldNote(
+                field, "unsupported", 1,
+                f"{fixed}, outside its voltage band of {low[at]:.6g} to {high[at]:.6g} p.u., as in "
+                "pandapower's optimal power flow; set controllable to True to keep the band",
+                left_out=True,
+            )  # fmt: skip
 
 
 def _unsupported(net: Net) -> Iterator[FieldNote]:

@@ -43,46 +43,75 @@ def bus_table(
     for end, shunt in ((0, shunt_f), (1, shunt_t)):
         np.add.at(table[:, 4], ends[:, end], base * shunt.real)
         np.add.at(table[:, 5], ends[:, end], base * shunt.imag)
-    low, high = np.full(len(ids), -np.inf), np.full(len(ids), np.inf)
+    low, high = voltage_bands(net, ids, bus_of)
     place = {int(number): row for row, number in enumerate(ids)}
-    rows = np.array([place[bus_of[int(b)]] for b in net.bus.index if int(b) in bus_of])
-    held = net.bus.loc[[b for b in net.bus.index if int(b) in bus_of]]
-    np.maximum.at(low, rows, optional(held, "min_vm_pu", -np.inf))
-    np.minimum.at(high, rows, optional(held, "max_vm_pu", np.inf))
-    low = np.where(np.isfinite(low), low, np.minimum(NO_BAND[0], high))
-    high = np.where(np.isfinite(high), high, np.maximum(NO_BAND[1], low))
-    for bus, setpoint in _stiff(net):
+    for _, bus, set_point in fixed_voltages(net):
         if bus in bus_of and low[place[bus_of[bus]]] <= high[place[bus_of[bus]]]:
-            low[place[bus_of[bus]]] = high[place[bus_of[bus]]] = setpoint
+            low[place[bus_of[bus]]] = high[place[bus_of[bus]]] = set_point
     table[:, 0], table[:, 6], table[:, 10] = ids, 1, 1
     table[:, 11], table[:, 12] = high, low
     solved = frame(net, "res_bus")
     if len(solved) and solved.index.equals(net.bus.index):
-        solved = solved.reindex(held.index)
+        kept = [bus for bus in net.bus.index if int(bus) in bus_of]
+        solved, rows = solved.reindex(kept), np.array([place[bus_of[int(bus)]] for bus in kept])
         vm, va = (optional(solved, name, np.nan) for name in ("vm_pu", "va_degree"))
         known = np.isfinite(vm) & np.isfinite(va)
         table[rows[known], 7], table[rows[known], 8] = vm[known], va[known]
     return table
 
 
-def _stiff(net: Net) -> list[tuple[int, float]]:
-    """Return buses and set points of external grids that hold their voltage.
+def voltage_bands(
+    net: Net, ids: NDArray[np.int64], bus_of: dict[int, int]
+) -> tuple[Floats, Floats]:
+    """Return the voltage bands of bus numbers, (n,) each, before any voltage is fixed.
 
-    As in pandapower's optimal power flow: all but those that are controllable.
+    The band of a fused bus is the intersection of its buses' bands. A generator's ``min_vm_pu``
+    and ``max_vm_pu`` narrow the band of its bus, as in pandapower's optimal power flow.
     """
-    rows = frame(net, "ext_grid")[in_service(net, "ext_grid")]
-    rows = rows[optional(rows, "controllable", 0.0) == 0]
-    return [(int(bus), float(vm)) for bus, vm in zip(rows["bus"], rows["vm_pu"], strict=True)]
+    low, high = np.full(len(ids), -np.inf), np.full(len(ids), np.inf)
+    place = {int(number): row for row, number in enumerate(ids)}
+
+    def narrow(rows: pd.DataFrame, buses: list[int]) -> None:
+        here = np.array([bus in bus_of for bus in buses], dtype=bool)
+        at = np.array([place[bus_of[bus]] for bus in buses if bus in bus_of], dtype=np.int64)
+        np.maximum.at(low, at, optional(rows, "min_vm_pu", -np.inf)[here])
+        np.minimum.at(high, at, optional(rows, "max_vm_pu", np.inf)[here])
+
+    narrow(net.bus, [int(bus) for bus in net.bus.index])
+    gens = frame(net, "gen")[in_service(net, "gen")]
+    if len(gens):
+        narrow(gens, [int(bus) for bus in gens["bus"]])
+    low = np.where(np.isfinite(low), low, np.minimum(NO_BAND[0], high))
+    high = np.where(np.isfinite(high), high, np.maximum(NO_BAND[1], low))
+    return low, high
 
 
-def bus_zones(net: Net, case: Case, bus_of: dict[int, int]) -> tuple[str, ...]:
+def fixed_voltages(net: Net) -> list[tuple[Element, int, float]]:
+    """Return the elements that fix the voltage of their bus, with that bus and the set point.
+
+    As in pandapower's optimal power flow these are the external grids that are not controllable,
+    which is their default, and the generators that are not, whose default is that they are.
+    """
+    fixed = []
+    for table, default in (("ext_grid", 0.0), ("gen", 1.0)):
+        rows = frame(net, table)[in_service(net, table)]
+        rows = rows[optional(rows, "controllable", default) == 0]
+        if len(rows):
+            fixed += [
+                (Element(table, int(at)), int(bus), float(vm))
+                for at, bus, vm in zip(rows.index, rows["bus"], rows["vm_pu"], strict=True)
+            ]
+    return fixed
+
+
+def bus_zones(net: Net, case: Case, bus_of: dict[int, int]) -> dict[str, tuple[str, ...]]:
     """Return ``bus.zone`` of the case's buses, empty unless each has one and there are several.
 
     Fused buses have the zone of the smallest of them that has one; an auxiliary bus (a star
     point, an open line end) that of the first neighbour that has one.
     """
     if "zone" not in net.bus:
-        return ()
+        return {}
     named: dict[int, str] = {}
     for bus, name in sorted(net.bus["zone"].dropna().items(), reverse=True):
         if int(bus) in bus_of:
@@ -94,7 +123,7 @@ def bus_zones(net: Net, case: Case, bus_of: dict[int, int]) -> tuple[str, ...]:
             if here not in net.bus.index and there in named:
                 named.setdefault(here, named[there])
     zones = tuple(named.get(int(bus), "") for bus in case.bus_id)
-    return zones if all(zones) and len(set(zones)) > 1 else ()
+    return {"zone": zones} if all(zones) and len(set(zones)) > 1 else {}
 
 
 def dc_table(net: Net, bus_of: dict[int, int]) -> Floats:
@@ -134,32 +163,32 @@ def branch_table(
 
 def _ratings(net: Net) -> dict[Element, float]:
     """Return the apparent power limits in MVA; an element without one is left out."""
-    found: dict[Element, float] = {}
+    by_element: dict[Element, float] = {}
     lines = frame(net, "line")
     if len(lines):
         current = optional(lines, "max_i_ka", np.inf)
         volts = net.bus.vn_kv.reindex(lines["from_bus"]).to_numpy(dtype=float)
         scale = np.sqrt(3.0) * volts * lines.df.to_numpy(float) * lines.parallel.to_numpy(float)
-        _add(found, "line", lines, np.where(current < NO_LIMIT, current, np.inf) * scale)
+        _add(by_element, "line", lines, np.where(current < NO_LIMIT, current, np.inf) * scale)
     trafos = frame(net, "trafo")
     if len(trafos):
         power = trafos.sn_mva.to_numpy(float)
         scale = trafos.df.to_numpy(float) * trafos.parallel.to_numpy(float)
-        _add(found, "trafo", trafos, np.where(power < NO_LIMIT, power, np.inf) * scale)
+        _add(by_element, "trafo", trafos, np.where(power < NO_LIMIT, power, np.inf) * scale)
     triple = frame(net, "trafo3w")
     for side in SIDES if len(triple) else ():
         power = triple[f"sn_{side}_mva"].to_numpy(float)
-        _add(found, "trafo3w", triple, np.where(power < NO_LIMIT, power, np.inf), side)
-    return found
+        _add(by_element, "trafo3w", triple, np.where(power < NO_LIMIT, power, np.inf), side)
+    return by_element
 
 
 def _add(
-    found: dict[Element, float], table: str, rows: pd.DataFrame, rating: Floats, side: str = ""
+    by_element: dict[Element, float], table: str, rows: pd.DataFrame, rating: Floats, side: str = ""
 ) -> None:
     loading = optional(rows, "max_loading_percent", 100.0) / 100.0
     for index, value in zip(rows.index, rating * loading, strict=True):
         if np.isfinite(value) or value < 0:
-            found[Element(table, int(index), side)] = float(value)
+            by_element[Element(table, int(index), side)] = float(value)
 
 
 def gen_table(net: Net, elements: tuple[Element, ...], bus_of: dict[int, int]) -> Floats:
@@ -176,7 +205,7 @@ def gen_table(net: Net, elements: tuple[Element, ...], bus_of: dict[int, int]) -
         rows = net[kind].loc[[elements[row].index for row in at]]
         output = optional(rows, "p_mw", 0.0) * optional(rows, "scaling", 1.0)
         free = optional(rows, "slack", 0.0) > 0 if kind == "gen" else kind == "ext_grid"
-        held = (optional(rows, "controllable", 1.0) == 0) & ~np.asarray(free)
+        at_output = (optional(rows, "controllable", 1.0) == 0) & ~np.asarray(free)
         table[at, 0] = [bus_of[int(bus)] for bus in rows["bus"]]
         table[at, 1] = output
         table[at, 3], table[at, 4] = (
@@ -186,7 +215,9 @@ def gen_table(net: Net, elements: tuple[Element, ...], bus_of: dict[int, int]) -
         for column, name, none in ((8, "max_p_mw", np.inf), (9, "min_p_mw", -np.inf)):
             limit = optional(rows, name, np.nan)
             missing = np.where(free, none, output)
-            table[at, column] = np.where(held, output, np.where(np.isnan(limit), missing, limit))
+            table[at, column] = np.where(
+                at_output, output, np.where(np.isnan(limit), missing, limit)
+            )
     return table
 
 
@@ -223,7 +254,7 @@ def _breakpoints(areas: Any, row: object) -> tuple[float, ...]:
             points.append((high, points[-1][1] + (high - low) * slope))
     except (TypeError, ValueError, IndexError):
         raise InputError(
-            f"net.pwl_cost row {row}: points = {areas} is not allowed: consecutive areas "
+            f"net.pwl_cost row {row}: points = {areas}: must be consecutive areas "
             "[from MW, to MW, slope]"
         ) from None
     return (PIECEWISE, 0.0, 0.0, len(points), *(value for point in points for value in point))
@@ -249,15 +280,15 @@ def bus_places(net: Net, case: Case, bus_of: dict[int, int]) -> Floats | None:
 
 def _geodata(net: Net) -> dict[int, tuple[float, float]]:
     """Return bus to (x, y): GeoJSON points of ``bus.geo``, or the older ``bus_geodata`` table."""
-    found: dict[int, tuple[float, float]] = {}
+    places: dict[int, tuple[float, float]] = {}
     old = frame(net, "bus_geodata")
     if {"x", "y"} <= set(old):
         for bus, x, y in zip(old.index, old["x"], old["y"], strict=True):
-            _keep(found, bus, (x, y))
+            _keep(places, bus, (x, y))
     if "geo" in net.bus:
         for bus, text in net.bus.geo.items():
-            _keep(found, bus, _point(text))
-    return found
+            _keep(places, bus, _point(text))
+    return places
 
 
 def _point(text: object) -> object:
@@ -267,14 +298,14 @@ def _point(text: object) -> object:
         return None
 
 
-def _keep(found: dict[int, tuple[float, float]], bus: Any, place: Any) -> None:
+def _keep(places: dict[int, tuple[float, float]], bus: Any, place: Any) -> None:
     """Keep what is two finite numbers (a third is a height); a drawing can do without the rest."""
     try:
         x, y = float(place[0]), float(place[1])
     except (TypeError, ValueError, IndexError, KeyError):
         return
     if np.isfinite(x) and np.isfinite(y):
-        found[int(bus)] = (x, y)
+        places[int(bus)] = (x, y)
 
 
 def _filled(places: Floats, case: Case) -> Floats | None:

@@ -43,7 +43,7 @@ def write_net(case: Case) -> tuple[Net, PandapowerLink]:
         kv = np.where(case.base_kv > 0, case.base_kv, 1.0)
         pp.create_buses(
             net, case.n_bus, vn_kv=kv, index=index, min_vm_pu=case.vmin, max_vm_pu=case.vmax,
-            name=[str(b) for b in case.bus_id],
+            name=[case.names.bus.get(b, str(b)) for b in case.bus_id.tolist()],
         )  # fmt: skip
         line = (case.tap == 1) & (case.shift == 0) & np.isclose(kv[case.f_bus], kv[case.t_bus])
         shunt_f = np.where(line, 0.0, -0.5j * case.b / case.tap**2)
@@ -51,12 +51,24 @@ def write_net(case: Case) -> tuple[Net, PandapowerLink]:
         _demands(net, case, index, shunt_f, shunt_t)
         branch = _branches(net, case, index, kv, line)
         gen = _generators(net, case, index)
+    _name_elements(net, case, branch, gen)
     if case.xy is not None:
         net.bus["geo"] = [
             json.dumps({"coordinates": place, "type": "Point"}) for place in case.xy.tolist()
         ]
     numbers = dict(zip(map(int, index), map(int, case.bus_id), strict=True))
     return net, PandapowerLink(numbers, branch, gen, shunt_f, shunt_t)
+
+
+def _name_elements(
+    net: Net, case: Case, branch: tuple[Element, ...], gen: tuple[Element, ...]
+) -> None:
+    """Write the names that the source gave to branches and generators."""
+    named = ((branch, case.names.branch, case.branch_row), (gen, case.names.gen, case.gen_row))
+    for elements, names, rows in named:
+        if names:
+            for element, row in zip(elements, rows.tolist(), strict=True):
+                net[element.table].loc[element.index, "name"] = names[row - 1]
 
 
 def _demands(
@@ -159,10 +171,12 @@ def _generators(net: Net, case: Case, index: NDArray[np.int64]) -> tuple[Element
             if np.isfinite(value)
         }  # fmt: skip
         slack = g in slacks
-        held = {"va_degree": np.rad2deg(case.va[bus])} if slack else {"p_mw": base * case.pg[g]}
+        set_points = (
+            {"va_degree": np.rad2deg(case.va[bus])} if slack else {"p_mw": base * case.pg[g]}
+        )
         create = pp.create_ext_grid if slack else pp.create_gen
         number = create(
-            net, int(index[bus]), vm_pu=setpoint[bus], controllable=True, **held, **limits
+            net, int(index[bus]), vm_pu=setpoint[bus], controllable=True, **set_points, **limits
         )
         elements.append(Element("ext_grid" if slack else "gen", int(number)))
     for bus in bare:  # holds voltage and angle, gives nothing in the model

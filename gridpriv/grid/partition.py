@@ -132,13 +132,15 @@ def connect(graph: nx.Graph, groups: Collection[set[int]]) -> Groups:
         ties = _tie_weights(graph, piece, zone_of)
         target = max(ties, key=lambda z: (ties[z], -z)) if ties else _smallest(kept)
         _move(piece, target, kept, zone_of)
-        for beside in {piece_of[o] for node in piece for o in graph[node] if o in piece_of} & left:
-            heappush(waiting, (*_rank(graph, loose[beside], zone_of), beside))
+        for neighbour in {
+            piece_of[o] for node in piece for o in graph[node] if o in piece_of
+        } & left:
+            heappush(waiting, (*_rank(graph, loose[neighbour], zone_of), neighbour))
     return kept
 
 
 def _rank(graph: nx.Graph, piece: set[int], zone_of: dict[int, int]) -> tuple[bool, int, int]:
-    """Return which piece is given away first: one that touches a zone, then the smallest."""
+    """Return the order of reassignment of pieces: those that touch a zone, then the smallest."""
     return not _touches(graph, piece, zone_of), len(piece), min(piece)
 
 

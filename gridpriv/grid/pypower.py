@@ -96,7 +96,7 @@ def _read(
             raise InputError(f"{name}: {needed} is missing; is this a MATPOWER version 2 case?")
     version = fields.get("version")
     if version is not None and _text(version) != "2":
-        raise InputError(f"{name}: version = {shown(_text(version))} is not allowed: '2'")
+        raise InputError(f"{name}: version = {shown(_text(version))}: must be '2'")
     tables = MatpowerTables(
         name=name,
         base_mva=_scalar(fields["baseMVA"]),
@@ -119,15 +119,15 @@ def _struct(path: Path) -> dict[str, object]:
     if HDF5 in content[:1024]:
         raise InputError(f"{path}: a v7.3 .mat file; save it with '-v7' and read that")
     try:
-        held = read_variables(content)
+        variables = read_variables(content)
     except MatFileError as error:
         raise InputError(f"{path}: not a readable .mat file ({error})") from error
-    mpc = held.get("mpc")
-    if mpc is None and {"baseMVA", "bus", "gen", "branch"} <= set(held):
-        return held
+    mpc = variables.get("mpc")
+    if mpc is None and {"baseMVA", "bus", "gen", "branch"} <= set(variables):
+        return variables
     if not isinstance(mpc, dict):
-        found = ", ".join(repr(name[:30]) for name in list(held)[:10] if name) or "nothing"
-        raise InputError(f"{path}: no struct mpc; the file holds {found}")
+        names = ", ".join(repr(name[:30]) for name in list(variables)[:10] if name) or "nothing"
+        raise InputError(f"{path}: no struct mpc; the file holds {names}")
     return mpc
 
 
@@ -141,7 +141,7 @@ def _numbers(value: object, field: str) -> Floats:
         return np.asarray(array, dtype=float)
     except (TypeError, ValueError):  # text, or rows of different lengths
         raise InputError(
-            f"mpc.{field} is not allowed: a table of numbers with rows of one length"
+            f"mpc.{field}: must be a table of numbers with rows of one length"
         ) from None
 
 

@@ -1,4 +1,4 @@
-"""What a reader made of its source: every field read, ignored or unsupported.
+"""Account of a reader: every field of its source, read, ignored or unsupported.
 
 *Read* reaches the :class:`~gridpriv.grid.case.Case`. *Ignored* has no bearing on the model
 (names, areas, emergency ratings). *Unsupported* bears on the grid's operation and is not
@@ -157,7 +157,9 @@ def _branch_notes(tables: MatpowerTables, case: Case) -> Iterator[FieldNote]:
             "branch: angmin, angmax at or beyond 90 degrees", "ignored", beyond, "mean no limit"
         )
     emergency = (on[:, mpc.RATE_A + 1 : mpc.RATE_A + 3] > 0).any(axis=1)
-    yield from counted("branch: rateB, rateC", "ignored", int(emergency.sum()), "rateA is used")
+    yield from counted(
+        "branch: rateB, rateC", "read", int(emergency.sum()), "for gridpriv security only"
+    )
 
 
 def _gen_notes(tables: MatpowerTables, case: Case) -> Iterator[FieldNote]:
@@ -217,7 +219,7 @@ def _other_notes(tables: MatpowerTables) -> Iterator[FieldNote]:
 
 
 def dc_note(running: int) -> FieldNote:
-    """Return what is made of DC lines."""
+    """Return the note on DC lines."""
     text = "DC lines are fixed demand at both ends: their limits and voltage control are left out"
     return FieldNote("dcline", "unsupported", running, text, running > 0)
 

@@ -19,7 +19,7 @@ PROFILES = "profiles"
 
 
 def is_simbench(name: str | Path) -> bool:
-    """Return whether a case's name means a simbench grid."""
+    """Test for the name of a simbench grid."""
     return str(name).startswith(PREFIX)
 
 
@@ -39,12 +39,12 @@ def simbench_net(name: str) -> Net:
 
 def load_simbench(name: str) -> tuple[Case, ReadReport]:
     """Read a simbench grid by name."""
-    found = convert_net(simbench_net(name), name.removeprefix(PREFIX))
-    return found.case, replace(found.report, source=name, format="simbench net")
+    conversion = convert_net(simbench_net(name), name.removeprefix(PREFIX))
+    return conversion.case, replace(conversion.report, source=name, format="simbench net")
 
 
 def is_profiles(text: str) -> bool:
-    """Return whether a ``--series`` means the net's own profiles, not a file."""
+    """Test for a ``--series`` that names the net's own profiles, not a file."""
     return text == PROFILES or text.startswith(PROFILES + ":")
 
 
@@ -62,15 +62,15 @@ def profile_series(text: str, name: str, case: Case) -> DemandSeries:
         As read from there; its demand may have been overridden.
     """
     net = _net(name)
-    found = convert_net(net)
+    conversion = convert_net(net)
     window = _window(text)
-    series = series_from_simbench(net, found.case, found.link.bus, *window)
+    series = series_from_simbench(net, conversion.case, conversion.link.bus, *window)
     # what an override changed stays: only the change over time is the profiles'
     return replace(
         series,
         case=case,
-        pd=series.pd - found.case.pd + case.pd,
-        qd=series.qd - found.case.qd + case.qd,
+        pd=series.pd - conversion.case.pd + case.pd,
+        qd=series.qd - conversion.case.qd + case.qd,
     )
 
 

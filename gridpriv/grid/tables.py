@@ -21,6 +21,7 @@ ISOLATED, REFERENCE = 4, 3
 BUS_COLUMNS, BRANCH_COLUMNS, GEN_COLUMNS = 13, 11, 10
 BUS_I, BUS_TYPE, PD, QD, GS, BS, VM, VA, BASE_KV, VMAX, VMIN = 0, 1, 2, 3, 4, 5, 7, 8, 9, 11, 12
 F_BUS, T_BUS, BR_R, BR_X, BR_B, RATE_A, TAP, SHIFT, BR_STATUS = 0, 1, 2, 3, 4, 5, 8, 9, 10
+RATE_B, RATE_C = 6, 7
 ANGMIN, ANGMAX = 11, 12
 AREA, ZONE = 6, 10
 DC_FROM, DC_TO, DC_STATUS, DC_PF, DC_PT, DC_QF, DC_QT, DC_COLUMNS = 0, 1, 2, 3, 4, 5, 6, 7
@@ -123,13 +124,19 @@ def case_from_tables(tables: MatpowerTables) -> Case:
         branch_row=branch_row.astype(np.int64),
         gen_row=gen_row.astype(np.int64),
         cost=_costs(tables.gencost, len(run), run),
-        area=_groups(bus[:, AREA]),
-        zone=_groups(bus[:, ZONE]),
+        groups=_groups(bus),
+        rate_b=_emergency(branch[:, RATE_B]) / base,
+        rate_c=_emergency(branch[:, RATE_C]) / base,
     )
 
 
+def _emergency(rates: Floats) -> Floats:
+    """Return ratings beyond rateA; a number that is none counts as none given."""
+    return np.where(np.isfinite(rates) & (rates > 0), rates, 0.0)
+
+
 def _dc_demand(dcline: Floats, bus_id: Ints, known: set[int]) -> Floats:
-    """Return what DC lines in service take from each bus, (n, 2) in MW and MVAr."""
+    """Return the power that DC lines in service draw at each bus, (n, 2) in MW and MVAr."""
     demand = np.zeros((len(bus_id), 2))
     _finite(dcline[:, DC_STATUS], "dcline", "status")
     for name, end, p, q in (("fbus", DC_FROM, DC_PF, DC_QF), ("tbus", DC_TO, DC_PT, DC_QT)):
@@ -142,11 +149,14 @@ def _dc_demand(dcline: Floats, bus_id: Ints, known: set[int]) -> Floats:
     return demand
 
 
-def _groups(numbers: Floats) -> tuple[str, ...]:
-    """Return the names of the buses' groups, none where all are in one."""
-    if len(set(numbers.tolist())) < 2:
-        return ()
-    return tuple(f"{number:g}" for number in numbers)
+def _groups(bus: Floats) -> dict[str, tuple[str, ...]]:
+    """Return areas and loss zones of the buses, each where there are several."""
+    columns = {"area": bus[:, AREA].tolist(), "zone": bus[:, ZONE].tolist()}
+    return {
+        kind: tuple(f"{number:g}" for number in numbers)
+        for kind, numbers in columns.items()
+        if len(set(numbers)) > 1
+    }
 
 
 def _columns(table: Floats, name: str, least: int) -> Floats:
@@ -181,7 +191,7 @@ def _refuse(
     if wrong.any():
         row = int(np.argmax(wrong))
         raise InputError(
-            f"mpc.{table} row {row + 1}: {column} = {values[row]:g} is not allowed: {allowed}"
+            f"mpc.{table} row {row + 1}: {column} = {values[row]:g}: must be {allowed}"
         )
 
 
@@ -190,7 +200,7 @@ def _known(values: Floats, table: str, column: str, known: set[int]) -> Ints:
     for row, bus in enumerate(numbers):
         if int(bus) not in known:
             raise InputError(
-                f"mpc.{table} row {row + 1}: {column} = {bus} is not allowed: a bus of mpc.bus"
+                f"mpc.{table} row {row + 1}: {column} = {bus}: must be a bus of mpc.bus"
             )
     return numbers
 
@@ -234,14 +244,14 @@ def _cost(row: Sequence[float], number: int) -> GenCost:
     model = row[0] if len(row) > 4 else None
     if model not in (POLYNOMIAL, PIECEWISE):
         raise InputError(
-            f"mpc.gencost row {number}: model = {model} is not allowed: "
+            f"mpc.gencost row {number}: model = {model}: must be "
             "1 (piecewise linear) or 2 (polynomial)"
         )
     least = 2 if model == PIECEWISE else 1
     n = row[3]
     if not (np.isfinite(n) and n == int(n) and least <= n <= len(row)):
         raise InputError(
-            f"mpc.gencost row {number}: n = {n:g} is not allowed: "
+            f"mpc.gencost row {number}: n = {n:g}: must be "
             f"a whole number, {least} or more, with the numbers it counts"
         )
     count = int(n) * (2 if model == PIECEWISE else 1)

@@ -15,17 +15,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridpriv.core.arrays import Ints
+from gridpriv.core.display import counted, html_table
 from gridpriv.core.document import Json
 from gridpriv.core.errors import GridprivWarning, InputError, not_allowed, one_of
 from gridpriv.core.files import write_text
 from gridpriv.core.reading import shown
 from gridpriv.grid.case import Case
-from gridpriv.grid.csvfile import LONGEST_NAME, Rows, is_name
+from gridpriv.grid.csvfile import LONGEST_NAME, CsvRows, is_name
 from gridpriv.grid.islands import islands
 
 if TYPE_CHECKING:  # slow to import, and a run of a shipped map needs neither before its end
     import networkx as nx
     import pandas as pd
+
+
+MOST_NAMED = 6
+"""Parts of a zone, and buses of a part, that a warning names."""
+MOST_SHOWN = 20
+"""Zones that a notebook shows."""
+GROUPS = ("area", "zone", "country", "substation")
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +56,18 @@ class Zoning:
     names: tuple[str, ...]
     zone_of: Ints
     source: str
+
+    def __repr__(self) -> str:
+        sizes = np.bincount(self.zone_of, minlength=self.n_zone).tolist()
+        least, most = min(sizes), max(sizes)
+        buses = f"{least} to {most}" if least < most else f"{most}"
+        return f"Zoning({counted(self.n_zone, 'zone')} of {buses} buses, {self.source})"
+
+    def _repr_html_(self) -> str:
+        sizes = np.bincount(self.zone_of, minlength=self.n_zone).tolist()
+        return html_table(
+            (repr(self), ["zone", "buses"], list(zip(self.names, sizes, strict=True))[:MOST_SHOWN])
+        )
 
     @property
     def n_zone(self) -> int:
@@ -99,8 +119,9 @@ def zoning_from_source(case: Case, groups: str) -> Zoning:
 
     Parameters
     ----------
-    groups : {'area', 'zone'}
-        MATPOWER's areas or loss zones, pandapower's ``bus.zone``.
+    groups : {'area', 'zone', 'country', 'substation'}
+        MATPOWER's areas or loss zones, pandapower's ``bus.zone``; countries, control areas or
+        substations of a file that pypowsybl reads.
 
     Raises
     ------
@@ -112,14 +133,24 @@ def zoning_from_source(case: Case, groups: str) -> Zoning:
     GridprivWarning
         Of every zone whose buses are not connected.
     """
-    one_of("zones_from", groups, ("area", "zone"))
-    names: tuple[str, ...] = getattr(case, groups)
-    if not names:
-        raise not_allowed("zones_from", groups, f"case {case.name} does not tell several {groups}s")
+    one_of("zones_from", groups, GROUPS)
+    names = case.groups.get(groups, ())
+    if len(set(names)) < 2:
+        stated = ", ".join(case.groups) or "no groups of its buses"
+        raise not_allowed(
+            "zones_from",
+            groups,
+            f"a group of which case {case.name} has several; it states {stated}",
+        )
+    if "" in names:
+        raise InputError(
+            f"zones_from = {groups!r} needs a {groups} for every bus, but {names.count('')} buses "
+            f"of case {case.name} have none. Give --zoning FILE.csv or --zones K."
+        )
     wrong = next((name for name in names if not is_name(name)), None)
     if wrong is not None:
         raise InputError(
-            f"{groups} = {shown(wrong)} of case {case.name} is not allowed: 1 to {LONGEST_NAME} "
+            f"{groups} = {shown(wrong)} of case {case.name}: must be 1 to {LONGEST_NAME} "
             "printable characters"
         )
     members: dict[str, list[int]] = {}
@@ -174,7 +205,7 @@ def read_zoning(path: str | Path, case: Case) -> Zoning:
 
 
 def _read_groups(file: Path, case: Case) -> dict[str, list[int]]:
-    rows = Rows(file, "zone map", (("bus", "zone"), ()))
+    rows = CsvRows(file, "zone map", (("bus", "zone"), ()))
     groups: dict[str, list[int]] = {}
     seen: dict[str, int] = {}
     for line, row in rows:
@@ -287,12 +318,23 @@ def _pieces(case: Case, zoning: Zoning) -> list[int]:
 
 def warn_disconnected(case: Case, zoning: Zoning) -> None:
     """Warn (:class:`GridprivWarning`) of every zone whose buses are not connected."""
-    for name, buses, pieces in zip(
-        zoning.names, zoning.members, _pieces(case, zoning), strict=True
-    ):
-        if pieces > 1:
+    island = islands(case, ~tie_lines(case, zoning))
+    for name, buses in zip(zoning.names, zoning.members, strict=True):
+        parts = [case.bus_id[buses[island[buses] == part]] for part in np.unique(island[buses])]
+        if len(parts) > 1:
             warnings.warn(
-                f"zone {name} is not connected: its {len(buses)} buses fall into {pieces} parts",
+                f"zone {name} is not connected: its {len(buses)} buses fall into {len(parts)} "
+                f"parts (buses {_parts_named(parts)}). Move each part to a zone that it borders on",
                 GridprivWarning,
                 stacklevel=2,
             )
+
+
+def _parts_named(parts: list[Ints]) -> str:
+    """Return the bus numbers of the smallest parts, by commas; parts by semicolons."""
+    smallest = sorted(parts, key=len)
+    named = [
+        ", ".join(map(str, part[:MOST_NAMED])) + (", ..." if len(part) > MOST_NAMED else "")
+        for part in smallest[:MOST_NAMED]
+    ]
+    return "; ".join([*named, "..."] if len(parts) > MOST_NAMED else named)

@@ -1,14 +1,16 @@
-"""What a learning run costs: one tally per client, totals by dp_accounting.
+"""Privacy cost of a learning run: one tally per client, totals by dp_accounting.
 
 Clients' data are disjoint and others see a client only through its releases, so a run's loss
 is its worst client's. Four kinds of release occur:
 
 - plain Laplace and Gaussian noise of known sensitivity: composed by
   :mod:`gridpriv.privacy.accounting`;
-- Gaussian noise on a step over a *Poisson* sample that the client draws in secret: the PLD of
-  the sampled Gaussian mechanism, under ``add-one`` adjacency only. Fixed-size batches and
-  ``replace-one`` are charged without amplification: the event assumes neither. Participation
-  of clients is known to whoever sees the messages, so it amplifies nothing;
+- Gaussian noise on a step over a sample that the client draws in secret: the PLD of the sampled
+  Gaussian mechanism, for Poisson batches under either adjacency and for batches of fixed size
+  without replacement under ``replace-one`` (:mod:`gridpriv.privacy.subsampling`). Batches drawn
+  with replacement are charged in full. Participation of clients is known to whoever sees the
+  messages, so it amplifies nothing, but where a trusted server draws clients in secret
+  (``dp-fedavg`` with ``participation`` secret);
 - (epsilon, delta) mechanisms that are no additive noise (objective perturbation of an exact
   minimiser): the PLD that dominates every such mechanism;
 - releases about which nothing is proved: then nothing is certified, and the total is infinite.
@@ -24,9 +26,10 @@ from gridpriv.core.document import Json
 from gridpriv.learning.releases import MULTIPLIERS, ROUNDING, Tally
 from gridpriv.learning.settings import LearnSettings
 from gridpriv.privacy.accounting import (
+    SAMPLED,
     epsilon_of,
     gaussian_multiplier,
-    paper_total,
+    published_total,
     total_epsilon,
     total_pure,
 )
@@ -35,25 +38,29 @@ from gridpriv.privacy.mechanism import Charge
 from gridpriv.privacy.perturbation import NoiseRule
 from gridpriv.privacy.release import Release
 
-GAUSSIAN = ("gaussian", "sampled-gaussian")
+GAUSSIAN = ("gaussian", *SAMPLED)
 
 
 def noise_rule(settings: LearnSettings, releases: int) -> NoiseRule | None:
-    """Return how much noise the budget asks for in a number of plain releases, or None."""
+    """Return the noise for a budget over a number of plain releases, or None."""
     if settings.mechanism == "none":
         return None
     multiplier = noise_multiplier(
-        settings.budget, settings.mechanism, settings.calibration, releases, settings.delta,
+        settings.budget, settings.mechanism, settings.sensitivity, releases, settings.delta,
         settings.noise,
     )  # fmt: skip
-    if settings.calibration == "sound":
+    if settings.sensitivity == "proven":
         multiplier *= ROUNDING
     return NoiseRule(settings.mechanism, settings.noise, multiplier)
 
 
 @cache
-def sampled_multiplier(settings: LearnSettings, plain: float, rate: float) -> float:
+def sampled_multiplier(
+    settings: LearnSettings, plain: float, rate: float, kind: str, first: float | None = None
+) -> float:
     """Return the multiplier at which sampled releases cost what plain ones of ``plain`` do.
+
+    ``first`` is the multiplier of one plain release besides.
 
     ``plain`` is the multiplier of the budget without amplification: as many plain releases as
     its total allows are (sum 1/plain^2) of one, and as many sampled ones are calibrated by
@@ -67,9 +74,10 @@ def sampled_multiplier(settings: LearnSettings, plain: float, rate: float) -> fl
     releases = max(1, round((plain / whole) ** 2))
 
     def cost(multiplier: float) -> float:
-        return total_epsilon(
-            {Charge("sampled-gaussian", multiplier, rate): releases}, budget.delta or 0.0
-        )
+        spent = {Charge(kind, multiplier, rate): releases}
+        if first is not None:
+            spent[Charge("gaussian", first)] = 1
+        return total_epsilon(spent, budget.delta or 0.0)
 
     # sampling at rate q lowers the noise by a factor of q at best (small epsilon, many releases)
     return ROUNDING * _smallest(cost, budget.epsilon, plain * max(rate / 2.0, 1e-3), plain)
@@ -138,36 +146,36 @@ def privacy_statement(
     return {
         "mechanism": settings.mechanism,
         "perturbation": settings.as_dict()["perturbation"],
-        "calibration": settings.calibration,
+        "sensitivity_bound": settings.sensitivity,
         "noise": settings.noise,
         "adjacency": adjacency,
         "releases_per_client": releases,
         "per_release": {
-            "claimed": _claimed(settings, "per-release"),
+            "nominal": _claimed(settings, "per-release"),
             "certified": max((epsilon_of(c, delta) for c in charges), default=None),
             "delta": delta if settings.mechanism == "gaussian" else 0.0,
         },
         "noise_multiplier": _least_multiplier(charges) or multiplier or None,
         "total_pure": max(map(total_pure, tallies)) if pure else None,
         "total": {
-            "claimed": _claimed(settings, "total"),
+            "nominal": _claimed(settings, "total"),
             "epsilon": max((total_epsilon(t, target) for t in tallies), default=None),
             "delta": target,
         },
         "zcdp": _worst_rho(tallies),
-        "paper_total": paper,
+        "published_total": paper,
         "sensitivity": [_calibration(p, tally.last[p]) for p in sorted(tally.last)],
         "notes": tally.notes,
     }
 
 
 def _calibration(client: int, release: Release) -> Json:
-    """Return what a client's last release was calibrated to, and what is sound."""
+    """Return the assumed and the proven sensitivity of a client's last release."""
     assumed, sound = release.assumed, release.sensitivity
     return {
         "client": client + 1, "assumed": assumed, "sensitivity": sound.value,
         "ratio": sound.value / assumed if assumed > 0 else None,
-        "scale": release.mechanism.scale, "provenance": sound.provenance,
+        "scale": release.mechanism.scale, "bound_source": sound.bound_source,
     }  # fmt: skip
 
 
@@ -189,11 +197,11 @@ def _claimed(settings: LearnSettings, scope: str) -> float | None:
 
 
 def ryu_kim_total(settings: LearnSettings, releases: int) -> Json | None:
-    """Return theorem 4.6 of Ryu and Kim under calibration ``paper``; no certificate."""
+    """Return theorem 4.6 of Ryu and Kim under sensitivity ``published``; no certificate."""
     budget = settings.budget
-    if settings.calibration != "paper" or settings.mechanism != "gaussian":
+    if settings.sensitivity != "published" or settings.mechanism != "gaussian":
         return None
     if budget.scope != "per-release":
         return None
-    value = paper_total(budget.epsilon, settings.release_delta, releases, settings.target_delta)
+    value = published_total(budget.epsilon, settings.release_delta, releases, settings.target_delta)
     return {"epsilon": value, "formula": "Ryu and Kim, theorem 4.6 (a lower bound)"}

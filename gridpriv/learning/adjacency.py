@@ -28,7 +28,7 @@ class SampleAdjacency:
 
     @property
     def factor(self) -> float:
-        """How many samples' gradients a sum can move by."""
+        """Largest change of a sum, in gradients of samples."""
         return 2.0 if self.kind == "replace-one" else 1.0
 
     def __str__(self) -> str:
@@ -39,8 +39,9 @@ class SampleAdjacency:
         return f"one sample of one client {change[self.kind]}"
 
 
-def protected(algorithm: str, kind: Kind) -> str:
-    """Return what an algorithm's releases protect, and whether from a server too, in words."""
+def protected(algorithm: str, kind: Kind, trust: str = "local") -> str:
+    """Return a sentence on the protection by an algorithm's releases, also against a server."""
     if algorithm == "dp-fedavg":
         return "one client's update is in the sum or not; the server is trusted"
-    return f"{SampleAdjacency(kind)}; no server is trusted"
+    server = "no server is trusted" if trust == "local" else "the server is trusted"
+    return f"{SampleAdjacency(kind)}; {server}"

@@ -105,12 +105,12 @@ class Keeper:
 
 
 def is_begun(folder: Path) -> bool:
-    """Return whether a folder holds a run that was interrupted."""
+    """Test for the folder of an interrupted run."""
     return (folder / FILE).exists() or (folder / DRAWN).exists()
 
 
 def released(folder: Path) -> str:
-    """Return what an interrupted run with secure noise may have released, in words.
+    """Return a sentence on the possible releases of an interrupted run with secure noise.
 
     Raises
     ------
@@ -130,7 +130,7 @@ def released(folder: Path) -> str:
 
 
 def make_keeper(folder: Path, dataset: Dataset, settings: LearnSettings, *, resume: bool) -> Keeper:
-    """Return what keeps a run in a folder, and with ``resume`` goes on with the one that is there.
+    """Return the checkpoint writer of a run; with ``resume`` it continues the stored run.
 
     Raises
     ------
@@ -152,7 +152,7 @@ def make_keeper(folder: Path, dataset: Dataset, settings: LearnSettings, *, resu
             )
         return Keeper(folder, identity, every)
     if not is_begun(folder):
-        raise InputError(f"resume = True is not allowed: {folder} holds no interrupted run")
+        raise InputError(f"resume = True: must be left out, {folder} holds no interrupted run")
     drawn = _read_drawn(folder, identity) if secure else []
     if not (folder / FILE).exists():
         return Keeper(folder, identity, every, drawn=drawn)
@@ -171,7 +171,7 @@ def make_keeper(folder: Path, dataset: Dataset, settings: LearnSettings, *, resu
 
 
 def _read_drawn(folder: Path, identity: Json) -> list[int]:
-    """Return how often each round may have been drawn."""
+    """Return an upper bound on the draws of each round."""
     try:
         told = read_sealed(folder / DRAWN)
     except (MissingFileError, DamagedError) as error:
@@ -187,7 +187,9 @@ def _read_drawn(folder: Path, identity: Json) -> list[int]:
 def _refuse_other(folder: Path, held: Json, identity: Json) -> None:
     for what, value in identity.items():
         if held.get(what) != value:
-            raise InputError(f"resume = True is not allowed: {folder} holds a run of other {what}")
+            raise InputError(
+                f"resume = True: must be left out, {folder} holds a run of other {what}"
+            )
 
 
 def _read(path: Path) -> tuple[Json, tuple[Floats, ...]]:

@@ -51,9 +51,16 @@ def check_module(module: Any, dataset: Dataset, settings: LearnSettings) -> None
                 f"module {name}", type(part).__name__, "no layer that mixes samples (use GroupNorm)"
             )
     outputs = dataset.classes if dataset.task == "multiclass" else 1
+    kind = next(module.parameters()).dtype
+    if settings.noise == "secure" and kind != torch.float64:
+        raise not_allowed(
+            "module parameters", str(kind),
+            "torch.float64 with secure noise: call module.double(). Sums in float32 round by more "
+            "than the certificate covers",
+        )  # fmt: skip
     public = torch.stack(
         [torch.zeros(dataset.features), torch.full((dataset.features,), dataset.features**-0.5)]
-    )
+    ).to(kind)
     try:
         scores = copy.deepcopy(module).eval()(public)
     except (RuntimeError, ValueError, TypeError) as error:
@@ -65,8 +72,30 @@ def check_module(module: Any, dataset: Dataset, settings: LearnSettings) -> None
     functional = Functional.of(module, dataset)
     labels = public.new_zeros((2, outputs))
     gradients = functional.per_sample(functional.start(), public, labels)
+    _refuse_mixing(functional)
     if not bool(torch.isfinite(gradients).all()):
         raise not_allowed("module gradient at its first parameters", "not finite", "finite numbers")
+
+
+def _refuse_mixing(functional: Functional) -> None:
+    """Refuse a module whose score of a row depends on the other rows of its batch.
+
+    Judged on public random rows, in two batches that share their first row: a layer that mixes
+    samples gives it another score beside other rows.
+    """
+    torch = _torch()
+    start, features = functional.start(), functional.features
+    random = torch.Generator().manual_seed(0)
+    rows = torch.rand((5, features), generator=random, dtype=torch.float64).to(start)
+    for batch in (rows[[0, 1, 2]], rows[[0, 3, 4]]):
+        alone = functional.scores(start, rows[:1])
+        with_others = functional.scores(start, batch)[:1]
+        if not torch.allclose(alone, with_others, rtol=1e-4, atol=1e-5):
+            raise not_allowed(
+                "module", type(functional.module).__name__,
+                "one whose score of a row does not depend on the other rows of a batch: a clipped "
+                "gradient must be one sample's",
+            )  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,18 +110,26 @@ class Functional:
         Of the data set's task; its bounds do not hold for a module's gradients.
     shapes : dict of str to torch.Size
         Of the parameters, in order.
+    features : int
+        Of a row.
     """
 
     module: Any
     loss: Loss
     shapes: dict[str, Any]
+    features: int = 0
 
     @classmethod
     def of(cls, module: Any, dataset: Dataset, device: str = "cpu") -> Functional:
         """Return a module's functional form."""
         held = copy.deepcopy(module).eval().to("cuda" if device == "cuda" else "cpu")
         held.requires_grad_(requires_grad=False)
-        return cls(held, loss_of(dataset), {n: p.shape for n, p in held.named_parameters()})
+        return cls(
+            held,
+            loss_of(dataset),
+            {n: p.shape for n, p in held.named_parameters()},
+            dataset.features,
+        )
 
     def start(self) -> Array:
         """Return the module's own parameters, (d,): public."""

@@ -126,7 +126,7 @@ class ClientProblem:
         """Refuse: the loss is no public quadratic."""
         del linear, metric, near, within
         raise InputError(
-            "update = 'exact' is not allowed: this loss is no public quadratic; "
+            "update = 'exact': must be linearized, this loss is no public quadratic; "
             "--algorithm admm, pvp or dvp solve the local problems"
         )
 
@@ -136,7 +136,7 @@ class ClientProblem:
         return {}
 
     def gradient_sensitivity(self, adjacency: SampleAdjacency, norm: Norm) -> Sensitivity:
-        """Return how far the gradient moves between neighbours, at any z.
+        """Return the sensitivity of the gradient, at any z.
 
         A sample's gradient is x residual'. In the 2-norm ||x||_2 ||residual||_2 <= R c; in the
         1-norm ||x||_1 ||residual||_1 <= sqrt(J) R c_1, or by a clip C to sqrt(J K) C. One such
@@ -153,7 +153,7 @@ class ClientProblem:
     def output_sensitivity(
         self, adjacency: SampleAdjacency, norm: Norm, update: Update, metric: Floats
     ) -> Sensitivity:
-        """Return how far the minimiser moves: the gradient's distance over the metric.
+        """Return the sensitivity of the minimizer: that of the gradient over the metric.
 
         A projection on a box is non-expansive in every coordinate, so it does not add.
         """
@@ -161,13 +161,13 @@ class ClientProblem:
         gradient = self.gradient_sensitivity(adjacency, norm)
         least = float(metric.min())
         return Sensitivity(
-            gradient.value / least, norm, f"{gradient.provenance}; over rho + 1/eta = {least:.6g}"
+            gradient.value / least, norm, f"{gradient.bound_source}; over rho + 1/eta = {least:.6g}"
         )
 
     @property
     def disclosure(self) -> Disclosure:
         """Refuse: noisy weights are no release that protects a sample's features."""
-        raise InputError("perturbation = 'demand' is not allowed: objective or output in learning")
+        raise InputError("perturbation = 'demand': must be objective or output in learning")
 
     def _sample_bound(self, norm: Norm) -> float:
         if norm == 2:
@@ -190,7 +190,7 @@ class ClientProblem:
 def _mean_moved(
     adjacency: SampleAdjacency, one: float, features: float, count: int, norm: Norm
 ) -> Sensitivity:
-    """Return how far a mean gradient moves; equal clients ask for it in every round."""
+    """Return the sensitivity of a mean gradient; cached for equal clients."""
     return Sensitivity(
         adjacency.factor / count * one,
         norm,

@@ -1,4 +1,4 @@
-"""How a client's private values leave it: releases of learning, and the tally of what they cost.
+"""Releases of a client's private values, and the tally of their cost.
 
 An algorithm states how far its value moves between neighbours; the release drawn from that
 (:class:`gridpriv.privacy.release.Release`) adds the noise and is what is charged. Two mechanisms
@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
+from gridpriv.privacy.accounting import SAMPLED
 from gridpriv.privacy.mechanism import Charge, Wrapped
 from gridpriv.privacy.release import Release
 
@@ -27,27 +28,47 @@ MARGIN = 1e-7
 # so noise is this much above what its budget asks for
 ROUNDING = 1.0 + 2.0 * MARGIN
 
-MULTIPLIERS = ("gaussian", "laplace", "sampled-gaussian")  # kinds whose parameter is a multiplier
+MULTIPLIERS = ("gaussian", "laplace", *SAMPLED)  # kinds whose parameter is a multiplier
 COSTS = {"pure": 1, "zcdp": 2}  # kinds whose parameter grows with this power of the sensitivity
 
 
 @dataclass(frozen=True)
 class Sampled(Wrapped):
-    """Gaussian noise on a sum over a Poisson sample that its owner draws in secret.
+    """Gaussian noise on a sum over a sample that its owner draws in secret.
 
     Attributes
     ----------
     noise : Mechanism
-        Simulated Gaussian noise: the sampled mechanism's loss is known for it alone.
+        Gaussian noise, of which a discrete one is a function (:class:`SecureGaussian`).
     rate : float
-        The chance that one sample takes part, under add-one adjacency.
+        The chance that one sample takes part.
+    kind : str
+        Of the charge: how the sample is drawn, and what neighbours are
+        (:mod:`gridpriv.privacy.subsampling`).
     """
 
     rate: float
+    kind: str = "sampled-gaussian"
 
     def charge(self, distance: float) -> Charge:
-        """Return the Poisson-sampled Gaussian mechanism at noise multiplier sigma/D2."""
-        return Charge("sampled-gaussian", self.scale / distance, self.rate)
+        """Return the sampled Gaussian mechanism at noise multiplier sigma/D2."""
+        return Charge(self.kind, self.noise.charge(distance).parameter, self.rate)
+
+
+@dataclass(frozen=True)
+class Amplification:
+    """Amplification of a release by secret sampling.
+
+    Attributes
+    ----------
+    rate : float
+        Chance that one sample is in any of the release's batches, below 1.
+    kind : str
+        Of the charge (:mod:`gridpriv.privacy.subsampling`).
+    """
+
+    rate: float
+    kind: str
 
 
 @dataclass(frozen=True)
@@ -62,7 +83,7 @@ class Unproved(Wrapped):
 
 @dataclass(eq=False)
 class Tally:
-    """What every client released.
+    """Releases of every client.
 
     Attributes
     ----------

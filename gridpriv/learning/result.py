@@ -1,4 +1,4 @@
-"""What a learning run returns."""
+"""Result of a learning run."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from gridpriv.core.tables import publish
 from gridpriv.core.text import json_ready
 from gridpriv.learning.settings import LearnSettings
 from gridpriv.learning.summary import figures, privacy_figures, sentences, title
+from gridpriv.learning.trained import TrainedModel
 from gridpriv.privacy.mechanism import Charge
 
 COLUMNS = (
@@ -52,6 +53,8 @@ class LearnResult:
         Local models.
     privacy : dict
         See :func:`gridpriv.learning.accounting.privacy_statement`.
+    model : TrainedModel
+        The global model, ready to predict and to be written to a file.
     timing : LearnTiming
         Seconds.
     charges : mapping
@@ -65,6 +68,7 @@ class LearnResult:
     w: Floats
     local: Floats
     privacy: Json
+    model: TrainedModel
     timing: LearnTiming
     charges: Mapping[int, Mapping[Charge, int]] = field(default_factory=dict)
 

@@ -27,15 +27,18 @@ from gridpriv.learning.algorithms import find_algorithm, find_releases
 from gridpriv.learning.algorithms.base import ALONE, Releases, Round, Shared, Task, Watch
 from gridpriv.learning.algorithms.batches import participants
 from gridpriv.learning.arrays import check_device, to_numpy
-from gridpriv.learning.clients import make_clients
+from gridpriv.learning.clients import Clients, make_clients
 from gridpriv.learning.datasets.base import Dataset
 from gridpriv.learning.datasets.split import Indices, split
 from gridpriv.learning.interrupted import Keeper
+from gridpriv.learning.module_file import LINEAR, load_module
 from gridpriv.learning.modules import ClientModels, check_module, module_clients
+from gridpriv.learning.prepared import prepare_dataset
 from gridpriv.learning.regularizers import parse_regularizer
 from gridpriv.learning.releases import Tally
 from gridpriv.learning.result import LearnResult, LearnTiming
 from gridpriv.learning.settings import LearnSettings
+from gridpriv.learning.trained import trained_model
 from gridpriv.privacy.noise import NoiseStreams
 from gridpriv.privacy.release import Charging
 
@@ -89,6 +92,7 @@ def learn(
     Each algorithm names its paper (:mod:`gridpriv.learning.algorithms`); docs/papers/.
     """
     began = time.perf_counter()
+    given = dataset
     task, dataset = make_task(dataset, settings, module, charge, shared)
     if keeper is not None:
         task = replace(task, begun=keeper.begun)
@@ -97,19 +101,25 @@ def learn(
     log.draw(task.begun.rounds + 1)
     build = time.perf_counter() - began
     log.resume()
-    with one_blas_thread() if settings.device == "cpu" and module is None else ExitStack():
+    with (
+        one_blas_thread()
+        if settings.device == "cpu" and isinstance(task.clients, Clients)
+        else ExitStack()
+    ):
         find_algorithm(settings.algorithm)(task, log)
         clients = _client_table(task, log.w)
     total = time.perf_counter() - began
     rounds = pd.DataFrame(log.rows)
+    described, privacy = _described(given, dataset.clipped, settings.norm), _privacy(task)
     return LearnResult(
-        dataset=_described(dataset),
+        dataset=described,
         settings=task.settings,
         clients=clients,
         rounds=rounds,
         w=log.w,
         local=log.local,
-        privacy=_privacy(task),
+        privacy=privacy,
+        model=trained_model(given, dataset, log.w, task.settings, privacy, task.module),
         timing=LearnTiming(
             load=load_seconds,
             build=build,
@@ -129,10 +139,9 @@ def make_task(
 ) -> tuple[Task, Dataset]:
     """Return the task of a data set under settings, and the data set with clipped features."""
     parts = split_for(dataset, settings)
-    if settings.norm is not None:
-        dataset = dataset.clip_to(settings.norm)
-    if settings.noise == "secure":
-        dataset = dataset.in_double()
+    if module is None and settings.model != LINEAR:
+        module = load_module(settings.model, settings.seed)
+    dataset = prepare_dataset(dataset, settings, linear=module is None)
     clients: ClientModels
     if module is None:
         clients = make_clients(dataset, parts, settings.device)
@@ -154,6 +163,7 @@ def make_task(
         tally=Tally({client: Counter(spent) for client, spent in shared.charges.items()}),
         charge=charge,
         shared=shared,
+        module=module,
     )
     return task, dataset
 
@@ -184,7 +194,8 @@ def planned_releases(settings: LearnSettings, streams: NoiseStreams, clients: in
     """Return the releases of the client that makes most; who takes part is drawn in public."""
     if settings.algorithm == "ryu-kim":
         return settings.rounds * settings.local_updates
-    if settings.sampled_clients is None or settings.mechanism == "none":
+    everybody = settings.sampled_clients is None or settings.participation == "secret"
+    if everybody or settings.mechanism == "none":
         return settings.rounds
     rounds = np.zeros(clients, int)
     for t in range(1, settings.rounds + 1):
@@ -290,11 +301,13 @@ def _recount(task: Task, drawn: Sequence[int]) -> None:
             task.tally.add(client, release, count)
 
 
-def _described(dataset: Dataset) -> Json:
+def _described(dataset: Dataset, clipped: int, norm: float | None) -> Json:
+    """Return the data set as given; what training adds to its rows is left out."""
     return {
         "name": dataset.name, "train_samples": len(dataset.y_train),
         "test_samples": len(dataset.y_test), "features": dataset.features,
-        "classes": dataset.classes, "norm": dataset.norm, "clipped": dataset.clipped,
+        "classes": dataset.classes, "clipped": clipped,
+        "norm": dataset.norm if norm is None else min(norm, dataset.norm),
         "source": dataset.source,
     }  # fmt: skip
 
@@ -316,5 +329,5 @@ def _privacy(task: Task) -> Json:
     paper: Json | None = None
     if settings.algorithm == "ryu-kim":
         paper = ryu_kim_total(settings, settings.rounds * settings.local_updates)
-    adjacency = protected(settings.algorithm, settings.adjacency)
+    adjacency = protected(settings.algorithm, settings.adjacency, settings.trust)
     return privacy_statement(settings, task.multiplier, task.tally, adjacency, paper)

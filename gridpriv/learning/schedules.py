@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from gridpriv.consensus.schedules import GrowingPenalty, StepSize
+from gridpriv.consensus.schedules import GeometricPenalty, StepSize
 from gridpriv.core.errors import not_allowed
 from gridpriv.core.settings import shortest
 
 
 @dataclass(frozen=True)
-class BudgetedPenalty(GrowingPenalty):
+class BudgetedPenalty(GeometricPenalty):
     """rho^t = min(most, start factor^floor(t/every) + over_epsilon/epsilon), RK (E.1)."""
 
     factor: float = 1.0
@@ -41,19 +41,21 @@ class BudgetedPenalty(GrowingPenalty):
 
 
 def parse_penalty(text: str) -> BudgetedPenalty:
-    """Return the penalty of a number or ``growing:START,FACTOR,EVERY,MOST[,OVER_EPSILON]``."""
+    """Return the penalty of a number or ``geometric:INITIAL,FACTOR,INTERVAL,MAX[,OVER]``."""
     kind, _, rest = text.partition(":")
     try:
-        numbers = [float(part) for part in (rest if kind == "growing" else text).split(",")]
-        if kind == "growing" and len(numbers) in (4, 5) and numbers[2] == int(numbers[2]):
+        numbers = [float(part) for part in (rest if kind == "geometric" else text).split(",")]
+        if kind == "geometric" and len(numbers) in (4, 5) and numbers[2] == int(numbers[2]):
             return BudgetedPenalty(
                 numbers[0], numbers[1], int(numbers[2]), numbers[3], *numbers[4:]
             )
-        if kind != "growing" and len(numbers) == 1:
+        if kind != "geometric" and len(numbers) == 1:
             return BudgetedPenalty(numbers[0], most=max(numbers[0], BudgetedPenalty.most))
     except (ValueError, OverflowError):
         pass
-    raise not_allowed("penalty", text, "a number or growing:START,FACTOR,EVERY,MOST[,OVER_EPSILON]")
+    raise not_allowed(
+        "penalty", text, "a number or geometric:INITIAL,FACTOR,INTERVAL,MAX[,OVER_EPSILON]"
+    )
 
 
 def scaled_step(scale: float) -> StepSize:

@@ -12,15 +12,15 @@ from gridpriv.learning.settings import LearnSettings
 from gridpriv.privacy.schema import (
     ADJACENCY,
     ASSUMED,
+    BOUND_SOURCE,
     PER_RELEASE,
-    PROVENANCE,
     RATIO,
     STATED,
     TOTAL,
 )
 
 ROUND = Column("round", "settings", "Round", "from 1")
-SEED = Column("seed", "private", "Seed", "of splits, samples and the simulated noise")
+SEED = Column("seed", "private", "Seed", "of splits, samples and the simulated noise", dtype="any")
 SECONDS = Column("seconds", "private", "Time", "wall clock", "s")
 NOISE = Column("noise_magnitude", "private", "Noise magnitude", "sum of |noise| over coordinates")
 RESIDUAL = Column("consensus_residual", "releases", "Distance of local models",
@@ -47,7 +47,7 @@ ROUNDS = TableSchema(
         SECONDS,
     ),
 )  # fmt: skip
-CLIENT = Column("client", "settings", "Client", "from 1")
+CLIENT = Column("client", "settings", "Client", "from 1", dtype="any")
 CLIENTS = TableSchema(
     "clients", "one client",
     (CLIENT,),
@@ -63,7 +63,9 @@ TEST_ERROR = Column("test_error_pct", "private", "Test error", "of the global mo
 TEST_MSE = Column("test_mse", "private", "Test mean squared error", "of the global model")
 MEAN_OBJECTIVE = Column("mean_objective", "private", "Objective", "as training loss",
                         "mean loss")  # fmt: skip
-DISAGREEMENT = Column("disagreement", "private", "Distance of local models", RESIDUAL.meaning)
+DISAGREEMENT = Column(
+    "consensus_residual_max", "private", "Distance of local models", RESIDUAL.meaning
+)
 LOCAL_ERROR = Column("local_error_pct", "private", "Test error of local models",
                      "mean over clients' own models", "%")  # fmt: skip
 LOCAL_MSE = Column("local_mse", "private", "Squared error of local models",
@@ -83,8 +85,9 @@ COMPARED_ROUNDS = TableSchema(
 )  # fmt: skip
 FINALS = (
     ADJACENCY,
-    Column("client_rounds", "settings", "Client-rounds", "rounds times clients of a round"),
-    Column("tuned", "releases", "Tuned", "what was chosen from the declared grid"),
+    Column("client_rounds", "settings", "Client-rounds", "rounds times clients of a round",
+           dtype="any"),
+    Column("tuned", "releases", "Tuned", "what was chosen from the declared grid", dtype="any"),
     *FIGURES, NOISE, *MEASURED,
 )  # fmt: skip
 STATEMENTS = TableSchema(
@@ -95,21 +98,23 @@ STATEMENTS = TableSchema(
         Column("sensitivity", "releases", "Sensitivity", "proven, of the last release"),
         RATIO,
         Column("scale", "releases", "Noise scale", "of the last release"),
-        PROVENANCE,
+        BOUND_SOURCE,
     ),
 )  # fmt: skip
 
 LEARN_DOCUMENT: dict[str, Schema] = {
-    "case": Column("case", "settings", "Data set", "by name"),
+    "case": Column("case", "settings", "Data set", "by name", dtype="text"),
     "dataset": TableSchema(
-        "dataset", "the data set", (),
+        "dataset",
+        "the data set",
+        (),
         (
             Column("name", "settings", "Name", "of the data set"),
             Column("train_samples", "settings", "Training samples", "how many"),
             Column("test_samples", "settings", "Test samples", "how many"),
             Column("features", "settings", "Features", "of a sample"),
             Column("classes", "settings", "Classes", "0 for a regression"),
-            Column("norm", "settings", "Norm bound", "public, of a sample's features"),
+            Column("norm", "settings", "Norm bound", "public, of a sample's features", dtype="any"),
             Column("clipped", "private", "Clipped", "rows clipped to public bounds"),
             Column("source", "settings", "Source", "in words"),
         ),
@@ -122,24 +127,31 @@ LEARN_DOCUMENT: dict[str, Schema] = {
     "final": {c.name: c for c in (OBJECTIVE, RESIDUAL, TRAIN_LOSS, ACCURACY, ERROR)},
     "privacy": {
         **{c.name: c for c in STATED},
-        "releases_per_client": Column("releases_per_client", "releases", "Releases per client",
-                                      "of the client that made most"),
+        "releases_per_client": Column(
+            "releases_per_client", "releases", "Releases per client", "of the client that made most"
+        ),
         "per_release": PER_RELEASE,
-        "noise_multiplier": Column("noise_multiplier", "releases", "Noise multiplier",
-                                   "least noise scale over sensitivity"),
-        "total_pure": Column("total_pure", "releases", "Pure total epsilon",
-                             "of the worst client"),
+        "noise_multiplier": Column(
+            "noise_multiplier", "releases", "Noise multiplier", "least noise scale over sensitivity"
+        ),
+        "total_pure": Column("total_pure", "releases", "Pure total epsilon", "of the worst client"),
         "total": TableSchema(
-            "total", "all releases of the worst client", (),
-            (Column("claimed", "settings", "Claimed total", "that the settings state"), *TOTAL),
+            "total",
+            "all releases of the worst client",
+            (),
+            (Column("nominal", "settings", "Claimed total", "that the settings state"), *TOTAL),
         ),
         "zcdp": Column("zcdp", "releases", "Total rho", "of zero-concentrated privacy"),
-        "paper_total": Column("paper_total", "settings", "The paper's total", "no certificate"),
+        "published_total": Column(
+            "published_total", "settings", "The paper's total", "no certificate"
+        ),
         "sensitivity": STATEMENTS,
         "notes": Column("notes", "releases", "Notes", "on the certificate"),
     },
     "solver": TableSchema(
-        "solver", "the algorithm", (),
+        "solver",
+        "the algorithm",
+        (),
         (
             Column("name", "settings", "Algorithm", "by name"),
             Column("version", "settings", "Version", "of gridpriv"),
@@ -149,13 +161,17 @@ LEARN_DOCUMENT: dict[str, Schema] = {
         ),
     ),
     "timing": TableSchema(
-        "timing", "how long one run took", (),
-        tuple(Column(part, "private", part.capitalize(), "wall clock", "s")
-              for part in ("load", "build", "solve", "total")),
+        "timing",
+        "how long one run took",
+        (),
+        tuple(
+            Column(part, "private", part.capitalize(), "wall clock", "s")
+            for part in ("load", "build", "solve", "total")
+        ),
     ),
     "seed": SEED,
     "version": Column("version", "settings", "Version", "of gridpriv"),
-}  # fmt: skip
+}
 TIMING = TableSchema(
     "timing", "how long one learning run took", (),
     (Column("round_seconds", "private", "Median round", "wall clock", "s"),),

@@ -30,6 +30,8 @@ from gridpriv.learning.algorithms.names import (
     SPECIFIC,
 )
 from gridpriv.learning.arrays import DEVICES
+from gridpriv.learning.features import TRANSFORMS
+from gridpriv.learning.module_file import LINEAR, check_model
 from gridpriv.learning.regularizers import parse_regularizer
 from gridpriv.learning.schedules import BudgetedPenalty, parse_penalty
 from gridpriv.privacy.accounting import check_delta
@@ -41,9 +43,18 @@ GradientChange = Literal["2G", "2G/b"]
 OutputStep = Literal["paper", "common"]
 Missing = Literal["drop", "mode"]
 Scaling = Literal["bounds", "standard"]
+Intercept = Literal["on", "off"]
+Trust = Literal["local", "central"]
+Participation = Literal["public", "secret"]
 
 # what a comparison sets itself
-SET_BY_COMPARISON = ("algorithm", "budget", "calibration", "target_delta", "seed")
+SET_BY_COMPARISON = ("algorithm", "budget", "sensitivity", "target_delta", "seed")
+
+
+def fraction(name: str, value: float) -> None:
+    """Raise :class:`InputError` unless a number is at least 0 and below 1."""
+    if not 0.0 <= value < 1.0:
+        raise not_allowed(name, value, "a number from 0, below 1")
 
 
 def unread_setting(name: str, value: Any, algorithm: str) -> InputError:
@@ -53,7 +64,7 @@ def unread_setting(name: str, value: Any, algorithm: str) -> InputError:
 
 @dataclass(frozen=True, kw_only=True)
 class Samples(Part):
-    """What a data set's samples are, how clients hold them, and what one sample may do."""
+    """Samples, their split over clients, and the adjacency of one sample."""
 
     adjacency: Kind = choice("replace-one", KINDS, "what one sample may do")
     norm: float | None = number(
@@ -71,16 +82,29 @@ class Samples(Part):
     split: str = words("iid", "iid, contiguous, writer or dirichlet:A", "SPLIT")
     batch: int | None = count(None, "samples of a local step", unset="all")
     sampling: Sampling = choice("poisson", get_args(Sampling), "how a batch is drawn")
-    sampled_clients: int | None = count(None, "clients of a round, drawn in public", unset="all")
+    sampled_clients: int | None = count(None, "clients of a round", unset="all")
+    participation: Participation = choice(
+        "public",
+        get_args(Participation),
+        "how dp-fedavg draws them: in public, or in secret by its trusted server, each client "
+        "with equal chance, which amplifies",
+    )
     missing: Missing = choice("drop", get_args(Missing), "what is made of Adult's missing values")
     scaling: Scaling = choice("bounds", get_args(Scaling), "how Adult's numbers are scaled")
+    features: str = choice("raw", TRANSFORMS, "public transform of the features, of images")
+    intercept: Intercept = choice(
+        "on", get_args(Intercept), "add a constant feature, as large as the norm of the others"
+    )
     seed: int = count(0, "seed of splits, samples and simulated noise", least=0)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Model(Part):
-    """What is learned, and by which steps."""
+    """Model and optimization steps."""
 
+    model: str = words(
+        LINEAR, f"{LINEAR}, or a torch module as module:FILE.py:CLASS", "MODEL", check_model
+    )
     algorithm: str = choice("ryu-kim", ALGORITHMS, "how clients learn together")
     step_scale: float = number(
         1.0, "a of eta = a/sqrt(t) (ryu-kim), or the constant eta (cdp-admm, ddp-admm)", positive
@@ -90,8 +114,26 @@ class Model(Part):
         None, "U: every parameter stays in [-U, U]", positive, unset="no box"
     )
     radius: float = number(23.0, "norm of a solution, in dp-admm's step size", positive)
-    learning_rate: float = number(
-        0.1, "learning rate of dpsgd and of dp-fedavg's local steps", positive
+    learning_rate: float | None = number(
+        0.1,
+        "learning rate of dpsgd and of dp-fedavg's local steps",
+        positive,
+        unset="chosen from the noise, with dpsgd",
+    )
+    momentum: float = number(0.0, "of dpsgd's steps: 0.9 averages some ten gradients", fraction)
+    averaging: float = number(
+        0.0, "share of dpsgd's last rounds whose models are averaged", fraction
+    )
+    centring: Intercept = choice(
+        "off",
+        get_args(Intercept),
+        "subtract the clients' noisy mean features before dpsgd's steps; its release is charged",
+    )
+    trust: Trust = choice(
+        "local",
+        get_args(Trust),
+        "who sees clients' values with dpsgd: nobody (local), or a server that adds the noise of "
+        "their mean (central)",
     )
     diameter: float = number(
         1.0, "d_X of fedspd-dp's step size: how far apart two models may be", positive
@@ -101,7 +143,7 @@ class Model(Part):
     )
     gradient_change: GradientChange | None = choice(
         None, get_args(GradientChange),
-        "how far calibration 'paper' takes a gradient of b samples to move",
+        "how far sensitivity 'published' takes a gradient of b samples to move",
         unset="2G with fedspd-dp, 2G/b with dp-admm",
     )  # fmt: skip
     output_step: OutputStep = choice(
@@ -125,7 +167,7 @@ class LearnSettings(Model, Samples, Rounds, Privacy):
     """
 
     mechanism: Literal["none", "laplace", "gaussian"] = changed(
-        Privacy, "mechanism", "gaussian", choices=("none", "laplace", "gaussian")
+        Privacy, "mechanism", "gaussian", choices=("none", "laplace", "gaussian"), unset=""
     )
     perturbation: Literal["objective", "output"] = changed(
         Privacy, "perturbation", "objective", choices=("objective", "output"),
@@ -142,20 +184,22 @@ class LearnSettings(Model, Samples, Rounds, Privacy):
     )  # fmt: skip
     penalty: BudgetedPenalty = notation(
         BudgetedPenalty(2.0, 1.2, 10_000, 1e9, 5.0), parse_penalty, "PENALTY",
-        "penalty rho: a number, or growing:START,FACTOR,EVERY,MOST[,OVER_EPSILON]",
+        "penalty rho: a number, or geometric:INITIAL,FACTOR,INTERVAL,MAX[,OVER_EPSILON]",
     )  # fmt: skip
     workers: int = changed(Rounds, "workers", 2, help="threads over clients")
 
     def agree(self) -> None:
         """Refuse what the algorithm does not read, which would be ignored, or cannot have."""
         super().agree()
+        if self.learning_rate is None and self.algorithm == "dp-fedavg":
+            raise not_allowed("learning_rate", None, "a positive number with dp-fedavg")
         if self.noise == "secure" and self.algorithm == "dvp":
             raise not_allowed(
                 "noise", self.noise,
                 "'simulated' with dvp: its certificate needs noise that has a density",
             )  # fmt: skip
-        if self.noise == "secure" and self.calibration == "paper":
-            raise not_allowed("noise", self.noise, "'simulated' with calibration 'paper'")
+        if self.noise == "secure" and self.sensitivity == "published":
+            raise not_allowed("noise", self.noise, "'simulated' with sensitivity 'published'")
         usual = defaults(LearnSettings)
         for name in names(LearnSettings):
             if name in SPECIFIC - READS[self.algorithm] and getattr(self, name) != usual[name]:
@@ -171,24 +215,35 @@ class LearnSettings(Model, Samples, Rounds, Privacy):
         return self.as_given() | {"perturbation": "none" if self.mechanism == "none" else perturbed}
 
 
-RYU_KIM = LearnSettings(
-    calibration="paper", budget=Budget("per-release", 1.0), delta=1e-6, adjacency="add-one",
+PUBLISHED = LearnSettings(intercept="off")
+RYU_KIM = replace(
+    PUBLISHED,
+    sensitivity="published", budget=Budget("per-release", 1.0), delta=1e-6, adjacency="add-one",
     regularizer="l2:2e-6", rounds=5000, evaluate_every=50,
 )  # fmt: skip
-HUANG = LearnSettings(
-    algorithm="dp-admm", calibration="paper", budget=Budget("per-release", 0.1), delta=1e-3,
+HUANG = replace(
+    PUBLISHED,
+    algorithm="dp-admm", sensitivity="published", budget=Budget("per-release", 0.1), delta=1e-3,
     clients=100, penalty=BudgetedPenalty(0.1), rounds=100, evaluate_every=1,
 )  # fmt: skip
-LI = LearnSettings(
-    algorithm="fedspd-dp", calibration="paper", budget=Budget("per-release", 1.0), delta=1e-4,
+LI = replace(
+    PUBLISHED,
+    algorithm="fedspd-dp", sensitivity="published", budget=Budget("per-release", 1.0), delta=1e-4,
     clients=100, sampled_clients=20, penalty=BudgetedPenalty(20.0), local_updates=5, batch=10,
     sampling="without-replacement", regularizer="l1:1e-4", rounds=100, missing="mode",
     evaluate_every=1,
 )  # fmt: skip
-GAUTHIER = LearnSettings(
+GAUTHIER = replace(
+    PUBLISHED,
     algorithm="cdp-admm", budget=Budget("total", 10.0, 1e-5), split="writer",
     penalty=BudgetedPenalty(4.0), rounds=300, clip=20.0, evaluate_every=1,
 )  # fmt: skip
+
+ACCURATE = LearnSettings(
+    algorithm="dpsgd", rounds=150, clip=0.1, momentum=0.9, averaging=0.5, centring="on",
+    learning_rate=None, evaluate_every=50,
+)  # fmt: skip
+ACCURATE_NAME, IMAGES = "accurate", ("mnist", "femnist")
 
 # preset and data set -> settings; Ryu and Kim's constants are those of section 6.2 and E.1
 PRESETS: dict[tuple[str, str], LearnSettings] = {
@@ -207,11 +262,16 @@ PRESETS: dict[tuple[str, str], LearnSettings] = {
 }  # fmt: skip
 
 
+def preset_names() -> list[str]:
+    """Return the names of all presets; ``accurate`` is for any data set."""
+    return sorted({ACCURATE_NAME, *(name for name, _ in PRESETS)})
+
+
 def make_learn_settings(dataset: str, preset: str | None = None, **given: Any) -> LearnSettings:
     """Return settings: the defaults, a preset over them, and what is given over both.
 
     With another algorithm than the preset's, what that algorithm does not read is left out of the
-    preset; given, it is refused. ``admm`` and ``centralized`` have no noise unless told otherwise.
+    preset; given, it is refused. ``admm`` and ``centralized`` have no noise unless set.
 
     Parameters
     ----------
@@ -230,7 +290,10 @@ def make_learn_settings(dataset: str, preset: str | None = None, **given: Any) -
     check_names(given, names(LearnSettings))
     base = LearnSettings()
     if preset is not None:
-        one_of("preset", preset, sorted({name for name, _ in PRESETS}))
+        one_of("preset", preset, preset_names())
+    if preset == ACCURATE_NAME:
+        base = replace(ACCURATE, features="hog" if dataset in IMAGES else "raw")
+    elif preset is not None:
         if (preset, dataset) not in PRESETS:
             fitting = ", ".join(d for p, d in PRESETS if p == preset)
             raise not_allowed("preset", preset, f"with data set {fitting}, not {dataset}")

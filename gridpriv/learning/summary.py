@@ -8,12 +8,12 @@ from gridpriv.privacy.statement import noise_caveat
 
 
 def title(document: Json) -> str:
-    """Return what was run."""
+    """Return the title of a run."""
     settings = document["settings"]
     noise = "no noise"
     if settings["mechanism"] != "none":
         noise = f"{settings['mechanism']} noise on the {settings['perturbation']}"
-        noise += f", {settings['calibration']} calibration"
+        noise += f", {settings['sensitivity']} calibration"
     rounds = "one solve" if _one_solve(document) else counted(settings["rounds"], "round")
     return (
         f"{document['dataset']['name']}: {settings['algorithm']}, "
@@ -22,7 +22,7 @@ def title(document: Json) -> str:
 
 
 def figures(document: Json) -> Table:
-    """Return what came out."""
+    """Return the table of results."""
     dataset, final = document["dataset"], document["final"]
     rows: list[list[object]] = [
         ["objective at the global model", final["objective"]],
@@ -41,17 +41,17 @@ def figures(document: Json) -> Table:
 
 
 def privacy_figures(privacy: Json) -> Table:
-    """Return what was claimed and what is certified."""
-    release, total, paper = privacy["per_release"], privacy["total"], privacy["paper_total"]
+    """Return the table of nominal and certified epsilon."""
+    release, total, paper = privacy["per_release"], privacy["total"], privacy["published_total"]
     return (
         "Privacy (worst client)",
-        ["figure", "claimed", "certified"],
+        ["figure", "nominal", "certified"],
         [
-            ["epsilon of one release", release["claimed"], release["certified"]],
+            ["epsilon of one release", release["nominal"], release["certified"]],
             [
                 f"total epsilon at delta {total['delta']:g}, "
                 f"{counted(privacy['releases_per_client'], 'release')}",
-                paper["epsilon"] if paper else total["claimed"],
+                paper["epsilon"] if paper else total["nominal"],
                 "none" if total["epsilon"] is None else total["epsilon"],
             ],
             ["total rho of zero-concentrated privacy", None, privacy["zcdp"]],
@@ -60,7 +60,7 @@ def privacy_figures(privacy: Json) -> Table:
 
 
 def sentences(document: Json) -> list[str]:
-    """Return what must be said beside the figures."""
+    """Return the messages beside the figures."""
     settings, privacy, told = document["settings"], document["privacy"], []
     if settings["mechanism"] != "none":
         told.append(f"Protected: {privacy['adjacency']}.")
@@ -70,7 +70,7 @@ def sentences(document: Json) -> list[str]:
             told.append(
                 f"The noise is calibrated to sensitivity {shown(worst['assumed'])}, but client "
                 f"{worst['client']} has {shown(worst['sensitivity'])}: "
-                f"{worst['provenance'].rstrip('.')}."
+                f"{worst['bound_source'].rstrip('.')}."
             )
     caveat = noise_caveat(settings["mechanism"], settings["noise"])
     parts = [caveat.removesuffix(": no seed"), document["dataset"]["source"]]

@@ -103,7 +103,7 @@ class Tuning:
 
 @dataclass(frozen=True, eq=False)
 class Chosen:
-    """What tuning decided.
+    """Result of tuning.
 
     Attributes
     ----------
@@ -113,14 +113,14 @@ class Chosen:
         That the run trains on.
     shared : Shared
         How many runs share its budget, and what the others cost.
-    told : str
+    choice : str
         The choice in words.
     """
 
     settings: LearnSettings
     dataset: Dataset
     shared: Shared = ALONE
-    told: str = ""
+    choice: str = ""
 
 
 def tune(dataset: Dataset, candidates: Sequence[LearnSettings], tuning: Tuning) -> Chosen:
@@ -137,7 +137,7 @@ def tune(dataset: Dataset, candidates: Sequence[LearnSettings], tuning: Tuning) 
         return _charged(dataset, candidates)
     private, public, ratio = divided(dataset, tuning.share, candidates[0].seed)
     errors = [_tried(public, _thinner(one, ratio), Shared(noise=ratio))[0] for one in candidates]
-    return Chosen(_best(candidates, errors), private, told=_told(candidates, errors))
+    return Chosen(_best(candidates, errors), private, choice=_choice(candidates, errors))
 
 
 def _charged(dataset: Dataset, candidates: Sequence[LearnSettings]) -> Chosen:
@@ -150,7 +150,7 @@ def _charged(dataset: Dataset, candidates: Sequence[LearnSettings]) -> Chosen:
         for client, cost in charges.items():
             spent.setdefault(client, Counter()).update(cost)
     shared = Shared(runs, charges=spent)
-    return Chosen(_best(candidates, errors), dataset, shared, _told(candidates, errors))
+    return Chosen(_best(candidates, errors), dataset, shared, _choice(candidates, errors))
 
 
 def _tried(
@@ -205,8 +205,8 @@ def _best(candidates: Sequence[LearnSettings], errors: Sequence[float]) -> Learn
     return candidates[int(np.argmin(errors))]
 
 
-def _told(candidates: Sequence[LearnSettings], errors: Sequence[float]) -> str:
-    """Return what was chosen: the settings in which candidates differ."""
+def _choice(candidates: Sequence[LearnSettings], errors: Sequence[float]) -> str:
+    """Return the chosen values of the settings in which candidates differ."""
     best = _best(candidates, errors).as_given()
     given = [one.as_given() for one in candidates]
     varied = [name for name in best if any(one[name] != best[name] for one in given)]

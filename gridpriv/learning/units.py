@@ -28,7 +28,7 @@ CLIENTS = Protection("client", "clients", (Move("training set", math.inf, "(any 
 
 
 def protection_of(settings: LearnSettings) -> Protection:
-    """Return what an algorithm's releases protect, in words that grants are compared by."""
+    """Return the protection of an algorithm's releases in the form that grants are compared by."""
     if settings.algorithm == "dp-fedavg":
         return CLIENTS
     move = Move("features and label", math.inf, f"({settings.adjacency})")
@@ -37,7 +37,7 @@ def protection_of(settings: LearnSettings) -> Protection:
 
 def client_datasets(
     dataset: Dataset, parts: Sequence[Indices], settings: LearnSettings
-) -> tuple[ledger_rows.Dataset, ...]:
+) -> tuple[ledger_rows.LedgerDataset, ...]:
     """Return every client's dataset: its samples, or itself as one unit.
 
     Parameters
@@ -49,7 +49,7 @@ def client_datasets(
     protection = protection_of(settings)
     whole = settings.algorithm == "dp-fedavg"
     return tuple(
-        ledger_rows.Dataset(
+        ledger_rows.LedgerDataset(
             str(p + 1),
             _client(dataset, p, part) if whole else _samples(dataset, part),
             protection,
@@ -60,7 +60,7 @@ def client_datasets(
 
 
 def planned(task: Task) -> dict[str, Counter[Release]]:
-    """Return what a run will still charge every client, from settings and public numbers alone."""
+    """Return the remaining charges of every client, from settings and public numbers only."""
     found: dict[str, Counter[Release]] = {}
     if task.rule is None:
         return found

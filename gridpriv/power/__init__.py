@@ -1,1 +1,1 @@
-"""The zone problem: relaxation (Pyomo), program (sparse matrices), solvers, recourse, AC check."""
+"""The zone problem: relaxation (Pyomo), program (sparse matrices), solvers, AC redispatch."""

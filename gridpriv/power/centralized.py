@@ -1,4 +1,4 @@
-"""The whole grid in one model: the bound that zonal runs are held against.
+"""The whole grid in one model: the bound for zonal runs.
 
 The whole grid is one zone that owns every bus. ``cost`` with a hard balance is the SOC relaxation
 of AC-OPF (with lifted nonlinear cuts, as PowerModels' SOCWRPowerModel); ``imbalance`` is the
@@ -18,7 +18,7 @@ import numpy as np
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import SolverError, not_allowed, one_of
 from gridpriv.grid.case import Case
-from gridpriv.power.ac.limits import Limit, Standing, binding, limit_sentence, limit_table
+from gridpriv.power.ac.limits import Limit, LimitedQuantities, binding, limit_sentence, limit_table
 from gridpriv.power.conic import (
     ConicSolution,
     hard_balance,
@@ -46,7 +46,7 @@ BALANCE_TOLERANCE_MVA = 1e-2
 
 
 @dataclass(frozen=True, eq=False)
-class Relaxation:
+class SolvedRelaxation:
     """A solved relaxation of a whole grid.
 
     Attributes
@@ -89,18 +89,18 @@ class Relaxation:
 
     @property
     def balanced(self) -> bool:
-        """Whether every bus is in balance."""
+        """True where every bus is in balance."""
         imbalance = self.case.base_mva * np.abs([self.p_imbalance, self.q_imbalance]).max()
         return self.status != "Infeasible" and bool(imbalance <= BALANCE_TOLERANCE_MVA)
 
     @cached_property
     def least_shed_mw(self) -> float | None:
-        """What no dispatch can serve, at least, in MW; None where the bound has no solution."""
+        """Lower bound on load shedding in MW; None where the relaxation has no solution."""
         return 0.0 if self.balanced else least_shed_mw(self.case)
 
     @cached_property
     def shortage(self) -> Shortage:
-        """What an AC plan serves."""
+        """Load shedding of an AC plan, and its causes."""
         return shortage(self.case)
 
     @cached_property
@@ -110,7 +110,7 @@ class Relaxation:
         part = {name: self.z[a:b] for (name, a), (_, b) in pairwise(network.offsets.items())}
         ends = (("p_from", "q_from"), ("p_to", "q_to"))
         across = np.arctan2(part["wi"], part["wr"])[network.pair_of]
-        here = Standing(
+        here = LimitedQuantities(
             pg=part["pg"],
             qg=part["qg"],
             flow=np.maximum(*(np.hypot(part[p], part[q]) for p, q in ends)),
@@ -122,12 +122,12 @@ class Relaxation:
 
     @property
     def binding(self) -> pd.DataFrame:
-        """What stands at a limit, one row each (:class:`gridpriv.power.ac.limits.Limit`)."""
+        """Binding limits, one row each (:class:`gridpriv.power.ac.limits.Limit`)."""
         return limit_table(self.limits)
 
     @property
     def buses(self) -> pd.DataFrame:
-        """One row per bus: demand, imbalance (positive: unserved), voltage, prices."""
+        """One row per bus: demand, imbalance (positive: shortage), voltage, prices."""
         import pandas as pd
 
         case = self.case
@@ -179,7 +179,7 @@ def relax(
     objective: ObjectiveKind = "imbalance",
     solver: str = "clarabel",
     imbalance_weight: float | None = None,
-) -> Relaxation:
+) -> SolvedRelaxation:
     """Solve the SOC relaxation of a whole grid.
 
     Parameters
@@ -193,7 +193,7 @@ def relax(
 
     Returns
     -------
-    Relaxation
+    SolvedRelaxation
 
     Raises
     ------
@@ -223,7 +223,7 @@ def relax(
     unit = chosen.cost_unit / case.base_mva if objective == "cost" else 1.0
     p, q = np.split(found.imbalance, 2)
     p_price, q_price = np.split(unit * found.price, 2)
-    return Relaxation(
+    return SolvedRelaxation(
         network=network,
         objective=objective,
         bound=chosen.cost_unit * found.value + _fixed_cost(network) if solved else None,

@@ -116,7 +116,7 @@ class ConicSolution:
 
 @dataclass(frozen=True, eq=False)
 class Slack:
-    """What may be missing of the balance: B z + d = columns s.
+    """Slack of the power balance: B z + d = columns s.
 
     Attributes
     ----------

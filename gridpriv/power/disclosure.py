@@ -1,4 +1,4 @@
-"""What a zone releases of its demand: a strategy on its own buses, from public quantities only."""
+"""Release strategy of a zone's demand, from public quantities only."""
 
 from __future__ import annotations
 
@@ -11,20 +11,21 @@ import numpy as np
 from scipy import sparse
 
 from gridpriv.core.arrays import Floats
+from gridpriv.core.errors import not_allowed
 from gridpriv.grid.admittance import laplacian
 from gridpriv.grid.case import Case
 from gridpriv.grid.factors import Factors
-from gridpriv.power.prior import capacity
+from gridpriv.power.prior import generation_shares
 from gridpriv.power.zone import Zone
 from gridpriv.privacy.adjacency import DemandAdjacency
 from gridpriv.privacy.perturbation import NoiseRule
 from gridpriv.privacy.strategies.auto import auto, expected_error
 from gridpriv.privacy.strategies.bus import bus
-from gridpriv.privacy.strategies.course import Cosines, CourseDisclosure, swing_left
 from gridpriv.privacy.strategies.disclosure import Disclosure
 from gridpriv.privacy.strategies.linear import Statistics
 from gridpriv.privacy.strategies.nothing import nothing
 from gridpriv.privacy.strategies.prior import Prior
+from gridpriv.privacy.strategies.temporal_basis import Cosines, TemporalDisclosure, coefficient_left
 from gridpriv.privacy.strategies.total import total
 from gridpriv.privacy.strategies.tree import tree
 
@@ -32,13 +33,15 @@ TREES = ((0.7, 0.3), (0.5, 0.5), (0.3, 0.7))
 """Weights of a zone's sum and of its buses."""
 TIES = 0.3
 """Weight of an error in a tie line's flow; one in the interchange weighs 1, as it is paid for."""
+PLACE = 0.15
+"""Weight of an error at a bus; one in the sum of its zone weighs 1."""
 
 
 def disclose(
     zone: Zone, release: str, prior: Prior, noise: NoiseRule, adjacency: DemandAdjacency,
     direct: DirectCurrent,
 ) -> Disclosure:  # fmt: skip
-    """Return what a zone releases; of several possibilities the one of least expected error.
+    """Return a zone's release strategy; of several the one of least expected error.
 
     Parameters
     ----------
@@ -52,39 +55,80 @@ def disclose(
     def drawn(option: Statistics) -> float:
         return noise.release(option.sensitivity(adjacency, noise.norm)).mechanism.variance
 
-    return auto(strategies(zone, release), drawn, prior, used(zone, direct))
+    options = [
+        option
+        for option in strategies(zone, release)
+        if math.isfinite(option.sensitivity(adjacency, noise.norm).value)
+    ]
+    return auto(
+        options, drawn, prior, used(zone, direct),
+        reactive=every_bus(zone), power_factors=adjacency.power_factors,
+    )  # fmt: skip
 
 
-def disclose_course(
+def disclose_over_time(
     zone: Zone, release: str, options: Sequence[Cosines], prior: Prior, noise: NoiseRule,
     adjacency: DemandAdjacency, direct: DirectCurrent,
-) -> CourseDisclosure:  # fmt: skip
-    """Return what a zone releases of its demand over time, chosen as by :func:`disclose`.
+) -> TemporalDisclosure:  # fmt: skip
+    """Return a zone's release strategy over time, chosen as by :func:`disclose`.
 
     Parameters
     ----------
     zone, release, prior, noise, adjacency, direct
         As of :func:`disclose`.
     options : sequence of Cosines
-        What may be released of the course of the zone's sum.
+        What may be released of the basis of the zone's sum.
     """
     use = used(zone, direct)
-    level = float(prior.active.mean.sum())
+    level, reactive = float(prior.active.mean.sum()), every_bus(zone)
+    # an error of the sum is shared out over the buses
+    shared = float(np.linalg.norm(prior.active.shares)) if reactive else 1.0
     found = []
     for strategy, option in product(strategies(zone, release), options):
-        over = option if len(strategy.matrix) else Cosines(option.steps)  # nothing has no course
-        still = Disclosure(strategy, prior, 0.0, power_factors=adjacency.power_factors)
-        sensitivity = CourseDisclosure(still, over).sensitivity(adjacency, noise.norm)
+        over = option if len(strategy.matrix) else Cosines(option.steps)  # nothing has no basis
+        still = Disclosure(
+            strategy, prior, 0.0,
+            power_factors=adjacency.power_factors, exact=noise.source == "secure",
+        )  # fmt: skip
+        sensitivity = TemporalDisclosure(still, over).sensitivity(adjacency, noise.norm)
+        if math.isinf(sensitivity.value):
+            continue
         variance = noise.release(sensitivity).mechanism.variance
-        left = expected_error(strategy, variance, prior, use)
-        expected = math.hypot(left, math.sqrt(swing_left(over, variance, level)))
-        found.append(CourseDisclosure(replace(still, expected=expected), over))
+        left = expected_error(
+            strategy, variance, prior, use,
+            reactive=reactive, power_factors=adjacency.power_factors,
+        )  # fmt: skip
+        expected = math.hypot(left, shared * math.sqrt(coefficient_left(over, variance, level)))
+        found.append(TemporalDisclosure(replace(still, expected=expected), over))
+    if not found:
+        raise not_allowed(
+            "temporal_basis", str(max(len(option.weights) for option in options)),
+            "0 with mechanism 'staircase': a bus moves the cosines too",
+        )  # fmt: skip
     return min(found, key=lambda one: one.level.expected)
 
 
+def every_bus(zone: Zone) -> bool:
+    """Return True where the objective counts the error at every bus, in p and in q alike.
+
+    The squared imbalance of a schedule on the estimated demand d^ is that of its buses: where the
+    schedule balances d^, it is ||d^ - d||^2.
+    """
+    return zone.network.objective.kind == "imbalance"
+
+
 def used(zone: Zone, direct: DirectCurrent) -> Floats:
-    """Return what neighbours use of a zone's active demand: its sum, and flows on its ties."""
-    return np.vstack([np.ones((1, len(zone.own))), TIES * tie_flows(zone, direct)])
+    """Return the statistics of a zone's demand that its objective depends on, (k, |N_z|).
+
+    Every bus where the objective is the imbalance. For cost and losses the sum of the active
+    demand and flows on the zone's ties, which neighbours use, and every bus: the schedule counts
+    on generation that lines inside the zone may not carry to where its demand is.
+    """
+    everywhere = np.eye(len(zone.own))
+    if every_bus(zone):
+        return everywhere
+    ties = TIES * tie_flows(zone, direct)
+    return np.vstack([np.ones((1, len(zone.own))), ties, PLACE * everywhere])
 
 
 def strategies(zone: Zone, release: str) -> list[Statistics]:
@@ -96,10 +140,9 @@ def strategies(zone: Zone, release: str) -> list[Statistics]:
         return [bus(n)]
     if release == "total":
         return [total(n)]
-    # the sum alone is not among them: it says nothing of where load sits
     levels = (np.zeros(n, dtype=np.int64), np.arange(n))
     trees = [tree(levels, weights) for weights in TREES]
-    return trees if release == "tree" else [*trees, bus(n)]
+    return trees if release == "tree" else [*trees, bus(n), total(n)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,9 +170,8 @@ def grounded(case: Case) -> DirectCurrent:
     flows = laplacian(case.f_bus, case.t_bus, strength, case.n_bus)
     ground = 1e-9 * float(strength.mean()) if len(strength) else 1.0  # a grid may have no branch
     factors = Factors.of((flows + ground * sparse.eye_array(case.n_bus)).tocsc())
-    able = np.bincount(case.gen_bus, np.where(np.isfinite(case.pmax), case.pmax, 0.0), case.n_bus)
     # what all buses take alike moves all angles alike, and would drown the rest in rounding
-    supply = factors.solve(able / max(capacity(case), 1e-12) - 1.0 / case.n_bus)
+    supply = factors.solve(generation_shares(case) - 1.0 / case.n_bus)
     return DirectCurrent(strength, factors, supply)
 
 

@@ -1,4 +1,4 @@
-"""What a zone minimises: squared imbalance, or cost or losses with imbalance penalised.
+"""Objectives of a zone: squared imbalance, or cost or losses with imbalance penalised.
 
     imbalance   f(z; d) = ||B z + d||^2                                    (RK (D.2a))
     cost        f(z; d) = C(pg) / c0 + M ||B z + d||^2
@@ -92,7 +92,7 @@ def _usual_weight(case: Case) -> float:
 
 
 def has_convex_costs(case: Case) -> bool:
-    """Return whether a case has generation costs that can be minimised."""
+    """Return True where a case has convex generation costs."""
     try:
         cost_objective(case)
     except InputError:

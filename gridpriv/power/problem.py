@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from gridpriv.consensus.problem import Minimiser
-from gridpriv.consensus.settings import Accuracy, Update
+from gridpriv.consensus.settings import SolverTolerance, Update
 from gridpriv.core.arrays import Floats, Ints
 from gridpriv.power.objective import fixed_cost
 from gridpriv.power.presolve import ReducedProgram, presolve
@@ -36,7 +36,7 @@ class ZoneProblem:
         ``ipopt``, ``clarabel`` or ``pyomo:NAME``.
     disclosure : Disclosure, optional
         What of the demand is released, where demand is perturbed.
-    accuracy : {'matched', 'exact'}
+    solver_tolerance : {'matched', 'tight'}
         How far it is solved where no release rests on the minimiser.
     """
 
@@ -47,7 +47,7 @@ class ZoneProblem:
         program: ZoneProgram,
         solver: str,
         disclosure: Disclosure | None = None,
-        accuracy: Accuracy = "exact",
+        solver_tolerance: SolverTolerance = "tight",
     ) -> None:
         self._disclosure = disclosure
         self.program = program
@@ -55,7 +55,7 @@ class ZoneProblem:
         self.key = program.key
         self.coordinates: Ints = program.coordinates
         self.solver = solver
-        self.accuracy: Accuracy = accuracy
+        self.solver_tolerance: SolverTolerance = solver_tolerance
         self._last_output: tuple[Any, Sensitivity] | None = None
         self._solvers: dict[bool, ZoneSolver] = {}
         self._certified: dict[bool, Certified] = {}
@@ -84,7 +84,7 @@ class ZoneProblem:
         return self.program.start.copy()
 
     def imbalance(self, z: Floats, data: Floats) -> Floats:
-        """Return s = Bz + d: active, then reactive, of the own buses; positive is unserved."""
+        """Return s = Bz + d: active, then reactive, of the own buses; positive is a shortage."""
         return np.asarray(self.program.imbalance @ z + data)
 
     def gradient(self, z: Floats, data: Floats) -> Floats:
@@ -118,7 +118,7 @@ class ZoneProblem:
                     self.program,
                     lambda: self.reduced,
                     exact=exact,
-                    accuracy=self.accuracy,
+                    solver_tolerance=self.solver_tolerance,
                 )
             found = self._solvers[exact].solve(linear, metric, near=near)
         return Minimiser(found.z, found.iterations, found.retries)
@@ -172,7 +172,7 @@ class ZoneProblem:
 
     @property
     def disclosure(self) -> Disclosure:
-        """What of the demand is released."""
+        """Release strategy of the demand."""
         if self._disclosure is None:
             raise ValueError("demand perturbation needs a disclosure")
         return self._disclosure

@@ -1,33 +1,98 @@
-"""The schedule of the whole grid for a demand that is public: who holds all of it needs no rounds.
+"""Schedules of the whole grid for demand that is public: by one coordinator at once, or in rounds.
 
-The schedule is in the grid's coordinates (:mod:`gridpriv.power.zone`), so that every zone reads
-its own part of it as it would read what rounds agree on.
+A schedule says at which voltages the ends of tie lines are to stand, and what the other zones
+lose or gain where one departs from it. It is a function of released demand and public data.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
-from gridpriv.core.arrays import Floats
+from gridpriv.core.arrays import Complexes, Floats, Ints
 from gridpriv.core.errors import SolverError
-from gridpriv.power.ac.optimum import acopf
+from gridpriv.grid.case import Case
+from gridpriv.power.ac.block import Direction, Elimination, Merit
+from gridpriv.power.ac.interior import Border, Iteration, iterate
+from gridpriv.power.ac.joint import tie_ends
+from gridpriv.power.ac.optimum import AcOptimum, acopf
 from gridpriv.power.ac.state import AcState
 from gridpriv.power.centralized import relax
-from gridpriv.power.objective import cost_at
+from gridpriv.power.objective import AcObjective, cost_at
 from gridpriv.power.zone import Network, Zone
+
+AC_TOLERANCE = 1e-6
+"""Error of the optimality conditions (p.u., and multiples of c0) at which AC rounds end."""
+MOST_AC_ROUNDS = 200
+
+Ask = Callable[..., Sequence[Any]]
+"""From a verb and its arguments, zone by zone, to the zones' answers."""
+
+
+@dataclass(frozen=True, eq=False)
+class AcSchedule:
+    """An AC optimal power flow of released demand, as zones need it.
+
+    Attributes
+    ----------
+    voltage : (n,) complex
+        Of tie-end buses; others are not read.
+    slopes : tuple of (buses,) complex
+        Per zone, the other zones' valuation of tie-end voltages
+        (:class:`gridpriv.power.ac.redispatch.TieWorth`).
+    price_level : float
+        Largest price of active power at a tie end over the typical marginal cost of generation;
+        1 at least. Under shortage it is the value of lost load over that cost.
+    output_prices : tuple of (gens,), optional
+        Per zone, what an output is worth in other steps (multiples of c0 per p.u.).
+    """
+
+    voltage: Complexes
+    slopes: tuple[Complexes, ...]
+    price_level: float
+    output_prices: tuple[Floats, ...] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class AcRounds:
+    """The rounds in which zones solve the AC optimal power flow together; public.
+
+    Attributes
+    ----------
+    schedule : AcSchedule or None
+        None where they did not converge.
+    iterations : tuple of Iteration
+        One per round.
+    """
+
+    schedule: AcSchedule | None
+    iterations: tuple[Iteration, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class CentralSchedule:
+    """A schedule that a coordinator makes of all that zones disclosed.
+
+    Attributes
+    ----------
+    z : (end,)
+        In the grid's coordinates.
+    schedule : AcSchedule or None
+        None where it is the relaxation's.
+    """
+
+    z: Floats
+    schedule: AcSchedule | None
 
 
 def central_schedule(
-    network: Network, zones: Sequence[Zone], demands: Sequence[Floats], voll: float
-) -> Floats:
-    """Return the schedule (end,) that is best for the zones' demands taken together.
-
-    With cost or losses it is the AC optimum. For imbalance, and for demand that has no optimum (a
-    noisy one may ask for what no AC state gives), it is the relaxation's.
+    network: Network, zones: Sequence[Zone], demands: Sequence[Floats], voll: float, *, ac: bool
+) -> CentralSchedule:
+    """Return the schedule that is best for the zones' demands taken together.
 
     Parameters
     ----------
@@ -37,6 +102,9 @@ def central_schedule(
         p, then q, of every zone's own buses; public.
     voll : float
         Value of lost load in $/MWh.
+    ac : bool
+        Plan on the AC equations; on the relaxation where not, and for demand that has no AC
+        optimum (a noisy one may ask for what no AC state gives).
 
     Raises
     ------
@@ -46,15 +114,112 @@ def central_schedule(
     pd, qd = np.zeros(network.case.n_bus), np.zeros(network.case.n_bus)
     for zone, demand in zip(zones, demands, strict=True):
         pd[zone.own], qd[zone.own] = np.split(demand, 2)
-    case = replace(network.case, pd=pd, qd=qd)
-    objective = network.objective
-    if objective.kind == "imbalance":
-        return relax(case).z
-    try:
-        return coordinates(network, acopf(case, objective.kind, voll).state)
-    except SolverError:
-        priced = objective.kind == "cost"
-        return relax(case, "cost", imbalance_weight=objective.weight).z if priced else relax(case).z
+    case, objective = replace(network.case, pd=pd, qd=qd), network.objective
+    if ac and objective.kind != "imbalance":
+        optimum = estimated_optimum(case, objective.kind, voll)
+        if optimum is not None:
+            return CentralSchedule(coordinates(network, optimum.state), _by_zone(optimum, zones))
+    priced = objective.kind == "cost"
+    relaxed = relax(case, "cost", imbalance_weight=objective.weight) if priced else relax(case)
+    return CentralSchedule(relaxed.z, None)
+
+
+def estimated_optimum(case: Case, objective: AcObjective, voll: float) -> AcOptimum | None:
+    """Return the AC optimum of an estimated demand; None if there is none.
+
+    Where the estimate has no optimum, its reactive part is departed from at a price.
+    """
+    for estimated in (False, True):
+        try:
+            return acopf(case, objective, voll, estimated=estimated)
+        except SolverError:
+            continue
+    return None
+
+
+def _by_zone(optimum: AcOptimum, zones: Sequence[Zone]) -> AcSchedule:
+    """Return an AC optimum as a schedule of zones."""
+    case, gradient = optimum.state.case, optimum.voltage_gradient
+    ends = tie_ends(case, zones).number[0] >= 0
+    slopes = []
+    for zone in zones:
+        own = np.asarray(gradient[zone.own].sum(axis=0)).ravel()
+        slopes.append(np.where(ends, -own, 0.0)[zone.buses])
+    prices = np.abs(np.nan_to_num(optimum.p_price[ends])) / optimum.price_unit
+    return AcSchedule(optimum.state.voltage, tuple(slopes), float(prices.max(initial=1.0)))
+
+
+def schedule_in_rounds(
+    network: Network, zones: Sequence[Zone], ask: Ask, most: int = MOST_AC_ROUNDS
+) -> AcRounds:
+    """Return the AC optimal power flow that zones find together.
+
+    Parameters
+    ----------
+    ask : callable
+        Carries a verb to all zones (:class:`gridpriv.power.fleet.ZoneMember`).
+    most : int
+        Rounds at most.
+    """
+    ends = tie_ends(network.case, zones)
+    parts = [ends.of(zone) for zone in zones]
+    for estimated in (False, True):
+        places: list[Ints | None] = list(ask("ac_open", parts, [estimated] * len(zones)))
+        live = [z for z, at in enumerate(places) if at is not None]
+        if not live:  # nothing generates anywhere: there is no voltage to schedule
+            return AcRounds(None, ())
+        border = Border(ends.size, [at for at in places if at is not None])
+        rounds = tuple(iterate(_Asked(ask, len(zones), live), border, most, AC_TOLERANCE))
+        if rounds and rounds[-1].converged(AC_TOLERANCE):
+            break
+    else:
+        return AcRounds(None, rounds)
+    voltage = np.zeros(network.case.n_bus, complex)
+    slopes = [np.zeros(len(zone.buses), complex) for zone in zones]
+    level = 1.0
+    for z, answer in enumerate(ask("ac_schedule")):
+        if answer is not None:
+            seen, slopes[z], price = answer
+            level = max(level, price)
+            at_ties = ends.number[0, zones[z].buses] >= 0
+            voltage[zones[z].buses[at_ties]] = seen[at_ties]
+    return AcRounds(AcSchedule(voltage, tuple(slopes), level), rounds)
+
+
+@dataclass(frozen=True, eq=False)
+class _Asked:
+    """The zones' blocks behind a transport."""
+
+    ask: Ask
+    zones: int
+    live: Sequence[int]
+
+    def _all(self, verb: str, *given: Any) -> list[Any]:
+        """Return the live zones' answers to a verb with the same arguments."""
+        answers = self.ask(verb, *([value] * self.zones for value in given))
+        return [answers[z] for z in self.live]
+
+    def begin(self, mu: float) -> list[Merit]:
+        return self._all("ac_begin", mu)
+
+    def merit(self, mu: float) -> list[Merit]:
+        return self._all("ac_merit", mu)
+
+    def eliminate(self, mu: float, delta: float) -> list[Elimination | None]:
+        return self._all("ac_eliminate", mu, delta)
+
+    def direction(self, border: Sequence[Floats]) -> list[Direction]:
+        parts: list[Floats | None] = [None] * self.zones
+        for z, part in zip(self.live, border, strict=True):
+            parts[z] = part
+        answers = self.ask("ac_direction", parts)
+        return [answers[z] for z in self.live]
+
+    def trial(self, primal: float, dual: float) -> list[Merit]:
+        return self._all("ac_trial", primal, dual)
+
+    def accept(self) -> list[None]:
+        return self._all("ac_accept")
 
 
 def coordinates(network: Network, state: AcState) -> Floats:

@@ -59,7 +59,7 @@ SOLVER_SHARE: dict[Update, float] = {"linearized": 1.0, "exact": 0.5}
 
 
 def demand_sensitivity(adjacency: DemandAdjacency, norm: Norm) -> Sensitivity:
-    """Return how far a zone's demand moves between neighbours."""
+    """Return the distance of a zone's demand between neighbouring data sets."""
     entries = 2 if adjacency.protects == "p+q" else 1
     moved = np.zeros(2)
     moved[:entries] = adjacency.beta
@@ -71,7 +71,7 @@ def demand_sensitivity(adjacency: DemandAdjacency, norm: Norm) -> Sensitivity:
 def gradient_sensitivity(
     program: ZoneProgram, adjacency: DemandAdjacency, norm: Norm
 ) -> Sensitivity:
-    """Return how far the gradient of the squared imbalance moves between neighbours."""
+    """Return the sensitivity of the gradient of the squared imbalance."""
     rows = _changes(program.imbalance, adjacency, norm)
     lengths = _row_norms(rows, norm)
     worst = int(np.argmax(lengths))
@@ -93,7 +93,7 @@ def output_sensitivity(
     update: Update,
     metric: Floats,
 ) -> Sensitivity:
-    """Return how far the released minimiser moves; ``metric`` is the local quadratic's diagonal."""
+    """Return the sensitivity of the minimiser; ``metric``: the local quadratic's diagonal."""
     if update == "exact":
         return _exact_output(adjacency, norm, metric[metric > 0], program.weight)
     size, square = _corner_gradients(program, adjacency)

@@ -1,4 +1,4 @@
-"""How much demand a grid cannot serve, and which limits keep it from more.
+"""Least load shedding of a grid, and the limits that cause it.
 
 Two figures enclose the least shed demand at constant power factor: the relaxation's bound (no
 dispatch sheds less) and an AC plan (so much suffices). A limit is named as a cause only if the AC
@@ -43,35 +43,37 @@ class Cause:
 
 @dataclass(frozen=True)
 class Shortage:
-    """What of a grid's demand cannot be served.
+    """Least load shedding of a grid and its causes.
 
     Attributes
     ----------
     enough_mw : float
         Shed by the AC plan that sheds least.
-    dead_mw : float
+    deenergized_mw : float
         The part of it on islands in which nothing generates.
-    spill_mw : float
+    curtailed_mw : float
         Generation that cannot be used in that plan.
     causes : tuple of Cause
         Those with the largest effect first.
     """
 
     enough_mw: float
-    dead_mw: float
-    spill_mw: float
+    deenergized_mw: float
+    curtailed_mw: float
     causes: tuple[Cause, ...]
 
     def sentence(self, most: int = 3) -> str:
-        """Return in words how much suffices and what keeps it from being less."""
+        """Return the least load shedding and its causes as a sentence."""
         if self.enough_mw <= SHED_TOLERANCE_MW:
             parts = ["an AC plan serves all demand"]
         else:
             parts = [f"an AC plan that sheds {self.enough_mw:.4g} MW suffices"]
-        if self.spill_mw > SHED_TOLERANCE_MW:
-            parts.append(f"it spills {self.spill_mw:.4g} MW that generators cannot go below")
-        if self.dead_mw > 0:
-            parts.append(f"{self.dead_mw:.4g} MW of it lie on islands in which nothing generates")
+        if self.curtailed_mw > SHED_TOLERANCE_MW:
+            parts.append(f"it curtails {self.curtailed_mw:.4g} MW that generators cannot go below")
+        if self.deenergized_mw > 0:
+            parts.append(
+                f"{self.deenergized_mw:.4g} MW of it lie on islands in which nothing generates"
+            )
         for cause in self.causes:
             others = " and others" if len(cause.places) > most else ""
             at = ", ".join(cause.places[:most]) + others
@@ -82,7 +84,7 @@ class Shortage:
 
 
 def shortage(case: Case) -> Shortage:
-    """Return what of a grid's demand an AC plan cannot serve, and why.
+    """Return the least load shedding of an AC plan and its causes.
 
     Raises
     ------
@@ -92,9 +94,9 @@ def shortage(case: Case) -> Shortage:
     least = acopf(case, "shed")
     state = least.state
     causes: list[Cause] = []
-    if state.shed_mw - state.dead_mw > SHED_TOLERANCE_MW:
+    if state.shed_mw - state.deenergized_mw > SHED_TOLERANCE_MW:
         causes = sorted(_causes(case, least), key=lambda cause: cause.without_mw)
-    return Shortage(state.shed_mw, state.dead_mw, state.spill_mw, tuple(causes))
+    return Shortage(state.shed_mw, state.deenergized_mw, state.curtailed_mw, tuple(causes))
 
 
 def _causes(case: Case, least: AcOptimum) -> Iterator[Cause]:

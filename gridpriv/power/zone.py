@@ -1,4 +1,4 @@
-"""What a zone sees of the grid: its buses, their neighbours, the lines between, its generators.
+"""A zone's part of the grid: its buses, their neighbours, lines between, generators.
 
 Everything here is public topology. The zone's demand is not part of it.
 
@@ -119,7 +119,7 @@ class Zone:
 
     @property
     def held(self) -> dict[str, Ints]:
-        """What of the grid the zone holds variables of, family by family."""
+        """Elements of the grid of which the zone has variables, family by family."""
         return (
             {"w": self.buses, "wr": self.pairs, "wi": self.pairs}
             | dict.fromkeys(FLOWS, self.branches)

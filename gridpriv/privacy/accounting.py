@@ -1,10 +1,11 @@
-"""Totals from dp_accounting; no bound is made here but that of one Laplace release.
+"""Totals from dp_accounting; no bound is made here but those of one and two Laplace releases.
 
 A charge is what one release costs (:class:`gridpriv.privacy.mechanism.Charge`). Charges of
 plain mechanisms are composed by their privacy loss distribution (PLD). Gaussian mechanisms
 alone compose to one Gaussian mechanism of multiplier (sum 1/m_i^2)^(-1/2) exactly (Dong, Roth
 and Su 2022, corollary 3.3), whose curve dp_accounting gives in closed form. Charges of secure
 noise are what OpenDP's map states: pure epsilon (dominated by randomised response) or zCDP.
+Staircases are composed by their three losses.
 Mechanisms that are no additive noise are composed by the PLD that dominates every mechanism of
 their epsilon and delta, and a release about which nothing is proved makes the total infinite.
 
@@ -30,6 +31,8 @@ from typing import Any
 
 from gridpriv.core.errors import InputError, finite, not_allowed
 from gridpriv.privacy.mechanism import Charge
+from gridpriv.privacy.staircase import chance_of_loss
+from gridpriv.privacy.subsampling import DRAWN, REPLACED, loss_distribution
 
 Charges = Mapping[Charge, int]
 
@@ -37,13 +40,37 @@ HIDES_NOTHING = 50.0
 # Losses are rounded up to a grid, so a coarser one is still a bound. Compositions whose losses
 # spread above WIDE take ten times as long on the fine grid, and gain a millionth of epsilon.
 FINE, COARSE, WIDE = 1e-4, 1e-3, 100.0
+SAMPLED = frozenset({"sampled-gaussian", REPLACED, DRAWN})
+COMPOSED = SAMPLED | {"laplace", "gaussian", "approximate", "staircase"}
 
 
 def pure_epsilon(charge: Charge) -> float:
     """Return the epsilon of a charge at delta 0; infinite where there is none."""
-    if charge.kind == "laplace":
+    if charge.kind in ("laplace", "split-laplace"):
         return 1.0 / charge.parameter
-    return charge.parameter if charge.kind == "pure" else math.inf
+    return charge.parameter if charge.kind in ("pure", "staircase") else math.inf
+
+
+def parts(charge: Charge) -> tuple[Charge, ...]:
+    """Return the charges whose composition bounds a release's loss at every delta.
+
+    A bus moves several statistics of a tree, each with noise of its own: Laplace noise on numbers,
+    or K-norm noise on pairs. Let the moves x_k of numbers or pairs, in the mechanism's norm, add
+    up to at most D, and let none be more than s D, s at least 1/2. Then the loss is at most that of
+    two Laplace mechanisms, whose values move by s D and by (1 - s) D:
+
+    1. delta(eps; v) = 1 - M(v) with M log-concave in v (step 1 of :class:`KNorm`; a product of
+       Laplace densities is log-concave too), so that delta is largest at an extreme point of the
+       convex set {sum of x_k <= D, x_k <= s D}.
+    2. At an extreme point all but two x_k are 0, and those are s D and (1 - s) D: with two strictly
+       between 0 and s D, one could take from the other; at most one can be s D unless s = 1/2.
+    3. Noise on them is independent, and the loss of each that of a Laplace mechanism (step 2 and
+       3 of :class:`KNorm`).
+    """
+    if charge.kind != "split-laplace":
+        return (charge,)
+    larger = Charge("laplace", charge.parameter / charge.second)
+    return (larger, Charge("laplace", charge.parameter / (1.0 - charge.second)))
 
 
 def total_pure(charges: Charges) -> float:
@@ -86,7 +113,11 @@ def total_epsilon(charges: Charges, delta: float) -> float:
     divergence (``dp_accounting``). Never above the sum of pure epsilons.
     """
     check_delta("delta", delta)
-    ordered = sorted(charges.items(), key=lambda item: repr(item[0]))
+    whole: dict[Charge, int] = {}
+    for charge, count in charges.items():
+        for part in parts(charge):
+            whole[part] = whole.get(part, 0) + count
+    ordered = sorted(whole.items(), key=lambda item: repr(item[0]))
     return _total(tuple(ordered), delta)
 
 
@@ -105,15 +136,42 @@ def _total(charges: tuple[tuple[Charge, int], ...], delta: float) -> float:
         return total_pure(dict(charges))  # a loss distribution this wide has no use and no grid
     if kinds == {"laplace"} and sum(count for _, count in charges) == 1:
         bound = max(0.0, pure_epsilon(charges[0][0]) + 2.0 * math.log1p(-delta))
+    elif kinds == {"laplace"} and sum(count for _, count in charges) == 2:
+        bound = _two_laplace_epsilon([pure_epsilon(c) for c, n in charges for _ in range(n)], delta)
+    elif kinds == {"staircase"} and sum(count for _, count in charges) == 1:
+        (one, _), *_ = charges
+        bound = max(0.0, one.parameter + math.log1p(-min(delta / one.second, 1.0 - 1e-16)))
     elif kinds <= {"laplace", "gaussian"}:
         bound = _pld_epsilon(charges, delta)
-    elif kinds <= {"laplace", "gaussian", "sampled-gaussian", "approximate"}:
+    elif kinds <= COMPOSED:
         bound = _composed_epsilon(charges, delta)
-    elif kinds <= {"laplace", "pure"}:
+    elif kinds <= {"laplace", "pure", "staircase"}:
         bound = _randomised_response_epsilon(charges, delta)
     else:
         bound = _rdp_epsilon(charges, delta)
     return min(bound, total_pure(dict(charges)))
+
+
+def _two_laplace_epsilon(moves: list[float], delta: float) -> float:
+    """Return epsilon of two Laplace releases, by bisection of their curve.
+
+    With a >= b the pure epsilons and delta_a(t) = 1 - exp((t - a)/2), |t| <= a, the curve of the
+    first, delta(e) is the mean of delta_a(e - L) over the loss L of the second: b with chance 1/2,
+    -b with chance exp(-b)/2, and density exp((l - b)/2)/4 between. As e - b >= -a, only
+    e - L < a limits it.
+    """
+    b, a = sorted(moves)
+
+    def curve(e: float) -> float:
+        low, far = max(e - a, -b), math.exp((e - a - b) / 2.0)
+        found = 0.5 * (1.0 - far) - 0.5 * math.expm1((low - b) / 2.0) - 0.25 * (b - low) * far
+        return found - 0.5 * math.exp(-b) * math.expm1(min(e + b - a, 0.0) / 2.0)
+
+    low, high = 0.0, a + b
+    for _ in range(60):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if curve(middle) > delta else (low, middle)
+    return high
 
 
 def _one_gaussian(charges: tuple[tuple[Charge, int], ...]) -> float:
@@ -163,10 +221,29 @@ def _loss(charge: Charge) -> Any:
         return privacy_loss_distribution.from_privacy_parameters(
             common.DifferentialPrivacyParameters(charge.parameter, charge.second)
         )
+    if charge.kind == "staircase":
+        return _staircase_loss(charge)
+    if charge.kind in (REPLACED, DRAWN):
+        return loss_distribution(charge.kind, charge.parameter, charge.second, FINE)
     if charge.kind == "laplace":
         return privacy_loss_distribution.from_laplace_mechanism(charge.parameter)
     rate = charge.second if charge.kind == "sampled-gaussian" else 1.0
     return privacy_loss_distribution.from_gaussian_mechanism(charge.parameter, sampling_prob=rate)
+
+
+def _staircase_loss(charge: Charge) -> Any:
+    """Return the loss distribution of a staircase: three losses, on the grid of the others.
+
+    The losses of the neighbour are the same ones (:mod:`gridpriv.privacy.staircase`).
+    """
+    from dp_accounting.pld import pld_pmf, privacy_loss_distribution
+
+    whole, q = charge.second, math.exp(-charge.parameter)
+    steps = charge.parameter / FINE
+    losses = {math.ceil(-steps): q * whole, 0: max(0.0, 1.0 - (1.0 + q) * whole)}
+    losses[math.ceil(steps)] = whole
+    pmf = pld_pmf.create_pmf(losses, FINE, infinity_mass=0.0, pessimistic_estimate=True)
+    return privacy_loss_distribution.PrivacyLossDistribution(pmf)
 
 
 def _randomised_response_epsilon(charges: tuple[tuple[Charge, int], ...], delta: float) -> float:
@@ -235,6 +312,29 @@ def laplace_multiplier(epsilon: float, delta: float, releases: int) -> float:
     return min(math.exp(found), pure)
 
 
+@lru_cache(maxsize=256)
+def staircase_multiplier(epsilon: float, delta: float, releases: int, dimension: int) -> float:
+    """Return 1 over the epsilon of a staircase of which ``releases`` cost (epsilon, delta)."""
+    pure = releases / epsilon
+    if delta == 0.0 or releases == 1:
+        return pure
+
+    def excess(log_multiplier: float) -> float:
+        one = math.exp(-log_multiplier)
+        charge = Charge("staircase", one, chance_of_loss(one, dimension))
+        return total_epsilon({charge: releases}, delta) - epsilon
+
+    low = high = math.log(pure)
+    if excess(high) >= 0.0:
+        return pure
+    while excess(low) <= 0.0:
+        low, high = low - math.log(2.0), low
+    for _ in range(25):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if excess(middle) > 0.0 else (low, middle)
+    return math.exp(high)
+
+
 def gaussian_multiplier(epsilon: float, delta: float, releases: int) -> float:
     """Return the noise multiplier sigma/D2 at which Gaussian releases cost (epsilon, delta).
 
@@ -249,19 +349,17 @@ def gaussian_multiplier(epsilon: float, delta: float, releases: int) -> float:
     return math.sqrt(releases) * float(dp_accounting.get_sigma_gaussian(epsilon, delta))
 
 
-def secure_multiplier(mechanism: str, epsilon: float, delta: float, releases: int) -> float:
-    """Return the noise multiplier at which secure releases cost (epsilon, delta), delta above 0.
+def secure_multiplier(epsilon: float, delta: float, releases: int) -> float:
+    """Return the multiplier at which secure releases of pure epsilon cost (epsilon, delta).
 
-    Their charges are what OpenDP's map states, 1/m pure or 1/(2m^2)-zCDP, which costs more than
-    the mechanism itself: noise calibrated to that would overspend the stated total.
+    Their charges are what a map states, 1/m pure, which costs more than the mechanism itself:
+    noise calibrated to that would overspend the stated total.
     """
     from scipy.optimize import brentq
 
     def excess(log_multiplier: float) -> float:
         m = math.exp(log_multiplier)
-        gaussian = mechanism == "gaussian"
-        charge = Charge("zcdp", 0.5 / m**2) if gaussian else Charge("pure", 1.0 / m)
-        return total_epsilon({charge: releases}, delta) - epsilon
+        return total_epsilon({Charge("pure", 1.0 / m): releases}, delta) - epsilon
 
     low = math.log(math.sqrt(releases) / (8.0 * epsilon + 8.0))
     high = math.log(20.0 * releases / epsilon + 20.0 * math.sqrt(-math.log(delta)))
@@ -278,18 +376,18 @@ def classical_gaussian_multiplier(epsilon: float, delta: float) -> float:
             "epsilon",
             epsilon,
             "at most 1 with the classical Gaussian calibration of the paper, whose proof holds "
-            "there only (--calibration sound uses the analytic Gaussian mechanism)",
+            "there only (--sensitivity proven uses the analytic Gaussian mechanism)",
         )
     return math.sqrt(2.0 * math.log(1.25 / delta)) / epsilon
 
 
-def paper_total(
+def published_total(
     epsilon: float, delta: float, releases: int, target_delta: float | None = None
 ) -> float:
     """Return RK's theorem 4.6, sqrt(TE ln(1/target_delta)/ln(1.25/delta)) epsilon.
 
     It is derived as a lower bound of the total and certifies nothing; it is reported under
-    calibration ``paper`` only, labelled as the paper's.
+    sensitivity ``published`` only, labelled as the paper's.
     """
     target = delta if target_delta is None else target_delta
     return math.sqrt(releases * math.log(1 / target) / math.log(1.25 / delta)) * epsilon

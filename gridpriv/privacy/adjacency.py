@@ -23,7 +23,7 @@ LEAST_BETA, MOST_BETA = 1e-9, 1e6  # p.u.; no meter sees less, no grid has more
 
 @dataclass(frozen=True)
 class Move:
-    """How far one figure of a unit may move between neighbours: at most ``most``, or anyhow."""
+    """Largest change of one figure of a unit between adjacent data: ``most``, or unbounded."""
 
     figure: str
     most: float
@@ -37,7 +37,7 @@ class Move:
 
 @dataclass(frozen=True)
 class Protection:
-    """What differs between neighbours, in figures that can be compared: one unit, in a box.
+    """Difference of adjacent data in comparable figures: one unit, in a box.
 
     Attributes
     ----------
@@ -57,7 +57,7 @@ class Protection:
         return f"one {self.unit} changes {moves}" + (" at most" if bounded else "")
 
     def factor(self, stated: Protection) -> float:
-        """Return how many times as far these neighbours lie apart as those of a release.
+        """Return the ratio of this adjacency distance to that of a release.
 
         Parameters
         ----------
@@ -106,8 +106,8 @@ class PowerFactors:
     ----------
     first, last : float
         Power factors between -1 and 1, none nearly 0; negative where the load is capacitive
-        (leading). A band's middle is told in nine digits, so bands that are narrow beside them
-        are refused: two of them could not be told apart.
+        (leading). The middle of a band has nine digits, so bands that are narrow beside them
+        are refused: two of them could not be distinguished.
     """
 
     first: float
@@ -143,7 +143,7 @@ class PowerFactors:
         return np.array([[1.0, 0.0], [-self.middle / self.half, 1.0 / self.half]])
 
     def holds(self, p: float, q: float) -> bool:
-        """Return whether a demand is at one of the power factors."""
+        """Test a demand for one of the power factors."""
         low, high = sorted(t * p for t in self._ends)
         room = SAME * max(abs(p), abs(q))
         return low - room <= q <= high + room
@@ -206,7 +206,7 @@ class DemandAdjacency:
         return f"one bus of one zone changes its {kind} demand by at most {self.beta:g} p.u."
 
     def scaled(self, scale: float) -> DemandAdjacency:
-        """Return how far demand moves that is a multiple of its owner's (never less than)."""
+        """Return the adjacency of demand that is a multiple of its owner's (never less than)."""
         return replace(self, beta=max(scale * self.beta, LEAST_BETA))
 
     def protection(self, base_mva: float) -> Protection:

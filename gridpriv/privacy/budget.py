@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 from typing import Literal
 
@@ -14,7 +15,9 @@ from gridpriv.privacy.accounting import (
     gaussian_multiplier,
     laplace_multiplier,
     secure_multiplier,
+    staircase_multiplier,
 )
+from gridpriv.privacy.mechanism import SMOOTHED
 
 Scope = Literal["per-release", "total"]
 # far beyond any protection and any use, and as far as noise can be computed
@@ -74,7 +77,9 @@ def parse_budget(text: str) -> Budget:
     scope, _, numbers = text.partition(":")
     parts = numbers.split(",")
     if scope not in ("per-release", "total") or not 1 <= len(parts) <= 2:
-        raise not_allowed("budget", text, "per-release:E[,D] or total:E[,D]")
+        bare = re.fullmatch(r"[0-9.]+(e[-+]?[0-9]+)?(,[0-9.]+e-?[0-9]+)?", text.strip())
+        hint = f" (did you mean total:{text.strip()}?)" if bare else ""
+        raise not_allowed("budget", text, f"total:E[,D] or per-release:E[,D]{hint}")
     try:
         values = [float(part) for part in parts]
     except ValueError:
@@ -89,7 +94,7 @@ def parse_budget(text: str) -> Budget:
 def noise_multiplier(
     budget: Budget,
     mechanism: str,
-    calibration: str,
+    sensitivity: str,
     releases: int,
     delta: float,
     source: str = "simulated",
@@ -98,21 +103,41 @@ def noise_multiplier(
 
     Parameters
     ----------
-    mechanism : {'laplace', 'gaussian', 'knorm'}
-    calibration : {'sound', 'paper'}
+    mechanism : {'laplace', 'gaussian', 'knorm', 'staircase', 'staircase-number'}
+    sensitivity : {'proven', 'published'}
         ``paper`` uses the classical Gaussian per release.
     releases : int
         Planned number for a zone; matters for totals.
     delta : float
         Of one Gaussian release, where the budget states none.
     """
+    if mechanism not in BUILT_IN:
+        return _registered(budget, mechanism, releases, delta)
+    if source == "secure" and mechanism == "gaussian":  # a margin for the grid of discrete noise
+        plain = noise_multiplier(budget, mechanism, sensitivity, releases, delta)
+        return plain * (1.0 + 2.0 * SMOOTHED)
     if budget.scope == "total" and source == "secure" and budget.delta:
-        return secure_multiplier(mechanism, budget.epsilon, budget.delta, releases)
+        return secure_multiplier(budget.epsilon, budget.delta, releases)
+    if budget.scope == "total" and mechanism.startswith("staircase"):
+        dimension = 2 if mechanism == "staircase" else 1
+        return staircase_multiplier(budget.epsilon, budget.delta or 0.0, releases, dimension)
     if budget.scope == "total":
         find = gaussian_multiplier if mechanism == "gaussian" else laplace_multiplier
         return find(budget.epsilon, budget.delta or 0.0, releases)
-    if mechanism != "gaussian":  # K-norm noise has the loss of Laplace noise
+    if mechanism != "gaussian":  # at a multiplier m all the others cost 1/m
         return 1.0 / budget.epsilon
-    if calibration == "paper":
+    if sensitivity == "published":
         return classical_gaussian_multiplier(budget.epsilon, budget.delta or delta)
     return gaussian_multiplier(budget.epsilon, budget.delta or delta, 1)
+
+
+BUILT_IN = ("laplace", "gaussian", "knorm", "staircase", "staircase-number")
+
+
+def _registered(budget: Budget, mechanism: str, releases: int, delta: float) -> float:
+    """Return the multiplier of a mechanism from outside the package."""
+    from gridpriv.privacy.plugins import registered_multiplier
+
+    if budget.scope == "total":
+        return registered_multiplier(mechanism, budget.epsilon, budget.delta or 0.0, releases)
+    return registered_multiplier(mechanism, budget.epsilon, budget.delta or delta, 1)

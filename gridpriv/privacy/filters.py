@@ -42,11 +42,11 @@ import numpy as np
 
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import not_allowed
-from gridpriv.privacy.accounting import Charges, check_delta, total_epsilon, total_pure
+from gridpriv.privacy.accounting import Charges, check_delta, parts, total_epsilon, total_pure
 from gridpriv.privacy.mechanism import Charge
 
 SLACK = 1e-9  # figures are compared to nine digits: sums of floats end a little off
-CHARGED = ("laplace", "gaussian", "pure", "zcdp", "approximate")
+CHARGED = ("laplace", "split-laplace", "gaussian", "staircase", "pure", "zcdp", "approximate")
 ORDERS: Floats = 1.0 + np.geomspace(0.05, 1e6, 500)
 
 
@@ -123,7 +123,7 @@ class PlannedFilter:
 
 @dataclass(frozen=True)
 class GrantFilter:
-    """What keeps a grant: the pure filter, and the rule where delta allows one."""
+    """Filter of a grant: the pure filter, and the PLD rule where delta allows one."""
 
     epsilon: float
     rule: Rule | None
@@ -141,7 +141,7 @@ class GrantFilter:
         return self.used(charges) <= 1.0 + SLACK
 
     def room(self, spent: Charges, one: Charges, most: int = 10**12) -> int:
-        """Return how many times ``one`` still fits after ``spent``, up to ``most``."""
+        """Return the number of further charges ``one`` that fit after ``spent``, up to ``most``."""
         low, high = 0, 1
         while high < most and self.fits(combined(spent, one, high)):
             low, high = high, 2 * high
@@ -224,6 +224,11 @@ def _renyi(charge: Charge, orders: Any) -> Floats:
     event: Any
     if charge.kind == "approximate":
         return np.full(len(orders), math.inf)
+    if charge.kind == "split-laplace":
+        first, second = (_renyi(part, orders) for part in parts(charge))
+        return np.asarray(first + second)
+    if charge.kind == "staircase":
+        return _staircase_renyi(charge, np.asarray(orders, dtype=float))
     if charge.kind == "laplace":
         event = dp_accounting.LaplaceDpEvent(charge.parameter)
     elif charge.kind == "gaussian":
@@ -238,6 +243,15 @@ def _renyi(charge: Charge, orders: Any) -> Floats:
     accountant = rdp.RdpAccountant(orders, relation)
     accountant.compose(event)
     return np.asarray(accountant.rdp, dtype=float)
+
+
+def _staircase_renyi(charge: Charge, orders: Floats) -> Floats:
+    """Return the Renyi divergences of three losses: ln E exp((a - 1) L) / (a - 1)."""
+    epsilon, whole, more = charge.parameter, charge.second, orders - 1.0
+    rest = max(0.0, 1.0 - (1.0 + math.exp(-epsilon)) * whole)
+    up, down = math.log(whole) + more * epsilon, math.log(whole) - epsilon - more * epsilon
+    still = math.log(rest) if rest else -math.inf
+    return np.asarray(np.logaddexp(np.logaddexp(up, down), still) / more)
 
 
 def combined(charges: Charges, more: Charges, times: int = 1) -> dict[Charge, int]:
@@ -257,6 +271,12 @@ def check_charges(charges: Mapping[Charge, int]) -> None:
             raise not_allowed("charge kind", charge.kind, ", ".join(CHARGED))
         if not (math.isfinite(charge.parameter) and charge.parameter > 0):
             raise not_allowed(f"{charge.kind} parameter", charge.parameter, "a positive number")
+        if charge.kind == "staircase" and not (
+            0.0 < charge.second <= 1.0 / (1.0 + math.exp(-charge.parameter)) + SLACK
+        ):
+            raise not_allowed("staircase chance", charge.second, "a chance of the whole loss")
+        if charge.kind == "split-laplace" and not 0.5 <= charge.second < 1.0:
+            raise not_allowed("split-laplace share", charge.second, "0.5 or more and below 1")
         if charge.kind == "approximate" and not 0.0 <= charge.second < 1.0:
             raise not_allowed("approximate delta", charge.second, "a number of 0 or more, below 1")
         if isinstance(count, bool) or not isinstance(count, int) or count < 1:

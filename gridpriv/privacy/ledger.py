@@ -9,9 +9,10 @@ and at most for one group of releases that never left.
 Budgets belong to units (:mod:`gridpriv.privacy.ledger_rows`): a release of a zone is charged to
 each of its buses, so another zone map finds every bus with what is left of its own budget.
 
-What the file cannot know: an older copy of it put back in its place (:func:`verify` can, given a
-head that was kept elsewhere), or a second ledger for the same data. Keep one ledger for one data
-set, and its key where only the owner can read it (:mod:`gridpriv.privacy.ledger_file`).
+What the file cannot know, an older copy of it put back in its place or a second ledger for the same
+units, the machine's register does (:mod:`gridpriv.privacy.register`). On another machine neither
+is seen, but :func:`verify` finds an older copy, given a head that was kept elsewhere. Keep the key
+where only the owner can read it (:mod:`gridpriv.privacy.ledger_file`).
 """
 
 from __future__ import annotations
@@ -42,13 +43,14 @@ from gridpriv.privacy.ledger_rows import (
     Account,
     Book,
     Charged,
-    Dataset,
     Grant,
+    LedgerDataset,
     as_ranges,
     now,
     total_of,
 )
 from gridpriv.privacy.mechanism import Charge
+from gridpriv.privacy.register import Register
 from gridpriv.privacy.release import Release
 
 WAIT = 30.0  # seconds for other processes
@@ -56,7 +58,7 @@ WAIT = 30.0  # seconds for other processes
 
 def grant(
     path: str | Path,
-    datasets: Iterable[Dataset],
+    datasets: Iterable[LedgerDataset],
     epsilon: float,
     delta: float = 0.0,
     key: Path | None = None,
@@ -71,7 +73,7 @@ def grant(
     ----------
     path : path
         The ledger.
-    datasets : iterable of Dataset
+    datasets : iterable of LedgerDataset
         The units of each owner, all protected against the same moves.
     epsilon, delta : float
         Of all releases of a unit together; a delta of 0 is a pure budget.
@@ -100,28 +102,48 @@ def grant(
     if len({dataset.protection for dataset in owners}) > 1:
         raise InputError("a grant protects the same moves of every unit")
     refuse_shared(owners)
-    held = HeldLedger(Path(path), key, timeout)
-    with held.file.making() as rows:
-        held.take(rows)
-        marks = [unit.marks(held.file.key) for dataset in owners for unit in dataset.units]
-        for dataset in owners:
-            again = [u for u in dataset.units if held.number(u) is not None]
-            if again:
-                raise InputError(
-                    f"ledger {path}: {_some(len(again), dataset)} of {dataset.owner!r} have a "
-                    "grant already; nothing was granted"
-                )
-        held.write(
-            Grant(
-                at=now(),
-                epsilon=epsilon,
-                delta=delta,
-                protection=owners[0].protection,
-                owners=tuple((dataset.owner, len(dataset.units)) for dataset in owners),
-                units=tuple(mark for mark, _ in marks),
-                records=tuple(mark for _, mark in marks),
+    accounts = [unit.account for dataset in owners for unit in dataset.units if unit.account]
+    register = Register(Path(path))
+    with register.granting(accounts, lambda: _identity(Path(path), key, timeout)):
+        held = HeldLedger(Path(path), key, timeout)
+        with held.file.making() as rows:
+            held.take(rows)
+            _write_grant(held, owners, epsilon, delta)
+    if accounts:
+        register.note(held.identity, held.file.head)
+
+
+def _identity(path: Path, key: Path | None, timeout: float) -> str:
+    """Return the MAC of a ledger's first row; an empty text where there is no whole ledger."""
+    try:
+        return read_held(path, key, timeout)[0].identity
+    except InputError:
+        return ""
+
+
+def _write_grant(
+    held: HeldLedger, owners: list[LedgerDataset], epsilon: float, delta: float
+) -> None:
+    """Add the row of a grant; refuse units that have one."""
+    for dataset in owners:
+        again = [u for u in dataset.units if held.number(u) is not None]
+        if again:
+            raise InputError(
+                f"ledger {held.file.path}: {_some(len(again), dataset)} of {dataset.owner!r} have "
+                "a grant already; nothing was granted"
             )
+    marks = [unit.marks(held.file.key) for dataset in owners for unit in dataset.units]
+    held.write(
+        Grant(
+            at=now(),
+            epsilon=epsilon,
+            delta=delta,
+            protection=owners[0].protection,
+            owners=tuple((dataset.owner, len(dataset.units)) for dataset in owners),
+            units=tuple(mark for mark, _ in marks),
+            records=tuple(mark for _, mark in marks),
         )
+    )
 
 
 def read_book(path: str | Path, key: Path | None = None, timeout: float = WAIT) -> Book:
@@ -175,7 +197,7 @@ class Ledger:
     ----------
     path : str or Path
         An existing ledger.
-    datasets : iterable of Dataset
+    datasets : iterable of LedgerDataset
         The data that the caller is about to release from; no unit is in two of them.
     key : Path, optional
         The owner's key; without it, the one beside the ledger.
@@ -193,7 +215,7 @@ class Ledger:
     def __init__(
         self,
         path: str | Path,
-        datasets: Iterable[Dataset],
+        datasets: Iterable[LedgerDataset],
         key: Path | None = None,
         timeout: float = WAIT,
     ) -> None:
@@ -203,13 +225,16 @@ class Ledger:
         refuse_shared(self._given[0])
         self._lock = Lock()
         self._held = HeldLedger(self.path, key, timeout)
+        entered = any(unit.account for dataset in self._given[0] for unit in dataset.units)
+        self._register = Register(self.path) if entered else None
+        self._checked = not entered
         with self._transaction() as held:
             self._units = {owner: self._numbers(held, d) for owner, d in self._datasets.items()}
         for owner in self._datasets:
             self.factor(owner)
 
     def factor(self, owner: str) -> float:
-        """Return how many times as far the granted neighbours lie apart as the dataset's own."""
+        """Return the ratio of the granted adjacency distance to that of the data set."""
         dataset = self._dataset(owner)
         accounts = self._held.book.accounts_of(self._units[owner])
         try:
@@ -287,14 +312,22 @@ class Ledger:
     def _transaction(self) -> Iterator[HeldLedger]:
         with self._lock, self._held.file.writing() as rows:
             self._held.take(rows)
-            yield self._held
+            if self._register is not None and not self._checked:
+                self._register.check(self._held.identity, [row.head for row in rows])
+                self._checked = True
+            before = self._held.file.head
+            try:
+                yield self._held
+            finally:
+                if self._register is not None and self._held.file.head != before:
+                    self._register.note(self._held.identity, self._held.file.head)
 
-    def _dataset(self, owner: str) -> Dataset:
+    def _dataset(self, owner: str) -> LedgerDataset:
         if owner not in self._datasets:
             raise InputError(f"ledger {self.path}: {owner!r} is not a dataset of this run")
         return self._datasets[owner]
 
-    def _numbers(self, held: HeldLedger, dataset: Dataset) -> Ints:
+    def _numbers(self, held: HeldLedger, dataset: LedgerDataset) -> Ints:
         """Return the numbers of a dataset's units, if this ledger is its data's."""
         numbers = [held.number(unit) for unit in dataset.units]
         found = [number for number in numbers if number is not None]
@@ -325,7 +358,7 @@ class Ledger:
     def _refused(
         self, owner: str, lacking: list[tuple[Account, int]], asked: Charges, outcome: str
     ) -> BudgetError:
-        """Return what was granted, spent, asked and left, of the units that have least left."""
+        """Return the error with granted, spent, requested and remaining budget of the units."""
         account, _ = max(lacking, key=lambda pair: pair[0].filter.used(pair[0].spent))
         short = _some(sum(count for _, count in lacking), self._datasets[owner])
         kind = self._datasets[owner].kind
@@ -356,7 +389,7 @@ class Ledger:
 
 @dataclass(frozen=True)
 class ReleaseCharge:
-    """What an agent calls with its new releases before it draws them; it can be pickled."""
+    """Callable for an agent's releases before they are drawn; it can be pickled."""
 
     ledger: Ledger
     run_id: str
@@ -366,7 +399,7 @@ class ReleaseCharge:
         self.ledger.charge(owner, self.run_id, self.cost(owner, releases))
 
     def cost(self, owner: str, releases: Mapping[Release, int]) -> Charges:
-        """Return what releases cost under the granted adjacency."""
+        """Return the cost of releases under the granted adjacency."""
         factor = self.ledger.factor(owner)
         charges: dict[Charge, int] = {}
         for release, count in releases.items():
@@ -374,12 +407,12 @@ class ReleaseCharge:
         return charges
 
 
-def _some(number: int, dataset: Dataset) -> str:
+def _some(number: int, dataset: LedgerDataset) -> str:
     """Return ``3 of the 5 buses``."""
     return f"{number} of the {len(dataset.units)} {dataset.protection.units}"
 
 
-def _whose(number: int, dataset: Dataset) -> str:
+def _whose(number: int, dataset: LedgerDataset) -> str:
     """Return ``3 of the 5 buses of 'west'``; an owner that is one unit, by its name."""
     if dataset.kind == dataset.protection.unit:
         return f"{dataset.kind} {dataset.owner!r} (the unit of this run is a whole {dataset.kind})"

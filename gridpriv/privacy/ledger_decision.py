@@ -1,4 +1,4 @@
-"""Whether units have room for charges, and the ledger's file and book that the answer rests on."""
+"""Decision on charges: remaining budget of units, from the file and book of the ledger."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from gridpriv.core.arrays import Ints
 from gridpriv.core.errors import InputError
 from gridpriv.privacy.accounting import Charges
 from gridpriv.privacy.filters import Rule, choose_rule, combined
-from gridpriv.privacy.ledger_file import LedgerFile, Row
+from gridpriv.privacy.ledger_file import ChainedRow, LedgerFile
 from gridpriv.privacy.ledger_key import UNDONE, key_path
 from gridpriv.privacy.ledger_rows import (
     Account,
     Book,
-    Dataset,
     Entry,
     Fixed,
+    LedgerDataset,
     Unit,
     as_ranges,
     decode,
@@ -35,10 +35,12 @@ class HeldLedger:
     def __init__(self, path: Path, key: Path | None, timeout: float) -> None:
         self.file = LedgerFile(path, key_path(path, key), timeout)
         self.book = Book()
+        self.identity = ""  # MAC of the first row
 
-    def take(self, rows: Iterable[Row]) -> None:
+    def take(self, rows: Iterable[ChainedRow]) -> None:
         """Enter rows that were read."""
         for row in rows:
+            self.identity = self.identity or row.head.mac.hex()
             try:
                 self.book.apply(row.head.count, decode(row.body))
             except InputError as error:
@@ -49,6 +51,7 @@ class HeldLedger:
     def write(self, entry: Entry) -> None:
         """Add a row to both."""
         self.file.append(encode(entry))
+        self.identity = self.identity or self.file.head.mac.hex()
         self.book.apply(self.file.head.count, entry)
 
     def fix(self, rules: Rules) -> None:
@@ -61,7 +64,7 @@ class HeldLedger:
         return self.book.number(unit.marks(self.file.key)[0])
 
 
-def read_held(path: Path, key: Path | None, timeout: float) -> tuple[HeldLedger, list[Row]]:
+def read_held(path: Path, key: Path | None, timeout: float) -> tuple[HeldLedger, list[ChainedRow]]:
     """Return a ledger that was read whole, and its rows."""
     held = HeldLedger(path, key, timeout)
     with held.file.reading() as rows:
@@ -69,7 +72,7 @@ def read_held(path: Path, key: Path | None, timeout: float) -> tuple[HeldLedger,
     return held, rows
 
 
-def refuse_shared(datasets: Iterable[Dataset]) -> None:
+def refuse_shared(datasets: Iterable[LedgerDataset]) -> None:
     """Refuse a unit that stands in two datasets, or twice in one."""
     seen: set[str] = set()
     for dataset in datasets:

@@ -18,7 +18,7 @@ place: for that, keep a head elsewhere (:func:`gridpriv.privacy.ledger.verify`).
 A row is appended and flushed to disk; then the head is overwritten in place, within one sector,
 which a disk writes whole or not at all. A process that is killed in between leaves one of:
 
-- the end of a row without its newline: nobody was told of it, and the next writer cuts it off;
+- the end of a row without its newline: nobody has read it, and the next writer cuts it off;
 - whole rows that the head does not count yet: they count, and the next writer sets the head.
 
 The head reaches the disk with the next row or when the ledger is closed. Writers hold the file's
@@ -64,7 +64,7 @@ PAUSE = 0.002  # seconds between two tries to lock
 
 
 @dataclass(frozen=True)
-class Row:
+class ChainedRow:
     """A row and the head of the chain that ends with it."""
 
     head: Head
@@ -103,19 +103,19 @@ class LedgerFile:
         return self._key
 
     @contextmanager
-    def reading(self) -> Iterator[list[Row]]:
+    def reading(self) -> Iterator[list[ChainedRow]]:
         """Yield the new rows; no writer writes meanwhile."""
         with self._locked(os.O_RDONLY, fcntl.LOCK_SH):
             yield self._new_rows()
 
     @contextmanager
-    def writing(self) -> Iterator[list[Row]]:
+    def writing(self) -> Iterator[list[ChainedRow]]:
         """Yield the new rows; :meth:`append` may be called, and nobody else reads or writes."""
         with self._locked(os.O_RDWR, fcntl.LOCK_EX):
             yield self._continued()
 
     @contextmanager
-    def making(self) -> Iterator[list[Row]]:
+    def making(self) -> Iterator[list[ChainedRow]]:
         """As :meth:`writing`, of a file that is made, with its key beside, if there is none."""
         own_key = self._key_path == key_path(self.path, None)
         if not own_key or _has_content(self._key_path):
@@ -173,7 +173,7 @@ class LedgerFile:
     def _open(self, flags: int) -> int:
         try:
             # without O_NONBLOCK, opening a pipe that nobody writes to waits for ever
-            handle = os.open(self.path, flags | os.O_NONBLOCK | os.O_CLOEXEC, PRIVATE_MODE)
+            handle = _opened(self.path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
         except FileNotFoundError:
             raise self._missing(flags) from None
         except (OSError, ValueError) as error:  # ValueError: a name with a null character
@@ -186,6 +186,11 @@ class LedgerFile:
         return handle
 
     def _missing(self, flags: int) -> InputError:
+        if flags & os.O_CREAT and self.path.is_symlink():
+            return InputError(
+                f"ledger {self.path} is a link to a file that does not exist: name the file "
+                "itself, or remove the link"
+            )
         if flags & os.O_CREAT:
             return InputError(f"ledger {self.path}: there is no folder {self.path.parent}")
         return InputError(
@@ -207,7 +212,7 @@ class LedgerFile:
             )
         self._place = place
 
-    def _continued(self) -> list[Row]:
+    def _continued(self) -> list[ChainedRow]:
         """Return the new rows; put right what a killed writer left."""
         assert self._handle is not None
         rows = self._new_rows()
@@ -220,7 +225,7 @@ class LedgerFile:
                 write_at(self._handle, seal, 0)
         return rows
 
-    def _new_rows(self) -> list[Row]:
+    def _new_rows(self) -> list[ChainedRow]:
         """Read and check what is new."""
         assert self._handle is not None
         try:
@@ -238,7 +243,7 @@ class LedgerFile:
         rows, head = [], self.head
         for line in lines:
             head = self._checked(head, line)
-            rows.append(Row(head, line[MAC_DIGITS + 1 :]))
+            rows.append(ChainedRow(head, line[MAC_DIGITS + 1 :]))
         self._check_head(told, [self.head, *(row.head for row in rows)])
         for row, line in zip(rows, lines, strict=True):
             self._advance(row.head, line + b"\n")
@@ -290,12 +295,20 @@ class LedgerFile:
         self._offset += len(line)
 
 
+def _opened(path: Path, flags: int) -> int:
+    """Open a ledger; one that is made is never made through a link."""
+    if flags & os.O_CREAT:
+        with suppress(FileExistsError):
+            return os.open(path, flags | os.O_EXCL | os.O_NOFOLLOW, PRIVATE_MODE)
+    return os.open(path, flags & ~os.O_CREAT)
+
+
 def _has_content(path: Path) -> bool:
     try:
         return path.stat().st_size > 0
     except (OSError, ValueError) as error:
         if getattr(error, "errno", None) == errno.ENAMETOOLONG:
-            told = f"key {path} is not allowed: its name is too long; {UNDONE}"
+            told = f"key {path}: must be a path with a shorter name; {UNDONE}"
             raise InputError(told) from error
         return False
 

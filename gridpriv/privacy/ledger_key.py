@@ -10,7 +10,6 @@ import hmac
 import os
 import re
 import secrets
-import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,9 +17,9 @@ from pathlib import Path
 
 from gridpriv.core.errors import InputError
 from gridpriv.core.files import PRIVATE_MODE, StorageError, flush_folder
-from gridpriv.core.reading import MIB, read_bytes
+from gridpriv.core.reading import read_secret
 
-UNDONE = "nothing charged, nothing released"
+UNDONE = "nothing charged, prior-only"
 MAGIC = b"gridpriv ledger 2 "
 COUNT_DIGITS, MAC_BYTES = 12, 32
 KEY = re.compile(rb"[0-9a-f]{64}\n")
@@ -29,7 +28,7 @@ NO_MAC = bytes(MAC_BYTES)
 
 @dataclass(frozen=True)
 class Head:
-    """How far a chain of rows reaches: their number and the last one's MAC (public)."""
+    """Head of a chain of rows: their number and the MAC of the last one (public)."""
 
     count: int = 0
     mac: bytes = NO_MAC
@@ -43,7 +42,7 @@ def parse_head(text: str) -> Head:
     found = re.fullmatch(r"([0-9]{1,12}):([0-9a-f]{64})", text)
     if not found:
         raise InputError(
-            f"head = {text!r} is not allowed: a number of rows, a colon and 64 hexadecimal "
+            f"head = {text!r}: must be a number of rows, a colon and 64 hexadecimal "
             "digits, as 'gridpriv ledger verify' prints it"
         )
     return Head(int(found[1]), bytes.fromhex(found[2]))
@@ -88,17 +87,13 @@ def read_key(path: Path) -> Key:
         If there is none, or others may read it, or it is no key.
     """
     try:
-        content = read_bytes(path, "key", MIB)
-        mode = stat.S_IMODE(path.stat().st_mode)
+        content = read_secret(path, "key")
     except FileNotFoundError:
         raise InputError(
             f"there is no key {path}, without which its ledger cannot be read; {UNDONE}"
         ) from None
-    if mode & 0o077:
-        raise InputError(
-            f"key {path} can be read or changed by other users (mode {mode:04o}): make it its "
-            f"owner's alone (chmod 600); {UNDONE}"
-        )
+    except InputError as error:
+        raise InputError(f"{error}; {UNDONE}") from None
     if not KEY.fullmatch(content):
         raise InputError(f"key {path} is not a key: one line of 64 hexadecimal digits; {UNDONE}")
     return Key(bytes.fromhex(content.decode()))

@@ -1,4 +1,4 @@
-"""What the rows of a ledger say: grants to units, the rules of their filters, charges.
+"""Rows of a ledger: grants to units, rules of their filters, charges.
 
 A unit is the least that a grant protects: a bus, a training sample. The ledger knows it by a mark,
 its name's HMAC under the owner's key, and its data by another: names and data can be guessed, so a
@@ -43,11 +43,15 @@ class Unit:
     name : str
         Its identity, the same in every grouping of the data.
     record : bytes
-        Its data. Neither is stored, only their marks.
+        Its data, or for data that differ from release to release what stays the same of them.
+        Neither is stored, only their marks.
+    account : str
+        Public digest of the physical unit, for the machine's register; empty for none.
     """
 
     name: str
     record: bytes = field(repr=False)
+    account: str = ""
 
     def marks(self, key: Key) -> tuple[str, str]:
         """Return the marks of the unit and of its data."""
@@ -56,7 +60,7 @@ class Unit:
 
 
 @dataclass(frozen=True)
-class Dataset:
+class LedgerDataset:
     """The units that release together, and what their releases protect.
 
     Attributes
@@ -155,7 +159,7 @@ class Account:
 
     @property
     def filter(self) -> GrantFilter:
-        """What decides whether a charge fits."""
+        """Filter that decides on a charge."""
         return GrantFilter(self.grant.epsilon, self.rule)
 
     @property
@@ -170,13 +174,13 @@ class Account:
 
     @property
     def kept_by(self) -> str:
-        """What keeps the grant, in words."""
+        """Name of the filter of the grant."""
         unfixed = self.grant.delta > 0.0 and self.rule is None
         return str(self.filter) + (" or a rule that the first charge fixes" if unfixed else "")
 
 
 class Book:
-    """What all rows together say; it grows row by row."""
+    """Content of all rows of a ledger; it grows row by row."""
 
     def __init__(self) -> None:
         self.charged: list[tuple[int, Charged]] = []
@@ -303,7 +307,7 @@ def encode(entry: Entry) -> bytes:
 
 
 def decode(body: bytes) -> Entry:
-    """Return what a row says.
+    """Decode a row.
 
     Raises
     ------

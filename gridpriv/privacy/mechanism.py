@@ -19,18 +19,20 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, cast
 
 import numpy as np
 
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import InputError, missing_extra, not_allowed
+from gridpriv.privacy import staircase
 from gridpriv.privacy.discrete import box_integers
 from gridpriv.privacy.sensitivity import Norm
 
 Stream = Callable[[], np.random.Generator]
 
 MOST_PAIRS = 2**20
+SMOOTHED = 1e-12  # of a multiplier: see SecureGaussian
 
 
 class Mechanism(Protocol):
@@ -56,24 +58,27 @@ class Mechanism(Protocol):
         ...
 
     def charge(self, distance: float) -> Charge:
-        """Return what one release costs at this sensitivity."""
+        """Return the cost of one release at this sensitivity."""
         ...
 
 
 @dataclass(frozen=True)
 class Charge:
-    """What one release costs, for the accountant.
+    """Cost of one release, for the accountant.
 
     Attributes
     ----------
-    kind : {'laplace', 'gaussian', 'pure', 'zcdp', 'sampled-gaussian', 'approximate', 'uncertified'}
+    kind : {'laplace', 'split-laplace', 'gaussian', 'staircase', 'pure', 'zcdp', \
+'sampled-gaussian', 'replaced-gaussian', 'drawn-gaussian', 'approximate', 'uncertified'}
     parameter : float
         Noise multiplier (scale / sensitivity) of a Laplace or Gaussian mechanism; epsilon of
-        a purely or an (epsilon, delta) private one; rho of a zero-concentrated one; of no
-        meaning where nothing is proved.
+        a staircase, a purely or an (epsilon, delta) private one; rho of a zero-concentrated
+        one; of no meaning where nothing is proved.
     second : float
-        Rate of the Poisson sample that a sampled Gaussian mechanism sees (under add-one
-        adjacency); delta of an (epsilon, delta) private mechanism; else 0.
+        Rate of the sample that a sampled Gaussian mechanism sees (Poisson under add-one adjacency,
+        ``replaced-``: Poisson under replacement, ``drawn-``: without replacement, under it);
+        chance of a staircase's whole loss; the larger of two shares of the distance of a split
+        Laplace mechanism; delta of an (epsilon, delta) private mechanism; else 0.
     """
 
     kind: str
@@ -170,6 +175,65 @@ class KNorm(Additive):
 
 
 @dataclass(frozen=True)
+class Staircase(Additive):
+    """Staircase noise on pairs (p, q), of which neighbours move one (Geng et al. 2015).
+
+    The law, its loss and the proofs are in :mod:`gridpriv.privacy.staircase`. Distances are in the
+    norm ``pair``: infinite where several pairs move, which nothing is certified for.
+
+    Attributes
+    ----------
+    scale : float
+        step / epsilon.
+    step : float
+        The distance that costs one epsilon; half of it costs as much.
+    """
+
+    step: float
+    norm: ClassVar[Norm] = "pair"
+    dimension: ClassVar[int] = 2
+
+    @property
+    def epsilon(self) -> float:
+        """Pure epsilon of a move of at most one step."""
+        return self.step / self.scale
+
+    @property
+    def variance(self) -> float:
+        """Variance of the noise on one coordinate."""
+        return self.step**2 * staircase.variance(self.epsilon, self.dimension)
+
+    def perturb(self, value: Floats, stream: Stream) -> Floats:
+        """Return the value plus one draw for each pair (each number in one dimension)."""
+        count = value.size // self.dimension
+        noise = staircase.draws(self.epsilon, self.dimension, count, stream())
+        return value + self.step * noise.reshape(value.shape)
+
+    def energy(self, noise: Floats) -> Floats:
+        """Return minus the logarithm of the density but for a constant, (runs, k) to (runs,)."""
+        norms = np.abs(noise.reshape(len(noise), self.dimension, -1)).max(axis=1) / self.step
+        share = staircase.best_share(self.epsilon, self.dimension)
+        return np.asarray(self.epsilon * np.floor(norms + 1.0 - share).sum(axis=1))
+
+    def charge(self, distance: float) -> Charge:
+        """Return the loss of one step; of more steps an epsilon each, of several pairs nothing."""
+        if math.isinf(distance):
+            return Charge("uncertified", 0.0)
+        if distance <= self.step:
+            chance = staircase.chance_of_loss(self.epsilon, self.dimension)
+            return Charge("staircase", self.epsilon, chance)
+        return Charge("pure", math.ceil(distance / self.step) * self.epsilon)
+
+
+@dataclass(frozen=True)
+class NumberStaircase(Staircase):
+    """Staircase noise on numbers, of which neighbours move one."""
+
+    norm: ClassVar[Norm] = "number"
+    dimension: ClassVar[int] = 1
+
+
+@dataclass(frozen=True)
 class SecureLaplace(Additive):
     """OpenDP's discrete Laplace noise, from the operating system's entropy."""
 
@@ -188,7 +252,17 @@ class SecureLaplace(Additive):
 
 @dataclass(frozen=True)
 class SecureGaussian(Additive):
-    """OpenDP's discrete Gaussian noise, from the operating system's entropy."""
+    """OpenDP's discrete Gaussian noise, from the operating system's entropy.
+
+    Its loss is that of continuous Gaussian noise of the same scale, to :data:`SMOOTHED`. Let s be
+    the scale in steps of OpenDP's grid, on which values are integers u. Continuous noise of
+    variance s^2 - r^2 on u, rounded at random to the integers by a discrete Gaussian of variance
+    r^2 around it, has the law of u plus discrete noise of variance s^2, but for a factor
+    1 +- 2 exp(-2 pi^2 r^2) of every probability and coordinate (Peikert 2010, theorem 3.1). The
+    rounding reads no data. With r = 8 that is below 1e-500 a coordinate, and the continuous noise
+    lacks r^2/(2 s^2) of its scale, where OpenDP's grid has s above 2^50. The distance is as OpenDP
+    widens it for the rounding of values, read off its own map, which states D^2/(2 sigma^2).
+    """
 
     norm: ClassVar[Norm] = 2
     variance_at_1: ClassVar[float] = 1.0
@@ -199,8 +273,9 @@ class SecureGaussian(Additive):
         return np.asarray(_opendp("gaussian", self.scale)(_finite(value).tolist()), dtype=float)
 
     def charge(self, distance: float) -> Charge:
-        """Return OpenDP's own map at ``distance``: a rho of zero-concentrated privacy."""
-        return Charge("zcdp", float(_opendp("gaussian", self.scale).map(distance)))
+        """Return the Gaussian mechanism at the multiplier that OpenDP's own map states."""
+        rho = float(_opendp("gaussian", self.scale).map(distance))
+        return Charge("gaussian", (1.0 - SMOOTHED) / math.sqrt(2.0 * rho))
 
 
 @dataclass(frozen=True)
@@ -269,18 +344,26 @@ class Wrapped:
         return self.noise.perturb(value, stream)
 
     def charge(self, distance: float) -> Charge:
-        """Return what the noise itself costs."""
+        """Return the cost of the noise itself."""
         return self.noise.charge(distance)
 
 
-MECHANISMS: dict[tuple[str, str], Callable[[float], Mechanism]] = {
+MECHANISMS: dict[tuple[str, str], type[Additive]] = {
     ("laplace", "simulated"): Laplace,
     ("gaussian", "simulated"): Gaussian,
     ("knorm", "simulated"): KNorm,
     ("laplace", "secure"): SecureLaplace,
     ("gaussian", "secure"): SecureGaussian,
     ("knorm", "secure"): SecureKNorm,
+    ("staircase", "simulated"): Staircase,
+    ("staircase-number", "simulated"): NumberStaircase,
 }
+
+
+def make_mechanism(kind: type[Additive], scale: float, distance: float) -> Mechanism:
+    """Return noise of a scale, calibrated to a distance (a staircase's step)."""
+    found = kind(scale, distance) if issubclass(kind, Staircase) else kind(scale)
+    return cast(Mechanism, found)
 
 
 def _finite(value: Floats) -> Floats:

@@ -18,38 +18,40 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
-from gridpriv.privacy.mechanism import MECHANISMS
+from gridpriv.privacy.mechanism import MECHANISMS, make_mechanism
 from gridpriv.privacy.release import Release
 from gridpriv.privacy.sensitivity import Norm, Sensitivity
 
 Target = Literal["none", "objective", "output", "demand"]
-Refresh = Literal["update", "round", "run"]
+NoiseSchedule = Literal["update", "round", "once"]
 
 
 @dataclass(frozen=True)
 class Perturbation:
-    """What is perturbed and when its noise is drawn.
+    """Perturbed quantity and noise schedule.
 
     Attributes
     ----------
     target : {'none', 'objective', 'output', 'demand'}
-    refresh : {'update', 'round', 'run'}
+    noise_schedule : {'update', 'round', 'run'}
         ``update`` unless the target is ``demand``.
     """
 
     target: Target
-    refresh: Refresh = "update"
+    noise_schedule: NoiseSchedule = "update"
 
     def releases(self, rounds: int, local_updates: int) -> int:
         """Return the number of releases of one agent in a run."""
         if self.target == "none":
             return 0
-        per_run = {"update": rounds * local_updates, "round": rounds, "run": 1}
-        return per_run[self.refresh]
+        per_run = {"update": rounds * local_updates, "round": rounds, "once": 1}
+        return per_run[self.noise_schedule]
 
     def drawn_at(self, round_: int, update: int) -> tuple[int, int]:
         """Return the (round, update) at which the noise used at this one was drawn."""
-        return {"update": (round_, update), "round": (round_, 1), "run": (1, 1)}[self.refresh]
+        return {"update": (round_, update), "round": (round_, 1), "once": (1, 1)}[
+            self.noise_schedule
+        ]
 
 
 @dataclass(frozen=True)
@@ -58,12 +60,12 @@ class NoiseRule:
 
     Attributes
     ----------
-    mechanism : {'laplace', 'gaussian', 'knorm'}
+    mechanism : {'laplace', 'gaussian', 'knorm', 'staircase', 'staircase-number'}
     source : {'simulated', 'secure'}
     multiplier : float
         Scale of the noise over the sensitivity it is calibrated to.
     assumed : float or None
-        The paper's sensitivity under calibration ``paper``; None to use the sound one.
+        The paper's sensitivity under sensitivity ``published``; None to use the sound one.
     """
 
     mechanism: str
@@ -74,10 +76,11 @@ class NoiseRule:
     @cached_property
     def norm(self) -> Norm:
         """Norm in which the mechanism needs its sensitivity."""
-        return MECHANISMS[self.mechanism, "simulated"](self.multiplier).norm
+        return MECHANISMS[self.mechanism, "simulated"].norm
 
     def release(self, sensitivity: Sensitivity) -> Release:
         """Return the release of a quantity of this sensitivity."""
         assumed = sensitivity.value if self.assumed is None else self.assumed
-        mechanism = MECHANISMS[self.mechanism, self.source](self.multiplier * assumed)
+        kind = MECHANISMS[self.mechanism, self.source]
+        mechanism = make_mechanism(kind, self.multiplier * assumed, assumed)
         return Release(mechanism, sensitivity, assumed)

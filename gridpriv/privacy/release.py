@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from gridpriv.core.arrays import Floats
-from gridpriv.privacy.mechanism import Charge, Mechanism, Stream
+from gridpriv.privacy.mechanism import Charge, KNorm, Laplace, Mechanism, Stream
 from gridpriv.privacy.sensitivity import Sensitivity
 
 
@@ -20,7 +20,7 @@ class Release:
     sensitivity : Sensitivity
         The sound one, in the mechanism's norm: what the accountant charges for.
     assumed : float
-        The sensitivity the noise was calibrated to: the same under calibration ``sound``,
+        The sensitivity the noise was calibrated to: the same under sensitivity ``proven``,
         the paper's under ``paper``.
     """
 
@@ -34,21 +34,25 @@ class Release:
 
     @property
     def certified(self) -> Charge:
-        """What the release costs under the sound sensitivity."""
-        return self.mechanism.charge(self.sensitivity.value)
+        """Cost of the release under the proven sensitivity."""
+        return self.certified_within(1.0)
 
     def certified_within(self, factor: float) -> Charge:
-        """Return what it costs where the sensitivity is ``factor`` times the stated one."""
-        return self.mechanism.charge(factor * self.sensitivity.value)
+        """Return the cost if the sensitivity is ``factor`` times the stated one."""
+        charge = self.mechanism.charge(factor * self.sensitivity.value)
+        share, independent = self.sensitivity.share, isinstance(self.mechanism, Laplace | KNorm)
+        if share < 1.0 and independent:
+            return Charge("split-laplace", charge.parameter, share)
+        return charge
 
     @property
-    def claimed(self) -> Charge:
-        """What it would cost if the assumed sensitivity were right."""
+    def nominal(self) -> Charge:
+        """Cost of the release under the assumed sensitivity."""
         return self.mechanism.charge(self.assumed)
 
 
 class Charging(Protocol):
-    """What an agent's releases are told to before they are drawn; it may refuse by raising."""
+    """Receiver of an agent's releases before they are drawn; it may refuse by raising."""
 
     def __call__(self, owner: str, releases: Mapping[Release, int]) -> None:
         """Charge an owner's new releases."""

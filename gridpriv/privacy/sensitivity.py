@@ -1,4 +1,4 @@
-"""How far a released quantity can move between neighbours, and why."""
+"""Sensitivity of a released quantity, with the source of the bound."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import numpy as np
 
 from gridpriv.core.arrays import Floats
 
-Norm = Literal[1, 2, "box"]
-"""``box``: the sum over pairs (p, q) of the larger of |p| and |q|; see :func:`length`."""
+Norm = Literal[1, 2, "box", "pair", "number"]
+"""``box``: the sum over pairs (p, q) of the larger of |p| and |q|; see :func:`length`. ``pair`` and
+``number``: the same, and |x|, of a change of one pair or one number; infinite of any other."""
 
 
 def length(change: Floats, norm: Norm) -> float:
@@ -20,7 +21,7 @@ def length(change: Floats, norm: Norm) -> float:
     ----------
     change : (m,)
         With ``box`` the active half first, then the reactive half in the same order.
-    norm : {1, 2, 'box'}
+    norm : {1, 2, 'box', 'pair', 'number'}
     """
     match norm:
         case 1:
@@ -29,7 +30,16 @@ def length(change: Floats, norm: Norm) -> float:
             return float(np.sqrt((change**2).sum()))
         case "box":
             return float(np.abs(change.reshape(2, -1)).max(axis=0).sum())
+        case "pair":
+            return _alone(np.abs(change.reshape(2, -1)).max(axis=0))
+        case "number":
+            return _alone(np.abs(change))
     assert_never(norm)
+
+
+def _alone(moved: Floats) -> float:
+    """Return the one positive entry; 0 of none, infinity of several."""
+    return float(moved.max(initial=0.0)) if np.count_nonzero(moved) <= 1 else np.inf
 
 
 def reach(metric: Floats, norm: Norm) -> float:
@@ -52,23 +62,30 @@ class Sensitivity:
     ----------
     value : float
         0 for what no private datum moves, which is no release.
-    norm : {1, 2, 'box'}
+    norm : {1, 2, 'box', 'pair', 'number'}
         The norm the distance is taken in.
-    provenance : str
+    bound_source : str
         Where it comes from, in words a reader can check.
+    share : float
+        Bound of the part of the distance that one number (norm 1) or one pair (norm ``box``)
+        moves by, from 0.5 to 1; 1 says nothing. Where several move, each less, the loss is less
+        than that of one which moves by all (:func:`gridpriv.privacy.accounting.parts`).
     """
 
     value: float
     norm: Norm
-    provenance: str
+    bound_source: str
+    share: float = 1.0
 
     def __post_init__(self) -> None:
         if not self.value >= 0:
             raise ValueError(f"a sensitivity is 0 or more, not {self.value}")
+        if not 0.5 <= self.share <= 1.0:
+            raise ValueError(f"a share is from 0.5 to 1, not {self.share}")
 
     def widened(self, share: float) -> Sensitivity:
         """Return the distance with a share of it on top, for errors of solvers."""
         if not share:
             return self
-        why = f"{self.provenance}, and {share:.0%} for errors of solvers"
+        why = f"{self.bound_source}, and {share:.0%} for errors of solvers"
         return Sensitivity((1.0 + share) * self.value, self.norm, why)

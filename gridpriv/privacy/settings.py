@@ -10,32 +10,40 @@ from gridpriv.core.settings import Part, choice, notation, number
 from gridpriv.privacy.accounting import check_delta, classical_gaussian_multiplier
 from gridpriv.privacy.budget import NO_NOISE, Budget, parse_budget
 from gridpriv.privacy.perturbation import Target
+from gridpriv.privacy.plugins import NAMES, load_plugins
 
-Mechanism = Literal["none", "laplace", "gaussian", "knorm"]
-Calibration = Literal["sound", "paper"]
+Mechanism = Literal["none", "laplace", "gaussian", "knorm", "staircase"]
+SensitivityBound = Literal["proven", "published"]
 Noise = Literal["simulated", "secure"]
 PERTURBED: tuple[Target, ...] = ("objective", "output", "demand")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Privacy(Part):
-    """What noise is drawn, on what, and from whose sensitivity."""
+    """Noise of a run: mechanism, perturbed quantity, scale and budget."""
 
-    mechanism: Mechanism = choice("laplace", get_args(Mechanism), "noise that is drawn")
-    perturbation: Target = choice("demand", PERTURBED, "what carries the noise")
-    calibration: Calibration = choice(
-        "sound", get_args(Calibration), "whose sensitivity the noise is calibrated to"
+    mechanism: Mechanism | None = choice(
+        None, NAMES, "noise mechanism",
+        unset="knorm for demand with p and q protected, else laplace",
+    )  # fmt: skip
+    perturbation: Target = choice("demand", PERTURBED, "perturbed quantity")
+    sensitivity: SensitivityBound = choice(
+        "proven",
+        get_args(SensitivityBound),
+        "sensitivity bound that sets the noise scale: proven here, or as published with the "
+        "algorithm",
     )
     budget: Budget = notation(
         Budget("total", 5.0), parse_budget, "BUDGET",
-        "epsilon and delta of one release or of all, per-release:E[,D] or total:E[,D]",
+        "privacy budget, of all releases or of each: total:E[,D] or per-release:E[,D]",
     )  # fmt: skip
-    delta: float = number(
-        1e-5, "delta of one Gaussian release where the budget states none", check_delta
-    )
-    target_delta: float = number(1e-5, "delta at which totals are stated", check_delta)
+    delta: float = number(1e-5, "delta of one Gaussian release if the budget has none", check_delta)
+    target_delta: float = number(1e-5, "delta at which total epsilon is reported", check_delta)
     noise: Noise = choice(
-        "simulated", get_args(Noise), "source of the noise; secure is OpenDP on system entropy"
+        "simulated",
+        get_args(Noise),
+        "source of randomness: simulated (repeatable, no protection) or secure (OpenDP, system "
+        "entropy)",
     )
 
     @property
@@ -44,9 +52,13 @@ class Privacy(Part):
         per_release = self.budget.scope == "per-release"
         return self.budget.delta if per_release and self.budget.delta else self.delta
 
+    def effective_mechanism(self) -> Mechanism:
+        """Return the mechanism that draws the noise: the given one, or Laplace."""
+        return self.mechanism or "laplace"
+
     @property
     def drawn(self) -> str:
-        """What a run draws: noise of its budget, or ``none``."""
+        """Noise of a run: its budget, or ``none``."""
         return NO_NOISE if self.mechanism == NO_NOISE else str(self.budget)
 
     def agree(self) -> None:
@@ -58,7 +70,11 @@ class Privacy(Part):
             raise not_allowed(
                 "budget",
                 str(self.budget),
-                "total:E,D with the Gaussian mechanism (it has no pure epsilon)",
+                "total:E,D with the Gaussian mechanism, which has no pure epsilon (did you mean "
+                f"{self.budget},1e-5?)",
             )
-        if self.calibration == "paper" and self.budget.scope == "per-release":
+        if self.sensitivity == "published" and self.budget.scope == "per-release":
             classical_gaussian_multiplier(self.budget.epsilon, self.release_delta)
+
+
+load_plugins()

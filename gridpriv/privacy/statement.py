@@ -1,4 +1,4 @@
-"""What a run cost: claimed and certified, per release and in total, zone by zone.
+"""Privacy cost of a run by zone: nominal and certified, per release and in total.
 
 Neighbouring data differ in one zone, and the others see that zone only through its releases,
 so a zone's loss is that of its own releases and a run's is that of its worst zone.
@@ -23,7 +23,7 @@ class ZoneStatement:
 
     Attributes
     ----------
-    claimed, certified : float
+    nominal, certified : float
         Epsilon of one release: as stated, and of the worst release under the sound
         sensitivity (at the release's delta where it is not pure).
     total_pure : float
@@ -35,13 +35,13 @@ class ZoneStatement:
     norm : {1, 2, 'box'}
     scale : float
         Of the noise of the worst release.
-    provenance : str
+    bound_source : str
         Where the sound sensitivity comes from.
     """
 
     zone: str
     releases: int
-    claimed: float
+    nominal: float
     certified: float
     total_pure: float
     total: float
@@ -49,7 +49,7 @@ class ZoneStatement:
     sensitivity: float
     norm: Norm
     scale: float
-    provenance: str
+    bound_source: str
 
     @property
     def ratio(self) -> float:
@@ -68,7 +68,9 @@ def noise_caveat(drawn: str, noise: str) -> str:
     if drawn == NOTHING:
         return "nothing of demand is released"
     if noise == "simulated":
-        return "no privacy: simulated noise, its seed is known to whoever ran it"
+        return (
+            "no privacy: simulation, anyone with the seed can remove the noise (use --noise secure)"
+        )
     return "secure noise: no seed"
 
 
@@ -76,15 +78,15 @@ def refuse_unprotected(mechanism: str) -> None:
     """Raise :class:`InputError` for a run whose messages would be published without noise."""
     if mechanism == "none":
         raise InputError(
-            "public = True is not allowed with mechanism 'none': without noise every message is "
-            "as private as the data; choose mechanism laplace or gaussian"
+            "public = True: must be left out with mechanism 'none': without noise every message is "
+            "as private as the data; choose mechanism knorm, laplace or gaussian"
         )
 
 
 def zone_statement(
     zone: str,
     releases: Mapping[Release, int],
-    claimed: float,
+    nominal: float,
     release_delta: float,
     target_delta: float,
 ) -> ZoneStatement:
@@ -97,7 +99,7 @@ def zone_statement(
     return ZoneStatement(
         zone=zone,
         releases=sum(releases.values()),
-        claimed=claimed,
+        nominal=nominal,
         certified=epsilon_of(worst.certified, release_delta),
         total_pure=total_pure(charges),
         total=total_epsilon(charges, target_delta),
@@ -105,5 +107,5 @@ def zone_statement(
         sensitivity=worst.sensitivity.value,
         norm=worst.sensitivity.norm,
         scale=worst.mechanism.scale,
-        provenance=worst.sensitivity.provenance,
+        bound_source=worst.sensitivity.bound_source,
     )

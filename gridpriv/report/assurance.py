@@ -1,4 +1,4 @@
-"""Pictures of audits and attacks; local."""
+"""Figures of audits and attacks; local."""
 
 from __future__ import annotations
 
@@ -8,23 +8,27 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from gridpriv.drawing import Drawing, draw_network
-from gridpriv.drawing.bars import Bar, draw_bars, key
-from gridpriv.drawing.chart import PALETTE, Chart, Series, described, stacked, styles
 from gridpriv.grid.layout import network_tables
+from gridpriv.report.bars import Bar, Bars
+from gridpriv.report.curves import Chart, Series
+from gridpriv.report.figures import PALETTE
+from gridpriv.report.network import GridMap
 
 if TYPE_CHECKING:
-    from gridpriv.assurance.audit import AuditResult
+    from gridpriv.assurance.audit_result import AuditResult
     from gridpriv.assurance.findings import AttackResult
 
 PRIOR = "prior alone"
-REFRESHED = {"round": "drawn each round (--refresh round)", "run": "drawn once (--refresh run)"}
+REFRESHED = {
+    "round": "drawn each round (--noise-schedule round)",
+    "run": "drawn once (--noise-schedule once)",
+}
 
 
-def audit_picture(result: AuditResult) -> Drawing:
-    """Return claimed, certified and measured epsilon of every level."""
+def audit_bars(result: AuditResult) -> Bars:
+    """Return nominal, certified and measured epsilon of every level."""
     bars = [
-        Bar(level.level, level.measured.epsilon, point=level.claimed, level=level.certified,
+        Bar(level.level, level.measured.epsilon, point=level.nominal, level=level.certified,
             note=f"{level.verdict}, {2 * level.measured.runs} runs")
         for level in result.levels
     ]  # fmt: skip
@@ -32,14 +36,10 @@ def audit_picture(result: AuditResult) -> Drawing:
         f"{result.prepared.case.name}: bus {result.neighbour.bus}, "
         f"{100 * result.plan.confidence:g} % confidence"
     )
-    keys = (
-        key("measured (lower bound)", bar=True), key("claimed", point=True),
-        key("certified", level=True),
-    )  # fmt: skip
-    return draw_bars(title, "epsilon", bars, keys)
+    return Bars(title, "epsilon", bars, ("measured (lower bound)", "nominal", "certified"))
 
 
-def errors_picture(result: AttackResult) -> Drawing:
+def errors_bars(result: AttackResult) -> Bars:
     """Return the mean error per bus of every configuration, against the prior's."""
     table = result.summary()
     names = [f"{row.configuration} ({row.adversary})" for row in table.itertuples()]
@@ -51,15 +51,15 @@ def errors_picture(result: AttackResult) -> Drawing:
             [PRIOR, *names[1:]], table["mae_mw"], half, table["recovered"], colours, strict=True
         )
     ]
-    return draw_bars(
+    return Bars(
         f"{result.prepared.case.name}: demand reconstruction",
         "mean absolute error of a bus's active demand (MW); intervals: 95 % over seeds",
         bars, line=float(table["mae_mw"].iloc[0]),
     )  # fmt: skip
 
 
-def epsilon_picture(result: AttackResult) -> str:
-    """Return error against total epsilon, with the prior's and that without noise, as SVG."""
+def epsilon_chart(result: AttackResult) -> Chart:
+    """Return error against total epsilon, with the prior's and that without noise."""
     table = result.summary()
     swept = table[table["configuration"].str.startswith("total ")]
     silent = table[(table["configuration"] == "no noise") & (table["adversary"] == "messages")]
@@ -68,31 +68,32 @@ def epsilon_picture(result: AttackResult) -> str:
         for reads, rows in swept.groupby("adversary", sort=False)
     ]
     levels = {PRIOR: table["mae_mw"].iloc[0], "messages without noise": silent["mae_mw"].iloc[0]}
-    title = f"{result.prepared.case.name}: error against budget; bands: 95 % over seeds"
-    return _chart(title, "total epsilon of the run", series, levels, "linear")
+    title = f"{result.prepared.case.name}: error against budget; intervals: 95 % over seeds"
+    return _chart(title, "total epsilon of the run", series, levels)
 
 
-def averaging_picture(table: pd.DataFrame, prior_mw: float, title: str) -> str:
-    """Return error against rounds heard, for noise drawn each round and drawn once, as SVG."""
+def averaging_chart(table: pd.DataFrame, prior_mw: float, title: str) -> Chart:
+    """Return error against rounds heard, for noise drawn each round and drawn once."""
     series = []
-    for refresh, label in REFRESHED.items():
-        rows = table[table["refresh"] == refresh].groupby("rounds")["mae_mw"]
+    for noise_schedule, label in REFRESHED.items():
+        rows = table[table["noise_schedule"] == noise_schedule].groupby("rounds")["mae_mw"]
         mean, half = rows.mean(), 1.96 * rows.std().fillna(0.0) / np.sqrt(rows.count())
         series.append(_curve(label, mean.index, mean, half))
-    return _chart(title, "rounds heard", series, {PRIOR: prior_mw}, "log")
+    return _chart(title, "rounds heard", series, {PRIOR: prior_mw})
 
 
-def map_picture(result: AttackResult, label: str | None = None) -> Drawing:
+def error_map(result: AttackResult, label: str | None = None) -> GridMap:
     """Return the grid with each attacked bus's error over the prior's: dark is worst protected."""
     case, zoning = result.prepared.case, result.prepared.zoning
     outcomes = [o for o in result.outcomes if o.adversary == "messages" and o.label == label]
     wanted = [*outcomes, result.shown][0]
     gain = result.errors(wanted).mean(axis=0) / np.maximum(result.prior_errors, 0.05)
     shades = dict(zip(case.bus_id[result.attacked].tolist(), gain.tolist(), strict=True))
-    return draw_network(
-        f"{case.name}: what messages give away, {wanted.label}",
+    return GridMap(
+        f"{case.name}: demand read from messages, {wanted.label}",
         *network_tables(case, zoning),
-        shades=shades, note="error over the prior's error (0: known, 1: no better than the prior)",
+        values=shades, limits=(0.0, 1.0),
+        value_label="error / error of the prior (0: known, 1: no better than the prior)",
     )  # fmt: skip
 
 
@@ -102,13 +103,9 @@ def _curve(name: str, across: ArrayLike, mean: ArrayLike, half: ArrayLike) -> Se
     return Series(name, tuple(x), tuple(y), tuple(y - h), tuple(y + h))
 
 
-def _chart(
-    title: str, x_label: str, curves: list[Series], levels: dict[str, float], scale: str
-) -> str:
+def _chart(title: str, x_label: str, curves: list[Series], levels: dict[str, float]) -> Chart:
     series = (*curves, *(Series(n, (), (float(v),), flat=True) for n, v in levels.items()))
-    chart = Chart(
-        "attack", title, x_label, "mean error of a bus (MW)", series,
-        described(title, series, "MW"), x_log=True, width=600, height=360,
-        styles=styles([one.name for one in series]),
+    return Chart(
+        title, x_label, "mean error of a bus (MW)", series, "MW", x_log=True, bars=True,
+        size=(6.4, 4.0),
     )  # fmt: skip
-    return stacked([chart], scale, flat=tuple(levels))

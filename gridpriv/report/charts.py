@@ -7,26 +7,19 @@ from dataclasses import replace
 
 import numpy as np
 import pandas as pd
+from matplotlib.figure import Figure
 
 from gridpriv.core.stored import Study
-from gridpriv.core.text import slug
-from gridpriv.drawing.chart import Chart, Series, Style, described, stacked, styles
 from gridpriv.privacy.budget import NO_NOISE, QUIET, stated_epsilon
+from gridpriv.report.curves import Chart, Series
+from gridpriv.report.figures import Look, stacked
 from gridpriv.report.metrics import BY_ROUND, BY_STEP, COSTS, ROUND_SHED, Metric
 from gridpriv.report.summary import at_budget, budget_words, named_runs
 
-MOST_POINTS, FEW = 120, 12
-"""Points of a curve at most, and so few that each has a mark."""
-
-
-def metric_chart(
-    metric: Metric, name: str, title: str, x_label: str, series: Sequence[Series],
-    look: dict[str, Style], subject: str = "",
-) -> Chart:  # fmt: skip
-    """Return a chart of a figure; in words it is about ``subject``, the title if left out."""
-    alt = described(subject or title, series, metric.unit)
-    told = (slug(name), title, x_label, metric.label, tuple(series), alt)
-    return Chart(*told, styles=look)
+MOST_POINTS = 120
+"""Points of a curve at most."""
+COST_SIZE, ROUND_SIZE = (4.8, 3.4), (3.6, 2.6)
+"""Inches: read at 1280 px three or four beside one another, at 390 px one."""
 
 
 def drawable(metrics: Iterable[Metric], table: pd.DataFrame) -> list[Metric]:
@@ -34,20 +27,24 @@ def drawable(metrics: Iterable[Metric], table: pd.DataFrame) -> list[Metric]:
     return [m for m in metrics if m.key in table and table[m.key].notna().any()]
 
 
-def cost_charts(table: pd.DataFrame, look: dict[str, Style]) -> list[Chart]:
-    """Return cost against certified total epsilon, per panel and cost, with 95 % bands."""
-    charts = []
+def cost_charts(table: pd.DataFrame, look: dict[str, Look]) -> list[Chart]:
+    """Return cost against certified total epsilon, per panel and cost, with 95 % intervals."""
     finished = table[table.seeds > 0]
-    for panel in dict.fromkeys(finished[~finished.budget.isin(QUIET)].panel):
-        for metric in drawable(COSTS[:-1], table):
-            series = _cost_series(finished[finished.panel == panel], metric)
-            if series:
-                drawn = metric_chart(
-                    metric, f"cost {panel} {metric.key}", f"{panel}: {metric.title.lower()}",
-                    "certified total epsilon (smaller is more private)", series, look,
-                )  # fmt: skip
-                charts.append(replace(drawn, x_log=True, floor=metric.least))
-    return charts
+    panels = dict.fromkeys(finished[~finished.budget.isin(QUIET)].panel)
+    shown = drawable(COSTS[:-1], table)
+    # a panel of zeros says less than its column of the table
+    shown = [m for m in shown if finished[m.key].abs().max() >= m.least] or shown
+    charts = [cost_chart(finished, metric, panel, look) for panel in panels for metric in shown]
+    return [chart for chart in charts if chart.series]
+
+
+def cost_chart(table: pd.DataFrame, metric: Metric, panel: str, look: dict[str, Look]) -> Chart:
+    """Return one figure of a panel's methods against certified total epsilon."""
+    return Chart(
+        f"{panel}: {metric.title.lower()}", "certified total epsilon (smaller is more private)",
+        metric.label, tuple(_cost_series(table[table.panel == panel], metric)), metric.unit,
+        x_log=True, floor=metric.least, bars=True, size=COST_SIZE, style=look,
+    )  # fmt: skip
 
 
 def _cost_series(rows: pd.DataFrame, metric: Metric) -> list[Series]:
@@ -68,7 +65,7 @@ def _floats(column: Iterable[float]) -> tuple[float, ...]:
 
 
 def round_charts(
-    study: Study, table: pd.DataFrame, look: dict[str, Style]
+    study: Study, table: pd.DataFrame, look: dict[str, Look]
 ) -> dict[str, list[Chart]]:
     """Return, per metric, a chart by round for every panel and budget."""
     rounds = study.rounds
@@ -82,14 +79,16 @@ def round_charts(
             for chart in _panel_rounds(rounds, runs[runs.panel == panel], metric, panel, look)
         ]
         for metric in drawable(BY_ROUND, rounds)
+        if metric.key != "consensus_residual_max" or "consensus_residual" not in rounds
     }
     return {title: charts for title, charts in found.items() if charts}
 
 
-def step_charts(study: Study, look: dict[str, Style]) -> list[Chart]:
-    """Return what a series' table of steps holds, against the steps' numbers."""
+def step_charts(study: Study, look: dict[str, Look]) -> list[Chart]:
+    """Return the figures of a series against its steps."""
     steps = study.tables.get("steps", pd.DataFrame())
-    return column_charts(BY_STEP, steps, *_along(steps), look)
+    drawn = [m for m in drawable(BY_STEP, steps) if steps[m.key].abs().max() > m.least]
+    return column_charts(drawn, steps, *_along(steps), look)
 
 
 def _along(steps: pd.DataFrame) -> tuple[list[float], str]:
@@ -102,42 +101,54 @@ def _along(steps: pd.DataFrame) -> tuple[list[float], str]:
 
 def column_charts(
     metrics: Sequence[Metric], table: pd.DataFrame, across: Iterable[float], x_label: str,
-    look: dict[str, Style],
+    look: dict[str, Look],
 ) -> list[Chart]:  # fmt: skip
     """Return a chart for every metric that a table has, all of the one series of ``look``."""
     (name,) = look or ("",)
-    x, charts = _floats(across), []
-    for metric in drawable(metrics, table):
-        series = [Series(name, x, _floats(table[metric.key]), marks=len(x) <= FEW)]
-        title = f"{metric.title} by {x_label}"
-        charts.append(metric_chart(metric, title, title, x_label, series, look))
-    return charts
+    x = _floats(across)
+    return [
+        Chart(
+            f"{metric.title} by {x_label}", x_label, metric.label,
+            (Series(name, x, _floats(table[metric.key])),), metric.unit, style=look,
+        )
+        for metric in drawable(metrics, table)
+    ]  # fmt: skip
 
 
-def convergence_picture(rounds: pd.DataFrame, title: str) -> str:
-    """Return residual (public), cost, imbalance and shed (local) of a table of rounds, as SVG."""
+def convergence_charts(rounds: pd.DataFrame) -> dict[str, Chart]:
+    """Return residual (public), cost, imbalance and shed (local) by round, by column."""
     metrics = [m for m in (*BY_ROUND, ROUND_SHED) if m.key != "noise_magnitude"]
-    return _stacked(metrics, rounds, rounds["round"], "round", title, "log")
+    return _sourced(metrics, rounds, rounds["round"], "round")
 
 
-def horizon_picture(steps: pd.DataFrame, name: str) -> str:
-    """Return residual (public), demand and shed (local) of a table of steps, as SVG."""
-    across, label = _along(steps)
-    return _stacked(BY_STEP, steps, across, label, f"{name}: {len(steps)} steps", "linear")
+def horizon_charts(steps: pd.DataFrame) -> dict[str, Chart]:
+    """Return residual (public), demand and shed (local) of a table of steps, by column."""
+    return _sourced(BY_STEP, steps, *_along(steps))
 
 
-def _stacked(
-    metrics: Sequence[Metric], table: pd.DataFrame, across: Iterable[float], x_label: str,
-    title: str, scale: str,
-) -> str:  # fmt: skip
-    charts = column_charts(metrics, table, across, x_label, styles([title]))
-    origin = {metric.label: metric.origin for metric in metrics}
-    told = [replace(c, title=f"{c.title}, {origin[c.y_label]}", width=600) for c in charts]
-    return stacked(told, scale, title=title)
+def _sourced(
+    metrics: Sequence[Metric], table: pd.DataFrame, across: Iterable[float], x_label: str
+) -> dict[str, Chart]:
+    """Return charts whose titles say what their figures are computed from."""
+    charts = column_charts(metrics, table, across, x_label, {})
+    return {
+        metric.key: replace(chart, title=f"{metric.title}, {metric.origin}", size=(6.4, 2.6))
+        for metric, chart in zip(drawable(metrics, table), charts, strict=True)
+    }
+
+
+def convergence_figure(rounds: pd.DataFrame, title: str) -> Figure:
+    """Return the figure of :func:`convergence_charts`."""
+    return stacked(list(convergence_charts(rounds).values()), title)
+
+
+def horizon_figure(steps: pd.DataFrame, name: str) -> Figure:
+    """Return the figure of :func:`horizon_charts`."""
+    return stacked(list(horizon_charts(steps).values()), f"{name}: {len(steps)} steps")
 
 
 def _panel_rounds(
-    rounds: pd.DataFrame, runs: pd.DataFrame, metric: Metric, panel: str, look: dict[str, Style]
+    rounds: pd.DataFrame, runs: pd.DataFrame, metric: Metric, panel: str, look: dict[str, Look]
 ) -> list[Chart]:
     budgets = [b for b in dict.fromkeys(runs.budget) if b not in QUIET] or [NO_NOISE]
     charts = []
@@ -152,10 +163,11 @@ def _panel_rounds(
         if not any(s.y for s in series):
             continue
         at = "" if budget == NO_NOISE else f", {budget_words(budget)}"
-        title, name = f"{panel}{at}", f"{metric.key} {panel} {budget}"
-        subject = f"{metric.title}, {title}"
-        drawn = metric_chart(metric, name, title, "round", series, look, subject)
-        charts.append(replace(drawn, width=360, height=250))
+        title = f"{panel}{at}"
+        charts.append(
+            Chart(title, "round", metric.label, tuple(series), metric.unit,
+                  f"{metric.title}, {title}", size=ROUND_SIZE, style=look)
+        )  # fmt: skip
     return charts
 
 
@@ -167,4 +179,4 @@ def _round_series(name: str, rounds: pd.DataFrame, metric: Metric) -> Series:
     banded = wide.shape[1] > 1
     ends = (wide.min(axis=1), wide.max(axis=1)) if banded else ((), ())
     x, mean, low, high = map(_floats, (wide.index, wide.mean(axis=1), *ends))
-    return Series(name, x, mean, low, high, marks=len(wide) <= FEW)
+    return Series(name, x, mean, low, high)

@@ -1,4 +1,4 @@
-"""What a report tabulates of a study or run: every table, in order."""
+"""The tables of a report, in order."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gridpriv.core.stored import Study
 from gridpriv.core.tables import TableSchema
 from gridpriv.privacy.budget import QUIET
 from gridpriv.report import findings, schema
-from gridpriv.report.answers import simulation_caveat
+from gridpriv.report.protection import simulation_caveat
 from gridpriv.report.source import means_over, run_document, step_rows
 from gridpriv.report.summary import (
     COMBINATION,
@@ -33,7 +33,7 @@ MOST_LISTED = 12
 
 Rows = Sequence[Sequence[object]]
 Content = tuple[TableSchema, str, pd.DataFrame]
-"""What a table is of, its caption, and where its figures stand."""
+"""Schema, caption and figures of a table."""
 
 
 def contents(study: Study, table: pd.DataFrame) -> tuple[Table, ...]:
@@ -64,7 +64,7 @@ def _contents(study: Study, table: pd.DataFrame) -> Iterator[Content]:
     yield CLAIMS, "Stated orderings", held.get("claims", pd.DataFrame())
     yield schema.ZONES, f"Per zone, means over {means_over(study)}", _zones(study, table)
     if len(told):
-        yield schema.PRIVACY, "Privacy, claimed and certified", _private(study, told)
+        yield schema.PRIVACY, "Privacy, nominal and certified", _private(study, told)
     for name in findings.SCHEMAS:
         yield findings.SCHEMAS[name], findings.CAPTIONS[name], held.get(name, pd.DataFrame())
     if len(told) and told.ac_converged.notna().any():
@@ -80,7 +80,7 @@ def _contents(study: Study, table: pd.DataFrame) -> Iterator[Content]:
 
 
 def _private(study: Study, told: pd.DataFrame) -> pd.DataFrame:
-    """Return what noisy ways cost; of a series all steps together, which may share a release."""
+    """Return the certificates of noisy methods; of a series, of all steps together."""
     noisy, totals = told[~told.budget.isin(QUIET)], study_totals(study)
     if means_over(study) != "steps" or not totals:
         return noisy
@@ -102,13 +102,13 @@ def noted(study: Study) -> pd.DataFrame:
 
 
 def _outcome(caption: str, rows: Rows) -> Content:
-    """Return what runs come to, as the terminal tells it."""
+    """Return the result of runs with the terminal's names and digits."""
     told = [(name, shown(value), unit) for name, value, unit in rows]
     return schema.OUTCOME, caption, pd.DataFrame(told, columns=schema.OUTCOME.names)
 
 
 def _interchange(document: Json) -> Content:
-    """Return what zones agreed to exchange and do, in the order of the document's zones."""
+    """Return scheduled and actual interchange in the order of the document's zones."""
     held = {row["zone"]: row for row in document["final"]["physical"]["interchange"] or []}
     rows = [held[zone["zone"]] for zone in document["zones"] if zone["zone"] in held]
     rows = [row for row in rows if row.get("scheduled_mw") is not None]
@@ -123,14 +123,14 @@ def _worded(study: Study, table: pd.DataFrame) -> pd.DataFrame:
     table = table.assign(
         budget_shown=table.budget.map(budget_words),
         ac_converged_pct=table.ac_converged * 100.0,
-        carried_pct=table.carried * 100.0,
+        ac_feasible_pct=table.ac_feasible * 100.0,
     )
     statements = study.tables["statements"]
     if len(statements) and "ratio" in statements:
         worst = study.done.run.map(statements.groupby("run").ratio.max())
         ratios = worst.groupby([study.done[key] for key in COMBINATION], dropna=False).max()
-        ways = table[COMBINATION].itertuples(index=False)
-        table["sensitivity_ratio"] = [ratios.get(tuple(way)) for way in ways]
+        methods = table[COMBINATION].itertuples(index=False)
+        table["sensitivity_ratio"] = [ratios.get(tuple(method)) for method in methods]
     return table
 
 
@@ -149,11 +149,11 @@ def _zones(study: Study, table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _alike(runs: pd.DataFrame) -> pd.DataFrame:
-    """Return one row per way, budget and status: how many runs, and the first one's reason."""
+    """Return a row per method, budget and status: number of runs, and the first reason."""
     if runs.empty:
         return runs
     named = runs.assign(budget_shown=runs.budget.map(budget_words))
-    groups = named.groupby(["case", "scheme", "budget_shown", "status"], sort=False)
+    groups = named.groupby(["case", "method", "budget_shown", "status"], sort=False)
     first = groups[[c for c in ("finished_rounds", "reason") if c in named]].first()
     return first.assign(count=groups.size()).reset_index()
 
@@ -191,11 +191,11 @@ def _setting_rows(manifest: Json) -> list[tuple[str, str, str]]:
     rows += [
         ("axis", k, _listed(v))
         for k, v in told.items()
-        if isinstance(v, list) and k != "schemes" and v not in ([], [""])
+        if isinstance(v, list) and k != "methods" and v not in ([], [""])
     ]
-    for scheme in told.get("schemes") or []:
+    for method in told.get("methods") or []:
         rows += [
-            (f"way: {scheme['name']}", k, _valued(v)) for k, v in scheme.items() if k != "name"
+            (f"way: {method['name']}", k, _valued(v)) for k, v in method.items() if k != "name"
         ]
     return rows
 

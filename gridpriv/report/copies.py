@@ -14,16 +14,17 @@ from gridpriv.core.document import Json
 from gridpriv.core.stored import NETWORK_TABLES, Study, read_study
 from gridpriv.core.tables import publish
 from gridpriv.core.text import frame_csv, json_ready
-from gridpriv.drawing import write_drawing, write_picture
 from gridpriv.privacy.statement import noise_caveat
-from gridpriv.report.charts import convergence_picture, horizon_picture
-from gridpriv.report.pictures import flows_of, loading_picture, zones_picture
+from gridpriv.report.charts import convergence_figure, horizon_figure
+from gridpriv.report.figures import write_figure
+from gridpriv.report.plots import flows_of, loading_map, zones_map
 from gridpriv.study.publish import STORED
 from gridpriv.study.run_folder import RunFolder
 from gridpriv.zonal.checks import zone_statements
-from gridpriv.zonal.documents import SERIES_DOCUMENT
+from gridpriv.zonal.documents import SERIES_DOCUMENT, STORAGE_FILE
 from gridpriv.zonal.horizon import Horizon
 from gridpriv.zonal.run_document import totals
+from gridpriv.zonal.stream import Stream
 from gridpriv.zonal.tables import frames_json
 
 STATE = ("res_bus", "res_line", "res_gen", "res_shed")
@@ -48,17 +49,17 @@ def write_run_copies(kept: RunFolder, tables: str = "csv") -> Json | None:
     kept.store.text("run.json", json.dumps(told, indent=2) + "\n")
     _write_tables(kept, study, tables)
     place, private = study.folder, not study.public
-    zones = zones_picture(kept.runs.case, kept.runs.zoning)
-    write_drawing(zones, place / "zones.png", private=private)
+    zones = zones_map(kept.runs.case, kept.runs.zoning)
+    write_figure(zones, place / "zones.png", private=private)
     if len(study.rounds):
         one = study.runs.iloc[0]
-        picture = convergence_picture(study.rounds, f"{one.case}: {one['update']}, {one.scheme}")
-        write_picture(picture, place / "convergence.png", private=private)
+        picture = convergence_figure(study.rounds, f"{one.case}: {one['update']}, {one.method}")
+        write_figure(picture, place / "convergence.png", private=private)
     if "res_line" in study.tables:
         network = tuple(study.tables[name] for name in NETWORK_TABLES)
         shed = study.tables["res_shed"].set_index("index")["p_mw"].to_dict()
-        loading = loading_picture(kept.runs.case.name, network, shed, flows_of(study))
-        write_drawing(loading, place / "network.png", private=True)
+        loading = loading_map(kept.runs.case.name, network, shed, flows_of(study))
+        write_figure(loading, place / "network.png", private=True)
     return document
 
 
@@ -74,8 +75,8 @@ def write_series_copies(kept: RunFolder, horizon: Horizon, tables: str = "csv") 
     document = _series_document(kept, horizon, _copied(steps).to_dict("records"))
     kept.store.text("horizon.json", json.dumps(document, allow_nan=False) + "\n")
     if len(steps) > 1:
-        picture = horizon_picture(steps, horizon.series.case.name)
-        write_picture(picture, study.folder / "horizon.png", private=not study.public)
+        picture = horizon_figure(steps, horizon.series.case.name)
+        write_figure(picture, study.folder / "horizon.png", private=not study.public)
     return document
 
 
@@ -97,6 +98,16 @@ def _copied(table: pd.DataFrame) -> pd.DataFrame:
     return table[[*first, *(name for name in table if name not in ("run", "step"))]]
 
 
+def _storage(kept: RunFolder) -> list[Json]:
+    """Return the storage operation in every step of a joint plan; empty without one."""
+    path = kept.store.folder / STORAGE_FILE
+    if not path.is_file():
+        return []
+    table = pd.read_csv(path, dtype={"step": str, "storage": str})
+    rows: list[Json] = json_ready(table.to_dict("records"))
+    return rows
+
+
 def _series_document(kept: RunFolder, horizon: Horizon, rows: list[Json]) -> Json:
     prepared, settings = horizon.prepared(0), horizon.settings
     statements = zone_statements(kept.releases(), settings, prepared.rules)
@@ -111,12 +122,14 @@ def _series_document(kept: RunFolder, horizon: Horizon, rows: list[Json]) -> Jso
         | {"zoning": horizon.zoning.source, "seed": seed},
         "released_once": horizon.released_rows(),
         "steps": json_ready(rows),
+        "storage": _storage(kept),
         "privacy": {
-            "mechanism": settings.mechanism,
+            "mechanism": settings.effective_mechanism(),
             "noise": settings.noise,
             "caveat": noise_caveat(settings.drawn, settings.noise),
             "adjacency": horizon.adjacency,
             "noise_multiplier": horizon.multiplier,
+            "stream": horizon.costs if isinstance(horizon, Stream) else None,
             **json_ready(totals(settings, statements)),
             "zones": json_ready([vars(s) for s in statements]),
         },

@@ -1,25 +1,34 @@
-"""A report: a study's answer and tables, and the sections of its page; writers make files of it."""
+"""A report: verdict cards, messages, tables, and the sections of its page; writers make files."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
+import pandas as pd
+
+from gridpriv.core.document import Json
+from gridpriv.core.message import Message, by_severity
 from gridpriv.core.stored import Study
-from gridpriv.drawing.chart import Style, styles
-from gridpriv.privacy.budget import QUIET
-from gridpriv.report import sections
-from gridpriv.report.answers import answers, simulation_caveat
 from gridpriv.report.contents import contents
-from gridpriv.report.sections import Section, Subject
+from gridpriv.report.messages import message
+from gridpriv.report.protection import (
+    composition,
+    protections,
+    released_by_unfinished,
+    simulation_caveat,
+)
+from gridpriv.report.source import run_document, step_rows
 from gridpriv.report.summary import summary
 from gridpriv.report.tables import Table
+from gridpriv.report.verdict import Card, Panel, cards
+from gridpriv.zonal.series_summary import series_messages
+from gridpriv.zonal.summary import notes
 
-ORDER: tuple[Callable[[Subject], Section | None], ...] = (
-    sections.first, sections.claims, sections.convergence, sections.places, sections.privacy,
-    sections.planned, sections.audited, sections.ac, sections.failed, sections.provenance,
-)  # fmt: skip
+if TYPE_CHECKING:
+    from gridpriv.report.sections import Section
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,39 +36,111 @@ class Report:
     """A whole report.
 
     ``caveat`` is what must stand on every page: that certificates are of simulated noise.
-    ``draw`` makes the sections, charts and maps included: only for a format that shows them.
+    ``draw`` makes the sections: only for a format that shows figures, since these alone import
+    Matplotlib.
     """
 
     title: str
     question: str
-    answer: tuple[str, ...]
+    cards: tuple[Card, ...]
+    messages: tuple[Message, ...]
     tables: tuple[Table, ...]
     draw: Callable[[], Iterable[Section]]
     caveat: str = ""
-    styles: dict[str, Style] = field(default_factory=dict)
-    flat: frozenset[str] = frozenset()
 
     @cached_property
     def sections(self) -> tuple[Section, ...]:
         """The page's sections, in order."""
         return tuple(self.draw())
 
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """Cards and messages as text, line by line."""
+        told = [line for card in self.cards for line in (card.title, *map(str, card.facts))]
+        return (*told, *map(str, self.messages))
+
 
 def make_report(study: Study) -> Report:
     """Return the report of a study, or of one run's folder."""
     table = summary(study)
     tables = contents(study, table)
-    drawn = table[table.seeds > 0] if len(table) else table
-    names = list(dict.fromkeys(drawn.series)) if len(drawn) else []
-    flat = frozenset(drawn.loc[drawn.budget.isin(QUIET), "series"]) if len(drawn) else frozenset()
-    subject = Subject(study, table, {t.name: t for t in tables}, styles(names))
+
+    def draw() -> Iterable[Section]:
+        from gridpriv.report.sections import sections
+
+        return sections(study, table, tables)
+
     return Report(
         title=str(study.manifest["title"]),
         question=str(study.manifest["question"]),
-        answer=tuple(answers(study, table)),
+        cards=cards(study, table),
+        messages=tuple(study_messages(study, table)),
         tables=tables,
-        draw=lambda: filter(None, (make(subject) for make in ORDER)),
+        draw=draw,
         caveat=simulation_caveat(study),
-        styles=subject.look,
-        flat=flat if len(names) > len(flat) else frozenset(),
     )
+
+
+def study_messages(study: Study, table: pd.DataFrame) -> list[Message]:
+    """Return the messages of a study or run: warnings first, what to do next last."""
+    if table.empty or (not (table.seeds > 0).any() and study.withheld.empty):
+        return [message("no-finished-run", {}), *released_by_unfinished(study)]
+    document = run_document(study)
+    if document is not None:
+        found = [*notes(document), *_left_out(study), *_next_of_run(document)]
+        return by_severity(found)
+    if "steps" in study.tables and study.withheld.empty:
+        settings = study.manifest["study"]["settings"]
+        found = series_messages(step_rows(study), int(study.manifest["planned"]), settings)
+        panels = []
+    else:
+        panels = list(Panel.all(study, table))
+        found = [one for panel in panels for one in panel.messages()]
+    found += [*_claims(study), *composition(study), *protections(study), *_left_out(study)]
+    if caveat := simulation_caveat(study):
+        found.append(message("caveat", {"caveat": f"{caveat[0].upper()}{caveat[1:]}"}))
+    steps = [step for panel in panels for step in panel.next_steps()]
+    steps += [message("next-secure", {})] if caveat else []
+    return by_severity(found + list({str(step): step for step in steps}.values()))
+
+
+def _next_of_run(document: Json) -> Iterator[Message]:
+    codes = {note["code"] for note in document.get("messages") or ()}
+    if codes & {"not-converged", "noise-free-not-converged", "ac-rounds-not-converged"}:
+        yield message("next-rounds", {})
+    if "not-converged-fresh-noise" in codes:
+        yield message("next-once", {})
+    if codes & {"dearer-than-prior-only", "sheds-more-than-prior-only", "worse-than-prior-only"}:
+        yield message("next-budget", {})
+    if document["privacy"]["mechanism"] != "none" and document["privacy"]["noise"] != "secure":
+        yield message("next-secure", {})
+
+
+def _left_out(study: Study) -> Iterator[Message]:
+    if study.public:
+        yield message("private-left-out", {})
+        if len(study.withheld):
+            yield message("withheld", {})
+
+
+NOISE_OF = {
+    "": "", "published": " with the noise that the paper states",
+    "proven": " with noise that certifies the stated epsilon",
+}  # fmt: skip
+
+
+def _claims(study: Study) -> Iterator[Message]:
+    """Yield, of a reproduction, how many of the paper's statements hold."""
+    claims = study.tables.get("claims", pd.DataFrame())
+    if "outcome" not in claims:  # local
+        return
+    for kind, noise in NOISE_OF.items():
+        if len(rows := claims[claims.sensitivity == kind]):
+            holding = int((rows.outcome == "holds").sum())
+            yield message("claims", {"holding": holding, "stated": len(rows), "noise": noise})
+    ratios = study.tables["statements"]
+    published = set(study.done.loc[study.done.sensitivity == "published", "run"])
+    if len(ratios) and published:
+        here = ratios[ratios.run.isin(published)].ratio
+        values = {"least": f"{here.min():.3g}", "most": f"{here.max():.3g}"}
+        yield message("published-ratio", values)

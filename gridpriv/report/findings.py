@@ -1,4 +1,4 @@
-"""What a plan, an audit or an attack of the same grid found, shown beside a study or run.
+"""Results of a plan, an audit or an attack of the same grid, beside those of a study or run.
 
 Each command writes a document (``plan.json``, ``audit.json``, ``attack.json``); a report takes it
 from its own folder or from one of its name in it (``plan/``).
@@ -15,36 +15,28 @@ from gridpriv.assurance.schema import ATTACK, AUDIT
 from gridpriv.core.display import amount
 from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError
+from gridpriv.core.message import Message
 from gridpriv.core.sealed import read_sealed
 from gridpriv.privacy.adjacency import parse_beta
 from gridpriv.privacy.budget import NOTHING, Budget
+from gridpriv.report.messages import message
 from gridpriv.report.schema import PLAN
 
 SCHEMAS = {"plan": PLAN, "audit": AUDIT, "attack": ATTACK}
 CAPTIONS = {
-    "plan": "Expected of stand-ins for demand",
+    "plan": "Expected, on sampled demand scenarios",
     "audit": "Epsilon, stated and measured",
     "attack": "Demand read from messages",
 }
-WORDS = {
-    "plan": "gridpriv plan tried each way on stand-ins for demand, drawn from what is public. The "
-    "true demand was not read, and may lie outside: ranges are no bounds.",
-    "audit": "The audit runs the mechanism many times on neighbouring data. Measured is a lower "
-    "bound on epsilon at the confidence of the audit: above the certified one it is a violation; "
-    "below, it is no proof.",
-    "attack": "The attack fits demand to the messages that cross the network. The prior is what "
-    "is believed without them: an attack that does no better has learned nothing.",
-}
-
 CENTRAL = "central"
 ENDS = ("least", "median", "most")
 NOISE = {
-    "mechanism", "calibration", "budget", "delta", "target_delta", "noise", "beta", "protects",
-    "power_factor", "refresh",
+    "mechanism", "sensitivity", "budget", "delta", "target_delta", "noise", "beta", "protects",
+    "power_factor", "noise_schedule",
 }  # fmt: skip
 """Settings that a run reads for its noise only."""
 IN_OTHER_WORDS = {"seed", "workers", "zoning", "coordination"}
-"""What changes no expectation, or what a plan says by the zone map and by its rounds."""
+"""Settings that change no expectation, or that a plan states by its zone map and rounds."""
 NOWHERE = dict.fromkeys(ENDS, math.nan)
 """Of a case without costs."""
 
@@ -72,27 +64,25 @@ def read_findings(folder: Path) -> dict[str, pd.DataFrame]:
     return found
 
 
-def measured(plan: pd.DataFrame, run: Json, digest: str) -> list[str]:
-    """Return what a run came to beside what a plan expected of its way, if that is known.
+def measured(plan: pd.DataFrame, run: Json, digest: str) -> list[Message]:
+    """Return the optimality gap of a run beside the plan's expectation of its method.
 
     ``digest`` is that of the run's zone map.
     """
-    over = (run["final"].get("cost_of_privacy") or {}).get("cost_over_optimum")
+    over = (run["final"].get("cost_of_privacy") or {}).get("optimality_gap")
     if over is None:
         return []
-    told = f"This run came to {amount(over, '$/h')} $/h beyond the AC optimum"
-    way = _way(run) | {"map_sha256": digest}
-    alike = plan[[all(row.get(name) == way[name] for name in way) for _, row in plan.iterrows()]]
+    gap = {"gap": amount(over, "$/h")}
+    method = _method_of(run) | {"map_sha256": digest}
+    alike = plan[[all(row.get(k) == v for k, v in method.items()) for _, row in plan.iterrows()]]
     if alike.empty or alike["median"].isna().all():
-        return [f"{told}; no way of the plan is its own."]
-    least, median, most = (amount(alike[end].iloc[0], "$/h") for end in ENDS)
-    return [
-        f"{told}; its way on the plan's stand-ins to {least} to {most}, in the median {median}."
-    ]
+        return [message("plan-measured-other", gap)]
+    ends = {end: amount(alike[end].iloc[0], "$/h") for end in ENDS}
+    return [message("plan-measured", gap | ends)]
 
 
-def _way(run: Json) -> Json:
-    """Return what a plan calls the way of a run; of one that releases nothing, noise is none."""
+def _method_of(run: Json) -> Json:
+    """Return a run's method in a plan's words; of one that releases nothing without its noise."""
     settings = run["settings"]
     apart = IN_OTHER_WORDS | (NOISE if settings["release"] == NOTHING else set())
     central = settings["coordination"] == CENTRAL
@@ -114,7 +104,7 @@ def _plan_rows(document: Json) -> pd.DataFrame:
             | {name: str(way[name]) for name in ("release", "mechanism", "rounds")}
             | {"error_mw": float(way["error_mw"])}
             | {end: float((way["over_optimum"] or NOWHERE)[end]) for end in ENDS}
-            for way in document["ways"]
+            for way in document["methods"]
         ]
     )
 

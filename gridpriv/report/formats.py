@@ -1,14 +1,16 @@
-"""The formats of a report and the packages that they need, asked for before anything runs."""
+"""The formats of reports and figures and the packages that they need, checked before a run."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from importlib.util import find_spec
+from pathlib import Path
 
 from gridpriv.core.errors import missing_extra, one_of
 
 NEEDS = {"html": "", "pdf": "", "xlsx": "openpyxl", "csv": "", "tex": ""}
 FORMATS = tuple(NEEDS)
+PICTURES = ("png", "svg", "pdf")
 
 
 def check_formats(names: Iterable[str]) -> None:
@@ -17,3 +19,10 @@ def check_formats(names: Iterable[str]) -> None:
         one_of("format", name, FORMATS)
         if NEEDS[name] and find_spec(NEEDS[name]) is None:
             raise missing_extra(NEEDS[name], "report", f"--format {name}")
+
+
+def picture_format(path: str | Path) -> str:
+    """Return the format that a file's ending names; ``InputError`` for any but :data:`PICTURES`."""
+    kind = Path(path).suffix.lstrip(".").lower()
+    one_of("ending of the picture", kind, PICTURES)
+    return kind

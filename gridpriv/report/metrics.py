@@ -1,4 +1,4 @@
-"""What a report ranks ways by, and draws: each figure with its title and what it comes from."""
+"""Figures that a report ranks and draws: title, unit, and origin."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from gridpriv.core.display import figure
 
 @dataclass(frozen=True)
 class Metric:
-    """What a report ranks by or draws: column, title, unit, and where it is computed.
+    """A figure: column, title, unit and origin.
 
-    Below ``least`` values are told as "under" it and count as equal: of a megawatt nobody asks
-    for less than a thousandth, and solvers are no more exact than that. ``spoken`` names, for
-    sentences, a quantity whose unit is words.
+    Values below ``least`` are shown as "under" it and count as equal: solvers are no more exact.
+    ``spoken`` is the name, for sentences, of a quantity whose unit is words.
     """
 
     key: str
@@ -28,7 +27,7 @@ class Metric:
         """Title with unit, for an axis."""
         return f"{self.title} ({self.unit})"
 
-    def told(self, value: float) -> str:
+    def text(self, value: float) -> str:
         """Return a value with its unit, for a sentence."""
         unit = "" if self.spoken else f" {self.unit}"
         if abs(value) < self.least:
@@ -37,13 +36,13 @@ class Metric:
 
     @property
     def noun(self) -> str:
-        """What is measured, for a sentence."""
+        """Name of the quantity, for a sentence."""
         return self.spoken or self.title.lower()
 
     @property
-    def spent(self) -> bool:
-        """Whether one says that privacy costs so and so much of it."""
-        return self.unit in ("MW", "%")
+    def signed(self) -> bool:
+        """True of a difference: it may be negative, and zero means no effect."""
+        return self.key == "cost_of_privacy"
 
 
 OF_LEARNING = (
@@ -63,24 +62,23 @@ OF_LEARNING = (
            spoken="loss of local models"),
 )  # fmt: skip
 RESIDUAL = Metric("consensus_residual", "Consensus residual", "p.u.", "from releases only")
-RECOURSE_SHED = Metric(
-    "recourse_shed_mw", "Shed after local recourse", "MW", "from private demand", 1e-3
-)
+REDISPATCH_SHED = Metric("redispatch_shed_mw", "Load shedding", "MW", "from private demand", 1e-3)
 # the first that a study has is what sentences are about: of classifiers, then of grids
 COSTS = (
     *OF_LEARNING,
     Metric("cost_of_privacy", "Cost of privacy", "$/h", "from private demand", 0.01),
-    RECOURSE_SHED,
+    REDISPATCH_SHED,
     Metric("imbalance_mw", "Imbalance in the last round", "MW", "from private demand", 1e-3),
     RESIDUAL,
 )
 BY_ROUND = (
     *OF_LEARNING,
-    Metric("disagreement", "Distance of local models", "2-norm", "from releases only"),
+    Metric("consensus_residual_max", "Distance of local models", "2-norm", "from releases only"),
     Metric("cost", "Cost of generation", "$/h", "from private demand"),
     Metric("objective", "Squared imbalance", "p.u. squared", "from private demand"),
     RESIDUAL,
+    Metric("dual_residual", "Dual residual", "multiples of the mean price", "from releases only"),
     Metric("noise_magnitude", "Noise magnitude", "sum of |noise|", "from private noise"),
 )
 ROUND_SHED = Metric("shed_mw", "Shed", "MW", "from private demand")
-BY_STEP = (Metric("demand_mw", "Demand", "MW", "from private demand"), RECOURSE_SHED, RESIDUAL)
+BY_STEP = (Metric("demand_mw", "Demand", "MW", "from private demand"), REDISPATCH_SHED, RESIDUAL)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import tempfile
-from dataclasses import replace
+from collections.abc import Sequence
 from pathlib import Path
 
+from gridpriv.core.message import Message
 from gridpriv.core.text import slug
-from gridpriv.drawing import to_svg
-from gridpriv.drawing.chart import Chart, render, swatch
-from gridpriv.drawing.files import typst_string
 from gridpriv.report.document import Report
+from gridpriv.report.figures import Plot, fonts, swatch, to_svg
 from gridpriv.report.sections import Section
-from gridpriv.report.tables import Table, shown
+from gridpriv.report.tables import GAP, LONG, Table, in_parts, shown, widths_of
+from gridpriv.report.verdict import Card
 
 PREAMBLE = """
 #set document(title: {title}, date: none)
@@ -31,12 +31,10 @@ PREAMBLE = """
 """
 LINE = 145
 """Characters of a table's text that a page is wide enough for."""
-GAP = 2
-"""Characters that the space between two columns takes."""
-LONG = 34
-"""Characters from which on a text wraps."""
-INTERVAL = ("_low", "_high")
-"""Ends of the names of a 95 % interval's ends."""
+COLOURS = {
+    "": "black", "wide": "black", "good": 'rgb("#00694d")', "warn": 'rgb("#8a5a00")',
+    "bad": 'rgb("#a32a0a")',
+}  # fmt: skip
 
 
 def to_pdf(report: Report) -> bytes:
@@ -47,114 +45,88 @@ def to_pdf(report: Report) -> bytes:
         place = Path(folder)
         source = place / "report.typ"
         source.write_text(_source(report, place), encoding="utf-8")
-        return bytes(typst.compile(str(source)))
+        return bytes(typst.compile(str(source), font_paths=[fonts()]))
 
 
 def _source(report: Report, place: Path) -> str:
-    answer = " \\\n".join(_text(line) for line in report.answer)
+    first, *rest = report.sections or (None,)
+    notes = _notes([m for m in report.messages if m.severity == "info"])
+    steps = _notes([m for m in report.messages if m.severity == "next"])
     parts = [
         PREAMBLE.replace("{caveat}", typst_string(report.caveat)).replace(
             "{title}", typst_string(report.title)
         ),
         f'#text(size: 17pt, weight: "bold")[{_text(report.title)}]\n',
         f"#text(size: 11pt, fill: luma(80))[{_text(report.question)}]\n",
-        "#block(fill: luma(245), inset: 8pt, width: 100%, "
-        f'stroke: (left: 2pt + rgb("#0b5cad")))[{answer}]\n',
+        *map(_card, report.cards),
+        _notes([m for m in report.messages if m.severity == "warning"]),
+        _section(first, place) if first else "",
+        f"= What to do next\n{steps}" if steps else "",
+        f"= About these figures\n{notes}" if notes else "",
     ]
-    parts += [_section(report, s, place, n == 0) for n, s in enumerate(report.sections)]
+    parts += [_section(section, place) for section in rest]
     return "\n".join(parts)
 
 
-def _section(report: Report, section: Section, place: Path, first: bool) -> str:
+def _card(card: Card) -> str:
+    """Return a verdict card: two facts a line."""
+    facts = ", ".join(
+        f"[#text(size: 8pt, fill: luma(90))[{_text(fact.label)}] \\ "
+        f'#text(weight: "bold", fill: {COLOURS[fact.state]})[{_text(fact.value)}]'
+        + (f" \\ #text(size: 8pt, fill: luma(60))[{_text(fact.note)}]" if fact.note else "")
+        + "]"
+        for fact in card.facts
+    )
+    return (
+        "#block(fill: luma(245), inset: 8pt, width: 100%, breakable: false, "
+        f'stroke: (left: 2pt + rgb("#0b5cad")))[*{_text(card.title)}*\n'
+        f"#grid(columns: (1fr, 1fr, 1fr), gutter: 8pt, {facts})]\n"
+    )
+
+
+def _notes(messages: Sequence[Message]) -> str:
+    """Return messages as a list, warnings in bold."""
+    lines = [
+        f"- {f'*{_text(str(m))}*' if m.severity == 'warning' else _text(str(m))}" for m in messages
+    ]
+    return "\n".join(lines) + "\n" if lines else ""
+
+
+def _section(section: Section, place: Path) -> str:
     parts = [f"= {_text(section.title)}\n"]
+    if section.figures:
+        parts.append(_images(section.figures, place, f"{slug(section.title)}-figure"))
     if section.charts:
-        parts.append(_legend(report, place))
-    for heading, charts in section.charts:
+        parts.append(_legend(section, place))
+    for number, (heading, charts) in enumerate(section.charts):
         if heading:
             parts.append(f"== {_text(heading)}\n")
-        columns = 2 if first or len(charts) in (2, 4) else 3
-        parts.append(_images([_chart_file(c, place) for c in charts], columns))
-    parts += [_text(line) + "\n" for line in section.text]
-    if section.maps:
-        parts.append(_map_grid(section, place))
-    parts += [_table(part) for table in section.tables for part in in_parts(table)]
+        parts.append(_images(charts, place, f"{slug(section.title)}-{number}", legend=False))
+    parts.append(_notes(section.notes))
+    parts += [_table(part) for table in section.tables for part in in_parts(table, LINE)]
     return "\n".join(parts)
 
 
-def _chart_file(chart: Chart, place: Path) -> tuple[str, str]:
-    path = place / f"{chart.name}.svg"
-    path.write_text(render(chart, "log"), encoding="utf-8")
-    return path.name, chart.alt
+def _images(plots: Sequence[Plot], place: Path, name: str, *, legend: bool = True) -> str:
+    cells, width = [], "100%" if len(plots) > 1 else "68%"
+    for k, plot in enumerate(plots):
+        path = place / f"{name}-{k}.svg"
+        path.write_text(to_svg(plot, "figure", legend=legend), encoding="utf-8")
+        cells.append(
+            f"image({typst_string(path.name)}, width: {width}, alt: {typst_string(plot.alt)})"
+        )
+    return f"#grid(columns: {min(len(cells), 2)}, gutter: 8pt, {', '.join(cells)})\n"
 
 
-def _images(files: list[tuple[str, str]], columns: int) -> str:
-    cells = ", ".join(
-        f"image({typst_string(name)}, width: 100%, alt: {typst_string(alt)})" for name, alt in files
-    )
-    return f"#grid(columns: {columns}, gutter: 6pt, {cells})\n"
-
-
-def _legend(report: Report, place: Path) -> str:
+def _legend(section: Section, place: Path) -> str:
     items = []
-    for number, (name, style) in enumerate(report.styles.items()):
+    for number, (name, look) in enumerate(section.look.items()):
         path = place / f"swatch-{number}.svg"
-        path.write_text(swatch(style, flat=name in report.flat), encoding="utf-8")
+        path.write_text(swatch(look), encoding="utf-8")
         items.append(
             f'#box[#box(baseline: 1pt, image("{path.name}", height: 7pt)) {_text(name)}] #h(8pt)'
         )
     return "#block(sticky: true, text(size: 8pt)[" + " ".join(items) + "])\n"
-
-
-def _map_grid(section: Section, place: Path) -> str:
-    cells = []
-    for drawing in section.maps:
-        path = place / f"{slug(drawing.title)}.svg"
-        path.write_text(to_svg(drawing), encoding="utf-8")
-        cells.append(f'[#image("{path.name}", width: 100%)]')
-    return f"#grid(columns: 2, gutter: 8pt, {', '.join(cells)})\n"
-
-
-def in_parts(table: Table) -> list[Table]:
-    """Return a table in parts that a page is wide enough for, each with what its rows are about.
-
-    The ends of an interval stay with their mean.
-    """
-    widths, parts = _widths(table), [list(range(table.keys))]
-    for group in _inseparable(table):
-        full = sum(widths[k] for k in parts[-1] + group) > LINE
-        if full and len(parts[-1]) > table.keys:
-            parts.append(list(range(table.keys)))
-        parts[-1] += group
-    return [
-        replace(
-            table,
-            caption=f"{table.caption}, continued" if n else table.caption,
-            columns=tuple(table.columns[k] for k in part),
-            rows=tuple(tuple(row[k] for k in part) for row in table.rows),
-        )
-        for n, part in enumerate(parts)
-    ]
-
-
-def _inseparable(table: Table) -> list[list[int]]:
-    """Return the figures' positions, a mean's with those of its interval's ends."""
-    groups: list[list[int]] = []
-    for k in range(table.keys, len(table.columns)):
-        if table.columns[k].name.endswith(INTERVAL):
-            groups[-1].append(k)
-        else:
-            groups.append([k])
-    return groups
-
-
-def _widths(table: Table) -> list[int]:
-    """Return how many characters each column needs: headers of numbers wrap, and long texts do."""
-    widths = []
-    for k, column in enumerate(table.columns):
-        kept = column.header.split() if table.numeric(k) else [column.header]
-        cells = [shown(row[k])[:LONG] for row in table.rows]
-        widths.append(GAP + max(map(len, [*kept, *cells])))
-    return widths
 
 
 def _table(table: Table) -> str:
@@ -163,7 +135,7 @@ def _table(table: Table) -> str:
     # short words keep to one line; numbers and long texts share what is left
     widths = ", ".join(
         f"{w}fr" if n or w >= GAP + LONG else "auto"
-        for w, n in zip(_widths(table), numeric, strict=True)
+        for w, n in zip(widths_of(table), numeric, strict=True)
     )
     head = ", ".join(f"[*{' '.join(map(_whole, c.header.split()))}*]" for c in table.columns)
     rows = ",\n".join(", ".join(f"[{_text(shown(v))}]" for v in row) for row in table.rows)
@@ -182,3 +154,8 @@ def _whole(word: str) -> str:
 def _text(text: str) -> str:
     """Return text as a Typst string in markup, so that nothing in it is read as a command."""
     return f"#{typst_string(text)}"
+
+
+def typst_string(text: str) -> str:
+    """Return a text as Typst's source quotes it."""
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -8,12 +8,19 @@ from dataclasses import replace
 from gridpriv.assurance import schema as assurance
 from gridpriv.core.document import Json
 from gridpriv.core.tables import Column, Schema, TableSchema
+from gridpriv.grid.conversion_schema import CONVERSION
 from gridpriv.learning import schema as learning
 from gridpriv.privacy.schema import RATIO
 from gridpriv.study import schema as study
 from gridpriv.study.publish import RUNS, STORED
 from gridpriv.zonal import schema as zonal
-from gridpriv.zonal.documents import RUN_DOCUMENT, SERIES_DOCUMENT
+from gridpriv.zonal.certificate_schema import CERTIFICATE
+from gridpriv.zonal.documents import (
+    EXCHANGE_DOCUMENT,
+    RUN_DOCUMENT,
+    SECURITY_DOCUMENT,
+    SERIES_DOCUMENT,
+)
 
 CERTIFIED = frozenset({"epsilon_certified", "certified", "total_pure", "total_epsilon", "total"})
 """Columns that state what noise certifies: of simulated noise their headers say so."""
@@ -29,7 +36,7 @@ def marked(column: Column) -> Column:
 
 
 PANEL = Column("panel", "settings", "Case", "and what varies beside it")
-SERIES = Column("series", "settings", "Way", "and what varies beside it")
+SERIES = Column("series", "settings", "Method", "and what varies beside it")
 BUDGET = Column("budget_shown", "settings", "Budget", "in words")
 WAY = (PANEL, SERIES, BUDGET)
 
@@ -45,17 +52,17 @@ def with_interval(mean: Column) -> tuple[Column, ...]:
 
 
 SUMMARY = TableSchema(
-    "summary", "one way at one budget: means over seeds",
+    "summary", "one method at one budget: means over seeds",
     WAY,
     (
         RUNS.column("total_epsilon"),
         *with_interval(learning.TEST_ERROR), *with_interval(learning.TEST_MSE),
         learning.MEAN_OBJECTIVE, learning.DISAGREEMENT,
         *with_interval(Column("cost_of_privacy", "private", "Cost of privacy",
-                              "beyond the cheapest way without noise, same grid and zones",
+                              "cost less that of the cheapest noise-free method on the grid",
                               "$/h")),
-        *with_interval(zonal.RECOURSE_SHED),
-        Column("carried_pct", "private", "Carried", "whether the grid settles inside every limit",
+        *with_interval(zonal.REDISPATCH_SHED),
+        Column("ac_feasible_pct", "private", "AC-feasible", "share of AC-feasible runs",
                "% of runs"),
         zonal.DEVIATION, zonal.BALANCING, zonal.FULL_COST,
         zonal.IMBALANCE, zonal.SHED, zonal.OBJECTIVE, zonal.RESIDUAL,
@@ -64,7 +71,7 @@ SUMMARY = TableSchema(
     ),
 )  # fmt: skip
 PRIVACY = TableSchema(
-    "privacy", "one way at one budget: the worst zone or client, the worst seed",
+    "privacy", "one method at one budget: the worst zone or client, the worst seed",
     WAY,
     (
         *study.CERTIFICATE,
@@ -72,7 +79,7 @@ PRIVACY = TableSchema(
     ),
 )  # fmt: skip
 AC = TableSchema(
-    "ac", "one way at one budget",
+    "ac", "one method at one budget",
     WAY,
     (
         replace(zonal.AC_CONVERGED, name="ac_converged_pct", unit="% of runs"),
@@ -91,7 +98,7 @@ ZONES = TableSchema(
 )  # fmt: skip
 FAILED = TableSchema(
     "failed", "runs that failed or did not settle, alike ones together",
-    (study.CASE, RUNS.column("scheme"), BUDGET, RUNS.column("status")),
+    (study.CASE, RUNS.column("method"), BUDGET, RUNS.column("status")),
     (
         Column("count", "releases", "Runs", "how many"),
         RUNS.column("finished_rounds"),
@@ -102,34 +109,38 @@ OUTCOME = TableSchema(
     "outcome", "one figure of a run",
     (Column("result", "settings", "Result", "in words"),),
     (Column("value", "releases", "Value", "of one that may be seen"),
-     Column("unit", "settings", "Unit", "of the value")),
+     Column("unit", "settings", "Unit", "of the value", dtype="text")),
 )  # fmt: skip
 PLAN = TableSchema(
-    "plan", "one way that gridpriv plan tried on stand-ins for demand",
+    "plan", "one method that gridpriv plan tried on sampled demand scenarios",
     (Column("release", "settings", "Release", "of demand"),
-     Column("mechanism", "settings", "Noise", "its mechanism"),
+     Column("mechanism", "settings", "Noise", "its mechanism", dtype="text"),
      Column("rounds", "settings", "Rounds", "their number, or central"),
-     Column("beta", "settings", "Beta", "change of one bus that is hidden"),
-     Column("budget", "settings", "Budget", "of all releases")),
+     Column("beta", "settings", "Beta", "change of one bus that is hidden", dtype="text"),
+     Column("budget", "settings", "Budget", "of all releases", dtype="text")),
     (Column("error_mw", "settings", "Error", "expected, of a zone's sum", "MW"),
-     Column("least", "settings", "Least", "beyond the AC optimum, of all stand-ins", "$/h"),
-     Column("median", "settings", "Median", "beyond the AC optimum, over stand-ins", "$/h"),
-     Column("most", "settings", "Most", "beyond the AC optimum, of all stand-ins", "$/h")),
+     Column("least", "settings", "Least", "over the AC optimum, of all scenarios", "$/h"),
+     Column("median", "settings", "Median", "over the AC optimum, of the scenarios", "$/h"),
+     Column("most", "settings", "Most", "over the AC optimum, of all scenarios", "$/h")),
 )  # fmt: skip
 PROVENANCE = TableSchema(
-    "provenance", "what a study was made with",
+    "provenance", "versions and machine of a study",
     (Column("what", "settings", "What", "of the manifest"),),
     (Column("value", "settings", "Value", "in words"),),
 )  # fmt: skip
 SETTINGS = TableSchema(
     "settings", "one setting",
-    (Column("where", "settings", "Where", "all runs, an axis, or one way"),
+    (Column("where", "settings", "Where", "all runs, an axis, or one method"),
      Column("setting", "settings", "Setting", "by name")),
     (Column("value", "settings", "Value", "as given"),),
 )  # fmt: skip
 DERIVED = (SUMMARY, OUTCOME, PRIVACY, AC, ZONES, FAILED, PLAN, PROVENANCE, SETTINGS)
 DOCUMENTS: dict[str, tuple[str, Schema]] = {
     "run --json": ("a run, as run.json in its folder", RUN_DOCUMENT),
+    "publish --json": ("a published case, as FILE.certificate.json", CERTIFICATE),
+    "security --json": ("a contingency analysis", SECURITY_DOCUMENT),
+    "exchange --json": ("exchange between the zones of a run", EXCHANGE_DOCUMENT),
+    "convert --json": ("a conversion of a case file", CONVERSION),
     "run --series --json": ("a series, as horizon.json in its folder", SERIES_DOCUMENT),
     "learn run --json": ("a learning run, as run.json in its folder", learning.LEARN_DOCUMENT),
     "manifest.json": ("a study", study.MANIFEST),

@@ -1,23 +1,27 @@
-"""The sections of a report's page: what stands around its tables in words, charts and maps."""
+"""The sections of a report's page: figures, the messages beside them, tables."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
 
 import pandas as pd
 
 from gridpriv.core.display import figure
+from gridpriv.core.message import Message
 from gridpriv.core.stored import Study
-from gridpriv.drawing import Drawing, draw_network
-from gridpriv.drawing.chart import Chart, Style
 from gridpriv.grid.zoning import map_digest
 from gridpriv.privacy.budget import NO_NOISE, QUIET
 from gridpriv.report import findings
-from gridpriv.report.answers import sentence
+from gridpriv.report.bars import SplitBars, split_bars
 from gridpriv.report.charts import cost_charts, round_charts, step_charts
 from gridpriv.report.contents import noted
-from gridpriv.report.pictures import flows_of
+from gridpriv.report.curves import Chart
+from gridpriv.report.figures import Look, Plot, looks
+from gridpriv.report.messages import message
+from gridpriv.report.network import GridMap
+from gridpriv.report.plots import flows_of, loading_map
 from gridpriv.report.source import means_over, run_document
 from gridpriv.report.summary import (
     at_budget,
@@ -27,100 +31,150 @@ from gridpriv.report.summary import (
     reference_budget,
 )
 from gridpriv.report.tables import Table
-from gridpriv.zonal.physical import SHED_TOLERANCE_MW, balancing_beside
+from gridpriv.zonal.physical import MOST_NEGLIGIBLE_MW
 
-MAP = 540.0
-"""Points: two maps stand side by side, so their text is larger than in a file of its own."""
+MAP, LARGE_MAP, MANY = 5.2, 7.5, 40
+"""Inches of a map on a page, of one with many buses, and how many are many."""
+MOST_SOURCES = 6
+"""Sources of sensitivities that the accounting lists."""
+VOLTAGES = (0.94, 1.06)
+"""Ends of the colours of voltage magnitudes, p.u."""
 
 
 @dataclass(frozen=True)
 class Section:
-    """A part of a page: paragraphs, charts under headings, maps of grids, tables."""
+    """A part of a page: figures with their legend, charts under headings, messages, tables.
+
+    ``look`` is that of the charts' curves by name.
+    """
 
     title: str
-    text: tuple[str, ...] = ()
+    notes: tuple[Message, ...] = ()
+    figures: tuple[Plot, ...] = ()
     charts: tuple[tuple[str, tuple[Chart, ...]], ...] = ()
-    maps: tuple[Drawing, ...] = ()
     tables: tuple[Table, ...] = ()
+    look: dict[str, Look] = field(default_factory=dict)
+
+
+def sections(study: Study, table: pd.DataFrame, tables: Iterable[Table]) -> Iterator[Section]:
+    """Return the sections of a study's page, in order; the first has the page's one chart."""
+    of = Subject(study, table, {t.name: t for t in tables})
+    made = (
+        result, cost, claims, convergence, places, privacy, planned, audited, ac, failed,
+        provenance,
+    )  # fmt: skip
+    return (section for make in made if (section := make(of)) is not None)
 
 
 @dataclass(frozen=True, eq=False)
 class Subject:
-    """What sections are made of: a study, its summary, its tables by name, and curves' looks."""
+    """A study, its summary, and its tables by name."""
 
     study: Study
     table: pd.DataFrame
     tables: Mapping[str, Table]
-    look: dict[str, Style]
+
+    @cached_property
+    def look(self) -> dict[str, Look]:
+        """The look of every curve, the same in all charts."""
+        if self.table.empty:
+            return {}
+        drawn = self.table[self.table.seeds > 0]
+        names = list(dict.fromkeys(drawn.series))
+        flat = frozenset(drawn.loc[drawn.budget.isin(QUIET), "series"])
+        return looks(names, levels=flat if len(names) > len(flat) else frozenset())
 
     def held(self, *names: str) -> tuple[Table, ...]:
         """Return those tables that the report has."""
         return tuple(self.tables[name] for name in names if name in self.tables)
 
-    def told(self, title: str, name: str, text: str) -> Section | None:
-        """Return the section of one table, where the report has it."""
-        return Section(title, (text,), tables=self.held(name)) if name in self.tables else None
+    def one_table(self, title: str, name: str, code: str) -> Section | None:
+        """Return the section of one table and its message, where the report has the table."""
+        if name not in self.tables:
+            return None
+        return Section(title, (message(code, {}),), tables=self.held(name))
+
+    def network(self, case: str, zoning: str) -> tuple[pd.DataFrame, pd.DataFrame]:
+        """Return buses and branches of one grid, as maps draw them."""
+        tables = (self.study.tables.get(f"network_{of}", pd.DataFrame()) for of in KINDS)
+        buses, branches = (
+            t[(t["case"] == case) & (t["zoning"] == zoning)] if len(t) else t for t in tables
+        )
+        return buses, branches
 
 
-def first(of: Subject) -> Section:
-    """Return what a run comes to, a series step by step, or what ways cost."""
+KINDS = ("buses", "branches")
+
+
+def result(of: Subject) -> Section | None:
+    """Return the figures of a run, a series step by step, or the cost of every method."""
     if means_over(of.study) == "steps":
+        charts = (("", tuple(step_charts(of.study, of.look))),)
         return Section(
-            "Step by step",
-            ("Each step is a run of its own under one budget for all. Residuals are computed from "
-             "releases only; demand, and what is not served of it, from private demand.",),
-            (("", tuple(step_charts(of.study, of.look))),),
-            tables=of.held("outcome", "steps"),
+            "Step by step", (message("steps", {}),), charts=charts,
+            tables=of.held("outcome", "steps"), look=of.look,
         )  # fmt: skip
     if "outcome" in of.tables:
-        return Section("What it comes to", tables=of.held("outcome", "interchange"))
+        return Section("Result", figures=_run_maps(of), tables=of.held("outcome", "interchange"))
+    split = tuple(_splits(of))
+    if not split:
+        return None
+    notes = [message("cost-of-privacy", {}), message("costs-include", {})]
+    noisy = of.table[~of.table.budget.isin(QUIET)]
+    if (noisy.cost_of_privacy < 0.0).any():
+        notes.append(message("negative-cost", {}))
+    return Section("Cost of privacy", tuple(notes), split)
+
+
+def _splits(of: Subject) -> Iterator[SplitBars]:
+    """Yield the cost of privacy of every method at the compared budget, panel by panel."""
+    if of.table.empty:
+        return
+    for panel, rows in of.table[of.table.seeds > 0].groupby("panel", sort=False):
+        budget = reference_budget(rows)
+        if budget != NO_NOISE and rows.cost_of_privacy.notna().any():
+            yield split_bars(f"{panel}: cost of privacy, {budget_words(budget)}", rows, budget)
+
+
+def _run_maps(of: Subject) -> tuple[GridMap, ...]:
+    """Return the map of loading and shedding of a run, and that of its voltages."""
+    study, flows = of.study, flows_of(of.study)
+    if flows is None or "res_bus" not in study.tables:
+        return ()
+    case = str(study.runs.iloc[0]["case"])
+    network, name = of.network(case, ""), case
+    shed = study.tables["res_shed"].set_index("index")["p_mw"].to_dict()
+    voltages = study.tables["res_bus"].set_index("index")["vm_pu"].to_dict()
+    values = {int(bus): float(value) for bus, value in voltages.items()}
+    low = min(VOLTAGES[0], *values.values())
+    wide = _width(network[0])
+    return (
+        loading_map(name, network, shed, flows, width=wide),
+        GridMap(
+            f"{name}: branch loading and voltage magnitude", *network, flows=flows,
+            values=values, limits=(low, max(VOLTAGES[1], *values.values())),
+            value_label="voltage magnitude (p.u.)", width=wide,
+        ),
+    )  # fmt: skip
+
+
+def cost(of: Subject) -> Section | None:
+    """Return the figures of every method against certified total epsilon, and their means."""
+    if means_over(of.study) == "steps" or "summary" not in of.tables:
+        return None
     charts = tuple(cost_charts(of.table, of.look)) if len(of.table) else ()
-    priced = bool(charts) and bool(of.table.cost_of_privacy.notna().any())
+    notes = [message("intervals", {})] if charts else []
+    if charts and of.table.seeds.max() == 2:
+        notes.append(message("two-seeds", {}))
     return Section(
-        "Cost of privacy" if priced else "Means over seeds",
-        (_legend(of.table, priced),) if charts else (),
-        (("", charts),) if charts else (),
-        tables=of.held("summary"),
-    )
-
-
-def _legend(table: pd.DataFrame, priced: bool) -> str:
-    """Return how charts of costs are read."""
-    told = [
-        "Each curve is the mean over seeds; its band is the 95 % confidence interval of that "
-        "mean (Student's t). Dashed levels are runs without noise, or with nothing released. "
-        "What lies below the axis is drawn on its lower edge; a band that meets an edge goes on "
-        "beyond it."
-    ]
-    if table.seeds.max() == 2:
-        told.append("With two seeds that interval reaches 12.7 standard errors to each side: more "
-                    "seeds narrow it.")  # fmt: skip
-    shed = table.recourse_shed_mw.notna().any()
-    if shed and priced:
-        told.append("Cost of privacy is what generation and unserved demand cost beyond the "
-                    "cheapest way without noise, one yardstick for all: where a way has other "
-                    "rounds or another objective, penalty or update than that one, as the paper's "
-                    "do, what they cost without noise is part of it.")  # fmt: skip
-        if (table.cost_of_privacy[~table.budget.isin(QUIET)] < 0.0).any():
-            told.append("A negative one is chance and no gain: rounds without noise stop before "
-                        "their optimum too, and noise happened to end nearer.")  # fmt: skip
-    if table.cost.notna().any():
-        told.append(f"Costs are of generation and unserved demand; {balancing_beside()}.")
-    if shed:
-        told.append("Shed after local recourse is load that stays unserved when every zone keeps "
-                    "its agreed boundary and re-plans with its true demand; imbalance is shed "
-                    "plus surplus of the last round's plan.")  # fmt: skip
-    return " ".join(told)
+        "By certified total epsilon" if charts else "Means over seeds", tuple(notes),
+        charts=(("", charts),) if charts else (), tables=of.held("summary"), look=of.look,
+    )  # fmt: skip
 
 
 def claims(of: Subject) -> Section | None:
-    """Return what a paper states."""
-    return of.told(
-        "What the paper states, and whether it holds here", "claims",
-        "Every ordering that the paper states for this figure, compared on means over seeds and "
-        "the last ten rounds (noise: all rounds). 'paper' draws the noise that the paper states; "
-        "'sound' draws what its epsilon per release needs under a proven sensitivity.",
-    )  # fmt: skip
+    """Return the statements of a paper and their outcomes."""
+    return of.one_table("Statements of the paper", "claims", "claims-table")
 
 
 def convergence(of: Subject) -> Section | None:
@@ -128,49 +182,45 @@ def convergence(of: Subject) -> Section | None:
     groups = {} if means_over(of.study) == "steps" else round_charts(of.study, of.table, of.look)
     if not groups:
         return None
-    several = "" if len(of.study.runs) == 1 else "Means over seeds; bands span the seeds. "
-    return Section(
-        "Convergence, residual and noise",
-        (f"{several}Each heading says what a figure is computed from; stopping rules may use none "
-         "but those from releases only.",),
-        tuple((title, tuple(charts)) for title, charts in groups.items()),
-    )  # fmt: skip
+    notes = () if len(of.study.runs) == 1 else (message("by-round", {}),)
+    charts = tuple((title, tuple(drawn)) for title, drawn in groups.items())
+    return Section("Convergence", notes, charts=charts, look=of.look)
 
 
 def places(of: Subject) -> Section | None:
-    """Return maps of zones and of what is not served."""
-    study = of.study
-    network = [study.tables.get(f"network_{of}", pd.DataFrame()) for of in ("buses", "branches")]
-    if network[0].empty or of.table.empty:
+    """Return maps of zones and of load shedding."""
+    if of.table.empty or of.network(*of.table.iloc[0][["case", "zoning"]])[0].empty:
         return None
-    runs = named_runs(study)
-    maps: list[Drawing] = []
-    words = ["Dashed lines are tie lines between zones."]
-    if not study.public:
-        words[0] += f" Shed per bus is after local recourse, the mean over {means_over(study)}."
+    runs = named_runs(of.study)
+    maps: list[Plot] = []
+    notes = [message("maps", {})]
+    if not of.study.public:
+        notes.append(message("maps-shed", {"over": means_over(of.study)}))
     for panel, rows in of.table.groupby("panel", sort=False):
         here, at = runs[runs.panel == panel], rows.iloc[0]
-        words += _bound(str(panel), here)
-        buses, branches = (t[(t.case == at.case) & (t.zoning == at.zoning)] for t in network)
-        maps.append(draw_network(f"{panel}: zones", buses, branches, width=MAP))
-        maps += _shed_maps(study, rows, here, (buses, branches))
-    return Section("Where", tuple(words), maps=tuple(maps), tables=of.held("zones"))
+        notes += _limits(str(panel), here)
+        buses, branches = of.network(at["case"], at["zoning"])
+        maps.append(GridMap(f"{panel}: zones", buses, branches, width=_width(buses)))
+        if run_document(of.study) is None:
+            maps += _shed_maps(of.study, rows, here, (buses, branches))
+    return Section("Network", tuple(notes), tuple(maps), tables=of.held("zones"))
 
 
-def _bound(panel: str, runs: pd.DataFrame) -> list[str]:
-    """Return what the grid says of the first run that it does not carry or serve in full."""
+def _limits(panel: str, runs: pd.DataFrame) -> list[Message]:
+    """Return the explanation of the first run that sheds load or is not AC-feasible."""
     if "explanation" not in runs:
         return []
-    unserved = pd.to_numeric(runs["recourse_shed_mw"]) > SHED_TOLERANCE_MW
-    told = runs[runs["explanation"].notna() & (unserved | (runs["carried"] == False))]  # noqa: E712
-    if told.empty:
+    sheds = pd.to_numeric(runs["redispatch_shed_mw"]) > MOST_NEGLIGIBLE_MW
+    known = runs[runs["explanation"].notna() & (sheds | (runs["ac_feasible"] == False))]  # noqa: E712
+    if known.empty:
         return []
-    first = told.sort_values("budget", key=lambda b: ~b.isin(QUIET), kind="stable").iloc[0]
-    if "step" in told:
-        way = f"step {first.step}"
+    first = known.sort_values("budget", key=lambda b: ~b.isin(QUIET), kind="stable").iloc[0]
+    if "step" in known:
+        run = f"step {first.step}"
     else:
-        way = "without noise" if first.budget == NO_NOISE else f"{first.scheme}, seed {first.seed}"
-    return [sentence(f"{panel}, {way}: {first.explanation}")]
+        run = "noise-free" if first.budget == NO_NOISE else f"{first.method}, seed {first.seed}"
+    explanation = str(first.explanation).rstrip(". ")
+    return [message("limits", {"panel": panel, "run": run, "explanation": explanation})]
 
 
 def _shed_maps(
@@ -178,109 +228,97 @@ def _shed_maps(
     rows: pd.DataFrame,
     runs: pd.DataFrame,
     network: tuple[pd.DataFrame, pd.DataFrame],
-) -> list[Drawing]:
-    """Return shed per bus of the best way and of the dearest one, at the reference budget."""
-    shed = study.tables["buses"]
-    flows = flows_of(study)
-    column = "recourse_shed_mw" if "recourse_shed_mw" in shed else "shed_mw"
-    budget = reference_budget(rows)
-    if shed.empty or column not in shed:
-        return []
-    best = best_series(rows, budget)
-    ranked = at_budget(rows[rows.seeds > 0], budget).sort_values("recourse_shed_mw")
-    chosen = dict.fromkeys([best, str(ranked.series.iloc[-1])] if len(ranked) else [])
-    maps = []
-    for series in chosen:
+) -> Iterator[GridMap]:
+    """Yield load shedding per bus of the methods that shed least and most, if any sheds."""
+    shed, budget = study.tables["buses"], reference_budget(rows)
+    if shed.empty or "redispatch_shed_mw" not in shed:
+        return
+    ranked = at_budget(rows[rows.seeds > 0], budget).sort_values("redispatch_shed_mw")
+    chosen = dict.fromkeys([best_series(rows, budget), *ranked.series.iloc[-1:]])
+    for series in filter(None, chosen):
         these = at_budget(runs[runs.series == series], budget)
-        mean = shed[shed.run.isin(these.run)].groupby("bus")[column].mean()
+        mean = shed[shed.run.isin(these.run)].groupby("bus")["redispatch_shed_mw"].mean()
+        total = float(mean.clip(lower=0.0).sum())
+        if total <= MOST_NEGLIGIBLE_MW:
+            continue
         at = "" if budget == NO_NOISE else f", {budget_words(budget)}"
-        title = f"{rows.panel.iloc[0]}: {series}{at}"
-        values = dict(zip(map(int, mean.index), map(float, mean.fillna(0.0)), strict=True))
-        note = f"{figure(sum(max(value, 0.0) for value in values.values()))} MW not served"
-        maps.append(draw_network(title, *network, shed=values, flows=flows, note=note, width=MAP))
-    return maps
+        values = {int(bus): float(value) for bus, value in mean.fillna(0.0).items()}
+        yield GridMap(
+            f"{rows.panel.iloc[0]}: {series}{at}", *network, shed=values,
+            note=f"load shedding: {figure(total)} MW", width=_width(network[0]),
+        )  # fmt: skip
+
+
+def _width(buses: pd.DataFrame) -> float:
+    """Return the width of a map in inches."""
+    return MAP if len(buses) <= MANY else LARGE_MAP
 
 
 def privacy(of: Subject) -> Section | None:
-    """Return what was stated and what is certified."""
+    """Return nominal and certified epsilons and the source of the sensitivities."""
     if "privacy" not in of.tables:
         return None
     noisy = of.table[~of.table.budget.isin(QUIET)]
     statements = of.study.tables["statements"]
-    which = ", of all steps together" if means_over(of.study) == "steps" else ""
-    text = [
-        f"Of the worst zone or client{which}. 'Claimed' is the epsilon that the settings state "
-        "for one release; 'certified' is what the drawn noise gives under a proven sensitivity. "
-        "Totals are certified: pure by basic composition, and at the stated delta from the "
-        "privacy loss distribution."
-    ]
+    notes = [message("certificates", {})]
+    if means_over(of.study) == "steps":
+        notes.append(message("certificates-of-steps", {}))
     if noisy.mechanism.eq("gaussian").any():
-        text.append(
-            "Of Gaussian noise one release's epsilon holds at that release's own delta, another "
-            "reading of the same noise; totals are not sums of it."
-        )
-    if len(statements) and "provenance" in statements:
-        text += [f"Sensitivity: {sentence(p)}" for p in dict.fromkeys(statements.provenance)][:6]
-    return Section("Privacy accounting", tuple(text), tables=of.held("privacy"))
+        notes.append(message("gaussian-delta", {}))
+    if len(statements) and "bound_source" in statements:
+        sources = [str(source).rstrip(". ") for source in statements.bound_source.unique()]
+        notes += [message("bound-source", {"source": s}) for s in sources[:MOST_SOURCES]]
+    return Section("Privacy", tuple(notes), tables=of.held("privacy"))
 
 
 def planned(of: Subject) -> Section | None:
-    """Return what a plan expected, and what was measured."""
+    """Return the expectations of a plan, and the figures of the run."""
     if "plan" not in of.tables:
         return None
-    run, told = run_document(of.study), list[str]()
-    if run is not None:
+    document, notes = run_document(of.study), [message("plan", {})]
+    if document is not None:
         digest = map_digest(of.study.manifest["cases"][0]["map"])
-        told = findings.measured(of.study.tables["plan"], run, digest)
-    return Section("Plan", (findings.WORDS["plan"], *told), tables=of.held("plan"))
+        notes += findings.measured(of.study.tables["plan"], document, digest)
+    return Section("Plan", tuple(notes), tables=of.held("plan"))
 
 
 def audited(of: Subject) -> Section | None:
-    """Return what an audit or an attack found."""
+    """Return the results of an audit or an attack."""
     tables = of.held("audit", "attack")
-    words = tuple(findings.WORDS[table.name] for table in tables)
-    return Section("Audit and attack", words, tables=tables) if tables else None
+    notes = tuple(message(table.name, {}) for table in tables)
+    return Section("Audit and attack", notes, tables=tables) if tables else None
 
 
 def ac(of: Subject) -> Section | None:
-    """Return whether the dispatch has an AC solution."""
-    return of.told(
-        "AC check", "ac",
-        "An AC power flow at the dispatch after local recourse: whether it has a solution, what "
-        "the reference bus has to add, and which limits it leaves.",
-    )  # fmt: skip
+    """Return the AC power flow at the dispatch."""
+    return of.one_table("AC power flow", "ac", "ac-check")
 
 
 def failed(of: Subject) -> Section | None:
-    """Return what is not there, and why."""
-    study, text = of.study, []
+    """Return the missing runs and the reasons."""
+    study, notes = of.study, []
     missing = int(study.manifest.get("planned", len(study.runs))) - len(study.runs)
     if noted(study).empty and missing <= 0:
         return None
     if len(study.failed):
-        text.append(
-            f"{len(study.failed)} of {len(study.runs)} runs failed; means are over the rest."
-        )
+        notes.append(message("failed", {"failed": len(study.failed), "runs": len(study.runs)}))
     if missing > 0:
-        text.append(f"{missing} of the planned runs are not in this folder: it was interrupted. "
-                    "Run the same command with --resume.")  # fmt: skip
-    return Section("Runs that failed or did not settle", tuple(text), tables=of.held("failed"))
+        notes.append(message("interrupted", {"missing": missing}))
+    return Section("Failed runs and notes", tuple(notes), tables=of.held("failed"))
 
 
 def provenance(of: Subject) -> Section:
-    """Return with what figures were made, and how they are made again."""
+    """Return settings and versions, and the command that repeats the study."""
     tables = of.held("provenance", "cases", "settings")
-    return Section("Settings and provenance", _repeat(of.study), tables=tables)
+    return Section("Settings and versions", _repeat(of.study), tables=tables)
 
 
-def _repeat(study: Study) -> tuple[str, ...]:
-    """Return how figures can be made again; who reads a public report has no seeds for that."""
+def _repeat(study: Study) -> tuple[Message, ...]:
+    """Return the command that repeats a study; a public report has no seeds for it."""
     if study.public:
         return ()
-    if "repeat" in study.manifest:
-        again = study.manifest["repeat"]
-        return (f"To repeat: {again}",) if again else ()
-    return (
-        "To repeat: gridpriv compare --study study.toml --out NEW_FOLDER, with the study.toml of "
-        "this folder; noise comes from the seeds, so figures are the same.",
+    command = study.manifest.get(
+        "repeat",
+        "gridpriv compare --study study.toml --out NEW_FOLDER, with study.toml of this folder",
     )
+    return (message("repeat", {"command": command}),) if command else ()

@@ -26,7 +26,7 @@ RAW = ("runs", "rounds", "zones", "buses", "statements", "charges", "timing")
 
 
 def to_xlsx(report: Report, study: Study) -> bytes:
-    """Return the workbook: the answer, the report's tables, and the study's own tables.
+    """Return the workbook: the verdict, the report's tables, and the study's own tables.
 
     The package that it needs was asked for (:mod:`gridpriv.report.formats`).
     """
@@ -34,8 +34,8 @@ def to_xlsx(report: Report, study: Study) -> bytes:
 
     book = Workbook()
     first = book.active
-    first.title = "answer"
-    for line in (report.title, report.question, *report.answer):
+    first.title = "verdict"
+    for line in (report.title, report.question, *report.lines):
         first.append([inert(line)])
     first.column_dimensions["A"].width = 120
     for table in report.tables:

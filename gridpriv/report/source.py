@@ -1,4 +1,4 @@
-"""What a report is made of: a folder of the store, whatever made it, if its tables fit together.
+"""Read a folder of the store for a report, and refuse tables that do not fit together.
 
 The store's checksums find damage. Who writes tables of his own and makes the checksums anew can
 put texts in the place of numbers, or name a bus that is not there: tables are data, so that is bad
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ import pandas as pd
 from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError
 from gridpriv.core.stored import Study, read_study
-from gridpriv.core.tables import Column, Schema, TableSchema
+from gridpriv.core.tables import Column, Dtype, Schema, TableSchema
 from gridpriv.core.text import clean
 from gridpriv.report.findings import SCHEMAS, read_findings
 from gridpriv.study.publish import STORED, WITHHELD, publish_study
@@ -28,20 +28,6 @@ from gridpriv.study.run_folder import RUN, SERIES
 from gridpriv.study.schema import MANIFEST
 from gridpriv.zonal.documents import RUN_DOCUMENT
 
-TEXTS = frozenset((
-    "run", "case", "zoning", "zone", "scheme", "budget", "mechanism", "perturbation", "refresh",
-    "calibration", "protects", "beta", "update", "consensus", "penalty", "solver", "noise",
-    "power_factor", "accuracy",
-    "outage", "explanation", "status", "reason", "owner", "kind", "provenance", "unit", "flow",
-    "step", "limit", "at", "claim", "outcome", "detail", "settled", "cause", "why", "document",
-    "adjacency", "configuration", "adversary", "level", "verdict",
-))  # fmt: skip
-FLAGS = frozenset((
-    "tie", "generator", "early", "connected", "carried", "without_noise_carried",
-    "nothing_released_carried", "ac_converged",
-))  # fmt: skip
-EITHER = frozenset(("seed", "norm", "client", "element", "tuned", "client_rounds", "penalty"))
-"""Columns that hold texts in some folders and numbers in others."""
 LARGEST = 1e100
 """No finite figure of a grid, a budget or a clock is larger."""
 STATUSES = ("done", "failed", WITHHELD)
@@ -81,7 +67,7 @@ def run_document(study: Study) -> Json | None:
 
 
 def means_over(study: Study) -> str:
-    """Return what means are taken over."""
+    """Return the word for the sample of a mean: seeds or steps."""
     return "steps" if study.manifest.get("kind") == SERIES else "seeds"
 
 
@@ -137,7 +123,7 @@ def fitting(folder: Path) -> Iterator[None]:
 
 
 def _declared(said: str) -> bool:
-    """Return whether a name that is quoted in a text is declared of what a folder holds."""
+    """Return True if a name quoted in a text is declared of a table, document or manifest."""
     names = set(re.findall(r"'(\w+)'", said))
     return not names.isdisjoint(
         _names([*STORED.values(), *SCHEMAS.values(), RUN_DOCUMENT, MANIFEST])
@@ -157,30 +143,32 @@ def _names(schemas: Iterable[Schema]) -> Iterator[str]:
 
 def _check_columns(name: str, table: pd.DataFrame, schema: TableSchema) -> None:
     keys = {column.name for column in schema.keys} | {"run", "status", "step"}
+    declared = {column.name: column.dtype for column in schema.columns}
     for column in table:
         cells = table[column].dropna()
         if column in keys - {"seed"} and len(cells) < len(table):
             raise _misfit(name, column, "a row has none")
-        declared = column in schema.names or column in ("run", "step")
-        if declared and column not in EITHER and len(cells):
-            _check_kind(name, column, cells)
+        kind = "text" if column in ("run", "step") else declared.get(column, "any")
+        if len(cells) and not FITS[kind](cells):
+            raise _misfit(name, column, f"not {WORDS[kind]}")
 
 
-def _check_kind(name: str, column: str, cells: pd.Series) -> None:
-    if column in TEXTS:
-        if not cells.map(lambda cell: isinstance(cell, str)).all():
-            raise _misfit(name, column, "not texts")
-        return
-    flags = cells.map(lambda cell: isinstance(cell, bool | np.bool_)).all()
-    if flags != (column in FLAGS):
-        raise _misfit(name, column, "not true or false" if column in FLAGS else "not numbers")
-    if flags:
-        return
-    if (
-        not pd.api.types.is_numeric_dtype(cells)
-        or cells[np.isfinite(cells)].abs().gt(LARGEST).any()
-    ):
-        raise _misfit(name, column, f"not numbers up to {LARGEST:g}")
+def _flags(cells: pd.Series) -> bool:
+    return bool(cells.map(lambda cell: isinstance(cell, bool | np.bool_)).all())
+
+
+def _numbers(cells: pd.Series) -> bool:
+    numeric = pd.api.types.is_numeric_dtype(cells) and not _flags(cells)
+    return numeric and not cells[np.isfinite(cells)].abs().gt(LARGEST).any()
+
+
+FITS: dict[Dtype, Callable[[pd.Series], bool]] = {
+    "text": lambda cells: bool(cells.map(lambda cell: isinstance(cell, str)).all()),
+    "flag": _flags,
+    "number": _numbers,
+    "any": lambda _: True,
+}
+WORDS = {"text": "texts", "flag": "true or false", "number": f"numbers up to {LARGEST:g}"}
 
 
 def _check_references(tables: dict[str, pd.DataFrame]) -> None:

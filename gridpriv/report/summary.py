@@ -1,42 +1,32 @@
-"""What a study found: means over seeds with confidence intervals, and how ways rank by them."""
+"""Means of a study over seeds with confidence intervals, a row for a method at a budget."""
 
 from __future__ import annotations
 
 import math
 
-import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike
 
 from gridpriv.core.stored import Study
-from gridpriv.privacy.budget import NO_NOISE, QUIET, stated_epsilon
+from gridpriv.privacy.budget import NO_NOISE, NOTHING, QUIET, stated_epsilon
 from gridpriv.report.metrics import COSTS, Metric
+from gridpriv.report.ranking import half_width
 
+SIGNED = ("cost_of_privacy",)
+"""Figures that may be negative."""
 METRICS = (
     "cost_of_privacy", "cost", "balancing_mw", "interchange_deviation_mw", "imbalance_mw",
-    "shed_mw", "recourse_shed_mw", "objective", "consensus_residual",
-    "noise_magnitude", "test_error_pct", "test_mse", "mean_objective", "disagreement",
+    "shed_mw", "redispatch_shed_mw", "objective", "consensus_residual",
+    "noise_magnitude", "test_error_pct", "test_mse", "mean_objective", "consensus_residual_max",
     "local_error_pct", "local_loss", "normalized_error", "augmented_objective", "accounted",
 )  # fmt: skip
 CONSTANT = (
     "total_epsilon", "total_pure", "target_delta", "epsilon_claimed", "epsilon_certified",
-    "release_delta", "releases_per_zone", "releases_per_client", "paper_total",
+    "release_delta", "releases_per_zone", "releases_per_client", "published_total",
     "ac_vm_violations", "ac_loading_violations",
 )  # fmt: skip
+AVERAGED = ("ac_converged", "ac_feasible", "baseline_cost", "method_cost", "noise_cost")
 PANEL = ["case", "zoning", "load_scale"]
-COMBINATION = [*PANEL, "scheme", "local_updates", "budget"]
-
-
-def half_width(values: ArrayLike, level: float = 0.95) -> float:
-    """Return the half width of Student's confidence interval of the mean; NaN below two values."""
-    from scipy.stats import t
-
-    given = np.asarray(values, dtype=float)
-    given = given[np.isfinite(given)]
-    if len(given) < 2:
-        return math.nan
-    spread = float(given.std(ddof=1)) / math.sqrt(len(given))
-    return float(t.ppf(0.5 + level / 2.0, len(given) - 1)) * spread
+COMBINATION = [*PANEL, "method", "local_updates", "budget"]
 
 
 def summary(study: Study) -> pd.DataFrame:
@@ -44,8 +34,8 @@ def summary(study: Study) -> pd.DataFrame:
 
     For every metric the mean and the ends of its 95 % interval (``_low``, never below 0, and
     ``_high``, of a percentage never above 100); of privacy figures the largest over seeds;
-    ``seeds``, ``failed``, and the shares of AC power flows that converged and of runs that the
-    grid can carry.
+    ``seeds``, ``failed``, and the shares of AC power flows that converged and of AC-feasible
+    runs.
     """
     runs = with_cost_of_privacy(study.runs)
     if runs.empty:
@@ -54,14 +44,16 @@ def summary(study: Study) -> pd.DataFrame:
     for key, group in runs.groupby(COMBINATION, sort=False, dropna=False):
         done = group[group["status"] == "done"]
         row = dict(zip(COMBINATION, key, strict=True))
-        row |= {name: group[name].iloc[0] for name in ("mechanism", "refresh") if name in group}
+        row |= {
+            name: group[name].iloc[0] for name in ("mechanism", "noise_schedule") if name in group
+        }
         row["seeds"] = len(done)
         row["failed"] = int((group["status"] == "failed").sum())
         row |= {name: float(_known(done, name).max()) for name in CONSTANT}
         row["ac_slack_mw"] = float(_known(done, "ac_slack_mw").abs().mean())
         for name in METRICS:
             row |= _interval(_known(done, name), name)
-        row |= {name: float(_known(done, name).mean()) for name in ("ac_converged", "carried")}
+        row |= {name: float(_known(done, name).mean()) for name in AVERAGED}
         rows.append(row)
     table = pd.DataFrame(rows)
     table["series"] = series_names(table)
@@ -70,38 +62,53 @@ def summary(study: Study) -> pd.DataFrame:
 
 
 def with_cost_of_privacy(runs: pd.DataFrame) -> pd.DataFrame:
-    """Return runs with what noisy ones cost beyond the cheapest way without noise.
+    """Return runs with the cost of privacy ($/h) in two parts: method without noise, and noise.
 
-    Of the same grid, zones and load, and in the mean over its runs; where there is none without
-    noise it is NaN. One yardstick for all ways: each beside its own would praise the noise of a
-    way that is dear without any.
+    The baseline is the cheapest AC-feasible noise-free method on the same grid, zones and load
+    (``baseline_cost``), the same for all methods: each against its own noise-free run would favour
+    the noise of a method that is expensive without any. ``method_cost`` is the noise-free cost of
+    a run's own configuration above the baseline, ``noise_cost`` the rest of its
+    ``cost_of_privacy``. A run that is not AC-feasible has no cost and is no baseline.
     """
     if runs.empty or "cost" not in runs:
         return runs
     cost = pd.to_numeric(runs["cost"], errors="coerce")
-    quiet = (runs["budget"] == NO_NOISE) & (runs["status"] == "done")
+    if "ac_feasible" in runs:
+        cost = cost.mask(runs["ac_feasible"] == False)  # noqa: E712
+    noise_free = cost.where((runs["budget"] == NO_NOISE) & (runs["status"] == "done"))
     grid = [runs[key] for key in PANEL]
-    ways = cost.where(quiet).groupby([*grid, runs["scheme"]], dropna=False).transform("mean")
-    base = ways.groupby(grid, dropna=False).transform("min")
-    return runs.assign(cost_of_privacy=(cost - base).where(runs["budget"] != NO_NOISE))
+    methods = noise_free.groupby([*grid, runs["method"]], dropna=False).transform("mean")
+    base = methods.groupby(grid, dropna=False).transform("min")
+    own = pd.Series(math.nan, index=runs.index)
+    if "configuration" in runs:
+        own = noise_free.groupby([*grid, runs["configuration"]], dropna=False).transform("mean")
+    priced = (cost - base).where(runs["budget"] != NO_NOISE)
+    return runs.assign(
+        cost_of_privacy=priced,
+        baseline_cost=base,
+        method_cost=(own - base).where(priced.notna()),
+        noise_cost=priced - (own - base),
+    )
 
 
 def series_names(table: pd.DataFrame) -> list[str]:
-    """Return what each row's curve is called: the scheme, and its local updates if they vary."""
+    """Return the name of each row's curve: the method, and its local updates if they vary."""
     noisy = table.loc[table.budget != NO_NOISE, "local_updates"]
-    in_a_scheme = table.groupby("scheme").local_updates.nunique()
-    if noisy.nunique(dropna=False) < 2 or in_a_scheme.max() < 2:
-        return [str(name) for name in table.scheme]
-    return [f"{n}, E = {e}" for n, e in zip(table.scheme, table.local_updates, strict=True)]
+    in_a_method = table.groupby("method").local_updates.nunique()
+    if noisy.nunique(dropna=False) < 2 or in_a_method.max() < 2:
+        return [str(name) for name in table.method]
+    return [f"{n}, E = {e}" for n, e in zip(table.method, table.local_updates, strict=True)]
 
 
 def named_runs(study: Study) -> pd.DataFrame:
     """Return the runs that finished, each with its chart and curve."""
-    return study.done.assign(panel=panel_names(study.done), series=series_names(study.done))
+    runs = with_cost_of_privacy(study.runs)
+    done = runs[runs["status"] == "done"]
+    return done.assign(panel=panel_names(done), series=series_names(done))
 
 
 def panel_names(table: pd.DataFrame) -> list[str]:
-    """Return which chart each row belongs to: the case, and zoning and load scale if they vary."""
+    """Return the chart of each row: the case, and zoning and load scale if they vary."""
     names = table["case"].map(short)
     if table["zoning"].nunique() > 1:
         names = names + table["zoning"].map(lambda z: f", zoning {short(z) or 'default'}")
@@ -111,7 +118,7 @@ def panel_names(table: pd.DataFrame) -> list[str]:
 
 
 def reference_budget(table: pd.DataFrame) -> str:
-    """Return the budget at which schemes are set side by side: the upper middle one."""
+    """Return the budget at which methods are set side by side: the upper middle one."""
     budgets = [b for b in dict.fromkeys(table.budget) if b not in QUIET]
     budgets.sort(key=stated_epsilon)
     return budgets[len(budgets) // 2] if budgets else NO_NOISE
@@ -125,7 +132,7 @@ def at_budget(table: pd.DataFrame, budget: str) -> pd.DataFrame:
 def budget_words(budget: str) -> str:
     """Return a budget's label in words."""
     if budget in QUIET:
-        return budget
+        return {NO_NOISE: "noise-free", NOTHING: "epsilon 0"}[budget]
     scope, _, numbers = budget.partition(":")
     return f"{'total' if scope == 'total' else 'per release'} epsilon {numbers.partition(',')[0]}"
 
@@ -138,17 +145,17 @@ def cost_metric(table: pd.DataFrame) -> Metric | None:
 def best_series(table: pd.DataFrame, budget: str) -> str | None:
     """Return the series with the lowest cost at a budget."""
     metric = cost_metric(table)
-    ways = at_budget(table[table.seeds > 0], budget)
-    if metric is None or ways[metric.key].isna().all():
+    rows = at_budget(table[table.seeds > 0], budget)
+    if metric is None or rows[metric.key].isna().all():
         return None
-    return str(ways.sort_values(metric.key).series.iloc[0])
+    return str(rows.sort_values(metric.key).series.iloc[0])
 
 
 def _interval(values: pd.Series, name: str) -> dict[str, float]:
     """Return a mean and, of two values or more, the ends of its interval."""
     mean, half = float(values.mean()), half_width(values)
     low, high = mean - half, mean + half
-    if name != "cost_of_privacy":  # noise may happen to help
+    if name not in SIGNED:
         low = max(low, 0.0)
     if name.endswith("_pct"):
         high = min(high, 100.0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pandas as pd
@@ -15,6 +15,12 @@ from gridpriv.core.tables import Column, TableSchema
 FINDINGS = (AUDIT, ATTACK)
 """An attack's error is no solver's dust, however small: it has found the demand."""
 POWER = ("MW", "MVAr", "MVA")
+GAP = 2
+"""Characters that the space between two columns takes."""
+LONG = 34
+"""Characters from which on a text wraps."""
+INTERVAL = ("_low", "_high")
+"""Ends of the names of a 95 % interval's ends."""
 SOLVED = 6  # decimals of a MW that solvers are good for
 
 
@@ -39,7 +45,7 @@ class Table:
     rows: tuple[tuple[Any, ...], ...]
 
     def numeric(self, position: int) -> bool:
-        """Return whether a column holds numbers (and gaps) only, and at least one."""
+        """Return True for a column of numbers (and gaps) with at least one number."""
         values = [row[position] for row in self.rows if row[position] is not None]
         return bool(values) and all(
             isinstance(v, int | float) and not isinstance(v, bool) for v in values
@@ -78,3 +84,46 @@ def shown(value: object) -> str:
     if isinstance(value, float):
         return figure(value)
     return "–" if value is None else str(value)
+
+
+def in_parts(table: Table, line: int) -> list[Table]:
+    """Return a table in parts that lines of some characters hold, each with the key columns.
+
+    The ends of an interval stay with their mean.
+    """
+    widths, parts = widths_of(table), [list(range(table.keys))]
+    for group in _inseparable(table):
+        full = sum(widths[k] for k in parts[-1] + group) > line
+        if full and len(parts[-1]) > table.keys:
+            parts.append(list(range(table.keys)))
+        parts[-1] += group
+    return [
+        replace(
+            table,
+            caption=f"{table.caption}, continued" if n else table.caption,
+            columns=tuple(table.columns[k] for k in part),
+            rows=tuple(tuple(row[k] for k in part) for row in table.rows),
+        )
+        for n, part in enumerate(parts)
+    ]
+
+
+def _inseparable(table: Table) -> list[list[int]]:
+    """Return the figures' positions, a mean's with those of its interval's ends."""
+    groups: list[list[int]] = []
+    for k in range(table.keys, len(table.columns)):
+        if table.columns[k].name.endswith(INTERVAL):
+            groups[-1].append(k)
+        else:
+            groups.append([k])
+    return groups
+
+
+def widths_of(table: Table) -> list[int]:
+    """Return the characters that each column needs: headers of numbers and long texts wrap."""
+    widths = []
+    for k, column in enumerate(table.columns):
+        kept = column.header.split() if table.numeric(k) else [column.header]
+        cells = [shown(row[k])[:LONG] for row in table.rows]
+        widths.append(GAP + max(map(len, [*kept, *cells])))
+    return widths

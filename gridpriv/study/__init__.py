@@ -10,14 +10,14 @@ if TYPE_CHECKING:
     from gridpriv.core.stored import Study, read_study
     from gridpriv.study.comparison import compare
     from gridpriv.study.files import read_plan
-    from gridpriv.study.plan import StudyPlan, Task, make_plan
-    from gridpriv.study.schemes import Scheme
+    from gridpriv.study.methods import Method
+    from gridpriv.study.plan import StudyPlan, StudyTask, make_plan
 
 __all__ = [
-    "Scheme",
+    "Method",
     "Study",
     "StudyPlan",
-    "Task",
+    "StudyTask",
     "compare",
     "make_plan",
     "read_plan",

@@ -1,16 +1,16 @@
-"""What a paper states of a figure, as rows of a file, checked on a study's means.
+"""Claims of a paper about a figure: rows of a file, checked on the means of a study.
 
 A statement is an ordering. Every row has ``text``, the ``figure`` compared (a column of the
 study's tables) and one of
 
-- ``less`` and ``more``: the figure of every scheme of one list is below that of every one of the
+- ``less`` and ``more``: the figure of every method of one list is below that of every one of the
   other (of the one in the same place, if ``paired``), at every budget and number of local updates
   that both have; ``factor`` times it, if given;
-- ``falling``: the figure does not rise along a list of schemes or, with ``along = "budgets"``,
+- ``falling``: the figure does not rise along a list of methods or, with ``along = "budgets"``,
   along the budgets of each;
-- ``passes`` and ``rival``: a scheme falls below another's curve for good, after a share ``after``
+- ``passes`` and ``rival``: a method falls below another's curve for good, after a share ``after``
   of the rounds;
-- ``spread``: a scheme list's figure ranges less over the schemes than over the budgets.
+- ``spread``: a method list's figure ranges less over the methods than over the budgets.
 
 Values are means over seeds: of the run's own figure (after its last round; of noise, the mean over
 rounds); of round ``round`` (for ``more``: ``than-round``); of the last ten rounds with
@@ -52,12 +52,12 @@ class Claim:
 
     text: str
     figure: str
-    calibration: str = ""
+    sensitivity: str = ""
     less: tuple[str, ...] = ()
     more: tuple[str, ...] = ()
     paired: bool = False
     falling: tuple[str, ...] = ()
-    along: str = "schemes"
+    along: str = "methods"
     passes: str = ""
     rival: str = ""
     after: float = 0.0
@@ -99,7 +99,7 @@ class Comparison:
 
     @property
     def holds(self) -> bool:
-        """Whether it is."""
+        """True if the comparison holds."""
         return self.less <= self.more if self.equal else self.less < self.more
 
 
@@ -123,17 +123,17 @@ class Means:
     @cached_property
     def rounds(self) -> pd.DataFrame:
         """Rounds of those runs with the runs' labels."""
-        keys = self.runs[["run", "scheme", "budget", "local_updates"]]
+        keys = self.runs[["run", "method", "budget", "local_updates"]]
         return self.study.rounds.merge(keys, on="run")
 
-    def budgets(self, scheme: str) -> list[str]:
-        """Return a scheme's budgets, by epsilon."""
-        found = dict.fromkeys(self.runs.loc[self.runs["scheme"] == scheme, "budget"])
+    def budgets(self, method: str) -> list[str]:
+        """Return a method's budgets, by epsilon."""
+        found = dict.fromkeys(self.runs.loc[self.runs["method"] == method, "budget"])
         return sorted(found, key=stated_epsilon)
 
-    def updates(self, scheme: str) -> list[int]:
-        """Return a scheme's numbers of local updates."""
-        return sorted(set(self.runs.loc[self.runs["scheme"] == scheme, "local_updates"]))
+    def updates(self, method: str) -> list[int]:
+        """Return a method's numbers of local updates."""
+        return sorted(set(self.runs.loc[self.runs["method"] == method, "local_updates"]))
 
     def value(self, cell: Cell, figure: str, at: int | str | None) -> float:
         """Return a figure of the run (None; of all rounds where it has none), or of rounds."""
@@ -141,7 +141,7 @@ class Means:
         if figure not in table:
             return math.nan
         chosen = table[
-            (table["scheme"] == cell.scheme)
+            (table["method"] == cell.method)
             & (table["budget"] == cell.budget)
             & (table["local_updates"] == cell.updates)
         ]
@@ -152,9 +152,9 @@ class Means:
             chosen = chosen[chosen["round"] == at]
         return float(pd.to_numeric(chosen[figure]).mean()) if len(chosen) else math.nan
 
-    def curve(self, scheme: str, budget: str, figure: str) -> pd.Series:
+    def curve(self, method: str, budget: str, figure: str) -> pd.Series:
         """Return the mean over seeds of a figure by round."""
-        here = self.rounds[(self.rounds["scheme"] == scheme) & (self.rounds["budget"] == budget)]
+        here = self.rounds[(self.rounds["method"] == method) & (self.rounds["budget"] == budget)]
         return here.groupby("round")[figure].mean()
 
 
@@ -162,7 +162,7 @@ class Means:
 class Cell:
     """One combination of a study: its runs differ in their seed."""
 
-    scheme: str
+    method: str
     budget: str
     updates: int
 
@@ -186,13 +186,13 @@ def read_claims(path: Path, name: str) -> list[Claim]:
 
 
 def make_claim(row: Json, calibration: str = "", suffix: str = "") -> Claim:
-    """Return the claim of a row, about schemes whose names end in ``suffix``."""
+    """Return the claim of a row, about methods whose names end in ``suffix``."""
     given = {key.replace("-", "_"): value for key, value in row.items() if key != "of"}
     check_names(given, [field.name for field in fields(Claim)])
     for key in ("less", "more", "falling", "spread"):
         given[key] = tuple(f"{name}{suffix}" for name in _texts(given.get(key, [])))
     given["budgets"] = tuple(given.get("budgets", ()))
-    return Claim(**{"calibration": calibration} | given)
+    return Claim(**{"sensitivity": calibration} | given)
 
 
 def check_claims(study: Study, claims: Iterable[Claim]) -> pd.DataFrame:
@@ -204,7 +204,7 @@ def check_claims(study: Study, claims: Iterable[Claim]) -> pd.DataFrame:
             found = [c for c in comparisons(claim, means) if not math.isnan(c.less + c.more)]
             if found:
                 rows.append(
-                    {"claim": claim.text, "case": case, "calibration": claim.calibration}
+                    {"claim": claim.text, "case": case, "sensitivity": claim.sensitivity}
                     | verdict(found, some=claim.some)
                     | {"settled": claim.verdict, "cause": claim.cause, "why": claim.why}
                 )
@@ -212,7 +212,7 @@ def check_claims(study: Study, claims: Iterable[Claim]) -> pd.DataFrame:
 
 
 def verdict(found: Sequence[Comparison], *, some: bool = False) -> dict[str, object]:
-    """Return whether a statement holds: in every comparison, or (``some``) in one."""
+    """Return the verdict on a claim: every comparison must hold, or (``some``) one."""
     wrong = [c for c in found if not c.holds]
     good = len(found) - len(wrong)
     holds = good > 0 if some else not wrong
@@ -264,7 +264,7 @@ def _times(claim: Claim) -> tuple[int | str | None, int | str | None]:
 
 
 def _pairs(claim: Claim, means: Means, less: str, more: str) -> Iterator[tuple[Cell, Cell]]:
-    """Yield the cells of two schemes at equal budgets (or none) and local updates."""
+    """Yield the cells of two methods at equal budgets (or none) and local updates."""
     own, others, quiet = means.budgets(less), means.budgets(more), [NO_NOISE]
     noisy = [b for b in dict.fromkeys(own + others) if b != NO_NOISE]
     for budget in _chosen(claim, quiet if own == others == quiet else noisy):
@@ -320,22 +320,22 @@ def passing_round(values: Sequence[float] | pd.Series, rival: ArrayLike) -> int 
 
 
 def _spreads(claim: Claim, means: Means) -> Iterator[Comparison]:
-    schemes = [s for s in claim.spread if means.budgets(s)]
-    if not schemes:
+    methods = [s for s in claim.spread if means.budgets(s)]
+    if not methods:
         return
-    budgets, updates = means.budgets(schemes[0]), means.updates(schemes[0])[0]
+    budgets, updates = means.budgets(methods[0]), means.updates(methods[0])[0]
     cells = np.array(
-        [[means.value(Cell(s, b, updates), claim.figure, None) for b in budgets] for s in schemes]
+        [[means.value(Cell(s, b, updates), claim.figure, None) for b in budgets] for s in methods]
     )
     over_schemes, over_budgets = np.ptp(cells, axis=0).mean(), np.ptp(cells, axis=1).mean()
-    where = f"range over schemes {over_schemes:.4g} < over budgets {over_budgets:.4g}"
+    where = f"range over methods {over_schemes:.4g} < over budgets {over_budgets:.4g}"
     yield Comparison(where, float(over_schemes), float(over_budgets))
 
 
 def _told(cell: Cell, at: int | str | None) -> str:
     budget = "" if cell.budget == NO_NOISE else f", eps {stated_epsilon(cell.budget):g}"
     when = f", round {at}" if isinstance(at, int) else ""
-    return f"{cell.scheme} (E {cell.updates}{budget}{when})"
+    return f"{cell.method} (E {cell.updates}{budget}{when})"
 
 
 def _texts(value: Any) -> list[str]:

@@ -25,11 +25,11 @@ from gridpriv.core.document import Json
 from gridpriv.core.errors import GridprivError, GridprivWarning, SolverError, not_allowed, notes
 from gridpriv.core.processes import unordered
 from gridpriv.core.store import Store, open_store
-from gridpriv.core.stored import Rows, Study, read_study
+from gridpriv.core.stored import MANIFEST, Rows, Study, read_study
 from gridpriv.study.files import to_toml
-from gridpriv.study.grids import Grid, Grids, describe, load_grids, network_rows
+from gridpriv.study.grids import Grids, ZonedCase, describe, load_grids, network_rows
 from gridpriv.study.manifest import header
-from gridpriv.study.plan import StudyPlan, Task, make_plan
+from gridpriv.study.plan import StudyPlan, StudyTask, make_plan
 from gridpriv.study.record import FINALS, failed_rows, identity, run_rows
 from gridpriv.study.total import told_totals
 from gridpriv.zonal.prepared import check_single, prepare
@@ -48,7 +48,7 @@ def compare(
     out: str | Path,
     jobs: int | None = None,
     cluster: str | None = None,
-    resume: bool = False,
+    resume: bool | None = None,
     retry_failed: bool = False,
     time_limit: float | None = None,
     progress: Progress = lambda _: nullcontext(lambda _: None),
@@ -66,10 +66,11 @@ def compare(
         Processes; as many as there are processors by default.
     cluster : str, optional
         Address of a Dask scheduler, instead of local processes.
-    resume : bool
-        Run what the folder does not hold yet.
+    resume : bool, optional
+        Run what the folder does not hold yet. By default if it holds anything, so that a cell of
+        a notebook can be run again; the folder of another study is refused.
     retry_failed : bool
-        With ``resume``: also what failed.
+        Also what failed, where the study is resumed.
     time_limit : float, optional
         Seconds after which a run is stopped and recorded as failed.
     progress : callable
@@ -92,6 +93,8 @@ def compare(
         raise not_allowed("jobs", jobs, "1 or more")
     if time_limit is not None and not time_limit > 0:
         raise not_allowed("time-limit", time_limit, "a positive number of seconds")
+    if resume is None:
+        resume = (Path(out) / MANIFEST).exists()
     grids, tasks = load_grids(plan), plan.tasks()
     for task in tasks:
         grid = grids[task.case, task.zoning]
@@ -119,8 +122,8 @@ def compare(
 class Batch:
     """Tasks for one worker, with their grid."""
 
-    tasks: tuple[Task, ...]
-    grid: Grid
+    tasks: tuple[StudyTask, ...]
+    grid: ZonedCase
     time_limit: float | None
 
     @property
@@ -132,7 +135,7 @@ class Batch:
 
 
 def run_tasks(
-    tasks: Sequence[Task],
+    tasks: Sequence[StudyTask],
     grids: Grids,
     store: Store,
     *,
@@ -183,7 +186,7 @@ def run_batch(batch: Batch, folder: Path | None) -> Finished:
 def executed(batch: Batch) -> Iterator[Rows]:
     """Yield the rows of each of a batch's runs, failed ones with their reason.
 
-    The noise is calibrated, and the zones compile and rehearse, once for all of them. No solver
+    The noise is calibrated, and the zones compile and warm start, once for all of them. No solver
     remembers anything from one run to the next, so a resumed study has the same tables.
     """
     from gridpriv.zonal.run import own_transport, run_prepared
@@ -202,7 +205,7 @@ def executed(batch: Batch) -> Iterator[Rows]:
             yield attempted(task, partial(run_prepared, one, limit, transport=zones))
 
 
-def attempted(task: Task, run: Callable[..., RunResult]) -> Rows:
+def attempted(task: StudyTask, run: Callable[..., RunResult]) -> Rows:
     """Return a run's rows; a failure becomes a row that says why, beside what was done."""
     early: list[RunResult] = []
     try:
@@ -217,13 +220,13 @@ def attempted(task: Task, run: Callable[..., RunResult]) -> Rows:
         return failed_rows(_untried(task), f"internal error, {type(error).__name__}: {error}")
 
 
-def _untried(task: Task) -> Json:
+def _untried(task: StudyTask) -> Json:
     """Return the row of a run without figures."""
     return identity(task) | dict.fromkeys(FINALS)
 
 
 def make_batches(
-    tasks: Sequence[Task],
+    tasks: Sequence[StudyTask],
     grids: Grids,
     workers: int,
     time_limit: float | None = None,
@@ -243,15 +246,15 @@ def make_batches(
     return sorted(batches, key=lambda b: -b.effort)
 
 
-def _unseeded(task: Task) -> Task:
-    """Return what two tasks have in common that differ in their seed only."""
+def _unseeded(task: StudyTask) -> StudyTask:
+    """Return a task without its seed and number."""
     return replace(task, number=0, settings=replace(task.settings, seed=None))
 
 
 def note(rows: Rows) -> str:
     """Return a run in a few words, for the progress bar."""
     row = rows["runs"][0]
-    words = f"{row['case']}, {row['scheme']}, {row['budget']}"
+    words = f"{row['case']}, {row['method']}, {row['budget']}"
     return words if row["status"] == "done" else f"{words}: failed"
 
 

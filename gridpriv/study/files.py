@@ -11,6 +11,7 @@ from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError, not_allowed
 from gridpriv.core.reading import read_table
 from gridpriv.core.settings import check_names
+from gridpriv.study.methods import PLURALS, SCHEME_AXES, Method, empty_axis, make_method, shown
 from gridpriv.study.plan import (
     DEFAULT_QUESTION,
     DEFAULT_SEEDS,
@@ -18,9 +19,8 @@ from gridpriv.study.plan import (
     StudyPlan,
     make_plan,
 )
-from gridpriv.study.schemes import PLURALS, SCHEME_AXES, Scheme, empty_axis, make_scheme, shown
 
-SCALARS = ("title", "question", "per_release", "seeds", "reference", "settings", "schemes")
+SCALARS = ("title", "question", "per_release", "seeds", "reference", "settings", "methods")
 AXES = ("cases", "zonings", "budgets", "local_updates", "load_scales", *PLURALS, *SCHEME_AXES)
 
 Kind = tuple[Callable[[Any], bool], str]
@@ -28,7 +28,7 @@ Kind = tuple[Callable[[Any], bool], str]
 
 
 def each(kind: type) -> Callable[[Any], bool]:
-    """Return what says whether a value is a list of a kind."""
+    """Return the check that a value is a list of a kind."""
     return lambda value: isinstance(value, list) and all(isinstance(one, kind) for one in value)
 
 
@@ -37,7 +37,7 @@ SETTINGS: Kind = (lambda value: isinstance(value, dict), "a table of settings")
 ANY: Kind = (lambda _: True, "")  # looked at later, or made a text
 KINDS = {
     "title": ANY, "question": ANY, "seeds": ANY, "per_release": FLAG, "reference": FLAG,
-    "settings": SETTINGS, "schemes": (each(dict), "tables, each under [[schemes]]"),
+    "settings": SETTINGS, "methods": (each(dict), "tables, each under [[methods]]"),
 }  # fmt: skip
 
 
@@ -76,7 +76,7 @@ def at_scale(given: Json, scale: str, known: Iterable[str]) -> Json:
         raise not_allowed("full", full, "a table of keys that are other at the full scale")
     check_names([*given, *full], known)
     if scale == "full":
-        given["schemes"] = given.get("schemes", []) + full.pop("schemes", [])
+        given["methods"] = given.get("methods", []) + full.pop("methods", [])
         given["settings"] = given.get("settings", {}) | full.pop("settings", {})
         given |= full
     return given
@@ -98,7 +98,7 @@ def plan_from(given: Json, name: str = "") -> StudyPlan:
     return make_plan(
         axes.pop("cases"),
         per_release=told.get("per_release", False),
-        schemes=[scheme_of(table) for table in told.get("schemes", [])],
+        methods=[method_of(table) for table in told.get("methods", [])],
         seeds=told.get("seeds", DEFAULT_SEEDS),
         settings=plain(told.get("settings", {})),
         reference=told.get("reference", True),
@@ -112,13 +112,13 @@ def plan_from(given: Json, name: str = "") -> StudyPlan:
 def to_toml(plan: StudyPlan) -> str:
     """Return the plan as a study file."""
     told = plan.as_dict()
-    schemes, settings = told.pop("schemes"), told.pop("settings")
+    methods, settings = told.pop("methods"), told.pop("settings")
     if not told["local-updates"]:
         del told["local-updates"]
     lines = [f"{key} = {_value(value)}" for key, value in told.items()]
     lines += ["", "[settings]", *(f"{k} = {_value(v)}" for k, v in settings.items())]
-    for scheme in schemes:
-        lines += ["", "[[schemes]]", *(f"{k} = {_value(v)}" for k, v in scheme.items())]
+    for method in methods:
+        lines += ["", "[[methods]]", *(f"{k} = {_value(v)}" for k, v in method.items())]
     return "\n".join(lines) + "\n"
 
 
@@ -127,12 +127,12 @@ def _value(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def scheme_of(table: Json) -> Scheme:
-    """Return the scheme of a file's table, its name among its settings."""
+def method_of(table: Json) -> Method:
+    """Return the method of a file's table, its name among its settings."""
     name = table.get("name")
     if not isinstance(name, str) or not name:
-        raise not_allowed("schemes.name", name, "a text that names the scheme")
-    return make_scheme(name, **plain({k: v for k, v in table.items() if k != "name"}))
+        raise not_allowed("methods.name", name, "a text that names the method")
+    return make_method(name, **plain({k: v for k, v in table.items() if k != "name"}))
 
 
 def plain(given: Json) -> Json:

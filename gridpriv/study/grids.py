@@ -13,14 +13,14 @@ from gridpriv.grid.zoning import Zoning, read_zoning, tie_lines, zone_map
 from gridpriv.study.plan import StudyPlan
 
 
-class Grid(NamedTuple):
+class ZonedCase(NamedTuple):
     """A case under one zone map."""
 
     case: Case
     zoning: Zoning
 
 
-Grids = dict[tuple[str, str], Grid]
+Grids = dict[tuple[str, str], ZonedCase]
 """By the plan's labels of case and zoning."""
 
 
@@ -28,7 +28,7 @@ def load_grids(plan: StudyPlan) -> Grids:
     """Return the grid of every case and zoning of a plan; raises before anything runs."""
     cases = {label: load_case(label) for label in plan.cases}
     return {
-        (label, zoning): Grid(case, parse_zoning(case, zoning))
+        (label, zoning): ZonedCase(case, parse_zoning(case, zoning))
         for label, case in cases.items()
         for zoning in plan.zonings
     }
@@ -55,7 +55,7 @@ def parse_zoning(case: Case, text: str) -> Zoning:
 
 
 def describe(grids: Grids) -> list[Json]:
-    """Return what the manifest says of each grid: its identity, size and zone map."""
+    """Return identity, size and zone map of each grid for the manifest."""
     return [
         {
             "case": case,

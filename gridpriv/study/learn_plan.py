@@ -18,8 +18,8 @@ from gridpriv.learning.measures import MEASURES
 from gridpriv.learning.settings import LearnSettings, make_learn_settings
 from gridpriv.learning.tuning import Tuning
 from gridpriv.privacy.budget import NO_NOISE, parse_budget
-from gridpriv.study.files import SETTINGS, Kind, at_scale, check_kinds, each, plain, scheme_of
-from gridpriv.study.schemes import Scheme
+from gridpriv.study.files import SETTINGS, Kind, at_scale, check_kinds, each, method_of, plain
+from gridpriv.study.methods import Method
 
 DELTA = 1e-5
 TITLE = "{}: algorithms at equal certified totals"
@@ -34,20 +34,20 @@ KINDS: dict[str, Kind] = {
         lambda value: each(int)(value) and all(one >= 0 and one is not True for one in value),
         "a list of whole numbers, 0 or more",
     ),
-    "schemes": (each(dict), "tables"), "settings": SETTINGS,
+    "methods": (each(dict), "tables"), "settings": SETTINGS,
     "tuning": (SETTINGS[0], "a table of lists"), "client_rounds": WHOLE, "data_seed": WHOLE,
 }  # fmt: skip
 
 
 @dataclass(frozen=True)
 class LearnPlan:
-    """What a study of learning runs.
+    """Plan of a study of learning.
 
     Attributes
     ----------
     dataset : str
         Of ways that name none.
-    ways : tuple of Scheme
+    ways : tuple of Method
         Named settings over the common ones; ``preset``, ``dataset`` and ``budgets`` among them.
     budgets : tuple of str
         Of ways that name none: ``total:E,D`` or ``per-release:E[,D]``.
@@ -66,7 +66,7 @@ class LearnPlan:
     """
 
     dataset: str
-    ways: tuple[Scheme, ...]
+    ways: tuple[Method, ...]
     budgets: tuple[str, ...]
     seeds: tuple[int, ...]
     settings: Json = field(default_factory=dict)
@@ -81,10 +81,10 @@ class LearnPlan:
     def __post_init__(self) -> None:
         for axis in ("ways", "seeds"):
             if not getattr(self, axis):
-                raise InputError(f"{axis} = [] is not allowed: at least one is needed")
+                raise InputError(f"{axis} = []: must be a list of one value or more")
         names = [way.name for way in self.ways]
         if len(set(names)) < len(names):
-            raise not_allowed("schemes", names, "each name once")
+            raise not_allowed("methods", names, "each name once")
         for name in self.allowed:
             one_of("allow", name, DIFFERENCES)
         if self.measure:
@@ -110,7 +110,7 @@ class LearnPlan:
         return found
 
     def _settings(
-        self, way: Scheme, given: Json, preset: str | None, dataset: str, budget: str,
+        self, way: Method, given: Json, preset: str | None, dataset: str, budget: str,
         seed: int,
     ) -> LearnSettings:  # fmt: skip
         """Return a run's settings: of the common ones those that its algorithm reads."""
@@ -154,7 +154,7 @@ class LearnPlan:
         told = {
             "dataset": self.dataset, "budgets": list(self.budgets), "seeds": list(self.seeds),
             "settings": as_told(self.settings),
-            "schemes": [{"name": way.name} | as_told(dict(way.settings)) for way in self.ways],
+            "methods": [{"name": way.name} | as_told(dict(way.settings)) for way in self.ways],
             "tuning": None if self.tuning is None else self.tuning.as_dict(),
             "client-rounds": self.client_rounds, "allow": list(self.allowed),
             "measure": self.measure, "data-seed": self.data_seed,
@@ -185,7 +185,7 @@ class Trial:
 
     @property
     def budget(self) -> str:
-        """What the run draws."""
+        """Noise of the run."""
         return self.settings.drawn
 
     @property
@@ -199,14 +199,14 @@ class Trial:
 def read_learn_plan(path: Path, scale: str = "quick") -> LearnPlan:
     """Return the plan of a study file; its table ``full`` changes it at that scale."""
     given = read_table(path, "study file")
-    known = ("title", "question", "dataset", "budgets", "seeds", "settings", "schemes", "tuning",
+    known = ("title", "question", "dataset", "budgets", "seeds", "settings", "methods", "tuning",
              "client_rounds", "allow", "measure", "data_seed")  # fmt: skip
     told = plain(at_scale(given, scale, known))
     check_kinds(told, KINDS, (lambda value: isinstance(value, str), "a text"))
     tuning = told.pop("tuning", None)
     return LearnPlan(
         dataset=told.pop("dataset", ""),
-        ways=tuple(map(scheme_of, told.pop("schemes", []))),
+        ways=tuple(map(method_of, told.pop("methods", []))),
         budgets=tuple(told.pop("budgets", ())),
         seeds=tuple(told.pop("seeds", (0,))),
         settings=plain(told.pop("settings", {})),
@@ -221,12 +221,12 @@ def _participants(settings: LearnSettings) -> int:
 
 
 def client_rounds(settings: LearnSettings) -> int:
-    """Return how often clients train in a run, in all."""
+    """Return the total number of client-rounds of a run."""
     return settings.rounds * _participants(settings)
 
 
 def _unit(settings: LearnSettings) -> str:
-    return protected(settings.algorithm, settings.adjacency)
+    return protected(settings.algorithm, settings.adjacency, settings.trust)
 
 
 def as_told(given: Json) -> Json:
@@ -247,5 +247,5 @@ def _repeated(
     if quiet or given.get("algorithm", base.algorithm) in NON_PRIVATE:
         return [(NO_NOISE, seed) for seed in seeds]
     if not budgets:
-        raise InputError("budgets = [] is not allowed: at least one is needed")
+        raise InputError("budgets = []: must be a list of one value or more")
     return [(str(parse_budget(budget)), seed) for budget in budgets for seed in seeds]

@@ -4,7 +4,7 @@ A *way* is an algorithm with its settings. Every way is run at every budget with
 a grid is declared, each way first chooses among the values of the settings that it reads
 (:mod:`gridpriv.learning.tuning`). Ways are comparable only if they protect the same unit and
 train with equally many client-rounds; what differs is refused unless it is allowed by name. The
-tables have the columns of a study of grids where they mean the same; ``scheme`` is the way.
+tables have the columns of a study of grids where they mean the same; ``method`` is the way.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from gridpriv.learning.result import LearnResult
 from gridpriv.learning.run import learn, split_for
 from gridpriv.learning.schema import ROUNDS
 from gridpriv.learning.settings import LearnSettings
+from gridpriv.learning.trained import FILE
 from gridpriv.learning.tuning import Tuning, tune
 from gridpriv.privacy.budget import QUIET
 from gridpriv.study.learn_plan import TITLE, LearnPlan, Trial, as_told, client_rounds
@@ -139,7 +140,7 @@ def compare_learning(
             for rows in results:
                 store.add(rows)
                 row = rows["runs"][0]
-                advance(f"{row['scheme']}, {row['budget']}")
+                advance(f"{row['method']}, {row['budget']}")
         store.finish(told_totals)
     return read_study(out)
 
@@ -165,7 +166,7 @@ def attempted(datasets: Datasets, trial: Trial, tuning: Tuning | None = None) ->
         if trial.candidates and tuning is not None:
             chosen = tune(dataset, trial.candidates, tuning)
             dataset, settings, shared = chosen.dataset, chosen.settings, chosen.shared
-            row["tuned"] = chosen.told
+            row["tuned"] = chosen.choice
         measure = MEASURES[trial.measure](dataset, settings) if trial.measure else None
         result = learn(dataset, settings, measure or (lambda _: None), shared=shared)
     except GridprivError as error:
@@ -174,13 +175,13 @@ def attempted(datasets: Datasets, trial: Trial, tuning: Tuning | None = None) ->
 
 
 def _identity(trial: Trial) -> Json:
-    """Return what a run is, as a row."""
+    """Return the identity of a run as a row."""
     settings = trial.settings
     return {
         "run": trial.id, "number": trial.number, "case": dataset_name(trial.dataset), "zoning": "",
-        "load_scale": 1.0, "scheme": trial.way, "budget": trial.budget, "seed": settings.seed,
-        "mechanism": settings.mechanism, "calibration": settings.calibration,
-        "adjacency": protected(settings.algorithm, settings.adjacency),
+        "load_scale": 1.0, "method": trial.way, "budget": trial.budget, "seed": settings.seed,
+        "mechanism": settings.mechanism, "sensitivity": settings.sensitivity,
+        "adjacency": protected(settings.algorithm, settings.adjacency, settings.trust),
         "local_updates": settings.local_updates,
         "client_rounds": client_rounds(settings), "tuned": "",
     }  # fmt: skip
@@ -257,6 +258,7 @@ def keep_learning_run(
             rounds = publish_table(result.rounds, ROUNDS) if public else result.rounds
             store.text("run.json", f"{document}\n")
             store.text("rounds.csv", frame_csv(rounds))
+            (result.model.published() if public else result.model).save(out / FILE)
             kept = [{"run": row["run"], "document": document}]
             store.add((publish_rows(rows) if public else rows) | {"documents": kept})
             keeper.done()
@@ -287,7 +289,7 @@ def _rounds(result: LearnResult, measure: Measure | None) -> list[Json]:
             "round": row["round"], "noise_magnitude": row["noise_magnitude"],
             error: share * row["test_error"], local: share * row["local_error"],
             "mean_objective": row["objective"], "local_loss": row["local_loss"],
-            "disagreement": row["consensus_residual"],
+            "consensus_residual_max": row["consensus_residual"],
         }
         | ({} if measure is None else {measure.name: row[measure.name]})
         for row in table[table["objective"].notna()].to_dict("records")

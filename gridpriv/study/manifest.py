@@ -20,7 +20,7 @@ LEARNING_RUN = "learning run"
 
 
 def header(kind: str, title: str, question: str, plan: Json, planned: int) -> Json:
-    """Return what the manifest of any study says; ``plan`` is what JSON can hold.
+    """Return the header of the manifest of any study; ``plan`` is JSON.
 
     Raises
     ------
@@ -60,7 +60,7 @@ def versions() -> dict[str, str]:
 
 
 def machine() -> Json:
-    """Return what this machine is; no name or address of it."""
+    """Return system and processor of this machine; no name or address."""
     return {
         "system": platform.system(),
         "release": platform.release(),

@@ -26,11 +26,12 @@ from gridpriv.learning.algorithms.fedspd_dp import total_curves
 from gridpriv.power.problem import ZoneProblem
 from gridpriv.privacy.adjacency import DemandAdjacency
 from gridpriv.privacy.budget import NO_NOISE
-from gridpriv.privacy.mechanism import MECHANISMS
+from gridpriv.privacy.mechanism import MECHANISMS, make_mechanism
 from gridpriv.privacy.sensitivity import Norm
 from gridpriv.study.claims import Claim, check_claims, read_claims
 from gridpriv.study.comparison import compare
 from gridpriv.study.files import read_plan
+from gridpriv.study.grid_papers import GRID_TABLES
 from gridpriv.study.learn_plan import read_learn_plan
 from gridpriv.study.learned import Shelf, compare_learning
 from gridpriv.study.manifest import header
@@ -53,9 +54,10 @@ KINDS = {"G": "gaussian", "L": "laplace"}
 
 
 def reproductions() -> dict[str, str]:
-    """Return what can be reproduced: a title by name."""
+    """Return the title of every reproduction, by name."""
     files = {path.stem: read_table(path, PAPER)["title"] for path in sorted(FOLDER.glob("*.toml"))}
-    return dict(sorted((COMPUTED | files).items()))
+    tables = {name: title for name, (title, _) in GRID_TABLES.items()}
+    return dict(sorted((COMPUTED | tables | files).items()))
 
 
 def reproduce(
@@ -99,19 +101,19 @@ def reproduce(
 
 
 def learns(name: str) -> bool:
-    """Return whether a reproduction is of a learning paper."""
+    """Return True for a reproduction of a learning paper."""
     return name == "li-fig6" or (
         name not in COMPUTED and "cases" not in read_table(FOLDER / f"{name}.toml", PAPER)
     )
 
 
 def reads_scale(name: str) -> bool:
-    """Return whether a reproduction is smaller at ``quick`` than at ``full``."""
+    """Return True for a reproduction that is smaller at ``quick`` than at ``full``."""
     return learns(name) or "full" in read_table(FOLDER / f"{name}.toml", PAPER)
 
 
 def claims_of(name: str) -> list[Claim]:
-    """Return what the paper states of a figure."""
+    """Return the claims of a paper about a figure."""
     files = sorted((FOLDER / "claims").glob("*.toml"))
     return [claim for path in files for claim in read_claims(path, name)]
 
@@ -139,9 +141,9 @@ def _store_totals(out: Path, *, resume: bool) -> None:
                 continue
             row = {
                 "run": run, "number": number, "case": "adult", "zoning": "", "load_scale": 1.0,
-                "scheme": accounting, "budget": NO_NOISE, "seed": 0, "mechanism": NO_NOISE,
+                "method": accounting, "budget": NO_NOISE, "seed": 0, "mechanism": NO_NOISE,
                 "local_updates": 5, "status": "done", "reason": "", "finished_rounds": max(curve),
-                "calibration": "paper", "accounted": curve[max(curve)],
+                "sensitivity": "published", "accounted": curve[max(curve)],
             }  # fmt: skip
             rounds = [{"run": run, "round": t, "accounted": e} for t, e in curve.items()]
             store.add({"runs": [row], "rounds": rounds})
@@ -156,9 +158,9 @@ def table1_formula(algorithm: str, epsilon: float) -> float:
 
 
 def table1() -> pd.DataFrame:
-    """Return table 1: the printed variance, what gridpriv draws, and what sound noise needs.
+    """Return table 1: the printed variance, the variance drawn, and that of proven noise.
 
-    ``sound_CASE`` is the largest variance over a case's zones (in the first round) of noise
+    ``proven_CASE`` is the largest variance over a case's zones (in the first round) of noise
     that certifies the stated epsilon per release.
     """
     return pd.DataFrame(
@@ -168,8 +170,8 @@ def table1() -> pd.DataFrame:
                 "epsilon": epsilon,
                 "printed": table1_formula(algorithm, epsilon),
                 "drawn": _variance(algorithm, epsilon, None),
-                "sound_case14": _variance(algorithm, epsilon, "case14"),
-                "sound_case118": _variance(algorithm, epsilon, "case118"),
+                "proven_case14": _variance(algorithm, epsilon, "case14"),
+                "proven_case118": _variance(algorithm, epsilon, "case118"),
             }
             for algorithm, epsilon in product(FOUR, EPSILONS)
         ]
@@ -177,15 +179,15 @@ def table1() -> pd.DataFrame:
 
 
 def table1_claims(table: pd.DataFrame) -> pd.DataFrame:
-    """Return whether ObjG > OutG > ObjL > OutL, for what is drawn and for sound noise."""
+    """Return the verdicts on ObjG > OutG > ObjL > OutL, for published and for proven noise."""
     rows = []
-    for column, words in (("drawn", "paper"), ("sound_case14", "sound, case14"),
-                          ("sound_case118", "sound, case118")):  # fmt: skip
+    for column, words in (("drawn", "published"), ("proven_case14", "proven, case14"),
+                          ("proven_case118", "proven, case118")):  # fmt: skip
         at = (rows for _, rows in table.sort_values(column, ascending=False).groupby("epsilon"))
         orders = [" > ".join(rows.algorithm) for rows in at]
         right = [o == "ObjG > OutG > ObjL > OutL" for o in orders]
         rows.append(
-            {"claim": "Variance: ObjG > OutG > ObjL > OutL", "calibration": words,
+            {"claim": "Variance: ObjG > OutG > ObjL > OutL", "sensitivity": words,
              "outcome": "holds" if all(right) else "does not hold",
              "holding": sum(right), "comparisons": len(right),
              "detail": "" if all(right) else "; ".join(dict.fromkeys(orders))}
@@ -198,7 +200,7 @@ def _settings(algorithm: str, epsilon: float, calibration: str) -> Settings:
         "ryu-kim",
         perturbation=WAYS[algorithm[:3]],
         mechanism=KINDS[algorithm[3]],
-        calibration=calibration,
+        sensitivity=calibration,
         budget=f"per-release:{epsilon!r}",
         solver="clarabel",
         seed=1,
@@ -206,18 +208,20 @@ def _settings(algorithm: str, epsilon: float, calibration: str) -> Settings:
 
 
 def _variance(algorithm: str, epsilon: float, case: str | None) -> float:
-    """Return the variance of the noise that calibration ``paper`` draws, or that a case needs.
+    """Return the variance of the noise that sensitivity ``published`` draws, or that a case needs.
 
     The latter is the largest over zones of noise that certifies epsilon in round 1.
     """
-    settings = _settings(algorithm, epsilon, "paper" if case is None else "sound")
+    settings = _settings(algorithm, epsilon, "published" if case is None else "proven")
     rule = noise_rule(settings, ADJACENCY)
     assert rule is not None
     moved = rule.assumed
     if case is not None:
         moved = max(_sensitivity(problem, settings, rule.norm) for problem in _problems(case))
     assert moved is not None
-    return MECHANISMS[settings.mechanism, "simulated"](rule.multiplier * moved).variance
+    return make_mechanism(
+        MECHANISMS[rule.mechanism, "simulated"], rule.multiplier * moved, moved
+    ).variance
 
 
 def _sensitivity(problem: ZoneProblem, settings: Settings, norm: Norm) -> float:
@@ -233,4 +237,4 @@ def _problems(name: str) -> tuple[ZoneProblem, ...]:
     case = load_case(name)
     zoning = shipped_zoning(case)
     assert zoning is not None
-    return prepare(case, zoning, _settings("ObjL", 1.0, "sound")).problems
+    return prepare(case, zoning, _settings("ObjL", 1.0, "proven")).problems

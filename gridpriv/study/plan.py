@@ -1,8 +1,8 @@
-"""What a study runs: schemes side by side, over axes, each combination once per seed.
+"""Plans of studies: methods over axes, each combination once per seed.
 
-An *axis* is a list of values that every scheme (:mod:`gridpriv.study.schemes`) is run at:
+An *axis* is a list of values that every method (:mod:`gridpriv.study.methods`) is run at:
 budgets, local updates, load scales, zonings, cases, and any other setting, whose values become
-schemes of their own. Seeds repeat each noisy combination. All settings are validated when the
+methods of their own. Seeds repeat each noisy combination. All settings are validated when the
 plan is expanded, before anything runs.
 """
 
@@ -21,19 +21,19 @@ from gridpriv.core.errors import InputError, not_allowed, whole
 from gridpriv.core.settings import check_names, names, written
 from gridpriv.core.text import clean
 from gridpriv.privacy.budget import NO_NOISE, QUIET, Budget, parse_budget
-from gridpriv.study.schemes import (
+from gridpriv.study.methods import (
     BESIDE_GROUND,
-    DEFAULT_SCHEMES,
+    DEFAULT_METHODS,
     OWN_AXIS,
     PLURALS,
     REFERENCES,
     SCHEME_AXES,
-    Scheme,
+    Method,
     drawn_by,
     effective,
     empty_axis,
-    make_scheme,
-    schemes_at,
+    make_method,
+    methods_at,
     shown,
     word_of,
 )
@@ -43,18 +43,18 @@ DEFAULT_BUDGETS = (0.5, 1.0, 5.0, 10.0)
 DEFAULT_SEEDS = (1, 2, 3, 4, 5)
 MOST_SEEDS = 100_000
 DEFAULT_TITLE = "Privacy budgets compared"
-DEFAULT_QUESTION = "Which way of protecting demand costs least at equal privacy?"
+DEFAULT_QUESTION = "Which method protects demand at the lowest cost, at equal privacy?"
 
 
 @dataclass(frozen=True)
-class Task:
+class StudyTask:
     """One run of a study.
 
     Attributes
     ----------
     number : int
         Position in the plan; tables stand in this order.
-    case, zoning, scheme : str
+    case, zoning, method : str
         Labels; ``zoning`` is empty for the default map.
     settings : Settings
         Everything the run needs, its seed included.
@@ -63,19 +63,19 @@ class Task:
     number: int
     case: str
     zoning: str
-    scheme: str
+    method: str
     settings: Settings
 
     @property
     def budget(self) -> str:
-        """What the run draws."""
+        """Budget of the noise, or ``none`` or ``nothing``."""
         return self.settings.drawn
 
     @cached_property
     def id(self) -> str:
         """Identity: the same combination has the same name in every process and session."""
-        told = [self.case, self.zoning, self.scheme, self.budget, self.settings.as_dict()]
-        return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
+        labels = [self.case, self.zoning, self.method, self.budget, self.settings.as_dict()]
+        return hashlib.sha256(json.dumps(labels, sort_keys=True).encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True)
@@ -85,16 +85,16 @@ class StudyPlan:
     Attributes
     ----------
     cases : tuple of str
-    schemes : tuple of Scheme
+    methods : tuple of Method
     budgets : tuple of Budget
     zonings : tuple of str
         ``''`` (the case's default map), ``K``, ``METHOD:K`` or a CSV file.
     local_updates : tuple of int
-        For schemes that do not set their own; empty: what each scheme has.
+        For methods that do not set their own; empty: what each method has.
     load_scales : tuple of float
     seeds : tuple of int
     settings : tuple of (str, value)
-        Common to all schemes.
+        Common to all methods.
     reference : bool
         Whether :attr:`references` are run, too.
     title, question : str
@@ -102,7 +102,7 @@ class StudyPlan:
     """
 
     cases: tuple[str, ...]
-    schemes: tuple[Scheme, ...] = DEFAULT_SCHEMES
+    methods: tuple[Method, ...] = DEFAULT_METHODS
     budgets: tuple[Budget, ...] = ()
     zonings: tuple[str, ...] = ("",)
     local_updates: tuple[int, ...] = ()
@@ -115,19 +115,19 @@ class StudyPlan:
     name: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
-        for axis in ("cases", "schemes", "budgets", "zonings", "load_scales", "seeds"):
+        for axis in ("cases", "methods", "budgets", "zonings", "load_scales", "seeds"):
             if not getattr(self, axis):
                 raise empty_axis(axis)
         for axis in ("cases", "budgets", "zonings", "local_updates", "load_scales", "seeds"):
             values = [str(value) for value in getattr(self, axis)]
             if len(set(values)) < len(values):
                 raise not_allowed(shown(axis), values, "each value once")
-        names = [clean(scheme.name) for scheme in self.schemes]
+        names = [clean(method.name) for method in self.methods]
         if len(set(names)) < len(names):
-            raise not_allowed("schemes", names, "each name once")
-        for taken in sorted({clean(one.name) for one in self.references} & set(names)):
+            raise not_allowed("methods", names, "each name once")
+        for taken in sorted({clean(r.name) for r in self.references} & set(names)):
             raise not_allowed(
-                "schemes.name", taken,
+                "methods.name", taken,
                 "another name: a reference that the study adds has this one (or leave references "
                 "out: reference = false, --no-reference)",
             )  # fmt: skip
@@ -138,54 +138,54 @@ class StudyPlan:
             whole("seeds", seed, least=0)
 
     @cached_property
-    def references(self) -> tuple[Scheme, ...]:
-        """The schemes' zones without noise, and with nothing released, beside private ways.
+    def references(self) -> tuple[Method, ...]:
+        """The methods' zones without noise, and with prior-only, beside private ways.
 
         One for each choice of settings that say nothing of noise, however it is written; none of
         a kind that the study names itself.
         """
         common = dict(self.settings)
-        drawn = [drawn_by(common | dict(scheme.settings)) for scheme in self.schemes]
+        drawn = [drawn_by(common | dict(method.settings)) for method in self.methods]
         grounds: dict[str, Json] = {}
-        for scheme, what in zip(self.schemes, drawn, strict=True):
+        for method, what in zip(self.methods, drawn, strict=True):
             if what not in QUIET:
-                ground = {k: v for k, v in scheme.settings if k not in BESIDE_GROUND}
+                ground = {k: v for k, v in method.settings if k not in BESIDE_GROUND}
                 grounds.setdefault(self._come_to(ground), ground)
         missing = [one for kind, one in REFERENCES.items() if kind not in drawn and self.reference]
         return tuple(
-            make_scheme(", ".join([one.name, *(word_of(k, v) for k, v in ground.items())]),
+            make_method(", ".join([one.name, *(word_of(k, v) for k, v in ground.items())]),
                     **(ground | dict(one.settings)))
             for one, ground in product(missing, grounds.values())
         )  # fmt: skip
 
     def _come_to(self, ground: Json) -> str:
-        """Return what a reference of such settings is run with, the same for the same run."""
+        """Return a key of the baseline run of such settings: equal for equal runs."""
         own = ground.get("local_updates") if self.local_updates else None  # wins over the axis
-        found = effective(dict(self.settings) | ground | {"mechanism": NO_NOISE})
-        told = ground if found is None else found.as_dict()
-        kept = {k: str(v) for k, v in told.items() if k not in BESIDE_GROUND}
+        settings = effective(dict(self.settings) | ground | {"mechanism": NO_NOISE})
+        given = ground if settings is None else settings.as_dict()
+        kept = {k: str(v) for k, v in given.items() if k not in BESIDE_GROUND}
         return json.dumps([own, kept], sort_keys=True)
 
-    def tasks(self) -> tuple[Task, ...]:
+    def tasks(self) -> tuple[StudyTask, ...]:
         """Return every run once, in the order of the tables; raises on the first bad setting."""
-        seen: dict[str, Task] = {}
+        seen: dict[str, StudyTask] = {}
         for place in product(self.cases, self.zonings):
-            for scale, scheme, updates, budget in product(
-                self.load_scales, (*self.references, *self.schemes),
+            for scale, method, updates, budget in product(
+                self.load_scales, (*self.references, *self.methods),
                 self.local_updates or (None,), self.budgets,
             ):  # fmt: skip
                 axes = {"load_scale": scale} | (
                     {} if updates is None else {"local_updates": updates}
                 )
-                for task in self._repeated(place, scheme, axes, budget):
+                for task in self._repeated(place, method, axes, budget):
                     seen.setdefault(task.id, task)
         return tuple(replace(task, number=number) for number, task in enumerate(seen.values()))
 
     def _repeated(
-        self, place: tuple[str, str], scheme: Scheme, axes: Json, budget: Budget
-    ) -> Iterator[Task]:
-        # a scheme's own settings win over an axis
-        given = dict(self.settings) | axes | dict(scheme.settings)
+        self, place: tuple[str, str], method: Method, axes: Json, budget: Budget
+    ) -> Iterator[StudyTask]:
+        # a method's own settings win over an axis
+        given = dict(self.settings) | axes | dict(method.settings)
         own = partial(make_settings, given.pop("preset", None), **given)
         try:
             first = own(budget=budget, seed=self.seeds[0])
@@ -194,9 +194,9 @@ class StudyPlan:
             else:
                 runs = [replace(first, seed=seed) for seed in self.seeds]
         except InputError as error:
-            raise InputError(f"scheme {scheme.name!r}: {error}") from None
+            raise InputError(f"method {method.name!r}: {error}") from None
         for settings in runs:
-            yield Task(0, *place, scheme.name, settings)
+            yield StudyTask(0, *place, method.name, settings)
 
     def as_dict(self) -> Json:
         """Return the plan with the keys of a study file."""
@@ -211,9 +211,9 @@ class StudyPlan:
             "seeds": list(self.seeds),
             "reference": self.reference,
             "settings": {shown(k): written(v) for k, v in self.settings},
-            "schemes": [
+            "methods": [
                 {"name": s.name} | {shown(k): written(v) for k, v in s.settings}
-                for s in self.schemes
+                for s in self.methods
             ],
         }
 
@@ -223,7 +223,7 @@ def make_plan(
     *,
     budgets: Sequence[float | str] = DEFAULT_BUDGETS,
     per_release: bool = False,
-    schemes: Sequence[Scheme] = (),
+    methods: Sequence[Method] = (),
     zonings: Sequence[str | int] = ("",),
     local_updates: Sequence[int] = (),
     load_scales: Sequence[float] = (1.0,),
@@ -244,13 +244,13 @@ def make_plan(
         Numbers are certified totals at the target delta (of a release, with ``per_release``).
     per_release : bool
         Compare at equal epsilon per release, as the paper does.
-    schemes : sequence of Scheme
-        Named settings; unless given :data:`gridpriv.study.schemes.DEFAULT_SCHEMES`, or one per
-        combination of the axes ``mechanism``, ``perturbation``, ``refresh`` and ``update``.
+    methods : sequence of Method
+        Named settings; unless given :data:`gridpriv.study.methods.DEFAULT_METHODS`, or one per
+        combination of the axes ``mechanism``, ``perturbation``, ``noise_schedule`` and ``update``.
     zonings : sequence of str or int
         ``K``, ``METHOD:K``, a CSV file, or '' for the case's default map.
     local_updates : sequence of int
-        Values of E; what each scheme has unless given.
+        Values of E; what each method has unless given.
     load_scales : sequence of float
         Factors on every demand.
     seeds : sequence of int, or int
@@ -258,12 +258,12 @@ def make_plan(
     settings : mapping
         Common settings by their Python name.
     reference : bool
-        Also run the zones of private schemes without noise and with nothing released
+        Also run the zones of private methods without noise and with prior-only
         (:attr:`StudyPlan.references`).
     title, question, name : str
         Of the report, what it answers, and of its folder.
     **axes : sequence
-        Values of any other setting, by its name; each scheme is run at each. A scheme's own
+        Values of any other setting, by its name; each method is run at each. A method's own
         value wins.
 
     Raises
@@ -274,12 +274,12 @@ def make_plan(
     common = dict(settings or {})
     for where, held in (
         ("settings", common),
-        *((f"scheme {s.name!r}", dict(s.settings)) for s in schemes),
+        *((f"method {s.name!r}", dict(s.settings)) for s in methods),
     ):
         for key in held:
             if key in OWN_AXIS:
                 raise InputError(
-                    f"{where}: {shown(key)} is not allowed: use the axis {OWN_AXIS[key]}"
+                    f"{where}: {shown(key)}: must be left out: use the axis {OWN_AXIS[key]}"
                 )
         check_names(held, (*names(Settings), "preset"))
     combined = {PLURALS.get(name, name): values for name, values in axes.items()}
@@ -287,13 +287,13 @@ def make_plan(
     delta = common.get("target_delta", Settings.target_delta)
     return StudyPlan(
         cases=tuple(cases),
-        schemes=schemes_at(tuple(schemes), combined),
+        methods=methods_at(tuple(methods), combined),
         budgets=tuple(_budget(b, per_release, delta) for b in budgets),
         zonings=tuple(str(z) for z in zonings),
         local_updates=tuple(local_updates),
         load_scales=tuple(_number("load-scales", x) for x in load_scales),
         seeds=_seeds(seeds),
-        settings=make_scheme("", **common).settings,
+        settings=make_method("", **common).settings,
         reference=reference,
         title=title,
         question=question,

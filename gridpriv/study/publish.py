@@ -60,11 +60,11 @@ STORED = _stored()
 """Tables of folders by name; in a study's each has the column ``run``, in a series' ``step``."""
 
 WITHHELD = "withheld"
-"""Status of a published run whose messages are not certified: only its settings are told."""
+"""Status of a published run whose messages are not certified: settings only."""
 
 
 def publish_study(study: Study) -> Study:
-    """Return what of a study may be published.
+    """Return the public part of a study.
 
     Undeclared tables, columns and entries of the manifest are left out, private ones too, and of
     runs whose messages are not certified whatever came from those. Runs are named by their number:
@@ -96,25 +96,25 @@ def publish_study(study: Study) -> Study:
 
 
 def _uncertified(runs: pd.DataFrame) -> pd.Series[bool]:
-    """Return which runs sent what no certificate covers.
+    """Return the runs whose messages no certificate covers.
 
     Without noise messages are private data themselves. A learning paper's noise may be scaled to
     private data, or what is sent depend on more than releases.
     """
     found = runs["mechanism"] == "none"
     if "adjacency" in runs:  # of learning
-        found |= runs["calibration"] == "paper"
+        found |= runs["sensitivity"] == "published"
     return found
 
 
 def publish_manifest(manifest: Json) -> Json:
-    """Return what of a manifest may be published."""
+    """Return the public part of a manifest."""
     told: Json = publish(manifest, MANIFEST, protected=True)
     return {key: value for key, value in told.items() if value is not None} | {"public": True}
 
 
 def publish_rows(rows: Rows) -> Rows:
-    """Return what of one protected run's rows may be published."""
+    """Return the public part of one protected run's rows."""
     kept = {
         name: publish_table(pd.DataFrame(found), STORED[name])
         for name, found in rows.items()

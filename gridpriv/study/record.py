@@ -7,10 +7,13 @@ study are the same however it was run.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 import os
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pandas import DataFrame
@@ -19,7 +22,8 @@ from gridpriv.core.document import Json
 from gridpriv.core.stored import TABLES, Rows
 from gridpriv.privacy.mechanism import Charge
 from gridpriv.privacy.release import Release
-from gridpriv.study.plan import Task
+from gridpriv.study.methods import BESIDE_GROUND
+from gridpriv.study.plan import StudyTask
 from gridpriv.study.schema import CERTIFICATE
 from gridpriv.study.total import charge_rows
 from gridpriv.zonal import schema as zonal
@@ -33,22 +37,36 @@ FINALS = tuple(
     column.name for column in (*zonal.FINALS, *CERTIFICATE) if column.name != "releases_per_client"
 )
 SETTINGS_SHOWN = (
-    "mechanism", "perturbation", "refresh", "calibration", "protects", "power_factor", "beta",
-    "update", "consensus", "local_updates", "rounds", "tolerance", "penalty", "solver", "accuracy",
-    "load_scale", "noise",
-)  # fmt: skip
+    "mechanism",
+    "perturbation",
+    "noise_schedule",
+    "sensitivity",
+    "protects",
+    "power_factor",
+    "beta",
+    "update",
+    "consensus",
+    "local_updates",
+    "rounds",
+    "tolerance",
+    "penalty",
+    "solver",
+    "solver_tolerance",
+    "load_scale",
+    "noise",
+)
 
 
-def run_rows(told: Json, result: RunResult, reason: str = "") -> Rows:
+def run_rows(identity_row: Json, result: RunResult, reason: str = "") -> Rows:
     """Return a finished run's rows, or those of what a failed one finished.
 
-    ``told`` is what the run is (:func:`identity`).
+    ``identity_row`` is :func:`identity` of the run.
     """
-    run, noise = told["run"], result.rounds.get("noise_magnitude", ())
+    run, noise = identity_row["run"], result.rounds.get("noise_magnitude", ())
     rounds = result.rounds.drop(columns=list(OUT_OF_ORDER), errors="ignore")
     return {
         "runs": [
-            told
+            identity_row
             | finals(result.as_dict())
             | {
                 "noise_magnitude": float(sum(noise) / len(noise)) if len(noise) else None,
@@ -72,7 +90,7 @@ def run_rows(told: Json, result: RunResult, reason: str = "") -> Rows:
 def certified(
     releases: Mapping[str, Mapping[Release, int]],
 ) -> dict[str, Counter[Charge]]:
-    """Return what every zone is charged for its releases."""
+    """Return the charges of every zone for its releases."""
     found: dict[str, Counter[Charge]] = {zone: Counter() for zone in releases}
     for zone, counts in releases.items():
         for release, count in counts.items():
@@ -80,23 +98,34 @@ def certified(
     return found
 
 
-def failed_rows(told: Json, reason: str) -> Rows:
-    """Return the rows of a run that left nothing but a reason; ``told`` is what it is."""
+def failed_rows(identity_row: Json, reason: str) -> Rows:
+    """Return the rows of a failed run with its reason; ``identity_row`` identifies it."""
     status = {"status": "failed", "reason": reason, "finished_rounds": 0}
-    return {name: [] for name in TABLES} | {"runs": [told | status]}
+    return {name: [] for name in TABLES} | {"runs": [identity_row | status]}
 
 
-def identity(task: Task) -> Json:
-    """Return what a run is, as a row."""
+def identity(task: StudyTask) -> Json:
+    """Return the identity of a run, as a row."""
     return {
         "run": task.id,
         "number": task.number,
         "case": task.case,
         "zoning": task.zoning,
-        "scheme": task.scheme,
+        "method": task.method,
         "budget": task.budget,
+        "configuration": configuration(task.settings),
         "seed": task.settings.seed,
     } | settings_shown(task.settings)
+
+
+def configuration(settings: Settings) -> str:
+    """Return the digest of the settings that a noise-free run has too.
+
+    A run and its noise-free baseline have the same one: what lies between them is the noise.
+    """
+    noise_free = replace(settings, mechanism="none")  # some defaults depend on the noise
+    own = {k: v for k, v in noise_free.as_dict().items() if k not in (*BESIDE_GROUND, "seed")}
+    return hashlib.sha256(json.dumps(own, sort_keys=True).encode()).hexdigest()[:8]
 
 
 def settings_shown(settings: Settings) -> Json:
@@ -108,31 +137,34 @@ def settings_shown(settings: Settings) -> Json:
 def finals(document: Json) -> Json:
     """Return a run's figures, from its document."""
     final, privacy = document["final"], document["privacy"]
-    recourse, ac, physical = final["recourse"], final["ac"], final["physical"]
+    redispatch, ac, physical = final["redispatch"], final["ac"], final["physical"]
     plan = (final["shed_mw"], final["surplus_mw"])
     rounds = ("objective", "consensus_residual", "shed_mw", "surplus_mw")
-    settled = ("cost", "balancing_mw", "interchange_deviation_mw", "carried")
+    settled = ("cost", "balancing_mw", "interchange_deviation_mw", "ac_feasible")
     of_ac = ("converged", "slack_mw", "vm_violations", "loading_violations")
     return {
         **{name: final[name] for name in rounds},
         "imbalance_mw": None if None in plan else math.fsum(plan),
         "shed_mvar": final["shed_mvar"],
-        **{f"recourse_{k}": recourse[k] for k in ("shed_mw", "surplus_mw", "objective", "cost")},
+        **{
+            f"redispatch_{k}": redispatch[k] for k in ("shed_mw", "surplus_mw", "objective", "cost")
+        },
         **{name: physical[name] for name in settled},
         "explanation": final["explanation"],
         **{f"ac_{name}": ac[name] for name in of_ac},
         "releases_per_zone": privacy["releases_per_zone"],
         **privacy_figures(privacy),
-        "paper_total": privacy["paper_total"],
+        "protection": None if privacy["mechanism"] == "none" else privacy["adjacency"],
+        "published_total": privacy["published_total"],
         "solves": document["solver"]["solves"],
         "solver_retries": document["solver"]["failures"],
     }
 
 
 def privacy_figures(privacy: Json) -> Json:
-    """Return what a run's privacy block says of one release and of the total."""
+    """Return the epsilons of one release and of the total from a privacy block."""
     return {
-        "epsilon_claimed": privacy["per_release"]["claimed"],
+        "epsilon_claimed": privacy["per_release"]["nominal"],
         "epsilon_certified": privacy["per_release"]["certified"],
         "release_delta": privacy["per_release"]["delta"],
         "total_pure": privacy["total_pure"],
@@ -142,7 +174,7 @@ def privacy_figures(privacy: Json) -> Json:
 
 
 def _warning(result: RunResult) -> str:
-    """Return what a reader of a finished run should know: it moved away from agreement."""
+    """Return the note on a finished run that moved away from consensus."""
     rounds = result.trace.rounds
     if len(rounds) > 1:
         first, last = rounds[0].consensus_residual, rounds[-1].consensus_residual

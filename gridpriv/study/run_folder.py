@@ -33,12 +33,12 @@ from gridpriv.core.stored import Rows, read_manifest, read_study
 from gridpriv.grid.case import Case
 from gridpriv.grid.overrides import DemandSeries
 from gridpriv.grid.zoning import Zoning
-from gridpriv.privacy.mechanism import MECHANISMS
+from gridpriv.privacy.mechanism import MECHANISMS, make_mechanism
 from gridpriv.privacy.release import Release
 from gridpriv.privacy.sensitivity import Sensitivity
 from gridpriv.privacy.statement import refuse_unprotected
-from gridpriv.privacy.strategies.course import Course
-from gridpriv.study.grids import Grid, describe, network_rows
+from gridpriv.privacy.strategies.temporal_basis import TemporalBasis
+from gridpriv.study.grids import ZonedCase, describe, network_rows
 from gridpriv.study.manifest import header
 from gridpriv.study.publish import publish_manifest, publish_rows
 from gridpriv.study.record import certified, run_rows, settings_shown, with_run
@@ -50,16 +50,15 @@ from gridpriv.zonal.summary import noise
 from gridpriv.zonal.tables import result_tables
 
 RUN, SERIES = "run", "series"
-RELEASED, SWINGS = "released", "swings"
+RELEASED, TEMPORAL_COEFFICIENTS = "released", "temporal_coefficients"
 ONCE, EVERY = "once-drawn", "every step"
-MECHANISM_CLASSES = {c.__name__: c for c in MECHANISMS.values()}
 
 Released = Mapping[str, Mapping[Release, int]]
 
 
 @dataclass(frozen=True, eq=False)
 class Runs:
-    """What a folder is of: one run of a case, or one per step of a series.
+    """One run of a case, or one per step of a series.
 
     Attributes
     ----------
@@ -142,7 +141,7 @@ class RunFolder:
         self.store.note(ONCE, shown)
 
     def known(self, horizon: Horizon) -> Known | None:
-        """Return what a stored release tells of every step's demand."""
+        """Return the estimate of every step's demand from a stored release."""
         tables = read_study(self.store.folder).tables
         if RELEASED not in tables:
             if self.store.stored() and not self._repeats:  # steps went by a release
@@ -152,12 +151,16 @@ class RunFolder:
                 )
             return None
         of_bus = tables[RELEASED].set_index("bus")[["pd_pu", "qd_pu"]]
-        swings = tables.get(SWINGS, pd.DataFrame(columns=["zone", "p_pu", "q_pu"]))
+        temporal_coefficients = tables.get(
+            TEMPORAL_COEFFICIENTS, pd.DataFrame(columns=["zone", "p_pu", "q_pu"])
+        )
         found = []
         for zone in horizon.owned.zones:
             mean = of_bus.loc[horizon.series.case.bus_id[zone.own]].to_numpy(float)
-            own = swings[swings["zone"] == zone.name][["p_pu", "q_pu"]].to_numpy(float)
-            found.append(Course(mean.T.ravel(), own.T))
+            own = temporal_coefficients[temporal_coefficients["zone"] == zone.name][
+                ["p_pu", "q_pu"]
+            ].to_numpy(float)
+            found.append(TemporalBasis(mean.T.ravel(), own.T))
         return tuple(found)
 
     def finish(self) -> None:
@@ -167,7 +170,7 @@ class RunFolder:
             remove(_unfinished(self.store.folder))
 
     def releases(self) -> dict[str, Counter[Release]]:
-        """Return what every zone released in all runs, and in those that ended early."""
+        """Return the releases of every zone in all runs, those that ended early included."""
         table = read_study(self.store.folder).tables.get("releases", pd.DataFrame())
         return _releases(table.to_dict("records"))
 
@@ -175,7 +178,7 @@ class RunFolder:
         run, settings = _run(number), self.runs.settings
         told = {
             "run": run, "number": number, "case": self.runs.case.name, "zoning": "",
-            "scheme": noise(settings.as_dict()), "seed": self.runs.known_seed,
+            "method": noise(settings.as_dict()), "seed": self.runs.known_seed,
             "budget": settings.drawn,
         }  # fmt: skip
         rows = run_rows(told | settings_shown(settings), result, result.early or "")
@@ -231,10 +234,10 @@ def open_runs(
         If the folder holds something else, or the same and ``resume`` is not set.
     """
     if public:
-        refuse_unprotected(runs.settings.mechanism)
+        refuse_unprotected(runs.settings.effective_mechanism())
     manifest = _manifest(runs, public=public)
     # the grid as it was run: branches out of service are neither settled nor drawn
-    drawn = Grid(runs.case.without(runs.settings.outage), runs.zoning)
+    drawn = ZonedCase(runs.case.without(runs.settings.outage), runs.zoning)
     network = partial(network_rows, {(runs.case.name, ""): drawn})
     with open_store(folder, manifest, resume=resume, common=network) as store:
         if public:
@@ -271,8 +274,8 @@ def _remember(store: Store, runs: Runs) -> None:
         ) from None
     if was["demand_sha256"] != _digest(runs):
         raise InputError(
-            f"out = {str(store.folder)!r} is not allowed: it holds a {runs.kind} of other demand; "
-            "name another folder"
+            f"out = {str(store.folder)!r}: must be another folder; it holds a "
+            f"{runs.kind} of other demand; name another folder"
         )
 
 
@@ -298,7 +301,7 @@ def _seed(manifest: Json) -> int | None:
 
 
 def _manifest(runs: Runs, *, public: bool) -> Json:
-    """Return what a run or series is.
+    """Return the manifest of a run or series.
 
     A published one says no seed, which would undo the noise, and no digest of demand, by which
     anybody could test a guess of it.
@@ -315,7 +318,7 @@ def _manifest(runs: Runs, *, public: bool) -> Json:
     }
     manifest = header(runs.kind, title, question, told, len(runs.steps))
     manifest |= {
-        "cases": describe({(case, ""): Grid(runs.case, runs.zoning)}),
+        "cases": describe({(case, ""): ZonedCase(runs.case, runs.zoning)}),
         "repeat": runs.repeat,
     }
     del told["seeds"]  # another seed is refused by name
@@ -340,8 +343,9 @@ def _told(releases: Released, *, early: bool) -> list[Json]:
             "scale": release.mechanism.scale,
             "sensitivity": release.sensitivity.value,
             "norm": str(release.sensitivity.norm),
-            "provenance": release.sensitivity.provenance,
+            "bound_source": release.sensitivity.bound_source,
             "assumed": release.assumed,
+            "share": release.sensitivity.share,
             "count": count,
         }
         for zone, counts in releases.items()
@@ -362,26 +366,26 @@ def _known_rows(horizon: Horizon, known: Known) -> Rows:
     return {
         RELEASED: [
             {"zone": zone.name, "bus": int(bus), "pd_pu": p, "qd_pu": q}
-            for zone, course in zip(zones, known, strict=True)
-            for bus, p, q in zip(
-                bus_id[zone.own], *course.mean.reshape(2, -1).tolist(), strict=True
-            )
+            for zone, basis in zip(zones, known, strict=True)
+            for bus, p, q in zip(bus_id[zone.own], *basis.mean.reshape(2, -1).tolist(), strict=True)
         ],
-        SWINGS: [
+        TEMPORAL_COEFFICIENTS: [
             {"zone": zone.name, "cosine": j, "p_pu": p, "q_pu": q}
-            for zone, course in zip(zones, known, strict=True)
-            for j, (p, q) in enumerate(course.swings.T.tolist(), start=1)
+            for zone, basis in zip(zones, known, strict=True)
+            for j, (p, q) in enumerate(basis.temporal_coefficients.T.tolist(), start=1)
         ],
     }
 
 
 def _releases(told: Iterable[Mapping[str, Any]]) -> dict[str, Counter[Release]]:
     norms: Json = {"1": 1, "2": 2}
+    kinds = {kind.__name__: kind for kind in MECHANISMS.values()}
     found: dict[str, Counter[Release]] = {}
     for row in told:
-        mechanism = MECHANISM_CLASSES[row["mechanism"]](row["scale"])
+        mechanism = make_mechanism(kinds[row["mechanism"]], row["scale"], row["assumed"])
         norm = norms.get(row["norm"], row["norm"])
-        sensitivity = Sensitivity(row["sensitivity"], norm, row["provenance"])
+        share = row.get("share", 1.0)  # folders of before have none: their charges were not split
+        sensitivity = Sensitivity(row["sensitivity"], norm, row["bound_source"], share)
         release = Release(mechanism, sensitivity, row["assumed"])
         found.setdefault(row["zone"], Counter())[release] += row["count"]
     return found

@@ -6,18 +6,35 @@ from dataclasses import replace
 
 from gridpriv.core.tables import Column, Schema, TableSchema, by_name
 
-RUN = Column("run", "settings", "Run", "its identity in the study; its number where published")
-CASE = Column("case", "settings", "Case", "name or path of the grid or data set")
-ZONING = Column("zoning", "settings", "Zoning", "as given; empty for the case's own")
-SEED = Column("seed", "private", "Seed", "of the simulated noise; whoever has it can undo that")
+RUN = Column(
+    "run", "settings", "Run", "its identity in the study; its number where published", dtype="text"
+)
+CASE = Column("case", "settings", "Case", "name or path of the grid or data set", dtype="text")
+ZONING = Column("zoning", "settings", "Zoning", "as given; empty for the case's own", dtype="text")
+SEED = Column(
+    "seed", "private", "Seed", "of the simulated noise; whoever has it can undo that", dtype="any"
+)
 
 IDENTITY = (
     RUN,
     Column("number", "settings", "Number", "position in the plan"),
     CASE,
     ZONING,
-    Column("scheme", "settings", "Way", "name of the settings that are compared"),
-    Column("budget", "settings", "Budget", "of the noise; none: no noise; nothing: no release"),
+    Column("method", "settings", "Method", "name of the settings that are compared", dtype="text"),
+    Column(
+        "budget",
+        "settings",
+        "Budget",
+        "of the noise; none: no noise; nothing: no release",
+        dtype="text",
+    ),
+    Column(
+        "configuration",
+        "settings",
+        "Configuration",
+        "digest of the settings that a noise-free run has too",
+        dtype="text",
+    ),
     SEED,
 )
 STATUS = (
@@ -26,9 +43,16 @@ STATUS = (
         "releases",
         "Status",
         "done, failed, or withheld (published without certified noise)",
+        dtype="text",
     ),
     Column("finished_rounds", "releases", "Rounds finished", "before the end or a failure"),
-    Column("reason", "private", "Reason", "of a failure, or what to know of a finished run"),
+    Column(
+        "reason",
+        "private",
+        "Reason",
+        "of a failure, or what to know of a finished run",
+        dtype="text",
+    ),
 )
 CERTIFICATE = (
     Column("releases_per_zone", "releases", "Releases per zone", "of the zone that made most"),
@@ -42,25 +66,30 @@ CERTIFICATE = (
     Column("total_pure", "releases", "Pure total epsilon", "by basic composition"),
     Column("total_epsilon", "releases", "Total epsilon", "of all releases, at the target delta"),
     Column("target_delta", "settings", "at delta", "at which totals are stated"),
-    Column("paper_total", "settings", "Paper's theorem 4.6 (no certificate)",
+    Column("published_total", "settings", "Paper's theorem 4.6 (no certificate)",
            "the total that the paper states"),
+    Column("protection", "settings", "Protected", "change of the data that noise hides",
+           dtype="text"),
 )  # fmt: skip
 
 CLAIMS = TableSchema(
     "claims", "one statement of a paper, checked",
     (
-        Column("claim", "settings", "What the paper states", "in its words or shorter"),
+        Column("claim", "settings", "What the paper states", "in its words or shorter",
+               dtype="text"),
         CASE,
-        Column("calibration", "settings", "Calibration", "of the noise in the runs compared"),
+        Column("sensitivity", "settings", "Sensitivity bound", "of the noise in the compared runs",
+               dtype="text"),
     ),
     (
-        Column("outcome", "private", "Outcome", "holds or does not hold"),
+        Column("outcome", "private", "Outcome", "holds or does not hold", dtype="text"),
         Column("holding", "private", "Comparisons that hold", "how many"),
         Column("comparisons", "private", "Comparisons", "how many"),
-        Column("detail", "private", "Where not, or how far", "the figures compared"),
-        Column("settled", "settings", "As settled", "the outcome when the figure was settled"),
-        Column("cause", "settings", "Cause", "of that: paper, data or ours"),
-        Column("why", "settings", "Why", "the cause in words"),
+        Column("detail", "private", "Where not, or how far", "the figures compared", dtype="text"),
+        Column("settled", "settings", "As settled", "the outcome when the figure was settled",
+               dtype="text"),
+        Column("cause", "settings", "Cause", "of that: paper, data or ours", dtype="text"),
+        Column("why", "settings", "Why", "the cause in words", dtype="text"),
     ),
 )  # fmt: skip
 
@@ -95,7 +124,7 @@ TOTALS = TableSchema(
 MANIFEST: dict[str, Schema] = {
     **by_name(
         Column("format", "settings", "Format", "of the folder"),
-        Column("kind", "settings", "Kind", "what was run"),
+        Column("kind", "settings", "Kind", "what was run", dtype="text"),
         Column("title", "settings", "Title", "of the report"),
         Column("question", "settings", "Question", "that the report answers"),
     ),
@@ -103,7 +132,7 @@ MANIFEST: dict[str, Schema] = {
         *(
             Column(key, "settings", key.capitalize(), "of the plan")
             for key in ("title", "question", "cases", "zonings", "budgets", "local-updates",
-                        "load-scales", "reference", "settings", "schemes", "dataset", "tuning",
+                        "load-scales", "reference", "settings", "methods", "dataset", "tuning",
                         "client-rounds", "allow", "measure", "data-seed", "series", "steps")
         ),
         replace(SEED, name="seeds"),
@@ -127,9 +156,9 @@ MANIFEST: dict[str, Schema] = {
 }  # fmt: skip
 CHARGES = TableSchema(
     "charges", "equal releases of one zone or client in one run",
-    (RUN, Column("owner", "settings", "Zone or client", "whose data they protect")),
+    (RUN, Column("owner", "settings", "Zone or client", "whose data they protect", dtype="text")),
     (
-        Column("kind", "settings", "Mechanism", "as the accountant knows it"),
+        Column("kind", "settings", "Mechanism", "as the accountant knows it", dtype="text"),
         Column("parameter", "releases", "Parameter",
                "noise over sensitivity, or epsilon or rho of mechanisms that state one"),
         Column("second", "releases", "Second parameter", "sampling rate, or delta"),

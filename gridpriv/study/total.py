@@ -1,4 +1,4 @@
-"""What the runs of a study cost together: published side by side, they compose.
+"""Total privacy of the runs of a study: published together, they compose.
 
 Each run states its own total, but all of them are computed from the same data. A unit of the data
 (a bus, a training sample) is charged for the releases of its zone or client in every run. Of grids
@@ -33,7 +33,7 @@ Charges = Mapping[Charge, int]
 
 @dataclass(frozen=True)
 class Total:
-    """What the noisy runs on one data set cost together.
+    """Total privacy of the noisy runs on one data set.
 
     Attributes
     ----------
@@ -68,7 +68,7 @@ def study_totals(study: Study) -> list[Total]:
 
 
 def told_totals(study: Study) -> Json:
-    """Return what a manifest says of the totals; None for what nothing certifies."""
+    """Return the totals for a manifest; None where nothing is certified."""
     return {"totals": json_ready([vars(total) for total in study_totals(study)])}
 
 

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from gridpriv.consensus.memory import AgentRules
 from gridpriv.privacy.accounting import epsilon_of
-from gridpriv.privacy.mechanism import MECHANISMS
+from gridpriv.privacy.mechanism import MECHANISMS, make_mechanism
 from gridpriv.privacy.release import Release
 from gridpriv.privacy.statement import ZoneStatement, zone_statement
 from gridpriv.zonal.settings import Settings
@@ -22,19 +22,20 @@ def zone_statements(
     """Return the privacy loss of every zone that released anything; empty without noise."""
     if rules.noise is None:
         return ()
-    claimed = claimed_epsilon(settings, rules)
+    nominal = nominal_epsilon(settings, rules)
     return tuple(
-        zone_statement(zone, counts, claimed, settings.release_delta, settings.target_delta)
+        zone_statement(zone, counts, nominal, settings.release_delta, settings.target_delta)
         for zone, counts in releases.items()
         if counts
     )
 
 
-def claimed_epsilon(settings: Settings, rules: AgentRules) -> float:
+def nominal_epsilon(settings: Settings, rules: AgentRules) -> float:
     """Return the epsilon of one release that the settings state; inf without noise."""
     if rules.noise is None:
         return math.inf
     if settings.budget.scope == "per-release":
         return settings.budget.epsilon
-    claimed = MECHANISMS[settings.mechanism, "simulated"](rules.noise.multiplier).charge(1.0)
-    return epsilon_of(claimed, settings.release_delta)
+    kind = MECHANISMS[rules.noise.mechanism, "simulated"]
+    nominal = make_mechanism(kind, rules.noise.multiplier, 1.0).charge(1.0)
+    return epsilon_of(nominal, settings.release_delta)

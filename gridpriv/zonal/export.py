@@ -7,6 +7,8 @@ is *local*, no public export contains it.
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,10 +17,14 @@ from pandas import DataFrame
 
 from gridpriv.core.arrays import Complexes
 from gridpriv.core.errors import InputError
+from gridpriv.core.files import write_bytes
 from gridpriv.grid.case import Case
+from gridpriv.grid.convert import check_target, write_case
 from gridpriv.grid.pandapower import convert_net
 from gridpriv.grid.pandapower_elements import PandapowerLink
 from gridpriv.grid.pandapower_writer import write_net
+from gridpriv.grid.powsybl import WRITTEN, Writing, write_powsybl
+from gridpriv.grid.powsybl_files import FORMATS
 from gridpriv.zonal.solution import GridSolution
 from gridpriv.zonal.tables import branch_flows, bus_intake, generator_output
 
@@ -63,6 +69,61 @@ def to_pandapower(solution: GridSolution, net: Any = None) -> Any:
     _not_served(filled, link, solution, given)
     _fill_results(filled, link, solution)
     return filled
+
+
+def write_set_points(solution: GridSolution, source: str | Path, path: Path) -> None:
+    """Write a solution as a case file: set points, outages and the demand that is served.
+
+    Parameters
+    ----------
+    solution : GridSolution
+        Local: it follows from private demand, so only its owner may read the file.
+    source : str or path
+        The case's source (:func:`gridpriv.load_case`). A file that pypowsybl reads keeps all that
+        it holds beside the set points, and so does a pandapower net.
+    path : Path
+        ``.m``, ``.mat``, ``.json`` (pandapower), or a format that pypowsybl writes.
+
+    Raises
+    ------
+    InputError
+        If the format is not known, or has no place for the grid.
+    """
+    suffix, kind = path.suffix.lower(), Path(source).suffix.lower()
+    check_target(path, source)
+    if suffix == ".json":
+        from pandapower import to_json
+
+        from gridpriv.grid.pandapower_json import open_json
+
+        net = open_json(Path(source)) if kind == ".json" else None
+        write_bytes(path, to_json(to_pandapower(solution, net)).encode(), private=True)
+    elif suffix in WRITTEN and kind in FORMATS:
+        write_powsybl(Path(source), Writing(path, _powsybl_result(solution)))
+    else:
+        write_case(settled_case(solution), path, solution.qg, private=True)
+
+
+def settled_case(solution: GridSolution) -> Case:
+    """Return the case with the demand that is served, the outputs and the voltages; local."""
+    case, vm = solution.case, np.where(solution.vm > 0, solution.vm, 1.0)
+    return replace(
+        case, pd=case.pd - solution.p_shed, qd=case.qd - solution.q_shed, pg=solution.pg,
+        vg=vm[case.gen_bus], vm=vm, va=solution.va,
+    )  # fmt: skip
+
+
+def _powsybl_result(solution: GridSolution) -> dict[str, Any]:
+    """Return a solution as :func:`gridpriv.grid.powsybl_worker.apply` takes it."""
+    case = settled_case(solution)
+    base = case.base_mva
+    gens = np.column_stack([case.gen_row, base * case.pg, base * solution.qg, case.vg])
+    demand = np.column_stack([case.bus_id, base * case.pd, base * case.qd])
+    return {
+        "gens": gens.tolist(),
+        "demand": demand.tolist(),
+        "branches": case.branch_row.tolist(),
+    }
 
 
 def _same_grid(case: Case, other: Case) -> None:

@@ -1,12 +1,12 @@
-"""What protection may cost, from public data only: before anything private is touched.
+"""Expected cost of protection, from public data only.
 
-Demand is stood in for by draws from what the public expects. The sum of a zone and each bus's part
-of it follow Gamma laws with the spreads of the public prior; a part of the sum's spread is common
-to all zones, as load is high or low everywhere at once. Kept are draws that the grid can serve
-with :data:`RESERVE` times as much load, as grids are built to. On every stand-in the grid is
-scheduled and settled as a run would, with noise, and held against the AC optimum and against
-releasing nothing. Ranges over stand-ins are what is known of the one demand that nobody may read:
-a mean over them is no estimate of what it will cost.
+Demand scenarios are drawn from public data: the sum of a zone, and each bus's part of it, follow
+Gamma laws with the spreads of the public prior. A part of the sum's spread is common to all zones.
+Scenarios that the grid serves with :data:`RESERVE` times as much load are kept. On each one the run
+is made as it would be, with noise and with its rounds, so that costs include coordination error.
+Costs are over the AC optimum and over the prior-only baseline of the same scenario. One more
+scenario lies in the range of n of them with probability (n - 1)/(n + 1); a mean over them estimates
+nothing.
 """
 
 from __future__ import annotations
@@ -36,25 +36,26 @@ from gridpriv.zonal.prepared import Prepared, prepare
 from gridpriv.zonal.run import run_prepared
 from gridpriv.zonal.settings import Settings
 
-SPREAD = 0.7
-"""Deviation of loads about their zone's share. Of published grids it is 1.5, but those are built
-around their loads; of draws that spread as far, a given grid serves the light ones only."""
+SPREADS = (0.5, 1.5)
+"""Range of the relative deviation of loads about their zone's share; of published grids 1.5 is the
+median, but those are built around their loads. Each scenario draws its own."""
 COMMON = 0.3
 """Part of the variance of a zone's sum that all zones share: 0.27^2 of 0.27^2 + 0.4^2, the spreads
 of load over capacity and of zones over their equal shares (:mod:`gridpriv.power.prior`)."""
-RESERVE = 1.25
+RESERVE = 1.05
+"""Scenarios that the grid serves with this much more load are kept: published grids run near it."""
 FRESH, MOST_TRIES, LESS = 6, 18, 0.8
 """Draws at the expected load, draws in all, and by how much each of the others is less."""
 CENTRAL = "central"
 WORTH = 1e-3
-"""Ways whose costs differ by less, relative, count as the same."""
+"""Methods whose costs differ by less, relative, count as the same."""
 
 Watch = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class Range:
-    """A figure over stand-ins: the least, the median and the most of it."""
+    """A figure over scenarios: the least, the median and the most of it."""
 
     least: float
     median: float
@@ -63,23 +64,26 @@ class Range:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one way comes to on one stand-in; ``optimum`` is the cost of its AC optimum, $/h."""
+    """Outcome of a strategy on a sampled demand; ``optimum``: cost of its AC optimum, $/h."""
 
     cost: float | None
     optimum: float | None
     shed_mw: float
     balancing_mw: float
+    ac_feasible: bool = True
 
     @property
     def harm(self) -> tuple[float, ...]:
-        """What ways are compared by: cost, or unserved demand and then balancing power."""
-        shed = max(self.shed_mw, SHED_TOLERANCE_MW)
-        return (shed, self.balancing_mw) if self.cost is None else (self.cost,)
+        """Figures to compare strategies by: feasibility, cost, or load shedding and balancing."""
+        infeasible = float(not self.ac_feasible)
+        if self.cost is not None:
+            return infeasible, self.cost
+        return infeasible, max(self.shed_mw, SHED_TOLERANCE_MW), self.balancing_mw
 
 
 @dataclass(frozen=True)
 class Expected:
-    """What one way of protecting may cost; public.
+    """Expected cost of one strategy; public.
 
     Attributes
     ----------
@@ -90,17 +94,17 @@ class Expected:
         Standard deviation of the noise on a zone's sum, of the zone where it is largest.
     error_mw : float
         Expected error of a zone's sum, root mean square over zones.
-    cost, over_optimum, over_nothing : Range or None
+    cost, over_optimum, over_prior_only : Range or None
         In $/h: of generation and of demand that is not served; beyond the AC optimum; and beyond
-        the cheapest way that releases nothing, on the same stand-in. None for a case without
+        the cheapest way that releases nothing, on the same scenario. None for a case without
         costs, the last also for ways that release nothing.
     shed_mw, balancing_mw : Range or None
     better, worse : int or None
-        Stand-ins on which the way does better or worse than releasing nothing, by more than
-        :data:`WORTH`; None where nothing was held against it.
-    stand_ins, without_dispatch : int
-        How many it was tried on, and on how many of them it ended without a dispatch: those are
-        not in the ranges.
+        Scenarios on which the way does better or worse than releasing nothing, by more than
+        :data:`WORTH`; None where nothing was compared with it.
+    scenarios, ac_feasible, without_dispatch : int
+        How many it was tried on, on how many of them the grid ended within all limits, and on how
+        many the run ended without a dispatch. Costs are those of AC-feasible ones.
     """
 
     release: str
@@ -110,12 +114,13 @@ class Expected:
     error_mw: float
     cost: Range | None
     over_optimum: Range | None
-    over_nothing: Range | None
+    over_prior_only: Range | None
     shed_mw: Range | None
     balancing_mw: Range | None
     better: int | None
     worse: int | None
-    stand_ins: int
+    scenarios: int
+    ac_feasible: int
     without_dispatch: int
 
     def as_dict(self) -> Json:
@@ -124,27 +129,28 @@ class Expected:
 
     @property
     def harm(self) -> tuple[float, ...]:
-        """What ways are ranked by: stand-ins without a dispatch, then medians."""
+        """Rank of a strategy: scenarios that are not AC-feasible, then medians."""
+        infeasible = self.scenarios - self.ac_feasible
         if self.cost is not None:
-            return self.without_dispatch, self.cost.median
+            return infeasible, self.cost.median
         if self.shed_mw is None or self.balancing_mw is None:
-            return self.without_dispatch, np.inf
+            return infeasible, np.inf
         shed = max(self.shed_mw.median, SHED_TOLERANCE_MW)
-        return self.without_dispatch, shed, self.balancing_mw.median
+        return infeasible, shed, self.balancing_mw.median
 
     @property
     def rank(self) -> tuple[float, ...]:
-        """What ways as harmful as each other are told apart by: how near they are to the optimum.
+        """Second rank of a strategy: distance from the optimum.
 
-        Each stand-in has its own, so it says more than a median of costs, which differ by stand-in.
+        Each scenario has its own, so it says more than a median of costs, which differ by scenario.
         """
         return self.harm if self.over_optimum is None else (self.over_optimum.median,)
 
 
-def ways(
+def methods(
     releases: Sequence[str], mechanisms: Sequence[str], rounds: Sequence[str]
 ) -> Iterator[Json]:
-    """Yield the settings of every way; without a release the mechanism does not matter."""
+    """Yield the settings of every method; without a release the mechanism does not matter."""
     for release, mechanism, number in product(releases, mechanisms, rounds):
         if release == "nothing" and mechanism != mechanisms[0]:
             continue
@@ -160,7 +166,7 @@ def forecast(
     draws: int,
     watch: Watch = lambda _: None,
 ) -> list[Expected]:
-    """Return what every way is expected to cost.
+    """Return the expected cost of every strategy.
 
     Parameters
     ----------
@@ -168,11 +174,11 @@ def forecast(
         Its demand is not read.
     zoning : Zoning
     settings : Settings
-        Of the ways, but for what ``options`` change; ``seed`` is that of the stand-ins.
+        Of the ways, but for what ``options`` change; ``seed`` is that of the scenarios.
     options : sequence of dict
         As :func:`ways` yields them.
     draws : int
-        Stand-ins.
+        Scenarios.
     watch : callable
         Called with a note after every run.
     """
@@ -182,7 +188,7 @@ def forecast(
         warnings.simplefilter("ignore", GridprivWarning)
         for draw in range(draws):
             generator = np.random.default_rng([settings.seed or 0, draw])
-            grid, optimum = stand_in(case, zoning, expected, generator, settings.voll)
+            grid, optimum = scenario(case, zoning, expected, generator, settings.voll)
             with closing(Kept(in_process)) as zones:
                 tried.append([
                     _outcome(prepare(grid, zoning, replace(settings, seed=draw, **way)), optimum,
@@ -204,7 +210,7 @@ def forecast(
     ]
 
 
-def stand_in(
+def scenario(
     case: Case,
     zoning: Zoning,
     expected: PublicDemand,
@@ -243,7 +249,8 @@ def drawn_demand(zoning: Zoning, expected: PublicDemand, generator: np.random.Ge
 
     common, own = np.sqrt([COMMON, 1.0 - COMMON]) * expected.spread
     zones = around_one(common, 1) * around_one(own, zoning.n_zone)
-    factors = around_one(SPREAD, len(zoning.zone_of))
+    spread = float(np.exp(generator.uniform(*np.log(SPREADS))))
+    factors = around_one(spread, len(zoning.zone_of))
     for zone, members in zip(zones, zoning.members, strict=True):
         usual = np.abs(expected.mean[0, members])
         shared = usual @ factors[members]
@@ -261,16 +268,16 @@ def _served(grid: Case, voll: float) -> AcOptimum | None:
 
 
 def recommended(found: Sequence[Expected]) -> Expected:
-    """Return the way of least median cost (without costs, of least unserved demand).
+    """Return the method of least median cost (without costs, of least load shedding).
 
-    It must do better than nothing released on more than half of the stand-ins and in the median,
-    or nothing is what is recommended. Of ways that come as near as stand-ins can tell it is the
+    It must do better than prior-only on more than half of the scenarios and in the median,
+    or nothing is what is recommended. Of ways that come as near as scenarios can tell it is the
     one with the least expected error, and of those the one that is nearest to the optimum.
     """
     nothing = [one for one in found if one.release == "nothing"]
     worth = [
         one for one in found
-        if one.release != "nothing" and (one.better is None or 2 * one.better > one.stand_ins)
+        if one.release != "nothing" and (one.better is None or 2 * one.better > one.scenarios)
     ]  # fmt: skip
     left = [*nothing, *worth]
     for place in range(max(len(one.harm) for one in left)):
@@ -291,7 +298,7 @@ def _at_most(figure: float) -> float:
 def _outcome(
     prepared: Prepared, optimum: float | None, zones: Carry, watch: Watch
 ) -> Outcome | None:
-    """Return what a way comes to; None without a dispatch."""
+    """Return the outcome of a strategy; None without a dispatch."""
     try:
         figures = run_prepared(prepared, transport=zones).physical
     except SolverError:
@@ -302,11 +309,11 @@ def _outcome(
     if shed is None or balancing is None:  # without an AC power flow there is no balancing
         return None
     cost = figures["cost"] if has_convex_costs(prepared.case) else None
-    return Outcome(cost, optimum, shed, balancing)
+    return Outcome(cost, optimum, shed, balancing, bool(figures["ac_feasible"]))
 
 
 def _expected(prepared: Prepared, way: Json, outcomes: Sequence[Outcome | None]) -> Expected:
-    """Return a way's public figures and its ranges over stand-ins."""
+    """Return the public figures of a method and its ranges over scenarios."""
     known = [one for one in outcomes if one is not None]
     beyond = [o.cost - o.optimum for o in known if o.cost is not None and o.optimum is not None]
     return Expected(
@@ -314,27 +321,28 @@ def _expected(prepared: Prepared, way: Json, outcomes: Sequence[Outcome | None])
         noise_mw(prepared), error_mw(prepared),
         _range([one.cost for one in known if one.cost is not None]), _range(beyond), None,
         _range([one.shed_mw for one in known]), _range([one.balancing_mw for one in known]),
-        None, None, len(outcomes), len(outcomes) - len(known),
+        None, None, len(outcomes), sum(one.ac_feasible for one in known),
+        len(outcomes) - len(known),
     )  # fmt: skip
 
 
 def _against(
     one: Expected, outcomes: Sequence[Outcome | None], nothing: Sequence[Outcome | None]
 ) -> Expected:
-    """Return a way's figures with how it does beside nothing released, stand-in by stand-in."""
+    """Return figures of a method over the prior-only baseline, scenario by scenario."""
     pairs = list(zip(outcomes, nothing, strict=True))
     costs = [(a.cost, b.cost) for a, b in pairs if a is not None and b is not None]
     beyond = [a - b for a, b in costs if a is not None and b is not None]
     return replace(
         one,
-        over_nothing=_range(beyond),
+        over_prior_only=_range(beyond),
         better=sum(_better(a, b) for a, b in pairs),
         worse=sum(_better(b, a) for a, b in pairs),
     )
 
 
 def _better(one: Outcome | None, other: Outcome | None) -> bool:
-    """Return whether one outcome is better than the other by more than :data:`WORTH`."""
+    """Return True where an outcome is better than another by more than :data:`WORTH`."""
     if one is None or other is None:
         return one is not None
     for mine, theirs in zip(one.harm, other.harm, strict=True):

@@ -4,9 +4,9 @@ Neighbouring data are two series that differ at one bus of one zone, by at most 
 step, or, where the steps are one demand times public factors, in that demand.
 
 Where demand is perturbed once, one release serves the horizon and the steps' runs draw nothing
-(:attr:`Horizon.released_once`): of the demand that the steps scale, or of the course of a demand
-that has its own in every step (:mod:`gridpriv.privacy.strategies.course`). So the horizon costs
-what that release does.
+(:attr:`Horizon.released_once`): of the demand that the steps scale, or of the basis of a demand
+that has its own in every step (:mod:`gridpriv.privacy.strategies.temporal_basis`). So the horizon
+costs what that release does.
 
 Else a zone's loss is that of all its releases in all steps together: ``total`` budgets are spread
 over planned releases times steps; ``per-release`` ones stay what they are, and the total is
@@ -33,10 +33,12 @@ from gridpriv.consensus.transport import Carry
 from gridpriv.core.arrays import Floats
 from gridpriv.core.display import counted
 from gridpriv.core.document import Json
-from gridpriv.core.errors import GridprivError, GridprivWarning, not_allowed
+from gridpriv.core.errors import GridprivError, GridprivWarning, InputError, not_allowed
+from gridpriv.core.lazy import Above
+from gridpriv.grid.chronology import Chronology
 from gridpriv.grid.overrides import DemandSeries
 from gridpriv.grid.zoning import Zoning
-from gridpriv.power.disclosure import disclose_course
+from gridpriv.power.disclosure import disclose_over_time
 from gridpriv.power.prior import zone_prior
 from gridpriv.power.zone import Zone
 from gridpriv.privacy.budget import noise_multiplier
@@ -44,17 +46,23 @@ from gridpriv.privacy.noise import NoiseStreams
 from gridpriv.privacy.perturbation import Perturbation
 from gridpriv.privacy.release import Charging, Release
 from gridpriv.privacy.statement import ZoneStatement
-from gridpriv.privacy.strategies.course import Cosines, Course, CourseDisclosure, cosines
+from gridpriv.privacy.strategies.temporal_basis import (
+    Cosines,
+    TemporalBasis,
+    TemporalDisclosure,
+    cosines,
+)
 from gridpriv.zonal.checks import zone_statements
+from gridpriv.zonal.day import DayPlan, plan_day
 from gridpriv.zonal.prepared import Earlier, Prepared, prepare
 from gridpriv.zonal.result import RunResult
 from gridpriv.zonal.run import Admit, Leave, crew, open_rounds, own_transport, run_prepared
 from gridpriv.zonal.schema import BESIDE
-from gridpriv.zonal.settings import ANEW, AUTO, Settings
+from gridpriv.zonal.settings import AUTO, PER_STEP, Settings
 
-Known: TypeAlias = tuple[Course, ...]
+Known: TypeAlias = tuple[TemporalBasis, ...]
 """Per zone, what a release leaves likely of its demand over the steps."""
-ONCE = Perturbation("demand", "run")
+ONCE = Perturbation("demand", "once")
 Releases: TypeAlias = dict[str, Counter[Release]]
 
 
@@ -72,6 +80,8 @@ class Horizon:
         Every step's seed follows from it.
     multiplier : float or None
         Noise scale over sensitivity of one release.
+    chronology : Chronology, optional
+        What couples the steps: then they are planned together (:meth:`plan`).
     """
 
     series: DemandSeries
@@ -79,11 +89,15 @@ class Horizon:
     settings: Settings
     seed: int
     multiplier: float | None
+    chronology: Chronology | None = None
 
     @property
     def released_once(self) -> bool:
-        """Whether one release of demand serves every step."""
-        return self.settings.effective_perturbation() == ONCE and self.settings.course != ANEW
+        """True where one release of demand serves every step."""
+        return (
+            self.settings.effective_perturbation() == ONCE
+            and self.settings.temporal_basis != PER_STEP
+        )
 
     @cached_property
     def owned(self) -> Prepared:
@@ -92,13 +106,15 @@ class Horizon:
         return replace(ready, rules=self._rules(ready))
 
     @cached_property
-    def disclosures(self) -> tuple[CourseDisclosure, ...]:
-        """What every zone releases once, of all steps (public)."""
+    def disclosures(self) -> tuple[TemporalDisclosure, ...]:
+        """Release of every zone over all steps (public)."""
         owned, series = self.owned, self.series
         assert owned.expected is not None and owned.rules.noise is not None
-        options = [Cosines(1)] if series.scales else cosines(len(series), self.settings.course)
+        options = (
+            [Cosines(1)] if series.scales else cosines(len(series), self.settings.temporal_basis)
+        )
         return tuple(
-            disclose_course(
+            disclose_over_time(
                 zone, self.settings.release, options, zone_prior(zone, owned.expected),
                 owned.rules.noise, owned.rules.adjacency, owned.direct_current,
             )
@@ -107,7 +123,7 @@ class Horizon:
 
     @property
     def planned(self) -> Releases:
-        """What every zone releases once (public)."""
+        """Release of every zone (public)."""
         rules = self.owned.rules
         assert rules.noise is not None
         found: Releases = {}
@@ -118,7 +134,7 @@ class Horizon:
         return found
 
     def released_rows(self) -> list[Json]:
-        """Return what zones release once (:data:`gridpriv.zonal.schema.RELEASED_ONCE`)."""
+        """Return zones' single release (:data:`gridpriv.zonal.schema.RELEASED_ONCE`)."""
         if not self.released_once:
             return []
         base = self.settings.load_scale * self.series.case.base_mva
@@ -142,9 +158,9 @@ class Horizon:
         return tuple(found)
 
     def expected(self) -> Known:
-        """Return what the public expects where nothing has been drawn."""
+        """Return the public prior of demand, used where nothing has been drawn."""
         return tuple(
-            Course(one.level.prior.mean, np.zeros((2, len(one.over.weights))))
+            TemporalBasis(one.level.prior.mean, np.zeros((2, len(one.over.weights))))
             for one in self.disclosures
         )
 
@@ -156,13 +172,22 @@ class Horizon:
 
     @property
     def adjacency(self) -> str:
-        """What is protected over the horizon, in words."""
+        """Adjacency over the horizon, as a sentence."""
         case = self.series.case
         protection = self.settings.adjacency(case).protection(case.base_mva)
         steps = "of the demand that the steps scale" if self.series.scales else "in every step"
         return f"{protection}, {steps}"
 
-    def prepared(self, number: int, known: Known | None = None) -> Prepared:
+    def plan(self, known: Known | None) -> DayPlan | None:
+        """Return the joint plan of all steps; None where nothing couples them."""
+        if self.chronology is None or self.chronology.empty:
+            return None
+        steps = [self.prepared(number, known) for number in range(len(self.series))]
+        return plan_day(steps, self.chronology)
+
+    def prepared(
+        self, number: int, known: Known | None = None, plan: DayPlan | None = None
+    ) -> Prepared:
         """Return the run of a step, counted from 0; it draws nothing where a demand is ``known``.
 
         Parameters
@@ -170,10 +195,15 @@ class Horizon:
         number : int
         known : Known, optional
             As of :meth:`draw`.
+        plan : DayPlan, optional
+            As of :meth:`plan`.
         """
-        scale = self.series.scale(number)
-        ready = prepare(self.series.at(number), self.zoning, self._alone, scale)
+        scale, case = self.series.scale(number), self.series.at(number)
+        case = case if plan is None else plan.step(case, number)
+        ready = prepare(case, self.zoning, self._alone, scale)
         ready = replace(ready, rules=self._rules(ready), seed=step_seed(self.seed, number))
+        if plan is not None:
+            ready = replace(ready, scheduled=plan.schedules[number])
         if known is None:
             return ready
         step = 0 if self.series.scales else number
@@ -181,15 +211,15 @@ class Horizon:
         return replace(
             ready,
             known=tuple(
-                Earlier(replace(one.level, scale=ready.scale), ready.scale * one.at(step, course))
-                for one, course in likely
+                Earlier(replace(one.level, scale=ready.scale), ready.scale * one.at(step, basis))
+                for one, basis in likely
             ),
         )
 
     @property
     def _alone(self) -> Settings:
-        """Return the settings of a step, which has no course."""
-        return replace(self.settings, course=AUTO)
+        """Return the settings of a step, which has no basis."""
+        return replace(self.settings, temporal_basis=AUTO, stream=None)
 
     def _rules(self, ready: Prepared) -> AgentRules:
         noise = ready.rules.noise
@@ -212,6 +242,7 @@ class Horizon:
         leave: Leave = lambda _: None,
         transport: Carry | None = None,
         known: Known | None = None,
+        plan: DayPlan | None = None,
     ) -> RunResult:
         """Run a step; see :func:`gridpriv.zonal.run.run_prepared`.
 
@@ -222,7 +253,7 @@ class Horizon:
         """
         try:
             return run_prepared(
-                self.prepared(number, known),
+                self.prepared(number, known, plan),
                 charge=charge,
                 admit=admit,
                 leave=leave,
@@ -233,36 +264,70 @@ class Horizon:
             raise
 
 
-def make_horizon(series: DemandSeries, zoning: Zoning, settings: Settings) -> Horizon:
-    """Return the horizon of a series; without a seed in the settings one is drawn."""
-    if settings.course != AUTO:
-        _check_course(series, settings)
+def make_horizon(
+    series: DemandSeries,
+    zoning: Zoning,
+    settings: Settings,
+    chronology: Chronology | None = None,
+) -> Horizon:
+    """Return the horizon of a series; without a seed in the settings one is drawn.
+
+    Raises
+    ------
+    InputError
+        Where storage, ramps or reserves couple the steps, but demand is not released once for all
+        of them, or outages change the list of generators.
+    """
+    if settings.stream is not None:
+        raise not_allowed(
+            "stream", settings.stream, "left out here: gridpriv.zonal.stream.make_stream has it"
+        )
+    if settings.temporal_basis != AUTO:
+        _check_temporal_basis(series, settings)
     seed = secrets.randbits(64) if settings.seed is None else settings.seed
-    horizon = Horizon(series, zoning, settings, seed, None)
+    horizon = Horizon(series, zoning, settings, seed, None, chronology)
+    if chronology is not None and not chronology.empty:
+        _check_coupled(horizon)
     times = 1 if horizon.released_once else len(series)
     return replace(horizon, multiplier=horizon_multiplier(settings, times))
 
 
-def _check_course(series: DemandSeries, settings: Settings) -> None:
-    """Refuse a course where none is released; warn of more cosines than there are."""
-    course = settings.course
+def _check_coupled(horizon: Horizon) -> None:
+    """Refuse to plan steps together where their demands are not known together."""
+    settings = horizon.settings
+    if settings.mechanism != "none" and not horizon.released_once:
+        raise InputError(
+            "storage, ramps and reserves couple the steps, so demand is to be released once for "
+            f"all of them; given: perturbation {settings.perturbation}, temporal basis "
+            f"{settings.temporal_basis}. Use perturbation demand and leave the temporal basis out."
+        )
+    if settings.outage:
+        raise InputError(
+            f"--outage {settings.outage} with storage, ramps or reserves: must be left out. Take "
+            "the element out of the case file."
+        )
+
+
+def _check_temporal_basis(series: DemandSeries, settings: Settings) -> None:
+    """Refuse a basis where none is released; warn of more cosines than there are."""
+    basis = settings.temporal_basis
     if series.scales:
         raise not_allowed(
-            "course", course,
-            "the steps of this series are factors on one demand, and one release of that demand "
-            "serves them all: leave the course out",
+            "temporal_basis", basis,
+            "left out: the steps of this series are factors on one demand, and one release of that "
+            "demand serves them all",
         )  # fmt: skip
     if settings.effective_perturbation() != ONCE:
         raise not_allowed(
-            "course", course,
-            "a course is released of demand whose noise is drawn once, and here it is not: leave "
-            "the course out, or set perturbation to demand and refresh to run",
+            "temporal_basis", basis,
+            "left out, or beside perturbation demand and noise_schedule once: a basis is released "
+            "once",
         )  # fmt: skip
     most = len(series) - 1
-    if course != ANEW and int(course) > most:
+    if basis != PER_STEP and int(basis) > most:
         warnings.warn(
-            f"course = {course}: a series of {counted(len(series), 'step')} has no more than "
-            f"{counted(most, 'cosine')}, so {most} are released",
+            f"temporal_basis = {basis}: {counted(len(series), 'step')} have "
+            f"{counted(most, 'cosine')} at most; {most} are released",
             GridprivWarning,
             stacklevel=3,
         )
@@ -282,6 +347,8 @@ class HorizonResult:
         What every zone released once, for all steps.
     seed : int or None
         Of the whole horizon; every step's seed follows from it. None with secure noise.
+    plan : DayPlan or None
+        Of all steps together; None where nothing couples them.
     """
 
     series: DemandSeries
@@ -289,6 +356,9 @@ class HorizonResult:
     results: tuple[RunResult, ...]
     released: Mapping[str, Mapping[Release, int]]
     seed: int | None
+    plan: DayPlan | None = None
+
+    plot = Above("gridpriv.report.plots", "HorizonPlots")
 
     def table(self) -> DataFrame:
         """Return one row per step: residual (public), objective and shed in MW (local)."""
@@ -313,6 +383,7 @@ def run_series(
     settings: Settings,
     watch: Callable[[int, RunResult], None] = lambda *_: None,
     charge: Charging | None = None,
+    chronology: Chronology | None = None,
 ) -> HorizonResult:
     """Run every step of a series under one budget.
 
@@ -326,6 +397,8 @@ def run_series(
         Called after every step with its number and result.
     charge : Charging, optional
         As of :func:`gridpriv.zonal.run.run`.
+    chronology : Chronology, optional
+        Storage, ramps and reserves: then all steps are planned together before the first.
 
     Returns
     -------
@@ -336,18 +409,19 @@ def run_series(
     GridprivError
         As :func:`gridpriv.zonal.run.run`, with the step in a note.
     """
-    horizon = make_horizon(series, zoning, settings)
+    horizon = make_horizon(series, zoning, settings, chronology)
     known = None
     if horizon.released_once:
         horizon.tried(0, own_transport(settings.workers))
         known = horizon.draw(charge or (lambda *_: None))
+    plan = horizon.plan(known)
     results = []
     for number in range(len(series)):
-        results.append(horizon.run_step(number, charge, known=known))
+        results.append(horizon.run_step(number, charge, known=known, plan=plan))
         watch(number, results[-1])
     released = horizon.planned if horizon.released_once else {}
     seed = None if settings.noise == "secure" else horizon.seed
-    return HorizonResult(series, settings, tuple(results), released, seed)
+    return HorizonResult(series, settings, tuple(results), released, seed, plan)
 
 
 def step_row(name: str, result: RunResult) -> Json:
@@ -356,15 +430,16 @@ def step_row(name: str, result: RunResult) -> Json:
     return {
         "step": name,
         "rounds": len(result.rounds),
-        "consensus_residual": float(last["consensus_residual"]),
+        "consensus_residual": float(result.consensus_residual or 0.0),
         "demand_mw": base * float(result.case.pd.sum()),
         "objective": float(last["objective"]),
         "shed_mw": float(last["shed_mw"]),
         "surplus_mw": float(last["surplus_mw"]),
-        "recourse_shed_mw": physical["shed_mw"],
+        "redispatch_shed_mw": physical["shed_mw"],
         "cost": physical["cost"],
         "balancing_mw": physical["balancing_mw"],
-        "carried": physical["carried"],
+        "status": physical["status"],
+        "ac_feasible": physical["ac_feasible"],
         **{name: getattr(result.reference, name, None) for name in BESIDE},
         "seconds": result.timing.total,
     }
@@ -387,8 +462,8 @@ def horizon_multiplier(settings: Settings, steps: int) -> float | None:
         return None
     return noise_multiplier(
         settings.budget,
-        settings.mechanism,
-        settings.calibration,
+        settings.law(),
+        settings.sensitivity,
         settings.planned_releases() * steps,
         settings.delta,
         settings.noise,

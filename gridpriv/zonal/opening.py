@@ -16,10 +16,10 @@ from gridpriv.consensus.acceleration import Anderson
 from gridpriv.consensus.coordinator import Consensus, Plan, State, orders_at, rounds
 from gridpriv.consensus.messages import Exchange, Order, Phase
 from gridpriv.consensus.schedules import (
-    BalancedPenalty,
-    EvenedPenalty,
     InUnits,
     KeptPenalty,
+    PenaltySchedule,
+    ResidualBalancing,
     StepSize,
     nonsmooth_step,
     smooth_step,
@@ -30,17 +30,17 @@ from gridpriv.power.objective import penalty_units
 from gridpriv.power.zone import Network
 from gridpriv.zonal.settings import Settings
 
-REHEARSAL_ROUNDS = 20
+WARM_START_ROUNDS = 20
 LEAST_MEMORY, MOST_MEMORY = 5, 10
 """Rounds that Anderson steps combine (docs/decisions/0017-acceleration.md)."""
 
 Carrying: TypeAlias = Callable[[Phase], Exchange]
-"""From what orders ask for (ready, rehearse, round) to what carries them."""
+"""From what orders ask for (ready, warm start, round) to what carries them."""
 
 
 @dataclass(frozen=True, eq=False)
 class Ground:
-    """What a coordinator knows before the first round.
+    """Public inputs of a coordinator before the first round.
 
     Attributes
     ----------
@@ -48,8 +48,6 @@ class Ground:
         Where every zone's shared coordinates start.
     units : (K,)
         Of rho of every global variable.
-    reactive : (K,) bool
-        Which of them are reactive flows.
     step : callable
         eta^t.
     """
@@ -58,30 +56,22 @@ class Ground:
     consensus: Consensus
     start: Sequence[Floats]
     units: Floats
-    reactive: Bools
     step: StepSize
 
 
 def opened(ground: Ground, carry: Carrying) -> tuple[State, Plan]:
-    """Try or rehearse every zone on its public proxy; return where the private rounds start."""
+    """Try or warm start every zone on its public proxy; return where the private rounds start."""
     settings, consensus = ground.settings, ground.consensus
-    schedule = settings.penalty
-    balanced = isinstance(schedule, BalancedPenalty)
-    if balanced:
-        schedule = InUnits(schedule, ground.units)
+    schedule, in_rounds = schedules(settings, ground.units)
     start = consensus.stack(ground.start)
     state = State(start, np.zeros_like(start), schedule.first(consensus.size))
-    if settings.effective_start() == "proxy":
-        rehearsal = Plan(REHEARSAL_ROUNDS, ground.step, schedule)
-        for turn in rounds(carry("rehearse"), consensus, state, rehearsal):
+    if settings.effective_start() == "warm":
+        warm_start = Plan(WARM_START_ROUNDS, ground.step, schedule)
+        for turn in rounds(carry("warm_start"), consensus, state, warm_start):
             state = turn.state
     acceleration = settings.effective_acceleration()
-    if acceleration == "evened":
-        schedule = EvenedPenalty(schedule, unpriced=ground.reactive)
-    elif balanced and (acceleration != "none" or settings.noise_is_fresh()):
-        schedule = KeptPenalty(schedule)
     plan = Plan(
-        settings.rounds, ground.step, schedule, settings.effective_tolerance(),
+        settings.rounds, ground.step, in_rounds, settings.effective_tolerance(),
         acceleration=None if acceleration == "none" else anderson(len(ground.start)),
     )  # fmt: skip
     if settings.effective_perturbation().target == "output":
@@ -91,13 +81,31 @@ def opened(ground: Ground, carry: Carrying) -> tuple[State, Plan]:
     return state, plan
 
 
+def schedules(settings: Settings, units: Floats) -> tuple[PenaltySchedule, PenaltySchedule]:
+    """Return the penalty schedules of the warm start and of the rounds after it.
+
+    Parameters
+    ----------
+    units : (n,)
+        Of the global variables, or of one zone's part of them: a schedule acts on each alone.
+    """
+    warm_start = settings.penalty
+    balanced = isinstance(warm_start, ResidualBalancing)
+    if balanced:
+        warm_start = InUnits(warm_start, units)
+    acceleration = settings.effective_acceleration()
+    if balanced and (acceleration != "none" or settings.noise_is_fresh()):
+        return warm_start, KeptPenalty(warm_start)
+    return warm_start, warm_start
+
+
 def anderson(zones: int) -> Anderson:
     """Return the step for so many zones: the more of them, the more modes are slow."""
     return Anderson(memory=min(max(zones, LEAST_MEMORY), MOST_MEMORY))
 
 
 def _last_orders(consensus: Consensus, state: State, plan: Plan) -> list[Order]:
-    """Return what the last round asks for, at the w of the first.
+    """Return the orders of the last round, at the w of the first.
 
     Noise on outputs is fresh: its penalty follows no residual. It is the largest, and the one at
     which a solver's error is hardest to hold within what noise covers.
@@ -116,7 +124,7 @@ def coordinate_units(network: Network, number: Ints, zones: int) -> Floats:
 
 
 def reactive_flows(network: Network, number: Ints) -> Bools:
-    """Return which of some of a network's coordinates are reactive flows."""
+    """Return a mask of reactive flows among coordinates of a network."""
     start = network.offsets
     q_from, q_to = (
         (number >= start[flow]) & (number < start[flow] + network.case.n_branch)

@@ -1,4 +1,4 @@
-"""What a settled grid means to an operator: figures in MW and $/h; local."""
+"""Summarize an AC state in operator terms (MW, $/h). Local: computed from private demand."""
 
 from __future__ import annotations
 
@@ -15,36 +15,39 @@ from gridpriv.power.objective import generation_cost
 from gridpriv.power.zone import Zone
 from gridpriv.zonal.schema import BESIDE
 
-SHED_TOLERANCE_MW = 0.01
+MOST_NEGLIGIBLE_MW, NEGLIGIBLE = 0.01, 1e-4
+"""Power below this, or below this share of a grid's load, is rounding."""
 
 NOTHING: dict[str, None] = dict.fromkeys(
     (
-        "carried", "failure", "cost", "generation_cost", "shed_mw", "dead_mw", "spill_mw",
+        "status", "ac_feasible", "failure", "load_mw", "cost", "generation_cost", "shed_mw",
+        "deenergized_mw", "curtailed_mw",
         "balancing_mw", "balancing_cost", "interchange_deviation_mw", "losses_mw",
         "regulation_mw", "violations", "interchange", "fallback_zones", "replans",
     )
 )  # fmt: skip
 """Figures of a run that ended before it settled."""
-MOST_NAMED = 3  # of the limits that are passed, in a sentence
 OF_A_VIOLATION = ("kind", "element", "at", "limit", "amount", "unit")
 
 
 def physical_figures(
     case: Case, zones: tuple[Zone, ...], settled: Settlement, service: Service
 ) -> Json:
-    """Return what the settled grid says (:data:`gridpriv.zonal.documents.PHYSICAL`).
+    """Return the figures of an AC state (:data:`gridpriv.zonal.documents.PHYSICAL`).
 
     Where the dispatch has no AC power flow, what depends on the grid's state is None; what zones
-    shed and spill by their own plans is not.
+    shed and curtailment by their own plans is not.
     """
     base, state = case.base_mva, settled.state
     interchange = interchange_rows(zones, settled, service, base)
     figures: Json = dict(NOTHING)
     figures |= {
-        "carried": settled.carried,
+        "status": settled.status,
+        "ac_feasible": settled.status == "feasible",
+        "load_mw": base * float(np.maximum(case.pd, 0.0).sum()),
         "failure": settled.failure,
         "shed_mw": base * float(sum(plan.p_shed.sum() for plan in settled.plans)),
-        "spill_mw": base * float(sum(plan.spill.sum() for plan in settled.plans)),
+        "curtailed_mw": base * float(sum(plan.curtailment.sum() for plan in settled.plans)),
         "violations": [
             {key: getattr(limit, key) for key in OF_A_VIOLATION} for limit in settled.violations
         ],
@@ -56,12 +59,12 @@ def physical_figures(
     }
     if state is None:
         return figures
-    generated = generation_cost(case, state.pg)
+    generated = None if settled.status == "infeasible" else generation_cost(case, state.pg)
     return figures | {
         "cost": None if generated is None else generated + service.voll * state.shed_mw,
         "generation_cost": generated,
-        "dead_mw": state.dead_mw,
-        "spill_mw": state.spill_mw,
+        "deenergized_mw": state.deenergized_mw,
+        "curtailed_mw": state.curtailed_mw,
         "balancing_mw": sum(row["balancing_mw"] for row in interchange),
         "balancing_cost": sum(row["balancing_cost"] for row in interchange),
         "interchange_deviation_mw": max(abs(row["deviation_mw"]) for row in interchange),
@@ -92,90 +95,75 @@ def interchange_rows(
     ]
 
 
+def negligible_mw(load_mw: float) -> float:
+    """Return the power in MW below which a figure of a grid with this load is rounding."""
+    return min(MOST_NEGLIGIBLE_MW, NEGLIGIBLE * load_mw)
+
+
 def verdict(figures: Json) -> str:
-    """Return in a sentence whether the grid can carry what was dispatched, and what it costs."""
+    """Return the feasibility of a state and its load shedding, in a sentence without a stop."""
+    words = {"feasible": "AC-feasible", "marginal": "marginal", "infeasible": "not AC-feasible"}
+    parts, rounding = [words[figures["status"]]], negligible_mw(figures["load_mw"])
+    shed, apart = figures["shed_mw"], figures["deenergized_mw"] or 0.0
     if figures["failure"]:
-        return f"the grid cannot carry this dispatch: {figures['failure']}"
-    outside = sorted(figures["violations"], key=lambda row: -row["amount"])
-    named = [
-        f"{row['kind']} at {row['at']} by {row['amount']:.3g} {row['unit']}"
-        for row in outside[:MOST_NAMED]
-    ]
-    others = f" and {left} others" if (left := len(outside) - MOST_NAMED) > 0 else ""
-    if outside:
-        parts = [f"the grid cannot carry this dispatch: outside {', '.join(named)}{others}"]
+        parts[0] += ": the AC power flow fails"
+    elif shed <= rounding:
+        parts.append("no load shedding")
     else:
-        parts = ["the grid can carry this dispatch"]
-    shed, dead = figures["shed_mw"], figures["dead_mw"]
-    if shed <= SHED_TOLERANCE_MW:
-        parts.append("all demand is served")
-    else:
-        island = f", {dead:.4g} of it on islands without generation" if dead > 0 else ""
-        parts.append(f"{shed:.4g} MW of demand is not served{island}")
-    if figures["balancing_mw"] > SHED_TOLERANCE_MW:
-        parts.append(f"zones lean on others' reserves for {figures['balancing_mw']:.4g} MW")
-    if figures["fallback_zones"]:
-        parts.append(f"no AC plan for zone {', '.join(figures['fallback_zones'])}")
-    return "; ".join(parts)
-
-
-def costs_hold(settings: Json, balancing_cost: float | None = None) -> str:
-    """Return what every cost is of, and what is paid beside it, in $/h."""
-    beside = balancing_beside(balancing_cost)
-    return (
-        f"Costs are of generation and of demand not served at {settings['voll']:g} $/MWh. "
-        f"{beside[0].upper()}{beside[1:]}."
-    )
-
-
-def balancing_beside(balancing_cost: float | None = None) -> str:
-    """Return that no cost has what zones pay each other, and how much that is, in $/h."""
-    here = "" if balancing_cost is None else f", {amount(balancing_cost, '$/h')} $/h here,"
-    return f"what zones pay each other for balancing power{here} is in none of them"
+        island = f", {amount(apart, 'MW')} MW of it on de-energized islands" if apart > 0 else ""
+        parts.append(f"{amount(shed, 'MW')} MW of load shedding{island}")
+    if (figures["balancing_mw"] or 0.0) > rounding:
+        parts.append(f"{amount(figures['balancing_mw'], 'MW')} MW of balancing power")
+    return ", ".join(parts)
 
 
 @dataclass(frozen=True)
 class Reference:
-    """What a run could have cost.
+    """Baselines of a run's cost and load shedding.
 
     Attributes
     ----------
-    without_noise_cost, without_noise_shed_mw : float or None
+    noise_free_cost, noise_free_shed_mw : float or None
         Of the same zones' run without noise, in $/h and MW.
     optimum_cost : float or None
         Of the AC optimum in $/h; None without costs, or where none was found.
     least_shed_mw : float or None
         What an AC plan of the whole grid sheds that sheds least; None where none was found.
-    nothing_released_cost, nothing_released_shed_mw : float or None
+    prior_only_cost, prior_only_shed_mw : float or None
         Of the same zones' run on the public prior alone, at epsilon 0; None for a run without
         noise.
-    without_noise_carried, nothing_released_carried : bool or None
-        Whether the grid carries those runs; None where they have no dispatch, and for a run
-        without noise.
-    without_noise_residual : float or None
+    noise_free_status, prior_only_status : str or None
+        AC feasibility of those runs; None where they have no dispatch, and for a run without noise.
+    noise_free_residual : float or None
         Consensus residual of the former's last round, p.u.; None likewise.
     """
 
-    without_noise_cost: float | None
-    without_noise_shed_mw: float | None
+    noise_free_cost: float | None
+    noise_free_shed_mw: float | None
     optimum_cost: float | None
     least_shed_mw: float | None
-    nothing_released_cost: float | None = None
-    nothing_released_shed_mw: float | None = None
-    without_noise_carried: bool | None = None
-    nothing_released_carried: bool | None = None
-    without_noise_residual: float | None = None
+    prior_only_cost: float | None = None
+    prior_only_shed_mw: float | None = None
+    noise_free_status: str | None = None
+    prior_only_status: str | None = None
+    noise_free_residual: float | None = None
 
 
-def cost_of_privacy(figures: Json, held: Reference) -> dict[str, float | None]:
-    """Return what a run cost beyond what it is held against, and its shed demand by cause."""
+def cost_of_privacy(figures: Json, held: Reference) -> Json:
+    """Return a run's cost over its baselines, and its load shedding by cause."""
     return {
-        "cost": _beyond(figures["cost"], held.without_noise_cost),
-        "shed_mw": _beyond(figures["shed_mw"], held.without_noise_shed_mw),
-        "cost_over_optimum": _beyond(figures["cost"], held.optimum_cost),
+        "cost": _beyond(figures["cost"], held.noise_free_cost),
+        "shed_mw": _beyond(figures["shed_mw"], held.noise_free_shed_mw),
+        "optimality_gap": optimality_gap(figures, held),
+        "least_shed_mw": held.least_shed_mw,
         **{name: getattr(held, name) for name in BESIDE},
         **shed_causes(figures, held),
     }
+
+
+def optimality_gap(figures: Json, held: Reference) -> float | None:
+    """Return the cost of a state over the AC optimum, $/h; None where one of them is missing."""
+    return _beyond(figures["cost"], held.optimum_cost)
 
 
 def _beyond(value: float | None, base: float | None) -> float | None:
@@ -188,15 +176,15 @@ def shed_causes(figures: Json, held: Reference) -> dict[str, float | None]:
     What lies on islands in which nothing generates; what no dispatch of the rest serves; what the
     same zones shed without noise beyond that, so for rounds that are not finished; noise.
     """
-    shed, dead = figures["shed_mw"], figures["dead_mw"]
-    least, plain = held.least_shed_mw, held.without_noise_shed_mw
+    shed, dead = figures["shed_mw"], figures["deenergized_mw"]
+    least, plain = held.least_shed_mw, held.noise_free_shed_mw
     if shed is None or dead is None or least is None or plain is None:
-        return dict.fromkeys(("island_mw", "unservable_mw", "unfinished_mw", "noise_mw"))
+        return dict.fromkeys(("island_mw", "unavoidable_mw", "coordination_mw", "noise_mw"))
     least = min(max(least, dead), shed)
     plain = min(max(plain, least), shed)
     return {
         "island_mw": dead,
-        "unservable_mw": least - dead,
-        "unfinished_mw": plain - least,
+        "unavoidable_mw": least - dead,
+        "coordination_mw": plain - least,
         "noise_mw": shed - plain,
     }

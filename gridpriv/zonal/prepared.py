@@ -1,4 +1,4 @@
-"""What a run is before it starts: checked settings, public ground, zones not yet compiled."""
+"""A run before it starts: checked settings, public inputs, zones not yet compiled."""
 
 from __future__ import annotations
 
@@ -7,19 +7,21 @@ import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gridpriv.consensus.coordinator import Consensus, make_consensus
 from gridpriv.consensus.memory import AgentRules
-from gridpriv.consensus.settings import Accuracy
+from gridpriv.consensus.settings import SolverTolerance
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import GridprivWarning, not_allowed
 from gridpriv.grid.case import Case
 from gridpriv.grid.zoning import Zoning
 from gridpriv.power.ac.service import check_service
 from gridpriv.power.disclosure import DirectCurrent, disclose, grounded
+from gridpriv.power.objective import BASE_MVA
 from gridpriv.power.prior import PublicDemand, public_demand, zone_prior
 from gridpriv.power.problem import ZoneProblem
 from gridpriv.power.program import compile_zone
@@ -29,14 +31,19 @@ from gridpriv.privacy.adjacency import DemandAdjacency, PowerFactors
 from gridpriv.privacy.budget import noise_multiplier
 from gridpriv.privacy.perturbation import NoiseRule
 from gridpriv.privacy.strategies.disclosure import Disclosure
-from gridpriv.zonal.settings import AUTO, FEW_ZONES, Settings
+from gridpriv.zonal.settings import AUTO, FEW_ZONES, Planning, Settings
 
+if TYPE_CHECKING:
+    from gridpriv.power.schedule import CentralSchedule
+
+FIRMEST = 1e4
+"""Largest factor on the terms that hold zones to an AC schedule: that of exact demand."""
 PAPER_SENSITIVITY = {"objective": 2.0, "output": 1.0}  # times beta, RK section 6.1.1
 
 
 @dataclass(frozen=True, eq=False)
 class Instance:
-    """What is run: a case under a zone map, with settings.
+    """A case under a zone map, with settings.
 
     Attributes
     ----------
@@ -60,7 +67,7 @@ class Instance:
 
 @dataclass(frozen=True, eq=False)
 class Earlier:
-    """What an earlier release of a zone leaves likely of its demand.
+    """Posterior of a zone's demand after an earlier release.
 
     Attributes
     ----------
@@ -93,6 +100,8 @@ class Prepared(Instance):
         What the public expects of it, where it is perturbed itself.
     known : tuple of Earlier, optional
         What is known of it by an earlier release, zone by zone: then nothing is drawn.
+    scheduled : CentralSchedule, optional
+        What a plan of several steps holds for this one: then there are no rounds.
     """
 
     network: Network
@@ -100,14 +109,15 @@ class Prepared(Instance):
     scale: float
     expected: PublicDemand | None
     known: tuple[Earlier, ...] | None = None
+    scheduled: CentralSchedule | None = None
 
     @property
     def moved(self) -> DemandAdjacency:
-        """How far the demand that is run moves between neighbours."""
+        """Adjacency of the demand of this run."""
         return self.settings.protected(self.case).scaled(self.scale)
 
     def disclosure(self, zone: Zone) -> Disclosure | None:
-        """Return what a zone releases of its demand; None where demand is not perturbed."""
+        """Return a zone's release strategy; None where demand is not perturbed."""
         expected, noise = self.expected, self.rules.noise
         if expected is None or noise is None:
             return None
@@ -116,7 +126,8 @@ class Prepared(Instance):
             zone, self.settings.release, prior, noise, self.rules.adjacency, self.direct_current
         )
         factors = self.rules.adjacency.power_factors
-        return replace(found, scale=self.scale, power_factors=factors)
+        secure = noise.source == "secure"
+        return replace(found, scale=self.scale, power_factors=factors, exact=secure)
 
     @cached_property
     def direct_current(self) -> DirectCurrent:
@@ -125,7 +136,7 @@ class Prepared(Instance):
 
     @cached_property
     def disclosures(self) -> tuple[Disclosure | None, ...]:
-        """What every zone releases of its demand; nothing where demand is not perturbed."""
+        """Release strategies of all zones; None where demand is not perturbed."""
         if self.known is not None:
             return tuple(earlier.disclosure for earlier in self.known)
         return tuple(self.disclosure(zone) for zone in self.zones)
@@ -134,17 +145,32 @@ class Prepared(Instance):
     def problems(self) -> tuple[ZoneProblem, ...]:
         """The zones' problems, compiled in this process."""
         return tuple(
-            ZoneProblem(compile_zone(zone), self.settings.solver, disclosure, self.accuracy)
+            ZoneProblem(compile_zone(zone), self.settings.solver, disclosure, self.solver_tolerance)
             for zone, disclosure in zip(self.zones, self.disclosures, strict=True)
         )
 
     @property
-    def accuracy(self) -> Accuracy:
-        """How far zones are solved where a point near the minimiser serves.
+    def solver_tolerance(self) -> SolverTolerance:
+        """Solver tolerance of zones where a point near the minimiser serves.
 
         On few zones a loose solve costs more rounds than it saves (docs/decisions/0005-solvers.md).
         """
-        return self.settings.accuracy if len(self.zones) > FEW_ZONES else "exact"
+        return self.settings.solver_tolerance if len(self.zones) > FEW_ZONES else "tight"
+
+    @cached_property
+    def planning(self) -> Planning:
+        """Equations that the schedule is planned on."""
+        return self.settings.case_planning(self.case)
+
+    def firmness(self, price_level: float) -> float:
+        """Return the factor on the terms that hold zones to an AC schedule (public).
+
+        It falls with the expected error of what neighbours know of each other, in p.u. on 100 MVA,
+        and rises with the price level of the schedule (docs/decisions/0031-ac-rounds.md).
+        """
+        errors = [0.0 if d is None else d.expected for d in self.disclosures]
+        mean = float(np.sqrt(np.mean(np.square(errors)))) * self.case.base_mva / BASE_MVA
+        return min(FIRMEST, price_level * max(1.0, 1.0 / max(mean, 1.0 / FIRMEST)))
 
     @property
     def held(self) -> Iterator[tuple[Zone, NDArray[np.bool_]]]:
@@ -153,7 +179,7 @@ class Prepared(Instance):
 
     @cached_property
     def consensus(self) -> Consensus:
-        """Which global variable each zone's shared coordinates are."""
+        """Global variable of each of the zones' coupling variables."""
         return make_consensus([zone.coordinates[s] for zone, s in self.held])
 
 
@@ -221,10 +247,14 @@ def prepare(case: Case, zoning: Zoning, settings: Settings, scale: float = 1.0) 
 
 def check_single(settings: Settings, zoning: Zoning) -> None:
     """Refuse settings that no run of one demand on so many zones can have."""
-    if settings.course != AUTO:
+    if settings.temporal_basis != AUTO:
         raise not_allowed(
-            "course", settings.course, f"{AUTO!r} without a series: one step has none"
+            "temporal_basis",
+            settings.temporal_basis,
+            f"{AUTO!r} without a series: one step has none",
         )
+    if settings.stream is not None:
+        raise not_allowed("stream", settings.stream, "left out without a series (--series)")
     if settings.workers > zoning.n_zone:
         raise not_allowed(
             "workers", settings.workers, f"at most {zoning.n_zone}, the number of zones"
@@ -292,18 +322,18 @@ def shared_coordinates(zones: Sequence[Zone], consensus: str) -> tuple[NDArray[n
 
 
 def noise_rule(settings: Settings, adjacency: DemandAdjacency) -> NoiseRule | None:
-    """Return how much noise the budget asks for, or None without a mechanism."""
+    """Return the noise that the budget allows, or None without a mechanism."""
     if settings.mechanism == "none":
         return None
     multiplier = noise_multiplier(
         settings.budget,
-        settings.mechanism,
-        settings.calibration,
+        settings.law(),
+        settings.sensitivity,
         settings.planned_releases(),
         settings.delta,
         settings.noise,
     )
     assumed = None
-    if settings.calibration == "paper":
+    if settings.sensitivity == "published":
         assumed = PAPER_SENSITIVITY[settings.perturbation] * adjacency.beta
-    return NoiseRule(settings.mechanism, settings.noise, multiplier, assumed)
+    return NoiseRule(settings.law(), settings.noise, multiplier, assumed)

@@ -1,4 +1,4 @@
-"""What a run returns: immutable figures, with tables at the edge."""
+"""The result of a run: immutable figures, with tables at the edge."""
 
 from __future__ import annotations
 
@@ -27,18 +27,21 @@ from gridpriv.privacy.statement import ZoneStatement
 from gridpriv.privacy.strategies.disclosure import Disclosure
 from gridpriv.zonal import summary
 from gridpriv.zonal.documents import RUN_DOCUMENT
+from gridpriv.zonal.meter import meter_rows
 from gridpriv.zonal.physical import (
     NOTHING,
     Reference,
     cost_of_privacy,
+    optimality_gap,
     physical_figures,
     verdict,
 )
 from gridpriv.zonal.prepared import Instance
 from gridpriv.zonal.run_document import (
     ac_document,
+    ac_rounds_document,
     privacy_document,
-    recourse_document,
+    redispatch_document,
     solver_document,
 )
 from gridpriv.zonal.trace import Trace
@@ -46,13 +49,22 @@ from gridpriv.zonal.trace import Trace
 if TYPE_CHECKING:
     import pandas as pd
 
+    from gridpriv.power.schedule import AcRounds
     from gridpriv.zonal.solution import GridSolution
 
 OF_A_ZONE = ("zone", "buses", "variables", "shared", "tie_lines", "generators", "connected")
 OF_A_ROUND = (
-    "round", "objective", "consensus_residual", "disagreement", "noise_magnitude", "shed_mw",
-    "surplus_mw", "seconds", "cost",
-)  # fmt: skip
+    "round",
+    "objective",
+    "consensus_residual",
+    "consensus_residual_max",
+    "dual_residual",
+    "noise_magnitude",
+    "shed_mw",
+    "surplus_mw",
+    "seconds",
+    "cost",
+)
 
 
 @dataclass(frozen=True)
@@ -96,6 +108,8 @@ class RunResult(Instance):
         What zones release of demand, zone by zone; None without a release.
     settlement : Settlement or None
         The grid after all zones have acted; None for a run that ended early.
+    ac_rounds : AcRounds or None
+        In which zones solved the AC optimal power flow; None where they did not.
     statements : tuple of ZoneStatement
         The zones' privacy losses in the order of the zone map; empty without noise.
     timing : Timing
@@ -103,7 +117,7 @@ class RunResult(Instance):
     early : str or None
         Why the run ended before its last round.
     reference : Reference or None
-        What the run is held against, where that was asked for.
+        Baselines of the run, where requested.
     """
 
     zone_models: tuple[Zone, ...]
@@ -112,12 +126,13 @@ class RunResult(Instance):
     outcomes: tuple[ZoneOutcome, ...]
     disclosures: tuple[Disclosure | None, ...]
     settlement: Settlement | None
+    ac_rounds: AcRounds | None
     statements: tuple[ZoneStatement, ...]
     timing: Timing
     early: str | None = None
     reference: Reference | None = None
 
-    plot = Above("gridpriv.report.pictures", "RunPlots")
+    plot = Above("gridpriv.report.plots", "RunPlots")
 
     def __repr__(self) -> str:
         return f"RunResult({summary.line(self.as_dict())})"
@@ -128,6 +143,18 @@ class RunResult(Instance):
             [summary.figures(document), summary.privacy_figures(document["privacy"])],
             summary.sentences(document),
         )
+
+    @property
+    def consensus_residual(self) -> float | None:
+        """Residual of the coupling constraints at the schedule, p.u.; public.
+
+        ADMM's primal residual in the last round. Where zones then solved the AC optimal power flow
+        together they share tie-end voltages without copies: it is the largest residual of its
+        equations.
+        """
+        if self.ac_rounds is not None and self.ac_rounds.schedule is not None:
+            return self.ac_rounds.iterations[-1].primal
+        return self.trace.rounds[-1].consensus_residual if self.trace.rounds else None
 
     @cached_property
     def rounds(self) -> pd.DataFrame:
@@ -143,7 +170,8 @@ class RunResult(Instance):
                 "round": r.round,
                 "objective": r.figures["objective"],
                 "consensus_residual": r.consensus_residual,
-                "disagreement": r.disagreement,
+                "consensus_residual_max": r.consensus_residual_max,
+                "dual_residual": r.dual_residual,
                 "noise_magnitude": r.noise_magnitude,
                 **{k: v for k, v in r.figures.items() if k != "objective"},
                 "penalty_min": r.penalty[0],
@@ -176,7 +204,7 @@ class RunResult(Instance):
 
     @cached_property
     def buses(self) -> pd.DataFrame:
-        """One row per bus: zone, demand, shed (positive) or surplus, voltage; before recourse."""
+        """One row per bus: zone, demand, shed (positive) or surplus, voltage; before redispatch."""
         import pandas as pd
 
         base = self.case.base_mva
@@ -197,7 +225,10 @@ class RunResult(Instance):
         )
         if self.settlement is not None:
             cut = self._of_buses("p_shed"), self._of_buses("q_shed")
-            table["recourse_shed_mw"], table["recourse_shed_mvar"] = base * cut[0], base * cut[1]
+            table["redispatch_shed_mw"], table["redispatch_shed_mvar"] = (
+                base * cut[0],
+                base * cut[1],
+            )
         return table
 
     def _of_buses(self, name: str) -> Floats:
@@ -215,7 +246,7 @@ class RunResult(Instance):
 
     @cached_property
     def prices(self) -> pd.DataFrame:
-        """What one more MW (MVAr) of demand at a bus costs its zone; local.
+        """Price of one more MW (MVAr) of demand at each bus to its zone; local.
 
         Columns ``bus``, ``zone``, ``p_price``, ``q_price``, ``unit``: multipliers of the balance
         in the zone's AC optimum, at its true demand. Empty for a run that ended early.
@@ -232,7 +263,7 @@ class RunResult(Instance):
 
     @cached_property
     def tie_prices(self) -> pd.DataFrame:
-        """What one more unit of flow on a tie line costs each zone: duals, public."""
+        """Price of one more unit of flow on a tie line to each zone: duals, public."""
         import pandas as pd
 
         duals = self.consensus.split(self.trace.dual)
@@ -247,13 +278,13 @@ class RunResult(Instance):
 
     @cached_property
     def physical(self) -> Json:
-        """What the settled grid says (:mod:`gridpriv.zonal.physical`); local."""
+        """The AC state after redispatch in MW and $/h (:mod:`gridpriv.zonal.physical`); local."""
         if self.settlement is None:
             return dict(NOTHING)
         return physical_figures(self.case, self.zone_models, self.settlement, self.settings)
 
     def explanation(self) -> str | None:
-        """Return in a sentence whether the grid carries it, and what is unserved; local."""
+        """Return AC feasibility and load shedding in a sentence; local."""
         return None if self.settlement is None else verdict(self.physical)
 
     def as_dict(self, *, public: bool = False) -> Json:
@@ -271,6 +302,7 @@ class RunResult(Instance):
             "rounds": [{k: row[k] for k in OF_A_ROUND if k in row} for row in self._rounds],
             "ended": "early" if self.early else "finished",
             "reason": self.early,
+            "messages": [],
             "final": self._final(),
             "privacy": privacy_document(self.settings, self.case, self.rules, self.statements),
             "solver": solver_document(self.settings.solver, self.trace),
@@ -278,6 +310,7 @@ class RunResult(Instance):
             "seed": None if self.settings.noise == "secure" else self.seed,
             "version": version("gridpriv"),
         }
+        document["messages"] = [note.as_dict() for note in summary.notes(document)]
         if public:
             protected = self.settings.mechanism != "none"
             document = publish(document, RUN_DOCUMENT, protected=protected)
@@ -285,7 +318,7 @@ class RunResult(Instance):
         return cleaned
 
     def to_pandapower(self, net: Any = None) -> Any:
-        """Return a pandapower net that carries the dispatch after recourse; local.
+        """Return a pandapower net that carries the dispatch after redispatch; local.
 
         Parameters
         ----------
@@ -308,7 +341,7 @@ class RunResult(Instance):
             state = self.settlement.state
             return GridSolution(
                 state.case, state.vm, state.va, state.s_from, state.s_to, state.pg, state.qg,
-                state.p_shed - state.spill, state.q_shed, "settled grid",
+                state.p_shed - state.curtailment, state.q_shed, "settled grid",
             )  # fmt: skip
         size = self.network.offsets["end"]
         total, holders = np.zeros(size), np.zeros(size)
@@ -331,11 +364,15 @@ class RunResult(Instance):
         keys = ("objective", "shed_mw", "surplus_mw", "shed_mvar", "surplus_mvar", "cost")
         final: Json = {key: figures.get(key) for key in keys}
         final["explanation"] = self.explanation()
-        for key in ("consensus_residual", "disagreement"):
-            final[key] = getattr(last, key, None)
-        final["recourse"] = recourse_document(self.physical)
+        final["consensus_residual"] = self.consensus_residual
+        for name in ("consensus_residual_max", "dual_residual"):
+            final[name] = getattr(last, name, None)
+        final["ac_rounds"] = ac_rounds_document(self.ac_rounds)
+        final["redispatch"] = redispatch_document(self.physical)
         final["ac"] = ac_document(self.physical)
-        final["physical"] = self.physical
+        gap = None if self.reference is None else optimality_gap(self.physical, self.reference)
+        final["physical"] = self.physical | {"optimality_gap": gap}
+        final["meter"] = meter_rows(self)
         final["cost_of_privacy"] = None
         if self.reference is not None:
             final["cost_of_privacy"] = cost_of_privacy(self.physical, self.reference)

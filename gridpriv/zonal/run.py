@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, fields, replace
 from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,22 +18,26 @@ from gridpriv.consensus.messages import Order
 from gridpriv.consensus.schedules import nonsmooth_step
 from gridpriv.consensus.transport import Carry, Transport, answers, exchange
 from gridpriv.core.arrays import Floats
-from gridpriv.core.errors import GridprivError
+from gridpriv.core.errors import GridprivError, InputError
 from gridpriv.core.threads import one_blas_thread
 from gridpriv.grid.case import Case
-from gridpriv.grid.zoning import Zoning
-from gridpriv.power.ac.settle import Settlement, agreed_boundaries, settle
-from gridpriv.power.fleet import Fleet, ZoneOutcome, public_proxy
+from gridpriv.power.ac.redispatch import Boundary
+from gridpriv.power.ac.settle import Settlement, agreed_boundaries, scheduled_boundaries, settle
+from gridpriv.power.fleet import Fleet, ZoneOutcome
 from gridpriv.power.zone import flat_start
 from gridpriv.privacy.noise import NoiseStreams
 from gridpriv.privacy.release import Charging, Release
 from gridpriv.privacy.statement import ZoneStatement
-from gridpriv.zonal.checks import claimed_epsilon, zone_statements
-from gridpriv.zonal.opening import Ground, coordinate_units, opened, reactive_flows, step_size
+from gridpriv.zonal.checks import nominal_epsilon, zone_statements
+from gridpriv.zonal.given import Zones, case_of, settings_from, zoning_for
+from gridpriv.zonal.opening import Ground, coordinate_units, opened, step_size
 from gridpriv.zonal.prepared import Instance, Prepared, prepare
 from gridpriv.zonal.result import RunResult, Timing
 from gridpriv.zonal.settings import Settings
 from gridpriv.zonal.trace import RoundRecord, Trace, round_record
+
+if TYPE_CHECKING:
+    from gridpriv.power.schedule import AcRounds, AcSchedule, CentralSchedule
 
 Watch = Callable[[RoundRecord], None]
 Leave = Callable[[RunResult], None]
@@ -55,22 +61,26 @@ class Opening:
 
 
 def run(
-    case: Case,
-    zoning: Zoning,
-    settings: Settings,
+    case: Case | str | Path,
+    zoning: Zones = None,
+    settings: Settings | None = None,
     watch: Watch = lambda _: None,
     load_seconds: float = 0.0,
     charge: Charging | None = None,
     *,
+    zones: Zones = None,
     transport: Carry | None = None,
+    **given: Any,
 ) -> RunResult:
     """Run the consensus algorithm on a case.
 
     Parameters
     ----------
-    case : Case
-    zoning : Zoning
-    settings : Settings
+    case : Case, or a name or path
+    zoning, zones : Zoning, int or str, optional
+        A zone map, a number of zones, ``METHOD:K`` or a CSV file; by either name. Default: the
+        map that is shipped with the case.
+    settings : Settings, optional
     watch : callable
         Called after every round with its :class:`RoundRecord`.
     load_seconds : float
@@ -81,6 +91,8 @@ def run(
         Where the zones work: from the zones to the transport that holds them
         (:mod:`gridpriv.consensus.transport`). By default as many processes as
         ``settings.workers``.
+    **given
+        Settings by name, over ``settings``; ``budget=5`` is a total epsilon of 5.
 
     Returns
     -------
@@ -98,9 +110,22 @@ def run(
     References
     ----------
     Ryu and Kim (2022), algorithm 3.1, as docs/explanation/equations.md writes it.
+
+    Examples
+    --------
+    >>> result = run("case14", zones=3, budget=5, beta="1 MW", rounds=2, planning="soc", seed=1)
+    >>> result.settings.budget
+    Budget(scope='total', epsilon=5.0, delta=None)
     """
+    if zoning is not None and zones is not None:
+        raise InputError("Give zoning or zones, not both: they are the same argument.")
+    own = case_of(case)
     with one_blas_thread():
-        prepared = prepare(case, zoning, settings)
+        prepared = prepare(
+            own,
+            zoning_for(own, zones if zoning is None else zoning),
+            settings_from(settings, given) if given or settings is None else settings,
+        )
         return run_prepared(prepared, watch, load_seconds, charge, transport=transport)
 
 
@@ -116,7 +141,7 @@ def run_prepared(
 ) -> RunResult:
     """Run what :func:`prepare` returned.
 
-    Every zone is compiled, solved once and rehearsed on public data, and its sensitivity is known,
+    Every zone is compiled, warm-started on public data, and its sensitivity is known,
     before anything is charged or drawn.
 
     Parameters
@@ -138,7 +163,7 @@ def run_prepared(
             admit(planned_releases(prepared, zones, opening))
         built = time.perf_counter()
         records: list[RoundRecord] = []
-        state = opening.state
+        state, on_ac = opening.state, None
 
         def result(settled: Settlement | None, early: str | None = None) -> RunResult:
             solved = time.perf_counter()
@@ -152,6 +177,7 @@ def run_prepared(
                 outcomes=tuple(_outcomes(prepared, zones)),
                 disclosures=prepared.disclosures,
                 settlement=settled,
+                ac_rounds=on_ac,
                 statements=_statements(prepared, trace),
                 timing=Timing(
                     load=load_seconds,
@@ -165,12 +191,16 @@ def run_prepared(
         names = [zone.name for zone in prepared.zones]
         try:
             before = time.perf_counter()
-            for turn in play_rounds(prepared, zones, opening):
+            central = disclosed_schedule(prepared, zones)
+            for turn in play_rounds(prepared, zones, opening, central):
                 seconds, state = time.perf_counter() - before, turn.state
                 records.append(round_record(turn, names, answers(zones.ask("figures")), seconds))
                 watch(records[-1])
                 before = time.perf_counter()
-            return result(_settled(prepared, zones))
+            on_ac = None if central is not None else ac_rounds(prepared, zones)
+            planned = central or on_ac
+            schedule = None if planned is None else planned.schedule
+            return result(_redispatched(prepared, zones, schedule))
         except BaseException as error:
             done = result(None, _reason(error))
             error.add_note(done.trace.drawn())
@@ -183,12 +213,12 @@ def crew(prepared: Prepared, charge: Charging | None = None) -> Fleet:
     return Fleet(
         prepared.zones, prepared.shared, prepared.rules, prepared.settings.solver,
         NoiseStreams(prepared.seed), prepared.disclosures, charge, prepared.settings,
-        prepared.accuracy,
+        prepared.solver_tolerance,
     )  # fmt: skip
 
 
 def own_transport(workers: int) -> Carry:
-    """Return how zones are held by this machine's processes."""
+    """Return the transport of this machine's processes."""
     if workers == 1:
         return in_process
     from gridpriv.consensus.workers import Workers
@@ -197,7 +227,7 @@ def own_transport(workers: int) -> Carry:
 
 
 def _reason(error: BaseException) -> str:
-    """Return in words why a run ended early."""
+    """Return the reason a run ended early, for the user."""
     if isinstance(error, KeyboardInterrupt):
         return str(error.args[0]) if error.args else "interrupted"
     if isinstance(error, GridprivError):
@@ -206,10 +236,10 @@ def _reason(error: BaseException) -> str:
 
 
 def open_rounds(prepared: Prepared, transport: Transport) -> Opening:
-    """Try or rehearse every zone on its public proxy; return where the private rounds start."""
+    """Try or warm start every zone on its public proxy; return where the private rounds start."""
     if prepared.known is not None:
         answers(transport.ask("reuse", [earlier.demand for earlier in prepared.known]))
-    if prepared.settings.coordination == "central":
+    if prepared.settings.coordination == "central" or prepared.scheduled is not None:
         return _open_central(prepared, transport)
     numbers = np.unique(np.concatenate([zone.coordinates[s] for zone, s in prepared.held]))
     ground = Ground(
@@ -217,12 +247,11 @@ def open_rounds(prepared: Prepared, transport: Transport) -> Opening:
         consensus=prepared.consensus,
         start=[flat_start(zone)[s] for zone, s in prepared.held],
         units=coordinate_units(prepared.network, numbers, len(prepared.zones)),
-        reactive=reactive_flows(prepared.network, numbers),
         step=step_size(
             prepared.settings,
             lambda: (
                 max(answers(transport.ask("smoothness"))),
-                claimed_epsilon(prepared.settings, prepared.rules),
+                nominal_epsilon(prepared.settings, prepared.rules),
             ),
         ),
     )
@@ -231,56 +260,96 @@ def open_rounds(prepared: Prepared, transport: Transport) -> Opening:
     return Opening(state, plan, tuple(_releases(transport, orders)))
 
 
-def play_rounds(prepared: Prepared, transport: Transport, opening: Opening) -> Iterator[Turn]:
-    """Run the private rounds, or the one exchange that takes their place."""
-    if prepared.settings.coordination == "central":
-        return _central(prepared, transport, opening.state)
+def disclosed_schedule(prepared: Prepared, transport: Transport) -> CentralSchedule | None:
+    """Let every zone disclose once and schedule the grid; None where zones go by rounds."""
+    if prepared.scheduled is not None:
+        return prepared.scheduled
+    if prepared.settings.coordination != "central":
+        return None
+    from gridpriv.power.schedule import central_schedule  # imports the conic solver
+
+    demands = answers(transport.ask("disclose"))
+    return central_schedule(
+        prepared.network, prepared.zones, demands, prepared.settings.voll,
+        ac=prepared.planning == "ac",
+    )  # fmt: skip
+
+
+def play_rounds(
+    prepared: Prepared, transport: Transport, opening: Opening, central: CentralSchedule | None
+) -> Iterator[Turn]:
+    """Run the private rounds, or the one exchange of a central schedule."""
+    if central is not None:
+        return _central(prepared, transport, opening.state, central.z)
     return rounds(exchange(transport, "round"), prepared.consensus, opening.state, opening.plan)
 
 
 def _open_central(prepared: Prepared, transport: Transport) -> Opening:
-    """Schedule the grid for its zones' public proxies; return where the one release starts."""
+    """Return where the one release of a central schedule starts."""
     zones, none = prepared.zones, np.zeros(prepared.consensus.size)
-    sent = _shared_parts(prepared, _scheduled(prepared, [public_proxy(zone) for zone in zones]))
+    sent = prepared.consensus.stack(
+        [flat_start(zone)[s] for zone, s in zip(zones, prepared.shared, strict=True)]
+    )
     state = State(sent, np.zeros_like(sent), none)
     plan = Plan(1, nonsmooth_step(), prepared.settings.penalty)
     orders = orders_at(prepared.consensus, replace(state, rho=none + 1.0), plan, 1)
     return Opening(state, plan, tuple(_releases(transport, orders)))
 
 
-def _central(prepared: Prepared, transport: Transport, state: State) -> Iterator[Turn]:
-    """Let every zone disclose once; send back the schedule that is best for all that is known."""
-    z = _scheduled(prepared, answers(transport.ask("disclose")))
+def _central(prepared: Prepared, transport: Transport, state: State, z: Floats) -> Iterator[Turn]:
+    """Send every zone its part of a central schedule."""
     answers(transport.ask("adopt", [z[zone.coordinates] for zone in prepared.zones]))
     sent = _shared_parts(prepared, z)
-    yield Turn(1, prepared.consensus.average(sent), state.rho, 0.0, 0.0, replace(state, sent=sent))
-
-
-def _scheduled(prepared: Prepared, demands: Sequence[Floats]) -> Floats:
-    from gridpriv.power.schedule import central_schedule  # imports the conic solver
-
-    return central_schedule(prepared.network, prepared.zones, demands, prepared.settings.voll)
+    yield Turn(
+        1, prepared.consensus.average(sent), state.rho, 0.0, 0.0, 0.0, replace(state, sent=sent)
+    )
 
 
 def _shared_parts(prepared: Prepared, z: Floats) -> Floats:
-    """Return what every zone shares of the grid's variables, stacked."""
+    """Return the coupling variables of all zones, stacked."""
     return prepared.consensus.stack([z[zone.coordinates[s]] for zone, s in prepared.held])
 
 
 def _releases(transport: Transport, orders: Sequence[Order]) -> list[Release | None]:
-    """Return what one draw of every zone is under an order; public."""
+    """Return the release of one draw of every zone under an order; public."""
     penalties, steps = [order.penalty for order in orders], [order.step for order in orders]
     return answers(transport.ask("release", penalties, steps))
 
 
-def _settled(prepared: Prepared, transport: Transport) -> Settlement:
-    """Let every zone act on what was agreed, and settle the grid."""
-    averages = [outcome.z for outcome in answers(transport.ask("outcome"))]
-    agreed = agreed_boundaries(prepared.network, prepared.zones, averages)
+def ac_rounds(prepared: Prepared, transport: Transport) -> AcRounds | None:
+    """Let zones solve the AC optimal power flow of released demand; None where they do not."""
+    if prepared.settings.coordination != "rounds" or prepared.planning != "ac":
+        return None
+    from gridpriv.power.schedule import schedule_in_rounds
+
+    return schedule_in_rounds(
+        prepared.network, prepared.zones, lambda verb, *given: answers(transport.ask(verb, *given))
+    )
+
+
+def _redispatched(
+    prepared: Prepared, transport: Transport, schedule: AcSchedule | None
+) -> Settlement:
+    """Let every zone redispatch around the schedule, and find the AC state of the grid."""
+    boundaries = _boundaries(prepared, transport, schedule)
     return settle(
-        prepared.network.case, prepared.zones, agreed,
-        lambda boundaries: answers(transport.ask("plan", boundaries)),
+        prepared.network.case, prepared.zones, boundaries,
+        lambda given: answers(transport.ask("plan", given)),
     )  # fmt: skip
+
+
+def _boundaries(
+    prepared: Prepared, transport: Transport, schedule: AcSchedule | None
+) -> tuple[Boundary, ...]:
+    """Return every zone's boundary: by an AC schedule, or by the last SOC round; public."""
+    network, zones = prepared.network, prepared.zones
+    if schedule is not None:
+        firmness = prepared.firmness(schedule.price_level)
+        return scheduled_boundaries(
+            network, zones, schedule.voltage, schedule.slopes, firmness, schedule.output_prices
+        )
+    averages = [outcome.z for outcome in answers(transport.ask("outcome"))]
+    return agreed_boundaries(network, zones, averages)
 
 
 def _statements(prepared: Prepared, trace: Trace) -> tuple[ZoneStatement, ...]:
@@ -293,7 +362,7 @@ def _statements(prepared: Prepared, trace: Trace) -> tuple[ZoneStatement, ...]:
 def planned_releases(
     prepared: Prepared, transport: Transport, opening: Opening
 ) -> dict[str, dict[Release, int]]:
-    """Return what every zone will draw if all rounds are run; public.
+    """Return the releases of every zone if all rounds are run; public.
 
     Only output perturbation draws different releases in different rounds. Its noise is fresh in
     every round, so its penalties follow no residual and are known now.
@@ -319,7 +388,7 @@ def planned_releases(
 def _drawn(
     prepared: Prepared, transport: Transport, opening: Opening, finished: int
 ) -> dict[str, dict[Release, int]]:
-    """Return what every zone has drawn.
+    """Return the releases of every zone so far.
 
     A zone whose process was lost cannot say; it may have drawn all of the round it was lost in.
     """

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from gridpriv.consensus.memory import AgentRules
 from gridpriv.core.document import Json
 from gridpriv.grid.case import Case
 from gridpriv.power.solvers import solver_version
-from gridpriv.privacy.accounting import paper_total
+from gridpriv.privacy.accounting import published_total
 from gridpriv.privacy.statement import ZoneStatement, noise_caveat
 from gridpriv.zonal.settings import Settings
 from gridpriv.zonal.trace import Trace
 
+if TYPE_CHECKING:
+    from gridpriv.power.schedule import AcRounds
 
-def recourse_document(physical: Json) -> Json:
+
+def redispatch_document(physical: Json) -> Json:
     """Return the zones' own plans in short; squared imbalance no longer applies to them."""
     return {
         "objective": None,
         "shed_mw": physical["shed_mw"],
-        "surplus_mw": physical["spill_mw"],
+        "surplus_mw": physical["curtailed_mw"],
         "cost": physical["generation_cost"],
         "failed_zones": physical["fallback_zones"],
     }
@@ -38,8 +42,21 @@ def ac_document(physical: Json) -> Json:
     }
 
 
+def ac_rounds_document(rounds: AcRounds | None) -> Json | None:
+    """Return number, residual and status of the AC rounds; None without them."""
+    if rounds is None or not rounds.iterations:
+        return None
+    last = rounds.iterations[-1]
+    return {
+        "rounds": len(rounds.iterations),
+        "converged": rounds.schedule is not None,
+        "primal_residual": last.primal,
+        "dual_residual": last.dual,
+    }
+
+
 def totals(settings: Settings, statements: Sequence[ZoneStatement]) -> Json:
-    """Return what all releases of the worst zone certify: 0 of none, None without noise."""
+    """Return the certified total of the worst zone: 0 of no release, None without noise."""
     least = None if settings.mechanism == "none" else 0.0
     total = max((s.total for s in statements), default=least)
     return {
@@ -52,18 +69,18 @@ def totals(settings: Settings, statements: Sequence[ZoneStatement]) -> Json:
 def privacy_document(
     settings: Settings, case: Case, rules: AgentRules, statements: Sequence[ZoneStatement]
 ) -> Json:
-    """Return what a run's releases certify: of the worst zone, and of every one."""
+    """Return the privacy block of a run: certified totals of the worst zone and of every zone."""
     protected, paper = settings.protected(case), None
-    if settings.mechanism == "gaussian" and settings.calibration == "paper":
+    if settings.mechanism == "gaussian" and settings.sensitivity == "published":
         planned = settings.planned_releases()  # RK's theorem 4.6; no certificate
-        paper = paper_total(
+        paper = published_total(
             settings.budget.epsilon, settings.release_delta, planned, settings.target_delta
         )
     release = max(statements, key=lambda s: s.certified, default=None)
     return {
-        "mechanism": settings.mechanism,
+        "mechanism": settings.effective_mechanism(),
         "perturbation": rules.perturbation.target,
-        "calibration": settings.calibration,
+        "sensitivity_bound": settings.sensitivity,
         "noise": settings.noise,
         "caveat": noise_caveat(settings.drawn, settings.noise),
         "adjacency": str(protected.protection(case.base_mva)),
@@ -71,12 +88,12 @@ def privacy_document(
         "protects": settings.protects,
         **totals(settings, statements),
         "per_release": {
-            "claimed": release.claimed if release else None,
+            "nominal": release.nominal if release else None,
             "certified": release.certified if release else None,
             "delta": settings.release_delta if settings.mechanism == "gaussian" else 0.0,
         },
         "noise_multiplier": rules.noise.multiplier if rules.noise else None,
-        "paper_total": paper,
+        "published_total": paper,
         "sensitivity": [vars(s) | {"ratio": s.ratio} for s in statements],
     }
 

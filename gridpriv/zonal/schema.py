@@ -3,30 +3,34 @@
 from __future__ import annotations
 
 from gridpriv.core.tables import Column, TableSchema, setting_columns
-from gridpriv.privacy.schema import ASSUMED, PROVENANCE, RATIO
+from gridpriv.privacy.schema import ASSUMED, BOUND_SOURCE, RATIO
 from gridpriv.zonal.settings import Settings
 
 LAST = "by the last round's plan"
-AFTER = "after local recourse"
+AFTER = "after local redispatch"
 
-NAME_OF_ZONE = Column("zone", "settings", "Zone", "name in the zone map")
+NAME_OF_ZONE = Column("zone", "settings", "Zone", "name in the zone map", dtype="text")
 BUS = Column("bus", "settings", "Bus", "number in the case")
 ROUND = Column("round", "settings", "Round", "from 1")
-CASE = Column("case", "settings", "Case", "name or path that was given")
-ZONING = Column("zoning", "settings", "Zoning", "as given; empty for the case's own")
+CASE = Column("case", "settings", "Case", "name or path that was given", dtype="text")
+ZONING = Column("zoning", "settings", "Zoning", "as given; empty for the case's own", dtype="text")
 ENDS = (
     Column("from_bus", "settings", "From bus", "number of the branch's first end"),
     Column("to_bus", "settings", "To bus", "number of the branch's second end"),
 )
-UNIT = Column("unit", "settings", "Unit", "of the figure in the same row")
+UNIT = Column("unit", "settings", "Unit", "of the figure in the same row", dtype="text")
 
 RESIDUAL = Column(
     "consensus_residual", "releases", "Consensus residual",
     "2-norm of w less what zones sent", "p.u.",
 )  # fmt: skip
 DISAGREEMENT = Column(
-    "disagreement", "releases", "Largest disagreement",
+    "consensus_residual_max", "releases", "Largest disagreement",
     "of one shared variable: w less what a zone sent", "p.u.",
+)  # fmt: skip
+DUAL_RESIDUAL = Column(
+    "dual_residual", "releases", "Dual residual",
+    "2-norm of rho times the change of w, in multiples of the mean marginal cost",
 )  # fmt: skip
 OBJECTIVE = Column(
     "objective",
@@ -39,27 +43,29 @@ COST = Column("cost", "private", "Cost", "of generation", "$/h")
 NOISE = Column(
     "noise_magnitude", "private", "Noise magnitude", "sum of |noise| over coordinates", "p.u."
 )
-SHED = Column("shed_mw", "private", "Shed in the last round", f"active demand unserved {LAST}",
+SHED = Column("shed_mw", "private", "Shed in the last round", f"active load shedding {LAST}",
               "MW")  # fmt: skip
 SURPLUS = Column("surplus_mw", "private", "Surplus", f"active power without a taker {LAST}", "MW")
-SHED_Q = Column("shed_mvar", "private", "Reactive shed", f"reactive demand unserved {LAST}", "MVAr")
+SHED_Q = Column("shed_mvar", "private", "Reactive shed", f"reactive load shedding {LAST}", "MVAr")
 SURPLUS_Q = Column(
     "surplus_mvar", "private", "Reactive surplus", f"reactive power without a taker {LAST}", "MVAr"
 )
 IMBALANCE = Column("imbalance_mw", "private", "Imbalance", f"shed plus surplus {LAST}", "MW")
 FIGURES = (OBJECTIVE, COST, SHED, SURPLUS, SHED_Q, SURPLUS_Q)
 
-RECOURSE_SHED = Column(
-    "recourse_shed_mw", "private", "Shed after recourse",
-    "active demand unserved when every zone plans with its true demand and the grid has settled",
+REDISPATCH_SHED = Column(
+    "redispatch_shed_mw", "private", "Shed after redispatch",
+    "load shedding when every zone plans with its true demand and the grid has settled",
     "MW",
 )  # fmt: skip
 LOAD = Column("load_mw", "private", "Load", "active demand", "MW")
 DEMAND = Column("demand_mw", "private", "Demand", "active demand of the grid", "MW")
-EXPLANATION = Column("explanation", "private", "Explanation", "how much is unserved, what binds")
+EXPLANATION = Column(
+    "explanation", "private", "Explanation", "load shedding and binding limits", dtype="text"
+)
 
 AC_CONVERGED = Column("ac_converged", "private", "AC power flow converged",
-                      "whether the dispatch has an AC solution")  # fmt: skip
+                      "whether the dispatch has an AC solution", dtype="flag")  # fmt: skip
 AC_SLACK = Column("ac_slack_mw", "private", "Regulation",
                   "active power that generators add to their plans", "MW")  # fmt: skip
 AC_VOLTAGES = Column("ac_vm_violations", "private", "Voltage violations",
@@ -67,42 +73,61 @@ AC_VOLTAGES = Column("ac_vm_violations", "private", "Voltage violations",
 AC_LOADINGS = Column("ac_loading_violations", "private", "Loading violations",
                      "branches above their rating by the AC solution")  # fmt: skip
 
-CARRIED = Column("carried", "private", "Carried", "whether the grid settles inside every limit")
+STATUS = Column(
+    "status", "private", "AC feasibility",
+    "feasible, marginal (violations within 0.1 % of the limit) or infeasible", dtype="text",
+)  # fmt: skip
+AC_FEASIBLE = Column(
+    "ac_feasible", "private", "AC-feasible", "true where no limit is violated", dtype="flag"
+)
 FULL_COST = Column("cost", "private", "Cost",
-                   "of generation and of demand not served at voll, without what zones pay each "
-                   "other for balancing power", "$/h")  # fmt: skip
-GENERATION_COST = Column("generation_cost", "private", "Generation cost", "after settling", "$/h")
+                   "generation and load shedding at voll, without payments between zones for "
+                   "balancing power; none where the state is infeasible", "$/h")  # fmt: skip
+GENERATION_COST = Column("generation_cost", "private", "Generation cost",
+                         "cost of generation after AC redispatch", "$/h")  # fmt: skip
 BALANCING = Column(
     "balancing_mw", "private", "Balancing power",
-    "interchange that zones lack of their schedule: what they lean on others' reserves for", "MW",
+    "interchange that zones lack of their schedule and draw from others' reserves", "MW",
 )  # fmt: skip
 DEVIATION = Column("interchange_deviation_mw", "private", "Interchange deviation",
-                   "of the zone that deviates most", "MW")  # fmt: skip
+                   "largest deviation of a zone from its scheduled interchange", "MW")  # fmt: skip
 BALANCING_COST = Column(
     "balancing_cost", "private", "Balancing cost",
-    "of it at the balancing price; zones pay it to each other", "$/h",
+    "balancing power at the balancing price, paid between zones", "$/h",
+)  # fmt: skip
+OPTIMALITY_GAP = Column(
+    "optimality_gap", "private", "Optimality gap",
+    "cost less that of the AC optimum of the whole grid", "$/h",
 )  # fmt: skip
 COST_OF_PRIVACY = (
-    Column("cost", "private", "Cost of privacy", "beyond the same run without noise", "$/h"),
-    Column("shed_mw", "private", "Shed for noise", "beyond the same run without noise", "MW"),
-    Column("cost_over_optimum", "private", "Cost beyond the optimum",
-           "of the whole grid's AC equations", "$/h"),
-    Column("without_noise_cost", "private", "Cost, no noise", "of the same zones", "$/h"),
-    Column("without_noise_shed_mw", "private", "Shed, no noise", "of the same zones", "MW"),
-    Column("without_noise_carried", "private", "Carried, no noise",
-           "whether the grid settles inside every limit on the same zones' run"),
-    Column("without_noise_residual", "private", "Residual, no noise",
-           "consensus residual of the same zones' last round", "p.u."),
-    Column("nothing_released_carried", "private", "Carried, nothing released",
-           "whether it does on the public prior, at epsilon 0"),
-    Column("nothing_released_cost", "private", "Cost, nothing released",
-           "of the same zones on the public prior, at epsilon 0", "$/h"),
-    Column("nothing_released_shed_mw", "private", "Shed, nothing released",
-           "of the same zones on the public prior, at epsilon 0", "MW"),
-    Column("island_mw", "private", "Shed on islands", "in which nothing generates", "MW"),
-    Column("unservable_mw", "private", "Unservable", "no dispatch of the rest serves it", "MW"),
-    Column("unfinished_mw", "private", "Shed for unfinished rounds", "without noise too", "MW"),
-    Column("noise_mw", "private", "Shed for noise alone", "the rest", "MW"),
+    Column("cost", "private", "Cost of privacy", "cost less that of the noise-free baseline",
+           "$/h"),
+    Column("shed_mw", "private", "Load shedding by privacy",
+           "load shedding less that of the noise-free baseline", "MW"),
+    OPTIMALITY_GAP,
+    Column("least_shed_mw", "private", "Least load shedding",
+           "load shedding of the AC optimum that sheds least", "MW"),
+    Column("noise_free_cost", "private", "Noise-free cost", "cost of the noise-free baseline",
+           "$/h"),
+    Column("noise_free_shed_mw", "private", "Noise-free load shedding",
+           "load shedding of the noise-free baseline", "MW"),
+    Column("noise_free_status", "private", "Noise-free AC feasibility",
+           "status of the noise-free baseline", dtype="text"),
+    Column("noise_free_residual", "private", "Noise-free residual",
+           "consensus residual of the noise-free baseline", "p.u."),
+    Column("prior_only_status", "private", "Prior-only AC feasibility",
+           "status of the prior-only baseline (epsilon = 0)", dtype="text"),
+    Column("prior_only_cost", "private", "Prior-only cost",
+           "cost of the prior-only baseline (epsilon = 0)", "$/h"),
+    Column("prior_only_shed_mw", "private", "Prior-only load shedding",
+           "load shedding of the prior-only baseline (epsilon = 0)", "MW"),
+    Column("island_mw", "private", "Shed on de-energized islands",
+           "load shedding on islands without generation", "MW"),
+    Column("unavoidable_mw", "private", "Unavoidable load shedding",
+           "load shedding of any dispatch of the rest of the grid", "MW"),
+    Column("coordination_mw", "private", "Load shedding by coordination",
+           "load shedding of the noise-free baseline beyond that", "MW"),
+    Column("noise_mw", "private", "Load shedding by noise", "the rest of the load shedding", "MW"),
 )  # fmt: skip
 
 PENALTIES = (
@@ -112,15 +137,17 @@ PENALTIES = (
 SOLVES = Column("solves", "releases", "Solves", "local updates of all zones in finished rounds")
 RETRIES = Column("solver_retries", "private", "Solver retries", "solves that were tried again")
 SECONDS = Column("seconds", "private", "Time", "wall clock", "s")
-SEED = Column("seed", "private", "Seed", "of the simulated noise; whoever has it can undo that")
+SEED = Column(
+    "seed", "private", "Seed", "of the simulated noise; whoever has it can undo that", dtype="any"
+)
 VERSION = Column("version", "settings", "Version", "of gridpriv")
 
 ROUNDS = TableSchema(
     "rounds", "one round of one run",
     (ROUND,),
     (
-        OBJECTIVE, RESIDUAL, DISAGREEMENT, NOISE, COST, SHED, SURPLUS, SHED_Q, SURPLUS_Q,
-        *PENALTIES,
+        OBJECTIVE, RESIDUAL, DISAGREEMENT, DUAL_RESIDUAL, NOISE, COST, SHED, SURPLUS,
+        SHED_Q, SURPLUS_Q, *PENALTIES,
         Column("solver_iterations", "private", "Solver iterations", "of all zones"),
         RETRIES, SECONDS,
     ),
@@ -132,7 +159,7 @@ ZONE_SIZE = (
     Column("shared", "settings", "Shared", "variables that another holder has too"),
     Column("tie_lines", "settings", "Tie lines", "branches with one end in the zone"),
     Column("generators", "settings", "Generators", "how many"),
-    Column("connected", "settings", "Connected", "whether its buses are"),
+    Column("connected", "settings", "Connected", "whether its buses are", dtype="flag"),
     Column("share_of_mean", "settings", "Share of the mean size", "buses over the mean zone's"),
     Column("capacity_mw", "settings", "Capacity", "of its generators", "MW"),
 )
@@ -147,9 +174,9 @@ BUSES = TableSchema(
         Column("qd_mvar", "private", "Reactive demand", "of the bus", "MVAr"),
         SHED, SHED_Q,
         Column("vm_pu", "private", "Voltage", f"magnitude {LAST}", "p.u."),
-        RECOURSE_SHED,
-        Column("recourse_shed_mvar", "private", "Reactive shed after recourse",
-               f"reactive demand unserved {AFTER}", "MVAr"),
+        REDISPATCH_SHED,
+        Column("redispatch_shed_mvar", "private", "Reactive shed after redispatch",
+               f"reactive load shedding {AFTER}", "MVAr"),
     ),
 )  # fmt: skip
 
@@ -167,7 +194,7 @@ TIE_PRICES = TableSchema(
         NAME_OF_ZONE,
         Column("branch_row", "settings", "Branch", "1-based row of the source"),
         *ENDS,
-        Column("flow", "settings", "Flow", "p_from, q_from, p_to or q_to"),
+        Column("flow", "settings", "Flow", "p_from, q_from, p_to or q_to", dtype="text"),
         UNIT,
     ),
     (Column("price", "releases", "Price", "dual of the flow's consensus constraint"),),
@@ -176,10 +203,12 @@ BINDING = TableSchema(
     "binding", f"one limit that the dispatch {AFTER} stands at",
     (UNIT,),
     (
-        Column("kind", "private", "Kind", "generator P, generator Q, line, voltage or angle"),
-        Column("element", "private", "Element", "generator row, branch row or bus number"),
-        Column("limit", "private", "Limit", "lower or upper"),
-        Column("at", "private", "At", "bus numbers"),
+        Column("kind", "private", "Kind", "generator P, generator Q, line, voltage or angle",
+               dtype="text"),
+        Column("element", "private", "Element", "generator row, branch row or bus number",
+               dtype="any"),
+        Column("limit", "private", "Limit", "lower or upper", dtype="text"),
+        Column("at", "private", "At", "bus numbers", dtype="text"),
         Column("value", "private", "Value", "of the limited quantity"),
         Column("bound", "private", "Bound", "what it is limited to"),
         Column("amount", "private", "Amount", "by which the value is outside; 0 at the limit"),
@@ -237,23 +266,23 @@ RES_SHED = TableSchema(
     "res_shed", f"one bus: {STATE}",
     (INDEX,),
     (
-        Column("p_mw", "private", "Active shed", "active demand unserved", "MW"),
-        Column("q_mvar", "private", "Reactive shed", "reactive demand unserved", "MVAr"),
+        Column("p_mw", "private", "Active shed", "active load shedding", "MW"),
+        Column("q_mvar", "private", "Reactive shed", "reactive load shedding", "MVAr"),
     ),
 )  # fmt: skip
 
 RELEASES_OF_ZONE = Column("releases", "releases", "Releases", "of the zone")
 SENSITIVITY = (
-    Column("claimed", "settings", "Claimed epsilon", "that the settings state for one release"),
+    Column("nominal", "settings", "Claimed epsilon", "that the settings state for one release"),
     Column("certified", "releases", "Certified epsilon",
            "of the worst release, under a proven sensitivity"),
     Column("total_pure", "releases", "Pure total epsilon", "by basic composition"),
     Column("total", "releases", "Total epsilon", "of all releases at the target delta"),
     ASSUMED,
     Column("sensitivity", "releases", "Sensitivity", "proven, of the worst release"),
-    Column("norm", "settings", "Norm", "in which the sensitivity is measured"),
+    Column("norm", "settings", "Norm", "in which the sensitivity is measured", dtype="any"),
     Column("scale", "releases", "Noise scale", "of the worst release"),
-    PROVENANCE,
+    BOUND_SOURCE,
     RATIO,
 )  # fmt: skip
 STATEMENTS = TableSchema(
@@ -276,19 +305,20 @@ TIMING = TableSchema(
 )  # fmt: skip
 
 BESIDE = (
-    "without_noise_cost", "without_noise_shed_mw", "without_noise_carried",
-    "without_noise_residual", "nothing_released_carried",
-    "nothing_released_cost", "nothing_released_shed_mw",
+    "noise_free_cost", "noise_free_shed_mw", "noise_free_status",
+    "noise_free_residual", "prior_only_status",
+    "prior_only_cost", "prior_only_shed_mw",
 )  # fmt: skip
 """What other runs of the same zones come to."""
 
-STEP = Column("step", "settings", "Step", "name in the series")
+STEP = Column("step", "settings", "Step", "name in the series", dtype="text")
 STEPS = TableSchema(
     "steps", "one step of a series",
     (STEP,),
     (
         Column("rounds", "releases", "Rounds finished", "of the step's run"),
-        RESIDUAL, DEMAND, OBJECTIVE, SHED, SURPLUS, RECOURSE_SHED, FULL_COST, BALANCING, CARRIED,
+        RESIDUAL, DEMAND, OBJECTIVE, SHED, SURPLUS, REDISPATCH_SHED, FULL_COST, BALANCING, STATUS,
+        AC_FEASIBLE,
         *(column for column in COST_OF_PRIVACY if column.name in BESIDE),
         SECONDS,
     ),
@@ -298,13 +328,17 @@ RELEASES = TableSchema(
     "releases", "equal releases of one zone in one run or step",
     (STEP, NAME_OF_ZONE),
     (
-        Column("early", "releases", "Early", "whether the step ended before it could be stored"),
-        Column("mechanism", "settings", "Mechanism", "that drew the noise"),
+        Column("early", "releases", "Early", "whether the step ended before it could be stored",
+               dtype="flag"),
+        Column("mechanism", "settings", "Mechanism", "that drew the noise", dtype="text"),
         Column("scale", "releases", "Noise scale", "of the mechanism"),
         Column("sensitivity", "releases", "Sensitivity", "proven"),
-        Column("norm", "settings", "Norm", "in which the sensitivity is measured"),
-        Column("provenance", "settings", "Provenance", "where the sensitivity comes from"),
+        Column("norm", "settings", "Norm", "in which the sensitivity is measured", dtype="any"),
+        Column("bound_source", "settings", "Provenance", "where the sensitivity comes from",
+               dtype="text"),
         Column("assumed", "settings", "Assumed sensitivity", "that the noise is calibrated to"),
+        Column("share", "settings", "Largest share",
+               "larger part of the sensitivity, active or reactive"),
         Column("count", "releases", "Count", "how many; of an early end that nobody saw, at most"),
     ),
 )  # fmt: skip
@@ -312,7 +346,7 @@ RELEASES = TableSchema(
 DOCUMENTS_OF_RUNS = TableSchema(
     "documents", "one run",
     (),
-    (Column("document", "private", "Document", "what run --json prints, as JSON"),),
+    (Column("document", "private", "Document", "what run --json prints, as JSON", dtype="text"),),
 )  # fmt: skip
 
 RELEASED = TableSchema(
@@ -325,15 +359,17 @@ RELEASED = TableSchema(
     ),
 )  # fmt: skip
 
-SWINGS = TableSchema(
-    "swings", "one cosine of a zone's sum over the steps: what one release leaves likely",
+TEMPORAL_COEFFICIENTS = TableSchema(
+    "temporal_coefficients",
+    "one cosine of a zone's sum over the steps: what one release leaves likely",
     (STEP, NAME_OF_ZONE, Column("cosine", "settings", "Cosine", "half waves over all steps")),
     (
         Column("p_pu", "releases", "Active swing", "its coefficient, as a mean over steps", "p.u."),
-        Column("q_pu", "releases", "Reactive swing", "its coefficient, as a mean over steps",
-               "p.u."),
+        Column(
+            "q_pu", "releases", "Reactive swing", "its coefficient, as a mean over steps", "p.u."
+        ),
     ),
-)  # fmt: skip
+)
 
 RELEASED_ONCE = TableSchema(
     "released_once", "one zone: what it releases of all steps at once", (NAME_OF_ZONE,),
@@ -342,19 +378,19 @@ RELEASED_ONCE = TableSchema(
         Column("cosines", "settings", "Cosines", "of the sum over the steps, beside its mean"),
         Column("weight", "settings", "Weight", "of a cosine beside a sum's mean"),
         Column("expected_error_mw", "settings", "Expected error",
-               "of what neighbours use in a step (of factor 1), by public figures", "MW"),
+               "of what the objective counts of a step (of factor 1), from public data", "MW"),
     ),
 )  # fmt: skip
 
 FINALS = (
-    OBJECTIVE, RESIDUAL, SHED, SURPLUS, IMBALANCE, SHED_Q, RECOURSE_SHED,
-    Column("recourse_surplus_mw", "private", "Surplus after recourse",
+    OBJECTIVE, RESIDUAL, SHED, SURPLUS, IMBALANCE, SHED_Q, REDISPATCH_SHED,
+    Column("redispatch_surplus_mw", "private", "Surplus after redispatch",
            f"active power without a taker {AFTER}", "MW"),
-    Column("recourse_objective", "private", "Squared imbalance after recourse",
+    Column("redispatch_objective", "private", "Squared imbalance after redispatch",
            f"of true demand {AFTER}", "p.u. squared"),
     NOISE,
-    Column("recourse_cost", "private", "Cost after recourse", f"of generation {AFTER}", "$/h"),
-    FULL_COST, BALANCING, DEVIATION, CARRIED,
+    Column("redispatch_cost", "private", "Cost after redispatch", f"of generation {AFTER}", "$/h"),
+    FULL_COST, BALANCING, DEVIATION, AC_FEASIBLE,
     EXPLANATION, AC_CONVERGED, AC_SLACK, AC_VOLTAGES, AC_LOADINGS, SOLVES, RETRIES,
 )  # fmt: skip
 
@@ -362,7 +398,7 @@ SETTINGS = TableSchema(
     "settings", "the settings of a run",
     (),
     (*setting_columns(Settings),
-     Column("zoning", "settings", "Zone map", "where it comes from")),
+     Column("zoning", "settings", "Zone map", "where it comes from", dtype="text")),
 )  # fmt: skip
 
 NETWORK_BUSES = TableSchema(
@@ -372,7 +408,7 @@ NETWORK_BUSES = TableSchema(
         NAME_OF_ZONE,
         Column("x", "settings", "x", "position in the drawing"),
         Column("y", "settings", "y", "position in the drawing"),
-        Column("generator", "settings", "Generator", "whether it has one"),
+        Column("generator", "settings", "Generator", "whether it has one", dtype="flag"),
     ),
 )  # fmt: skip
 NETWORK_BRANCHES = TableSchema(
@@ -381,12 +417,28 @@ NETWORK_BRANCHES = TableSchema(
     (
         Column("from", "settings", "From bus", "number of the branch's first end"),
         Column("to", "settings", "To bus", "number of the branch's second end"),
-        Column("tie", "settings", "Tie", "whether it joins two zones"),
+        Column("tie", "settings", "Tie", "whether it joins two zones", dtype="flag"),
     ),
 )  # fmt: skip
 
 TABLES = (
-    ROUNDS, ZONES, BUSES, PRICES, TIE_PRICES, BINDING, RES_BUS, RES_LINE, RES_GEN, RES_SHED,
-    STATEMENTS, TIMING, STEPS, RELEASES, RELEASED, SWINGS, DOCUMENTS_OF_RUNS, NETWORK_BUSES,
+    ROUNDS,
+    ZONES,
+    BUSES,
+    PRICES,
+    TIE_PRICES,
+    BINDING,
+    RES_BUS,
+    RES_LINE,
+    RES_GEN,
+    RES_SHED,
+    STATEMENTS,
+    TIMING,
+    STEPS,
+    RELEASES,
+    RELEASED,
+    TEMPORAL_COEFFICIENTS,
+    DOCUMENTS_OF_RUNS,
+    NETWORK_BUSES,
     NETWORK_BRANCHES,
-)  # fmt: skip
+)

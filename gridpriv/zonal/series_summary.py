@@ -1,23 +1,31 @@
-"""What is told of a series: figures and sentences, of its document or of its steps."""
+"""A series on one page: figures and sentences, from its steps."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from gridpriv.core.display import amount, counted, shown
 from gridpriv.core.document import Json
-from gridpriv.zonal.physical import costs_hold
-from gridpriv.zonal.reference_summary import difference_to_it
-from gridpriv.zonal.summary import fresh_noise, not_converged
+from gridpriv.core.message import Message
+from gridpriv.zonal.messages import fresh_noise, message
+from gridpriv.zonal.physical import MOST_NEGLIGIBLE_MW
 from gridpriv.zonal.trace import AGREED
 
-BESIDE_CARRIED = (
-    ("carried", "", " dispatches"),
-    ("without_noise_carried", "without noise, ", ""),
-    ("nothing_released_carried", "with nothing released, ", ""),
+STATUSES = (
+    ("status", ""),
+    ("noise_free_status", " of the noise-free baseline"),
+    ("prior_only_status", " of the prior-only baseline"),
 )
+ADVICE = {
+    True: "Noise drawn in every round keeps it up: --perturbation demand --noise-schedule once "
+    "draws it once.",
+    False: "Add rounds (--rounds) or a larger --penalty.",
+}
+"""By whether noise is drawn in every round."""
 
 
 def series_figures(steps: list[Json]) -> list[list[object]]:
-    """Return rows of what a series comes to: figure, value, unit; of a public one, few.
+    """Return the figures of a series: name, value, unit; of a public one, few.
 
     Means are over the steps of which a figure is known, differences over those that know both,
     and say so where it is not all steps; steps have no length, so they are powers and no energies.
@@ -29,13 +37,13 @@ def series_figures(steps: list[Json]) -> list[list[object]]:
 
     told = [
         ("demand", known("demand_mw"), "MW"),
-        ("demand not served", known("recourse_shed_mw"), "MW"),
-        ("  no noise", known("without_noise_shed_mw"), "MW"),
-        ("  nothing released", known("nothing_released_shed_mw"), "MW"),
+        ("load shedding", known("redispatch_shed_mw"), "MW"),
+        ("  noise-free", known("noise_free_shed_mw"), "MW"),
+        ("  prior-only (epsilon = 0)", known("prior_only_shed_mw"), "MW"),
         ("balancing power between zones", known("balancing_mw"), "MW"),
-        ("cost, unserved demand included", known("cost"), "$/h"),
-        ("cost of privacy", known("cost", less="without_noise_cost"), "$/h"),
-        ("cost, nothing released", known("nothing_released_cost"), "$/h"),
+        ("cost", known("cost"), "$/h"),
+        ("cost of privacy", known("cost", less="noise_free_cost"), "$/h"),
+        ("cost, prior-only (epsilon = 0)", known("prior_only_cost"), "$/h"),
     ]
     return [
         [f"{name}, {_mean_of(values, steps)}", amount(sum(values) / len(values), unit), unit]
@@ -50,45 +58,46 @@ def _mean_of(known: list[float], steps: list[Json]) -> str:
 
 
 def series_sentences(steps: list[Json], planned: int, settings: Json) -> list[str]:
-    """Return what must be said of a series; of a public one, without what is private."""
-    told = [f"{len(steps)} of {counted(planned, 'step')} {'is' if planned == 1 else 'are'} run."]
-    carried = [
-        f"{words}{sum(map(bool, known))} of {len(known)}{ending}"
-        for key, words, ending in BESIDE_CARRIED
-        if (known := [step[key] for step in steps if step.get(key) is not None])
-    ]
-    shed = [(step["recourse_shed_mw"], step["step"]) for step in steps
-            if step.get("recourse_shed_mw") is not None]  # fmt: skip
-    if carried:
-        told.append(f"The grid can carry {'; '.join(carried)}.")
+    """Return :func:`series_messages` as text."""
+    return [str(one) for one in series_messages(steps, planned, settings)]
+
+
+def series_messages(steps: list[Json], planned: int, settings: Json) -> list[Message]:
+    """Return the messages of a series; of a public one, without private figures."""
+    return [message(*each) for each in _of_series(steps, planned, settings)]
+
+
+def _of_series(steps: list[Json], planned: int, settings: Json) -> Iterator[tuple[str, Json]]:
+    are = "is" if planned == 1 else "are"
+    yield "steps-run", {"finished": len(steps), "planned": counted(planned, "step"), "are": are}
+    for key, of in STATUSES:
+        if known := [step[key] for step in steps if step.get(key) is not None]:
+            feasible = sum(status == "feasible" for status in known)
+            yield "steps-feasible", {"of": of, "feasible": feasible, "known": len(known)}
+    shed = [(step["redispatch_shed_mw"], step["step"]) for step in steps
+            if step.get("redispatch_shed_mw") is not None]  # fmt: skip
     if shed:
         most, at = max(shed, key=lambda pair: pair[0])
-        mean = amount(sum(mw for mw, _ in shed) / len(shed), "MW")
-        worst = f", at most {amount(most, 'MW')} MW at step {at}" if most > 0.01 else ""
-        told.append(f"{mean} MW of demand are not served in the mean{worst}.")
+        mean = {"mean": amount(sum(mw for mw, _ in shed) / len(shed), "MW")}
+        code = "steps-shed" if most > MOST_NEGLIGIBLE_MW else "steps-no-shed"
+        yield code, mean | {"most": amount(most, "MW"), "step": at}
     if any(step.get("cost") is not None for step in steps):
-        told.append(costs_hold(settings))
-    apart = [step["consensus_residual"] for step in steps if step["consensus_residual"] > AGREED]
-    if apart:
-        differ = (
-            f"in {counted(len(apart), 'step')} zones differ in what they share, by "
-            f"{shown(max(apart))} p.u. at most"
-        )
-        told.append(not_converged(differ, {fresh_noise(settings)}))
-    plain = [step.get("without_noise_residual") or 0.0 for step in steps]
-    if max(plain, default=0.0) > AGREED:
-        costs = (step.get("without_noise_cost") for step in steps)
-        priced = next((cost for cost in costs if cost is not None), None)
-        many = counted(sum(residual > AGREED for residual in plain), "step")
-        told.append(
-            f"In {many} the run without noise has not converged: zones differ in what they share, "
-            f"by {shown(max(plain))} p.u. at most{difference_to_it(settings, priced)}."
-        )
-    return told
+        yield "costs-include", {"voll": f"{settings['voll']:g}", "here": ""}
+    large = [r for r in (step["consensus_residual"] for step in steps) if r > AGREED]
+    if large:
+        values = {"steps": counted(len(large), "step"), "residual": shown(max(large))}
+        yield "steps-not-converged", values | {"advice": ADVICE[fresh_noise(settings)]}
+    plain = [r for r in (step.get("noise_free_residual") or 0.0 for step in steps) if r > AGREED]
+    if plain:
+        costs = (step.get("noise_free_cost") for step in steps)
+        priced = settings["objective"] == "cost" and any(cost is not None for cost in costs)
+        so = ", so the cost of privacy is approximate" if priced else ""
+        values = {"steps": counted(len(plain), "step"), "residual": shown(max(plain)), "so": so}
+        yield "steps-noise-free-not-converged", values
 
 
-def released_once(document: Json) -> list[str]:
-    """Return what zones release of all steps of a series at once; public."""
+def released_once(document: Json) -> list[Message]:
+    """Return the statistics that zones release once for all steps; public."""
     rows = document["released_once"]
     if not rows or document["settings"]["release"] == "nothing":
         return []
@@ -98,7 +107,24 @@ def released_once(document: Json) -> list[str]:
         + f" ({row['expected_error_mw']:.3g})"
         for row in rows
     )
-    return [
-        "What zones release once for all steps, and its expected error in what neighbours use "
-        f"in a step (of factor 1, where steps are factors), MW, by public figures: {chosen}."
+    return [message("released-once", {"statistics": chosen})]
+
+
+def stream_sentences(stream: Json | None) -> list[str]:
+    """Return the protection of a stream, and the cost of longer periods; public."""
+    if stream is None:
+        return []
+    hours, block = stream["window_hours"], stream["block_hours"]
+    text = [
+        f"Stream: each zone releases the mean of its total every {counted(block, 'hour')}. A bus "
+        f"that differs in any {counted(hours, 'consecutive hour')} is protected at total epsilon "
+        f"{stream['total_per_window']:g} (w-event privacy)."
     ]
+    longer = [
+        f"{stream[key]:.4g} in every hour of a {name}"
+        for name in ("day", "month", "year")
+        if stream.get(key := f"total_per_{name}") is not None
+    ]
+    if longer:
+        text.append(f"A bus that differs in more hours is protected at {', '.join(longer)}.")
+    return text

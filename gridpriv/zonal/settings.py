@@ -1,4 +1,4 @@
-"""Every choice of a run, validated once, and the papers' presets."""
+"""Settings of a run, validated once, and the presets of papers."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from gridpriv.consensus.acceleration import Acceleration
-from gridpriv.consensus.schedules import BalancedPenalty, ConstantPenalty
-from gridpriv.consensus.settings import Accuracy, Rounds, Update
+from gridpriv.consensus.schedules import ConstantPenalty, ResidualBalancing
+from gridpriv.consensus.settings import Rounds, SolverTolerance, Update
+from gridpriv.core.display import html_table
 from gridpriv.core.document import Json
 from gridpriv.core.errors import (
     GridprivWarning,
@@ -53,35 +54,40 @@ from gridpriv.privacy.adjacency import (
     parse_power_factors,
 )
 from gridpriv.privacy.budget import NOTHING, QUIET, Budget
-from gridpriv.privacy.perturbation import Perturbation, Refresh, Target
-from gridpriv.privacy.settings import Privacy
+from gridpriv.privacy.perturbation import NoiseSchedule, Perturbation, Target
+from gridpriv.privacy.settings import Mechanism, Privacy
 from gridpriv.privacy.strategies import MOST_COSINES
+from gridpriv.privacy.streams import parse_window
 
 Consensus = Literal["boundary", "all"]
 FEW_ZONES = 100
-"""Zones up to which matched accuracy is exact."""
+"""Zones up to which matched solver_tolerance is exact."""
 STILL = 1e-4
 """p.u. of disagreement of every shared variable below which rounds stop by default."""
-Start = Literal["flat", "proxy"]
+Start = Literal["flat", "warm"]
 Coordination = Literal["rounds", "central"]
+Planning = Literal["ac", "soc"]
 Release = Literal["bus", "total", "tree", "auto", "nothing"]
-AUTO, ANEW = "auto", "anew"
+AUTO, PER_STEP = "auto", "per-step"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Adjacency(Part):
-    """What of a grid's demand is protected."""
+    """The protected demand: adjacency of two demand vectors."""
 
     beta: Beta = notation(
         Beta(1.0, "MW"),
         parse_beta,
         "BETA",
-        "adjacency distance with its unit; without one it is per unit of the case's base",
+        "adjacency distance: protected change of one bus's demand, such as 10MW; without a unit "
+        "it is per unit of the case's base",
     )
-    protects: Protects = choice("p+q", PROTECTS, "which demands of a bus are protected")
+    protects: Protects = choice(
+        "p+q", PROTECTS, "protected demand of a bus: active, reactive or both"
+    )
     power_factor: str | None = words(
-        None, "power factors at which demand changes, such as 0.9..1 (public; only changes between "
-        "them are protected)", "A..B", parse_power_factors, unset="any",
+        None, "range of power factors of protected changes, such as 0.9..1 (public)", "A..B",
+        parse_power_factors, unset="any",
     )  # fmt: skip
 
     def agree(self) -> None:
@@ -94,11 +100,11 @@ class Adjacency(Part):
         return None if self.power_factor is None else parse_power_factors(self.power_factor)
 
     def protected(self, case: Case) -> DemandAdjacency:
-        """Return how far a bus's demand moves, as its owner has it."""
+        """Return the adjacency of a bus's demand in its owner's units."""
         return DemandAdjacency(self.beta.distance(case.base_mva), self.protects, self._factors)
 
     def adjacency(self, case: Case) -> DemandAdjacency:
-        """Return what is :meth:`protected`; warn of a distance that no bus of the case has.
+        """Return :meth:`protected`; warn of a distance that no bus of the case has.
 
         The comparison is with what the generators of a bus can feed in, which is public. A
         number without unit that is a whole base or more is questioned too.
@@ -121,94 +127,125 @@ class Adjacency(Part):
 
 @dataclass(frozen=True, kw_only=True)
 class Draws(Part):
-    """How noise is drawn."""
+    """Releases of demand, and their noise."""
 
     release: Release = choice(
-        "auto", get_args(Release), "what a zone releases of its demand, with demand noise"
+        "auto",
+        get_args(Release),
+        "released statistics of a zone's demand: every bus, the zone's total, both (tree), the "
+        "best of these by public data (auto), or nothing",
     )
     public_demand: str | None = words(
-        None, "expected demand of every bus (bus,pd_mw,qd_mvar)", "FILE",
-        unset="guessed from capacity",
+        None, "public prior: expected demand of every bus (bus,pd_mw,qd_mvar)", "FILE",
+        unset="estimated from generation capacity",
     )  # fmt: skip
-    course: str = choice(
-        AUTO, (AUTO, ANEW, *map(str, range(MOST_COSINES + 1))),
-        "how many cosines of a zone's sum over the steps of a series are released with its mean, "
-        "once; anew: every step draws its own noise",
+    stream: str | None = words(
+        None, "release every zone's total in blocks of hours, with the budget for any WINDOW of "
+        "consecutive hours (such as 24h, day, year); beside --series", "WINDOW", parse_window,
+        unset="none",
     )  # fmt: skip
-    refresh: Refresh | None = choice(
+    temporal_basis: str = choice(
+        AUTO, (AUTO, PER_STEP, *map(str, range(MOST_COSINES + 1))),
+        "cosine coefficients of a zone's total over a series, released once with its mean; "
+        "per-step: every step is a release of its own",
+    )  # fmt: skip
+    noise_schedule: NoiseSchedule | None = choice(
         None,
-        get_args(Refresh),
-        "how often demand noise is drawn",
-        unset="run, for demand noise",
+        get_args(NoiseSchedule),
+        "when demand noise is drawn",
+        unset="once, for demand noise",
     )
-    seed: int | None = count(
-        None, "seed of the simulated noise", least=0, unset="drawn and recorded"
-    )
+    seed: int | None = count(None, "seed of simulated noise", least=0, unset="drawn and recorded")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scenario(Part):
-    """What the grid is, beside what its case says."""
+    """Changes to the case."""
 
-    load_scale: float = number(1.0, "factor on every demand", not_negative)
+    load_scale: float = number(1.0, "factor on the demand of every bus", not_negative)
     outage: tuple[str, ...] = several(
-        "take a row out of service, gen:N or branch:N (repeatable)", "ROW", unset="none"
+        "generator or branch out of service, gen:N or branch:N (repeatable)", "ROW", unset="none"
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Grid(Scenario):
-    """What the zones of a grid solve."""
+    """The optimization of the zones and its coordination."""
 
     objective: ObjectiveKind | None = choice(
-        None, OBJECTIVES, "what zones minimise",
+        None, OBJECTIVES, "objective of the zones",
         unset="cost, or losses without convex costs; imbalance with update linearized or noise "
         "on objective or output",
     )  # fmt: skip
     imbalance_weight: float | None = number(
-        None, "weight of the squared imbalance beside cost or losses", positive,
-        unset="1e4 on a base of 100 MVA; objective imbalance has none",
+        None, "weight of the squared imbalance in objectives cost and losses", positive,
+        unset="1e4 on a base of 100 MVA",
     )  # fmt: skip
     coordination: Coordination = choice(
         "rounds", get_args(Coordination),
-        "who schedules: zones in rounds, or whoever gathers all that was released, at once",
+        "schedule by rounds among zones, or by one central optimization of the released demand",
+    )  # fmt: skip
+    planning: Planning | None = choice(
+        None, get_args(Planning),
+        "equations of the schedule: AC power flow, or its second-order cone relaxation as in the "
+        "papers",
+        unset="ac where demand is released once, or nothing is perturbed, and the objective is "
+        "cost or losses; else soc",
     )  # fmt: skip
     update: Update = choice("exact", get_args(Update), "local update")
-    consensus: Consensus = choice("boundary", get_args(Consensus), "what zones share")
+    consensus: Consensus = choice(
+        "boundary",
+        get_args(Consensus),
+        "coupling variables: those of tie lines, or all variables as in the papers",
+    )
     start: Start | None = choice(
         None, get_args(Start),
-        "first iterate; proxy rehearses first on a public stand-in for the demand",
-        unset="proxy with update exact, else flat",
+        "first iterate: a flat voltage profile, or a warm start by rounds on public data",
+        unset="warm with update exact, else flat",
     )  # fmt: skip
     acceleration: Acceleration | None = choice(
         None, get_args(Acceleration),
-        "whether rounds go on by Anderson steps; evened also raises penalties where zones are last "
-        "to agree: sooner on hundreds of zones, at a higher cost; both need update exact, penalty "
-        "balanced, start proxy and noise that is not fresh",
+        "whether rounds go on by Anderson steps; they need update exact, penalty "
+        "auto, start warm and noise that is not fresh",
         unset="anderson where it can be, else none",
     )  # fmt: skip
-    convexity: float = number(1.0, "modulus alpha of the strongly convex step", positive)
+    convexity: float = number(1.0, "modulus alpha of step strongly-convex", positive)
     tolerance: float | None = number(
         None,
-        "stop below this largest disagreement of one shared variable, in p.u.; 0 runs all rounds",
+        "largest consensus residual of one coupling variable at which rounds stop, p.u.; 0 runs "
+        "all rounds",
         not_negative,
-        unset=f"{STILL:g} where rounds repeat one map and accuracy is matched, else 0",
+        unset=f"{STILL:g} where rounds are a stationary fixed-point iteration, else 0",
     )
-    solver: str = words("clarabel", "clarabel, ipopt or pyomo:NAME", "NAME")
-    accuracy: Accuracy = choice(
-        "matched", get_args(Accuracy),
-        "how far clarabel solves where no release rests on the minimiser: on more than "
-        f"{FEW_ZONES} zones as far as their rounds can use, or to its own 1e-8",
+    solver: str = words("clarabel", "solver of the zones: clarabel, ipopt or pyomo:NAME", "NAME")
+    solver_tolerance: SolverTolerance = choice(
+        "matched", get_args(SolverTolerance),
+        "tolerance of clarabel where no release depends on the minimizer: matched to the "
+        f"consensus residual on more than {FEW_ZONES} zones, or 1e-8",
     )  # fmt: skip
 
 
 @documented
 @dataclass(frozen=True, kw_only=True)
 class Settings(Service, Grid, Rounds, Draws, Adjacency, Privacy):
-    """Settings of a run; the defaults are the recommended way (docs/decisions/0003-defaults.md).
+    """Settings of a run; the defaults are the recommended ones (docs/decisions/0003-defaults.md).
 
     ``budget``, ``beta`` and ``penalty`` take their values or the notation of the command line.
     """
+
+    def __repr__(self) -> str:
+        given = [f"{name}={value}" for name, value in self._changed().items()]
+        return f"Settings({', '.join([*given, 'other settings: defaults'])})"
+
+    def _repr_html_(self) -> str:
+        changed = self._changed()
+        rows = [(k, v, "" if k in changed else "default") for k, v in self.as_given().items()]
+        return html_table(("Settings", ["setting", "value", ""], rows))
+
+    def _changed(self) -> Json:
+        """Return the settings that differ from their defaults."""
+        default = Settings().as_given()
+        return {k: v for k, v in self.as_given().items() if v != default[k]}
 
     def agree(self) -> None:
         """Refuse settings of which one has no meaning beside another."""
@@ -219,40 +256,69 @@ class Settings(Service, Grid, Rounds, Draws, Adjacency, Privacy):
             (self.imbalance_weight is not None and self.objective in (None, "imbalance"),
              "imbalance_weight",
              "left out, or beside objective cost or losses: imbalance has no other term"),
-            (self.refresh is not None and not demand,
-             "refresh", f"left out: perturbation {self.perturbation} has none"),
+            (self.noise_schedule is not None and not demand,
+             "noise_schedule", f"left out: perturbation {self.perturbation} has none"),
             (self.noise == "secure" and self.seed is not None,
              "seed", "left out: secure noise has no seed"),
             (self.mechanism == "knorm" and not demand,
              "mechanism", "with perturbation 'demand' only: its noise is on pairs (p, q)"),
+            (self.mechanism == "staircase" and not demand,
+             "mechanism", "with perturbation 'demand' only: its noise is on what one bus moves"),
+            (self.mechanism == "staircase" and self.release == "tree",
+             "release", "bus, total, auto or nothing with mechanism 'staircase': a bus moves "
+             "several sums of a tree, and each would cost a whole epsilon"),
+            (self.mechanism == "staircase" and self.noise == "secure",
+             "noise", "simulated with mechanism 'staircase': its discrete form on a grid has no "
+             "proven sampler here (secure noise: knorm, laplace, gaussian)"),
             (self.power_factor is not None and not demand,
              "power_factor", f"left out: perturbation {self.perturbation!r} is for changes at any"),
             (self.acceleration not in (None, "none") and not self.repeats(),
              "acceleration",
-             "'none', or beside rounds that repeat one map: update exact, penalty balanced, "
-             "start proxy, coordination rounds, and noise that is not fresh"),
+             "'none', or with a stationary iteration: update exact, penalty auto, "
+             "start warm, coordination rounds, and noise that is not fresh"),
             (central and noisy and not demand,
              "coordination",
              f"'rounds' with perturbation {self.perturbation!r}: only demand can be gathered"),
-            (central and self.refresh not in (None, "run"),
-             "refresh", "'run': coordination central has one round"),
-            (noisy and demand and self.calibration == "paper",
-             "calibration",
-             "'sound' with perturbation 'demand': the paper has no such calibration"),
+            (central and self.noise_schedule not in (None, "once"),
+             "noise_schedule", "'once': coordination central has one round"),
+            (self.planning == "ac" and not self.released_demand(),
+             "planning",
+             "'soc' where noise is drawn in every round or is not on demand: AC rounds read one "
+             "release of demand"),
+            (noisy and demand and self.sensitivity == "published",
+             "sensitivity",
+             "'proven' with perturbation 'demand': no other bound is published"),
         ):  # fmt: skip
             if wrong:
                 raise not_allowed(name, getattr(self, name), allowed)
 
+    def effective_mechanism(self) -> Mechanism:
+        """Return the mechanism that draws: of the default ones the one with the least noise.
+
+        At the same certified loss K-norm noise on pairs (p, q) has half the variance of Laplace
+        noise; where only one of the two moves it has twice the variance.
+        """
+        if self.mechanism is not None:
+            return self.mechanism
+        pairs = self.perturbation == "demand" and self.protects == "p+q"
+        return "knorm" if pairs else "laplace"
+
+    def law(self) -> str:
+        """Return the mechanism's law: a staircase is on pairs, or on numbers where one moves."""
+        mechanism = self.effective_mechanism()
+        one = mechanism == "staircase" and self.protects != "p+q"
+        return "staircase-number" if one else mechanism
+
     def effective_perturbation(self) -> Perturbation:
-        """Return what is perturbed, with the refresh that applies."""
+        """Return the perturbation, with the noise schedule that applies."""
         target: Target = "none" if self.mechanism == "none" else self.perturbation
         if target == "demand":
-            return Perturbation(target, self.refresh or "run")
+            return Perturbation(target, self.noise_schedule or "once")
         return Perturbation(target)
 
     @property
     def drawn(self) -> str:
-        """What a run draws: noise of its budget, ``nothing`` (it releases nothing), or ``none``.
+        """Noise of a run: of its budget, ``nothing`` (it releases nothing), or ``none``.
 
         What is released of demand has a meaning where demand is perturbed, and nowhere else.
         """
@@ -260,7 +326,7 @@ class Settings(Service, Grid, Rounds, Draws, Adjacency, Privacy):
         return NOTHING if silent else super().drawn
 
     def case_objective(self, case: Case) -> Objective:
-        """Return what the zones of a case minimise.
+        """Return the objective of a case's zones.
 
         A weight M multiplies the sensitivity of gradients, and the square root of it that of
         exact minimisers: only noise on demand is the same with cost as without.
@@ -283,19 +349,32 @@ class Settings(Service, Grid, Rounds, Draws, Adjacency, Privacy):
             shown["imbalance_weight"] = objective.weight
         return shown
 
+    def released_demand(self) -> bool:
+        """Return True where only one release of demand, or exact demand, is in use."""
+        return self.effective_perturbation().target in ("none", "demand") and (
+            not self.noise_is_fresh()
+        )
+
+    def case_planning(self, case: Case) -> Planning:
+        """Return the equations that the schedule of a case is planned on."""
+        if self.planning is not None:
+            return self.planning
+        priced = self.case_objective(case).kind != "imbalance" and self.update == "exact"
+        return "ac" if priced and self.released_demand() else "soc"
+
     def effective_start(self) -> Start:
         """Return the start that applies."""
-        return self.start or ("proxy" if self.update == "exact" else "flat")
+        return self.start or ("warm" if self.update == "exact" else "flat")
 
     def repeats(self) -> bool:
-        """Return whether every round is the same map, with penalties that a rehearsal has found."""
-        balanced = isinstance(self.penalty, BalancedPenalty) and self.effective_start() == "proxy"
+        """Return True where every round is the same map, with penalties of the warm start."""
+        balanced = isinstance(self.penalty, ResidualBalancing) and self.effective_start() == "warm"
         rounds = self.coordination == "rounds" and self.update == "exact"
         return balanced and rounds and not self.noise_is_fresh()
 
     def effective_tolerance(self) -> float:
         """Return the largest disagreement below which rounds stop; 0 runs all of them."""
-        still = STILL if self.accuracy == "matched" and self.repeats() else 0.0
+        still = STILL if self.solver_tolerance == "matched" and self.repeats() else 0.0
         return still if self.tolerance is None else self.tolerance
 
     def effective_acceleration(self) -> Acceleration:
@@ -303,9 +382,9 @@ class Settings(Service, Grid, Rounds, Draws, Adjacency, Privacy):
         return self.acceleration or ("anderson" if self.repeats() else "none")
 
     def noise_is_fresh(self) -> bool:
-        """Return whether every round draws new noise, which a penalty rule must not chase."""
+        """Return True where every round draws new noise, which a penalty rule must not chase."""
         perturbation = self.effective_perturbation()
-        return self.drawn not in QUIET and perturbation.refresh != "run"
+        return self.drawn not in QUIET and perturbation.noise_schedule != "once"
 
     def planned_releases(self) -> int:
         """Return the number of releases of one zone."""
@@ -315,17 +394,20 @@ class Settings(Service, Grid, Rounds, Draws, Adjacency, Privacy):
         """Return every effective setting, as JSON can hold it."""
         perturbation = self.effective_perturbation()
         return self.as_given() | {
+            "mechanism": self.effective_mechanism(),
             "perturbation": perturbation.target,
-            "refresh": perturbation.refresh if perturbation.target == "demand" else None,
+            "noise_schedule": perturbation.noise_schedule
+            if perturbation.target == "demand"
+            else None,
             "start": self.effective_start(),
             "acceleration": self.effective_acceleration(),
             "tolerance": self.effective_tolerance(),
         }
 
 
-NOTHING_RELEASED: Json = {
-    "mechanism": "knorm", "perturbation": "demand", "refresh": "run", "release": NOTHING,
-    "calibration": "sound",
+PRIOR_ONLY: Json = {
+    "mechanism": "knorm", "perturbation": "demand", "noise_schedule": "once", "release": NOTHING,
+    "sensitivity": "proven",
 }  # fmt: skip
 """What makes of a run one in which everybody goes by what is public."""
 
@@ -333,7 +415,7 @@ PRESETS: dict[str, Settings] = {
     "ryu-kim": Settings(
         objective="imbalance",
         perturbation="objective",
-        calibration="paper",
+        sensitivity="published",
         budget=Budget("per-release", 0.1),
         delta=1e-2,
         beta=Beta(0.01),
@@ -370,16 +452,16 @@ def make_settings(preset: str | None = None, **given: Any) -> Settings:
     >>> make_settings(bta=2.0)
     Traceback (most recent call last):
         ...
-    gridpriv.core.errors.InputError: setting = 'bta' is not allowed: did you mean 'beta'?
+    gridpriv.core.errors.InputError: setting = 'bta' is unknown: did you mean 'beta'?
     """
     check_names(given, names(Settings))
     if preset is None:
         return Settings(**given)
     one_of("preset", preset, PRESETS)
     base = PRESETS[preset]
-    if given.get("perturbation") == "demand" and "calibration" not in given:
+    if given.get("perturbation") == "demand" and "sensitivity" not in given:
         raise InputError(
-            f"perturbation = 'demand' has no calibration {base.calibration!r} (the preset's): "
-            "add --calibration sound"
+            f"perturbation = 'demand' has no sensitivity {base.sensitivity!r} (the preset's): "
+            "add --sensitivity proven"
         )
     return replace(base, **given)

@@ -16,7 +16,7 @@ from gridpriv.power.zone import Network
 
 @dataclass(frozen=True, eq=False)
 class GridSolution(GridState):
-    """What a grid would do, and by which source; a negative shed is a surplus.
+    """State of a grid and its source; negative load shedding is a surplus.
 
     A relaxation's angles follow its wi/wr along a spanning tree; they are consistent on every
     branch only where it is tight.
@@ -28,7 +28,7 @@ class GridSolution(GridState):
 def _imbalance(
     case: Case, w: Floats, s_from: Complexes, s_to: Complexes, pg: Floats, qg: Floats
 ) -> Complexes:
-    """Return what every bus lacks: flows out + shunts + demand - generation."""
+    """Return every bus's imbalance: flows out + shunts + demand - generation."""
     total = case.pd + 1j * case.qd + w * (case.gs - 1j * case.bs)
     np.add.at(total, case.f_bus, s_from)
     np.add.at(total, case.t_bus, s_to)

@@ -55,7 +55,7 @@ def result_tables(solution: GridSolution) -> dict[str, DataFrame]:
 
 
 def bus_intake(solution: GridSolution, s_from: Complexes, s_to: Complexes) -> Complexes:
-    """Return what every bus takes from its branches (p.u.)."""
+    """Return every bus's inflow from its branches (p.u.)."""
     taken = np.zeros(solution.case.n_bus, dtype=np.complex128)
     np.subtract.at(taken, solution.case.f_bus, s_from)
     np.subtract.at(taken, solution.case.t_bus, s_to)

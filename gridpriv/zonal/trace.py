@@ -1,4 +1,4 @@
-"""What a run leaves round by round: the coordinator's public values beside the owners' figures."""
+"""Records of a run's rounds: the coordinator's public values and the owners' figures."""
 
 from __future__ import annotations
 
@@ -18,14 +18,16 @@ AGREED = 0.01
 
 @dataclass(frozen=True, eq=False)
 class RoundRecord:
-    """One round's figures. Consensus residual, disagreement and penalty are public, nothing else.
+    """One round's figures. Residuals and penalty are public, nothing else.
 
     Attributes
     ----------
     consensus_residual : float
         ||Aw - z||_2 at the round's w and the z sent after it.
-    disagreement : float
+    consensus_residual_max : float
         The largest distance of one coordinate of z from its w.
+    dual_residual : float
+        ||rho (w - last w)||_2 over all holders, in multiples of the mean marginal cost.
     figures : dict
         Sums over zones of their figures at the average they sent.
     by_agent : dict of str to dict
@@ -36,7 +38,8 @@ class RoundRecord:
 
     round: int
     consensus_residual: float
-    disagreement: float
+    consensus_residual_max: float
+    dual_residual: float
     noise_magnitude: float
     figures: dict[str, float]
     by_agent: dict[str, dict[str, float]]
@@ -63,7 +66,7 @@ class Trace:
     dual: Floats = field(default_factory=lambda: np.zeros(0))
 
     def drawn(self) -> str:
-        """Return in words how many releases there were."""
+        """Return the number of releases as a sentence."""
         most = max((sum(counts.values()) for counts in self.releases.values()), default=0)
         return f"releases drawn in this run, at most of a zone: {most}"
 
@@ -77,7 +80,8 @@ def round_record(
     return RoundRecord(
         round=turn.number,
         consensus_residual=turn.residual,
-        disagreement=turn.farthest,
+        consensus_residual_max=turn.farthest,
+        dual_residual=turn.dual_residual,
         noise_magnitude=float(sum(one.noise_magnitude for one in figures)),
         figures={key: float(sum(one[key] for one in values)) for key in values[0]},
         by_agent=dict(zip(names, values, strict=True)),

@@ -6,14 +6,18 @@ Every mutant replaces one function before the command runs; no setting and no fl
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from gridpriv.consensus import agent, coordinator, schedules
-from gridpriv.power import problem
-from gridpriv.privacy import mechanism, noise
+from gridpriv.power import disclosure as power_disclosure
+from gridpriv.power import fleet, problem
+from gridpriv.privacy import mechanism, noise, staircase
+from gridpriv.privacy.strategies import disclosure, linear, temporal_basis
+from gridpriv.zonal import prepared, stream
 from gridpriv.zonal import run as zonal_run
 
 private: dict[int, float] = {}
@@ -32,7 +36,7 @@ def _leak() -> None:
 
 def penalty_reads_private_figures() -> None:
     _leak()
-    for rule in (schedules.KeptPenalty, schedules.BalancedPenalty):
+    for rule in (schedules.KeptPenalty, schedules.ResidualBalancing):
         rule.following = lambda *given: given[2] * (1.0 + 1e-3 * sum(private.values()))
 
 
@@ -59,6 +63,18 @@ def same_noise_in_every_zone() -> None:
     noise.NoiseStreams.stream = lambda *place: honest(place[0], 1, *place[2:])
 
 
+def third_zone_reuses_noise_of_the_first() -> None:
+    honest, zones = noise.NoiseStreams.stream, []
+
+    def reused(self: Any, zone: int, *place: int) -> Any:
+        if zone not in zones:
+            zones.append(zone)
+        third = sorted(zones)[2:3] == [zone]
+        return honest(self, min(zones) if third else zone, *place)
+
+    noise.NoiseStreams.stream = reused
+
+
 def noise_ends_after_round_6() -> None:
     honest = agent.Agent._released_at
 
@@ -71,34 +87,158 @@ def noise_ends_after_round_6() -> None:
     agent.Agent._released_at = tired
 
 
+def last_round_on_true_demand() -> None:
+    honest = agent.Agent._disclosed
+
+    def frank(self: Any, release: Any, data: Any, place: Any) -> Any:
+        released = honest(self, release, data, place)
+        return data if place[0] == 20 else released
+
+    agent.Agent._disclosed = frank
+
+
 def exact_output_sensitivity_halved() -> None:
     honest = problem.output_sensitivity
 
     def halved(*given: Any) -> Any:
-        found = honest(*given)
-        return replace(found, value=found.value / 2.0) if given[3] == "exact" else found
+        bound = honest(*given)
+        return replace(bound, value=bound.value / 2.0) if given[3] == "exact" else bound
 
     problem.output_sensitivity = halved
 
 
 def secure_noise_halved() -> None:
-    honest = mechanism.SecureLaplace.perturb
-    mechanism.SecureLaplace.perturb = lambda self, value, stream: honest(
+    honest = mechanism.SecureKNorm.perturb
+    mechanism.SecureKNorm.perturb = lambda self, value, stream: honest(
         replace(self, scale=0.5 * self.scale), value, stream
     )
 
 
 def secure_noise_of_floats() -> None:
-    floats = mechanism.Laplace.perturb
+    floats = mechanism.KNorm.perturb
     generator = np.random.default_rng()
-    mechanism.SecureLaplace.perturb = lambda self, value, _: floats(self, value, lambda: generator)
+    mechanism.SecureKNorm.perturb = lambda self, value, _: floats(self, value, lambda: generator)
 
 
-MUTANTS = (
-    penalty_reads_private_figures, stopping_reads_private_figures, same_noise_in_every_round,
-    same_noise_in_every_zone, noise_ends_after_round_6, exact_output_sensitivity_halved,
-    secure_noise_halved, secure_noise_of_floats,
-)  # fmt: skip
+def auto_by_private_demand() -> None:
+    honest = power_disclosure.disclose
+
+    def peeking(zone: Any, release: str, prior: Any, *rest: Any) -> Any:
+        return honest(zone, release, replace(prior, mean=zone.demand + 1e-3), *rest)
+
+    prepared.disclose = peeking
+
+
+def prior_by_private_demand() -> None:
+    honest = prepared.zone_prior
+    prepared.zone_prior = lambda zone, expected: replace(
+        honest(zone, expected), spread=np.maximum(np.abs(zone.demand).sum(), 0.1) * np.ones(2)
+    )
+
+
+def warm_start_on_private_demand() -> None:
+    fleet.public_proxy = lambda zone: 0.99 * zone.demand
+
+
+def p_and_q_share_noise() -> None:
+    def shared(self: Any, value: Any, stream: Any) -> Any:
+        generator, pairs = stream(), value.size // 2
+        radius = generator.gamma(3.0, self.scale, pairs)
+        return value + np.tile(radius * generator.uniform(-1.0, 1.0, pairs), 2)
+
+    mechanism.KNorm.perturb = shared
+
+
+def no_noise_on_zero_buses() -> None:
+    honest = mechanism.KNorm.perturb
+    mechanism.KNorm.perturb = lambda self, value, stream: np.where(
+        value == 0.0, value, honest(self, value, stream)
+    )
+
+
+def noise_scale_by_value() -> None:
+    honest = mechanism.KNorm.perturb
+    mechanism.KNorm.perturb = lambda self, value, stream: (
+        value + (1.0 + np.abs(value)) * (honest(self, value, stream) - value)
+    )
+
+
+def course_sensitivity_of_the_mean() -> None:
+    temporal_basis.TemporalDisclosure.sensitivity = lambda self, adjacency, norm: (
+        self.level.sensitivity(adjacency, norm)
+    )
+
+
+def central_on_true_demand() -> None:
+    honest = agent.Agent.disclose
+
+    def frank(self: Any) -> Any:
+        honest(self)
+        return self.data
+
+    agent.Agent.disclose = frank
+
+
+def estimate_kept_near_true_demand() -> None:
+    honest = agent.Agent._disclosed
+    agent.Agent._disclosed = lambda self, release, data, place: np.clip(
+        honest(self, release, data, place), data - 0.5, data + 0.5
+    )
+
+
+def staircase_with_a_wrong_step() -> None:
+    honest = staircase.draws
+    staircase.draws = lambda epsilon, *rest: honest(1.2 * epsilon, *rest)
+
+
+def stream_without_its_band() -> None:
+    honest = stream.horizon_multiplier
+    stream.horizon_multiplier = lambda settings, _: honest(settings, 1)
+
+
+def stream_repeats_its_noise() -> None:
+    honest = noise.NoiseStreams.stream
+    noise.NoiseStreams.stream = lambda self, zone, round_, update: honest(
+        self, zone, min(round_, 3), update
+    )
+
+
+def tree_sensitivity_of_a_leaf() -> None:
+    honest = linear.Statistics.sensitivity
+
+    def leaf(self: Any, *given: Any) -> Any:
+        bound = honest(self, *given)
+        return replace(bound, value=bound.value * float(self.matrix.max(initial=0.0)) / 2.0)
+
+    linear.Statistics.sensitivity = leaf
+    disclosure.Statistics.sensitivity = leaf
+
+
+MUTANTS: tuple[Callable[[], None], ...] = (
+    penalty_reads_private_figures,
+    stopping_reads_private_figures,
+    same_noise_in_every_round,
+    same_noise_in_every_zone,
+    third_zone_reuses_noise_of_the_first,
+    noise_ends_after_round_6,
+    last_round_on_true_demand,
+    exact_output_sensitivity_halved,
+    secure_noise_halved,
+    secure_noise_of_floats,
+    auto_by_private_demand,
+    prior_by_private_demand,
+    warm_start_on_private_demand,
+    p_and_q_share_noise,
+    no_noise_on_zero_buses,
+    noise_scale_by_value,
+    course_sensitivity_of_the_mean,
+    central_on_true_demand,
+    estimate_kept_near_true_demand,
+    staircase_with_a_wrong_step,
+    tree_sensitivity_of_a_leaf,
+    stream_without_its_band,
+    stream_repeats_its_noise,
+)
 
 if __name__ == "__main__":
     {mutant.__name__: mutant for mutant in MUTANTS}.get(sys.argv[1], lambda: None)()

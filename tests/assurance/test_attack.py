@@ -18,7 +18,7 @@ from gridpriv.assurance.adversary import (
 from gridpriv.assurance.attack import attack
 from gridpriv.assurance.averaging import averaging
 from gridpriv.assurance.eavesdrop import Heard, listen
-from gridpriv.assurance.findings import AttackResult, Outcome
+from gridpriv.assurance.findings import AttackOutcome, AttackResult
 from gridpriv.assurance.identifiability import Identified, identify
 from gridpriv.assurance.stationarity import StationarityModel
 from gridpriv.cli.attack import _print
@@ -26,12 +26,16 @@ from gridpriv.consensus.messages import Reply
 from gridpriv.core.errors import InputError
 
 SILENT: dict[str, Any] = {
-    "mechanism": "none", "update": "linearized", "start": "flat", "rounds": 5, "accuracy": "exact",
-}  # fmt: skip
+    "mechanism": "none",
+    "update": "linearized",
+    "start": "flat",
+    "rounds": 5,
+    "solver_tolerance": "tight",
+}
 
 
 @pytest.mark.parametrize("update", ["linearized", "exact"])
-@pytest.mark.parametrize("start", ["flat", "proxy"])
+@pytest.mark.parametrize("start", ["flat", "warm"])
 def test_forward_model_predicts_every_message(update: str, start: str) -> None:
     run = prepared(**(SILENT | {"update": update, "start": start, "rounds": 3}))
     network = listen(run)
@@ -66,7 +70,7 @@ def test_without_noise_boundary_messages_give_the_demands_of_case14() -> None:
 def test_demand_noise_at_the_size_of_the_load_leaves_the_prior() -> None:
     """Total epsilon 1 and beta the largest demand: the fit does no better than the prior."""
     run = prepared(
-        update="exact", budget="total:1", beta="94.2MW", rounds=3, penalty="balanced", release="bus"
+        update="exact", budget="total:1", beta="94.2MW", rounds=3, penalty="auto", release="bus"
     )
     result = attack(run, AttackPlan(seeds=3, rounds=3))
     table = result.summary().set_index(["configuration", "adversary"])
@@ -77,7 +81,7 @@ def test_demand_noise_at_the_size_of_the_load_leaves_the_prior() -> None:
 
 def test_sums_tell_nothing_of_a_bus_but_its_zones_sum() -> None:
     """Against who knows every zone's total; who knows the grid's learns the zones' from them."""
-    given = {"mechanism": "laplace", "refresh": "run", "rounds": 20, "beta": "10MW"}
+    given = {"mechanism": "laplace", "noise_schedule": "once", "rounds": 20, "beta": "10MW"}
     run = prepared(**given, budget="total:1", release="total")
     told = {
         prior: attack(run, AttackPlan(seeds=5, rounds=1, prior=prior)) for prior in ("zone", "grid")
@@ -107,7 +111,7 @@ def test_better_than_the_prior_begins_at_a_hundredth_of_its_error(
     assert sides[:, 1:].all()  # so that errors average to the stated share of the prior's
     estimates[:, 0] = load[0]
     outcomes = tuple(
-        Outcome(label, 1.0, "messages", found, np.zeros(14))
+        AttackOutcome(label, 1.0, "messages", found, np.zeros(14))
         for label, found in (("no noise", np.stack([load, load])), ("as set", estimates))
     )
     every = np.arange(14)
@@ -140,8 +144,11 @@ def test_who_listens_hears_exact_solves_whatever_the_run_has(
     monkeypatch.setattr("gridpriv.zonal.prepared.FEW_ZONES", 0)
     given = SILENT | {"update": "exact", "rounds": 2}
     matched, exact = (
-        attack(prepared(**(given | {"accuracy": accuracy})), AttackPlan(rounds=2, bus=12))
-        for accuracy in ("matched", "exact")
+        attack(
+            prepared(**(given | {"solver_tolerance": solver_tolerance})),
+            AttackPlan(rounds=2, bus=12),
+        )
+        for solver_tolerance in ("matched", "tight")
     )
     for one, other in zip(matched.outcomes, exact.outcomes, strict=True):
         np.testing.assert_array_equal(one.estimates, other.estimates)
@@ -218,9 +225,9 @@ def test_noise_drawn_each_round_averages_out() -> None:
         consensus="all",
     )  # fmt: skip
     table = averaging(run, AttackPlan(seeds=3, bus=12), (1, 16))
-    mean = table.groupby(["refresh", "rounds"])["mae_mw"].mean()
+    mean = table.groupby(["noise_schedule", "rounds"])["mae_mw"].mean()
     assert mean["round", 16] < 0.5 * mean["round", 1]
-    assert mean["run", 16] == pytest.approx(mean["run", 1], rel=0.01)
+    assert mean["once", 16] == pytest.approx(mean["once", 1], rel=0.01)
 
 
 def test_noise_on_demand_is_heard_in_units_of_the_demand_that_is_run() -> None:
@@ -231,7 +238,7 @@ def test_noise_on_demand_is_heard_in_units_of_the_demand_that_is_run() -> None:
         assert run.rules.noise is not None
         sensitivity = run.problems[0].disclosure.sensitivity(run.rules.adjacency, 1)
         message = Reply(np.zeros(0), {run.rules.noise.release(sensitivity): 1})
-        one = Heard(1, np.zeros(0), np.zeros(0), 1.0, message, rehearsal=False)
+        one = Heard(1, np.zeros(0), np.zeros(0), 1.0, message, warm_start=False)
         heard.append(heard_noise(run, [one]).variance)
     assert heard[0] == pytest.approx(heard[1])
 
@@ -240,7 +247,7 @@ def test_noise_on_demand_is_heard_in_units_of_the_demand_that_is_run() -> None:
 def test_sums_tell_a_zones_mean_and_nothing_of_a_bus(load_scale: float) -> None:
     """Without noise to speak of, the sum is known, and every bus is off by the same."""
     summed = prepared(
-        mechanism="knorm", refresh="run", release="total", budget="total:1e5", beta="1MW",
+        mechanism="knorm", noise_schedule="once", release="total", budget="total:1e5", beta="1MW",
         solver="clarabel", seed=1, rounds=2, load_scale=load_scale,
     )  # fmt: skip
     result = attack(summed, AttackPlan(seeds=1, rounds=2))

@@ -12,7 +12,8 @@ from assurance_broken import HalfNoise, SkipsOne, broken, prepared
 from scipy import stats
 
 from gridpriv.assurance import whole
-from gridpriv.assurance.audit import RUNS, AuditPlan, _runs, audit, audit_mechanism, target
+from gridpriv.assurance.audit import RUNS, _runs, audit, audit_mechanism, target
+from gridpriv.assurance.audit_result import AuditPlan
 from gridpriv.assurance.audited import zone_levels
 from gridpriv.assurance.bounds import (
     ceiling,
@@ -71,7 +72,7 @@ class Plain:
     """A one-dimensional Laplace mechanism of known epsilon: any mechanism can be audited."""
 
     delivered: float
-    claimed: float
+    nominal: float
     certified: float
     level: str = "release"
     delta: float = 0.0
@@ -86,8 +87,8 @@ def test_protocol_audits_any_mechanism() -> None:
     sound = audit_mechanism(Plain(1.0, 1.0, 1.0), 8000)
     assert 0.7 < sound.measured.epsilon < 1.0
     assert sound.verdict == "consistent"
-    claimed = audit_mechanism(Plain(2.0, 1.0, 2.0), 8000)
-    assert claimed.verdict == "claim refuted"
+    nominal = audit_mechanism(Plain(2.0, 1.0, 2.0), 8000)
+    assert nominal.verdict == "claim refuted"
     assert audit_mechanism(Plain(2.0, 1.0, 1.0), 8000).verdict == "violation"
 
 
@@ -126,9 +127,9 @@ def test_noise_skipped_on_one_coordinate_is_caught() -> None:
 
 
 def test_paper_calibration_is_refuted_on_case118() -> None:
-    """RK erratum 2: at the largest bus the noise certifies 13 times the claimed 0.1."""
+    """RK erratum 2: at the largest bus the noise certifies 13 times the nominal 0.1."""
     run = prepared(
-        "case118", perturbation="objective", calibration="paper", update="linearized",
+        "case118", perturbation="objective", sensitivity="published", update="linearized",
         consensus="all", protects="p", rounds=1, budget="per-release:0.1", penalty="100",
     )  # fmt: skip
     found = _release(run, 20_000)
@@ -143,18 +144,18 @@ def test_audit_without_noise_is_refused() -> None:
 
 
 def test_audit_of_an_unknown_bus_is_refused() -> None:
-    with pytest.raises(InputError, match=r"bus = 99 .*one of its zones"):
+    with pytest.raises(InputError, match=r"bus = 99: .*one of its zones"):
         audit(prepared(), AuditPlan({"release": 4000}, levels=("release",), bus=99))
 
 
 def test_too_few_runs_are_refused_with_the_number_needed() -> None:
-    with pytest.raises(InputError, match=r"runs = 10 is not allowed: at least \d+"):
+    with pytest.raises(InputError, match=r"runs = 10: must be at least \d+"):
         audit(prepared(), AuditPlan({"release": 10}, levels=("release",)))
 
 
 def test_audit_document() -> None:
     runs = {"release": 2000, "solution": 400, "messages": 400}
-    run = prepared(rounds=2, refresh="round", update="linearized", protects="p")
+    run = prepared(rounds=2, noise_schedule="round", update="linearized", protects="p")
     result = audit(run, AuditPlan(runs, rounds=2))
     document = result.as_dict()
     assert result.passed
@@ -192,7 +193,7 @@ def test_knorm_noise_is_seen_at_nearly_what_it_states(protects: str) -> None:
     run = prepared(
         mechanism="knorm",
         budget="total:1",
-        refresh="run",
+        noise_schedule="once",
         release="bus",
         beta="10MW",
         protects=protects,
@@ -221,8 +222,8 @@ def test_neighbours_of_a_scaled_run_move_as_its_owners_demand_does(
 
 def test_more_rounds_take_fewer_runs_but_enough_to_exceed_the_claim() -> None:
     """The messages of all rounds are audited in the time that five take."""
-    claimed = {rounds: _Claims(0.1 * rounds) for rounds in (5, 12, 50)}
-    runs = {rounds: _runs(one, AuditPlan(), rounds) for rounds, one in claimed.items()}
+    nominal = {rounds: _Claims(0.1 * rounds) for rounds in (5, 12, 50)}
+    runs = {rounds: _runs(one, AuditPlan(), rounds) for rounds, one in nominal.items()}
     assert runs[5] == RUNS["messages"]
     assert runs[12] == RUNS["messages"] * 5 // 12
     needed = 2 * runs_needed(5.0, 0.0, 0.999)
@@ -233,7 +234,7 @@ def test_more_rounds_take_fewer_runs_but_enough_to_exceed_the_claim() -> None:
 class _Claims:
     """Messages that claim an epsilon."""
 
-    claimed: float
+    nominal: float
     level: str = "messages"
     delta: float = 0.0
 

@@ -34,12 +34,12 @@ CONSENSUS = (
     ("output", "all", None),
     ("demand", "boundary", "update"),
     ("demand", "boundary", "round"),
-    ("demand", "boundary", "run"),
+    ("demand", "boundary", "once"),
 )
 EVERY = [
     dict(
         zip(
-            ("perturbation", "consensus", "refresh", "mechanism", "update", "local_updates"),
+            ("perturbation", "consensus", "noise_schedule", "mechanism", "update", "local_updates"),
             (*place, m, u, e),
             strict=True,
         )
@@ -135,7 +135,7 @@ def test_case118(perturbation: str, update: str) -> None:
 def test_paper_calibration_declares_the_sound_sensitivity() -> None:
     """What the accountant charges for is sound even where the noise is not."""
     run = prepared(
-        "case118", perturbation="objective", calibration="paper", mechanism="laplace",
+        "case118", perturbation="objective", sensitivity="published", mechanism="laplace",
         update="linearized", consensus="all", protects="p", rounds=1,
     )  # fmt: skip
     findings = replayed(run, lambda z: _worst(run, z))
@@ -149,7 +149,7 @@ def test_paper_calibration_declares_the_sound_sensitivity() -> None:
     "changed",
     [
         {"penalty": "1e6"},
-        {"penalty": "growing:100,2,1,100000", "rounds": 12},  # the last round's counts
+        {"penalty": "geometric:100,2,1,100000", "rounds": 12},  # the last round's counts
         {"penalty": "1", "beta": "1e-9"},
     ],
 )
@@ -159,15 +159,15 @@ def test_noise_on_outputs_that_a_solver_cannot_keep_is_refused_before_anything_i
     """Clarabel's own minimisers move by more than what would be declared."""
     run = prepared(perturbation="output", update="linearized", consensus="all", **changed)
     drawn: list[Any] = []
-    with pytest.raises(SolverError, match=r"rehearsal round 1.*rests on this minimiser"):
+    with pytest.raises(SolverError, match=r"warm-start round 1.*rests on this minimiser"):
         run_prepared(run, charge=lambda *release: drawn.append(release))
     assert drawn == []
 
 
 def test_a_papers_calibration_is_certified_for_exact_minimisers() -> None:
     declared = []
-    for calibration in ("paper", "sound"):
-        run = prepared(perturbation="output", calibration=calibration, penalty="100", rounds=1)
+    for sensitivity in ("published", "proven"):
+        run = prepared(perturbation="output", sensitivity=sensitivity, penalty="100", rounds=1)
         (releases, *_) = listen(run).heard[0][-1].reply.releases
         declared.append(releases.sensitivity.value)
     assert declared[1] == pytest.approx(1.5 * declared[0])
@@ -198,7 +198,7 @@ def test_an_uncharged_release_is_caught() -> None:
 
 
 def test_a_sensitivity_read_off_the_data_is_caught() -> None:
-    run = prepared(perturbation="demand", refresh="update")
+    run = prepared(perturbation="demand", noise_schedule="update")
     # the largest demand of zone 1 is bus 3's: moving it moves what the agent believes
     problem = run.problems[0]
     own = int(np.argmax(problem.program.zone.demand)) % len(problem.program.zone.own)

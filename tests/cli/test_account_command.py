@@ -28,6 +28,26 @@ REFERENCE = [
 ]
 
 
+@pytest.mark.parametrize("mechanism", ["laplace", "gaussian"])
+@pytest.mark.parametrize("multiplier", ["1e-308", "5e-324", "1e-160", "1e-9", "0.01"])
+def test_too_little_noise_is_refused_with_its_epsilon(
+    capsys: pytest.CaptureFixture[str], mechanism: str, multiplier: str
+) -> None:
+    words = ["--mechanism", mechanism, "--noise-multiplier", multiplier, "--releases", "3"]
+    assert main(["account", *words]) == 2
+    assert "at most 30 can be accounted for" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("mechanism", ["laplace", "gaussian"])
+def test_very_much_noise_is_accounted_for(
+    capsys: pytest.CaptureFixture[str], mechanism: str
+) -> None:
+    words = ["--mechanism", mechanism, "--noise-multiplier", "1e9", "--releases", "3"]
+    assert account(capsys, *words)["total"]["epsilon"] < 1e-3
+    assert main(["account", *words[:3], "1e300", *words[4:]]) == 2
+    assert "a positive number up to 1e+09" in capsys.readouterr().err
+
+
 def printed(value: float, like: str) -> str:
     return f"{value:.{len(like.partition('.')[2])}f}"
 
@@ -47,16 +67,16 @@ def test_the_reference_totals_to_their_digits(
     paper: str | None,
 ) -> None:
     words = ["--mechanism", mechanism, "--epsilon", str(epsilon), "--releases", str(releases)]
-    words += ["--target-delta", str(target), "--calibration", "paper"]
+    words += ["--target-delta", str(target), "--sensitivity", "published"]
     found = account(capsys, *words, *(["--delta", str(delta)] if delta else []))
     assert printed(found["total"]["epsilon"], pld) == pld
     assert found["total"]["delta"] == target
     if basic is not None:
         assert printed(found["total_pure"], basic) == basic
-        assert found["paper_total"] is None
+        assert found["published_total"] is None
     if paper is not None:
         assert found["total_pure"] is None
-        assert printed(found["paper_total"], paper) == paper
+        assert printed(found["published_total"], paper) == paper
 
 
 @pytest.mark.parametrize(("releases", "multiplier"), [(100, "37.3"), (1, "3.73")])
@@ -87,16 +107,16 @@ def test_analytic_gaussian_needs_less_noise_than_the_classical(
 ) -> None:
     words = ["--mechanism", "gaussian", "--epsilon", "1", "--delta", "1e-5", "--releases", "1"]
     sound = account(capsys, *words)
-    classical = account(capsys, *words, "--calibration", "paper")
+    classical = account(capsys, *words, "--sensitivity", "published")
     assert sound["per_release"]["certified"] == pytest.approx(1.0, rel=1e-6)
     assert classical["noise_multiplier"] == pytest.approx(math.sqrt(2 * math.log(1.25e5)))
     assert sound["noise_multiplier"] < classical["noise_multiplier"]
-    assert classical["per_release"]["certified"] < classical["per_release"]["claimed"] == 1.0
+    assert classical["per_release"]["certified"] < classical["per_release"]["nominal"] == 1.0
 
 
 def test_the_papers_formula_is_labelled(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["account", "--mechanism", "gaussian", "--epsilon", "1", "--delta", "1e-5"]
-    assert main([*words, "--releases", "100", "--calibration", "paper"]) == 0
+    assert main([*words, "--releases", "100", "--sensitivity", "published"]) == 0
     text = capsys.readouterr().out
     assert "Theorem 4.6 (not a certificate)" in text
     assert "below the true total" in text
@@ -121,15 +141,23 @@ def test_the_papers_formula_is_labelled(capsys: pytest.CaptureFixture[str]) -> N
         (["--epsilon", "1", "--mechanism", "cauchy", "--releases", "2"], "cauchy"),
         (["--epsilon", "1", "--target-delta", "1", "--releases", "2"], "target-delta"),
         (["--epsilon", "1", "--delta", "0", "--releases", "2"], "delta = 0.0"),
-        (["--epsilon", "1", "--calibration", "papper", "--releases", "2"], "did you mean"),
-        (["--total", "1", "--calibration", "paper", "--releases", "2"], "give --epsilon"),
+        (["--epsilon", "1", "--sensitivity", "publshed", "--releases", "2"], "did you mean"),
+        (["--total", "1", "--sensitivity", "published", "--releases", "2"], "give --epsilon"),
         (
-            ["--epsilon", "2", "--mechanism", "gaussian", "--calibration", "paper", "--releases",
-             "2"],
+            [
+                "--epsilon",
+                "2",
+                "--mechanism",
+                "gaussian",
+                "--sensitivity",
+                "published",
+                "--releases",
+                "2",
+            ],
             "at most 1",
         ),
     ],
-)  # fmt: skip
+)
 def test_wrong_questions_are_refused(
     capsys: pytest.CaptureFixture[str], words: list[str], told: str
 ) -> None:

@@ -11,6 +11,7 @@ import pytest
 import gridpriv
 from gridpriv.cli.flags import given_settings
 from gridpriv.cli.main import COMMANDS, _parser
+from gridpriv.privacy.plugins import NAMES
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
@@ -31,7 +32,10 @@ def command_lines(page: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
-def test_documented_commands_parse(page: Path) -> None:
+def test_documented_commands_parse(page: Path, request: pytest.FixtureRequest) -> None:
+    if page.name == "mechanism.md":  # its commands name the mechanism that it registers
+        NAMES.append("ball")
+        request.addfinalizer(lambda: NAMES.remove("ball"))
     for line in command_lines(page):
         words = shlex.split(line)[1:]
         if any(word.isupper() and word in ("ACTION", "COMMAND") for word in words):

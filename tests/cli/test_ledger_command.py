@@ -254,8 +254,9 @@ def test_demand_and_key_of_ones_own(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert main([*words, "--demand", demand]) == 2
     assert main([*words, "--demand", demand, "--ledger-key", key, "--solver", "clarabel"]) == 0
     capsys.readouterr()
-    assert main([*words, "--ledger-key", key]) == 2
-    assert "1 of the 5 buses of '1' is for other data" in capsys.readouterr().err
+    assert main([*words, "--ledger-key", key, "--solver", "clarabel"]) == 0  # the next hour's
+    assert main([*words, "--ledger-key", key]) == 4
+    assert "left 0 %" in capsys.readouterr().err
     assert main(["run", "case14", "--rounds", "1", "--ledger-key", key]) == 2
     assert "give --ledger" in capsys.readouterr().err
     assert not Path(f"{book}.key").exists()

@@ -8,7 +8,7 @@ import pytest
 
 from gridpriv.cli.compare import print_summary
 from gridpriv.cli.output import print_table
-from gridpriv.study.schemes import DEFAULT_SCHEMES
+from gridpriv.study.methods import DEFAULT_METHODS
 
 
 @pytest.mark.parametrize("columns", [80, 120])
@@ -35,11 +35,12 @@ def test_numbers_are_not_split_and_gaps_stand_with_them(columns, monkeypatch, ca
 def test_the_answer_of_a_comparison_splits_no_word_at_80_columns(costs, monkeypatch, capsys):
     """The names of the default ways, and the widest figures of each kind."""
     monkeypatch.setenv("COLUMNS", "80")
-    ways = [scheme.name for scheme in DEFAULT_SCHEMES]
+    ways = [method.name for method in DEFAULT_METHODS]
     figures = {"cost_of_privacy": 123456.7, "cost_of_privacy_high": 654321.0} if costs else {}
     nothing = dict.fromkeys(("cost_of_privacy", "cost_of_privacy_high"), math.nan)
-    row = nothing | {"panel": "case118", "total_epsilon": 0.5, "recourse_shed_mw": 1e-12,
-                     "interchange_deviation_mw": 2.4e-9, "carried": 0.8765, "seeds": 5}  # fmt: skip
+    row = nothing | {"panel": "case118", "total_epsilon": 0.5, "redispatch_shed_mw": 1e-12,
+                     "interchange_deviation_mw": 2.4e-9, "ac_feasible": 0.8765,
+                     "seeds": 5}  # fmt: skip
     print_summary(pd.DataFrame([row | figures | {"series": way} for way in ways]))
     told = capsys.readouterr().out
     assert max(map(len, told.splitlines())) <= 80
@@ -48,4 +49,4 @@ def test_the_answer_of_a_comparison_splits_no_word_at_80_columns(costs, monkeypa
     assert {"0.5", "0.001", "88"} <= words, told
     assert ({"123457", "530864"} <= words) is costs
     assert ("privacy" in words) is costs, "what no run has is no column"
-    assert ("pay each other for balancing power is in none" in " ".join(told.split())) is costs
+    assert ("payments between zones for balancing power" in " ".join(told.split())) is costs

@@ -143,7 +143,7 @@ class Waterworks:
         )
 
 
-def rules(update="exact", target="none", local_updates=1, refresh="update"):
+def rules(update="exact", target="none", local_updates=1, noise_schedule="update"):
     """Rules without noise, or with Laplace noise of a tenth of the sensitivity."""
     noise = None if target == "none" else NoiseRule("laplace", "simulated", 0.1)
-    return AgentRules(update, local_updates, Perturbation(target, refresh), noise, 0.01)
+    return AgentRules(update, local_updates, Perturbation(target, noise_schedule), noise, 0.01)

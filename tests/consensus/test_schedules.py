@@ -7,11 +7,10 @@ import pytest
 
 from gridpriv import InputError, Settings
 from gridpriv.consensus.schedules import (
-    BalancedPenalty,
     ConstantPenalty,
-    EvenedPenalty,
-    GrowingPenalty,
+    GeometricPenalty,
     KeptPenalty,
+    ResidualBalancing,
     nonsmooth_step,
     smooth_step,
     strongly_convex_step,
@@ -26,7 +25,7 @@ def test_step_sizes_are_the_papers():
 
 
 def test_a_growing_penalty_is_nondecreasing_and_bounded():
-    schedule = GrowingPenalty(2.0, 1.2, 10, 5.0)
+    schedule = GeometricPenalty(2.0, 1.2, 10, 5.0)
     rho, seen = schedule.first(1), []
     for t in range(1, 200):
         seen.append(rho[0])
@@ -38,7 +37,7 @@ def test_a_growing_penalty_is_nondecreasing_and_bounded():
 
 
 def test_balancing_raises_where_copies_disagree_and_lowers_where_w_moves():
-    rule = BalancedPenalty(start=1.0, factor=2.0, ratio=3.0)
+    rule = ResidualBalancing(start=1.0, factor=2.0, ratio=3.0)
     rho = rule.following(5, np.ones(3), np.array([4.0, 1.0, 1.0]), np.array([1.0, 1.0, 4.0]))
     change = 2.0 ** (10 / 15)  # after t rounds the factor's power is settle / (settle + t)
     np.testing.assert_allclose(rho, [change, 1.0, 1.0 / change])
@@ -46,39 +45,16 @@ def test_balancing_raises_where_copies_disagree_and_lowers_where_w_moves():
     assert kept.following(5, rho, np.ones(3), np.zeros(3)) is rho
 
 
-def test_evening_raises_what_is_last_to_agree_and_waits_with_what_has_a_price():
-    unpriced = np.array([True, True, False, False])
-    rule = EvenedPenalty(BalancedPenalty(), unpriced)
-    rho, apart = np.array([2.0, 3.0, 2.0, 3.0]), np.array([1.0, 0.05, 1.0, 0.05])
-    for t in (1, 40, 10_000):
-        factor = 1.3 ** (40.0 / (40.0 + t))
-        far = rule.following(t, rho, apart, np.zeros(4))
-        np.testing.assert_allclose(far, rho * [factor, 1.0, 1.0, 1.0])
-        near = rule.following(t, rho, apart / 10.0, np.zeros(4))
-        np.testing.assert_allclose(near, rho * [factor, 1.0, factor, 1.0])
-    np.testing.assert_array_equal(rule.following(1, rho, np.zeros(4), np.zeros(4)), rho)
-
-
-def test_evening_begins_below_015_takes_a_tenth_of_the_largest_and_ends_at_10000():
-    rule = EvenedPenalty(BalancedPenalty(), np.zeros(3, dtype=bool))
-
-    def raised(rho, apart):
-        rho = np.array(rho)
-        return (rule.following(1, rho, np.array(apart), np.zeros(3)) > rho).tolist()
-
-    assert raised([1.0, 1.0, 1.0], [0.149, 0.016, 0.014]) == [True, True, False]
-    assert raised([1.0, 1.0, 1.0], [0.151, 0.016, 0.014]) == [False, False, False]
-    assert raised([7_000.0, 9_000.0, 20_000.0], [0.1, 0.1, 0.1]) == [True, False, False]
-
-
 def test_noise_that_is_drawn_every_round_is_not_chased():
-    assert Settings(refresh="round").noise_is_fresh()
+    assert Settings(noise_schedule="round").noise_is_fresh()
     assert Settings(perturbation="objective").noise_is_fresh()
     assert not Settings().noise_is_fresh()
     assert not Settings(mechanism="none").noise_is_fresh()
 
 
-@pytest.mark.parametrize("text", ["0", "-1", "nan", "auto", "growing:1,2", "growing:2,0.5,1,9"])
+@pytest.mark.parametrize(
+    "text", ["0", "-1", "nan", "balanced", "geometric:1,2", "geometric:2,0.5,1,9"]
+)
 def test_penalties_that_cannot_be_are_refused(text):
     with pytest.raises(InputError, match="penalty"):
         Settings(penalty=text)

@@ -92,21 +92,23 @@ def test_rehearsing_and_getting_ready_touch_nothing_private():
     for agent in (here, there):
         agent.ready(order)
         assert agent.average == pytest.approx([0.0, 0.0])
-        assert agent.perform("rehearse", order).releases == {}
+        assert agent.perform("warm_start", order).releases == {}
         assert agent.drawn() == {}
     assert np.array_equal(here.average, there.average)
     assert here.average[FLOW] != 0.0
 
 
 @pytest.mark.parametrize(
-    ("target", "refresh", "updates", "expected"),
+    ("target", "noise_schedule", "updates", "expected"),
     [
-        ("demand", "run", 3, 1), ("demand", "round", 3, 4), ("demand", "update", 3, 12),
+        ("demand", "once", 3, 1), ("demand", "round", 3, 4), ("demand", "update", 3, 12),
         ("objective", "update", 2, 8), ("output", "update", 2, 8), ("none", "update", 2, 0),
     ],
 )  # fmt: skip
-def test_every_draw_is_told_in_a_reply_counted_and_planned(target, refresh, updates, expected):
-    crew = Waterworks(**SHORT, rules=rules("linearized", target, updates, refresh))
+def test_every_draw_is_told_in_a_reply_counted_and_planned(
+    target, noise_schedule, updates, expected
+):
+    crew = Waterworks(**SHORT, rules=rules("linearized", target, updates, noise_schedule))
     transport = in_process(crew)
     port, told = exchange(transport, "round"), [Counter(), Counter()]
     one = transport.ask("release", [np.ones(1)] * 2, [1.0] * 2)
@@ -130,7 +132,7 @@ def test_every_draw_is_told_in_a_reply_counted_and_planned(target, refresh, upda
 def test_only_an_output_may_not_rest_on_a_point_near_the_minimiser(target, update, monkeypatch):
     """Its noise covers how far the minimiser moves; what is near it may move farther.
 
-    Demand and gradients are released before the solver, and a rehearsal releases nothing. What is
+    Demand and gradients are released before the solver, and a warm_start releases nothing. What is
     tried before anything is charged is what rounds will ask for.
     """
     agent = Waterworks(**SHORT, rules=rules(update, target)).agent(1)
@@ -144,7 +146,7 @@ def test_only_an_output_may_not_rest_on_a_point_near_the_minimiser(target, updat
     monkeypatch.setattr(agent.problem, name, noted)
     monkeypatch.setattr(agent.problem, "solver_share", {update: 0.5})
     order = Order(1, np.array([1.0]), np.array([2.0]), 1.0)
-    agent.rehearse(order)
+    agent.warm_start(order)
     agent.ready(order)
     agent.round(order)
     assert [near for near, _ in asked] == [True, target != "output", target != "output"]

@@ -21,7 +21,7 @@ FOLDER = Path(__file__).parents[2] / "examples"
 SAYS = {
     "attack.py": r"no noise .* messages .*\n.*as set .* releases",
     "day.py": r"zone 3: 1 release in 6 steps, total epsilon 1\n",
-    "first_run.ipynb": r"zone 3: 1 release of certified epsilon 5 \(claimed 5\), total 5; ",
+    "first_run.ipynb": r"zone 3: 1 release of certified epsilon 5 \(nominal 5\), total 5; ",
     "compare_budgets.ipynb": r"Open .*report\.html",
     "learning_lasso.py": r"ddp-admm: objective 0\.1\d+, certified total epsilon 10\.00",
     "own_grid.py": r"5\d\d\d\.\d\d \$/h, 0\.000 MW not served",
@@ -31,7 +31,7 @@ SAYS = {
     "water_network.py": r"(  district \d: lacks   0\.8[89] m3/h; no privacy\n){3}",
 }
 SLOW = {
-    "audit_case118.py": r"claimed 0\.1, certified 1\.3, (.*\n)*the certified epsilon stands",
+    "audit_case118.py": r"nominal 0\.1, certified 1\.3, (.*\n)*the certified epsilon stands",
     "consortium.py": r"Run example: case14(.*\n)*Zone 3, run example",
     "protect_substation.py": r"recommended: release \w+(.*\n)*zone 3: [01] release",
     "helics_run.py": r"5 rounds; the other federate is at 1\.0 s",

@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from gridpriv.core import records
+
 How = Literal["kill", "full", "error"]
 KILLED, DEFECT = 137, 70
 CHANGES = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate", "os.chmod",
@@ -77,6 +79,7 @@ class Faults:
         sys.addaudithook(self.audit)
         self._fdopen, self._fsync = os.fdopen, os.fsync
         os.fdopen, os.fsync = self.fdopen, self.fsync  # type: ignore[assignment]
+        records.flush = self.fsync  # which was os.fdatasync
 
     def tell(self) -> None:
         os.write(self.report, self.count.to_bytes(8, "big"))
@@ -134,6 +137,13 @@ class Watched(io.BufferedIOBase):
             self._file.flush()
         self._faults.operation(needs_room=True)
         return int(self._file.write(content))
+
+    def truncate(self, size: int | None = None) -> int:
+        self._faults.operation(needs_room=False)
+        return int(self._file.truncate(size))
+
+    def seek(self, place: int, whence: int = 0) -> int:
+        return int(self._file.seek(place, whence))
 
     def writable(self) -> bool:
         return True

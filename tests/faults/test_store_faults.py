@@ -14,6 +14,7 @@ from harness import DEFECT, KILLED, How, content, run
 
 from gridpriv.core.errors import GridprivError
 from gridpriv.core.files import StorageError
+from gridpriv.core.sealed import sealed
 from gridpriv.core.store import Store, open_store
 from gridpriv.core.stored import Rows, read_study
 
@@ -177,6 +178,34 @@ def test_damage_of_every_file_of_a_finished_study_is_named(
                 continue  # white space
             assert str(folder / name) in told, f"{name}, {what}: {told!r}"
             assert toy_study(folder, resume=True) == 2
+
+
+@pytest.mark.parametrize(
+    ("tables", "named"),
+    [
+        ({"runs": {"rows": 3}}, "runs"),
+        ({"runs": {"rows": 3, "sha256": None}}, "runs"),
+        ({"runs": 3}, "runs"),
+        ({"../out/runs": {"rows": 3, "sha256": "0" * 64}}, "../out/runs"),
+        ({"/etc/passwd": {"rows": 3, "sha256": "0" * 64}}, "/etc/passwd"),
+        ({"..": {"rows": 3, "sha256": "0" * 64}}, ".."),
+        ([], "tables"),
+        (None, "tables"),
+    ],
+)
+def test_a_manifest_that_was_sealed_again_names_its_own_tables_only(
+    tmp_path: Path, whole: dict[str, bytes], tables: Any, named: str
+) -> None:
+    folder = tmp_path / "out"
+    folder.mkdir()
+    for name, intact in whole.items():
+        (folder / name).write_bytes(intact)
+    manifest = json.loads(whole["manifest.json"])
+    del manifest["checksum"]
+    (folder / "manifest.json").write_text(sealed(manifest | {"tables": tables}))
+    message = refusal(read_study, folder)
+    assert f"its entry of table {named!r}" in message, message
+    assert toy_study(folder, resume=True) == 2
 
 
 def test_damage_of_a_part_is_named_when_read_and_repaired_by_a_resume(

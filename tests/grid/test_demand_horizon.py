@@ -34,7 +34,8 @@ def zoning() -> gridpriv.Zoning:
 
 
 @pytest.mark.parametrize(
-    ("given", "releases"), [({}, 1), ({"course": "anew"}, 4), ({"refresh": "round"}, 4 * 3)]
+    ("given", "releases"),
+    [({}, 1), ({"temporal_basis": "per-step"}, 4), ({"noise_schedule": "round"}, 4 * 3)],
 )
 def test_the_total_of_the_horizon_is_the_budget(given: dict[str, Any], releases: int) -> None:
     """Steps with demand of their own are released at once, or draw as often as they are told to."""
@@ -45,6 +46,17 @@ def test_the_total_of_the_horizon_is_the_budget(given: dict[str, Any], releases:
         assert statement.total_pure == pytest.approx(2.0, rel=1e-9), "basic composition"
     for step in result.results:
         assert all(s.total_pure == pytest.approx(0.5, rel=1e-9) for s in step.statements)
+
+
+def test_figures_of_a_horizon_draw_its_table() -> None:
+    result = run_series(flat(3), zoning(), replace(SETTINGS, rounds=1))
+    table = result.table()
+    columns = {"demand": "demand_mw", "shedding": "redispatch_shed_mw",
+               "residual": "consensus_residual"}  # fmt: skip
+    for name, column in columns.items():
+        ax = getattr(result.plot, name)()
+        assert list(ax.lines[0].get_ydata()) == list(table[column])
+        assert ax.get_ylabel().endswith("(p.u.)" if name == "residual" else "(MW)")
 
 
 def test_a_gaussian_horizon_meets_its_epsilon_and_delta() -> None:

@@ -250,20 +250,20 @@ def test_json_that_is_no_net_is_refused(tmp_path: Path) -> None:
 
 
 DAMAGE = [
-    ("line", "to_bus", 99, r"net.line row 0: to_bus = 99 is not allowed: a row of net.bus"),
-    ("line", "max_i_ka", -0.2, r"net.line row 0: max_i_ka = -0.2 is not allowed"),
+    ("line", "to_bus", 99, r"net.line row 0: to_bus = 99: must be a row of net.bus"),
+    ("line", "max_i_ka", -0.2, r"net.line row 0: max_i_ka = -0.2: must be"),
     ("line", "max_loading_percent", -80.0, r"net.line 0: .*rateA = -"),
-    ("line", "length_km", 0.0, r"net.line row 0: length_km = 0.0 is not allowed: a positive"),
-    ("line", "r_ohm_per_km", np.nan, r"net.line row 0: r_ohm_per_km = nan is not allowed"),
+    ("line", "length_km", 0.0, r"net.line row 0: length_km = 0.0: must be a positive"),
+    ("line", "r_ohm_per_km", np.nan, r"net.line row 0: r_ohm_per_km = nan: must be"),
     ("line", "to_bus", 4, r"net.line 0: .*from = to bus"),
-    ("load", "p_mw", np.inf, r"net.load row 0: p_mw = inf is not allowed: a finite number"),
-    ("load", "bus", 5, r"net.load row 0: bus = 5 is not allowed"),
-    ("gen", "min_p_mw", 4.0, r"net.gen 0: .*pmin = 0.4 is not allowed: at most pmax"),
-    ("gen", "vm_pu", -1.0, r"net.gen row 0: vm_pu = -1.0 is not allowed"),
-    ("bus", "vn_kv", 0.0, r"net.bus row 4: vn_kv = 0.0 is not allowed: a positive number"),
-    ("bus", "min_vm_pu", 1.2, r"bus 4: vmin = 1.2 is not allowed: at most vmax"),
-    ("switch", "element", 77, r"net.switch row 0: element = 77 is not allowed: a row of net.bus"),
-    ("switch", "et", "x", r"net.switch row 0: et = 'x' is not allowed"),
+    ("load", "p_mw", np.inf, r"net.load row 0: p_mw = inf: must be a finite number"),
+    ("load", "bus", 5, r"net.load row 0: bus = 5: must be"),
+    ("gen", "min_p_mw", 4.0, r"net.gen 0: .*pmin = 0.4: must be at most pmax"),
+    ("gen", "vm_pu", -1.0, r"net.gen row 0: vm_pu = -1.0: must be"),
+    ("bus", "vn_kv", 0.0, r"net.bus row 4: vn_kv = 0.0: must be a positive number"),
+    ("bus", "min_vm_pu", 1.2, r"bus 4: vmin = 1.2: must be at most vmax"),
+    ("switch", "element", 77, r"net.switch row 0: element = 77: must be a row of net.bus"),
+    ("switch", "et", "x", r"net.switch row 0: et = 'x': must be"),
 ]
 
 
@@ -281,7 +281,7 @@ def test_damaged_nets_are_refused_with_the_row(
 def test_a_switch_that_names_a_list_is_refused(column: str) -> None:
     net = small()
     net.switch[column] = [[9]]
-    with pytest.raises(InputError, match=rf"net.switch row 0: {column} = \[9\] is not allowed"):
+    with pytest.raises(InputError, match=rf"net.switch row 0: {column} = \[9\]: must be"):
         convert_net(net)
 
 
@@ -385,6 +385,63 @@ def test_an_external_grid_holds_its_set_point_unless_it_is_controllable(
     optimum = acopf(replace(case, pmax=case.pmax.clip(max=10), pmin=case.pmin.clip(min=-10)),
                     "losses").state  # fmt: skip
     assert (abs(optimum.vm[0] - 0.99) < 1e-6) is not bool(controllable)
+
+
+def held(net: Any, row: str) -> tuple[str, str, bool]:
+    (note,) = [note for note in convert_net(net).report.notes if note.field == f"{row}: vm_pu"]
+    return note.status, note.note, note.left_out
+
+
+def test_a_fixed_voltage_is_reported_with_its_bus() -> None:
+    net = small()
+    net.ext_grid["vm_pu"] = 0.99
+    status, note, left_out = held(net, "ext_grid 0")
+    assert (status, left_out) == ("read", False)
+    assert note.startswith("bus 4 is fixed at 0.99 p.u., as in pandapower's optimal power flow")
+    net.ext_grid["controllable"] = True
+    assert not [n for n in convert_net(net).report.notes if n.field.endswith(": vm_pu")]
+
+
+def test_a_voltage_that_is_fixed_outside_its_band_is_warned_of(tmp_path: Path) -> None:
+    """pandapower fixes it all the same: its optimum, where it finds one, has that voltage."""
+    net = small()
+    net.ext_grid["vm_pu"] = 1.07
+    case = case_from_pandapower(net)
+    assert (case.vmin[0], case.vmax[0]) == (1.07, 1.07)
+    status, note, left_out = held(net, "ext_grid 0")
+    assert (status, left_out) == ("unsupported", True)
+    assert "outside its voltage band of 0.95 to 1.05 p.u." in note
+    pp.to_json(net, str(tmp_path / "high.json"))
+    with pytest.warns(
+        GridprivWarning, match=r"high.json: ext_grid 0: vm_pu: bus 4 is fixed at 1.0"
+    ):
+        load_case(tmp_path / "high.json")
+
+
+def test_voltages_of_generators_are_those_of_pandapowers_optimal_power_flow() -> None:
+    """A generator that is not controllable fixes its bus; its own limits narrow the band."""
+    net = networks.case9()
+    net.gen["max_vm_pu"] = [1.04, np.nan]
+    case = case_from_pandapower(net)
+    at = [case.index_of[int(bus)] for bus in net.gen["bus"]]
+    assert case.vmax[at].tolist() == [1.04, 1.1]
+    assert case.vmin[at].tolist() == [0.9, 0.9]
+    net.gen["vm_pu"], net.gen["controllable"] = [1.02, 1.03], [False, True]
+    case = case_from_pandapower(net)
+    assert (case.vmin[at[0]], case.vmax[at[0]]) == (1.02, 1.02)
+    assert case.vmax[at[1]] == 1.1
+    assert held(net, "gen 0")[0] == "read"
+    net.gen = net.gen.drop(columns="max_vm_pu")
+    pp.runopp(net, numba=False, delta=1e-9)
+    assert net.res_bus.vm_pu[net.gen["bus"].iloc[0]] == pytest.approx(1.02, abs=1e-6)
+    assert acopf(case, "cost").cost == pytest.approx(net.res_cost, rel=1e-4)
+
+
+def test_the_optimum_of_ieee30_is_pandapowers_with_its_slack_fixed() -> None:
+    net = networks.case_ieee30()
+    pp.runopp(net, numba=False)
+    assert net.res_cost == pytest.approx(9000.0, rel=1e-3)
+    assert acopf(case_from_pandapower(net), "cost").cost == pytest.approx(net.res_cost, rel=1e-5)
 
 
 @pytest.mark.parametrize("sent", [3.0, -3.0])

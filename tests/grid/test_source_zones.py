@@ -51,8 +51,8 @@ def test_the_flag_takes_the_sources_groups(tmp_path: Path, capsys: Any) -> None:
     run = ["run", case, "--mechanism", "none", "--rounds", "1", "--quiet"]
     assert main([*run, "--zones-from", "area"]) == 0
     for wrong, message in (
-        (["--zones-from", "zone"], "zones_from = 'zone' is not allowed"),
-        (["--zones-from", "areas"], "zones_from = 'areas' is not allowed"),
+        (["--zones-from", "zone"], "zones_from = 'zone': must be"),
+        (["--zones-from", "areas"], "zones_from = 'areas': must be"),
         (["--zones-from", "area", "--zones", "2"], "--zones-from names a map; leave out"),
         (["--zones-from", "area", "--zoning", "x.csv"], "leave out"),
         ([], "give --zones K, --zones-from area or --zoning"),
@@ -62,14 +62,14 @@ def test_the_flag_takes_the_sources_groups(tmp_path: Path, capsys: Any) -> None:
 
 
 def test_a_source_without_groups_says_so(case14: Case) -> None:
-    with pytest.raises(InputError, match="zones_from = 'area' is not allowed: case case14 does"):
+    with pytest.raises(InputError, match="zones_from = 'area': must be a group of which case"):
         zoning_from_source(case14, "area")
     with pytest.raises(InputError, match="zones_from = 'areas'"):
         zoning_from_source(case14, "areas")
     with pytest.raises(InputError, match=r"zone = 'a\\x1b'"):
-        zoning_from_source(replace(case14, zone=("a\x1b", *"b" * 13)), "zone")
+        zoning_from_source(replace(case14, groups={"zone": ("a\x1b", *"b" * 13)}), "zone")
     with pytest.raises(InputError, match="3 zone names for 14 buses"):
-        replace(case14, zone=("a", "b", "c"))
+        replace(case14, groups={"zone": ("a", "b", "c")})
 
 
 def test_zones_of_a_pandapower_net() -> None:
@@ -79,7 +79,7 @@ def test_zones_of_a_pandapower_net() -> None:
     assert zoning.names == ("east", "west")
     assert zoning.members[1].tolist() == [0, 1, 2, 3, 4]
     net.bus.loc[3, "zone"] = None
-    assert case_from_pandapower(net).zone == (), "one bus without a zone: no map"
+    assert case_from_pandapower(net).groups == {}, "one bus without a zone: no map"
 
 
 def test_star_points_belong_to_a_neighbour() -> None:
@@ -87,5 +87,5 @@ def test_star_points_belong_to_a_neighbour() -> None:
     net.xward.in_service = False
     net.bus["zone"] = ["high" if kv > 50 else "low" for kv in net.bus.vn_kv]
     case = case_from_pandapower(net)
-    assert len(case.zone) == case.n_bus
-    assert set(case.zone) == {"high", "low"}
+    assert len(case.groups["zone"]) == case.n_bus
+    assert set(case.groups["zone"]) == {"high", "low"}

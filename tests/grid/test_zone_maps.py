@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from gridpriv.core.errors import GridprivWarning, InputError
 from gridpriv.core.files import StorageError
 from gridpriv.grid.case import Case
-from gridpriv.grid.library import load_case, shipped_folder, shipped_zoning
+from gridpriv.grid.library import case_files, load_case, shipped_folder, shipped_zoning
 from gridpriv.grid.zoning import (
     read_zoning,
     tie_lines,
@@ -37,9 +38,15 @@ def write(folder: Path, text: str) -> Path:
         ("case14", 3, 5, [5, 4, 5]),
         ("case14", 2, 3, [5, 9]),  # the usual split cuts the three transformers
         ("case118", 3, 8, [35, 38, 45]),  # 1-23,25-32,113-115,117 | 33-69,116 | 24,70-112,118
+        ("case30", 3, 7, [11, 10, 9]),
+        ("case39", 3, 4, [13, 14, 12]),
+        ("case57", 4, 12, [17, 12, 14, 14]),
+        ("case300", 4, 11, [122, 80, 63, 35]),
     ],
 )
 def test_shipped_maps(name: str, zones: int, ties: int, sizes: list[int]) -> None:
+    if name not in case_files():
+        pytest.skip(f"{name} comes with the extra cases")
     case = load_case(name)
     zoning = shipped_zoning(case, zones)
     assert zoning is not None
@@ -55,6 +62,34 @@ def test_shipped_maps(name: str, zones: int, ties: int, sizes: list[int]) -> Non
         assert row.tie_lines == (mine[case.f_bus] != mine[case.t_bus]).sum()
         assert row.generators == mine[case.gen_bus].sum()
         assert row.capacity_mw == pytest.approx(100 * case.pmax[mine[case.gen_bus]].sum())
+
+
+@pytest.mark.skipif("case39" not in case_files(), reason="case39 comes with the extra cases")
+def test_maps_of_the_libraries_follow_the_areas_of_their_sources() -> None:
+    """case30's areas and case300's loss zones as they are; case39's area 3 falls into two parts."""
+    for name, groups in (("case30", "area"), ("case300", "zone")):
+        case = load_case(name)
+        zoning = shipped_zoning(case)
+        assert zoning is not None
+        assert [zoning.names[z] for z in zoning.zone_of] == list(case.groups[groups])
+    case = load_case("case39")
+    zoning = shipped_zoning(case)
+    assert zoning is not None
+    apart = np.isin(case.bus_id, (28, 29, 38))
+    pairs = {
+        (area, zoning.names[z]) for area, z in zip(case.groups["area"], zoning.zone_of, strict=True)
+    }
+    assert pairs == {("1", "2"), ("2", "1"), ("3", "3"), ("3", "1")}
+    assert (np.array(case.groups["area"])[apart] == "3").all()
+    assert set(zoning.zone_of[apart]) == set(
+        zoning.zone_of[~apart & (np.array(case.groups["area"]) == "2")]
+    )
+
+
+def test_a_map_of_other_bus_numbers_is_none_of_the_case() -> None:
+    other = replace(CASE14, bus_id=CASE14.bus_id - 1)
+    assert shipped_zoning(other) is None
+    assert shipped_zoning(CASE14) is not None
 
 
 def test_the_two_zone_ties_of_case14_are_its_transformers(case14: Case) -> None:
@@ -76,11 +111,11 @@ def test_the_two_zone_ties_of_case14_are_its_transformers(case14: Case) -> None:
         (lambda t: t.replace("\n9,3\n", "\n"), r"misses 1 of the 14 buses: 9"),
         (lambda _: "bus,zone\n1,1\n", r"misses 13 of the 14 buses: 2, 3, 4, 5, 6, \.\.\."),
         (lambda t: t.replace("\n9,3\n", "\n8,3\n"), r"line 10: bus 8 is repeated .*line 9"),
-        (lambda t: t.replace("\n9,3\n", "\n90,3\n"), r"bus = '90' is not allowed: a bus in serv"),
-        (lambda t: t.replace("\n9,3\n", "\n-9,3\n"), r"line 10: bus = '-9' is not allowed"),
-        (lambda t: t.replace("\n9,3\n", "\n9.0,3\n"), r"line 10: bus = '9.0' is not allowed"),
-        (lambda t: t.replace("\n9,3\n", "\nnine,3\n"), r"line 10: bus = 'nine' is not allowed"),
-        (lambda t: t.replace("\n9,3\n", "\n9,\n"), r"line 10: zone = '' is not allowed"),
+        (lambda t: t.replace("\n9,3\n", "\n90,3\n"), r"bus = '90': must be a bus in serv"),
+        (lambda t: t.replace("\n9,3\n", "\n-9,3\n"), r"line 10: bus = '-9': must be"),
+        (lambda t: t.replace("\n9,3\n", "\n9.0,3\n"), r"line 10: bus = '9.0': must be"),
+        (lambda t: t.replace("\n9,3\n", "\nnine,3\n"), r"line 10: bus = 'nine': must be"),
+        (lambda t: t.replace("\n9,3\n", "\n9,\n"), r"line 10: zone = '': must be"),
         (lambda t: t.replace("\n9,3\n", "\n9\n"), r"line 10: '9'; it must be bus,zone"),
         (lambda t: t.replace("\n9,3\n", "\n9,3,1\n"), r"line 10: '9,3,1'"),
     ],

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from gridpriv.learning import LearnSettings
 from gridpriv.learning.datasets.base import Dataset, clip_rows
 
 
@@ -81,3 +82,8 @@ def write_adult(folder: Path) -> None:
     (folder / "adult.data").write_text("\n".join(ADULT_ROWS * 4) + "\n\n")
     test = ["|1x3 Cross validator", *(row + "." for row in ADULT_ROWS)]
     (folder / "adult.test").write_text("\n".join(test) + "\n")
+
+
+def plain(**given: object) -> LearnSettings:
+    """Return settings without an intercept: rows are trained on as they are made."""
+    return LearnSettings(**{"intercept": "off"} | given)

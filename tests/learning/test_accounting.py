@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import made
 import numpy as np
 import pytest
 
@@ -15,9 +16,8 @@ from gridpriv.learning.accounting import (
     zcdp_total,
 )
 from gridpriv.learning.algorithms.dvp import certificate
-from gridpriv.learning.algorithms.fedspd_dp import paper_total, sound_sensitivity
+from gridpriv.learning.algorithms.fedspd_dp import published_total, sound_sensitivity
 from gridpriv.learning.releases import Tally, rounded
-from gridpriv.learning.settings import LearnSettings
 from gridpriv.privacy.accounting import total_epsilon
 from gridpriv.privacy.mechanism import Charge
 
@@ -58,7 +58,7 @@ def test_sampling_at_rate_one_is_no_sampling():
 
 @pytest.mark.slow
 def test_sampled_calibration_meets_its_total():
-    settings = LearnSettings(budget="total:1,1e-5", rounds=50)
+    settings = made.plain(budget="total:1,1e-5", rounds=50)
     plain = noise_rule(settings, 50).multiplier
     found = sampled_multiplier(settings, plain, 0.1)
     assert found < 0.5 * plain  # amplification is worth having
@@ -91,7 +91,7 @@ def test_a_run_costs_what_its_worst_client_does():
     tally = Tally()
     tally.charge(0, Charge("gaussian", 10.0), 5)
     tally.charge(1, Charge("gaussian", 10.0), 50)
-    found = privacy_statement(LearnSettings(), 10.0, tally, "x", None)
+    found = privacy_statement(made.plain(), 10.0, tally, "x", None)
     assert found["releases_per_client"] == 50
     spent = total_epsilon({rounded(Charge("gaussian", 10.0)): 50}, 1e-5)
     assert found["total"]["epsilon"] == pytest.approx(spent)
@@ -99,12 +99,12 @@ def test_a_run_costs_what_its_worst_client_does():
 
 def test_classical_calibration_refuses_epsilon_above_one():
     with pytest.raises(InputError, match="at most 1 with the classical Gaussian"):
-        LearnSettings(calibration="paper", budget="per-release:1.5")
+        made.plain(sensitivity="published", budget="per-release:1.5")
 
 
 def test_gaussian_total_needs_a_delta():
     with pytest.raises(InputError, match="total:E,D"):
-        LearnSettings(budget="total:1")
+        made.plain(budget="total:1")
 
 
 def test_dual_perturbation_certificate_holds_in_one_dimension():
@@ -191,5 +191,5 @@ def test_fedspd_recursion_bounds_two_neighbours_steps():
 def test_fedspd_paper_total_is_equation_21():
     q = 5 * 10 / 325
     expected = 3.04 * q * 0.1 * math.sqrt(0.2 * 100 / (1 - q))
-    assert paper_total(0.1, 5, 10, 325.0, 0.2, 100, False) == pytest.approx(expected)
-    assert paper_total(0.1, 5, 10, 325.0, 0.2, 100, True) < expected  # remark 2
+    assert published_total(0.1, 5, 10, 325.0, 0.2, 100, False) == pytest.approx(expected)
+    assert published_total(0.1, 5, 10, 325.0, 0.2, 100, True) < expected  # remark 2

@@ -164,16 +164,16 @@ LEAF_MISTAKES = {
     "no sample": ({"a": GOOD, "b": {"x": [], "y": []}}, "a.json.gz: writer 'b' has no sample"),
     "no labels": ({"b": {"x": [IMAGE]}}, "writer 'b' lacks 'y'"),
     "no images": ({"b": {"y": [1]}}, "writer 'b' lacks 'x'"),
-    "labels none": ({"b": {"x": [IMAGE], "y": None}}, "writer 'b', y = None .* a list"),
-    "labels a text": ({"b": {"x": [IMAGE], "y": "1"}}, "writer 'b', y = '1' .* a list"),
+    "labels none": ({"b": {"x": [IMAGE], "y": None}}, "writer 'b', y = None.* a list"),
+    "labels a text": ({"b": {"x": [IMAGE], "y": "1"}}, "writer 'b', y = '1'.* a list"),
     "fewer labels": ({"b": {"x": [IMAGE] * 2, "y": [1]}}, "'b' has 2 images but 1 labels"),
-    "list of writers": ([GOOD], "train/a.json.gz is not a LEAF file: .*'user_data'"),
+    "list of writers": ([GOOD], "train/a.json.gz is not a LEAF file:.*'user_data'"),
     "writer a list": ({"b": [GOOD]}, r"writer 'b' = \[.*an object with the lists 'x' and 'y'"),
-    "no pixel": ({"b": {"x": [[], []], "y": [1, 1]}}, r"'b', sample 0 = \[\] .*a list of pixels"),
-    "a flat image": ({"b": {"x": [0.5], "y": [1]}}, r"'b', sample 0 = 0.5 .*a list of pixels"),
+    "no pixel": ({"b": {"x": [[], []], "y": [1, 1]}}, r"'b', sample 0 = \[\].*a list of pixels"),
+    "a flat image": ({"b": {"x": [0.5], "y": [1]}}, r"'b', sample 0 = 0.5.*a list of pixels"),
     "other writers' pixels": (
         {"a": GOOD, "b": {"x": [[0.5]], "y": [1]}},
-        r"writer 'b' has images of 1 pixels, .*a.json.gz: writer 'a' of 3",
+        r"writer 'b' has images of 1 pixels,.*a.json.gz: writer 'a' of 3",
     ),
     "ragged": (
         {"b": {"x": [IMAGE, IMAGE[:2]], "y": [1, 1]}},
@@ -183,14 +183,14 @@ LEAF_MISTAKES = {
 for shown in (1.7, -1, 62, 10**30, "3", True, None, math.nan, math.inf, [1]):
     LEAF_MISTAKES[f"label {shown!r}"] = (
         {"a": GOOD, "b": {"x": [IMAGE, IMAGE], "y": [1, shown]}},
-        f"train/a.json.gz: writer 'b', label of sample 1 = {re.escape(reprlib.repr(shown))} "
-        "is not allowed: an integer 0 to 61",
+        f"train/a.json.gz: writer 'b', label of sample 1 = {re.escape(reprlib.repr(shown))}: "
+        "must be an integer 0 to 61",
     )
 for shown in (math.nan, math.inf, -math.inf, 1.01, -0.5, 255, 10**30, "0.5", None, [0.5]):
     LEAF_MISTAKES[f"pixel {shown!r}"] = (
         {"a": GOOD, "b": {"x": [IMAGE, [0.5, shown, 0.5]], "y": [1, 1]}},
-        f"train/a.json.gz: writer 'b', sample 1, pixel 1 = {re.escape(reprlib.repr(shown))} "
-        "is not allowed: a number 0 to 1",
+        f"train/a.json.gz: writer 'b', sample 1, pixel 1 = {re.escape(reprlib.repr(shown))}: "
+        "must be a number 0 to 1",
     )
 
 
@@ -219,7 +219,7 @@ def test_leaf_writer_that_comes_twice_is_refused(tmp_path):
     write_leaf(tmp_path, {"a": GOOD})
     again = tmp_path / "train" / "b.json"
     again.write_text(json.dumps({"user_data": {"a": GOOD}}))
-    with pytest.raises(InputError, match=r"b.json: writer 'a' is in .*a.json.gz too"):
+    with pytest.raises(InputError, match=r"b.json: writer 'a' is in.*a.json.gz too"):
         load_femnist(tmp_path)
     one = json.dumps(GOOD)
     again.write_text(f'{{"user_data": {{"b": {one}, "c": {one}, "b": {one}}}}}')
@@ -252,7 +252,7 @@ def test_norm_is_that_of_the_images_that_are_read(tmp_path):
 MNIST_MISTAKES = {
     "test images of another size": (
         {"t10k-images-idx3": np.zeros((10, 14, 56))},
-        r"t10k-images.* images of 14 x 56 pixels, .*train-images.* of 28 x 28",
+        r"t10k-images.* images of 14 x 56 pixels,.*train-images.* of 28 x 28",
     ),
     "images without a height": (
         {"train-images-idx3": np.zeros((40, 784))},
@@ -316,7 +316,7 @@ def test_idx_files_that_are_no_samples_are_named(tmp_path, mistake):
 def test_label_outside_the_classes_is_refused(tmp_path):
     made.write_mnist(tmp_path)
     made.write_idx(tmp_path / "train-labels-idx1-ubyte.gz", np.array([0] * 39 + [10]))
-    with pytest.raises(InputError, match=r"train-labels.*: label of row 39 = 10 .* 0 to 9"):
+    with pytest.raises(InputError, match=r"train-labels.*: label of row 39 = 10.* 0 to 9"):
         load_mnist(tmp_path)
 
 
@@ -370,19 +370,24 @@ def test_adult_number_that_is_none_is_named(tmp_path, missing, value):
         InputError, match=r"adult.test line 2: column 5 \(education-num\) = "
     ) as told:
         load_adult(tmp_path, missing=missing)
-    assert f"= {value!r} is not allowed: a finite number" in str(told.value)
+    assert f"= {value!r}: must be a finite number" in str(told.value)
 
 
 @pytest.mark.parametrize(
     ("missing", "old", "new", "message"),
     [
-        ("mode", "Adm-clerical", "Pilot", r"line 1: column 7 \(occupation\) = 'Pilot' .*Sales"),
-        ("drop", "<=50K", "=50K", r"line 1: column 15 \(income\) = '=50K' .*: one of <=50K, >50K"),
+        ("mode", "Adm-clerical", "Pilot", r"line 1: column 7 \(occupation\) = 'Pilot'.*Sales"),
+        (
+            "drop",
+            "<=50K",
+            "=50K",
+            r"line 1: column 15 \(income\) = '=50K': must be one of <=50K, >50K",
+        ),
         ("mode", "<=50K", "?", r"line 1: column 15 \(income\) = '\?'"),
         ("mode", "White", "?", r"line 1: column 9 \(race\) = '\?'"),
         ("mode", "39", "?", r"line 1: column 1 \(age\) = '\?'"),
         ("drop", "State-gov", "Never-worked", r"line 1: column 2 \(workclass\) = 'Never-worked'"),
-        ("drop", "39", "4" * 5000, r"line 1: column 1 \(age\) = '4{10,20}\.\.\.4{10,20}' "),
+        ("drop", "39", "4" * 5000, r"line 1: column 1 \(age\) = '4{10,20}\.\.\.4{10,20}'"),
     ],
 )
 def test_adult_unknown_value_is_named_with_its_line(tmp_path, missing, old, new, message):
@@ -397,7 +402,7 @@ def test_adult_of_which_every_row_lacks_a_value_is_refused(tmp_path):
     made.write_adult(tmp_path)
     for name in ("adult.data", "adult.test"):
         (tmp_path / name).write_text(made.ADULT_ROWS[2])
-    with pytest.raises(InputError, match=r"adult.data and .*adult.test have 0 rows without"):
+    with pytest.raises(InputError, match=r"adult.data and.*adult.test have 0 rows without"):
         load_adult(tmp_path)
     assert len(load_adult(tmp_path, missing="mode").y_train) == 1
 
@@ -485,7 +490,7 @@ def test_feature_that_is_not_finite_is_named(monkeypatch, part, row, value):
     data = made.multiclass()
     x = getattr(data, f"x_{part}").copy()
     x[row, 4] = value
-    message = f"made {part} feature of row {row}, column 4 = {value!r} .* a finite number"
+    message = f"made {part} feature of row {row}, column 4 = {value!r}.* a finite number"
     with pytest.raises(InputError, match=message.replace("np.", "")):
         replace(data, **{f"x_{part}": x})
 
@@ -496,7 +501,7 @@ def test_class_number_that_is_none_is_named(value):
     y = data.y_train.astype(float)
     replace(data, y_train=y)
     y[7] = value
-    with pytest.raises(InputError, match=rf"train label of row 7 = {value} .* 0 to 2"):
+    with pytest.raises(InputError, match=rf"train label of row 7 = {value}.* 0 to 2"):
         replace(data, y_train=y)
 
 
@@ -512,24 +517,24 @@ def test_row_longer_than_the_public_norm_is_named():
     data = made.multiclass()
     x = data.x_train.copy()
     x[11] *= 1.001 * data.norm / np.linalg.norm(x[11])
-    with pytest.raises(InputError, match=r"made 2-norm of train row 11 = 2\.45\d+ .*2\.4494897"):
+    with pytest.raises(InputError, match=r"made 2-norm of train row 11 = 2\.45\d+.*2\.4494897"):
         replace(data, x_train=x)
     x[11] *= (1.0 + 1e-7) / 1.001  # what rounding to float32 leaves
     replace(data, x_train=x)
     for norm in (np.nan, np.inf, 0.0, -1.0):
-        with pytest.raises(InputError, match=r"made norm = .* a positive number"):
+        with pytest.raises(InputError, match=r"made norm =.* a positive number"):
             replace(data, norm=norm)
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda d: {"x_test": d.x_test[:, :5]}, "test features have 5 columns, .* training 6"),
+        (lambda d: {"x_test": d.x_test[:, :5]}, "test features have 5 columns,.* training 6"),
         (lambda d: {"x_test": d.x_test[0]}, r"test features are float32 of shape \(6,\)"),
-        (lambda d: {"x_train": d.x_train[:, :0]}, r"train features are .* \(300, 0\)"),
+        (lambda d: {"x_train": d.x_train[:, :0]}, r"train features are.* \(300, 0\)"),
         (lambda d: {"x_train": d.x_train.astype(int)}, "train features are int64"),
-        (lambda d: {"y_test": d.y_test[:9]}, r"100 rows of test features but labels .*\(9,\)"),
-        (lambda d: {"writer_of": d.writer_of[:9]}, r"300 rows .* but writers of shape \(9,\)"),
+        (lambda d: {"y_test": d.y_test[:9]}, r"100 rows of test features but labels.*\(9,\)"),
+        (lambda d: {"writer_of": d.writer_of[:9]}, r"300 rows.* but writers of shape \(9,\)"),
     ],
 )
 def test_arrays_that_do_not_belong_together_are_refused(change, message):
@@ -566,9 +571,9 @@ def test_fingerprint_changes_with_any_number(monkeypatch):
 @pytest.mark.parametrize("seed", [-1, 0.5, None])
 def test_seed_of_drawn_data_is_checked(tmp_path, seed):
     made.write_adult(tmp_path)
-    with pytest.raises(InputError, match=f"seed = {seed} is not allowed"):
+    with pytest.raises(InputError, match=f"seed = {seed}: must be"):
         make_lasso(seed)
-    with pytest.raises(InputError, match=f"seed = {seed} is not allowed"):
+    with pytest.raises(InputError, match=f"seed = {seed}: must be"):
         load_adult(tmp_path, seed=seed)
 
 

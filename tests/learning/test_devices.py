@@ -6,7 +6,7 @@ import made
 import numpy as np
 import pytest
 
-from gridpriv.learning import LearnSettings, learn
+from gridpriv.learning import learn
 
 CASES = {
     "ryu-kim": {"local_updates": 2, "box": 0.5, "penalty": "1"},
@@ -36,7 +36,7 @@ def test_torch_and_numpy_agree(name, device):
         "algorithm": name.split()[0], "clients": 4, "rounds": 20, "evaluate_every": 20,
         "budget": "total:5,1e-5", **CASES[name],
     }  # fmt: skip
-    ours, theirs = (learn(data, LearnSettings(**given, device=d)) for d in ("cpu", device))
+    ours, theirs = (learn(data, made.plain(**given, device=d)) for d in ("cpu", device))
     scale = np.abs(ours.w).max()
     assert np.abs(ours.w - theirs.w).max() < 1e-4 * scale
     assert np.abs(ours.local - theirs.local).max() < 1e-4 * np.abs(ours.local).max()

@@ -12,15 +12,16 @@ import pandas as pd
 import pytest
 
 from gridpriv.cli.main import main
+from gridpriv.core.display import figure
 from gridpriv.core.errors import InputError
 from gridpriv.learning import LearnSettings, learn, make_learn_settings
 from gridpriv.learning.algorithms.names import PERTURBED
 from gridpriv.learning.datasets import load_dataset
-from gridpriv.report.answers import answers
 from gridpriv.report.export import export
 from gridpriv.report.summary import summary
+from gridpriv.report.verdict import cards
 from gridpriv.study import learned, read_study
-from gridpriv.study.files import scheme_of
+from gridpriv.study.files import method_of
 from gridpriv.study.learn_plan import LearnPlan
 from gridpriv.study.learned import Shelf, compare_learning
 
@@ -46,9 +47,9 @@ def test_run_prints_one_json_document(mnist, capsys):
     }  # fmt: skip
     assert [row["test_error"] is None for row in found["rounds"]] == [True, False, False]
     assert len(found["clients"]) == 10 and found["clients"][0]["samples"] == 4
-    assert found["settings"]["penalty"] == "growing:2,1.2,10000,1e9,5"
+    assert found["settings"]["penalty"] == "geometric:2,1.2,10000,1e9,5"
     privacy = found["privacy"]
-    assert privacy["per_release"]["claimed"] == 0.1
+    assert privacy["per_release"]["nominal"] == 0.1
     # sqrt(2) 28 is below the paper's sqrt(7840), so the paper's noise is more than enough
     assert privacy["sensitivity"][0]["ratio"] == pytest.approx((2 * 784 / 7840) ** 0.5)
     assert privacy["per_release"]["certified"] < 0.1
@@ -118,10 +119,10 @@ def make_plan(names, totals, seeds, given, dataset="made", **more):
     ]
     return LearnPlan(
         dataset,
-        tuple(scheme_of(way) for way in ways),
+        tuple(method_of(way) for way in ways),
         tuple(f"total:{total},1e-5" for total in totals),
         tuple(range(seeds)),
-        given | {"calibration": "sound"},
+        given | {"sensitivity": "proven"},
         **more,
     )
 
@@ -180,9 +181,10 @@ def test_interrupted_comparison_ends_with_the_same_figures(tmp_path, monkeypatch
 def test_comparison_has_the_shared_report(tmp_path):
     study = compared(tmp_path / "study")
     table = summary(study)
-    told = answers(study, table)
+    facts = {fact.label: fact for card in cards(study, table) for fact in card.facts}
     best = table[table.budget.str.startswith("total:4")].sort_values("test_error_pct").iloc[0]
-    assert f'"{best.series}" costs the least, {best.test_error_pct:.2f} %' in told[0]
+    assert facts["Lowest test error"].value == best.series
+    assert facts["Test error"].value == f"{figure(best.test_error_pct)} %"
     assert {"ryu-kim", "dp-admm", "centralized"} <= set(table.series)
     (page,) = export(study.folder, ["html"])
     text = page.read_text()
@@ -192,8 +194,8 @@ def test_comparison_has_the_shared_report(tmp_path):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"batch": 500}, "batch = 500 is not allowed: at most 100"),
-        ({"sampled_clients": 9, "clients": 4}, "sampled_clients = 9 is not allowed: at most 4"),
+        ({"batch": 500}, "batch = 500: must be at most 100"),
+        ({"sampled_clients": 9, "clients": 4}, "sampled_clients = 9: must be at most 4"),
     ],
 )
 def test_comparison_refuses_before_the_first_run(tmp_path, given, message):
@@ -206,13 +208,13 @@ def test_comparison_refuses_before_the_first_run(tmp_path, given, message):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--graph", "ring"], "graph = 'ring' is not allowed: left out: none of these"),
-        (["--target-delta", "1e-3"], "setting = 'target_delta' is not allowed"),
-        (["--scheme", "x: calibration=paper"], "calibration is not allowed: left out"),
-        (["--scheme", "x: algorythm=pvp"], "did you mean 'algorithm'"),
+        (["--graph", "ring"], "graph = 'ring': must be left out: none of these"),
+        (["--target-delta", "1e-3"], "setting = 'target_delta': must be"),
+        (["--method", "x: sensitivity=published"], "sensitivity: must be left out"),
+        (["--method", "x: algorythm=pvp"], "did you mean 'algorithm'"),
         (["--tune", "radius"], "SETTING=VALUE,VALUE"),
         (["--tune", "radius=-1"], "radius"),
-        (["--tune", "rounds=3,4"], "setting = 'rounds' is not allowed"),
+        (["--tune", "rounds=3,4"], "setting = 'rounds': must be"),
         (["--tune-on", "charged"], "declare one with --tune"),
         (["--tune", "penalty=1,2", "--tune-on", "public:1"], "S above 0, below 1"),
         (["--study", "x.toml", "--tune-on", "charged"], "lasso, --clip, --algorithms, --tune-on"),
@@ -235,7 +237,7 @@ def test_other_units_of_privacy_are_refused_unless_allowed_by_name():
     with pytest.raises(InputError, match=r"one client's update.*server is trusted.*--allow units"):
         plan.trials()
     assert len(replace(plan, allowed=("units",)).trials()) == 2
-    other = scheme_of({"name": "add-one", "algorithm": "dpsgd", "adjacency": "add-one"})
+    other = method_of({"name": "add-one", "algorithm": "dpsgd", "adjacency": "add-one"})
     with pytest.raises(InputError, match="one sample of one client counts or is blank"):
         replace(plan, ways=(plan.ways[0], other)).trials()
 
@@ -307,7 +309,7 @@ def test_a_result_is_one_line_and_a_page(capsys: pytest.CaptureFixture[str]) -> 
         main(["learn", "run", "lasso", "--preset", "gauthier", "--rounds", "3", "--seed", "4"]) == 0
     )
     told = capsys.readouterr().out
-    for sentence in ("Protected: one sample of one client", "no privacy: simulated noise"):
+    for sentence in ("Protected: one sample of one client", "no privacy: simulation"):
         assert sentence in page and sentence in told
 
 
@@ -334,15 +336,15 @@ def test_a_presets_batch_is_undone_by_none(tmp_path):
         ("dataset = [", "study file"),
         ("datset = 'lasso'", "did you mean 'dataset'"),
         ("dataset = 'lasso'", "ways = []"),
-        ("dataset = 'lasso'\nseeds = 3", "seeds = 3 is not allowed: a list of whole numbers"),
+        ("dataset = 'lasso'\nseeds = 3", "seeds = 3: must be a list of whole numbers"),
         ("dataset = 'lasso'\nseeds = [true]", "seeds = "),
         ("dataset = 'lasso'\nbudgets = [0.5, 'total:1']", "a list of texts"),
-        ("dataset = 'lasso'\n[[schemes]]\nalgorithm = 'dpsgd'", "a text that names the scheme"),
-        ("dataset = 'lasso'\n[[schemes]]\nname = 'a'\nalgorithm = 'dpsgd'", "budgets = []"),
-        ("dataset = 'lasso'\nbudgets = ['total:1,1e-5']\n[[schemes]]\nname = 'a'\nrunds = 3",
+        ("dataset = 'lasso'\n[[methods]]\nalgorithm = 'dpsgd'", "a text that names the method"),
+        ("dataset = 'lasso'\n[[methods]]\nname = 'a'\nalgorithm = 'dpsgd'", "budgets = []"),
+        ("dataset = 'lasso'\nbudgets = ['total:1,1e-5']\n[[methods]]\nname = 'a'\nrunds = 3",
          "did you mean 'rounds'"),
         ("dataset = 'lasso'\ntuning = 3", "a table of lists"),
-        ("dataset = 'lasso'\nmeasure = 'speed'\n[[schemes]]\nname = 'a'", "measure = 'speed'"),
+        ("dataset = 'lasso'\nmeasure = 'speed'\n[[methods]]\nname = 'a'", "measure = 'speed'"),
     ],
 )  # fmt: skip
 def test_a_study_file_that_says_nothing_runnable_is_refused(tmp_path, capsys, text, message):
@@ -365,12 +367,12 @@ def test_a_study_file_is_run_by_the_command(tmp_path, capsys):
         "dataset = 'lasso'\nbudgets = ['total:1,1e-5']\nseeds = [4]\n"
         "[settings]\nrounds = 3\nclip = 1.0\nclients = 5\n"
         "[tuning]\non = 'public:0.2'\nlearning-rate = [0.01, 0.1]\n"
-        "[[schemes]]\nname = 'a'\nalgorithm = 'dpsgd'\n"
-        "[[schemes]]\nname = 'b'\nalgorithm = 'dp-admm'\nradius = 2.0\n"
+        "[[methods]]\nname = 'a'\nalgorithm = 'dpsgd'\n"
+        "[[methods]]\nname = 'b'\nalgorithm = 'dp-admm'\nradius = 2.0\n"
     )
     words = ["learn", "compare", "--study", str(tmp_path / "s.toml"), "--format", "none"]
     assert main([*words, "--out", str(tmp_path / "out"), "--json"]) == 0
     runs = json.loads(capsys.readouterr().out)["runs"]
-    assert [row["scheme"] for row in runs] == ["a", "b"]
+    assert [row["method"] for row in runs] == ["a", "b"]
     chosen = read_study(tmp_path / "out").runs.tuned.tolist()
     assert "learning-rate" in chosen[0] and "of 2" in chosen[0] and chosen[1] == ""

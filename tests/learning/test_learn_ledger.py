@@ -56,7 +56,7 @@ CHEAP = ("--rounds", "3", "--budget", "total:1,1e-5", "--evaluate-every", "3")
     ],
 )
 def test_every_algorithm_charges_what_it_certifies(tmp_path, data, capsys, given, noise):
-    """The ledger's own total of what was charged is the run's certificate."""
+    """The ledger's total of what was charged is the run's certificate, or above it."""
     ledger = tmp_path / "l.db"
     of_samples = given[:2] if "dp-fedavg" in given else ()
     granted = ("--epsilon", f"{EPSILON}", "--delta", "1e-5", *of_samples)
@@ -66,7 +66,10 @@ def test_every_algorithm_charges_what_it_certifies(tmp_path, data, capsys, given
     privacy = json.loads(capsys.readouterr().out)["privacy"]
     for releases, total in spent(ledger, capsys).values():
         assert releases == privacy["releases_per_client"]
-        assert total == pytest.approx(privacy["total"]["epsilon"], rel=1e-3)
+        if "--batch" in given:  # amplified by secret batches, which no ledger counts
+            assert total >= privacy["total"]["epsilon"]
+        else:
+            assert total == pytest.approx(privacy["total"]["epsilon"], rel=1e-3)
 
 
 def test_a_run_whose_unit_is_a_client_says_so(tmp_path, data, capsys):
@@ -147,7 +150,7 @@ def test_other_samples_in_their_place_are_refused(tmp_path, data, capsys):
 def test_what_is_not_certified_does_not_fit(tmp_path, data, capsys):
     ledger = tmp_path / "l.db"
     assert learn("grant", data, ledger, "--epsilon", "100", "--delta", "1e-5") == 0
-    given = ("--algorithm", "fedspd-dp", "--calibration", "paper", "--budget", "per-release:1")
+    given = ("--algorithm", "fedspd-dp", "--sensitivity", "published", "--budget", "per-release:1")
     assert learn("run", data, ledger, "--rounds", "2", *given) == 2
     assert "nothing is proved" in capsys.readouterr().err
     assert all(releases == 0 for releases, _ in spent(ledger, capsys).values())

@@ -112,7 +112,7 @@ def test_secure_noise_counts_every_draw_however_often_it_was_lost(tmp_path, monk
     mu = math.sqrt(draws) / rest.privacy["noise_multiplier"]
     stated = rest.privacy["total"]["epsilon"]
     exact = norm.cdf(mu / 2 - stated / mu) - math.exp(stated) * norm.cdf(-mu / 2 - stated / mu)
-    assert exact <= rest.privacy["total"]["delta"]
+    assert exact <= rest.privacy["total"]["delta"] * (1 + 1e-9)
 
 
 def test_what_secure_noise_released_outlives_the_state(tmp_path, monkeypatch):

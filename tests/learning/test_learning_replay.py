@@ -19,14 +19,14 @@ import pytest
 from dp_accounting import pld
 
 from gridpriv.core.errors import InputError
-from gridpriv.learning import LearnSettings, learn
+from gridpriv.learning import learn
 from gridpriv.learning.accounting import privacy_statement, zcdp_total
 from gridpriv.learning.adjacency import SampleAdjacency
 from gridpriv.learning.algorithms import batches, dvp, exact, fedspd_dp, find_algorithm
 from gridpriv.learning.algorithms.base import Task
 from gridpriv.learning.algorithms.batches import (
+    amplification,
     draw_weights,
-    inclusion_rate,
     step_sensitivity,
 )
 from gridpriv.learning.algorithms.dp_fedavg import clipped
@@ -191,7 +191,7 @@ ADDITIVE = {
 
 def settings_for(name, **given):
     base = {"clients": CLIENTS, "split": "contiguous", "budget": "per-release:5", "rounds": 4}
-    return LearnSettings(**(base | ADDITIVE[name] | given))
+    return made.plain(**(base | ADDITIVE[name] | given))
 
 
 @pytest.mark.parametrize("adjacency", ADJACENCIES)
@@ -233,16 +233,16 @@ def taped(monkeypatch, tape, data, settings):
 @pytest.mark.parametrize("adjacency", ADJACENCIES)
 @pytest.mark.parametrize("kind", ["softmax", "logistic", "squares"])
 @pytest.mark.parametrize("perturbation", ["objective", "output"])
-@pytest.mark.parametrize("noise", ["gaussian sound", "gaussian paper", "laplace sound"])
+@pytest.mark.parametrize("noise", ["gaussian proven", "gaussian published", "laplace proven"])
 def test_ryu_kim_releases_move_as_far_as_is_stated(
     monkeypatch, noise, perturbation, kind, adjacency
 ):
     """The gradient, or the minimiser, moves by at most the sensitivity in the noise's norm."""
     data, other, far = neighbours(kind, adjacency)
-    mechanism, calibration = noise.split()
+    mechanism, sensitivity = noise.split()
     updates, order = 2, 1 if mechanism == "laplace" else 2
-    settings = LearnSettings(
-        mechanism=mechanism, perturbation=perturbation, calibration=calibration, rounds=2,
+    settings = made.plain(
+        mechanism=mechanism, perturbation=perturbation, sensitivity=sensitivity, rounds=2,
         local_updates=updates, budget="per-release:0.3", adjacency=adjacency, clip=CLIP.get(kind),
         clients=CLIENTS, split="contiguous", penalty="0.5", workers=1,
     )  # fmt: skip
@@ -282,7 +282,7 @@ FEDAVG = {
 def test_dp_fedavg_moves_by_one_clipped_update_over_the_active_clients():
     """A client's whole training set moves the mean by clip/A, however far it would take it."""
     data = neighbours("squares", "replace-one")[0]
-    settings = LearnSettings(**FEDAVG)
+    settings = made.plain(**FEDAVG)
     draws = dict.fromkeys(range(1, 4), 0.0)
     ratios = []
     first, ledger = play(data, settings, dict(draws))
@@ -301,7 +301,7 @@ def test_dp_fedavg_clips_updates_and_divides_by_the_active_clients(active):
     """Without noise a round's step is the mean of updates of norm ``clip`` at most."""
     data = neighbours("squares", "replace-one")[0]
     data = replace(data, y_train=np.full(len(data.y_train), 1e6))
-    settings = LearnSettings(**FEDAVG | {"sampled_clients": active})
+    settings = made.plain(**FEDAVG | {"sampled_clients": active})
     rounds, ledger = play(data, settings, dict.fromkeys(range(1, 4), 0.0))
     models = np.array([np.zeros((FEATURES, 1)), *(done.w for done in rounds)])
     steps = np.linalg.norm(np.diff(models, axis=0), axis=(1, 2))
@@ -340,7 +340,7 @@ NOISY = ADDITIVE | {
 def test_noise_has_the_charged_scale(name):
     """Value and release differ by multiplier times sensitivity, anew for every release."""
     clients = NOISY[name].get("clients", 3 if "graph" in NOISY[name] else 1)
-    settings = LearnSettings(
+    settings = made.plain(
         **{"split": "contiguous", "budget": "per-release:1", "adjacency": "add-one", "clip": 0.5}
         | NOISY[name] | {"clients": clients, "rounds": 3}
     )  # fmt: skip
@@ -375,7 +375,7 @@ def test_ryu_kim_noise_has_the_charged_scale(monkeypatch, perturbation, mechanis
         return noisy
 
     monkeypatch.setattr(kind, "perturb", watched)
-    settings = LearnSettings(
+    settings = made.plain(
         mechanism=mechanism, perturbation=perturbation, budget="per-release:1", rounds=2,
         local_updates=2, clients=2, clip=0.5, penalty="0.5", workers=1,
     )  # fmt: skip
@@ -389,7 +389,7 @@ def test_ryu_kim_noise_has_the_charged_scale(monkeypatch, perturbation, mechanis
 def test_dual_perturbation_has_the_noise_of_its_certificate():
     """The noise is read off the minimiser: b = -grad F(v); its scale gives the charge."""
     data, rho, modulus = wide("binary"), 0.5, 0.3
-    settings = LearnSettings(
+    settings = made.plain(
         algorithm="dvp", clients=1, rounds=2, penalty=str(rho), regularizer=f"l2:{modulus}",
         budget="per-release:1",
     )  # fmt: skip
@@ -415,7 +415,7 @@ def test_dual_perturbation_covers_what_the_solver_errs(monkeypatch):
 
     monkeypatch.setattr(dvp, "minimise_locally", watched)
     rho = 0.5
-    settings = LearnSettings(
+    settings = made.plain(
         algorithm="dvp", clients=1, rounds=1, penalty=str(rho), regularizer="l2:0.3",
         budget="per-release:1",
     )  # fmt: skip
@@ -426,8 +426,8 @@ def test_dual_perturbation_covers_what_the_solver_errs(monkeypatch):
     assert 0.045 < spent < 0.055
 
 
-@pytest.mark.parametrize("calibration", ["sound", "paper"])
-def test_fedspd_starts_from_what_it_released(monkeypatch, calibration):
+@pytest.mark.parametrize("sensitivity", ["proven", "published"])
+def test_fedspd_starts_from_what_it_released(monkeypatch, sensitivity):
     """Under ``sound`` other data and the same release give the same next start and dual."""
     starts = []
     original = fedspd_dp._local_steps
@@ -439,7 +439,7 @@ def test_fedspd_starts_from_what_it_released(monkeypatch, calibration):
     monkeypatch.setattr(fedspd_dp, "_local_steps", watched)
     data = neighbours("logistic", "replace-one")[0]
     other = replace(data, x_train=-np.roll(data.x_train, 1, axis=1), y_train=-data.y_train)
-    settings = settings_for("fedspd", rounds=2, calibration=calibration, budget="per-release:1")
+    settings = settings_for("fedspd", rounds=2, sensitivity=sensitivity, budget="per-release:1")
     draws = {1: 0.0, 2: 0.0}
     first, _ = play(data, settings, dict(draws))
     second, _ = play(other, settings, dict(draws))
@@ -448,7 +448,7 @@ def test_fedspd_starts_from_what_it_released(monkeypatch, calibration):
     # y = 2x + public, and under ``paper`` noise is added to y alone
     play(other, settings, draws | {1: 2.0 * apart})
     before, after = starts[1], starts[5]
-    if calibration == "sound":
+    if sensitivity == "proven":
         assert np.allclose(before, after, atol=1e-12)
     else:
         assert np.abs(before - after).max() > 1e-3
@@ -456,20 +456,24 @@ def test_fedspd_starts_from_what_it_released(monkeypatch, calibration):
 
 def task_for(algorithm="fedspd-dp", samples=40, **given):
     base = {"algorithm": algorithm, "clients": 1, "budget": "per-release:1"}
-    return make_task(made.binary(samples=samples), LearnSettings(**base | given))[0]
+    return make_task(made.binary(samples=samples), made.plain(**base | given))[0]
 
 
-def test_a_sample_is_in_a_poisson_batch_at_the_rate_that_amplifies():
-    """1 - (1 - b/m)^Q for Q secret batches; with ``add-one`` and Poisson sampling only."""
-    sampled = {"batch": 10, "adjacency": "add-one"}
-    assert inclusion_rate(task_for(**sampled), 40, 1) == pytest.approx(0.25)
-    assert inclusion_rate(task_for(**sampled), 40, 3) == pytest.approx(1 - 0.75**3)
-    assert inclusion_rate(task_for(**sampled), 10, 2) is None  # it is in every batch
-    for other in (
-        {"adjacency": "replace-one"}, {"sampling": "without-replacement"},
-        {"sampling": "with-replacement"}, {"batch": None},
-    ):  # fmt: skip
-        assert inclusion_rate(task_for(**sampled | other), 40, 3) is None
+def test_a_sample_is_in_a_secret_batch_at_the_rate_that_amplifies():
+    """1 - (1 - b/m)^Q for Q secret batches, by the kind that its drawing and neighbours have."""
+
+    def rate(samples, steps, **given):
+        found = amplification(task_for(batch=10, **given), samples, steps)
+        return None if found is None else (pytest.approx(found.rate), found.kind)
+
+    for adjacency, kind in (("add-one", "sampled-gaussian"), ("replace-one", "replaced-gaussian")):
+        assert rate(40, 1, adjacency=adjacency) == (0.25, kind)
+        assert rate(40, 3, adjacency=adjacency) == (1 - 0.75**3, kind)
+        assert rate(10, 2, adjacency=adjacency) is None  # it is in every batch
+        assert rate(40, 3, adjacency=adjacency, sampling="with-replacement") is None
+    assert rate(40, 1, sampling="without-replacement") == (0.25, "drawn-gaussian")
+    assert rate(40, 1, sampling="without-replacement", adjacency="add-one") is None
+    assert amplification(task_for(), 40, 3) is None
 
 
 @pytest.mark.parametrize("sampling", ["poisson", "without-replacement", "with-replacement"])
@@ -568,7 +572,7 @@ def test_fedspd_states_what_its_largest_batch_does(monkeypatch):
     monkeypatch.setattr(batches, "draw_weights", lambda *_: next(drawn))
     x, y = np.full((samples, 1), norm), np.where(alone, 1e3, 0.0)
     data = Dataset("made", "regression", x, y, x[:0], y[:0], 0, norm)
-    settings = LearnSettings(
+    settings = made.plain(
         algorithm="fedspd-dp", clients=1, split="contiguous", batch=batch, clip=0.5, penalty="0.01",
         local_updates=updates, rounds=1, budget="per-release:5",
     )  # fmt: skip
@@ -619,11 +623,11 @@ def test_a_release_without_usable_noise_certifies_nothing(multiplier):
 )
 def test_what_is_not_proved_is_not_certified(data, given):
     """Nonsmooth or several outputs under dvp, clipped gradients of several under pvp."""
-    settings = LearnSettings(
-        clients=3, rounds=2, penalty="1", budget="per-release:1", calibration="paper", **given
+    settings = made.plain(
+        clients=3, rounds=2, penalty="1", budget="per-release:1", sensitivity="published", **given
     )
     with pytest.raises(InputError, match="certified"):
-        learn(data(samples=60), replace(settings, calibration="sound"))
+        learn(data(samples=60), replace(settings, sensitivity="proven"))
     found = learn(data(samples=60), settings).privacy
     assert found["total"]["epsilon"] == math.inf
     assert found["per_release"]["certified"] == math.inf
@@ -640,7 +644,7 @@ def test_what_is_not_proved_is_not_certified(data, given):
 )
 def test_what_is_proved_next_to_it_is_certified(data, given):
     """One output, or no clip: the total is finite and there is nothing to note."""
-    settings = LearnSettings(clients=3, rounds=2, penalty="1", budget="per-release:1", **given)
+    settings = made.plain(clients=3, rounds=2, penalty="1", budget="per-release:1", **given)
     found = learn(data(samples=60), settings).privacy
     assert 1.0 < found["total"]["epsilon"] < 4.0
     assert found["per_release"]["certified"] == pytest.approx(1.0, rel=1e-3)
@@ -650,7 +654,7 @@ def test_what_is_proved_next_to_it_is_certified(data, given):
 def test_every_printed_figure_is_its_worst_clients():
     """A client sampled at rate 1 and one at 1/20: the totals are alike, the noise is not."""
     data = replace(made.binary(samples=420), writer_of=np.repeat([0, 1], [20, 400]))
-    settings = LearnSettings(
+    settings = made.plain(
         algorithm="dpsgd", adjacency="add-one", batch=20, split="writer", rounds=20,
         budget="total:1,1e-5",
     )  # fmt: skip
@@ -692,7 +696,7 @@ SECURE = NOISY | {
 def test_secure_noise_has_the_scale_that_is_charged_and_no_seed(name):
     """Twice the same seed, other noise; its spread and OpenDP's own map give the charge."""
     clients = SECURE[name].get("clients", 3 if "graph" in SECURE[name] else 1)
-    settings = LearnSettings(
+    settings = made.plain(
         **{"split": "contiguous", "budget": "total:2,1e-5", "adjacency": "add-one", "clip": 0.5}
         | SECURE[name] | {"clients": clients, "rounds": 2, "noise": "secure"}
     )  # fmt: skip
@@ -714,16 +718,16 @@ def test_secure_noise_has_the_scale_that_is_charged_and_no_seed(name):
         assert np.std(noise) == pytest.approx(scale, rel=0.06)
     client = next(iter(ledger.made))
     for what, (sound, scale) in zip(ledger.made[client], ledger.stated[client], strict=True):
-        assert what.kind == "zcdp"
-        assert what.parameter == pytest.approx(0.5 * (sound / scale) ** 2, rel=1e-3)
-        assert what.parameter >= 0.5 * (sound / scale) ** 2
+        assert what.kind in ("gaussian", "sampled-gaussian")
+        assert what.parameter == pytest.approx(scale / sound, rel=1e-3)
+        assert what.parameter <= scale / sound
     assert privacy_statement(settings, 0.0, ledger, "x", None)["total"]["epsilon"] <= 2.0
 
 
-@pytest.mark.parametrize("given", [{"algorithm": "dvp"}, {"calibration": "paper"}])
+@pytest.mark.parametrize("given", [{"algorithm": "dvp"}, {"sensitivity": "published"}])
 def test_secure_noise_is_refused_where_nothing_covers_it(given):
-    with pytest.raises(InputError, match="noise = 'secure' is not allowed"):
-        LearnSettings(**{"noise": "secure", "budget": "per-release:1"} | given)
+    with pytest.raises(InputError, match="noise = 'secure': must be"):
+        made.plain(**{"noise": "secure", "budget": "per-release:1"} | given)
 
 
 def test_proximity_and_what_a_batch_moves_by_are_settings():
@@ -746,7 +750,7 @@ def test_sums_under_secure_noise_round_by_less_than_is_charged_for():
     data = Dataset("a", "binary", x, y, x[:0], y[:0], 2, 1.0)
     excess = {}
     for noise in ("simulated", "secure"):
-        settings = LearnSettings(
+        settings = made.plain(
             algorithm="dpsgd", clip=clip, clients=1, rounds=1, noise=noise, budget="total:1,1e-5"
         )
         found = []

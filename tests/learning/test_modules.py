@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from gridpriv.core.errors import InputError
-from gridpriv.learning import LearnSettings, learn
+from gridpriv.learning import learn
 from gridpriv.learning.arrays import to_numpy
 from gridpriv.learning.clients import make_clients
 from gridpriv.learning.datasets.split import split
@@ -25,8 +25,8 @@ def network(inputs=6, outputs=3):
     return nn.Sequential(nn.Linear(inputs, 8), nn.Tanh(), nn.Linear(8, outputs))
 
 
-def clients_of(data, module):
-    linear = make_clients(data, split(data, "iid", 3, 0))
+def clients_of(data, module, clients=3):
+    linear = make_clients(data, split(data, "iid", clients, 0))
     return linear, module_clients(linear, module, data, "torch")
 
 
@@ -78,7 +78,7 @@ def test_one_sample_moves_a_sum_by_no_more_than_the_clip(strange):
 
 def test_a_private_run_learns_and_states_what_it_costs():
     data = made.multiclass(samples=1500)
-    settings = LearnSettings(
+    settings = made.plain(
         algorithm="dpsgd", clip=1.0, clients=3, rounds=60, batch=100, adjacency="add-one",
         budget="total:8,1e-5", learning_rate=1.0, evaluate_every=60,
     )  # fmt: skip
@@ -101,7 +101,7 @@ def test_a_private_run_learns_and_states_what_it_costs():
 def test_the_given_module_is_left_as_it_was():
     module = network().train()
     before = [p.clone() for p in module.parameters()]
-    settings = LearnSettings(algorithm="dpsgd", clip=1.0, clients=2, rounds=2)
+    settings = made.plain(algorithm="dpsgd", clip=1.0, clients=2, rounds=2)
     learn(made.multiclass(), settings, module=module)
     assert module.training
     assert all(torch.equal(a, b) for a, b in zip(before, module.parameters(), strict=True))
@@ -132,6 +132,44 @@ class Broken(nn.Module):
     ],
 )
 def test_a_module_that_cannot_be_certified_is_refused(module, given, words):
-    settings = LearnSettings(**{"algorithm": "dpsgd", "clip": 1.0, "clients": 2} | given)
+    settings = made.plain(**{"algorithm": "dpsgd", "clip": 1.0, "clients": 2} | given)
     with pytest.raises(InputError, match=words):
         learn(made.multiclass(), settings, module=module)
+
+
+class Mixing(nn.Module):
+    """A layer that subtracts the mean of its batch."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(6, 3)
+
+    def forward(self, x):
+        return self.linear(x) - self.linear(x).mean(dim=0, keepdim=True)
+
+
+def test_a_layer_that_mixes_a_batch_is_refused():
+    settings = made.plain(algorithm="dpsgd", clip=1.0, rounds=1)
+    with pytest.raises(InputError, match="does not depend on the other rows"):
+        learn(made.multiclass(), settings, module=Mixing())
+
+
+def test_secure_noise_takes_a_module_in_double_precision_only():
+    pytest.importorskip("opendp")
+    settings = made.plain(algorithm="dpsgd", clip=1.0, rounds=1, clients=2, noise="secure")
+    with pytest.raises(InputError, match=r"call module\.double"):
+        learn(made.multiclass(), settings, module=network())
+    result = learn(made.multiclass(), settings, module=network().double())
+    assert result.privacy["total"]["epsilon"] <= 1.0
+
+
+def test_the_last_chunk_of_a_client_is_clipped_as_the_others(monkeypatch):
+    """One sample above a chunk, and two chunks and one: sums are those of one chunk."""
+    data = made.multiclass(samples=257)
+    _, modules = clients_of(data, network(), 1)
+    w, every = modules.start()[0], np.ones(257)
+    whole = modules.weighted(0, w, every, 0.01)
+    assert float(whole.norm()) <= 257 * 0.01
+    for chunk in (1000, 128, 7):
+        monkeypatch.setattr("gridpriv.learning.modules.CHUNK", chunk)
+        assert torch.allclose(modules.weighted(0, w, every, 0.01), whole, atol=1e-6)

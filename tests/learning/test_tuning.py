@@ -12,13 +12,13 @@ from scipy.optimize import brentq
 from scipy.stats import norm
 
 from gridpriv.core.errors import InputError, SolverError
-from gridpriv.learning import LearnSettings, learn, load_dataset
+from gridpriv.learning import learn, load_dataset
 from gridpriv.learning import tuning as tuning_module
 from gridpriv.learning.algorithms.base import Shared
 from gridpriv.learning.tuning import Tuning, divided, tune
 
-SETTINGS = LearnSettings(
-    algorithm="dpsgd", rounds=8, clients=4, budget="total:1,1e-5", calibration="sound"
+SETTINGS = made.plain(
+    algorithm="dpsgd", rounds=8, clients=4, budget="total:1,1e-5", sensitivity="proven"
 )
 GRID = (("learning_rate", (0.001, 0.3, 3.0)), ("radius", (1.0, 2.0)))
 
@@ -26,9 +26,9 @@ GRID = (("learning_rate", (0.001, 0.3, 3.0)), ("radius", (1.0, 2.0)))
 def test_every_way_gets_the_part_of_the_grid_that_it_reads():
     tuning = Tuning("public:0.2", GRID)
     assert [s.learning_rate for s in tuning.candidates(SETTINGS)] == [0.001, 0.3, 3.0]
-    admm = LearnSettings(algorithm="dp-admm")
+    admm = made.plain(algorithm="dp-admm")
     assert [s.radius for s in tuning.candidates(admm)] == [1.0, 2.0]
-    assert tuning.candidates(LearnSettings(algorithm="pvp")) == ()
+    assert tuning.candidates(made.plain(algorithm="pvp")) == ()
 
 
 def test_public_rows_are_drawn_blindly_and_the_run_never_sees_them():
@@ -104,7 +104,7 @@ def test_the_better_setting_is_taken_and_told():
     tuning = Tuning("public:0.3", (("learning_rate", (1e-6, 2.0)),))
     quiet = replace(SETTINGS, mechanism="none", rounds=30)
     found = tune(made.binary(), tuning.candidates(quiet), tuning)
-    assert found.settings.learning_rate == 2.0 and found.told == "learning-rate 2.0 of 2"
+    assert found.settings.learning_rate == 2.0 and found.choice == "learning-rate 2.0 of 2"
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")

@@ -7,11 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
 
+from gridpriv.consortium.agreement import read_agreement
 from gridpriv.consortium.coordinate import coordinate
 from gridpriv.consortium.folders import lay_out
 from gridpriv.consortium.parties import CoordinatorParty, ZoneParty, credentials, read_party
-from gridpriv.consortium.speak import over_grpc, speak
-from gridpriv.consortium.terms import read_terms
+from gridpriv.consortium.zone import over_grpc, take_part_as_zone
 from gridpriv.zonal.settings import make_settings
 
 LOOPBACK = "127.0.0.1:0"
@@ -19,7 +19,7 @@ LOOPBACK = "127.0.0.1:0"
 
 def settings(**given):
     """A release in every round, unless what is given says otherwise."""
-    rounds = {} if given.get("perturbation", "demand") != "demand" else {"refresh": "round"}
+    rounds = {} if given.get("perturbation", "demand") != "demand" else {"noise_schedule": "round"}
     return make_settings(**{"solver": "clarabel", "rounds": 3, "seed": 11} | rounds | given)
 
 
@@ -61,7 +61,7 @@ class Consortium:
 
     def zones(self, *names, **changes):
         for name in names:
-            self.futures[name] = self._pool.submit(self._speak, name, changes)
+            self.futures[name] = self._pool.submit(self._take_part, name, changes)
         return self
 
     def _coordinate(self, changes):
@@ -75,16 +75,18 @@ class Consortium:
             self._address = address
             self._here.set()
 
-        return coordinate(read_terms(folder / party.terms), party, folder, proved, note, listening)
+        agreement = read_agreement(folder / party.agreement)
+        return coordinate(agreement, party, folder, proved, note, listening)
 
-    def _speak(self, name, changes):
+    def _take_part(self, name, changes):
         folder = self.folder / name
         given = {"coordinator": self.address, "timeout": self.timeout} | self.zone | changes
         party = changed(read_party(folder / "zone.toml", ZoneParty), **given)
         proved = credentials(party, folder, name, insecure=not self.secure)
         note = self.notes.setdefault(name, Notes())
-        terms = read_terms(folder / party.terms)
-        return speak(terms, party, folder, over_grpc(terms, party, proved, note), note)
+        agreement = read_agreement(folder / party.agreement)
+        serving = over_grpc(party, proved, note)
+        return take_part_as_zone(agreement, party, folder, serving, note, proved)
 
     def result(self, name, timeout=90.0):
         """What a party returned, or the exception that it ended with."""

@@ -29,19 +29,19 @@ ZONES = ("1", "2", "3")
 ROUNDS = 6
 RECORDING = """
 import sys
-from gridpriv.consensus import grpc_transport
+from gridpriv.consensus import grpc_client
 from gridpriv.consensus.wire import decode
 from gridpriv.cli.main import main
 
-honest, place = grpc_transport._Line.send, sys.argv.pop(1)
+honest, place = grpc_client._Connection.send, sys.argv.pop(1)
 
 def send(self, content):
     with open(place, "ab") as file:
         file.write(len(content).to_bytes(4, "little") + content)
     honest(self, content)
 
-grpc_transport._Line.send = send
-grpc_transport.PAUSES = (0.05,)
+grpc_client._Connection.send = send
+grpc_client.PAUSES = (0.05,)
 sys.exit(main())
 """
 
@@ -119,7 +119,7 @@ class Parties:
             if len(one) == size:
                 told = decode(one)
                 assert isinstance(told, Answer)
-                found.setdefault(str(told.place), set()).add(one)
+                found.setdefault(str(told.turn), set()).add(one)
         return found
 
 

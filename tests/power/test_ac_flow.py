@@ -136,7 +136,7 @@ def test_voltages_are_those_of_pandapower(name):
 def balance(case, state):
     """What every bus lacks, from admittances multiplied out another way."""
     drawn = state.voltage * np.conj(chain_admittance(case) @ state.voltage)
-    drawn += case.pd + 1j * case.qd - state.p_shed - 1j * state.q_shed + state.spill
+    drawn += case.pd + 1j * case.qd - state.p_shed - 1j * state.q_shed + state.curtailment
     np.subtract.at(drawn, case.gen_bus, state.pg + 1j * state.qg)
     return np.abs(drawn).max()
 
@@ -495,7 +495,7 @@ def test_an_island_in_which_nothing_generates_is_dead_and_its_demand_is_shed(cas
     state = ac_flow(case, dispatch_of(case))
     at = case.index_of[14]
     assert state.vm[at] == 0
-    assert state.shed_mw == state.dead_mw == pytest.approx(14.9)
+    assert state.shed_mw == state.deenergized_mw == pytest.approx(14.9)
     assert state.q_shed[at] == pytest.approx(0.05)
     assert balance(case, state) < 1e-8
     assert not [limit for limit in state.violations if limit.at == "14"]
@@ -503,7 +503,7 @@ def test_an_island_in_which_nothing_generates_is_dead_and_its_demand_is_shed(cas
 
 def test_a_part_has_its_own_rows_of_every_field(case14):
     groups = tuple("abcdefg" * 2)
-    case = replace(case14, area=groups, zone=groups[::-1], xy=np.arange(28.0).reshape(14, 2))
+    case = replace(case14, groups={"area": groups}, xy=np.arange(28.0).reshape(14, 2))
     buses, gens = np.array([1, 4, 7]), np.array([1, 4])
     rows = {14: buses, 20: np.array([1, 4]), 5: gens}
     part = part_of(case, buses, rows[20], gens).case
@@ -512,6 +512,7 @@ def test_a_part_has_its_own_rows_of_every_field(case14):
         whole, here = getattr(case, field.name), getattr(part, field.name)
         if isinstance(whole, (np.ndarray, tuple)) and field.name not in renumbered:
             assert list(map(str, here)) == [str(whole[i]) for i in rows[len(whole)]], field.name
+    assert part.groups == {"area": tuple(groups[i] for i in buses)}
 
 
 def test_a_grid_without_any_generator_is_dead(case14):

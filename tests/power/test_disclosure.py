@@ -7,11 +7,21 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gridpriv import InputError
+from gridpriv import InputError, make_settings
+from gridpriv.core.errors import GridprivWarning
 from gridpriv.grid.library import load_case, shipped_zoning
-from gridpriv.power.disclosure import grounded, strategies, tie_flows
-from gridpriv.power.prior import public_demand, supply, zone_prior
+from gridpriv.grid.matpower import parse_matpower
+from gridpriv.grid.pandapower import case_from_pandapower
+from gridpriv.grid.partition import partition
+from gridpriv.grid.tables import case_from_tables
+from gridpriv.grid.zoning import zoning_from_groups
+from gridpriv.power.ac.optimum import acopf
+from gridpriv.power.disclosure import grounded, strategies, tie_flows, used
+from gridpriv.power.prior import capacity, public_demand, zone_prior, zone_range
 from gridpriv.power.zone import make_network, make_zones
+from gridpriv.privacy.strategies.bus import bus
+from gridpriv.privacy.strategies.total import total
+from gridpriv.zonal.prepared import prepare
 
 
 def zones_of(case):
@@ -32,6 +42,58 @@ def test_the_belief_from_capacity_does_not_read_the_demand():
         assert all(np.array_equal(one.matrix, two.matrix) for one, two in pairs)
 
 
+@pytest.mark.parametrize("objective", ["imbalance", "cost"])
+@pytest.mark.parametrize("beta", ["1MW", "10MW"])
+@pytest.mark.parametrize("total", [0.5, 5.0])
+def test_auto_is_beaten_by_no_fixed_strategy_in_its_own_score(objective, beta, total):
+    for name in ("case14", "case118"):
+        case = load_case(name)
+        scores = {
+            release: [
+                disclosure.expected
+                for disclosure in prepare(
+                    case,
+                    shipped_zoning(case),
+                    make_settings(
+                        objective=objective, beta=beta, budget=f"total:{total}", release=release
+                    ),
+                ).disclosures
+            ]
+            for release in ("auto", "bus", "tree", "total", "nothing")
+        }
+        chosen = np.array(scores.pop("auto"))
+        assert (chosen <= 1.02 * np.min(list(scores.values()), axis=0)).all()
+
+
+@pytest.mark.parametrize(
+    ("objective", "beta", "name"),
+    [("imbalance", "1MW", "bus"), ("imbalance", "10MW", "bus"), ("cost", "10MW", "total")],
+)
+def test_the_imbalance_counts_every_bus_and_the_cost_counts_the_sum(objective, beta, name):
+    case = load_case("case14")
+    settings = make_settings(objective=objective, beta=beta, budget="total:0.5")
+    prepared = prepare(case, shipped_zoning(case), settings)
+    assert {disclosure.strategy.name for disclosure in prepared.disclosures} == {name}
+
+
+def test_the_score_of_an_imbalance_is_the_imbalance_that_follows():
+    """Mean squared error of p and q over all buses, of sampled releases of one demand."""
+    case = load_case("case14")
+    settings = make_settings(objective="imbalance", budget="total:5", release="bus")
+    prepared = prepare(case, shipped_zoning(case), settings)
+    rule, squares = prepared.rules.noise, []
+    for zone, disclosure in zip(prepared.zones, prepared.disclosures, strict=True):
+        release = rule.release(disclosure.sensitivity(prepared.rules.adjacency, rule.norm))
+        demand = np.concatenate([case.pd[zone.own], case.qd[zone.own]])
+        for seed in range(200):
+            noisy = release.apply(
+                disclosure.measure(demand), lambda s=seed: np.random.default_rng(s)
+            )
+            squares.append(((disclosure.estimate(noisy, release) - demand) ** 2).sum())
+    stated = sum(disclosure.expected**2 for disclosure in prepared.disclosures)
+    assert sum(squares) / 200 == pytest.approx(stated, rel=0.15)
+
+
 def test_a_file_states_every_bus_or_is_refused(tmp_path):
     case = load_case("case14")
     rows = [f"{b},{10 + k},{k}" for k, b in enumerate(case.bus_id.tolist())]
@@ -48,15 +110,102 @@ def test_a_file_states_every_bus_or_is_refused(tmp_path):
         public_demand(case, path)
 
 
-def test_rated_ties_bound_what_a_zone_can_take():
-    case = load_case("case14")
+def test_a_zone_takes_and_gives_what_its_ratings_and_generators_allow():
+    case = load_case("case14")  # without ratings, as published
+    for low, high in map(zone_range, zones_of(case)):
+        assert np.isneginf(low).all()
+        assert np.isposinf(high).all(), "an unrated tie imports without a limit"
+    case = replace(case, rate=np.full(case.n_branch, 0.5), gs=np.zeros(case.n_bus))
     zone = zones_of(case)[1]
-    assert supply(zone) == pytest.approx(case.pmax.sum())  # case14 has no ratings
-    rated = zones_of(replace(case, rate=np.full(case.n_branch, 0.5)))[1]
-    inside = np.isin(case.f_bus, zone.own) & np.isin(case.t_bus, zone.own)
-    touching = np.isin(case.f_bus, zone.own) | np.isin(case.t_bus, zone.own)
+    ends = np.isin(case.f_bus, zone.own).astype(int) + np.isin(case.t_bus, zone.own)
     own = case.pmax[np.isin(case.gen_bus, zone.own)].sum()
-    assert supply(rated) == pytest.approx(own + 0.5 * (touching & ~inside).sum())
+    (least, _), (most, _) = zone_range(zone)
+    assert most == pytest.approx(own + 0.5 * (ends == 1).sum())
+    # each end of a line takes 0.5 at most; no generator takes power
+    assert least == pytest.approx(-0.5 * (ends == 1).sum() - (ends == 2).sum())
+    pmax = np.where(np.isin(case.gen_bus, zone.own), np.inf, case.pmax)
+    assert np.isposinf(zone_range(zones_of(replace(case, pmax=pmax))[1])[1][0])
+
+
+@pytest.mark.parametrize("sign", [1.0, -0.5])
+def test_demand_that_an_ac_optimum_serves_is_within_the_range_of_its_zone(sign):
+    """Also embedded generation: half of the zone's load turned round, which it exports."""
+    case = load_case("case14")
+    own = zones_of(case)[1].own
+    at = np.isin(np.arange(case.n_bus), own)
+    case = replace(case, pd=np.where(at, sign * case.pd, case.pd), rate=np.full(case.n_branch, 2.0))
+    assert acopf(case, "shed").state.shed_mw < 1e-3
+    for zone in zones_of(case):
+        low, high = zone_range(zone)
+        for k, demand in enumerate((case.pd, case.qd)):
+            assert low[k] <= demand[zone.own].sum() <= high[k]
+            assert np.isfinite([low[k], high[k]]).all()
+
+
+def source(rates=(0.4, 0.3, 0.2), ends=((1, 2), (2, 3), (2, 4))):
+    """Return four buses behind an unlimited generator at bus 1; rates in p.u. of 100 MVA."""
+    lines = (f"{f} {t} 0.01 0.1 0 {100 * rate} 0 0 0 0 1 -360 360;"
+             for (f, t), rate in zip(ends, rates, strict=True))  # fmt: skip
+    buses = (f"{bus} {3 if bus == 1 else 1} 10 2 0 0 1 1 0 20 1 1.1 0.9;" for bus in range(1, 5))
+    tables = parse_matpower(
+        "mpc.version = '2';\nmpc.baseMVA = 100;\nmpc.bus = [\n" + "\n".join(buses)
+        + "\n];\nmpc.gen = [\n1 0 0 Inf -Inf 1 100 1 Inf -Inf;\n];\nmpc.branch = [\n"
+        + "\n".join(lines) + "\n];\n", "source",
+    )  # fmt: skip
+    return case_from_tables(tables)
+
+
+def test_an_unlimited_source_delivers_what_the_ratings_around_it_allow():
+    assert capacity(source()) == pytest.approx(0.4)
+    # an unrated line joins bus 2 to the source: what leaves both is what counts
+    assert capacity(source((0.0, 0.3, 0.2))) == pytest.approx(0.5)
+    two = source()
+    two = replace(two, gen_bus=np.array([0, 0]), gen_row=np.array([1, 2]),
+                  **{name: getattr(two, name)[[0, 0]]
+                     for name in ("pmin", "pmax", "qmin", "qmax", "vg", "pg")})  # fmt: skip
+    assert capacity(two) == pytest.approx(0.4), "two sources share the ratings of one bus"
+    mean = public_demand(source(), None).mean
+    assert mean[0].sum() == pytest.approx(0.45 * 0.4)
+    assert mean[1] == pytest.approx(0.3 * mean[0])
+
+
+@pytest.mark.parametrize("rates", [(0.0, 0.0, 0.0), (0.0, 0.0, 0.2)])
+def test_a_source_of_unknown_size_leaves_the_release_as_it_is(rates):
+    """No rated line around it, or around most of the grid: the warning names the bus."""
+    case = source(rates)
+    with pytest.warns(GridprivWarning, match=r"prior of demand is uninformative.* bus 1 .*--pub"):
+        expected = public_demand(case, None)
+    zone = make_zones(make_network(case), zoning_from_groups(case, [range(4)], "all"))[0]
+    prior = zone_prior(zone, expected)
+    released = np.array([5.0, -3.0, 0.2, 1.0, 0.5, 0.5, 0.1, -0.2])
+    assert bus(4).estimate(released, 1e-6, prior) == pytest.approx(released, abs=1e-3)
+    sums = total(4).estimate(np.array([3.2, 0.9]), 1e-6, prior).reshape(2, -1).sum(axis=1)
+    assert sums == pytest.approx([3.2, 0.9], abs=1e-3)
+
+
+@pytest.mark.parametrize("name", ["mv_oberrhein", "create_cigre_network_mv", "case14"])
+@pytest.mark.parametrize("budget", ["total:5", "total:0.1"])
+def test_the_expected_error_is_that_of_thirty_draws(name, budget):
+    """Printed before a run, from public data, it is the error of what neighbours use after it."""
+    if name == "case14":
+        case, beta = load_case(name), "1MW"
+        zoning = shipped_zoning(case)
+    else:
+        networks = pytest.importorskip("pandapower.networks")
+        case, beta = case_from_pandapower(getattr(networks, name)()), "0.01MW"
+        zoning = partition(case, 3, "spectral")
+    prepared = prepare(case, zoning, make_settings(beta=beta, budget=budget))
+    rule = prepared.rules.noise
+    for zone, disclosure in zip(prepared.zones, prepared.disclosures, strict=True):
+        release = rule.release(disclosure.sensitivity(prepared.rules.adjacency, rule.norm))
+        use, square = used(zone, prepared.direct_current), 0.0
+        for seed in range(30):
+            seen = release.apply(
+                disclosure.measure(zone.demand), lambda seed=seed: np.random.default_rng(seed)
+            )
+            gap = (disclosure.estimate(seen, release) - zone.demand)[: len(zone.own)]
+            square += float(((use @ gap) ** 2).sum()) / 30
+        assert 0.5 < np.sqrt(square) / disclosure.expected < 1.5
 
 
 def test_a_tree_is_the_zones_sum_and_its_buses():
@@ -84,8 +233,8 @@ def test_tie_flows_are_those_of_a_dc_power_flow():
     moved = 3
     pp.create_load(net, buses[zone.own[moved]], p_mw=1.0)
     share = case.pmax / case.pmax.sum()
-    for bus, part in zip(case.gen_bus, share, strict=True):
-        pp.create_sgen(net, buses[bus], p_mw=float(part))
+    for at, part in zip(case.gen_bus, share, strict=True):
+        pp.create_sgen(net, buses[at], p_mw=float(part))
     pp.rundcpp(net)
     own = np.isin(np.arange(case.n_bus), zone.own)
     ties = [b for b in zone.branches if own[case.f_bus[b]] != own[case.t_bus[b]]]

@@ -31,7 +31,7 @@ def test_the_largest_bus_of_case118_has_norm_13():
     """Bus 49: twelve branch ends and one generator; RK's 2 beta is 13 times too small."""
     found = [p.gradient_sensitivity(DemandAdjacency(BETA, "p"), 1) for p in problems("case118")]
     assert max(s.value for s in found) == pytest.approx(2 * BETA * 13)
-    assert "bus 49" in max(found, key=lambda s: s.value).provenance
+    assert "bus 49" in max(found, key=lambda s: s.value).bound_source
 
 
 @pytest.mark.parametrize("norm", [1, 2])

@@ -106,8 +106,10 @@ def test_what_a_bus_with_many_lines_lacks_is_a_variable(star):
 def test_matched_solves_come_to_the_minimiser_of_exact_ones(star):
     program, rng = star.program, np.random.default_rng(6)
     exact, matched = (
-        make_solver("clarabel", program, lambda: star, exact=True, accuracy=accuracy)
-        for accuracy in ("exact", "matched")
+        make_solver(
+            "clarabel", program, lambda: star, exact=True, solver_tolerance=solver_tolerance
+        )
+        for solver_tolerance in ("tight", "matched")
     )
     for linear in program.cost_linear + rng.normal(0.0, 3.0, (5, program.size)):
         metric = rng.uniform(1.0, 100.0, program.size)
@@ -116,12 +118,16 @@ def test_matched_solves_come_to_the_minimiser_of_exact_ones(star):
         assert abs(program.a_eq @ found - program.b_eq).max() < 1e-9
 
 
-@pytest.mark.parametrize("accuracy", ["exact", "matched"])
-def test_only_matched_solves_take_what_a_bus_lacks_for_a_variable(star, accuracy, monkeypatch):
+@pytest.mark.parametrize("solver_tolerance", ["tight", "matched"])
+def test_only_matched_solves_take_what_a_bus_lacks_for_a_variable(
+    star, solver_tolerance, monkeypatch
+):
     """Exact ones are what they were to the last bit."""
     asked = []
     monkeypatch.setattr(
         "gridpriv.power.solvers.clarabel.lifted", lambda *given: asked.append(given) or star
     )
-    make_solver("clarabel", star.program, lambda: star, exact=True, accuracy=accuracy)
-    assert len(asked) == (accuracy == "matched")
+    make_solver(
+        "clarabel", star.program, lambda: star, exact=True, solver_tolerance=solver_tolerance
+    )
+    assert len(asked) == (solver_tolerance == "matched")

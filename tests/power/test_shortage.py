@@ -77,7 +77,7 @@ def test_exactly_the_limits_that_are_named_go():
 def test_what_lies_on_a_dead_island_is_said_apart(case14):
     case = case14.without(("branch:17", "branch:20"))
     found = shortage(case)
-    assert found.enough_mw == found.dead_mw == pytest.approx(14.9)
+    assert found.enough_mw == found.deenergized_mw == pytest.approx(14.9)
     assert found.causes == ()
     assert "14.9 MW of it lie on islands in which nothing generates" in found.sentence()
 
@@ -95,7 +95,7 @@ def test_generation_that_cannot_go_low_enough_is_no_shortage_of_demand(case14):
     case = replace(case14.scale_load(0.2), pmin=np.minimum(case14.pmax, 1.0))
     found = relax(case, "cost")
     assert found.least_shed_mw in {0.0, None}
-    assert "it spills" in found.explanation()
+    assert "it curtails" in found.explanation()
     assert "MW without" not in found.explanation()
 
 

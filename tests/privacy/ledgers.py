@@ -8,15 +8,17 @@ from pathlib import Path
 
 from gridpriv.privacy.adjacency import Move, Protection
 from gridpriv.privacy.ledger import Ledger, grant, read_book
-from gridpriv.privacy.ledger_rows import Dataset, Unit
+from gridpriv.privacy.ledger_rows import LedgerDataset, Unit
 from gridpriv.privacy.mechanism import Charge
 
 ONE_MW = Protection("bus", "buses", (Move("active demand", 1.0, "MW"),))
 TENTH = Charge("laplace", 10.0)
 
 
-def dataset(owner: str, buses: Iterable[int], protection: Protection = ONE_MW) -> Dataset:
-    return Dataset(owner, tuple(Unit(f"bus {b}", f"{b} MW".encode()) for b in buses), protection)
+def dataset(owner: str, buses: Iterable[int], protection: Protection = ONE_MW) -> LedgerDataset:
+    return LedgerDataset(
+        owner, tuple(Unit(f"bus {b}", f"{b} MW".encode()) for b in buses), protection
+    )
 
 
 NORTH, SOUTH = dataset("north", (1, 2, 3)), dataset("south", (4, 5))
@@ -28,7 +30,7 @@ def granted(folder: Path, epsilon: float = 1.0, delta: float = 0.0) -> Path:
     return folder / "ledger"
 
 
-def charge_once(path: Path, owner: Dataset = NORTH, timeout: float = 30.0) -> None:
+def charge_once(path: Path, owner: LedgerDataset = NORTH, timeout: float = 30.0) -> None:
     with Ledger(path, [owner], timeout=timeout) as ledger:
         ledger.charge(owner.owner, "r", {TENTH: 1})
 

@@ -17,7 +17,7 @@ import pytest
 
 from gridpriv.cli.main import main
 from gridpriv.privacy.ledger_key import Key
-from gridpriv.study import Scheme, compare, make_plan
+from gridpriv.study import Method, compare, make_plan
 
 SHA256 = hashlib.sha256
 LEAST = 8  # hexadecimal digits that would give a guess away
@@ -108,7 +108,7 @@ def test_a_public_run_and_series_hold_no_digest(tmp_path: Path, noted: set[str])
 def test_a_public_report_holds_no_digest(tmp_path: Path, noted: set[str]) -> None:
     plan = make_plan(
         ["case14"], budgets=[5], seeds=(3,), settings={"rounds": 2}, reference=False,
-        schemes=[Scheme("demand, once", (("perturbation", "demand"), ("refresh", "run")))],
+        methods=[Method("demand, once", (("perturbation", "demand"), ("noise_schedule", "once")))],
     )  # fmt: skip
     compare(plan, out=tmp_path / "study", jobs=1)
     words = ["report", str(tmp_path / "study"), "--public", "--out", str(tmp_path / "public")]

@@ -279,7 +279,7 @@ def test_names_of_any_characters_are_kept(tmp_path: Path) -> None:
 
 
 def test_an_agent_charges_its_certified_releases_before_its_message(file: Path) -> None:
-    """Under the paper's calibration what is charged is the sound cost, not the claimed one."""
+    """Under the paper's calibration what is charged is the sound cost, not the nominal one."""
     release = Release(Laplace(scale=1.0), Sensitivity(0.2, 1, "test"), assumed=0.02)
     with Ledger(file, [NORTH]) as ledger:
         charge = ReleaseCharge(ledger, "run-3")

@@ -18,7 +18,7 @@ from gridpriv.privacy.accounting import (
     epsilon_of,
     gaussian_multiplier,
     laplace_multiplier,
-    paper_total,
+    published_total,
     total_epsilon,
     total_pure,
 )
@@ -43,12 +43,12 @@ def test_totals_are_the_reference_values(charge, releases, delta, epsilon):
 
 
 def test_the_papers_theorem_is_below_the_truth_where_the_table_says_so():
-    assert paper_total(0.1, 1e-2, 100, 1e-5) == pytest.approx(1.544, abs=1e-3)
-    assert paper_total(0.1, 1e-2, 500) == pytest.approx(2.184, abs=1e-3)
-    assert paper_total(1.0, 1e-5, 100) == pytest.approx(9.904, abs=5e-3)
-    assert paper_total(1.0, 1e-5, 500) == pytest.approx(22.147, abs=5e-3)
+    assert published_total(0.1, 1e-2, 100, 1e-5) == pytest.approx(1.544, abs=1e-3)
+    assert published_total(0.1, 1e-2, 500) == pytest.approx(2.184, abs=1e-3)
+    assert published_total(1.0, 1e-5, 100) == pytest.approx(9.904, abs=5e-3)
+    assert published_total(1.0, 1e-5, 500) == pytest.approx(22.147, abs=5e-3)
     truth = total_epsilon({Charge("gaussian", classical_gaussian_multiplier(1.0, 1e-5)): 500}, 1e-5)
-    assert paper_total(1.0, 1e-5, 500) < truth
+    assert published_total(1.0, 1e-5, 500) < truth
 
 
 def test_gaussians_compose_as_the_privacy_loss_distribution_says():
@@ -113,8 +113,8 @@ def test_mixed_charges_are_never_cheaper_than_their_parts():
 
 def test_the_classical_gaussian_holds_up_to_one_only():
     with pytest.raises(InputError, match="at most 1"):
-        noise_multiplier(Budget("per-release", 1.5), "gaussian", "paper", 10, 1e-2)
-    assert noise_multiplier(Budget("per-release", 1.5), "gaussian", "sound", 10, 1e-2) > 0
+        noise_multiplier(Budget("per-release", 1.5), "gaussian", "published", 10, 1e-2)
+    assert noise_multiplier(Budget("per-release", 1.5), "gaussian", "proven", 10, 1e-2) > 0
 
 
 def test_delta_outside_its_range_is_refused():

@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from gridpriv import InputError
-from gridpriv.privacy.adjacency import DemandAdjacency
+from gridpriv.privacy.adjacency import DemandAdjacency, PowerFactors
 from gridpriv.privacy.mechanism import Gaussian
 from gridpriv.privacy.release import Release
 from gridpriv.privacy.sensitivity import Sensitivity, length
@@ -182,6 +182,17 @@ def test_the_expected_error_is_what_a_simulation_of_the_prior_finds():
         squares.append(((use @ missed) ** 2).sum())
     stated = expected_error(strategy, variance, prior, use, deviation)
     assert stated == pytest.approx(np.sqrt(np.mean(squares)), rel=0.03)
+
+
+@pytest.mark.parametrize("factors", [None, PowerFactors(0.85, 0.95)])
+def test_with_boundless_beliefs_an_error_in_p_and_q_is_that_of_the_noise(factors):
+    """q = middle p + half q': what q' and p carry of the noise, whatever is believed."""
+    prior, variance = prior_of(np.full(4, 0.5), 1e3), 0.02
+    found = expected_error(
+        bus(4), variance, prior, np.eye(4), 1e3, reactive=True, power_factors=factors
+    )
+    middle, half = (0.0, 1.0) if factors is None else (factors.middle, factors.half)
+    assert found**2 == pytest.approx(4 * variance * (1 + middle**2 + half**2), rel=1e-3)
 
 
 def test_auto_takes_the_sum_where_noise_is_large_and_units_where_it_is_small():

@@ -7,12 +7,12 @@ import pytest
 
 from gridpriv.report.export import export
 from gridpriv.report.source import read_source
-from gridpriv.study import Scheme, Study, compare, make_plan
+from gridpriv.study import Method, Study, compare, make_plan
 
 SCHEMES = [
-    Scheme("no noise", (("mechanism", "none"),)),
-    Scheme("demand, once", (("perturbation", "demand"), ("refresh", "run"))),
-    Scheme("a <b>bold</b> & 100 % name", (("perturbation", "demand"), ("refresh", "run"),
+    Method("no noise", (("mechanism", "none"),)),
+    Method("demand, once", (("perturbation", "demand"), ("noise_schedule", "once"))),
+    Method("a <b>bold</b> & 100 % name", (("perturbation", "demand"), ("noise_schedule", "once"),
                                           ("rounds", 3))),
 ]  # fmt: skip
 
@@ -23,7 +23,7 @@ def study_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     plan = make_plan(
         ["case14"],
         budgets=[0.5, 5, 10],
-        schemes=SCHEMES,
+        methods=SCHEMES,
         seeds=[1, 2, 3],
         settings={"rounds": 5},
         reference=False,

@@ -15,13 +15,14 @@ from gridpriv.core.sealed import sealed
 from gridpriv.report.document import make_report
 from gridpriv.report.source import read_source
 
+BUS = ["--release", "bus", "--mechanism", "laplace"]
 FEW = ["case14", "--rounds", "2", "--quiet", "--out"]
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("run")
-    assert main(["run", "--release", "bus", *FEW, str(place)]) == 0
+    assert main(["run", *BUS, *FEW, str(place)]) == 0
     attack = ["--mechanism", "none", "--update", "linearized", "--bus", "12"]
     assert main(["attack", *FEW, str(place / "attack"), *attack]) == 0
     return place
@@ -44,15 +45,17 @@ def test_a_plan_stands_beside_what_was_measured(folder: Path) -> None:
     for total, releases in (("5", "nothing,bus"), ("4", "bus"), ("5", "total")):
         assert main([*words, "--total", total, "--releases", releases]) == 0
         (section,) = [s for s in make_report(read_source(folder)).sections if s.title == "Plan"]
-        told = section.text[-1]
-        assert f"This run came to {amount(over['cost_over_optimum'], '$/h')} $/h beyond" in told
-        ways = json.loads((folder / "plan" / "plan.json").read_text())["ways"]
+        told = str(section.notes[-1])
+        assert (
+            f"This run is {amount(over['optimality_gap'], '$/h')} $/h over the AC optimum" in told
+        )
+        ways = json.loads((folder / "plan" / "plan.json").read_text())["methods"]
         assert len(section.tables[0].rows) == len(ways)
         if (total, releases) != ("5", "nothing,bus"):
-            assert told.endswith("no way of the plan is its own.")
+            assert section.notes[-1].code == "plan-measured-other"
             continue
         expected = amount(ways[1]["over_optimum"]["median"], "$/h")
-        assert told.endswith(f"to {expected} to {expected}, in the median {expected}.")
+        assert told.endswith(f"{expected} to {expected} over, in the median {expected}.")
     shutil.rmtree(folder / "plan")
 
 
@@ -67,15 +70,15 @@ def test_a_plan_of_other_settings_is_not_held_against_the_run(
     monkeypatch.chdir(tmp_path)
     zones = "".join(f"{bus},{1 + bus % 3}\n" for bus in range(1, 15))
     Path("thirds.csv").write_text("bus,zone\n" + zones)
-    words = ["--release", "bus", "--seed", "7", *other]
+    words = [*BUS, "--seed", "7", *other]
     assert main(["run", *FEW, str(tmp_path / "run"), *words]) == 0
     plan = ["plan", "case14", "--draws", "1", "--rounds", "2", "--mechanisms", "laplace",
             "--protect", "1MW", "--total", "5", "--releases", "bus", "--quiet"]  # fmt: skip
     assert main([*plan, "--out", str(tmp_path / "run" / "plan")]) == 0
-    (told,) = [s.text[-1] for s in make_report(read_source(tmp_path / "run")).sections
+    (told,) = [str(s.notes[-1]) for s in make_report(read_source(tmp_path / "run")).sections
                if s.title == "Plan"]  # fmt: skip
-    assert "This run came to" in told
-    assert told.endswith("no way of the plan is its own.") == bool(other)
+    assert "This run is" in told
+    assert told.endswith("did not try its settings.") == bool(other)
 
 
 def test_the_default_ways_hold_that_of_a_run_of_default_release_and_rounds(tmp_path: Path) -> None:
@@ -83,9 +86,9 @@ def test_the_default_ways_hold_that_of_a_run_of_default_release_and_rounds(tmp_p
     assert main([*run, "--out", str(tmp_path / "run")]) == 0
     plan = ["plan", "case14", "--draws", "1", "--protect", "1MW", "--total", "5", "--quiet"]
     assert main([*plan, "--out", str(tmp_path / "run" / "plan")]) == 0
-    (told,) = [s.text[-1] for s in make_report(read_source(tmp_path / "run")).sections
+    (told,) = [str(s.notes[-1]) for s in make_report(read_source(tmp_path / "run")).sections
                if s.title == "Plan"]  # fmt: skip
-    ways = json.loads((tmp_path / "run" / "plan" / "plan.json").read_text())["ways"]
+    ways = json.loads((tmp_path / "run" / "plan" / "plan.json").read_text())["methods"]
     (own,) = [way for way in ways if (way["release"], way["rounds"]) == ("auto", "20")]
     assert told.endswith(f"in the median {amount(own['over_optimum']['median'], '$/h')}.")
 

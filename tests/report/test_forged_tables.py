@@ -126,8 +126,8 @@ def test_a_defect_of_ours_is_no_bad_input(whole: Path, monkeypatch: pytest.Monke
     """A key that no table declares is missing by our own fault, and is not put on the folder."""
 
     def broken(study: Study) -> Report:
-        return study.runs["recourse_shed"]
+        return study.runs["redispatch_shed"]
 
     monkeypatch.setattr("gridpriv.report.export.make_report", broken)
-    with pytest.raises(KeyError, match="recourse_shed"):
+    with pytest.raises(KeyError, match="redispatch_shed"):
         export(whole, ["csv"], out=whole.with_name("defect"))

@@ -21,7 +21,7 @@ from gridpriv.cli.main import main
 from gridpriv.report.document import make_report
 from gridpriv.report.export import export
 from gridpriv.report.source import read_source
-from gridpriv.study import Scheme, compare, make_plan
+from gridpriv.study import Method, compare, make_plan
 
 HOSTILE = (
     "=cmd|'/C calc'!A0",
@@ -68,10 +68,10 @@ def made(folder: Path, names: tuple[str, ...], zones: tuple[str, ...], title: st
     """Return a study's folder with these names of ways and zones."""
     folder.mkdir()
     zone_map(zones).to_csv(folder / "zones.csv", index=False)
-    schemes = [Scheme(f"{name} {k:02d}", (("rounds", 1), ("beta", f"{1 + k}MW")))
+    methods = [Method(f"{name} {k:02d}", (("rounds", 1), ("beta", f"{1 + k}MW")))
                for k, name in enumerate(names)]  # fmt: skip
     plan = make_plan(
-        ["case14"], budgets=[5], seeds=[1], schemes=schemes, title=title, question=title,
+        ["case14"], budgets=[5], seeds=[1], methods=methods, title=title, question=title,
         zonings=[str(folder / "zones.csv")], reference=False,
     )  # fmt: skip
     compare(plan, out=folder / "study", jobs=1)
@@ -172,7 +172,7 @@ def test_the_terminal_shows_names_as_they_are(
     reports: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     from gridpriv.cli.compare import print_summary
-    from gridpriv.report.answers import answers
+    from gridpriv.report.document import study_messages
     from gridpriv.report.summary import summary
 
     study = read_source(reports[0])
@@ -180,7 +180,7 @@ def test_the_terminal_shows_names_as_they_are(
     print_summary(table)
     told = capsys.readouterr().out
     assert "[red]" in told and "\x1b" not in told and "\x00" not in told
-    assert "\x1b" not in " ".join(answers(study, table))
+    assert "\x1b" not in " ".join(map(str, study_messages(study, table)))
     assert make_report(study).title.count("\n") == 0
 
 

@@ -13,10 +13,10 @@ import pytest
 
 from gridpriv import load_case
 from gridpriv.cli.main import main
-from gridpriv.report.answers import answers
+from gridpriv.report.document import study_messages
 from gridpriv.report.source import read_source
 from gridpriv.report.summary import summary
-from gridpriv.study import Scheme, compare, make_plan
+from gridpriv.study import Method, compare, make_plan
 
 SEEDS = (918273645, 564738291)
 FORMATS = ["html", "xlsx", "csv", "tex", "pdf"]
@@ -28,8 +28,8 @@ def private_study(tmp_path_factory: pytest.TempPathFactory) -> Path:
     plan = make_plan(
         ["case14"], budgets=[5], seeds=SEEDS, settings={"rounds": 3, "objective": "cost"},
         reference=False,
-        schemes=[Scheme("no noise", (("mechanism", "none"),)),
-                 Scheme("demand, once", (("perturbation", "demand"), ("refresh", "run")))],
+        methods=[Method("no noise", (("mechanism", "none"),)),
+                 Method("demand, once", (("perturbation", "demand"), ("noise_schedule", "once")))],
     )  # fmt: skip
     compare(plan, out=folder, jobs=1)
     return folder
@@ -92,7 +92,7 @@ def test_a_public_workbook_holds_no_cost_demand_or_time(
     private = {
         "rounds": ["cost", "objective", "shed_mw", "noise_magnitude"],
         "zones": ["cost", "load_mw", "shed_mw"],
-        "runs": ["recourse_cost"],
+        "runs": ["redispatch_cost"],
         "buses": ["pd_mw"],
         "timing": ["solve", "total"],
     }
@@ -141,11 +141,11 @@ def test_a_public_run_of_simulated_noise_says_so_and_hides_the_seed(
 ) -> None:
     assert run("--seed", str(SEEDS[0]), "--public", "--out", str(tmp_path / "new")) == 0
     told = capsys.readouterr().out
-    assert "simulated noise" in told and "secure" not in told and str(SEEDS[0]) not in told
+    assert "no privacy: simulation" in told and str(SEEDS[0]) not in told
     for name, text in content(tmp_path / "new").items():
         assert str(SEEDS[0]) not in text, name
     document = json.loads((tmp_path / "new" / "run.json").read_text())
-    assert document["privacy"]["caveat"].startswith("no privacy: simulated noise")
+    assert document["privacy"]["caveat"].startswith("no privacy: simulation")
 
 
 def test_a_public_run_goes_into_a_fresh_folder_only(
@@ -185,9 +185,9 @@ def test_a_public_run_without_noise_is_refused(
 
 def test_every_sentence_of_a_public_study_ends_once(study_folder: Path) -> None:
     study = read_source(study_folder, public=True)
-    told = " ".join(answers(study, summary(study)))
-    assert "goes from" in told and " p.u." in told
-    assert ".." not in told
+    told = study_messages(study, summary(study))
+    assert {"private-left-out", "composition", "protected", "caveat"} <= {m.code for m in told}
+    assert not any(".." in str(m) or "$/h" in str(m) for m in told)
 
 
 def test_of_a_public_series_without_noise_no_step_is_counted(tmp_path: Path) -> None:
@@ -196,11 +196,9 @@ def test_of_a_public_series_without_noise_no_step_is_counted(tmp_path: Path) -> 
     out = tmp_path / "out"
     assert main(["run", "case14", *series, "--quiet", "--out", str(out)]) == 0
     own, public = (read_source(out, public=public) for public in (False, True))
-    assert "2 of 2 steps are run." in answers(own, summary(own))[0]
-    assert answers(public, summary(public)) == [
-        "Figures computed from private data are left out. Of runs without certified noise only "
-        "settings are told."
-    ]
+    assert "steps-run" in {m.code for m in study_messages(own, summary(own))}
+    told = [m.code for m in study_messages(public, summary(public))]
+    assert told == ["private-left-out", "withheld"]
 
 
 def test_secure_noise_says_that_there_is_no_seed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -24,15 +24,35 @@ def printed(folder: Path) -> list[str]:
     "words",
     [
         ["--mechanism", "none", "--zones", "3"],
-        ["--zones", "2", "--method", "louvain", "--preset", "ryu-kim", "--epsilon", "0.3",
-         "--mechanism", "gaussian"],
+        [
+            "--zones",
+            "2",
+            "--method",
+            "louvain",
+            "--preset",
+            "ryu-kim",
+            "--epsilon",
+            "0.3",
+            "--mechanism",
+            "gaussian",
+        ],
         ["--zones", "2", "--outage", "branch:3", "--outage", "gen:5", "--beta", "2MW"],
-        ["--zoning", "my zones.csv", "--penalty", "growing:1,1.5,2,50", "--update", "linearized"],
+        ["--zoning", "my zones.csv", "--penalty", "geometric:1,1.5,2,50", "--update", "linearized"],
         ["--zones", "2", "--release", "total", "--public-demand", "expected.csv", "--beta", "1MW"],
-        ["--zone-size", "5", "--refresh", "run", "--demand", "demand.csv", "--load-scale", "1.0625",
-         "--budget", "total:0.123456789"],
+        [
+            "--zone-size",
+            "5",
+            "--noise-schedule",
+            "once",
+            "--demand",
+            "demand.csv",
+            "--load-scale",
+            "1.0625",
+            "--budget",
+            "total:0.123456789",
+        ],
     ],
-)  # fmt: skip
+)
 def test_the_printed_command_makes_the_same_run(
     words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -73,7 +93,7 @@ def test_a_day_is_held_again_against_what_it_was_held_against(
     monkeypatch.chdir(tmp_path)
     Path("day.csv").write_text("step,bus,pd_mw\n1,3,80\n2,3,90\n")
     words = ["run", "case14", "--zones", "2", "--series", "day.csv", "--reference", "--solver",
-             "clarabel", "--refresh", "run", "--rounds", "2"]  # fmt: skip
+             "clarabel", "--noise-schedule", "once", "--rounds", "2"]  # fmt: skip
     assert main([*words, "--out", "first", "--quiet"]) == 0
     assert main(["report", "first", "--quiet"]) == 0
     again = printed(tmp_path / "first")
@@ -81,6 +101,6 @@ def test_a_day_is_held_again_against_what_it_was_held_against(
     first, second = (
         json.loads((tmp_path / name / "horizon.json").read_text()) for name in ("first", "second")
     )
-    assert first["steps"][0]["nothing_released_cost"] is not None
+    assert first["steps"][0]["prior_only_cost"] is not None
     for here, there in zip(first["steps"], second["steps"], strict=True):
         assert here | {"seconds": 0} == there | {"seconds": 0}

@@ -30,7 +30,7 @@ from gridpriv.cli.main import main
 from gridpriv.core.store import reopen_store
 
 BATCH, SAMPLE, ALL = 250, 12, 20_000
-RUN = ["case14", "--zones", "3", "--rounds", "2", "--refresh", "round", "--quiet"]
+RUN = ["case14", "--zones", "3", "--rounds", "2", "--noise-schedule", "round", "--quiet"]
 STUDY = ["case14", "--zonings", "3", "--rounds", "2", "--solver", "clarabel", "--seeds", "2",
          "--mechanisms", "none,laplace", "--budgets", "5", "--jobs", "1", "--format", "none",
          "--quiet"]  # fmt: skip
@@ -40,7 +40,7 @@ STUDY = ["case14", "--zonings", "3", "--rounds", "2", "--solver", "clarabel", "-
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder of results: a study, one half done, a run, each with an audit and attack."""
     place = tmp_path_factory.mktemp("whole")
-    audit = ["audit", *RUN, "--refresh", "round", "--runs", "200", "--audit-rounds", "2",
+    audit = ["audit", *RUN, "--noise-schedule", "round", "--runs", "200", "--audit-rounds", "2",
              "--levels", "release"]  # fmt: skip
     attack = ["attack", *RUN, "--mechanism", "none", "--bus", "12", "--attack-rounds", "1"]
     for name, words in {

@@ -115,9 +115,9 @@ NOISES = [
     ["--objective", "cost"],
     ["--perturbation", "objective", "--update", "linearized", "--consensus", "all"],
     ["--perturbation", "output", "--mechanism", "gaussian", "--budget", "total:1,1e-5"],
-    ["--perturbation", "demand", "--refresh", "run", "--objective", "cost"],
+    ["--perturbation", "demand", "--noise-schedule", "once", "--objective", "cost"],
     ["--noise", "secure"],
-    ["--preset", "ryu-kim", "--penalty", "balanced"],
+    ["--preset", "ryu-kim", "--penalty", "auto"],
 ]
 
 
@@ -133,6 +133,15 @@ def seeded(words: list[str], seed: int) -> list[str]:
 def test_a_public_run(words: list[str], tmp_path: Path) -> None:
     owners = [
         [seeded([*RUN, *words, "--out", "public"], seed), seeded([*RUN, *words, "--json"], seed)]
+        for seed in (1, 2)
+    ]
+    differing(tmp_path, owners, grids())
+
+
+def test_a_public_contingency_analysis(tmp_path: Path) -> None:
+    words = ["security", "case14.m", "--rounds", "3", "--solver", "clarabel", "--public"]
+    owners = [
+        [seeded([*words, "--json"], seed), seeded([*words, "--out", "public"], seed)]
         for seed in (1, 2)
     ]
     differing(tmp_path, owners, grids())

@@ -5,10 +5,10 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from gridpriv.study import Scheme, StudyPlan, make_plan
+from gridpriv.study import Method, StudyPlan, make_plan
 
-ONCE = Scheme("demand, once", (("perturbation", "demand"), ("refresh", "run")))
-QUIET = Scheme("no noise", (("mechanism", "none"),))
+ONCE = Method("demand, once", (("perturbation", "demand"), ("noise_schedule", "once")))
+QUIET = Method("no noise", (("mechanism", "none"),))
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def small_plan() -> StudyPlan:
 def plan_of(**changes: Any) -> StudyPlan:
     given: dict[str, Any] = {
         "budgets": [1, 5],
-        "schemes": [QUIET, ONCE],
+        "methods": [QUIET, ONCE],
         "seeds": [1, 2],
         "settings": {"rounds": 3},
         "reference": False,

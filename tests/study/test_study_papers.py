@@ -22,6 +22,7 @@ from gridpriv.study.claims import (
     passing_round,
     verdict,
 )
+from gridpriv.study.grid_papers import GRID_TABLES
 from gridpriv.study.papers import FOLDER, claims_of, reproductions, table1, table1_claims
 from gridpriv.zonal.prepared import noise_rule
 from gridpriv.zonal.settings import make_settings
@@ -58,11 +59,11 @@ def test_samples_of_the_noise_have_that_variance(algorithm: str, value: float) -
 
 
 def test_the_papers_order_of_variances_is_lost_under_sound_noise(variances: pd.DataFrame) -> None:
-    claims = table1_claims(variances).set_index("calibration")
-    assert claims.outcome["paper"] == "holds"
-    assert claims.outcome["sound, case118"] == "does not hold"
-    # D1 of case118 is 13 times the claimed one for p alone (26 for p+q): variance 676 times
-    ratio = variances[variances.algorithm == "ObjL"].eval("sound_case118 / drawn")
+    claims = table1_claims(variances).set_index("sensitivity")
+    assert claims.outcome["published"] == "holds"
+    assert claims.outcome["proven, case118"] == "does not hold"
+    # D1 of case118 is 13 times the nominal one for p alone (26 for p+q): variance 676 times
+    ratio = variances[variances.algorithm == "ObjL"].eval("proven_case118 / drawn")
     assert ratio.to_numpy() == pytest.approx(26.0**2, rel=1e-6)
 
 
@@ -81,16 +82,16 @@ def test_a_statement_holds_only_if_all_its_comparisons_do() -> None:
 def made_up(reverse: str = "") -> Study:
     """Return a study whose figures obey every statement, but for the metric ``reverse``."""
     runs, rounds = [], []
-    for scheme in ("ObjG", "ObjL", "OutG", "OutL"):
+    for method in ("ObjG", "ObjL", "OutG", "OutL"):
         for eps in (0.05, 0.1, 0.5, 1.0):
             for updates in (1, 5):
-                run = f"{scheme}-{eps}-{updates}"
+                run = f"{method}-{eps}-{updates}"
                 runs.append(
-                    {"run": run, "case": "c", "scheme": scheme, "budget": f"per-release:{eps}",
+                    {"run": run, "case": "c", "method": method, "budget": f"per-release:{eps}",
                      "local_updates": updates, "mechanism": "x", "rounds": 20, "status": "done"}
                 )  # fmt: skip
-                kind = {"ObjG": 4.0, "OutG": 3.0, "ObjL": 2.0, "OutL": 1.0}[scheme]
-                rank = {"ObjL": 1.0, "ObjG": 2.0, "OutL": 3.0, "OutG": 4.0}[scheme]
+                kind = {"ObjG": 4.0, "OutG": 3.0, "ObjL": 2.0, "OutL": 1.0}[method]
+                rank = {"ObjL": 1.0, "ObjG": 2.0, "OutL": 3.0, "OutG": 4.0}[method]
                 if updates == 5 and eps == 1.0:
                     rank = 5.0 - rank
                 figures = {"noise_magnitude": kind / eps, "objective": rank,
@@ -141,13 +142,13 @@ def test_claims_of_missing_parts_are_left_out() -> None:
 
 
 def learned(curves: dict[str, dict[str, list[float]]]) -> Study:
-    """Return a study of one seed with a figure by round, of every scheme and budget."""
+    """Return a study of one seed with a figure by round, of every method and budget."""
     runs, rounds = [], []
-    for scheme, budgets in curves.items():
+    for method, budgets in curves.items():
         for budget, values in budgets.items():
-            run = f"{scheme} {budget}"
+            run = f"{method} {budget}"
             runs.append(
-                {"run": run, "case": "x", "scheme": scheme, "budget": budget, "local_updates": 1,
+                {"run": run, "case": "x", "method": method, "budget": budget, "local_updates": 1,
                  "status": "done", "error": values[-1]}
             )  # fmt: skip
             rounds += [{"run": run, "round": t + 1, "error": v} for t, v in enumerate(values)]
@@ -216,13 +217,13 @@ def test_every_figure_and_table_is_there_with_settled_statements() -> None:
 
 
 def test_statements_name_schemes_that_their_study_has() -> None:
-    for name in set(reproductions()) - {"rk-table1", "li-fig6"}:
+    for name in set(reproductions()) - {"rk-table1", "li-fig6", *GRID_TABLES}:
         told = tomllib.loads((FOLDER / f"{name}.toml").read_text(encoding="utf-8"))
-        schemes = {scheme["name"] for scheme in told["schemes"]}
+        methods = {method["name"] for method in told["methods"]}
         for claim in claims_of(name):
             named = {*claim.less, *claim.more, *claim.falling, *claim.spread, claim.passes,
                      claim.rival} - {""}  # fmt: skip
-            assert named <= schemes, (name, claim.text)
+            assert named <= methods, (name, claim.text)
 
 
 def test_a_reproduction_without_data_is_a_study_with_claims_and_a_report(
@@ -232,10 +233,10 @@ def test_a_reproduction_without_data_is_a_study_with_claims_and_a_report(
     assert main(["reproduce", "li-fig6", "--out", str(out), "--format", "html,csv"]) == 0
     told = capsys.readouterr().out
     assert max(map(len, told.replace(str(out), "").splitlines())) <= 80
-    assert "does not hold (0 of 1)" in told
+    assert "holds (2 of 2)" in told
     study = read_study(out)
-    last = study.rounds[study.rounds["round"] == 100].merge(study.runs[["run", "scheme"]], on="run")
-    by_scheme = last.set_index("scheme").accounted
+    last = study.rounds[study.rounds["round"] == 100].merge(study.runs[["run", "method"]], on="run")
+    by_scheme = last.set_index("method").accounted
     # c_0 q epsilon sqrt(T/(1 - q)) with q = 50/325, (21)
     assert by_scheme["FedSPD-DP, all clients, without replacement (paper)"] == pytest.approx(
         3.04 * (50 / 325) * 0.1 * (100 / (1 - 50 / 325)) ** 0.5

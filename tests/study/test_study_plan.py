@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from gridpriv.core.errors import InputError
-from gridpriv.study import Scheme, StudyPlan, make_plan, read_plan
+from gridpriv.study import Method, StudyPlan, make_plan, read_plan
 from gridpriv.study.files import plan_from, to_toml
 from gridpriv.study.papers import FOLDER
 
@@ -29,10 +29,12 @@ def test_default_study_sets_the_stated_ways_side_by_side_at_equal_totals() -> No
     assert budgets == {0.5, 1.0, 5.0, 10.0}
     assert {t.settings.budget.scope for t in noisy} == {"total"}
     assert {t.settings.budget.delta for t in noisy} == {1e-5}
-    assert {t.settings.calibration for t in noisy} == {"sound"}
-    ways = {(t.settings.perturbation, t.settings.effective_perturbation().refresh) for t in noisy}
+    assert {t.settings.sensitivity for t in noisy} == {"proven"}
+    ways = {
+        (t.settings.perturbation, t.settings.effective_perturbation().noise_schedule) for t in noisy
+    }
     assert ways == {
-        ("objective", "update"), ("output", "update"), ("demand", "round"), ("demand", "run"),
+        ("objective", "update"), ("output", "update"), ("demand", "round"), ("demand", "once"),
     }  # fmt: skip
     assert any(t.settings.mechanism == "none" for t in tasks)
 
@@ -41,8 +43,8 @@ def test_nothing_released_stands_beside_private_ways_once_a_grid_and_load() -> N
     """Neither budgets nor seeds nor what is said of noise change a run that draws none."""
     plan = make_plan(["case14"], seeds=3, load_scales=[1.0, 1.2], beta=["1MW", "5MW"])
     silent = [t for t in plan.tasks() if t.settings.release == "nothing"]
-    assert [(t.scheme, t.budget, t.settings.load_scale) for t in silent] == [
-        ("nothing released", "nothing", 1.0), ("nothing released", "nothing", 1.2),
+    assert [(t.method, t.budget, t.settings.load_scale) for t in silent] == [
+        ("prior-only", "nothing", 1.0), ("prior-only", "nothing", 1.2),
     ]  # fmt: skip
     rounds = make_plan(["case14"], rounds=[2, 3]).tasks()
     assert len([t for t in rounds if t.settings.release == "nothing"]) == 2
@@ -51,7 +53,7 @@ def test_nothing_released_stands_beside_private_ways_once_a_grid_and_load() -> N
 def beside(plan: StudyPlan) -> set[tuple[str, str, int]]:
     """What a plan runs that draws no noise: its name, what it draws, and its rounds."""
     return {
-        (t.scheme, t.budget, t.settings.rounds) for t in plan.tasks()
+        (t.method, t.budget, t.settings.rounds) for t in plan.tasks()
         if t.budget in ("none", "nothing")
     }  # fmt: skip
 
@@ -59,19 +61,19 @@ def beside(plan: StudyPlan) -> set[tuple[str, str, int]]:
 def test_every_study_has_the_same_zones_without_noise_and_with_nothing_released() -> None:
     """A study of a file and one of axes, each way's other settings kept, whatever its noise."""
     text = {
-        "cases": ["case14"], "settings": {"beta": "5MW"}, "schemes": [
+        "cases": ["case14"], "settings": {"beta": "5MW"}, "methods": [
             {"name": "few", "rounds": 3}, {"name": "many", "rounds": 9, "mechanism": "knorm"},
             {"name": "as many", "rounds": 9, "perturbation": "output"},
         ],
     }  # fmt: skip
     assert beside(plan_from(text)) == {
         (f"{name}, rounds {n}", drawn, n)
-        for n in (3, 9) for name, drawn in (("no noise", "none"), ("nothing released", "nothing"))
+        for n in (3, 9) for name, drawn in (("no noise", "none"), ("prior-only", "nothing"))
     }  # fmt: skip
     axes = make_plan(["case14"], mechanism=["laplace"], update=["exact", "linearized"], seeds=2)
     assert {name for name, _, _ in beside(axes)} == {
-        "no noise, exact", "no noise, linearized", "nothing released, exact",
-        "nothing released, linearized",
+        "no noise, exact", "no noise, linearized", "prior-only, exact",
+        "prior-only, linearized",
     }  # fmt: skip
     assert beside(plan_from(text | {"reference": False})) == set()
 
@@ -80,7 +82,7 @@ def test_every_study_has_the_same_zones_without_noise_and_with_nothing_released(
     ("ways", "axes", "references"),
     [
         (({"update": "linearized"}, {"update": "exact"}, {}), {}, 2),
-        (({}, {"workers": 1}, {"workers": 2}, {"rounds": 20, "penalty": "balanced"}), {}, 1),
+        (({}, {"workers": 1}, {"workers": 2}, {"rounds": 20, "penalty": "auto"}), {}, 1),
         (({"preset": "ryu-kim"}, {"preset": "ryu-kim", "update": "linearized"}), {}, 1),
         (({"preset": "ryu-kim"}, {"preset": "ryu-kim", "rounds": 7}), {}, 2),
         (({"local_updates": 1}, {}), {}, 1),
@@ -89,8 +91,8 @@ def test_every_study_has_the_same_zones_without_noise_and_with_nothing_released(
 )
 def test_what_comes_to_the_same_has_one_reference(ways, axes, references) -> None:
     """Settings are compared as they are run, not as they are written."""
-    schemes = [Scheme(str(n), tuple(sorted(way.items()))) for n, way in enumerate(ways)]
-    plan = make_plan(["case14"], schemes=schemes, budgets=[1], seeds=1, **axes)
+    methods = [Method(str(n), tuple(sorted(way.items()))) for n, way in enumerate(ways)]
+    plan = make_plan(["case14"], methods=methods, budgets=[1], seeds=1, **axes)
     assert len(plan.references) == 2 * references
     assert not any(dict(one.settings).get("workers") for one in plan.references)
     done = {
@@ -103,33 +105,33 @@ def test_what_comes_to_the_same_has_one_reference(ways, axes, references) -> Non
 def test_a_study_that_has_a_quiet_way_of_its_own_gets_no_second_one() -> None:
     noisy, quiet = {"name": "once"}, {"name": "mine", "mechanism": "none", "rounds": 4}
     silent = {"name": "silent", "release": "nothing", "rounds": 4}
-    text = {"cases": ["case14"], "schemes": [noisy, quiet]}
-    assert beside(plan_from(text)) == {("mine", "none", 4), ("nothing released", "nothing", 20)}
-    text["schemes"] = [noisy, quiet, silent]
+    text = {"cases": ["case14"], "methods": [noisy, quiet]}
+    assert beside(plan_from(text)) == {("mine", "none", 4), ("prior-only", "nothing", 20)}
+    text["methods"] = [noisy, quiet, silent]
     assert beside(plan_from(text)) == {("mine", "none", 4), ("silent", "nothing", 4)}
-    text["schemes"] = [quiet]
+    text["methods"] = [quiet]
     assert beside(plan_from(text)) == {("mine", "none", 4)}, "beside nothing private"
     named = {"name": "no noise"}  # and has some
-    with pytest.raises(InputError, match=r"'no noise' is not .* a reference .*--no-reference"):
-        plan_from({"cases": ["case14"], "schemes": [named]})
-    assert beside(plan_from({"cases": ["case14"], "schemes": [named], "reference": False})) == set()
+    with pytest.raises(InputError, match=r"'no noise': must be .* a reference .*--no-reference"):
+        plan_from({"cases": ["case14"], "methods": [named]})
+    assert beside(plan_from({"cases": ["case14"], "methods": [named], "reference": False})) == set()
     with pytest.raises(InputError, match="each name once"):
-        plan_from({"cases": ["case14"], "schemes": [named, {**named, "rounds": 3}]})
+        plan_from({"cases": ["case14"], "methods": [named, {**named, "rounds": 3}]})
 
 
 @pytest.mark.parametrize(
-    ("schemes", "axes"),
+    ("methods", "axes"),
     [
-        ([Scheme("a", (("perturbation", "objective"), ("release", "nothing")))], {}),
-        ([Scheme("a", (("preset", "ryu-kim"), ("release", "nothing")))], {}),
-        ([Scheme("a", (("release", "nothing"),))], {"perturbation": ["objective", "output"]}),
+        ([Method("a", (("perturbation", "objective"), ("release", "nothing")))], {}),
+        ([Method("a", (("preset", "ryu-kim"), ("release", "nothing")))], {}),
+        ([Method("a", (("release", "nothing"),))], {"perturbation": ["objective", "output"]}),
         ((), {"perturbation": ["objective"], "release": ["nothing"], "mechanism": ["laplace"]}),
     ],
 )
-def test_what_is_released_of_demand_silences_no_other_noise(schemes, axes) -> None:
+def test_what_is_released_of_demand_silences_no_other_noise(methods, axes) -> None:
     """Gradients and outputs are perturbed all the same: every budget and seed is a run."""
     plan = make_plan(
-        ["case14"], schemes=schemes, budgets=[0.5, 2.0], seeds=2, reference=False, **axes
+        ["case14"], methods=methods, budgets=[0.5, 2.0], seeds=2, reference=False, **axes
     )
     noisy = [t for t in plan.tasks() if t.settings.mechanism != "none"]
     assert {t.settings.perturbation for t in noisy} <= {"objective", "output"}
@@ -166,11 +168,11 @@ def test_axes_combine_and_refresh_applies_to_demand_only() -> None:
         ["case14"],
         mechanisms=["none", "laplace"],
         perturbations=["objective", "demand"],
-        refresh=["round", "run"],
+        noise_schedule=["round", "run"],
         updates=["exact", "linearized"],
         seeds=[1],
     )
-    names = [s.name for s in plan.schemes]
+    names = [s.name for s in plan.methods]
     assert names.count("no noise, exact") == 1
     assert "laplace, objective, exact" in names
     assert {"laplace, demand, per round, exact", "laplace, demand, per run, exact"} <= set(names)
@@ -182,21 +184,21 @@ def test_any_setting_is_an_axis_and_multiplies_the_schemes() -> None:
     usual = make_plan(["case14"], seeds=[1])
     quiet = sum(
         dict(s.settings).get("mechanism") == "none" or dict(s.settings).get("release") == "nothing"
-        for s in usual.schemes
+        for s in usual.methods
     )
     # beta has no meaning without noise, the objective has
-    assert len(plan.schemes) == 4 * (len(usual.schemes) - quiet) + 2 * quiet
-    kept = {(t.scheme, t.settings.objective, str(t.settings.beta)) for t in plan.tasks()}
+    assert len(plan.methods) == 4 * (len(usual.methods) - quiet) + 2 * quiet
+    kept = {(t.method, t.settings.objective, str(t.settings.beta)) for t in plan.tasks()}
     assert ("demand, once, objective cost, beta 2MW", "cost", "2MW") in kept
 
 
 def test_an_axis_multiplies_schemes_except_those_that_set_it() -> None:
     plan = make_plan(
         ["case14"],
-        schemes=[Scheme("own", (("objective", "cost"),)), Scheme("both")],
+        methods=[Method("own", (("objective", "cost"),)), Method("both")],
         objective=["imbalance", "cost"],
     )
-    assert [s.name for s in plan.schemes] == [
+    assert [s.name for s in plan.methods] == [
         "own", "both, objective imbalance", "both, objective cost",
     ]  # fmt: skip
 
@@ -212,8 +214,8 @@ def test_a_study_file_may_be_json(tmp_path: Path) -> None:
 def test_bundled_figures_have_the_papers_grid(name: str) -> None:
     # RK 6.1.1: 4 algorithms, epsilon in {.05, .1, .5, 1}, E in {1, 5}, T = 100, rho = 100
     tasks = read_plan(FOLDER / f"{name}.toml", "full").tasks()
-    paper = [t for t in tasks if t.settings.calibration == "paper" and t.budget != "none"]
-    assert {t.scheme for t in paper} == {"ObjG", "ObjL", "OutG", "OutL"}
+    paper = [t for t in tasks if t.settings.sensitivity == "published" and t.budget != "none"]
+    assert {t.method for t in paper} == {"ObjG", "ObjL", "OutG", "OutL"}
     assert {t.settings.budget.epsilon for t in paper} == {0.05, 0.1, 0.5, 1.0}
     assert {t.settings.local_updates for t in paper} == {1, 5}
     assert {(t.settings.rounds, str(t.settings.penalty)) for t in paper} == {(100, "100")}
@@ -243,24 +245,24 @@ def test_a_plan_with_defaults_reads_back_the_same(tmp_path: Path) -> None:
         ('cases = ["case14"]\nbudget = [1]', "did you mean 'budgets'"),
         ('cases = ["case14"]\nlocal-update = [1]', "did you mean 'local_updates'"),
         ('cases = ["case14"]\nobjectve = ["cost"]', "did you mean 'objective'"),
-        ('cases = ["case14"]\nobjective = "cost"', "objective = 'cost' is not allowed: a list"),
-        ('cases = ["case14"]\n[[schemes]]\nname = "a"\nbudget = "total:1"', "the axis budgets"),
+        ('cases = ["case14"]\nobjective = "cost"', "objective = 'cost': must be a list"),
+        ('cases = ["case14"]\n[[methods]]\nname = "a"\nbudget = "total:1"', "the axis budgets"),
         ('cases = ["case14"]\n[settings]\nmechansim = "none"', "did you mean 'mechanism'"),
-        ('cases = ["case14"]\n[[schemes]]\nname = "a"\npertubation = "x"', "did you mean 'perturb"),
-        ('cases = ["case14"]\nbudgets = []', r"budgets = \[\] is not allowed: an axis needs"),
-        ("cases = []", r"cases = \[\] is not allowed"),
+        ('cases = ["case14"]\n[[methods]]\nname = "a"\npertubation = "x"', "did you mean 'perturb"),
+        ('cases = ["case14"]\nbudgets = []', r"budgets = \[\]: must be a list of one value"),
+        ("cases = []", r"cases = \[\]: must be"),
         ("budgets = [1]", "cases is missing"),
-        ('cases = "case14"', "cases = 'case14' is not allowed: a list"),
-        ('cases = ["case14"]\nseeds = 0', "seeds = 0 is not allowed"),
-        ('cases = ["case14"]\nseeds = [-1]', "seeds = -1 is not allowed"),
-        ('cases = ["case14"]\nseeds = "3"', "seeds = '3' is not allowed"),
+        ('cases = "case14"', "cases = 'case14': must be a list"),
+        ('cases = ["case14"]\nseeds = 0', "seeds = 0: must be"),
+        ('cases = ["case14"]\nseeds = [-1]', "seeds = -1: must be"),
+        ('cases = ["case14"]\nseeds = "3"', "seeds = '3': must be"),
         ('cases = ["case14"]\nbudgets = [1, 1]', "each value once"),
-        ('cases = ["case14"]\nbudgets = ["lots"]', "budgets = 'lots' is not allowed"),
-        ('cases = ["case14"]\nload-scales = ["x"]', "load-scales = 'x' is not allowed"),
+        ('cases = ["case14"]\nbudgets = ["lots"]', "budgets = 'lots': must be"),
+        ('cases = ["case14"]\nload-scales = ["x"]', "load-scales = 'x': must be"),
         ('cases = ["case14"]\n[settings]\nseed = 3', "use the axis seeds"),
-        ('cases = ["case14"]\n[[schemes]]\nmechanism = "none"', "a text that names the scheme"),
+        ('cases = ["case14"]\n[[methods]]\nmechanism = "none"', "a text that names the method"),
         ("cases = [", "study.toml"),
-        ('full = 3\ncases = ["case14"]', "full = 3 is not allowed: a table"),
+        ('full = 3\ncases = ["case14"]', "full = 3: must be a table"),
         ('cases = ["case14"]\n[full]\nseed = [1]', "did you mean 'seeds'"),
     ],
 )
@@ -273,15 +275,15 @@ def test_a_bad_study_file_is_refused_in_words(tmp_path: Path, text: str, message
     ("settings", "message"),
     [
         ('mechanism = "gausian"', "did you mean 'gaussian'"),
-        ("rounds = 0", "rounds = 0 is not allowed"),
-        ('rounds = "ten"', "rounds = 'ten' is not allowed"),
-        ('delta = "small"', "scheme 'a'"),
+        ("rounds = 0", "rounds = 0: must be"),
+        ('rounds = "ten"', "rounds = 'ten': must be"),
+        ('delta = "small"', "method 'a'"),
     ],
 )
 def test_a_bad_setting_is_found_before_anything_runs(
     tmp_path: Path, settings: str, message: str
 ) -> None:
-    plan = read_plan(write(tmp_path, f'cases = ["case14"]\n[[schemes]]\nname = "a"\n{settings}'))
+    plan = read_plan(write(tmp_path, f'cases = ["case14"]\n[[methods]]\nname = "a"\n{settings}'))
     with pytest.raises(InputError, match=message):
         plan.tasks()
 
@@ -296,10 +298,10 @@ def test_a_schemes_own_local_updates_win_over_the_axis() -> None:
         {
             "cases": ["case14"], "budgets": [1], "seeds": [1], "local-updates": [1, 5],
             "reference": False,
-            "schemes": [{"name": "both"}, {"name": "own", "local-updates": 2}],
+            "methods": [{"name": "both"}, {"name": "own", "local-updates": 2}],
         }
     )  # fmt: skip
-    found = [(t.scheme, t.settings.local_updates) for t in plan.tasks()]
+    found = [(t.method, t.settings.local_updates) for t in plan.tasks()]
     assert sorted(found) == [("both", 1), ("both", 5), ("own", 2)]
 
 

@@ -116,9 +116,26 @@ def test_a_dask_cluster_of_two_gives_the_same_tables(
 
 
 def test_what_workers_warn_of_is_told_here_once(tmp_path) -> None:
-    words = ["case118", "--preset", "ryu-kim", "--calibration", "sound", "--mechanisms", "gaussian",
-             "--perturbations", "objective", "--budgets", "0.5,1", "--per-release", "--seeds", "2",
-             "--rounds", "1", "--format", "none"]  # fmt: skip
+    words = [
+        "case118",
+        "--preset",
+        "ryu-kim",
+        "--sensitivity",
+        "proven",
+        "--mechanisms",
+        "gaussian",
+        "--perturbations",
+        "objective",
+        "--budgets",
+        "0.5,1",
+        "--per-release",
+        "--seeds",
+        "2",
+        "--rounds",
+        "1",
+        "--format",
+        "none",
+    ]
     for jobs in ("1", "2"):
         done = subprocess.run(
             [sys.executable, "-m", "gridpriv.cli.main", "compare", *words, "--jobs", jobs,

@@ -12,10 +12,10 @@ from scipy.stats import norm
 
 from gridpriv.core.errors import InputError
 from gridpriv.core.stored import Study
-from gridpriv.report.answers import answers
+from gridpriv.report.document import study_messages
 from gridpriv.report.summary import summary
-from gridpriv.study import Scheme, compare, learned, make_plan
-from gridpriv.study.files import scheme_of
+from gridpriv.study import Method, compare, learned, make_plan
+from gridpriv.study.files import method_of
 from gridpriv.study.learn_plan import LearnPlan
 from gridpriv.study.learned import compare_learning
 from gridpriv.study.publish import publish_study
@@ -73,8 +73,8 @@ def test_what_a_killed_run_may_have_drawn_counts_before_any_has_finished() -> No
     assert (total.case, total.runs, total.unknown) == ("c", 1, 0)
     epsilon = gaussian_epsilon([4.0] * 3, DELTA)
     assert total.epsilon == pytest.approx(epsilon, rel=1e-6)
-    told = " ".join(answers(study, summary(study)))
-    assert f"may have released all the same costs at most epsilon {epsilon:.3g} (delta" in told
+    told = " ".join(map(str, study_messages(study, summary(study))))
+    assert f"may have released values that cost at most epsilon {epsilon:.3g} at delta" in told
 
 
 def test_a_bus_is_charged_for_its_zones_under_every_map() -> None:
@@ -122,10 +122,10 @@ def test_what_has_no_one_total_says_so() -> None:
 
 
 def test_a_study_tells_its_total_also_in_public(tmp_path: Path) -> None:
-    schemes = [Scheme("output", (("perturbation", "output"), ("mechanism", "gaussian"))),
-               Scheme("no noise", (("mechanism", "none"),))]  # fmt: skip
+    methods = [Method("output", (("perturbation", "output"), ("mechanism", "gaussian"))),
+               Method("no noise", (("mechanism", "none"),))]  # fmt: skip
     study = compare(
-        make_plan(["case14"], budgets=[1], schemes=schemes, seeds=3, settings={"rounds": 2},
+        make_plan(["case14"], budgets=[1], methods=methods, seeds=3, settings={"rounds": 2},
                   reference=False),
         out=tmp_path / "study", jobs=1,
     )  # fmt: skip
@@ -135,8 +135,8 @@ def test_a_study_tells_its_total_also_in_public(tmp_path: Path) -> None:
     m = brentq(lambda m: gaussian_epsilon([m], DELTA) - each, 0.1, 100.0, xtol=1e-12)
     assert total.epsilon == pytest.approx(gaussian_epsilon([m] * 3, DELTA), rel=1e-5)
     for seen in (study, publish_study(study)):
-        told = " ".join(answers(seen, summary(seen)))
-        assert "The 3 noisy runs of case14, published together, cost at most epsilon " in told
+        told = " ".join(map(str, study_messages(seen, summary(seen))))
+        assert "Published together, the 3 noisy runs of case14 cost at most epsilon " in told
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_a_study_tells_its_total_also_in_public(tmp_path: Path) -> None:
 def test_other_units_have_no_one_total_and_the_report_says_which(
     tmp_path: Path, other: dict, told: str
 ) -> None:
-    ways = tuple(scheme_of({"name": n} | way) for n, way in
+    ways = tuple(method_of({"name": n} | way) for n, way in
                  (("ours", {"algorithm": "dpsgd"}), ("theirs", other)))  # fmt: skip
     given = {"rounds": 2, "clients": 5, "clip": 1.0}
     plan = LearnPlan("lasso", ways, ("total:1,1e-5",), (0,), given, allowed=("units",))
@@ -157,14 +157,14 @@ def test_other_units_have_no_one_total_and_the_report_says_which(
     (total,) = study_totals(study)
     assert total.epsilon is None and total.pure is None
     for seen in (study, publish_study(study)):
-        answer = " ".join(answers(seen, summary(seen)))
-        assert "no one total" in answer and "cost at most" not in answer
+        answer = " ".join(map(str, study_messages(seen, summary(seen))))
+        assert "no common total" in answer and "cost at most" not in answer
         assert 'Protected by "ours": one sample of one client is replaced by any other; ' in answer
         assert f'Protected by "theirs": {told}' in answer
 
 
 def test_learning_composes_over_seeds(tmp_path: Path) -> None:
-    way = scheme_of({"name": "dpsgd", "algorithm": "dpsgd"})
+    way = method_of({"name": "dpsgd", "algorithm": "dpsgd"})
     given = {"rounds": 2, "clients": 5, "clip": 1.0}
     plan = LearnPlan("lasso", (way,), ("total:1,1e-5",), (0, 1), given)
     study = compare_learning(plan, tmp_path / "study")
@@ -178,7 +178,7 @@ def test_a_comparison_that_was_killed_draws_no_secure_noise_again(
 ) -> None:
     """What the lost run had drawn is known to nobody, so no total may follow."""
     pytest.importorskip("opendp")
-    way = scheme_of({"name": "ours", "algorithm": "pvp", "noise": noise})
+    way = method_of({"name": "ours", "algorithm": "pvp", "noise": noise})
     plan = LearnPlan("lasso", (way,), ("total:1,1e-5",), (0,), {"rounds": 1, "clients": 2,
                                                                "clip": 1.0})  # fmt: skip
 

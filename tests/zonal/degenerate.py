@@ -44,10 +44,10 @@ class Grid:
 PRIVACY = (
     ("--mechanism", "none"),
     (),
-    ("--refresh", "run"),
+    ("--noise-schedule", "once"),
     ("--release", "total"),
     ("--release", "tree"),
-    ("--release", "auto", "--refresh", "run"),
+    ("--release", "auto", "--noise-schedule", "once"),
     ("--release", "nothing"),
     ("--perturbation", "objective"),
     ("--perturbation", "output"),

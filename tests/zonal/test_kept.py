@@ -11,7 +11,7 @@ import pytest
 
 from gridpriv import make_settings
 from gridpriv.consensus.in_process import in_process
-from gridpriv.consensus.kept import Kept, Rehearsal
+from gridpriv.consensus.kept import Kept, WarmStart
 from gridpriv.consensus.messages import Order, Reply
 from gridpriv.core.errors import SolverError
 from gridpriv.core.processes import WorkerError
@@ -53,8 +53,8 @@ def counted(monkeypatch):
         ({"mechanism": "none"}, 1),
         ({"mechanism": "none"}, 2),
         ({"seed": 9}, 1),
-        ({"refresh": "run", "mechanism": "knorm"}, 1),
-        ({"penalty": make_settings(penalty="growing:1,2,2,8").penalty}, 1),
+        ({"noise_schedule": "once", "mechanism": "knorm"}, 1),
+        ({"penalty": make_settings(penalty="geometric:1,2,2,8").penalty}, 1),
         ({"start": "flat"}, 1),
     ],
 )
@@ -109,7 +109,7 @@ def test_a_run_that_rehearses_less_goes_on_from_there(case14, zones14, monkeypat
 
     with closing(Kept(in_process)) as zones:
         run_prepared(prepare(case14, zones14, NOISY), transport=zones)
-        monkeypatch.setattr(opening, "REHEARSAL_ROUNDS", 7)
+        monkeypatch.setattr(opening, "WARM_START_ROUNDS", 7)
         after = run_prepared(prepare(case14, zones14, NOISY), transport=zones)
     alone = run_prepared(prepare(case14, zones14, NOISY))
     assert last(after) == last(alone)
@@ -125,7 +125,7 @@ class Adds:
     def stand(self, at):
         self.iterate = at
 
-    def rehearse(self, order):
+    def warm_start(self, order):
         if order.w[0] == 99.0:
             raise SolverError("no solution")
         self.iterate += order.w[0] * order.penalty[0] * order.step
@@ -136,13 +136,13 @@ def order(number, w, penalty=1.0, step=1.0):
     return Order(number, np.array([float(w)]), np.array([penalty]), step)
 
 
-def test_a_rehearsal_that_failed_leaves_the_next_one_where_it_alone_would_stand():
-    rehearsal = Rehearsal()
+def test_a_warm_start_that_failed_leaves_the_next_one_where_it_alone_would_stand():
+    warm_start = WarmStart()
     for told in ((1, 10, 100), (1, 99), (1, 5)):
         agent = Adds()
-        rehearsal.begin()
+        warm_start.begin()
         try:
-            heard = [rehearsal.reply(agent, order(n, w)).sent[0] for n, w in enumerate(told)]
+            heard = [warm_start.reply(agent, order(n, w)).sent[0] for n, w in enumerate(told)]
         except SolverError:
             continue
         assert heard == list(np.cumsum(told))
@@ -151,11 +151,11 @@ def test_a_rehearsal_that_failed_leaves_the_next_one_where_it_alone_would_stand(
 
 @pytest.mark.parametrize("other", [order(1, 7), order(1, 2, penalty=3.0), order(1, 2, step=5.0)])
 def test_an_order_that_differs_in_anything_is_rehearsed(other):
-    rehearsal = Rehearsal()
+    warm_start = WarmStart()
     for second in (order(1, 2), other, order(1, 2), order(1, 2)):
         agent, alone = Adds(), Adds()
-        rehearsal.begin()
+        warm_start.begin()
         for told in (order(0, 1), second, order(2, 4)):
-            assert rehearsal.reply(agent, told).sent == alone.rehearse(told).sent
-        rehearsal.leave(agent)
+            assert warm_start.reply(agent, told).sent == alone.warm_start(told).sent
+        warm_start.leave(agent)
         assert agent.iterate == alone.iterate

@@ -1,19 +1,17 @@
-"""Which rule a run's penalties follow, and what of a grid are reactive flows."""
+"""The penalty rule of a run, and the rounds after which it stops."""
 
 from __future__ import annotations
 
 from contextlib import closing
 
-import numpy as np
 import pytest
 
 from gridpriv import Settings, run
 from gridpriv.consensus.in_process import in_process
-from gridpriv.consensus.schedules import BalancedPenalty, EvenedPenalty, InUnits, KeptPenalty
-from gridpriv.power.ac.settle import agreed_boundaries
+from gridpriv.consensus.schedules import InUnits, KeptPenalty, ResidualBalancing
+from gridpriv.zonal.messages import messages
 from gridpriv.zonal.prepared import prepare
 from gridpriv.zonal.run import crew, open_rounds
-from gridpriv.zonal.summary import BOUGHT, sentences
 
 
 def penalties(case, zoning, **given):
@@ -27,32 +25,21 @@ def penalties(case, zoning, **given):
     [
         ({}, KeptPenalty),
         ({"acceleration": "anderson"}, KeptPenalty),
-        ({"acceleration": "evened"}, EvenedPenalty),
-        ({"acceleration": "evened", "mechanism": "none"}, EvenedPenalty),
         ({"acceleration": "none"}, InUnits),
-        ({"refresh": "round"}, KeptPenalty),
+        ({"noise_schedule": "round"}, KeptPenalty),
     ],
 )
-def test_penalties_are_evened_where_that_is_asked_for(case14, zones14, given, rule):
+def test_penalties_are_held_where_rounds_repeat_one_map(case14, zones14, given, rule):
     _, chosen = penalties(case14, zones14, **given)
     assert type(chosen) is rule
     if rule is InUnits:
-        assert isinstance(chosen.given, BalancedPenalty)
+        assert isinstance(chosen.given, ResidualBalancing)
 
 
-def test_what_has_no_price_is_what_a_settlement_reads_as_reactive(case14, zones14):
-    prepared, chosen = penalties(case14, zones14, acceleration="evened")
-    numbers = np.unique(np.concatenate([zone.coordinates[s] for zone, s in prepared.held]))
-    marked = set(numbers[chosen.unpriced].tolist())
-    sent = [np.isin(zone.coordinates, list(marked)).astype(float) for zone in prepared.zones]
-    for boundary in agreed_boundaries(prepared.network, prepared.zones, sent):
-        assert (boundary.q == 1.0).all()
-        assert not np.concatenate([boundary.p, boundary.w_near, boundary.w_far]).any()
-
-
-@pytest.mark.parametrize("acceleration", ["anderson", "evened"])
-def test_agreement_that_is_bought_is_said_to_be(case14, zones14, acceleration):
-    given = {"mechanism": "none", "acceleration": acceleration, "rounds": 200}
-    told = " ".join(sentences(run(case14, zones14, Settings(seed=1, **given)).as_dict()))
-    assert "Rounds stopped after" in told
-    assert (BOUGHT in told) == (acceleration == "evened")
+def test_rounds_that_stop_at_the_tolerance_say_so(case14, zones14):
+    settings = Settings(seed=1, mechanism="none", rounds=200, planning="soc")
+    result = run(case14, zones14, settings)
+    last = result.rounds.iloc[-1]
+    assert last.consensus_residual_max < settings.effective_tolerance()
+    assert 0 < last.dual_residual < 0.1
+    assert "ended-early" in [message.code for message in messages(result.as_dict())]

@@ -14,6 +14,7 @@ import pytest
 
 from gridpriv import InputError, SolverError, load_case, make_settings
 from gridpriv.cli.main import main
+from gridpriv.core.errors import GridprivWarning
 from gridpriv.grid.partition import partition
 from gridpriv.grid.zoning import zoning_from_groups
 from gridpriv.power.problem import ZoneProblem
@@ -49,7 +50,7 @@ class Charged(list):
 def test_zones_of_one_bus_lose_no_budget(tmp_path):
     """case14 in ten zones ended with a traceback after the charge, and without a folder."""
     ledger, out = granted(tmp_path / "z.db", "--zones", "10"), tmp_path / "zout"
-    words = ["--zones", "10", "--rounds", "3", "--refresh", "round", "--budget", "total:5"]
+    words = ["--zones", "10", "--rounds", "3", "--noise-schedule", "round", "--budget", "total:5"]
     assert (
         main(["run", "case14", *words, "--ledger", str(ledger), "--out", str(out), "--quiet"]) == 0
     )
@@ -59,7 +60,7 @@ def test_zones_of_one_bus_lose_no_budget(tmp_path):
     assert set(spent(ledger).values()) == {3}
 
 
-@pytest.mark.parametrize("start", ["flat", "proxy"])
+@pytest.mark.parametrize("start", ["flat", "warm"])
 @pytest.mark.parametrize("error", [SolverError("no"), ValueError("a defect")])
 def test_what_fails_on_public_data_fails_before_a_charge(
     case14, zones14, monkeypatch, start, error
@@ -89,7 +90,7 @@ def test_an_empty_feasible_set_is_refused_before_a_charge(zones14):
     apart = replace(case, angmin=far, angmax=far, vmin=case.vmin * 0 + 0.9, rate=far * 0 + 0.01)
     charged = Charged()
     settings = make_settings(rounds=2, seed=1, solver="clarabel")
-    with pytest.raises(SolverError, match="rehearsal round 1"):
+    with pytest.raises(SolverError, match="warm-start round 1"):
         run_prepared(prepare(apart, zones14, settings), charge=charged)
     assert charged == []
 
@@ -98,10 +99,10 @@ def test_an_empty_feasible_set_is_refused_before_a_charge(zones14):
     "given",
     [
         {},
-        {"refresh": "update", "local_updates": 3},
-        {"refresh": "round"},
+        {"noise_schedule": "update", "local_updates": 3},
+        {"noise_schedule": "round"},
         {"perturbation": "objective", "update": "linearized"},
-        {"perturbation": "output", "penalty": "growing:1,2,2,8"},
+        {"perturbation": "output", "penalty": "geometric:1,2,2,8"},
         {"preset": "ryu-kim", "perturbation": "output", "local_updates": 2},
         {"preset": "ryu-kim", "mechanism": "gaussian", "perturbation": "output"},
         {"preset": "ryu-kim"},
@@ -127,7 +128,7 @@ def test_an_interrupt_leaves_what_was_drawn(case14, zones14):
         if record.round == 2:
             raise KeyboardInterrupt
 
-    settings = make_settings(refresh="round", rounds=5, seed=1, start="flat")
+    settings = make_settings(noise_schedule="round", rounds=5, seed=1, start="flat")
     with pytest.raises(KeyboardInterrupt):
         run_prepared(
             prepare(case14, zones14, settings), watch=watch, charge=charged, leave=early.append
@@ -145,7 +146,7 @@ def test_a_defect_after_the_last_round_leaves_all_rounds(case14, zones14, monkey
     def broken(*_):
         raise ZeroDivisionError("while settling")
 
-    monkeypatch.setattr(run, "_settled", broken)
+    monkeypatch.setattr(run, "_redispatched", broken)
     early = []
     settings = make_settings(rounds=3, seed=1, start="flat", solver="clarabel")
     with pytest.raises(ZeroDivisionError):
@@ -159,7 +160,7 @@ def test_a_defect_after_the_last_round_leaves_all_rounds(case14, zones14, monkey
 def test_ctrl_c_leaves_a_folder_that_says_what_the_ledger_says(tmp_path, workers):
     ledger, out = granted(tmp_path / "l.db"), tmp_path / "out"
     words = [
-        "run", "case14", "--rounds", "100000", "--refresh", "round", "--epsilon", "0.0001",
+        "run", "case14", "--rounds", "100000", "--noise-schedule", "round", "--epsilon", "0.0001",
         "--workers", str(workers), "--ledger", str(ledger), "--out", str(out),
     ]  # fmt: skip
     command = subprocess.Popen(
@@ -211,5 +212,7 @@ def test_noise_on_an_objective_without_a_minimum_is_refused():
     settings = make_settings(perturbation="objective", rounds=1, solver="clarabel")
     with pytest.raises(InputError, match="bus 1 have no limits against each other"):
         prepare(case, partition(case, 2), settings)
-    for other in ({"perturbation": "demand"}, {"update": "linearized"}, {"consensus": "all"}):
+    with pytest.warns(GridprivWarning, match="prior of demand is uninformative"):
+        prepare(case, partition(case, 2), make_settings(perturbation="demand"))
+    for other in ({"update": "linearized"}, {"consensus": "all"}):
         prepare(case, partition(case, 2), make_settings(**({"perturbation": "objective"} | other)))

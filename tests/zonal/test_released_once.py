@@ -18,7 +18,7 @@ from gridpriv.core.stored import read_study
 from gridpriv.grid.overrides import read_demand_series
 from gridpriv.privacy.ledger import ReleaseCharge
 from gridpriv.privacy.release import Release
-from gridpriv.privacy.strategies.course import CourseDisclosure
+from gridpriv.privacy.strategies.temporal_basis import TemporalDisclosure
 from gridpriv.report.contents import contents
 from gridpriv.report.summary import summary
 from gridpriv.study.run_folder import RunFolder
@@ -26,10 +26,12 @@ from gridpriv.zonal.horizon import Horizon, make_horizon
 from gridpriv.zonal.prepared import noise_rule, prepare
 
 ONCE = {
-    "mechanism": "knorm", "refresh": "run", "release": "total", "budget": "total:1",
+    "mechanism": "knorm", "noise_schedule": "once", "release": "total", "budget": "total:1",
     "beta": "10MW", "rounds": 2, "seed": 3, "solver": "clarabel",
 }  # fmt: skip
-FLAGS = [word for name, value in ONCE.items() for word in (f"--{name}", str(value))]
+FLAGS = [
+    word for name, value in ONCE.items() for word in (f"--{name.replace('_', '-')}", str(value))
+]
 DAY = "step,load_scale\ndark,0\nnight,0.6\nmorning,1.0\nnoon,1.2\n"
 PROFILE = "step,bus,pd_mw,qd_mvar\ndark,2,0,0\nnight,2,12,6\nmorning,2,22,13\nnoon,2,28,15\n"
 
@@ -87,9 +89,9 @@ def test_a_day_costs_one_release_at_the_noise_of_one_step(day):
             np.testing.assert_allclose(one.demand, scale * whole.demand, rtol=1e-12)
 
 
-@pytest.mark.parametrize(("course", "draws"), [("auto", 1), ("0", 1), ("anew", 2)])
+@pytest.mark.parametrize(("temporal_basis", "draws"), [("auto", 1), ("0", 1), ("per-step", 2)])
 def test_steps_of_their_own_demand_share_a_release_unless_drawn_anew(
-    course, draws, tmp_path, monkeypatch
+    temporal_basis, draws, tmp_path, monkeypatch
 ):
     case = load_case("case14")
     path = tmp_path / "own.csv"
@@ -101,7 +103,7 @@ def test_steps_of_their_own_demand_share_a_release_unless_drawn_anew(
         return honest(self, value, stream)
 
     monkeypatch.setattr(Release, "apply", counted)
-    settings = make_settings(**(ONCE | {"course": course}))
+    settings = make_settings(**(ONCE | {"temporal_basis": temporal_basis}))
     found = run_series(read_demand_series(path, case), shipped_zoning(case), settings,
                        charge=charge)  # fmt: skip
     assert len(charge.told) == len(applied) == draws * 3
@@ -120,19 +122,22 @@ def test_an_interrupted_day_with_secure_noise_goes_on_without_a_second_draw(
     at = words.index("--seed")
     words = [*words[:at], *words[at + 2 :], "--out", str(tmp_path / "out"), "--ledger", ledger]
     if "bus" in Path(either).read_text():
-        words += ["--course", "2"]
+        words += ["--temporal-basis", "2"]
     assert fails_at_noon(words, monkeypatch) == 3
-    names = ("released", "swings")
+    names = ("released", "temporal_coefficients")
     before = read_study(tmp_path / "out").tables
     assert main([*words, "--resume"]) == 0
     after = read_study(tmp_path / "out").tables
     for name in before.keys() & names:
         pd.testing.assert_frame_equal(before[name], after[name])
-    assert ("swings" in after) == ("bus" in Path(either).read_text())
+    assert ("temporal_coefficients" in after) == ("bus" in Path(either).read_text())
     document = json.loads((tmp_path / "out" / "horizon.json").read_text())
     assert document["finished"] == 4
     assert document["privacy"]["releases_per_zone"] == 1
-    assert "swings" in after or "that the steps scale" in document["privacy"]["adjacency"]
+    assert (
+        "temporal_coefficients" in after
+        or "that the steps scale" in document["privacy"]["adjacency"]
+    )
 
 
 @pytest.mark.parametrize("release", ["auto", "nothing"])
@@ -142,7 +147,7 @@ def test_a_day_says_what_it_released_once(either, release, tmp_path, capsys):
     document = json.loads((tmp_path / "out" / "horizon.json").read_text())
     assert [row["zone"] for row in document["released_once"]] == ["1", "2", "3"]
     assert document["privacy"]["releases_per_zone"] == (release != "nothing")
-    assert ("release once for all steps" in capsys.readouterr().out) == (release != "nothing")
+    assert ("Released once for all steps" in capsys.readouterr().out) == (release != "nothing")
 
 
 def test_a_ledger_admits_a_day_that_its_grant_covers_once(either, tmp_path):
@@ -173,7 +178,7 @@ def test_scaled_demand_is_released_as_its_owner_has_it(scale):
 
 def test_what_zones_send_in_a_day_is_a_function_of_its_one_release(tmp_path):
     """Two days of other private demand and the same release: messages are the same to the bit."""
-    case, settings = load_case("case14"), make_settings(**(ONCE | {"course": "2"}))
+    case, settings = load_case("case14"), make_settings(**(ONCE | {"temporal_basis": "2"}))
     known, sent = None, []
     for name, text in (("a", PROFILE), ("b", PROFILE.replace("22,13", "61,2"))):
         (tmp_path / f"{name}.csv").write_text(text)
@@ -191,9 +196,10 @@ def test_what_zones_send_in_a_day_is_a_function_of_its_one_release(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("steps", "course"), [(DAY, "auto"), (PROFILE, "auto"), (PROFILE, "anew"), (PROFILE, "2")]
+    ("steps", "temporal_basis"),
+    [(DAY, "auto"), (PROFILE, "auto"), (PROFILE, "per-step"), (PROFILE, "2")],
 )
-def test_a_series_may_release_nothing(steps, course, tmp_path, capsys):
+def test_a_series_may_release_nothing(steps, temporal_basis, tmp_path, capsys):
     (tmp_path / "steps.csv").write_text(steps)
     either = str(tmp_path / "steps.csv")
     words = [
@@ -204,8 +210,8 @@ def test_a_series_may_release_nothing(steps, course, tmp_path, capsys):
         *FLAGS,
         "--release",
         "nothing",
-        "--course",
-        course,
+        "--temporal-basis",
+        temporal_basis,
     ]
     assert main([*words, "--out", str(tmp_path / "out"), "--quiet"]) == 0, capsys.readouterr().err
     document = json.loads((tmp_path / "out" / "horizon.json").read_text())
@@ -225,8 +231,8 @@ def test_a_step_of_a_factor_errs_by_what_one_run_expects_to(day, tmp_path):
     )
 
 
-FACTORS = "the steps of this series are factors on one demand, and one release"
-NOT_ONCE = "a course is released of demand whose noise is drawn once, and here it is not"
+FACTORS = "left out: the steps of this series are factors on one demand"
+NOT_ONCE = "left out, or beside perturbation demand and noise_schedule once"
 
 
 @pytest.mark.parametrize(
@@ -234,7 +240,7 @@ NOT_ONCE = "a course is released of demand whose noise is drawn once, and here i
     [
         ("'auto' without a series", ()),
         (FACTORS, ("--series", DAY)),
-        (NOT_ONCE, ("--series", PROFILE, "--refresh", "round")),
+        (NOT_ONCE, ("--series", PROFILE, "--noise-schedule", "round")),
         (NOT_ONCE, ("--series", PROFILE, "--mechanism", "laplace", "--perturbation", "output")),
         (NOT_ONCE, ("--series", PROFILE, "--mechanism", "none")),
     ],
@@ -242,29 +248,30 @@ NOT_ONCE = "a course is released of demand whose noise is drawn once, and here i
 def test_a_course_is_refused_where_it_means_nothing(why, words, tmp_path, capsys):
     (tmp_path / "steps.csv").write_text(words[1] if words else "")
     given = [str(tmp_path / "steps.csv") if "\n" in word else word for word in words]
-    for course in ("anew", "3"):
+    for basis in ("per-step", "3"):
         assert (
-            main(["run", "case14", *given, "--course", course, "--out", str(tmp_path / "o")]) == 2
+            main(["run", "case14", *given, "--temporal-basis", basis, "--out", str(tmp_path / "o")])
+            == 2
         )
-        assert f"course = '{course}' is not allowed: {why}" in capsys.readouterr().err
+        assert f"temporal_basis = '{basis}': must be {why}" in capsys.readouterr().err
         assert not (tmp_path / "o").exists()
 
 
 def test_more_cosines_than_a_series_has_are_named(tmp_path, capsys):
     (tmp_path / "steps.csv").write_text(PROFILE)
     words = ["run", "case14", "--series", str(tmp_path / "steps.csv"), *FLAGS, "--json"]
-    for course, told in (("3", False), ("6", True)):
-        assert main([*words, "--course", course]) == 0
+    for basis, told in (("3", False), ("6", True)):
+        assert main([*words, "--temporal-basis", basis]) == 0
         shown = capsys.readouterr()
         assert {zone["cosines"] for zone in json.loads(shown.out)["released_once"]} == {3}
-        said = "course = 6: a series of 4 steps has no more than 3 cosines, so 3 are released"
+        said = "temporal_basis = 6: 4 steps have 3 cosines at most; 3 are released"
         assert (said in shown.err) == told
 
 
 def test_a_single_run_has_no_course():
     case = load_case("case14")
-    with pytest.raises(InputError, match="course = '2' is not allowed: 'auto' without a series"):
-        prepare(case, shipped_zoning(case), make_settings(course="2"))
+    with pytest.raises(InputError, match="temporal_basis = '2': must be"):
+        prepare(case, shipped_zoning(case), make_settings(temporal_basis="2"))
 
 
 @pytest.mark.parametrize("error", [BudgetError("no more"), KeyboardInterrupt()])
@@ -348,10 +355,10 @@ def test_every_statistic_has_noise_of_its_own(tmp_path, monkeypatch):
     case, seen = load_case("case14"), []
     series = read_demand_series(tmp_path / "own.csv", case)
     settings = make_settings(
-        **(ONCE | {"course": "1", "mechanism": "laplace", "budget": "total:2"})
+        **(ONCE | {"temporal_basis": "1", "mechanism": "laplace", "budget": "total:2"})
     )
     horizon = make_horizon(series, shipped_zoning(case), settings)
-    fixed, honest = horizon.disclosures, CourseDisclosure.estimate
+    fixed, honest = horizon.disclosures, TemporalDisclosure.estimate
 
     def heard(self, released, release):
         own = horizon.owned.zones[[one is self for one in fixed].index(True)].own
@@ -360,7 +367,7 @@ def test_every_statistic_has_noise_of_its_own(tmp_path, monkeypatch):
             settings.adjacency(case), 1).value)  # fmt: skip
         return honest(self, released, release)
 
-    monkeypatch.setattr(CourseDisclosure, "estimate", heard)
+    monkeypatch.setattr(TemporalDisclosure, "estimate", heard)
     for seed in range(300):
         again = replace(horizon, seed=seed)
         vars(again).update(owned=horizon.owned, disclosures=fixed)
@@ -389,10 +396,18 @@ def test_what_is_released_is_chosen_from_public_data(either, tmp_path):
     assert any(row["cosines"] for row in found[0][0]) == ("bus" in text)
 
 
-@pytest.mark.parametrize(("course", "releases"), [("auto", 1), ("anew", 4)])
-def test_a_series_report_states_the_total_of_all_steps(course, releases, tmp_path):
+@pytest.mark.parametrize(("temporal_basis", "releases"), [("auto", 1), ("per-step", 4)])
+def test_a_series_report_states_the_total_of_all_steps(temporal_basis, releases, tmp_path):
     (tmp_path / "day.csv").write_text(PROFILE)
-    words = ["run", "case14", "--series", str(tmp_path / "day.csv"), *FLAGS, "--course", course]
+    words = [
+        "run",
+        "case14",
+        "--series",
+        str(tmp_path / "day.csv"),
+        *FLAGS,
+        "--temporal-basis",
+        temporal_basis,
+    ]
     assert main([*words, "--quiet", "--out", str(tmp_path / "out")]) == 0
     study = read_study(tmp_path / "out")
     told = next(t for t in contents(study, summary(study)) if t.name == "privacy")

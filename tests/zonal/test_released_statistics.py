@@ -11,9 +11,14 @@ from gridpriv import InputError, load_case, make_settings, run, shipped_zoning
 from gridpriv.zonal.prepared import prepare
 
 ONCE = {
-    "mechanism": "knorm", "refresh": "run", "budget": "total:1", "beta": "10MW", "rounds": 3,
-    "seed": 1, "solver": "clarabel",
-}  # fmt: skip
+    "mechanism": "knorm",
+    "noise_schedule": "once",
+    "budget": "total:1",
+    "beta": "10MW",
+    "rounds": 3,
+    "seed": 1,
+    "solver": "clarabel",
+}
 
 
 def settings(**given):
@@ -46,15 +51,15 @@ def test_each_zone_draws_once_and_certifies_the_total(release, mechanism):
         assert statement.norm == (1 if mechanism == "laplace" else "box")
 
 
-@pytest.mark.parametrize("refresh", ["update", "round", "run"])
-def test_all_refreshes_spend_the_same_total_of_a_total(refresh):
+@pytest.mark.parametrize("noise_schedule", ["update", "round", "once"])
+def test_all_refreshes_spend_the_same_total_of_a_total(noise_schedule):
     case = load_case("case14")
     result = run(
         case,
         shipped_zoning(case),
-        settings(release="total", refresh=refresh, local_updates=2, step="nonsmooth"),
+        settings(release="total", noise_schedule=noise_schedule, local_updates=2, step="nonsmooth"),
     )
-    drawn = {"update": 6, "round": 3, "run": 1}[refresh]
+    drawn = {"update": 6, "round": 3, "once": 1}[noise_schedule]
     assert [s.releases for s in result.statements] == [drawn] * 3
     assert result.statements[0].total_pure == pytest.approx(1.0)
 

@@ -4,10 +4,14 @@ import json
 import warnings
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from gridpriv import InputError, Settings, make_settings
 from gridpriv.core.errors import GridprivWarning
+from gridpriv.privacy.adjacency import DemandAdjacency
+from gridpriv.privacy.perturbation import NoiseRule
+from gridpriv.privacy.strategies.bus import bus
 
 
 @pytest.mark.parametrize(
@@ -26,14 +30,14 @@ from gridpriv.core.errors import GridprivWarning
         ({"mechanism": "gausian"}, "did you mean 'gaussian'"),
         ({"beta": "0"}, "beta"),
         ({"beta": "1 parsec"}, "beta"),
-        ({"refresh": "run", "perturbation": "output"}, "perturbation output has none"),
+        ({"noise_schedule": "once", "perturbation": "output"}, "perturbation output has none"),
         ({"mechanism": "gaussian", "budget": "total:1"}, "no pure epsilon"),
-        ({"calibration": "paper"}, "no such calibration"),
+        ({"sensitivity": "published"}, "no other bound is published"),
         ({"seed": -1}, "seed"),
         ({"noise": "secure", "seed": 1}, "secure noise has no seed"),
         ({"load_scale": -1.0}, "load_scale"),
         ({"workers": 0}, "workers"),
-        ({"power_factor": "0.9"}, "power_factor = '0.9' is not allowed: two different"),
+        ({"power_factor": "0.9"}, "power_factor = '0.9': must be two different"),
         ({"power_factor": "1e-200..1"}, "of 0.01 to 1 in size"),
         ({"power_factor": "0.9..0.9000000001"}, "at least 0.002 apart"),
         ({"power_factor": "0.9..0.9"}, "two different power factors"),
@@ -41,7 +45,7 @@ from gridpriv.core.errors import GridprivWarning
         ({"power_factor": "0.9..1.1"}, "two different power factors"),
         ({"power_factor": "0.9..nan"}, "two different power factors"),
         ({"power_factor": "a..1"}, "two different power factors"),
-        ({"power_factor": "0.9..1", "protects": "p"}, "protects = 'p' is not allowed"),
+        ({"power_factor": "0.9..1", "protects": "p"}, "protects = 'p': must be"),
         ({"power_factor": "0.9..1", "perturbation": "output"}, "left out: perturbation 'output'"),
     ],
 )
@@ -51,15 +55,55 @@ def test_bad_values_are_refused_by_name(given, message):
     assert message in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("given", "mechanism"),
+    [
+        ({}, "knorm"),
+        ({"power_factor": "0.9..1"}, "knorm"),
+        ({"noise_schedule": "round"}, "knorm"),
+        ({"protects": "p"}, "laplace"),
+        ({"protects": "q"}, "laplace"),
+        ({"perturbation": "objective"}, "laplace"),
+        ({"perturbation": "output"}, "laplace"),
+        ({"mechanism": "laplace"}, "laplace"),
+        ({"mechanism": "none"}, "none"),
+        ({"mechanism": "gaussian", "budget": "total:1,1e-6"}, "gaussian"),
+    ],
+)
+def test_noise_is_shaped_to_pairs_where_pairs_are_protected_unless_another_is_given(
+    given, mechanism
+):
+    settings = make_settings(**given)
+    assert settings.effective_mechanism() == mechanism == settings.as_dict()["mechanism"]
+    assert settings.mechanism == given.get("mechanism")
+    other = replace(settings, mechanism=None, budget="total:1", power_factor=None, protects="p")
+    assert other.effective_mechanism() == "laplace"
+
+
+@pytest.mark.parametrize(("protects", "ratio"), [("p+q", 0.5), ("p", 2.0), ("q", 2.0)])
+def test_the_default_mechanism_has_the_least_variance_at_its_budget(protects, ratio):
+    """K-norm over Laplace noise at the same pure epsilon, by sampling: half, or twice."""
+    adjacency, value = DemandAdjacency(0.1, protects), np.zeros(400_000)
+    variance = {}
+    for mechanism in ("knorm", "laplace"):
+        rule = NoiseRule(mechanism, "simulated", multiplier=0.5)
+        release = rule.release(bus(3).sensitivity(adjacency, rule.norm))
+        assert release.certified.parameter == pytest.approx(0.5)
+        variance[mechanism] = release.apply(value, lambda: np.random.default_rng(1)).var()
+    assert variance["knorm"] / variance["laplace"] == pytest.approx(ratio, rel=0.02)
+    default = make_settings(protects=protects).effective_mechanism()
+    assert default == min(variance, key=variance.__getitem__)
+
+
 def test_the_classical_gaussian_is_refused_above_one():
     with pytest.raises(InputError, match="at most 1"):
         make_settings("ryu-kim", mechanism="gaussian", budget="per-release:2")
-    make_settings("ryu-kim", mechanism="gaussian", budget="per-release:2", calibration="sound")
+    make_settings("ryu-kim", mechanism="gaussian", budget="per-release:2", sensitivity="proven")
 
 
 def test_flags_beside_a_preset_override_it():
-    settings = make_settings("ryu-kim", rounds=7, calibration="sound")
-    assert (settings.rounds, settings.calibration, str(settings.penalty)) == (7, "sound", "100")
+    settings = make_settings("ryu-kim", rounds=7, sensitivity="proven")
+    assert (settings.rounds, settings.sensitivity, str(settings.penalty)) == (7, "proven", "100")
     assert settings.effective_start() == "flat"
 
 
@@ -72,7 +116,7 @@ def test_unknown_presets_and_settings_name_the_nearest():
 
 def test_effective_settings_are_json():
     shown = Settings().as_dict()
-    assert json.loads(json.dumps(shown))["refresh"] == "run"
+    assert json.loads(json.dumps(shown))["noise_schedule"] == "once"
     assert Settings(mechanism="none").as_dict()["perturbation"] == "none"
 
 
@@ -85,10 +129,10 @@ def test_the_default_distance_is_a_megawatt_on_any_base(case14):
 @pytest.mark.parametrize(
     ("beta", "base", "said"),
     [
-        ("1e9MW", 100.0, "'1e9MW' is not allowed: 1e-07 to 1e+08 MW on a base of 100 MVA"),
-        ("1e9MW", 10.0, "'1e9MW' is not allowed: 1e-08 to 1e+07 MW on a base of 10 MVA"),
-        ("1e-05kW", 100.0, "'1e-05kW' is not allowed: 0.0001 to 1e+11 kW on a base of 100 MVA"),
-        ("1e7", 100.0, "10000000.0 is not allowed: 1e-09 to 1e+06 p.u. (or such as 1MW)"),
+        ("1e9MW", 100.0, "'1e9MW': must be 1e-07 to 1e+08 MW on a base of 100 MVA"),
+        ("1e9MW", 10.0, "'1e9MW': must be 1e-08 to 1e+07 MW on a base of 10 MVA"),
+        ("1e-05kW", 100.0, "'1e-05kW': must be 0.0001 to 1e+11 kW on a base of 100 MVA"),
+        ("1e7", 100.0, "10000000.0: must be 1e-09 to 1e+06 p.u. (or such as 1MW)"),
     ],
 )
 def test_a_distance_that_no_grid_has_is_refused_in_its_own_unit(case14, beta, base, said):
@@ -135,7 +179,7 @@ def test_a_distance_that_was_meant_in_megawatts_is_questioned(case14, beta, said
         (None, {"release": "nothing"}, "nothing"),
         (None, {"release": "nothing", "perturbation": "output"}, "total:5"),
         ("ryu-kim", {"release": "nothing"}, "per-release:0.1"),
-        ("ryu-kim", {"release": "nothing", "perturbation": "demand", "calibration": "sound"},
+        ("ryu-kim", {"release": "nothing", "perturbation": "demand", "sensitivity": "proven"},
          "nothing"),
     ],
 )  # fmt: skip

@@ -20,7 +20,7 @@ def find_algorithm(name: str) -> Algorithm:
 
 
 def find_releases(name: str) -> Callable[[Task], Releases]:
-    """Return what tells an algorithm's releases before it runs; all but the non-private have it."""
+    """Return the function that states an algorithm's releases in advance; non-private have none."""
     found: Callable[[Task], Releases] = _module(name).releases
     return found
 

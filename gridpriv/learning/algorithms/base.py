@@ -1,4 +1,4 @@
-"""What algorithms are given, what they report after a round, and steps they share."""
+"""Inputs of algorithms, their report after a round, and common steps."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gridpriv.learning.arrays import Array, like, namespace, to_numpy
 from gridpriv.learning.clients import Clients
 from gridpriv.learning.modules import ClientModels
 from gridpriv.learning.regularizers import Regularizer
-from gridpriv.learning.releases import Sampled, Tally, Unproved, covering
+from gridpriv.learning.releases import Amplification, Sampled, Tally, Unproved, covering
 from gridpriv.learning.settings import LearnSettings
 from gridpriv.privacy.mechanism import Charge
 from gridpriv.privacy.noise import NoiseStreams
@@ -29,7 +29,7 @@ from gridpriv.privacy.sensitivity import Sensitivity
 
 @dataclass(frozen=True)
 class Shared:
-    """How a run is one of several.
+    """Position of a run among several.
 
     Attributes
     ----------
@@ -73,11 +73,13 @@ class Task:
     tally : Tally
         Every release is charged to it before it is drawn.
     charge : Charging or None
-        What else is told of a client's release before it is drawn (a ledger); refusing raises.
+        Further receiver of a client's release before it is drawn (a ledger); refusing raises.
     shared : Shared
         The runs that this one shares its budget with.
     begun : Begun
         What was done before an interruption.
+    module : torch.nn.Module or None
+        The model that is trained, if it is not linear.
     """
 
     clients: ClientModels
@@ -90,10 +92,11 @@ class Task:
     charge: Charging | None = None
     shared: Shared = ALONE
     begun: Begun = field(default_factory=Begun)
+    module: Any = None
 
     @property
     def adjacency(self) -> SampleAdjacency:
-        """What one sample may do."""
+        """Adjacency of one sample."""
         return SampleAdjacency(self.settings.adjacency)
 
     @property
@@ -132,7 +135,7 @@ class Task:
         return bound
 
     def mean_sensitivity(self) -> Floats:
-        """Return how far each client's mean gradient moves between neighbours, shape (P,)."""
+        """Return the sensitivity of each client's mean gradient, shape (P,)."""
         bound = self.sample_gradient()
         if not np.isfinite(bound):
             return np.zeros(self.clients.number)
@@ -141,11 +144,11 @@ class Task:
     def release_of(
         self,
         distance: float,
-        provenance: str,
+        bound_source: str,
         *,
         multiplier: float | None = None,
         assumed: float | None = None,
-        rate: float | None = None,
+        amplified: Amplification | None = None,
         proved: bool = True,
     ) -> Release:
         """Return the release of a value that moves by ``distance`` between neighbours.
@@ -154,14 +157,14 @@ class Task:
         ----------
         distance : float
             In the 2-norm.
-        provenance : str
+        bound_source : str
             Why.
         multiplier : float, optional
             Noise over the assumed sensitivity; the budget's otherwise.
         assumed : float, optional
             The paper's sensitivity, which the noise is calibrated to; ``distance`` otherwise.
-        rate : float, optional
-            Of the secret Poisson sample that the value is computed from.
+        amplified : Amplification, optional
+            Of the secret sample that the value is computed from.
         proved : bool
             Whether ``distance`` holds for what is released.
         """
@@ -169,15 +172,16 @@ class Task:
             raise ValueError("a run without noise has no releases")
         multiplier = self.multiplier if multiplier is None else multiplier
         rule = replace(self.rule, multiplier=multiplier, assumed=assumed)
-        release = rule.release(Sensitivity(distance, rule.norm, provenance))
+        release = rule.release(Sensitivity(distance, rule.norm, bound_source))
         if not proved:
             return replace(release, mechanism=Unproved(release.mechanism))
-        if rate is not None:
-            return replace(release, mechanism=Sampled(release.mechanism, rate))
+        if amplified is not None:
+            sampled = Sampled(release.mechanism, amplified.rate, amplified.kind)
+            return replace(release, mechanism=sampled)
         return release
 
     def releases(
-        self, distances: Floats, provenance: str, *, multiplier: float | None = None,
+        self, distances: Floats, bound_source: str, *, multiplier: float | None = None,
         assumed: Floats | None = None, proved: bool = True,
     ) -> list[Release]:  # fmt: skip
         """Return one release a client from their distances, (P,); none without noise."""
@@ -187,7 +191,7 @@ class Task:
         every = list(zip(distances.tolist(), noisy.tolist(), strict=True))
         made = {
             (d, a): self.release_of(
-                d, provenance, multiplier=multiplier, assumed=None if a == d else a, proved=proved
+                d, bound_source, multiplier=multiplier, assumed=None if a == d else a, proved=proved
             )
             for d, a in set(every)
         }
@@ -273,7 +277,7 @@ Releases = Callable[[int], Drawing]
 
 @dataclass(frozen=True, eq=False)
 class Round:
-    """What a round left: the global and local models and the noise in them (private).
+    """Result of a round: global and local models and their noise (private).
 
     Attributes
     ----------

@@ -2,22 +2,46 @@
 
 from __future__ import annotations
 
+import math
+import secrets
+
 import numpy as np
 
 from gridpriv.core.arrays import Floats, Ints
 from gridpriv.learning.accounting import sampled_multiplier
 from gridpriv.learning.algorithms.base import Task
 from gridpriv.learning.arrays import Array, namespace
+from gridpriv.learning.releases import Amplification
 from gridpriv.learning.settings import LearnSettings
 from gridpriv.privacy.noise import NoiseStreams
+from gridpriv.privacy.subsampling import DRAWN, REPLACED
 
 
 def participants(settings: LearnSettings, streams: NoiseStreams, clients: int, t: int) -> Ints:
-    """Return the clients of round t, drawn without replacement; the draw is public."""
+    """Return the clients of round t.
+
+    Drawn in public without replacement; with ``participation`` secret each joins on its own with
+    chance K/P, so that there may be none.
+    """
     chosen = settings.sampled_clients
     if chosen is None or chosen == clients:
         return np.arange(clients)
-    return np.sort(streams.stream(1, t, 0).choice(clients, size=chosen, replace=False))
+    random = streams.stream(1, t, 0)
+    if settings.participation == "secret":
+        keys = draw_keys(settings, clients, random)
+        return np.flatnonzero(keys < chosen / clients)
+    return np.sort(random.choice(clients, size=chosen, replace=False))
+
+
+def draw_keys(settings: LearnSettings, count: int, random: np.random.Generator) -> Floats:
+    """Return uniform numbers in [0, 1): with secure noise from the operating system's entropy.
+
+    Amplification holds because nobody can tell who was drawn; a seed could.
+    """
+    if settings.noise != "secure":
+        return random.random(count)
+    drawn = np.frombuffer(secrets.token_bytes(8 * count), np.uint64)
+    return np.asarray((drawn >> np.uint64(11)) * 2.0**-53, dtype=np.float64)
 
 
 def active_clients(task: Task, t: int) -> Ints:
@@ -26,19 +50,21 @@ def active_clients(task: Task, t: int) -> Ints:
 
 
 def draw_weights(task: Task, samples: int, random: np.random.Generator) -> Floats:
-    """Return how often each of a client's samples is in a batch, shape (m,).
+    """Return the number of copies of each sample of a client in a batch, shape (m,).
 
     ``poisson``: each with probability b/m on its own, so the size varies.
     """
     batch = task.settings.batch
     if batch is None:
         return np.ones(samples)
-    if task.settings.sampling == "poisson":
-        return (random.random(samples) < batch / samples).astype(float)
     if task.settings.sampling == "with-replacement":
-        return np.bincount(random.integers(samples, size=batch), minlength=samples).astype(float)
+        drawn = (draw_keys(task.settings, batch, random) * samples).astype(int)
+        return np.bincount(drawn, minlength=samples).astype(float)
+    keys = draw_keys(task.settings, samples, random)
+    if task.settings.sampling == "poisson":
+        return (keys < batch / samples).astype(float)
     weights = np.zeros(samples)
-    weights[random.choice(samples, size=batch, replace=False)] = 1.0
+    weights[np.argpartition(keys, batch - 1)[:batch]] = 1.0
     return weights
 
 
@@ -48,7 +74,7 @@ def batch_divisor(task: Task, samples: int) -> float:
 
 
 def step_sensitivity(task: Task, samples: int, bound: float) -> float:
-    """Return how far one step's gradient moves between neighbours.
+    """Return the sensitivity of the gradient of one step.
 
     ``bound`` is a sample gradient's; a sample may fill a batch that is drawn with replacement.
     """
@@ -57,30 +83,47 @@ def step_sensitivity(task: Task, samples: int, bound: float) -> float:
     return task.adjacency.factor * bound * repeated / batch_divisor(task, samples)
 
 
-def inclusion_rate(task: Task, samples: int, steps: int) -> float | None:
-    """Return the chance that a sample is in any of a release's batches, where it amplifies.
+def amplification(task: Task, samples: int, steps: int) -> Amplification | None:
+    """Return the amplification by a client's secret batches over several steps, or None.
 
-    Poisson batches of a client's own secret draw under ``add-one`` only: then what is released
-    is (1 - q) A + q B with A independent of the sample. None elsewhere, where q is 1, and with
-    secure noise, whose discrete draws the sampled mechanism's loss distribution does not cover.
+    With Poisson batches what is released is (1 - q) A + q B, A independent of the sample. With
+    batches without replacement a sample that is in a batch can be swapped for any that is not,
+    which moves the release by no more than a replacement does; under ``add-one``, where neighbours
+    lie half as far apart, that is twice their distance, and there is no amplification.
     """
     settings = task.settings
-    if (
-        settings.noise == "secure"
-        or settings.batch is None
-        or settings.sampling != "poisson"
-        or settings.adjacency != "add-one"
-    ):
+    kinds = {
+        ("poisson", "add-one"): "sampled-gaussian",
+        ("poisson", "replace-one"): REPLACED,
+        ("without-replacement", "replace-one"): DRAWN,
+    }
+    kind = kinds.get((settings.sampling, settings.adjacency))
+    if settings.batch is None or kind is None or settings.sensitivity == "published":
         return None
     rate = float(1.0 - (1.0 - settings.batch / samples) ** steps)
-    return rate if rate < 1.0 else None
+    return Amplification(rate, kind) if rate < 1.0 else None
 
 
-def step_multiplier(task: Task, rate: float | None) -> float:
-    """Return the noise multiplier of a release from a secret sample of this rate, or of none."""
-    if rate is None or task.rule is None:
+def step_multiplier(
+    task: Task, amplified: Amplification | None, first: float | None = None
+) -> float:
+    """Return the noise multiplier of a release, amplified or not.
+
+    ``first`` is that of one release besides, which the total leaves room for.
+    """
+    if task.rule is None:
         return task.multiplier
-    return task.shared.noise * sampled_multiplier(task.settings, task.rule.multiplier, rate)
+    plain, runs = task.rule.multiplier, task.shared.runs
+    if task.settings.budget.scope != "total":
+        first = None
+    if amplified is None:
+        if first is None:
+            return task.multiplier
+        steps = task.settings.rounds * runs
+        return math.sqrt(steps / (steps / task.multiplier**2 - runs / first**2))
+    whole = None if first is None else first / task.shared.noise / math.sqrt(runs)
+    found = sampled_multiplier(task.settings, plain, amplified.rate, amplified.kind, whole)
+    return task.shared.noise * found
 
 
 def batch_gradients(

@@ -32,7 +32,7 @@ def dp_admm(task: Task, watch: Watch) -> None:
 
 
 def releases(task: Task) -> Releases:
-    """Return what every round releases: one minimiser a client."""
+    """Return the releases of a round: one minimizer per client."""
     gradient, schedule = task.mean_sensitivity(), task.settings.penalty
     assumed = assumed_sensitivity(task)
     steps = step_sizes(task)
@@ -47,13 +47,13 @@ def releases(task: Task) -> Releases:
 
 
 def assumed_sensitivity(task: Task) -> Floats:
-    """Return how far the noise takes each client's mean gradient to move: its own bound.
+    """Return the bound on each client's mean gradient that the published noise assumes.
 
-    With ``gradient_change`` 2G and calibration ``paper`` it is 2 G whatever the number of samples,
+    With ``gradient_change`` 2G and sensitivity ``published`` it is 2 G for any number of samples,
     as Li et al. charge their own algorithm.
     """
     own, settings = task.mean_sensitivity(), task.settings
-    if settings.calibration == "paper" and settings.gradient_change == "2G":
+    if settings.sensitivity == "published" and settings.gradient_change == "2G":
         return np.full_like(own, 2.0 * task.sample_gradient())
     return own
 

@@ -17,8 +17,13 @@ from gridpriv.learning.algorithms.base import (
     held,
     magnitude,
 )
-from gridpriv.learning.algorithms.batches import active_clients, batch_gradients
+from gridpriv.learning.algorithms.batches import (
+    active_clients,
+    batch_gradients,
+    step_multiplier,
+)
 from gridpriv.learning.arrays import Array, namespace
+from gridpriv.learning.releases import Amplification
 
 DEFAULT_CLIP = 1.0
 
@@ -31,25 +36,43 @@ def dp_fedavg(task: Task, watch: Watch) -> None:
     clip, drawing = _clip(task), releases(task)
     for t in rounds:
         active = active_clients(task, t)
-        updates = clipped(_local_models(task, t, active, w) - w[None], clip)
-        noisy, noise = task.release(t, xp.mean(updates, axis=0)[None], drawing(t))
+        local = _local_models(task, t, active, w) if len(active) else w[None]
+        updates = clipped(local - w[None], clip)
+        mean = xp.sum(updates, axis=0)[None] / expected_clients(task)
+        noisy, noise = task.release(t, mean, drawing(t))
         w = w + noisy[0]
         local = xp.stack([w] * clients.number)
         watch(Round(t, w, local, magnitude(noise), held(w)))
 
 
 def releases(task: Task) -> Releases:
-    """Return what every round releases: the mean update, charged to every active client.
+    """Return the release of a round: the summed updates over a public number of clients.
 
-    One client joins the sum, which is divided by a public number of clients.
+    One client joins the sum or not. Who takes part in public is charged for that round. Where the
+    server draws clients in secret, each with chance K/P, every client is charged for every round,
+    by the loss of the Poisson-sampled Gaussian mechanism.
     """
+    distance = np.array([_clip(task) / expected_clients(task)])
+    number, secret = task.clients.number, task.settings.participation == "secret"
+    rate = expected_clients(task) / number
+    amplified = Amplification(rate, "sampled-gaussian") if secret and rate < 1.0 else None
 
     def of_round(t: int) -> Drawing:
-        active = active_clients(task, t)
-        distance = np.array([_clip(task) / len(active)])
-        return Drawing(task.releases(distance, "a client's clipped update"), active[None])
+        active = np.arange(number) if secret else active_clients(task, t)
+        if task.rule is None:
+            return Drawing([], active)
+        release = task.release_of(
+            float(distance[0]), "a client's clipped update",
+            multiplier=step_multiplier(task, amplified), amplified=amplified,
+        )  # fmt: skip
+        return Drawing([release], active[None])
 
     return of_round
+
+
+def expected_clients(task: Task) -> int:
+    """Return the public number that the sum of updates is divided by."""
+    return task.settings.sampled_clients or task.clients.number
 
 
 def _clip(task: Task) -> float:
@@ -70,5 +93,7 @@ def _local_models(task: Task, t: int, active: np.ndarray, w: Array) -> Array:
     local = xp.stack([w] * len(active))
     for q in range(1, task.settings.local_updates + 1):
         slope = batch_gradients(task, active, local, (t, q), None)
-        local = local - task.settings.learning_rate * (slope + task.regularizer.subgradient(local))
+        local = local - (task.settings.learning_rate or 0.0) * (
+            slope + task.regularizer.subgradient(local)
+        )
     return local

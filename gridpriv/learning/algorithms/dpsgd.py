@@ -1,12 +1,25 @@
-"""Distributed DP-SGD (Abadi et al. 2016, without a trusted server).
+"""Distributed DP-SGD (Abadi et al. 2016), with or without a trusted server.
 
 Every client sends its noisy gradient and the server averages and steps. With ``--batch`` a
 client's gradient is that of a batch; with ``--clip`` every sample's gradient is scaled down to
-the clip, as published; without, the loss's own bound holds.
+the clip, as published; without, the loss's own bound holds. With ``--trust central`` the server
+sees gradients and releases their mean with noise: the mean of P clients moves by 1/P of what one
+moves, and every client is charged for it.
+
+With ``--centring on`` clients first release the mean of their features: between neighbours it moves
+by at most twice the norm bound over their samples. Steps are then taken on features less that mean,
+which is as linear a model: its intercept takes up the difference. Momentum and averages over rounds
+are functions of what was released.
 """
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from gridpriv.core.errors import not_allowed
 from gridpriv.learning.algorithms.base import (
     Drawing,
     Releases,
@@ -18,56 +31,175 @@ from gridpriv.learning.algorithms.base import (
 )
 from gridpriv.learning.algorithms.batches import (
     active_clients,
+    amplification,
     batch_gradients,
-    inclusion_rate,
     step_multiplier,
     step_sensitivity,
 )
-from gridpriv.learning.arrays import namespace
+from gridpriv.learning.arrays import Array, namespace
+from gridpriv.learning.releases import ROUNDING
+from gridpriv.privacy.accounting import gaussian_multiplier
 from gridpriv.privacy.release import Release
+
+CENTRING = 0.05
+"""Part of the budget, of the sum of 1/m^2 over releases, that centring takes."""
+FASTEST, SLOWING = 100.0, 11.5  # of chosen_rate
+SMALL = 0.1  # intercept of centred features, over the norm
 
 
 def dpsgd(task: Task, watch: Watch) -> None:
     """Run T steps of size ``learning_rate``."""
-    clients, settings = task.clients, task.settings
-    xp = namespace(clients.x)
-    rounds, (w,) = task.left(clients.start()[0])
-    drawing = releases(task)
-    whole = settings.batch is None and settings.sampled_clients is None
+    settings, xp = task.settings, namespace(task.clients.x)
+    start = task.clients.start()[0]
+    centre = xp.zeros_like(task.clients.x[:1]) if settings.centring == "on" else start[:0, :1]
+    rounds, (w, velocity, total, centre) = task.left(start, 0.0 * start, 0.0 * start, centre)
+    constant = float(task.clients.x[0, -1])
+    if settings.centring == "on":
+        task, centre = _centred(task, centre)
+    clients, drawing, rows = task.clients, _steps(task), task.settings.averaging
+    rate = settings.learning_rate or chosen_rate(task, drawing(1))
     for t in rounds:
         active = active_clients(task, t)
-        local = xp.stack([w] * len(active))
-        if whole:
-            gradients = clients.gradients(local, settings.clip)
-        else:
-            gradients = batch_gradients(task, active, local, (t, 0), settings.clip)
+        gradients = _gradients(task, t, xp.stack([w] * len(active)))
+        if settings.trust == "central":
+            gradients = xp.mean(gradients, axis=0)[None]
         noisy, noise = task.release(t, gradients, drawing(t))
-        mean = xp.mean(noisy, axis=0)
-        w = w - settings.learning_rate * (mean + task.regularizer.subgradient(w))
-        local = xp.stack([w] * clients.number)
-        watch(Round(t, w, local, magnitude(noise), held(w)))
+        slope = xp.mean(noisy, axis=0) + task.regularizer.subgradient(w)
+        velocity = settings.momentum * velocity + (1.0 - settings.momentum) * slope
+        w = w - rate * velocity
+        model, averaged = w, t - math.floor((1.0 - rows) * settings.rounds)
+        if rows and averaged > 0:
+            total = total + w
+            model = total / averaged
+        if settings.centring == "on":
+            model = _folded(model, centre, task, constant)
+        local = xp.stack([model] * clients.number)
+        watch(Round(t, model, local, magnitude(noise), held(w, velocity, total, centre)))
+
+
+def chosen_rate(task: Task, drawing: Drawing) -> float:
+    """Return a learning rate from public numbers: smaller the more noise a step has.
+
+    A step's noise over the clip, as a 2-norm, is nu = scale sqrt(J K / P) / clip. In measurements
+    (docs/decisions/0070-models.md) steps of lr times clip of 100 did best where nu is small, and of
+    11.5/nu where it is large.
+    """
+    clip = task.settings.clip or task.sample_gradient()
+    if not math.isfinite(clip):
+        raise not_allowed("learning_rate", None, "a number, or given with --clip")
+    scale = max((release.mechanism.scale for release in drawing.releases), default=0.0)
+    noise = scale * math.sqrt(task.size / max(len(drawing.releases), 1)) / clip
+    return min(FASTEST, SLOWING / max(noise, 1e-12)) / clip
+
+
+def _gradients(task: Task, t: int, local: Array) -> Array:
+    """Return the active clients' gradients, of all their samples or of a batch."""
+    settings = task.settings
+    if settings.batch is None and settings.sampled_clients is None:
+        return task.clients.gradients(local, settings.clip)
+    return batch_gradients(task, active_clients(task, t), local, (t, 0), settings.clip)
 
 
 def releases(task: Task) -> Releases:
-    """Return what every round releases: one gradient of every active client."""
-    bound = task.sample_gradient()
-    everybody = range(task.clients.number if task.rule is not None else 0)
-    own = [_release(task, p, bound) for p in everybody]
+    """Return the releases of a round: one gradient of every active client, or their mean.
+
+    The first one releases the clients' mean features too, where they are centred.
+    """
+    steps = _steps(task)
+    if centre_multiplier(task) is None:
+        return steps
+    first = _means(task)
+
+    def of_round(t: int) -> Drawing:
+        drawing = steps(t)
+        if t > 1:
+            return drawing
+        pairs = [*first, *drawing]
+        return Drawing([release for _, release in pairs], np.array([p for p, _ in pairs]))
+
+    return of_round
+
+
+def centre_multiplier(task: Task) -> float | None:
+    """Return the noise multiplier of the clients' means; None where none are released.
+
+    With a budget per release it is that of any release.
+    """
+    if task.settings.centring == "off" or task.rule is None:
+        return None
+    if task.settings.budget.scope == "per-release":
+        return task.multiplier
+    budget = task.settings.budget
+    whole = gaussian_multiplier(budget.epsilon, budget.delta or 0.0, task.shared.runs)
+    return task.shared.noise * ROUNDING * whole / math.sqrt(CENTRING)
+
+
+def _means(task: Task) -> Drawing:
+    """Return the releases of the clients' mean features."""
+    multiplier = centre_multiplier(task)
+    if multiplier is None:
+        return Drawing([], np.array([], dtype=int))
+    distance = task.adjacency.factor * task.norm / task.clients.counts
+    return Drawing.of_all(
+        task.releases(distance, "a mean of rows of bounded norm", multiplier=multiplier)
+    )
+
+
+def _centred(task: Task, centre: Array) -> tuple[Task, Array]:
+    """Return the task on features less the clients' noisy mean, and that mean (1, J).
+
+    A run that goes on has the mean already. The intercept stays, but is small: a sample's clipped
+    gradient would else be mostly the intercept's.
+    """
+    clients, settings = task.linear_clients(), task.settings
+    if settings.intercept == "off" or settings.clip is None:
+        raise not_allowed("centring", "on", "off without --clip and an intercept")
+    if task.begun.rounds == 0:
+        xp = namespace(clients.x)
+        means = [xp.mean(clients.part(p)[0], axis=0)[None] for p in range(clients.number)]
+        noisy, _ = task.release(0, xp.stack(means), _means(task))
+        centre = xp.mean(noisy, axis=0)
+        centre[:, -1] = 0.0
+    moved = clients.x - centre
+    moved[:, -1] = SMALL * task.norm
+    return replace(task, clients=replace(clients, x=moved)), centre
+
+
+def _folded(w: Array, centre: Array, task: Task, constant: float) -> Array:
+    """Return the model of features as they were: the intercept takes up the centre."""
+    xp = namespace(w)
+    folded = xp.asarray(w, copy=True)
+    folded[-1] = (SMALL * task.norm * w[-1] - xp.matmul(centre, w)[0]) / constant
+    return folded
+
+
+def _steps(task: Task) -> Releases:
+    """Return the releases of a step of every round."""
+    bound, number = task.sample_gradient(), task.clients.number
+    noisy, central = task.rule is not None, task.settings.trust == "central"
+    own = [_release(task, p, bound) for p in range(number if noisy and not central else 0)]
 
     def of_round(t: int) -> Drawing:
         active = active_clients(task, t)
+        if noisy and central:
+            smallest = int(active[np.argmin(task.clients.counts[active])])
+            return Drawing([_release(task, smallest, bound, len(active))], active[None])
         return Drawing([own[p] for p in active] if own else [], active)
 
     return of_round
 
 
-def _release(task: Task, p: int, bound: float) -> Release:
-    """Return the release of one client's gradient."""
+def _release(task: Task, p: int, bound: float, clients: int = 1) -> Release:
+    """Return the release of one client's gradient, or of the mean of several.
+
+    The mean moves by 1/P of what the client with the fewest samples, which moves furthest and is
+    sampled most, moves alone.
+    """
     samples = int(task.clients.counts[p])
-    rate = inclusion_rate(task, samples, 1)
+    amplified = amplification(task, samples, 1)
     return task.release_of(
-        step_sensitivity(task, samples, bound),
+        step_sensitivity(task, samples, bound) / clients,
         "one sample's bounded gradient",
-        multiplier=step_multiplier(task, rate),
-        rate=rate,
+        multiplier=step_multiplier(task, amplified, centre_multiplier(task)),
+        amplified=amplified,
     )

@@ -27,7 +27,7 @@ def dvp(task: Task, watch: Watch) -> None:
     TOLERANCE/rho of that minimiser, so it is sent with Gaussian noise on a value that moves by
     2 TOLERANCE/rho: given the exact minimiser that is one more release (approximate minima
     perturbation: Iyengar et al. 2019). It takes :data:`COVER` of a release's epsilon and half of
-    its delta. Under calibration ``paper`` the finite iterate is sent as it is: not certified.
+    its delta. Under sensitivity ``published`` the finite iterate is sent as it is: not certified.
     """
     sensitivity, split, drawing = task.mean_sensitivity(), budget_split(task), releases(task)
     multiplier = task.multiplier if split is None else split.dual
@@ -47,7 +47,7 @@ def dvp(task: Task, watch: Watch) -> None:
 
 @dataclass(frozen=True)
 class Split:
-    """How a release's (epsilon, delta) is shared out.
+    """Shares of the (epsilon, delta) of a release.
 
     Attributes
     ----------
@@ -102,12 +102,12 @@ def budget_split(task: Task) -> Split | None:
     InputError
         If the determinants' ratio alone, which no noise lowers, is past the budget.
     """
-    if task.rule is None or task.settings.calibration == "paper":
+    if task.rule is None or task.settings.sensitivity == "published":
         return None
     if task.regularizer.kind == "l1" or task.clients.shape[1] > 1:
         raise not_allowed(
             "algorithm", "dvp",
-            "another, or calibration 'paper': it is certified for smooth regularizers and one "
+            "another, or sensitivity 'published': it is certified for smooth regularizers and one "
             "output (two classes, or numbers) only",
         )  # fmt: skip
     settings, budget = task.settings, task.settings.budget
@@ -146,7 +146,7 @@ def _release_epsilon(total: float, whole: float, delta: float, releases: int) ->
         middle = math.sqrt(low * high)
         cost = total_epsilon({Charge("approximate", middle, delta): releases}, whole)
         low, high = (middle, high) if cost <= total else (low, middle)
-    return low
+    return low * (1.0 - 1e-6)  # a release's own sum may round up to the next step of the grid
 
 
 def _release_delta(task: Task) -> float:
@@ -162,12 +162,12 @@ def _releases(task: Task) -> int:
 
 
 def releases(task: Task) -> Releases:
-    """Return what every round releases: one minimiser a client, with what covers its error."""
+    """Return the releases of a round: one minimizer per client, with a margin for its error."""
     split = budget_split(task)
     if task.rule is not None and split is None:
         task.tally.note(
             "dual perturbation is certified with noise that covers the solver's error "
-            "(calibration 'sound') only"
+            "(sensitivity 'proven') only"
         )
     number = task.clients.number if task.rule is not None else 0
     curvature = task.clients.loss.smoothness(task.norm)

@@ -1,6 +1,6 @@
 """FedSPD-DP (Li et al.): Q local proximal SGD steps, partial participation, noise on y.
 
-Under calibration ``paper`` it is the published algorithm. There the next round starts from the
+Under sensitivity ``published`` it is the published algorithm. There the next round starts from the
 client's unperturbed x and its dual holds the unperturbed x, so a release depends on private
 state of all rounds before, which lemma 2 (x^{t,0} equal on neighbours) leaves out: nothing is
 certified. Under ``sound`` the client keeps what it released instead: y = 2x - lambda/rho - x_0
@@ -27,9 +27,9 @@ from gridpriv.learning.algorithms.base import (
 )
 from gridpriv.learning.algorithms.batches import (
     active_clients,
+    amplification,
     batch_divisor,
     batch_gradients,
-    inclusion_rate,
     step_multiplier,
     step_sensitivity,
 )
@@ -37,6 +37,7 @@ from gridpriv.learning.arrays import Array, namespace
 from gridpriv.privacy.accounting import total_epsilon
 from gridpriv.privacy.mechanism import Charge
 from gridpriv.privacy.release import Release
+from gridpriv.privacy.subsampling import DRAWN
 
 RECURSION = "recursion over the round's steps from released values"
 # G, phi, d_lambda of section V; d_X is a setting
@@ -58,12 +59,12 @@ def fedspd_dp(task: Task, watch: Watch) -> None:
         last, mean = _local_steps(task, t, active, gamma, rho, state, dual, x_0)
         doubled, noise = task.release(t, 2.0 * mean, drawing(t))
         for k, p in enumerate(active):
-            kept = mean[k] if settings.calibration == "paper" else doubled[k] / 2.0
+            kept = mean[k] if settings.sensitivity == "published" else doubled[k] / 2.0
             dual[p] = dual[p] - rho * (kept - x_0)
             sent[p] = kept - dual[p] / rho
-            if settings.calibration == "paper":
+            if settings.sensitivity == "published":
                 sent[p] = sent[p] + noise[k]
-            state[p] = last[k] if settings.calibration == "paper" else kept
+            state[p] = last[k] if settings.sensitivity == "published" else kept
             average[p] = kept
         local = xp.asarray(average, copy=True)
         watch(
@@ -74,7 +75,7 @@ def fedspd_dp(task: Task, watch: Watch) -> None:
 
 
 def releases(task: Task) -> Releases:
-    """Return what every round releases: 2 x of every active client."""
+    """Return the releases of a round: 2 x of every active client."""
     rho = task.settings.penalty.at(1)
 
     def of_round(t: int) -> Drawing:
@@ -101,7 +102,7 @@ def proximity(task: Task, t: int, rho: float) -> float:
     batch = settings.batch or int(task.clients.counts.min())
     number = task.clients.number
     share = (settings.sampled_clients or number) / number
-    if settings.calibration == "paper":
+    if settings.sensitivity == "published":
         reach = paper_reach(steps, batch if settings.gradient_change == "2G/b" else 1)
     else:
         samples = int(task.clients.counts.min())
@@ -132,7 +133,7 @@ def batch_smoothness(task: Task, samples: int) -> float:
 def sound_sensitivity(
     steps: int, gamma: float, rho: float, one: float, smoothness: float, *, convex: bool = True
 ) -> float:
-    """Return how far y moves between neighbours when the round starts from released values.
+    """Return the sensitivity of y when the round starts from released values.
 
     A step maps x to prox((gamma x - grad f(x) + public)/(gamma + rho)). The proximal map is
     non-expansive, and x - grad f(x)/gamma is too where gamma >= L/2 (L the smoothness of the
@@ -148,7 +149,7 @@ def sound_sensitivity(
     return 2.0 * total / steps
 
 
-def paper_total(epsilon: float, steps: int, batch: int, samples: float, share: float,
+def published_total(epsilon: float, steps: int, batch: int, samples: float, share: float,
                 rounds: int, with_replacement: bool) -> float:  # fmt: skip
     """Return (21) with c_0 = 3.04; it certifies nothing."""
     rate = steps * batch / samples
@@ -183,7 +184,7 @@ def _release(task: Task, p: int, gamma: float, rho: float) -> Release:
     convex = settings.clip is None or task.clients.shape[1] == 1
     smoothness = batch_smoothness(task, samples)
     sound = sound_sensitivity(steps, gamma, rho, one, smoothness, convex=convex)
-    if settings.calibration == "paper":
+    if settings.sensitivity == "published":
         task.tally.note(
             "the published algorithm carries unperturbed state from round to round, which lemma 2 "
             "leaves out: nothing is certified"
@@ -191,8 +192,9 @@ def _release(task: Task, p: int, gamma: float, rho: float) -> Release:
         batch = (settings.batch or samples) if settings.gradient_change == "2G/b" else 1
         assumed = paper_reach(steps, batch) / (gamma + rho)
         return task.release_of(sound, RECURSION, assumed=assumed, proved=False)
-    rate = inclusion_rate(task, samples, steps)
-    return task.release_of(sound, RECURSION, multiplier=step_multiplier(task, rate), rate=rate)
+    amplified = amplification(task, samples, steps)
+    multiplier = step_multiplier(task, amplified)
+    return task.release_of(sound, RECURSION, multiplier=multiplier, amplified=amplified)
 
 
 def total_curves() -> dict[str, dict[int, float]]:
@@ -200,14 +202,17 @@ def total_curves() -> dict[str, dict[int, float]]:
 
     Of FedSPD-DP with b = 10, Q = 5 and 325 samples a client: by the paper's formula with all
     clients or 20 of 100 in a round and batches drawn with or without replacement; certified,
-    with no amplification, and with Poisson batches under add-one. Of DP-ADMM: by Huang et al.
+    with no amplification, with batches of fixed size without replacement under replace-one, and
+    with Poisson batches under add-one. Of DP-ADMM: by Huang et al.
     """
     epsilon, delta, samples = 0.1, 1e-4, 325.0
     plain = Charge("gaussian", math.sqrt(2.0 * math.log(1.25 / delta)) / epsilon)
-    sampled = Charge("sampled-gaussian", plain.parameter, 1.0 - (1.0 - 10.0 / samples) ** 5)
+    rate = 1.0 - (1.0 - 10.0 / samples) ** 5
+    sampled = Charge("sampled-gaussian", plain.parameter, rate)
+    drawn = Charge(DRAWN, plain.parameter, rate)
     stated = {
         f"FedSPD-DP, {clients}, {drawn} (paper)": partial(
-            paper_total, epsilon, 5, 10, samples, share, with_replacement=again
+            published_total, epsilon, 5, 10, samples, share, with_replacement=again
         )
         for clients, share in (("all clients", 1.0), ("20 clients", 0.2))
         for drawn, again in (("without replacement", False), ("with replacement", True))
@@ -216,6 +221,7 @@ def total_curves() -> dict[str, dict[int, float]]:
         "DP-ADMM (paper)": lambda t: PAPER_CONSTANT * math.sqrt(t) * epsilon,
         **stated,
         "certified, no amplification": lambda t: total_epsilon({plain: t}, delta),
+        "certified, batches of fixed size": lambda t: total_epsilon({drawn: t}, delta),
         "certified, Poisson batches": lambda t: total_epsilon({sampled: t}, delta),
     }
     return {name: {t: of(t) for t in (1, 5, 10, 20, 50, 100)} for name, of in every.items()}

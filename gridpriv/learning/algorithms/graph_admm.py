@@ -36,7 +36,7 @@ def variances_of(task: Task) -> Floats:
 
 
 def releases(task: Task) -> Releases:
-    """Return what every round releases: one model a client, to its neighbours on the graph."""
+    """Return the releases of a round: one model per client, sent to its graph neighbours."""
     settings = task.settings
     scales = multipliers(task, variances_of(task))
     degrees = _links(task).sum(axis=1)
@@ -64,17 +64,17 @@ def multipliers(task: Task, variances: Floats) -> Floats:
     """Return every round's noise multiplier, in proportion to the square root of a variance.
 
     A total budget fixes sum 1/m_t^2. A budget per release holds for every release, the last with
-    the least noise included; under calibration ``paper`` it is the first round's, as published.
+    the least noise included; under sensitivity ``published`` it is the first round's, as published.
     """
     if task.settings.mechanism == "none":
         return np.zeros(len(variances))
     budget = task.settings.budget
     if budget.scope == "per-release":
-        least = variances[0] if task.settings.calibration == "paper" else variances.min()
+        least = variances[0] if task.settings.sensitivity == "published" else variances.min()
         falling: Floats = task.multiplier * np.sqrt(variances / least)
         return falling
     whole = (task.shared.noise * ROUNDING) * noise_multiplier(
-        budget, "gaussian", "sound", task.shared.runs, task.settings.delta, task.settings.noise
+        budget, "gaussian", "proven", task.shared.runs, task.settings.delta, task.settings.noise
     )
     return np.asarray(whole * np.sqrt(variances * np.sum(1.0 / variances)))
 

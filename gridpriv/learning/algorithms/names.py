@@ -12,8 +12,10 @@ READS: dict[str, frozenset[str]] = {
     "pvp": frozenset(_PENALTY),
     "dvp": frozenset(_PENALTY),
     "dp-admm": frozenset({"step", "radius", "gradient_change", *_PENALTY}),
-    "dpsgd": frozenset({"learning_rate", "clip", *_BATCHES}),
-    "dp-fedavg": frozenset({"learning_rate", "clip", "local_updates", *_BATCHES}),
+    "dpsgd": frozenset(
+        {"learning_rate", "clip", "momentum", "averaging", "centring", "trust", *_BATCHES}
+    ),
+    "dp-fedavg": frozenset({"learning_rate", "clip", "local_updates", "participation", *_BATCHES}),
     "fedspd-dp": frozenset(
         {"local_updates", "diameter", "proximity", "gradient_change", *_PENALTY, *_BATCHES}
     ),

@@ -8,7 +8,7 @@ from gridpriv.learning.algorithms.exact import TOLERANCE, minimise_locally
 from gridpriv.learning.algorithms.star import star_admm
 from gridpriv.learning.arrays import Array, like
 
-PROVENANCE = "two neighbours' strongly convex local problems (lemma 4)"
+BOUND_SOURCE = "two neighbours' strongly convex local problems (lemma 4)"
 
 
 def pvp(task: Task, watch: Watch) -> None:
@@ -35,10 +35,10 @@ def pvp(task: Task, watch: Watch) -> None:
 
 
 def releases(task: Task) -> Releases:
-    """Return what every round releases: one minimiser a client."""
+    """Return the releases of a round: one minimizer per client."""
     schedule, gradient = task.settings.penalty, task.mean_sensitivity()
     convex = task.settings.clip is None or task.clients.shape[1] == 1
-    if not convex and task.rule is not None and task.settings.calibration == "sound":
+    if not convex and task.rule is not None and task.settings.sensitivity == "proven":
         raise not_allowed(
             "clip", task.settings.clip,
             "none with pvp and several outputs: a clipped loss of several outputs is not convex, "
@@ -50,6 +50,6 @@ def releases(task: Task) -> Releases:
     def of_round(k: int) -> Drawing:
         rho = schedule.at(k)
         distance = gradient / (rho + task.regularizer.modulus) + 2.0 * TOLERANCE / rho
-        return Drawing.of_all(task.releases(distance, PROVENANCE, proved=convex))
+        return Drawing.of_all(task.releases(distance, BOUND_SOURCE, proved=convex))
 
     return of_round

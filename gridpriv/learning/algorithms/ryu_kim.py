@@ -29,7 +29,7 @@ from gridpriv.learning.problem import ClientProblem
 from gridpriv.learning.releases import Unproved
 from gridpriv.learning.schedules import BudgetedPenalty, output_step, scaled_step
 from gridpriv.learning.transport import Threads
-from gridpriv.privacy.mechanism import MECHANISMS
+from gridpriv.privacy.mechanism import MECHANISMS, make_mechanism
 from gridpriv.privacy.perturbation import NoiseRule, Perturbation
 from gridpriv.privacy.release import Release
 from gridpriv.privacy.sensitivity import Sensitivity
@@ -45,7 +45,11 @@ class PaperRule(NoiseRule):
         """Return the release with the paper's noise and the sound sensitivity."""
         assumed = self.ratio * sensitivity.value
         scale = self.multiplier * assumed
-        return Release(MECHANISMS[self.mechanism, self.source](scale), sensitivity, assumed)
+        return Release(
+            make_mechanism(MECHANISMS[self.mechanism, self.source], scale, assumed),
+            sensitivity,
+            assumed,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,14 +130,14 @@ def _begun(task: Task, penalty: BudgetedPenalty) -> tuple[list[ClientAgent], Sta
 
 
 def _left(agents: list[ClientAgent], turn: Turn, shape: tuple[int, int], noise: float) -> Round:
-    """Return what a round left; the loop keeps none of its models through the next round."""
+    """Return the result of a round; the loop keeps none of its models through the next round."""
     local = [agent.average.reshape(shape) for agent in agents]
     state = partial(_state, agents, turn.state)
     return Round(turn.number, turn.w.reshape(shape), local, noise, state, turn.residual)
 
 
 def _state(agents: list[ClientAgent], state: State) -> tuple[Floats, ...]:
-    """Return what the next round starts from: agents' iterates and duals, coordinator's means."""
+    """Return the state for the next round: agents' iterates and duals, coordinator's means."""
     at = [agent.memory().at for agent in agents]
     own = (np.stack([getattr(one, part) for one in at]) for part in ("z", "average", "dual"))
     return *own, state.sent, state.dual, state.rho
@@ -148,7 +152,7 @@ def penalty_of(task: Task) -> BudgetedPenalty:
 
 
 def releases(task: Task) -> Releases:
-    """Return what every round releases: E gradients, or iterates, a client."""
+    """Return the releases of a round: E gradients, or iterates, per client."""
     agents = list(each_agent(task))
     penalties, step = penalty_of(task), scaled_step(task.settings.step_scale)
     updates = task.settings.local_updates
@@ -228,7 +232,7 @@ def noise_rule(task: Task, problem: ClientProblem) -> NoiseRule | None:
         pair = 2.0 if settings.perturbation == "output" else 1.0
         rule = ObservedRule("gaussian", "simulated", task.multiplier, bound=one / pair)
         return rule.at(0.0)
-    if settings.calibration == "sound":
+    if settings.sensitivity == "proven":
         return NoiseRule(settings.mechanism, settings.noise, task.multiplier)
     sound = problem.gradient_sensitivity(task.adjacency, 2).value
     ratio = _assumed_gradient(task, problem) / sound if settings.mechanism == "gaussian" else 1.0
@@ -241,20 +245,20 @@ def _assumed_gradient(task: Task, problem: ClientProblem) -> float:
     The paper's is c_1/N with c_1 = sqrt(J K) for objective perturbation (one sample joins) and
     2 c_1/n_p for output perturbation.
     """
-    if task.settings.calibration == "sound" or task.settings.mechanism == "laplace":
+    if task.settings.sensitivity == "proven" or task.settings.mechanism == "laplace":
         return problem.gradient_sensitivity(task.adjacency, 2).value
     pair = 2.0 if task.settings.perturbation == "output" else 1.0
     return pair * math.sqrt(task.size) / problem.count
 
 
 def _observes(task: Task) -> bool:
-    """Whether the noise follows the client's own samples: FEMNIST under calibration ``paper``.
+    """Test if noise follows the client's samples: FEMNIST under sensitivity ``published``.
 
     There c_1 = sqrt(J K) would be twice MNIST's on a thirtieth of the samples per client.
     """
     settings = task.settings
     return (
         settings.mechanism == "gaussian"
-        and settings.calibration == "paper"
+        and settings.sensitivity == "published"
         and settings.split == "writer"
     )

@@ -63,7 +63,7 @@ DROPPED_TRAIN = 40_000
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class PersonRow:
     """The fields of a person, and where they are written."""
 
     path: Path
@@ -152,7 +152,7 @@ def load_adult(
     )  # fmt: skip
 
 
-def read_rows(path: Path) -> list[Row]:
+def read_rows(path: Path) -> list[PersonRow]:
     """Return the rows of every person; comment lines (``|``) and blank ones are left out."""
     lines = read_text(path, "data set", LARGEST).split("\n")
     rows = []
@@ -162,7 +162,7 @@ def read_rows(path: Path) -> list[Row]:
         fields = [field.strip() for field in line.rstrip(" .\t\r").split(",")]
         if len(fields) != COLUMNS:
             raise InputError(f"{path} line {number}: {len(fields)} fields, {COLUMNS} expected")
-        rows.append(Row(path, number, fields))
+        rows.append(PersonRow(path, number, fields))
     if not rows:
         raise InputError(f"{path} has no row")
     return rows
@@ -175,7 +175,7 @@ def _norm(scaling: str) -> float:
     return math.sqrt(len(CATEGORIES) + len(MOMENTS) * MOST_DEVIATIONS**2)
 
 
-def _encode(rows: list[Row], fill: bool, dtype: type[np.floating], scaling: str) -> Encoded:
+def _encode(rows: list[PersonRow], fill: bool, dtype: type[np.floating], scaling: str) -> Encoded:
     """Return features (one-hot and scaled numbers, rows of bounded norm) and labels -1, +1."""
     parts: list[NDArray[np.float64]] = []
     outside = np.zeros(len(rows), np.bool_)
@@ -197,7 +197,7 @@ def _encode(rows: list[Row], fill: bool, dtype: type[np.floating], scaling: str)
     return Encoded(clip_rows(x, _norm(scaling))[0], y, outside)
 
 
-def _number(row: Row, column: int) -> float:
+def _number(row: PersonRow, column: int) -> float:
     text = row.fields[column]
     value = float(text) if NUMBER.fullmatch(text) else math.nan
     if not math.isfinite(value):
@@ -205,7 +205,7 @@ def _number(row: Row, column: int) -> float:
     return value
 
 
-def _one_hot(rows: list[Row], column: int, fill: bool) -> NDArray[np.float64]:
+def _one_hot(rows: list[PersonRow], column: int, fill: bool) -> NDArray[np.float64]:
     names = CATEGORIES[column].split(", ")
     if not fill:
         names = [name for name in names if name != "Never-worked"]
@@ -215,7 +215,7 @@ def _one_hot(rows: list[Row], column: int, fill: bool) -> NDArray[np.float64]:
     return np.eye(len(names))[[_known(row, column, place) for row in rows]]
 
 
-def _known(row: Row, column: int, known: dict[str, int]) -> int:
+def _known(row: PersonRow, column: int, known: dict[str, int]) -> int:
     try:
         return known[row.fields[column]]
     except KeyError:

@@ -1,4 +1,4 @@
-"""What a data set is: features of bounded norm, labels, and where they came from."""
+"""A data set: features of bounded norm, labels, source."""
 
 from __future__ import annotations
 
@@ -44,6 +44,10 @@ class Dataset:
         :meth:`clip_to`, or read with a number outside its column's bounds (Adult).
     source : str
         What was read, and from where, for the record of a run.
+    labels : tuple of str
+        Names of the classes in the order of their numbers; empty where they are the numbers.
+    columns : tuple of str
+        Names of the features; empty where they have none.
 
     Raises
     ------
@@ -62,6 +66,8 @@ class Dataset:
     writer_of: NDArray[np.int64] | None = None
     clipped: int = 0
     source: str = ""
+    labels: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not (np.isfinite(self.norm) and self.norm > 0):

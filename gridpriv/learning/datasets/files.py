@@ -32,7 +32,7 @@ def data_folder(name: str, given: str | Path | None) -> Path:
         )
     folder = Path(root)
     if not folder.is_dir():
-        raise InputError(f"data = {str(folder)!r} is not allowed: a folder that exists")
+        raise InputError(f"data = {str(folder)!r}: must be a folder that exists")
     return folder / name if (folder / name).is_dir() else folder
 
 
@@ -90,7 +90,7 @@ def read_sums(path: Path) -> dict[str, str]:
 
 def refused(place: str, value: object, allowed: str) -> InputError:
     """Return the error of a value that a file holds at a place; long values are shortened."""
-    return InputError(f"{place} = {reprlib.repr(value)} is not allowed: {allowed}")
+    return InputError(f"{place} = {reprlib.repr(value)}: must be {allowed}")
 
 
 def packaged_sums() -> dict[str, str]:

@@ -30,7 +30,7 @@ HEADER = 4
 
 
 @dataclass(frozen=True)
-class Part:
+class ImageSet:
     """Training or test samples, and the height and width of their images."""
 
     x: Features
@@ -57,7 +57,7 @@ def load_mnist(folder: Path, dtype: type[np.floating] = np.float32) -> Dataset:
     )  # fmt: skip
 
 
-def _read_part(images: Path, labels: Path, dtype: type[np.floating]) -> Part:
+def _read_part(images: Path, labels: Path, dtype: type[np.floating]) -> ImageSet:
     """Return the samples of a file of images and one of class numbers."""
     raw, y = read_idx(images, IMAGES), read_idx(labels, LABELS)
     if len(raw) != len(y):
@@ -68,7 +68,7 @@ def _read_part(images: Path, labels: Path, dtype: type[np.floating]) -> Part:
         raise refused(
             f"{labels}: label of row {row}", int(y[row]), f"a class number 0 to {CLASSES - 1}"
         )
-    return Part(_pixels(raw, dtype), y.astype(np.int64), raw.shape[1:])
+    return ImageSet(_pixels(raw, dtype), y.astype(np.int64), raw.shape[1:])
 
 
 def _shown(size: tuple[int, ...]) -> str:

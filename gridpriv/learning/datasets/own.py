@@ -1,6 +1,6 @@
 """Data sets of one's own: numpy archives, tables, folders of images.
 
-Three forms, told apart by the path:
+Three forms, by the path:
 
 - ``NAME.npz``: arrays ``x`` (N, ...) and ``y`` (N,), and if wanted ``client`` (N,), ``x_test`` and
   ``y_test``. Archives that hold Python objects are refused; nothing is unpickled.
@@ -13,8 +13,8 @@ Labels that are whole numbers or texts are classes (two of them: binary), others
 regression. What is taken as *public*: the names of columns and classes, hence whether and how many
 classes there are, how many samples each client has, and the bound on a row's 2-norm, which is
 therefore given and never read off the data (images have one of their own, the root of the number
-of pixels). Neighbours agree in all of it: a sample that is the only one of its class is told by
-the list of classes.
+of pixels). Neighbours agree in all of it: a sample that is the only one of its class is disclosed
+by the list of classes.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ PARTS = ("train", "test")
 
 
 def is_own(path: Path) -> bool:
-    """Return whether a path is data of one's own, by its form."""
+    """Test by its form for a path to user data."""
     return path.suffix in (".npz", *TABLES) or (path / "train").is_dir()
 
 
@@ -66,7 +66,7 @@ def load_own(path: Path, norm: float | None, dtype: type[np.floating] = np.float
         arrays = _read_images(path)
         norm = math.sqrt(arrays["x"].shape[1]) if norm is None else norm
     elif not path.is_file():
-        raise InputError(f"dataset = {str(path)!r} is not allowed: a file or folder that exists")
+        raise InputError(f"dataset = {str(path)!r}: must be a file or folder that exists")
     else:
         arrays = _read_archive(path) if path.suffix == ".npz" else _read_table(path)
     if norm is None:
@@ -79,7 +79,7 @@ def _dataset(
 ) -> Dataset:
     """Return the data set of arrays ``x``, ``y`` and, where there are, the others."""
     x = _features(path, "x", arrays["x"], dtype)
-    y, known = _labels(path, arrays["y"])
+    y, known, labels = _labels(path, arrays["y"])
     x_test, y_test = x[:0], y[:0]
     if ("x_test" in arrays) != ("y_test" in arrays):
         raise InputError(f"{path} has one of x_test and y_test: both, or neither")
@@ -97,7 +97,8 @@ def _dataset(
         name=path.stem, task=task, x_train=x, y_train=y, x_test=x_test, y_test=y_test,
         classes=classes, norm=norm, clipped=clipped,
         writer_of=None if writer_of is None else np.unique(writer_of, return_inverse=True)[1],
-        source=f"own data, {path.name}",
+        source=f"own data, {path.name}", labels=labels,
+        columns=tuple(map(str, arrays.get("columns", ()))),
     )  # fmt: skip
 
 
@@ -110,12 +111,12 @@ def _features(path: Path, name: str, x: Array, dtype: type[np.floating]) -> Feat
     return flat
 
 
-def _labels(path: Path, y: Array) -> tuple[Labels, Callable[[Array], Labels]]:
-    """Return training labels as the losses want them, and how test labels become the same."""
+def _labels(path: Path, y: Array) -> tuple[Labels, Callable[[Array], Labels], tuple[str, ...]]:
+    """Return training labels as numbers, the map that makes test labels so, and class names."""
     if y.ndim != 1:
         raise InputError(f"{path} y has shape {y.shape}: one label a row expected")
     if y.dtype.kind == "f" and not (np.isfinite(y).all() and (y == np.floor(y)).all()):
-        return y, lambda other: other
+        return y, lambda other: other, ()
     names = np.unique(y)
     if len(names) < 2:
         raise refused(f"{path} y", names.tolist(), "two classes or more")
@@ -128,7 +129,7 @@ def _labels(path: Path, y: Array) -> tuple[Labels, Callable[[Array], Labels]]:
             raise refused(f"{path} test label of row {strange[0]}", label, "a class of training")
         return 2 * place - 1 if len(names) == 2 else place
 
-    return number(y), number
+    return number(y), number, tuple(map(str, names))
 
 
 def _task(y: Labels) -> tuple[Any, int]:
@@ -137,12 +138,14 @@ def _task(y: Labels) -> tuple[Any, int]:
     return ("binary", 2) if y.min() < 0 else ("multiclass", int(y.max()) + 1)
 
 
-def _read_archive(path: Path) -> dict[str, Array]:
+def _read_archive(path: Path, needed: tuple[str, ...] = ("x", "y")) -> dict[str, Array]:
     """Return the arrays of an ``.npz``; their sizes are checked before they are read."""
     known = ("x", "y", "client", "x_test", "y_test")
     try:
         with zipfile.ZipFile(path) as archive:
             sizes = {i.filename.removesuffix(".npy"): i.file_size for i in archive.infolist()}
+            for part in archive.infolist():
+                _check_header(path, archive, part)
         for name in sizes:
             if name not in known:
                 raise refused(f"{path} array", name, f"one of {', '.join(known)}")
@@ -150,7 +153,7 @@ def _read_archive(path: Path) -> dict[str, Array]:
         if sum(sizes.values()) > most:
             held = f"{sum(sizes.values())} bytes"
             raise refused(f"{path} unpacked", held, f"at most {most} (save it unpacked: np.savez)")
-        for name in ("x", "y"):
+        for name in needed:
             if name not in sizes:
                 raise InputError(f"{path} has no array {name}: it holds {', '.join(sizes) or '-'}")
         with np.load(path, allow_pickle=False) as archive:
@@ -159,26 +162,62 @@ def _read_archive(path: Path) -> dict[str, Array]:
         raise InputError(f"{path} is no archive of plain arrays: {error}") from error
 
 
-def _read_table(path: Path) -> dict[str, Array]:
+def _check_header(path: Path, archive: zipfile.ZipFile, part: zipfile.ZipInfo) -> None:
+    """Refuse an array whose header states other bytes than the archive holds of it.
 
+    numpy makes room for what a header states before it reads any of it.
+    """
+    from numpy.lib import format as npy
+
+    with archive.open(part) as file:
+        read = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
+        version = npy.read_magic(file)
+        if version not in read:
+            return
+        shape, _, dtype = read[version](file)
+        stated = file.tell() + math.prod(shape) * dtype.itemsize
+    if not dtype.hasobject and stated != part.file_size:
+        raise refused(
+            f"{path} array {part.filename.removesuffix('.npy')}",
+            f"{shape} of {dtype}, {stated} bytes",
+            f"what the archive holds of it, {part.file_size} bytes",
+        )
+
+
+def _table_of(path: Path) -> Any:
+    """Return the table of a CSV or Parquet file."""
     content = read_bytes(path, "data set", LARGEST)
     try:
         if path.suffix == ".csv":
-            table = _read_csv(path, content)
-        else:
-            table = read_parquet(path, content).to_pandas()
+            return _read_csv(path, content)
+        return read_parquet(path, content).to_pandas()
     except (OSError, ValueError, OverflowError, csv.Error) as error:
         raise InputError(f"{path} is no table: {error}") from error
+
+
+def _check_columns(path: Path, features: Any) -> None:
+    """Raise :class:`InputError` naming the first feature that is no number."""
+    for column in features:
+        if features[column].dtype.kind not in "fiub":
+            first = features[column].iloc[0] if len(features) else ""
+            raise refused(f"{path} column {column!r} row 0", first, "numbers only (encode texts)")
+    missing = features.isna().any()
+    if missing.any():
+        column = missing.idxmax()
+        row = int(features[column].isna().to_numpy().argmax())
+        raise refused(f"{path} column {column!r} row {row}", math.nan, "a number")
+
+
+def _read_table(path: Path) -> dict[str, Array]:
+    """Return the arrays of a table."""
+    table = _table_of(path)
     if "y" not in table:
         shown = ", ".join(map(str, table.columns[:8]))
         raise InputError(f"{path} has no column y (the label): it has {shown}")
     if not len(table):
         raise InputError(f"{path} has no row")
     features = table.drop(columns=["y", "client", "split"], errors="ignore")
-    for column in features:
-        if features[column].dtype.kind not in "fiub":
-            first = features[column].iloc[0] if len(features) else ""
-            raise refused(f"{path} column {column!r} row 0", first, "numbers only (encode texts)")
+    _check_columns(path, features)
     test = np.zeros(len(table), bool)
     if "split" in table:
         strange = table.loc[~table["split"].isin(PARTS), "split"]
@@ -187,18 +226,13 @@ def _read_table(path: Path) -> dict[str, Array]:
                 f"{path} split of row {strange.index[0]}", strange.iloc[0], "train or test"
             )
         test = (table["split"] == "test").to_numpy()
-    missing = features.isna().any()
-    if missing.any():
-        column = missing.idxmax()
-        row = int(features[column].isna().to_numpy().argmax())
-        raise refused(f"{path} column {column!r} row {row}", math.nan, "a number")
     for named, allowed in (("y", "a label"), ("client", "a name")):
         if named in table and table[named].isna().any():
             row = int(table[named].isna().to_numpy().argmax())
             raise refused(f"{path} {named} of row {row}", math.nan, allowed)
     x, y = features.to_numpy(), table["y"].to_numpy()
     y = y.astype(str) if y.dtype.kind == "O" else y
-    arrays = {"x": x[~test], "y": y[~test]}
+    arrays = {"x": x[~test], "y": y[~test], "columns": features.columns.to_numpy(str)}
     if test.any():
         arrays |= {"x_test": x[test], "y_test": y[test]}
     if "client" in table:
@@ -255,3 +289,37 @@ def _image(file: Path) -> Array:
             return np.asarray(plain, dtype=np.float32) / np.float32(255.0)
     except (OSError, UnidentifiedImageError, Image.DecompressionBombError, ValueError) as error:
         raise InputError(f"{file} is no image: {error}") from error
+
+
+def read_rows(path: Path, columns: tuple[str, ...]) -> tuple[Features, Array | None]:
+    """Return the rows of a file to predict, and its labels where it has a ``y``.
+
+    Parameters
+    ----------
+    columns : tuple of str
+        Columns of a table to take, in this order; empty for all but y, client and split.
+
+    Raises
+    ------
+    InputError
+        Naming the column, array or row that is missing or no number.
+    """
+    if path.is_dir():
+        images = _read_images(path)
+        return images.get("x_test", images["x"]), images.get("y_test", images["y"])
+    if not path.is_file():
+        raise not_allowed("data", str(path), "a file or folder that exists")
+    if path.suffix == ".npz":
+        arrays = _read_archive(path, needed=("x",))
+        return _features(path, "x", arrays["x"], np.float64), arrays.get("y")
+    table = _table_of(path)
+    missing = [name for name in columns if name not in table]
+    if missing:
+        raise InputError(
+            f"{path} has no column {missing[0]!r}: the model was trained on "
+            f"{', '.join(columns[:8])}"
+        )
+    names = [*columns] or [name for name in table if name not in ("y", "client", "split")]
+    rows = table[names]
+    _check_columns(path, rows)
+    return rows.to_numpy(np.float64), table["y"].to_numpy() if "y" in table else None

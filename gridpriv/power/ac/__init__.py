@@ -1,1 +1,1 @@
-"""AC physics: power flow, violations, optimum, recourse and settling, on a case's exact grid."""
+"""AC physics: power flow, violations, optimum, redispatch and settling, on a case's exact grid."""

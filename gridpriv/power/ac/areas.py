@@ -26,7 +26,7 @@ NEARLY_ALL = 1e4
 
 
 def interchange_of(case: Case, schedule: Schedule, s_from: Complexes, s_to: Complexes) -> Floats:
-    """Return what each zone's tie lines take from it, metered in their middle."""
+    """Return each zone's export over its tie lines, metered in their middle."""
     near, far = schedule.zone_of[case.f_bus], schedule.zone_of[case.t_bus]
     through = np.where(near != far, 0.5 * (s_from - s_to).real, 0.0)
     zones = len(schedule.interchange)
@@ -56,7 +56,7 @@ class Settled:
 
     @property
     def slack(self) -> Floats:
-        """What the reference bus of every island gives beyond what all areas can."""
+        """Excess of every island's reference bus beyond the regulation of all areas."""
         return np.where(self.exhausted, self.solution.delta, 0.0)
 
 
@@ -160,7 +160,7 @@ class AreaGrid:
         return replace(self, most=most, least=-most)
 
     def regulation(self, settled: Settled) -> Floats:
-        """Return what every generator gives beyond its set point."""
+        """Return the regulation of every generator: output less set point."""
         alpha = settled.solution.alpha[self.gen_area]
         given = np.where(alpha >= 0, self.up, self.down) * alpha
         at_reference = np.isin(self.case.gen_bus, self.reference)
@@ -214,9 +214,9 @@ def _area_interchange(schedule: Schedule, areas: Ints, area_of: Ints, case: Case
 
 
 def injection(grid: AreaGrid) -> Complexes:
-    """Return what is injected at every bus before regulation; reactive: without generators."""
+    """Return bus injections before regulation; reactive ones without generators."""
     case, asked = grid.case, grid.dispatch
-    p = np.bincount(case.gen_bus, asked.pg, minlength=case.n_bus) - asked.spill
+    p = np.bincount(case.gen_bus, asked.pg, minlength=case.n_bus) - asked.curtailment
     total: Complexes = p - (case.pd - asked.p_shed) - 1j * (case.qd - asked.q_shed)
     return total
 
@@ -234,18 +234,10 @@ def solve(
     last : Settled or None
         Where alpha and delta begin; None: no area that is not bound has limits.
     eased : float
-        What :func:`_reactive_limits` is given.
+        What :func:`reactive_limits` is given.
     """
-    unlimited, exhausted = _unlimited(grid, bound)
-    unlimited |= (last is None) & (bound == 0)
-    stopped = np.where(bound > 0, grid.most, grid.least)
-    stays = exhausted[grid.area_island]
-    least = np.where(unlimited, -np.inf, np.where(stays, stopped, grid.least))
-    most = np.where(unlimited, np.inf, np.where(stays, stopped, grid.most))
-    low, high = _reactive_limits(grid, voltage, eased)
-    equations = replace(
-        grid.equations, q_low=low, q_high=high, least=least, most=most, exhausted=exhausted
-    )
+    equations, least, most, stays = _limited(grid, bound, voltage, last is None, eased)
+    exhausted = equations.exhausted
     alpha, delta = np.zeros(len(bound)), np.zeros(len(exhausted))
     if last is not None:
         alpha = last.solution.alpha
@@ -254,6 +246,29 @@ def solve(
     holds = found.held[grid.case.n_bus :]
     at_limit = np.where(most - found.alpha <= found.alpha - least, 1, -1)
     return Settled(found, np.where(stays, bound, np.where(holds, 0, at_limit)), exhausted, eased, 1)
+
+
+def equations_at(grid: AreaGrid, settled: Settled) -> FlowEquations:
+    """Return the equations that hold at a settled state, with all limits."""
+    voltage = settled.solution.voltage
+    return _limited(grid, settled.bound, voltage, False, settled.eased)[0]
+
+
+def _limited(
+    grid: AreaGrid, bound: Ints, voltage: Complexes, first: bool, eased: float
+) -> tuple[FlowEquations, Floats, Floats, Bools]:
+    """Return equations with limits, the limits of alpha, and the areas that stay at theirs."""
+    unlimited, exhausted = _unlimited(grid, bound)
+    unlimited |= first & (bound == 0)
+    stopped = np.where(bound > 0, grid.most, grid.least)
+    stays = exhausted[grid.area_island]
+    least = np.where(unlimited, -np.inf, np.where(stays, stopped, grid.least))
+    most = np.where(unlimited, np.inf, np.where(stays, stopped, grid.most))
+    low, high = reactive_limits(grid, voltage, eased)
+    equations = replace(
+        grid.equations, q_low=low, q_high=high, least=least, most=most, exhausted=exhausted
+    )
+    return equations, least, most, stays
 
 
 def _unlimited(grid: AreaGrid, bound: Ints) -> tuple[Bools, Bools]:
@@ -292,7 +307,7 @@ def _columns(grid: AreaGrid, shares: Floats) -> sparse.csr_array:
     return sparse.coo_array((shares, (grid.case.gen_bus, grid.gen_area)), shape=size).tocsr()
 
 
-def _reactive_limits(grid: AreaGrid, voltage: Complexes, eased: float) -> tuple[Floats, Floats]:
+def reactive_limits(grid: AreaGrid, voltage: Complexes, eased: float) -> tuple[Floats, Floats]:
     """Return limits of reactive generation, eased by a share of the most that is beyond one now."""
     case = grid.case
     generating = np.isin(np.arange(case.n_bus), case.gen_bus)

@@ -29,7 +29,7 @@ degree, which leaves half as many nonzeros as an order that knows nothing of bus
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -121,7 +121,7 @@ class Point:
 
 @dataclass(frozen=True, eq=False)
 class Residual:
-    """What the equations lack at a point.
+    """Residuals of the equations at a point.
 
     Attributes
     ----------
@@ -146,7 +146,7 @@ class Residual:
 
 
 def residual(equations: FlowEquations, point: Point) -> Residual:
-    """Return what the equations lack at a point."""
+    """Return the residuals of the equations at a point."""
     n, voltage = len(equations.p), point.voltage()
     power = voltage[equations.at] * np.conj(equations.injected @ voltage)
     rising, falling = np.maximum(point.alpha, 0.0), np.minimum(point.alpha, 0.0)
@@ -249,6 +249,15 @@ class Jacobian:
             row, column, admittance, own, area, metered, weight, turning, up, down, bias, slack,
             slot, found % size, indptr, row_order, column_place,
         )  # fmt: skip
+
+    def refilled(self, equations: FlowEquations) -> Jacobian:
+        """Return the pattern with the coefficients of other equations that have the same one."""
+        y = equations.injected.tocoo().data
+        up, down, bias, slack = (
+            getattr(equations, name).tocoo() for name in ("up", "down", "bias", "slack")
+        )
+        admittance = np.concatenate([y, self.admittance[len(y) :]])
+        return replace(self, admittance=admittance, up=up, down=down, bias=bias, slack=slack)
 
     def at(self, given: FlowEquations, point: Point, held: Bools) -> sparse.csc_array:
         """Return the derivative of equations of this pattern at a point.

@@ -45,7 +45,7 @@ MOST_POWER_FLOWS = 40
 
 
 @dataclass(frozen=True, eq=False)
-class Standing:
+class PreviousState:
     """Where a grid stood before: its voltages, and what its generators gave."""
 
     voltage: Complexes
@@ -103,12 +103,17 @@ def ac_flow(
     live = part_of(case, *(np.flatnonzero(which) for which in alive))
     inner = Dispatch(
         dispatch.pg[live.gens],
-        *(getattr(served, name)[live.buses] for name in ("vm", "va", "p_shed", "q_shed", "spill")),
+        *(
+            getattr(served, name)[live.buses]
+            for name in ("vm", "va", "p_shed", "q_shed", "curtailment")
+        ),
     )
     try:
         grid, settled = _held_or_shared(
             live.case, inner, replace(schedule, zone_of=schedule.zone_of[live.buses]),
-            None if before is None else Standing(before.voltage[live.buses], before.pg[live.gens]),
+            None
+            if before is None
+            else PreviousState(before.voltage[live.buses], before.pg[live.gens]),
         )  # fmt: skip
     except PowerFlowError as error:
         raise error.named(int(live.case.bus_id[error.bus]), case.base_mva) from None
@@ -122,7 +127,7 @@ def ac_flow(
     interchange = interchange_of(case, schedule, s_from, s_to)
     return AcState(
         case, np.abs(voltage), np.angle(voltage), s_from, s_to, pg, qg,
-        served.p_shed, served.q_shed, served.spill, regulation, dead,
+        served.p_shed, served.q_shed, served.curtailment, regulation, dead,
         interchange, interchange - schedule.interchange,
         settled.solution.mismatch, settled.power_flows,
     )  # fmt: skip
@@ -132,10 +137,23 @@ def _dead_state(case: Case, served: Dispatch, schedule: Schedule) -> AcState:
     flow, output = np.zeros(case.n_branch, complex), np.zeros(case.n_gen)
     none = np.zeros(case.n_bus)
     return AcState(
-        case, none, none, flow, flow, output, output, served.p_shed, served.q_shed, served.spill,
-        output, np.ones(case.n_bus, bool), np.zeros_like(schedule.interchange),
-        -schedule.interchange, 0.0, 0,
-    )  # fmt: skip
+        case,
+        none,
+        none,
+        flow,
+        flow,
+        output,
+        output,
+        served.p_shed,
+        served.q_shed,
+        served.curtailment,
+        output,
+        np.ones(case.n_bus, bool),
+        np.zeros_like(schedule.interchange),
+        -schedule.interchange,
+        0.0,
+        0,
+    )
 
 
 def _on_dead_buses_none(case: Case, dispatch: Dispatch, dead: Bools) -> Dispatch:
@@ -144,11 +162,11 @@ def _on_dead_buses_none(case: Case, dispatch: Dispatch, dead: Bools) -> Dispatch
         dispatch,
         p_shed=np.where(dead, np.maximum(case.pd, 0.0), dispatch.p_shed),
         q_shed=np.where(dead, case.qd, dispatch.q_shed),
-        spill=np.where(dead, np.maximum(-case.pd, 0.0), dispatch.spill),
+        curtailment=np.where(dead, np.maximum(-case.pd, 0.0), dispatch.curtailment),
     )
 
 
-def _settled(grid: AreaGrid, starts: Iterable[Complexes], before: Standing | None) -> Settled:
+def _settled(grid: AreaGrid, starts: Iterable[Complexes], before: PreviousState | None) -> Settled:
     """Solve power flows until every reactive limit holds and every area is settled."""
     found = None if before is None else _near_before(grid, before)
     if found is None:
@@ -175,7 +193,7 @@ def _areas_settled(grid: AreaGrid, found: Settled) -> Settled:
     return found
 
 
-def _near_before(grid: AreaGrid, before: Standing) -> Settled | None:
+def _near_before(grid: AreaGrid, before: PreviousState) -> Settled | None:
     """Return the state within reactive limits near where the grid stood, unless voltages sink."""
     found = _nearby(grid, before.on(grid), 0.0)
     if found is None:
@@ -225,7 +243,7 @@ def _nearby(grid: AreaGrid, last: Settled, eased: float) -> Settled | None:
 
 
 def _held_or_shared(
-    case: Case, dispatch: Dispatch, schedule: Schedule, before: Standing | None
+    case: Case, dispatch: Dispatch, schedule: Schedule, before: PreviousState | None
 ) -> tuple[AreaGrid, Settled]:
     """Return the state in which areas hold their interchange.
 
@@ -246,7 +264,7 @@ def _held_or_shared(
         first = _first(shared, np.where(shared.idle, 1, 0), _starts(shared))
     except PowerFlowError:
         return grid, _settled(grid, others, None)
-    stood = Standing(first.solution.voltage, dispatch.pg + shared.regulation(first)).on(grid)
+    stood = PreviousState(first.solution.voltage, dispatch.pg + shared.regulation(first)).on(grid)
 
     def regulated() -> Settled:
         return solve(grid, stood.bound, stood.solution.voltage, stood, np.inf)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
@@ -14,8 +14,12 @@ from gridpriv.grid.case import Case
 if TYPE_CHECKING:
     import pandas as pd
 
+Status = Literal["feasible", "marginal", "infeasible"]
+
 TOLERANCE = {"MW": 0.01, "MVAr": 0.01, "MVA": 0.01, "p.u.": 1e-4, "degree": 1e-2}
 """An amount beyond a limit below this is rounding."""
+ROUNDING = 1e-4
+"""The same for power, as a share of the element's limits: low-voltage elements carry kilowatts."""
 KINDS = {
     "generator P": "active output",
     "line": "line",
@@ -27,7 +31,7 @@ KINDS = {
 
 
 @dataclass(frozen=True, eq=False)
-class Standing:
+class LimitedQuantities:
     """The limited quantities of a grid, per unit and rad.
 
     Attributes
@@ -65,6 +69,8 @@ class Limit(NamedTuple):
         Bus numbers.
     amount : float
         How far the value is outside; negative inside.
+    rating : float
+        Size of the element's limits: the larger of a finite lower and upper one.
     """
 
     kind: str
@@ -75,6 +81,12 @@ class Limit(NamedTuple):
     bound: float
     amount: float
     unit: str
+    rating: float = 0.0
+
+    @property
+    def marginal(self) -> bool:
+        """True where the amount is at most :data:`MARGIN` of the element's rating."""
+        return self.amount <= MARGIN * self.rating
 
 
 class _Family(NamedTuple):
@@ -86,8 +98,23 @@ class _Family(NamedTuple):
     low: Floats
     high: Floats
 
+    @property
+    def rating(self) -> Floats:
+        """Size of each element's limits; 0 where it has none."""
+        finite = (np.where(np.isfinite(x), np.abs(x), 0.0) for x in (self.low, self.high))
+        rating: Floats = np.maximum(*finite)
+        return rating
 
-def _families(case: Case, here: Standing) -> Iterator[_Family]:
+    @property
+    def rounding(self) -> Floats:
+        """Amounts beyond a limit that are rounding, element by element."""
+        most = TOLERANCE[self.unit]
+        if self.unit in ("p.u.", "degree"):
+            return np.full(len(self.value), most)
+        return np.where(self.rating > 0, np.minimum(most, ROUNDING * self.rating), most)
+
+
+def _families(case: Case, here: LimitedQuantities) -> Iterator[_Family]:
     base = case.base_mva
     gen = (case.gen_row, (case.bus_id[case.gen_bus],))
     ends = (case.bus_id[case.f_bus], case.bus_id[case.t_bus])
@@ -101,17 +128,28 @@ def _families(case: Case, here: Standing) -> Iterator[_Family]:
     yield _Family("angle", "degree", case.branch_row, ends, np.degrees(here.angle), *limits)
 
 
-def violated(case: Case, here: Standing) -> tuple[Limit, ...]:
+MARGIN = 1e-3
+"""A violation within this share of the rating or voltage limit is marginal."""
+
+
+def status(limits: tuple[Limit, ...]) -> Status:
+    """Return the feasibility status of a state from its violated limits."""
+    if not limits:
+        return "feasible"
+    return "marginal" if all(limit.marginal for limit in limits) else "infeasible"
+
+
+def violated(case: Case, here: LimitedQuantities) -> tuple[Limit, ...]:
     """Return the limits that are passed by more than rounding (:data:`TOLERANCE`)."""
     return tuple(
         limit
         for family in _families(case, here)
         for name, amount in _amounts(family)
-        for limit in _named(family, name, amount, amount > TOLERANCE[family.unit])
+        for limit in _named(family, name, amount, amount > family.rounding)
     )
 
 
-def binding(case: Case, here: Standing, tolerance: float = 0.0) -> tuple[Limit, ...]:
+def binding(case: Case, here: LimitedQuantities, tolerance: float = 0.0) -> tuple[Limit, ...]:
     """Return the limits that a grid stands at; generators that cannot move are left out.
 
     Parameters
@@ -123,7 +161,7 @@ def binding(case: Case, here: Standing, tolerance: float = 0.0) -> tuple[Limit, 
     for family in _families(case, here):
         for name, amount in _amounts(family):
             bound = family.low if name == "lower" else family.high
-            near = TOLERANCE[family.unit] + tolerance * np.abs(np.where(np.isinf(bound), 0, bound))
+            near = family.rounding + tolerance * np.abs(np.where(np.isinf(bound), 0, bound))
             stands = (np.abs(amount) <= near) & (family.low < family.high)
             found += _named(family, name, amount, stands)
     return tuple(found)
@@ -134,12 +172,13 @@ def _amounts(family: _Family) -> tuple[tuple[str, Floats], tuple[str, Floats]]:
 
 
 def _named(family: _Family, name: str, amount: Floats, which: Bools) -> Iterator[Limit]:
-    bound = family.low if name == "lower" else family.high
+    bound, rating = family.low if name == "lower" else family.high, family.rating
     for k in np.flatnonzero(which).tolist():
         yield Limit(
             family.kind, int(family.element[k]), name,
             "-".join(str(end[k]) for end in family.ends),
             float(family.value[k]), float(bound[k]), float(amount[k]), family.unit,
+            float(rating[k]),
         )  # fmt: skip
 
 
@@ -147,11 +186,11 @@ def limit_table(limits: tuple[Limit, ...]) -> pd.DataFrame:
     """Return limits as a table, one row each."""
     import pandas as pd
 
-    return pd.DataFrame(limits, columns=list(Limit._fields))
+    return pd.DataFrame(limits, columns=list(Limit._fields)).drop(columns="rating")
 
 
 def limit_sentence(held: tuple[Limit, ...], most: int = 3) -> str:
-    """Return in words which limits a grid stands at, a few elements of each kind."""
+    """Return the binding limits of a grid as a sentence, a few elements of each kind."""
     parts = []
     for kind, words in KINDS.items():
         for limit in ("upper", "lower"):

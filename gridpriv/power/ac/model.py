@@ -20,12 +20,21 @@ from dataclasses import dataclass
 import numpy as np
 
 from gridpriv.core.arrays import Bools, Complexes, Floats, Ints
-from gridpriv.grid.admittance import branch_admittance, branch_flows
+from gridpriv.grid.admittance import branch_admittance, branch_flows, no_load_angles
 from gridpriv.grid.case import PIECEWISE, Case
 from gridpriv.grid.islands import islands
 from gridpriv.power.ac.quadratic import QuadraticProgram
 from gridpriv.power.ac.state import Dispatch
 from gridpriv.power.objective import cost_at, per_unit_polynomial, piecewise_lines
+
+REACH = 1.1
+"""Bound of e and f over the upper voltage limit."""
+SPILL_WEIGHT = 0.01
+"""Price of a curtailed MW over that of a shed one."""
+REACTIVE_SLACK_WEIGHT = 0.1
+"""Price of a reactive slack over that of shed demand, for schedules of estimated demand."""
+NOTIONAL_COST = 50.0
+"""$/MWh of generation where losses are minimised: it weighs them against shed demand."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,9 +50,9 @@ class AcModel:
         Share of demand shed at the buses ``loaded``.
     loaded : (k,) int
         Buses with positive active demand that is balanced here.
-    spill : (h,) int
-        Spilt injection at the buses ``spilling``.
-    spilling : (h,) int
+    curtailment : (h,) int
+        Curtailed injection at the buses ``curtailable``.
+    curtailable : (h,) int
     metered : (j,) int
         Branches whose flows are variables.
     flow : (4, j) int
@@ -52,6 +61,8 @@ class AcModel:
         Bus of every island whose angle is 0.
     p_balance, q_balance : (n,) int
         Rows; -1 at buses that are not balanced here.
+    owner : (rows,) int
+        Bus that each row with voltages belongs to; branches' flows belong to their own ends.
     """
 
     case: Case
@@ -62,13 +73,14 @@ class AcModel:
     qg: Ints
     cut: Ints
     loaded: Ints
-    spill: Ints
-    spilling: Ints
+    curtailment: Ints
+    curtailable: Ints
     metered: Ints
     flow: Ints
     reference: Ints
     p_balance: Ints
     q_balance: Ints
+    owner: Ints
 
     def voltage(self, x: Floats) -> Complexes:
         """Return the complex voltages of a solution."""
@@ -78,11 +90,16 @@ class AcModel:
     def dispatch(self, x: Floats) -> Dispatch:
         """Return the dispatch of a solution."""
         case, voltage = self.case, self.voltage(x)
-        share, spill = np.zeros(case.n_bus), np.zeros(case.n_bus)
+        share, curtailment = np.zeros(case.n_bus), np.zeros(case.n_bus)
         share[self.loaded] = np.clip(x[self.cut], 0.0, 1.0)
-        spill[self.spilling] = np.maximum(x[self.spill], 0.0)
+        curtailment[self.curtailable] = np.maximum(x[self.curtailment], 0.0)
         return Dispatch(
-            x[self.pg], np.abs(voltage), np.angle(voltage), share * case.pd, share * case.qd, spill
+            x[self.pg],
+            np.abs(voltage),
+            np.angle(voltage),
+            share * case.pd,
+            share * case.qd,
+            curtailment,
         )
 
     def starting_from(self, voltage: Complexes, pg: Floats, qg: Floats) -> Floats:
@@ -95,7 +112,15 @@ class AcModel:
         return x
 
 
-def ac_model(case: Case, balanced: Bools | None = None, metered: Bools | None = None) -> AcModel:
+def ac_model(
+    case: Case,
+    balanced: Bools | None = None,
+    metered: Bools | None = None,
+    *,
+    reference: Ints | None = None,
+    own_ends: bool = False,
+    angle: Floats | None = None,
+) -> AcModel:
     """Return the AC equations and limits of a grid, without an objective.
 
     Parameters
@@ -106,19 +131,29 @@ def ac_model(case: Case, balanced: Bools | None = None, metered: Bools | None = 
         Buses whose demand and generators are part of the model: by default all.
     metered : (m,) bool, optional
         Branches whose flows are variables, beside rated ones.
+    reference : int array, optional
+        Buses whose angle is 0; by default one of every island.
+    own_ends : bool
+        Leave out what belongs to buses that are not balanced here: their voltage bands, flows at
+        their ends of branches, and the angle limits of branches from them.
+    angle : (n,), optional
+        Voltage angles to start from: by default those of the grid without load.
     """
     balanced = np.ones(case.n_bus, bool) if balanced is None else balanced
     rated = (case.rate > 0) & np.isfinite(case.rate)
     held = np.flatnonzero(rated if metered is None else rated | metered)
     program = QuadraticProgram()
-    reference = _references(case, balanced)
-    e, f = _voltages(program, case, reference)
+    roots = _references(case, balanced)
+    reference = roots if reference is None else reference
+    here = balanced if own_ends else np.ones(case.n_bus, bool)
+    angle = no_load_angles(case, roots) if angle is None else angle
+    e, f = _voltages(program, case, reference, here, angle)
     pg = program.add_variables(case.pmin, case.pmax, _middle(case.pmin, case.pmax))
     qg = program.add_variables(case.qmin, case.qmax, _middle(case.qmin, case.qmax))
     own = np.flatnonzero(balanced)
     p_balance, q_balance = np.full(case.n_bus, -1), np.full(case.n_bus, -1)
-    p_balance[own] = program.add_rows(-case.pd[own], -case.pd[own])
-    q_balance[own] = program.add_rows(-case.qd[own], -case.qd[own])
+    p_balance[own] = program.add_rows(-case.pd[own], -case.pd[own], own)
+    q_balance[own] = program.add_rows(-case.qd[own], -case.qd[own], own)
     program.add_linear(p_balance[case.gen_bus], pg, -1.0)
     program.add_linear(q_balance[case.gen_bus], qg, -1.0)
     for part in (e, f):
@@ -129,15 +164,32 @@ def ac_model(case: Case, balanced: Bools | None = None, metered: Bools | None = 
     cut = program.add_variables(none, one, none)
     program.add_linear(p_balance[loaded], cut, -case.pd[loaded])
     program.add_linear(q_balance[loaded], cut, -case.qd[loaded])
-    spilling, most = _spillable(case, balanced)
-    spill = program.add_variables(np.zeros(len(spilling)), most, np.zeros(len(spilling)))
-    program.add_linear(p_balance[spilling], spill, 1.0)
+    curtailable, most = _curtailable(case, balanced)
+    curtailment = program.add_variables(
+        np.zeros(len(curtailable)), most, np.zeros(len(curtailable))
+    )
+    program.add_linear(p_balance[curtailable], curtailment, 1.0)
     rows = (p_balance, q_balance)
-    flow = _flows(program, case, (e, f), held, rows)
-    _angle_limits(program, case, (e, f))
+    flow = _flows(program, case, (e, f), held, rows, here)
+    _angle_limits(program, case, (e, f), here)
+    owner = np.concatenate(program.owners)
     return AcModel(
-        case, program, e, f, pg, qg, cut, loaded, spill, spilling, held, flow, reference, *rows
-    )  # fmt: skip
+        case,
+        program,
+        e,
+        f,
+        pg,
+        qg,
+        cut,
+        loaded,
+        curtailment,
+        curtailable,
+        held,
+        flow,
+        reference,
+        *rows,
+        owner,
+    )
 
 
 def _middle(low: Floats, high: Floats) -> Floats:
@@ -155,19 +207,24 @@ def _references(case: Case, balanced: Bools) -> Ints:
     return root
 
 
-def _voltages(program: QuadraticProgram, case: Case, reference: Ints) -> tuple[Ints, Ints]:
-    """Add e and f from a flat start, with the band, and the references' angles fixed."""
-    e = program.add_variables(-case.vmax, case.vmax, np.ones(case.n_bus))
-    reach = case.vmax.copy()
-    reach[reference] = 0.0
-    f = program.add_variables(-reach, reach, np.zeros(case.n_bus))
-    band = program.add_rows(case.vmin**2, case.vmax**2)
-    for part in (e, f):
+def _voltages(
+    program: QuadraticProgram, case: Case, reference: Ints, here: Bools, angle: Floats
+) -> tuple[Ints, Ints]:
+    """Add e and f with the band, from 1 p.u. at these angles; those of references are fixed.
+
+    Their own bounds are wider than the band, so that the two never bind together.
+    """
+    reach = REACH * case.vmax
+    e = program.add_variables(-reach, reach, np.cos(angle))
+    reach = np.where(np.isin(np.arange(case.n_bus), reference), 0.0, reach)
+    f = program.add_variables(-reach, reach, np.sin(angle))
+    band = program.add_rows(case.vmin[here] ** 2, case.vmax[here] ** 2, np.flatnonzero(here))
+    for part in (e[here], f[here]):
         program.add_product(band, part, part, 1.0)
     return e, f
 
 
-def _spillable(case: Case, balanced: Bools) -> tuple[Ints, Floats]:
+def _curtailable(case: Case, balanced: Bools) -> tuple[Ints, Floats]:
     """Return buses whose injection cannot reach 0, and how much of it can be spilt."""
     forced = np.bincount(case.gen_bus, np.maximum(case.pmin, 0.0), minlength=case.n_bus)
     most = np.where(balanced, forced + np.maximum(-case.pd, 0.0), 0.0)
@@ -179,35 +236,38 @@ def _flows(
     program: QuadraticProgram,
     case: Case,
     voltage: tuple[Ints, Ints],
-    held: Ints,
+    metered: Ints,
     balance: tuple[Ints, Ints],
+    here: Bools,
 ) -> Ints:
-    """Add every branch to the balance of its ends; ``held`` ones through variables."""
+    """Add every branch to the balance of its ends; ``metered`` ones through variables."""
     y = branch_admittance(case)
     ends = ((case.f_bus, case.t_bus, y.ff, y.ft), (case.t_bus, case.f_bus, y.tt, y.tf))
-    rate = np.where(case.rate > 0, case.rate, np.inf)[held]
-    rated = np.isfinite(rate)
-    free = np.setdiff1d(np.arange(case.n_branch), held)
+    free = np.setdiff1d(np.arange(case.n_branch), metered)
     p_balance, q_balance = balance
-    flow = []
-    for near, far, own, mutual in ends:
+    flow = np.full((4, len(metered)), -1)
+    for side, (near, far, own, mutual) in enumerate(ends):
+        inside = here[near[metered]]
+        held = metered[inside]
+        rate = np.where(case.rate > 0, case.rate, np.inf)[held]
+        rated = np.isfinite(rate)
         zero = np.zeros(len(held))
         p, q = (program.add_variables(-rate, rate, zero) for _ in "pq")
-        p_row, q_row = (program.add_rows(zero, zero) for _ in "pq")
+        p_row, q_row = (program.add_rows(zero, zero, near[held]) for _ in "pq")
         _add_flow(program, voltage, (p_row, q_row), near[held], far[held], own[held], mutual[held])
         program.add_linear(p_row, p, -1.0)
         program.add_linear(q_row, q, -1.0)
-        inside = p_balance[near[held]] >= 0
-        program.add_linear(p_balance[near[held]][inside], p[inside], 1.0)
-        program.add_linear(q_balance[near[held]][inside], q[inside], 1.0)
-        limit = program.add_rows(np.full(rated.sum(), -np.inf), rate[rated] ** 2)
+        here_balanced = p_balance[near[held]] >= 0
+        program.add_linear(p_balance[near[held]][here_balanced], p[here_balanced], 1.0)
+        program.add_linear(q_balance[near[held]][here_balanced], q[here_balanced], 1.0)
+        limit = program.add_rows(np.full(rated.sum(), -np.inf), rate[rated] ** 2, near[held][rated])
         program.add_product(limit, p[rated], p[rated], 1.0)
         program.add_product(limit, q[rated], q[rated], 1.0)
         k = free[p_balance[near[free]] >= 0]
         rows = (p_balance[near[k]], q_balance[near[k]])
         _add_flow(program, voltage, rows, near[k], far[k], own[k], mutual[k])
-        flow += [p, q]
-    return np.stack(flow)
+        flow[2 * side : 2 * side + 2, inside] = p, q
+    return flow
 
 
 def _add_flow(
@@ -233,13 +293,15 @@ def _add_flow(
         program.add_product(q, i[near], j[far], sign * mutual.real)
 
 
-def _angle_limits(program: QuadraticProgram, case: Case, voltage: tuple[Ints, Ints]) -> None:
+def _angle_limits(
+    program: QuadraticProgram, case: Case, voltage: tuple[Ints, Ints], here: Bools
+) -> None:
     """Add tan(angmin) wr <= wi <= tan(angmax) wr."""
     e, f = voltage
     for limit, sign in ((case.angmin, 1.0), (case.angmax, -1.0)):
-        k = np.flatnonzero(np.isfinite(limit))
+        k = np.flatnonzero(np.isfinite(limit) & here[case.f_bus])
         i, j, slope = case.f_bus[k], case.t_bus[k], sign * np.tan(limit[k])
-        row = program.add_rows(np.zeros(len(k)), np.full(len(k), np.inf))
+        row = program.add_rows(np.zeros(len(k)), np.full(len(k), np.inf), i)
         program.add_product(row, f[i], e[j], sign)
         program.add_product(row, e[i], f[j], -sign)
         program.add_product(row, e[i], e[j], -slope)
@@ -264,7 +326,36 @@ def add_generation_cost(model: AcModel, unit: float) -> None:
         program.add_linear(above, np.repeat(height, len(slopes)), -1.0)
 
 
-def add_service_cost(model: AcModel, shed: float, spill: float) -> None:
+def add_operating_cost(model: AcModel, unit: float | None) -> float:
+    """Add the cost of generation; return the price in $/MWh of one unit of multiplier.
+
+    Parameters
+    ----------
+    unit : float or None
+        c0 in $/h per p.u.; None to value all generation alike, which minimises losses.
+    """
+    if unit is None:
+        model.program.add_cost(model.pg, 1.0)
+        return NOTIONAL_COST
+    add_generation_cost(model, unit)
+    return unit / model.case.base_mva
+
+
+def add_reactive_slack(model: AcModel, price: float) -> None:
+    """Let reactive balances be off at a price per p.u.
+
+    For demand that is an estimate: noise may ask a bus for reactive power that no voltage within
+    the band can deliver.
+    """
+    rows = model.q_balance[model.q_balance >= 0]
+    none = np.zeros(len(rows))
+    for sign in (1.0, -1.0):
+        slack = model.program.add_variables(none, none + np.inf, none)
+        model.program.add_linear(rows, slack, sign)
+        model.program.add_cost(slack, price)
+
+
+def add_service_cost(model: AcModel, shed: float, curtailment: float) -> None:
     """Add the prices of shed and of spilt power, per p.u."""
     model.program.add_cost(model.cut, shed * model.case.pd[model.loaded])
-    model.program.add_cost(model.spill, spill)
+    model.program.add_cost(model.curtailment, curtailment)

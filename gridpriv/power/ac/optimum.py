@@ -1,4 +1,4 @@
-"""The AC optimum of a whole grid: the reference that everything else is held against.
+"""The AC optimum of a whole grid: the reference for every other result.
 
 Ipopt finds a local optimum; its distance to the relaxation's bound says how far from the global
 one it can be. Where no dispatch serves all demand, some is shed at the value of lost load.
@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy import sparse
 
 from gridpriv.core.arrays import Bools, Complexes, Floats
 from gridpriv.core.errors import SolverError, not_allowed, one_of
@@ -19,8 +20,16 @@ from gridpriv.grid.admittance import branch_flows
 from gridpriv.grid.case import Case
 from gridpriv.grid.islands import dead_buses, islands
 from gridpriv.power.ac.limits import Limit
-from gridpriv.power.ac.model import AcModel, ac_model, add_generation_cost, add_service_cost
-from gridpriv.power.ac.part import Part, part_of
+from gridpriv.power.ac.model import (
+    REACTIVE_SLACK_WEIGHT,
+    SPILL_WEIGHT,
+    AcModel,
+    ac_model,
+    add_operating_cost,
+    add_reactive_slack,
+    add_service_cost,
+)
+from gridpriv.power.ac.part import SubCase, part_of
 from gridpriv.power.ac.quadratic import Solved
 from gridpriv.power.ac.service import VOLL, check_voll
 from gridpriv.power.ac.state import AcState, Dispatch
@@ -34,11 +43,6 @@ from gridpriv.power.objective import (
 
 if TYPE_CHECKING:
     import pandas as pd
-
-SPILL_WEIGHT = 0.01
-"""Price of a spilt MW over that of a shed one."""
-NOTIONAL_COST = 50.0
-"""$/MWh of generation where losses are minimised: it weighs them against shed demand."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +59,11 @@ class AcOptimum:
         NaN at dead buses, and on islands without demand: there is nobody to pay it.
     status : str
         Ipopt's.
+    voltage_gradient : (n, n) sparse complex
+        Derivative dL/de + j dL/df of the terms of the Lagrangian that belong to the bus of the
+        row, by the voltage of the bus of the column. Every column adds up to 0.
+    price_unit : float
+        Price per unit of multiplier: $/MWh for ``cost``, else 1.
     """
 
     state: AcState
@@ -65,6 +74,8 @@ class AcOptimum:
     status: str
     iterations: int
     seconds: float
+    voltage_gradient: sparse.csr_array
+    price_unit: float
 
     @property
     def generation_cost(self) -> float | None:
@@ -95,7 +106,7 @@ class AcOptimum:
                 "qd_mvar": base * state.case.qd,
                 "shed_mw": base * state.p_shed,
                 "shed_mvar": base * state.q_shed,
-                "spill_mw": base * state.spill,
+                "curtailed_mw": base * state.curtailment,
                 "vm_pu": state.vm,
                 "va_degree": np.degrees(state.va),
                 "p_price": self.p_price,
@@ -126,8 +137,8 @@ class AcOptimum:
             "cost": self.cost,
             "generation_cost": self.generation_cost,
             "shed_mw": self.state.shed_mw,
-            "dead_mw": self.state.dead_mw,
-            "spill_mw": self.state.spill_mw,
+            "deenergized_mw": self.state.deenergized_mw,
+            "curtailed_mw": self.state.curtailed_mw,
             "losses_mw": self.state.losses_mw,
             "status": self.status,
             "violations": [limit._asdict() for limit in self.violations],
@@ -141,6 +152,9 @@ def acopf(
     objective: AcObjective = "cost",
     voll: float = VOLL,
     start: Dispatch | None = None,
+    *,
+    estimated: bool = False,
+    shedding: bool = True,
 ) -> AcOptimum:
     """Return the AC optimum of a grid.
 
@@ -153,6 +167,11 @@ def acopf(
         Value of lost load in $/MWh.
     start : Dispatch, optional
         Where Ipopt starts when it finds nothing from a flat start.
+    estimated : bool
+        Whether demand is an estimate, whose reactive part may be departed from at a price where
+        nothing else is feasible.
+    shedding : bool
+        Whether demand may be shed where not all of it can be served.
 
     Raises
     ------
@@ -178,7 +197,9 @@ def acopf(
     )  # fmt: skip
     model = ac_model(live.case)
     unit = _add_objective(model, objective, voll)
-    found = _solve(model, live, start)
+    if estimated:
+        add_reactive_slack(model, REACTIVE_SLACK_WEIGHT * voll / unit)
+    found = _solve(model, live, start, shedding=shedding)
     state = _state(case, live, model, found.x)
     if not found.solved:
         raise SolverError(_ended(found.status, state))
@@ -188,12 +209,29 @@ def acopf(
         price[live.buses] = np.where(priced, unit * found.multiplier[rows], np.nan)
     return AcOptimum(
         state, objective, voll, p_price, q_price, found.status, found.iterations,
-        time.perf_counter() - began,
+        time.perf_counter() - began, _voltage_gradient(case, live, model, found), unit,
     )  # fmt: skip
 
 
+def _voltage_gradient(case: Case, live: SubCase, model: AcModel, found: Solved) -> sparse.csr_array:
+    """Return the Lagrangian's gradient in voltages by the bus that its terms belong to."""
+    form = model.program.form()
+    rows = np.concatenate([form.row, form.row])
+    columns = np.concatenate([form.i, form.j])
+    values = form.slopes(found.x)[: len(rows)] * found.multiplier[rows]
+    n = case.n_bus
+    total = sparse.csr_array((n, n), dtype=np.complex128)
+    for variables, unit in ((model.e, 1.0), (model.f, 1j)):
+        bus = np.full(form.columns, -1)
+        bus[variables] = np.arange(len(variables))
+        here = (bus[columns] >= 0) & (rows < len(model.owner))
+        place = (live.buses[model.owner[rows[here]]], live.buses[bus[columns[here]]])
+        total += sparse.coo_array((unit * values[here], place), shape=(n, n)).tocsr()
+    return total
+
+
 def _ended(status: str, state: AcState, most: int = 3) -> str:
-    """Return in words where Ipopt ended without an optimum, and what can be tried."""
+    """Return the point at which Ipopt ended without an optimum, and advice, as a sentence."""
     case, told = state.case, ""
     if np.isfinite(state.mismatch):
         missed = sorted(state.violations, key=lambda v: -v.amount / max(abs(v.bound), 1e-3))
@@ -220,19 +258,12 @@ def _add_objective(model: AcModel, objective: AcObjective, voll: float) -> float
     if objective == "shed":
         add_service_cost(model, 1.0, SPILL_WEIGHT)
         return 1.0
-    if objective == "losses":
-        model.program.add_cost(model.pg, 1.0)
-        weight = voll / NOTIONAL_COST
-        add_service_cost(model, weight, SPILL_WEIGHT * weight)
-        return 1.0
-    unit = cost_unit(case)
-    add_generation_cost(model, unit)
-    weight = voll * case.base_mva / unit
-    add_service_cost(model, weight, SPILL_WEIGHT * weight)
-    return unit / case.base_mva
+    price = add_operating_cost(model, cost_unit(case) if objective == "cost" else None)
+    add_service_cost(model, voll / price, SPILL_WEIGHT * voll / price)
+    return price if objective == "cost" else 1.0
 
 
-def _solve(model: AcModel, live: Part, start: Dispatch | None) -> Solved:
+def _solve(model: AcModel, live: SubCase, start: Dispatch | None, *, shedding: bool) -> Solved:
     """Solve with all demand served, or where that has no solution, with some of it shed.
 
     What the last try ended at is returned whether or not it is a solution.
@@ -242,8 +273,8 @@ def _solve(model: AcModel, live: Part, start: Dispatch | None) -> Solved:
         voltage: Complexes = (start.vm * np.exp(1j * start.va))[live.buses]
         qg = np.zeros(live.case.n_gen)
         starts.append(model.starting_from(voltage, start.pg[live.gens], qg))
-    everything = np.concatenate([model.cut, model.spill])
-    for zero in (everything, None):
+    everything = np.concatenate([model.cut, model.curtailment])
+    for zero in (everything, None) if shedding else (everything,):
         for begin in starts:
             found = model.program.solve(begin, zero)
             if found.solved:
@@ -251,7 +282,7 @@ def _solve(model: AcModel, live: Part, start: Dispatch | None) -> Solved:
     return found
 
 
-def _state(case: Case, live: Part, model: AcModel, x: Floats) -> AcState:
+def _state(case: Case, live: SubCase, model: AcModel, x: Floats) -> AcState:
     inner = model.dispatch(x)
     voltage = np.zeros(case.n_bus, complex)
     voltage[live.buses] = model.voltage(x)
@@ -260,17 +291,21 @@ def _state(case: Case, live: Part, model: AcModel, x: Floats) -> AcState:
     dead = np.ones(case.n_bus, bool)
     dead[live.buses] = False
     p_shed, q_shed = np.where(dead, np.maximum(case.pd, 0.0), 0.0), np.where(dead, case.qd, 0.0)
-    spill = np.where(dead, np.maximum(-case.pd, 0.0), 0.0)
-    for whole, part in ((p_shed, inner.p_shed), (q_shed, inner.q_shed), (spill, inner.spill)):
+    curtailment = np.where(dead, np.maximum(-case.pd, 0.0), 0.0)
+    for whole, part in (
+        (p_shed, inner.p_shed),
+        (q_shed, inner.q_shed),
+        (curtailment, inner.curtailment),
+    ):
         whole[live.buses] = part
     s_from, s_to = branch_flows(case, voltage)
-    balance = case.pd + 1j * case.qd - p_shed - 1j * q_shed + spill
+    balance = case.pd + 1j * case.qd - p_shed - 1j * q_shed + curtailment
     balance += np.abs(voltage) ** 2 * (case.gs - 1j * case.bs)
     np.add.at(balance, case.f_bus, s_from)
     np.add.at(balance, case.t_bus, s_to)
     np.subtract.at(balance, case.gen_bus, pg + 1j * qg)
     return AcState(
-        case, np.abs(voltage), np.angle(voltage), s_from, s_to, pg, qg, p_shed, q_shed, spill,
+        case, np.abs(voltage), np.angle(voltage), s_from, s_to, pg, qg, p_shed, q_shed, curtailment,
         np.zeros(case.n_gen), dead, np.zeros(1), np.zeros(1),
         float(np.abs(balance).max()), 0,
     )  # fmt: skip

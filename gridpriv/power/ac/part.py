@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from gridpriv.core.arrays import Ints
-from gridpriv.grid.case import BRANCH_FIELDS, BUS_FIELDS, GEN_FIELDS, Case
+from gridpriv.grid.case import BRANCH_FIELDS, BUS_FIELDS, GEN_FIELDS, Case, emergency_ratings
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class SubCase:
     """Some buses, branches and generators of a case.
 
     Attributes
@@ -29,19 +29,20 @@ class Part:
     gens: Ints
 
 
-def part_of(case: Case, buses: Ints, branches: Ints, gens: Ints) -> Part:
+def part_of(case: Case, buses: Ints, branches: Ints, gens: Ints) -> SubCase:
     """Return a part of a case; branches and generators must stand at the part's buses."""
     number = np.full(case.n_bus, -1)
     number[buses] = np.arange(len(buses))
     changes: dict[str, Any] = {name: getattr(case, name)[buses] for name in BUS_FIELDS}
     changes |= {name: getattr(case, name)[branches] for name in BRANCH_FIELDS}
     changes |= {name: getattr(case, name)[gens] for name in GEN_FIELDS}
+    changes |= emergency_ratings(case, branches)
     for name in ("f_bus", "t_bus", "gen_bus"):
         changes[name] = number[changes[name]]
     changes["cost"] = tuple(case.cost[g] for g in gens.tolist()) if case.cost else ()
-    for name in ("area", "zone"):
-        groups = getattr(case, name)
-        changes[name] = tuple(groups[i] for i in buses.tolist()) if groups else ()
+    changes["groups"] = {
+        kind: tuple(names[i] for i in buses.tolist()) for kind, names in case.groups.items()
+    }
     if case.xy is not None:
         changes["xy"] = case.xy[buses]
-    return Part(replace(case, **changes), buses, branches, gens)
+    return SubCase(replace(case, **changes), buses, branches, gens)

@@ -18,7 +18,7 @@ import casadi
 import numpy as np
 from scipy import sparse
 
-from gridpriv.core.arrays import Floats, Ints
+from gridpriv.core.arrays import Floats, Ints, sums_at
 from gridpriv.core.interrupts import interruptible
 
 OPTIONS: dict[str, Any] = {
@@ -51,7 +51,7 @@ SOLVED = ("Solve_Succeeded", "Solved_To_Acceptable_Level")
 
 @dataclass(frozen=True, eq=False)
 class Solved:
-    """What Ipopt returned.
+    """Solution and status that Ipopt returned.
 
     Attributes
     ----------
@@ -77,8 +77,77 @@ class Solved:
 
     @property
     def solved(self) -> bool:
-        """Whether this is a local optimum."""
+        """True for a local optimum."""
         return self.status in SOLVED
+
+
+@dataclass(frozen=True, eq=False)
+class QuadraticForm:
+    """A quadratic program as arrays, with its values and derivatives.
+
+    Attributes
+    ----------
+    low, high : (n,)
+        Bounds of the variables.
+    lower, upper : (m,)
+        Bounds of the rows.
+    line, column, slope : (a,)
+        Linear entries of rows.
+    row, i, j, factor : (t,)
+        Products in rows.
+    linear, square : (n,)
+        Objective, ``linear`` x + ``square`` x^2.
+    """
+
+    low: Floats
+    high: Floats
+    lower: Floats
+    upper: Floats
+    line: Ints
+    column: Ints
+    slope: Floats
+    row: Ints
+    i: Ints
+    j: Ints
+    factor: Floats
+    linear: Floats
+    square: Floats
+
+    @property
+    def columns(self) -> int:
+        """Number of variables, n."""
+        return len(self.low)
+
+    @property
+    def rows(self) -> int:
+        """Number of rows, m."""
+        return len(self.lower)
+
+    def objective(self, x: Floats) -> float:
+        """Return the objective at x."""
+        return float(self.linear @ x + self.square @ x**2)
+
+    def gradient(self, x: Floats) -> Floats:
+        """Return the objective's gradient at x, shape (n,)."""
+        gradient: Floats = self.linear + 2.0 * self.square * x
+        return gradient
+
+    def values(self, x: Floats) -> Floats:
+        """Return the rows' values at x, shape (m,)."""
+        return sums_at(self.row, self.factor * x[self.i] * x[self.j], self.rows) + sums_at(
+            self.line, self.slope * x[self.column], self.rows
+        )
+
+    def slopes(self, x: Floats) -> Floats:
+        """Return the entries of the rows' Jacobian: by i and by j of products, then linear ones."""
+        return np.concatenate([self.factor * x[self.j], self.factor * x[self.i], self.slope])
+
+    def jacobian(self, x: Floats) -> sparse.csr_array:
+        """Return the rows' Jacobian at x, shape (m, n)."""
+        rows = np.concatenate([self.row, self.row, self.line])
+        columns = np.concatenate([self.i, self.j, self.column])
+        shape = (self.rows, self.columns)
+        return sparse.coo_array((self.slopes(x), (rows, columns)), shape=shape).tocsr()
 
 
 @dataclass
@@ -87,6 +156,7 @@ class QuadraticProgram:
 
     columns: int = 0
     rows: int = 0
+    owners: list[Ints] = field(default_factory=list)
     _bounds: list[tuple[Floats, Floats, Floats]] = field(default_factory=list)
     _sides: list[tuple[Floats, Floats]] = field(default_factory=list)
     _linear: list[tuple[Ints, Ints, Floats]] = field(default_factory=list)
@@ -100,11 +170,12 @@ class QuadraticProgram:
         self._bounds.append((low, high, np.clip(start, low, high)))
         return added
 
-    def add_rows(self, low: Floats, high: Floats) -> Ints:
-        """Add empty rows between bounds."""
+    def add_rows(self, low: Floats, high: Floats, owner: Ints | None = None) -> Ints:
+        """Add empty rows between bounds, each of an element that ``owner`` numbers."""
         added = np.arange(self.rows, self.rows + len(low))
         self.rows += len(low)
         self._sides.append((low, high))
+        self.owners.append(np.full(len(low), -1) if owner is None else owner)
         return added
 
     def add_linear(self, row: Ints, column: Ints, factor: Floats | float) -> None:
@@ -125,10 +196,32 @@ class QuadraticProgram:
         """The starting point, shape (n,)."""
         return np.concatenate([start for _, _, start in self._bounds])
 
-    def solve_again(self, before: Solved | None) -> Solved:
+    def form(self) -> QuadraticForm:
+        """Return the program as arrays."""
+        n = self.columns
+        priced = _joined(self._cost, 0, np.int64)
+        linear, square = (sums_at(priced, _joined(self._cost, k, float), n) for k in (1, 2))
+        return QuadraticForm(
+            low=_joined(self._bounds, 0, np.float64),
+            high=_joined(self._bounds, 1, np.float64),
+            lower=_joined(self._sides, 0, np.float64),
+            upper=_joined(self._sides, 1, np.float64),
+            line=_joined(self._linear, 0, np.int64),
+            column=_joined(self._linear, 1, np.int64),
+            slope=_joined(self._linear, 2, np.float64),
+            row=_joined(self._terms, 0, np.int64),
+            i=_joined(self._terms, 1, np.int64),
+            j=_joined(self._terms, 2, np.int64),
+            factor=_joined(self._terms, 3, np.float64),
+            linear=linear,
+            square=square,
+        )
+
+    def solve_again(self, before: Solved | None, start: Floats | None = None) -> Solved:
         """Solve from the solution of a program of this shape; without one, or in vain, anew."""
         if before is None or before.shape != (self.rows, self.columns):
-            return self.solve()
+            found = self.solve(start)
+            return found if found.solved or start is None else self.solve()
         found = self._solve(
             OPTIONS | WARM, before.x, lam_g0=before.multiplier, lam_x0=before.bound_multiplier
         )
@@ -180,7 +273,7 @@ def _problem(program: QuadraticProgram, options: dict[str, Any]) -> tuple[Any, d
     line, column = (_joined(program._linear, place, np.int64) for place in (0, 1))
     slope = _joined(program._linear, 2, np.float64)
     priced = _joined(program._cost, 0, np.int64)
-    price, curve = (np.bincount(priced, _joined(program._cost, k, float), n) for k in (1, 2))
+    price, curve = (sums_at(priced, _joined(program._cost, k, float), n) for k in (1, 2))
     x, p = casadi.MX.sym("x", n), casadi.MX.sym("p", 0)
     sigma, multiplier = casadi.MX.sym("sigma"), casadi.MX.sym("multiplier", m)
 

@@ -1,4 +1,4 @@
-"""What failing to serve costs: the value of lost load and the price of balancing energy."""
+"""The value of lost load and the price of balancing power."""
 
 from __future__ import annotations
 
@@ -18,26 +18,29 @@ BALANCING_PRICE = 1_000.0
 
 @dataclass(frozen=True, kw_only=True)
 class Service(Part):
-    """What it costs not to serve, or not to keep to what was agreed."""
+    """Prices of load shedding and of balancing power."""
 
     voll: float = number(VOLL, "value of lost load", positive, unit="$/MWh")
     balancing_price: float = number(
-        BALANCING_PRICE, "price of deviating from the agreed interchange", positive, unit="$/MWh"
+        BALANCING_PRICE,
+        "price of balancing power: deviation from the scheduled interchange",
+        positive,
+        unit="$/MWh",
     )
 
     def agree(self) -> None:
-        """Refuse a balancing price at which a zone cuts customers before it leans on others."""
+        """Refuse a balancing price at which a zone sheds load before it draws balancing power."""
         super().agree()
         price, voll = self.balancing_price, self.voll
         if price >= voll:
-            why = "$/MWh: else a zone cuts demand before it leans on others"
+            why = "$/MWh: else a zone sheds load before it draws balancing power"
             if voll == VOLL:  # the default: what was given is the other
                 raise not_allowed("balancing_price", price, f"below voll = {voll:g} {why}")
             raise not_allowed("voll", voll, f"above balancing_price = {price:g} {why}")
 
 
 def check_voll(case: Case, voll: float) -> None:
-    """Refuse a value of lost load at which a generator would rather leave demand unserved.
+    """Refuse a value of lost load below the marginal cost of a generator.
 
     Raises
     ------
@@ -56,14 +59,14 @@ def check_service(case: Case, service: Service) -> None:
     Warns
     -----
     GridprivWarning
-        Where the balancing price is below a generator's cost: a zone would rather lean on others.
+        Where the balancing price is below a generator's cost: zones then prefer balancing power.
     """
     check_voll(case, service.voll)
     marginal, dearest = _dearest(case)
     if service.balancing_price <= marginal:
         warnings.warn(
             f"balancing_price = {service.balancing_price:g} $/MWh is below a generator's cost: "
-            f"{dearest}; zones lean on others before they use it",
+            f"{dearest}; zones draw balancing power before they use it",
             GridprivWarning,
             stacklevel=2,
         )

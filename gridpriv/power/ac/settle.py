@@ -16,11 +16,20 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gridpriv.core.arrays import Complexes, Floats, Ints
+from gridpriv.grid.admittance import branch_flows
 from gridpriv.grid.case import Case
+from gridpriv.power.ac.emergency import emergency_shedding
 from gridpriv.power.ac.flow import ac_flow
-from gridpriv.power.ac.limits import Limit
+from gridpriv.power.ac.limits import Limit, Status, status
 from gridpriv.power.ac.newton import PowerFlowError
-from gridpriv.power.ac.recourse import Boundary, Reaction, ZonePlan, tie_branches
+from gridpriv.power.ac.redispatch import (
+    Boundary,
+    Reaction,
+    TieWorth,
+    ZonePlan,
+    tie_branches,
+    tie_places,
+)
 from gridpriv.power.ac.state import AcState, Dispatch, Schedule
 from gridpriv.power.ac.surroundings import Lossless, Surroundings, lossless, surroundings
 from gridpriv.power.zone import FLOWS, Network, Zone
@@ -28,13 +37,11 @@ from gridpriv.power.zone import FLOWS, Network, Zone
 MOST_REPLANS = 10
 AS_MEASURED = 1
 GAIN = 1.0
-"""From the replan after ``AS_MEASURED`` on, a limit that is passed is tightened by this share."""
-FIRMER, FIRMEST, HELPED = 10.0, 1e4, 0.7
-"""Factor on tie terms, where a replan leaves more than ``HELPED`` of the harm: what was counted on
-from the grid beyond has not come."""
-
+"""From the replan after ``AS_MEASURED`` on, a limit is tightened by this share of its violation."""
 MOST_IDLE, WORTH_IT = 4, 0.02
 """Replans in a row that better nothing by this share, after which zones stop."""
+MOST_CUTS = 8
+"""Steps of emergency load shedding."""
 OUTSIDE_HARM = 10.0
 SHED_TOLERANCE_MW = 0.01
 UNIT_HARM = {"p.u.": 100.0}
@@ -71,9 +78,9 @@ class Settlement:
         return () if self.state is None else self.state.violations
 
     @property
-    def carried(self) -> bool:
-        """Whether the grid can carry the dispatch: it settles inside every limit."""
-        return self.state is not None and not self.violations
+    def status(self) -> Status:
+        """AC feasibility of the state; infeasible without an AC power flow."""
+        return "infeasible" if self.state is None else status(self.violations)
 
 
 def agreed_boundaries(
@@ -92,35 +99,79 @@ def agreed_boundaries(
     return tuple(_boundary(zone, s_from, s_to, w) for zone in zones)
 
 
+def scheduled_boundaries(
+    network: Network,
+    zones: Sequence[Zone],
+    voltage: Complexes,
+    slopes: Sequence[Complexes],
+    firmness: float,
+    output_prices: Sequence[Floats] | None = None,
+) -> tuple[Boundary, ...]:
+    """Return every zone's boundary by an AC schedule; public.
+
+    Parameters
+    ----------
+    voltage : (n,) complex
+        Read at tie ends only.
+    slopes : sequence of (buses,) complex
+        As of :class:`gridpriv.power.ac.redispatch.TieWorth`.
+    firmness : float
+        Factor on the quadratic terms that hold tie flows and voltages to the schedule.
+    output_prices : sequence of (gens,), optional
+        As of :class:`gridpriv.power.schedule.AcSchedule`.
+    """
+    prices = [None] * len(zones) if output_prices is None else output_prices
+    s_from, s_to = branch_flows(network.case, voltage)
+    return tuple(
+        replace(
+            _boundary(zone, s_from, s_to, np.abs(voltage) ** 2),
+            firmness=firmness,
+            worth=TieWorth(voltage[zone.buses], slope),
+            output_price=price,
+        )
+        for zone, slope, price in zip(zones, slopes, prices, strict=True)
+    )
+
+
 def measured_boundary(
     zone: Zone,
     state: AcState,
     planned: Boundary,
     beyond: Surroundings | None,
     gain: float,
-    firmness: float,
 ) -> Boundary:
-    """Return what a zone measures at its tie ends, and how the grid beyond reacts.
+    """Return a zone's boundary as measured at its tie ends, with the reaction of the grid beyond.
 
     The other end's voltage follows from voltage and flow at its own by Ohm's law. Limits that it
-    measures to be passed are tightened by ``gain`` times as much: what it expected of its
-    neighbours has not come.
+    measures to be passed are tightened by ``gain`` times as much, for what it expected of its
+    neighbours has not come, and those with room left are relaxed again by that room.
     """
     found, case = _boundary(zone, state.s_from, state.s_to, state.vm**2), zone.network.case
     vm, low, high = (values[zone.buses] for values in (state.vm, case.vmin, case.vmax))
     middle = (low + high) / 2
     ends = state.s_from[zone.branches], state.s_to[zone.branches]
     flow = np.maximum(*np.abs(ends))
+    qg, qmin, qmax = (values[zone.gens] for values in (state.qg, case.qmin, case.qmax))
+    limited = np.isfinite(qmax)
+    above = np.where(limited, qg - np.where(limited, qmax, 0.0), 0.0)
     rate = found.rate
-    tightened = planned.rate - gain * np.maximum(flow - rate, 0.0)
+    tightened = np.clip(planned.rate - gain * (flow - rate), rate / 2, rate)
     return replace(
         found,
-        firmness=firmness,
+        firmness=planned.firmness,
+        firm=planned.firm,
         reaction=_reaction(zone, state, beyond),
-        vmin=np.minimum(planned.vmin + gain * np.maximum(low - vm, 0.0), middle),
-        vmax=np.maximum(planned.vmax - gain * np.maximum(vm - high, 0.0), middle),
-        rate=np.where(rate > 0, np.maximum(tightened, rate / 2), 0.0),
+        worth=_worth_at(zone, planned.worth, state),
+        output_price=planned.output_price,
+        vmin=np.clip(planned.vmin + gain * (low - vm), low, middle),
+        vmax=np.clip(planned.vmax - gain * (vm - high), middle, high),
+        rate=np.where(rate > 0, tightened, 0.0),
+        qmax=np.clip(planned.qmax - gain * above, qmin, qmax),
     )
+
+
+def _worth_at(zone: Zone, worth: TieWorth | None, state: AcState) -> TieWorth | None:
+    return None if worth is None else worth.at(state.voltage[zone.buses], tie_places(zone))
 
 
 def _reaction(zone: Zone, state: AcState, beyond: Surroundings | None) -> Reaction | None:
@@ -149,6 +200,7 @@ def _boundary(zone: Zone, s_from: Complexes, s_to: Complexes, w: Floats) -> Boun
         near.real, near.imag, np.where(out, w[f], w[t]), np.where(out, w[t], w[f]),
         0.5 * float((near - far).real.sum()),
         case.vmin[zone.buses], case.vmax[zone.buses], case.rate[zone.branches],
+        case.qmax[zone.gens],
     )  # fmt: skip
 
 
@@ -156,6 +208,9 @@ def settle(
     case: Case, zones: Sequence[Zone], agreed: Sequence[Boundary], plan: Planning
 ) -> Settlement:
     """Let every zone plan, settle the grid, and let zones that see a violation plan again.
+
+    Where the outcome sheds load or is infeasible, zones plan once more at the agreed boundary with
+    deviations from the interchange as dear as load shedding; the better outcome is kept.
 
     Parameters
     ----------
@@ -167,11 +222,23 @@ def settle(
         Returns every zone's plan for its boundary; None for a zone whose boundary is None, which
         keeps its plan.
     """
+    settlement = _replanned(case, zones, agreed, plan)
+    state = settlement.state
+    if state is not None and settlement.status != "infeasible" and not _shedding(zones, settlement):
+        return settlement
+    firm = _replanned(case, zones, [replace(one, firm=True) for one in agreed], plan)
+    return min(settlement, firm, key=_rank)
+
+
+def _replanned(
+    case: Case, zones: Sequence[Zone], agreed: Sequence[Boundary], plan: Planning
+) -> Settlement:
+    """Let every zone plan, and plan again while it sees a violation or sheds load."""
     scheduled = np.array([one.interchange for one in agreed])
     boundaries, plans = list(agreed), [one for one in plan(agreed) if one is not None]
     held = scheduled.copy()
     best = last = _settled(case, zones, scheduled, held, plans, None)
-    idle, firmness, harm = 0, 1.0, _harm(last)
+    idle = 0
     grid, beyond = lossless(case), dict[int, Surroundings | None]()
     for replans in range(1, MOST_REPLANS + 1):
         if last.state is None or not (last.violations or _shedding(zones, last)):
@@ -181,9 +248,7 @@ def settle(
         for z in _concerned(zones, last.violations) | _shedding(zones, last):
             if z not in beyond:
                 beyond[z] = surroundings_of(zones[z], grid)
-            boundaries[z] = measured_boundary(
-                zones[z], last.state, boundaries[z], beyond[z], gain, firmness
-            )
+            boundaries[z] = measured_boundary(zones[z], last.state, boundaries[z], beyond[z], gain)
             asked[z] = boundaries[z]
         plans = [
             old if new is None or not new.solved else new
@@ -193,15 +258,46 @@ def settle(
             if one is not None and plans[z].solved:
                 held[z] = plans[z].interchange
         last = _settled(case, zones, scheduled, held, plans, last)
-        if _harm(last) > HELPED * harm:
-            firmness = min(FIRMER * firmness, FIRMEST)
-        harm = _harm(last)
         idle = 0 if _harm(last) < (1.0 - WORTH_IT) * _harm(best) else idle + 1
-        if _harm(last) < _harm(best):
+        if _rank(last) < _rank(best):
             best = last
         if idle == MOST_IDLE:
             break
+    return _after_emergency_shedding(case, zones, held, best)
+
+
+def _after_emergency_shedding(
+    case: Case, zones: Sequence[Zone], held: Floats, settlement: Settlement
+) -> Settlement:
+    """Shed load until no generator is above a limit; keep the better outcome."""
+    best, owners = settlement, _owners(case, zones)
+    for _ in range(MOST_CUTS):
+        share = None if settlement.state is None else emergency_shedding(settlement.state, owners)
+        if share is None:
+            break
+        plans = [
+            replace(
+                plan,
+                p_shed=plan.p_shed
+                + share[zone.own] * (np.maximum(case.pd[zone.own], 0.0) - plan.p_shed),
+                q_shed=plan.q_shed
+                + np.where(case.pd[zone.own] > 0, share[zone.own], 0.0)
+                * (case.qd[zone.own] - plan.q_shed),
+            )
+            for zone, plan in zip(zones, settlement.plans, strict=True)
+        ]
+        settlement = replace(
+            _settled(case, zones, settlement.scheduled, held, plans, settlement),
+            replans=settlement.replans,
+        )
+        if _rank(settlement) < _rank(best):
+            best = settlement
     return best
+
+
+def _rank(settlement: Settlement) -> tuple[bool, float]:
+    """Return the order in which outcomes are preferred: AC-feasible (or marginal) ones first."""
+    return settlement.status == "infeasible", _harm(settlement)
 
 
 def _harm(settlement: Settlement) -> float:
@@ -261,15 +357,19 @@ def joint_dispatch(case: Case, zones: Sequence[Zone], plans: Sequence[ZonePlan])
     """Return the zones' plans as one dispatch; their angles are turned to meet at tie lines."""
     pg = np.zeros(case.n_gen)
     voltage = np.ones(case.n_bus, complex)
-    p_shed, q_shed, spill = np.zeros(case.n_bus), np.zeros(case.n_bus), np.zeros(case.n_bus)
+    p_shed, q_shed, curtailment = np.zeros(case.n_bus), np.zeros(case.n_bus), np.zeros(case.n_bus)
     turns = _turns(case, zones, plans)
     for zone, one, turn in zip(zones, plans, turns, strict=True):
         pg[zone.gens] = one.pg
         own = np.searchsorted(zone.buses, zone.own)
         voltage[zone.own] = one.voltage[own] * np.exp(1j * turn)
-        p_shed[zone.own], q_shed[zone.own], spill[zone.own] = one.p_shed, one.q_shed, one.spill
+        p_shed[zone.own], q_shed[zone.own], curtailment[zone.own] = (
+            one.p_shed,
+            one.q_shed,
+            one.curtailment,
+        )
     vm = np.abs(voltage)
-    return Dispatch(pg, np.where(vm > 0, vm, 1.0), np.angle(voltage), p_shed, q_shed, spill)
+    return Dispatch(pg, np.where(vm > 0, vm, 1.0), np.angle(voltage), p_shed, q_shed, curtailment)
 
 
 def _turns(case: Case, zones: Sequence[Zone], plans: Sequence[ZonePlan]) -> Floats:

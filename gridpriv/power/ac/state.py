@@ -9,12 +9,12 @@ import numpy as np
 
 from gridpriv.core.arrays import Bools, Complexes, Floats, Ints
 from gridpriv.grid.case import Case
-from gridpriv.power.ac.limits import Limit, Standing, binding, violated
+from gridpriv.power.ac.limits import Limit, LimitedQuantities, binding, violated
 
 
 @dataclass(frozen=True, eq=False)
 class Dispatch:
-    """What is asked of a grid, in per unit.
+    """Set points, load shedding and curtailment of a grid, in per unit.
 
     Attributes
     ----------
@@ -26,7 +26,7 @@ class Dispatch:
         Angles (rad): where the power flow starts.
     p_shed, q_shed : (n,)
         Demand that is cut, 0 <= p_shed <= pd where pd is positive.
-    spill : (n,)
+    curtailment : (n,)
         Injection that cannot be used: of generators that cannot go lower, of negative demand.
     """
 
@@ -35,7 +35,7 @@ class Dispatch:
     va: Floats
     p_shed: Floats
     q_shed: Floats
-    spill: Floats
+    curtailment: Floats
 
 
 def dispatch_of(case: Case) -> Dispatch:
@@ -48,7 +48,7 @@ def dispatch_of(case: Case) -> Dispatch:
 
 @dataclass(frozen=True, eq=False)
 class Schedule:
-    """What control areas have agreed to exchange.
+    """Scheduled interchange of control areas.
 
     Attributes
     ----------
@@ -97,7 +97,7 @@ class AcState(GridState):
 
     Attributes
     ----------
-    spill : (n,)
+    curtailment : (n,)
         As dispatched, as is what is shed; a dead bus sheds all its demand.
     regulation : (g,)
         Active power each generator took up beyond its set point.
@@ -113,7 +113,7 @@ class AcState(GridState):
         How many were solved until every limit and area was settled.
     """
 
-    spill: Floats
+    curtailment: Floats
     regulation: Floats
     dead: Bools
     interchange: Floats
@@ -128,10 +128,10 @@ class AcState(GridState):
         return voltage
 
     @cached_property
-    def standing(self) -> Standing:
+    def standing(self) -> LimitedQuantities:
         """The limited quantities."""
         case, voltage = self.case, self.voltage
-        return Standing(
+        return LimitedQuantities(
             pg=self.pg,
             qg=self.qg,
             flow=np.maximum(np.abs(self.s_from), np.abs(self.s_to)),
@@ -152,9 +152,8 @@ class AcState(GridState):
 
     @property
     def losses_mw(self) -> float:
-        """What branches and shunts take, in MW."""
-        lost = float((self.s_from + self.s_to).real.sum() + self.vm**2 @ self.case.gs)
-        return self.case.base_mva * lost
+        """Active power losses of branches, in MW; bus shunts are loads."""
+        return self.case.base_mva * float((self.s_from + self.s_to).real.sum())
 
     @property
     def shed_mw(self) -> float:
@@ -162,11 +161,11 @@ class AcState(GridState):
         return self.case.base_mva * float(self.p_shed.sum())
 
     @property
-    def dead_mw(self) -> float:
+    def deenergized_mw(self) -> float:
         """The part of it that lies on islands in which nothing generates, in MW."""
         return self.case.base_mva * float(self.p_shed[self.dead].sum())
 
     @property
-    def spill_mw(self) -> float:
+    def curtailed_mw(self) -> float:
         """Generation that cannot be used, in MW."""
-        return self.case.base_mva * float(self.spill.sum())
+        return self.case.base_mva * float(self.curtailment.sum())

@@ -1,4 +1,4 @@
-"""What the rest of a grid does with what a zone sends: its equivalent at the zone's tie ends.
+"""Linear equivalent of the rest of a grid at a zone's tie ends.
 
 The far ends of tie lines are not free. While everything beyond them injects what it does, the
 active flow p_j into the tie lines at far end j follows the angles of the far ends,
@@ -99,7 +99,7 @@ def lossless(case: Case) -> Lossless | None:
 
 
 def surroundings(grid: Lossless, own: Ints, ties: Ints) -> Surroundings | None:
-    """Return what is beyond a zone; None where its susceptances add up to nothing somewhere.
+    """Return the equivalent of the grid beyond a zone; None where its susceptances cancel.
 
     Parameters
     ----------

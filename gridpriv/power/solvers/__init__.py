@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gridpriv.consensus.settings import Accuracy
+from gridpriv.consensus.settings import SolverTolerance
 from gridpriv.core.errors import not_allowed
 from gridpriv.power.presolve import ReducedProgram
 from gridpriv.power.program import ZoneProgram
@@ -33,7 +33,7 @@ def make_solver(
     reduced: Callable[[], ReducedProgram],
     *,
     exact: bool,
-    accuracy: Accuracy = "exact",
+    solver_tolerance: SolverTolerance = "tight",
 ) -> ZoneSolver:
     """Return a solver of a zone.
 
@@ -46,7 +46,7 @@ def make_solver(
         Gives the presolved program; called by solvers that use it.
     exact : bool
         Whether the objective holds f's own quadratic.
-    accuracy : {'matched', 'exact'}
+    solver_tolerance : {'matched', 'tight'}
         How far Clarabel solves where a point near the minimiser serves.
     """
     if name.startswith("pyomo:"):
@@ -57,14 +57,16 @@ def make_solver(
     if left.size == 0:
         return OnePoint(left)
     if name == "clarabel":
-        return Rescued(_clarabel(left, exact, accuracy), lambda: _ipopt(left, exact))
-    return Rescued(_ipopt(left, exact), lambda: _clarabel(left, exact, accuracy))
+        return Rescued(_clarabel(left, exact, solver_tolerance), lambda: _ipopt(left, exact))
+    return Rescued(_ipopt(left, exact), lambda: _clarabel(left, exact, solver_tolerance))
 
 
-def _clarabel(program: ReducedProgram, exact: bool, accuracy: Accuracy) -> Attempting:
+def _clarabel(
+    program: ReducedProgram, exact: bool, solver_tolerance: SolverTolerance
+) -> Attempting:
     from gridpriv.power.solvers.clarabel import ClarabelSolver
 
-    return ClarabelSolver(program, exact=exact, accuracy=accuracy)
+    return ClarabelSolver(program, exact=exact, solver_tolerance=solver_tolerance)
 
 
 def _ipopt(program: ReducedProgram, exact: bool) -> Attempting:

@@ -1,4 +1,4 @@
-"""What every zone solver offers, and what it returns."""
+"""Interface of zone solvers, and their results."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class ZoneSolver(Protocol):
 
 @dataclass(frozen=True)
 class Unsolved:
-    """How a solver ended after all its settings, and what that took; no solution.
+    """Status and effort of a solver that ended without a solution at all its settings.
 
     Attributes
     ----------

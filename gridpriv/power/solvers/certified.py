@@ -138,7 +138,7 @@ class Certified:
         return math.sqrt(max(float(y @ slack), 0.0) + float(beside))
 
     def _depth(self, slack: Floats) -> Floats:
-        """Return how far within its half-line or cone each block of a slack is; < 0: outside."""
+        """Return the distance of each block of a slack from its cone's boundary; < 0: outside."""
         squares = slack**2
         squares[: self._linear], squares[self._heads] = 0.0, 0.0
         radius = np.zeros(len(self._depths))

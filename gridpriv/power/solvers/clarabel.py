@@ -9,7 +9,7 @@ import clarabel
 import numpy as np
 from scipy import sparse
 
-from gridpriv.consensus.settings import Accuracy
+from gridpriv.consensus.settings import SolverTolerance
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import SolverError
 from gridpriv.power.presolve import LiftedProgram, ReducedProgram, lifted
@@ -23,9 +23,9 @@ class ClarabelSolver:
     name = "clarabel"
 
     def __init__(
-        self, program: ReducedProgram, *, exact: bool, accuracy: Accuracy = "exact"
+        self, program: ReducedProgram, *, exact: bool, solver_tolerance: SolverTolerance = "tight"
     ) -> None:
-        matched = accuracy == "matched"
+        matched = solver_tolerance == "matched"
         self._program = lifted(program, FEW_TERMS) if exact and matched else program
         self._exact = exact
         self._near = MATCHED if matched else FAST

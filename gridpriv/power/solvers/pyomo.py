@@ -87,7 +87,7 @@ def check_available(name: str) -> None:
         available = False
     if not available:
         raise InputError(
-            f"solver = 'pyomo:{name}' is not allowed: Pyomo finds no such solver here "
+            f"solver = 'pyomo:{name}': must be a solver that Pyomo finds here "
             "(pyomo:ipopt comes with gridpriv; others need their own installation)"
         )
 

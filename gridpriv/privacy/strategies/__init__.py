@@ -1,4 +1,4 @@
-"""What a zone releases of its demand: statistics of it, before one release, and what follows.
+"""Strategies of a release: statistics of demand, their noise, and the estimate.
 
 A strategy is a matrix of statistics. It is applied to the private demand before the noise, and
 the demand is estimated from what was released and from public priors after it: everything after

@@ -1,4 +1,4 @@
-"""What one agent releases of its data, and what everybody makes of it."""
+"""Disclosure of one agent: released statistics of its data, and the public estimate."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from gridpriv.core.arrays import Floats
 from gridpriv.privacy.adjacency import DemandAdjacency, PowerFactors
 from gridpriv.privacy.release import Release
 from gridpriv.privacy.sensitivity import Norm, Sensitivity
+from gridpriv.privacy.strategies.exact_sums import exact_statistics, on_grid, with_rounding
 from gridpriv.privacy.strategies.linear import Statistics
 from gridpriv.privacy.strategies.prior import Prior
 
@@ -21,14 +22,17 @@ class Disclosure:
     Attributes
     ----------
     expected : float
-        Root of the expected squared error of what neighbours use, per unit; from public
-        quantities.
+        Root of the expected squared error of what the objective counts of the data, per unit; from
+        public quantities.
     scale : float
         By how much the data are a multiple of their owner's, publicly. What is released are the
         owner's statistics, between neighbours of the owner's data; the estimate is scaled, which
         is post-processing.
     power_factors : PowerFactors or None
         Whose coordinates (p', q') the statistics are of, in place of (p, q).
+    exact : bool
+        Sum without rounding errors (:mod:`gridpriv.privacy.strategies.exact_sums`), as secure
+        noise needs.
     """
 
     strategy: Statistics
@@ -36,6 +40,7 @@ class Disclosure:
     expected: float
     scale: float = 1.0
     power_factors: PowerFactors | None = None
+    exact: bool = False
 
     @property
     def matrix(self) -> Floats:
@@ -48,13 +53,17 @@ class Disclosure:
         owned = data / self.scale if self.scale else data
         if self.power_factors is not None:
             owned = (self.power_factors.shear @ owned.reshape(2, -1)).ravel()
+        if self.exact:
+            halves = on_grid(owned.reshape(2, -1))
+            return np.concatenate([exact_statistics(self.strategy.matrix, d) for d in halves])
         return self.strategy.measure(owned)
 
     def sensitivity(self, adjacency: DemandAdjacency, norm: Norm) -> Sensitivity:
-        """Return how far the statistics move between neighbours."""
+        """Return the sensitivity of the statistics."""
         if adjacency.power_factors != self.power_factors:
             raise ValueError("neighbours at other power factors than what is measured")
-        return self.strategy.sensitivity(adjacency, norm)
+        bound = self.strategy.sensitivity(adjacency, norm)
+        return with_rounding(bound, adjacency.beta) if self.exact else bound
 
     def estimate(self, released: Floats, release: Release | None) -> Floats:
         """Return the demand that what was released leaves likely; the prior where nothing was."""

@@ -7,6 +7,8 @@ with |dp|, |dq| <= beta, which moves the statistics by (dp S_i, dq S_i), S_i a c
     norm 2    sqrt(2) beta max_i ||S_i||_2,
     norm box  beta max_i ||S_i||_1, as max(|dp S_si|, |dq S_si|) <= beta |S_si|,
 
+    norm pair beta max_i |S_si| where every column has one entry s that is not 0; else none,
+
 and beta for 2 beta and sqrt(2) beta where only one of the two is protected. All are attained.
 
 Estimate. Given y = S d + noise of variance v a coordinate, for p and then for q:
@@ -39,10 +41,11 @@ DEVIATIONS = np.geomspace(0.05, 5.0, 25)
 
 @dataclass(frozen=True, eq=False)
 class Statistics:
-    """What is released of the demand (p, q) of n units.
+    """Released statistics of the demand (p, q) of n units.
 
     Attributes
     ----------
+    name : str
     matrix : (m, n)
         S.
     """
@@ -58,10 +61,23 @@ class Statistics:
         """Return the largest length of a column of S, for a norm of what it moves."""
         columns = np.abs(self.matrix)
         lengths = np.sqrt((columns**2).sum(axis=0)) if norm == 2 else columns.sum(axis=0)
+        if norm in ("pair", "number") and (np.count_nonzero(columns, axis=0) > 1).any():
+            return np.inf  # a unit moves several statistics
         return float(lengths.max(initial=0.0))
 
+    def share(self, norm: Norm, entries: int) -> float:
+        """Return the largest part of the distance that one number or one pair moves by.
+
+        In norm 1 p and q are numbers of their own, so that of two none moves by more than half.
+        """
+        weight = self.weight(norm)
+        if norm not in {1, "box"} or not weight:
+            return 1.0
+        largest = float(np.abs(self.matrix).max()) / weight
+        return max(0.5, largest / entries if norm == 1 else largest)
+
     def sensitivity(self, adjacency: DemandAdjacency, norm: Norm) -> Sensitivity:
-        """Return how far the statistics move when one unit does."""
+        """Return the sensitivity of the statistics to one unit."""
         entries = 2 if adjacency.protects == "p+q" else 1
         moved = np.zeros(2)
         moved[:entries] = adjacency.beta
@@ -77,6 +93,7 @@ class Statistics:
             length(moved, norm) * weight,
             norm,
             f"{moves}{inside} ({self.name})",
+            self.share(norm, entries),
         )
 
     def estimate(
@@ -107,24 +124,60 @@ class Statistics:
         return np.concatenate([active, along + half * apart])
 
 
-def _posterior(matrix: Floats, seen: Floats, variance: float, prior: Sums) -> Floats:
-    """Return the posterior mean of one kind of demand, its sum in the public range."""
-    total, deviations = matrix @ prior.shares, prior.deviations @ matrix.T
-    gap = seen - matrix @ prior.mean
+Strategy = Statistics
+"""The public name: what a zone releases of its demand."""
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """Evidence of released statistics of one kind of demand on deviations from shares.
+
+    The covariance V(s) of the statistics is diagonal in the columns X of ``vectors``:
+    X' V(s) X = diag(``size``).
+
+    Attributes
+    ----------
+    vectors : (m, m)
+    size : (25, m)
+        For every s of :data:`DEVIATIONS`.
+    weight : (25,)
+        Posterior weight of every s.
+    """
+
+    vectors: Floats
+    size: Floats
+    weight: Floats
+
+
+def evidence(matrix: Floats, seen: Floats, variance: float, prior: Sums) -> Evidence:
+    """Return the evidence of released statistics on the relative size of deviations."""
+    total = matrix @ prior.shares
     # noise far below the spread is as good as none: without a floor the matrix would be singular
     noise = max(variance, LEAST_NOISE * prior.spread**2 * float(total @ total))
     known = noise * np.eye(len(seen)) + prior.spread**2 * np.outer(total, total)
-    values, vectors = eigh(matrix @ deviations, known) if len(seen) else (seen, known)
-    loads, square = vectors.T @ gap, DEVIATIONS[:, None] ** 2
-    size = 1.0 + square * np.maximum(values, 0.0)
+    inside = matrix @ prior.deviations @ matrix.T
+    values, vectors = eigh(inside, known) if len(seen) else (seen, known)
+    loads = vectors.T @ (seen - matrix @ prior.mean)
+    size = 1.0 + DEVIATIONS[:, None] ** 2 * np.maximum(values, 0.0)
     log_likelihood = -0.5 * (np.log(size) + loads**2 / size).sum(axis=1)
     weight = np.exp(log_likelihood - log_likelihood.max())
-    weight = (weight / weight.sum())[:, None]
-    pull = vectors @ (weight * loads / size).sum(axis=0)
-    spread = vectors @ (weight * square * loads / size).sum(axis=0)
-    found = prior.mean + prior.spread**2 * prior.shares * (total @ pull) + deviations @ spread
-    outside = float(np.clip(found.sum(), prior.lower, prior.upper) - found.sum())
-    return np.asarray(found + outside * prior.shares)
+    return Evidence(vectors, size, weight / weight.sum())
+
+
+def _posterior(matrix: Floats, seen: Floats, variance: float, prior: Sums) -> Floats:
+    """Return the posterior mean of one kind of demand, its sum in the public range."""
+    known = evidence(matrix, seen, variance, prior)
+    loads, weight = known.vectors.T @ (seen - matrix @ prior.mean), known.weight[:, None]
+    pull = known.vectors @ (weight * loads / known.size).sum(axis=0)
+    spread = known.vectors @ (weight * DEVIATIONS[:, None] ** 2 * loads / known.size).sum(axis=0)
+    along = prior.spread**2 * prior.shares * (matrix @ prior.shares @ pull)
+    return in_range(prior.mean + along + prior.deviations @ matrix.T @ spread, prior)
+
+
+def in_range(demand: Floats, prior: Sums) -> Floats:
+    """Return a demand (n,) with its sum moved into the public range."""
+    outside = float(np.clip(demand.sum(), prior.lower, prior.upper) - demand.sum())
+    return np.asarray(demand + outside * prior.shares)
 
 
 def posterior_covariance(matrix: Floats, variance: float, prior: Sums, deviation: float) -> Floats:

@@ -1,4 +1,4 @@
-"""What is public about a zone's demand before anything is released."""
+"""Public prior of a zone's demand."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class Sums:
 
     @property
     def shares(self) -> Floats:
-        """How an error of the sum is shared out: as the units' scales."""
+        """Shares of the units in an error of the sum: proportional to their scales."""
         return np.asarray(self.scale / self.scale.sum())
 
     @property

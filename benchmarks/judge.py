@@ -1,0 +1,718 @@
+"""An independent judge of a run's AC state, and of the sentences that a run prints.
+
+The judge reads the case, the reported state (voltages, dispatch, shed, curtailment) and the agreed
+interchange, and nothing else of gridpriv's: admittances, balance, limits, interchange and costs are
+computed by the lines of this file. ``STATEMENTS`` is the one table that ties the words of
+``gridpriv run`` to figures; wording that changes is adapted there.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from scipy.sparse.csgraph import connected_components
+
+from gridpriv.grid.case import Case
+from gridpriv.zonal.result import RunResult
+
+ROUNDING = {"angle": 1.75e-4, "voltage": 1e-4}
+ROUNDING_MVA, ROUNDING_SHARE = 0.01, 1e-4
+"""Largest violation that counts as rounding: 0.01 degree, 0.0001 p.u. of voltage, and 0.01 MVA or
+0.0001 of the element's rating in power, whichever is less."""
+ROUNDING_PU = 1e-4
+MARGINAL = 1e-3
+"""Share of the element's rating, or of its voltage limit, up to which a violation is marginal."""
+PIECEWISE = 1
+NUMBER = r"(-?[\d.]+(?:e[+-]?\d+)?|under [\d.]+|-)"
+
+
+@dataclass(frozen=True)
+class State:
+    """A reported AC state, per unit and rad.
+
+    Attributes
+    ----------
+    vm, va, p_shed, q_shed, curtailment : (n,)
+    pg, qg : (g,)
+    zone_of : (n,) int
+    scheduled : (zones,)
+        Agreed interchange, exports positive, in the order of the zone numbers in ``zone_of``.
+    zone_names : tuple of str
+    """
+
+    vm: np.ndarray
+    va: np.ndarray
+    pg: np.ndarray
+    qg: np.ndarray
+    p_shed: np.ndarray
+    q_shed: np.ndarray
+    curtailment: np.ndarray
+    zone_of: np.ndarray
+    scheduled: np.ndarray
+    zone_names: tuple[str, ...]
+
+
+def reported_state(result: RunResult) -> State | None:
+    """Return the AC state that a run reports; None where it has none."""
+    settlement = result.settlement
+    if settlement is None or settlement.state is None:
+        return None
+    state = settlement.state
+    zone_of = np.zeros(result.case.n_bus, dtype=int)
+    for number, zone in enumerate(result.zone_models):
+        zone_of[zone.own] = number
+    names = tuple(zone.name for zone in result.zone_models)
+    return State(
+        state.vm, state.va, state.pg, state.qg, state.p_shed, state.q_shed, state.curtailment,
+        zone_of, np.asarray(settlement.scheduled), names,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Violation:
+    """One limit that is exceeded; ``amount`` and the element's ``rating`` in p.u. or rad."""
+
+    kind: str
+    at: str
+    amount: float
+    rating: float
+
+    @property
+    def share(self) -> float:
+        """Amount as a share of the element's rating."""
+        return self.amount / self.rating if self.rating > 0 else math.inf
+
+
+def branch_matrices(case: Case) -> np.ndarray:
+    """Return [y_ff y_ft; y_tf y_tt] of every branch, shape (m, 2, 2).
+
+    From the chain (A B C D) parameters of an ideal transformer followed by a pi section.
+    """
+    z, half = case.r + 1j * case.x, 0.5j * case.b
+    ratio = case.tap * np.exp(1j * case.shift)
+    a, b = ratio * (1 + z * half), ratio * z
+    c, d = half * (2 + z * half) / np.conj(ratio), (1 + z * half) / np.conj(ratio)
+    return np.stack([d / b, c - d * a / b, -1 / b, a / b], axis=-1).reshape(-1, 2, 2)
+
+
+def bus_admittance(case: Case) -> sparse.csr_matrix:
+    """Return the bus admittance matrix, shape (n, n)."""
+    y, f, t, n = branch_matrices(case), case.f_bus, case.t_bus, case.n_bus
+    rows = np.concatenate([f, f, t, t, np.arange(n)])
+    columns = np.concatenate([f, t, f, t, np.arange(n)])
+    values = np.concatenate(
+        [y[:, 0, 0], y[:, 0, 1], y[:, 1, 0], y[:, 1, 1], case.gs + 1j * case.bs]
+    )
+    return sparse.csr_matrix((values, (rows, columns)), shape=(n, n))
+
+
+def output_cost(case: Case, pg: np.ndarray) -> float | None:
+    """Return the cost of an output (p.u.) in $/h by MATPOWER's gencost; None without costs."""
+    if not case.cost:
+        return None
+    total = 0.0
+    for cost, p in zip(case.cost, case.base_mva * pg, strict=True):
+        values = np.array(cost.values)
+        if cost.model == PIECEWISE:
+            x, y = values[::2], values[1::2]
+            k = int(np.clip(np.searchsorted(x, p), 1, len(x) - 1))
+            total += y[k - 1] + (y[k] - y[k - 1]) * (p - x[k - 1]) / (x[k] - x[k - 1])
+        else:
+            total += np.polyval(values, p)
+    return float(total)
+
+
+@dataclass(frozen=True, eq=False)
+class Judgement:
+    """An AC state by the judge's own arithmetic.
+
+    Attributes
+    ----------
+    case : Case
+        With the demand that was asked for.
+    state : State
+    voll : float
+        $/MWh.
+    """
+
+    case: Case
+    state: State
+    voll: float
+
+    @cached_property
+    def voltage(self) -> np.ndarray:
+        """Complex bus voltages."""
+        return self.state.vm * np.exp(1j * self.state.va)
+
+    @cached_property
+    def dead(self) -> np.ndarray:
+        """Buses of islands without a generator that can give active power."""
+        case, n = self.case, self.case.n_bus
+        links = sparse.coo_array((np.ones(case.n_branch), (case.f_bus, case.t_bus)), shape=(n, n))
+        _, island = connected_components(links, directed=False)
+        return ~np.isin(island, island[case.gen_bus[case.pmax > 0]])
+
+    @cached_property
+    def flows(self) -> tuple[np.ndarray, np.ndarray]:
+        """Complex power into every branch at its from and at its to end."""
+        ends = np.stack([self.voltage[self.case.f_bus], self.voltage[self.case.t_bus]], axis=1)
+        power = ends * np.conj(np.einsum("kij,kj->ki", branch_matrices(self.case), ends))
+        return power[:, 0], power[:, 1]
+
+    @cached_property
+    def balance_mva(self) -> float:
+        """Largest power mismatch of a bus."""
+        case, state = self.case, self.state
+        lack = self.voltage * np.conj(bus_admittance(case) @ self.voltage)
+        lack += case.pd - state.p_shed + state.curtailment + 1j * (case.qd - state.q_shed)
+        np.subtract.at(lack, case.gen_bus, state.pg + 1j * state.qg)
+        return case.base_mva * float(np.abs(lack).max())
+
+    @cached_property
+    def violations(self) -> list[Violation]:
+        """Limits exceeded by more than rounding."""
+        return list(self._limits())
+
+    def _limits(self) -> Iterator[Violation]:
+        case, state = self.case, self.state
+        ids, live = case.bus_id, ~self.dead
+        at_gen = [str(ids[bus]) for bus in case.gen_bus]
+        at_bus = [str(bus) for bus in ids]
+        at_branch = [f"{ids[f]}-{ids[t]}" for f, t in zip(case.f_bus, case.t_bus, strict=True)]
+        s_from, s_to = self.flows
+        rated = np.where(case.rate > 0, case.rate, np.inf)
+        turn = np.angle(self.voltage[case.f_bus] * np.conj(self.voltage[case.t_bus]))
+        demand = np.maximum(case.pd, 0.0)
+        factor = np.divide(case.qd, case.pd, out=np.zeros(case.n_bus), where=case.pd > 0)
+        reach = demand + np.maximum(-case.pd, 0.0)
+        np.add.at(reach, case.gen_bus, np.maximum(state.pg, 0.0))
+        shed_q = np.abs(state.q_shed - factor * state.p_shed)
+        for kind, at, value, low, high in (
+            ("generator P", at_gen, state.pg, case.pmin, case.pmax),
+            ("generator Q", at_gen, state.qg, case.qmin, case.qmax),
+            ("voltage", at_bus, state.vm, live * case.vmin, live * case.vmax),
+            ("line", at_branch, np.maximum(abs(s_from), abs(s_to)), -rated, rated),
+            ("angle", at_branch, turn, case.angmin, case.angmax),
+            ("shed", at_bus, state.p_shed, 0 * demand, demand),
+            ("shed power factor", at_bus, np.where(live, shed_q, 0.0), 0 * demand, 0 * demand),
+            ("curtailment", at_bus, state.curtailment, 0 * demand, reach),
+        ):  # fmt: skip
+            over = np.maximum(low - value, value - high)
+            rating = np.maximum(*(np.where(np.isfinite(x), np.abs(x), 0.0) for x in (low, high)))
+            most = ROUNDING_MVA / case.base_mva
+            power = np.where(rating > 0, np.minimum(most, ROUNDING_SHARE * rating), most)
+            for k in np.flatnonzero(over > ROUNDING.get(kind, power)).tolist():
+                yield Violation(kind, at[k], float(over[k]), float(rating[k]))
+
+    @cached_property
+    def worst(self) -> Violation | None:
+        """Violation that is farthest outside, relative to the element's rating."""
+        return max(self.violations, key=lambda limit: limit.share, default=None)
+
+    @property
+    def status(self) -> str:
+        """Verdict: feasible, marginal (within 0.1 % of every rating) or infeasible."""
+        if self.balance_mva > 10 * ROUNDING_PU * self.case.base_mva:
+            return "infeasible"
+        if self.worst is None:
+            return "feasible"
+        return "marginal" if self.worst.share <= MARGINAL else "infeasible"
+
+    @property
+    def overloaded_generators(self) -> int:
+        """Number of generators above a limit of theirs."""
+        return len({v.at for v in self.violations if v.kind.startswith("generator")})
+
+    @cached_property
+    def interchange(self) -> np.ndarray:
+        """Export of every zone in MW, metered in the middle of tie lines."""
+        case, zone_of = self.case, self.state.zone_of
+        middle = case.base_mva * 0.5 * (self.flows[0] - self.flows[1]).real
+        out, into = zone_of[case.f_bus], zone_of[case.t_bus]
+        middle = np.where(out == into, 0.0, middle)
+        zones = len(self.state.scheduled)
+        return np.bincount(out, middle, zones) - np.bincount(into, middle, zones)
+
+    @cached_property
+    def deviation(self) -> np.ndarray:
+        """Interchange of every zone less what was scheduled, MW."""
+        return self.interchange - self.case.base_mva * self.state.scheduled
+
+    @cached_property
+    def figures(self) -> dict[str, float | None]:
+        """Figures in MW and $/h by gridpriv's names."""
+        case, state, base = self.case, self.state, self.case.base_mva
+        generated, shed = output_cost(case, state.pg), base * float(state.p_shed.sum())
+        lost = float((self.flows[0] + self.flows[1]).real.sum())  # of branches, without shunts
+        return {
+            "shed_mw": shed,
+            "deenergized_mw": base * float(np.where(self.dead, np.maximum(case.pd, 0), 0).sum()),
+            "curtailed_mw": base * float(state.curtailment.sum()),
+            "losses_mw": base * lost,
+            "generation_cost": generated,
+            "cost": None if generated is None else generated + self.voll * shed,
+            "balancing_mw": float(np.maximum(-self.deviation, 0.0).sum()),
+            "interchange_deviation_mw": float(np.abs(self.deviation).max()),
+        }
+
+    @property
+    def generation_mw(self) -> float:
+        """Output of all generators."""
+        return self.case.base_mva * float(self.state.pg.sum())
+
+
+NAMES = {"curtailed_mw": ("curtailed_mw", "curtailed_mw")}
+"""Names of a figure in a run's document, where there are several."""
+
+
+def printed(physical: dict[str, Any], name: str) -> Any:
+    """Return a figure of a run's document."""
+    return next((physical[key] for key in NAMES.get(name, (name,)) if key in physical), None)
+
+
+def figure_difference(judgement: Judgement, physical: dict[str, Any]) -> tuple[float, str]:
+    """Return the largest difference to a run's figures, relative above 1 MW or 1 $/h."""
+    worst = (0.0, "")
+    for name, own in judgement.figures.items():
+        theirs = printed(physical, name)
+        if (own is None) != (theirs is None):
+            return math.inf, name
+        if own is not None:
+            worst = max(worst, (abs(own - theirs) / max(1.0, abs(own)), name))
+    return worst
+
+
+# --- statements --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Facts:
+    """Everything that a printed sentence is checked against.
+
+    Attributes
+    ----------
+    result : RunResult
+    judgement : Judgement or None
+        None where the run has no AC state.
+    optimum : dict
+        ``cost`` and ``least_shed_mw`` of the AC optimum, where known.
+    """
+
+    result: RunResult
+    judgement: Judgement | None
+    optimum: dict[str, float | None] = field(default_factory=dict)
+
+    def __getitem__(self, name: str) -> float | None:
+        return None if self.judgement is None else self.judgement.figures[name]
+
+    @property
+    def violations(self) -> list[Violation]:
+        """Violations of the state; none without one."""
+        return [] if self.judgement is None else self.judgement.violations
+
+
+Check = Callable[[re.Match[str], Facts], str | None]
+
+
+def same(text: str, value: float | None, digits: int = 4, decimals: int = 3) -> str | None:
+    """Return the fault of a printed number, None where it is the value as rounded."""
+    if text == "-":
+        return None if value is None else f"printed '-', is {value:.8g}"
+    if value is None:
+        return f"printed {text}, the judge has none"
+    if text.startswith("under "):
+        bound = float(text.removeprefix("under "))
+        return None if abs(value) <= 1.01 * bound else f"printed {text}, is {value:.8g}"
+    size = math.floor(math.log10(abs(value))) if value else 0
+    room = 0.51 * max(10.0 ** (size - digits + 1), 10.0**-decimals) + 1e-6 * abs(value)
+    return None if abs(float(text) - value) <= room else f"printed {text}, is {value:.8g}"
+
+
+def equals(name: str, digits: int = 4, decimals: int = 3) -> Check:
+    """Return the check that the first number of a sentence is a figure of the judge."""
+    return lambda match, facts: same(match[1], facts[name], digits, decimals)
+
+
+STATUS = {"yes": "feasible", "AC-feasible": "feasible", "marginal": "marginal",
+          "Marginal": "marginal", "no": "infeasible", "not AC-feasible": "infeasible",
+          "Not AC-feasible": "infeasible"}  # fmt: skip
+
+
+def _status(match: re.Match[str], facts: Facts) -> str | None:
+    stated = STATUS[match[1]]
+    own = "infeasible" if facts.judgement is None else facts.judgement.status
+    if stated == own:
+        return None
+    worst = None if facts.judgement is None else facts.judgement.worst
+    by = f": {worst.kind} at {worst.at} by {worst.amount:.3g}" if worst else ""
+    return f"stated {stated}, is {own}{by}"
+
+
+def _failed(_: re.Match[str], facts: Facts) -> str | None:
+    return None if facts.judgement is None else "said to have no power flow, but has a state"
+
+
+def _count(match: re.Match[str], facts: Facts) -> str | None:
+    own = len(facts.violations)
+    return None if int(match[1]) == own else f"printed {match[1]} violations, are {own}"
+
+
+def _outside(match: re.Match[str], facts: Facts) -> str | None:
+    case = facts.result.case
+    units = {"p.u.": 1.0, "degree": math.pi / 180}
+    amount = float(match[3]) * units.get(match[4], 1.0 / case.base_mva)
+    near = [v for v in facts.violations if (v.kind, v.at) == (match[1], match[2])]
+    if any(abs(v.amount - amount) <= 6e-3 * amount for v in near):
+        return None
+    return f"not a violation: {match[0]}"
+
+
+def _served(_: re.Match[str], facts: Facts) -> str | None:
+    shed = facts["shed_mw"]
+    least = ROUNDING_PU * facts.result.case.base_mva
+    return None if shed is not None and shed <= max(least, 1e-9) else f"shed {shed} MW"
+
+
+def _size(match: re.Match[str], facts: Facts) -> str | None:
+    own = (facts.result.case.name, facts.result.case.n_bus, len(facts.result.zone_models))
+    stated = (match[1], int(match[2]), int(match[3]))
+    return None if stated == own else f"printed {stated}, is {own}"
+
+
+def _zone_row(match: re.Match[str], facts: Facts) -> str | None:
+    judgement = facts.judgement
+    if judgement is None or match[1] not in judgement.state.zone_names:
+        return f"no zone {match[1]}"
+    z, base = judgement.state.zone_names.index(match[1]), judgement.case.base_mva
+    own = judgement.state.zone_of == z
+    values = (
+        base * judgement.state.scheduled[z], judgement.interchange[z],
+        max(-judgement.deviation[z], 0.0), base * judgement.state.p_shed[own].sum(),
+    )  # fmt: skip
+    faults = (same(match[k + 2], float(value)) for k, value in enumerate(values))
+    return next((fault for fault in faults if fault), None)
+
+
+def _exporters(match: re.Match[str], facts: Facts) -> str | None:
+    judgement = facts.judgement
+    if judgement is None:
+        return "no AC state"
+    named = [judgement.state.zone_names.index(name) for name in match[2].split(", ")]
+    shed = judgement.case.base_mva * judgement.state.p_shed[np.isin(judgement.state.zone_of, named)]
+    home = [name for z, name in zip(named, match[2].split(", "), strict=True)
+            if judgement.interchange[z] <= 0]  # fmt: skip
+    return f"zones {home} do not export" if home else same(match[1], float(shed.sum()))
+
+
+def _rounds(match: re.Match[str], facts: Facts) -> str | None:
+    done = len(facts.result.trace.rounds)
+    return None if int(match[1]) == done else f"printed {match[1]} rounds, were {done}"
+
+
+def _residual(match: re.Match[str], facts: Facts) -> str | None:
+    on_ac, rounds = facts.result.ac_rounds, facts.result.trace.rounds
+    last = rounds[-1].consensus_residual if on_ac is None else on_ac.iterations[-1].primal
+    return same(match[1], last, 4, 16)
+
+
+def _agree(match: re.Match[str], facts: Facts) -> str | None:
+    last = facts.result.trace.rounds[-1].disagreement
+    return None if last < float(match[1]) else f"largest disagreement is {last:.3g}"
+
+
+def _balancing_cost(match: re.Match[str], facts: Facts) -> str | None:
+    balancing = facts["balancing_mw"]
+    price = facts.result.settings.balancing_price
+    return same(match[1], None if balancing is None else price * balancing, 6, 2)
+
+
+def _voll(match: re.Match[str], facts: Facts) -> str | None:
+    return same(match[1], facts.result.settings.voll)
+
+
+def _over_optimum(match: re.Match[str], facts: Facts) -> str | None:
+    cost, best = facts["cost"], facts.optimum.get("cost")
+    if cost is None or best is None:
+        return None
+    return same(match[1], cost - best, 6, max(0, 2 - max(0, math.floor(math.log10(cost + 1)) - 4)))
+
+
+def reference(name: str, digits: int, decimals: int) -> Check:
+    """Return the check that a number is a figure of the run's references."""
+
+    def check(match: re.Match[str], facts: Facts) -> str | None:
+        return same(match[1], getattr(facts.result.reference, name, None), digits, decimals)
+
+    return check
+
+
+def _saved(match: re.Match[str], facts: Facts) -> str | None:
+    cost, other = facts["cost"], facts.result.reference
+    if cost is None or other is None or other.prior_only_cost is None:
+        return f"printed {match[1]} without a cost to compare with"
+    return same(match[1], other.prior_only_cost - cost, 6, 2)
+
+
+def _cost_of_privacy(match: re.Match[str], facts: Facts) -> str | None:
+    cost, other = facts["cost"], facts.result.reference
+    if cost is None or other is None or other.noise_free_cost is None:
+        return f"printed {match[1]} without a cost to compare with"
+    return same(match[1], cost - other.noise_free_cost, 6, 2)
+
+
+def _lucky(_: re.Match[str], facts: Facts) -> str | None:
+    cost, other = facts["cost"], facts.result.reference
+    cheaper = other and cost is not None and cost < (other.noise_free_cost or -math.inf)
+    return None if cheaper else "the run is not cheaper than its noise-free run"
+
+
+def _buys_nothing(match: re.Match[str], facts: Facts) -> str | None:
+    kind = {"costs": "cost", "sheds": "shed_mw"}[match[1]]
+    own, other = facts[kind], getattr(facts.result.reference, f"prior_only_{kind}", None)
+    if own is None or other is None or own < other * (1 - 1e-6):
+        return f"{own} is less than {other} of the prior-only run"
+    return same(match[2], own, 4, 12) or same(match[3], other, 4, 12)
+
+
+def _within(_: re.Match[str], facts: Facts) -> str | None:
+    """Return the fault of a claim that two costs are within 0.25 %."""
+    own, other = facts["cost"], getattr(facts.result.reference, "prior_only_cost", None)
+    near = None not in (own, other) and abs(own - other) <= 2.5e-3 * abs(other) * (1 + 1e-6)
+    return None if near else f"{own} and {other} are more than 0.25 % apart"
+
+
+def _noise_free(status: str) -> Check:
+    def check(_: re.Match[str], facts: Facts) -> str | None:
+        own = getattr(facts.result.reference, "noise_free_status", None)
+        feasible = own in {"feasible", "marginal"}
+        return None if feasible == (status == "feasible") else f"the noise-free run is {own}"
+
+    return check
+
+
+def _least(match: re.Match[str], facts: Facts) -> str | None:
+    return same(match[1], facts.optimum.get("least_shed_mw"))
+
+
+def _noise_free_gap(match: re.Match[str], facts: Facts) -> str | None:
+    plain = getattr(facts.result.reference, "noise_free_cost", None)
+    best = facts.optimum.get("cost")
+    return None if None in (plain, best) else same(match[1], plain - best, 6, 2)
+
+
+def _noise_share(match: re.Match[str], facts: Facts) -> str | None:
+    shed, other = facts["shed_mw"], getattr(facts.result.reference, "noise_free_shed_mw", None)
+    if shed is None or other is None:
+        return "no load shedding to compare with"
+    return same(match[1], max(shed - other, 0.0))
+
+
+def _coordination_share(match: re.Match[str], facts: Facts) -> str | None:
+    shed, least = facts["shed_mw"], facts.optimum.get("least_shed_mw")
+    plain = getattr(facts.result.reference, "noise_free_shed_mw", None)
+    if None in (shed, least, plain):
+        return None
+    return same(match[1], min(max(plain, least), shed) - min(least, shed))
+
+
+def _share_of_load(match: re.Match[str], facts: Facts) -> str | None:
+    balancing, case = facts["balancing_mw"], facts.result.case
+    if balancing is None:
+        return "no balancing power"
+    load = case.base_mva * float(np.maximum(case.pd, 0.0).sum())
+    share = 100.0 * balancing / load if load > 0 else None
+    return same(match[1], balancing) or same(match[2], share, 2, 12)
+
+
+def _unservable(match: re.Match[str], facts: Facts) -> str | None:
+    shed, dead, least = (
+        facts["shed_mw"],
+        facts["deenergized_mw"],
+        facts.optimum.get("least_shed_mw"),
+    )
+    if shed is None or dead is None or least is None:
+        return None
+    return same(match[1], min(max(least, dead), shed) - dead)
+
+
+def _unplanned(match: re.Match[str], facts: Facts) -> str | None:
+    zones, settled = facts.result.zone_models, facts.result.settlement
+    assert settled is not None
+    own = {z.name for z, plan in zip(zones, settled.plans, strict=True) if not plan.solved}
+    return None if set(match[1].split(", ")) == own else f"zones without a plan are {sorted(own)}"
+
+
+AMOUNT = r"(-?[\d.]+(?:e[+-]?\d+)?|under [\d.]+|-)"
+STATEMENTS: tuple[tuple[str, Check | None], ...] = (
+    # pattern of a line or of a part of it, and its check; None: no claim about the state
+    # --- the tables
+    (r"^(\S+): (\d+) bus(?:es)?, (\d+) zones?, .*$", _size),
+    (r"^\s*AC-feasible\s+(yes|marginal|no)\s*$", _status),
+    (rf"^\s*load shedding\s+{NUMBER}\s+MW\s*$", equals("shed_mw")),
+    (rf"^\s*load shedding of zones' plans\s+{NUMBER}\s+MW\s*$", _failed),
+    (rf"^\s*on de-energized islands\s+{NUMBER}\s+MW\s*$", equals("deenergized_mw")),
+    (rf"^\s*unavoidable in any dispatch\s+{NUMBER}\s+MW\s*$", _unservable),
+    (rf"^\s*by coordination\s+{NUMBER}\s+MW\s*$", _coordination_share),
+    (rf"^\s*by noise\s+{NUMBER}\s+MW\s*$", _noise_share),
+    (rf"^\s*curtailed generation\s+{NUMBER}\s+MW\s*$", equals("curtailed_mw")),
+    (rf"^\s*balancing power(?: between zones)?\s+{NUMBER}\s+MW\s*$", equals("balancing_mw")),
+    (rf"^\s*largest interchange deviation\s+{NUMBER}\s+MW\s*$", equals("interchange_deviation_mw")),
+    (rf"^\s*losses\s+{NUMBER}\s+MW\s*$", equals("losses_mw")),
+    (rf"^\s*cost\s+{NUMBER}\s+\$/h\s*$", equals("cost", 6, 2)),
+    (rf"^\s*cost of privacy\s+{NUMBER}\s+\$/h\s+(?:{NUMBER} % )?over noise-free\s*$",
+     _cost_of_privacy),
+    (rf"^\s*optimality gap\s+{NUMBER}\s+\$/h\s+(?:{NUMBER} % )?over the AC optimum\s*$",
+     _over_optimum),
+    (rf"^\s*saved by the release\s+{NUMBER}\s+\$/h\s+(?:{NUMBER} % )?vs prior-only "
+     r"\(epsilon = 0\)\s*$", _saved),
+    (rf"^\s*cost, noise-free\s+{NUMBER}\s+\$/h\s*$", reference("noise_free_cost", 6, 2)),
+    (rf"^\s*cost, prior-only \(epsilon = 0\)\s+{NUMBER}\s+\$/h\s*$",
+     reference("prior_only_cost", 6, 2)),
+    (rf"^\s*load shedding, noise-free\s+{NUMBER}\s+MW\s*$", reference("noise_free_shed_mw", 4, 3)),
+    (rf"^\s*load shedding, prior-only\s+{NUMBER}\s+MW\s*$", reference("prior_only_shed_mw", 4, 3)),
+    (r"^\s*AC-feasible, (?:prior-only|noise-free)\s+(?:marginal|no)\s*$", None),
+    (rf"^(?:\d+ rounds?|one central schedule).*; consensus residual {NUMBER} p\.u\.; .* s\.$",
+     _residual),
+    (r"^(?:\d+ rounds?|one central schedule)[^;]*; [^;]*; [^;]* s\.$", None),
+    (r"^Privacy: (?:certified )?total epsilon .*$|^Meters on the tie lines of zone .*$", None),
+    (r"^\s*violated limits\s+(\d+)\s*$", _count),
+    (rf"^\s*consensus residual\s+{NUMBER}\s+p\.u\.\s*$", _residual),
+    (r"^\s*(?:solver|time)\s+\S.*$", None),
+    (r"^\s*(?:result|epsilon|zone)\s+(?:value|nominal|scheduled)\s.*$", None),
+    (r"^[\s─]+$", None),
+    (r"^Interchange \(MW, exports positive, metered in the middle of tie lines\)$", None),
+    (rf"^\s+(\S+)\s+{NUMBER}\s+{NUMBER}\s+{NUMBER}\s+{NUMBER}\s*$", _zone_row),
+    (r"^Privacy \(worst zone\)$|^\s*(?:of one release|total \(pure DP\)|total at delta).*$", None),
+    # --- the verdict
+    (r"^(AC-feasible|Marginal|Not AC-feasible)(?=, |\.)", _status),
+    (r"no load shedding", _served),
+    (rf"{AMOUNT} MW of load shedding", equals("shed_mw")),
+    (rf"{AMOUNT} MW of it on de-energized islands", equals("deenergized_mw")),
+    (rf"(?<=[,g] ){AMOUNT} MW of balancing power(?=\.$)", equals("balancing_mw")),
+    # --- messages
+    (r"^(?:Not AC-feasible: t|T)he AC power flow fails.*$", _failed),
+    (r"^(Not AC-feasible): (?!the AC)", _status),
+    (r"^(Marginal): every violation is within 0\.1 % of its limit: ", _status),
+    (rf"(generator P|generator Q|line|voltage|angle) at ([\w.-]+) by {NUMBER} "
+     r"(MW|MVAr|MVA|p\.u\.|degree)(?: and \d+ more)?", _outside),
+    (rf"The AC optimum sheds at least {AMOUNT} MW", _least),
+    (rf"The agreed interchange is not physically realizable: without any noise, zones draw "
+     rf"{AMOUNT} MW of balancing power, ([\d.e+-]+) % of the load", _share_of_load),
+    (r"The noise-free baseline is AC-feasible", _noise_free("feasible")),
+    (r"The noise-free baseline is not AC-feasible: there is no cost of privacy",
+     _noise_free("infeasible")),
+    (rf"This budget buys nothing here: the run (costs|sheds) {AMOUNT} (?:\$/h|MW), the prior-only "
+     rf"baseline \(epsilon = 0\) {AMOUNT} (?:\$/h|MW)", _buys_nothing),
+    (r"Less than 0\.25 % apart, either may be the cheaper", _within),
+    (r"This budget buys nothing here: the run is (not AC-feasible), the prior-only baseline "
+     r"\(epsilon = 0\) is", _status),
+    (r"The cost of privacy is negative: the noise happened to lead to a cheaper dispatch\. That is "
+     r"chance", _lucky),
+    (rf"The noise-free baseline is {AMOUNT} \$/h above the AC optimum", _noise_free_gap),
+    (r"Zones without an AC plan: ([\w, ]+)\. They act as in the last round", _unplanned),
+    (rf"^Zones that export shed {AMOUNT} MW of load \(([\w, ]+)\): .*$", _exporters),
+    (rf"The run has not converged: consensus residual {AMOUNT} p\.u\. after \d+ rounds?",
+     _residual),
+    (r"(?<= p\.u\. after )(\d+) rounds?", _rounds),
+    (rf"The run ended at --tolerance with a consensus residual of {AMOUNT} p\.u\. after \d+ "
+     r"rounds?", _residual),
+    (r"Rounds ended after (\d+) rounds? of \d+: every coupling variable agrees within", _rounds),
+    (rf"(?<=agrees within ){NUMBER} p\.u\. \(--tolerance 0 runs all\)", _agree),
+    (rf"Costs are generation plus load shedding at {NUMBER} \$/MWh", _voll),
+    (rf"No cost includes what zones pay each other for balancing power \({AMOUNT} \$/h here\)",
+     _balancing_cost),
+    # --- advice and privacy: no claim about the state
+    (r"Add rounds \(--rounds\) or a larger --penalty|A smaller tolerance lowers it|"
+     r"Noise drawn in every round keeps it up: .* draws it once|"
+     r"The AC rounds have not converged \(.*\): the schedule is that of the SOC relaxation|"
+     r"The noise-free baseline has not converged .*$|The objective is \w+, not cost: .*$|"
+     r"Released statistics .*$|The protected change is in .*$|"
+     r"Zones of one bus release .*$|Protected: .*$|"
+     r"The noise follows the published sensitivity.*$|nothing of demand is released.*$|"
+     r"Meters on the tie lines of zone \w+ show its total load .*$|"
+     r"no privacy: .*$|secure noise: no seed|^warning: .*$", None),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Outcome of checking what a run printed.
+
+    Attributes
+    ----------
+    checked : int
+        Claims that were compared with the state.
+    wrong : tuple of str
+        Claims that the state contradicts.
+    unknown : tuple of str
+        Text that no pattern of ``STATEMENTS`` covers.
+    """
+
+    checked: int
+    wrong: tuple[str, ...]
+    unknown: tuple[str, ...]
+
+
+def read_statements(text: str, facts: Facts) -> Reading:
+    """Check every sentence of a run's output against its state."""
+    checked, wrong, unknown = 0, [], []
+    for line in text.splitlines():
+        rest = line
+        for pattern, check in STATEMENTS:
+            for match in re.finditer(pattern, line):
+                rest = rest.replace(match[0], "", 1)
+                fault = check(match, facts) if check else None
+                checked += check is not None
+                if fault:
+                    wrong.append(f"{match[0].strip()}: {fault}")
+        left = rest.strip(" ;,.")
+        if left:
+            unknown.append(left)
+    return Reading(checked, tuple(wrong), tuple(unknown))
+
+
+# --- an AC optimum by another formulation ------------------------------------------------------
+
+
+def polar_cost(case: Case, shed_price: float, *, sheds: bool, priced: bool) -> float:
+    """Return the cost of the AC optimum in polar coordinates, shed load included.
+
+    Parameters
+    ----------
+    case : Case
+        With polynomial costs, where ``priced``.
+    shed_price : float
+        Of a MW, in the unit of the cost.
+    sheds : bool
+        Allow load shedding; where not, all demand is served.
+    priced : bool
+        Costs of generation in $/h; where not, generation in MW.
+
+    Raises
+    ------
+    AssertionError
+        If Ipopt ends without an optimum.
+    """
+    tests = str(Path(__file__).parents[1] / "tests" / "power")
+    if tests not in sys.path:
+        sys.path.insert(0, tests)
+    from polar_optimum import polar_optimum
+
+    base = case.base_mva
+    unit = shed_price * base / 100.0
+
+    def cost(k: int, pg: Any) -> Any:
+        powers = reversed(case.cost[k].values) if priced else (0.0, 1.0)
+        return sum(c * (base * pg) ** n for n, c in enumerate(powers)) / unit
+
+    with np.errstate(invalid="ignore"):  # limits that are -inf and inf
+        return unit * float(polar_optimum(case, 100.0 if sheds else np.inf, cost)[0])

@@ -1,0 +1,229 @@
+"""Where a release pays: costs after AC redispatch, by grid, noise, public prior and method.
+
+    python benchmarks/release_costs.py measure rows.csv [--seeds N] [--cases A,B]
+    python benchmarks/release_costs.py tables rows.csv tables.md
+    python benchmarks/release_costs.py figure rows.csv figure.png
+
+``measure`` appends a row per run and skips those that stand in the file, so it can be stopped and
+started. Coordination is central: the cost of rounds is not part of the comparison.
+
+The public prior is the guess from capacity, or a file in which every zone's demand and every bus's
+is off by a normal error of 10 or 30 % (one draw per grid, seed 0).
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import tempfile
+import warnings
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass, replace
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from gridpriv.consensus.in_process import in_process
+from gridpriv.consensus.kept import Kept
+from gridpriv.core.errors import GridprivWarning, SolverError
+from gridpriv.grid.case import Case
+from gridpriv.grid.library import load_case, zoning_of
+from gridpriv.grid.zoning import Zoning
+from gridpriv.zonal.prepared import prepare
+from gridpriv.zonal.run import run_prepared
+from gridpriv.zonal.settings import PRIOR_ONLY, Settings, make_settings
+
+GRIDS = {
+    "case14": ("case14", None, 1.0), "24_rts": ("case24_ieee_rts", 3, 1.0),
+    "case39": ("case39", None, 1.0), "case57": ("case57", None, 1.0),
+    "case118": ("case118", None, 1.0), "case118 x1.8": ("case118", None, 1.8),
+    "case300": ("case300", None, 1.0), "ACTIVSg500": ("case_ACTIVSg500", 5, 1.0),
+}  # fmt: skip
+BETAS, TOTALS = (10, 20), (0.5, 1.0, 5.0)
+PRIORS = {"capacity": None, "10 %": 0.1, "30 %": 0.3}
+RELEASES = ("bus", "total", "tree", "auto")
+COLUMNS = ("grid", "prior", "method", "beta", "total", "seed", "status", "cost", "shed_mw",
+           "balancing_mw")  # fmt: skip
+KEY = COLUMNS[:6]
+NOISES = (4, 8, 20, 40, 80)  # MW, of the betas and totals
+FLOOR = 1e-3  # %, below which costs are drawn alike
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run: its labels, and the settings that make it."""
+
+    labels: tuple[str, ...]
+    settings: Settings
+
+
+def prior_file(case: Case, zoning: Zoning, error: float, folder: Path) -> str:
+    """Write a public demand that is off by a relative error in every zone and at every bus."""
+    generator = np.random.default_rng(0)
+    factor = 1.0 + error * generator.standard_normal(case.n_bus)
+    for members in zoning.members:
+        factor[members] *= 1.0 + error * generator.standard_normal()
+    path = folder / f"{case.name}-{error:g}.csv"
+    values = zip(case.bus_id, case.base_mva * factor * case.pd, case.base_mva * factor * case.qd,
+                 strict=True)  # fmt: skip
+    lines = [f"{bus},{float(p)!r},{float(q)!r}\n" for bus, p, q in values]
+    path.write_text("bus,pd_mw,qd_mvar\n" + "".join(lines), encoding="utf-8")
+    return str(path)
+
+
+def cells(grid: str, priors: dict[str, str | None], scale: float, seeds: int) -> Iterator[Cell]:
+    """Yield every run of a grid; baselines once, then seed by seed."""
+    common = make_settings(coordination="central", load_scale=scale, seed=0)
+    yield Cell((grid, "", "noise-free", "", "", ""), replace(common, mechanism="none"))
+    for prior, path in priors.items():
+        silent = replace(common, public_demand=path, **PRIOR_ONLY)
+        yield Cell((grid, prior, "prior-only", "", "", ""), silent)
+    for seed, (prior, path), beta, total, release in product(
+        range(1, seeds + 1), priors.items(), BETAS, TOTALS, RELEASES
+    ):
+        settings = make_settings(
+            coordination="central", load_scale=scale, seed=seed, release=release,
+            beta=f"{beta}MW", budget=f"total:{total}", public_demand=path,
+        )  # fmt: skip
+        yield Cell((grid, prior, release, str(beta), f"{total:g}", str(seed)), settings)
+
+
+def measure(path: Path, grids: list[str], seeds: int) -> None:
+    """Run what the file does not have yet."""
+    done = set()
+    if path.exists():
+        with path.open(encoding="utf-8", newline="") as file:
+            done = {tuple(row[name] for name in KEY) for row in csv.DictReader(file)}
+    else:
+        path.write_text(",".join(COLUMNS) + "\n", encoding="utf-8")
+    with tempfile.TemporaryDirectory() as folder, path.open("a", encoding="utf-8") as file:
+        for grid in grids:
+            name, zones, scale = GRIDS[grid]
+            case = load_case(name)
+            zoning = zoning_of(case, zones, None)
+            assert zoning is not None
+            priors = {
+                prior: None if error is None else prior_file(case, zoning, error, Path(folder))
+                for prior, error in PRIORS.items()
+            }
+            with closing(Kept(in_process)) as transport:
+                for cell in cells(grid, priors, scale, seeds):
+                    if cell.labels in done:
+                        continue
+                    try:
+                        found = run_prepared(
+                            prepare(case, zoning, cell.settings), transport=transport
+                        ).physical
+                        figures = [found[name] for name in COLUMNS[6:]]
+                    except SolverError:
+                        figures = ["none", "", "", ""]
+                    file.write(",".join(map(str, (*cell.labels, *figures))) + "\n")
+                    file.flush()
+
+
+def cost_table(path: Path) -> pd.DataFrame:
+    """Return costs over the noise-free run in %, a row a grid, prior, method and noise.
+
+    Columns: ``over`` the mean over seeds with an AC-feasible outcome, ``error`` its standard error,
+    ``runs`` and ``infeasible``, ``shed_mw`` the mean.
+    """
+    rows = pd.read_csv(path)
+    base = rows[rows["method"] == "noise-free"].set_index("grid")["cost"]
+    rows["over"] = 100.0 * (rows["cost"] / rows["grid"].map(base) - 1.0)
+    rows["infeasible"] = rows["status"].isin(["none", "infeasible"])
+    rows["noise"] = 2.0 * rows["beta"] / rows["total"]
+    rows.loc[rows["infeasible"], "over"] = np.nan
+    # methods that draw nothing have no noise; equal noise is equal draws
+    found = rows[rows["method"] != "noise-free"].drop_duplicates(
+        ["grid", "prior", "method", "noise", "seed"]
+    )
+    groups = found.groupby(["grid", "prior", "method", "noise"], dropna=False, sort=False)
+    return groups.agg(
+        over=("over", "mean"), error=("over", "sem"), runs=("over", "size"),
+        infeasible=("infeasible", "sum"), shed_mw=("shed_mw", "mean"),
+    ).reset_index()  # fmt: skip
+
+
+def cell(row: pd.Series | None) -> str:
+    """Return a cell: mean, and how many runs were not AC-feasible."""
+    if row is None:
+        return ""
+    mean = "none" if np.isnan(row["over"]) else f"{row['over']:.3g}"
+    return mean + (f" ({row['infeasible']:.0f}/{row['runs']:.0f})" if row["infeasible"] else "")
+
+
+def markdown(table: pd.DataFrame) -> str:
+    """Return one table a grid: a row a prior and noise, a column a method."""
+    lines = []
+    for grid in GRIDS:
+        here = table[table["grid"] == grid]
+        lines += [f"### {grid}", "", "| prior | noise, MW | prior-only | " + " | ".join(RELEASES)
+                  + " |", "|---|---|---|" + "---|" * len(RELEASES)]  # fmt: skip
+        for prior in PRIORS:
+            at = here[here["prior"] == prior]
+            silent = at[at["method"] == "prior-only"]
+            noises = sorted(at["noise"].dropna().unique())
+            for noise in noises:
+                cells = [at[(at["method"] == m) & (at["noise"] == noise)] for m in RELEASES]
+                words = [cell(silent.iloc[0]), *(cell(c.iloc[0]) if len(c) else "" for c in cells)]
+                lines.append(f"| {prior} | {noise:g} | " + " | ".join(words) + " |")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def draw(table: pd.DataFrame, path: Path) -> None:
+    """Draw a panel a grid: the automatic release against the prior-only baseline."""
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(2, 4, figsize=(11, 5.2), sharex=True, constrained_layout=True)
+    colors = dict(zip(PRIORS, ("#0b5fa5", "#d1730f", "#3d8c40"), strict=True))
+    for ax, grid in zip(axes.flat, GRIDS, strict=True):
+        here = table[table["grid"] == grid]
+        for prior, color in colors.items():
+            at = here[here["prior"] == prior]
+            line = at[at["method"] == "auto"].sort_values("noise")
+            silent = at[at["method"] == "prior-only"]["over"]
+            ax.plot(line["noise"], line["over"].clip(lower=FLOOR), "o-", color=color, ms=3.5)
+            if len(silent) and not np.isnan(silent.iloc[0]):
+                ax.axhline(max(silent.iloc[0], FLOOR), color=color, ls="--", lw=1)
+        ax.set(title=grid, xscale="log", yscale="log")
+        ax.set_xticks(NOISES, [str(noise) for noise in NOISES])
+        ax.minorticks_off()
+        ax.grid(alpha=0.25)
+    for ax in axes[-1]:
+        ax.set_xlabel("noise on a number (MW, std)")
+    for ax in axes[:, 0]:
+        ax.set_ylabel("cost over noise-free (%)")
+    handles = [plt.Line2D([], [], color=c, label=f"prior: {p}") for p, c in colors.items()]
+    grey = {"color": "0.3"}
+    handles.append(plt.Line2D([], [], marker="o", ms=3.5, label="released (auto)", **grey))
+    handles.append(plt.Line2D([], [], ls="--", label="prior-only, epsilon = 0", **grey))
+    figure.legend(handles=handles, loc="outside lower center", ncols=5, frameon=False)
+    figure.savefig(path, dpi=150)
+
+
+def main() -> None:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("do", choices=("measure", "tables", "figure"))
+    parser.add_argument("rows", type=Path)
+    parser.add_argument("out", type=Path, nargs="?")
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--cases", default=",".join(GRIDS))
+    args = parser.parse_args()
+    warnings.simplefilter("ignore", GridprivWarning)
+    if args.do == "measure":
+        measure(args.rows, args.cases.split(","), args.seeds)
+        return
+    table = cost_table(args.rows)
+    if args.do == "figure":
+        draw(table, args.out)
+    else:
+        args.out.write_text(markdown(table), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,280 @@
+"""Noise follows the declared law, and is independent across coordinates, zones and rounds.
+
+Every zone releases its statistics many times under different seeds, on its own demand, on no demand
+and on twice the demand. A *unit* of a draw is one pair (p, q) under the norms ``box`` and ``pair``,
+else one number; its norm is N = max(|p|, |q|), or |x|.
+
+law            N over the declared scale has the declared distribution on each of the three demands
+               (Kolmogorov and Smirnov's test); the smaller coordinate of a pair over the larger one
+               is uniform; signs are positive as often as not.
+independence   Signs of all pairs of coordinates, of one zone and of two, agree as often as not, and
+               so do those of p and q of a unit and of consecutive rounds. N of all pairs of units
+               lies on the same side of its median as often as not: noise from one generator has
+               common radii also where signs fall apart.
+
+Products of independent signs are independent, so their count is binomial. Where each of two columns
+is split at its own median, the number of rows above both is hypergeometric. Each bound is exact,
+and the largest of many is compared with the confidence divided by their number (Bonferroni).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from gridpriv.assurance.eavesdrop import MakeAgent, listen, zone_agent
+from gridpriv.assurance.replay import Draw, Finding, Tape, taped
+from gridpriv.consensus.agent import Agent
+from gridpriv.core.arrays import Floats
+from gridpriv.privacy.mechanism import MECHANISMS, Mechanism, Staircase, make_mechanism
+from gridpriv.privacy.noise import NoiseStreams
+from gridpriv.privacy.sensitivity import Sensitivity
+from gridpriv.privacy.staircase import best_share
+from gridpriv.zonal.prepared import Prepared
+
+NOISE_CHECKS = ("law", "independence")
+REPEATS = 600  # releases of each zone; a multiple of the demands below, and even
+DEMANDS = (1.0, 0.0, 2.0)  # times a zone's own
+DRAWS = 1500  # units of every mechanism
+RUNS = 12  # whole runs, where a release takes a round
+MOST_COLUMNS = 400  # of all zones; a larger release is represented by evenly spaced units
+STEPS = 400  # of a staircase, over its epsilon where that is below 1
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """Noise of one zone over repeated releases.
+
+    Attributes
+    ----------
+    noise : (rows, k)
+    mechanism : Mechanism
+        As declared.
+    """
+
+    zone: str
+    noise: Floats
+    mechanism: Mechanism
+
+    @property
+    def paired(self) -> bool:
+        """True if a unit is a pair (p, q)."""
+        return self.mechanism.norm in ("box", "pair")
+
+    @property
+    def norms(self) -> Floats:
+        """N of every unit, (rows, units)."""
+        size = np.abs(self.noise)
+        return size.reshape(len(size), 2, -1).max(axis=1) if self.paired else size
+
+    def part(self, units: int) -> Sample:
+        """Return the sample of at most so many units."""
+        have = self.norms.shape[1]
+        kept = np.unique(np.linspace(0, have - 1, min(units, have)).round().astype(int))
+        columns = np.concatenate([kept, have + kept]) if self.paired else kept
+        return replace(self, noise=self.noise[:, columns])
+
+
+def noise_checks(
+    prepared: Prepared, confidence: float, make_agent: MakeAgent = Agent
+) -> list[Finding]:
+    """Test the law and the independence of a run's noise.
+
+    Parameters
+    ----------
+    prepared : Prepared
+        With noise that is drawn in every round.
+    confidence : float
+        With which sound noise passes all of them.
+    """
+    runs = [_round_noise(prepared, prepared.seed + k, make_agent) for k in range(RUNS)]
+    rounds = min((len(draws) for run in runs for draws in run.values()), default=0)
+    if prepared.rules.perturbation.target == "demand":
+        samples = repeated_releases(prepared, make_agent)
+    else:
+        samples = [_joined(prepared, zone, runs) for zone in runs[0]]
+    samples = [sample for sample in samples if sample.noise.size]
+    units = max(1, MOST_COLUMNS // max(1, 2 * len(samples)))
+    risk = (1.0 - confidence) / (6.0 + 3.0 * len(DEMANDS))
+    few = [sample.part(units) for sample in samples]
+    findings = _laws(samples, risk)
+    findings += [_all_pairs(few, risk), _radii(few, risk)]
+    findings += _within_units(samples, risk)
+    if rounds > 1:
+        findings.append(_consecutive(runs, rounds, risk))
+    return findings
+
+
+def repeated_releases(prepared: Prepared, make_agent: MakeAgent = Agent) -> list[Sample]:
+    """Return every zone's noise over :data:`REPEATS` releases of its demand."""
+    rule = prepared.rules.noise
+    assert rule is not None
+    found = []
+    for zone, problem in enumerate(prepared.problems):
+        tape, demand = Tape(), problem.program.zone.demand
+        rules = replace(prepared.rules, noise=taped(rule, tape))
+        agent = zone_agent(prepared, zone, None, rules, NoiseStreams(0), make_agent)
+        for row in range(REPEATS):
+            data = DEMANDS[row % len(DEMANDS)] * demand
+            agent.twin(data, NoiseStreams(prepared.seed + row)).disclose()
+        found.append(_sample(prepared, problem.name, tape.drawn))
+    return found
+
+
+def _sample(prepared: Prepared, zone: str, draws: Sequence[Draw]) -> Sample:
+    rule = prepared.rules.noise
+    assert rule is not None
+    if not draws:
+        unit = Sensitivity(1.0, rule.norm, "nothing is released")
+        return Sample(zone, np.zeros((0, 0)), rule.release(unit).mechanism)
+    noise = np.array([draw.output - draw.value for draw in draws])
+    return Sample(zone, noise, rule.release(draws[0].sensitivity).mechanism)
+
+
+def _round_noise(prepared: Prepared, seed: int, make_agent: MakeAgent) -> dict[str, list[Draw]]:
+    """Return every zone's draws of a whole run, round by round."""
+    rule, tapes = prepared.rules.noise, {problem.name: Tape() for problem in prepared.problems}
+    assert rule is not None
+
+    def taping(problem: Any, data: Any, shared: Any, rules: Any, *rest: Any, **named: Any) -> Agent:
+        own = replace(rules, noise=taped(rule, tapes[problem.name]))
+        return make_agent(problem, data, shared, own, *rest, **named)
+
+    listen(prepared, seed, make_agent=taping)
+    return {name: tape.drawn for name, tape in tapes.items() if tape.drawn}
+
+
+def _joined(prepared: Prepared, zone: str, runs: Sequence[dict[str, list[Draw]]]) -> Sample:
+    draws = [draw for run in runs for draw in run[zone]]
+    return _sample(prepared, zone, draws[: len(draws) // 2 * 2])
+
+
+def _laws(samples: Sequence[Sample], risk: float) -> list[Finding]:
+    """Test the law of norms, directions and signs; of each zone what deviates most."""
+    found = []
+    for sample in samples:
+        tests = []
+        for first in range(min(len(DEMANDS), len(sample.noise))):
+            radii = sample.norms[first :: len(DEMANDS)].ravel()
+            tests.append(stats.kstest(radii, law(sample.mechanism)))
+        if sample.paired:
+            low = np.abs(sample.noise).reshape(len(sample.noise), 2, -1).min(axis=1)
+            tests.append(stats.kstest((low / sample.norms).ravel(), "uniform"))
+        positive = int((sample.noise > 0.0).sum())
+        signs = stats.binomtest(positive, sample.noise.size)
+        chance = min([*(float(test.pvalue) for test in tests), float(signs.pvalue)])
+        surprise, allowed = -math.log10(max(chance, 1e-300)), -math.log10(risk / len(samples))
+        found.append(Finding("law", sample.zone, "-", surprise, allowed))
+    return found
+
+
+def mechanism_laws(multiplier: float, confidence: float) -> list[Finding]:
+    """Test the law of every mechanism that is installed, at a run's scale over sensitivity.
+
+    Parameters
+    ----------
+    multiplier : float
+    confidence : float
+        With which sound mechanisms pass all tests.
+    """
+    found: list[Finding] = []
+    for (kind, source), law_of in MECHANISMS.items():
+        if source == "secure" and kind != "knorm" and find_spec("opendp") is None:
+            continue
+        mechanism = make_mechanism(law_of, multiplier, 1.0)
+        noise = mechanism.perturb(np.zeros(2 * DRAWS), partial(np.random.default_rng, len(found)))
+        sample = Sample("-", noise[None], mechanism)
+        (finding,) = _laws([sample], (1.0 - confidence) / len(MECHANISMS))
+        found.append(replace(finding, neighbour=f"{kind}, {source}"))
+    return found
+
+
+def law(mechanism: Mechanism) -> Callable[[Floats], Floats]:
+    """Return the declared distribution function of a unit's norm N."""
+    scale = mechanism.scale
+    if isinstance(mechanism, Staircase):
+        return _stairs(mechanism)
+    functions: dict[Any, Callable[[Floats], Floats]] = {
+        1: lambda x: -np.expm1(-x / scale),
+        2: lambda x: stats.chi.cdf(x / scale, 1),
+        "box": lambda x: stats.gamma.cdf(x / scale, 2),
+    }
+    return functions[mechanism.norm]
+
+
+def _stairs(mechanism: Staircase) -> Callable[[Floats], Floats]:
+    """Return the distribution function of N under density a q^floor(N/D + 1 - g)."""
+    share = best_share(mechanism.epsilon, mechanism.dimension)
+    steps = int(STEPS / min(mechanism.epsilon, 1.0))
+    edges = np.concatenate([[0.0], share + np.arange(steps)])
+    mass = np.exp(-mechanism.epsilon * np.arange(steps)) * np.diff(edges**mechanism.dimension)
+    below = np.concatenate([[0.0], np.cumsum(mass)]) / mass.sum()
+    powers = edges**mechanism.dimension
+    return lambda x: np.interp((x / mechanism.step) ** mechanism.dimension, powers, below)
+
+
+def _agreement(counts: Floats, rows: int, reach: float, name: str) -> Finding:
+    """Return the share of agreeing rows that is furthest from a half."""
+    furthest = float(np.abs(counts / rows - 0.5).max(initial=0.0))
+    return Finding("independence", "all", name, furthest, reach)
+
+
+def _binomial_reach(rows: int, risk: float) -> float:
+    return float(stats.binom.isf(risk / 2.0, rows, 0.5)) / rows - 0.5
+
+
+def _all_pairs(samples: Sequence[Sample], risk: float) -> Finding:
+    """Compare the signs of every two coordinates, of one zone or of two."""
+    rows = min((len(sample.noise) for sample in samples), default=0)
+    signs = np.hstack([np.where(s.noise[:rows] > 0.0, 1.0, -1.0) for s in samples])
+    pairs = np.triu_indices(signs.shape[1], 1)
+    agree = 0.5 * ((signs.T @ signs)[pairs] + rows)
+    reach = _binomial_reach(rows, risk / max(1, len(agree)))
+    return _agreement(agree, rows, reach, "signs of all pairs of coordinates")
+
+
+def _radii(samples: Sequence[Sample], risk: float) -> Finding:
+    """Compare on which side of its median N lies, for every two units."""
+    rows = min((len(sample.noise) for sample in samples), default=0) // 2 * 2
+    norms = np.hstack([sample.norms[:rows] for sample in samples])
+    order = norms.argsort(axis=0).argsort(axis=0)
+    above = (order >= rows // 2).astype(float)
+    pairs = np.triu_indices(norms.shape[1], 1)
+    both = 2.0 * (above.T @ above)[pairs]
+    each = risk / max(1, len(both)) / 2.0
+    reach = 2.0 * float(stats.hypergeom.isf(each, rows, rows // 2, rows // 2)) / rows - 0.5
+    return _agreement(both, rows, reach, "sizes of all pairs of units")
+
+
+def _within_units(samples: Sequence[Sample], risk: float) -> list[Finding]:
+    """Compare the signs of p and q of a unit, over all units of a zone."""
+    paired = [sample for sample in samples if sample.paired]
+    found = []
+    for sample in paired:
+        p, q = np.split(sample.noise > 0.0, 2, axis=1)
+        reach = _binomial_reach(p.size, risk / len(paired))
+        found.append(
+            replace(_agreement(np.array([float((p == q).sum())]), p.size, reach, "p with q"),
+                    zone=sample.zone)
+        )  # fmt: skip
+    return found
+
+
+def _consecutive(runs: Sequence[dict[str, list[Draw]]], rounds: int, risk: float) -> Finding:
+    """Compare the signs of every two rounds at each coordinate; of all what repeats most."""
+    agree, count = np.zeros((rounds, rounds)), 0
+    for run in runs:
+        for draws in run.values():
+            signs = np.array([np.where(d.output > d.value, 1.0, -1.0) for d in draws[:rounds]])
+            agree += 0.5 * (signs @ signs.T + signs.shape[1])
+            count += signs.shape[1]
+    pairs = np.triu_indices(rounds, 1)
+    reach = _binomial_reach(count, risk / max(1, len(pairs[0])))
+    return _agreement(agree[pairs], count, reach, "signs of all pairs of rounds")

@@ -1,0 +1,280 @@
+"""``gridpriv learn forecast``: a private forecast of demand, as a public prior."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gridpriv.cli.charging import add_ledger_arguments, opened
+from gridpriv.cli.flags import REAL, WHOLE, add_output, add_zone_arguments, chosen_zoning
+from gridpriv.cli.output import print_table, tell
+from gridpriv.core.document import Json
+from gridpriv.core.errors import InputError, not_allowed, one_of
+from gridpriv.core.files import write_text
+from gridpriv.core.text import frame_csv, json_ready
+from gridpriv.privacy.adjacency import DemandAdjacency, parse_beta
+
+if TYPE_CHECKING:
+    from gridpriv.core.arrays import Floats
+    from gridpriv.grid.case import Case
+    from gridpriv.grid.overrides import DemandSeries
+    from gridpriv.grid.zoning import Zoning
+    from gridpriv.learning.forecast import Forecast
+    from gridpriv.privacy.ledger import ReleaseCharge
+
+QUANTILES = "0.05,0.25,0.5,0.75,0.95"
+DAY = 24
+
+
+def forecast_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``learn forecast``."""
+    parser.add_argument("case", metavar="CASE", help="case name, or file")
+    parser.add_argument(
+        "--history", metavar="FILE.csv", required=True,
+        help="demand of the past: step,bus,pd_mw,qd_mvar, steps being dates and times",
+    )  # fmt: skip
+    parser.add_argument(
+        "--weather", metavar="FILE.csv",
+        help="public columns by step, of the history and of the steps ahead, such as "
+        "step,temperature (default: calendar only)",
+    )  # fmt: skip
+    add_zone_arguments(parser)
+    parser.add_argument(
+        "--total", type=REAL, default=0.2, metavar="E",
+        help="total epsilon of a zone's releases, pure; inf for no noise (default: %(default)s)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--beta", default="1MW", metavar="BETA",
+        help="how far one bus's demand may change, in every step (default: %(default)s)",
+    )  # fmt: skip
+    parser.add_argument("--noise", default="simulated", metavar="NAME",
+                        help="simulated | secure (default: %(default)s)")  # fmt: skip
+    parser.add_argument("--model", default="linear", metavar="NAME",
+                        help="linear | network (default: %(default)s)")  # fmt: skip
+    parser.add_argument("--steps", type=WHOLE, default=DAY, metavar="N",
+                        help="steps ahead (default: %(default)s)")  # fmt: skip
+    parser.add_argument("--test-steps", type=WHOLE, default=0, metavar="N",
+                        help="leave out the last N steps and compare with them (default: 0); "
+                        "what is compared is private")  # fmt: skip
+    parser.add_argument("--quantiles", default=QUANTILES, metavar="Q,Q",
+                        help="of every zone's demand (default: %(default)s)")  # fmt: skip
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="(default: 0)")
+    add_ledger_arguments(parser)
+    add_output(parser, "the forecast, a file for --public-demand", "F.csv")
+
+
+def forecast(args: argparse.Namespace) -> int:
+    """Forecast, charge, write and print."""
+    from gridpriv.grid.library import load_case
+    from gridpriv.grid.overrides import read_demand_series
+    from gridpriv.learning.forecast import check_quantiles
+
+    one_of("noise", args.noise, ("simulated", "secure"))
+    one_of("model", args.model, ("linear", "network"))
+    if not args.total > 0:
+        raise not_allowed("total", args.total, "a positive number, or inf")
+    levels = _levels(args.quantiles)
+    check_quantiles(levels)
+    case = load_case(args.case)
+    zoning = chosen_zoning(case, args)
+    series = read_demand_series(args.history, case)
+    if args.test_steps >= len(series) - 1:
+        raise not_allowed("test-steps", args.test_steps, f"fewer than {len(series) - 1}")
+    adjacency = DemandAdjacency(parse_beta(args.beta).distance(case.base_mva))
+    noisy = args.total < math.inf
+    with opened(args, lambda: _owners(case, zoning, adjacency), noisy=noisy) as charge:
+        found, times = _forecast(args, series, zoning, adjacency, charge)
+    quantiles = {level: found.quantile(level) * case.base_mva for level in levels}
+    document = _document(args, case, zoning, found, times, quantiles)
+    if args.test_steps:
+        document["test"] = _tested(series, zoning, found, quantiles, args)
+    if args.out is not None:
+        write_text(Path(args.out), frame_csv(_table(case, zoning, found, times)), private=False)
+    tell(args, document, lambda: _print(document), args.out)
+    return 0
+
+
+def _levels(text: str) -> list[float]:
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise not_allowed("quantiles", text, "numbers, by commas") from None
+
+
+def _owners(case: Case, zoning: Zoning, adjacency: DemandAdjacency) -> Sequence[Any]:
+    from gridpriv.zonal.datasets import zone_datasets
+
+    return zone_datasets(case, zoning, adjacency)
+
+
+def _forecast(
+    args: argparse.Namespace, series: DemandSeries, zoning: Zoning, adjacency: DemandAdjacency,
+    charge: ReleaseCharge | None,
+) -> tuple[Forecast, list[str]]:  # fmt: skip
+    """Return the forecast and the names of its steps."""
+    from gridpriv.learning.forecast import (
+        History,
+        following,
+        forecast_demand,
+        network_features,
+        planned_releases,
+    )
+
+    count = len(series) - args.test_steps
+    past_times = list(series.steps[:count])
+    if args.test_steps:
+        times = list(series.steps[count:])
+    else:
+        _ = _features(past_times, None)  # refuses steps that are no times
+        times = following(past_times, args.steps)
+    features = _features([*past_times, *times], args.weather)
+    past, ahead = features[:count], features[count:]
+    if args.model == "network":
+        past, ahead = network_features(past, ahead, 0)
+    histories = [
+        History(name, series.pd[:count, members], series.qd[:count, members])
+        for name, members in zip(zoning.names, zoning.members, strict=True)
+    ]
+    if charge is not None:  # a run that does not fit is refused before it draws
+        planned = planned_releases(past, args.total, adjacency.beta, args.noise)
+        costs = {one.zone: charge.cost(one.zone, planned) for one in histories}
+        charge.ledger.plan(costs)
+    found = forecast_demand(
+        histories, past, ahead, epsilon=args.total, beta=adjacency.beta, source=args.noise,
+        seed=args.seed,
+        charge=lambda zone, release: None if charge is None else charge(zone, {release: 1}),
+    )  # fmt: skip
+    return found, times
+
+
+def _features(times: Sequence[str], weather: str | None) -> Floats:
+    """Return the public features of steps: calendar, and the columns of a weather file."""
+    import numpy as np
+    import pandas as pd
+
+    from gridpriv.learning.forecast import calendar
+
+    known = calendar(times)
+    if weather is None:
+        return known
+    try:
+        table = pd.read_csv(weather)
+    except (OSError, ValueError) as error:
+        raise InputError(f"weather {weather} cannot be read: {error}") from error
+    if "step" not in table or len(table.columns) < 2:
+        raise not_allowed("weather", weather, "a CSV file with step and at least one column")
+    table.index = pd.Index(pd.to_datetime(table.pop("step")))
+    wanted = pd.to_datetime(list(times))
+    missing = [str(one) for one in wanted if one not in table.index]
+    if missing:
+        more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+        raise InputError(f"weather {weather} misses step {missing[0]}{more}")
+    found = table.loc[wanted].to_numpy(float)
+    if not np.isfinite(found).all():
+        raise InputError(f"weather {weather} holds a value that is no finite number")
+    return np.hstack([known, found, found**2])
+
+
+def _table(case: Case, zoning: Zoning, found: Forecast, times: Sequence[str]) -> Any:
+    """Return the rows of a ``--public-demand`` file."""
+    import numpy as np
+    import pandas as pd
+
+    order = np.concatenate(zoning.members)
+    zone_of = np.repeat(np.arange(zoning.n_zone), [len(m) for m in zoning.members])
+    relative = found.zone_spread / np.maximum(np.abs(found.zone_mean), 1e-9)
+    parts = []
+    for t, step in enumerate(times):
+        mean, spread = case.base_mva * found.mean[:, t], case.base_mva * found.spread[:, t]
+        parts.append(
+            pd.DataFrame(
+                {
+                    "step": step, "bus": case.bus_id[order], "pd_mw": mean[0], "qd_mvar": mean[1],
+                    "pd_std_mw": spread[0], "qd_std_mvar": spread[1],
+                    "zone_spread": relative[zone_of, t],
+                }
+            )
+        )  # fmt: skip
+    return pd.concat(parts, ignore_index=True)
+
+
+def _document(
+    args: argparse.Namespace, case: Case, zoning: Zoning, found: Forecast, times: Sequence[str],
+    quantiles: Mapping[float, Floats],
+) -> Json:  # fmt: skip
+    base = case.base_mva
+    noisy = found.epsilon < math.inf
+    told: Json = json_ready({
+        "case": case.name, "steps": list(times), "model": args.model,
+        "zones": [
+            {
+                "zone": zone, "buses": len(members),
+                "mean_mw": (base * found.zone_mean[z]).tolist(),
+                "spread_mw": (base * found.zone_spread[z]).tolist(),
+                "quantiles": {str(q): values[z].tolist() for q, values in quantiles.items()},
+            }
+            for z, (zone, members) in enumerate(zip(zoning.names, zoning.members, strict=True))
+        ],
+        "privacy": {
+            "adjacency": f"one bus changes its demand by at most {args.beta} in every step",
+            "releases_per_zone": max((len(r) for r in found.releases.values()), default=0),
+            "total_pure": found.epsilon if noisy else None,
+            "noise": args.noise if noisy else "none",
+        },
+        "test": None,
+    })  # fmt: skip
+    return told
+
+
+def _tested(
+    series: DemandSeries,
+    zoning: Zoning,
+    found: Forecast,
+    quantiles: Mapping[float, Floats],
+    args: argparse.Namespace,
+) -> list[Json]:
+    """Return errors by zone on the steps that were left out, beside a seasonal-naive forecast."""
+    import numpy as np
+
+    from gridpriv.learning.forecast import mape, pinball_loss
+
+    base, count = series.case.base_mva, len(series) - args.test_steps
+    season = 7 * DAY if count >= 7 * DAY else DAY
+    rows = []
+    for z, (zone, members) in enumerate(zip(zoning.names, zoning.members, strict=True)):
+        total = base * series.pd[:, members].sum(axis=1)
+        back = count - season + np.arange(args.test_steps) % season
+        naive = total[np.maximum(back, 0)]
+        rows.append({
+            "zone": zone, "mape": mape(total[count:], base * found.zone_mean[z]),
+            "pinball_mw": pinball_loss(total[count:], {q: v[z] for q, v in quantiles.items()}),
+            "naive_mape": mape(total[count:], naive),
+            "naive_pinball_mw": pinball_loss(total[count:], dict.fromkeys(quantiles, naive)),
+        })  # fmt: skip
+    return rows
+
+
+def _print(document: Json) -> None:
+    rows = [
+        [zone["zone"], zone["buses"], sum(zone["mean_mw"]) / len(zone["mean_mw"]),
+         sum(zone["spread_mw"]) / len(zone["spread_mw"])]
+        for zone in document["zones"]
+    ]  # fmt: skip
+    first, last = document["steps"][0], document["steps"][-1]
+    title = f"{document['case']}: forecast of {len(document['steps'])} steps, {first} to {last}"
+    print_table(title, ["zone", "buses", "mean MW", "std MW"], rows)
+    if document["test"]:
+        columns = ["zone", "mape", "pinball_mw", "naive_mape", "naive_pinball_mw"]
+        tested = [[row[name] for name in columns] for row in document["test"]]
+        names = ["zone", "MAPE %", "pinball MW", "naive MAPE %", "naive pinball MW"]
+        print_table("On the steps left out (private)", names, tested)
+    privacy = document["privacy"]
+    if privacy["total_pure"] is None:
+        print("No noise: the forecast protects nothing.")
+    else:
+        print(f"Privacy: {privacy['adjacency']}; total epsilon {privacy['total_pure']:g} (pure)")
+    if privacy["noise"] == "simulated":
+        print("Simulated noise: for studies only, --noise secure for deployment")

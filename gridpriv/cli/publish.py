@@ -1,0 +1,259 @@
+"""``gridpriv publish``: a case file with protected demand, its certificate and its data sheet."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
+
+from gridpriv.cli.charging import add_ledger_arguments, opened
+from gridpriv.cli.flags import REAL, WHOLE, add_case_arguments, add_output, given_case
+from gridpriv.cli.output import print_table, tell
+from gridpriv.core.display import amount, counted
+from gridpriv.core.document import Json
+from gridpriv.core.errors import InputError, not_allowed, one_of
+from gridpriv.core.files import write_text
+from gridpriv.core.sealed import sealed
+from gridpriv.core.text import csv_text
+from gridpriv.privacy.adjacency import PROTECTS, parse_beta
+from gridpriv.privacy.budget import Budget
+from gridpriv.zonal.settings import Release, Settings, make_settings
+
+if TYPE_CHECKING:
+    from gridpriv.grid.case import Case
+    from gridpriv.power.ac.projection import Served
+    from gridpriv.privacy.ledger import ReleaseCharge
+    from gridpriv.privacy.ledger_rows import LedgerDataset
+    from gridpriv.privacy.release import Release as Drawn
+    from gridpriv.zonal.protected_case import ProtectedCase
+    from gridpriv.zonal.protected_series import ProtectedSeries
+
+MOST_SCENARIOS = 1000
+RELEASES = tuple(name for name in get_args(Release) if name != "nothing")
+MECHANISMS, NOISES, FIDELITIES = (
+    ("knorm", "laplace", "staircase"),
+    ("simulated", "secure"),
+    ("cost",),
+)
+DEMAND_COLUMNS = ("bus", "pd_mw", "qd_mvar")
+SIMULATED = "SIMULATED NOISE, NO PRIVACY: anyone with the seed can subtract the noise"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    add_case_arguments(parser)
+    flags: tuple[tuple[str, Json], ...] = (
+        ("--protect", {"default": "10MW", "metavar": "BETA",
+                       "help": "change of one bus's demand that is hidden, with its unit"}),
+        ("--total", {"type": REAL, "default": 1.0, "metavar": "E", "help": "pure total epsilon"}),
+        ("--protects", {"default": "p+q", "metavar": "NAME",
+                        "help": f"demands of a bus that are protected: {' | '.join(PROTECTS)}"}),
+        ("--release", {"default": "auto", "metavar": "NAME",
+                       "help": f"statistics of demand: {' | '.join(RELEASES)}"}),
+        ("--mechanism", {"metavar": "NAME", "help": f"{' | '.join(MECHANISMS)} (default: knorm for "
+                         "p+q, else laplace)"}),
+        ("--noise", {"default": "simulated", "metavar": "NAME",
+                     "help": f"source of the noise: {' | '.join(NOISES)}"}),
+        ("--seed", {"type": WHOLE, "metavar": "N", "help": "seed of simulated noise"}),
+        ("--public-demand", {"metavar": "FILE", "help": "expected demand of every bus, "
+                             "bus,pd_mw,qd_mvar (default: guessed from capacity)"}),
+        ("--fidelity", {"metavar": "NAME", "help": "cost: half of the total goes to one priced "
+                        "query that keeps the optimal cost near the true one"}),
+        ("--scenarios", {"type": WHOLE, "default": 0, "metavar": "N", "help": "write N demands "
+                         "drawn from the posterior too, at no further epsilon"}),
+        ("--series", {"metavar": "FILE.csv", "help": "publish every step of a series at one total: "
+                      "step,load_scale or step,bus,pd_mw,qd_mvar; or profiles[:FIRST,STEPS]"}),
+    )  # fmt: skip
+    for flag, given in flags:
+        parser.add_argument(flag, **given)
+    add_ledger_arguments(parser)
+    add_output(parser, "the MATPOWER file to write; its certificate and data sheet stand beside it",
+               "FILE")  # fmt: skip
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Release, project, write the files, print what they are."""
+    place, settings = _place(args), _settings(args)
+    case = given_case(args)
+    settings.adjacency(case)  # refuses, or warns of, a distance that this grid has not
+    publish = _series(args, case, settings) if args.series else _case(args, case, settings)
+    with _charged(args, case, settings, publish.planned) as charge:
+        done = publish.draw(charge or (lambda *_: None))
+        run = None if charge is None else charge.run_id
+    document = _write(args, place, done, run)
+    tell(args, document, lambda: summarise(document), place)
+    return 0
+
+
+@dataclass(frozen=True, eq=False)
+class Ready:
+    """A publication that is ready: what it will draw, and how."""
+
+    planned: Mapping[Drawn, int]
+    draw: Callable[[Any], ProtectedCase | ProtectedSeries]
+
+
+def _settings(args: argparse.Namespace) -> Settings:
+    for name, allowed in (
+        ("protects", PROTECTS), ("release", RELEASES), ("mechanism", MECHANISMS),
+        ("noise", NOISES), ("fidelity", FIDELITIES),
+    ):  # fmt: skip
+        if getattr(args, name) is not None:
+            one_of(name, getattr(args, name), allowed)
+    if not (args.total > 0.0 and math.isfinite(args.total)):
+        raise not_allowed("total", args.total, "a positive number")
+    if not 0 <= args.scenarios <= MOST_SCENARIOS:
+        raise not_allowed("scenarios", args.scenarios, f"0 to {MOST_SCENARIOS}")
+    for name in ("fidelity", "scenarios"):
+        if args.series and getattr(args, name):
+            raise not_allowed(name, getattr(args, name), "left out with --series")
+    return make_settings(
+        mechanism=args.mechanism, budget=Budget("total", args.total), noise=args.noise,
+        beta=parse_beta(args.protect, "protect"), protects=args.protects, seed=args.seed,
+        release=args.release, public_demand=args.public_demand, coordination="central",
+    )  # fmt: skip
+
+
+def _place(args: argparse.Namespace) -> Path:
+    """Return the file of ``--out``, refused early where it cannot be written."""
+    if args.out is None:
+        raise InputError("--out is missing: name the MATPOWER file to write, such as private.m")
+    place = Path(args.out)
+    if place.suffix != ".m" or not place.stem:
+        raise not_allowed("out", args.out, "a file name that ends in .m")
+    if place.is_dir():
+        raise not_allowed("out", args.out, "a file, not a folder")
+    if not place.parent.is_dir():
+        raise InputError(f"cannot write {place}: there is no folder {place.parent}")
+    if not os.access(place.parent, os.W_OK | os.X_OK):
+        raise InputError(f"cannot write {place}: permission denied")
+    return place
+
+
+def _case(args: argparse.Namespace, case: Case, settings: Settings) -> Ready:
+    from gridpriv.zonal.protected_case import prepare_publication, protect
+
+    publication = prepare_publication(case, settings, priced=args.fidelity is not None)
+    return Ready(publication.planned, lambda charge: protect(publication, charge))
+
+
+def _series(args: argparse.Namespace, case: Case, settings: Settings) -> Ready:
+    from gridpriv.cli.series import read_series
+    from gridpriv.zonal.protected_case import WHOLE_GRID
+    from gridpriv.zonal.protected_series import prepare_series, protect_series
+
+    horizon = prepare_series(read_series(args, case), settings)
+    return Ready(horizon.planned[WHOLE_GRID], lambda charge: protect_series(horizon, charge))
+
+
+@contextmanager
+def _charged(
+    args: argparse.Namespace, case: Case, settings: Settings, planned: Mapping[Drawn, int]
+) -> Iterator[ReleaseCharge | None]:
+    """Open ``--ledger`` and check that all releases fit before the first is drawn."""
+    from gridpriv.zonal.datasets import zone_datasets
+    from gridpriv.zonal.protected_case import WHOLE_GRID, whole_grid
+
+    def owners() -> Sequence[LedgerDataset]:
+        return zone_datasets(case, whole_grid(case), settings.protected(case))
+
+    with opened(args, owners, noisy=True) as charge:
+        if charge is not None:
+            charge.ledger.plan({WHOLE_GRID: charge.cost(WHOLE_GRID, planned)})
+        yield charge
+
+
+def _write(
+    args: argparse.Namespace, place: Path, done: ProtectedCase | ProtectedSeries, run: str | None
+) -> Json:
+    """Write the case and what belongs to it; return the certificate."""
+    from gridpriv.grid.matpower_writer import function_name, matpower_text
+    from gridpriv.zonal.certificate import certificate, data_sheet
+    from gridpriv.zonal.protected_case import ProtectedCase
+    from gridpriv.zonal.protected_series import ProtectedSeries
+
+    made, published = done.made, done.case(function_name(place.stem))
+    header = [
+        f"Protected copy of {made.ready.case.name}: {made.adjacency}",
+        *([SIMULATED] if args.noise == "simulated" else []),
+        f"Made by gridpriv publish; see {place.stem}.certificate.json",
+    ]
+    files = {place.name: matpower_text(published, header)}
+    notes = []
+    if args.scenarios:
+        name = f"{place.stem}.scenarios.csv"
+        scenarios = done.scenarios(args.scenarios) if isinstance(done, ProtectedCase) else ()
+        files[name] = _demands("scenario", map(str, range(1, args.scenarios + 1)), scenarios)
+        notes.append(f"{name} holds {counted(args.scenarios, 'demand')} drawn from the posterior.")
+    if isinstance(done, ProtectedSeries):
+        name = f"{place.stem}.series.csv"
+        files[name] = _demands("step", done.horizon.series.steps, done.served)
+        notes.append(
+            f"{name} holds the demand of {counted(len(done.served), 'step')}; the case has "
+            "that of the first."
+        )
+    document = certificate(made, published, files, run)
+    files[f"{place.stem}.datasheet.md"] = data_sheet(document, notes)
+    files[f"{place.stem}.certificate.json"] = sealed(document, indent=2)
+    for name, text in files.items():
+        write_text(place.with_name(name), text, private=False)
+    return document
+
+
+def _demands(column: str, names: Iterable[str], served: Iterable[Served]) -> str:
+    """Return demands as CSV, a row a name and bus."""
+    rows = [
+        (name, bus, f"{p:.6f}", f"{q:.6f}")
+        for name, one in zip(names, served, strict=True)
+        for bus, p, q in zip(
+            one.case.bus_id.tolist(), one.case.base_mva * one.case.pd,
+            one.case.base_mva * one.case.qd, strict=True,
+        )
+    ]  # fmt: skip
+    return csv_text((column, *DEMAND_COLUMNS), rows)
+
+
+def summarise(document: Json) -> None:
+    """Print what is published, what it guarantees and what it is good for."""
+    guard, demand, optimum = document["protected"], document["demand"], document["optimum"]
+    span = optimum["cost_range"] or (None, None)
+    print_table(
+        f"{document['case']}: a protected copy of {document['source']}",
+        ["figure", "value", "unit"],
+        [
+            ["total epsilon (pure)", guard["total_epsilon"], ""],
+            ["best guess between two demands", guard["best_guess"], ""],
+            ["least error of one bus's demand", amount(guard["inversion_error_mw"], "MW"), "MW"],
+            ["published demand", amount(demand["total_mw"], "MW"), "MW"],
+            ["expected error of the total", amount(demand["expected_total_error_mw"], "MW"), "MW"],
+            ["expected error of one bus", amount(demand["expected_bus_error_mw"], "MW"), "MW"],
+            ["moved by the projection", amount(demand["projected_mw"], "MW"), "MW"],
+            ["optimal cost", amount(optimum["cost"], "$/h"), "$/h"],
+            ["true optimal cost, from", amount(span[0], "$/h"), "$/h"],
+            ["true optimal cost, to", amount(span[1], "$/h"), "$/h"],
+        ],
+    )  # fmt: skip
+    for sentence in sentences(document):
+        print(sentence)
+
+
+def sentences(document: Json) -> list[str]:
+    """Return the caveats of a published case."""
+    guard, demand, optimum = document["protected"], document["demand"], document["optimum"]
+    said = [f"Protected: {guard['adjacency']}. {guard['caveat'].capitalize()}."]
+    if demand["margin"]:
+        said.append(
+            "The released demand was not AC-feasible: it was projected to the nearest demand that "
+            f"an AC optimum serves ({demand['projected_mw']:.4g} MW, "
+            f"{demand['projected_mvar']:.4g} MVAr)."
+        )
+    if not optimum["rated_branches"]:
+        said.append(
+            "No branch has a rating: AC-feasible means within voltage, angle and generator limits."
+        )
+    return said

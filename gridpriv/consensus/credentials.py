@@ -1,0 +1,143 @@
+"""Certificates: which party a certificate is of, and what a network's addresses may be.
+
+A zone's certificate has the zone's name as its only common name and the usage *client*; the
+coordinator's has the name ``coordinator`` and the usage *server*. Both are signed by the
+consortium's authority.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Literal
+
+from gridpriv.core.errors import InputError, missing_extra, not_allowed
+
+if TYPE_CHECKING:
+    from cryptography.x509 import Certificate
+
+NAME = "coordinator"  # in the coordinator's certificate
+Usage = Literal["client", "server"]
+
+
+@dataclass(frozen=True)
+class Credentials:
+    """A party's certificate and key, and the authority's certificate, as PEM."""
+
+    certificate: bytes
+    key: bytes
+    authority: bytes
+
+    def __repr__(self) -> str:
+        return "Credentials(...)"
+
+
+def certificate_name(pem: bytes, usage: Usage) -> str:
+    """Return the party that a certificate is of.
+
+    Raises
+    ------
+    InputError
+        If it is no certificate, has another usage, is an authority's, or has not exactly one
+        common name; with the reason.
+    """
+    x509 = _x509()
+    own = read_certificate(pem)
+    names = [str(part.value) for part in own.subject.get_attributes_for_oid(
+        x509.NameOID.COMMON_NAME)]  # fmt: skip
+    if len(names) != 1:
+        raise InputError(f"a certificate of {len(names)} common names; exactly one is allowed")
+    try:
+        usages = own.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+        authority = own.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+    except x509.ExtensionNotFound:
+        usages, authority = (), False
+    purpose = x509.oid.ExtendedKeyUsageOID
+    needed = purpose.CLIENT_AUTH if usage == "client" else purpose.SERVER_AUTH
+    if authority or needed not in usages:
+        raise InputError(
+            f"the certificate of {names[0]!r} has not the extended key usage {usage}; a zone's "
+            "needs client, the coordinator's server"
+        )
+    return names[0]
+
+
+def check_certificate(
+    pem: bytes, authority: bytes, name: str, usage: Usage, *, timed: bool = True
+) -> None:
+    """Refuse a certificate that is not a party's, not signed by the authority, or out of date.
+
+    Parameters
+    ----------
+    timed : bool
+        Whether it must hold now; a transcript is read later.
+
+    Raises
+    ------
+    InputError
+        With the reason.
+    """
+    from cryptography.exceptions import InvalidSignature
+
+    own = read_certificate(pem)
+    try:
+        own.verify_directly_issued_by(read_certificate(authority))
+    except InvalidSignature:
+        raise InputError(f"the certificate of {name!r} is not signed by its authority") from None
+    except (ValueError, TypeError) as error:
+        raise InputError(f"the certificate of {name!r} is not usable: {error}") from None
+    now = datetime.now(UTC) if timed else own.not_valid_before_utc
+    if now > own.not_valid_after_utc:
+        raise InputError(
+            f"the certificate of {name!r} expired on {own.not_valid_after_utc:%F %T} UTC"
+        )
+    if now < own.not_valid_before_utc:
+        raise InputError(
+            f"the certificate of {name!r} holds from {own.not_valid_before_utc:%F %T} UTC"
+        )
+    if (shown := certificate_name(pem, usage)) != name:
+        raise InputError(f"a certificate of {shown!r} does not speak for {name!r}")
+
+
+def read_certificate(pem: bytes) -> Certificate:
+    """Return a certificate.
+
+    Raises
+    ------
+    InputError
+        For other bytes.
+    """
+    try:
+        return _x509().load_pem_x509_certificate(pem)
+    except ValueError as error:
+        raise InputError(f"a certificate that is not usable: {error}") from None
+
+
+def _x509() -> Any:
+    try:
+        from cryptography import x509
+    except ImportError:
+        raise missing_extra("cryptography", "network", "a certificate") from None
+    return x509
+
+
+def split_address(field: str, address: str) -> tuple[str, int]:
+    """Return host and port of HOST:PORT."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal() or int(port) > 65535:
+        raise not_allowed(field, address, "HOST:PORT, such as 127.0.0.1:50051")
+    return host, int(port)
+
+
+def refuse_beyond_loopback(field: str, address: str) -> None:
+    """Refuse an address that other machines can reach."""
+    host, _ = split_address(field, address)
+    try:
+        near = host == "localhost" or ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        near = False
+    if not near:
+        raise not_allowed(
+            field, address, "a loopback address (127.0.0.1, ::1, localhost) without certificates"
+        )

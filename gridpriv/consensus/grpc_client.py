@@ -1,0 +1,237 @@
+"""A zone's connection to its coordinator over gRPC."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from queue import SimpleQueue
+from threading import Timer
+from typing import Any
+
+from gridpriv.consensus.credentials import (
+    NAME,
+    Credentials,
+    check_certificate,
+    refuse_beyond_loopback,
+)
+from gridpriv.consensus.grpc_server import METHOD, SERVICE, load, options
+from gridpriv.consensus.sessions import LateError, Note, TakenError
+from gridpriv.consensus.signatures import Verifier
+from gridpriv.consensus.wire import MessageError, Shutdown, Welcome, decode
+from gridpriv.consensus.zone_client import ZoneClient
+from gridpriv.core.errors import GridprivError, InputError
+
+GRACE = 20.0  # seconds in which a lost connection is noticed, and its session freed
+PAUSES = (0.05, 0.1, 0.2, 0.5, 1.0)  # seconds between two attempts to connect
+
+
+def take_part(
+    client: ZoneClient,
+    hello: Callable[[], bytes],
+    address: str,
+    credentials: Credentials | None,
+    timeout: float,
+    beat: float,
+    note: Note,
+) -> Shutdown | None:
+    """Answer the coordinator's requests until the run is over.
+
+    Parameters
+    ----------
+    hello : callable
+        Returns the first message of a connection.
+    address : str
+        The coordinator's.
+    timeout : float
+        Seconds that the run may go without progress, whether the coordinator cannot be reached,
+        says nothing, or sends messages that are no new turn.
+    beat : float
+        Answers leave at multiples of so many seconds after their request came; 0 is at once.
+    note : callable
+        Is given events, by name and public figures.
+
+    Returns
+    -------
+    Shutdown or None
+        The coordinator's last message; None if it left after the last request was answered.
+
+    Raises
+    ------
+    InputError
+        If the coordinator refuses; with the reason.
+    LateError
+        If it is waited for in vain.
+    GridprivError
+        What kept the zone from answering.
+    """
+    if credentials is None:
+        refuse_beyond_loopback("coordinator", address)
+    connection = _Connection(address, credentials, client)
+    deadline, taken_since, attempts = time.monotonic() + timeout, None, 0
+    while True:
+        try:
+            for message in connection.messages(hello(), deadline):
+                since, before = time.monotonic(), client.last
+                if isinstance(message, Shutdown):
+                    return message
+                if isinstance(message, Welcome):
+                    note("info", "welcome", run=message.run)
+                    continue
+                answer = client.answer(message)
+                if client.failed is None and beat > 0.0:
+                    time.sleep(_until_beat(since, beat))
+                connection.send(answer)
+                note("debug", "answered", turn=str(client.last))
+                if client.failed is not None:
+                    connection.finish()
+                    raise client.failed
+                if client.last == before:
+                    connection.count_repeat()
+                else:
+                    attempts, deadline = 0, time.monotonic() + timeout
+                    connection.deadline = deadline
+            why = "the coordinator closed the connection"
+        except MessageError as error:
+            why = f"the coordinator sent {error}"
+        except TakenError as error:
+            why = str(error)
+            taken_since = taken_since or time.monotonic()
+            if time.monotonic() - taken_since > min(GRACE, timeout):
+                raise InputError(why) from None
+        except _LostError as error:
+            why = str(error)
+        finally:
+            connection.hang_up()
+        note("warning", "lost", reason=why)
+        if client.last.phase == "agreed" and attempts:
+            return None
+        if time.monotonic() > deadline:
+            waited = f"zone {client.zone!r} waited {timeout:g} s for the coordinator at {address}"
+            raise LateError(f"{waited}: {why}")
+        time.sleep(PAUSES[min(attempts, len(PAUSES) - 1)])
+        attempts += 1
+
+
+class _LostError(GridprivError):
+    """A connection that ended, or was never made."""
+
+
+class _Connection:
+    """A zone's side of a stream."""
+
+    def __init__(self, address: str, credentials: Credentials | None, client: ZoneClient) -> None:
+        self._grpc = load()
+        self._address, self._credentials, self._client = address, credentials, client
+        self._options = options(client.size)
+        self._proved = credentials and self._grpc.ssl_channel_credentials(
+            credentials.authority, credentials.key, credentials.certificate
+        )
+        self._channel: Any = None
+        self._call: Any = None
+        self._repeats = 0
+        self.deadline = 0.0
+
+    def messages(self, hello: bytes, deadline: float) -> Iterator[bytes | Welcome | Shutdown]:
+        """Yield requests as they come, and other messages decoded, from the welcome on."""
+        self._outgoing: SimpleQueue[bytes | None] = SimpleQueue()
+        self._channel, self.deadline, self._repeats = self._open(), deadline, 0
+        self._outgoing.put(hello)
+        dial = self._channel.stream_stream(f"/{SERVICE}/{METHOD}")
+        self._call = dial(iter(self._outgoing.get, None))
+        welcomed = False
+        while True:
+            content = self._next()
+            if content is None:
+                return
+            message = decode(content)
+            if isinstance(message, Welcome) == welcomed:
+                raise MessageError("a second welcome" if welcomed else "a message before a welcome")
+            if isinstance(message, Welcome):
+                self._believe(message)
+                welcomed = True
+            elif isinstance(message, Shutdown) and self._client.verify is not None:
+                self._client.verify(content, message.signature)
+            yield message if isinstance(message, Welcome | Shutdown) else content
+
+    def _next(self) -> bytes | None:
+        """Return the next message; None where the coordinator has ended the stream."""
+        slow = Timer(max(0.01, self.deadline - time.monotonic()), self._call.cancel)
+        slow.daemon = True
+        slow.start()
+        try:
+            content: bytes = next(self._call)
+        except StopIteration:
+            return None
+        except self._grpc.RpcError as error:
+            raise self._reason(error) from None
+        finally:
+            slow.cancel()
+        return content
+
+    def _believe(self, welcome: Welcome) -> None:
+        """Take the coordinator's certificate, if it is one; its messages are checked with it."""
+        if self._credentials is None:
+            return
+        try:
+            check_certificate(welcome.certificate, self._credentials.authority, NAME, "server")
+            self._client.verify = Verifier(welcome.certificate)
+        except InputError as error:
+            raise MessageError(
+                f"a welcome with a certificate that is not its own: {error}"
+            ) from None
+        self._client.note_certificate(welcome.certificate)
+
+    def send(self, answer: bytes) -> None:
+        """Send an answer."""
+        self._outgoing.put(answer)
+
+    def count_repeat(self) -> None:
+        """Refuse a turn that comes again more than once on one connection."""
+        self._repeats += 1
+        if self._repeats > 1:
+            raise MessageError("an order again that was answered")
+
+    def finish(self) -> None:
+        """Wait until the last answer has arrived: the coordinator answers it."""
+        slow = Timer(GRACE, self._call.cancel)
+        slow.daemon = True
+        slow.start()
+        try:
+            next(self._call, None)
+        except self._grpc.RpcError:
+            return
+        finally:
+            slow.cancel()
+
+    def hang_up(self) -> None:
+        """End the connection."""
+        if self._call is not None:
+            self._outgoing.put(None)
+            self._call.cancel()
+            self._call = None
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None
+
+    def _open(self) -> Any:
+        if self._proved is None:
+            return self._grpc.insecure_channel(self._address, self._options)
+        named = [("grpc.ssl_target_name_override", NAME)]
+        return self._grpc.secure_channel(self._address, self._proved, self._options + named)
+
+    def _reason(self, error: Any) -> GridprivError:
+        code, details = error.code(), error.details() or ""
+        status = self._grpc.StatusCode
+        if code is status.ALREADY_EXISTS:
+            return TakenError(details)
+        if code in (status.FAILED_PRECONDITION, status.INVALID_ARGUMENT):
+            return InputError(f"the coordinator refuses: {details}")
+        if code is status.CANCELLED:
+            return _LostError("it sent no new turn")
+        return _LostError(details)
+
+
+def _until_beat(since: float, beat: float) -> float:
+    """Return the seconds to the next multiple of a beat after the request came."""
+    passed = time.monotonic() - since
+    return float(beat - passed % beat)

@@ -1,0 +1,343 @@
+"""Replays the transcripts of a run and names the parties that deviated from the agreement.
+
+The coordinator's journal holds every answer that it used, each zone's transcript every order that
+it received and every answer that it sent; all are signed by their senders, and an answer holds the
+digest of the order that it is for. A coordinator is a function of the agreement and of the answers.
+So its orders are computed again here, and compared with those that it signed.
+
+A deviation needs a signature: without certificates only the consistency of the files is checked.
+Whether a zone's noise was drawn as agreed cannot be seen in what it sent.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+from gridpriv.consensus.credentials import NAME, Usage, check_certificate
+from gridpriv.consensus.journal import read_journal
+from gridpriv.consensus.limits import RequestLimits
+from gridpriv.consensus.messages import Exchange, Order, Phase, Reply, Stale
+from gridpriv.consensus.signatures import Verifier, digest, unsigned
+from gridpriv.consensus.wire import (
+    BEFORE,
+    Answer,
+    MessageError,
+    Request,
+    TurnId,
+    decode,
+    encode,
+)
+from gridpriv.consensus.zone_client import read_transcript
+from gridpriv.consortium.agreement import Agreement, read_agreement
+from gridpriv.consortium.coordinate import CERTIFICATE, CERTIFICATES, play
+from gridpriv.consortium.parties import CoordinatorParty, ZoneParty, read_party
+from gridpriv.consortium.zone import TRANSCRIPT
+from gridpriv.core.arrays import Floats
+from gridpriv.core.document import Json
+from gridpriv.core.errors import InputError
+from gridpriv.core.reading import MIB, read_bytes
+from gridpriv.privacy.release import Release
+
+Key = tuple[str, TurnId]
+"""A zone and a turn."""
+Signed = TypeVar("Signed", Request, Answer)
+
+
+class _EndError(Exception):
+    """The transcripts have no answer to a turn: it was not played, or its folders are missing."""
+
+
+@dataclass
+class TranscriptEvidence:
+    """The messages of a run, from all folders, and what was found in them.
+
+    Attributes
+    ----------
+    requests, answers : dict
+        By zone and turn, the different messages, each by its bytes before the signature.
+    late : set
+        Turns of a zone that the coordinator's journal or the zone's transcript has as missed.
+    """
+
+    agreement: Agreement
+    requests: dict[Key, dict[bytes, Request]] = field(default_factory=dict)
+    answers: dict[Key, dict[bytes, Answer]] = field(default_factory=dict)
+    late: set[Key] = field(default_factory=set)
+    certificates: dict[str, bytes] = field(default_factory=dict)
+    deviations: list[Json] = field(default_factory=list)
+    parties: list[str] = field(default_factory=list)
+
+    def deviates(self, party: str, turn: TurnId | None, reason: str) -> None:
+        """Note a deviation of a party, once."""
+        row = {"party": party, "turn": None if turn is None else str(turn), "reason": reason}
+        if row not in self.deviations:
+            self.deviations.append(row)
+
+
+def verify(folders: Sequence[Path]) -> Json:
+    """Return the deviations in the transcripts of some parties of one run.
+
+    Parameters
+    ----------
+    folders : sequence of Path
+        Configuration folders of the coordinator and of zones; the more, the more is seen.
+
+    Returns
+    -------
+    dict
+        ``run``, ``parties`` whose folders were read, ``signed``, ``turns`` that were replayed,
+        whether the run is ``complete``, and ``deviations``: party, turn and reason of each.
+
+    Raises
+    ------
+    InputError
+        If a folder is no party's, or is of another run.
+    """
+    if not folders:
+        raise InputError(
+            "consortium verify needs folders: of the coordinator, of zones, or of both"
+        )
+    agreements = [read_agreement(folder / _party(folder).agreement) for folder in folders]
+    runs = {agreement.run for agreement in agreements}
+    if len(runs) > 1:
+        raise InputError(f"folders of different runs: {', '.join(sorted(runs))}; give those of one")
+    evidence = TranscriptEvidence(agreements[0])
+    for folder, agreement in zip(folders, agreements, strict=True):
+        _read(folder, evidence)
+        if agreement.public.topology != agreements[0].public.topology or (
+            agreement.agreed_settings != agreements[0].agreed_settings
+        ):
+            raise InputError(
+                f"{folder} has another agreement than {folders[0]}: its party took part in no run "
+                "with the others; give folders of one agreement"
+            )
+    _check_signatures(evidence)
+    _check_twice(evidence)
+    _check_limits(evidence)
+    turns, complete = _replay(evidence)
+    return {
+        "run": evidence.agreement.run,
+        "parties": evidence.parties,
+        "signed": bool(evidence.certificates),
+        "turns": turns,
+        "complete": complete,
+        "deviations": evidence.deviations,
+    }
+
+
+def _party(folder: Path) -> CoordinatorParty | ZoneParty:
+    if (folder / "coordinator.toml").is_file():
+        return read_party(folder / "coordinator.toml", CoordinatorParty)
+    if (folder / "zone.toml").is_file():
+        return read_party(folder / "zone.toml", ZoneParty)
+    raise InputError(f"{folder} is no party's folder: it has no coordinator.toml and no zone.toml")
+
+
+def _read(folder: Path, evidence: TranscriptEvidence) -> None:
+    party = _party(folder)
+    state = folder / party.state
+    authority = None
+    if party.authority is not None and (folder / party.authority).exists():
+        authority = read_bytes(folder / party.authority, "authority", MIB)
+    if isinstance(party, CoordinatorParty):
+        evidence.parties.append(NAME)
+        _read_coordinator(state, evidence)
+    else:
+        evidence.parties.append(str(party.zone))
+        _read_zone(state / TRANSCRIPT, str(party.zone), evidence)
+    for name, certificate in evidence.certificates.items():
+        if authority is not None:
+            usage: Usage = "server" if name == NAME else "client"
+            try:
+                check_certificate(certificate, authority, name, usage, timed=False)
+            except InputError as error:
+                evidence.deviates(evidence.parties[-1], None, f"holds a certificate: {error}")
+
+
+def _read_coordinator(state: Path, evidence: TranscriptEvidence) -> None:
+    names = list(evidence.agreement.zones)
+    if (state / CERTIFICATE).exists():
+        evidence.certificates.setdefault(NAME, read_bytes(state / CERTIFICATE, "certificate", MIB))
+    for name in names:
+        path = state / CERTIFICATES / f"{name}.pem"
+        if path.exists():
+            evidence.certificates.setdefault(name, read_bytes(path, "certificate", MIB))
+    for answers in read_journal(state):
+        turn = next((a.turn for a in map(_answer, answers) if a is not None), None)
+        for name, content in zip(names, answers, strict=True):
+            if (answer := _answer(content)) is not None:
+                _add(evidence.answers, (name, answer.turn), content, answer)
+            elif turn is not None:
+                evidence.late.add((name, turn))
+
+
+def _read_zone(path: Path, zone: str, evidence: TranscriptEvidence) -> None:
+    notes, exchanges = read_transcript(path)
+    for note in notes:
+        if "certificate" in note:
+            evidence.certificates.setdefault(zone, note["certificate"].encode())
+        if "coordinator" in note:
+            evidence.certificates.setdefault(NAME, note["coordinator"].encode())
+    for sent, received in exchanges:
+        request, answer = decode(sent), _answer(received)
+        if not isinstance(request, Request) or answer is None:
+            raise InputError(f"{path} is damaged: a record that is no order and its answer")
+        _add(evidence.requests, (zone, request.turn), sent, request)
+        if request.phase == "missed":
+            evidence.late.add((zone, TurnId("round", request.turn.number)))
+        _add(evidence.answers, (zone, answer.turn), received, answer)
+
+
+def _answer(content: bytes) -> Answer | None:
+    message = decode(content) if content else None
+    return message if isinstance(message, Answer) else None
+
+
+def _add(
+    messages: dict[Key, dict[bytes, Signed]], key: Key, content: bytes, message: Signed
+) -> None:
+    messages.setdefault(key, {})[unsigned(content, message.signature)] = message
+
+
+def _check_signatures(evidence: TranscriptEvidence) -> None:
+    """Drop messages that their senders have not signed; they bind nobody but their holder."""
+    verifiers = {name: Verifier(pem) for name, pem in evidence.certificates.items()}
+    for (zone, turn), requests in evidence.requests.items():
+        _drop_unsigned(evidence, verifiers.get(NAME), requests, (zone, turn, NAME))
+    for (zone, turn), answers in evidence.answers.items():
+        _drop_unsigned(evidence, verifiers.get(zone), answers, ("a folder's owner", turn, zone))
+
+
+def _drop_unsigned(
+    evidence: TranscriptEvidence,
+    verify: Verifier | None,
+    messages: dict[bytes, Signed],
+    about: tuple[str, TurnId, str],
+) -> None:
+    holder, turn, sender = about
+    for body, message in list(messages.items()):
+        try:
+            if verify is not None:
+                verify(encode(message), message.signature)
+        except MessageError:
+            del messages[body]
+            evidence.deviates(holder, turn, f"holds a message that {sender} has not signed")
+
+
+def _check_twice(evidence: TranscriptEvidence) -> None:
+    """Note parties that signed different messages of one turn."""
+    for (zone, turn), orders in evidence.requests.items():
+        if len(orders) > 1:
+            evidence.deviates(NAME, turn, f"sent {len(orders)} different orders to zone {zone}")
+    for (zone, turn), different in evidence.answers.items():
+        if len(different) > 1:
+            evidence.deviates(zone, turn, f"sent {len(different)} different answers")
+
+
+def _check_limits(evidence: TranscriptEvidence) -> None:
+    """Note orders and answers beyond the agreement."""
+    agreement = evidence.agreement
+    for (zone, turn), different in evidence.answers.items():
+        for answer in different.values():
+            try:
+                agreement.public.zones[zone].check(answer)
+            except MessageError as error:
+                evidence.deviates(zone, turn, f"answered {error}")
+    for zone in agreement.zones:
+        limits, last = agreement.request_limits(zone), BEFORE
+        previous: Order | None = None
+        penalty: Floats | None = None
+        for (name, turn), requests in evidence.requests.items():
+            if name != zone:
+                continue
+            if not requests:  # dropped: what follows cannot be held against the one before
+                break
+            request = next(iter(requests.values()))
+            _check_order(evidence, limits, request, (last, previous, penalty))
+            last, previous = turn, request.order
+            if turn.phase in ("warm_start", "round", "missed"):
+                penalty = request.order.penalty
+
+
+def _check_order(
+    evidence: TranscriptEvidence,
+    limits: RequestLimits,
+    request: Request,
+    before: tuple[TurnId, Order | None, Floats | None],
+) -> None:
+    try:
+        limits.check(request, *before)
+    except MessageError as error:
+        evidence.deviates(NAME, request.turn, f"sent {error} to zone {request.zone}")
+
+
+def _replay(evidence: TranscriptEvidence) -> tuple[int, bool]:
+    """Compute the coordinator's orders again; return the turns that were, and whether all were."""
+    agreement, turns = evidence.agreement, 0
+    names, sent = list(agreement.zones), [zone.start for zone in agreement.zones.values()]
+    stated: dict[str, Counter[Release]] = {name: Counter() for name in names}
+
+    def carry(phase: Phase) -> Exchange:
+        def exchange(orders: Sequence[Order]) -> list[Reply]:
+            nonlocal turns, sent
+            turn = TurnId(phase, orders[0].number)
+            replies: list[Reply] = []
+            if not any(evidence.answers.get((name, turn)) for name in names):
+                raise _EndError
+            for name, order, before in zip(names, orders, sent, strict=True):
+                reply = _reply(evidence, Request(agreement.run, name, phase, order))
+                replies.append(Stale(before, {}) if reply is None else reply)
+                if phase == "round":
+                    stated[name].update(replies[-1].releases)
+            if phase in ("warm_start", "round"):
+                sent = [reply.sent for reply in replies]
+            turns += 1
+            return replies
+
+        return exchange
+
+    try:
+        outcome = play(agreement, carry, lambda *_, **__: None)
+    except _EndError:
+        return turns, False
+    for name in names:
+        if stated[name] - Counter(outcome.releases[name]):
+            evidence.deviates(name, None, "states fewer releases than its answers hold")
+    return turns, True
+
+
+def _reply(evidence: TranscriptEvidence, request: Request) -> Reply | None:
+    """Return the reply to an order as it must have been; note who differs from it."""
+    key, body = (request.zone, request.turn), encode(request)
+    due = unsigned(body, b"")
+    for given in evidence.requests.get(key, {}):
+        if given != due:
+            evidence.deviates(
+                NAME, request.turn, f"sent zone {request.zone} an order that the rounds do not give"
+            )
+    answers = evidence.answers.get(key, {})
+    if key in evidence.late:
+        return None
+    if not answers:
+        raise _EndError
+    answer = next(iter(answers.values()))
+    if answer.request != digest(body, b"") and not evidence.requests.get(key):
+        evidence.deviates(
+            f"{NAME} or {request.zone}",
+            request.turn,
+            "the order that was answered is not the one that the rounds give",
+        )
+    return answer.reply
+
+
+def summary_line(document: Json) -> str:
+    """Return the one sentence that says what a verification found."""
+    number = len(document["deviations"])
+    said = f"{number} deviation{'s' * (number != 1)}" if number else "no deviation"
+    whole = "the whole run" if document["complete"] else "a run without its end"
+    signed = "" if document["signed"] else "; not signed, so no party is bound by it"
+    return f"Run {document['run']}: {document['turns']} turns of {whole}, {said}{signed}."

@@ -1,0 +1,302 @@
+"""A zone's agent: its files, its run, and the outcome for its owner."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from gridpriv.consensus.credentials import Credentials
+from gridpriv.consensus.grpc_client import take_part
+from gridpriv.consensus.sessions import LateError, Note
+from gridpriv.consensus.signatures import KeySigner, not_signed
+from gridpriv.consensus.wire import Hello, Shutdown, encode
+from gridpriv.consensus.zone_client import Transcript, ZoneClient, read_state
+from gridpriv.consortium.agreement import Agreement, SharedVariables
+from gridpriv.consortium.charged import charged_once
+from gridpriv.consortium.limits import check_limits, with_limits, zone_member
+from gridpriv.consortium.parties import ZoneParty
+from gridpriv.core.document import Json
+from gridpriv.core.errors import GridprivError, InputError, not_allowed, one_of
+from gridpriv.core.files import make_folder, write_text
+from gridpriv.core.lock import held
+from gridpriv.core.reading import read_text
+from gridpriv.core.text import json_ready
+from gridpriv.grid.case import Case
+from gridpriv.grid.network_file import network_digest, read_network
+from gridpriv.grid.overrides import read_bus_demand
+from gridpriv.grid.zoning import Zoning, read_zoning
+from gridpriv.power.ac.settle import agreed_boundaries
+from gridpriv.power.fleet import ZoneMember
+from gridpriv.power.zone import Zone
+from gridpriv.privacy.ledger import Ledger
+from gridpriv.privacy.release import Charging
+from gridpriv.zonal.checks import zone_statements
+from gridpriv.zonal.datasets import zone_datasets
+from gridpriv.zonal.prepared import Prepared, prepare
+
+Serving = Callable[[ZoneClient, Callable[[], bytes]], Shutdown | None]
+STATE, SEED, OUTCOME, TRANSCRIPT = "zone", "seed", "outcome.json", "transcript"
+
+
+@dataclass(frozen=True, eq=False)
+class OwnZone:
+    """A zone with its own demand, and nobody else's.
+
+    Attributes
+    ----------
+    prepared : Prepared
+        On a case whose demand is 0 elsewhere.
+    case : Case
+        The same before any scaling.
+    """
+
+    prepared: Prepared
+    zone: Zone
+    case: Case
+
+    def member(self, seed: int, charge: Charging | None) -> ZoneMember:
+        """Return the zone, compiled, with its agent."""
+        return zone_member(self.prepared, self.prepared.zones.index(self.zone), seed, charge)
+
+
+def read_own(agreement: Agreement, party: ZoneParty, folder: Path) -> OwnZone:
+    """Return a zone by its files.
+
+    Raises
+    ------
+    InputError
+        If a file is not the agreement's, or the demand is not that of exactly its own buses.
+    """
+    name = str(party.zone)
+    one_of("zone", name, agreement.zones)
+    network = read_network(folder / party.network)
+    if network_digest(network) != agreement.network:
+        raise InputError(f"network {folder / party.network} is not the one of the agreement")
+    zoning = read_zoning(folder / party.zoning, network)
+    case = own_demand(network, zoning, name, folder / party.demand)
+    prepared = prepare(case, zoning, replace(agreement.settings, workers=1))
+    place = [zone.name for zone in prepared.zones].index(name)
+    agreed = agreement.zones[name]
+    if not SharedVariables.of(prepared, place).same(agreed):
+        raise InputError(
+            f"zone {name!r} shares other variables, or starts or weighs them otherwise, than the "
+            "agreement says: it was not made for this network and zone map"
+        )
+    check_limits(with_limits(prepared, place, agreement.ground.step), agreed, name)
+    return OwnZone(prepared, prepared.zones[place], case)
+
+
+def own_demand(network: Case, zoning: Zoning, name: str, path: Path) -> Case:
+    """Return a network with the demand of one zone, of each of its buses and no other."""
+    one_of("zone", name, zoning.names)
+    own = zoning.members[zoning.names.index(name)]
+    given = read_bus_demand(path, network)
+    missing = [int(network.bus_id[i]) for i in own if not np.isfinite(given[:, i]).all()]
+    others = np.setdiff1d(np.flatnonzero(np.isfinite(given).any(axis=0)), own)
+    if missing:
+        raise InputError(f"demand file {path} misses pd_mw or qd_mvar of bus {missing[0]}")
+    if len(others):
+        bus = int(network.bus_id[others[0]])
+        raise InputError(f"demand file {path}: bus {bus} is not in zone {name!r}")
+    return replace(network, pd=np.nan_to_num(given[0]), qd=np.nan_to_num(given[1]))
+
+
+def take_part_as_zone(
+    agreement: Agreement,
+    party: ZoneParty,
+    folder: Path,
+    serving: Serving,
+    note: Note,
+    credentials: Credentials | None = None,
+) -> Json:
+    """Take part in a run as a zone; return its outcome for the zone, which is local.
+
+    Once something was drawn, an outcome is written however the run ends.
+
+    Parameters
+    ----------
+    folder : Path
+        Of its configuration.
+    serving : callable
+        Answers requests until the run is over, given the zone's client and its first message
+        (:func:`over_grpc`).
+    credentials : Credentials, optional
+        To sign messages with.
+
+    Raises
+    ------
+    InputError
+        If a file is wrong, or the coordinator refuses.
+    LateError
+        If the coordinator is waited for in vain, or stopped the run; with the reason.
+    GridprivError
+        What kept the zone from answering.
+    """
+    own, name = read_own(agreement, party, folder), str(party.zone)
+    _refuse_uncharged(agreement, party)
+    state = folder / party.state
+    make_folder(state)
+    with ExitStack() as stack:
+        stack.enter_context(held(state))
+        charge = _charging(own, agreement, party, folder, stack)
+        member = own.member(_seed(agreement, party, state), charge)
+        about = {"zone": name, "run": agreement.run}
+        if credentials is not None:
+            about["certificate"] = credentials.certificate.decode()
+        client = ZoneClient(
+            name,
+            agreement.run,
+            member.agent,
+            agreement.request_limits(name),
+            state / STATE,
+            not_signed if credentials is None else KeySigner(credentials.key),
+            Transcript(state / TRANSCRIPT, about),
+        )
+        public, settings = agreement.public, json.dumps(agreement.agreed_settings)
+
+        def hello() -> bytes:
+            terms = (public.version, public.run, public.topology, settings, client.last)
+            return encode(Hello(name, *terms))
+
+        note("info", "ready", zone=name, run=agreement.run, last=str(client.last))
+        try:
+            _check_end(serving(client, hello), client)
+        except GridprivError as error:
+            if client.drawn():
+                _write_outcome(state, stopped_outcome(own, client, str(error)))
+            raise
+        document = outcome(own, member, client)
+        _write_outcome(state, document)
+        note("info", "finished", zone=name, run=agreement.run)
+    return document
+
+
+def over_grpc(party: ZoneParty, credentials: Credentials | None, note: Note) -> Serving:
+    """Return a function that answers a coordinator's requests over gRPC."""
+    return partial(
+        take_part, address=party.coordinator, credentials=credentials, timeout=party.timeout,
+        beat=party.beat, note=note,
+    )  # fmt: skip
+
+
+def outcome(own: OwnZone, member: ZoneMember, client: ZoneClient) -> Json:
+    """Return a finished run as its zone sees it, with its redispatch; local.
+
+    The zone acts on the agreed values: its AC redispatch with its true demand.
+    """
+    zone, agent, prepared = own.zone, member.agent, own.prepared
+    z = agent.average.copy()
+    z[agent.shared] = client.agreed
+    (boundary,) = agreed_boundaries(prepared.network, [zone], [z])
+    plan = member.plan(boundary)
+    assert plan is not None
+    base = own.case.base_mva
+    return _statement(own, client) | {
+        "status": "finished",
+        "reason": None,
+        "plan": {
+            "solved": plan.solved,
+            "interchange_mw": base * boundary.interchange,
+            "generation_mw": base * float(plan.pg.sum()),
+            "shed_mw": base * float(plan.p_shed.sum()),
+            "curtailed_mw": base * float(plan.curtailment.sum()),
+            "generators": [
+                {"row": int(row), "pg_mw": base * float(p), "qg_mvar": base * float(q)}
+                for row, p, q in zip(own.case.gen_row[zone.gens], plan.pg, plan.qg, strict=True)
+            ],
+        },
+    }
+
+
+def stopped_outcome(own: OwnZone, client: ZoneClient, reason: str) -> Json:
+    """Return a run that was stopped as its zone sees it: what it spent, and no plan; local."""
+    return _statement(own, client) | {"status": "stopped", "reason": reason, "plan": None}
+
+
+def _statement(own: OwnZone, client: ZoneClient) -> Json:
+    prepared = own.prepared
+    statements = zone_statements({own.zone.name: client.drawn()}, prepared.settings, prepared.rules)
+    return {
+        "zone": own.zone.name,
+        "run": client.run,
+        "rounds": list(client.figures),
+        "privacy": json_ready([asdict(statement) for statement in statements]),
+    }
+
+
+def _write_outcome(state: Path, document: Json) -> None:
+    write_text(state / OUTCOME, json.dumps(document, indent=2) + "\n", private=True)
+
+
+def _check_end(last: Shutdown | None, client: ZoneClient) -> None:
+    """Raise :class:`LateError` where a run ended before the zone had agreed values."""
+    if last is not None and not last.finished:
+        raise LateError(f"zone {client.zone!r}: the run was stopped: {last.reason}")
+    if client.agreed is None:
+        raise LateError(
+            f"zone {client.zone!r}: the coordinator ended the run after {client.last}, before "
+            "values were agreed"
+        )
+
+
+def _refuse_uncharged(agreement: Agreement, party: ZoneParty) -> None:
+    """Refuse the published sensitivity of secure noise without a ledger.
+
+    Its certified cost depends on the penalties that the rounds come to, which no party knows
+    beforehand: only a ledger ends a run that would pass what the owner grants.
+    """
+    settings = agreement.settings
+    if settings.sensitivity == "published" and settings.noise == "secure" and party.ledger is None:
+        raise not_allowed(
+            "ledger", None, "a ledger: with sensitivity published and secure noise the certified "
+            "cost of a release is not known before the run",
+        )  # fmt: skip
+
+
+def _charging(
+    own: OwnZone, agreement: Agreement, party: ZoneParty, folder: Path, stack: ExitStack
+) -> Charging | None:
+    """Open the zone's ledger and see that the run fits before anything is drawn."""
+    if party.ledger is None:
+        return None
+    prepared, name = own.prepared, str(party.zone)
+    if prepared.rules.noise is None:
+        raise InputError("ledger charges releases; this run has none (mechanism none)")
+    adjacency = prepared.settings.protected(own.case)
+    (dataset,) = (
+        data for data in zone_datasets(own.case, prepared.zoning, adjacency) if data.owner == name
+    )
+    key = None if party.ledger_key is None else folder / party.ledger_key
+    ledger = stack.enter_context(Ledger(folder / party.ledger, [dataset], key))
+    state = read_state(folder / party.state / STATE)
+    most = agreement.settings.local_updates
+    kept = None if state is None else state.memory.drawn
+    charge = charged_once(ledger, key, agreement.run, name, kept, most)
+    begun = bool(kept) or charge.paid.total() > 0
+    release = agreement.zones[name].release
+    if not begun and release is not None:
+        planned = {release: agreement.settings.planned_releases()}
+        ledger.plan({name: charge.charge.cost(name, planned)})
+    return charge
+
+
+def _seed(agreement: Agreement, party: ZoneParty, state: Path) -> int:
+    """Return the seed of a zone's simulated noise, the same after every restart."""
+    if agreement.settings.noise == "secure":
+        return 0  # nobody reads it
+    if party.seed is not None:
+        return party.seed
+    path = state / SEED
+    try:
+        return int(read_text(path, "seed"))
+    except FileNotFoundError:
+        seed = secrets.randbits(64)
+        write_text(path, f"{seed}\n", private=True)
+        return seed

@@ -1,0 +1,311 @@
+"""Storage, ramps, reserves and commitment, which couple the steps of a series; from CSV files.
+
+All of it is public: equipment and market data, no demand.
+
+- ``name,bus,p_mw,energy_mwh`` and, optional, ``charge_mw`` (default: p_mw),
+  ``efficiency_charge``, ``efficiency_discharge`` (1), ``loss_percent_per_hour`` (0),
+  ``soc_percent`` (50), ``end_soc_percent`` (default: soc_percent), ``q_mvar`` (0): storage;
+- ``gen,up_mw_per_hour,down_mw_per_hour``: ramps of generators, by row of the source;
+- ``gen,start_cost,min_up_hours,min_down_hours``: generators that a commitment may let stand still;
+- ``gen,up_mw,down_mw`` and, optional, ``up_price,down_price`` ($/MWh): what generators can hold in
+  reserve; the row of gen ``required`` is what all zones together hold in every step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from gridpriv.core.arrays import Floats
+from gridpriv.core.errors import InputError, not_allowed
+from gridpriv.grid.case import POLYNOMIAL, Case, GenCost
+from gridpriv.grid.csvfile import CsvRows
+
+OPTIONS = {
+    "charge_mw": np.nan, "efficiency_charge": 1.0, "efficiency_discharge": 1.0,
+    "loss_percent_per_hour": 0.0, "soc_percent": 50.0, "end_soc_percent": np.nan, "q_mvar": 0.0,
+}  # fmt: skip
+REQUIRED = "required"
+
+
+@dataclass(frozen=True)
+class Storage:
+    """A storage; power in p.u., energy in p.u. hours.
+
+    Attributes
+    ----------
+    gen : int
+        Index of the generator that stands for it.
+    charge, discharge : float
+        Largest power into and out of it.
+    charge_efficiency, discharge_efficiency : float
+    loss : float
+        Share of its energy that is lost per hour.
+    start, end : float
+        Energy before the first step, and the least after the last.
+    """
+
+    name: str
+    gen: int
+    charge: float
+    discharge: float
+    energy: float
+    charge_efficiency: float
+    discharge_efficiency: float
+    loss: float
+    start: float
+    end: float
+
+    def most_at_end(self, steps: int, hours: float) -> float:
+        """Return the energy after so many steps of charging at full power."""
+        energy, kept = self.start, 1.0 - self.loss * hours
+        for _ in range(steps):
+            energy = min(self.energy, kept * energy + hours * self.charge_efficiency * self.charge)
+        return energy
+
+
+@dataclass(frozen=True)
+class Switch:
+    """A generator that may stand still.
+
+    Attributes
+    ----------
+    gen : int
+        Index in the case.
+    start_cost : float
+        $ per start.
+    min_up, min_down : float
+        Least hours of running, and of standing still.
+    """
+
+    gen: int
+    start_cost: float
+    min_up: float
+    min_down: float
+
+
+@dataclass(frozen=True, eq=False)
+class Chronology:
+    """Coupling of the steps of a case: ramps, storage, reserves; power per unit.
+
+    Attributes
+    ----------
+    hours : float
+        Length of a step.
+    storages : tuple of Storage
+    ramp_up, ramp_down : (g,)
+        Largest change of output per hour; inf without a limit.
+    reserve_most, reserve_price : (2, g)
+        Reserve that generators can hold, up and down, and its price in $/MWh.
+    reserve_required : (2, T)
+        Reserve of all zones together, up and down.
+    switches : tuple of Switch
+        Generators that a commitment may let stand still.
+    """
+
+    hours: float
+    storages: tuple[Storage, ...]
+    ramp_up: Floats
+    ramp_down: Floats
+    reserve_most: Floats
+    reserve_price: Floats
+    reserve_required: Floats
+    switches: tuple[Switch, ...] = ()
+
+    @staticmethod
+    def of(
+        case: Case,
+        storages: Sequence[Storage] = (),
+        *,
+        steps: int,
+        hours: float = 1.0,
+        ramps: str | Path | None = None,
+        reserves: str | Path | None = None,
+        switches: str | Path | None = None,
+    ) -> Chronology:
+        """Return the chronology of a case (with its storages) from files.
+
+        Raises
+        ------
+        InputError
+            With the line, for an unknown generator or a negative figure; for a storage that
+            cannot reach its end condition.
+        """
+        if not (np.isfinite(hours) and hours > 0):
+            raise not_allowed("step_hours", hours, "a positive number of hours")
+        for storage in storages:
+            _check_end(case, storage, steps, hours)
+        up = np.full(case.n_gen, np.inf) if ramps is None else None
+        down = up
+        if ramps is not None:
+            up, down = _read_ramps(case, Path(ramps))
+        assert up is not None and down is not None
+        most, price = np.zeros((2, 2, case.n_gen))
+        needed = np.zeros(2)
+        if reserves is not None:
+            most, price, needed = _read_reserves(case, Path(reserves))
+        return Chronology(
+            hours, tuple(storages), up, down, most, price, np.tile(needed[:, None], steps),
+            () if switches is None else _read_switches(case, Path(switches)),
+        )  # fmt: skip
+
+    @property
+    def empty(self) -> bool:
+        """True if nothing couples the steps."""
+        bounded = np.isfinite(self.ramp_up).any() or np.isfinite(self.ramp_down).any()
+        return not (self.storages or self.switches or bounded or self.reserve_required.any())
+
+
+def _check_end(case: Case, storage: Storage, steps: int, hours: float) -> None:
+    most = storage.most_at_end(steps, hours)
+    if most < storage.end - 1e-9:
+        base = case.base_mva
+        raise InputError(
+            f"storage {storage.name}: its end condition of {base * storage.end:.6g} MWh cannot be "
+            f"met: charging at full power for {steps} steps of {hours:g} h from "
+            f"{base * storage.start:.6g} MWh reaches {base * most:.6g} MWh. Lower end_soc_percent."
+        )
+
+
+def with_storage(case: Case, path: str | Path) -> tuple[Case, tuple[Storage, ...]]:
+    """Return the case with a generator for every storage of a file, and the storages.
+
+    Raises
+    ------
+    InputError
+        With the line, for an unknown bus, a repeated name, or a figure that is not allowed.
+    """
+    needed = ("name", "bus", "p_mw", "energy_mwh")
+    rows = CsvRows(Path(path), "storage list", (needed, ()), (needed, tuple(OPTIONS)))
+    seen: dict[str, int] = {}
+    found: list[Storage] = []
+    buses: list[int] = []
+    reactive: list[float] = []
+    for line, row in rows:
+        name = rows.name(row, "name", line)
+        rows.once(seen, name, line, "storage")
+        buses.append(int(rows.bus(row, line, case)[0]))
+        value = {key: rows.number(row, key, line) for key in ("p_mw", "energy_mwh")}
+        for key, default in OPTIONS.items():
+            value[key] = rows.number(row, key, line) if row.get(key, "").strip() else default
+        _check_row(rows, line, row, value)
+        base = case.base_mva
+        full = value["energy_mwh"] / base
+        charge = value["p_mw"] if np.isnan(value["charge_mw"]) else value["charge_mw"]
+        soc = value["soc_percent"]
+        end = soc if np.isnan(value["end_soc_percent"]) else value["end_soc_percent"]
+        reactive.append(value["q_mvar"] / base)
+        found.append(Storage(
+            name, case.n_gen + len(found), charge / base, value["p_mw"] / base, full,
+            value["efficiency_charge"], value["efficiency_discharge"],
+            value["loss_percent_per_hour"] / 100, soc / 100 * full, end / 100 * full,
+        ))  # fmt: skip
+    if not found:
+        raise InputError(f"{rows.label} lists no storage")
+    return _with_generators(case, found, np.array(buses), np.array(reactive)), tuple(found)
+
+
+def _check_row(rows: CsvRows, line: int, row: dict[str, str], value: dict[str, float]) -> None:
+    ranges = {
+        "p_mw": (0.0, np.inf), "charge_mw": (0.0, np.inf), "energy_mwh": (0.0, np.inf),
+        "efficiency_charge": (1e-3, 1.0), "efficiency_discharge": (1e-3, 1.0),
+        "loss_percent_per_hour": (0.0, 100.0), "soc_percent": (0.0, 100.0),
+        "end_soc_percent": (0.0, 100.0), "q_mvar": (0.0, np.inf),
+    }  # fmt: skip
+    for key, (low, high) in ranges.items():
+        if not np.isnan(value[key]) and not low <= value[key] <= high:
+            allowed = f"{low:g} or more" if np.isinf(high) else f"from {low:g} to {high:g}"
+            raise rows.error(line, key, row.get(key, ""), allowed)
+
+
+def _with_generators(
+    case: Case, storages: Sequence[Storage], buses: np.ndarray, reactive: Floats
+) -> Case:
+    """Return the case with a generator without cost for every storage."""
+    count = len(storages)
+    first = int(case.gen_row.max(initial=0)) + 1
+
+    def grown(name: str, values: object) -> np.ndarray:
+        return np.concatenate([getattr(case, name), np.broadcast_to(np.asarray(values), count)])
+
+    free = GenCost(POLYNOMIAL, (0.0, 0.0))
+    return replace(
+        case,
+        gen_bus=grown("gen_bus", buses).astype(np.int64),
+        pmin=grown("pmin", [-s.charge for s in storages]),
+        pmax=grown("pmax", [s.discharge for s in storages]),
+        qmin=grown("qmin", -reactive), qmax=grown("qmax", reactive),
+        vg=grown("vg", case.vm[buses]), pg=grown("pg", 0.0),
+        gen_row=grown("gen_row", first + np.arange(count)).astype(np.int64),
+        cost=(*case.cost, *([free] * count)) if case.cost else (),
+    )  # fmt: skip
+
+
+def _generator(
+    rows: CsvRows, row: dict[str, str], line: int, case: Case, seen: dict[str, int]
+) -> int:
+    text = row["gen"].strip()
+    at = np.flatnonzero(case.gen_row == (int(text) if text.isdecimal() else -1))
+    if not len(at):
+        rows_of = f"a generator row in service, 1 to {case.gen_row.max()}"
+        raise rows.error(line, "gen", text, rows_of)
+    rows.once(seen, text, line, "gen")
+    return int(at[0])
+
+
+def _read_ramps(case: Case, path: Path) -> tuple[Floats, Floats]:
+    rows = CsvRows(path, "ramp list", (("gen", "up_mw_per_hour", "down_mw_per_hour"), ()))
+    up, down = np.full((2, case.n_gen), np.inf)
+    seen: dict[str, int] = {}
+    for line, row in rows:
+        g = _generator(rows, row, line, case, seen)
+        for key, values in (("up_mw_per_hour", up), ("down_mw_per_hour", down)):
+            values[g] = rows.number(row, key, line) / case.base_mva
+            if values[g] < 0:
+                raise rows.error(line, key, row[key], "0 or more")
+    if not seen:
+        raise InputError(f"{rows.label} names no generator")
+    return up, down
+
+
+def _read_reserves(case: Case, path: Path) -> tuple[Floats, Floats, Floats]:
+    amounts_of = ("gen", "up_mw", "down_mw")
+    rows = CsvRows(path, "reserve list", (amounts_of, ()), (amounts_of, ("up_price", "down_price")))
+    most, price = np.zeros((2, 2, case.n_gen))
+    needed, seen = np.zeros(2), dict[str, int]()
+    for line, row in rows:
+        amounts = np.array([rows.number(row, key, line) for key in ("up_mw", "down_mw")])
+        if (amounts < 0).any():
+            key = "up_mw" if amounts[0] < 0 else "down_mw"
+            raise rows.error(line, key, row[key], "0 or more")
+        if row["gen"].strip() == REQUIRED:
+            rows.once(seen, REQUIRED, line, "gen")
+            needed = amounts / case.base_mva
+            continue
+        g = _generator(rows, row, line, case, seen)
+        most[:, g] = amounts / case.base_mva
+        for k, key in enumerate(("up_price", "down_price")):
+            if row.get(key, "").strip():
+                price[k, g] = rows.number(row, key, line)
+    if REQUIRED not in seen:
+        raise InputError(f"{rows.label} has no row of gen {REQUIRED}: what all zones hold together")
+    return most, price, needed
+
+
+def _read_switches(case: Case, path: Path) -> tuple[Switch, ...]:
+    keys = ("start_cost", "min_up_hours", "min_down_hours")
+    rows = CsvRows(path, "commitment list", (("gen", *keys), ()))
+    found, seen = [], dict[str, int]()
+    for line, row in rows:
+        g = _generator(rows, row, line, case, seen)
+        values = [rows.number(row, key, line) for key in keys]
+        for key, value in zip(keys, values, strict=True):
+            if value < 0:
+                raise rows.error(line, key, row[key], "0 or more")
+        found.append(Switch(g, *values))
+    if not found:
+        raise InputError(f"{rows.label} names no generator")
+    return tuple(found)

@@ -1,0 +1,280 @@
+"""Convert a case file into another format, and state what the new file has lost.
+
+The account is measured: the new file is read again, and every figure of the two cases is compared
+at buses of the same number, or in the same order where a format numbers its buses anew.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Literal
+
+import numpy as np
+
+from gridpriv.core.arrays import Floats, Ints
+from gridpriv.core.document import Json
+from gridpriv.core.errors import InputError, one_of
+from gridpriv.core.files import write_bytes
+from gridpriv.grid.admittance import bus_admittance
+from gridpriv.grid.case import Case
+from gridpriv.grid.library import read_case
+from gridpriv.grid.matpower_writer import matpower_bytes, matpower_text
+from gridpriv.grid.powsybl import WRITTEN, Writing, need_powsybl, write_powsybl
+from gridpriv.grid.powsybl_files import FORMATS
+from gridpriv.grid.readreport import ReadReport
+
+Outcome = Literal["kept", "changed", "lost"]
+TARGETS = {".m": "MATPOWER .m", ".mat": "MATPOWER .mat", ".json": "pandapower JSON", **WRITTEN}
+ROUNDING = 1e-9
+"""Relative difference below which a figure was kept: formats print 10 digits and more."""
+EXPORTED = re.compile(r"VL-?([0-9]+)_0")
+"""Names of buses in PowSyBl's PSS/E export of a MATPOWER case."""
+BUS_FIGURES = {
+    "pd": "demand, active", "qd": "demand, reactive", "gs": "shunts, active",
+    "bs": "shunts, reactive", "vmin": "voltage band, lower", "vmax": "voltage band, upper",
+    "base_kv": "nominal voltage",
+}  # fmt: skip
+BRANCH_FIGURES = {
+    "rate": "ratings, permanent (A)", "rate_b": "ratings, temporary (B)",
+    "rate_c": "ratings, emergency (C)", "angmin": "angle limits, lower",
+    "angmax": "angle limits, upper",
+}  # fmt: skip
+GEN_FIGURES = {
+    "pg": "active set points", "vg": "voltage set points", "pmin": "active limits, lower",
+    "pmax": "active limits, upper", "qmin": "reactive limits, lower",
+    "qmax": "reactive limits, upper",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A figure of the source in the new file.
+
+    Attributes
+    ----------
+    field : str
+    status : {'kept', 'changed', 'lost'}
+    count : int
+        Buses, branches or generators at which it differs.
+    largest : float or None
+        Largest relative difference; None where there is no number to compare.
+    """
+
+    field: str
+    status: Outcome
+    count: int
+    largest: float | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Converted:
+    """A conversion: both cases, the account of the source, and what the new file has lost."""
+
+    before: Case
+    after: Case
+    source: ReadReport
+    target: ReadReport
+    differences: tuple[Difference, ...]
+
+    def as_dict(self) -> Json:
+        """Return the conversion as JSON can hold it."""
+        case = self.before
+        return {
+            "case": case.name,
+            "source": {"file": self.source.source, "format": self.source.format},
+            "target": {"file": self.target.source, "format": self.target.format},
+            "buses": case.n_bus,
+            "branches": case.n_branch,
+            "generators": case.n_gen,
+            "load_mw": float(case.base_mva * case.pd.sum()),
+            "differences": [asdict(row) for row in self.differences],
+            "unsupported": [asdict(note) for note in self.source.unsupported],
+        }
+
+
+def convert(source: str | Path, target: str | Path) -> Converted:
+    """Write a case in another format, by the ending of the new file's name.
+
+    Parameters
+    ----------
+    source : str or path
+        As of :func:`gridpriv.load_case`.
+    target : str or path
+        ``.m``, ``.mat``, ``.json`` (pandapower), ``.xiidm``, ``.zip`` (CGMES), ``.uct``, ``.raw``.
+
+    Returns
+    -------
+    Converted
+        What was kept, changed and lost.
+
+    Raises
+    ------
+    InputError
+        If a format is not known, or has no place for the grid.
+    """
+    path = Path(target)
+    check_target(path, source)
+    before, report = read_case(source)
+    if Path(source).suffix.lower() in FORMATS and path.suffix.lower() in WRITTEN:
+        write_powsybl(Path(source), Writing(path, private=False))
+    else:
+        write_case(before, path)
+    after, written = read_case(path)
+    return Converted(before, after, report, written, tuple(differences(before, after)))
+
+
+def check_target(path: Path, source: str | Path) -> None:
+    """Refuse a file that cannot be written, is the source, or whose name ends in no format."""
+    one_of("ending of the file to write", path.suffix.lower(), TARGETS)
+    if path.suffix.lower() in WRITTEN:
+        need_powsybl(path)
+    if not path.parent.is_dir():
+        raise InputError(f"{path} cannot be written: its folder does not exist")
+    if path.exists() and Path(source).exists() and path.samefile(source):
+        raise InputError(f"{path} is the source itself. Give another file to write.")
+
+
+def write_case(case: Case, path: Path, qg: Floats | None = None, *, private: bool = False) -> None:
+    """Write a case as a file, by the ending of its name.
+
+    Parameters
+    ----------
+    case : Case
+    path : Path
+    qg : (g,) float, optional
+        Reactive output, p.u., where the format has a place for it.
+    private : bool
+        Whether only its owner may read the file.
+    """
+    suffix = path.suffix.lower()
+    if suffix == ".m":
+        write_bytes(path, matpower_text(case, qg=qg).encode(), private=private)
+    elif suffix == ".mat":
+        write_bytes(path, matpower_bytes(case, qg), private=private)
+    elif suffix == ".json":
+        from pandapower import to_json
+
+        from gridpriv.grid.pandapower_writer import write_net
+
+        write_bytes(path, to_json(write_net(case)[0]).encode(), private=private)
+    else:
+        with TemporaryDirectory(prefix="gridpriv-") as folder:
+            tables = Path(folder) / "case.mat"
+            tables.write_bytes(matpower_bytes(case, qg))
+            write_powsybl(tables, Writing(path, private=private), case.name)
+
+
+def differences(before: Case, after: Case) -> Iterator[Difference]:
+    """Yield every figure of a case, and how it differs in another that was made of it."""
+    sizes = (("buses", "n_bus"), ("branches", "n_branch"), ("generators", "n_gen"))
+    for label, name in sizes:
+        change = getattr(after, name) - getattr(before, name)
+        status: Outcome = "kept" if change == 0 else "lost" if change < 0 else "changed"
+        yield Difference(f"{label} in service", status, abs(change))
+    if before.n_bus == after.n_bus:
+        here, there = _places(before, after)
+        moved = int((before.bus_id[here] != after.bus_id[there]).sum())
+        yield Difference("bus numbers", "changed" if moved else "kept", moved)
+        yield from _figures(before, after, here, there)
+    yield from _texts(before, after)
+
+
+def _places(before: Case, after: Case) -> tuple[Ints, Ints]:
+    """Return the buses of both cases in the same order.
+
+    By number, by order, or by the number in the name that PSS/E's export gives every bus:
+    whichever leaves the admittances most alike.
+    """
+    order, by_number = np.arange(before.n_bus), np.argsort(before.bus_id)
+    choices = [(by_number, np.argsort(after.bus_id)), (order, order)]
+    matches = [EXPORTED.fullmatch(after.names.bus.get(i, "")) for i in after.bus_id.tolist()]
+    if all(matches):
+        choices.append((by_number, np.argsort([int(match[1]) for match in matches if match])))
+    old, new = bus_admittance(before), bus_admittance(after)
+    distance = [float(np.abs(old[a][:, a] - new[b][:, b]).max()) for a, b in choices]
+    return choices[int(np.argmin(distance))]
+
+
+def _figures(before: Case, after: Case, here: Ints, there: Ints) -> Iterator[Difference]:
+    """Yield the differences of numbers, the buses of both cases in the same order."""
+    for name, label in BUS_FIGURES.items():
+        yield _compared(label, getattr(before, name)[here], getattr(after, name)[there])
+    old, new = bus_admittance(before)[here][:, here], bus_admittance(after)[there][:, there]
+    change = np.abs(old - new)
+    scale = float(np.abs(old).max()) or 1.0
+    count = len(np.unique((change > ROUNDING * scale).nonzero()[0]))
+    yield _outcome("admittances (impedance, charging, taps, phase shifts)", count,
+                   float(change.max()) / scale)  # fmt: skip
+    first, second = np.argsort(here), np.argsort(there)
+    if before.n_branch == after.n_branch:
+        orders = _branch_order(before, first), _branch_order(after, second)
+        for name, label in BRANCH_FIGURES.items():
+            yield _sorted(before, after, name, label, orders)
+    if before.n_gen == after.n_gen:
+        orders = _gen_order(before, first), _gen_order(after, second)
+        for name, label in GEN_FIGURES.items():
+            yield _sorted(before, after, name, label, orders)
+
+
+def _sorted(
+    before: Case, after: Case, name: str, label: str, orders: tuple[Ints, Ints]
+) -> Difference:
+    old, new = getattr(before, name), getattr(after, name)
+    old = np.zeros(len(orders[0])) if old is None else old[orders[0]]
+    new = np.zeros(len(orders[1])) if new is None else new[orders[1]]
+    return _compared(label, old, new)
+
+
+def _branch_order(case: Case, place: Ints) -> Ints:
+    """Return the branches by their ends and impedances, whichever end is named first."""
+    ends = np.sort(np.stack([place[case.f_bus], place[case.t_bus]]), axis=0)
+    size = np.round(np.abs(case.r + 1j * case.x), 6)
+    return np.asarray(np.lexsort((case.rate, size, ends[1], ends[0])))
+
+
+def _gen_order(case: Case, place: Ints) -> Ints:
+    return np.asarray(np.lexsort((case.qmin, case.qmax, case.pmin, case.pmax, place[case.gen_bus])))
+
+
+def _compared(label: str, old: Floats, new: Floats) -> Difference:
+    """Return the difference of two columns, relative to the largest number of the first."""
+    finite = np.isfinite(old) & np.isfinite(new)
+    scale = float(np.abs(old[np.isfinite(old)]).max(initial=0.0)) or 1.0
+    known = np.where(finite, old, 0.0), np.where(finite, new, 0.0)
+    change = np.where(finite, np.abs(known[0] - known[1]) / scale, old != new)
+    gone = len(old) and not new[np.isfinite(new)].any() and old[np.isfinite(old)].any()
+    unlimited = np.isinf(new).all() and np.isfinite(old).any()
+    if gone or unlimited:
+        return Difference(label, "lost", int((change > ROUNDING).sum()), None)
+    return _outcome(label, int((change > ROUNDING).sum()), float(change.max(initial=0.0)))
+
+
+def _outcome(label: str, count: int, largest: float) -> Difference:
+    return Difference(label, "kept" if largest <= ROUNDING else "changed", count, largest)
+
+
+def _texts(before: Case, after: Case) -> Iterator[Difference]:
+    """Yield costs, references, groups, names and places."""
+    texts = (
+        ("generator costs", before.cost, after.cost),
+        ("reference buses", before.reference.any(), after.reference.any()),
+        ("bus names", before.names.bus, after.names.bus),
+        ("branch names", before.names.branch, after.names.branch),
+        ("generator names", before.names.gen, after.names.gen),
+        ("coordinates", before.xy is not None, after.xy is not None),
+        *((f"groups: {kind}", names, after.groups.get(kind)) for kind, names in
+          before.groups.items()),
+    )  # fmt: skip
+    for label, old, new in texts:
+        if not old:
+            continue
+        count = len(old) if isinstance(old, tuple | dict) else 1
+        if not new:
+            yield Difference(label, "lost", count)
+        else:
+            alike = isinstance(old, np.bool_ | bool) or old == new
+            yield Difference(label, "kept" if alike else "changed", 0 if alike else count)

@@ -1,0 +1,418 @@
+"""Federated forecasts of demand, as a public prior for runs, plans and published cases.
+
+Zones hold the demand y_b(t) of their buses over a history of T steps. Features of time are public
+(calendar, weather columns), so that of a linear model only the products of features and demand are
+private: every zone releases them once, with noise, and the model follows by public arithmetic.
+
+*Neighbours*: one bus changes its active and its reactive demand by at most beta each, in every step
+of the history at once. With features phi_k of mean 0, orthonormal over the history, zone z releases
+
+1. the mean active demand of every bus, of which one moves by beta, in the 1-norm;
+2. the mean (p, q) of the zone, one pair that moves by beta: distance beta in the norm ``box``. A
+   bus's reactive demand is expected at the zone's power factor;
+3. c_k = mean over t of phi_k(t) P_z(t) of the zone's active demand P_z, which moves in the 1-norm
+   by max over |d(t)| <= beta of sum_k |mean phi_k d|, that is beta times the largest
+   mean |sum_k s_k phi_k| over signs s;
+4. the mean over t of |P_z(t) - forecast(t)|: the forecast is known from 1 to 3, and the mean moves
+   by at most beta.
+
+Zones hold different buses, so that a run costs what one zone's four releases cost: their epsilons
+add up to the total. What follows is public arithmetic: the levels of buses are drawn towards the
+law that all noisy levels come from (nonparametric empirical Bayes), and shapes c_k/mean towards the
+mean of zones, and that towards 0, as far as noise is in them.
+Lags of private demand would make every feature private; a public lag (last week's published load)
+is a column of the weather file. A hidden layer of public random weights makes the same model
+nonlinear (``network``): of it, too, only products with features are private.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise, product
+
+import numpy as np
+
+from gridpriv.core.arrays import Floats
+from gridpriv.core.errors import InputError, not_allowed
+from gridpriv.privacy.mechanism import MECHANISMS, make_mechanism
+from gridpriv.privacy.noise import NoiseStreams
+from gridpriv.privacy.release import Release
+from gridpriv.privacy.sensitivity import Norm, Sensitivity
+
+SHARES: Mapping[str, float] = {"buses": 0.75, "zone": 0.06, "shape": 0.14, "spread": 0.05}
+"""Parts of epsilon (docs/decisions/0071-forecast.md)."""
+MOST_SIGNS = 12  # features whose signs are tried one by one; a bound stands for more
+HIDDEN = 4
+GRID, ROUNDS = 200, 300  # levels that a bus may have, and steps of expectation maximization
+GAUSSIAN_MEAN = math.sqrt(2.0 / math.pi)  # of |x| of a standard normal x
+Charge = Callable[[str, Release], None]
+
+
+@dataclass(frozen=True, eq=False)
+class History:
+    """History of demand of the buses of one zone.
+
+    Attributes
+    ----------
+    zone : str
+    p, q : (T, n) float
+        Active and reactive demand of the zone's buses, in one unit.
+    """
+
+    zone: str
+    p: Floats
+    q: Floats
+
+    def __post_init__(self) -> None:
+        if self.p.ndim != 2 or self.p.shape != self.q.shape or 0 in self.p.shape:
+            raise not_allowed(
+                f"history of zone {self.zone}", f"p {self.p.shape}, q {self.q.shape}",
+                "two arrays (steps, buses) of one shape: every zone needs a bus and a step",
+            )  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Forecast:
+    """Expected demand and its standard deviation, for every bus and step ahead.
+
+    Attributes
+    ----------
+    mean, spread : (2, steps, n) float
+        Of p and q, in the history's unit; the buses of all zones in their order.
+    zone_mean, zone_spread : (zones, steps) float
+        Of the active demand of every zone.
+    releases : mapping of str to tuple of Release
+        Of every zone; empty without noise.
+    epsilon : float
+        Total of a zone, pure; inf without noise.
+    """
+
+    mean: Floats
+    spread: Floats
+    zone_mean: Floats
+    zone_spread: Floats
+    releases: Mapping[str, tuple[Release, ...]]
+    epsilon: float
+
+    def quantile(self, level: float) -> Floats:
+        """Return a quantile of the zones' active demand, (zones, steps); quantiles do not cross."""
+        from scipy.special import ndtri
+
+        if not 0.0 < level < 1.0:
+            raise not_allowed("quantile", level, "a number above 0 and below 1")
+        return np.asarray(self.zone_mean + ndtri(level) * self.zone_spread)
+
+
+def check_quantiles(levels: Sequence[float]) -> None:
+    """Raise :class:`InputError` unless levels rise strictly within (0, 1): others cross."""
+    inside = all(0.0 < level < 1.0 for level in levels)
+    if not inside or any(b <= a for a, b in pairwise(levels)):
+        raise not_allowed("quantiles", list(levels), "rising numbers above 0 and below 1")
+
+
+def orthonormal(past: Floats, ahead: Floats) -> tuple[Floats, Floats]:
+    """Return features of mean 0, orthonormal over the history (T, K), and the same ahead (H, K).
+
+    Features that the history does not tell apart are left out.
+    """
+    centre, scale = past.mean(axis=0), past.std(axis=0)
+    kept = scale > 1e-9
+    left = (past[:, kept] - centre[kept]) / scale[kept]
+    right = (ahead[:, kept] - centre[kept]) / scale[kept]
+    _, values, directions = np.linalg.svd(left, full_matrices=False)
+    strong = values > 1e-6 * max(float(values.max(initial=0.0)), 1e-300)
+    map_ = directions[strong].T * (math.sqrt(len(past)) / values[strong])
+    return left @ map_, right @ map_
+
+
+def network_features(past: Floats, ahead: Floats, seed: int) -> tuple[Floats, Floats]:
+    """Return the outputs of a hidden layer with public random weights, after the features."""
+    random = np.random.default_rng((seed, past.shape[1]))
+    weights = random.normal(size=(past.shape[1], HIDDEN))
+    offsets = random.normal(size=HIDDEN)
+    centre, scale = past.mean(axis=0), np.maximum(past.std(axis=0), 1e-9)
+    hidden = [np.tanh((x - centre) / scale @ weights + offsets) for x in (past, ahead)]
+    return np.hstack([past, hidden[0]]), np.hstack([ahead, hidden[1]])
+
+
+def shape_sensitivity(features: Floats) -> float:
+    """Return the 1-norm by which the products c move where one bus moves by 1 in every step."""
+    count = features.shape[1]
+    if count == 0:
+        return 0.0
+    if count > MOST_SIGNS:  # |sum_k s_k mean phi_k d|^2 <= K by orthonormality
+        return math.sqrt(count)
+    signs = np.array(list(product((1.0, -1.0), repeat=count - 1)))
+    rest = features[:, 1:] @ signs.T if count > 1 else 0.0
+    return float(np.abs(features[:, :1] + rest).mean(axis=0).max())
+
+
+@dataclass(frozen=True, eq=False)
+class Noise:
+    """Release of a zone's values: charged, then drawn.
+
+    Attributes
+    ----------
+    epsilon : float
+        Total of a zone, pure; inf for none.
+    beta : float
+        Distance between neighbours, in the history's unit.
+    source : {'simulated', 'secure'}
+    charge : callable
+        Called with a zone and a release before it is drawn.
+    """
+
+    epsilon: float
+    beta: float
+    source: str
+    streams: NoiseStreams
+    charge: Charge
+
+    def release(self, part: str, distance: float) -> Release:
+        """Return the release of a part that moves by ``distance`` between neighbours."""
+        kind = "knorm" if part == "zone" else "laplace"
+        norm: Norm = "box" if kind == "knorm" else 1
+        scale = distance / (SHARES[part] * self.epsilon)
+        mechanism = make_mechanism(MECHANISMS[kind, self.source], scale, distance)
+        sensitivity = Sensitivity(distance, norm, f"{part} of a zone, one bus moves in every step")
+        return Release(mechanism, sensitivity, distance)
+
+    def draw(self, zone: str, place: tuple[int, int], release: Release, values: Floats) -> Floats:
+        """Charge a release and return the values with noise."""
+        self.charge(zone, release)
+        return release.apply(values, lambda: self.streams.stream(place[0], 1, place[1]))
+
+
+def planned_releases(past: Floats, epsilon: float, beta: float, source: str) -> dict[Release, int]:
+    """Return the planned releases of a zone, from public numbers only."""
+    features, _ = orthonormal(past, past)
+    noise = Noise(epsilon, beta, source, NoiseStreams(0), lambda *_: None)
+    moved = beta * shape_sensitivity(features)
+    parts = {"buses": beta, "zone": beta, "shape": moved, "spread": beta}
+    found: dict[Release, int] = {}
+    for part, distance in parts.items():
+        if distance > 0:
+            release = noise.release(part, distance)
+            found[release] = found.get(release, 0) + 1
+    return found
+
+
+def forecast_demand(
+    histories: Sequence[History],
+    past: Floats,
+    ahead: Floats,
+    *,
+    epsilon: float,
+    beta: float,
+    source: str = "simulated",
+    seed: int = 0,
+    charge: Charge = lambda *_: None,
+) -> Forecast:
+    """Return a forecast from what zones release of their histories.
+
+    Parameters
+    ----------
+    histories : sequence of History
+        Of T steps each, one a zone.
+    past, ahead : (T, K), (H, K) float
+        Public features of the history's steps and of the steps ahead.
+    epsilon : float
+        Total of a zone's releases, pure; inf releases without noise.
+    beta : float
+        By how much a bus's active and reactive demand may change in every step, in the unit of the
+        histories.
+    source : {'simulated', 'secure'}
+    charge : callable, optional
+        Called with a zone's name and a release before it is drawn (a ledger); refusing raises.
+
+    Raises
+    ------
+    InputError
+        For histories of another length than the features, or numbers that are not finite.
+    """
+    steps = len(past)
+    if steps < 2 or any(len(one.p) != steps for one in histories):
+        found = [len(one.p) for one in histories]
+        raise not_allowed("history", found, f"{steps} steps in every zone, at least 2")
+    held = [past, ahead, *(values for one in histories for values in (one.p, one.q))]
+    if not all(np.isfinite(values).all() for values in held):
+        raise InputError("the history or its features hold a number that is not finite")
+    features, features_ahead = orthonormal(past, ahead)
+    moved = beta * shape_sensitivity(features)
+    noise = Noise(epsilon, beta, source, NoiseStreams(seed), charge) if epsilon < math.inf else None
+    drawn: dict[str, list[Release]] = {one.zone: [] for one in histories}
+
+    def released(z: int, part: str, values: Floats, distance: float) -> tuple[Floats, float]:
+        """Return the released values of a zone and the variance of their noise."""
+        if noise is None or values.size == 0:
+            return values, 0.0
+        release = noise.release(part, distance)
+        drawn[histories[z].zone].append(release)
+        place = (z, list(SHARES).index(part))
+        return noise.draw(histories[z].zone, place, release, values), release.mechanism.variance
+
+    buses, zones, products = [], [], []
+    for z, one in enumerate(histories):
+        p, q = one.p.mean(axis=0), one.q.mean(axis=0)
+        buses.append(released(z, "buses", p, beta))
+        zones.append(released(z, "zone", np.array([p.sum(), q.sum()]), beta))
+        products.append(released(z, "shape", features.T @ one.p.sum(axis=1) / steps, moved))
+    levels = _levels(buses, zones)
+    sums = [level[0][0].sum() for level in levels]
+    size = np.maximum(np.array(sums), beta)
+    shape = _pooled(
+        np.array([c for c, _ in products]) / size[:, None],
+        np.array([variance for _, variance in products]) / size**2,
+    )
+    relative = np.maximum(1.0 + shape @ features_ahead.T, 0.0)
+    fitted = np.maximum(1.0 + shape @ features.T, 0.0)
+    errors = []
+    for z, one in enumerate(histories):
+        gap = np.abs(one.p.sum(axis=1) - sums[z] * fitted[z]).mean(keepdims=True)
+        seen, _ = released(z, "spread", gap, beta)
+        least = 0.02 * float(sums[z])
+        noisy = len(buses[z][0]) * buses[z][1]  # of the sum of buses, beside the zone's own release
+        level = noisy * zones[z][1] / max(noisy + zones[z][1], 1e-300)
+        errors.append(math.hypot(max(float(seen[0]), least) / GAUSSIAN_MEAN, math.sqrt(level)))
+    return _assembled(levels, sums, relative, np.array(errors), drawn, epsilon)
+
+
+def _levels(
+    buses: Sequence[tuple[Floats, float]], zones: Sequence[tuple[Floats, float]]
+) -> list[tuple[Floats, Floats]]:
+    """Return the means (2, n) of every zone's buses, and the variance of their errors (2, n).
+
+    Active levels are posterior means, moved so that a zone's sum is the best estimate from both of
+    its releases; reactive ones have the zone's power factor.
+    """
+    noisy = np.concatenate([values for values, _ in buses])
+    means, variances = _posterior(noisy, buses[0][1])
+    cuts = np.cumsum([len(values) for values, _ in buses])[:-1]
+    found = []
+    for expected, variance, (values, noise), (total, zone_noise) in zip(
+        np.split(means, cuts), np.split(variances, cuts), buses, zones, strict=True
+    ):
+        summed = len(values) * noise
+        weight = summed / (summed + zone_noise) if summed > 0 else 1.0
+        active = max(weight * total[0] + (1.0 - weight) * values.sum(), 0.0)
+        shift = variance * ((active - expected.sum()) / max(float(variance.sum()), 1e-300))
+        own = np.maximum(expected + shift, 0.0) if noise > 0 else expected
+        ratio = float(np.clip(total[1] / max(active, 1e-12), -1.0, 1.0))
+        found.append((np.stack([own, ratio * own]), np.stack([variance, ratio**2 * variance])))
+    return found
+
+
+def _posterior(noisy: Floats, variance: float) -> tuple[Floats, Floats]:
+    """Return posterior means and variances of levels under Laplace noise of a variance.
+
+    Their law is the one on a grid that makes what was released likeliest (Kiefer and Wolfowitz
+    1956), by expectation maximization.
+    """
+    scale = math.sqrt(variance / 2.0)
+    grid = np.linspace(0.0, max(float(noisy.max()), scale, 1e-12), GRID)
+    if scale <= grid[1] - grid[0]:  # less noise than the grid resolves
+        return noisy, np.full_like(noisy, variance)
+    gaps = np.abs(noisy[:, None] - grid) / scale
+    likelihood = np.exp(gaps.min(axis=1, keepdims=True) - gaps)
+    weights = np.full(GRID, 1.0 / GRID)
+    for _ in range(ROUNDS):
+        joint = likelihood * weights
+        weights = (joint / joint.sum(axis=1, keepdims=True)).mean(axis=0)
+    posterior = likelihood * weights
+    posterior /= posterior.sum(axis=1, keepdims=True)
+    mean = posterior @ grid
+    return mean, np.maximum(posterior @ grid**2 - mean**2, 0.0)
+
+
+def _pooled(shapes: Floats, variances: Floats) -> Floats:
+    """Return every zone's shape (zones, K), drawn towards their mean, and that towards 0.
+
+    As far as noise of these variances hides the difference.
+    """
+    if not variances.any():
+        return shapes
+    weights = 1.0 / np.maximum(variances, 1e-12)
+    mean, error = weights @ shapes / weights.sum(), 1.0 / weights.sum()
+    mean = mean * np.maximum(mean**2 - error, 0.0) / np.maximum(mean**2, 1e-300)
+    between = np.maximum(((shapes - mean) ** 2).mean(axis=0) - variances.mean(), 0.0)
+    kept = between[None] / np.maximum(between[None] + variances[:, None], 1e-300)
+    pooled: Floats = mean + kept * (shapes - mean)
+    return pooled
+
+
+def _assembled(
+    levels: Sequence[tuple[Floats, Floats]], sums: Sequence[float], relative: Floats,
+    errors: Floats, drawn: Mapping[str, Sequence[Release]], epsilon: float,
+) -> Forecast:  # fmt: skip
+    """Return the forecast of levels times shapes, with the errors of both."""
+    means, spreads, zone_mean = [], [], []
+    for z, (level, variance) in enumerate(levels):
+        means.append(level[:, None, :] * relative[z][None, :, None])
+        size = max(float(sums[z]), 1e-12)
+        misfit = np.abs(level) * (errors[z] / size)
+        spread = np.sqrt(variance + misfit**2)
+        spreads.append(np.repeat(spread[:, None, :], relative.shape[1], axis=1))
+        zone_mean.append(sums[z] * relative[z])
+    zone_spread = np.repeat(errors[:, None], relative.shape[1], axis=1)
+    return Forecast(
+        np.concatenate(means, axis=2), np.concatenate(spreads, axis=2), np.array(zone_mean),
+        zone_spread, {zone: tuple(found) for zone, found in drawn.items()}, epsilon,
+    )  # fmt: skip
+
+
+def pinball_loss(actual: Floats, quantiles: Mapping[float, Floats]) -> float:
+    """Return the mean pinball loss over levels and values, in the unit of the values."""
+    losses = []
+    for level, predicted in quantiles.items():
+        gap = actual - predicted
+        losses.append(np.maximum(level * gap, (level - 1.0) * gap).mean())
+    return float(np.mean(losses))
+
+
+def mape(actual: Floats, predicted: Floats) -> float:
+    """Return the mean absolute error in per cent of the actual values."""
+    return float(100.0 * (np.abs(predicted - actual) / np.maximum(np.abs(actual), 1e-9)).mean())
+
+
+def calendar(times: Sequence[str]) -> Floats:
+    """Return public features of time: harmonics of the day, of week-ends, and their products.
+
+    Parameters
+    ----------
+    times : sequence of str
+        Dates and times that pandas reads, in equal steps.
+
+    Raises
+    ------
+    InputError
+        Naming the first that is no time, or the first gap: a missing day shifts every later one.
+    """
+    import pandas as pd
+
+    try:
+        stamps = pd.DatetimeIndex(pd.to_datetime(list(times)))
+    except (ValueError, TypeError) as error:
+        raise InputError(
+            f"the history's steps must be dates and times, such as 2026-01-31T17:00: {error}"
+        ) from error
+    gaps = np.diff(stamps.to_numpy()).astype("timedelta64[s]").astype(float)
+    if len(gaps) and (gaps[0] <= 0 or not (gaps == gaps[0]).all()):
+        place = int(np.flatnonzero((gaps != gaps[0]) | (gaps <= 0))[0])
+        raise InputError(
+            f"the history must have equal steps: {times[place + 1]} follows {times[place]}, where "
+            f"steps are {gaps[0]:g} s. Fill the gap, or start after it"
+        )
+    hour = (stamps.hour + stamps.minute / 60.0).to_numpy(float)
+    weekend = (np.asarray(stamps.dayofweek) >= 5).astype(float)
+    waves = [f(2.0 * math.pi * k * hour / 24.0) for k in (1, 2, 3) for f in (np.cos, np.sin)]
+    return np.stack([*waves, weekend, weekend * waves[0], weekend * waves[1]], axis=1)
+
+
+def following(times: Sequence[str], count: int) -> list[str]:
+    """Return the times of the steps after a history."""
+    import pandas as pd
+
+    last, before = pd.Timestamp(times[-1]), pd.Timestamp(times[-2])
+    return [(last + (k + 1) * (last - before)).isoformat() for k in range(count)]

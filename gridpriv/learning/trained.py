@@ -1,0 +1,244 @@
+"""A trained model: its weights, what becomes of a row before them, and its privacy certificate.
+
+The file is a numpy archive with two arrays: ``weights``, and ``description``, a JSON text. Nothing
+in it is pickled. Under ``--public`` it holds what follows from releases and public data alone.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gridpriv.core.arrays import Floats
+from gridpriv.core.document import Json
+from gridpriv.core.errors import InputError, not_allowed
+from gridpriv.core.files import write_bytes
+from gridpriv.core.reading import read_bytes
+from gridpriv.core.tables import publish
+from gridpriv.core.text import json_ready
+from gridpriv.learning.arrays import Array, to_numpy
+from gridpriv.learning.datasets.base import Dataset, Features
+from gridpriv.learning.features import transform
+from gridpriv.learning.module_file import LINEAR, load_module, source_digest
+
+FILE = "model.npz"
+FORMAT = 1
+LARGEST_MODEL = 2**31
+
+
+@dataclass(frozen=True)
+class ModelDescription:
+    """Everything of a model but its weights.
+
+    Attributes
+    ----------
+    dataset : str
+        Name of the data set that it was trained on.
+    task : {'binary', 'multiclass', 'regression'}
+    classes : int
+        Number of classes; 0 for a regression.
+    labels : tuple of str
+        Names of the classes in the order of their numbers; empty where they are the numbers.
+    columns : tuple of str
+        Names of the input columns in their order; empty where they have none.
+    features : int
+        Number of input columns.
+    transform : str
+        Public transform of the input rows (:mod:`gridpriv.learning.features`).
+    norm : float
+        Public bound to which the input rows of training were clipped; rows are predicted as given.
+    intercept : float
+        Constant last feature; 0 for none.
+    kind : str
+        ``linear``, or the torch module as ``module:FILE.py:CLASS``.
+    source : str
+        SHA-256 of the module's file; empty for a linear model.
+    certificate : dict
+        The privacy block of the run.
+    public : bool
+        Whether the model follows from releases and public data alone.
+    """
+
+    dataset: str
+    task: str
+    classes: int
+    labels: tuple[str, ...]
+    columns: tuple[str, ...]
+    features: int
+    transform: str
+    norm: float
+    intercept: float
+    kind: str = LINEAR
+    source: str = ""
+    certificate: Json = field(default_factory=dict)
+    public: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class TrainedModel:
+    """A model that predicts rows like those that it was trained on.
+
+    Attributes
+    ----------
+    weights : (J, K)
+        Of the transformed features and the intercept; (d, 1) parameters of a torch module.
+    description : ModelDescription
+    module : torch.nn.Module or None
+    """
+
+    weights: Floats
+    description: ModelDescription
+    module: Any = None
+
+    def scores(self, x: Features) -> Floats:
+        """Return scores (N, K) of rows (N, J): K = 1 for two classes and for a regression.
+
+        Raises
+        ------
+        InputError
+            If the rows have another number of columns, or a number that is not finite.
+        """
+        known = self.description
+        rows = np.asarray(x)
+        if rows.dtype.kind not in "fiub" or rows.ndim != 2 or rows.shape[1] != known.features:
+            raise not_allowed(
+                "rows", f"{rows.dtype} of shape {rows.shape}",
+                f"numbers of shape (N, {known.features}): the model was trained on "
+                f"{known.dataset}, whose rows have {known.features} columns",
+            )  # fmt: skip
+        if not np.isfinite(rows).all():
+            row = int(np.flatnonzero(~np.isfinite(rows).all(axis=1))[0])
+            raise not_allowed(f"row {row}", rows[row].tolist()[:4], "finite numbers")
+        if self.module is not None:
+            return _module_scores(self.module, self.weights, rows)
+        features = transform(known.transform, rows.astype(np.float64))
+        if known.intercept:
+            last = self.weights[-1] * known.intercept
+            return np.asarray(features @ self.weights[:-1] + last)
+        return np.asarray(features @ self.weights)
+
+    def classify(self, x: Features) -> Array:
+        """Return numbers of classes (-1 and +1 of two), or predicted targets, (N,)."""
+        scores = self.scores(x)
+        if self.description.task == "multiclass":
+            return scores.argmax(axis=1)
+        if self.description.task == "binary":
+            return np.where(scores[:, 0] > 0, 1, -1)
+        return scores[:, 0]
+
+    def predict(self, x: Features) -> Array:
+        """Return a label for every row: the names of classes, their numbers, or targets.
+
+        Parameters
+        ----------
+        x : (N, J)
+            Rows as they were before training: without transform and intercept.
+
+        Raises
+        ------
+        InputError
+            See :meth:`scores`.
+        """
+        found, labels = self.classify(x), self.description.labels
+        if not labels:
+            return found
+        place = (found + 1) // 2 if self.description.task == "binary" else found
+        return np.asarray(labels)[place]
+
+    def published(self) -> TrainedModel:
+        """Return the model without whatever of its certificate is private."""
+        from dataclasses import replace
+
+        from gridpriv.learning.schema import LEARN_DOCUMENT
+
+        shown = publish(self.description.certificate, LEARN_DOCUMENT["privacy"], protected=True)
+        return replace(self, description=replace(self.description, certificate=shown, public=True))
+
+    def save(self, path: str | Path) -> None:
+        """Write the model; readable by its owner alone unless it is public."""
+        described = asdict(self.description) | {"format": FORMAT, "version": version("gridpriv")}
+        text = json.dumps(json_ready(described))
+        buffer = io.BytesIO()
+        described_bytes = np.frombuffer(text.encode(), np.uint8)
+        np.savez_compressed(buffer, weights=self.weights, description=described_bytes)
+        write_bytes(Path(path), buffer.getvalue(), private=not self.description.public)
+
+
+def load_model(path: str | Path) -> TrainedModel:
+    """Read a model; the file of a torch module must be as it was in training.
+
+    Raises
+    ------
+    InputError
+        If the file is no model, was written in another format, or its module's code has changed.
+    """
+    path = Path(path)
+    content = read_bytes(path, "model", LARGEST_MODEL)
+    try:
+        with np.load(io.BytesIO(content), allow_pickle=False) as archive:
+            weights = archive["weights"]
+            told = json.loads(archive["description"].tobytes())
+        if told.pop("format") != FORMAT:
+            raise ValueError(f"format {told.get('format')}, {FORMAT} expected")
+        told.pop("version")
+        for name in ("labels", "columns"):
+            told[name] = tuple(told[name])
+        description = ModelDescription(**told)
+        if weights.ndim != 2 or weights.dtype.kind != "f" or not np.isfinite(weights).all():
+            raise ValueError("weights that are no matrix of finite numbers")
+    except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
+        raise InputError(
+            f"{path} is no model of gridpriv ({error}): give the model.npz of learn run --out"
+        ) from error
+    if description.kind == LINEAR:
+        return TrainedModel(weights, description)
+    if source_digest(description.kind) != description.source:
+        raise InputError(
+            f"{path} was trained with other code than {description.kind} has now: restore the file"
+        )
+    return TrainedModel(weights, description, load_module(description.kind, 0))
+
+
+def trained_model(
+    dataset: Dataset, prepared: Dataset, w: Array, settings: Any, privacy: Json, module: Any
+) -> TrainedModel:
+    """Return the model of a finished run.
+
+    Parameters
+    ----------
+    dataset, prepared : Dataset
+        As given, and as trained on.
+    settings : LearnSettings
+    """
+    norm = dataset.norm if settings.norm is None else min(settings.norm, dataset.norm)
+    linear = module is None
+    width = prepared.features - (0 if not linear or settings.intercept == "off" else 1)
+    intercept = float(prepared.x_train[0, -1]) if linear and width < prepared.features else 0.0
+    named = settings.model != LINEAR
+    description = ModelDescription(
+        dataset=dataset.name, task=dataset.task, classes=dataset.classes, labels=dataset.labels,
+        columns=dataset.columns, features=dataset.features, transform=settings.features, norm=norm,
+        intercept=intercept, kind=settings.model if named else (LINEAR if linear else "module"),
+        source=source_digest(settings.model) if named else "", certificate=privacy,
+    )  # fmt: skip
+    return TrainedModel(to_numpy(w), description, module)
+
+
+def _module_scores(module: Any, weights: Floats, x: Features) -> Floats:
+    """Return a module's scores at a flat vector of its parameters."""
+    import torch
+    from torch.nn.utils import vector_to_parameters
+
+    first = next(module.parameters())
+    flat = torch.as_tensor(weights[:, 0]).to(first)
+    vector_to_parameters(flat, module.parameters())
+    with torch.no_grad():
+        found = module.eval()(torch.as_tensor(np.ascontiguousarray(x)).to(first))
+    return np.asarray(found.double().cpu().numpy())

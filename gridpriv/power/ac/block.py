@@ -1,0 +1,439 @@
+"""One block of an arrow-shaped interior-point method: a quadratic program with a border.
+
+    minimise   sum over blocks of f_b(x_b, y)
+    subject to lower_b <= g_b(x_b, y) <= upper_b,   low_b <= x_b <= high_b
+
+Blocks share nothing but the border y. Each barrier step solves the primal-dual Newton equations of
+the whole program; a block eliminates its own variables and multipliers from its part of them,
+
+    [K_b  B_b] [dx_b]     [r_b]            S_b = C_b - B_b' K_b^-1 B_b
+    [B_b' C_b] [dy  ] = - [c_b]   so that  (sum S_b) dy = - sum (c_b - B_b' K_b^-1 r_b)
+
+and hands over S_b and the reduced residual alone. The multipliers of some rows (balances of buses
+at the border) belong to the border too: with the border's voltages fixed those rows could not all
+be met by the block's own variables, and K_b would be singular.
+
+Slacks s of inequality rows and multipliers z of bounds are eliminated in place (Waechter and
+Biegler 2006, section 3.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+from scipy import sparse
+from scipy.sparse.linalg import SuperLU, splu
+
+from gridpriv.core.arrays import Bools, Floats, Ints, sums_at
+from gridpriv.power.ac.quadratic import QuadraticForm
+
+PUSH = 1e-2
+"""Least share of a range, and of 1 or the bound itself, between a start and a bound."""
+PRIMAL_REGULARIZATION, DUAL_REGULARIZATION = 1e-9, 1e-9
+"""Proximal terms that are always there: they change the step, not the solution."""
+MULTIPLIER_RANGE = 1e10
+"""Factor by which z may differ from mu over the distance to its bound."""
+
+
+class Elimination(NamedTuple):
+    """A block without its own variables: S_b (k, k) and the reduced residual (k,)."""
+
+    matrix: Floats
+    residual: Floats
+
+
+class Direction(NamedTuple):
+    """A block's share of a Newton step.
+
+    Attributes
+    ----------
+    primal, dual : float
+        Longest step lengths that keep a share 1 - tau of every distance to a bound.
+    slope : float
+        Derivative of the barrier objective along the step.
+    curvature : float
+        d'(W + Sigma) d.
+    square : float
+        d'd.
+    """
+
+    primal: float
+    dual: float
+    slope: float
+    curvature: float
+    square: float
+
+
+class Merit(NamedTuple):
+    """A block at a point: sums for the line search, and largest errors.
+
+    Attributes
+    ----------
+    violation : float
+        1-norm of the constraint residuals.
+    barrier : float
+        f - mu sum log(distances).
+    primal, dual, complement, product : float
+        Largest residual of a constraint; of the Lagrangian's gradient in the block's own
+        variables; largest distance times multiplier, and its largest distance from mu.
+    gradient : (k,)
+        Of the Lagrangian in the border's voltages, 0 at its rows.
+    multiplier_sum : float
+        Of absolute multipliers.
+    n_multiplier : int
+    """
+
+    violation: float
+    barrier: float
+    primal: float
+    dual: float
+    complement: float
+    product: float
+    gradient: Floats
+    multiplier_sum: float
+    n_multiplier: int
+
+
+@dataclass(frozen=True, eq=False)
+class BlockPoint:
+    """Primal and dual variables of a block.
+
+    Attributes
+    ----------
+    x : (n,)
+        Variables, those of the border included.
+    s : (i,)
+        Slacks of the inequality rows.
+    multiplier : (m,)
+        Of the rows.
+    z_low, z_high : (n + i,)
+        Of the bounds of (x, s); 0 where there is none.
+    """
+
+    x: Floats
+    s: Floats
+    multiplier: Floats
+    z_low: Floats
+    z_high: Floats
+
+    def moved(self, step: BlockPoint, primal: float, dual: float) -> BlockPoint:
+        """Return the point after a step."""
+        return BlockPoint(
+            self.x + primal * step.x,
+            self.s + primal * step.s,
+            self.multiplier + primal * step.multiplier,
+            self.z_low + dual * step.z_low,
+            self.z_high + dual * step.z_high,
+        )
+
+
+class Block:
+    """A quadratic program that takes part in an interior-point method with others.
+
+    Parameters
+    ----------
+    form : QuadraticForm
+        The program.
+    border_columns : int array
+        Variables that other blocks share; their own bounds are not used.
+    border_rows : int array
+        Equality rows whose multipliers belong to the border.
+    start : (n,)
+    """
+
+    def __init__(
+        self, form: QuadraticForm, border_columns: Ints, border_rows: Ints, start: Floats
+    ) -> None:
+        self.form = form
+        n, m = form.columns, form.rows
+        self._inequality = np.flatnonzero(form.lower < form.upper)
+        low = np.concatenate([form.low, form.lower[self._inequality]])
+        high = np.concatenate([form.high, form.upper[self._inequality]])
+        fixed = np.zeros(n + len(self._inequality), dtype=bool)
+        fixed[:n] = form.low == form.high
+        self._border = np.concatenate([border_columns, n + border_rows])
+        shared = np.zeros(n + len(self._inequality), dtype=bool)
+        shared[border_columns] = True
+        self._has_low = np.isfinite(low) & ~fixed & ~shared
+        self._has_high = np.isfinite(high) & ~fixed & ~shared
+        self._low, self._high = low, high
+        self._own = np.setdiff1d(
+            np.concatenate([np.flatnonzero(~fixed[:n]), np.arange(n, n + m)]), self._border
+        )
+        self._free = ~fixed[:n]
+        self._pattern = _Pattern.of(form, self._own, self._border)
+        self.point = self._start(start)
+
+    def _start(self, start: Floats) -> BlockPoint:
+        form, count = self.form, len(self._low)
+        x = np.where(form.low == form.high, form.low, start)
+        u = np.concatenate([x, form.values(x)[self._inequality]])
+        low, high = (
+            _pushed(bound, other, bounded, inward)
+            for bound, other, bounded, inward in (
+                (self._low, self._high, self._has_low, 1.0),
+                (self._high, self._low, self._has_high, -1.0),
+            )
+        )
+        u = np.clip(u, low, high)
+        ones = np.ones(count)
+        n = form.columns
+        return BlockPoint(
+            u[:n], u[n:], np.zeros(form.rows),
+            np.where(self._has_low, ones, 0.0), np.where(self._has_high, ones, 0.0),
+        )  # fmt: skip
+
+    def begin(self, mu: float) -> None:
+        """Set the multipliers of bounds to mu over the distances."""
+        low, high = self._distances(self.point)
+        self.point = replace(
+            self.point,
+            z_low=np.where(self._has_low, mu / low, 0.0),
+            z_high=np.where(self._has_high, mu / high, 0.0),
+        )
+
+    def _distances(self, at: BlockPoint) -> tuple[Floats, Floats]:
+        u = np.concatenate([at.x, at.s])
+        return (
+            np.where(self._has_low, u - self._low, 1.0),
+            np.where(self._has_high, self._high - u, 1.0),
+        )
+
+    def _residual(self, at: BlockPoint) -> Floats:
+        """Return the constraint residuals, shape (m,)."""
+        form = self.form
+        c = form.values(at.x) - np.where(form.lower < form.upper, 0.0, form.lower)
+        c[self._inequality] -= at.s
+        return c
+
+    def eliminate(self, mu: float, delta: float) -> Elimination | None:
+        """Return the block's Schur complement; None where its own system is singular."""
+        form, at, pattern = self.form, self.point, self._pattern
+        n, k = form.columns, self._inequality
+        low, high = self._distances(at)
+        self._sigma = at.z_low / low + at.z_high / high
+        push = np.where(self._has_low, mu / low, 0.0) - np.where(self._has_high, mu / high, 0.0)
+        self._mu, self._delta = mu, delta
+        self._jacobian = form.jacobian(at.x)
+        self._gradient = form.gradient(at.x)
+        lagrangian = self._gradient + self._jacobian.T @ at.multiplier
+        self._rx = lagrangian - push[:n]
+        self._rs = -at.multiplier[k] - push[n:]
+        self._c = self._residual(at)
+        sigma_s = self._sigma[n:] + delta + PRIMAL_REGULARIZATION
+        diagonal = np.full(form.rows, -DUAL_REGULARIZATION)
+        diagonal[k] = -1.0 / sigma_s
+        lack = self._c.copy()
+        lack[k] += self._rs / sigma_s
+        self._sigma_s = sigma_s
+        primal = self._sigma[:n] + delta + PRIMAL_REGULARIZATION
+        values = pattern.values(at.x, at.multiplier, primal, diagonal)
+        inner, coupling, corner = pattern.split(values)
+        right = np.concatenate([self._rx, lack])
+        try:
+            self._factors: SuperLU = splu(inner)
+        except RuntimeError:
+            return None
+        solved = self._factors.solve(np.column_stack([coupling, right[self._own]]))
+        if not np.isfinite(solved).all():
+            return None
+        self._solved = solved
+        return Elimination(
+            corner - coupling.T @ solved[:, :-1], right[self._border] - coupling.T @ solved[:, -1]
+        )
+
+    def direction(self, border: Floats) -> Direction:
+        """Return the block's share of the step for the border's step (k,)."""
+        form, at, k = self.form, self.point, self._inequality
+        n = form.columns
+        step = np.zeros(n + form.rows)
+        step[self._own] = -self._solved[:, -1] - self._solved[:, :-1] @ border
+        step[self._border] = border
+        dx, dual = step[:n], step[n:]
+        ds = (dual[k] - self._rs) / self._sigma_s
+        du = np.concatenate([dx, ds])
+        low, high = self._distances(at)
+        dz_low = np.where(self._has_low, (self._mu - at.z_low * du) / low - at.z_low, 0.0)
+        dz_high = np.where(self._has_high, (self._mu + at.z_high * du) / high - at.z_high, 0.0)
+        self._step = BlockPoint(dx, ds, dual, dz_low, dz_high)
+        tau = max(0.99, 1.0 - self._mu)
+        push = np.where(self._has_low, self._mu / low, 0.0) - np.where(
+            self._has_high, self._mu / high, 0.0
+        )
+        moved = self._jacobian @ dx
+        return Direction(
+            min(_longest(low, du, self._has_low, tau), _longest(high, -du, self._has_high, tau)),
+            min(
+                _longest(at.z_low, dz_low, self._has_low, tau),
+                _longest(at.z_high, dz_high, self._has_high, tau),
+            ),
+            float(self._gradient @ dx - push @ du),
+            float(-self._rx @ dx - dual @ moved - self._rs @ ds + dual[k] @ ds),
+            float(du @ du),
+        )
+
+    def trial(self, primal: float, dual: float) -> Merit:
+        """Return the block after a step of these lengths; nothing is moved yet."""
+        self._next = self.point.moved(self._step, primal, dual)
+        return self.merit(self._next, self._mu)
+
+    def merit(self, at: BlockPoint, mu: float) -> Merit:
+        """Return the block's sums and errors at a point."""
+        form, n = self.form, self.form.columns
+        low, high = self._distances(at)
+        c = self._residual(at)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            logs = np.log(low[self._has_low]).sum() + np.log(high[self._has_high]).sum()
+        lagrangian = form.gradient(at.x) + form.jacobian(at.x).T @ at.multiplier
+        in_x = lagrangian - at.z_low[:n] + at.z_high[:n]
+        in_s = -at.multiplier[self._inequality] - at.z_low[n:] + at.z_high[n:]
+        products = np.concatenate([
+            (low * at.z_low)[self._has_low], (high * at.z_high)[self._has_high]
+        ])  # fmt: skip
+        inside = np.zeros(n, dtype=bool)
+        inside[self._own[self._own < n]] = True
+        gradient = np.zeros(len(self._border))
+        columns = self._border[self._border < n]
+        gradient[: len(columns)] = lagrangian[columns]
+        size = np.abs(at.multiplier).sum() + at.z_low.sum() + at.z_high.sum()
+        return Merit(
+            float(np.abs(c).sum()),
+            float(form.objective(at.x) - mu * logs),
+            float(np.abs(c).max(initial=0.0)),
+            float(max(np.abs(in_x[inside]).max(initial=0.0), np.abs(in_s).max(initial=0.0))),
+            float(products.max(initial=0.0)),
+            float(np.abs(products - mu).max(initial=0.0)),
+            gradient,
+            float(size),
+            form.rows + int(self._has_low.sum() + self._has_high.sum()),
+        )
+
+    def accept(self) -> None:
+        """Move to the last trial's point."""
+        at = self._next
+        low, high = self._distances(at)
+        self.point = replace(
+            at,
+            z_low=_near(at.z_low, self._mu / low, self._has_low),
+            z_high=_near(at.z_high, self._mu / high, self._has_high),
+        )
+
+
+@dataclass(frozen=True)
+class LocalBlocks:
+    """Blocks of an interior-point method that one process holds."""
+
+    blocks: Sequence[Block]
+
+    def begin(self, mu: float) -> list[Merit]:
+        """Begin every block."""
+        for block in self.blocks:
+            block.begin(mu)
+        return self.merit(mu)
+
+    def merit(self, mu: float) -> list[Merit]:
+        """Return every block's sums and errors at its point."""
+        return [block.merit(block.point, mu) for block in self.blocks]
+
+    def eliminate(self, mu: float, delta: float) -> list[Elimination | None]:
+        """Return every block's Schur complement."""
+        return [block.eliminate(mu, delta) for block in self.blocks]
+
+    def direction(self, border: Sequence[Floats]) -> list[Direction]:
+        """Return every block's share of a step."""
+        return [block.direction(part) for block, part in zip(self.blocks, border, strict=True)]
+
+    def trial(self, primal: float, dual: float) -> list[Merit]:
+        """Return every block after a step that is not taken yet."""
+        return [block.trial(primal, dual) for block in self.blocks]
+
+    def accept(self) -> list[None]:
+        """Take the last trial step in every block."""
+        for block in self.blocks:
+            block.accept()
+        return [None] * len(self.blocks)
+
+
+def _pushed(bound: Floats, other: Floats, bounded: Bools, inward: float) -> Floats:
+    """Return the points nearest to a bound from which variables may start; infinite without one."""
+    at = np.where(bounded, bound, 0.0)
+    span = np.where(np.isfinite(other), np.abs(other - at), np.inf)
+    moved = at + inward * PUSH * np.minimum(np.maximum(1.0, np.abs(at)), span)
+    return np.where(bounded, moved, -inward * np.inf)
+
+
+def _near(z: Floats, central: Floats, where: Bools) -> Floats:
+    kept = np.clip(z, central / MULTIPLIER_RANGE, central * MULTIPLIER_RANGE)
+    return np.where(where, kept, 0.0)
+
+
+def _longest(distance: Floats, change: Floats, where: Bools, tau: float) -> float:
+    """Return the longest step up to 1 that keeps a share 1 - tau of every distance."""
+    falling = where & (change < 0)
+    if not falling.any():
+        return 1.0
+    return float(min(1.0, (-tau * distance[falling] / change[falling]).min()))
+
+
+@dataclass(frozen=True, eq=False)
+class _Pattern:
+    """Places of all entries of a block's Newton matrix: inner, coupling and corner.
+
+    Entries come in a fixed order: Hessian terms, their mirror images, the diagonal of variables,
+    the Jacobian's entries and their mirror images, the diagonal of rows.
+    """
+
+    form: QuadraticForm
+    inner: tuple[Ints, Ints, Ints, Ints]  # entry, slot, indptr, indices
+    coupling: tuple[Ints, Ints]
+    corner: tuple[Ints, Ints]
+    sizes: tuple[int, int]
+
+    @staticmethod
+    def of(form: QuadraticForm, own: Ints, border: Ints) -> _Pattern:
+        n, m = form.columns, form.rows
+        row, i, j = form.row, form.i, form.j
+        diagonal = np.arange(n)
+        jac_row = n + np.concatenate([form.row, form.row, form.line])
+        jac_col = np.concatenate([form.i, form.j, form.column])
+        rows = np.concatenate([i, j, diagonal, jac_row, jac_col, n + np.arange(m)])
+        cols = np.concatenate([j, i, diagonal, jac_col, jac_row, n + np.arange(m)])
+        del row
+        place = np.full(n + m, -1)
+        place[own] = np.arange(len(own))
+        edge = np.full(n + m, -1)
+        edge[border] = np.arange(len(border))
+        p, k = len(own), len(border)
+        entry = np.flatnonzero((place[rows] >= 0) & (place[cols] >= 0))
+        key, slot = np.unique(
+            place[cols[entry]] * np.int64(p) + place[rows[entry]], return_inverse=True
+        )
+        starts = np.searchsorted(key // p, np.arange(p + 1)) if p else np.zeros(1, dtype=np.int64)
+        inner = (entry, slot.reshape(-1), starts, key % max(p, 1))
+        mixed = np.flatnonzero((place[rows] >= 0) & (edge[cols] >= 0))
+        at_edge = np.flatnonzero((edge[rows] >= 0) & (edge[cols] >= 0))
+        return _Pattern(
+            form, inner,
+            (mixed, place[rows[mixed]] * k + edge[cols[mixed]]),
+            (at_edge, edge[rows[at_edge]] * k + edge[cols[at_edge]]),
+            (p, k),
+        )  # fmt: skip
+
+    def values(self, x: Floats, multiplier: Floats, primal: Floats, dual: Floats) -> Floats:
+        form = self.form
+        weight = form.factor * multiplier[form.row]
+        slopes = form.slopes(x)
+        return np.concatenate([weight, weight, 2.0 * form.square + primal, slopes, slopes, dual])
+
+    def split(self, values: Floats) -> tuple[sparse.csc_array, Floats, Floats]:
+        p, k = self.sizes
+        entry, slot, starts, rows = self.inner
+        data = sums_at(slot, values[entry], len(rows))
+        inner = sparse.csc_array((data, rows, starts), shape=(p, p))
+        mixed, place = self.coupling
+        coupling = sums_at(place, values[mixed], p * k).reshape(p, k)
+        edge, at = self.corner
+        return inner, coupling, sums_at(at, values[edge], k * k).reshape(k, k)

@@ -1,0 +1,315 @@
+"""The AC optimal power flow of zones over many steps: ramps, storage and shared reserves.
+
+The interior-point method of :mod:`gridpriv.power.ac.interior` takes blocks that share a border.
+Here a block is a zone in one step (:func:`gridpriv.power.ac.joint.zone_block`), a generator or a
+storage over all steps, or the reserve requirement of one step. The border holds the tie-end
+voltages of every step, the outputs of coupled generators in every step, and their reserves.
+
+A storage is a generator whose output p = discharge - charge changes its energy,
+
+    e_t = (1 - loss h) e_(t-1) + h (efficiency_charge charge_t - discharge_t / efficiency_discharge)
+
+with h the hours of a step. Charging and discharging at once is not excluded: with losses it pays
+only where power has a negative price, so this is the usual convex relaxation.
+Reserves are held back: pg + up <= pmax and pg - down >= pmin; their sum over all zones meets the
+requirement of a step, or what is missing is priced as shed demand.
+
+Privacy. As in the joint rounds of one step: all blocks are made of public data and released demand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from gridpriv.core.arrays import Bools, Floats, Ints
+from gridpriv.core.errors import SolverError
+from gridpriv.grid.case import Case
+from gridpriv.grid.chronology import Chronology, Storage
+from gridpriv.power.ac.block import Block, LocalBlocks
+from gridpriv.power.ac.interior import Border, iterate
+from gridpriv.power.ac.joint import ZoneBlock, tie_ends, zone_block
+from gridpriv.power.ac.quadratic import QuadraticProgram
+from gridpriv.power.zone import Zone
+
+MOST_ROUNDS, TOLERANCE, ACCEPTED = 300, 1e-6, 1e-5
+NO_ROWS = np.zeros(0, dtype=np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class UnitBlock:
+    """A generator or a storage over all steps.
+
+    Attributes
+    ----------
+    gen : int
+        Index in the case.
+    output : (T,) int
+        Variables of its output: border entries.
+    energy : (T,) int
+        Variables of a storage's energy; empty for a generator.
+    reserve : (2, T) int
+        Variables of its reserves, up and down: border entries; of shape (2, 0) without any.
+    limits : int array
+        Rows that state its limits of output in single steps.
+    """
+
+    gen: int
+    block: Block
+    output: Ints
+    energy: Ints
+    reserve: Ints
+    limits: Ints
+
+    @property
+    def price(self) -> Floats:
+        """Derivative of the Lagrangian by output, (T,), of what couples steps or reserves."""
+        form, at = self.block.form, self.block.point
+        multiplier = at.multiplier.copy()
+        multiplier[self.limits] = 0.0
+        return np.asarray((form.jacobian(at.x).T @ multiplier)[self.output])
+
+
+@dataclass(frozen=True, eq=False)
+class DayOptimum:
+    """The blocks at their joint optimum.
+
+    Attributes
+    ----------
+    steps : list of list of ZoneBlock
+        The live zones' blocks, step by step.
+    units : list of UnitBlock
+    rounds : int
+    error : float
+        Of the optimality conditions.
+    """
+
+    steps: list[list[ZoneBlock]]
+    units: list[UnitBlock]
+    rounds: int
+    error: float
+
+
+def coupled_units(chronology: Chronology) -> Ints:
+    """Return the generators that steps or reserves couple, as indices of the case."""
+    coupled = np.isfinite(chronology.ramp_up) | np.isfinite(chronology.ramp_down)
+    coupled |= (chronology.reserve_most > 0).any(axis=0)
+    coupled[[storage.gen for storage in chronology.storages]] = True
+    return np.flatnonzero(coupled)
+
+
+def day_optimum(
+    zones: Sequence[Zone],
+    demands: Sequence[Sequence[Floats]],
+    chronology: Chronology,
+    voll: float,
+    unit: float | None,
+    committed: Bools | None = None,
+) -> DayOptimum:
+    """Return the joint optimum of zones over all steps.
+
+    Parameters
+    ----------
+    demands : sequence of sequence of (2 own,)
+        Released demand, step by step and zone by zone.
+    voll : float
+        Value of lost load in $/MWh.
+    unit : float or None
+        Of the objective in $/h per p.u.; None where losses are minimised.
+    committed : (T, g) bool, optional
+        Generators that run in each step; by default all.
+
+    Raises
+    ------
+    SolverError
+        If the rounds do not converge.
+    """
+    for estimated in (False, True):
+        built = _Built.of(zones, demands, chronology, voll, unit, committed, estimated)
+        last = None
+        iterations = iterate(LocalBlocks(built.blocks), built.border, MOST_ROUNDS, TOLERANCE)
+        for last in iterations:  # noqa: B007
+            pass
+        if last is not None and last.converged(ACCEPTED):
+            return DayOptimum(built.steps, built.units, last.number, last.error)
+    error = "none" if last is None else f"{last.error:.3g}"
+    raise SolverError(
+        f"the plan of {len(demands)} steps did not converge in {MOST_ROUNDS} rounds (error {error})"
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Built:
+    """All blocks of a day, and their border."""
+
+    blocks: list[Block]
+    border: Border
+    steps: list[list[ZoneBlock]]
+    units: list[UnitBlock]
+
+    @staticmethod
+    def of(
+        zones: Sequence[Zone],
+        demands: Sequence[Sequence[Floats]],
+        chronology: Chronology,
+        voll: float,
+        unit: float | None,
+        committed: Bools | None,
+        estimated: bool,
+    ) -> _Built:
+        case = zones[0].network.case
+        ends, count = tie_ends(case, zones), len(demands)
+        coupled = coupled_units(chronology)
+        number = np.full(case.n_gen, -1)
+        number[coupled] = np.arange(len(coupled))
+        first = count * ends.size
+        blocks, at, steps = [], [], []
+        start = np.zeros((count, len(coupled)))
+        price = 1.0
+        for t, released in enumerate(demands):
+            live: list[ZoneBlock] = []
+            for zone, demand in zip(zones, released, strict=True):
+                running = None if committed is None else committed[t]
+                block = zone_block(
+                    zone, demand, ends.of(zone), voll, unit, estimated=estimated,
+                    shared_gens=coupled, running=running,
+                )  # fmt: skip
+                if block is None:
+                    continue
+                units = block.part.gens[block.shared]
+                entries = first + t * len(coupled) + number[units]
+                start[t, number[units]] = block.block.point.x[block.model.pg[block.shared]]
+                blocks.append(block.block)
+                at.append(_numbered(block, t * ends.size, entries))
+                live.append(block)
+                price = block.price
+            steps.append(live)
+        outputs = first + np.arange(count)[:, None] * len(coupled) + np.arange(len(coupled))
+        reserves = first + count * len(coupled)
+        holding = np.flatnonzero((chronology.reserve_most > 0).any(axis=0))
+        size = reserves + 2 * count * len(holding)
+        held = reserves + np.arange(2 * count * len(holding)).reshape(2, count, len(holding))
+        units_ = []
+        for j, gen in enumerate(coupled.tolist()):
+            here = np.flatnonzero(holding == gen)
+            own = _unit_block(case, gen, chronology, start[:, j], len(here) > 0, price,
+                              None if committed is None else committed[:, gen])  # fmt: skip
+            units_.append(own)
+            blocks.append(own.block)
+            at.append(np.concatenate([outputs[:, j], held[:, :, here].ravel()]))
+        if len(holding):
+            for t in range(count):
+                blocks.append(_reserve_block(chronology, holding, t, voll / price))
+                at.append(held[:, t].ravel())
+        return _Built(blocks, Border(size, at), steps, units_)
+
+
+def _numbered(block: ZoneBlock, offset: int, entries: Ints) -> Ints:
+    """Return a zone block's border numbers in its step; its shared outputs come after voltages."""
+    columns = len(block.at) - block.balance_entries
+    at = offset + block.at
+    return np.concatenate([at[:columns], entries, at[columns:]])
+
+
+def _unit_block(
+    case: Case,
+    gen: int,
+    chronology: Chronology,
+    start: Floats,
+    holding: bool,
+    price: float,
+    running: Bools | None,
+) -> UnitBlock:
+    """Return the block of a generator or a storage over all steps."""
+    count, program = len(start), QuadraticProgram()
+    endless, none = np.full(count, np.inf), np.zeros(count)
+    on = np.ones(count) if running is None else running.astype(float)
+    low, high = case.pmin[gen] * on, case.pmax[gen] * on
+    output = program.add_variables(-endless, endless, start)
+    reserve = np.zeros((2, 0), dtype=np.int64)
+    if holding:
+        up, down = (program.add_variables(-endless, endless, none) for _ in range(2))
+        reserve = np.stack([up, down])
+        above = program.add_rows(none - np.inf, high)
+        below = program.add_rows(low, none + np.inf)
+        for row, held, sign in ((above, up, 1.0), (below, down, -1.0)):
+            program.add_linear(row, output, 1.0)
+            program.add_linear(row, held, sign)
+        for most, held, cost in zip(
+            chronology.reserve_most[:, gen], reserve, chronology.reserve_price[:, gen], strict=True
+        ):
+            box = program.add_rows(none, most * on)
+            program.add_linear(box, held, 1.0)
+            program.add_cost(held, cost / price)
+    limits = program.add_rows(low, high)
+    program.add_linear(limits, output, 1.0)
+    _add_ramps(program, output, chronology, gen, on, high)
+    storage = next((s for s in chronology.storages if s.gen == gen), None)
+    energy = NO_ROWS if storage is None else _add_storage(program, output, storage, chronology)
+    form = program.form()
+    border = np.concatenate([output, reserve.ravel()])
+    return UnitBlock(
+        gen, Block(form, border, NO_ROWS, program.start), output, energy, reserve, limits
+    )
+
+
+def _add_ramps(
+    program: QuadraticProgram,
+    output: Ints,
+    chronology: Chronology,
+    gen: int,
+    on: Floats,
+    high: Floats,
+) -> None:
+    """Add -down h <= pg_t - pg_(t-1) <= up h, where the generator runs in both steps."""
+    up, down = (r[gen] * chronology.hours for r in (chronology.ramp_up, chronology.ramp_down))
+    if len(output) < 2 or (np.isinf(up) and np.isinf(down)):
+        return
+    both = (on[1:] > 0) & (on[:-1] > 0)
+    wide = np.where(np.isfinite(high[1:]), high[1:], np.inf)
+    row = program.add_rows(
+        np.where(both, -down, -np.maximum(wide, down)), np.where(both, up, np.maximum(wide, up))
+    )
+    program.add_linear(row, output[1:], 1.0)
+    program.add_linear(row, output[:-1], -1.0)
+
+
+def _add_storage(
+    program: QuadraticProgram, output: Ints, storage: Storage, chronology: Chronology
+) -> Ints:
+    """Add charge, discharge and energy of a storage; return the variables of its energy."""
+    count, hours = len(output), chronology.hours
+    none, full = np.zeros(count), np.full(count, storage.energy)
+    charge = program.add_variables(none, none + storage.charge, none)
+    discharge = program.add_variables(none, none + storage.discharge, none)
+    least = none.copy()
+    least[-1] = storage.end
+    energy = program.add_variables(least, full, np.full(count, storage.start))
+    row = program.add_rows(none, none)  # output = discharge - charge
+    program.add_linear(row, output, 1.0)
+    program.add_linear(row, discharge, -1.0)
+    program.add_linear(row, charge, 1.0)
+    kept = 1.0 - storage.loss * hours
+    right = none.copy()
+    right[0] = kept * storage.start
+    row = program.add_rows(right, right)
+    program.add_linear(row, energy, 1.0)
+    program.add_linear(row[1:], energy[:-1], -kept)
+    program.add_linear(row, charge, -hours * storage.charge_efficiency)
+    program.add_linear(row, discharge, hours / storage.discharge_efficiency)
+    return energy
+
+
+def _reserve_block(chronology: Chronology, holding: Ints, step: int, lost: float) -> Block:
+    """Return the requirement of one step: reserves of all zones, or a priced shortfall."""
+    program, count = QuadraticProgram(), len(holding)
+    endless = np.full(2 * count, np.inf)
+    held = program.add_variables(-endless, endless, np.zeros(2 * count)).reshape(2, count)
+    short = program.add_variables(np.zeros(2), np.full(2, np.inf), np.zeros(2))
+    row = program.add_rows(chronology.reserve_required[:, step], np.full(2, np.inf))
+    program.add_linear(np.repeat(row, count), held.ravel(), 1.0)
+    program.add_linear(row, short, 1.0)
+    program.add_cost(short, lost)
+    return Block(program.form(), held.ravel(), NO_ROWS, program.start)

@@ -1,0 +1,274 @@
+"""The AC optimal power flow of all zones together, solved in rounds.
+
+Zones share the voltages e + jf of the buses at the ends of tie lines, and nothing else: a tie
+line's flow at either end follows from them. Each zone's block holds its own buses' balances and
+limits, its generators, and the flows of its lines at its own ends; the blocks and the border of
+tie-end voltages make up the AC optimal power flow of the whole grid, without copies. Balance
+multipliers of tie-end buses belong to the border too (:mod:`gridpriv.power.ac.block`).
+
+Privacy. A block is made of public topology, limits and costs and of the zone's *released* demand,
+the estimate that its one release leaves. Every message of these rounds (a Schur complement, a
+residual, a step length, sums) is a function of that estimate and of earlier messages, so the
+rounds are post-processing: they cost no epsilon, however many there are. Where noise is drawn anew
+in every round there is no such estimate, and these rounds are refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from gridpriv.core.arrays import Bools, Complexes, Floats, Ints
+from gridpriv.grid.admittance import no_load_angles
+from gridpriv.grid.case import Case
+from gridpriv.grid.islands import dead_buses, islands
+from gridpriv.power.ac.block import Block
+from gridpriv.power.ac.cuts import ZoneCuts
+from gridpriv.power.ac.model import (
+    REACTIVE_SLACK_WEIGHT,
+    SPILL_WEIGHT,
+    AcModel,
+    ac_model,
+    add_operating_cost,
+    add_reactive_slack,
+    add_service_cost,
+)
+from gridpriv.power.ac.part import SubCase, part_of
+from gridpriv.power.ac.redispatch import Scheduled
+from gridpriv.power.ac.state import Dispatch
+from gridpriv.power.zone import Zone
+
+NEGLIGIBLE = 1e-6
+"""p.u. of shed demand that an interior-point solution leaves."""
+OUTPUT_LIMITS = ("pmin", "pmax", "qmin", "qmax")
+E, F, P_BALANCE, Q_BALANCE = range(4)
+"""Kinds of border entries."""
+
+
+@dataclass(frozen=True, eq=False)
+class TieEnds:
+    """The buses at the ends of tie lines and the border that they make; public topology.
+
+    Attributes
+    ----------
+    number : (4, n) int
+        Number in the border of every bus's e, f and active and reactive balance multiplier; -1
+        where a bus has none.
+    reference : (n,) bool
+        The bus of every island whose angle is 0.
+    angle : (n,)
+        Of the grid without load (rad), where the search begins.
+    size : int
+        Entries of the border.
+    """
+
+    number: Ints
+    reference: Bools
+    angle: Floats
+    size: int
+
+    def of(self, zone: Zone) -> TieEnds:
+        """Return the part of a zone: its own and its neighbours' buses, in their order."""
+        own = zone.buses
+        return TieEnds(self.number[:, own], self.reference[own], self.angle[own], self.size)
+
+
+def tie_ends(case: Case, zones: Sequence[Zone]) -> TieEnds:
+    """Return the border of a grid's zones; de-energized islands have none."""
+    owner = np.full(case.n_bus, -1)
+    for z, zone in enumerate(zones):
+        owner[zone.own] = z
+    dead = dead_buses(case)
+    crossing = (owner[case.f_bus] != owner[case.t_bus]) & ~dead[case.f_bus]
+    edge = np.zeros(case.n_bus, dtype=bool)
+    edge[case.f_bus[crossing]] = edge[case.t_bus[crossing]] = True
+    island = islands(case)
+    last = np.zeros(island.max() + 1, dtype=np.int64)
+    order = np.argsort(case.reference, kind="stable")  # the source's reference bus wins
+    last[island[order]] = order
+    reference = np.zeros(case.n_bus, dtype=bool)
+    reference[last] = True
+    number, size = np.full((4, case.n_bus), -1), 0
+    for kind in range(4):
+        buses = np.flatnonzero(edge & ~reference if kind == F else edge)
+        number[kind, buses] = np.arange(size, size + len(buses))
+        size += len(buses)
+    return TieEnds(number, reference, no_load_angles(case, last), size)
+
+
+@dataclass(frozen=True, eq=False)
+class ZoneBlock:
+    """A zone's block of the joint AC optimal power flow.
+
+    Attributes
+    ----------
+    part : SubCase
+        The zone's energized part; its own demand and no other.
+    at : (k,) int
+        Number in the border of each of the block's border entries.
+    ends : (t,) int
+        Tie-end buses of the part.
+    price : float
+        $/MWh per unit of multiplier.
+    shared : int array
+        Generators of the part whose output is a border entry.
+    balance_entries : int
+        Border entries that are multipliers of balances: the last ones.
+    """
+
+    zone: Zone
+    part: SubCase
+    model: AcModel
+    block: Block
+    at: Ints
+    ends: Ints
+    price: float
+    shared: Ints
+    balance_entries: int
+
+    @property
+    def voltage(self) -> Complexes:
+        """Voltages of the zone's own and its neighbours' tie-end buses (``zone.buses``)."""
+        case = self.zone.network.case
+        whole = np.zeros(case.n_bus, complex)
+        whole[self.part.buses] = self.model.voltage(self.block.point.x)
+        return whole[self.zone.buses]
+
+    @property
+    def scheduled(self) -> Scheduled:
+        """The zone at the block's point."""
+        pg, qg = np.zeros((2, len(self.zone.gens)))
+        at = np.searchsorted(self.zone.gens, self.part.gens)
+        pg[at], qg[at] = (self.block.point.x[v] for v in (self.model.pg, self.model.qg))
+        return Scheduled(self.voltage, pg, qg)
+
+    @property
+    def slope(self) -> Complexes:
+        """Return the others' Lagrangian derivative by tie-end voltages, dL/de + j dL/df.
+
+        At the joint optimum the Lagrangian of all zones is stationary in every tie-end voltage, so
+        the others' part is minus this zone's own. Shape (buses,), in the order of ``zone.buses``.
+        """
+        form, at = self.block.form, self.block.point
+        own = form.gradient(at.x) + form.jacobian(at.x).T @ at.multiplier
+        whole = np.zeros(self.zone.network.case.n_bus, complex)
+        buses = self.part.buses[self.ends]
+        whole[buses] = -own[self.model.e[self.ends]] - 1j * own[self.model.f[self.ends]]
+        return whole[self.zone.buses]
+
+    @property
+    def price_level(self) -> float:
+        """Largest active balance multiplier at a tie end, in multiples of c0."""
+        rows = self.model.p_balance[self.ends]
+        return float(np.abs(self.block.point.multiplier[rows[rows >= 0]]).max(initial=0.0))
+
+
+def zone_block(
+    zone: Zone,
+    demand: Floats,
+    ends: TieEnds,
+    voll: float,
+    unit: float | None,
+    *,
+    estimated: bool = False,
+    shed: bool = True,
+    shared_gens: Ints | None = None,
+    running: Bools | None = None,
+    cuts: ZoneCuts | None = None,
+) -> ZoneBlock | None:
+    """Return a zone's block; None for a zone of de-energized buses.
+
+    Parameters
+    ----------
+    demand : (2 own,)
+        Released estimate of (pd, qd); exact where nothing is perturbed.
+    ends : TieEnds
+        Of the zone (:meth:`TieEnds.of`).
+    voll : float
+        Value of lost load in $/MWh.
+    unit : float or None
+        Of the objective in $/h per p.u.; None where losses are minimised.
+    estimated : bool
+        As of :func:`gridpriv.power.ac.optimum.acopf`.
+    shed : bool
+        Whether demand may be shed.
+    shared_gens : int array, optional
+        Generators of the case whose output is a border entry, between voltages and balances.
+    running : (g,) bool, optional
+        Generators of the case that run; by default all.
+    cuts : ZoneCuts, optional
+        The zone's part of cuts on all zones' set points.
+    """
+    whole = zone.network.case
+    dead = dead_buses(whole)
+    if dead[zone.own].all():
+        return None
+    part = part_of(
+        whole,
+        zone.buses[~dead[zone.buses]],
+        zone.branches[~dead[whole.f_bus[zone.branches]]],
+        zone.gens[~dead[whole.gen_bus[zone.gens]]],
+    )
+    own = np.isin(part.buses, zone.own)
+    pd, qd = np.zeros((2, len(own)))
+    pd[own], qd[own] = demand.reshape(2, -1)[:, np.searchsorted(zone.own, part.buses[own])]
+    on = np.ones(len(part.gens)) if running is None else running[part.gens].astype(float)
+    limits: dict[str, Any] = {name: _times(getattr(part.case, name), on) for name in OUTPUT_LIMITS}
+    part = replace(part, case=replace(part.case, pd=pd, qd=qd, **limits))
+    case = part.case
+    ties = own[case.f_bus] != own[case.t_bus]
+    seen = np.searchsorted(zone.buses, part.buses)
+    reference = np.flatnonzero(ends.reference[seen])
+    angle = ends.angle[seen]
+    model = ac_model(case, own, ties, reference=reference, own_ends=True, angle=angle)
+    price = add_operating_cost(model, unit)
+    lost = voll / price
+    add_service_cost(model, lost, SPILL_WEIGHT * lost)
+    number = ends.number[:, seen]
+    edge = np.flatnonzero(number[E] >= 0)
+    turning = edge[number[F, edge] >= 0]
+    balanced = edge[own[edge]]
+    columns = np.concatenate([model.e[edge], model.f[turning]])
+    rows = np.concatenate([model.p_balance[balanced], model.q_balance[balanced]])
+    at = np.concatenate([
+        number[E, edge], number[F, turning],
+        number[P_BALANCE, balanced], number[Q_BALANCE, balanced],
+    ])  # fmt: skip
+    if estimated:
+        add_reactive_slack(model, REACTIVE_SLACK_WEIGHT * lost)
+    if cuts is not None:
+        columns = np.append(columns, cuts.added(model, part, np.flatnonzero(own)))
+        at = np.insert(at, len(columns) - len(cuts.at), cuts.at)
+    shared = np.flatnonzero(np.isin(part.gens, [] if shared_gens is None else shared_gens))
+    columns = np.append(columns, model.pg[shared])
+    form = model.program.form()
+    if not shed:
+        form.high[model.cut] = 0.0
+    block = Block(form, columns, rows, model.program.start)
+    return ZoneBlock(zone, part, model, block, at, edge, price, shared, len(rows))
+
+
+def joint_plan(case: Case, blocks: Sequence[ZoneBlock]) -> Dispatch:
+    """Return the zones' plans as one dispatch."""
+    pg = np.zeros(case.n_gen)
+    voltage = np.ones(case.n_bus, complex)
+    p_shed, q_shed, curtailment = np.zeros((3, case.n_bus))
+    for zone in blocks:
+        part, x = zone.part, zone.block.point.x
+        asked = zone.model.dispatch(x)
+        own = np.isin(part.buses, zone.zone.own)
+        buses = part.buses[own]
+        pg[part.gens] = asked.pg
+        voltage[buses] = zone.model.voltage(x)[own]
+        given = (asked.p_shed, asked.q_shed, asked.curtailment)
+        for whole, values in zip((p_shed, q_shed, curtailment), given, strict=True):
+            whole[buses] = np.where(values[own] > NEGLIGIBLE, values[own], 0.0)
+    return Dispatch(pg, np.abs(voltage), np.angle(voltage), p_shed, q_shed, curtailment)
+
+
+def _times(limit: Floats, on: Floats) -> Floats:
+    """Return limits of output, 0 of generators that do not run."""
+    return np.where(on > 0, limit, 0.0)

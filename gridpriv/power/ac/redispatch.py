@@ -1,0 +1,492 @@
+"""AC redispatch: what a zone would do with its true demand, knowing what was agreed.
+
+A zone z solves the AC optimal power flow of its own buses and tie lines:
+
+    minimise   C(pg)/c0 + (VOLL shed + balancing price |X - X_z|)/c0
+               + k_f ||tie flows - agreed||^2 + k_v ||w at tie ends - agreed||^2
+    subject to AC power flow at own buses, their limits, 0 <= shed <= demand
+
+Control areas hold their net interchange and let single ties follow the physics. So X_z is held at a
+price below that of cutting customers, and the tie terms only keep neighbours' assumptions
+close to each other. A case without (convex) costs values all generation alike: least losses.
+Once the grid has settled, a zone measures where it stands, and in place of k_f ||p - agreed||^2
+comes what the grid beyond would do (:mod:`gridpriv.power.ac.surroundings`),
+k ||p - p0 + B (theta - theta0) - s a||^2 at the far ends.
+
+What was agreed is public: a function of releases. The plan is local, and so is what a zone measures
+at its own tie ends once the grid has settled; with that in place of what was agreed it can
+plan again, without a message.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gridpriv.core.arrays import Bools, Complexes, Floats, Ints
+from gridpriv.grid.case import Case
+from gridpriv.grid.islands import dead_buses, islands
+from gridpriv.power.ac.model import (
+    SPILL_WEIGHT,
+    AcModel,
+    ac_model,
+    add_operating_cost,
+    add_service_cost,
+)
+from gridpriv.power.ac.part import SubCase, part_of
+from gridpriv.power.ac.quadratic import Solved
+from gridpriv.power.ac.service import Service
+from gridpriv.power.ac.surroundings import Surroundings
+from gridpriv.power.objective import BASE_MVA, cost_unit, has_convex_costs
+from gridpriv.power.zone import Zone
+
+FLOW_WEIGHT, VOLTAGE_WEIGHT = 1.0, 10.0
+"""k_f and k_v on a base of 100 MVA."""
+ANGLE_WEIGHT = 10.0
+"""k of tie-end voltages, as complex numbers, on a base of 100 MVA."""
+REACTION_WEIGHT = 1000.0
+"""Of what the grid beyond the tie lines would do otherwise than is reckoned with."""
+NEGLIGIBLE = 1e-6
+"""p.u. that an interior point leaves of what is not shed."""
+
+
+@dataclass(frozen=True, eq=False)
+class Reaction:
+    """Measurements at the far ends of a zone's tie lines, and the reaction of the grid beyond.
+
+    Attributes
+    ----------
+    p : (k,)
+        Active flow into the zone's tie lines at the far ends.
+    angle : (buses,)
+        Of the zone's own and its neighbours' buses (rad).
+    """
+
+    beyond: Surroundings
+    p: Floats
+    angle: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Boundary:
+    """A zone's tie lines as they were agreed, or as the zone measures them; per unit.
+
+    Attributes
+    ----------
+    p, q : (j,)
+        Flow into every tie line at the zone's own end, in the order of the zone's branches.
+    w_near, w_far : (j,)
+        Squared voltage magnitude at its own end and at the other.
+    interchange : float
+        X_z: what the tie lines take from the zone, metered in their middle.
+    vmin, vmax : (buses,)
+        Voltage band that the zone plans within, of its own and its neighbours' buses.
+    rate : (branches,)
+        Apparent power limits that it plans within (0: none).
+    qmax : (gens,)
+        Upper reactive limits that it plans within.
+    firmness : float
+        Factor on k_f, k_v and k.
+    reaction : Reaction, optional
+        With it, active flows are not held to ``p`` but to what the grid beyond would do.
+    worth : TieWorth, optional
+        With it, voltages at tie ends are valued as by the other zones at the AC schedule.
+    firm : bool
+        With it, a deviation from the interchange costs as much as load shedding: under shortage
+        others have no reserves.
+    output_price : (gens,), optional
+        What output is worth in other steps, in multiples of c0 per p.u.
+    """
+
+    p: Floats
+    q: Floats
+    w_near: Floats
+    w_far: Floats
+    interchange: float
+    vmin: Floats
+    vmax: Floats
+    rate: Floats
+    qmax: Floats
+    firmness: float = 1.0
+    reaction: Reaction | None = None
+    worth: TieWorth | None = None
+    firm: bool = False
+    output_price: Floats | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class TieWorth:
+    """The other zones' valuation of tie-end voltages at an AC schedule; public.
+
+    Attributes
+    ----------
+    voltage : (buses,) complex
+        Of the zone's own and its neighbours' buses; read at tie ends only.
+    slope : (buses,) complex
+        Derivative of the other zones' Lagrangian by voltage, dL/de + j dL/df; 0 elsewhere.
+    """
+
+    voltage: Complexes
+    slope: Complexes
+
+    def at(self, measured: Complexes, ends: Ints) -> TieWorth:
+        """Return the valuation around measured voltages, turned into their frame.
+
+        Parameters
+        ----------
+        measured : (buses,) complex
+        ends : int array
+            Places of the tie ends among the buses.
+        """
+        turn = np.sum(measured[ends] * np.conj(self.voltage[ends]))
+        return TieWorth(measured, self.slope * (turn / abs(turn) if turn != 0 else 1.0))
+
+
+@dataclass(frozen=True, eq=False)
+class ZonePlan:
+    """Dispatch that a zone plans; local. Per unit.
+
+    Attributes
+    ----------
+    pg, qg : (gens,)
+        Of the zone's generators.
+    voltage : (buses,) complex
+        Of its own and its neighbours' buses (``zone.buses``), at an angle of its own.
+    p_shed, q_shed, curtailment : (own,)
+        Of its own buses.
+    p_price, q_price : (own,)
+        What one more MW (MVAr) of demand costs the zone: $/MWh, or MW of generation per MW where
+        the case has no convex costs. NaN without a solution.
+    interchange : float
+        What its tie lines would take from it; NaN without a solution.
+    solved : bool
+        False for what it falls back to where its problem has no solution.
+    """
+
+    pg: Floats
+    qg: Floats
+    voltage: Complexes
+    p_shed: Floats
+    q_shed: Floats
+    curtailment: Floats
+    p_price: Floats
+    q_price: Floats
+    interchange: float
+    solved: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Scheduled:
+    """A zone at an AC schedule; per unit.
+
+    Attributes
+    ----------
+    voltage : (buses,) complex
+        Of its own and its neighbours' buses.
+    pg, qg : (gens,)
+    """
+
+    voltage: Complexes
+    pg: Floats
+    qg: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class _Area:
+    """The live part of a zone, with its tie lines (rows of the part, own end near)."""
+
+    part: SubCase
+    own: Bools
+    ties: Ints
+    near_is_from: Bools
+
+
+def tie_branches(zone: Zone) -> Ints:
+    """Return a zone's tie lines, as indices of the network's branches, in the zone's order.
+
+    Those on islands without generation carry nothing, and are none.
+    """
+    case = zone.network.case
+    f, t = case.f_bus[zone.branches], case.t_bus[zone.branches]
+    crossing = np.isin(f, zone.own) != np.isin(t, zone.own)
+    ties: Ints = zone.branches[crossing & ~dead_buses(case)[f]]
+    return ties
+
+
+def tie_places(zone: Zone) -> Ints:
+    """Return the places of a zone's tie ends among its own and its neighbours' buses."""
+    case, ties = zone.network.case, tie_branches(zone)
+    ends = np.union1d(case.f_bus[ties], case.t_bus[ties])
+    places: Ints = np.searchsorted(zone.buses, ends)
+    return places
+
+
+def plan_zone(
+    zone: Zone,
+    demand: Floats,
+    boundary: Boundary,
+    service: Service,
+    unit: float | None,
+    last: Floats,
+    before: Solved | None = None,
+    scheduled: Scheduled | None = None,
+) -> tuple[ZonePlan, Solved | None]:
+    """Return a zone's plan, and the solution that its next one starts from.
+
+    Where its problem has no solution, it does what it did in the last round.
+
+    Parameters
+    ----------
+    demand : (2 own,)
+        Its true (pd, qd).
+    unit : float or None
+        As of :func:`operating_unit`.
+    last : (n,)
+        The zone's variables after the last round.
+    before : Solved, optional
+        What this returned for its plan before.
+    scheduled : Scheduled, optional
+        The zone at the AC schedule, where the first search begins.
+    """
+    dead = dead_buses(zone.network.case)
+    if dead[zone.own].all():
+        return _at_rest(zone, demand), None
+    area = _live_area(zone, demand, boundary, dead)
+    worth = boundary.worth
+    model = ac_model(
+        area.part.case,
+        area.own,
+        np.isin(np.arange(area.part.case.n_branch), area.ties),
+        reference=None if worth is None else _references_without_ties(area),
+    )
+    price = add_operating_cost(model, unit)
+    if boundary.output_price is not None:
+        at = np.searchsorted(zone.gens, area.part.gens)
+        model.program.add_cost(model.pg, boundary.output_price[at])
+    lost = service.voll / price
+    add_service_cost(model, lost, SPILL_WEIGHT * lost)
+    deviation = service.voll if boundary.firm else service.balancing_price
+    _hold_interchange(model, area, boundary.interchange, deviation / price)
+    _hold_ties(model, area, boundary)
+    if worth is not None:
+        seen = np.searchsorted(zone.buses, area.part.buses)
+        _value_tie_voltages(model, area, worth.voltage[seen], worth.slope[seen], boundary.firmness)
+    if boundary.reaction is not None:
+        angle = boundary.reaction.angle[np.searchsorted(zone.buses, area.part.buses)]
+        _expect_reaction(model, area, boundary.reaction, angle, boundary.firmness)
+    start = None if before or scheduled is None else _start(zone, area, model, scheduled)
+    found = model.program.solve_again(before, start)
+    if not found.solved:
+        return _as_in_last_round(zone, last), before
+    return _plan(zone, demand, area, model, found, price), found
+
+
+def _live_area(zone: Zone, demand: Floats, boundary: Boundary, dead: Bools) -> _Area:
+    """Return the zone without what lies on dead islands, with its own demand and no other."""
+    whole = zone.network.case
+    part = part_of(
+        whole,
+        zone.buses[~dead[zone.buses]],
+        zone.branches[~dead[whole.f_bus[zone.branches]]],
+        zone.gens[~dead[whole.gen_bus[zone.gens]]],
+    )
+    own = np.isin(part.buses, zone.own)
+    pd, qd = np.zeros((2, len(own)))
+    pd[own], qd[own] = demand.reshape(2, -1)[:, np.searchsorted(zone.own, part.buses[own])]
+    bus = np.searchsorted(zone.buses, part.buses)
+    rate = boundary.rate[np.searchsorted(zone.branches, part.branches)]
+    case = replace(
+        part.case, pd=pd, qd=qd, vmin=boundary.vmin[bus], vmax=boundary.vmax[bus], rate=rate,
+        qmax=boundary.qmax[np.searchsorted(zone.gens, part.gens)],
+    )  # fmt: skip
+    ties = np.flatnonzero(own[case.f_bus] != own[case.t_bus])
+    return _Area(replace(part, case=case), own, ties, own[case.f_bus[ties]])
+
+
+def _start(zone: Zone, area: _Area, model: AcModel, scheduled: Scheduled) -> Floats:
+    """Return the program's point at the AC schedule."""
+    gens = np.searchsorted(zone.gens, area.part.gens)
+    voltage = scheduled.voltage[np.searchsorted(zone.buses, area.part.buses)]
+    return model.starting_from(voltage, scheduled.pg[gens], scheduled.qg[gens])
+
+
+def operating_unit(case: Case) -> float | None:
+    """Return c0 in $/h per p.u.; None where a case has no (convex) costs. It is public."""
+    return cost_unit(case) if has_convex_costs(case) else None
+
+
+def _references_without_ties(area: _Area) -> Ints:
+    """Return a bus of every island of a zone without tie lines; the others' angles follow ties."""
+    case = area.part.case
+    island = islands(case)
+    tied = np.unique(island[case.f_bus[area.ties]])
+    first = np.unique(island, return_index=True)[1]
+    alone: Ints = first[~np.isin(island[first], tied)]
+    return alone
+
+
+def _value_tie_voltages(
+    model: AcModel, area: _Area, voltage: Complexes, slope: Complexes, firmness: float
+) -> None:
+    """Add Re(conj(slope) V) + k ||V - voltage||^2 over tie ends."""
+    case = model.case
+    ends = np.union1d(case.f_bus[area.ties], case.t_bus[area.ties])
+    weight = firmness * ANGLE_WEIGHT * BASE_MVA / case.base_mva
+    for variables, at, price in (
+        (model.e, voltage.real, slope.real),
+        (model.f, voltage.imag, slope.imag),
+    ):
+        model.program.add_cost(variables[ends], price[ends] - 2 * weight * at[ends], weight)
+
+
+def _tie_flows(model: AcModel, area: _Area) -> tuple[Ints, Ints, Ints]:
+    """Return the variables p and q at own ends and p at the other ends of tie lines."""
+    p_from, q_from, p_to, q_to = model.flow[:, np.searchsorted(model.metered, area.ties)]
+    out = area.near_is_from
+    return np.where(out, p_from, p_to), np.where(out, q_from, q_to), np.where(out, p_to, p_from)
+
+
+def _hold_interchange(model: AcModel, area: _Area, agreed: float, price: float) -> None:
+    """Price what is metered in the middle of tie lines beyond or short of what was agreed."""
+    if not len(area.ties):
+        return
+    near, _, far = _tie_flows(model, area)
+    row = model.program.add_rows(np.array([agreed]), np.array([agreed]))
+    flows = np.concatenate([near, far])
+    halves = np.repeat([0.5, -0.5], len(near))
+    model.program.add_linear(np.repeat(row, len(flows)), flows, halves)
+    none, endless = np.zeros(2), np.full(2, np.inf)
+    beyond = model.program.add_variables(none, endless, none)
+    model.program.add_linear(np.repeat(row, 2), beyond, np.array([-1.0, 1.0]))
+    model.program.add_cost(beyond, price)
+
+
+def _hold_ties(model: AcModel, area: _Area, boundary: Boundary) -> None:
+    """Add k_f ||tie flows - agreed||^2 + k_v ||w at tie ends - agreed||^2."""
+    case, program = model.case, model.program
+    scale = case.base_mva / BASE_MVA  # flows and voltages weigh as on a base of 100 MVA
+    p, q, _ = _tie_flows(model, area)
+    held = [(q, boundary.q)]
+    if boundary.reaction is None:
+        held.append((p, boundary.p))
+    for flow, agreed in held:
+        weight = boundary.firmness * FLOW_WEIGHT * scale
+        program.add_cost(flow, -2 * weight * agreed, weight)
+    f, t = case.f_bus[area.ties], case.t_bus[area.ties]
+    near, far = np.where(area.near_is_from, f, t), np.where(area.near_is_from, t, f)
+    for bus, agreed in ((near, boundary.w_near), (far, boundary.w_far)):
+        first = np.unique(bus, return_index=True)[1]  # a bus may end several tie lines
+        bus, agreed = bus[first], agreed[first]  # noqa: PLW2901
+        row = program.add_rows(np.zeros(len(bus)), np.zeros(len(bus)))
+        w = program.add_variables(np.zeros(len(bus)), np.full(len(bus), np.inf), agreed)
+        program.add_linear(row, w, -1.0)
+        for part in (model.e, model.f):
+            program.add_product(row, part[bus], part[bus], 1.0)
+        weight = boundary.firmness * VOLTAGE_WEIGHT / scale
+        program.add_cost(w, -2 * weight * agreed, weight)
+
+
+def _expect_reaction(
+    model: AcModel, area: _Area, reaction: Reaction, angle: Floats, firmness: float
+) -> None:
+    """Add k ||p - p0 + B (theta - theta0) - s a||^2 at far ends, angles to first order."""
+    case, program, beyond = model.case, model.program, reaction.beyond
+    ends = np.searchsorted(area.part.buses, beyond.ends)
+    apart = islands(case)
+    framed = len(model.reference) <= apart.max()  # angles are those of the measured frame
+    turned = angle if framed else angle - angle[model.reference][apart]
+    far = np.where(area.near_is_from, case.t_bus[area.ties], case.f_bus[area.ties])
+    at = np.searchsorted(ends, far)
+    row = program.add_rows(reaction.p, reaction.p)
+    program.add_linear(row[at], _tie_flows(model, area)[2], 1.0)
+    endless, none = np.full(len(ends), np.inf), np.zeros(len(ends))
+    surprise = program.add_variables(-endless, endless, none)
+    program.add_linear(row, surprise, -1.0)
+    given = program.add_variables(-endless[:1], endless[:1], none[:1])
+    program.add_linear(row, np.repeat(given, len(row)), -beyond.share)
+    # theta - theta0 = f cos(theta0) - e sin(theta0) near |V| = 1, and the island's own turn
+    rows, columns = np.repeat(row, len(ends)), np.tile(np.arange(len(ends)), len(ends))
+    flat = beyond.susceptance.ravel()
+    program.add_linear(rows, model.f[ends][columns], flat * np.cos(turned[ends])[columns])
+    program.add_linear(rows, model.e[ends][columns], -flat * np.sin(turned[ends])[columns])
+    if apart.max() > 0 and not framed:
+        turns = program.add_variables(*(np.full(apart.max(), x) for x in (-np.inf, np.inf, 0.0)))
+        other = apart[ends][columns] > 0
+        program.add_linear(rows[other], turns[apart[ends][columns][other] - 1], flat[other])
+    weight = firmness * REACTION_WEIGHT * case.base_mva / BASE_MVA
+    program.add_cost(surprise, 0.0, weight)
+
+
+def _interchange(model: AcModel, area: _Area, x: Floats) -> float:
+    """Return the zone's export in a solution, metered in the middle of tie lines."""
+    near, _, far = _tie_flows(model, area)
+    return 0.5 * float((x[near] - x[far]).sum())
+
+
+def _plan(
+    zone: Zone, demand: Floats, area: _Area, model: AcModel, found: Solved, price: float
+) -> ZonePlan:
+    asked, part, rest = model.dispatch(found.x), area.part, _at_rest(zone, demand)
+    own = np.searchsorted(zone.own, part.buses[area.own])
+    served = asked.p_shed < NEGLIGIBLE
+    asked = replace(
+        asked,
+        p_shed=np.where(served, 0.0, asked.p_shed),
+        q_shed=np.where(served, 0.0, asked.q_shed),
+        curtailment=np.where(asked.curtailment < NEGLIGIBLE, 0.0, asked.curtailment),
+    )
+    gens = np.searchsorted(zone.gens, part.gens)
+    buses = np.searchsorted(zone.buses, part.buses)
+
+    def with_live(given: NDArray[Any], at: Ints, live: NDArray[Any]) -> NDArray[Any]:
+        every = given.copy()
+        every[at] = live
+        return every
+
+    return ZonePlan(
+        pg=with_live(rest.pg, gens, found.x[model.pg]),
+        qg=with_live(rest.qg, gens, found.x[model.qg]),
+        voltage=with_live(rest.voltage, buses, model.voltage(found.x)),
+        p_shed=with_live(rest.p_shed, own, asked.p_shed[area.own]),
+        q_shed=with_live(rest.q_shed, own, asked.q_shed[area.own]),
+        curtailment=with_live(rest.curtailment, own, asked.curtailment[area.own]),
+        interchange=_interchange(model, area, found.x),
+        p_price=with_live(rest.p_price, own, price * found.multiplier[model.p_balance[area.own]]),
+        q_price=with_live(rest.q_price, own, price * found.multiplier[model.q_balance[area.own]]),
+        solved=True,
+    )
+
+
+def _at_rest(zone: Zone, demand: Floats) -> ZonePlan:
+    """Return the plan of a dead zone: nothing generates, nothing is served."""
+    p, q = np.split(demand, 2)
+    none, unknown = np.zeros(len(zone.gens)), np.full(len(zone.own), np.nan)
+    return ZonePlan(
+        pg=none,
+        qg=none,
+        voltage=np.zeros(len(zone.buses), complex),
+        p_shed=np.maximum(p, 0.0),
+        q_shed=q,
+        curtailment=np.maximum(-p, 0.0),
+        p_price=unknown,
+        q_price=unknown,
+        interchange=0.0,
+        solved=True,
+    )
+
+
+def _as_in_last_round(zone: Zone, last: Floats) -> ZonePlan:
+    """Return outputs and voltages of the last round, with all demand served."""
+    start, number = zone.network.offsets, zone.coordinates
+    w = last[: len(zone.buses)]
+    return replace(
+        _at_rest(zone, np.zeros(2 * len(zone.own))),
+        pg=last[(number >= start["pg"]) & (number < start["qg"])],
+        qg=last[(number >= start["qg"]) & (number < start["pc"])],
+        voltage=np.sqrt(np.where(w > 0, w, 1.0)).astype(complex),
+        interchange=np.nan,
+        solved=False,
+    )

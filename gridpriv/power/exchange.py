@@ -1,0 +1,274 @@
+"""Flow-based exchange between zones: PTDFs, margins, and the domain of net positions.
+
+A zone's net position changes by its *shift key*: its generators, in proportion to their capacity
+(public), or its demand where it has none. The PTDF of a branch for a zone is the change of its
+active flow per unit of net position, balanced by all zones in proportion to their capacity, so
+that only differences between zones count. The domain is the set of net positions that add up to
+zero and change no branch's flow by more than its remaining margin: its rating, less the flow
+before, with the reactive flow unchanged.
+
+PTDFs are those of the DC power flow (susceptances alone; MATPOWER manual, section 4.3), or the
+derivative of the AC power flow, from one more power flow per zone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+from scipy.optimize import linprog
+from scipy.sparse.linalg import splu
+
+from gridpriv.core.arrays import Floats, Ints
+from gridpriv.core.errors import InputError
+from gridpriv.grid.admittance import laplacian
+from gridpriv.grid.case import Case
+from gridpriv.grid.islands import islands
+from gridpriv.power.ac.flow import ac_flow
+from gridpriv.power.ac.state import AcState, Dispatch
+
+FlowModel = Literal["dc", "ac"]
+STEP = 0.01
+"""p.u. of a zone's net position by which AC flows are differentiated."""
+NEGLIGIBLE = 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class FlowDomain:
+    """Net positions of zones that leave every branch within its rating; per unit.
+
+    Attributes
+    ----------
+    case : Case
+    zone_of : (n,) int
+    net_position : (zones,)
+        Generation less demand of each zone before a change, tie lines metered in their middle.
+    branch : (k,) int
+        Rated branches.
+    flow : (k,)
+        Active flow from the from end, before a change.
+    ptdf : (k, zones)
+    margin : (k, 2)
+        Room for more flow, and for less (towards the other end); negative where overloaded.
+    keys : (n, zones)
+        Share of each bus in its zone's change of net position; columns add up to 1.
+    """
+
+    case: Case
+    zone_of: Ints
+    net_position: Floats
+    branch: Ints
+    flow: Floats
+    ptdf: Floats
+    margin: Floats
+    keys: Floats
+
+    @property
+    def constraints(self) -> tuple[Floats, Floats]:
+        """Matrix and bounds of the changes of net positions: A dn <= b."""
+        return np.vstack([self.ptdf, -self.ptdf]), self.margin.T.ravel()
+
+    def exchange(self, seller: int, buyer: int) -> tuple[float, int]:
+        """Return the most that one zone can sell to another, others unchanged, and the limit.
+
+        Returns
+        -------
+        amount : float
+            p.u.; infinite where no branch limits it, 0 where one is overloaded already.
+        limit : int
+            Index of the limiting branch in the case; -1 where there is none.
+        """
+        matrix, bound = self.constraints
+        slope = matrix[:, seller] - matrix[:, buyer]
+        room = np.where(
+            slope > NEGLIGIBLE, bound / np.where(slope > NEGLIGIBLE, slope, 1.0), np.inf
+        )
+        if not len(room) or np.isinf(room.min()):
+            return np.inf, -1
+        at = int(np.argmin(room))
+        return max(float(room[at]), 0.0), int(np.tile(self.branch, 2)[at])
+
+    def position_range(self, zone: int) -> tuple[float, float]:
+        """Return least and largest net position of a zone in the domain, p.u.; NaN if empty."""
+        matrix, bound = self.constraints
+        count = len(self.net_position)
+        direction = np.eye(count)[zone]
+        ends = []
+        for sign in (1.0, -1.0):
+            found = linprog(sign * direction, A_ub=matrix, b_ub=bound, A_eq=np.ones((1, count)),
+                            b_eq=[0.0], bounds=(None, None))  # fmt: skip
+            change = {0: sign * (found.fun or 0.0), 3: -sign * np.inf}.get(found.status, np.nan)
+            ends.append(float(self.net_position[zone] + change))
+        return ends[0], ends[1]
+
+    def slice(self, first: int, second: int, balancing: int, most: float) -> Floats:
+        """Return the corners of the domain's slice in two net positions, in order; p.u.
+
+        Other zones keep theirs, and one balances.
+
+        Parameters
+        ----------
+        most : float
+            Largest change that is looked at, p.u.
+
+        Returns
+        -------
+        (corners, 2) float
+            Net positions of the two zones; empty where no change is possible.
+        """
+        matrix, bound = self.constraints
+        plane = matrix[:, [first, second]] - matrix[:, [balancing]]
+        corners = most * np.array([[-1.0, -1.0], [1.0, -1.0], [1.0, 1.0], [-1.0, 1.0]])
+        for normal, limit in zip(plane, bound, strict=True):
+            corners = _clipped(corners, normal, limit)
+        return corners + self.net_position[[first, second]]
+
+
+def flow_domain(state: AcState, zone_of: Ints, model: FlowModel = "dc") -> FlowDomain:
+    """Return the flow-based domain around an AC state.
+
+    Parameters
+    ----------
+    state : AcState
+    zone_of : (n,) int
+        Zone of every bus.
+    model : {'dc', 'ac'}
+        Power flow of the PTDFs; flows before a change and margins are those of the AC state.
+
+    Raises
+    ------
+    InputError
+        If no branch has a rating, or a zone has neither generation nor demand.
+    """
+    case = state.case
+    branch = np.flatnonzero((case.rate > 0) & ~state.dead[case.f_bus] & ~state.dead[case.t_bus])
+    if not len(branch):
+        raise InputError(
+            f"case {case.name} has no rated branch, so no exchange is limited. Give ratings (rateA)"
+        )
+    keys = shift_keys(case, zone_of)
+    share = _capacity(case, zone_of)
+    change = keys - (keys @ share)[:, None]
+    flows = dc_ptdf(case, change) if model == "dc" else _ac_flows(state, change)
+    sent, received = state.s_from[branch].real, -state.s_to[branch].real
+    reactive = np.maximum(np.abs(state.s_from[branch].imag), np.abs(state.s_to[branch].imag))
+    most = np.sqrt(np.maximum(case.rate[branch] ** 2 - reactive**2, 0.0))
+    margin = np.column_stack([most - np.maximum(sent, received), most + np.minimum(sent, received)])
+    return FlowDomain(
+        case, zone_of, _net_positions(state, zone_of), branch, sent, flows[branch], margin, keys
+    )
+
+
+def shift_keys(case: Case, zone_of: Ints) -> Floats:
+    """Return the share of every bus in its zone's change of net position, (n, zones)."""
+    count = int(zone_of.max()) + 1
+    room = np.where(np.isfinite(case.pmax), np.maximum(case.pmax, 0.0), 0.0)
+    capacity = np.bincount(case.gen_bus, room, case.n_bus)
+    held = np.bincount(zone_of, capacity, count) > 0
+    weight = np.where(held[zone_of], capacity, np.maximum(case.pd, 0.0))
+    total = np.bincount(zone_of, weight, count)
+    if (total <= 0).any():
+        raise InputError(
+            f"zone {int(np.argmin(total)) + 1} of case {case.name} has neither generation of a "
+            "stated capacity nor demand, so its net position cannot change"
+        )
+    keys = np.zeros((case.n_bus, count))
+    keys[np.arange(case.n_bus), zone_of] = weight / total[zone_of]
+    return keys
+
+
+def _capacity(case: Case, zone_of: Ints) -> Floats:
+    """Return every zone's share of capacity; equal shares where none is stated."""
+    room = np.where(np.isfinite(case.pmax), np.maximum(case.pmax, 0.0), 0.0)
+    capacity = np.bincount(zone_of[case.gen_bus], room, int(zone_of.max()) + 1)
+    total = capacity.sum()
+    return np.asarray(capacity / total if total > 0 else np.full(len(capacity), 1 / len(capacity)))
+
+
+def dc_ptdf(case: Case, change: Floats) -> Floats:
+    """Return the change of active branch flows by the DC power flow, column by column.
+
+    Parameters
+    ----------
+    change : (n, k)
+        Changes of bus injections, each adding up to 0 in every island.
+    """
+    susceptance = 1.0 / np.where(case.x != 0, case.x, np.abs(case.r)) / case.tap
+    matrix = laplacian(case.f_bus, case.t_bus, susceptance, case.n_bus)
+    turning = np.setdiff1d(np.arange(case.n_bus), np.unique(islands(case), return_index=True)[1])
+    angles = np.zeros(change.shape)
+    angles[turning] = splu(matrix[turning][:, turning].tocsc()).solve(change[turning])
+    return np.asarray(susceptance[:, None] * (angles[case.f_bus] - angles[case.t_bus]))
+
+
+def shifted(state: AcState, change: Floats) -> AcState:
+    """Return the AC state after a change of bus injections (p.u.), voltages held.
+
+    Losses that change are taken up by all generators in proportion to their headroom.
+    """
+    case = replace(state.case, pd=state.case.pd - change)
+    none = np.zeros(case.n_bus)
+    vm = np.where(state.vm > 0, state.vm, 1.0)
+    asked = Dispatch(state.pg, vm, state.va, state.p_shed, state.q_shed, none + state.curtailment)
+    return ac_flow(case, asked, None, state)
+
+
+def _ac_flows(state: AcState, change: Floats) -> Floats:
+    columns = []
+    for column in change.T:
+        after = shifted(state, STEP * column)
+        moved = 0.5 * ((after.s_from - after.s_to) - (state.s_from - state.s_to)).real
+        columns.append(moved / STEP)
+    return np.column_stack(columns)
+
+
+def _net_positions(state: AcState, zone_of: Ints) -> Floats:
+    case, count = state.case, int(zone_of.max()) + 1
+    near, far = zone_of[case.f_bus], zone_of[case.t_bus]
+    through = np.where(near != far, 0.5 * (state.s_from - state.s_to).real, 0.0)
+    return np.asarray(np.bincount(near, through, count) - np.bincount(far, through, count))
+
+
+def _clipped(corners: Floats, normal: Floats, limit: float) -> Floats:
+    """Return the part of a convex polygon where ``normal . x <= limit``."""
+    beyond = corners @ normal - limit
+    kept: list[Floats] = []
+    for at in range(len(corners)):
+        here, there = corners[at], corners[(at + 1) % len(corners)]
+        a, b = beyond[at], beyond[(at + 1) % len(corners)]
+        if a <= 0:
+            kept.append(here)
+        if (a <= 0) != (b <= 0):
+            kept.append(here + a / (a - b) * (there - here))
+    return np.array(kept).reshape(-1, 2)
+
+
+def merit_order(case: Case, total: float, marginal: Floats) -> Floats:
+    """Return the cheapest outputs of all generators that add up to ``total``, network ignored.
+
+    Parameters
+    ----------
+    total : float
+        Generation, p.u.
+    marginal : (g, steps) float
+        Marginal cost of each generator over equal steps of its range, not decreasing.
+
+    Returns
+    -------
+    (g,) float
+        Steps are taken in the order of their cost; those of the last price in equal shares.
+    """
+    steps = marginal.shape[1]
+    width = np.repeat((case.pmax - case.pmin) / steps, steps)
+    order = np.argsort(marginal.ravel(), kind="stable")
+    needed = float(np.clip(total - case.pmin.sum(), 0.0, width.sum()))
+    before = np.concatenate([[0.0], np.cumsum(width[order])])
+    last = min(int(np.searchsorted(before, needed, side="left")), len(order))
+    price = marginal.ravel()[order[max(last - 1, 0)]]
+    cheaper, equal = marginal.ravel() < price, marginal.ravel() == price
+    rest = needed - width[cheaper].sum()
+    taken = np.where(
+        cheaper, width, np.where(equal, width * rest / max(width[equal].sum(), NEGLIGIBLE), 0)
+    )
+    return np.asarray(case.pmin + taken.reshape(marginal.shape).sum(axis=1))

@@ -1,0 +1,110 @@
+"""Active flows after outages by the DC power flow: factors of the whole grid, once.
+
+With X the inverse of the susceptance matrix B, an outage of the branches L is a change of the
+injections at their ends. It is such that each of them carries, in the grid as it was, what is
+injected at its ends, so that it might as well not be there:
+
+    phi = (1 - b_L A_L X A_L')^-1 (p_L + b_L A_L X dp)        injected at the ends of L
+    p_after = p + b A X (dp + A_L' phi)
+
+with p the flows before and dp the change of injections by lost generators and those that replace
+them. For one branch phi / p_L is 1 / (1 - PTDF), and b A X A_L' phi / p_L are its LODFs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.sparse.linalg import SuperLU, splu
+
+from gridpriv.core.arrays import Floats, Ints
+from gridpriv.grid.admittance import laplacian
+from gridpriv.grid.islands import islands
+from gridpriv.power.ac.state import AcState
+
+SPLIT = 1e-8
+"""1 - PTDF of an outage that splits the grid, but for rounding."""
+
+
+@dataclass(frozen=True, eq=False)
+class DcOutages:
+    """A grid's DC power flow around an AC state.
+
+    Attributes
+    ----------
+    susceptance : (m,)
+        b of the branches.
+    factors : SuperLU
+        Of B at the buses that are no reference.
+    place : (n,) int
+        Row of each bus there; -1 at references.
+    """
+
+    state: AcState
+    susceptance: Floats
+    factors: SuperLU
+    place: Ints
+    island: Ints
+
+    @staticmethod
+    def of(state: AcState) -> DcOutages:
+        """Return the DC power flow of a grid around an AC state."""
+        case = state.case
+        island = islands(case)
+        susceptance = 1.0 / np.where(case.x != 0, case.x, np.abs(case.r)) / case.tap
+        matrix = laplacian(case.f_bus, case.t_bus, susceptance, case.n_bus)
+        turning = np.setdiff1d(np.arange(case.n_bus), np.unique(island, return_index=True)[1])
+        place = np.full(case.n_bus, -1)
+        place[turning] = np.arange(len(turning))
+        factors = splu(matrix[turning][:, turning].tocsc())
+        return DcOutages(state, susceptance, factors, place, island)
+
+    def after(self, branches: Ints, gens: Ints) -> Floats | None:
+        """Return the estimated apparent power of every branch, p.u.; None if the grid splits.
+
+        Active flows change as by the DC power flow; reactive ones stay.
+        """
+        case, state = self.state.case, self.state
+        if self.state.dead.any() or (change := self._replaced(gens)) is None:
+            return None
+        p, k = state.s_from.real, len(branches)
+        ends = np.zeros((case.n_bus, k))
+        ends[case.f_bus[branches], np.arange(k)] = 1.0
+        ends[case.t_bus[branches], np.arange(k)] -= 1.0
+        flows = self._flows(np.column_stack([change, ends]))
+        own = np.eye(k) - flows[branches, 1:]
+        if k and np.linalg.cond(own) * SPLIT > 1.0:
+            return None
+        size = np.abs(own).max(initial=0.0)
+        if k and size < SPLIT:
+            return None
+        phi = np.linalg.solve(own, p[branches] + flows[branches, 0])
+        changed = flows[:, 0] + flows[:, 1:] @ phi
+        after = np.maximum(np.abs(state.s_from + changed), np.abs(state.s_to - changed))
+        after[branches] = 0.0
+        return np.asarray(after)
+
+    def _flows(self, injected: Floats) -> Floats:
+        """Return the active flows of injections, column by column."""
+        case = self.state.case
+        angles = np.zeros(injected.shape)
+        turning = self.place >= 0
+        angles[turning] = self.factors.solve(injected[turning])
+        return np.asarray(self.susceptance[:, None] * (angles[case.f_bus] - angles[case.t_bus]))
+
+    def _replaced(self, gens: Ints) -> Floats | None:
+        """Return the change of injections by lost generators; None where headroom is short."""
+        case, pg = self.state.case, self.state.pg
+        change, island = np.zeros(case.n_bus), self.island[case.gen_bus]
+        room = np.maximum(case.pmax - pg, 0.0)
+        room[gens] = 0.0
+        lost = np.bincount(island[gens], pg[gens], self.island.max() + 1)
+        total = np.bincount(island, room, self.island.max() + 1)
+        if (lost < 0).any() or (lost > total).any():
+            return None
+        share = np.where(total > 0, lost / np.where(total > 0, total, 1.0), 0.0)[island]
+        given = np.where(np.isinf(total[island]), np.isinf(room) * lost[island], share * room)
+        np.add.at(change, case.gen_bus, given)
+        np.subtract.at(change, case.gen_bus[gens], pg[gens])
+        return change

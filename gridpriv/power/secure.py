@@ -1,0 +1,343 @@
+"""A preventive security-constrained AC optimal power flow: zones plan against contingencies.
+
+Zones solve the joint AC optimal power flow of their released demand
+(:mod:`gridpriv.power.ac.joint`). The AC state after every contingency is found from its solution;
+each limit that a state passes becomes a cut, linear in the set points before the outage
+(:mod:`gridpriv.power.ac.derivative`). All cuts are linearized anew and the zones solve again,
+until no contingency passes a limit that a cut could prevent.
+
+Cuts are priced, so a plan exists also where not every contingency can be prevented; what is left
+is reported. Demand that an outage separates from all generation, or that an island lacks capacity
+for, is shed whatever the plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from gridpriv.core.arrays import Floats, Ints
+from gridpriv.core.errors import SolverError
+from gridpriv.grid.case import Case
+from gridpriv.grid.contingencies import Contingency, Rating
+from gridpriv.grid.islands import dead_buses
+from gridpriv.power.ac.block import Block, LocalBlocks
+from gridpriv.power.ac.cuts import Cuts, ZoneCuts
+from gridpriv.power.ac.derivative import StateDerivative
+from gridpriv.power.ac.flow import LARGEST_MOVE
+from gridpriv.power.ac.interior import Border, iterate
+from gridpriv.power.ac.joint import TieEnds, ZoneBlock, joint_plan, tie_ends, zone_block
+from gridpriv.power.ac.limits import TOLERANCE, Limit
+from gridpriv.power.ac.model import NOTIONAL_COST
+from gridpriv.power.ac.newton import PowerFlowError
+from gridpriv.power.ac.state import AcState
+from gridpriv.power.security import (
+    Outage,
+    PostContingency,
+    PreContingency,
+    post_contingency,
+    pre_contingency,
+    security_analysis,
+)
+from gridpriv.power.zone import Zone
+
+MOST_PLANS, RELINEARIZED = 20, 6
+"""Plans, each with the cuts of those before it; plans after which all cuts are linearized anew."""
+MOST = 2
+"""Contingencies that one plan's cuts of a limit come from: the others pass it less."""
+FAR = 0.1
+"""Distance from a limit, as a share of it, at which its cut is dropped."""
+MOST_ROUNDS, ROUNDS_TOLERANCE = 200, 1e-7
+BACK_OFF = 2e-4
+"""Share of a limit by which cuts keep below it, so that a linearization error passes none."""
+SLACK_PRICE = {"line": 0.5, "voltage": 5.0}
+"""Price of passing a limit by 1 p.u., as a share of the value of lost load of 1 p.u."""
+
+Place = tuple[str, str, int, str]
+"""Of a cut: contingency, kind, element and side of a limit."""
+
+
+@dataclass(frozen=True, eq=False)
+class Cut:
+    """One limit after a contingency, linear in the set points: by_pg pg + by_w w <= bound.
+
+    Attributes
+    ----------
+    room : float
+        How far the plan that it was linearized around is from the limit, p.u.
+    """
+
+    limit: Limit
+    by_pg: Floats
+    by_w: Floats
+    bound: float
+    price: float
+    room: float
+
+
+@dataclass(frozen=True, eq=False)
+class SecurePlan:
+    """A plan that contingencies were prevented in, and the grid after each of them.
+
+    Attributes
+    ----------
+    before : PreContingency
+        The grid in the plan.
+    blocks : tuple of ZoneBlock
+        The zones' blocks at the plan.
+    contingencies : tuple of PostContingency
+        The most severe first.
+    cuts : int
+        Limits after contingencies that the plan was held to.
+    plans, rounds : int
+        How often zones planned, and rounds of all plans together.
+    """
+
+    before: PreContingency
+    blocks: tuple[ZoneBlock, ...]
+    contingencies: tuple[PostContingency, ...]
+    cuts: int
+    plans: int
+    rounds: int
+
+    @property
+    def sheds(self) -> bool:
+        """True if load is shed before any outage."""
+        return self.before.state.shed_mw > TOLERANCE["MW"]
+
+
+@dataclass(frozen=True, eq=False)
+class SecureProblem:
+    """Inputs of a preventive plan: released demand of a case, prices, contingencies; public.
+
+    Attributes
+    ----------
+    case : Case
+        With the demand as zones released it.
+    voll : float
+        Value of lost load in $/MWh.
+    unit : float or None
+        Of the objective in $/h per p.u.; None where losses are minimised.
+    """
+
+    case: Case
+    zones: Sequence[Zone]
+    listed: Sequence[Contingency]
+    rating: Rating
+    voll: float
+    unit: float | None
+
+    @property
+    def lost(self) -> float:
+        """Value of lost load of 1 p.u. in units of the zones' objective."""
+        return self.voll / (NOTIONAL_COST if self.unit is None else self.unit / self.case.base_mva)
+
+    def demand(self, zone: Zone) -> Floats:
+        """Return the released demand of a zone, (2 own,)."""
+        return np.concatenate([self.case.pd[zone.own], self.case.qd[zone.own]])
+
+    def planned(self, cuts: Cuts | None, *, shed: bool = True) -> tuple[tuple[ZoneBlock, ...], int]:
+        """Return the zones' blocks at the joint optimum within cuts, and the rounds it took.
+
+        Parameters
+        ----------
+        shed : bool
+            Whether demand may be shed.
+
+        Raises
+        ------
+        SolverError
+            If the rounds do not converge.
+        """
+        ends = tie_ends(self.case, self.zones)
+        for estimated in (False, True):
+            blocks, border = self._blocks(ends, cuts, estimated, shed)
+            zones = [block for block in blocks if isinstance(block, ZoneBlock)]
+            local = LocalBlocks([b.block if isinstance(b, ZoneBlock) else b for b in blocks])
+            rounds = tuple(iterate(local, border, MOST_ROUNDS, ROUNDS_TOLERANCE))
+            if rounds and rounds[-1].converged(10 * ROUNDS_TOLERANCE):
+                return tuple(zones), len(rounds)
+        raise SolverError(
+            f"case {self.case.name}: zones found no joint AC plan in {MOST_ROUNDS} rounds "
+            f"({'no' if cuts is None else len(cuts.bound)} security cuts)"
+        )
+
+    def _blocks(
+        self, ends: TieEnds, cuts: Cuts | None, estimated: bool, shed: bool
+    ) -> tuple[list[ZoneBlock | Block], Border]:
+        """Return the zones' blocks, the coordinator's block of cuts, and their border."""
+        count = 0 if cuts is None else len(cuts.bound)
+        blocks: list[ZoneBlock | Block] = []
+        at: list[Ints] = []
+        live = [z for z in self.zones if not self._dead(z)]
+        for place, zone in enumerate(live):
+            first = ends.size + place * count
+            shared = None if cuts is None else ZoneCuts(cuts, first + np.arange(count))
+            block = zone_block(
+                zone, self.demand(zone), ends.of(zone), self.voll, self.unit,
+                estimated=estimated, shed=shed, cuts=shared,
+            )  # fmt: skip
+            assert block is not None
+            blocks.append(block)
+            at.append(block.at)
+        if cuts is not None:
+            own, entries = cuts.block(len(live), ends.size)
+            blocks.append(own)
+            at.append(entries)
+        return blocks, Border(ends.size + count * len(live), at)
+
+    def _dead(self, zone: Zone) -> bool:
+        return bool(dead_buses(self.case)[zone.own].all())
+
+    def before(self, blocks: Sequence[ZoneBlock]) -> PreContingency:
+        """Return the grid in a plan, before any outage."""
+        return pre_contingency(self.case, joint_plan(self.case, blocks), self.rating)
+
+
+def secure_plan(
+    problem: SecureProblem, watch: Callable[[PostContingency], object] = lambda _: None
+) -> tuple[SecurePlan, SecurePlan]:
+    """Return the zones' plan without contingencies, and the one that prevents what they pass.
+
+    Parameters
+    ----------
+    watch : callable
+        Called after every contingency of the first and the last plan.
+
+    Raises
+    ------
+    SolverError
+        If the joint plan or its AC state is not found.
+    """
+    kept: dict[Place, list[Cut]] = {}
+    rounds, first, best = 0, None, None
+    for number in range(1, MOST_PLANS + 1):
+        try:
+            blocks, taken = problem.planned(_stacked(kept), shed=first is None or first.sheds)
+            before = problem.before(blocks)
+        except SolverError:
+            if best is None:
+                raise
+            break
+        rounds += taken
+        analysed = security_analysis(before, problem.listed, watch=watch)
+        held = sum(map(len, kept.values()))
+        plan = SecurePlan(before, blocks, analysed, held, number, rounds)
+        first = first or plan
+        best = plan if best is None or _passed(plan) <= _passed(best) else best
+        passed = _worst(analysed)
+        if not passed:
+            break
+        kept = _linearized(problem, before, passed, kept, anew=number <= RELINEARIZED)
+    assert first is not None and best is not None
+    return first, replace(best, plans=number, rounds=rounds)
+
+
+def _worst(analysed: Sequence[PostContingency]) -> dict[Place, Limit]:
+    """Return the limits that are passed, of each element in the contingencies that pass it most."""
+    places: dict[tuple[str, int, str], list[tuple[float, Place, Limit]]] = {}
+    for c in analysed:
+        for v in c.violations:
+            if v.kind in SLACK_PRICE and not collapsed(c):
+                place = (c.contingency.name, v.kind, v.element, v.limit)
+                places.setdefault(place[1:], []).append((-v.amount, place, v))
+    return {place: limit for ranked in places.values() for _, place, limit in sorted(ranked)[:MOST]}
+
+
+def collapsed(after: PostContingency) -> bool:
+    """Test for a voltage so low that no set point before the outage would hold it."""
+    return any(v.kind == "voltage" and v.limit == "lower" and v.amount > LARGEST_MOVE
+               for v in after.violations)  # fmt: skip
+
+
+def _passed(plan: SecurePlan) -> float:
+    """Return by how much limits are passed over all contingencies, as shares of the limits."""
+    return sum(v.amount / max(abs(v.bound), 1e-3)
+               for c in plan.contingencies for v in c.violations
+               if v.kind in SLACK_PRICE and not collapsed(c))  # fmt: skip
+
+
+def _stacked(kept: Mapping[Place, Sequence[Cut]]) -> Cuts | None:
+    """Return all cuts as one set; None without any."""
+    rows = [(c.by_pg, c.by_w, c.bound, c.price) for cuts in kept.values() for c in cuts]
+    return Cuts(*(np.array(values) for values in zip(*rows, strict=True))) if rows else None
+
+
+def _linearized(
+    problem: SecureProblem,
+    before: PreContingency,
+    passed: Mapping[Place, Limit],
+    kept: Mapping[Place, list[Cut]],
+    *,
+    anew: bool,
+) -> dict[Place, list[Cut]]:
+    """Return the cuts of the next plan.
+
+    A limit that is passed gets a cut around this plan. The cuts of other limits are linearized
+    anew while ``anew``, and dropped where the limit is far; later they stay as they are, so that
+    the search does not go in a circle where generators reach their reactive limits.
+    """
+    after = _After(problem, before)
+    cuts: dict[Place, list[Cut]] = {}
+    for place in dict.fromkeys([*kept, *passed]):
+        old = list(kept.get(place, ()))
+        if place in passed or anew:
+            limit = passed[place] if place in passed else old[-1].limit
+            cut = after.cut(place[0], limit)
+            if cut is not None and cut.room > FAR * abs(limit.bound):
+                continue
+            old = [] if anew else old
+            old += [] if cut is None else [cut]
+        if old:
+            cuts[place] = old
+    return cuts
+
+
+class _After:
+    """The states after contingencies of a plan, and their derivatives, as they are needed."""
+
+    def __init__(self, problem: SecureProblem, before: PreContingency) -> None:
+        self.problem, self.before = problem, before
+        self._names = {contingency.name: contingency for contingency in problem.listed}
+        self._states: dict[str, tuple[Outage, StateDerivative] | None] = {}
+
+    def _state(self, name: str) -> tuple[Outage, StateDerivative] | None:
+        if name not in self._states:
+            outage = Outage.of(self.before, self._names[name])
+            try:
+                state = post_contingency(self.before, outage)
+                found = outage, StateDerivative(state, self.before.dispatch.vm)
+            except PowerFlowError:
+                found = None
+            self._states[name] = found
+        return self._states[name]
+
+    def cut(self, name: str, limit: Limit) -> Cut | None:
+        """Return the cut of a limit around the plan; None where the state does not have it."""
+        found = self._state(name)
+        value = None if found is None else _value(found[1].state, limit)
+        if found is None or value is None:
+            return None
+        outage, derivative = found
+        case, now = self.before.case, self.before.state
+        kept_pg, by_vm = derivative.of(limit)
+        sign = 1.0 if limit.limit == "upper" else -1.0
+        by_pg = np.zeros(case.n_gen)
+        by_pg[outage.kept] = sign * kept_pg
+        by_w = sign * by_vm / (2.0 * np.where(now.vm > 0, now.vm, 1.0))
+        bound = limit.bound / (case.base_mva if limit.kind == "line" else 1.0)
+        room = sign * (bound - value) - BACK_OFF * abs(bound)
+        price = SLACK_PRICE[limit.kind] * self.problem.lost
+        level = float(by_pg @ now.pg + by_w @ now.vm**2)
+        return Cut(limit, by_pg, by_w, room + level, price, room)
+
+
+def _value(state: AcState, limit: Limit) -> float | None:
+    """Return a limited quantity in a state, p.u.; None where the state does not have it."""
+    if limit.kind == "voltage":
+        k = int(np.flatnonzero(state.case.bus_id == limit.element)[0])
+        return None if state.dead[k] else float(state.vm[k])
+    k = int(np.flatnonzero(state.case.branch_row == limit.element)[0])
+    return float(max(abs(state.s_from[k]), abs(state.s_to[k])))

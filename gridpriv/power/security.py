@@ -1,0 +1,432 @@
+"""Contingency analysis: the AC state of a grid after each outage, and the limits that it passes.
+
+After an outage, before anybody acts:
+
+- generators hold their voltage set points while their reactive limits allow;
+- lost generation, and the change of losses, is taken up by all generators of an island in
+  proportion to their headroom (pmax - pg upwards, pg - pmin downwards), until none has any left;
+- what an island then lacks is shed: the same share of the demand of each of its buses, at
+  constant power factor; an island in which nothing can generate, or which the outage leaves
+  without demand, is de-energized;
+- branches are held to their emergency ratings.
+
+A state is found by Newton's method from the one before the outage, in the order of elimination
+of the whole grid. Where the outage splits the grid, exhausts its generators or leads away from
+that state, :func:`gridpriv.power.ac.flow.ac_flow` looks for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+from scipy import sparse
+
+from gridpriv.core.arrays import Bools, Floats, Ints
+from gridpriv.grid.admittance import BranchAdmittance, branch_admittance, branch_flows
+from gridpriv.grid.case import Case
+from gridpriv.grid.contingencies import Contingency, Rating, branch_rating
+from gridpriv.grid.islands import islands
+from gridpriv.power.ac.areas import AreaGrid, injection, reactive_limits, share_reactive
+from gridpriv.power.ac.flow import LARGEST_MOVE, SUNK, SWITCH_TOLERANCE, ac_flow
+from gridpriv.power.ac.limits import TOLERANCE, Limit
+from gridpriv.power.ac.newton import PowerFlowError, solve_power_flow
+from gridpriv.power.ac.state import AcState, Dispatch, Schedule
+from gridpriv.power.screening import DcOutages
+
+Status = Literal["converged", "diverged", "screened"]
+MOST_SHEDDINGS = 20
+"""Power flows in which demand is shed until an island's generators stand within their limits."""
+NORMAL_PERCENT = 100.0
+
+
+@dataclass(frozen=True)
+class PostContingency:
+    """A contingency, and the grid after it.
+
+    Attributes
+    ----------
+    status : {'converged', 'diverged', 'screened'}
+        ``diverged``: no AC state was found. ``screened``: no AC state was looked for, and the
+        loading is the DC estimate.
+    worst_loading_percent : float or None
+        Largest apparent power over the rating; None without a rated branch or a state.
+    worst_branch : str
+        Its bus numbers; empty without one.
+    violations : tuple of Limit
+    islanded_mw : float
+        Demand on buses that the outage separates from the largest part of their island.
+    shed_mw : float
+        Demand not served beyond what was not served before.
+    """
+
+    contingency: Contingency
+    status: Status
+    worst_loading_percent: float | None
+    worst_branch: str
+    violations: tuple[Limit, ...]
+    islanded_mw: float
+    shed_mw: float
+
+    @property
+    def secure(self) -> bool:
+        """True where no limit is passed and no demand is shed."""
+        found = self.status != "diverged" and not self.violations
+        return found and self.shed_mw <= TOLERANCE["MW"]
+
+    @property
+    def severity(self) -> tuple[float, ...]:
+        """Sort key of the ranking, largest first.
+
+        No AC state, loading above the rating, voltage outside its band, other limits passed, shed
+        and islanded demand, loading.
+        """
+        loading = self.worst_loading_percent or 0.0
+        voltage = [limit.amount for limit in self.violations if limit.kind == "voltage"]
+        return (
+            float(self.status == "diverged"), max(loading - NORMAL_PERCENT, 0.0),
+            max(voltage, default=0.0), float(len(self.violations)), self.shed_mw,
+            self.islanded_mw, loading,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class PreContingency:
+    """A grid before an outage.
+
+    Attributes
+    ----------
+    state : AcState
+        Its AC state, of a case with normal ratings.
+    case : Case
+        The same case with the ratings that hold after an outage.
+    dispatch : Dispatch
+        Its set points: outputs as they are in that state, voltages as they were asked for.
+    """
+
+    state: AcState
+    case: Case
+    dispatch: Dispatch
+
+    @cached_property
+    def island(self) -> Ints:
+        """The island of every bus."""
+        return islands(self.case)
+
+    @cached_property
+    def grid(self) -> AreaGrid:
+        """The grid with every island one area."""
+        return AreaGrid.of(self.case, self.dispatch, _one_area(self.case))
+
+    @cached_property
+    def admittance(self) -> BranchAdmittance:
+        """The admittances of its branches."""
+        return branch_admittance(self.case)
+
+    @cached_property
+    def screening(self) -> DcOutages:
+        """Active flows after outages by the DC power flow."""
+        return DcOutages.of(self.state)
+
+    @cached_property
+    def entries(self) -> Ints:
+        """Where the bus admittances hold a branch's ff, ft, tf and tt: shape (4, m)."""
+        f, t = self.case.f_bus, self.case.t_bus
+        return self._places(np.stack([f, f, t, t]), np.stack([f, t, f, t]))
+
+    @cached_property
+    def diagonal(self) -> Ints:
+        """Where the bus admittances hold their diagonal."""
+        bus = np.arange(self.case.n_bus)
+        return self._places(bus, bus)
+
+    def _places(self, row: Ints, column: Ints) -> Ints:
+        n, y = self.case.n_bus, self.grid.admittance
+        key = np.repeat(np.arange(n), np.diff(y.indptr)) * n + y.indices
+        order = np.argsort(key)
+        wanted = row.astype(np.int64) * n + column
+        return np.asarray(order[np.searchsorted(key, wanted, sorter=order)])
+
+
+def pre_contingency(case: Case, dispatch: Dispatch, rating: Rating = "C") -> PreContingency:
+    """Return the AC state of a dispatch, from which outages are analysed.
+
+    Raises
+    ------
+    PowerFlowError
+        If the dispatch has no AC state.
+    """
+    state = ac_flow(case, dispatch)
+    generating = np.isin(np.arange(case.n_bus), case.gen_bus)
+    vm = np.where(generating | state.dead, dispatch.vm, state.vm)
+    settled = Dispatch(state.pg, vm, state.va, state.p_shed, state.q_shed, state.curtailment)
+    return PreContingency(state, replace(case, rate=branch_rating(case, rating)), settled)
+
+
+@dataclass(frozen=True, eq=False)
+class Outage:
+    """Elements that fail, and what is left of the grid.
+
+    Attributes
+    ----------
+    branches : int array
+        Indices of the branches that fail.
+    kept : (g,) bool
+        Generators that stay in service: not those that fail or stand on de-energized buses.
+    case : Case
+        The case with these generators and the other branches.
+    island : (n,) int
+        The island of every bus in it.
+    separated, dead : (n,) bool
+        Buses outside the largest part of what was their island; de-energized buses.
+    """
+
+    branches: Ints
+    kept: Bools
+    case: Case
+    island: Ints
+    separated: Bools
+    dead: Bools
+
+    @staticmethod
+    def of(before: PreContingency, contingency: Contingency) -> Outage:
+        """Return the outage of a contingency."""
+        case, (branches, gens) = before.case, contingency.elements(before.case)
+        kept = np.ones(case.n_gen, dtype=bool)
+        kept[gens] = False
+        in_service = np.ones(case.n_branch, dtype=bool)
+        in_service[branches] = False
+        island = islands(case, in_service) if len(branches) else before.island
+        separated = _separated(before.island, island)
+        source = np.zeros(island.max() + 1, dtype=bool)
+        source[island[case.gen_bus[kept & (case.pmax > 0)]]] = True
+        demand = np.bincount(island, np.maximum(case.pd - before.state.p_shed, 0.0))
+        dead = before.state.dead | ~source[island] | (separated & (demand[island] == 0))
+        stopped = kept & dead[case.gen_bus]
+        rows = tuple(f"gen:{row}" for row in case.gen_row[stopped].tolist())
+        left = case.without(contingency.outages + rows)
+        return Outage(branches, kept & ~stopped, left, island, separated, dead)
+
+    @property
+    def simple(self) -> bool:
+        """True where one part of every island stays energized and nothing joins the others."""
+        if not self.dead.any():
+            return not self.separated.any()
+        return len(self.branches) == 1 and np.array_equal(self.dead, self.separated)
+
+
+def _separated(before: Ints, after: Ints) -> Bools:
+    """Return the buses outside the largest part of what was their island."""
+    size, former = np.bincount(after), np.zeros(after.max() + 1, dtype=np.int64)
+    former[after] = before
+    order = np.lexsort((size, former))  # the last part of a former island is its largest
+    largest = np.zeros(len(size), dtype=bool)
+    largest[order[np.append(np.diff(former[order]) != 0, True)]] = True
+    outside: Bools = ~largest[after]
+    return outside
+
+
+def post_contingency(before: PreContingency, outage: Outage) -> AcState:
+    """Return the AC state after an outage, of the case without the elements that fail.
+
+    Raises
+    ------
+    PowerFlowError
+        If no AC state is found.
+    """
+    if outage.simple and not before.state.dead.any():
+        near = _near(before, outage)
+        if near is not None:
+            return near
+    dispatch = replace(before.dispatch, pg=before.dispatch.pg[outage.kept])
+    stood = replace(before.state, case=outage.case, pg=before.state.pg[outage.kept])
+    return _with_enough_generation(outage, dispatch, stood)
+
+
+def _near(before: PreContingency, outage: Outage) -> AcState | None:
+    """Return the AC state near the one before; None if there is none within all limits."""
+    kept, left, start = outage.kept, outage.case, before.state
+    asked, dead = before.dispatch, outage.dead
+    grid = before.grid if kept.all() and not dead.any() else _smaller(before, outage)
+    admittance = _admittance(before, outage)
+    low, high = reactive_limits(grid, start.voltage, 0.0)
+    equations = replace(grid.equations, injected=admittance, q_low=low, q_high=high)
+    still = np.zeros(len(grid.interchange)), np.zeros(len(grid.reference))
+    try:
+        found = solve_power_flow(
+            equations, before.grid.jacobian.refilled(equations), start.voltage, *still
+        )
+    except PowerFlowError:
+        return None
+    voltage, alpha = np.where(dead, 0.0, found.voltage), found.alpha
+    vm = np.abs(voltage)
+    exhausted = (alpha > grid.most + SWITCH_TOLERANCE) | (alpha < grid.least - SWITCH_TOLERANCE)
+    sunk = ~dead & (vm < left.vmin - SUNK) & (start.vm >= left.vmin - SUNK)
+    moved = np.where(dead, 0.0, vm - start.vm)
+    if exhausted.any() or sunk.any() or np.abs(moved).max() > LARGEST_MOVE:
+        return None
+    given = alpha[grid.gen_area]
+    regulation = (np.where(given >= 0, grid.up, grid.down) * given)[kept]
+    generated = (found.voltage * np.conj(admittance @ found.voltage) - injection(grid)).imag
+    s_from, s_to = branch_flows(left, voltage)
+    p_shed = np.where(dead, np.maximum(left.pd, 0.0), asked.p_shed)
+    q_shed = np.where(dead, left.qd, asked.q_shed)
+    curtailment = np.where(dead, np.maximum(-left.pd, 0.0), asked.curtailment)
+    none = np.zeros(1)
+    return AcState(
+        left, vm, np.angle(voltage), s_from, s_to, asked.pg[kept] + regulation,
+        share_reactive(left, generated), p_shed, q_shed, curtailment, regulation,
+        dead, none, none, found.mismatch, 1,
+    )  # fmt: skip
+
+
+def _smaller(before: PreContingency, outage: Outage) -> AreaGrid:
+    """Return the grid in the same arrays, without injections that are lost.
+
+    Other generators have no output and no range, de-energized buses no demand.
+    """
+    kept, dead, case = outage.kept, outage.dead, before.case
+    ranges: dict[str, Any] = {
+        name: np.where(kept, getattr(case, name), 0.0) for name in ("pmin", "pmax", "qmin", "qmax")
+    }
+    asked = before.dispatch
+    dispatch = replace(
+        asked,
+        pg=np.where(kept, asked.pg, 0.0),
+        p_shed=np.where(dead, case.pd, asked.p_shed),
+        q_shed=np.where(dead, case.qd, asked.q_shed),
+        curtailment=np.where(dead, 0.0, asked.curtailment),
+    )
+    grid = AreaGrid.of(replace(case, **ranges), dispatch, _one_area(case))
+    return replace(grid, reference=before.grid.reference)
+
+
+def _admittance(before: PreContingency, outage: Outage) -> sparse.csr_array:
+    """Return the bus admittances after an outage, on the pattern of the whole grid.
+
+    A de-energized part stays joined by its own branches and the one that failed, without shunts
+    and taps: it draws nothing, so its buses stand at the voltage of the one that it hangs on.
+    """
+    case, dead = before.case, outage.dead
+    whole, y = before.grid.admittance, before.admittance
+    hanging = np.flatnonzero(dead[case.f_bus] | dead[case.t_bus])
+    gone = np.union1d(outage.branches, hanging)
+    series = 1.0 / (case.r[hanging] + 1j * case.x[hanging])
+    values = whole.data.copy()
+    parts = zip(before.entries, (y.ff, y.ft, y.tf, y.tt), (1.0, -1.0, -1.0, 1.0), strict=True)
+    for place, part, sign in parts:
+        np.subtract.at(values, place[gone], part[gone])
+        np.add.at(values, place[hanging], sign * series)
+    values[before.diagonal[dead]] -= case.gs[dead] + 1j * case.bs[dead]
+    return sparse.csr_array((values, whole.indices, whole.indptr), shape=whole.shape)
+
+
+def _one_area(case: Case) -> Schedule:
+    return Schedule(np.zeros(case.n_bus, dtype=np.int64), np.zeros(1))
+
+
+def _with_enough_generation(outage: Outage, dispatch: Dispatch, stood: AcState) -> AcState:
+    """Return the AC state in which every island has shed what its generators cannot give.
+
+    A generator whose set point is beyond its limit keeps it.
+    """
+    case, island = outage.case, outage.island
+    gen_island, count = island[case.gen_bus], int(island.max()) + 1
+    most = np.maximum(case.pmax, dispatch.pg)
+    demand = np.where(outage.dead, 0.0, np.maximum(case.pd - dispatch.p_shed, 0.0))
+    lack = np.bincount(island, demand, count) - np.bincount(gen_island, most, count)
+    for _ in range(MOST_SHEDDINGS):
+        dispatch = _shed(case, dispatch, np.maximum(lack, 0.0), island)
+        state = ac_flow(case, dispatch, None, stood)
+        lack = np.bincount(gen_island, np.maximum(state.pg - most, 0.0), count)
+        if case.base_mva * lack.max(initial=0.0) <= 0.1 * TOLERANCE["MW"]:
+            break
+    return state
+
+
+def _shed(case: Case, dispatch: Dispatch, lack: Floats, island: Ints) -> Dispatch:
+    """Return the dispatch that sheds as much more in every island, by share of demand."""
+    served = np.maximum(case.pd - dispatch.p_shed, 0.0)
+    total = np.bincount(island, served, len(lack))
+    share = np.minimum(lack / np.where(total > 0, total, 1.0), 1.0)[island]
+    cut = np.where(served > 0, share, 0.0)
+    return replace(
+        dispatch,
+        p_shed=dispatch.p_shed + cut * served,
+        q_shed=dispatch.q_shed + cut * (case.qd - dispatch.q_shed),
+    )
+
+
+def assess(before: PreContingency, contingency: Contingency) -> PostContingency:
+    """Return the loading, violations, islanded and shed demand after a contingency."""
+    outage = Outage.of(before, contingency)
+    served = np.maximum(before.case.pd - before.state.p_shed, 0.0)
+    islanded_mw = before.case.base_mva * float(served[outage.separated].sum())
+    try:
+        state = post_contingency(before, outage)
+    except PowerFlowError:
+        return PostContingency(contingency, "diverged", None, "", (), islanded_mw, 0.0)
+    loading, branch = worst_loading(state.case, state.standing.flow)
+    return PostContingency(
+        contingency, "converged", loading, branch, state.violations, islanded_mw,
+        max(state.shed_mw - before.state.shed_mw, 0.0),
+    )  # fmt: skip
+
+
+def worst_loading(case: Case, flow: Floats) -> tuple[float | None, str]:
+    """Return the largest apparent power over its rating in percent, and the branch's buses.
+
+    Parameters
+    ----------
+    flow : (m,)
+        Apparent power of the end that carries more, p.u.
+    """
+    rated = np.flatnonzero(case.rate > 0)
+    if not len(rated):
+        return None, ""
+    loading = flow[rated] / case.rate[rated]
+    k = rated[int(np.argmax(loading))]
+    ends = f"{case.bus_id[case.f_bus[k]]}-{case.bus_id[case.t_bus[k]]}"
+    return float(NORMAL_PERCENT * loading.max()), ends
+
+
+def security_analysis(
+    before: PreContingency,
+    listed: Sequence[Contingency],
+    screen: float = 0.0,
+    watch: Callable[[PostContingency], object] = lambda _: None,
+) -> tuple[PostContingency, ...]:
+    """Return every contingency with the grid after it, the most severe first.
+
+    Parameters
+    ----------
+    before : PreContingency
+    listed : sequence of Contingency
+    screen : float
+        Percent of the rating. A contingency that splits nothing and whose largest loading by the
+        DC power flow is below it is not solved; its voltages are not known then.
+    watch : callable
+        Called after every contingency.
+    """
+    found = []
+    for contingency in listed:
+        estimate = _screened(before, contingency, screen) if screen > 0 else None
+        found.append(estimate or assess(before, contingency))
+        watch(found[-1])
+    return tuple(sorted(found, key=lambda one: one.severity, reverse=True))
+
+
+def _screened(
+    before: PreContingency, contingency: Contingency, screen: float
+) -> PostContingency | None:
+    """Return a contingency whose DC estimate is below the threshold; None for any other."""
+    flow = before.screening.after(*contingency.elements(before.case))
+    if flow is None:
+        return None
+    loading, branch = worst_loading(before.case, flow)
+    if loading is not None and loading >= screen:
+        return None
+    return PostContingency(contingency, "screened", loading, branch, (), 0.0, 0.0)

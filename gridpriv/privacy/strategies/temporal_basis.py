@@ -1,0 +1,249 @@
+r"""The basis of a demand over T steps: what is released of all steps at once.
+
+Neighbours differ at one unit, by (dp_t, dq_t) in each step t, all within beta. Released are, of p
+and of q alike,
+
+    S m,        m the units' means over the steps,
+    v_j h_j,    h_j = 1/T sum_t c_jt 1'd_t,    c_jt = sqrt(2) cos(pi j (t - 1/2) / T),
+
+j = 1..K: the first cosines of the zone's sum (DCT-II), so that 1'd_t = 1'm + sum_j h_j c_jt and
+what is left out. The first costs what one step does; the rest is weighted, and few.
+
+Sensitivity. Let one kind of demand of unit i move by x, |x_t| <= beta. With b_0t = ||S_i|| / T and
+b_jt = v_j c_jt / T the statistics move by b_j'x, b_0'x along S_i. For a set J of them,
+
+    max over x of sum_J |b_j'x| = beta f(J),    f(J) = max over signs s of sum_t |sum_J s_j b_jt|,
+
+as the maximum over x and over s may be taken in either order. So
+
+    norm 1    f(all) beta for p, and as much for q;
+    norm box  sum_j max(|b_j'x|, |b_j'y|) counts each j by the one or by the other: max over J of
+              f(J) + f(rest), or f(all) where q does not move;
+    norm 2    the b_j are orthogonal, T ||b_0||^2 = ||S_i||^2 and T ||b_j||^2 = v_j^2:
+              max(||S_i||_2, v_j) beta for p, and as much for q.
+
+Those of norm 1 and box are attained, that of norm 2 where no v_j is the larger. Half of the signs
+suffice, as f is even.
+
+Estimate. m as of one step. h_j ~ N(a_j, s^2 g_j^2) with g_j = :data:`SWING` / j of the zone's sum,
+a = 0 for p and along the power factor of m for q; s is weighed by the likelihood of the release
+(:mod:`gridpriv.privacy.strategies.linear`). The sum of a step is moved into its public range.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import combinations, product
+
+import numpy as np
+
+from gridpriv.core.arrays import Floats
+from gridpriv.privacy.adjacency import DemandAdjacency
+from gridpriv.privacy.release import Release
+from gridpriv.privacy.sensitivity import Norm, Sensitivity
+from gridpriv.privacy.strategies import MOST_COSINES
+from gridpriv.privacy.strategies.disclosure import Disclosure
+from gridpriv.privacy.strategies.exact_sums import GRID, on_grid, with_rounding
+from gridpriv.privacy.strategies.linear import DEVIATIONS
+from gridpriv.privacy.strategies.prior import Sums
+
+SWING = 0.15
+"""g_1: of the six daily curves of the IEEE RTS-79, the first six g are 0.12, 0.09, 0.02, 0.03,
+0.06 and 0.01 in the root mean square."""
+WEIGHTS = (0.2, 0.35, 0.7, 1.0)
+"""v: in norm 1 cosines cost nothing while sqrt(2) sum v_j <= 1, as |b_0'x| then pays for them."""
+
+
+@dataclass(frozen=True)
+class Cosines:
+    """Cosine coefficients of a sum over time that are released with its mean.
+
+    Attributes
+    ----------
+    steps : int
+        T.
+    weights : tuple of float
+        v_j, j = 1..K.
+    """
+
+    steps: int
+    weights: tuple[float, ...] = ()
+
+    @property
+    def rows(self) -> Floats:
+        """c_jt, shape (K, T)."""
+        j = np.arange(1, len(self.weights) + 1)[:, None]
+        angle = np.pi * j * (np.arange(self.steps) + 0.5) / self.steps
+        return np.asarray(np.sqrt(2.0) * np.cos(angle))
+
+
+def cosines(steps: int, asked: str = "auto") -> list[Cosines]:
+    """Return the candidates for a number of cosines, or ``auto``, in a series of given length."""
+    most = min(MOST_COSINES, steps - 1)
+    numbers = range(most + 1) if asked == "auto" else [min(int(asked), most)]
+    return [
+        Cosines(steps, (weight,) * number)
+        for number in numbers
+        for weight in (WEIGHTS if number else WEIGHTS[:1])
+    ]
+
+
+@dataclass(frozen=True, eq=False)
+class TemporalBasis:
+    """Posterior mean of a demand (p, q) of n units over time.
+
+    Attributes
+    ----------
+    mean : (2n,)
+        Over the steps.
+    temporal_coefficients : (2, K)
+        h of p and of q.
+    """
+
+    mean: Floats
+    temporal_coefficients: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class TemporalDisclosure:
+    """Disclosure of one agent over all steps: released statistics and the public estimate.
+
+    Attributes
+    ----------
+    level : Disclosure
+        Of the units' means; its expected error is that of a step, on average.
+    over : Cosines
+    """
+
+    level: Disclosure
+    over: Cosines
+
+    def measure(self, days: Floats) -> Floats:
+        """Return the private statistics (2(m + K),) of demand over time (T, 2n)."""
+        owned = days.reshape(self.over.steps, 2, -1)
+        if self.level.power_factors is not None:
+            owned = np.einsum("kl,tln->tkn", self.level.power_factors.shear, owned)
+        if self.level.exact:
+            owned = on_grid(owned)
+        mean = self.level.strategy.measure(owned.mean(axis=0).ravel())
+        temporal_coefficients = owned.sum(axis=2).T @ self.over.rows.T / self.over.steps
+        weighted = temporal_coefficients * np.array(self.over.weights)
+        return np.hstack([mean.reshape(2, -1), weighted]).ravel()
+
+    def sensitivity(self, adjacency: DemandAdjacency, norm: Norm) -> Sensitivity:
+        """Return the sensitivity of the statistics."""
+        still = self.level.sensitivity(adjacency, norm)
+        if not self.over.weights:
+            return (
+                with_rounding(still, adjacency.beta, self.over.steps) if self.level.exact else still
+            )
+        if norm in {"pair", "number"}:  # a unit moves the cosines too
+            return replace(still, value=np.inf, share=1.0)
+        weight = self.level.strategy.weight(norm)
+        both = adjacency.protects == "p+q"
+        kinds = {1: 2.0, 2: math.sqrt(2.0), "box": 1.0}[norm] if both else 1.0
+        value = adjacency.beta * kinds * _reach(self.over, weight, norm, both=both)
+        if self.level.exact:
+            value *= 1.0 + 8.0 * (self.over.steps + 1) * GRID / adjacency.beta
+        told = f", with {len(self.over.weights)} cosines over {self.over.steps} steps"
+        return replace(still, value=value, bound_source=still.bound_source + told, share=1.0)
+
+    def estimate(self, released: Floats, release: Release | None) -> TemporalBasis:
+        """Return the posterior mean; the prior, with zero coefficients, without a release."""
+        statistics, temporal_coefficients = np.split(
+            released.reshape(2, -1), [len(self.level.strategy.matrix)], axis=1
+        )
+        mean = self.level.estimate(statistics.ravel(), release)
+        noise = 0.0 if release is None else release.mechanism.variance
+        return TemporalBasis(mean, self._swings(temporal_coefficients, mean, noise))
+
+    def _swings(self, seen: Floats, mean: Floats, noise: float) -> Floats:
+        """Return h of p and of q, (2, K)."""
+        weights = np.array(self.over.weights)
+        seen, variance = seen / weights, noise / weights**2
+        p_sum, q_sum = mean.reshape(2, -1).sum(axis=1)
+        active = _likely(seen[0], variance, np.zeros_like(weights), p_sum)
+        follows = (q_sum / p_sum if p_sum > 0 else 0.0) * active
+        factors = self.level.power_factors
+        if factors is None:
+            return np.stack([active, _likely(seen[1], variance, follows, q_sum)])
+        along, half = factors.middle * active, factors.half
+        apart = _likely(seen[1], variance, (follows - along) / half, q_sum / half)
+        return np.stack([active, along + half * apart])
+
+    def at(self, step: int, basis: TemporalBasis) -> Floats:
+        """Return the demand (2n,) of a step, counted from 0; its sums in their public range."""
+        found = []
+        prior = self.level.prior
+        column = self.over.rows[:, step]
+        likely = zip(basis.mean.reshape(2, -1), basis.temporal_coefficients @ column, strict=True)
+        for (mean, swing), sums in zip(
+            likely, (prior.active, prior.reactive(basis.mean.reshape(2, -1)[0])), strict=True
+        ):
+            total = float(mean.sum())
+            moved = float(np.clip(total + swing, sums.lower, sums.upper)) - total
+            found.append(mean + moved * _shares(mean, sums))
+        return np.concatenate(found)
+
+
+def coefficient_left(over: Cosines, variance: float, level: float) -> float:
+    """Return the expected squared error of a sum's cosines, before any is drawn.
+
+    Parameters
+    ----------
+    over : Cosines
+        Those that are not released keep their public guess.
+    variance : float
+        Of the noise on a statistic.
+    level : float
+        Of the sum, publicly.
+    """
+    most, number = min(MOST_COSINES, over.steps - 1), len(over.weights)
+    before = (SWING * level / np.arange(1, most + 1)) ** 2
+    kept = before[:number]
+    learned = np.array(over.weights) ** 2 * kept
+    return float(before.sum() - (kept * learned / (variance + learned)).sum())
+
+
+def _likely(seen: Floats, variance: Floats, expected: Floats, level: float) -> Floats:
+    """Return the posterior mean of h, s weighed by the likelihood."""
+    if not seen.size:
+        return seen
+    guess = SWING * abs(level) / np.arange(1, len(seen) + 1)
+    spread = np.outer(DEVIATIONS, guess) ** 2
+    size = np.maximum(variance + spread, np.finfo(float).tiny)
+    gap = seen - expected
+    log_likelihood = -0.5 * (np.log(size) + gap**2 / size).sum(axis=1)
+    weight = np.exp(log_likelihood - log_likelihood.max())
+    pull: Floats = (weight / weight.sum()) @ (spread / size)
+    return np.asarray(expected + pull * gap)
+
+
+def _shares(mean: Floats, sums: Sums) -> Floats:
+    """Return the shares of the units in a coefficient of the sum: as the demand itself."""
+    size = np.abs(mean)
+    return size / size.sum() if size.sum() > 0 else sums.shares
+
+
+@lru_cache(maxsize=1024)
+def _reach(over: Cosines, weight: float, norm: Norm, *, both: bool) -> float:
+    """Return by how much the statistics of one kind move for a beta of 1; see the module."""
+    if norm == 2:
+        return max(weight, *over.weights)
+    rows = np.vstack([np.full(over.steps, weight), np.array(over.weights)[:, None] * over.rows])
+    rows /= over.steps
+    every = range(len(rows))
+    if norm == 1 or not both:
+        return _farthest(rows)
+    parts = (list(part) for size in every for part in combinations(every, size))
+    return max(_farthest(rows[part]) + _farthest(np.delete(rows, part, axis=0)) for part in parts)
+
+
+def _farthest(rows: Floats) -> float:
+    """Return f of these b_j."""
+    if not len(rows):
+        return 0.0
+    signs = np.array(list(product((1.0,), *[(-1.0, 1.0)] * (len(rows) - 1))))
+    return float(np.abs(signs @ rows).sum(axis=1).max())

@@ -1,0 +1,259 @@
+"""Charts of curves: means with intervals, and levels to compare them with."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator
+from matplotlib.transforms import ScaledTranslation
+
+from gridpriv.core.arrays import Bools, Floats
+from gridpriv.core.display import figure
+from gridpriv.report.figures import Look, looks, set_labels, set_title, styled_axes
+
+LOG_FROM = 30.0
+LEVEL = 0.02
+"""Relative range of means below which no curve rises or falls."""
+
+
+@dataclass(frozen=True)
+class Series:
+    """A curve with optional interval ends; ``flat`` is one value as a line across the axes."""
+
+    name: str
+    x: tuple[float, ...]
+    y: tuple[float, ...]
+    low: tuple[float, ...] = ()
+    high: tuple[float, ...] = ()
+    flat: bool = False
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A chart of curves.
+
+    Attributes
+    ----------
+    title, x_label, y_label : str
+        Labels name the unit in parentheses.
+    series : tuple of Series
+    unit : str
+        Of the values, for the description in words.
+    subject : str
+        What the description is about; the title if left out.
+    x_log : bool
+    floor : float
+        Least value of a logarithmic vertical axis; lower values are drawn on its edge.
+    bars : bool
+        Draw intervals as error bars at the points, not as a band between them.
+    log_from : float
+        Largest over smallest value from which on the vertical axis is logarithmic.
+    size : (float, float)
+        Inches.
+    style : dict of str to dict
+        Look of every series by name; default :func:`gridpriv.report.figures.looks`.
+    """
+
+    title: str
+    x_label: str
+    y_label: str
+    series: tuple[Series, ...]
+    unit: str
+    subject: str = ""
+    x_log: bool = False
+    floor: float = 0.0
+    bars: bool = False
+    log_from: float = LOG_FROM
+    size: tuple[float, float] = (6.4, 3.2)
+    style: dict[str, Look] = field(default_factory=dict)
+
+    @property
+    def alt(self) -> str:
+        """The chart in words: first and last value of every series."""
+        told = []
+        for s in self.series:
+            values = [(x, y) for x, y in zip(s.x or (0.0,), s.y, strict=False) if math.isfinite(y)]
+            if not values:
+                continue
+            (x0, y0), (x1, y1) = values[0], values[-1]
+            text = f"{s.name}: {figure(y0)} {self.unit}"
+            if len(values) > 1:
+                text += f" at {figure(x0)} to {figure(y1)} {self.unit} at {figure(x1)}"
+            told.append(text)
+        return f"{self.subject or self.title}. {'; '.join(told)}."
+
+    @property
+    def log(self) -> bool:
+        """True for a logarithmic vertical axis."""
+        y = self._means()
+        if self.floor > 0:
+            y = np.maximum(y, self.floor)
+        return bool(len(y)) and y.min() > 0 and y.max() >= self.log_from * y.min()
+
+    def _means(self, *, flat: bool = True) -> Floats:
+        y = np.array([v for s in self.series for v in s.y if flat or not s.flat], dtype=float)
+        return np.asarray(y[np.isfinite(y)])
+
+    def plot(
+        self,
+        ax: Axes | None = None,
+        *,
+        figsize: tuple[float, float] | None = None,
+        legend: bool = True,
+    ) -> Axes:
+        """Draw on ``ax``, or on the axes of a new figure of ``figsize`` inches; return the axes."""
+        names = [s.name for s in self.series]
+        style = self.style or looks(names, levels=frozenset(s.name for s in self.series if s.flat))
+        with styled_axes(ax, figsize or self.size) as axes:
+            if self.x_log:
+                axes.set_xscale("log")
+                across = [v for s in self.series for v in s.x if v > 0] or [1.0]
+                axes.set_xlim(min(across) / 1.35, max(across) * 1.35)
+                _log_ticks(axes, "x")
+            else:
+                whole = all(float(v).is_integer() for s in self.series for v in s.x)
+                axes.xaxis.set_major_locator(MaxNLocator(7, steps=[1, 2, 5, 10], integer=whole))
+            axes.yaxis.set_major_formatter(FuncFormatter(tick))
+            low, high = self.limits
+            if self.log:
+                axes.set_yscale("log")
+                _log_ticks(axes, "y", low, high)
+            for k, s in enumerate(self.series):
+                self._draw(axes, k, style[s.name], list(style).index(s.name))
+            axes.set_ylim(low, high)
+            axes.grid(visible=True, axis="y")
+            set_title(axes, self.title)
+            set_labels(axes, self.x_label, self.y_label)
+            if legend and len(names) > 1:
+                # beside the axes: over them it would cover intervals
+                axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
+        return axes
+
+    def _draw(self, ax: Axes, k: int, look: Look, number: int) -> None:
+        s, gid = self.series[k], f"series {number}"
+        if s.flat:
+            value = max(s.y[0], self.limits[0])
+            plain = look | {"marker": ""}
+            ax.axhline(value, **plain, label=s.name, gid=gid)
+            return
+        x, y = np.array(s.x), np.array(s.y)
+        shown: Bools = np.isfinite(y) & (x > 0 if self.x_log else True)
+        if not shown.any():
+            return
+        # values below the axis are drawn on its edge
+        edge = np.maximum(y, self.limits[0])
+        few = len(x) <= FEW
+        width = 1.6 + 2.0 * self._hiding(k)
+        if self.bars and s.low:
+            curves = [n for n, other in enumerate(self.series) if not other.flat]
+            aside = 4.0 * (curves.index(k) - (len(curves) - 1) / 2.0) / 72.0
+            fig = ax.get_figure(root=True)
+            assert fig is not None
+            moved = ax.transData + ScaledTranslation(aside, 0.0, fig.dpi_scale_trans)
+            ends = np.nan_to_num([y - np.array(s.low), np.array(s.high) - y])
+            drawn = ax.errorbar(
+                x[shown], edge[shown], yerr=np.maximum(ends[:, shown], 0.0), capsize=2.5,
+                elinewidth=1.0, label=s.name, transform=moved, **look,
+            )  # fmt: skip
+            for part in drawn.get_children():
+                part.set_gid(gid)
+            return
+        plain = look if few else look | {"marker": ""}
+        ax.plot(x[shown], edge[shown], linewidth=width, label=s.name, gid=gid, **plain)
+        if s.low:
+            low, high = np.array(s.low)[shown], np.array(s.high)[shown]
+            ax.fill_between(
+                x[shown], low, high, color=look["color"], alpha=0.15, linewidth=0, gid=gid
+            )
+
+    def _hiding(self, k: int) -> int:
+        """Return the number of later curves that lie on this one from end to end."""
+        bottom, top = (np.log10(v) if self.log else v for v in self.limits)
+        curve = self.series[k]
+
+        def height(s: Series) -> Floats:
+            y = np.array(s.y)
+            scaled = np.log10(np.maximum(y, self.limits[0])) if self.log else y
+            return np.asarray((scaled - bottom) / (top - bottom))
+
+        return sum(
+            other.x == curve.x and np.allclose(height(other), height(curve), 0, 0.008, True)
+            for other in self.series[k + 1 :] if not other.flat
+        )  # fmt: skip
+
+    @cached_property
+    def limits(self) -> tuple[float, float]:
+        """Return the ends of the vertical axis: of the means, and of intervals near them.
+
+        An interval stretches the axis by no more than the means' own range (a quarter of the
+        largest, if that is more; one decade at most on a log axis), so that a wide one does not
+        press the curves together. Where no curve rises or falls, intervals are shown whole.
+        Levels more than a decade below all curves are drawn on the lower edge of a log axis.
+        """
+        log = self.log
+
+        def scaled(values: Sequence[float] | Floats) -> Floats:
+            given = np.array(values, dtype=float)
+            given = given[np.isfinite(given) & ((given > 0) | (not log))]
+            return np.asarray(np.log10(given) if log else given)
+
+        means = scaled(np.maximum(self._means(), self.floor) if log else self._means())
+        if not len(means):
+            return (0.1, 1.0) if log else (0.0, 1.0)
+        least, most = float(means.min()), float(means.max())
+        if log and len(curves := scaled(self._means(flat=False))):
+            least = max(least, float(curves.min()) - 1.0)
+            if self.floor:
+                least = max(least, math.log10(self.floor))
+            most = max(most, least)
+        size, span = max(abs(least), abs(most)), most - least
+        if self._at_one_place() or span <= (math.log10(1 + LEVEL) if log else LEVEL * size):
+            reach = 1.0 if log else math.inf
+        else:
+            reach = min(max(span, 0.1), 1.0) if log else max(span, 0.25 * size)
+        lows = scaled([v for s in self.series for v in s.low])
+        highs = scaled([v for s in self.series for v in s.high])
+        low = min(max(min(lows, default=least), least - reach), least)
+        high = max(min(max(highs, default=most), most + reach), most)
+        if log and self.floor:
+            low = max(low, math.log10(self.floor))
+        if not log and 0.0 <= least < 0.5 * most:
+            low = 0.0
+        if not log and high - low < LEVEL * size:
+            low, high = low - LEVEL * size, high + LEVEL * size
+        margin = 0.05 * (high - low) or (0.5 if log else 1.0)
+        if log:
+            return 10.0 ** (low - margin), 10.0 ** (high + margin)
+        return (max(low - margin, 0.0) if low >= 0.0 else low - margin), high + margin
+
+    def _at_one_place(self) -> bool:
+        at = [v for s in self.series if not s.flat for v in s.x]
+        single = all(len(s.x) < 2 for s in self.series if not s.flat)
+        return single and bool(at) and max(at) - min(at) <= 0.01 * abs(max(at))
+
+
+FEW = 12
+"""Points up to which each has a marker."""
+
+
+def _log_ticks(ax: Axes, which: str, low: float = 1.0, high: float = 10.0) -> None:
+    """Set ticks at powers of ten, with 2 and 5 (or 3) between them where there are few."""
+    axis = ax.xaxis if which == "x" else ax.yaxis
+    decades = math.log10(high / low)
+    subs = (1.0, 2.0, 5.0) if decades <= 2.1 else (1.0, 3.0) if decades <= 4.0 else (1.0,)
+    axis.set_major_locator(LogLocator(subs=subs, numticks=9))
+    axis.set_major_formatter(FuncFormatter(tick))
+    axis.minorticks_off()
+
+
+def tick(value: float, _position: int | None = None) -> str:
+    """Return a tick's label: plain, or with an exponent where that is shorter."""
+    if value != 0 and (abs(value) >= 1e5 or abs(value) < 1e-3):
+        mantissa, _, power = f"{value:.4e}".partition("e")
+        return f"{float(mantissa):g}e{int(power)}"
+    return f"{value:g}"

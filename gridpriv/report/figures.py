@@ -1,0 +1,249 @@
+"""Matplotlib figures: their style, the axes that they are drawn on, and the files they become.
+
+Nothing here imports pyplot or changes a global setting: every figure is drawn and saved within
+the package's style (``figure.mplstyle``), and no backend is selected.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from html import escape
+from pathlib import Path
+from textwrap import wrap
+from typing import Any, Protocol, cast
+
+from matplotlib import get_data_path, rc_params_from_file, style
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from gridpriv.core.files import write_bytes
+from gridpriv.core.text import slug
+from gridpriv.report.formats import picture_format
+
+STYLE = cast(
+    dict[str, Any],
+    rc_params_from_file(Path(__file__).with_name("figure.mplstyle"), use_default_template=False),
+)
+PALETTE: tuple[str, ...] = tuple(STYLE["axes.prop_cycle"].by_key()["color"])
+GREYS = ("#222222", "#777777", "#AAAAAA")
+"""Of levels, so that colours are those of curves."""
+MARKERS = ("o", "s", "D", "^", "X", "P", "v", "p")
+DASHES = ("-", (0, (6, 2)), (0, (1.5, 1.5)), (0, (6, 2, 1.5, 2)))
+LEVEL_DASHES = ((0, (2.5, 2.5)), (0, (9, 3)), (0, (9, 3, 2.5, 3)), (0, (1, 1.2)))
+UNDATED: dict[str, dict[str, None]] = {
+    "svg": dict.fromkeys(("Date", "Creator", "Format", "Type")),
+    "pdf": dict.fromkeys(("CreationDate", "Creator", "Producer")),
+    "png": {"Software": None},
+}
+
+Look = dict[str, Any]
+"""Keywords of a line: colour, marker and dash."""
+
+
+class Plot(Protocol):
+    """Data of a figure, drawn on given or new axes."""
+
+    @property
+    def title(self) -> str:
+        """Title of the figure."""
+        ...
+
+    @property
+    def alt(self) -> str:
+        """The figure in words."""
+        ...
+
+    @property
+    def size(self) -> tuple[float, float]:
+        """Width and height in inches."""
+        ...
+
+    def plot(
+        self,
+        ax: Axes | None = None,
+        *,
+        figsize: tuple[float, float] | None = None,
+        legend: bool = True,
+    ) -> Axes:
+        """Draw on ``ax``, or on the axes of a new figure of ``figsize`` inches; return the axes."""
+        ...
+
+
+class ShownAxes(Axes):
+    """Axes that a notebook shows as their figure."""
+
+    def _repr_png_(self) -> bytes:
+        return figure_bytes(self.figure.get_figure(root=True), "png")
+
+
+@contextmanager
+def styled_axes(ax: Axes | None, size: tuple[float, float]) -> Iterator[Axes]:
+    """Provide ``ax``, or the axes of a new figure in the package's style."""
+    if ax is not None:
+        with style.context({"text.parse_math": False}):
+            yield ax
+        return
+    with style.context(STYLE):
+        new = Figure(figsize=size).add_subplot(axes_class=ShownAxes)
+        # ticks are made when the figure is drawn, where the style may no longer hold
+        new.tick_params(labelsize=STYLE["xtick.labelsize"], colors=STYLE["xtick.color"])
+        yield new
+
+
+def set_title(ax: Axes, title: str, note: str = "") -> None:
+    """Set the title of axes and a note under it, in as many lines as their width needs."""
+    wide = page_size(ax)[0] * ax.get_position().width
+    note = lines(note, wide, 9.0) if note else ""
+    room = "\n" * (note.count("\n") + bool(note))
+    ax.set_title(lines(title, wide, 10.0) + room, parse_math=False)
+    ax.annotate(note, (0, 1), (0, 5), xycoords="axes fraction", textcoords="offset points",
+                fontsize=9, color="#555555", linespacing=1.3, parse_math=False)  # fmt: skip
+
+
+def set_labels(ax: Axes, x_label: str, y_label: str) -> None:
+    """Set the labels of the axes, the vertical one in as many lines as their height needs."""
+    ax.set_xlabel(x_label, parse_math=False)
+    tall = page_size(ax)[1] * ax.get_position().height
+    ax.set_ylabel(lines(y_label, tall, 9.0), parse_math=False)
+
+
+def lines(text: str, points: float, size: float) -> str:
+    """Return a text in lines that are no longer than some points at a size of letters."""
+    return "\n".join(wrap(text, max(int(points / (0.62 * size)), 12)))
+
+
+def page_size(ax: Axes) -> tuple[float, float]:
+    """Return width and height of the figure of axes in points."""
+    figure = ax.get_figure(root=True)
+    assert figure is not None
+    return 72.0 * figure.get_figwidth(), 72.0 * figure.get_figheight()
+
+
+def looks(names: Sequence[str], *, levels: frozenset[str] = frozenset()) -> dict[str, Look]:
+    """Return the look of every series, stable in their order, also without colour.
+
+    Parameters
+    ----------
+    levels : set of str
+        Series that are one value, drawn as a dashed line across the axes.
+    """
+    drawn: dict[str, Look] = {}
+    for name in dict.fromkeys(names):
+        k = sum((other in levels) == (name in levels) for other in drawn)
+        drawn[name] = {
+            "color": GREYS[k % len(GREYS)] if name in levels else PALETTE[k % len(PALETTE)],
+            "marker": "" if name in levels else MARKERS[(k + k // len(PALETTE)) % len(MARKERS)],
+            "linestyle": LEVEL_DASHES[k % 4] if name in levels else DASHES[k // len(PALETTE) % 4],
+        }
+    return drawn
+
+
+def swatch(look: Look, name: str = "") -> str:
+    """Return a legend's sample of a series as SVG, its ids unique by ``name``."""
+    with style.context(STYLE):
+        figure = Figure(figsize=(0.4, 0.16), frameon=False)
+        figure.set_layout_engine("none")
+        figure.add_artist(Line2D([0.05, 0.5, 0.95], [0.5] * 3, markevery=[1], **look))
+    return _element(figure, name, 'class="swatch" aria-hidden="true"')
+
+
+def stacked(plots: Sequence[Plot], title: str) -> Figure:
+    """Return a figure of several plots, one under the other."""
+    wide, tall = plots[0].size
+    with style.context(STYLE):
+        figure = Figure(figsize=(wide, tall * len(plots) + 0.3))
+        figure.suptitle(title, fontweight="bold", fontsize=11, x=0.01, ha="left")
+        for ax, plot in zip(figure.subplots(len(plots), squeeze=False)[:, 0], plots, strict=True):
+            plot.plot(ax)
+        figure.align_ylabels()
+    return figure
+
+
+def write_figure(drawn: Plot | Figure, path: str | Path, *, private: bool) -> Path:
+    """Write a figure whole or not at all; the file's ending (.png, .svg, .pdf) is its format.
+
+    Parameters
+    ----------
+    private : bool
+        Only the file's owner may read it.
+
+    Raises
+    ------
+    InputError
+        For another ending.
+    StorageError
+        If the file cannot be written.
+    """
+    kind = picture_format(path)
+    figure = drawn if isinstance(drawn, Figure) else drawn.plot().get_figure(root=True)
+    write_bytes(Path(path), figure_bytes(figure, kind), private=private)
+    return Path(path)
+
+
+def figure_bytes(figure: Figure | None, kind: str, salt: str = "gridpriv") -> bytes:
+    """Return a figure as a file's bytes: the same bytes for the same figure, on any day.
+
+    ``salt`` keeps apart the ids in two SVGs of one page.
+    """
+    assert figure is not None
+    out = io.BytesIO()
+    with style.context([STYLE, {"svg.hashsalt": salt}]), warnings.catch_warnings():
+        # text stays text in SVG: the reader's fonts have letters that DejaVu Sans lacks
+        warnings.filterwarnings("ignore", message=".*[Gg]lyph", category=UserWarning)
+        figure.savefig(out, format=kind, metadata=UNDATED[kind])
+    return _numbered(out.getvalue(), salt) if kind == "svg" else out.getvalue()
+
+
+def _numbered(svg: bytes, salt: str) -> bytes:
+    """Return an SVG with numbers in place of ids that are digests of what is drawn.
+
+    Matplotlib hashes coordinates in more digits than it draws.
+    """
+    digests = dict.fromkeys(re.findall(rb'id="(\w*[0-9a-f]{10})"', svg))
+    numbers = {old: f"{salt}-{n}".encode() for n, old in enumerate(digests)}
+    used = re.compile(rb'(id="|"#|url\(#)(\w*[0-9a-f]{10})(?=[")])')
+    return used.sub(lambda id_: id_[1] + numbers.get(id_[2], id_[2]), svg)
+
+
+def to_svg(plot: Plot, kind: str, name: str = "", *, legend: bool = True) -> str:
+    """Return a plot as SVG for a page: with title and description, ids unique by ``name``."""
+    name = name or slug(plot.title)
+    figure = plot.plot(legend=legend).get_figure(root=True)
+    head = f'class="{kind}" id="{name}" role="img" aria-labelledby="{name}-t {name}-d"'
+    words = (
+        f'<title id="{name}-t">{escape(plot.title)}</title>'
+        f'<desc id="{name}-d">{escape(plot.alt)}</desc>'
+    )
+    return _element(figure, name, head, words)
+
+
+def fonts() -> str:
+    """Return the folder of the fonts that figures are measured with."""
+    return str(Path(get_data_path()) / "fonts" / "ttf")
+
+
+def _element(figure: Figure | None, salt: str, attributes: str, words: str = "") -> str:
+    """Return a figure as an SVG element, without what a page does not need.
+
+    Groups lose matplotlib's ids, which repeat from figure to figure; those of a series
+    (``gid="series 3"``) are marked for the page's script. A style sheet in one element would
+    hold for the whole page.
+    """
+    svg = figure_bytes(figure, "svg", salt).decode()
+    box = re.search(r'viewBox="[^"]*"', svg)
+    assert box is not None
+    svg = svg[svg.index(">", box.end()) + 1 :]
+    svg = re.sub(r"<(metadata|style)\b.*?</\1>", "", svg, flags=re.S)
+    svg = re.sub(r'<g id="series (\d+)"', r'<g class="series" data-s="\1"', svg)
+    svg = re.sub(r'<g id="[^"]*"', "<g", svg)
+    svg = svg.replace("'DejaVu Sans'", "'DejaVu Sans', Verdana, sans-serif")
+    svg = svg.replace("xlink:href", "href")
+    svg = re.sub(r"<[^>]*>", lambda tag: re.sub(r"(\d\.\d\d)\d+", r"\1", tag[0]), svg)
+    svg = re.sub(r"\s*\n\s*", "\n", svg).strip()
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" {attributes} {box[0]}'
+    return f'{head} stroke-linejoin="round">{words}{svg}'

@@ -1,0 +1,396 @@
+"""Maps of a grid: zones, tie lines, branch loading, load shedding, or a value at every bus."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+from matplotlib import colormaps
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.collections import LineCollection
+from matplotlib.colors import LinearSegmentedColormap, Normalize, to_rgb, to_rgba
+from matplotlib.lines import Line2D
+from scipy.spatial import KDTree
+
+from gridpriv.core.arrays import Floats, Ints
+from gridpriv.core.display import counted, figure
+from gridpriv.report.figures import page_size, set_title, styled_axes
+
+ZONES = ("#56B4E9", "#E69F00", "#009E73", "#CC79A7", "#F0E442", "#0072B2", "#999999")
+PLAIN, PALE = "#8C8C8C", "#C4C4C4"
+SHED, DARK = "#CC3311", "#7A1F0A"
+LOADING = LinearSegmentedColormap.from_list("loading", [PALE, "#1E1E1E"]).with_extremes(
+    over="#D55E00", bad=PALE
+)
+AT_LIMIT = 99.5
+"""Percent of its limit from which on a branch is drawn as being at it."""
+SMALLEST_MW = 1e-3
+MOST_NAMED = 40
+"""Zones from which on their names would cover one another."""
+MOST_LISTED = 14
+"""Zones from which on a legend of them would be longer than the map."""
+VECTOR = 1500
+"""Buses from which on lines and markers are pixels in a vector file."""
+
+
+@dataclass(frozen=True, eq=False)
+class Colours:
+    """Values shown as colours, and their colour bar."""
+
+    value: Floats
+    shades: ScalarMappable
+    label: str
+    extend: Literal["neither", "max"] = "neither"
+
+
+@dataclass(frozen=True, eq=False)
+class GridMap:
+    """A map of a grid.
+
+    Attributes
+    ----------
+    title : str
+    buses : DataFrame
+        ``bus``, ``zone``, ``x``, ``y`` (y up) and optionally ``generator``.
+    branches : DataFrame
+        ``from``, ``to`` (bus numbers) and ``tie``.
+    shed : mapping of int to float, optional
+        Load shedding in MW by bus number.
+    flows : DataFrame, optional
+        Row by row as ``branches``: ``mva`` and ``loading_percent`` (NaN: no limit).
+    values : mapping of int to float, optional
+        A value by bus number, shown as colour instead of the zone.
+    value_label : str
+        Of the colour bar, with the unit.
+    limits : (float, float), optional
+        Values at the ends of the colour bar.
+    note : str
+        A second line of the title.
+    width : float
+        Inches.
+    """
+
+    title: str
+    buses: pd.DataFrame
+    branches: pd.DataFrame
+    shed: Mapping[int, float] | None = None
+    flows: pd.DataFrame | None = None
+    values: Mapping[int, float] | None = None
+    value_label: str = ""
+    limits: tuple[float, float] | None = None
+    note: str = ""
+    width: float = 8.0
+
+    @property
+    def size(self) -> tuple[float, float]:
+        """Width and height in inches, after the shape of the grid."""
+        x, y = (max(float(np.ptp(self.buses[name])), 1e-9) for name in "xy")
+        return self.width, self.width * min(max(y / x, 0.25), 0.75) + (1.5 if self.note else 1.3)
+
+    @cached_property
+    def zones(self) -> list[str]:
+        """Names of the zones, numbers in their order."""
+        return sorted(set(self.buses.zone.astype(str)), key=lambda z: (len(z), z))
+
+    @property
+    def alt(self) -> str:
+        """The map in words."""
+        text = (
+            f"{self.title}: {counted(len(self.buses), 'bus')} in "
+            f"{counted(len(self.zones), 'zone')}, {counted(len(self.branches), 'branch')}, "
+            f"{int(self.branches.tie.sum())} of them tie lines (dashed)."
+        )
+        if self.shed:
+            text += f" Load shedding: {figure(sum(max(v, 0.0) for v in self.shed.values()))} MW"
+            worst = max(self.shed, key=lambda bus: (self.shed or {})[bus])
+            most = self.shed[worst]
+            text += f", most at bus {worst}, {figure(most)} MW." if most > 0 else "."
+        if self.flows is not None and self.flows.loading_percent.notna().any():
+            full = int((self.flows.loading_percent >= AT_LIMIT).sum())
+            text += f" At their limit: {counted(full, 'branch')}."
+        return text
+
+    def plot(
+        self,
+        ax: Axes | None = None,
+        *,
+        figsize: tuple[float, float] | None = None,
+        legend: bool = True,
+    ) -> Axes:
+        """Draw on ``ax``, or on the axes of a new figure of ``figsize`` inches; return the axes."""
+        with styled_axes(ax, figsize or self.size) as axes:
+            axes.set_axis_off()
+            axes.set_aspect("equal", adjustable="datalim")
+            wide = page_size(axes)[0] * axes.get_position().width
+            set_title(axes, self.title, self.note)
+            branches, buses = self._loading(), self._values()
+            for colours in filter(None, (branches, buses)):
+                self._colourbar(axes, colours)
+            if legend:
+                axes.legend(handles=self._legend(), loc="upper left", bbox_to_anchor=(0.0, 0.0),
+                            ncols=max(int(wide / 140.0), 1), columnspacing=1.2,
+                            handlelength=2.2)  # fmt: skip
+            figure = axes.get_figure(root=True)
+            assert figure is not None
+            figure.draw_without_rendering()  # what stands around the map says how large it is
+            place, radius = self._place(axes)
+            self._halos(axes, place, radius)
+            taken = self._shed(axes, place, radius)
+            self._branches(axes, place, radius, branches)
+            self._buses(axes, place, radius, buses)
+            self._zone_names(axes, place, taken)
+            edge = radius + 7.0
+            axes.update_datalim([place.min(axis=0) - edge, place.max(axis=0) + edge])
+            axes.margins(0.0)
+            axes.autoscale_view()
+        return axes
+
+    @cached_property
+    def _zone(self) -> Ints:
+        return np.array([self.zones.index(z) for z in self.buses.zone.astype(str)])
+
+    @cached_property
+    def _ends(self) -> Ints:
+        row = pd.Series(np.arange(len(self.buses)), index=self.buses.bus.astype(int))
+        return np.column_stack([row[self.branches[end].astype(int)] for end in ("from", "to")])
+
+    @property
+    def _coarse(self) -> bool:
+        return len(self.buses) > VECTOR
+
+    @cached_property
+    def _shed_mw(self) -> Floats:
+        return np.array([max((self.shed or {}).get(int(b), 0.0), 0.0) for b in self.buses.bus])
+
+    def _loading(self) -> Colours | None:
+        """Return the colours of branches: loading, or flow where no branch has a limit."""
+        if self.flows is None or self.flows.empty:
+            return None
+        value = self.flows.loading_percent.to_numpy(dtype=float)
+        if np.isfinite(value).any():
+            shades = ScalarMappable(Normalize(0.0, AT_LIMIT), LOADING)
+            return Colours(value, shades, "Branch loading (% of limit)", "max")
+        value = self.flows.mva.to_numpy(dtype=float)
+        shades = ScalarMappable(Normalize(0.0, float(np.nanmax(value, initial=1e-9))), LOADING)
+        return Colours(value, shades, "Branch flow (MVA; no limits given)")
+
+    def _values(self) -> Colours | None:
+        """Return the colours of buses where these show a value."""
+        if not self.values:
+            return None
+        value = np.array([self.values.get(int(bus), math.nan) for bus in self.buses.bus])
+        low, high = self.limits or (float(np.nanmin(value)), float(np.nanmax(value)))
+        cividis = colormaps["cividis"].with_extremes(bad="white")
+        return Colours(value, ScalarMappable(Normalize(low, high), cividis), self.value_label)
+
+    def _colourbar(self, ax: Axes, colours: Colours) -> None:
+        fig = ax.get_figure()
+        assert fig is not None
+        bar = fig.colorbar(
+            colours.shades, ax=ax, shrink=0.7, aspect=30, pad=0.01, extend=colours.extend
+        )
+        bar.set_label(colours.label, parse_math=False)
+
+    def _legend(self) -> list[Line2D]:
+        """Return the entries of the legend."""
+        tie = int(self.branches.tie.sum())
+        entries = [_line(f"tie line ({tie})", "black", dashes=(3, 1.8), linewidth=1.6)]
+        if self.values is None and len(self.zones) <= MOST_LISTED:
+            count = np.bincount(self._zone, minlength=len(self.zones))
+            entries = [
+                _dot(f"zone {name}: {counted(int(count[z]), 'bus')}", ZONES[z % len(ZONES)])
+                for z, name in enumerate(self.zones)
+            ] + entries
+        elif self.values is None:
+            named = len(self.zones) <= MOST_NAMED
+            where = "named on the map" if named else "too many to name here"
+            entries.insert(0, _line(f"{len(self.zones)} zones, {where}", "none"))
+        if self.flows is None or self.flows.empty:
+            entries.append(_line("branch within a zone", PLAIN, linewidth=1.0))
+        elif missing := int(self.flows.loading_percent.isna().sum()) % len(self.flows):
+            entries.append(_line(f"without a limit ({missing})", PALE, linewidth=0.9))
+        if "generator" in self.buses:
+            entries += [_dot("with generator", "white", "s"), _dot("without", "white")]
+        if (most := float(self._shed_mw.max(initial=0.0))) >= SMALLEST_MW:
+            text = f"load shedding, area by MW (most: {figure(most)})"
+            entries.append(_dot(text, SHED, alpha=0.45, size=12.0))
+        return entries
+
+    def _place(self, ax: Axes) -> tuple[Floats, float]:
+        """Return the buses' places and their markers' radius in points of the page."""
+        place = self.buses[["x", "y"]].to_numpy(dtype=float)
+        place = place - place.min(axis=0)
+        room = np.array(ax.get_position().size) * np.array(page_size(ax)) * 0.95
+        place = place * float(np.min(room / np.maximum(np.ptp(place, axis=0), 1e-9)))
+        most, least = max(0.0135 * room[0], 7.5), 0.0028 * room[0]
+        if len(place) < 2:
+            return place, most
+        nearest = KDTree(place).query(place, k=2)[0][:, 1]
+        radius = float(np.clip(0.45 * np.quantile(nearest, 0.25), least, most))
+        if len(place) * radius**2 < 0.1 * room[0] * room[1]:  # there is room for all
+            place = apart(place, 2.3 * radius)
+        return place, radius
+
+    def _halos(self, ax: Axes, place: Floats, radius: float) -> None:
+        """Draw each zone's buses and branches, wide and pale."""
+        ends, zone, wide = self._ends, self._zone, 2.0 * (radius + 5.0)
+        inside = zone[ends[:, 0]] == zone[ends[:, 1]]
+        for z in range(len(self.zones) if self.values is None else 0):
+            pale = tuple(1.0 - 0.26 * (1.0 - part) for part in to_rgb(ZONES[z % len(ZONES)]))
+            mine = place[ends[inside & (zone[ends[:, 0]] == z)]]
+            ax.add_collection(LineCollection(
+                list(mine), colors=[pale], linewidths=wide, capstyle="round", zorder=0.5,
+                rasterized=self._coarse,
+            ))  # fmt: skip
+            at = place[zone == z]
+            ax.scatter(at[:, 0], at[:, 1], s=wide**2, color=[pale], linewidths=0, zorder=0.5,
+                       rasterized=self._coarse)  # fmt: skip
+
+    def _branches(self, ax: Axes, place: Floats, radius: float, colours: Colours | None) -> None:
+        """Draw the branches, parallel ones side by side, tie lines dashed."""
+        lines = _side_by_side(place[self._ends], self._ends, radius)
+        tie = self.branches.tie.to_numpy(bool)
+        width = np.where(tie, 1.6, 1.0)
+        if colours is not None:
+            share = np.nan_to_num(colours.shades.norm(colours.value))
+            width = 0.9 + 2.1 * np.clip(share, 0.0, 1.0) + 0.6 * (share > 1.0)
+        width = width * min(1.0, 0.4 + radius / 8.0)
+        for which, name, dashes in ((~tie, "branches", "solid"), (tie, "ties", (0, (3, 1.8)))):
+            drawn = LineCollection(
+                list(lines[which]), linewidths=width[which], linestyles=[dashes], zorder=1.0,
+                rasterized=self._coarse, gid=name,
+            )  # fmt: skip
+            if colours is None:
+                drawn.set_color("black" if name == "ties" else PLAIN)
+            else:
+                drawn.set_color(list(colours.shades.to_rgba(colours.value[which])))
+            ax.add_collection(drawn)
+
+    def _buses(self, ax: Axes, place: Floats, radius: float, colours: Colours | None) -> None:
+        """Draw the buses, squares where a generator is, with their numbers where they fit."""
+        buses = self.buses.bus.astype(int).to_numpy()
+        none = pd.Series(False, index=self.buses.index)
+        square = self.buses.get("generator", none).to_numpy(bool)
+        faces = np.array([to_rgba(colour) for colour in ZONES])[self._zone % len(ZONES)]
+        if colours is not None:
+            faces = colours.shades.to_rgba(colours.value)
+        for which, marker in ((~square, "o"), (square, "s")):
+            ax.scatter(
+                place[which, 0], place[which, 1], marker=marker, color=faces[which],
+                s=4.0 * radius**2 * (1.0 if marker == "o" else 0.8), edgecolors="#111111",
+                linewidths=0.6 if radius > 3 else 0.2, zorder=2.0, rasterized=self._coarse,
+                gid=f"buses {marker}",
+            )  # fmt: skip
+        size = min(9.0, 2.9 * radius / (max(len(str(bus)) for bus in buses) + 0.6))
+        for k, bus in enumerate(buses if size >= 3.2 else ()):
+            ink = "white" if np.dot(faces[k, :3], (0.3, 0.6, 0.1)) < 0.45 else "black"
+            ax.text(place[k, 0], place[k, 1], str(bus), size=size, color=ink,
+                    ha="center", va="center_baseline", zorder=3.0)  # fmt: skip
+
+    def _shed(self, ax: Axes, place: Floats, radius: float) -> list[Floats]:
+        """Draw rings of area proportional to load shedding (MW); return their labels' places."""
+        value, most = self._shed_mw, float(self._shed_mw.max(initial=0.0))
+        taken: list[Floats] = []
+        if most < SMALLEST_MW:
+            return taken
+        # many rings together cover a twelfth of the map at most
+        area = float(np.prod(np.ptp(place, axis=0) + 4 * radius)) / 12.0 * most / value.sum()
+        most_area = max((0.04 * float(np.ptp(place[:, 0]))) ** 2 * math.pi, 16.0 * radius**2)
+        area = min(max(area, 5.0 * radius**2), most_area)
+        hole, unit = (2.0 * radius) ** 2, 4.0 / math.pi * area / most  # squares of diameters
+        rings = value >= SMALLEST_MW
+        ax.scatter(place[rings, 0], place[rings, 1], s=hole + unit * value[rings], color=SHED,
+                   alpha=0.45, edgecolors=DARK, linewidths=1.0, zorder=0.8, gid="shed")  # fmt: skip
+        for k in np.argsort(-value, kind="stable")[:8]:
+            text, out = f"{figure(value[k], 3)} MW", math.sqrt(hole + unit * value[k]) / 2.0 + 7.0
+            wide = 0.6 * 9.0 * len(text) / 2.0
+            for side in ((0, out), (0, -out), (out + wide, 0), (-out - wide, 0)):
+                at = place[k] + np.array(side)
+                own, other = np.abs(place - at), np.abs(np.reshape(taken, (-1, 2)) - at)
+                covers = (own < (wide + radius, 5.0 + radius)).all(axis=1).any()
+                covers |= (other < (2.0 * wide, 11.0)).all(axis=1).any()
+                if value[k] > 0.02 * most and not covers:
+                    taken.append(at)
+                    ax.text(at[0], at[1], text, size=9, color=DARK, weight="bold", ha="center",
+                            va="center", zorder=4.0, bbox=PATCH)  # fmt: skip
+                    break
+        return taken
+
+    def _zone_names(self, ax: Axes, place: Floats, taken: list[Floats]) -> None:
+        """Write each zone's name near its buses where there is room."""
+        if not 1 < len(self.zones) <= MOST_NAMED:
+            return
+        size, ends = 12.0 if len(self.zones) <= 12 else 9.0, self._ends
+        sides = (
+            np.linspace(*v, 40) for v in zip(place.min(axis=0), place.max(axis=0), strict=True)
+        )
+        spots = np.stack(np.meshgrid(*sides), axis=-1).reshape(-1, 2)
+        along = np.linspace(0.0, 1.0, 12)[:, None, None]
+        lines = place[ends[:, 0]] * (1 - along) + place[ends[:, 1]] * along
+        flat = np.array([0.45, 1.0])  # a name is wider than tall
+        clear = KDTree(np.vstack([place, lines.reshape(-1, 2)]) * flat).query(spots * flat)[0]
+        nearest = KDTree(place).query(spots)[0]
+        for z, name in enumerate(self.zones):
+            mine = place[self._zone == z]
+            own = KDTree(mine).query(spots)[0]
+            score = np.minimum(clear, 20.0) - 3.0 * (own > nearest + 1.0)
+            score -= 0.3 * np.maximum(own - 30.0, 0.0)
+            score -= 0.04 * np.linalg.norm(spots - mine.mean(axis=0), axis=1)
+            for at in taken:
+                score -= 100.0 * (np.linalg.norm(spots - at, axis=1) < 4 * size)
+            best = spots[int(np.argmax(np.round(score, 3)))]
+            taken = [*taken, best]
+            ax.text(best[0], best[1], f"zone {name}", size=size, color="#333333",
+                    weight="bold", ha="center", va="center", zorder=4.0,
+                    bbox=PATCH)  # fmt: skip
+
+
+PATCH = {"facecolor": "white", "alpha": 0.7, "edgecolor": "none", "boxstyle": "round,pad=0.1"}
+"""Behind a label; a path effect would turn its text into outlines."""
+
+
+def apart(place: Floats, least: float) -> Floats:
+    """Return places with those nearer than ``least`` pushed apart, each by as much."""
+    turn = 2.4 * np.arange(len(place))  # two buses of one place part in a direction of their own
+    moved = place + 0.01 * np.stack([np.cos(turn), np.sin(turn)], axis=1)
+    for _ in range(60):
+        pairs = KDTree(moved).query_pairs(least * 0.999, output_type="ndarray")
+        if len(pairs) == 0:
+            break
+        gap = moved[pairs[:, 0]] - moved[pairs[:, 1]]
+        long = np.maximum(np.linalg.norm(gap, axis=1), 1e-9)
+        push = (0.3 * (least - long) / long)[:, None] * gap
+        for sign, end in ((1.0, pairs[:, 0]), (-1.0, pairs[:, 1])):
+            np.add.at(moved, end, sign * push)
+    return moved
+
+
+def _side_by_side(lines: Floats, ends: Ints, radius: float) -> Floats:
+    """Return lines (m, 2, 2), those between the same two buses moved apart."""
+    pairs = pd.DataFrame(np.sort(ends, axis=1)).groupby([0, 1])
+    number = pairs.cumcount().to_numpy()
+    count = pairs[0].transform("size").to_numpy()
+    flip = np.where(ends[:, 0] < ends[:, 1], 1.0, -1.0)
+    along = lines[:, 1] - lines[:, 0]
+    across = np.column_stack([-along[:, 1], along[:, 0]])
+    across /= np.maximum(np.linalg.norm(along, axis=1), 1e-9)[:, None]
+    gap = np.minimum(3.4, np.maximum(2.4 * radius / count, 1.8))
+    return np.asarray(
+        lines + (flip * gap * (number - (count - 1) / 2.0))[:, None, None] * across[:, None]
+    )
+
+
+def _dot(label: str, colour: str, marker: str = "o", *, size: float = 7.0,
+         alpha: float = 1.0) -> Line2D:  # fmt: skip
+    return Line2D([], [], linestyle="", marker=marker, markersize=size, color=colour, alpha=alpha,
+                  markeredgecolor="#111111", markeredgewidth=0.7, label=label)  # fmt: skip
+
+
+def _line(label: str, colour: str, **look: Any) -> Line2D:
+    return Line2D([], [], color=colour, label=label, **look)

@@ -1,0 +1,324 @@
+"""Figures of a grid, a run, a study and a series; ``.plot`` of their results is made of them.
+
+Every method takes ``ax``, Matplotlib axes to draw on (default: those of a new figure), and returns
+the axes. ``axes.figure.savefig`` writes a file.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+
+from gridpriv.core.arrays import Floats
+from gridpriv.core.display import counted, figure
+from gridpriv.core.errors import InputError, one_of
+from gridpriv.core.stored import Study
+from gridpriv.grid.case import Case
+from gridpriv.grid.layout import network_tables
+from gridpriv.grid.zoning import Zoning
+from gridpriv.privacy.budget import QUIET, stated_epsilon
+from gridpriv.report.charts import convergence_charts, cost_chart, horizon_charts
+from gridpriv.report.curves import LOG_FROM, Chart, Series, tick
+from gridpriv.report.figures import PALETTE, looks, set_labels, set_title, styled_axes
+from gridpriv.report.metrics import REDISPATCH_SHED, Metric
+from gridpriv.report.network import GridMap
+from gridpriv.report.summary import budget_words, cost_metric, summary
+from gridpriv.zonal.tables import result_tables
+
+Size = tuple[float, float]
+SIZE: Size = (6.4, 3.2)
+"""Inches."""
+
+if TYPE_CHECKING:
+    from gridpriv.zonal.horizon import HorizonResult
+    from gridpriv.zonal.result import RunResult
+
+
+def zones_map(case: Case, zoning: Zoning) -> GridMap:
+    """Return the map of a case's zones and tie lines (public)."""
+    sizes = {"bus": case.n_bus, "branch": case.n_branch, "generator": case.n_gen}
+    note = ", ".join(counted(number, noun) for noun, number in sizes.items())
+    note += "; the source's coordinates" if case.xy is not None else "; laid out by distance"
+    title = f"{case.name}: zones ({zoning.source})"
+    return GridMap(title, *network_tables(case, zoning), note=note)
+
+
+def loading_map(
+    name: str,
+    network: tuple[pd.DataFrame, ...],
+    shed: dict[int, float],
+    flows: pd.DataFrame | None,
+    **options: Any,
+) -> GridMap:
+    """Return the map of load shedding per bus (MW) and loading per branch (local)."""
+    total = sum(max(value, 0.0) for value in shed.values())
+    note = f"load shedding: {figure(total)} MW. Computed from private demand: not for publication"
+    title = f"{name}: branch loading and load shedding"
+    return GridMap(title, network[0], network[1], shed=shed, flows=flows, note=note, **options)
+
+
+def flows_of(study: Study) -> pd.DataFrame | None:
+    """Return MVA and loading of every branch of a single run, where its folder has them."""
+    lines = study.tables.get("res_line", pd.DataFrame())
+    return None if lines.empty or "step" in lines else loading_of(lines)
+
+
+def loading_of(lines: pd.DataFrame) -> pd.DataFrame:
+    """Return per branch the larger end's ``mva``, and ``loading_percent`` (NaN: no limit)."""
+    ends = [np.hypot(lines[f"p_{end}_mw"], lines[f"q_{end}_mvar"]) for end in ("from", "to")]
+    mva = np.maximum(*ends).to_numpy()
+    percent = lines["loading_percent"].to_numpy(dtype=float)
+    return pd.DataFrame({"mva": mva, "loading_percent": percent})
+
+
+@dataclass(frozen=True, eq=False)
+class RunPlots:
+    """Figures of a run; those of the zones and of the consensus residual are public.
+
+    Every method takes ``ax``, ``figsize`` (inches of a new figure) and ``legend`` (True: draw it).
+    """
+
+    result: RunResult
+
+    def convergence(
+        self, ax: Axes | None = None, *, quantity: str = "consensus_residual", **options: Any
+    ) -> Axes:
+        """Draw a column of :attr:`RunResult.rounds` against the round.
+
+        Parameters
+        ----------
+        quantity : {'consensus_residual', 'disagreement', 'cost', 'objective', 'shed_mw'}
+
+        Raises
+        ------
+        InputError
+            For a quantity that the rounds do not have.
+        """
+        charts = convergence_charts(self.result.rounds)
+        one_of("quantity", quantity, charts)
+        return _named(charts[quantity], self._name).plot(ax, **options)
+
+    def zones(self, ax: Axes | None = None, **options: Any) -> Axes:
+        """Draw a map of the zones and their tie lines (public)."""
+        return zones_map(self.result.case, self.result.zoning).plot(ax, **options)
+
+    def network(self, ax: Axes | None = None, **options: Any) -> Axes:
+        """Draw a map of branch loading and load shedding."""
+        tables = result_tables(self.result.solution)
+        shed = {int(bus): float(mw) for bus, mw in tables["res_shed"]["p_mw"].items()}
+        network = network_tables(self.result.case, self.result.zoning)
+        return loading_map(self._name, network, shed, loading_of(tables["res_line"])).plot(
+            ax, **options
+        )
+
+    def voltages(self, ax: Axes | None = None, **options: Any) -> Axes:
+        """Draw voltage magnitude (p.u.) at every bus, zone by zone, with its limits."""
+        case = self.result.case
+        return self._by_bus(
+            ax, result_tables(self.result.solution)["res_bus"]["vm_pu"].to_numpy(),
+            f"{self._name}: voltage magnitude", "voltage magnitude (p.u.)", (case.vmin, case.vmax),
+            **options,
+        )  # fmt: skip
+
+    def prices(self, ax: Axes | None = None, **options: Any) -> Axes:
+        """Draw the price of active power at every bus, zone by zone."""
+        prices = self.result.prices
+        if prices.empty:
+            raise _empty("prices")
+        label = f"price of active power ({prices['unit'].iloc[0]})"
+        title = f"{self._name}: price of active power"
+        return self._by_bus(ax, prices["p_price"].to_numpy(dtype=float), title, label, **options)
+
+    def loading(self, ax: Axes | None = None, **options: Any) -> Axes:
+        """Draw branch loading in falling order (% of limit; MVA where no branch has a limit)."""
+        flows = loading_of(result_tables(self.result.solution)["res_line"])
+        limited = flows.loading_percent.notna().any()
+        column = flows.loading_percent if limited else flows.mva
+        value = tuple(column.dropna().sort_values(ascending=False))
+        series = [Series("branches", tuple(np.arange(1.0, len(value) + 1)), value)]
+        if limited:
+            series.append(Series("limit", (), (100.0,), flat=True))
+        label, unit = ("loading (% of limit)", "%") if limited else ("flow (MVA)", "MVA")
+        return Chart(
+            f"{self._name}: branch loading", "branches, in order of loading", label, tuple(series),
+            unit, log_from=math.inf,
+        ).plot(ax, **options)  # fmt: skip
+
+    def interchange(
+        self, ax: Axes | None = None, *, figsize: Size | None = None, legend: bool = True
+    ) -> Axes:
+        """Draw each zone's interchange (MW), scheduled and actual; exports are positive."""
+        rows = self.result.physical["interchange"]
+        if not rows:
+            raise _empty("interchange")
+        at = np.arange(len(rows))
+        with styled_axes(ax, figsize or SIZE) as axes:
+            for k, kind in enumerate(("scheduled", "actual")):
+                values = [row[f"{kind}_mw"] for row in rows]
+                axes.bar(at + 0.38 * (k - 0.5), values, width=0.36, color=PALETTE[k], label=kind)
+            axes.axhline(0.0, color="black", linewidth=0.8)
+            axes.set_xticks(at, [f"zone {row['zone']}" for row in rows], parse_math=False,
+                          rotation=90 if len(rows) > 12 else 0)  # fmt: skip
+            if legend:
+                axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
+            _frame(axes, f"{self._name}: interchange", "", "interchange, exports positive (MW)")
+        return axes
+
+    @property
+    def _name(self) -> str:
+        return str(self.result.case.name)
+
+    def _by_bus(self, ax: Axes | None, value: Floats, title: str, label: str,
+                limits: tuple[Floats, ...] = (), *, figsize: Size | None = None,
+                legend: bool = True) -> Axes:  # fmt: skip
+        """Draw a value at every bus, in the order of zones and bus numbers."""
+        zone = self.result.zoning.zone_of
+        order = np.lexsort((self.result.case.bus_id, zone))
+        at = np.empty(len(order), dtype=int)
+        at[order] = np.arange(len(order))
+        with styled_axes(ax, figsize or SIZE) as axes:
+            look = looks(self.result.zoning.names)
+            for z, name in enumerate(self.result.zoning.names):
+                here = order[zone[order] == z]
+                axes.plot(
+                    at[here], value[here], **look[name] | {"linestyle": ""}, label=f"zone {name}"
+                )
+            for limit in limits:
+                axes.step(np.arange(len(order)), limit[order], where="mid", color="#777777",
+                        linewidth=1.0, linestyle="--", label="limits")  # fmt: skip
+            if legend and len(look) <= 12:
+                handles, names = axes.get_legend_handles_labels()
+                listed = dict(zip(names, handles, strict=True))
+                axes.legend(listed.values(), listed.keys(), loc="upper left",
+                            bbox_to_anchor=(1.0, 1.0))  # fmt: skip
+            few = order[: len(order) if len(order) <= 40 else 0]
+            axes.set_xticks(range(len(few)), self.result.case.bus_id[few])
+            _frame(axes, title, "bus, by zone", label)
+        return axes
+
+
+@dataclass(frozen=True, eq=False)
+class StudyPlots:
+    """Figures of a study, of means over seeds with 95 % intervals."""
+
+    study: Study
+
+    def cost(self, ax: Axes | None = None, *, panel: str | None = None, **options: Any) -> Axes:
+        """Draw the study's first cost against certified total epsilon.
+
+        Parameters
+        ----------
+        panel : str, optional
+            Case (with zoning and load scale, where they vary); the first if left out.
+        """
+        table = self._table()
+        return self._chart(table, _cost_of(table), panel).plot(ax, **options)
+
+    def shedding(self, ax: Axes | None = None, *, panel: str | None = None, **options: Any) -> Axes:
+        """Draw load shedding (MW) against certified total epsilon."""
+        return self._chart(self._table(), REDISPATCH_SHED, panel).plot(ax, **options)
+
+    def heatmap(
+        self, ax: Axes | None = None, *, panel: str | None = None, figsize: Size | None = None
+    ) -> Axes:
+        """Draw the mean of the study's first cost by method and budget."""
+        table = self._table()
+        metric, name = _cost_of(table), self._panel(table, panel)
+        rows = table[(table.panel == name) & ~table.budget.isin(QUIET)]
+        wide = rows.pivot(index="series", columns="budget", values=metric.key)
+        wide = wide.loc[list(dict.fromkeys(rows.series)), sorted(wide.columns, key=stated_epsilon)]
+        size = 2.6 + 0.95 * wide.shape[1], 1.4 + 0.4 * len(wide)
+        with styled_axes(ax, figsize or size) as axes:
+            cells = wide.to_numpy(dtype=float)
+            least, most = np.nanmin(cells), np.nanmax(cells)
+            log = least > 0 and most >= LOG_FROM * least
+            drawn = axes.imshow(cells, norm="log" if log else "linear", cmap="cividis",
+                                aspect="auto")  # fmt: skip
+            bar = axes.get_figure().colorbar(drawn, ax=axes, format=tick)  # type: ignore[union-attr]
+            bar.set_label(metric.label, parse_math=False)
+            for (row, column), value in np.ndenumerate(cells):
+                ink = "white" if float(drawn.norm(value)) < 0.5 else "black"  # type: ignore[arg-type]
+                axes.text(column, row, figure(value) if np.isfinite(value) else "–", ha="center",
+                          va="center", color=ink, fontsize=9)  # fmt: skip
+            axes.set_xticks(
+                range(wide.shape[1]), [budget_words(b).rpartition(" ")[2] for b in wide]
+            )
+            axes.set_yticks(range(len(wide)), list(wide.index), parse_math=False)
+            axes.spines[:].set_visible(False)
+            axes.tick_params(length=0)
+            scope = budget_words(wide.columns[0]).rpartition(" ")[0]
+            set_title(axes, f"{name}: {metric.title.lower()}")
+            axes.set_xlabel(scope, parse_math=False)
+        return axes
+
+    def _table(self) -> pd.DataFrame:
+        table = summary(self.study)
+        if table.empty or not (table.seeds > 0).any():
+            raise _empty("finished runs")
+        return table[table.seeds > 0]
+
+    def _panel(self, table: pd.DataFrame, panel: str | None) -> str:
+        names = list(dict.fromkeys(table.panel))
+        if panel is not None:
+            one_of("panel", panel, names)
+        return panel or str(names[0])
+
+    def _chart(self, table: pd.DataFrame, metric: Metric, panel: str | None) -> Chart:
+        chart = cost_chart(table, metric, self._panel(table, panel), {})
+        if not chart.series:
+            raise _empty(metric.noun)
+        return replace(chart, size=(7.6, 3.6))
+
+
+@dataclass(frozen=True, eq=False)
+class HorizonPlots:
+    """Figures of a series against its steps; that of the residual is public."""
+
+    result: HorizonResult
+
+    def demand(self, ax: Axes | None = None, **options: Any) -> Axes:
+        """Draw demand (MW)."""
+        return self._draw(ax, "demand_mw", **options)
+
+    def shedding(self, ax: Axes | None = None, **options: Any) -> Axes:
+        """Draw load shedding (MW)."""
+        return self._draw(ax, "redispatch_shed_mw", **options)
+
+    def residual(self, ax: Axes | None = None, **options: Any) -> Axes:
+        """Draw the consensus residual (p.u.)."""
+        return self._draw(ax, "consensus_residual", **options)
+
+    def _draw(self, ax: Axes | None, quantity: str, **options: Any) -> Axes:
+        charts = horizon_charts(self.result.table())
+        if quantity not in charts:
+            raise _empty(quantity)
+        return _named(charts[quantity], self.result.series.case.name).plot(ax, **options)
+
+
+def _named(chart: Chart, name: str) -> Chart:
+    """Return a chart that stands alone, its title with what it is of."""
+    return replace(
+        chart, title=f"{name}: {chart.title[0].lower()}{chart.title[1:]}", size=(6.4, 3.2)
+    )
+
+
+def _cost_of(table: pd.DataFrame) -> Metric:
+    metric = cost_metric(table)
+    if metric is None:
+        raise _empty("costs")
+    return metric
+
+
+def _empty(what: str) -> InputError:
+    return InputError(f"There is nothing to draw: this result has no {what}.")
+
+
+def _frame(ax: Axes, title: str, x_label: str, y_label: str) -> None:
+    ax.grid(visible=True, axis="y")
+    set_title(ax, title)
+    set_labels(ax, x_label, y_label)

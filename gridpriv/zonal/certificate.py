@@ -1,0 +1,268 @@
+r"""The certificate of a published case: what was released, what it guarantees, what was made of it.
+
+A certificate is a function of settings, public data and releases, so it is public with the case.
+
+Guarantees that follow from pure epsilon, whatever an adversary knows of the other buses:
+
+- A guess between two demands of one bus that are beta apart, at even odds, is right with
+  probability e^epsilon / (1 + e^epsilon) at most.
+- Between demands k beta apart the loss is k epsilon. An estimate x of which of t and t + k beta is
+  true has |x - t| + |x - t - k beta| >= k beta, so its mean absolute error over the two is at least
+  (k beta / 2) times the overlap of the two laws, which is at least 2 / (1 + e^(k epsilon)):
+
+      error >= max_k  k beta / (1 + e^(k epsilon)).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+
+import numpy as np
+
+from gridpriv.core.arrays import Floats
+from gridpriv.core.document import Json
+from gridpriv.core.text import json_ready
+from gridpriv.grid.case import Case
+from gridpriv.power.ac.projection import Served
+from gridpriv.privacy.accounting import epsilon_of, total_pure
+from gridpriv.privacy.release import Release
+from gridpriv.privacy.statement import noise_caveat
+from gridpriv.zonal.prepared import Prepared
+
+MOST_CERTAIN = 1.2784645427610738
+"""Where x / (1 + e^x) is largest."""
+METRICS = {
+    "box": "sum over buses of max(|p|, |q|)", "pair": "sum over buses of max(|p|, |q|)",
+    1: "sum over buses of |p| + |q|", "number": "sum over buses of |p| + |q|",
+    2: "sum over buses of p^2 + q^2",
+}  # fmt: skip
+
+PUBLIC_DATA = (
+    "topology, impedances, ratings, voltage and angle limits, shunts, generators with their limits "
+    "and costs"
+)
+
+
+def best_guess(epsilon: float) -> float:
+    """Return the largest probability of a right guess between neighbours at even odds.
+
+    >>> best_guess(0.0)
+    0.5
+    """
+    return 1.0 / (1.0 + math.exp(-epsilon))
+
+
+def inversion_error(beta: float, epsilon: float) -> float:
+    """Return the least mean absolute error of an estimate over two demands; see the module.
+
+    >>> round(inversion_error(10.0, 1.0), 3)
+    2.689
+    """
+    steps = MOST_CERTAIN / epsilon
+    candidates = {max(1.0, math.floor(steps)), max(1.0, math.ceil(steps))}
+    return max(k * beta / (1.0 + math.exp(min(k * epsilon, 700.0))) for k in candidates)
+
+
+@dataclass(frozen=True, eq=False)
+class Drawn:
+    """One release of a publication.
+
+    Attributes
+    ----------
+    quantity : str
+    release : Release
+    unit : float
+        Of its numbers, in ``called``.
+    called : str
+    """
+
+    quantity: str
+    release: Release
+    unit: float
+    called: str
+
+
+@dataclass(frozen=True, eq=False)
+class Made:
+    """Contents of a certificate.
+
+    Attributes
+    ----------
+    ready : Prepared
+        The whole grid as one zone.
+    adjacency : str
+        What is protected, in words.
+    drawn : tuple of Drawn
+    served : Served
+        The published demand.
+    covariance : (2, n, n) or None
+        Of the posterior, per unit squared.
+    cost_range : (float, float) or None
+    """
+
+    ready: Prepared
+    adjacency: str
+    drawn: tuple[Drawn, ...]
+    served: Served
+    covariance: Floats | None = None
+    cost_range: tuple[float, float] | None = None
+
+
+def certificate(made: Made, published: Case, files: Mapping[str, str], run: str | None) -> Json:
+    """Return the certificate of a published case as JSON can hold it.
+
+    Parameters
+    ----------
+    files : mapping of str to str
+        Content by name.
+    run : str or None
+        Identifier of the ledger's entries.
+    """
+    settings, base = made.ready.settings, published.base_mva
+    charges = Counter(one.release.certified for one in made.drawn)
+    epsilon, beta = total_pure(charges), base * made.ready.rules.adjacency.beta
+    optimum = made.served.optimum
+    return dict(json_ready({
+        "case": published.name,
+        "source": made.ready.case.name,
+        "buses": published.n_bus,
+        "protected": {
+            "adjacency": made.adjacency,
+            "beta_mw": beta,
+            "protects": settings.protects,
+            "total_epsilon": epsilon,
+            "noise": settings.noise,
+            "caveat": noise_caveat(settings.drawn, settings.noise),
+            "best_guess": best_guess(epsilon),
+            "inversion_error_mw": inversion_error(beta, epsilon),
+        },
+        "releases": [_row(one) for one in made.drawn],
+        "demand": _demand(made),
+        "optimum": {
+            "ac_feasible": not optimum.violations,
+            "cost": optimum.cost,
+            "cost_range": made.cost_range,
+            "rated_branches": int((published.rate > 0).sum()),
+        },
+        "files": [
+            {"name": name, "sha256": hashlib.sha256(text.encode()).hexdigest()}
+            for name, text in files.items()
+        ],
+        "ledger": None if run is None else {"run": run},
+        "public_data": PUBLIC_DATA,
+        "version": version("gridpriv"),
+    }))  # fmt: skip
+
+
+def _row(drawn: Drawn) -> Json:
+    release = drawn.release
+    mechanism = release.mechanism
+    return {
+        "quantity": drawn.quantity,
+        "mechanism": type(mechanism).__name__,
+        "sensitivity": drawn.unit * release.sensitivity.value,
+        "scale": drawn.unit * mechanism.scale,
+        "standard_deviation": drawn.unit * math.sqrt(mechanism.variance),
+        "unit": drawn.called,
+        "norm": str(mechanism.norm),
+        "epsilon": epsilon_of(release.certified, 0.0),
+        "bound_source": release.sensitivity.bound_source,
+    }
+
+
+def _demand(made: Made) -> Json:
+    case, total, bus = made.served.case, None, None
+    if made.covariance is not None:
+        total = case.base_mva * math.sqrt(max(float(made.covariance[0].sum()), 0.0))
+        bus = case.base_mva * math.sqrt(max(float(np.trace(made.covariance[0])), 0.0) / case.n_bus)
+    moved = case.base_mva * np.abs(made.served.moved).sum(axis=1)
+    return {
+        "total_mw": case.base_mva * float(case.pd.sum()),
+        "expected_total_error_mw": total,
+        "expected_bus_error_mw": bus,
+        "projected_mw": float(moved[0]),
+        "projected_mvar": float(moved[1]),
+        "metric": METRICS[made.drawn[0].release.mechanism.norm],
+        "margin": made.served.margin,
+    }
+
+
+def data_sheet(document: Json, notes: Sequence[str] = ()) -> str:
+    """Return the one-page data sheet of a certificate, in Markdown."""
+    guard, demand, optimum = document["protected"], document["demand"], document["optimum"]
+    cost = (
+        "none: the case has no costs" if optimum["cost"] is None else f"{optimum['cost']:,.2f} $/h"
+    )
+    span = optimum["cost_range"]
+    costs = [f"Optimal cost of this case: {cost}."]
+    if span is not None:
+        costs.append(
+            f"The optimal cost of the true case is between {span[0]:,.0f} and {span[1]:,.0f} $/h, "
+            "19 times of 21 under the posterior of the releases."
+        )
+    projected = (
+        f"The estimate was not AC-feasible. It was moved by {demand['projected_mw']:.4g} MW and "
+        f"{demand['projected_mvar']:.4g} MVAr to the nearest demand that an AC optimum serves "
+        f"(distance: {demand['metric']})."
+        if demand["margin"]
+        else "The estimate was AC-feasible and was not moved."
+    )
+    total, bus = demand["expected_total_error_mw"], demand["expected_bus_error_mw"]
+    errors = (
+        [] if total is None
+        else [f"Expected error of the total: {total:.4g} MW; of one bus: {bus:.4g} MW."]
+    )  # fmt: skip
+    rows = [
+        f"| {r['quantity']} | {r['mechanism']} | {r['epsilon']:.4g} | {r['sensitivity']:.4g} "
+        f"| {r['standard_deviation']:.4g} | {r['unit']} |"
+        for r in document["releases"]
+    ]
+    simulated = [
+        "**Simulated noise: this file has no privacy.** The figures below hold for the same "
+        "settings with `--noise secure`.",
+        "",
+    ] if guard["noise"] == "simulated" else []  # fmt: skip
+    return "\n".join([
+        f"# {document['case']}: a protected copy of {document['source']}",
+        "",
+        f"{document['buses']} buses, {demand['total_mw']:,.1f} MW of active demand. "
+        f"{guard['caveat'][:1].upper()}{guard['caveat'][1:]}.",
+        "",
+        "## What is protected",
+        "",
+        *simulated,
+        f"Protected: {guard['adjacency']}. Total epsilon: {guard['total_epsilon']:.4g} (pure).",
+        f"Two demands of one bus that are {guard['beta_mw']:.4g} MW apart are distinguished with a "
+        f"probability of {guard['best_guess']:.3f} at most.",
+        f"Any estimate of one bus's demand is off by {guard['inversion_error_mw']:.4g} MW or more, "
+        "on average over two possible demands.",
+        "",
+        "| release | noise | epsilon | sensitivity | standard deviation | unit |",
+        "|---|---|---|---|---|---|",
+        *rows,
+        "",
+        f"Not protected: {document['public_data']}.",
+        "",
+        "## What it can be used for",
+        "",
+        *errors,
+        *costs,
+        projected,
+        *notes,
+        "Voltages, outputs and setpoints in the file are those of the AC optimum of this case.",
+        "",
+        "## What it must not be used for",
+        "",
+        "Demand of single buses, load growth, siting: figures of one bus are mostly noise and "
+        "prior.",
+        "Any further release of the same demand adds to the total epsilon.",
+        "",
+        f"Made by gridpriv {document['version']} publish; the certificate beside this file has "
+        "every figure.",
+        "",
+    ])  # fmt: skip

@@ -1,0 +1,198 @@
+"""A plan of all steps of a series together, from the one release that serves them.
+
+Zones plan the series jointly (:mod:`gridpriv.power.ac.day`) on their released demand. Each step is
+then run as a single one: zones redispatch around the plan with their true demand. What keeps a
+step within ramps, energies and reserves is public: storages keep to the plan, and a generator's
+limits in a step leave room for whatever it does in the steps beside it. With u_t = pg_t - pg_(t-1)
+of the plan and a ramp of r per step, up and down, it may depart from the plan by
+
+    at most  min(r - u_t, r + u_(t+1)) / 2  upwards,   min(r + u_t, r - u_(t+1)) / 2  downwards:
+
+the sum of two neighbouring departures never passes what a ramp leaves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from gridpriv.core.arrays import Bools, Floats
+from gridpriv.core.document import Json
+from gridpriv.grid.case import Case
+from gridpriv.grid.chronology import Chronology
+from gridpriv.power.ac.day import DayOptimum, day_optimum
+from gridpriv.power.ac.flow import ac_flow
+from gridpriv.power.ac.joint import ZoneBlock, joint_plan, tie_ends
+from gridpriv.power.ac.redispatch import operating_unit
+from gridpriv.power.commitment import commitment
+from gridpriv.power.schedule import AcSchedule, CentralSchedule, coordinates
+from gridpriv.zonal.prepared import Prepared
+
+
+@dataclass(frozen=True, eq=False)
+class DayPlan:
+    """The plan of all steps; public.
+
+    Attributes
+    ----------
+    chronology : Chronology
+    schedules : tuple of CentralSchedule
+        Step by step.
+    output : (T, g)
+        Planned output of the generators, p.u.
+    low, high : (T, g)
+        Limits of output that every step's redispatch keeps to.
+    reserve : (2, T, g)
+        Reserve held, up and down.
+    energy : (T, storages)
+        After every step, p.u. hours.
+    running : (T, g) bool or None
+        Generators that a commitment lets run.
+    rounds : int
+    """
+
+    chronology: Chronology
+    schedules: tuple[CentralSchedule, ...]
+    output: Floats
+    low: Floats
+    high: Floats
+    reserve: Floats
+    energy: Floats
+    running: Bools | None
+    rounds: int
+
+    def step(self, case: Case, number: int) -> Case:
+        """Return a step's case within the limits that the plan leaves it."""
+        limits = {"pmin": self.low[number], "pmax": self.high[number]}
+        if self.running is not None:
+            on = self.running[number]
+            limits |= {name: np.where(on, getattr(case, name), 0.0) for name in ("qmin", "qmax")}
+        return replace(case, **limits)
+
+    def rows(self, case: Case, steps: Sequence[str]) -> list[Json]:
+        """Return one row per step and storage (:data:`gridpriv.zonal.documents.STORAGE_STEP`)."""
+        base = case.base_mva
+        return [
+            {"step": name, "storage": storage.name,
+             "bus": int(case.bus_id[case.gen_bus[storage.gen]]),
+             "p_mw": base * float(self.output[t, storage.gen]),
+             "energy_mwh": base * float(self.energy[t, k]),
+             "soc_percent": 100.0 * float(self.energy[t, k] / storage.energy)
+             if storage.energy > 0 else None}
+            for t, name in enumerate(steps)
+            for k, storage in enumerate(self.chronology.storages)
+        ]  # fmt: skip
+
+
+def plan_day(prepared: Sequence[Prepared], chronology: Chronology) -> DayPlan:
+    """Return the joint plan of all steps.
+
+    Parameters
+    ----------
+    prepared : sequence of Prepared
+        The steps; what is known of their demand is read, and true demand where nothing is
+        perturbed.
+    chronology : Chronology
+        Where it has switches, a commitment (:func:`gridpriv.power.commitment.commitment`) meets
+        the demand and the losses of the plan in which all generators run.
+
+    Raises
+    ------
+    SolverError
+        If the rounds do not converge.
+    """
+    first = prepared[0]
+    demands = [_released(step) for step in prepared]
+    case, count = first.case, len(prepared)
+    given = (first.zones, demands, chronology, first.settings.voll, operating_unit(case))
+    optimum, running = day_optimum(*given), None
+    if chronology.switches:
+        running = commitment(case, chronology, _outputs(optimum, case).sum(axis=1))
+        optimum = day_optimum(*given, running)
+    output, prices = _outputs(optimum, case), np.zeros((count, case.n_gen))
+    reserve = np.zeros((2, count, case.n_gen))
+    for unit in optimum.units:
+        prices[:, unit.gen] = unit.price
+        if unit.reserve.size:
+            reserve[:, :, unit.gen] = unit.block.point.x[unit.reserve]
+    schedules = tuple(
+        _schedule(step, demand, blocks, prices[t])
+        for t, (step, demand, blocks) in enumerate(
+            zip(prepared, demands, optimum.steps, strict=True)
+        )
+    )
+    on = np.ones_like(output) if running is None else running.astype(float)
+    low, high = _windows(case, chronology, output, reserve, on)
+    return DayPlan(
+        chronology, schedules, output, low, high, reserve, _energies(optimum, chronology, count),
+        running, optimum.rounds,
+    )  # fmt: skip
+
+
+def _outputs(optimum: DayOptimum, case: Case) -> Floats:
+    """Return the planned output of all generators in all steps, (T, g)."""
+    output = np.zeros((len(optimum.steps), case.n_gen))
+    for t, blocks in enumerate(optimum.steps):
+        for zone in blocks:
+            output[t, zone.part.gens] = zone.block.point.x[zone.model.pg]
+    return output
+
+
+def _released(step: Prepared) -> list[Floats]:
+    """Return the known demand of every zone in a step; true demand without perturbation."""
+    if step.known is None:
+        return [zone.demand for zone in step.zones]
+    return [earlier.demand for earlier in step.known]
+
+
+def _schedule(
+    step: Prepared, demands: Sequence[Floats], blocks: Sequence[ZoneBlock], prices: Floats
+) -> CentralSchedule:
+    """Return one step of the plan as zones need it."""
+    case, zones = step.network.case, step.zones
+    pd, qd = np.zeros((2, case.n_bus))
+    for zone, demand in zip(zones, demands, strict=True):
+        pd[zone.own], qd[zone.own] = np.split(demand, 2)
+    dispatch = joint_plan(case, blocks)
+    names = {block.zone.name: block for block in blocks}
+    slopes = tuple(
+        names[zone.name].slope if zone.name in names else np.zeros(len(zone.buses), complex)
+        for zone in zones
+    )
+    level = max((block.price_level for block in blocks), default=1.0)
+    ends = tie_ends(case, zones).number[0] >= 0
+    voltage = np.where(ends, dispatch.vm * np.exp(1j * dispatch.va), 0.0)
+    state = ac_flow(replace(case, pd=pd, qd=qd), dispatch)
+    schedule = AcSchedule(
+        voltage, slopes, max(level, 1.0), tuple(prices[zone.gens] for zone in zones)
+    )
+    return CentralSchedule(coordinates(step.network, state), schedule)
+
+
+def _windows(
+    case: Case, chronology: Chronology, output: Floats, reserve: Floats, on: Floats
+) -> tuple[Floats, Floats]:
+    """Return the limits of output in every step that leave room for the steps beside it."""
+    endless = np.full((1, case.n_gen), np.inf)
+    change = np.diff(output, axis=0)
+    up = np.maximum(chronology.ramp_up * chronology.hours - change, 0.0)
+    down = np.maximum(chronology.ramp_down * chronology.hours + change, 0.0)
+    both = (on[1:] > 0) & (on[:-1] > 0)  # starts and stops are no ramps
+    up, down = np.where(both, up, np.inf), np.where(both, down, np.inf)
+    above = np.minimum(np.vstack([endless, up]), np.vstack([down, endless])) / 2
+    below = np.minimum(np.vstack([endless, down]), np.vstack([up, endless])) / 2
+    low = np.maximum(case.pmin * on + reserve[1], output - below)
+    high = np.minimum(case.pmax * on - reserve[0], output + above)
+    for storage in chronology.storages:
+        low[:, storage.gen] = high[:, storage.gen] = output[:, storage.gen]
+    return np.minimum(low, output), np.maximum(high, np.minimum(low, output))
+
+
+def _energies(optimum: DayOptimum, chronology: Chronology, count: int) -> Floats:
+    energy = np.zeros((count, len(chronology.storages)))
+    for k, storage in enumerate(chronology.storages):
+        unit = next(u for u in optimum.units if u.gen == storage.gen)
+        energy[:, k] = unit.block.point.x[unit.energy]
+    return energy

@@ -1,0 +1,319 @@
+"""Exchange between the zones of a run: flow-based domain, redispatch cost, and who pays whom.
+
+The shared view takes released demand under its AC optimum, on the public network. It is a
+function of releases and public data, so it may be published and costs no epsilon. The other views
+take true demand and are local.
+
+Redispatch is the step from a market that ignores the network (all generators in the order of
+their cost) to the AC optimum of the same demand. Its cost is borne where generation changes. At
+tie prices, the mean of the bus prices at both ends of a tie line, the importing zone pays the
+exporting one; payments add up to zero.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from functools import cached_property
+from importlib.metadata import version
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gridpriv.core.arrays import Floats
+from gridpriv.core.document import Json
+from gridpriv.core.errors import InputError, SolverError
+from gridpriv.core.tables import publish
+from gridpriv.core.text import json_ready
+from gridpriv.grid.case import Case
+from gridpriv.power.ac.optimum import AcOptimum
+from gridpriv.power.exchange import FlowDomain, flow_domain, merit_order
+from gridpriv.power.objective import AcObjective, cost_at, has_convex_costs, marginal_cost
+from gridpriv.power.schedule import estimated_optimum
+from gridpriv.zonal.documents import EXCHANGE_DOCUMENT
+from gridpriv.zonal.result import RunResult
+from gridpriv.zonal.run_document import privacy_document
+from gridpriv.zonal.security import viewed_case
+from gridpriv.zonal.views import LOCAL, SHARED, FlowBased, FlowModel
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+STEPS = 200
+"""Equal parts of a generator's range in the merit order."""
+
+
+@dataclass(frozen=True, eq=False)
+class ExchangeResult:
+    """Exchange between the zones of a run.
+
+    Attributes
+    ----------
+    settings : FlowBased
+    zones : tuple of str
+    optimum : AcOptimum
+        Of the demand of the view.
+    domain : FlowDomain
+    market : (g,) float or None
+        Outputs of the market without a network, p.u.; None without convex costs.
+    privacy : dict
+        Certificate of the run's releases (``privacy`` of ``gridpriv run --json``).
+    protected : bool
+        The run's releases carry noise.
+    seconds : float
+    """
+
+    settings: FlowBased
+    zones: tuple[str, ...]
+    optimum: AcOptimum
+    domain: FlowDomain
+    market: Floats | None
+    privacy: Json
+    protected: bool
+    seconds: float
+
+    @property
+    def public(self) -> bool:
+        """Every figure is a function of noisy releases and public data."""
+        return self.settings.view == SHARED and self.protected
+
+    @cached_property
+    def branches(self) -> list[Json]:
+        """One row per branch whose flow an exchange changes: flow, margins, PTDFs."""
+        domain, base = self.domain, self.domain.case.base_mva
+        spread = np.ptp(domain.ptdf, axis=1)
+        case = domain.case
+        return [
+            {
+                "branch": f"branch:{case.branch_row[k]}",
+                "at": self._ends(k),
+                "tie_line": bool(domain.zone_of[case.f_bus[k]] != domain.zone_of[case.t_bus[k]]),
+                "rating_mva": base * case.rate[k],
+                "flow_mw": base * domain.flow[row],
+                "margin_mw": base * domain.margin[row, 0],
+                "opposite_margin_mw": base * domain.margin[row, 1],
+                "largest_ptdf": float(spread[row]),
+                "ptdf": [
+                    {"zone": zone, "ptdf": float(value)}
+                    for zone, value in zip(self.zones, domain.ptdf[row], strict=True)
+                ],
+            }
+            for row, k in enumerate(domain.branch.tolist())
+            if 100.0 * spread[row] >= self.settings.threshold
+        ]
+
+    @cached_property
+    def exchanges(self) -> list[Json]:
+        """One row per ordered pair of zones: the most that one can sell to the other."""
+        base, count = self.domain.case.base_mva, len(self.zones)
+        rows_of, rows = self.domain.case.branch_row, []
+        for seller in range(count):
+            for buyer in (zone for zone in range(count) if zone != seller):
+                amount, limit = self.domain.exchange(seller, buyer)
+                rows.append(
+                    {
+                        "from_zone": self.zones[seller],
+                        "to_zone": self.zones[buyer],
+                        "most_mw": base * amount if np.isfinite(amount) else None,
+                        "limit": f"branch:{rows_of[limit]}" if limit >= 0 else "",
+                        "limit_at": self._ends(limit) if limit >= 0 else "",
+                        "generation_mw": base * self._generation_room(seller, buyer),
+                    }
+                )
+        return rows
+
+    def _ends(self, branch: int) -> str:
+        """Return the bus numbers of a branch's ends."""
+        case = self.domain.case
+        return f"{case.bus_id[case.f_bus[branch]]}-{case.bus_id[case.t_bus[branch]]}"
+
+    def _generation_room(self, seller: int, buyer: int) -> float:
+        """Return the upward room of the seller and the downward room of the buyer, p.u."""
+        state, zone = self.optimum.state, self.domain.zone_of[self.domain.case.gen_bus]
+        up = np.maximum(state.case.pmax - state.pg, 0.0)[zone == seller].sum()
+        down = np.maximum(state.pg - state.case.pmin, 0.0)[zone == buyer].sum()
+        return float(min(up, down, 1e9))
+
+    @cached_property
+    def zone_rows(self) -> list[Json]:
+        """One row per zone: net position and its range, redispatch and its cost, revenue."""
+        domain, base = self.domain, self.domain.case.base_mva
+        rows = []
+        for z, name in enumerate(self.zones):
+            least, most = domain.position_range(z)
+            rows.append(
+                {
+                    "zone": name,
+                    "net_position_mw": base * domain.net_position[z],
+                    "least_mw": base * least if np.isfinite(least) else None,
+                    "most_mw": base * most if np.isfinite(most) else None,
+                    **self._redispatch(z),
+                    "tie_revenue": self._revenue(name),
+                }
+            )
+        return rows
+
+    def _redispatch(self, zone: int) -> Json:
+        case, pg = self.optimum.state.case, self.optimum.state.pg
+        mine = np.flatnonzero(self.domain.zone_of[case.gen_bus] == zone)
+        names = ("market_cost", "generation_cost", "redispatch_mw", "redispatch_cost")
+        if self.market is None:
+            return dict.fromkeys(names)
+        before, after = (
+            sum(cost_at(case.cost[g], case.base_mva, p[g]) for g in mine) for p in (self.market, pg)
+        )
+        moved = case.base_mva * np.maximum(pg - self.market, 0.0)[mine].sum()
+        return dict(zip(names, (before, after, moved, after - before), strict=True))
+
+    def _revenue(self, zone: str) -> float | None:
+        if self.market is None:
+            return None
+        received = sum(row["amount"] for row in self.payments if row["to_zone"] == zone)
+        paid = sum(row["amount"] for row in self.payments if row["from_zone"] == zone)
+        return float(received - paid)
+
+    @cached_property
+    def payments(self) -> list[Json]:
+        """One row per pair of zones and hour: energy at tie prices; the importer pays."""
+        if self.market is None:
+            return []
+        case, state, zone_of = self.domain.case, self.optimum.state, self.domain.zone_of
+        price = 0.5 * (self.optimum.p_price[case.f_bus] + self.optimum.p_price[case.t_bus])
+        flow = 0.5 * case.base_mva * (state.s_from - state.s_to).real
+        totals: dict[tuple[int, int], list[float]] = {}
+        for k in np.flatnonzero(zone_of[case.f_bus] != zone_of[case.t_bus]).tolist():
+            seller, buyer = int(zone_of[case.f_bus[k]]), int(zone_of[case.t_bus[k]])
+            sign = 1.0
+            if seller > buyer:
+                seller, buyer, sign = buyer, seller, -1.0
+            held = totals.setdefault((seller, buyer), [0.0, 0.0])
+            held[0] += sign * flow[k]
+            held[1] += sign * flow[k] * float(np.nan_to_num(price[k]))
+        return [
+            {
+                "from_zone": self.zones[buyer if amount >= 0 else seller],
+                "to_zone": self.zones[seller if amount >= 0 else buyer],
+                "energy_mwh": energy if amount >= 0 else -energy,
+                "amount": abs(amount),
+            }
+            for (seller, buyer), (energy, amount) in sorted(totals.items())
+        ]
+
+    @property
+    def slice(self) -> Json:
+        """Corners of the domain in the net positions of the first two zones; the last balances."""
+        names = self.zones
+        if len(names) < 3:
+            return {"first_zone": names[0], "second_zone": names[-1], "balancing_zone": None,
+                    "corners": []}  # fmt: skip
+        case = self.domain.case
+        most = float(np.minimum(np.maximum(case.pmax, 0.0), 1e6).sum())
+        corners = case.base_mva * self.domain.slice(0, 1, len(names) - 1, most)
+        return {
+            "first_zone": names[0], "second_zone": names[1], "balancing_zone": names[-1],
+            "corners": [{"first_mw": x, "second_mw": y} for x, y in corners.tolist()],
+        }  # fmt: skip
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """One row per branch, a column per zone's PTDF."""
+        import pandas as pd
+
+        rows = [
+            {key: value for key, value in row.items() if key != "ptdf"}
+            | {f"ptdf_{part['zone']}": part["ptdf"] for part in row["ptdf"]}
+            for row in self.branches
+        ]
+        return pd.DataFrame(rows)
+
+    def as_dict(self, *, public: bool = False) -> Json:
+        """Return the analysis as JSON can hold it; ``public`` leaves null whatever is local.
+
+        Raises
+        ------
+        InputError
+            If ``public`` is asked of a local view.
+        """
+        if public and not self.public:
+            raise InputError(
+                f"public = True needs a run whose releases carry noise and view {SHARED!r}; this "
+                f"is view {self.settings.view!r}"
+            )
+        case = self.domain.case
+        document: Json = {
+            "case": case.name,
+            "buses": case.n_bus,
+            "view": self.settings.view,
+            "ptdf_model": self.settings.ptdf,
+            "visibility": "public" if self.public else "local",
+            "zones": self.zone_rows,
+            "branches": self.branches,
+            "exchanges": self.exchanges,
+            "domain": self.slice,
+            "payments": self.payments,
+            "privacy": self.privacy,
+            "seconds": self.seconds,
+            "version": version("gridpriv"),
+        }
+        if public:
+            document = publish(document, EXCHANGE_DOCUMENT, protected=True)
+        cleaned: Json = json_ready(document)
+        return cleaned
+
+
+def exchange(
+    result: RunResult, *, view: str = SHARED, ptdf: FlowModel = "dc", threshold: float = 5.0
+) -> ExchangeResult:
+    """Return the exchange between the zones of a run.
+
+    Parameters
+    ----------
+    result : RunResult
+    view : str
+        ``shared``: the released demand of all zones; public. ``local``: the true demand.
+        ``zone:NAME``: the true demand of one zone and the released demand of the others.
+    ptdf : {'dc', 'ac'}
+        Power flow of the PTDFs.
+    threshold : float
+        Percent of zone-to-zone PTDF from which a branch is listed; all rated branches limit.
+
+    Raises
+    ------
+    InputError
+        For a view that the run does not have, or a grid without ratings.
+    SolverError
+        If the demand has no AC optimum.
+    """
+    settings = FlowBased(view=view, ptdf=ptdf, threshold=threshold)
+    began = time.perf_counter()
+    case = result.case if view == LOCAL else viewed_case(result, view)
+    kind = result.network.objective.kind
+    objective: AcObjective = "cost" if has_convex_costs(case) else "losses"
+    optimum = estimated_optimum(
+        case, objective if kind == "imbalance" else kind, result.settings.voll
+    )
+    if optimum is None:
+        raise SolverError("the demand has no AC optimum, so nothing is scheduled on it")
+    domain = flow_domain(optimum.state, result.zoning.zone_of, ptdf)
+    return ExchangeResult(
+        settings, result.zoning.names, optimum, domain, _market(case, optimum.state.pg),
+        privacy_document(result.settings, result.case, result.rules, result.statements),
+        result.settings.mechanism != "none", time.perf_counter() - began,
+    )  # fmt: skip
+
+
+def _market(case: Case, pg: Floats) -> Floats | None:
+    """Return the outputs of a market without a network that generates as much, p.u."""
+    if not has_convex_costs(case):
+        return None
+    ranged = replace(
+        case,
+        pmin=np.where(np.isfinite(case.pmin), case.pmin, pg),
+        pmax=np.where(np.isfinite(case.pmax), case.pmax, pg),
+    )
+    middle = (np.arange(STEPS) + 0.5) / STEPS
+    marginal = np.array([
+        [marginal_cost(cost, case.base_mva, low + part * (high - low)) for part in middle]
+        for cost, low, high in zip(case.cost, ranged.pmin, ranged.pmax, strict=True)
+    ])  # fmt: skip
+    return merit_order(ranged, float(pg.sum()), marginal)

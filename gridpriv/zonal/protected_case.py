@@ -1,0 +1,362 @@
+"""A grid case with protected demand, for publication.
+
+Demand is released once for the whole grid (:mod:`gridpriv.privacy.strategies`), estimated, and
+projected to the nearest demand that an AC optimum serves within all limits. A priced query may
+follow (:mod:`gridpriv.zonal.price_query`). Everything else of a published case is public data:
+topology, limits and costs as they are; voltages, outputs and setpoints of the AC optimum of the
+published demand, as those of the source would give its demand away.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from itertools import islice
+
+import numpy as np
+
+from gridpriv.core.arrays import Floats
+from gridpriv.grid.case import Case
+from gridpriv.grid.network_file import public_network
+from gridpriv.grid.zoning import Zoning, zoning_from_groups
+from gridpriv.power.ac.projection import Served, nearest_served
+from gridpriv.power.disclosure import PLACE, strategies
+from gridpriv.power.prior import zone_prior
+from gridpriv.privacy.budget import Budget
+from gridpriv.privacy.noise import NoiseStreams
+from gridpriv.privacy.release import Charging, Release
+from gridpriv.privacy.strategies.auto import expected_error
+from gridpriv.privacy.strategies.disclosure import Disclosure
+from gridpriv.privacy.strategies.linear import DEVIATIONS, evidence, posterior_covariance
+from gridpriv.privacy.strategies.posterior import posterior_draws
+from gridpriv.zonal.certificate import Drawn, Made
+from gridpriv.zonal.prepared import Prepared, prepare
+from gridpriv.zonal.price_query import PriceQuery, check_priced, numeric_release, price_query
+from gridpriv.zonal.settings import Settings
+
+FIDELITY_SHARE = 0.5
+"""Part of the total that the priced query takes."""
+RANGE_DRAWS = 20
+"""Posterior demands whose optimal costs span the stated range: 19 of 21 cover one more draw."""
+WHOLE_GRID = "grid"
+RELEASE, QUERY, DRAWS = 1, 2, 3
+"""Numbers of the random streams of a publication."""
+
+
+@dataclass(frozen=True, eq=False)
+class DemandRelease:
+    """The one release of a grid's demand, and its posterior (public once drawn).
+
+    Attributes
+    ----------
+    network : Case
+        Without demand and solved state.
+    disclosure : Disclosure
+    release : Release
+    released : (2m,)
+        Statistics with noise.
+    """
+
+    network: Case
+    disclosure: Disclosure
+    release: Release
+    released: Floats
+
+    @cached_property
+    def mean(self) -> Floats:
+        """Posterior mean (2, n), per unit."""
+        return self.disclosure.estimate(self.released, self.release).reshape(2, -1)
+
+    @cached_property
+    def covariance(self) -> Floats:
+        """Posterior covariances (2, n, n) of active and of reactive demand."""
+        matrix, prior = self.disclosure.strategy.matrix, self.disclosure.prior
+        variance = self.release.mechanism.variance
+        found = []
+        beliefs = (prior.active, prior.reactive(self.mean[0]))
+        for seen, belief in zip(np.split(self.released, 2), beliefs, strict=True):
+            weight = evidence(matrix, seen, variance, belief).weight
+            deviation = float(np.sqrt(weight @ DEVIATIONS**2))
+            found.append(posterior_covariance(matrix, variance, belief, deviation))
+        return np.stack(found)
+
+    def draws(self, generator: np.random.Generator) -> Iterator[Floats]:
+        """Yield demands (2, n) of the posterior, without end."""
+        held = self.disclosure
+        draws = posterior_draws(
+            held.strategy.matrix, self.released, self.release.mechanism.variance, held.prior,
+            generator,
+        )  # fmt: skip
+        return (demand.reshape(2, -1) for demand in draws)
+
+    def at(self, demand: Floats) -> Case:
+        """Return the network with a demand (2, n)."""
+        return replace(self.network, pd=demand[0].copy(), qd=demand[1].copy())
+
+
+@dataclass(frozen=True, eq=False)
+class PricedRelease:
+    """The answer to a priced query, and how it moves demand (public).
+
+    Attributes
+    ----------
+    first : DemandRelease
+    query : PriceQuery
+    answer : float
+        Priced demand with noise, $/h.
+    """
+
+    first: DemandRelease
+    query: PriceQuery
+    answer: float
+
+    @cached_property
+    def gain(self) -> Floats:
+        """Change (2, n) of the posterior mean per $/h that the answer is above it."""
+        moved = np.einsum("kij,kj->ki", self.first.covariance, self.query.prices)
+        known = float((moved * self.query.prices).sum()) + self.query.release.mechanism.variance
+        return np.asarray(moved / known)
+
+    def update(self, demand: Floats, answer: float) -> Floats:
+        """Return a demand (2, n) moved by what it misses of an answer."""
+        return demand + self.gain * (answer - self.query.value(demand))
+
+    @property
+    def mean(self) -> Floats:
+        """Posterior mean (2, n), per unit."""
+        return self.update(self.first.mean, self.answer)
+
+    @cached_property
+    def covariance(self) -> Floats:
+        """Posterior covariances (2, n, n) of active and of reactive demand."""
+        moved = np.einsum("kij,kj->ki", self.first.covariance, self.query.prices)
+        return np.asarray(self.first.covariance - np.einsum("ki,kj->kij", self.gain, moved))
+
+    def draws(self, generator: np.random.Generator) -> Iterator[Floats]:
+        """Yield demands (2, n) of the posterior, without end."""
+        deviation = self.query.release.mechanism.variance**0.5
+        for demand in self.first.draws(generator):
+            yield self.update(demand, self.answer - deviation * generator.standard_normal())
+
+
+@dataclass(frozen=True, eq=False)
+class Publication:
+    """A publication that is ready to draw.
+
+    Attributes
+    ----------
+    ready : Prepared
+        The whole grid as one zone, without its owner's solved state; its demand is private.
+    disclosure : Disclosure
+        What is released of demand, chosen from public quantities.
+    priced : bool
+        Whether a priced query follows.
+    """
+
+    ready: Prepared
+    disclosure: Disclosure
+    priced: bool
+
+    @property
+    def release(self) -> Release:
+        """The release of demand."""
+        return _release(self.ready, self.disclosure)
+
+    @property
+    def query_epsilon(self) -> float:
+        """Pure epsilon of the priced query."""
+        return self.ready.settings.budget.epsilon * FIDELITY_SHARE / (1.0 - FIDELITY_SHARE)
+
+    @property
+    def planned(self) -> Counter[Release]:
+        """Releases to be drawn, the priced query at a sensitivity of 1 (public)."""
+        planned = Counter([self.release])
+        if self.priced:
+            source = self.ready.settings.noise
+            planned[numeric_release(1.0, self.query_epsilon, source)] += 1
+        return planned
+
+    def stream(self, number: int) -> np.random.Generator:
+        """Return the generator of a draw."""
+        return NoiseStreams(self.ready.seed).stream(self.ready.zones[0].key, 1, number)
+
+
+@dataclass(frozen=True, eq=False)
+class ProtectedCase:
+    """A published grid and its releases.
+
+    Attributes
+    ----------
+    publication : Publication
+    posterior : DemandRelease or PricedRelease
+    served : Served
+        The posterior mean, projected.
+    releases : mapping of Release to int
+        What was drawn.
+    cost_range : (float, float) or None
+        Range of the optimal cost of the true case, $/h; None without a priced query.
+    """
+
+    publication: Publication
+    posterior: DemandRelease | PricedRelease
+    served: Served
+    releases: Counter[Release]
+    cost_range: tuple[float, float] | None
+
+    @property
+    def first(self) -> DemandRelease:
+        """The release of demand."""
+        return self.posterior.first if isinstance(self.posterior, PricedRelease) else self.posterior
+
+    def case(self, name: str) -> Case:
+        """Return the case to be published, in the state of its AC optimum."""
+        return solved_case(self.served, name)
+
+    @property
+    def made(self) -> Made:
+        """Contents of the certificate."""
+        ready, base = self.publication.ready, self.served.case.base_mva
+        drawn = [
+            Drawn(f"demand: {self.first.disclosure.strategy.name}", self.first.release, base, "MW")
+        ]
+        if isinstance(self.posterior, PricedRelease):
+            query = self.posterior.query.release
+            drawn.append(Drawn("demand at published prices", query, 1.0, "$/h"))
+        return Made(
+            ready, str(ready.rules.adjacency.protection(base)), tuple(drawn), self.served,
+            self.posterior.covariance, self.cost_range,
+        )  # fmt: skip
+
+    def scenarios(self, count: int) -> tuple[Served, ...]:
+        """Return demands drawn from the posterior, each projected; at no further epsilon."""
+        return tuple(_served_draws(self.publication, self.posterior, count))
+
+
+def solved_case(served: Served, name: str) -> Case:
+    """Return a served case under a name, in the state of its AC optimum.
+
+    A nominal voltage of 0 kV (not known) becomes 1 kV: other tools divide by it, per unit data do
+    not depend on it.
+    """
+    state = served.optimum.state
+    known = state.case.base_kv > 0
+    return replace(
+        state.case, name=name, vm=state.vm, va=state.va, pg=state.pg,
+        vg=state.vm[state.case.gen_bus], base_kv=np.where(known, state.case.base_kv, 1.0),
+    )  # fmt: skip
+
+
+def whole_grid(case: Case) -> Zoning:
+    """Return the map that has one zone."""
+    return zoning_from_groups(case, [range(case.n_bus)], "whole grid", [WHOLE_GRID])
+
+
+def without_state(case: Case) -> Case:
+    """Return a case without its owner's solved state; its demand is still private."""
+    return replace(public_network(case), pd=case.pd, qd=case.qd)
+
+
+def prepare_publication(case: Case, settings: Settings, *, priced: bool = False) -> Publication:
+    """Return a publication that is ready to draw; nothing is drawn or charged.
+
+    Parameters
+    ----------
+    case : Case
+    settings : Settings
+        ``budget`` is the pure total of all releases.
+    priced : bool
+        Whether a priced query takes :data:`FIDELITY_SHARE` of it.
+
+    Raises
+    ------
+    InputError
+        For settings that this case cannot have.
+    """
+    if priced:
+        check_priced(case)
+        share = (1.0 - FIDELITY_SHARE) * settings.budget.epsilon
+        settings = replace(settings, budget=Budget("total", share))
+    ready = prepare(without_state(case), whole_grid(case), settings)
+    assert ready.expected is not None
+    zone = ready.zones[0]
+    prior = zone_prior(zone, ready.expected)
+    options = [Disclosure(one, prior, 0.0) for one in strategies(zone, settings.release)]
+    return Publication(ready, min(options, key=lambda d: _score(ready, d, priced)), priced)
+
+
+def _score(ready: Prepared, option: Disclosure, priced: bool) -> float:
+    """Return the expected squared error, per unit, that counts for the optimal cost (public).
+
+    That of the sum of active demand, which a priced query measures too, and :data:`PLACE` times
+    that of every bus.
+    """
+    release = _release(ready, option)
+    if math.isinf(release.sensitivity.value):
+        return math.inf
+    size = len(ready.zones[0].own)
+    error = partial(expected_error, option.strategy, release.mechanism.variance, option.prior)
+    total, buses = error(np.ones((1, size))) ** 2, error(PLACE * np.eye(size)) ** 2
+    if priced:
+        epsilon = ready.settings.budget.epsilon * FIDELITY_SHARE / (1.0 - FIDELITY_SHARE)
+        query = 2.0 * (ready.rules.adjacency.beta / epsilon) ** 2
+        total = total * query / (total + query)
+    return total + buses
+
+
+def protect(publication: Publication, charge: Charging = lambda *_: None) -> ProtectedCase:
+    """Draw, estimate and project a grid's demand.
+
+    Parameters
+    ----------
+    publication : Publication
+    charge : Charging, optional
+        Called before each draw; refusing raises.
+
+    Raises
+    ------
+    SolverError
+        If no demand is found that an AC optimum serves; what was drawn stays charged.
+    """
+    ready, release, disclosure = publication.ready, publication.release, publication.disclosure
+    demand = ready.zones[0].demand
+    value = disclosure.measure(demand)
+    charge(WHOLE_GRID, {release: 1})
+    released = release.apply(value, partial(publication.stream, RELEASE))
+    first = DemandRelease(public_network(ready.case), disclosure, release, released)
+    served = _nearest(first, first.mean)
+    if not publication.priced:
+        return ProtectedCase(publication, first, served, Counter([release]), None)
+    query = price_query(
+        served.optimum, ready.rules.adjacency, publication.query_epsilon, ready.settings.noise
+    )
+    true = np.array([query.value(demand.reshape(2, -1))])
+    charge(WHOLE_GRID, {query.release: 1})
+    answer = query.release.apply(true, partial(publication.stream, QUERY))
+    posterior = PricedRelease(first, query, float(answer[0]))
+    served = _nearest(first, posterior.mean)
+    draws = _served_draws(publication, posterior, RANGE_DRAWS)
+    costs = [one.optimum.cost or 0.0 for one in draws]
+    drawn = Counter([release, query.release])
+    return ProtectedCase(publication, posterior, served, drawn, (min(costs), max(costs)))
+
+
+def _served_draws(
+    publication: Publication, posterior: DemandRelease | PricedRelease, count: int
+) -> Iterator[Served]:
+    """Yield posterior demands, each projected."""
+    first = posterior.first if isinstance(posterior, PricedRelease) else posterior
+    draws = islice(posterior.draws(publication.stream(DRAWS)), count)
+    return (_nearest(first, demand) for demand in draws)
+
+
+def _nearest(first: DemandRelease, demand: Floats) -> Served:
+    return nearest_served(first.at(demand), first.release.mechanism.norm)
+
+
+def _release(ready: Prepared, disclosure: Disclosure) -> Release:
+    rule = ready.rules.noise
+    assert rule is not None
+    return rule.release(disclosure.sensitivity(ready.rules.adjacency, rule.norm))

@@ -1,0 +1,342 @@
+"""Contingency analysis of a run, on the demand that one party knows.
+
+The shared view takes every zone's demand as it was released, on the network without its owner's
+solved state. It is a function of releases and public data, so it may be published and costs no
+epsilon. The other views take true demand and are local.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gridpriv.core.document import Json
+from gridpriv.core.errors import InputError, SolverError
+from gridpriv.core.tables import publish
+from gridpriv.core.text import json_ready
+from gridpriv.grid.case import Case
+from gridpriv.grid.contingencies import Contingency, Rating, contingencies
+from gridpriv.grid.network_file import public_network
+from gridpriv.power.ac.limits import TOLERANCE
+from gridpriv.power.ac.newton import PowerFlowError
+from gridpriv.power.ac.redispatch import operating_unit
+from gridpriv.power.ac.settle import joint_dispatch
+from gridpriv.power.ac.state import AcState, Dispatch
+from gridpriv.power.objective import AcObjective, generation_cost, has_convex_costs
+from gridpriv.power.schedule import estimated_optimum
+from gridpriv.power.secure import SecureProblem, secure_plan
+from gridpriv.power.security import (
+    PostContingency,
+    PreContingency,
+    pre_contingency,
+    security_analysis,
+    worst_loading,
+)
+from gridpriv.zonal.documents import SECURITY_DOCUMENT
+from gridpriv.zonal.result import RunResult
+from gridpriv.zonal.run_document import privacy_document
+from gridpriv.zonal.views import LOCAL, SHARED, Security, check_view_of, viewing_zone
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True)
+class Prevention:
+    """A preventive plan of all zones, on their released demand.
+
+    Attributes
+    ----------
+    cost_before, cost : float or None
+        Of generation and shed demand, $/h: of the plan without contingencies, and of the
+        preventive one. None where the case has no costs.
+    violations_before : int
+        Limits passed after all contingencies in the plan without them.
+    cuts, plans, rounds : int
+        Limits that the plan was held to; plans until none was passed; rounds of all plans.
+    not_prevented : tuple of str
+        Contingencies that still pass a limit or shed demand.
+    """
+
+    cost_before: float | None
+    cost: float | None
+    violations_before: int
+    cuts: int
+    plans: int
+    rounds: int
+    not_prevented: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class SecurityResult:
+    """The contingencies of a grid, the most severe first.
+
+    Attributes
+    ----------
+    settings : Security
+    before : PreContingency
+        The grid before an outage.
+    contingencies : tuple of PostContingency
+    privacy : dict
+        Certificate of the run's releases (``privacy`` of ``gridpriv run --json``).
+    protected : bool
+        Whether the run's releases carry noise.
+    seconds : float
+    prevention : Prevention, optional
+        The preventive plan that the contingencies were analysed in.
+    """
+
+    settings: Security
+    before: PreContingency
+    contingencies: tuple[PostContingency, ...]
+    privacy: Json
+    protected: bool
+    seconds: float
+    prevention: Prevention | None = None
+
+    @property
+    def public(self) -> bool:
+        """True where every figure is a function of noisy releases and public data."""
+        return self.settings.view == SHARED and self.protected
+
+    @property
+    def secure(self) -> bool:
+        """True where every contingency keeps the limits and sheds no demand."""
+        state = self.before.state
+        sound = not state.violations and state.shed_mw <= TOLERANCE["MW"]
+        return sound and all(one.secure for one in self.contingencies)
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """One row per contingency."""
+        import pandas as pd
+
+        rows = [
+            row
+            | {name: " ".join(row[name]) for name in ("outages", "at")}
+            | {"violations": len(row["violations"])}
+            for row in self._rows()
+        ]
+        return pd.DataFrame(rows)
+
+    def as_dict(self, *, public: bool = False) -> Json:
+        """Return the analysis as JSON can hold it; ``public`` leaves null whatever is local.
+
+        Raises
+        ------
+        InputError
+            If ``public`` is asked of a local view.
+        """
+        if public and not self.public:
+            raise InputError(
+                f"public = True: must be left out with view {self.settings.view!r} of this run: it "
+                f"is computed from true demand. Take view {SHARED!r} of a run whose releases carry "
+                "noise."
+            )
+        case = self.before.case
+        document: Json = {
+            "case": case.name,
+            "buses": case.n_bus,
+            "view": self.settings.view,
+            "rating": self.settings.rating,
+            "visibility": "public" if self.public else "local",
+            "secure": self.secure,
+            "base": _before(self.before.state),
+            "prevention": asdict(self.prevention or NOT_PREVENTIVE),
+            "contingencies": self._rows(),
+            "privacy": self.privacy,
+            "seconds": self.seconds,
+            "version": version("gridpriv"),
+        }
+        if public:
+            document = publish(document, SECURITY_DOCUMENT, protected=True)
+        cleaned: Json = json_ready(document)
+        return cleaned
+
+    def _rows(self) -> list[Json]:
+        return [
+            {
+                "name": one.contingency.name,
+                "kind": one.contingency.kind,
+                "outages": list(one.contingency.outages),
+                "at": list(one.contingency.places(self.before.case)),
+                "status": one.status,
+                "worst_loading_percent": one.worst_loading_percent,
+                "worst_branch": one.worst_branch,
+                "violations": [limit._asdict() for limit in one.violations],
+                "islanded_mw": one.islanded_mw,
+                "shed_mw": one.shed_mw,
+            }
+            for one in self.contingencies
+        ]
+
+
+NOT_PREVENTIVE = Prevention(None, None, 0, 0, 0, 0, ())
+
+
+def _before(state: AcState) -> Json:
+    loading, branch = worst_loading(state.case, state.standing.flow)
+    return {
+        "status": "converged",
+        "worst_loading_percent": loading,
+        "worst_branch": branch,
+        "violations": [limit._asdict() for limit in state.violations],
+        "islanded_mw": 0.0,
+        "shed_mw": state.shed_mw,
+    }
+
+
+def security(
+    result: RunResult,
+    listed: str | Path | Sequence[Contingency] = "all",
+    *,
+    view: str = SHARED,
+    rating: Rating = "C",
+    screen: float = 0.0,
+    secure: bool = False,
+    watch: Callable[[PostContingency], object] = lambda _: None,
+) -> SecurityResult:
+    """Return the contingency analysis of a run.
+
+    Parameters
+    ----------
+    result : RunResult
+    listed : str, path or sequence of Contingency
+        ``branches``, ``generators``, ``all``, a CSV file (columns ``name,outage``), or
+        contingencies (:func:`gridpriv.contingencies`).
+    view : str
+        ``shared``: the released demand of all zones, under its AC optimum; public.
+        ``local``: the true demand, under the dispatch after AC redispatch.
+        ``zone:NAME``: the true demand of one zone and the released demand of the others, under
+        the AC optimum of both; for that zone only.
+    rating : {'A', 'B', 'C'}
+        Normal, short-term or emergency rating after an outage.
+    screen : float
+        Percent of the rating: a contingency whose DC-estimated loading is below it gets no AC
+        power flow. Its voltages are not checked.
+    secure : bool
+        Let zones plan so that no contingency passes a limit (:mod:`gridpriv.power.secure`), in
+        place of the AC optimum. On released demand only.
+    watch : callable
+        Called after every contingency.
+
+    Raises
+    ------
+    InputError
+        For a view that the run does not have, a wrong contingency, or ``secure`` with another view
+        or with a screening.
+    SolverError
+        If the demand has no AC optimum, or its dispatch no AC power flow.
+    """
+    named = str(listed) if isinstance(listed, str | Path) else f"{len(listed)} contingencies"
+    settings = Security(contingencies=named, view=view, rating=rating, screen=screen)
+    outages = (
+        contingencies(result.case, listed) if isinstance(listed, str | Path) else tuple(listed)
+    )
+    began = time.perf_counter()
+    prevention = None
+    if secure:
+        check_secure(settings)
+        before, analysed, prevention = _prevented(result, outages, rating, watch)
+    else:
+        case, dispatch = _settled(result) if view == LOCAL else _scheduled(result, view)
+        try:
+            before = pre_contingency(case, dispatch, rating)
+        except PowerFlowError as error:
+            raise SolverError(f"before any outage, {error}") from error
+        analysed = security_analysis(before, outages, screen, watch)
+    return SecurityResult(
+        settings, before, analysed,
+        privacy_document(result.settings, result.case, result.rules, result.statements),
+        result.settings.mechanism != "none", time.perf_counter() - began, prevention,
+    )  # fmt: skip
+
+
+def check_secure(settings: Security) -> None:
+    """Refuse a preventive plan without a common demand to plan on, or without all AC states."""
+    if settings.view != SHARED:
+        raise InputError(
+            f"--secure plans zones on released demand, but --view is {settings.view}. Choose "
+            f"--view {SHARED} or drop --secure."
+        )
+    if settings.screen > 0:
+        raise InputError(
+            "--secure needs the AC state after every outage, but --screen is "
+            f"{settings.screen:g} %. Drop one of them."
+        )
+
+
+def _prevented(
+    result: RunResult,
+    outages: Sequence[Contingency],
+    rating: Rating,
+    watch: Callable[[PostContingency], object],
+) -> tuple[PreContingency, tuple[PostContingency, ...], Prevention]:
+    """Return the preventive plan of the released demand, and the grid after every contingency."""
+    case, voll = viewed_case(result), result.settings.voll
+    problem = SecureProblem(
+        case, result.zone_models, outages, rating, voll, operating_unit(case)
+    )  # fmt: skip
+    first, plan = secure_plan(problem, watch)
+    cost_before, cost = (_cost(p.before.state, voll) for p in (first, plan))
+    left = tuple(one.contingency.name for one in plan.contingencies if not one.secure)
+    passed = sum(len(one.violations) for one in first.contingencies)
+    counts = (passed, plan.cuts, plan.plans, plan.rounds)
+    return plan.before, plan.contingencies, Prevention(cost_before, cost, *counts, left)
+
+
+def _cost(state: AcState, voll: float) -> float | None:
+    """Return the cost of generation and shed demand in $/h; None where the case has no costs."""
+    generated = generation_cost(state.case, state.pg)
+    return None if generated is None else generated + voll * state.shed_mw
+
+
+def _settled(result: RunResult) -> tuple[Case, Dispatch]:
+    """Return the true demand, and the dispatch after AC redispatch; local."""
+    settled = result.settlement
+    if settled is None or settled.state is None:
+        reason = result.early if settled is None else settled.failure
+        raise SolverError(f"the run has no AC state after redispatch: {reason}")
+    planned = joint_dispatch(result.case, result.zone_models, settled.plans)
+    return result.case, replace(planned, pg=settled.state.pg, va=settled.state.va)
+
+
+def _scheduled(result: RunResult, view: str) -> tuple[Case, Dispatch]:
+    """Return the demand that a view holds, on the public network, and its AC optimum."""
+    case = viewed_case(result, view)
+    kind = result.network.objective.kind
+    objective: AcObjective = "cost" if has_convex_costs(case) else "losses"
+    optimum = estimated_optimum(
+        case, objective if kind == "imbalance" else kind, result.settings.voll
+    )
+    if optimum is None:
+        raise SolverError("the released demand has no AC optimum, so nothing is scheduled on it")
+    state = optimum.state
+    return case, Dispatch(
+        state.pg, np.where(state.vm > 0, state.vm, 1.0), state.va, state.p_shed, state.q_shed,
+        state.curtailment,
+    )  # fmt: skip
+
+
+def viewed_case(result: RunResult, view: str = SHARED) -> Case:
+    """Return the public network with the demand that a view holds.
+
+    Raises
+    ------
+    InputError
+        If the view is of no zone, or a zone has released no demand.
+    """
+    check_view_of(view, result.zoning.names, result.rules.perturbation.target)
+    demand, own = np.zeros((2, result.case.n_bus)), viewing_zone(view)
+    for zone, outcome in zip(result.zone_models, result.outcomes, strict=True):
+        known = zone.demand if zone.name == own else outcome.released
+        if known is None:
+            raise InputError(f"zone {zone.name} has released no demand: {result.early}")
+        demand[:, zone.own] = known.reshape(2, -1)
+    return replace(public_network(result.case), pd=demand[0], qd=demand[1])

@@ -1,0 +1,333 @@
+"""A stream of demand: every zone's total is released in blocks of hours, under one window's budget.
+
+The mechanism, what it protects and the estimate of every hour are in
+:mod:`gridpriv.privacy.streams`. The estimates of all hours are made before the first one is run;
+each rests on the releases until its hour. A missing hour's demand is replaced by its public
+prediction, and its block is released, and charged, like the others.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from itertools import pairwise
+
+import numpy as np
+
+from gridpriv.core.arrays import Floats
+from gridpriv.core.document import Json
+from gridpriv.core.errors import InputError, not_allowed
+from gridpriv.grid.overrides import DemandSeries
+from gridpriv.grid.zoning import Zoning
+from gridpriv.power.prior import zone_prior
+from gridpriv.power.zone import Zone
+from gridpriv.privacy.adjacency import DemandAdjacency
+from gridpriv.privacy.noise import NoiseStreams
+from gridpriv.privacy.release import Charging, Release
+from gridpriv.privacy.sensitivity import Norm, Sensitivity
+from gridpriv.privacy.strategies.disclosure import Disclosure
+from gridpriv.privacy.strategies.exact_sums import on_grid, with_rounding
+from gridpriv.privacy.strategies.temporal_basis import TemporalBasis
+from gridpriv.privacy.strategies.total import total
+from gridpriv.privacy.streams import (
+    HOURS,
+    TotalFilter,
+    blocks_of,
+    expected_error,
+    parse_window,
+    releases_in,
+)
+from gridpriv.zonal.horizon import (
+    ONCE,
+    Horizon,
+    Known,
+    Releases,
+    horizon_multiplier,
+    make_horizon,
+    step_seed,
+)
+from gridpriv.zonal.settings import AUTO, Settings
+
+
+@dataclass(frozen=True, eq=False)
+class StreamDisclosure:
+    """The totals that one zone releases, and the estimate of every hour.
+
+    Attributes
+    ----------
+    level : Disclosure
+        Of the total.
+    block : int
+        Hours of a block.
+    hours : (steps,) int
+        Of every step of the series, counted from its first one.
+    """
+
+    level: Disclosure
+    block: int
+    hours: tuple[int, ...]
+
+    def sensitivity(self, adjacency: DemandAdjacency, norm: Norm) -> Sensitivity:
+        """Return by how much the mean of one block moves."""
+        whole = self.level.sensitivity(adjacency, norm)
+        if self.level.exact:
+            whole = with_rounding(whole, adjacency.beta, self.block)
+        source = f"{whole.bound_source}, mean of {self.block} hours"
+        return replace(whole, bound_source=source)
+
+    def filters(self) -> tuple[TotalFilter, TotalFilter]:
+        """Return the filters of p and of q before the first hour."""
+        prior = self.level.prior
+        active, reactive = prior.active, prior.reactive(prior.active.mean)
+        return (
+            TotalFilter(float(active.mean.sum()), active.spread),
+            TotalFilter(float(reactive.mean.sum()), reactive.spread),
+        )
+
+    def at(self, step: int, basis: TemporalBasis) -> Floats:
+        """Return the demand (2n,) of a step, counted from 0; its totals in their public range."""
+        prior, found = self.level.prior, []
+        for mean, swing, sums in zip(
+            basis.mean.reshape(2, -1),
+            basis.temporal_coefficients[:, step],
+            (prior.active, prior.reactive(prior.active.mean)),
+            strict=True,
+        ):
+            expected = float(mean.sum())
+            moved = float(np.clip(expected + swing, sums.lower, sums.upper)) - expected
+            size = np.abs(mean)
+            shares = size / size.sum() if size.sum() > 0 else sums.shares
+            found.append(mean + moved * shares)
+        return np.concatenate(found)
+
+
+@dataclass(frozen=True, eq=False)
+class Stream(Horizon):
+    """A series of hours that are released as they come.
+
+    Attributes
+    ----------
+    block : int
+        Hours of a block.
+    """
+
+    block: int = 1
+
+    @property
+    def window(self) -> int:
+        """Hours within which neighbours differ."""
+        return parse_window(self.settings.stream or "")
+
+    @property
+    def released_once(self) -> bool:
+        """True: the steps' runs draw nothing themselves."""
+        return True
+
+    @cached_property
+    def hours(self) -> tuple[int, ...]:
+        """Hour of every step, counted from the first; consecutive where steps have no numbers."""
+        try:
+            named = [int(step) for step in self.series.steps]
+        except ValueError:
+            return tuple(range(len(self.series)))
+        if any(b <= a for a, b in pairwise(named)):
+            raise InputError(
+                f"{self.series.source}: the steps of a stream must be hours in ascending order"
+            )
+        return tuple(hour - named[0] for hour in named)
+
+    @cached_property
+    def disclosures(self) -> tuple[StreamDisclosure, ...]:  # type: ignore[override]
+        """Releases of every zone in every block (public)."""
+        owned = self.owned
+        assert owned.expected is not None and owned.rules.noise is not None
+        found = []
+        for zone in owned.zones:
+            level = Disclosure(
+                total(len(zone.own)), zone_prior(zone, owned.expected), 0.0,
+                exact=owned.rules.noise.source == "secure",
+            )  # fmt: skip
+            one = StreamDisclosure(level, self.block, self.hours)
+            error = self.error(one, owned.rules.noise.multiplier)
+            found.append(replace(one, level=replace(level, expected=error)))
+        return tuple(found)
+
+    def error(self, one: StreamDisclosure, multiplier: float) -> float:
+        """Return the expected error of an hour's total of p, by public figures."""
+        rules = self.owned.rules
+        assert rules.noise is not None
+        rule = replace(rules.noise, multiplier=multiplier)
+        release = rule.release(one.sensitivity(rules.adjacency, rule.norm))
+        (active, _) = one.filters()
+        variance = release.mechanism.variance
+        return expected_error(active.level, active.spread, one.block, variance)
+
+    @property
+    def planned(self) -> Releases:
+        """Releases of every zone over the whole series (public)."""
+        rules = self.owned.rules
+        assert rules.noise is not None
+        count = (self.hours[-1] + 1) // self.block
+        return {
+            zone.name: Counter(
+                {rules.noise.release(one.sensitivity(rules.adjacency, rules.noise.norm)): count}
+            )
+            for zone, one in zip(self.owned.zones, self.disclosures, strict=True)
+            if count
+        }
+
+    def released_rows(self) -> list[Json]:
+        """Return the releases of zones (:data:`gridpriv.zonal.schema.RELEASED_ONCE`)."""
+        base = self.settings.load_scale * self.series.case.base_mva
+        return [
+            {"zone": zone.name, "statistics": f"total of every {self.block} h", "cosines": 0,
+             "weight": None, "expected_error_mw": base * one.level.expected}
+            for zone, one in zip(self.owned.zones, self.disclosures, strict=True)
+        ]  # fmt: skip
+
+    def draw(self, charge: Charging = lambda *_: None) -> Known:
+        """Charge and draw every block of the series; return the estimate of every step."""
+        streams, planned = NoiseStreams(step_seed(self.seed, 0)), self.planned
+        found = []
+        for zone, one in zip(self.owned.zones, self.disclosures, strict=True):
+            release = next(iter(planned.get(zone.name, ())), None)
+
+            def drawn(
+                block: int, mean: Floats, zone: Zone = zone, release: Release | None = release
+            ) -> Floats:
+                assert release is not None
+                charge(zone.name, {release: 1})
+                return release.apply(mean, partial(streams.stream, zone.key, block + 1, 1))
+
+            variance = 0.0 if release is None else release.mechanism.variance
+            found.append(estimates(one, self._data(zone), drawn, variance))
+        return tuple(found)
+
+    def _data(self, zone: Zone) -> Floats:
+        return np.hstack([self.series.pd[:, zone.own], self.series.qd[:, zone.own]])
+
+    def expected(self) -> Known:
+        """Return the public prior where nothing has been drawn."""
+        return tuple(
+            TemporalBasis(one.level.prior.mean, np.zeros((2, len(self.series))))
+            for one in self.disclosures
+        )
+
+    @property
+    def adjacency(self) -> str:
+        """The neighbours of the stream, in words."""
+        case = self.series.case
+        protection = self.settings.adjacency(case).protection(case.base_mva)
+        return f"{protection}, in every hour of the series"
+
+    @property
+    def costs(self) -> Json:
+        """Total epsilon of a window, and of a unit that differs in longer periods."""
+        return stream_costs(self.settings, self.window, self.block)
+
+
+def stream_costs(settings: Settings, window: int, block: int) -> Json:
+    """Return the cost of a stream in pure epsilon; null where its noise has none.
+
+    Parameters
+    ----------
+    settings : Settings
+        With the budget of a window.
+    """
+    budget = settings.budget
+    pure = budget.scope == "total" and not budget.delta
+    each = budget.epsilon * block / window if pure else None
+    periods = {
+        name: None if each is None else each * releases_in(hours, block)
+        for name, hours in HOURS.items()
+        if hours >= 24
+    }
+    return {
+        "window_hours": window, "block_hours": block,
+        "releases_per_window": window // block,
+        "total_per_window": budget.epsilon, **{f"total_per_{k}": v for k, v in periods.items()},
+    }  # fmt: skip
+
+
+def estimates(
+    one: StreamDisclosure,
+    demand: Floats,
+    drawn: Callable[[int, Floats], Floats],
+    variance: float,
+) -> TemporalBasis:
+    """Release every block and return the estimate of every step by the releases until then.
+
+    Parameters
+    ----------
+    demand : (steps, 2n)
+        Private.
+    drawn : callable
+        Returns the mean (p, q) of a block, by its number, with noise.
+    variance : float
+        Of the noise on each.
+    """
+    halves = demand.reshape(len(demand), 2, -1)
+    totals = (on_grid(halves) if one.level.exact else halves).sum(axis=2)
+    step_of = {hour: step for step, hour in enumerate(one.hours)}
+    filters = one.filters()
+    swings, block = np.zeros((2, len(demand))), np.zeros(2)
+    level = one.level.prior.mean.reshape(2, -1).sum(axis=1)
+    for hour in range(one.hours[-1] + 1):
+        for filter_ in filters:
+            filter_.advance(hour)
+        step = step_of.get(hour)
+        predicted = np.array([filter_.expected for filter_ in filters])
+        block += predicted if step is None else totals[step]
+        if (hour + 1) % one.block == 0:
+            released = drawn(hour // one.block, block / one.block)
+            for filter_, mean in zip(filters, released, strict=True):
+                filter_.observe(float(mean), one.block, variance)
+            block = np.zeros(2)
+        if step is not None:
+            swings[:, step] = [filter_.expected for filter_ in filters] - level
+    return TemporalBasis(one.level.prior.mean, swings)
+
+
+def make_stream(series: DemandSeries, zoning: Zoning, settings: Settings) -> Horizon:
+    """Return the horizon of a series: a stream where the settings name a window.
+
+    The number of hours in a block is that of least expected error, by public figures.
+
+    Raises
+    ------
+    InputError
+        For a window no block divides, or settings whose noise a stream cannot have.
+    """
+    if settings.stream is None:
+        return make_horizon(series, zoning, settings)
+    _check(settings)
+    series = replace(series, scales=())  # beta is of the demand of each hour
+    plain = make_horizon(series, zoning, replace(settings, stream=None))
+    window = parse_window(settings.stream)
+    options = []
+    for block in blocks_of(window):
+        multiplier = horizon_multiplier(settings, window // block)
+        stream = Stream(series, zoning, settings, plain.seed, multiplier, block=block)
+        error = sum(one.level.expected**2 for one in stream.disclosures)
+        options.append((error, block, stream))
+    return min(options, key=lambda option: option[:2])[2]
+
+
+def _check(settings: Settings) -> None:
+    """Refuse what a stream cannot release."""
+    for wrong, name, allowed in (
+        (settings.effective_perturbation() != ONCE, "perturbation",
+         "demand, with noise drawn once a block and a mechanism, beside --stream"),
+        (settings.effective_mechanism() == "staircase", "mechanism",
+         "knorm, laplace or gaussian beside --stream: part of a block's move would cost a whole "
+         "epsilon under staircase noise"),
+        (settings.release not in ("auto", "total"), "release",
+         "total or auto beside --stream: zones release their totals"),
+        (settings.power_factor is not None, "power_factor", "left out beside --stream"),
+        (settings.temporal_basis != AUTO, "temporal_basis", "left out beside --stream"),
+        (settings.budget.scope != "total", "budget", "total:E[,D] beside --stream, of one window"),
+    ):  # fmt: skip
+        if wrong:
+            raise not_allowed(name, str(getattr(settings, name)), allowed)

@@ -1,0 +1,151 @@
+"""Grids and demand at the edge of what a run can take: a clear result, or an early error."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gridpriv.cli.main import main
+
+ZONES = "bus,zone\n1,a\n2,a\n3,b\n4,b\n"
+LINE = "{} {} 0.01 0.1 0.02 0 0 0 0 0 1 -360 360;"
+JOINED, ISLANDS = ((1, 2), (2, 3), (3, 4)), ((1, 2), (3, 4))
+
+
+def grid(
+    folder: Path, generators: tuple[int, ...], lines: tuple[tuple[int, int], ...], sign: float = 1.0
+) -> list[str]:
+    """Write four buses of 50, 40, 30 and 20 MW in two zones; return the words that name them."""
+    loads = dict(zip(range(1, 5), (50, 40, 30, 20), strict=True))
+    text = ["mpc.version = '2';", "mpc.baseMVA = 100;", "mpc.bus = ["]
+    text += [f"{b} {3 if b == 1 else 1} {sign * mw} {mw / 5} 0 0 1 1 0 110 1 1.1 0.9;"
+             for b, mw in loads.items()]  # fmt: skip
+    text += ["];", "mpc.gen = [", *(f"{b} 0 0 100 -100 1 100 1 200 0;" for b in generators), "];"]
+    text += ["mpc.branch = [", *(LINE.format(*ends) for ends in lines), "];"]
+    if generators:
+        text += ["mpc.gencost = [", *("2 0 0 3 0.01 20 0;" for _ in generators), "];"]
+    (folder / "grid.m").write_text("\n".join(text) + "\n")
+    (folder / "zones.csv").write_text(ZONES)
+    return [str(folder / "grid.m"), "--zoning", str(folder / "zones.csv")]
+
+
+def outcome(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[Any, dict[str, Any], str]:
+    assert main(["run", *words, "--seed", "1", "--no-reference", "--json"]) == 0
+    shown = capsys.readouterr()
+    document = json.loads(shown.out)
+    return document["final"]["physical"], {z["zone"]: z for z in document["zones"]}, shown.err
+
+
+@pytest.mark.parametrize(
+    ("generators", "lines", "shed", "dead"),
+    [
+        ((1, 3), ISLANDS, 0.0, 0.0),  # an island per zone
+        ((1,), ISLANDS, 50.0, 50.0),  # one of them has no generator
+        ((1,), JOINED, 0.0, 0.0),  # a zone that imports everything
+        ((), JOINED, 140.0, 140.0),  # nothing generates at all
+    ],
+)
+def test_a_zone_without_generators_is_served_or_its_demand_is_shed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], generators: tuple[int, ...],
+    lines: tuple[tuple[int, int], ...], shed: float, dead: float,
+) -> None:  # fmt: skip
+    physical, _, warned = outcome(capsys, *grid(tmp_path, generators, lines))
+    assert physical["shed_mw"] == pytest.approx(shed, abs=1e-3)
+    assert physical["deenergized_mw"] == pytest.approx(dead, abs=1e-3)
+    assert "warning" not in warned
+
+
+def test_negative_loads_everywhere_are_generation_without_a_taker(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    physical, _, warned = outcome(capsys, *grid(tmp_path, (1,), JOINED, -1.0))
+    assert physical["shed_mw"] == pytest.approx(0.0, abs=1e-3)
+    assert physical["curtailed_mw"] == pytest.approx(140.0, abs=0.1)
+    assert "no bus has a demand above 0 MW, in all it is -140 MW. Is the sign right?" in warned
+
+
+def demand_file(folder: Path, factor: float) -> Path:
+    path = folder / "kilowatts.csv"
+    path.write_text("bus,pd_mw\n" + "".join(f"{b},{factor * b}\n" for b in range(2, 15)))
+    return path
+
+
+def test_kilowatts_in_a_megawatt_column_are_asked_about_and_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = demand_file(tmp_path, 1000.0)
+    _, _, warned = outcome(capsys, "case14", "--demand", str(path), "--rounds", "2")
+    assert (
+        f"warning: --demand {path}: active demand pd_mw adds up to 104000 MW, 135 times" in warned
+    )
+    assert "Is it in MW, not in kW?" in warned
+
+
+@pytest.mark.parametrize("words", [["run", "--public", "--rounds", "2"], ["relax"], ["acopf"]])
+def test_a_load_scale_of_zero_is_asked_about_in_every_view(
+    capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    assert main([words[0], "case14", "--load-scale", "0", *words[1:]]) == 0
+    assert "warning: --load-scale 0 makes demand 0 MW at every bus. Is that intended?" in (
+        capsys.readouterr().err
+    )
+
+
+def test_a_public_run_says_nothing_of_demand(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Neither view of a public run differs between demand files that a question tells apart."""
+    seen = []
+    for factor in (1.0, 1000.0):
+        path = demand_file(tmp_path, factor)
+        words = ["run", "case14", "--demand", str(path), "--rounds", "2", "--seed", "1", "--public"]
+        assert main([*words, "--json"]) == 0
+        seen.append(capsys.readouterr())
+    assert seen[0].err == seen[1].err
+    assert "kW" not in seen[1].out + seen[1].err
+    assert main([w for w in words if w != "--public"] + ["--no-reference", "--quiet"]) == 0
+    assert capsys.readouterr().err == "", "--quiet asks nothing"
+
+
+def test_a_series_is_asked_about_by_its_step(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "day.csv"
+    path.write_text("step,load_scale\nnight,0.5\nnoon,50\n")
+    words = ["run", "case14", "--series", str(path), "--rounds", "2", "--seed", "1", "--quiet"]
+    assert main(words) == 0
+    capsys.readouterr()
+    assert main(words[:-1]) == 0
+    warned = capsys.readouterr().err
+    assert f"--series {path}, step noon: active demand pd_mw adds up to 12950 MW" in warned
+    assert "night" not in warned
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--load-scale", "-1"], "load_scale = -1"),
+        (["--demand", "{tmp}/other.csv"], "bus = '99': must be"),
+        (["--zoning", "{tmp}/partial.csv"], "misses 12 of the 14 buses"),
+        (["--outage", "branch:99"], "outage = 'branch:99'"),
+        (["--public-demand", "{tmp}/other.csv"], "bus = '99': must be"),
+    ],
+)
+def test_nothing_is_charged_before_an_error_of_input(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], message: str
+) -> None:
+    (tmp_path / "other.csv").write_text("bus,pd_mw,qd_mvar\n99,1,1\n")
+    (tmp_path / "partial.csv").write_text("bus,zone\n1,a\n2,b\n")
+    ledger = str(tmp_path / "case14.ledger")
+    assert main(["ledger", "grant", ledger, "--case", "case14", "--epsilon", "9"]) == 0
+    given = [word.replace("{tmp}", str(tmp_path)) for word in words]
+    noise = ["--noise", "secure", "--ledger", ledger]
+    assert main(["run", "case14", *given, *noise]) == 2
+    assert message in capsys.readouterr().err
+    assert main(["ledger", "show", ledger, "--json"]) == 0
+    owners = json.loads(capsys.readouterr().out)["owners"]
+    assert [owner["left"] for owner in owners] == [1.0, 1.0, 1.0]
+    assert [owner["releases"] for owner in owners] == [0, 0, 0]

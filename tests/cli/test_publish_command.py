@@ -1,0 +1,155 @@
+"""``gridpriv publish``: its files, what other tools make of them, the ledger, bad input."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+
+import numpy as np
+import pytest
+
+from gridpriv.cli.main import main
+from gridpriv.core.sealed import read_sealed
+from gridpriv.grid.library import load_case
+from gridpriv.privacy.ledger import read_book
+
+WORDS = ["case14", "--protect", "10MW", "--total", "1", "--seed", "1"]
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def names(folder) -> set[str]:
+    return {path.name for path in folder.iterdir()}
+
+
+def test_it_writes_a_case_a_certificate_and_a_data_sheet(here, capsys) -> None:
+    assert main(["publish", *WORDS, "--scenarios", "2", "--out", "own.m", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert names(here) == {"own.m", "own.certificate.json", "own.datasheet.md", "own.scenarios.csv"}
+    assert read_sealed(here / "own.certificate.json") == document
+    for file in document["files"]:
+        content = (here / file["name"]).read_bytes()
+        assert hashlib.sha256(content).hexdigest() == file["sha256"]
+    case = load_case(here / "own.m")
+    assert document["demand"]["total_mw"] == pytest.approx(100.0 * case.pd.sum())
+    with (here / "own.scenarios.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 28
+    assert {row["scenario"] for row in rows} == {"1", "2"}
+    assert "1 (pure)" in (here / "own.datasheet.md").read_text()
+
+
+def test_the_owner_s_state_is_not_in_the_file(here) -> None:
+    assert main(["publish", *WORDS, "--out", "own.m", "--quiet"]) == 0
+    own, case = load_case(here / "own.m"), load_case("case14")
+    for name in ("pd", "qd", "vm", "va", "pg", "vg"):
+        assert not np.isin(getattr(own, name)[1:], getattr(case, name)[1:]).any(), name
+    for name in ("r", "x", "b", "tap", "rate", "vmin", "vmax", "pmax", "qmin", "gs", "bs"):
+        np.testing.assert_allclose(getattr(own, name), getattr(case, name), rtol=1e-14)
+    assert own.cost == case.cost
+
+
+def test_pandapower_opens_it_and_finds_its_optimum(here) -> None:
+    import pandapower
+    from pandapower.converter.matpower.from_mpc import from_mpc
+
+    assert main(["publish", *WORDS, "--out", "own.m", "--quiet"]) == 0
+    cost = json.loads((here / "own.certificate.json").read_text())["optimum"]["cost"]
+    net = from_mpc(str(here / "own.m"))
+    pandapower.runpp(net)
+    assert net.converged
+    pandapower.runopp(net)
+    assert net.res_cost == pytest.approx(cost, rel=1e-3)
+
+
+@pytest.mark.parametrize("name", ["case14", "case30"])
+def test_pypower_opens_it_and_finds_its_optimum(name, here) -> None:
+    """PYPOWER's own optimum fails on any case without ratings, such as case14."""
+    api = pytest.importorskip("pypower.api")
+    frames = pytest.importorskip("matpowercaseframes")
+    assert main(["publish", name, *WORDS[1:], "--out", "own.m", "--quiet"]) == 0
+    tables = frames.CaseFrames(str(here / "own.m"))
+    ppc = {"version": "2", "baseMVA": float(tables.baseMVA)}
+    ppc |= {table: getattr(tables, table).to_numpy(float) for table in ("bus", "gen", "branch")}
+    ppc["gencost"] = tables.gencost.to_numpy(float)
+    quiet = api.ppoption(VERBOSE=0, OUT_ALL=0)
+    state, solved = api.runpf(ppc, quiet)
+    assert solved
+    np.testing.assert_allclose(
+        state["bus"][:, 7], ppc["bus"][:, 7], atol=1e-6
+    )  # voltages as stated
+    if (ppc["branch"][:, 5] > 0).any():
+        found = api.runopf(ppc, quiet)
+        cost = json.loads((here / "own.certificate.json").read_text())["optimum"]["cost"]
+        assert found["success"]
+        assert found["f"] == pytest.approx(cost, rel=1e-4)
+
+
+def test_a_series_is_released_once(here, capsys) -> None:
+    (here / "day.csv").write_text("step,load_scale\nnight,0.5\nnoon,1.0\n")
+    assert main(["publish", *WORDS, "--series", "day.csv", "--out", "own.m", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["protected"]["total_epsilon"] == pytest.approx(1.0)
+    assert len(document["releases"]) == 1
+    with (here / "own.series.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    night, noon = (
+        np.array([float(row["pd_mw"]) for row in rows if row["step"] == step])
+        for step in ("night", "noon")
+    )
+    np.testing.assert_allclose(noon, 2.0 * night, atol=1e-5)
+
+
+def test_releases_are_charged_and_a_second_case_is_refused(here, capsys) -> None:
+    pytest.importorskip("opendp")
+    grant = ["ledger", "grant", "ledger", "--case", "case14", "--epsilon", "1.5", "--beta", "10MW"]
+    assert main([*grant, "--quiet"]) == 0
+    words = ["publish", "case14", "--noise", "secure", "--ledger", "ledger", "--json"]
+    assert main([*words, "--out", "own.m"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    ((_, charged),) = read_book(here / "ledger").charged
+    assert charged.run == document["ledger"]["run"]
+    before = names(here)
+    assert main([*words, "--out", "again.m"]) == 4
+    assert "lack the budget" in capsys.readouterr().err
+    assert names(here) == before
+    assert len(read_book(here / "ledger").charged) == 1
+    assert main(["publish", "case118", "--ledger", "ledger", "--out", "other.m"]) == 4
+    assert "holds no grant" in capsys.readouterr().err
+    assert names(here) == before
+
+
+@pytest.mark.parametrize(("words", "said"), [
+    (["--out", "own.txt"], "a file name that ends in .m"),
+    ([], "--out is missing"),
+    (["--out", "none/own.m"], "there is no folder none"),
+    (["--out", "own.m", "--total", "0"], "must be a positive number"),
+    (["--out", "own.m", "--total", "nan"], "must be a positive number"),
+    (["--out", "own.m", "--protect", "-1MW"], "protect"),
+    (["--out", "own.m", "--release", "nothing"], "must be one of bus"),
+    (["--out", "own.m", "--mechanism", "gaussian"], "must be one of knorm"),
+    (["--out", "own.m", "--mechanism", "staircase", "--release", "tree"], "staircase"),
+    (["--out", "own.m", "--fidelity", "losses"], "must be one of cost"),
+    (["--out", "own.m", "--scenarios", "-1"], "scenarios"),
+    (["--out", "own.m", "--series", "day.csv", "--scenarios", "2"], "left out with --series"),
+    (["--out", "own.m", "--noise", "secure", "--seed", "1"], "secure noise has no seed"),
+    (["--out", "own.m", "--ledger-key", "k"], "--ledger-key"),
+])  # fmt: skip
+def test_bad_input_is_refused_and_nothing_is_written(words, said, here, capsys) -> None:
+    assert main(["publish", "case14", *words]) == 2
+    assert said in capsys.readouterr().err
+    assert names(here) == set()
+
+
+def test_what_the_grid_cannot_serve_is_projected_and_said(here, capsys) -> None:
+    words = ["case14", "--protect", "100MW", "--total", "0.1", "--release", "bus", "--seed", "3"]
+    assert main(["publish", *words, "--out", "own.m"]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "was not AC-feasible: it was projected to the nearest demand" in told
+    assert "No branch has a rating" in told
+    assert "was moved by" in (here / "own.datasheet.md").read_text()

@@ -1,0 +1,177 @@
+"""``gridpriv security``: its document, its views, what it publishes, what it refuses."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import gridpriv
+from gridpriv.cli.main import main
+from gridpriv.core.errors import InputError
+
+NOISE = ["--budget", "total:1", "--beta", "10MW", "--mechanism", "knorm", "--seed", "1"]
+PLAIN = ["--mechanism", "none"]
+KEYS = {"case", "buses", "view", "rating", "visibility", "secure", "base", "prevention",
+        "contingencies", "privacy", "seconds", "version"}  # fmt: skip
+OF_A_CONTINGENCY = {"name", "kind", "outages", "at", "status", "worst_loading_percent",
+                    "worst_branch", "violations", "islanded_mw", "shed_mw"}  # fmt: skip
+
+
+def document(capsys, *words):
+    assert main(["security", "case14", *words, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_the_document_ranks_every_outage(capsys):
+    found = document(capsys, *NOISE)
+    assert set(found) == KEYS
+    rows = found["contingencies"]
+    assert len(rows) == 25 and all(set(row) == OF_A_CONTINGENCY for row in rows)
+    assert {row["kind"] for row in rows} == {"branch", "generator"}
+    assert found["secure"] is False and rows[0]["violations"]
+    assert (found["view"], found["visibility"]) == ("shared", "public")
+    assert found["privacy"]["total_pure"] == 1.0
+
+
+def test_without_noise_the_views_are_of_the_same_demand_and_local(capsys):
+    shared = document(capsys, *PLAIN)
+    assert shared["visibility"] == "local"
+    one = document(capsys, *PLAIN, "--view", "zone:2")
+    assert one["contingencies"] == shared["contingencies"]
+    local = document(capsys, *PLAIN, "--view", "local")
+    islanded = {row["name"]: row["islanded_mw"] for row in local["contingencies"]}
+    assert islanded == {row["name"]: row["islanded_mw"] for row in shared["contingencies"]}
+
+
+@pytest.fixture(scope="module")
+def noisy():
+    case = gridpriv.load_case("case14")
+    zones = gridpriv.shipped_zoning(case)
+    settings = gridpriv.make_settings(
+        budget="total:1", beta="10MW", mechanism="knorm", seed=1, rounds=2
+    )
+    return gridpriv.run(case, zones, settings)
+
+
+def test_the_shared_view_is_a_function_of_released_demand_and_the_public_network(noisy):
+    """Other demand, dispatch and voltages of the owner, the same releases: the same bytes."""
+    rng = np.random.default_rng(3)
+    case = noisy.case
+    other = replace(
+        case, pd=case.pd * rng.uniform(0.3, 3, case.n_bus), qd=rng.normal(size=case.n_bus),
+        vm=rng.uniform(0.9, 1.1, case.n_bus), va=rng.normal(size=case.n_bus),
+        vg=rng.uniform(0.9, 1.1, case.n_gen), pg=rng.uniform(0, 1, case.n_gen),
+    )  # fmt: skip
+    network = replace(noisy.network, case=other)
+    zones = tuple(replace(zone, network=network) for zone in noisy.zone_models)
+    scrambled = replace(noisy, case=other, zone_models=zones, settlement=None, outcomes=tuple(
+        replace(one, z=one.z * np.nan, p_imbalance=one.p_imbalance * np.nan)
+        for one in noisy.outcomes
+    ))  # fmt: skip
+    told, same = (gridpriv.security(one).as_dict(public=True) for one in (noisy, scrambled))
+    assert json.dumps(told) == json.dumps(same)
+    assert told["seconds"] is None and told["contingencies"][0]["violations"]
+
+
+def test_a_zone_s_own_view_differs_from_the_released_one_and_stays_at_home(noisy):
+    shared, own = (gridpriv.security(noisy, view=view) for view in ("shared", "zone:1"))
+    assert shared.public and not own.public
+    zone = next(zone for zone in noisy.zone_models if zone.name == "1")
+    assert own.before.case.pd[zone.own] == pytest.approx(noisy.case.pd[zone.own])
+    others = np.setdiff1d(np.arange(noisy.case.n_bus), zone.own)
+    assert own.before.case.pd[others] == pytest.approx(shared.before.case.pd[others])
+    for view in ("zone:1", "local"):
+        with pytest.raises(InputError, match="computed from true demand"):
+            gridpriv.security(noisy, view=view).as_dict(public=True)
+
+
+def test_the_local_view_begins_with_the_state_after_redispatch(noisy):
+    found = gridpriv.security(noisy, "generators", view="local")
+    assert found.before.state.vm == pytest.approx(noisy.settlement.state.vm, abs=1e-6)
+    assert found.before.state.pg == pytest.approx(noisy.settlement.state.pg, abs=1e-6)
+    assert len(found.contingencies) == 5
+
+
+def test_files_hold_the_ranking(tmp_path, capsys):
+    out = tmp_path / "security"
+    outages = tmp_path / "list.csv"
+    outages.write_text("name,outage\nnorth,branch:1\nnorth,branch:3\nplant,gen:2\n")
+    words = ["--contingencies", str(outages), *NOISE, "--out", str(out)]
+    assert main(["security", "case14", *words]) == 0
+    table = pd.read_csv(out / "contingencies.csv")
+    assert set(table["name"]) == {"north", "plant"}
+    assert table.set_index("name").loc["north", "outages"] == "branch:1 branch:3"
+    assert {path.name for path in out.iterdir()} == {"contingencies.csv", "security.json"}
+    printed = capsys.readouterr().out
+    assert "2 contingencies" in printed and "Public: a function of releases" in printed
+
+
+def test_a_run_is_charged_to_the_ledger_once_and_the_analysis_not_at_all(tmp_path, capsys):
+    ledger = str(tmp_path / "owners.ledger")
+    assert main(["ledger", "grant", ledger, "--case", "case14", "--epsilon", "1.5",
+                 "--beta", "10MW", "--quiet"]) == 0  # fmt: skip
+    words = ["security", "case14", *NOISE, "--ledger", ledger, "--quiet"]
+    assert main(words) == 0
+    assert main(words) == 4  # another run would exceed the grant
+    assert "ledger" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--contingencies", "lines"], "contingencies = 'lines': must be branches"),
+        (["--contingencies", "missing.csv"], "missing.csv"),
+        (["--view", "mine"], "view = 'mine': must be shared, local or zone:NAME"),
+        (["--view", "zone:9"], "zone = '9': must be one of 1, 2, 3"),
+        (["--rating", "D"], "rating = 'D': must be"),
+        (["--screen", "-1"], "screen = -1.0: must be"),
+        (["--public", "--view", "local"], "--public exports figures of released demand only"),
+        (["--public", *PLAIN], "public = True: must be left out with mechanism 'none'"),
+        (["--perturbation", "output"], "needs released demand, but this run perturbs 'output'"),
+    ],
+)
+def test_bad_input_is_exit_code_2_and_named_before_anything_is_drawn(words, message, capsys):
+    assert main(["security", "case14", *words]) == 2
+    assert message in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_preventive_plan_states_what_it_costs_and_what_it_leaves(capsys):
+    found = document(capsys, *NOISE, "--secure")
+    prevention = found["prevention"]
+    assert prevention["violations_before"] > 4 and prevention["plans"] >= 2
+    assert prevention["cost_before"] < prevention["cost"] < 1.01 * prevention["cost_before"]
+    left = {row["name"] for row in found["contingencies"] if row["violations"] or row["shed_mw"]}
+    assert set(prevention["not_prevented"]) == left <= {"branch:1"}
+    assert document(capsys, *NOISE)["prevention"]["plans"] == 0
+
+
+def test_a_preventive_plan_is_a_function_of_released_demand(noisy):
+    kept = gridpriv.contingencies(noisy.case, "generators")
+    first = gridpriv.security(noisy, kept, secure=True).as_dict(public=True)
+    rng = np.random.default_rng(5)
+    case = replace(noisy.case, pd=noisy.case.pd * rng.uniform(0.5, 1.5, noisy.case.n_bus))
+    zones = tuple(
+        replace(zone, network=replace(zone.network, case=case)) for zone in noisy.zone_models
+    )
+    other = gridpriv.security(replace(noisy, case=case, zone_models=zones), kept, secure=True)
+    again = other.as_dict(public=True)
+    for found in (first, again):
+        found.pop("seconds", None)
+    assert json.dumps(first) == json.dumps(again)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--view", "local"], "--view is local"),
+        (["--screen", "50"], "--screen is 50 %"),
+        (["--contingencies", "none.csv"], "none.csv"),
+    ],
+)
+def test_a_preventive_plan_is_refused(words, said, capsys):
+    assert main(["security", "case14", *PLAIN, "--secure", *words]) == 2
+    assert said in capsys.readouterr().err

@@ -1,0 +1,122 @@
+"""Conversions between formats: what is kept to the last bit, and what is said to be lost."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from powsybl_files import answer_here, samples
+
+from gridpriv.cli.main import main
+from gridpriv.core.errors import InputError
+from gridpriv.grid.case import Case, GenCost
+from gridpriv.grid.convert import Converted, convert, differences, write_case
+from gridpriv.grid.library import load_case, read_case
+from gridpriv.grid.matpower_writer import matpower_text
+from gridpriv.grid.powsybl import case_from_powsybl
+
+
+def outcomes(converted: Converted) -> dict[str, str]:
+    return {row.field: row.status for row in converted.differences if row.status != "kept"}
+
+
+@pytest.mark.parametrize("suffix", [".m", ".mat"])
+def test_matpower_files_are_read_back_as_they_were(tmp_path: Path, suffix: str) -> None:
+    for name in ("case14", "case118"):
+        case = load_case(name)
+        limits = np.full(case.n_gen, np.inf)
+        case = replace(
+            case, rate=np.arange(case.n_branch) / 7, rate_b=np.arange(case.n_branch) / 3,
+            angmin=np.where(np.arange(case.n_branch) % 2, -0.3, -np.inf), qmax=limits,
+            shift=np.arange(case.n_branch) / 50,
+            cost=(GenCost(1, (0.0, 0.0, 10.0, 1 / 3)), *case.cost[1:]),
+        )  # fmt: skip
+        path = tmp_path / f"{name}{suffix}"
+        write_case(case, path)
+        again = load_case(path)
+        for field in ("bus_id", "f_bus", "t_bus", "r", "x", "b", "tap", "vm", "vg", "reference"):
+            assert np.array_equal(getattr(case, field), getattr(again, field)), field
+        assert not [row for row in differences(case, again) if row.status != "kept"]
+        assert again.cost[0] == case.cost[0]
+
+
+def test_an_odd_name_and_a_large_number_make_a_valid_file() -> None:
+    case = replace(load_case("case14"), name="2 grids; rm")
+    text = matpower_text(case, comments=["one\nline"])
+    assert text.splitlines()[:2] == ["function mpc = case_2_grids__rm", "% one line"]
+
+
+def test_a_pandapower_net_keeps_names_and_loses_emergency_ratings(tmp_path: Path) -> None:
+    case = replace(load_case("case14"), rate=np.ones(20), rate_b=np.full(20, 2.0))
+    write_case(case, tmp_path / "own.m")
+    converted = convert(tmp_path / "own.m", tmp_path / "own.json")
+    lost = outcomes(converted)
+    assert lost.pop("ratings, temporary (B)") == "lost"
+    assert set(lost) == {"active set points", "nominal voltage"}, "of the slack; of 0 kV"
+
+
+def test_the_account_finds_every_change(case14: Case) -> None:
+    for change, field in (
+        ({"pd": case14.pd * (1 + 1e-6)}, "demand, active"),
+        ({"x": case14.x * (1 + 1e-6)}, "admittances (impedance, charging, taps, phase shifts)"),
+        ({"rate": np.ones(20)}, "ratings, permanent (A)"),
+        ({"pmax": case14.pmax + 1e-6}, "active limits, upper"),
+        ({"cost": ()}, "generator costs"),
+    ):
+        found = {r.field for r in differences(case14, replace(case14, **change))
+                 if r.status != "kept"}  # fmt: skip
+        assert found == {field}
+    fewer = list(differences(case14, case14.without(("branch:1", "gen:2"))))
+    assert {row.field: row.count for row in fewer if row.status == "lost"} == {
+        "branches in service": 1, "generators in service": 1, "generator costs": 1,
+    } or {"branches in service", "generators in service"} <= {
+        row.field for row in fewer if row.status == "lost"
+    }  # fmt: skip
+
+
+def test_formats_and_places_that_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"ending of the file to write = '\.csv': must be"):
+        convert("case14", tmp_path / "a.csv")
+    with pytest.raises(InputError, match="its folder does not exist"):
+        convert("case14", tmp_path / "none" / "a.m")
+    write_case(load_case("case14"), tmp_path / "own.m")
+    with pytest.raises(InputError, match="is the source itself"):
+        convert(tmp_path / "own.m", tmp_path / "own.m")
+    (tmp_path / "own.m").unlink()
+    with pytest.raises(InputError, match="is not known"):
+        convert("case15", tmp_path / "a.m")
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_command_prints_what_is_lost(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = str(tmp_path / "a.m")
+    assert main(["convert", "case14", out, "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["load_mw"] == pytest.approx(259.0)
+    assert {row["status"] for row in document["differences"]} == {"kept"}
+    assert main(["convert", "case14", out]) == 0
+    assert "figures kept" in capsys.readouterr().out
+    assert main(["convert", "case14", str(tmp_path / "a.docx")]) == 2
+
+
+def test_powsybl_formats_keep_the_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Through XIIDM a case keeps all but its costs; from PSS/E the file keeps what PowSyBl does."""
+    networks = pytest.importorskip("pypowsybl").network
+    answer_here(monkeypatch)
+    converted = convert("case118", tmp_path / "a.xiidm")
+    assert outcomes(converted) == {"generator costs": "lost"}
+    path = tmp_path / "b.raw"
+    path.write_bytes(samples()[".raw"])
+    again = convert(path, tmp_path / "b.xiidm").after
+    case = read_case(path)[0]
+    assert sorted(case.bus_id.tolist()) == sorted(again.bus_id.tolist())
+    network = networks.load(tmp_path / "b.xiidm")
+    assert sorted(case_from_powsybl(network).pd) == sorted(case.pd)
+    with pytest.raises(InputError, match="has no place in the format UCTE"):
+        convert("case14", tmp_path / "c.uct")
+    assert not (tmp_path / "c.uct").exists()

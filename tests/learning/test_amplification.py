@@ -1,0 +1,133 @@
+"""Amplification by secret samples, against numerical integration of our own."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from gridpriv.learning.accounting import sampled_multiplier
+from gridpriv.learning.settings import LearnSettings
+from gridpriv.privacy.accounting import gaussian_multiplier, total_epsilon
+from gridpriv.privacy.mechanism import Charge, SecureGaussian
+from gridpriv.privacy.subsampling import DRAWN, REPLACED, drawn_curve, poisson_curve
+
+DELTA = 1e-5
+WIDTH, BINS = 12.0, 120_000  # losses of the histogram, and its bins
+
+
+def densities(kind, multiplier, rate):
+    """The densities of x under both neighbours, on a fine grid, times its spacing."""
+    x = np.linspace(-14.0, 14.0, 1_000_001)
+
+    def normal(centre):
+        return np.exp(-0.5 * (x - centre) ** 2) / math.sqrt(2.0 * math.pi) * (x[1] - x[0])
+
+    if kind == REPLACED:
+        shift = 0.5 / multiplier
+        return tuple((1 - rate) * normal(0) + rate * normal(s) for s in (shift, -shift))
+    return (1 - rate) * normal(0) + rate * normal(1.0 / multiplier), normal(0)
+
+
+def composed_epsilon(kind, multiplier, rate, releases):
+    """Epsilon of a composition: a histogram of losses, convolved with itself by FFT.
+
+    Of batches without replacement, losses above 0 are those of the mixture against the plain
+    density, losses below 0 those of the plain one against the mixture, and the rest is at 0.
+    """
+    p, q = densities(kind, multiplier, rate)
+    loss = np.log(p / q)
+    step = 2.0 * WIDTH / BINS
+    edges = (np.arange(BINS + 1) - 0.5 - BINS // 2) * step  # 0 is the centre of a bin
+    if kind == REPLACED:
+        masses = np.histogram(loss, edges, weights=p)[0]
+    else:
+        masses = np.histogram(loss[loss > 0], edges, weights=p[loss > 0])[0]
+        masses += np.histogram(-loss[loss > 0], edges, weights=q[loss > 0])[0]
+        masses[BINS // 2] += 1.0 - masses.sum()
+    spectrum = np.fft.rfft(np.roll(masses, -(BINS // 2))) ** releases
+    total = np.roll(np.fft.irfft(spectrum, BINS), BINS // 2)
+    losses = (np.arange(BINS) - BINS // 2) * step
+
+    def delta(epsilon):
+        above = losses > epsilon
+        return -(total[above] * np.expm1(epsilon - losses[above])).sum()
+
+    low, high = 0.0, WIDTH
+    for _ in range(40):
+        middle = (low + high) / 2
+        low, high = (middle, high) if delta(middle) > DELTA else (low, middle)
+    return high
+
+
+@pytest.mark.parametrize(
+    ("kind", "multiplier", "rate", "releases"),
+    [
+        (REPLACED, 0.5, 64 / 6000, 300), (REPLACED, 2.0, 0.1, 150), (REPLACED, 1.0, 0.01, 1000),
+        (DRAWN, 0.75, 64 / 6000, 300), (DRAWN, 2.0, 0.1, 150), (DRAWN, 1.0, 0.01, 1000),
+    ],
+)  # fmt: skip
+def test_totals_agree_with_numerical_integration(kind, multiplier, rate, releases):
+    own = composed_epsilon(kind, multiplier, rate, releases)
+    total = total_epsilon({Charge(kind, multiplier, rate): releases}, DELTA)
+    assert total == pytest.approx(own, rel=1e-3)
+    assert total < total_epsilon({Charge("gaussian", multiplier): releases}, DELTA)
+
+
+@pytest.mark.parametrize(("kind", "curve"), [(REPLACED, poisson_curve), (DRAWN, drawn_curve)])
+def test_a_curve_is_the_hockey_stick_of_its_densities(kind, curve):
+    p, q = densities(kind, 0.8, 0.2)
+    epsilons = np.array([-2.0, -0.3, 0.0, 0.4, 1.5])
+    direct = [np.maximum(p - math.exp(e) * q, 0.0).sum() for e in epsilons]
+    if kind == DRAWN:  # the larger of both directions
+        back = [np.maximum(q - math.exp(e) * p, 0.0).sum() for e in epsilons]
+        direct = np.maximum(direct, back)
+    np.testing.assert_allclose(curve(0.8, 0.2)(epsilons), direct, atol=1e-9)
+
+
+def test_no_neighbours_of_a_small_data_set_exceed_the_curve():
+    """Every pair of replaced values in the plane, of every batch of 2 of 4, by integration."""
+    random = np.random.default_rng(3)
+    axis = np.linspace(-7.0, 7.0, 281)
+    grid = np.stack(np.meshgrid(axis, axis), axis=-1)
+    area = (axis[1] - axis[0]) ** 2
+    batches = [(a, b) for a in range(4) for b in range(a)]
+
+    def output(points):
+        sums = [points[a] + points[b] for a, b in batches]
+        each = [np.exp(-0.5 * ((grid - s) ** 2).sum(-1)) for s in sums]
+        return sum(each) / len(each) / (2.0 * math.pi) * area
+
+    bound = drawn_curve(0.5, 0.5)  # values are at most 1 long, so that a replaced one moves by 2
+    for _ in range(5):
+        angles = random.uniform(0, 2 * np.pi, 5)
+        points = np.stack([np.cos(angles), np.sin(angles)], axis=-1)
+        p, q = output(points[:4]), output(points[[4, 1, 2, 3]])
+        for epsilon in (0.0, 0.5, 1.0):
+            found = np.maximum(p - math.exp(epsilon) * q, 0.0).sum()
+            assert found <= bound(np.array([epsilon]))[0] + 1e-6
+
+
+def test_a_batch_of_64_of_6000_needs_a_multiplier_below_1():
+    budget = {"budget": "total:3,1e-5", "rounds": 300, "algorithm": "dpsgd", "batch": 64}
+    plain = gaussian_multiplier(3.0, DELTA, 300)
+    assert plain == pytest.approx(24.2, abs=0.2)
+    for kind in (REPLACED, DRAWN):
+        found = sampled_multiplier(LearnSettings(**budget), plain, 64 / 6000, kind)
+        assert found <= 1.0
+        assert total_epsilon({Charge(kind, found, 64 / 6000): 300}, DELTA) <= 3.0
+
+
+def test_discrete_noise_is_charged_as_the_continuous_noise_that_it_comes_from():
+    """Epsilon of a discrete Gaussian by its own sum, at a scale of 40 steps."""
+    scale, distance = 40.0, 30.0
+    k = np.arange(-4000, 4000)
+    p = np.exp(-0.5 * (k / scale) ** 2)
+    q = np.exp(-0.5 * ((k - distance) / scale) ** 2)
+    own = np.maximum(p / p.sum() - math.exp(1.0) * q / q.sum(), 0.0).sum()
+    smoothed = scale / distance * math.sqrt(1.0 - 64.0 / scale**2)
+    assert total_epsilon({Charge("gaussian", smoothed): 1}, own) >= 1.0
+    charge = SecureGaussian(4.0).charge(3.0)
+    assert charge.kind == "gaussian"
+    assert charge.parameter == pytest.approx(4.0 / 3.0, rel=1e-6)

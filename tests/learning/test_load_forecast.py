@@ -1,0 +1,213 @@
+"""Forecasts of demand: sensitivities by brute force, a least-squares reference, the file."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.linear_model import LinearRegression
+
+from gridpriv.cli.main import main
+from gridpriv.core.errors import InputError
+from gridpriv.grid.library import load_case, zoning_of
+from gridpriv.learning.forecast import (
+    History,
+    calendar,
+    check_quantiles,
+    forecast_demand,
+    mape,
+    orthonormal,
+    pinball_loss,
+    planned_releases,
+    shape_sensitivity,
+)
+from gridpriv.power.prior import public_demand
+
+TIMES = [stamp.isoformat() for stamp in pd.date_range("2026-03-01", periods=21 * 24, freq="h")]
+AHEAD = 48
+
+
+def histories(seed=1, sizes=(4, 3)):
+    """Zones whose buses follow the calendar, with an hour's own deviation."""
+    random = np.random.default_rng(seed)
+    shape = 1.0 + 0.3 * np.sin(2 * np.pi * np.arange(len(TIMES)) / 24)
+    made = []
+    for z, count in enumerate(sizes):
+        noise = 1.0 + 0.02 * random.normal(size=(len(TIMES), count))
+        p = random.uniform(20.0, 60.0, count) * shape[:, None] * noise
+        made.append(History(f"zone {z}", p, 0.3 * p))
+    return made
+
+
+def cut(whole, first, last):
+    return [History(h.zone, h.p[first:last], h.q[first:last]) for h in whole]
+
+
+def test_without_noise_it_is_least_squares_on_the_calendar():
+    features, train = calendar(TIMES), len(TIMES) - AHEAD
+    whole = histories()
+    found = forecast_demand(
+        cut(whole, 0, train), features[:train], features[train:], epsilon=math.inf, beta=1.0
+    )
+    for z, one in enumerate(whole):
+        total = one.p.sum(axis=1)
+        reference = LinearRegression().fit(features[:train], total[:train])
+        np.testing.assert_allclose(
+            found.zone_mean[z], reference.predict(features[train:]), rtol=1e-6
+        )
+        assert mape(total[train:], found.zone_mean[z]) < 3.0
+        low, high = (found.quantile(level)[z] for level in (0.05, 0.95))
+        inside = (total[train:] > low) & (total[train:] < high)
+        assert inside.mean() > 0.8
+    assert found.releases == {"zone 0": (), "zone 1": ()}
+
+
+@pytest.mark.parametrize("count", [1, 2, 5, 9])
+def test_no_change_of_a_bus_moves_the_shape_further_than_is_stated(count):
+    random = np.random.default_rng(2)
+    past = random.normal(size=(60, count))
+    features, _ = orthonormal(past, past)
+    bound = shape_sensitivity(features)
+    for _ in range(200):
+        # the worst changes are at their bounds: the signs of a combination of features
+        change = np.sign(features @ np.sign(random.normal(size=features.shape[1])))
+        moved = np.abs(features.T @ change / len(past)).sum()
+        assert moved <= bound * (1 + 1e-12)
+    assert bound <= math.sqrt(count) * (1 + 1e-12)
+    assert features.T @ features / len(past) == pytest.approx(np.eye(count), abs=1e-9)
+
+
+def test_every_release_moves_by_no_more_than_its_distance(monkeypatch):
+    """Replay on a neighbour: one bus moves by beta in every step; what is private is compared."""
+    beta, seen = 2.0, []
+    whole = histories()
+    signs = np.sign(np.random.default_rng(3).normal(size=len(TIMES)))
+    p, q = whole[0].p.copy(), whole[0].q.copy()
+    p[:, 1] += beta * signs
+    q[:, 1] -= beta * signs
+    neighbour = [History("zone 0", p, q), whole[1]]
+
+    def watch(self, zone, place, release, values):
+        seen.append((zone, release, values.copy()))
+        noise = self.streams.stream(place[0], 1, place[1]).laplace(size=values.shape)
+        return values + release.mechanism.scale * noise
+
+    monkeypatch.setattr("gridpriv.learning.forecast.Noise.draw", watch)
+    features = calendar(TIMES)
+    for data in (whole, neighbour):
+        # the spread is compared at one forecast: releases before it are the same by assumption
+        forecast_demand(data, features, features[:5], epsilon=1e9, beta=beta)
+    half = len(seen) // 2
+    for (zone, release, one), (_, _, other) in zip(seen[:half], seen[half:], strict=True):
+        if zone == "zone 1":
+            continue
+        gap = np.abs(one - other)
+        norm = gap.sum()
+        if release.mechanism.norm == "box":
+            norm = gap.reshape(2, -1).max(axis=0).sum()
+        assert norm <= release.sensitivity.value * (1 + 1e-6)
+
+
+def test_releases_add_up_to_the_total_and_are_charged_before_they_are_drawn():
+    features, charged = calendar(TIMES), []
+    found = forecast_demand(
+        histories(), features, features[:3], epsilon=0.5, beta=1.0,
+        charge=lambda zone, release: charged.append((zone, release)),
+    )  # fmt: skip
+    for zone in ("zone 0", "zone 1"):
+        own = [release for name, release in charged if name == zone]
+        assert tuple(own) == found.releases[zone]
+        total = sum(r.sensitivity.value / r.mechanism.scale for r in own)
+        assert total == pytest.approx(0.5)
+        assert sorted(r.mechanism.scale for r in own) == pytest.approx(
+            sorted(r.mechanism.scale for r in planned_releases(features, 0.5, 1.0, "simulated"))
+        )
+
+    def refuse(*_):
+        raise InputError("over budget")
+
+    with pytest.raises(InputError, match="over budget"):
+        forecast_demand(histories(), features, features, epsilon=1.0, beta=1.0, charge=refuse)
+
+
+def test_more_budget_errs_less():
+    features, whole = calendar(TIMES), histories(sizes=(6, 6))
+    errors = []
+    for epsilon in (0.05, 1.0, 50.0):
+        runs = [
+            forecast_demand(whole, features, features, epsilon=epsilon, beta=1.0, seed=seed)
+            for seed in range(5)
+        ]
+        actual = np.array([one.p.sum(axis=1) for one in whole])
+        errors.append(np.mean([mape(actual, run.zone_mean) for run in runs]))
+    assert errors[0] > errors[1] > errors[2]
+
+
+def test_the_pinball_loss_is_that_of_scikit_learn():
+    from sklearn.metrics import mean_pinball_loss
+
+    random = np.random.default_rng(4)
+    y, low, high = random.normal(size=(3, 50))
+    own = pinball_loss(y, {0.1: low, 0.8: high})
+    both = mean_pinball_loss(y, low, alpha=0.1), mean_pinball_loss(y, high, alpha=0.8)
+    assert own == pytest.approx(np.mean(both))
+
+
+@pytest.mark.parametrize("levels", [[0.9, 0.1], [0.5, 0.5], [0.0, 0.5], [0.5, 1.0]])
+def test_quantiles_that_cross_are_refused(levels):
+    with pytest.raises(InputError, match="rising numbers"):
+        check_quantiles(levels)
+
+
+def test_a_missing_day_is_named():
+    times = TIMES[:48] + TIMES[72:]
+    with pytest.raises(InputError, match="equal steps: 2026-03-04T00:00:00 follows 2026-03-02T23"):
+        calendar(times)
+    with pytest.raises(InputError, match="dates and times"):
+        calendar(["one", "two"])
+
+
+def write_history(path, case, steps):
+    shape = 1.0 + 0.2 * np.sin(2 * np.pi * np.arange(steps) / 24)
+    rows = [
+        {"step": TIMES[t], "bus": bus, "pd_mw": p * shape[t], "qd_mvar": q * shape[t]}
+        for t in range(steps)
+        for bus, p, q in zip(case.bus_id, 100 * case.pd, 100 * case.qd, strict=True)
+    ]
+    pd.DataFrame(rows).to_csv(path, index=False)
+
+
+def test_the_command_writes_a_public_demand_file_and_charges_the_ledger_of_run(tmp_path, capsys):
+    case = load_case("case14")
+    history, out = tmp_path / "history.csv", tmp_path / "forecast.csv"
+    write_history(history, case, 96)
+    ledger = str(tmp_path / "ledger.db")
+    grant = ["ledger", "grant", ledger, "--case", "case14", "--epsilon", "1", "--quiet"]
+    assert main(grant) == 0
+    capsys.readouterr()
+    command = ["learn", "forecast", "case14", "--history", str(history), "--total", "0.8",
+               "--steps", "3", "--ledger", ledger, "--out", str(out)]  # fmt: skip
+    assert main([*command, "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["privacy"]["total_pure"] == pytest.approx(0.8)
+    assert [len(zone["mean_mw"]) for zone in document["zones"]] == [3] * len(document["zones"])
+    # what is left does not allow another
+    assert main(command) == 4
+    table = pd.read_csv(out)
+    assert set(table["bus"]) == set(case.bus_id)
+    step = table["step"].iloc[0]
+    prior = public_demand(case, f"{out}@{step}")
+    first = table[table["step"] == step].set_index("bus")
+    np.testing.assert_allclose(
+        case.base_mva * prior.mean[0], first.loc[case.bus_id, "pd_mw"], rtol=1e-6
+    )
+    zone = zoning_of(case, None, None).members[0]
+    assert prior.spread_of(zone) == pytest.approx(
+        first.loc[case.bus_id[zone], "zone_spread"].mean(), rel=1e-6
+    )
+    assert public_demand(case, out).spread > 0
+    with pytest.raises(InputError, match="step = 'never'"):
+        public_demand(case, f"{out}@never")

@@ -1,0 +1,216 @@
+"""A zone's state, transcript and ledger under an error of storage at every operation; mutations."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from bench import (
+    LIMITS,
+    RUN,
+    ZONES,
+    Coordination,
+    Script,
+    agent_of,
+)
+
+from gridpriv.consensus.sessions import RefusedError
+from gridpriv.consensus.wire import Answer, Hello, MessageError, Order, Request, decode, encode
+from gridpriv.consensus.zone_client import Transcript, ZoneClient, read_state, read_transcript
+from gridpriv.consortium.charged import charged_once
+from gridpriv.core.errors import GridprivError
+from gridpriv.core.files import make_folder
+from gridpriv.privacy.ledger import Ledger, grant, read_book
+
+sys.path[:0] = [str(Path(__file__).parents[1] / name) for name in ("faults", "privacy")]
+from harness import How, content, run  # noqa: E402
+from ledgers import dataset  # noqa: E402
+
+TURNS = [
+    ("warm_start", 1),
+    ("warm_start", 2),
+    ("round", 1),
+    ("round", 2),
+    ("round", 3),
+    ("agreed", 3),
+]
+DATA = dataset("tank 1", [7])
+
+
+def order(phase, number):
+    step = 1.0 if phase == "agreed" else LIMITS.step(number)
+    given = Order(number, np.array([0.1 * number]), np.ones(1), step)
+    return encode(Request(RUN, ZONES[0], phase, given))
+
+
+def take_part(folder, left):
+    """Answer every turn; write each answer that leaves to a file outside the folder."""
+    try:
+        with Ledger(folder / "ledger", [DATA]) as ledger:
+            make_folder(folder / "state")
+            kept = read_state(folder / "state" / "zone")
+            drawn = None if kept is None else kept.memory.drawn
+            pay = charged_once(ledger, None, RUN, "tank 1", drawn, 1)
+            transcript = Transcript(folder / "state" / "transcript", {"zone": ZONES[0]})
+            client = ZoneClient(ZONES[0], RUN, agent_of(ZONES[0], pay), LIMITS,
+                                folder / "state" / "zone", transcript=transcript)  # fmt: skip
+            for turn in TURNS:
+                place = decode(order(*turn)).turn
+                if place.rank < client.last.rank:
+                    continue
+                answer = client.answer(order(*turn))
+                if client.failed is not None:
+                    raise client.failed
+                with left.open("ab") as file:
+                    file.write(len(answer).to_bytes(4, "big") + answer)
+    except GridprivError as error:
+        print(error)
+        return error.exit_code
+    return 0
+
+
+def answers(left):
+    data, found, at = left.read_bytes() if left.exists() else b"", {}, 0
+    while at < len(data):
+        size = int.from_bytes(data[at : at + 4], "big")
+        told = data[at + 4 : at + 4 + size]
+        found.setdefault(decode(told).turn, set()).add(told)
+        at += 4 + size
+    return found
+
+
+def begin(folder):
+    folder.mkdir(parents=True)
+    grant(folder / "ledger", [DATA], 1e6)
+    return folder
+
+
+def survives(tmp_path, how: How, every: int):
+    count = run(lambda: take_part(tmp_path / "n" / "zone", tmp_path / "n" / "left"),
+                begin(tmp_path / "n" / "zone"), 10**9, how).operations  # fmt: skip
+    whole = answers(tmp_path / "n" / "left")
+    assert len(whole) == len(TURNS)
+    for at in range(1, count + 1, every):
+        folder, left = tmp_path / str(at) / "zone", tmp_path / str(at) / "left"
+        begin(folder)
+        for attempt in range(4):
+            ended = run(lambda: take_part(folder, left), folder, at if not attempt else 0, how)  # noqa: B023
+            assert "Traceback" not in ended.said, (at, ended.said)
+            if ended.status == 0:
+                break
+        assert ended.status == 0, (how, at, ended.said)
+        told = answers(left)
+        assert told.keys() == whole.keys(), (how, at)
+        assert all(len(each) == 1 for each in told.values()), (how, at)
+        charges = [count for _, row in read_book(folder / "ledger").charged
+                   for _, count in row.charges]  # fmt: skip
+        # an operation that fails within a charge or its draw may cost one release more, never less
+        assert 3 <= sum(charges) <= 4 + (how == "full"), (how, at, charges)
+        _, exchanges = read_transcript(folder / "state" / "transcript")
+        turns = [decode(answer).turn for _, answer in exchanges]
+        assert sorted(set(turns), key=lambda turn: turn.rank) == list(whole), (how, at)
+    assert content(tmp_path / "n" / "zone")
+    return count
+
+
+def test_an_error_of_storage_now_and_then(tmp_path):
+    assert survives(tmp_path, "error", 17) > 30
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["error", "kill", "full"])
+def test_an_error_at_every_operation(tmp_path, how):
+    print(how, survives(tmp_path, how, 1))
+
+
+# ---- mutated messages
+
+
+def mutated(content, chance):
+    """Return a message with bytes changed, cut, doubled, moved or added."""
+    data, kind = bytearray(content), int(chance.integers(6))
+    at, other = (int(k) for k in chance.integers(len(data), size=2))
+    if kind == 0:
+        for place in chance.integers(len(data), size=chance.integers(1, 5)):
+            data[place] = chance.integers(256)
+    elif kind == 1:
+        del data[at:]
+    elif kind == 2:
+        data[at:at] = data[min(at, other) : max(at, other)]
+    elif kind == 3:
+        data[at] ^= 1 << int(chance.integers(8))
+    elif kind == 4:
+        data += chance.bytes(int(chance.integers(1, 60)))
+    else:
+        data[at : at + 8] = np.array(chance.choice([np.nan, np.inf, -np.inf, 1e13, -0.0, 1e-320]),
+                                     "<f8").tobytes()  # fmt: skip
+    return bytes(data)
+
+
+def shoot(count, seed):
+    """Send mutated messages to a coordinator and to a zone at every turn of an honest run."""
+    chance, sent = np.random.default_rng(seed), [0]
+    run = Coordination(Script())
+    each = count // (2 * len(TURNS) * 3)
+
+    def strike(zone, request, answer):
+        hello = encode(Hello(zone.name, "1", RUN, "topology", '{"rounds": 3}'))
+        for _ in range(each):
+            for target, message in (("take", answer), ("order", request), ("hello", hello)):
+                bad = mutated(message, chance)
+                sent[0] += 1
+                if bad == message:
+                    continue
+                try:
+                    if target == "order":
+                        last = zone.client.last
+                        given = zone.client.answer(bad)
+                        assert zone.client.last == last
+                        assert isinstance(decode(given), Answer)
+                    elif target == "hello":
+                        run.sessions.admit(bad, None)
+                    else:
+                        decode(bad)
+                except (MessageError, RefusedError):
+                    continue
+
+    honest = Coordination.take
+
+    def take(self, name, answer, due):
+        zone = self.honest if name == ZONES[0] else self.liar
+        strike(zone, due.content, answer)
+        for _ in range(each):
+            bad = mutated(answer, chance)
+            sent[0] += 1
+            kept = self.sessions._sessions[name].reply
+            try:
+                decode(bad)
+            except MessageError:
+                try:
+                    self.sessions.take(name, bad)
+                except MessageError:
+                    assert self.sessions._sessions[name].reply is kept
+                else:
+                    raise AssertionError("a broken message was taken")
+        honest(self, name, answer, due)
+
+    Coordination.take = take
+    try:
+        outcome = run.run()
+    finally:
+        Coordination.take = honest
+    assert not isinstance(outcome, Exception), outcome
+    return sent[0]
+
+
+def test_mutated_messages_change_nothing():
+    assert shoot(1000, 1) > 800
+
+
+@pytest.mark.slow
+def test_twenty_thousand_mutated_messages():
+    total = sum(shoot(4000, seed) for seed in range(2, 8))
+    print(total)
+    assert total >= 20_000

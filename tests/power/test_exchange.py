@@ -1,0 +1,148 @@
+"""Flow-based exchange against brute force: central power flows, DC and AC, exchange by exchange."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+
+from gridpriv.core.arrays import Floats
+from gridpriv.core.errors import InputError
+from gridpriv.grid.case import Case
+from gridpriv.grid.library import case_files, load_case
+from gridpriv.grid.partition import partition
+from gridpriv.power.ac.optimum import acopf
+from gridpriv.power.exchange import FlowDomain, flow_domain, merit_order, shift_keys, shifted
+
+CASES = [
+    pytest.param(name, marks=pytest.mark.skipif(name not in case_files(), reason="extra cases"))
+    for name in ("case24_ieee_rts", "case39")
+]
+PAIRS = [(0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 1)]
+
+
+@cache
+def domain(name: str, model: str) -> tuple[FlowDomain, object]:
+    case = load_case(name)
+    state = acopf(case, "cost").state
+    zones = partition(case, 3, "spectral").zone_of
+    return flow_domain(state, zones, model), state  # type: ignore[arg-type]
+
+
+def dc_flows(case: Case, injected: Floats) -> Floats:
+    """Return DC flows by a dense inverse, apart from the package's own."""
+    b = 1.0 / case.x / case.tap
+    incidence = np.zeros((case.n_branch, case.n_bus))
+    incidence[np.arange(case.n_branch), case.f_bus] = 1.0
+    incidence[np.arange(case.n_branch), case.t_bus] -= 1.0
+    angles = np.linalg.pinv(incidence.T @ (b[:, None] * incidence)) @ injected
+    return np.asarray(b * (incidence @ angles))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_dc_exchanges_are_those_of_dc_power_flows(name: str) -> None:
+    """Sell until the first branch is at its margin: by power flows of larger and larger sales."""
+    found, _ = domain(name, "dc")
+    for seller, buyer in PAIRS:
+        sold = found.keys[:, seller] - found.keys[:, buyer]
+        per_unit = dc_flows(found.case, sold)[found.branch]
+        np.testing.assert_allclose(
+            per_unit, found.ptdf[:, seller] - found.ptdf[:, buyer], atol=1e-9
+        )
+
+        def passed(amount: float, per_unit: Floats = per_unit) -> bool:
+            change = amount * per_unit
+            return bool((change > found.margin[:, 0]).any() or (-change > found.margin[:, 1]).any())
+
+        low, high = 0.0, 1e4
+        for _ in range(80):
+            middle = 0.5 * (low + high)
+            low, high = (low, middle) if passed(middle) else (middle, high)
+        assert found.exchange(seller, buyer)[0] == pytest.approx(low, rel=1e-6, abs=1e-9)
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(("model", "apart"), [("dc", 0.06), ("ac", 0.03)])
+def test_exchanges_are_those_of_ac_power_flows(name: str, model: str, apart: float) -> None:
+    """In the AC state after a sale of the whole margin the limiting branch stands at its rating.
+
+    Active flow alone: reactive flows, which the domain holds, change with the sale.
+    """
+    found, state = domain(name, model)
+    case = found.case
+    for seller, buyer in PAIRS:
+        amount, limit = found.exchange(seller, buyer)
+        if not 0.05 < amount < 10.0:
+            continue
+        after = shifted(state, amount * (found.keys[:, seller] - found.keys[:, buyer]))  # type: ignore[arg-type]
+        flow = max(abs(after.s_from[limit].real), abs(after.s_to[limit].real))
+        q = max(abs(state.s_from[limit].imag), abs(state.s_to[limit].imag))  # type: ignore[attr-defined]
+        most = np.sqrt(case.rate[limit] ** 2 - q**2)
+        assert flow == pytest.approx(most, rel=apart), (seller, buyer)
+        others = np.maximum(np.abs(after.s_from), np.abs(after.s_to)) / case.rate
+        assert others[np.isfinite(others)].max() < 1.0 + 2 * apart
+
+
+def test_ptdfs_of_a_line_of_three_buses_are_known() -> None:
+    """In a row of buses every exchange flows through every branch between: PTDF 1 or 0."""
+    case14 = load_case("case14")
+    case = replace(
+        case14.without(tuple(f"branch:{k}" for k in (2, 5, 7))), rate=np.full(17, 9.0)
+    )  # 1-2-3-4: buses 1 and 3 hang in a row
+    state = acopf(case, "cost").state
+    zone = np.where(np.arange(14) == 0, 0, 1)
+    found = flow_domain(state, zone)
+    row = found.branch.tolist().index(0)
+    assert found.ptdf[row, 0] - found.ptdf[row, 1] == pytest.approx(1.0)
+    most = found.exchange(0, 1)
+    assert most[0] == pytest.approx(found.margin[row, 0]) or most[1] != 0
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_slice_and_the_ranges_hold_every_constraint(name: str) -> None:
+    found, _ = domain(name, "dc")
+    matrix, bound = found.constraints
+    corners = found.slice(0, 1, 2, 1e3) - found.net_position[:2]
+    assert len(corners) >= 3
+    for corner in corners:
+        change = np.array([*corner, -corner.sum()])
+        slack = bound - matrix @ change
+        assert slack.min() > -1e-7
+        assert (np.abs(slack) < 1e-7).sum() >= 2, "a corner is where two branches bind"
+    draw = np.random.default_rng(0)
+    for zone in range(3):
+        low, high = found.position_range(zone)
+        for weights in draw.dirichlet(np.ones(len(corners)), 50):
+            change = weights @ corners
+            whole = found.net_position + np.array([*change, -change.sum()])
+            assert low - 1e-7 <= whole[zone] <= high + 1e-7
+
+
+def test_the_merit_order_is_the_cheapest() -> None:
+    from scipy.optimize import linprog
+
+    case = load_case("case14")
+    draw = np.random.default_rng(1)
+    marginal = np.sort(draw.uniform(10, 50, (case.n_gen, 4)), axis=1)
+    total = 2.3
+    found = merit_order(case, total, marginal)
+    assert found.sum() == pytest.approx(total)
+    width = np.repeat((case.pmax - case.pmin) / 4, 4)
+    best = linprog(marginal.ravel(), A_eq=np.ones((1, len(width))), b_eq=[total - case.pmin.sum()],
+                   bounds=[(0.0, w) for w in width])  # fmt: skip
+    parts = (found - case.pmin)[:, None] - np.arange(4) * width.reshape(case.n_gen, 4)
+    cost = (np.clip(parts, 0.0, width.reshape(case.n_gen, 4)) * marginal).sum()
+    assert cost == pytest.approx(best.fun)
+
+
+def test_what_is_refused() -> None:
+    case = load_case("case14")
+    state = acopf(case, "cost").state
+    zone = np.repeat([0, 1], 7)
+    with pytest.raises(InputError, match="no rated branch"):
+        flow_domain(state, zone)
+    bare = replace(case, pd=np.where(np.arange(14) == 6, 0.0, case.pd))
+    with pytest.raises(InputError, match="neither generation"):
+        shift_keys(bare, np.where(np.arange(14) == 6, 1, 0))

@@ -1,0 +1,65 @@
+"""Demand that a grid can hardly have raises a question; demand of published grids raises none."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from gridpriv import InputError
+from gridpriv.grid.case import Case
+from gridpriv.grid.library import case_files, load_case
+from gridpriv.power.plausibility import demand_questions
+
+
+@pytest.mark.parametrize(
+    ("factors", "asked"),
+    [
+        ((1.0, 1.0), []),
+        ((3.0, 3.0), []),  # a stressed grid is no mistake: gridpriv relax --load-scale 3
+        ((-0.2, 1.0), [r"no bus has a demand above 0 MW, in all it is -51.8 MW. Is the sign"]),
+        ((0.0, 0.0), [r"demand is 0 MW at every bus. Is that intended\? About 463 MW"]),
+        ((1e-3, 1e-3), [r"adds up to 0.259 MW. Is it in MW, not in GW\? About 463 MW"]),
+        ((1.0, 1e3), [r"qd_mvar adds up to 81300 MVAr, 105 times .*not in kVAr\?"]),
+        ((1e3, 1.0), [r"pd_mw adds up to 259000 MW, 335 times the 772.4 MW .*, not in kW\?"]),
+    ],
+)
+def test_questions_name_the_value_and_what_was_expected(
+    case14: Case, factors: tuple[float, float], asked: list[str]
+) -> None:
+    case = replace(case14, pd=factors[0] * np.abs(case14.pd), qd=factors[1] * np.abs(case14.qd))
+    found = demand_questions(case, "--demand usual.csv")
+    assert len(found) == len(asked)
+    for question, pattern in zip(found, asked, strict=True):
+        assert question.startswith("--demand usual.csv: ")
+        assert re.search(pattern, question), question
+
+
+def test_a_load_scale_is_questioned_itself(case14: Case) -> None:
+    (active, reactive) = demand_questions(case14.scale_load(77.0), "--load-scale 77", 77.0)
+    assert "Is that load scale intended?" in active
+    assert "kW" not in active + reactive
+
+
+def test_size_is_not_questioned_where_capacity_is_unknown(case14: Case) -> None:
+    case = replace(case14, pmax=np.full(case14.n_gen, np.inf)).scale_load(1e3)
+    assert demand_questions(case, "--demand usual.csv") == []
+
+
+@pytest.mark.large
+@pytest.mark.filterwarnings("ignore::gridpriv.core.errors.GridprivWarning")  # of the reader
+def test_published_grids_raise_no_question() -> None:
+    asked, read = {}, 0
+    for name, path in case_files().items():
+        if path.stat().st_size > 2**20 or not name.startswith("case"):
+            continue
+        try:
+            case = load_case(name)
+        except InputError:
+            continue
+        read += 1
+        asked |= {name: demand_questions(case, name)} if demand_questions(case, name) else {}
+    assert read > 30
+    assert asked == {}

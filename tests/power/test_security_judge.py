@@ -1,0 +1,166 @@
+"""Contingencies against pypowsybl's security analysis, and the preventive plan by it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from powsybl_judge import judged
+
+from gridpriv import load_case, partition, shipped_zoning
+from gridpriv.grid.contingencies import Contingency, contingencies
+from gridpriv.power.ac.derivative import StateDerivative
+from gridpriv.power.ac.limits import Limit
+from gridpriv.power.ac.optimum import acopf
+from gridpriv.power.ac.redispatch import operating_unit
+from gridpriv.power.ac.state import Dispatch, dispatch_of
+from gridpriv.power.objective import generation_cost
+from gridpriv.power.secure import SecureProblem, secure_plan
+from gridpriv.power.security import (
+    Outage,
+    PreContingency,
+    post_contingency,
+    pre_contingency,
+    security_analysis,
+)
+from gridpriv.zonal.prepared import prepare
+from gridpriv.zonal.settings import make_settings
+
+JUDGED = ("line", "voltage")
+
+
+def optimum(case):
+    s = acopf(case).state
+    return Dispatch(s.pg, s.vm, s.va, s.p_shed, s.q_shed, s.curtailment)
+
+
+def limited_motors(case):
+    """pypowsybl lets a generator with negative output regulate up to 0 only."""
+    from dataclasses import replace
+
+    return replace(case, pmax=np.where(case.pg < 0, np.minimum(case.pmax, 0.0), case.pmax))
+
+
+def compared(case, dispatch, kind):
+    """Return passed limits that both see, and every difference."""
+    before = pre_contingency(case, dispatch, "C")
+    listed = contingencies(case, kind)
+    theirs = judged(case, before.state, before.dispatch.vm, listed)
+    both, different = 0, []
+    for one in security_analysis(before, listed):
+        name, outside = one.contingency.name, Outage.of(before, one.contingency)
+        mine = {(v.kind, v.element): (v.value, v.bound) for v in one.violations
+                if v.kind in JUDGED}  # fmt: skip
+        if theirs[name] is None:  # its reactive limits cannot all be met: ours says which
+            beyond = any(v.kind == "generator Q" for v in one.violations)
+            if not beyond and one.status != "diverged":
+                different.append((name, "no state by pypowsybl"))
+            continue
+        if one.status == "diverged" or one.shed_mw > 0.01:  # it sheds nothing
+            continue
+        separated = set(case.bus_id[outside.separated].tolist())
+        for place in {*mine, *theirs[name]}:
+            if place[0] == "voltage" and place[1] in separated:
+                continue  # it analyses the main island only
+            ours, other = mine.get(place), theirs[name].get(place)
+            value, bound = ours or other
+            near = abs(value - bound) <= 1e-3 * abs(bound)
+            if ours and other:
+                both += 1
+                if abs(ours[0] - other[0]) > 1e-3 * abs(bound):
+                    different.append((name, place, ours, other))
+            elif not near:
+                different.append((name, place, ours, other))
+    return both, different
+
+
+@pytest.mark.parametrize(
+    ("grid", "kind"), [("case14", "all"), ("case118", "branches")]
+)  # fmt: skip
+def test_the_limits_passed_after_every_outage_are_those_of_pypowsybl(grid, kind):
+    pytest.importorskip("pypowsybl")
+    case = load_case(grid)
+    both, different = compared(case, dispatch_of(case), kind)
+    assert both >= 20 and different == []
+
+
+@pytest.mark.slow
+@pytest.mark.large
+@pytest.mark.parametrize(
+    ("grid", "most"), [("case_RTS_GMLC", 0), ("case300", 1), ("case1354pegase", 0)]
+)
+@pytest.mark.filterwarnings("ignore::gridpriv.core.errors.GridprivWarning")
+def test_the_same_on_larger_grids(grid, most):
+    """case300 has one outage after which pypowsybl finds a state within reactive limits, not we."""
+    pytest.importorskip("pypowsybl")
+    case = limited_motors(load_case(grid))
+    dispatch = optimum(case) if grid == "case_RTS_GMLC" else dispatch_of(case)
+    both, different = compared(case, dispatch, "all")
+    assert both > 100 and len({one[0] for one in different}) <= most
+
+
+def problem(name, zoning, kind="all", listed=None):
+    prepared = prepare(load_case(name), zoning, make_settings(mechanism="none"))
+    case = prepared.case
+    listed = contingencies(case, kind) if listed is None else listed
+    return SecureProblem(case, prepared.zones, listed, "C", 1e4, operating_unit(case))
+
+
+def test_the_derivatives_of_a_state_after_an_outage_are_its_differences():
+    case = load_case("case14")
+    before = pre_contingency(case, optimum(case))
+    outage = Outage.of(before, Contingency("line", "branch", ("branch:3",)))
+    state = post_contingency(before, outage)
+    linear = StateDerivative(state, before.dispatch.vm)
+    for element in (4, 10, 14):
+        limit = Limit("voltage", element, "upper", "", 0, 0, 0, "p.u.")
+        by_pg, by_vm = linear.of(limit)
+        bus = int(np.flatnonzero(case.bus_id == element)[0])
+        for values, slopes, at in (("pg", by_pg, 2), ("vm", by_vm, int(case.gen_bus[2]))):
+            ends = []
+            for sign in (1.0, -1.0):
+                from dataclasses import replace
+
+                moved = getattr(before.dispatch, values).copy()
+                moved[at] += sign * 1e-5
+                changed = replace(before.dispatch, **{values: moved})
+                stood = PreContingency(before.state, before.case, changed)
+                ends.append(post_contingency(stood, outage).vm[bus])
+            assert slopes[at] == pytest.approx((ends[0] - ends[1]) / 2e-5, abs=2e-4)
+
+
+@pytest.mark.parametrize("zones", [1, 3])
+def test_a_preventive_plan_passes_no_limit_after_any_outage_by_pypowsybl(zones):
+    pytest.importorskip("pypowsybl")
+    case = load_case("case14")
+    zoning = shipped_zoning(case) if zones == 3 else partition(case, 1)
+    kept = [c for c in contingencies(case, "all") if c.name != "branch:1"]  # no AC state within Q
+    asked = problem("case14", zoning, listed=kept)
+    first, plan = secure_plan(asked)
+    assert any(c.violations for c in first.contingencies)
+    assert not any(c.violations for c in plan.contingencies)
+    before = plan.before
+    passed = judged(before.case, before.state, before.dispatch.vm, kept)
+    for name, limits in passed.items():
+        assert limits is not None, name
+        for value, bound in limits.values():
+            assert abs(value - bound) < 1e-3 * bound, name
+    cost = [generation_cost(case, p.before.state.pg) for p in (first, plan)]
+    assert cost[0] < cost[1] < 1.002 * cost[0]
+    assert cost[0] == pytest.approx(acopf(case).cost, rel=1e-6)
+
+
+@pytest.mark.slow
+def test_the_preventive_plan_of_case118_is_secure_by_pypowsybl():
+    pytest.importorskip("pypowsybl")
+    case = load_case("case118")
+    asked = problem("case118", shipped_zoning(case))
+    first, plan = secure_plan(asked)
+    before = plan.before
+    islanding = {c.contingency.name for c in plan.contingencies if c.shed_mw > 0.01}
+    passed = judged(before.case, before.state, before.dispatch.vm, asked.listed)
+    for name, limits in passed.items():
+        outside = Outage.of(before, next(c for c in asked.listed if c.name == name)).separated
+        for (_, element), (value, bound) in (limits or {}).items():
+            lone = element in set(case.bus_id[outside].tolist())
+            assert lone or abs(value - bound) < 1e-3 * bound, (name, element)
+    assert len(islanding) <= 2 and sum(bool(c.violations) for c in first.contingencies) > 50

@@ -1,0 +1,96 @@
+"""A mechanism of a user's own module beside the built-in one that it copies."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import gridpriv
+from gridpriv.core.errors import InputError
+from gridpriv.privacy.budget import noise_multiplier, parse_budget
+from gridpriv.privacy.mechanism import MECHANISMS, Charge, Gaussian, Laplace
+from gridpriv.privacy.plugins import NAMES
+
+COMMAND = "import sys; from gridpriv.cli.main import main; sys.exit(main(sys.argv[1:]))"
+MODULE = """
+from dataclasses import dataclass
+import gridpriv
+from gridpriv.privacy.mechanism import Laplace
+
+class Copied(Laplace):
+    pass
+
+gridpriv.register_mechanism("copied", Copied)
+"""
+
+
+@pytest.fixture
+def registered() -> Iterator[None]:
+    for name, kind in (("copied_laplace", Laplace), ("copied_gaussian", Gaussian)):
+        gridpriv.register_mechanism(name, kind)
+    yield
+    for name in ("copied_laplace", "copied_gaussian"):
+        NAMES.remove(name)
+        del MECHANISMS[name, "simulated"]
+
+
+@pytest.mark.usefixtures("registered")
+@pytest.mark.parametrize(
+    ("copy", "of", "budget", "releases"),
+    [("copied_laplace", "laplace", "total:5", 1), ("copied_laplace", "laplace", "total:1", 20),
+     ("copied_laplace", "laplace", "per-release:0.5", 20),
+     ("copied_laplace", "laplace", "total:1,1e-5", 20),
+     ("copied_gaussian", "gaussian", "total:1,1e-5", 20),
+     ("copied_gaussian", "gaussian", "per-release:1,1e-6", 1)],
+)  # fmt: skip
+def test_its_noise_is_that_of_the_mechanism_it_copies(
+    copy: str, of: str, budget: str, releases: int
+) -> None:
+    drawn, own = (
+        noise_multiplier(parse_budget(budget), name, "proven", releases, 1e-5)
+        for name in (copy, of)
+    )
+    assert drawn == pytest.approx(own, rel=2e-3)
+    assert gridpriv.make_settings(mechanism=copy, budget=budget).mechanism == copy
+
+
+def test_a_run_and_a_study_take_it_by_name(tmp_path: Path) -> None:
+    module = tmp_path / "mine.py"
+    module.write_text(MODULE)
+    environment = os.environ | {"GRIDPRIV_PLUGINS": str(module)}
+    costs = {}
+    for name in ("laplace", "copied"):
+        words = ["run", "case14", "--mechanism", name, "--rounds", "1", "--planning", "soc",
+                 "--seed", "3", "--no-reference", "--json"]  # fmt: skip
+        told = subprocess.run([sys.executable, "-c", COMMAND, *words], env=environment,
+                              capture_output=True, text=True, check=True)  # fmt: skip
+        document = json.loads(told.stdout)
+        costs[name] = document["final"]["physical"]["cost"], document["privacy"]["total_pure"]
+    assert costs["laplace"] == pytest.approx(costs["copied"], rel=1e-7)
+
+
+@dataclass(frozen=True)
+class Constant(Laplace):
+    """A mechanism whose charge does not follow distance / scale."""
+
+    def charge(self, distance: float) -> Charge:
+        return Charge("pure", min(distance, 1.0) / self.scale)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "message"),
+    [("laplace", Laplace, "a name that no mechanism has"), ("A-b", Laplace, "lower case"),
+     ("constant", Constant, "distance / scale only"), ("empty", dict.fromkeys, "lacks scale")],
+)  # fmt: skip
+def test_what_is_no_mechanism_is_refused(name: str, kind: object, message: str) -> None:
+    given = kind if name != "empty" else (lambda _scale: object())
+    with pytest.raises(InputError, match=message):
+        gridpriv.register_mechanism(name, given)  # type: ignore[arg-type]
+    assert name in ("laplace",) or name not in NAMES

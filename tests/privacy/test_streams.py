@@ -1,0 +1,157 @@
+"""Continual release: any window costs its total, the filter is causal, and the audit's lane."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gridpriv
+from gridpriv.core.errors import InputError
+from gridpriv.grid.overrides import DemandSeries
+from gridpriv.privacy.sensitivity import length
+from gridpriv.privacy.streams import TotalFilter, blocks_of, expected_error, parse_window
+from gridpriv.zonal.stream import estimates, make_stream
+
+CASE = gridpriv.load_case("case14")
+
+
+def series(hours: Any) -> DemandSeries:
+    curve = 1.0 + 0.15 * np.cos(2.0 * np.pi * (np.array(hours)[:, None] - 18.0) / 24.0)
+    return DemandSeries(CASE, tuple(map(str, hours)), curve * CASE.pd, curve * CASE.qd, "made")
+
+
+def stream(hours: Any = range(72), **given: Any) -> Any:
+    zoning = gridpriv.shipped_zoning(CASE)
+    assert zoning is not None
+    settings = gridpriv.make_settings(stream="24h", seed=1, **given)
+    return make_stream(series(hours), zoning, settings)
+
+
+def test_windows_are_parsed_and_refused() -> None:
+    assert [parse_window(text) for text in ("24h", "day", "year", "6 h")] == [24, 24, 8760, 6]
+    for text in ("0h", "fortnight", "-3h", ""):
+        with pytest.raises(InputError, match="stream"):
+            parse_window(text)
+    assert blocks_of(24) == [1, 2, 3, 4, 6, 8, 12, 24]
+
+
+@pytest.mark.parametrize("block", [1, 2, 3, 4])
+def test_no_window_moves_blocks_by_more_than_its_aligned_ones(block: int) -> None:
+    """Brute force over all signs: moves of a window in the box norm, w = 12."""
+    window, largest = 12, 0.0
+    for start in range(block):
+        for signs in itertools.product((1.0, -1.0), repeat=6):
+            moved = np.zeros(2 * window)
+            moved[start : start + window] = np.repeat(signs, window // 6)
+            means = moved.reshape(-1, block).mean(axis=1)
+            largest = max(largest, length(np.concatenate([means, np.abs(means)]), "box"))
+    assert largest == pytest.approx(window / block)
+
+
+@pytest.mark.parametrize("total", [1.0, 5.0])
+def test_a_window_costs_the_budget(total: float) -> None:
+    made = stream(budget=f"total:{total}")
+    for planned in made.planned.values():
+        ((release, count),) = planned.items()
+        assert count == 72 // made.block
+        per_window = made.window // made.block
+        assert per_window * release.certified.parameter**-1 == pytest.approx(total)
+    assert made.costs["total_per_day"] == pytest.approx(total)
+    assert made.costs["total_per_year"] == pytest.approx(365.0 * total)
+
+
+def test_the_block_follows_from_public_figures_only() -> None:
+    other = series(range(72))
+    object.__setattr__(other, "pd", 3.0 * other.pd[:, ::-1])
+    zoning = gridpriv.shipped_zoning(CASE)
+    assert zoning is not None
+    settings = gridpriv.make_settings(stream="24h", seed=1)
+    twin, own = make_stream(other, zoning, settings), stream()
+    assert (twin.block, twin.multiplier) == (own.block, own.multiplier)
+
+
+def test_an_estimate_rests_on_the_releases_until_its_hour() -> None:
+    """Demand from hour 40 on changes no estimate before the block that holds it ends."""
+    made = stream()
+    (one, *_), zone = made.disclosures, made.owned.zones[0]
+    demand = made._data(zone)
+    later = demand.copy()
+    later[40:] *= 3.0
+
+    def plain(block: int, mean: Any) -> Any:
+        del block
+        return mean
+
+    here, there = (estimates(one, d, plain, 1e-4).temporal_coefficients for d in (demand, later))
+    apart = np.abs(here - there).max(axis=0)
+    ends = (40 // made.block + 1) * made.block - 1
+    assert apart[:ends].max() == 0.0
+    assert apart[ends:].max() > 0.0
+
+
+def test_a_missing_hour_is_released_and_charged() -> None:
+    hours = [hour for hour in range(72) if hour not in (30, 31)]
+    made, charged = stream(hours), []
+    known = made.draw(lambda owner, releases: charged.append((owner, releases)))
+    assert len(charged) == len(made.disclosures) * (72 // made.block)
+    assert known[0].temporal_coefficients.shape == (2, 70)
+    assert np.isfinite(known[0].temporal_coefficients).all()
+
+
+def test_filtered_estimates_are_as_good_as_expected() -> None:
+    """Root mean square error over streams drawn from the model, against the filter's own."""
+    block, noise, level, spread = 4, 2.0, 10.0, 3.0
+    generator, errors = np.random.default_rng(5), []
+    for _ in range(60):
+        truth, filter_ = TotalFilter(level, spread), TotalFilter(level, spread)
+        factor = np.linalg.cholesky(truth._covariance[:-1, :-1] + 1e-12 * np.eye(8))
+        truth._state[:-1] += factor @ generator.standard_normal(8)
+        parts = np.sqrt(np.diag(truth._noise))
+        for hour in range(28 * 24):
+            truth.advance(hour)
+            truth._state[:-1] += parts * generator.standard_normal(8)
+            truth._state[-1] += float(truth._row @ (truth._state[:-1])) - truth.expected
+            filter_.advance(hour)
+            if (hour + 1) % block == 0:
+                mean = _block_mean(truth, block)
+                filter_.observe(mean + noise * generator.standard_normal(), block, noise**2)
+            if hour >= 14 * 24:
+                errors.append(filter_.expected - truth.expected)
+    stated = expected_error(level, spread, block, noise**2)
+    assert 0.6 * stated < float(np.sqrt(np.mean(np.square(errors)))) < 1.4 * stated
+
+
+def _block_mean(truth: TotalFilter, block: int) -> float:
+    mean = float(truth._state[-1]) / block
+    truth._state[-1] = 0.0
+    return mean
+
+
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [
+        ({"mechanism": "staircase"}, "mechanism"),
+        ({"release": "bus"}, "release"),
+        ({"noise_schedule": "round"}, "perturbation"),
+        ({"budget": "per-release:1"}, "budget"),
+        ({"power_factor": "0.9..1"}, "power_factor"),
+    ],
+)
+def test_noise_that_a_stream_cannot_have_is_refused(given: Any, field: str) -> None:
+    with pytest.raises(InputError, match=field):
+        stream(**given)
+
+
+def test_a_run_of_one_step_has_no_stream() -> None:
+    zoning = gridpriv.shipped_zoning(CASE)
+    assert zoning is not None
+    with pytest.raises(InputError, match="stream"):
+        gridpriv.run(CASE, zoning, gridpriv.make_settings(stream="24h"))
+
+
+def test_hours_must_ascend() -> None:
+    with pytest.raises(InputError, match="ascending"):
+        stream([0, 2, 1])

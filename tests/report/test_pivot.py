@@ -1,0 +1,68 @@
+"""Tables for papers against pandas and scipy."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from scipy import stats
+
+from gridpriv.cli.main import main
+from gridpriv.core.errors import InputError
+from gridpriv.core.stored import read_study
+from gridpriv.study import Study
+
+
+def test_cells_are_means_and_students_intervals_over_seeds(study: Study) -> None:
+    table = study.table("method", "budget", "cost")
+    runs = study.done[study.done.mechanism != "none"]
+    for (method, budget), rows in runs.groupby(["method", "budget"]):
+        column = "cost", f"total epsilon {budget.split(':')[1].split(',')[0]}"
+        assert table.mean.loc[method, column] == pytest.approx(rows.cost.mean(), rel=1e-12)
+        low, _ = stats.t.interval(0.95, len(rows) - 1, rows.cost.mean(), stats.sem(rows.cost))
+        half = rows.cost.mean() - low
+        assert table.half.loc[method, column] == pytest.approx(half, rel=1e-9, abs=1e-9)
+    assert list(table.mean.index) == list(dict.fromkeys(study.done.method)), "the plan's order"
+    assert table.caption.startswith("Cost ($/h): mean and 95 % interval over 3 seeds")
+
+
+def test_rows_and_columns_may_be_several(study: Study) -> None:
+    table = study.table(["case", "method"], "budget", ["cost", "redispatch_shed_mw"])
+    assert table.mean.index.nlevels == 2
+    assert {name for name, _ in table.mean.columns} == {"cost", "redispatch_shed_mw"}
+    assert "±" in table.text.to_string() and "<table" in table._repr_html_()
+
+
+def test_latex_is_booktabs_and_inert(study: Study) -> None:
+    text = study.table("method", "budget", "cost").to_latex()
+    assert text.count(r"\toprule") == text.count(r"\bottomrule") == 1
+    assert re.search(r"\$[\d.]+ \\pm [\d.]+\$", text)
+    assert r"100 \% name" in text and r"\& 100" in text
+    head, _, body = text.partition(r"\midrule")
+    assert {line.count("&") for line in head.splitlines() if "&" in line} == {
+        line.count("&") - line.count(r"\&") for line in body.splitlines() if "&" in line
+    }
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "values", "message"),
+    [("method", "case", "cost", "different values of budget. Add 'budget'"),
+     ("methud", "budget", "cost", "did you mean 'method'"),
+     ("method", "budget", "cots", "did you mean 'cost'")],
+)  # fmt: skip
+def test_a_table_that_says_nothing_is_refused(
+    study: Study, rows: str, columns: str, values: str, message: str
+) -> None:
+    with pytest.raises(InputError, match=re.escape(message)):
+        study.table(rows, columns, values)
+
+
+def test_the_command_writes_it(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", str(copied), "--format", "tex", "--pivot", "method,budget"]) == 0
+    written = (copied / "report-tex" / "pivot.tex").read_text()
+    assert written == read_study(copied).table("method", "budget").to_latex()
+    assert (copied / "report-csv" / "pivot.csv").is_file()
+    capsys.readouterr()
+    assert main(["report", str(copied), "--format", "tex", "--pivot", "method"]) == 2
+    assert "such as method,budget" in capsys.readouterr().err

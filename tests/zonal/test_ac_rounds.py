@@ -1,0 +1,140 @@
+"""AC rounds: zones find the AC optimum together, from released demand alone."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import fields, is_dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gridpriv import InputError, load_case, make_settings, partition, run
+from gridpriv.consensus.in_process import in_process
+from gridpriv.consensus.transport import answers
+from gridpriv.power.ac.optimum import acopf
+from gridpriv.power.schedule import schedule_in_rounds
+from gridpriv.zonal.prepared import prepare
+from gridpriv.zonal.run import crew, open_rounds
+
+PGLIB = Path(__file__).parent.parent / "data" / "pglib"
+GRIDS = {
+    "case14": ("case14", 3, 1.0),
+    "case14 short of power": ("case14", 3, 2.2),
+    "case118": ("case118", 10, 1.0),
+    "30_ieee": (str(PGLIB / "pglib_opf_case30_ieee.m"), 5, 1.0),
+    "118_ieee__api": (str(PGLIB / "pglib_opf_case118_ieee__api.m"), 4, 1.0),
+}
+
+
+class Recording:
+    """A transport that keeps every answer to the rounds' verbs."""
+
+    def __init__(self, inner):
+        self.inner, self.heard = inner, []
+
+    def ask(self, verb, *given):
+        replies = answers(self.inner.ask(verb, *given))
+        self.heard.append((verb, [_plain(reply) for reply in replies]))
+        return replies
+
+
+def _plain(message):
+    """Return a message as nested tuples of bytes and numbers."""
+    if isinstance(message, np.ndarray):
+        return message.tobytes()
+    if is_dataclass(message):
+        return tuple(_plain(getattr(message, field.name)) for field in fields(message))
+    if isinstance(message, (tuple, list)):
+        return tuple(_plain(part) for part in message)
+    return message
+
+
+@pytest.mark.parametrize("grid", GRIDS)
+def test_zones_find_the_ac_optimum_that_ipopt_finds(grid):
+    name, zones, scale = GRIDS[grid]
+    case = load_case(name).scale_load(scale)
+    optimum = acopf(case)
+    settings = make_settings(mechanism="none", rounds=1)
+    physical = run(case, partition(case, zones), settings).physical
+    assert physical["status"] == "feasible"
+    assert physical["cost"] == pytest.approx(optimum.cost, rel=1e-5)
+    assert physical["shed_mw"] == pytest.approx(optimum.state.shed_mw, abs=0.1)
+    assert physical["balancing_mw"] == pytest.approx(0.0, abs=0.05)
+
+
+def _fleet(case, zones, **given):
+    settings = make_settings(rounds=1, seed=5, mechanism="laplace", noise_schedule="once", **given)
+    prepared = prepare(case, partition(case, zones), settings)
+    transport = in_process(crew(prepared))
+    open_rounds(prepared, transport)
+    return prepared, transport
+
+
+def test_rounds_read_released_demand_only():
+    """Played on other demand with the releases frozen: every message is the same to the bit."""
+    case = load_case("case118")
+    prepared, transport = _fleet(case, 6)
+    answers(transport.ask("disclose"))
+    generator = np.random.default_rng(11)
+    other = replace(
+        case, pd=case.pd * generator.uniform(0.2, 1.7, case.n_bus), qd=case.qd[::-1] + 0.01
+    )
+    again, elsewhere = _fleet(other, 6)
+    agents = zip(transport._performers, elsewhere._performers, strict=True)
+    for here, there in agents:
+        there.agent._draw, there.agent._estimate = here.agent._draw, here.agent.released
+        assert not np.array_equal(here.agent.data, there.agent.data)
+    heard = []
+    for run_of, of in ((prepared, transport), (again, elsewhere)):
+        recording = Recording(of)
+        played = schedule_in_rounds(run_of.network, run_of.zones, recording.ask)
+        assert played.schedule is not None and len(played.iterations) > 5
+        heard.append(recording.heard)
+    assert len(heard[0]) == len(heard[1])
+    for (verb, here), (other_verb, there) in zip(*heard, strict=True):
+        assert verb == other_verb
+        assert here == there, verb
+
+
+def test_rounds_differ_where_what_was_released_differs():
+    """The audit above can fail: the released demand does reach the messages."""
+    case = load_case("case14")
+    heard = []
+    for seed in (5, 6):
+        settings = make_settings(rounds=1, seed=seed, mechanism="laplace", noise_schedule="once")
+        prepared = prepare(case, partition(case, 3), settings)
+        transport = in_process(crew(prepared))
+        open_rounds(prepared, transport)
+        answers(transport.ask("disclose"))
+        recording = Recording(transport)
+        schedule_in_rounds(prepared.network, prepared.zones, recording.ask)
+        heard.append(recording.heard)
+    assert heard[0] != heard[1]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"noise_schedule": "round"}, {"perturbation": "objective"}, {"perturbation": "output"}],
+)
+def test_they_are_refused_where_no_single_release_is_made(given):
+    with pytest.raises(InputError, match="planning"):
+        make_settings(mechanism="laplace", planning="ac", **given)
+
+
+def test_nothing_is_read_before_a_release():
+    prepared, transport = _fleet(load_case("case14"), 3)
+    with pytest.raises(ValueError, match="no data have been released"):
+        schedule_in_rounds(
+            prepared.network, prepared.zones, lambda v, *g: answers(transport.ask(v, *g))
+        )
+
+
+def test_zones_of_one_bus_and_of_many_ties_converge():
+    """Every bus of a meshed grid a zone of its own: nothing but borders."""
+    case = load_case("case14")
+    optimum = acopf(case)
+    for zones in itertools.chain(range(2, 6), [14]):
+        settings = make_settings(mechanism="none", rounds=1)
+        physical = run(case, partition(case, zones), settings).physical
+        assert physical["cost"] == pytest.approx(optimum.cost, rel=1e-5), zones

@@ -1,0 +1,366 @@
+"""Baselines of a run: noise-free, prior-only and the AC optimum, and the messages about them."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+
+import pytest
+
+from gridpriv import load_case, run, shipped_zoning
+from gridpriv.cli.main import main
+from gridpriv.power.ac.newton import PowerFlowError
+from gridpriv.power.ac.optimum import acopf
+from gridpriv.report.verdict import run_card
+from gridpriv.zonal.messages import TEMPLATES, messages
+from gridpriv.zonal.reference import reference
+from gridpriv.zonal.series_summary import series_sentences
+from gridpriv.zonal.settings import make_settings
+from gridpriv.zonal.summary import MOST_ZONES_NAMED, figures, notes, released, sentences
+
+GRID = ["run", "case14", "--objective", "cost", "--rounds", "5", "--solver", "clarabel",
+        "--planning", "soc", "--json"]  # fmt: skip
+ONCE = ["--mechanism", "knorm", "--noise-schedule", "once", "--beta", "20MW", "--seed", "4"]
+
+
+def document_of(capsys, *flags):
+    assert main([*GRID, *flags]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def final(capsys, *flags):
+    return document_of(capsys, *flags)["final"]
+
+
+@pytest.fixture(scope="module")
+def private():
+    """Return the document of a private run with all its baselines."""
+    case = load_case("case14")
+    result = run(case, shipped_zoning(case), make_settings(seed=1))
+    with_baselines = copy.copy(result)
+    object.__setattr__(with_baselines, "reference", reference(result, 1.0))
+    return with_baselines.as_dict()
+
+
+def changed(document, *, physical=(), costs=(), settings=(), **more):
+    """Return a copy of a document with other figures."""
+    other = copy.deepcopy(document) | more
+    other["final"]["physical"] |= dict(physical)
+    other["final"]["cost_of_privacy"] |= dict(costs)
+    other["settings"] |= dict(settings)
+    return other
+
+
+def codes(document):
+    return [message.code for message in messages(document)]
+
+
+def test_baselines_are_those_of_runs_that_ask_for_them(capsys):
+    costs = final(capsys, *ONCE)["cost_of_privacy"]
+    plain = final(capsys, "--mechanism", "none")["physical"]
+    silent = final(capsys, *ONCE, "--release", "nothing", "--seed", "9")["physical"]
+    assert costs["noise_free_cost"] == pytest.approx(plain["cost"], rel=1e-9)
+    assert costs["prior_only_cost"] == pytest.approx(silent["cost"], rel=1e-9)
+    assert costs["prior_only_shed_mw"] == silent["shed_mw"]
+    assert costs["noise_free_status"] == plain["status"]
+    assert costs["prior_only_status"] == silent["status"]
+
+
+def test_the_prior_of_a_scaled_run_expects_scaled_demand(capsys):
+    """The factor is public: whoever releases nothing knows it too."""
+    heavy = [*ONCE, "--load-scale", "1.6"]
+    costs = final(capsys, *heavy)["cost_of_privacy"]
+    silent = final(capsys, *heavy, "--release", "nothing", "--seed", "9")["physical"]
+    assert costs["prior_only_cost"] == pytest.approx(silent["cost"], rel=1e-9)
+
+
+def test_the_gap_is_to_the_ac_optimum(private):
+    """MATPOWER's runopf of case14: 8,081.53 $/h."""
+    costs, cost = private["final"]["cost_of_privacy"], private["final"]["physical"]["cost"]
+    assert cost - costs["optimality_gap"] == pytest.approx(8081.53, abs=0.01)
+    assert cost - costs["cost"] == pytest.approx(costs["noise_free_cost"], abs=1e-9)
+    assert acopf(load_case("case14")).cost == pytest.approx(8081.53, abs=0.01)
+
+
+def test_a_good_run_has_no_warning(private):
+    warnings = {m.code for m in messages(private) if m.severity == "warning"}
+    assert warnings <= {"meter"}, "meters are no fault of the run"
+    assert private["messages"] == [m.as_dict() for m in notes(private)]
+
+
+def test_a_budget_that_buys_less_than_nothing_is_said_first(capsys):
+    noise = ["--perturbation", "objective", "--beta", "20MW", "--seed", "4"]
+    document = document_of(capsys, *noise, "--mechanism", "laplace", "--budget", "total:0.1")
+    physical, costs = document["final"]["physical"], document["final"]["cost_of_privacy"]
+    worse = physical["cost"] is None or physical["cost"] > costs["prior_only_cost"]
+    assert worse
+    assert {"dearer-than-prior-only", "worse-than-prior-only"} & set(codes(document))
+    text = sentences(document)
+    assert any("buys nothing here" in line for line in text)
+
+
+@pytest.mark.parametrize(
+    ("cost", "prior", "said"),
+    [(10.0, 12.0, False), (10.0, 10.0, False), (12.0, 10.0, True), (-9.0, -9.0, False)],
+)
+def test_a_run_is_dearer_than_the_prior_only_baseline_where_it_is(private, cost, prior, said):
+    for key, code in (("cost", "dearer"), ("shed_mw", "sheds-more")):
+        costs = {"prior_only_cost": None, "prior_only_shed_mw": 0.0} | {f"prior_only_{key}": prior}
+        document = changed(private, physical={key: cost}, costs=costs)
+        assert (f"{code}-than-prior-only" in codes(document)) == said
+
+
+def test_costs_that_the_number_of_rounds_may_turn_are_said_to_be_close(private):
+    """Releasing nothing moves by 0.18 % with the number of rounds on case300 (docs/limits.md)."""
+    for cost, near in ((8107.0, True), (8090.8, True), (8112.0, False), (9000.0, False)):
+        document = changed(private, physical={"cost": cost}, costs={"prior_only_cost": 8090.7})
+        (message,) = (m for m in messages(document) if m.code == "dearer-than-prior-only")
+        assert ("either may be the cheaper" in str(message)) == near
+        if cost == 8090.8:
+            assert "8090.800" in str(message)  # 8091 and 8091 would say nothing
+        central = changed(document, settings={"coordination": "central"})
+        assert "either" not in " ".join(map(str, messages(central)))
+
+
+def test_a_run_without_a_dispatch_is_worse_than_one_with(private):
+    document = changed(private, physical={"cost": None, "status": "infeasible"})
+    assert "worse-than-prior-only" in codes(document)
+
+
+def test_a_negative_cost_of_privacy_is_called_chance(private):
+    for cost, gap, said in ((-0.67, 14.0, "14.67 $/h above"), (-0.67, None, "That is chance."),
+                            (0.0, 14.0, None), (0.67, 14.0, None), (None, None, None)):  # fmt: skip
+        document = changed(private, costs={"cost": cost, "optimality_gap": gap})
+        text = " ".join(str(m) for m in messages(document) if m.code == "negative-cost-of-privacy")
+        assert (said in text) if said else not text
+        silent = changed(document, settings={"release": "nothing"})
+        assert "negative-cost-of-privacy" not in codes(silent)  # it has no noise
+
+
+VIOLATION = {"kind": "line", "element": 3, "at": "1-2", "limit": "upper", "amount": 4.5,
+             "unit": "MVA"}  # fmt: skip
+
+
+def test_infeasible_and_marginal_states_are_named_with_their_limits(private):
+    for status in ("infeasible", "marginal"):
+        document = changed(
+            private,
+            physical={"status": status, "violations": [VIOLATION] * 5},
+            costs={"least_shed_mw": 12.5},
+        )
+        (message,) = (m for m in messages(document) if m.code == status)
+        assert "line at 1-2 by 4.5 MVA" in str(message) and "and 2 more" in str(message)
+        assert ("sheds at least 12.50 MW" in str(message)) == (status == "infeasible")
+        assert message.severity == "warning"
+    failed = changed(private, physical={"failure": "no solution near bus 4"})
+    assert "no-power-flow" in codes(failed)
+
+
+@pytest.mark.parametrize(
+    ("run_status", "baseline", "code"),
+    [("infeasible", "feasible", "noise-free-feasible"),
+     ("infeasible", "infeasible", "noise-free-infeasible"),
+     ("feasible", "infeasible", "noise-free-infeasible"), ("feasible", "feasible", None),
+     ("infeasible", None, None)],
+)  # fmt: skip
+def test_the_noise_free_baseline_is_said_where_it_matters(private, run_status, baseline, code):
+    document = changed(
+        private,
+        physical={"status": run_status, "violations": [VIOLATION]},
+        costs={"noise_free_status": baseline},
+    )
+    said = [c for c in codes(document) if c.startswith("noise-free-")]
+    assert said == ([code] if code else [])
+
+
+@pytest.mark.parametrize(
+    ("residual", "said"),
+    [(0.0312, True), (0.0100001, True), (0.01, False), (1e-9, False), (None, False)],
+)
+def test_a_noise_free_baseline_that_has_not_converged_is_said_to_be_none(private, residual, said):
+    document = changed(private, costs={"noise_free_residual": residual})
+    text = [str(m) for m in messages(document) if m.code == "noise-free-not-converged"]
+    assert len(text) == said
+    if said:
+        assert f"residual {residual:.4g} p.u.), so the cost of privacy is approximate" in text[0]
+        unpriced = changed(document, costs={"cost": None})
+        assert "approximate" not in " ".join(map(str, messages(unpriced)))
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "noise_schedule", "release", "code"),
+    [("none", "once", "bus", "not-converged"), ("knorm", "once", "bus", "not-converged"),
+     ("laplace", "round", "bus", "not-converged-fresh-noise"),
+     ("laplace", None, "bus", "not-converged-fresh-noise"),
+     ("laplace", "round", "nothing", "not-converged")],
+)  # fmt: skip
+def test_a_run_that_has_not_converged_is_advised_what_helps(
+    private, mechanism, noise_schedule, release, code
+):
+    settings = {
+        "mechanism": mechanism,
+        "noise_schedule": noise_schedule,
+        "release": release,
+        "rounds": 1,
+    }
+    document = changed(private, settings=settings, rounds=[{}])
+    document["final"] |= {"consensus_residual": 0.3, "ac_rounds": None}
+    assert code in codes(document)
+
+
+def test_balancing_power_without_noise_is_a_warning(private):
+    for balancing, said in ((1.0, False), (30.0, True)):
+        document = changed(
+            private, physical={"balancing_mw": balancing}, settings={"mechanism": "none"}
+        )
+        assert ("balancing-without-noise" in codes(document)) == said
+        assert "balancing-without-noise" not in codes(changed(document, settings={
+            "mechanism": "laplace"}))  # fmt: skip
+
+
+def test_every_template_takes_its_values(private):
+    """No message that a document gives rise to lacks a value, and every text ends a sentence."""
+    for code, (severity, template) in TEMPLATES.items():
+        assert severity in ("info", "warning")
+        assert template.endswith((".", "least}", "gap}", "chance}", "caveat}", "advice}"))
+        assert code == code.lower()
+    assert all(str(message).endswith(".") for message in messages(private))
+
+
+def test_a_baseline_without_a_power_flow_sheds_nothing_that_is_known(monkeypatch):
+    """Its zones' plans alone shed nothing; no grid has served them."""
+    case, settings = load_case("case14"), make_settings(rounds=1, mechanism="laplace", seed=1)
+    result = run(case, shipped_zoning(case), settings)
+
+    def lost(*_: object) -> None:
+        raise PowerFlowError(3, 1.0)
+
+    monkeypatch.setattr("gridpriv.power.ac.settle.ac_flow", lost)
+    baselines = reference(result, 1.0)
+    assert (baselines.noise_free_status, baselines.prior_only_status) == ("infeasible",) * 2
+    assert baselines.noise_free_shed_mw is None
+    assert baselines.prior_only_shed_mw is None
+
+
+def test_a_prior_only_baseline_that_is_not_feasible_has_a_row(private):
+    for status, cell in (("infeasible", "no"), ("marginal", "marginal")):
+        document = changed(private, costs={"prior_only_status": status})
+        rows = {row[0]: row[1] for row in figures(document)[2]}
+        assert rows["AC-feasible, prior-only"] == cell
+    assert "AC-feasible, prior-only" not in {row[0] for row in figures(private)[2]}
+
+
+def test_no_state_after_shortage_has_a_generator_above_its_limit(capsys):
+    """At four times its load, with much noise and an outage: by the run's own tables."""
+    for words in (["--load-scale", "4"], ["--load-scale", "3", "--outage", "branch:1"]):
+        for more in (["--budget", "total:0.3", "--beta", "30MW", "--seed", "3"],
+                     ["--mechanism", "none"]):  # fmt: skip
+            document = document_of(capsys, *words, *more, "--no-reference")
+            kinds = {(v["kind"], v["limit"]) for v in document["final"]["physical"]["violations"]}
+            assert ("generator P", "upper") not in kinds
+
+
+def test_a_series_says_how_many_steps_and_baselines_are_feasible():
+    steps = [{"step": str(k), "consensus_residual": 0.0, "cost": None,
+              "status": "feasible" if k else "infeasible", "noise_free_status": "feasible",
+              "prior_only_status": silent}
+             for k, silent in enumerate(("feasible", "infeasible", None))]  # fmt: skip
+    text = series_sentences(steps, 3, {"voll": 1.0, "objective": "cost"})
+    assert text[1:4] == [
+        "AC-feasible steps: 2 of 3.",
+        "AC-feasible steps of the noise-free baseline: 3 of 3.",
+        "AC-feasible steps of the prior-only baseline: 1 of 2.",
+    ]
+    bare = [{k: v for k, v in step.items() if "_status" not in k} for step in steps]
+    text = series_sentences(bare, 3, {"voll": 1.0, "objective": "cost"})
+    assert "AC-feasible steps: 2 of 3." in text
+
+
+def test_a_series_says_in_how_many_steps_the_noise_free_baseline_has_not_converged():
+    steps = [{"step": str(k), "consensus_residual": 0.0, "cost": None,
+              "noise_free_residual": residual}
+             for k, residual in enumerate((0.5, 0.02, 1e-3, None))]  # fmt: skip
+    settings = {"voll": 1.0, "objective": "cost"}
+    text = " ".join(series_sentences(steps, 4, settings))
+    assert "In 2 steps the noise-free baseline has not converged" in text and "0.5 p.u." in text
+    assert "approximate" not in text
+    steps[3]["noise_free_cost"] = 8.0
+    assert "approximate" in series_sentences(steps, 4, settings)[-1]
+    assert not any("noise-free baseline" in s for s in series_sentences(steps[2:], 2, settings))
+
+
+def test_what_is_not_asked_for_is_not_made(capsys):
+    assert final(capsys, *ONCE, "--no-reference")["cost_of_privacy"] is None
+
+
+def test_statistics_that_auto_chose_are_named_and_a_zone_of_one_bus_too(capsys, tmp_path):
+    zones = tmp_path / "zones.csv"
+    rows = [f"{bus},{'alone' if bus == 8 else 'rest'}" for bus in range(1, 15)]
+    zones.write_text("bus,zone\n" + "\n".join(rows))
+    words = [*GRID[:-1], *ONCE, "--no-reference", "--zoning", str(zones)]
+    assert main([*words, "--release", "auto"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "Released statistics" in text
+    assert re.search(r"\brest (bus|total|tree) \(", text)
+    assert "Zones of one bus release that bus's demand: alone." in text
+    assert main([*words, "--release", "bus"]) == 0
+    assert "Released statistics" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("zones", "said"),
+    [
+        (MOST_ZONES_NAMED, "zone 1 tree (1), zone 2 tree (2), zone 3 bus (3)"),
+        (MOST_ZONES_NAMED + 1, "tree in 2 zones (1 to 2), bus in 11 zones (3 to 13)."),
+    ],
+)
+def test_of_many_zones_the_number_of_each_statistic_is_given(zones, said):
+    rows = [
+        {"zone": str(z), "statistics": "tree" if z < 3 else "bus", "expected_error_mw": float(z)}
+        for z in range(1, zones + 1)
+    ]
+    sized = [{"zone": str(z), "buses": 2} for z in range(1, zones + 1)]
+    document = {"released": rows, "zones": sized, "settings": {"release": "auto"}}
+    assert said in str(released(document)[0])
+
+
+def test_a_run_that_releases_nothing_speaks_of_no_noise(capsys):
+    assert main(["run", "case14", "--release", "nothing", "--seed", "1", "--load-scale", "3"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "no demand released" in text
+    assert "simulated noise" not in text and "noise on" not in text and "drawn" not in text
+    assert "buys nothing" not in text
+
+
+def test_the_price_of_a_run_is_its_cost_and_certificate(private):
+    facts = verdict_of(private)
+    assert facts["Certified total"] == "epsilon 5"
+    assert facts["Cost"] == f"{private['final']['physical']['cost']:.2f} $/h"
+
+
+def verdict_of(document):
+    return {fact.label: fact.value for fact in run_card(document).facts}
+
+
+def test_a_run_that_releases_nothing_is_its_own_baseline(capsys):
+    result = final(capsys, "--release", "nothing", "--seed", "1")
+    baseline = result["cost_of_privacy"]["prior_only_cost"]
+    assert result["physical"]["cost"] == pytest.approx(baseline, rel=1e-9)
+
+
+def test_what_is_released_for_scaled_demand_errs_by_scaled_power(capsys):
+    """Neighbours use the estimate of what the owner released, times the public factor."""
+    one, three = (
+        document_of(capsys, *ONCE, "--no-reference", "--load-scale", factor)["released"]
+        for factor in ("1", "3")
+    )
+    for row, scaled in zip(one, three, strict=True):
+        assert scaled["expected_error_mw"] == pytest.approx(3 * row["expected_error_mw"])
+
+
+def test_a_run_that_releases_nothing_is_at_epsilon_0(capsys):
+    silent = document_of(capsys, "--release", "nothing", "--seed", "1", "--no-reference")
+    assert verdict_of(silent)["Certified total"] == "epsilon 0"
+    bare = document_of(capsys, "--mechanism", "none", "--no-reference")
+    assert verdict_of(bare)["Privacy"] == "none"

@@ -1,0 +1,224 @@
+"""A day planned together: against a central optimum, and what it may never pass."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "power"))
+from day_reference import day_cost
+
+from gridpriv import load_case, make_settings, partition, shipped_zoning
+from gridpriv.cli.main import main
+from gridpriv.core.errors import InputError
+from gridpriv.grid.chronology import Chronology, with_storage
+from gridpriv.grid.overrides import DemandSeries
+from gridpriv.zonal.horizon import make_horizon, run_series
+
+STORAGE = (
+    "name,bus,p_mw,energy_mwh,efficiency_charge,efficiency_discharge\n"
+    "big,9,30,90,0.95,0.95\nsmall,4,20,60,0.9,0.95\n"
+)
+RAMPS = "gen,up_mw_per_hour,down_mw_per_hour\n1,4,4\n2,1,1\n3,6,6\n"
+RESERVES = "gen,up_mw,down_mw,up_price,down_price\nrequired,15,8,0,0\n" + "".join(
+    f"{g},13,13,{1 + g % 3},{1 + g % 2}\n" for g in range(1, 6)
+)
+
+
+def scales(steps):
+    hour = 24 * np.arange(steps) / steps
+    return 0.78 - 0.22 * np.cos(2 * np.pi * (hour - 4) / 24)
+
+
+def day(folder, steps, storage=STORAGE, ramps=RAMPS, reserves=RESERVES):
+    """Return a series of case14 and its chronology."""
+    for name, text in (("storage", storage), ("ramps", ramps), ("reserves", reserves)):
+        (folder / f"{name}.csv").write_text(text)
+    case, storages = with_storage(load_case("case14"), folder / "storage.csv")
+    factors = scales(steps)
+    pd, qd = (factors[:, None] * demand for demand in (case.pd, case.qd))
+    series = DemandSeries(
+        case, tuple(f"h{k}" for k in range(steps)), pd, qd, "day", tuple(factors.tolist())
+    )
+    chronology = Chronology.of(
+        case, storages, steps=steps, hours=24 / steps, ramps=folder / "ramps.csv",
+        reserves=folder / "reserves.csv",
+    )  # fmt: skip
+    return series, chronology
+
+
+def outputs(result):
+    return np.array([step.settlement.state.pg for step in result.results])
+
+
+def never_passed(result, chronology):
+    """State of charge, ramps and reserves of what the grid did, not of what was planned."""
+    pg, hours, case = outputs(result), chronology.hours, result.series.case
+    change = np.diff(pg, axis=0) / hours
+    assert (change - chronology.ramp_up).max() < 1e-6
+    assert (-change - chronology.ramp_down).max() < 1e-6
+    for s in chronology.storages:
+        energy = s.start
+        for p in pg[:, s.gen]:
+            gained = s.charge_efficiency * max(-p, 0) - max(p, 0) / s.discharge_efficiency
+            energy = (1 - s.loss * hours) * energy + hours * gained
+            assert -1e-6 < energy < s.energy + 1e-6
+        assert energy > s.end - 1e-6
+    room = np.minimum(np.maximum(case.pmax - pg, 0), chronology.reserve_most[0]).sum(axis=1)
+    assert (room - chronology.reserve_required[0]).min() > -1e-6
+    room = np.minimum(np.maximum(pg - case.pmin, 0), chronology.reserve_most[1]).sum(axis=1)
+    assert (room - chronology.reserve_required[1]).min() > -1e-6
+
+
+def cost(result, chronology):
+    """Cost of the day in $, with reserves."""
+    generated = chronology.hours * sum(step.physical["cost"] for step in result.results)
+    held = (result.plan.reserve * chronology.reserve_price[:, None, :]).sum()
+    return generated + chronology.hours * result.series.case.base_mva * held
+
+
+@pytest.mark.parametrize("zones", [1, 3])
+def test_a_day_costs_what_a_central_optimum_of_all_its_steps_does(tmp_path, zones):
+    series, chronology = day(tmp_path, 6)
+    case = series.case
+    zoning = shipped_zoning(case) if zones == 3 else partition(case, 1)
+    settings = make_settings(objective="cost", mechanism="none", seed=1)
+    result = run_series(series, zoning, settings, chronology=chronology)
+    best = day_cost(case, series.pd, series.qd, chronology)
+    assert cost(result, chronology) == pytest.approx(best, rel=1e-5)
+    never_passed(result, chronology)
+    apart = run_series(series, zoning, settings)
+    alone = np.diff(outputs(apart), axis=0) / chronology.hours
+    assert (np.abs(alone) - chronology.ramp_up).max() > 0.01  # else the ramps would not bind
+    assert np.ptp(result.plan.energy[:, 0]) > 0.1  # else the storage would not be used
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("steps", [24, 96])
+def test_the_same_over_a_whole_day(tmp_path, steps):
+    series, chronology = day(tmp_path, steps)
+    settings = make_settings(objective="cost", mechanism="none", seed=1)
+    result = run_series(series, shipped_zoning(series.case), settings, chronology=chronology)
+    best = day_cost(series.case, series.pd, series.qd, chronology)
+    assert cost(result, chronology) == pytest.approx(best, rel=1e-4)
+    never_passed(result, chronology)
+
+
+def test_noise_passes_no_limit_over_time_and_the_day_has_one_release(tmp_path):
+    series, chronology = day(tmp_path, 4)
+    settings = make_settings(
+        objective="cost", mechanism="knorm", budget="total:5", beta="1 MW", seed=2
+    )
+    zoning = shipped_zoning(series.case)
+    result = run_series(series, zoning, settings, chronology=chronology)
+    never_passed(result, chronology)
+    assert {sum(counts.values()) for counts in result.releases.values()} == {1}
+
+
+def test_the_plan_is_a_function_of_the_release(tmp_path):
+    """With the release held, other private demand changes no byte of the plan."""
+    series, chronology = day(tmp_path, 3)
+    settings = make_settings(
+        objective="cost", mechanism="knorm", budget="total:5", beta="1 MW", seed=2
+    )
+    zoning = shipped_zoning(series.case)
+    horizon = make_horizon(series, zoning, settings, chronology)
+    known = horizon.draw()
+    rng = np.random.default_rng(7)
+    other = series.case.pd * rng.uniform(0.2, 1.8, series.case.n_bus)
+    from dataclasses import replace
+
+    case = replace(series.case, pd=other)
+    factors = np.array(series.scales)[:, None]
+    moved = replace(series, case=case, pd=factors * other)
+    scrambled = make_horizon(moved, zoning, settings, chronology)
+    a, b = horizon.plan(known), scrambled.plan(known)
+    for name in ("output", "low", "high", "reserve", "energy"):
+        assert getattr(a, name).tobytes() == getattr(b, name).tobytes(), name
+    for one, two in zip(a.schedules, b.schedules, strict=True):
+        assert one.schedule.voltage.tobytes() == two.schedule.voltage.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"storage": "name,bus,p_mw,energy_mwh\nb,99,1,1\n"}, "bus = '99'"),
+        ({"storage": "name,bus,p_mw,energy_mwh\nb,9,-1,1\n"}, "0 or more"),
+        ({"storage": "name,bus,p_mw,energy_mwh\nb,9,1,1\nb,9,1,1\n"}, "line 3"),
+        ({"storage": "name,bus,p_mw,energy_mwh\n"}, "lists no storage"),
+        (
+            {"storage": "name,bus,p_mw,energy_mwh,soc_percent,end_soc_percent\nb,9,1,99,10,90\n"},
+            "cannot be met",
+        ),
+        ({"ramps": "gen,up_mw_per_hour,down_mw_per_hour\n77,1,1\n"}, "gen = '77'"),
+        ({"ramps": "gen,up_mw_per_hour,down_mw_per_hour\n1,-1,1\n"}, "0 or more"),
+        ({"reserves": "gen,up_mw,down_mw\n1,5,5\n"}, "no row of gen required"),
+        ({"reserves": "gen,up_mw,down_mw\nrequired,5,\n"}, "line 2"),
+    ],
+)
+def test_files_that_are_refused(tmp_path, changes, said):
+    with pytest.raises(InputError, match=said):
+        day(tmp_path, 4, **changes)
+
+
+def test_steps_of_demands_that_are_released_one_by_one_are_not_planned_together(tmp_path):
+    series, chronology = day(tmp_path, 4)
+    settings = make_settings(mechanism="knorm", noise_schedule="round", budget="total:5",
+                             beta="1 MW")  # fmt: skip
+    with pytest.raises(InputError, match="released once"):
+        make_horizon(series, shipped_zoning(series.case), settings, chronology)
+
+
+def test_the_command_writes_what_storages_do(tmp_path, capsys):
+    (tmp_path / "day.csv").write_text("step,load_scale\nnight,0.6\nday,1\n")
+    (tmp_path / "storage.csv").write_text(STORAGE)
+    words = ["run", "case14", "--series", str(tmp_path / "day.csv"), "--objective", "cost",
+             "--mechanism", "none", "--storage", str(tmp_path / "storage.csv"), "--no-reference",
+             "--json", "--out", str(tmp_path / "out")]  # fmt: skip
+    assert main(words) == 0
+    rows = json.loads(capsys.readouterr().out)["storage"]
+    assert [(row["step"], row["storage"]) for row in rows] == [
+        ("night", "big"), ("night", "small"), ("day", "big"), ("day", "small"),
+    ]  # fmt: skip
+    assert rows[0]["p_mw"] < -1 and rows[2]["p_mw"] > 1
+    assert (tmp_path / "out" / "storage.csv").is_file()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--ramps", "ramps.csv"], "--ramps needs steps"),
+        (["--series", "day.csv", "--storage", "none.csv"], "none.csv"),
+        (["--series", "day.csv", "--step-hours", "-1"], "step_hours"),
+    ],
+)
+def test_flags_that_are_refused(words, said, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("day.csv").write_text("step,load_scale\nnight,0.6\nday,1\n")
+    assert main(["run", "case14", "--mechanism", "none", *words]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_generator_that_stands_still_gives_nothing(tmp_path):
+    series, chronology = day(tmp_path, 3)
+    (tmp_path / "commitment.csv").write_text(
+        "gen,start_cost,min_up_hours,min_down_hours\n2,1e6,0,0\n"
+    )
+    from dataclasses import replace
+
+    switches = Chronology.of(
+        series.case, steps=3, hours=8, switches=tmp_path / "commitment.csv"
+    ).switches
+    case = replace(series.case, pmin=np.where(np.arange(7) == 1, 0.6, series.case.pmin))
+    settings = make_settings(objective="cost", mechanism="none", seed=1)
+    result = run_series(
+        replace(series, case=case), shipped_zoning(case), settings,
+        chronology=replace(chronology, switches=switches, reserve_required=np.zeros((2, 3)),
+                           reserve_most=np.zeros((2, 7))),
+    )  # fmt: skip
+    assert not result.plan.running[:, 1].any()
+    assert np.abs(outputs(result)[:, 1]).max() < 1e-6

@@ -1,0 +1,83 @@
+"""Derivatives of what neighbours meter, against finite differences of the settled state."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gridpriv
+from gridpriv.power.ac.flow import ac_flow
+from gridpriv.power.ac.meter import meter_derivatives
+from gridpriv.power.ac.settle import joint_dispatch
+from gridpriv.power.ac.state import Schedule
+from gridpriv.zonal.meter import meter_rows, meter_table
+
+STEP = 1e-4
+
+
+@cache
+def settled(name: str) -> Any:
+    case = gridpriv.load_case(name)
+    zoning = gridpriv.shipped_zoning(case)
+    assert zoning is not None
+    result = gridpriv.run(case, zoning, gridpriv.make_settings(seed=1))
+    zone_of = np.zeros(case.n_bus, dtype=int)
+    for number, zone in enumerate(result.zone_models):
+        zone_of[zone.own] = number
+    schedule = Schedule(zone_of, result.settlement.scheduled)
+    dispatch = joint_dispatch(result.case, result.zone_models, result.settlement.plans)
+    return result, dispatch, schedule
+
+
+@pytest.mark.parametrize("name", ["case14", pytest.param("case118", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("part", ["pd", "qd"])
+def test_derivatives_are_those_of_the_settled_state(name: str, part: str) -> None:
+    """At a kink (a generator at its limit) the derivative is that of one side."""
+    result, dispatch, schedule = settled(name)
+    state, case = result.settlement.state, result.case
+    found = meter_derivatives(state, dispatch, schedule)
+    interchange = found.interchange_p if part == "pd" else found.interchange_q
+    flow = found.flow_p if part == "pd" else found.flow_q
+
+    def metered(bus: int, change: float) -> Any:
+        demand = getattr(case, part).copy()
+        demand[bus] += change
+        moved = ac_flow(replace(case, **{part: demand}), dispatch, schedule, state)
+        return np.concatenate(
+            [moved.interchange, 0.5 * (moved.s_from - moved.s_to).real[found.ties]]
+        )
+
+    for bus in range(0, case.n_bus, max(1, case.n_bus // 14)):
+        here = metered(bus, 0.0)
+        up = (metered(bus, STEP) - here) / STEP
+        down = (here - metered(bus, -STEP)) / STEP
+        stated = np.concatenate([interchange[:, bus], flow[:, bus]])
+        apart = np.minimum(np.abs(up - stated), np.abs(down - stated))
+        assert apart.max() < 1e-4, case.bus_id[bus]
+
+
+def test_a_zone_without_room_shows_its_load() -> None:
+    """Zone 2 of case14 has no room left: a megawatt of load is one of interchange."""
+    result, _, _ = settled("case14")
+    rows = {row["zone"]: row for row in meter_rows(result)}
+    assert 0.9 < rows["2"]["interchange_mw_per_mw"] < 1.1
+    assert [zone for zone, row in rows.items() if row["meter_tells_more"]] == ["2"]
+    assert max(rows[zone]["interchange_mw_per_mw"] for zone in "13") < 0.01
+    texts = [message["text"] for message in result.as_dict()["messages"]]
+    assert any("zone 2 show its total load" in text for text in texts)
+    table = meter_table(result)
+    assert len(table) == 14
+    assert table["interchange_mw_per_mw"].abs().max() == pytest.approx(
+        rows["2"]["interchange_mw_per_mw"]
+    )
+
+
+def test_meters_are_private() -> None:
+    result, _, _ = settled("case14")
+    document = result.as_dict(public=True)
+    assert document["final"]["meter"] is None
+    assert "meters" not in str(document)
