@@ -74,28 +74,85 @@ MOST_SCALE = 8.0
 Partition = tuple[int, str]
 
 MATPOWER = {
-    "case5": 5, "case6ww": 6, "case9": 9, "case14": 14, "case24_ieee_rts": 24, "case30": 30,
-    "case30pwl": 30, "case33bw": 33, "case39": 39, "case57": 57, "case_RTS_GMLC": 73,
-    "case89pegase": 89, "case118": 118, "case145": 145, "case_ACTIVSg200": 200, "case300": 300,
-    "case_ACTIVSg500": 500, "case1354pegase": 1354, "case1888rte": 1888, "case_ACTIVSg2000": 2000,
-    "case2383wp": 2383, "case2736sp": 2736, "case2869pegase": 2869, "case3120sp": 3120,
+    "case5": 5,
+    "case6ww": 6,
+    "case9": 9,
+    "case14": 14,
+    "case24_ieee_rts": 24,
+    "case30": 30,
+    "case30pwl": 30,
+    "case33bw": 33,
+    "case39": 39,
+    "case57": 57,
+    "case_RTS_GMLC": 73,
+    "case89pegase": 89,
+    "case118": 118,
+    "case145": 145,
+    "case_ACTIVSg200": 200,
+    "case300": 300,
+    "case_ACTIVSg500": 500,
+    "case1354pegase": 1354,
+    "case1888rte": 1888,
+    "case_ACTIVSg2000": 2000,
+    "case2383wp": 2383,
+    "case2736sp": 2736,
+    "case2869pegase": 2869,
+    "case3120sp": 3120,
     "case9241pegase": 9241,
-}  # fmt: skip
+}
 PGLIB = {
-    "3_lmbd": 3, "5_pjm": 5, "14_ieee": 14, "24_ieee_rts": 24, "30_as": 30, "30_ieee": 30,
-    "39_epri": 39, "57_ieee": 57, "60_c": 60, "73_ieee_rts": 73, "89_pegase": 89, "118_ieee": 118,
-    "162_ieee_dtc": 162, "179_goc": 179, "197_snem": 197, "200_activ": 200, "240_pserc": 240,
-    "300_ieee": 300, "500_goc": 500, "588_sdet": 588, "793_goc": 793, "1354_pegase": 1354,
-    "1803_snem": 1803, "1888_rte": 1888, "1951_rte": 1951, "2000_goc": 2000, "2312_goc": 2312,
-    "2383wp_k": 2383, "2736sp_k": 2736, "2737sop_k": 2737, "2742_goc": 2742, "2746wop_k": 2746,
-    "2746wp_k": 2746, "2848_rte": 2848, "2853_sdet": 2853, "2868_rte": 2868, "2869_pegase": 2869,
-}  # fmt: skip
+    "3_lmbd": 3,
+    "5_pjm": 5,
+    "14_ieee": 14,
+    "24_ieee_rts": 24,
+    "30_as": 30,
+    "30_ieee": 30,
+    "39_epri": 39,
+    "57_ieee": 57,
+    "60_c": 60,
+    "73_ieee_rts": 73,
+    "89_pegase": 89,
+    "118_ieee": 118,
+    "162_ieee_dtc": 162,
+    "179_goc": 179,
+    "197_snem": 197,
+    "200_activ": 200,
+    "240_pserc": 240,
+    "300_ieee": 300,
+    "500_goc": 500,
+    "588_sdet": 588,
+    "793_goc": 793,
+    "1354_pegase": 1354,
+    "1803_snem": 1803,
+    "1888_rte": 1888,
+    "1951_rte": 1951,
+    "2000_goc": 2000,
+    "2312_goc": 2312,
+    "2383wp_k": 2383,
+    "2736sp_k": 2736,
+    "2737sop_k": 2737,
+    "2742_goc": 2742,
+    "2746wop_k": 2746,
+    "2746wp_k": 2746,
+    "2848_rte": 2848,
+    "2853_sdet": 2853,
+    "2868_rte": 2868,
+    "2869_pegase": 2869,
+}
 PANDAPOWER = {
-    "case_ieee30": 30, "create_cigre_network_hv": 13, "create_cigre_network_mv": 18,
-    "create_cigre_network_lv": 41, "example_multivoltage": 29, "example_simple": 6,
-    "simple_mv_open_ring_net": 8, "GBreducednetwork": 29, "create_kerber_dorfnetz": 116,
-    "case_illinois200": 200, "mv_oberrhein": 185, "iceland": 189,
-}  # fmt: skip
+    "case_ieee30": 30,
+    "create_cigre_network_hv": 13,
+    "create_cigre_network_mv": 18,
+    "create_cigre_network_lv": 41,
+    "example_multivoltage": 29,
+    "example_simple": 6,
+    "simple_mv_open_ring_net": 8,
+    "GBreducednetwork": 29,
+    "create_kerber_dorfnetz": 116,
+    "case_illinois200": 200,
+    "mv_oberrhein": 185,
+    "iceland": 189,
+}
 SIMBENCH = {"1-LV-rural1--0-sw": 15, "1-HV-mixed--0-no_sw": 64, "1-MV-rural--0-sw": 101}
 SHIFTED = (0.8, 1.3)
 BEYOND = 1.05
@@ -105,9 +162,8 @@ MODES: dict[str, dict[str, Any]] = {
     "rounds": {"mechanism": "none"},
     "shortage": {"mechanism": "none"},
     "private": {},
-    "hedge": {"coordination": "central", "mechanism": "knorm", "beta": "10MW",
-              "budget": "total:1"},
-}  # fmt: skip
+    "hedge": {"coordination": "central", "mechanism": "knorm", "beta": "10MW", "budget": "total:1"},
+}
 
 
 def size_of(buses: int) -> str:
@@ -290,9 +346,7 @@ def largest_scale(grid: str) -> float:
             return False
         return state.shed_mw <= ROUNDING_PU * case.base_mva and not state.violations
 
-    low, high = next(
-        ((s, s * 1.5) for s in (1.0, 0.6, 0.3, 0.1) if serves(s)), (0.0, 0.0)
-    )  # fmt: skip
+    low, high = next(((s, s * 1.5) for s in (1.0, 0.6, 0.3, 0.1) if serves(s)), (0.0, 0.0))
     if not low:
         raise GridprivError("the AC optimum sheds load at a tenth of the demand")
     while serves(high):
@@ -463,9 +517,11 @@ def judged(instance: Instance, given: dict[str, str]) -> Row:
         failure = getattr(result.settlement, "failure", result.early)
         return replace(row, error=f"no AC state: {failure}; {row.error}".strip("; "))
     shed = judgement.figures["shed_mw"]
-    cost = judgement.figures["cost"] if priced else (
-        judgement.generation_mw + shed_price(settings.voll, priced=False) * shed
-    )  # fmt: skip
+    cost = (
+        judgement.figures["cost"]
+        if priced
+        else (judgement.generation_mw + shed_price(settings.voll, priced=False) * shed)
+    )
     difference, name = figure_difference(judgement, physical)
     return replace(
         row,
@@ -605,13 +661,26 @@ def _lines(rows: Sequence[Row], columns: dict[str, str]) -> list[str]:
 
 
 SHOWN = {
-    "grid": "grid", "buses": "buses", "zones": "zones", "method": "partition",
-    "load_scale": "load x", "mode": "mode", "status": "status", "shed_mw": "shed MW",
-    "least_shed_mw": "least shed MW", "cost": "cost", "optimum_cost": "AC optimum",
-    "unit": "unit", "gap_percent": "gap %", "balancing_mw": "balancing MW",
-    "violations": "violations", "worst_pu": "worst p.u.", "ac_rounds": "AC rounds",
-    "soc_rounds": "SOC rounds", "seconds": "s",
-}  # fmt: skip
+    "grid": "grid",
+    "buses": "buses",
+    "zones": "zones",
+    "method": "partition",
+    "load_scale": "load x",
+    "mode": "mode",
+    "status": "status",
+    "shed_mw": "shed MW",
+    "least_shed_mw": "least shed MW",
+    "cost": "cost",
+    "optimum_cost": "AC optimum",
+    "unit": "unit",
+    "gap_percent": "gap %",
+    "balancing_mw": "balancing MW",
+    "violations": "violations",
+    "worst_pu": "worst p.u.",
+    "ac_rounds": "AC rounds",
+    "soc_rounds": "SOC rounds",
+    "seconds": "s",
+}
 LISTED = SHOWN | {"curtailed_mw": "curtailed MW", "worst_at": "worst at", "error": "error"}
 
 
@@ -640,8 +709,11 @@ def page(rows: Sequence[Row], command: str) -> str:
         "| mode | rows | feasible | marginal | infeasible | error | gap at most 0.3 % "
         "| median gap % | AC rounds not converged | statements | wrong | largest mismatch MVA |",
         f"|{' --- |' * 12}",
-        *(_summary(mode, [r for r in rows if r.mode == mode]) for mode in MODES
-          if any(r.mode == mode for r in rows)),
+        *(
+            _summary(mode, [r for r in rows if r.mode == mode])
+            for mode in MODES
+            if any(r.mode == mode for r in rows)
+        ),
         "",
         *_optimum_lines(rows),
         "",
@@ -655,7 +727,7 @@ def page(rows: Sequence[Row], command: str) -> str:
         "",
         *_lines(rows, SHOWN),
         "",
-    ]  # fmt: skip
+    ]
     return "\n".join(sections)
 
 
@@ -688,8 +760,11 @@ def _summary(mode: str, rows: Sequence[Row]) -> str:
 
 def _optimum_lines(rows: Sequence[Row]) -> list[str]:
     """Return how far a second formulation's AC optimum is from gridpriv's."""
-    each = {(r.grid, r.load_scale): r.second_optimum_percent for r in rows
-            if r.second_optimum_percent is not None}  # fmt: skip
+    each = {
+        (r.grid, r.load_scale): r.second_optimum_percent
+        for r in rows
+        if r.second_optimum_percent is not None
+    }
     if not each:
         return []
     apart = {key: value for key, value in each.items() if abs(value) > 1e-3}
@@ -721,9 +796,10 @@ def main() -> None:
     os.environ["COLUMNS"] = "400"  # tables of a run unwrapped
     given = dict(pair.split("=", 1) for pair in args.set)
     wanted = [
-        one for one in instances(args.mode, args.seeds)
+        one
+        for one in instances(args.mode, args.seeds)
         if args.size in {None, one.size} and re.search(args.only, one.label)
-    ]  # fmt: skip
+    ]
     there = {row.key for row in stored(args.out)}
     left = [one for one in wanted if _key(one) not in there]
     if args.list:
@@ -735,8 +811,10 @@ def main() -> None:
     rows = [row for row in stored(args.out) if row.key in keys]
     listed = [row for row in rows if remarkable(row) or row.wrong or row.unknown]
     for row in listed:
-        print(f"{row.status:10s} gap {_cell(row.gap_percent)} % {' '.join(row.key)} {row.worst_at} "
-              f"{row.error} {row.wrong} {row.unknown}")  # fmt: skip
+        print(
+            f"{row.status:10s} gap {_cell(row.gap_percent)} % {' '.join(row.key)} {row.worst_at} "
+            f"{row.error} {row.wrong} {row.unknown}"
+        )
     if args.markdown is not None:
         words = [w for w in sys.argv[1:] if w not in {"--markdown", str(args.markdown)}]
         args.markdown.write_text(page(rows, " ".join(["python benchmarks/corpus.py", *words])))

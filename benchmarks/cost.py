@@ -87,8 +87,10 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     parser.add_argument("--pglib", type=int, default=0, metavar="MOST_BUSES")
     args = parser.parse_args()
-    print(f"zonal cost runs until disagreement {DISAGREEMENT:g} (after 20 rehearsal rounds); "
-          "PowerModelsADA's published figures at the right")  # fmt: skip
+    print(
+        f"zonal cost runs until disagreement {DISAGREEMENT:g} (after 20 rehearsal rounds); "
+        "PowerModelsADA's published figures at the right"
+    )
     document = {"zonal": [], "pglib": []}
     for name in ZONAL:
         row = zonal(name)

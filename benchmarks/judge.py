@@ -72,9 +72,17 @@ def reported_state(result: RunResult) -> State | None:
         zone_of[zone.own] = number
     names = tuple(zone.name for zone in result.zone_models)
     return State(
-        state.vm, state.va, state.pg, state.qg, state.p_shed, state.q_shed, state.curtailment,
-        zone_of, np.asarray(settlement.scheduled), names,
-    )  # fmt: skip
+        state.vm,
+        state.va,
+        state.pg,
+        state.qg,
+        state.p_shed,
+        state.q_shed,
+        state.curtailment,
+        zone_of,
+        np.asarray(settlement.scheduled),
+        names,
+    )
 
 
 @dataclass(frozen=True)
@@ -205,7 +213,7 @@ class Judgement:
             ("shed", at_bus, state.p_shed, 0 * demand, demand),
             ("shed power factor", at_bus, np.where(live, shed_q, 0.0), 0 * demand, 0 * demand),
             ("curtailment", at_bus, state.curtailment, 0 * demand, reach),
-        ):  # fmt: skip
+        ):
             over = np.maximum(low - value, value - high)
             rating = np.maximum(*(np.where(np.isfinite(x), np.abs(x), 0.0) for x in (low, high)))
             most = ROUNDING_MVA / case.base_mva
@@ -342,9 +350,15 @@ def equals(name: str, digits: int = 4, decimals: int = 3) -> Check:
     return lambda match, facts: same(match[1], facts[name], digits, decimals)
 
 
-STATUS = {"yes": "feasible", "AC-feasible": "feasible", "marginal": "marginal",
-          "Marginal": "marginal", "no": "infeasible", "not AC-feasible": "infeasible",
-          "Not AC-feasible": "infeasible"}  # fmt: skip
+STATUS = {
+    "yes": "feasible",
+    "AC-feasible": "feasible",
+    "marginal": "marginal",
+    "Marginal": "marginal",
+    "no": "infeasible",
+    "not AC-feasible": "infeasible",
+    "Not AC-feasible": "infeasible",
+}
 
 
 def _status(match: re.Match[str], facts: Facts) -> str | None:
@@ -395,9 +409,11 @@ def _zone_row(match: re.Match[str], facts: Facts) -> str | None:
     z, base = judgement.state.zone_names.index(match[1]), judgement.case.base_mva
     own = judgement.state.zone_of == z
     values = (
-        base * judgement.state.scheduled[z], judgement.interchange[z],
-        max(-judgement.deviation[z], 0.0), base * judgement.state.p_shed[own].sum(),
-    )  # fmt: skip
+        base * judgement.state.scheduled[z],
+        judgement.interchange[z],
+        max(-judgement.deviation[z], 0.0),
+        base * judgement.state.p_shed[own].sum(),
+    )
     faults = (same(match[k + 2], float(value)) for k, value in enumerate(values))
     return next((fault for fault in faults if fault), None)
 
@@ -408,8 +424,11 @@ def _exporters(match: re.Match[str], facts: Facts) -> str | None:
         return "no AC state"
     named = [judgement.state.zone_names.index(name) for name in match[2].split(", ")]
     shed = judgement.case.base_mva * judgement.state.p_shed[np.isin(judgement.state.zone_of, named)]
-    home = [name for z, name in zip(named, match[2].split(", "), strict=True)
-            if judgement.interchange[z] <= 0]  # fmt: skip
+    home = [
+        name
+        for z, name in zip(named, match[2].split(", "), strict=True)
+        if judgement.interchange[z] <= 0
+    ]
     return f"zones {home} do not export" if home else same(match[1], float(shed.sum()))
 
 
@@ -568,20 +587,31 @@ STATEMENTS: tuple[tuple[str, Check | None], ...] = (
     (rf"^\s*largest interchange deviation\s+{NUMBER}\s+MW\s*$", equals("interchange_deviation_mw")),
     (rf"^\s*losses\s+{NUMBER}\s+MW\s*$", equals("losses_mw")),
     (rf"^\s*cost\s+{NUMBER}\s+\$/h\s*$", equals("cost", 6, 2)),
-    (rf"^\s*cost of privacy\s+{NUMBER}\s+\$/h\s+(?:{NUMBER} % )?over noise-free\s*$",
-     _cost_of_privacy),
-    (rf"^\s*optimality gap\s+{NUMBER}\s+\$/h\s+(?:{NUMBER} % )?over the AC optimum\s*$",
-     _over_optimum),
-    (rf"^\s*saved by the release\s+{NUMBER}\s+\$/h\s+(?:{NUMBER} % )?vs prior-only "
-     r"\(epsilon = 0\)\s*$", _saved),
+    (
+        rf"^\s*cost of privacy\s+{NUMBER}\s+\$/h\s+(?:{NUMBER} % )?over noise-free\s*$",
+        _cost_of_privacy,
+    ),
+    (
+        rf"^\s*optimality gap\s+{NUMBER}\s+\$/h\s+(?:{NUMBER} % )?over the AC optimum\s*$",
+        _over_optimum,
+    ),
+    (
+        rf"^\s*saved by the release\s+{NUMBER}\s+\$/h\s+(?:{NUMBER} % )?vs prior-only "
+        r"\(epsilon = 0\)\s*$",
+        _saved,
+    ),
     (rf"^\s*cost, noise-free\s+{NUMBER}\s+\$/h\s*$", reference("noise_free_cost", 6, 2)),
-    (rf"^\s*cost, prior-only \(epsilon = 0\)\s+{NUMBER}\s+\$/h\s*$",
-     reference("prior_only_cost", 6, 2)),
+    (
+        rf"^\s*cost, prior-only \(epsilon = 0\)\s+{NUMBER}\s+\$/h\s*$",
+        reference("prior_only_cost", 6, 2),
+    ),
     (rf"^\s*load shedding, noise-free\s+{NUMBER}\s+MW\s*$", reference("noise_free_shed_mw", 4, 3)),
     (rf"^\s*load shedding, prior-only\s+{NUMBER}\s+MW\s*$", reference("prior_only_shed_mw", 4, 3)),
     (r"^\s*AC-feasible, (?:prior-only|noise-free)\s+(?:marginal|no)\s*$", None),
-    (rf"^(?:\d+ rounds?|one central schedule).*; consensus residual {NUMBER} p\.u\.; .* s\.$",
-     _residual),
+    (
+        rf"^(?:\d+ rounds?|one central schedule).*; consensus residual {NUMBER} p\.u\.; .* s\.$",
+        _residual,
+    ),
     (r"^(?:\d+ rounds?|one central schedule)[^;]*; [^;]*; [^;]* s\.$", None),
     (r"^Privacy: (?:certified )?total epsilon .*$|^Meters on the tie lines of zone .*$", None),
     (r"^\s*violated limits\s+(\d+)\s*$", _count),
@@ -602,45 +632,72 @@ STATEMENTS: tuple[tuple[str, Check | None], ...] = (
     (r"^(?:Not AC-feasible: t|T)he AC power flow fails.*$", _failed),
     (r"^(Not AC-feasible): (?!the AC)", _status),
     (r"^(Marginal): every violation is within 0\.1 % of its limit: ", _status),
-    (rf"(generator P|generator Q|line|voltage|angle) at ([\w.-]+) by {NUMBER} "
-     r"(MW|MVAr|MVA|p\.u\.|degree)(?: and \d+ more)?", _outside),
+    (
+        rf"(generator P|generator Q|line|voltage|angle) at ([\w.-]+) by {NUMBER} "
+        r"(MW|MVAr|MVA|p\.u\.|degree)(?: and \d+ more)?",
+        _outside,
+    ),
     (rf"The AC optimum sheds at least {AMOUNT} MW", _least),
-    (rf"The agreed interchange is not physically realizable: without any noise, zones draw "
-     rf"{AMOUNT} MW of balancing power, ([\d.e+-]+) % of the load", _share_of_load),
+    (
+        rf"The agreed interchange is not physically realizable: without any noise, zones draw "
+        rf"{AMOUNT} MW of balancing power, ([\d.e+-]+) % of the load",
+        _share_of_load,
+    ),
     (r"The noise-free baseline is AC-feasible", _noise_free("feasible")),
-    (r"The noise-free baseline is not AC-feasible: there is no cost of privacy",
-     _noise_free("infeasible")),
-    (rf"This budget buys nothing here: the run (costs|sheds) {AMOUNT} (?:\$/h|MW), the prior-only "
-     rf"baseline \(epsilon = 0\) {AMOUNT} (?:\$/h|MW)", _buys_nothing),
+    (
+        r"The noise-free baseline is not AC-feasible: there is no cost of privacy",
+        _noise_free("infeasible"),
+    ),
+    (
+        rf"This budget buys nothing here: the run (costs|sheds) {AMOUNT} (?:\$/h|MW), the "
+        rf"prior-only baseline \(epsilon = 0\) {AMOUNT} (?:\$/h|MW)",
+        _buys_nothing,
+    ),
     (r"Less than 0\.25 % apart, either may be the cheaper", _within),
-    (r"This budget buys nothing here: the run is (not AC-feasible), the prior-only baseline "
-     r"\(epsilon = 0\) is", _status),
-    (r"The cost of privacy is negative: the noise happened to lead to a cheaper dispatch\. That is "
-     r"chance", _lucky),
+    (
+        r"This budget buys nothing here: the run is (not AC-feasible), the prior-only baseline "
+        r"\(epsilon = 0\) is",
+        _status,
+    ),
+    (
+        r"The cost of privacy is negative: the noise happened to lead to a cheaper dispatch\. "
+        r"That is chance",
+        _lucky,
+    ),
     (rf"The noise-free baseline is {AMOUNT} \$/h above the AC optimum", _noise_free_gap),
     (r"Zones without an AC plan: ([\w, ]+)\. They act as in the last round", _unplanned),
     (rf"^Zones that export shed {AMOUNT} MW of load \(([\w, ]+)\): .*$", _exporters),
-    (rf"The run has not converged: consensus residual {AMOUNT} p\.u\. after \d+ rounds?",
-     _residual),
+    (
+        rf"The run has not converged: consensus residual {AMOUNT} p\.u\. after \d+ rounds?",
+        _residual,
+    ),
     (r"(?<= p\.u\. after )(\d+) rounds?", _rounds),
-    (rf"The run ended at --tolerance with a consensus residual of {AMOUNT} p\.u\. after \d+ "
-     r"rounds?", _residual),
+    (
+        rf"The run ended at --tolerance with a consensus residual of {AMOUNT} p\.u\. after \d+ "
+        r"rounds?",
+        _residual,
+    ),
     (r"Rounds ended after (\d+) rounds? of \d+: every coupling variable agrees within", _rounds),
     (rf"(?<=agrees within ){NUMBER} p\.u\. \(--tolerance 0 runs all\)", _agree),
     (rf"Costs are generation plus load shedding at {NUMBER} \$/MWh", _voll),
-    (rf"No cost includes what zones pay each other for balancing power \({AMOUNT} \$/h here\)",
-     _balancing_cost),
+    (
+        rf"No cost includes what zones pay each other for balancing power \({AMOUNT} \$/h here\)",
+        _balancing_cost,
+    ),
     # --- advice and privacy: no claim about the state
-    (r"Add rounds \(--rounds\) or a larger --penalty|A smaller tolerance lowers it|"
-     r"Noise drawn in every round keeps it up: .* draws it once|"
-     r"The AC rounds have not converged \(.*\): the schedule is that of the SOC relaxation|"
-     r"The noise-free baseline has not converged .*$|The objective is \w+, not cost: .*$|"
-     r"Released statistics .*$|The protected change is in .*$|"
-     r"Zones of one bus release .*$|Protected: .*$|"
-     r"The noise follows the published sensitivity.*$|nothing of demand is released.*$|"
-     r"Meters on the tie lines of zone \w+ show its total load .*$|"
-     r"no privacy: .*$|secure noise: no seed|^warning: .*$", None),
-)  # fmt: skip
+    (
+        r"Add rounds \(--rounds\) or a larger --penalty|A smaller tolerance lowers it|"
+        r"Noise drawn in every round keeps it up: .* draws it once|"
+        r"The AC rounds have not converged \(.*\): the schedule is that of the SOC relaxation|"
+        r"The noise-free baseline has not converged .*$|The objective is \w+, not cost: .*$|"
+        r"Released statistics .*$|The protected change is in .*$|"
+        r"Zones of one bus release .*$|Protected: .*$|"
+        r"The noise follows the published sensitivity.*$|nothing of demand is released.*$|"
+        r"Meters on the tie lines of zone \w+ show its total load .*$|"
+        r"no privacy: .*$|secure noise: no seed|^warning: .*$",
+        None,
+    ),
+)
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,15 @@ from gridpriv.learning import Dataset, LearnSettings, learn, make_learn_settings
 
 PIXELS, CLASSES = 784, 10
 # (samples, clients, local updates)
-SHAPES = ((60_000, 10, 1), (60_000, 10, 5), (60_000, 40, 1), (20_000, 10, 1), (40_000, 10, 1),
-          (60_000, 100, 1), (60_000, 1000, 1))  # fmt: skip
+SHAPES = (
+    (60_000, 10, 1),
+    (60_000, 10, 5),
+    (60_000, 40, 1),
+    (20_000, 10, 1),
+    (40_000, 10, 1),
+    (60_000, 100, 1),
+    (60_000, 1000, 1),
+)
 
 
 def made(samples: int) -> Dataset:
@@ -31,9 +38,15 @@ def made(samples: int) -> Dataset:
     x = random.random((samples + 1000, PIXELS), dtype=np.float32)
     y = random.integers(0, CLASSES, len(x))
     return Dataset(
-        name="mnist", task="multiclass", x_train=x[:samples], y_train=y[:samples],
-        x_test=x[samples:], y_test=y[samples:], classes=CLASSES, norm=28.0,
-    )  # fmt: skip
+        name="mnist",
+        task="multiclass",
+        x_train=x[:samples],
+        y_train=y[:samples],
+        x_test=x[samples:],
+        y_test=y[samples:],
+        classes=CLASSES,
+        norm=28.0,
+    )
 
 
 def product(x: np.ndarray) -> None:
@@ -68,19 +81,32 @@ def main() -> None:
     for samples, clients, updates in SHAPES:
         data = made(samples)
         settings = make_learn_settings(
-            "mnist", "ryu-kim", clients=clients, local_updates=updates, rounds=args.rounds,
+            "mnist",
+            "ryu-kim",
+            clients=clients,
+            local_updates=updates,
+            rounds=args.rounds,
             evaluate_every=args.rounds,
-        )  # fmt: skip
+        )
         noise = np.empty((clients, PIXELS * CLASSES))
         seconds = of_rounds(data, settings)
         products = updates * median(partial(product, data.x_train))
         draws = updates * median(partial(random.standard_normal, out=noise))
         rows.append(
-            {"samples": samples, "clients": clients, "local_updates": updates,
-             "seconds": seconds, "product": products, "draws": draws}
-        )  # fmt: skip
-        print(f"{samples:7} {clients:7} {updates:3} {seconds:8.4f} {products:10.4f} {draws:8.4f} "
-              f"{seconds / (products + draws):6.2f}", flush=True)  # fmt: skip
+            {
+                "samples": samples,
+                "clients": clients,
+                "local_updates": updates,
+                "seconds": seconds,
+                "product": products,
+                "draws": draws,
+            }
+        )
+        print(
+            f"{samples:7} {clients:7} {updates:3} {seconds:8.4f} {products:10.4f} {draws:8.4f} "
+            f"{seconds / (products + draws):6.2f}",
+            flush=True,
+        )
     if args.json:
         args.json.parent.mkdir(parents=True, exist_ok=True)
         args.json.write_text(json.dumps(rows, indent=2))

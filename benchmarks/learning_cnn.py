@@ -26,8 +26,13 @@ from learning_cnn import network, settings
 EPSILON, DELTA = 3.0, 1e-5
 
 
-def opacus(x: torch.Tensor, y: torch.Tensor, test: tuple[torch.Tensor, torch.Tensor],
-           batch: int, rounds: int) -> tuple[float, float]:  # fmt: skip
+def opacus(
+    x: torch.Tensor,
+    y: torch.Tensor,
+    test: tuple[torch.Tensor, torch.Tensor],
+    batch: int,
+    rounds: int,
+) -> tuple[float, float]:
     """Return test accuracy and epsilon of DP-SGD by Opacus."""
     module = network()
     optimizer = torch.optim.SGD(module.parameters(), lr=1.0)
@@ -35,13 +40,19 @@ def opacus(x: torch.Tensor, y: torch.Tensor, test: tuple[torch.Tensor, torch.Ten
     loader = torch.utils.data.DataLoader(data, batch_size=batch)
     engine = PrivacyEngine(accountant="prv")
     noise = get_noise_multiplier(
-        target_epsilon=EPSILON, target_delta=DELTA, sample_rate=batch / len(x), steps=rounds,
+        target_epsilon=EPSILON,
+        target_delta=DELTA,
+        sample_rate=batch / len(x),
+        steps=rounds,
         accountant="prv",
-    )  # fmt: skip
+    )
     module, optimizer, loader = engine.make_private(
-        module=module, optimizer=optimizer, data_loader=loader, noise_multiplier=noise,
+        module=module,
+        optimizer=optimizer,
+        data_loader=loader,
+        noise_multiplier=noise,
         max_grad_norm=1.0,
-    )  # fmt: skip
+    )
     done = 0
     while done < rounds:
         for rows, labels in loader:

@@ -16,17 +16,22 @@ from gridpriv import load_case, make_settings, run, shipped_zoning
 SCHEMES = {
     "no noise, exact, 15 rounds": {"mechanism": "none", "rounds": 15},
     "objective, linearized, all, 100 rounds": {
-        "preset": "ryu-kim", "sensitivity": "proven", "perturbation": "objective",
+        "preset": "ryu-kim",
+        "sensitivity": "proven",
+        "perturbation": "objective",
     },
     "output, linearized, all, 100 rounds": {  # at the preset's penalty of 100 it is refused
-        "preset": "ryu-kim", "sensitivity": "proven", "perturbation": "output", "penalty": "10",
+        "preset": "ryu-kim",
+        "sensitivity": "proven",
+        "perturbation": "output",
+        "penalty": "10",
     },
     "objective, exact, 5 rounds": {"perturbation": "objective", "rounds": 5},
     "output, exact, 5 rounds": {"perturbation": "output", "rounds": 5},
     "demand per round, exact, 3 rounds": {"noise_schedule": "round", "rounds": 3},
     "demand per round, exact, 10 rounds": {"noise_schedule": "round", "rounds": 10},
     "demand once, exact, 15 rounds": {"noise_schedule": "once", "rounds": 15},
-}  # fmt: skip
+}
 
 
 def main() -> None:
@@ -45,19 +50,31 @@ def main() -> None:
         for method, given in SCHEMES.items():
             budget = {} if given.get("mechanism") == "none" else {"budget": args.budget}
             finals = [
-                run(case, zoning, make_settings(
-                    objective="imbalance", release="bus",
-                    **given, **budget, solver="clarabel", seed=seed)).as_dict()["final"]
+                run(
+                    case,
+                    zoning,
+                    make_settings(
+                        objective="imbalance",
+                        release="bus",
+                        **given,
+                        **budget,
+                        solver="clarabel",
+                        seed=seed,
+                    ),
+                ).as_dict()["final"]
                 for seed in range(args.seeds)
-            ]  # fmt: skip
+            ]
             means = {
                 "objective": float(np.mean([f["objective"] for f in finals])),
                 "residual": float(np.mean([f["consensus_residual"] for f in finals])),
                 "redispatch_mw": float(np.mean([f["redispatch"]["shed_mw"] for f in finals])),
             }
             rows.append({"case": name, "method": method, "budget": args.budget, **means})
-            print(f"{method:42} {means['objective']:10.3g} {means['residual']:10.3g} "
-                  f"{means['redispatch_mw']:12.3g}", flush=True)  # fmt: skip
+            print(
+                f"{method:42} {means['objective']:10.3g} {means['residual']:10.3g} "
+                f"{means['redispatch_mw']:12.3g}",
+                flush=True,
+            )
     if args.json:
         args.json.parent.mkdir(parents=True, exist_ok=True)
         args.json.write_text(json.dumps(rows, indent=2))

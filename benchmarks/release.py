@@ -78,13 +78,18 @@ def main() -> None:
         (
             {"beta": beta, "total": total, "release": release},
             args.seeds,
-            {"beta": beta, "budget": f"total:{total}", "release": release,
-             "mechanism": args.mechanism, "noise_schedule": "once"},
+            {
+                "beta": beta,
+                "budget": f"total:{total}",
+                "release": release,
+                "mechanism": args.mechanism,
+                "noise_schedule": "once",
+            },
         )
         for beta in args.betas.split(",")
         for total in args.totals.split(",")
         for release in args.releases.split(",")
-    ]  # fmt: skip
+    ]
     for named, seeds, given in cells:
         row = {"case": args.case, **named, **cell(case, zoning, zones, seeds, **given, **common)}
         rows.append(row)

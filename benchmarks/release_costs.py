@@ -37,16 +37,30 @@ from gridpriv.zonal.run import run_prepared
 from gridpriv.zonal.settings import PRIOR_ONLY, Settings, make_settings
 
 GRIDS = {
-    "case14": ("case14", None, 1.0), "24_rts": ("case24_ieee_rts", 3, 1.0),
-    "case39": ("case39", None, 1.0), "case57": ("case57", None, 1.0),
-    "case118": ("case118", None, 1.0), "case118 x1.8": ("case118", None, 1.8),
-    "case300": ("case300", None, 1.0), "ACTIVSg500": ("case_ACTIVSg500", 5, 1.0),
-}  # fmt: skip
+    "case14": ("case14", None, 1.0),
+    "24_rts": ("case24_ieee_rts", 3, 1.0),
+    "case39": ("case39", None, 1.0),
+    "case57": ("case57", None, 1.0),
+    "case118": ("case118", None, 1.0),
+    "case118 x1.8": ("case118", None, 1.8),
+    "case300": ("case300", None, 1.0),
+    "ACTIVSg500": ("case_ACTIVSg500", 5, 1.0),
+}
 BETAS, TOTALS = (10, 20), (0.5, 1.0, 5.0)
 PRIORS = {"capacity": None, "10 %": 0.1, "30 %": 0.3}
 RELEASES = ("bus", "total", "tree", "auto")
-COLUMNS = ("grid", "prior", "method", "beta", "total", "seed", "status", "cost", "shed_mw",
-           "balancing_mw")  # fmt: skip
+COLUMNS = (
+    "grid",
+    "prior",
+    "method",
+    "beta",
+    "total",
+    "seed",
+    "status",
+    "cost",
+    "shed_mw",
+    "balancing_mw",
+)
 KEY = COLUMNS[:6]
 NOISES = (4, 8, 20, 40, 80)  # MW, of the betas and totals
 FLOOR = 1e-3  # %, below which costs are drawn alike
@@ -67,8 +81,9 @@ def prior_file(case: Case, zoning: Zoning, error: float, folder: Path) -> str:
     for members in zoning.members:
         factor[members] *= 1.0 + error * generator.standard_normal()
     path = folder / f"{case.name}-{error:g}.csv"
-    values = zip(case.bus_id, case.base_mva * factor * case.pd, case.base_mva * factor * case.qd,
-                 strict=True)  # fmt: skip
+    values = zip(
+        case.bus_id, case.base_mva * factor * case.pd, case.base_mva * factor * case.qd, strict=True
+    )
     lines = [f"{bus},{float(p)!r},{float(q)!r}\n" for bus, p, q in values]
     path.write_text("bus,pd_mw,qd_mvar\n" + "".join(lines), encoding="utf-8")
     return str(path)
@@ -85,9 +100,14 @@ def cells(grid: str, priors: dict[str, str | None], scale: float, seeds: int) ->
         range(1, seeds + 1), priors.items(), BETAS, TOTALS, RELEASES
     ):
         settings = make_settings(
-            coordination="central", load_scale=scale, seed=seed, release=release,
-            beta=f"{beta}MW", budget=f"total:{total}", public_demand=path,
-        )  # fmt: skip
+            coordination="central",
+            load_scale=scale,
+            seed=seed,
+            release=release,
+            beta=f"{beta}MW",
+            budget=f"total:{total}",
+            public_demand=path,
+        )
         yield Cell((grid, prior, release, str(beta), f"{total:g}", str(seed)), settings)
 
 
@@ -142,9 +162,12 @@ def cost_table(path: Path) -> pd.DataFrame:
     )
     groups = found.groupby(["grid", "prior", "method", "noise"], dropna=False, sort=False)
     return groups.agg(
-        over=("over", "mean"), error=("over", "sem"), runs=("over", "size"),
-        infeasible=("infeasible", "sum"), shed_mw=("shed_mw", "mean"),
-    ).reset_index()  # fmt: skip
+        over=("over", "mean"),
+        error=("over", "sem"),
+        runs=("over", "size"),
+        infeasible=("infeasible", "sum"),
+        shed_mw=("shed_mw", "mean"),
+    ).reset_index()
 
 
 def cell(row: pd.Series | None) -> str:
@@ -160,8 +183,12 @@ def markdown(table: pd.DataFrame) -> str:
     lines = []
     for grid in GRIDS:
         here = table[table["grid"] == grid]
-        lines += [f"### {grid}", "", "| prior | noise, MW | prior-only | " + " | ".join(RELEASES)
-                  + " |", "|---|---|---|" + "---|" * len(RELEASES)]  # fmt: skip
+        lines += [
+            f"### {grid}",
+            "",
+            "| prior | noise, MW | prior-only | " + " | ".join(RELEASES) + " |",
+            "|---|---|---|" + "---|" * len(RELEASES),
+        ]
         for prior in PRIORS:
             at = here[here["prior"] == prior]
             silent = at[at["method"] == "prior-only"]

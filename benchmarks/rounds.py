@@ -14,8 +14,14 @@ import sys
 import gridpriv
 
 MOST_ROUNDS = 80
-GRIDS = (("case14", 3), ("case30", 3), ("case57", 3), ("case118", 3), ("case300", 4),
-         ("case_ACTIVSg500", 5))  # fmt: skip
+GRIDS = (
+    ("case14", 3),
+    ("case30", 3),
+    ("case57", 3),
+    ("case118", 3),
+    ("case300", 4),
+    ("case_ACTIVSg500", 5),
+)
 LARGE = (("case1354pegase", 30), ("case2869pegase", 80))
 
 

@@ -77,8 +77,10 @@ def measured(words: str, tries: int) -> dict[str, object]:
         least[peak] = max(one[peak] for one in found)
     print(
         f"gridpriv {words:76} {least['seconds']:8.2f} s {least['wall']:8.2f} s wall "
-        f"{least['megabytes']:5} + {least['megabytes_worker']:5} MB", end="", flush=True,
-    )  # fmt: skip
+        f"{least['megabytes']:5} + {least['megabytes_worker']:5} MB",
+        end="",
+        flush=True,
+    )
     return {"command": words} | least
 
 
@@ -103,9 +105,11 @@ def _once(words: list[str]) -> dict[str, object]:
     own, worker = (round(int(peak) / 1024) for peak in told[-1].split())
     seconds = used.ru_utime + used.ru_stime
     return {
-        "seconds": round(seconds, 2), "wall": round(wall, 2),
-        "megabytes": own, "megabytes_worker": worker,
-    } | split  # fmt: skip
+        "seconds": round(seconds, 2),
+        "wall": round(wall, 2),
+        "megabytes": own,
+        "megabytes_worker": worker,
+    } | split
 
 
 def _split(document: str) -> dict[str, object]:

@@ -30,24 +30,35 @@ from gridpriv.zonal.settings import Settings
 # what somebody who adds something implements or returns, by what is added
 SEAMS = {
     "Mechanisms and releases": (
-        "privacy.mechanism.Mechanism", "privacy.mechanism.Charge", "privacy.release.Release",
-        "privacy.sensitivity.Sensitivity", "privacy.adjacency.DemandAdjacency",
+        "privacy.mechanism.Mechanism",
+        "privacy.mechanism.Charge",
+        "privacy.release.Release",
+        "privacy.sensitivity.Sensitivity",
+        "privacy.adjacency.DemandAdjacency",
         "privacy.budget.Budget",
     ),
     "Strategies of a release": (
-        "privacy.strategies.linear.Statistics", "privacy.strategies.prior.Prior",
-        "privacy.strategies.disclosure.Disclosure", "privacy.strategies.auto.auto",
+        "privacy.strategies.linear.Statistics",
+        "privacy.strategies.prior.Prior",
+        "privacy.strategies.disclosure.Disclosure",
+        "privacy.strategies.auto.auto",
     ),
     "Solvers of a zone": (
-        "power.solvers.base.ZoneSolver", "power.solvers.base.Solution",
-        "power.program.ZoneProgram", "power.presolve.ReducedProgram",
+        "power.solvers.base.ZoneSolver",
+        "power.solvers.base.Solution",
+        "power.program.ZoneProgram",
+        "power.presolve.ReducedProgram",
     ),
     "Local problems and rounds": (
-        "consensus.problem.LocalProblem", "consensus.problem.Minimiser", "consensus.agent.Agent",
-        "consensus.coordinator.rounds", "consensus.coordinator.Plan", "consensus.messages.Order",
+        "consensus.problem.LocalProblem",
+        "consensus.problem.Minimiser",
+        "consensus.agent.Agent",
+        "consensus.coordinator.rounds",
+        "consensus.coordinator.Plan",
+        "consensus.messages.Order",
         "consensus.messages.Reply",
     ),
-}  # fmt: skip
+}
 
 
 FULL = "    options:\n      show_root_full_path: true\n"
@@ -85,16 +96,29 @@ def tables() -> str:
 
 def commands() -> str:
     """Return the page of every command: what it takes, by its own parser."""
-    lines = ["# Commands", "", "Made from the parsers of the commands: what `gridpriv COMMAND "
-             "--help` says. `--preset` and study files take the same names "
-             "([settings](settings.md)).", ""]  # fmt: skip
+    lines = [
+        "# Commands",
+        "",
+        "Made from the parsers of the commands: what `gridpriv COMMAND "
+        "--help` says. `--preset` and study files take the same names "
+        "([settings](settings.md)).",
+        "",
+    ]
     for name, purpose in COMMANDS.items():
         parser = Parser(prog=f"gridpriv {name}")
         import_module(f"gridpriv.cli.{name.replace('-', '_')}").add_arguments(parser)
         for words, leaf, said in _leaves(parser, f"gridpriv {name}", purpose):
             usage = leaf.format_usage().partition(" ")[2]
-            lines += [f"## {words}", "", _sentence(said), "", "```text",
-                      " ".join(usage.split()), "```", ""]  # fmt: skip
+            lines += [
+                f"## {words}",
+                "",
+                _sentence(said),
+                "",
+                "```text",
+                " ".join(usage.split()),
+                "```",
+                "",
+            ]
             lines += _arguments(leaf)
             lines += ["```text", leaf.examples(), "```", ""]
     return "\n".join(lines)
@@ -140,11 +164,13 @@ def _meaning(parser: argparse.ArgumentParser, action: argparse.Action) -> str:
 def settings() -> str:
     """Return the page of every setting of a run and of a learning run."""
     lines = [
-        "# Settings", "",
+        "# Settings",
+        "",
         "Made from the fields of the settings. A setting is a keyword of `make_settings` or "
         "`make_learn_settings`, a flag (`--` and hyphens for underscores), and a key of study "
-        "files and JSON, by one name.", "",
-    ]  # fmt: skip
+        "files and JSON, by one name.",
+        "",
+    ]
     for title, kind in (("A run of a grid", Settings), ("A learning run", LearnSettings)):
         lines += [f"## {title}", ""]
         for part, names in parts_of(kind).items():
@@ -173,9 +199,16 @@ def decisions(folder: Path) -> str:
 
 def api() -> str:
     """Return the page of the Python interface: public names, then the seams."""
-    lines = ["# Python", "", "Made from docstrings. What `dir(gridpriv)` lists comes first; then "
-             "what somebody implements who adds something. Fields of `Settings` are "
-             "[settings](settings.md).", "", "## gridpriv", ""]  # fmt: skip
+    lines = [
+        "# Python",
+        "",
+        "Made from docstrings. What `dir(gridpriv)` lists comes first; then "
+        "what somebody implements who adds something. Fields of `Settings` are "
+        "[settings](settings.md).",
+        "",
+        "## gridpriv",
+        "",
+    ]
     for name in gridpriv.__all__:
         lines += [f"::: {getattr(gridpriv, name).__module__}.{name}", ""]
     for title, names in SEAMS.items():

@@ -10,8 +10,13 @@ import gridpriv
 
 case = gridpriv.load_case("case14")
 settings = gridpriv.make_settings(
-    update="linearized", budget="total:1", beta="1MW", rounds=3, solver="clarabel", seed=1,
-)  # fmt: skip
+    update="linearized",
+    budget="total:1",
+    beta="1MW",
+    rounds=3,
+    solver="clarabel",
+    seed=1,
+)
 prepared = gridpriv.prepare(case, gridpriv.shipped_zoning(case), settings)
 
 found = gridpriv.attack(prepared, gridpriv.AttackPlan(seeds=1, rounds=3, bus=12))

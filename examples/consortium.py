@@ -34,10 +34,13 @@ def main() -> int:
         configured = [("coordinator", folder / "coordinator" / "coordinator.toml")]
         configured += [("zone-agent", folder / name / "zone.toml") for name in zoning.names]
         parties = [
-            subprocess.Popen([sys.executable, "-m", "gridpriv.cli.main", command, "--config", file],
-                             stdout=subprocess.PIPE, text=True)
+            subprocess.Popen(
+                [sys.executable, "-m", "gridpriv.cli.main", command, "--config", file],
+                stdout=subprocess.PIPE,
+                text=True,
+            )
             for command, file in configured
-        ]  # fmt: skip
+        ]
         for party in parties:
             told, _ = party.communicate()
             print(told)

@@ -6,5 +6,7 @@ lasso = load_dataset("lasso")
 for algorithm in ("cdp-admm", "ddp-admm"):
     settings = make_learn_settings("lasso", "gauthier", algorithm=algorithm, graph="regular:4")
     result = learn(lasso, settings)
-    print(f"{algorithm}: objective {result.final['objective']:.4f}, "
-          f"certified total epsilon {result.privacy['total']['epsilon']:.2f}")  # fmt: skip
+    print(
+        f"{algorithm}: objective {result.final['objective']:.4f}, "
+        f"certified total epsilon {result.privacy['total']['epsilon']:.2f}"
+    )

@@ -14,9 +14,13 @@ CASE, BETA, TOTAL = "case14", "10MW", 1.0
 case = gridpriv.load_case(CASE)
 zones = gridpriv.shipped_zoning(case)
 settings = {
-    "mechanism": "knorm", "budget": f"total:{TOTAL}", "beta": BETA, "noise_schedule": "once",
-    "solver": "clarabel", "seed": 0,
-}  # fmt: skip
+    "mechanism": "knorm",
+    "budget": f"total:{TOTAL}",
+    "beta": BETA,
+    "noise_schedule": "once",
+    "solver": "clarabel",
+    "seed": 0,
+}
 
 options = list(methods(["nothing", "bus", "total"], ["knorm"], ["central"]))
 tried = forecast(case, zones, gridpriv.make_settings(**settings), options, draws=3)

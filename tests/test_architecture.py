@@ -123,6 +123,10 @@ def test_the_reader_of_imports_sees_every_kind(tmp_path):
         encoding="utf-8",
     )
     assert {name.split(".")[1] for name in imports(path)} == {
-        "core", "privacy", "report", "cli", "study"
-    }  # fmt: skip
+        "core",
+        "privacy",
+        "report",
+        "cli",
+        "study",
+    }
     assert named(path) == {"gridpriv.report.network"}

@@ -24,9 +24,15 @@ def draw(folder: Path) -> None:
         sys.exit("the study was not run")
     if main(["report", str(folder), "--quiet"]):
         sys.exit("the report was not written")
-    words = ["chromium", "--headless", "--no-sandbox", "--hide-scrollbars",
-             f"--screenshot={PLACE}", f"--window-size={SIZE}",
-             (folder / "report.html").resolve().as_uri()]  # fmt: skip
+    words = [
+        "chromium",
+        "--headless",
+        "--no-sandbox",
+        "--hide-scrollbars",
+        f"--screenshot={PLACE}",
+        f"--window-size={SIZE}",
+        (folder / "report.html").resolve().as_uri(),
+    ]
     subprocess.run(words, check=True, capture_output=True)
 
 

@@ -41,9 +41,14 @@ def draw(totals: dict[str, tuple[int, float]]) -> None:
     ax.axis("off")
     for (name, (buses, total)), place, colour in zip(totals.items(), PLACES, COLOURS, strict=True):
         box = FancyBboxPatch(
-            place - (0.16, 0.115), 0.32, 0.23, boxstyle="round,pad=0.012",
-            facecolor=(*mpl.colors.to_rgb(colour), 0.12), edgecolor=colour, linewidth=1.6,
-        )  # fmt: skip
+            place - (0.16, 0.115),
+            0.32,
+            0.23,
+            boxstyle="round,pad=0.012",
+            facecolor=(*mpl.colors.to_rgb(colour), 0.12),
+            edgecolor=colour,
+            linewidth=1.6,
+        )
         ax.add_patch(box)
         ax.text(
             *np.add(place, (0, 0.055)), f"Zone {name}: {buses} buses", ha="center", weight="bold"
@@ -55,18 +60,24 @@ def draw(totals: dict[str, tuple[int, float]]) -> None:
     for first, second in ((0, 1), (0, 2), (1, 2)):
         ax.add_patch(
             FancyArrowPatch(
-                PLACES[first], PLACES[second], arrowstyle="<->", mutation_scale=14,
+                PLACES[first],
+                PLACES[second],
+                arrowstyle="<->",
+                mutation_scale=14,
                 shrinkA=92 if 1 in (first, second) and first == 0 else 62,
                 shrinkB=92 if 1 in (first, second) and first == 0 else 62,
-                color="#555555", linewidth=1.3,
+                color="#555555",
+                linewidth=1.3,
             )
-        )  # fmt: skip
+        )
     ax.text(0.5, 0.735, "noisy totals", ha="center", color="#333333")
     ax.text(0.5, 0.635, "AC rounds", ha="center", color="#333333")
     ax.text(
-        0.5, 0.97, "case39: any one bus may change by 20 MW and 20 MVAr; total epsilon = 1",
+        0.5,
+        0.97,
+        "case39: any one bus may change by 20 MW and 20 MVAr; total epsilon = 1",
         ha="center",
-    )  # fmt: skip
+    )
     figure.savefig(FILE, metadata={"Date": None}, bbox_inches="tight")
 
 

@@ -24,12 +24,30 @@ ROUNDS = 5
 LANES = ("noise", "public", "central", "series", "stream")
 """Parts of an audit beside the replay of zones and rounds."""
 SHOWN = (
-    *CHECKS, *WHOLE_CHECKS, *NOISE_CHECKS, *PUBLIC_CHECKS, *SERIES_CHECKS, *STREAM_CHECKS, LOW_BITS
-)  # fmt: skip
+    *CHECKS,
+    *WHOLE_CHECKS,
+    *NOISE_CHECKS,
+    *PUBLIC_CHECKS,
+    *SERIES_CHECKS,
+    *STREAM_CHECKS,
+    LOW_BITS,
+)
 SETTINGS = (
-    "mechanism", "perturbation", "noise_schedule", "sensitivity", "coordination", "update",
-    "consensus", "budget", "beta", "protects", "power_factor", "local_updates", "penalty", "solver",
-)  # fmt: skip
+    "mechanism",
+    "perturbation",
+    "noise_schedule",
+    "sensitivity",
+    "coordination",
+    "update",
+    "consensus",
+    "budget",
+    "beta",
+    "protects",
+    "power_factor",
+    "local_updates",
+    "penalty",
+    "solver",
+)
 
 
 @dataclass(frozen=True)
@@ -142,7 +160,9 @@ class AuditResult:
             "settings": {name: shown[name] for name in SETTINGS},
             "zone": self.zone,
             "neighbour": {
-                "bus": self.neighbour.bus, "dp": self.neighbour.dp, "dq": self.neighbour.dq
+                "bus": self.neighbour.bus,
+                "dp": self.neighbour.dp,
+                "dq": self.neighbour.dq,
             },
             "confidence": self.plan.confidence,
             "replay": [
@@ -153,7 +173,7 @@ class AuditResult:
             "statistical": [_level(row) for row in self.levels],
             "passed": self.passed,
             "verdict": self.verdict,
-        }  # fmt: skip
+        }
 
 
 def _check(findings: Sequence[Finding], check: str) -> Json:
@@ -161,19 +181,30 @@ def _check(findings: Sequence[Finding], check: str) -> Json:
     rows = [finding for finding in findings if finding.check == check]
     worst = max(rows, key=lambda row: (row.measured - row.allowed, row.ratio))
     return {
-        "check": check, "neighbours": len(rows), "zone": worst.zone, "neighbour": worst.neighbour,
-        "measured": worst.measured, "allowed": worst.allowed,
+        "check": check,
+        "neighbours": len(rows),
+        "zone": worst.zone,
+        "neighbour": worst.neighbour,
+        "measured": worst.measured,
+        "allowed": worst.allowed,
         "ratio": max(row.ratio for row in rows) if check == "values" else None,
         "passed": all(row.passed for row in rows),
-    }  # fmt: skip
+    }
 
 
 def _level(row: LevelAudit) -> Json:
     return {
-        "level": row.level, "nominal": row.nominal, "certified": row.certified,
-        "delta": row.delta, "measured": row.measured.epsilon, "statistic": row.measured.statistic,
-        "runs": 2 * row.measured.runs, "counted": row.measured.runs, "hits": row.measured.hits,
-        "misses": row.measured.misses, "ceiling": row.ceiling,
+        "level": row.level,
+        "nominal": row.nominal,
+        "certified": row.certified,
+        "delta": row.delta,
+        "measured": row.measured.epsilon,
+        "statistic": row.measured.statistic,
+        "runs": 2 * row.measured.runs,
+        "counted": row.measured.runs,
+        "hits": row.measured.hits,
+        "misses": row.measured.misses,
+        "ceiling": row.ceiling,
         "detectable": row.detectable if math.isfinite(row.detectable) else None,
         "verdict": row.verdict,
-    }  # fmt: skip
+    }

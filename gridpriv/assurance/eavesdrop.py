@@ -87,10 +87,11 @@ def listen(
     """
     if prepared.settings.coordination == "central":
         raise not_allowed(
-            "coordination", "central",
+            "coordination",
+            "central",
             "'rounds': audits and attacks listen to rounds; with one central schedule all that "
             "leaves a zone is the release, which --release studies as well",
-        )  # fmt: skip
+        )
     streams = NoiseStreams(prepared.seed if seed is None else seed)
     agents = [
         zone_agent(prepared, zone, own, prepared.rules, streams, make_agent)
@@ -114,9 +115,13 @@ def zone_agent(
     problem = prepared.problems[zone]
     own = problem.program.zone
     return make_agent(
-        problem, own.demand if data is None else data, prepared.shared[zone], rules, streams,
+        problem,
+        own.demand if data is None else data,
+        prepared.shared[zone],
+        rules,
+        streams,
         proxy=public_proxy(own),
-    )  # fmt: skip
+    )
 
 
 def varied(prepared: Prepared, **changes: Any) -> Prepared:

@@ -211,9 +211,12 @@ class ForwardModel:
         if not self._warm_start or self.exact or self._proxy is None:
             return self.problem.start()
         warm_started = ForwardModel(
-            self.problem, self.shared, [replace(h, warm_start=False) for h in self._warm_start],
-            exact=False, local_updates=self.updates,
-        )  # fmt: skip
+            self.problem,
+            self.shared,
+            [replace(h, warm_start=False) for h in self._warm_start],
+            exact=False,
+            local_updates=self.updates,
+        )
         warm_started.predict(self._proxy)
         return warm_started.last
 

@@ -261,9 +261,11 @@ def _within_units(samples: Sequence[Sample], risk: float) -> list[Finding]:
         p, q = np.split(sample.noise > 0.0, 2, axis=1)
         reach = _binomial_reach(p.size, risk / len(paired))
         found.append(
-            replace(_agreement(np.array([float((p == q).sum())]), p.size, reach, "p with q"),
-                    zone=sample.zone)
-        )  # fmt: skip
+            replace(
+                _agreement(np.array([float((p == q).sum())]), p.size, reach, "p with q"),
+                zone=sample.zone,
+            )
+        )
     return found
 
 

@@ -245,8 +245,14 @@ class _Search:
             weights = _weights(at, self.noise, tau)
             for _ in range(self.iterations):
                 trial, now, damping = _step(
-                    self.model, self.prior, self.noise, weights, demand, at, damping,
-                )  # fmt: skip
+                    self.model,
+                    self.prior,
+                    self.noise,
+                    weights,
+                    demand,
+                    at,
+                    damping,
+                )
                 if now is None:
                     break
                 moved = float(np.abs(trial - demand).max())

@@ -88,9 +88,15 @@ def class_neighbours(problem: ZoneProblem, adjacency: DemandAdjacency) -> list[N
     loaded = (case.pd != 0.0) | (case.qd != 0.0)
     generates = np.isin(own, case.gen_bus)
     classes = (
-        loaded[own], ~loaded[own], generates, (case.gs != 0.0)[own] | (case.bs != 0.0)[own],
-        np.isin(own, tied), case.reference[own], degree[own] == 1, ~generates & ~loaded[own],
-    )  # fmt: skip
+        loaded[own],
+        ~loaded[own],
+        generates,
+        (case.gs != 0.0)[own] | (case.bs != 0.0)[own],
+        np.isin(own, tied),
+        case.reference[own],
+        degree[own] == 1,
+        ~generates & ~loaded[own],
+    )
     norms = gradient_norms(problem, adjacency)
     buses = {int(np.argmax(np.where(members, norms, -1.0))) for members in classes if members.any()}
     one_of_each = corners(adjacency)[: 2 if adjacency.protects == "p+q" else 1]

@@ -9,10 +9,16 @@ from __future__ import annotations
 from gridpriv.core.tables import Column, TableSchema
 
 AUDIT = TableSchema(
-    "audit", "one level that a configuration was audited at",
+    "audit",
+    "one level that a configuration was audited at",
     (
-        Column("configuration", "settings", "Configuration", "perturbation, mechanism, update",
-               dtype="text"),
+        Column(
+            "configuration",
+            "settings",
+            "Configuration",
+            "perturbation, mechanism, update",
+            dtype="text",
+        ),
         Column("level", "settings", "Observed", "what the adversary sees", dtype="text"),
     ),
     (
@@ -22,9 +28,10 @@ AUDIT = TableSchema(
         Column("runs", "private", "Runs", "on either of two neighbours"),
         Column("verdict", "private", "Verdict", "of the comparison", dtype="text"),
     ),
-)  # fmt: skip
+)
 ATTACK = TableSchema(
-    "attack", "one adversary against one configuration",
+    "attack",
+    "one adversary against one configuration",
     (
         Column("configuration", "settings", "Noise", "of the run attacked", dtype="text"),
         Column("adversary", "settings", "Reads", "what the adversary sees", dtype="text"),
@@ -35,5 +42,5 @@ ATTACK = TableSchema(
         Column("recovered_pct", "private", "Within 5 %", "of its true demand", "% of buses"),
         Column("of_prior_pct", "private", "Of the prior's error", "mean error over it", "%"),
     ),
-)  # fmt: skip
+)
 TABLES = (AUDIT, ATTACK)

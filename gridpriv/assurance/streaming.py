@@ -69,9 +69,15 @@ def _stream(prepared: Prepared, demand: Floats) -> Stream:
         case, tuple(map(str, range(HOURS))), curve * demand[0], curve * demand[1], "audit"
     )
     settings = replace(
-        prepared.settings, load_scale=1.0, outage=(), coordination="rounds", release="total",
-        seed=prepared.seed, stream=f"{WINDOW}h", budget=Budget("total", EPSILON),
-    )  # fmt: skip
+        prepared.settings,
+        load_scale=1.0,
+        outage=(),
+        coordination="rounds",
+        release="total",
+        seed=prepared.seed,
+        stream=f"{WINDOW}h",
+        budget=Budget("total", EPSILON),
+    )
     made = make_stream(series, prepared.zoning, settings)
     assert isinstance(made, Stream)
     return made

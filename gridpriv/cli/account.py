@@ -36,9 +36,11 @@ class Releases(Part):
         Privacy, "mechanism", "laplace", choices=("laplace", "gaussian")
     )
     sensitivity: SensitivityBound = changed(
-        Privacy, "sensitivity", "proven",
+        Privacy,
+        "sensitivity",
+        "proven",
         help="the analytic or the classical Gaussian of --epsilon and --delta",
-    )  # fmt: skip
+    )
     delta: float = changed(Privacy, "delta", 1e-5, help="delta of one Gaussian release")
 
 
@@ -55,9 +57,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     noise.add_argument("--total", metavar="E[,D]", help="find the noise for this total")
     add_flags(parser, Releases)
     parser.add_argument(
-        "--target-delta", type=REAL, metavar="D",
+        "--target-delta",
+        type=REAL,
+        metavar="D",
         help="delta at which the total is stated (default: that of --total, or 1e-5)",
-    )  # fmt: skip
+    )
     add_output(parser)
 
 

@@ -45,9 +45,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_case_arguments(parser)
     add_flags(parser, Optimum)
     parser.add_argument(
-        "--bound", action="store_true",
+        "--bound",
+        action="store_true",
         help="with cost: solve the relaxation too; print its bound, compare its prices",
-    )  # fmt: skip
+    )
     add_output(parser, "write acopf.json, buses.csv, generators.csv, binding.csv")
 
 
@@ -70,9 +71,13 @@ def execute(args: argparse.Namespace) -> int:
         warn_of_prices(found, bound)
     if folder is not None:
         write_results(
-            folder, "acopf", document, buses=found.buses, generators=found.generators,
+            folder,
+            "acopf",
+            document,
+            buses=found.buses,
+            generators=found.generators,
             binding=limit_table(found.state.binding),
-        )  # fmt: skip
+        )
     tell(args, document, lambda: _summarise(found, document), folder)
     return 0
 
@@ -118,9 +123,12 @@ def _summarise(found: AcOptimum, document: Json) -> None:
     if found.objective == "cost":
         rows[-2:-2] = price_rows(found.p_price)
     shown = [[name, amount(v, u) if u in PRECISION else v, u] for name, v, u in rows]
-    print_table(f"{document['case']}: AC optimum, {found.objective}",
-                ["result", "value", "unit"], shown)  # fmt: skip
+    print_table(
+        f"{document['case']}: AC optimum, {found.objective}", ["result", "value", "unit"], shown
+    )
     if document["shed_mw"] - document["deenergized_mw"] > SHED_TOLERANCE_MW:
         told = limit_sentence(found.state.binding)
-        print(f"Where demand is not served, the grid stands at limits: {told}. gridpriv relax says "
-              "which of them keep it from being served.")  # fmt: skip
+        print(
+            f"Where demand is not served, the grid stands at limits: {told}. gridpriv relax says "
+            "which of them keep it from being served."
+        )

@@ -27,20 +27,36 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``run`` and the attack's own."""
     add_run_arguments(parser)
     hide_what_runs_only(parser)
-    parser.add_argument("--seeds", type=WHOLE, default=5, metavar="N",
-                        help="noisy runs that are attacked")  # fmt: skip
-    parser.add_argument("--epsilons", type=EPSILONS,
-                        default=(), metavar="E,E", help="total budgets to sweep")  # fmt: skip
-    parser.add_argument("--attack-rounds", type=WHOLE, default=10, metavar="R",
-                        help="rounds that are heard at most")  # fmt: skip
-    parser.add_argument("--prior", default="grid", metavar="WHOSE",
-                        help="whose total the prior shares out equally: grid | zone")  # fmt: skip
-    parser.add_argument("--prior-spread", type=REAL, default=1.0, metavar="S",
-                        help="spread of the public prior over its mean")  # fmt: skip
-    parser.add_argument("--bus", type=WHOLE, metavar="BUS",
-                        help="attack this bus's zone only (default: every zone)")  # fmt: skip
-    parser.add_argument("--averaging", action="store_true",
-                        help="also error against rounds, drawn each round or once")  # fmt: skip
+    parser.add_argument(
+        "--seeds", type=WHOLE, default=5, metavar="N", help="noisy runs that are attacked"
+    )
+    parser.add_argument(
+        "--epsilons", type=EPSILONS, default=(), metavar="E,E", help="total budgets to sweep"
+    )
+    parser.add_argument(
+        "--attack-rounds", type=WHOLE, default=10, metavar="R", help="rounds that are heard at most"
+    )
+    parser.add_argument(
+        "--prior",
+        default="grid",
+        metavar="WHOSE",
+        help="whose total the prior shares out equally: grid | zone",
+    )
+    parser.add_argument(
+        "--prior-spread",
+        type=REAL,
+        default=1.0,
+        metavar="S",
+        help="spread of the public prior over its mean",
+    )
+    parser.add_argument(
+        "--bus", type=WHOLE, metavar="BUS", help="attack this bus's zone only (default: every zone)"
+    )
+    parser.add_argument(
+        "--averaging",
+        action="store_true",
+        help="also error against rounds, drawn each round or once",
+    )
 
 
 def execute(args: argparse.Namespace) -> int:
@@ -102,29 +118,48 @@ def _print(result: AttackResult) -> None:
         f"{counted(result.plan.seeds, 'seed')}",
         ["run", "reads", "MW", "+-95%", "median %", "in 5%", "of prior"],
         [
-            [r["configuration"], r["adversary"], *map(_three, (
-                r["mae_mw"], r["interval_mw"], r["error_percent"], r["recovered"], r["of_prior"],
-            ))]
+            [
+                r["configuration"],
+                r["adversary"],
+                *map(
+                    _three,
+                    (
+                        r["mae_mw"],
+                        r["interval_mw"],
+                        r["error_percent"],
+                        r["recovered"],
+                        r["of_prior"],
+                    ),
+                ),
+            ]
             for r in result.as_dict()["summary"]
         ],
-    )  # fmt: skip
+    )
     print_table(
         "What noise-free messages hold (buses)",
         ["zone", "demands", "rank", *VERDICTS],
-        [[str(r["zone"]), r["demands"], r["rank"], *(r[v] for v in VERDICTS)]
-         for r in result.as_dict()["zones"]],
-    )  # fmt: skip
+        [
+            [str(r["zone"]), r["demands"], r["rank"], *(r[v] for v in VERDICTS)]
+            for r in result.as_dict()["zones"]
+        ],
+    )
     table = result.by_distance()
     rows = table[table["adversary"] == "messages"]
     print_table(
         "Share recovered by lines to the nearest tie bus",
         ["run", "lines", "buses", "identifiable", "in 5%", "in 1 MW"],
         [
-            [r.configuration, int(r.lines_to_tie), int(r.buses), _three(r.identifiable),
-             _three(r.recovered), _three(r.within_1mw)]
+            [
+                r.configuration,
+                int(r.lines_to_tie),
+                int(r.buses),
+                _three(r.identifiable),
+                _three(r.recovered),
+                _three(r.within_1mw),
+            ]
             for r in rows.itertuples()
         ],
-    )  # fmt: skip
+    )
     errors = result.errors(result.shown).mean(axis=0)
     closer = int((errors < (1.0 - KNOWN_BETTER) * result.prior_errors).sum())
     print(

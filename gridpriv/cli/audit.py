@@ -31,20 +31,33 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_run_arguments(parser)
     hide_what_runs_only(parser)
     parser.add_argument(
-        "--runs", type=WHOLE, metavar="N",
+        "--runs",
+        type=WHOLE,
+        metavar="N",
         help="runs on each of D and D' (default: 50000, 10000, and 3000 of 5 rounds)",
-    )  # fmt: skip
-    parser.add_argument("--confidence", type=REAL, default=0.999, metavar="C",
-                        help="confidence of the bound")  # fmt: skip
-    parser.add_argument("--audit-rounds", type=WHOLE, default=5, metavar="R",
-                        help="rounds that are replayed and observed")  # fmt: skip
-    parser.add_argument("--levels", default="release,solution,messages", metavar="A,B",
-                        help="observed, by commas: release | solution | messages")  # fmt: skip
+    )
+    parser.add_argument(
+        "--confidence", type=REAL, default=0.999, metavar="C", help="confidence of the bound"
+    )
+    parser.add_argument(
+        "--audit-rounds",
+        type=WHOLE,
+        default=5,
+        metavar="R",
+        help="rounds that are replayed and observed",
+    )
+    parser.add_argument(
+        "--levels",
+        default="release,solution,messages",
+        metavar="A,B",
+        help="observed, by commas: release | solution | messages",
+    )
     parser.add_argument(
         "--bus", type=WHOLE, metavar="BUS", help="bus whose demand moves (default: the worst)"
     )
-    parser.add_argument("--sweep", action="store_true",
-                        help="audit every perturbation, mechanism and update")  # fmt: skip
+    parser.add_argument(
+        "--sweep", action="store_true", help="audit every perturbation, mechanism and update"
+    )
 
 
 def execute(args: argparse.Namespace) -> int:
@@ -124,11 +137,19 @@ def _print(results: list[AuditResult], many: bool) -> None:
         f"{100 * document['confidence']:g} % confidence",
         ["observed", "delta", "nominal", "cert.", "measured", "runs", "sees", "verdict"],
         [
-            [r["level"], r["delta"], r["nominal"], r["certified"], r["measured"], r["runs"],
-             r["detectable"], r["verdict"].removeprefix("claim ")]
+            [
+                r["level"],
+                r["delta"],
+                r["nominal"],
+                r["certified"],
+                r["measured"],
+                r["runs"],
+                r["detectable"],
+                r["verdict"].removeprefix("claim "),
+            ]
             for r in document["statistical"]
         ],
-    )  # fmt: skip
+    )
     print(
         "nominal, cert.(ified): epsilon as stated and as charged; measured: a lower bound;\n"
         "sees: the least epsilon that so many runs would tell from the nominal one."

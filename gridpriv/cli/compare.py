@@ -58,14 +58,18 @@ EPILOG = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.add_argument("case", nargs="*", metavar="CASE", help="cases by name, or paths")
-    parser.add_argument("--study", metavar="FILE",
-                        help="read the study from a TOML or JSON file (default: none)")  # fmt: skip
+    parser.add_argument(
+        "--study", metavar="FILE", help="read the study from a TOML or JSON file (default: none)"
+    )
     parser.add_argument("--method", action="append", metavar="METHOD", help=METHOD)
     axes = parser.add_argument_group("axes", "What every method is run at, by commas.")
     for name, text in AXES.items():
         axes.add_argument(f"--{name}", metavar="A,B,...", help=text)
-    axes.add_argument("--per-release", action="store_true",
-                      help="budgets are per release, as in the paper, not totals")  # fmt: skip
+    axes.add_argument(
+        "--per-release",
+        action="store_true",
+        help="budgets are per release, as in the paper, not totals",
+    )
     parser.epilog = EPILOG
     add_settings(
         parser, Settings, PRESETS, without=(*OWN_FLAGS, "temporal_basis", "stream"), axis=True
@@ -74,9 +78,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(f"--{name}s", dest=name, action="append", help=argparse.SUPPRESS)
     add_running(parser)
     parser.add_argument(
-        "--no-reference", dest="reference", action="store_false", default=None,
+        "--no-reference",
+        dest="reference",
+        action="store_false",
+        default=None,
         help="leave out the same zones without noise, and with prior-only",
-    )  # fmt: skip
+    )
     dry = "check the study and print its runs and time; run nothing"
     parser.add_argument("--dry-run", action="store_true", help=dry)
     parser.add_argument(
@@ -115,10 +122,15 @@ def execute(args: argparse.Namespace) -> int:
         args.out = f"study-{plan.name or '-'.join(Path(c).stem for c in plan.cases)}"
     output_folder(args.out)
     study = compare(
-        plan, out=args.out, jobs=args.jobs, cluster=args.cluster, resume=args.resume,
-        retry_failed=args.retry_failed, time_limit=args.time_limit,
+        plan,
+        out=args.out,
+        jobs=args.jobs,
+        cluster=args.cluster,
+        resume=args.resume,
+        retry_failed=args.retry_failed,
+        time_limit=args.time_limit,
         progress=partial(progress, args, "study"),
-    )  # fmt: skip
+    )
     return finish(study, args, formats)
 
 
@@ -140,9 +152,13 @@ def finish(study: Study, args: argparse.Namespace, formats: list[str]) -> int:
     files, table, report = reported(study, formats)
     rows = table.astype(object).where(table.notna(), None).to_dict("records")
     document = {
-        "folder": str(args.out), **verdict(report), "summary": rows, "runs": len(study.runs),
-        "failed": len(study.failed), "files": [str(f) for f in files],
-    }  # fmt: skip
+        "folder": str(args.out),
+        **verdict(report),
+        "summary": rows,
+        "runs": len(study.runs),
+        "failed": len(study.failed),
+        "files": [str(f) for f in files],
+    }
 
     def summarise() -> None:
         print_cards(report)
@@ -258,9 +274,14 @@ def _plan(args: argparse.Namespace) -> StudyPlan:
     read = [named_settings(text, Settings, EXAMPLE, "preset") for text in args.method or ()]
     methods = [make_method(name, **given) for name, given in read]
     return make_plan(
-        args.case, per_release=args.per_release, methods=methods, settings=settings,
-        **_own_axes(args), **told, **axes,
-    )  # fmt: skip
+        args.case,
+        per_release=args.per_release,
+        methods=methods,
+        settings=settings,
+        **_own_axes(args),
+        **told,
+        **axes,
+    )
 
 
 def values_of(name: str, setting: Setting, texts: Sequence[str]) -> list[Any]:

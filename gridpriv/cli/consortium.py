@@ -30,15 +30,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     add_case_arguments(parser)
     parser.add_argument(
-        "folders", metavar="FOLDER", nargs="*",
+        "folders",
+        metavar="FOLDER",
+        nargs="*",
         help="after the word verify in place of CASE: parties' folders whose signed transcripts "
         "are replayed, to name who deviated from the agreement",
-    )  # fmt: skip
+    )
     parser.add_argument("--run", metavar="NAME", default="1", help="name of the run")
     parser.add_argument(
-        "--address", metavar="HOST:PORT", default="127.0.0.1:50051",
+        "--address",
+        metavar="HOST:PORT",
+        default="127.0.0.1:50051",
         help="where zones reach the coordinator",
-    )  # fmt: skip
+    )
     add_zone_arguments(parser)
     add_settings(parser, Settings, PRESETS, without=("workers", "temporal_basis", "stream"))
     add_output(parser, "a new folder, with one folder per party", "DIR")
@@ -63,12 +67,16 @@ def execute(args: argparse.Namespace) -> int:
     folder = Path(args.out)
     lay_out(case, zoning, settings, args.run, args.address, folder)
     document = {"out": str(folder), "run": args.run, "zones": list(zoning.names)}
-    tell(args, document, lambda: print(
-        f"{folder}: coordinator, {counted(zoning.n_zone, 'zone')} ({', '.join(zoning.names)}), "
-        "authority.\n"
-        f"gridpriv coordinator --config {folder / 'coordinator' / 'coordinator.toml'}\n"
-        f"gridpriv zone-agent --config {folder / zoning.names[0] / 'zone.toml'}, and so on"
-    ))  # fmt: skip
+    tell(
+        args,
+        document,
+        lambda: print(
+            f"{folder}: coordinator, {counted(zoning.n_zone, 'zone')} ({', '.join(zoning.names)}), "
+            "authority.\n"
+            f"gridpriv coordinator --config {folder / 'coordinator' / 'coordinator.toml'}\n"
+            f"gridpriv zone-agent --config {folder / zoning.names[0] / 'zone.toml'}, and so on"
+        ),
+    )
     return 0
 
 
@@ -80,8 +88,9 @@ def verified(args: argparse.Namespace) -> int:
 
     def show() -> None:
         if document["deviations"]:
-            rows = [[row["party"], row["turn"] or "-", row["reason"]]
-                    for row in document["deviations"]]  # fmt: skip
+            rows = [
+                [row["party"], row["turn"] or "-", row["reason"]] for row in document["deviations"]
+            ]
             print_table("Deviations from the agreement", ["party", "turn", "reason"], rows)
         print(summary_line(document))
 

@@ -14,10 +14,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.add_argument("source", metavar="IN", help=CASE)
     parser.add_argument(
-        "target", metavar="OUT",
+        "target",
+        metavar="OUT",
         help="file to write: .m, .mat, .json (pandapower); with the extra powsybl .xiidm, .zip "
         "(CGMES), .uct (UCTE), .raw (PSS/E)",
-    )  # fmt: skip
+    )
     add_output(parser)
 
 
@@ -42,9 +43,10 @@ def summarise(document: Json) -> None:
     )
     if changed:
         print_table(
-            title, ["figure", "status", "elements", "largest relative difference"],
+            title,
+            ["figure", "status", "elements", "largest relative difference"],
             [[row["field"], row["status"], row["count"], row["largest"]] for row in changed],
-        )  # fmt: skip
+        )
     else:
         print(title)
     print(f"{counted(kept, 'figure')} kept, compared after reading the new file.")

@@ -21,9 +21,10 @@ def add_party_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of every party."""
     parser.add_argument("--config", metavar="FILE", required=True, help="its configuration (TOML)")
     parser.add_argument(
-        "--insecure-loopback", action="store_true",
+        "--insecure-loopback",
+        action="store_true",
         help="no certificates: anybody on this machine may take part for any zone",
-    )  # fmt: skip
+    )
     parser.add_argument("--log", metavar="LEVEL", default="warning", help=LOG)
     add_output(parser)
 

@@ -68,9 +68,7 @@ def execute(args: argparse.Namespace) -> int:
         charge, admit = stack.enter_context(charging(args, case, prepared))
         advance = stack.enter_context(progress(args, case.name, settings.rounds))
         result = run_prepared(prepared, lambda _: advance("round"), charge=charge, admit=admit)
-        analysis = exchange(
-            result, view=chosen.view, ptdf=chosen.ptdf, threshold=chosen.threshold
-        )  # fmt: skip
+        analysis = exchange(result, view=chosen.view, ptdf=chosen.ptdf, threshold=chosen.threshold)
     document = analysis.as_dict(public=args.public)
     if folder is not None:
         from gridpriv.report.exchange import DomainFigure
@@ -92,20 +90,29 @@ def summarise(document: Json) -> None:
         "power flow",
         ["zone", "net position", "least", "most", "redispatch $/h", "tie revenue $/h"],
         [
-            [row["zone"], *(_mw(row[name]) for name in ("net_position_mw", "least_mw", "most_mw")),
-             row["redispatch_cost"], row["tie_revenue"]]
+            [
+                row["zone"],
+                *(_mw(row[name]) for name in ("net_position_mw", "least_mw", "most_mw")),
+                row["redispatch_cost"],
+                row["tie_revenue"],
+            ]
             for row in document["zones"]
         ],
-    )  # fmt: skip
+    )
     print_table(
         "Largest exchange, other zones unchanged",
         ["from", "to", "limit of the network", "limiting branch", "room of generators"],
         [
-            [row["from_zone"], row["to_zone"], _mw(row["most_mw"]),
-             row["limit_at"] or "-", _mw(row["generation_mw"])]
+            [
+                row["from_zone"],
+                row["to_zone"],
+                _mw(row["most_mw"]),
+                row["limit_at"] or "-",
+                _mw(row["generation_mw"]),
+            ]
             for row in document["exchanges"][:MOST_SHOWN]
         ],
-    )  # fmt: skip
+    )
     for row in document["payments"]:
         print(
             f"Zone {row['from_zone']} pays zone {row['to_zone']} {row['amount']:.6g} $/h for "

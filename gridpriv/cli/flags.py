@@ -72,9 +72,11 @@ def add_settings(
     parser.add_argument("--preset", metavar="NAME", help=preset)
     if "budget" not in without:
         parser.add_argument(
-            "--epsilon", type=reading(float), metavar="E",
+            "--epsilon",
+            type=reading(float),
+            metavar="E",
             help="short for --budget per-release:E (default: none)",
-        )  # fmt: skip
+        )
     add_flags(parser, kind, without, axis=axis)
 
 
@@ -234,26 +236,38 @@ def add_zone_arguments(parser: argparse.ArgumentParser) -> None:
         "zones", "Zone map; default: the map that ships with the case, if there is one."
     )
     zones.add_argument(
-        "--zones", metavar="K", help="number of zones (default: that of the shipped map)",
+        "--zones",
+        metavar="K",
+        help="number of zones (default: that of the shipped map)",
         type=number(_whole, "a number of zones; a map of them is named by --zoning FILE.csv"),
-    )  # fmt: skip
+    )
     zones.add_argument("--zoning", metavar="FILE.csv", help="zone map with columns bus,zone")
     zones.add_argument(
-        "--zones-from", metavar="NAME",
+        "--zones-from",
+        metavar="NAME",
         help="zones from the groups of the case: area | zone | country | substation",
-    )  # fmt: skip
+    )
     zones.add_argument(
-        "--method", metavar="NAME",
-        help="partition method: spectral | louvain | kernighan-lin | metis "
-        "(default: spectral)",
-    )  # fmt: skip
+        "--method",
+        metavar="NAME",
+        help="partition method: spectral | louvain | kernighan-lin | metis (default: spectral)",
+    )
     zones.add_argument(
         "--zone-size", type=WHOLE, metavar="N", help="target buses per zone, in place of --zones"
     )
 
 
-NOT_HONOURED = ("demand", "ledger", "series", "resume", "public", "cluster", "reference",
-                "temporal_basis", "stream")  # fmt: skip
+NOT_HONOURED = (
+    "demand",
+    "ledger",
+    "series",
+    "resume",
+    "public",
+    "cluster",
+    "reference",
+    "temporal_basis",
+    "stream",
+)
 
 
 def hide_what_runs_only(parser: argparse.ArgumentParser) -> None:

@@ -14,9 +14,12 @@ from gridpriv.core.files import make_folder, refuse_used
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.add_argument(
-        "--zone", action="append", metavar="NAME", required=True,
+        "--zone",
+        action="append",
+        metavar="NAME",
+        required=True,
         help="a zone, as the terms name it (repeatable)",
-    )  # fmt: skip
+    )
     parser.add_argument(
         "--days", type=WHOLE, default=30, metavar="N", help="how long certificates hold"
     )
@@ -35,9 +38,13 @@ def execute(args: argparse.Namespace) -> int:
     refuse_used(folder)
     write_keys(folder, authority, parties)
     document = {"out": str(folder), "parties": list(parties), "days": args.days}
-    tell(args, document, lambda: print(
-        f"{folder}: certificates of {', '.join(parties)} for {args.days} days, and the authority "
-        "that signed them.\nEach key is its party's alone; the authority's key signs new parties: "
-        "keep it away from all of them."
-    ))  # fmt: skip
+    tell(
+        args,
+        document,
+        lambda: print(
+            f"{folder}: certificates of {', '.join(parties)} for {args.days} days, and the "
+            "authority that signed them.\nEach key is its party's alone; the authority's key signs "
+            "new parties: keep it away from all of them."
+        ),
+    )
     return 0

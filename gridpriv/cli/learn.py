@@ -59,8 +59,17 @@ TUNE_ON = (
     "the budget (default: public:0.1)"
 )
 CLIENT_ROUNDS = "rounds of every way times its clients of a round (default: --rounds for all)"
-OF_PLANS = ("algorithms", "method", "totals", "seeds", "tune", "tune_on", "client_rounds", "allow",
-            "preset")  # fmt: skip
+OF_PLANS = (
+    "algorithms",
+    "method",
+    "totals",
+    "seeds",
+    "tune",
+    "tune_on",
+    "client_rounds",
+    "allow",
+    "preset",
+)
 
 ACTIONS = {
     "run": "one run on a data set",
@@ -104,38 +113,50 @@ def _compare_arguments(parser: argparse.ArgumentParser) -> None:
     add_settings(parser, LearnSettings, preset_names(), SET_BY_COMPARISON)
     parser.add_argument("--study", metavar="FILE", help="read the study from a TOML file instead")
     parser.add_argument(
-        "--algorithms", metavar="A,B",
+        "--algorithms",
+        metavar="A,B",
         help=f"names, by commas; ryu-kim:output is its output perturbation (default: {ALGORITHMS})",
-    )  # fmt: skip
+    )
     parser.add_argument("--method", action="append", metavar="METHOD", help=METHOD)
     parser.add_argument(
-        "--totals", metavar="E,E",
+        "--totals",
+        metavar="E,E",
         help=f"certified total epsilons, by commas (default: {TOTALS})",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--seeds", type=WHOLE, metavar="N",
+        "--seeds",
+        type=WHOLE,
+        metavar="N",
         help=f"repetitions, each with a seed of its own (default: {SEEDS})",
-    )  # fmt: skip
+    )
     parser.add_argument("--tune", action="append", metavar="SETTING=V,V", help=TUNE)
     parser.add_argument("--tune-on", metavar="ROWS", help=TUNE_ON)
     parser.add_argument("--client-rounds", type=WHOLE, metavar="N", help=CLIENT_ROUNDS)
-    parser.add_argument("--allow", action="append", metavar="NAME",
-                        help="what ways may differ in: client-rounds | units")  # fmt: skip
-    parser.add_argument("--jobs", type=WHOLE, default=1, metavar="N",
-                        help="processes (default: %(default)s)")  # fmt: skip
+    parser.add_argument(
+        "--allow",
+        action="append",
+        metavar="NAME",
+        help="what ways may differ in: client-rounds | units",
+    )
+    parser.add_argument(
+        "--jobs", type=WHOLE, default=1, metavar="N", help="processes (default: %(default)s)"
+    )
     parser.add_argument("--resume", action="store_true", help="run what the folder does not hold")
-    parser.add_argument("--retry-failed", action="store_true",
-                        help="with --resume: failed runs too")  # fmt: skip
+    parser.add_argument(
+        "--retry-failed", action="store_true", help="with --resume: failed runs too"
+    )
     add_formats(parser)
     add_output(parser, "folder of the study", default="learn-compare")
 
 
 def _source_arguments(parser: argparse.ArgumentParser, nargs: str | None = None) -> None:
     parser.add_argument(
-        "dataset", metavar="DATASET", nargs=nargs,
+        "dataset",
+        metavar="DATASET",
+        nargs=nargs,
         help="mnist | femnist | adult | lasso | a folder of one of these names | data of your own: "
         "FILE.npz (x, y, client), FILE.csv or FILE.parquet (y, client), a folder of images",
-    )  # fmt: skip
+    )
     parser.add_argument(
         "--data", metavar="DIR", help="folder of data sets (default: $GRIDPRIV_DATA)"
     )
@@ -166,9 +187,14 @@ def _dataset(args: argparse.Namespace, settings: LearnSettings) -> Dataset:
     from gridpriv.learning import load_dataset
 
     return load_dataset(
-        args.dataset, args.data, download=args.download, missing=settings.missing,
-        scaling=settings.scaling, seed=settings.seed, norm=settings.norm,
-    )  # fmt: skip
+        args.dataset,
+        args.data,
+        download=args.download,
+        missing=settings.missing,
+        scaling=settings.scaling,
+        seed=settings.seed,
+        norm=settings.norm,
+    )
 
 
 def _run(args: argparse.Namespace) -> int:
@@ -219,9 +245,15 @@ def _run(args: argparse.Namespace) -> int:
         from gridpriv.study.learned import keep_learning_run
 
         document = keep_learning_run(
-            folder, args.dataset, dataset, settings, run, public=args.public, resume=args.resume,
+            folder,
+            args.dataset,
+            dataset,
+            settings,
+            run,
+            public=args.public,
+            resume=args.resume,
             repeat=shlex.join(["gridpriv", "learn", "run", args.dataset, *as_flags(settings)]),
-        )  # fmt: skip
+        )
         if was_finished:
             tell_finished(args)
     tell(args, document, lambda: summarise(document), folder)
@@ -248,10 +280,15 @@ def _compare(args: argparse.Namespace) -> int:
     assert folder is not None
     shelf = Shelf(args.data, args.download, plan.data_seed)
     study = compare_learning(
-        plan, folder, shelf, jobs=args.jobs, resume=args.resume, retry_failed=args.retry_failed,
+        plan,
+        folder,
+        shelf,
+        jobs=args.jobs,
+        resume=args.resume,
+        retry_failed=args.retry_failed,
         repeat=_again(args),
         progress=partial(progress, args, "study"),
-    )  # fmt: skip
+    )
     return finish_learning(study, args, formats)
 
 
@@ -284,10 +321,15 @@ def _plan(args: argparse.Namespace) -> LearnPlan:
     seeds = SEEDS if args.seeds is None else args.seeds
     budgets = [f"total:{total!r},{DELTA:g}" for total in _numbers(totals)]
     return LearnPlan(
-        args.dataset, tuple(ways), tuple(budgets), tuple(range(seeds)),
+        args.dataset,
+        tuple(ways),
+        tuple(budgets),
+        tuple(range(seeds)),
         given | preset | {"sensitivity": "proven"},
-        tuning=_tuning(args), client_rounds=args.client_rounds, allowed=tuple(args.allow or ()),
-    )  # fmt: skip
+        tuning=_tuning(args),
+        client_rounds=args.client_rounds,
+        allowed=tuple(args.allow or ()),
+    )
 
 
 def _way(name: str) -> Method:
@@ -331,9 +373,14 @@ def _again(args: argparse.Namespace) -> str:
     """Return the command that makes the same study."""
     if args.study is not None:
         return f"gridpriv learn compare --study {args.study}"
-    words = {"preset": args.preset, "totals": args.totals, "seeds": args.seeds,
-             "algorithms": args.algorithms, "client-rounds": args.client_rounds,
-             "tune-on": args.tune_on}  # fmt: skip
+    words = {
+        "preset": args.preset,
+        "totals": args.totals,
+        "seeds": args.seeds,
+        "algorithms": args.algorithms,
+        "client-rounds": args.client_rounds,
+        "tune-on": args.tune_on,
+    }
     words |= {k: written(v) for k, v in given_settings(args, LearnSettings).items()}
     flags = [f"--{k.replace('_', '-')} {v}" for k, v in words.items() if v is not None]
     for name in ("method", "tune", "allow"):
@@ -362,10 +409,13 @@ def _print_means(study: Study, table: pd.DataFrame, report: Report) -> None:
     print_cards(report)
     error = "test_mse" if table["test_error_pct"].isna().all() else "test_error_pct"
     columns = {
-        "series": "algorithm", "total_epsilon": "total",
+        "series": "algorithm",
+        "total_epsilon": "total",
         error: "squared error" if error == "test_mse" else "error %",
-        f"{error}_high": "95 % to", "mean_objective": "objective", "seeds": "seeds",
-    }  # fmt: skip
+        f"{error}_high": "95 % to",
+        "mean_objective": "objective",
+        "seeds": "seeds",
+    }
     if study.failed.size:
         columns["failed"] = "failed"
     kept = table[list(columns)].astype(object)

@@ -33,34 +33,57 @@ def forecast_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``learn forecast``."""
     parser.add_argument("case", metavar="CASE", help="case name, or file")
     parser.add_argument(
-        "--history", metavar="FILE.csv", required=True,
+        "--history",
+        metavar="FILE.csv",
+        required=True,
         help="demand of the past: step,bus,pd_mw,qd_mvar, steps being dates and times",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--weather", metavar="FILE.csv",
+        "--weather",
+        metavar="FILE.csv",
         help="public columns by step, of the history and of the steps ahead, such as "
         "step,temperature (default: calendar only)",
-    )  # fmt: skip
+    )
     add_zone_arguments(parser)
     parser.add_argument(
-        "--total", type=REAL, default=0.2, metavar="E",
+        "--total",
+        type=REAL,
+        default=0.2,
+        metavar="E",
         help="total epsilon of a zone's releases, pure; inf for no noise (default: %(default)s)",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--beta", default="1MW", metavar="BETA",
+        "--beta",
+        default="1MW",
+        metavar="BETA",
         help="how far one bus's demand may change, in every step (default: %(default)s)",
-    )  # fmt: skip
-    parser.add_argument("--noise", default="simulated", metavar="NAME",
-                        help="simulated | secure (default: %(default)s)")  # fmt: skip
-    parser.add_argument("--model", default="linear", metavar="NAME",
-                        help="linear | network (default: %(default)s)")  # fmt: skip
-    parser.add_argument("--steps", type=WHOLE, default=DAY, metavar="N",
-                        help="steps ahead (default: %(default)s)")  # fmt: skip
-    parser.add_argument("--test-steps", type=WHOLE, default=0, metavar="N",
-                        help="leave out the last N steps and compare with them (default: 0); "
-                        "what is compared is private")  # fmt: skip
-    parser.add_argument("--quantiles", default=QUANTILES, metavar="Q,Q",
-                        help="of every zone's demand (default: %(default)s)")  # fmt: skip
+    )
+    parser.add_argument(
+        "--noise",
+        default="simulated",
+        metavar="NAME",
+        help="simulated | secure (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--model", default="linear", metavar="NAME", help="linear | network (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--steps", type=WHOLE, default=DAY, metavar="N", help="steps ahead (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--test-steps",
+        type=WHOLE,
+        default=0,
+        metavar="N",
+        help="leave out the last N steps and compare with them (default: 0); "
+        "what is compared is private",
+    )
+    parser.add_argument(
+        "--quantiles",
+        default=QUANTILES,
+        metavar="Q,Q",
+        help="of every zone's demand (default: %(default)s)",
+    )
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="(default: 0)")
     add_ledger_arguments(parser)
     add_output(parser, "the forecast, a file for --public-demand", "F.csv")
@@ -111,9 +134,12 @@ def _owners(case: Case, zoning: Zoning, adjacency: DemandAdjacency) -> Sequence[
 
 
 def _forecast(
-    args: argparse.Namespace, series: DemandSeries, zoning: Zoning, adjacency: DemandAdjacency,
+    args: argparse.Namespace,
+    series: DemandSeries,
+    zoning: Zoning,
+    adjacency: DemandAdjacency,
     charge: ReleaseCharge | None,
-) -> tuple[Forecast, list[str]]:  # fmt: skip
+) -> tuple[Forecast, list[str]]:
     """Return the forecast and the names of its steps."""
     from gridpriv.learning.forecast import (
         History,
@@ -143,10 +169,15 @@ def _forecast(
         costs = {one.zone: charge.cost(one.zone, planned) for one in histories}
         charge.ledger.plan(costs)
     found = forecast_demand(
-        histories, past, ahead, epsilon=args.total, beta=adjacency.beta, source=args.noise,
+        histories,
+        past,
+        ahead,
+        epsilon=args.total,
+        beta=adjacency.beta,
+        source=args.noise,
         seed=args.seed,
         charge=lambda zone, release: None if charge is None else charge(zone, {release: 1}),
-    )  # fmt: skip
+    )
     return found, times
 
 
@@ -192,40 +223,53 @@ def _table(case: Case, zoning: Zoning, found: Forecast, times: Sequence[str]) ->
         parts.append(
             pd.DataFrame(
                 {
-                    "step": step, "bus": case.bus_id[order], "pd_mw": mean[0], "qd_mvar": mean[1],
-                    "pd_std_mw": spread[0], "qd_std_mvar": spread[1],
+                    "step": step,
+                    "bus": case.bus_id[order],
+                    "pd_mw": mean[0],
+                    "qd_mvar": mean[1],
+                    "pd_std_mw": spread[0],
+                    "qd_std_mvar": spread[1],
                     "zone_spread": relative[zone_of, t],
                 }
             )
-        )  # fmt: skip
+        )
     return pd.concat(parts, ignore_index=True)
 
 
 def _document(
-    args: argparse.Namespace, case: Case, zoning: Zoning, found: Forecast, times: Sequence[str],
+    args: argparse.Namespace,
+    case: Case,
+    zoning: Zoning,
+    found: Forecast,
+    times: Sequence[str],
     quantiles: Mapping[float, Floats],
-) -> Json:  # fmt: skip
+) -> Json:
     base = case.base_mva
     noisy = found.epsilon < math.inf
-    told: Json = json_ready({
-        "case": case.name, "steps": list(times), "model": args.model,
-        "zones": [
-            {
-                "zone": zone, "buses": len(members),
-                "mean_mw": (base * found.zone_mean[z]).tolist(),
-                "spread_mw": (base * found.zone_spread[z]).tolist(),
-                "quantiles": {str(q): values[z].tolist() for q, values in quantiles.items()},
-            }
-            for z, (zone, members) in enumerate(zip(zoning.names, zoning.members, strict=True))
-        ],
-        "privacy": {
-            "adjacency": f"one bus changes its demand by at most {args.beta} in every step",
-            "releases_per_zone": max((len(r) for r in found.releases.values()), default=0),
-            "total_pure": found.epsilon if noisy else None,
-            "noise": args.noise if noisy else "none",
-        },
-        "test": None,
-    })  # fmt: skip
+    told: Json = json_ready(
+        {
+            "case": case.name,
+            "steps": list(times),
+            "model": args.model,
+            "zones": [
+                {
+                    "zone": zone,
+                    "buses": len(members),
+                    "mean_mw": (base * found.zone_mean[z]).tolist(),
+                    "spread_mw": (base * found.zone_spread[z]).tolist(),
+                    "quantiles": {str(q): values[z].tolist() for q, values in quantiles.items()},
+                }
+                for z, (zone, members) in enumerate(zip(zoning.names, zoning.members, strict=True))
+            ],
+            "privacy": {
+                "adjacency": f"one bus changes its demand by at most {args.beta} in every step",
+                "releases_per_zone": max((len(r) for r in found.releases.values()), default=0),
+                "total_pure": found.epsilon if noisy else None,
+                "noise": args.noise if noisy else "none",
+            },
+            "test": None,
+        }
+    )
     return told
 
 
@@ -248,21 +292,28 @@ def _tested(
         total = base * series.pd[:, members].sum(axis=1)
         back = count - season + np.arange(args.test_steps) % season
         naive = total[np.maximum(back, 0)]
-        rows.append({
-            "zone": zone, "mape": mape(total[count:], base * found.zone_mean[z]),
-            "pinball_mw": pinball_loss(total[count:], {q: v[z] for q, v in quantiles.items()}),
-            "naive_mape": mape(total[count:], naive),
-            "naive_pinball_mw": pinball_loss(total[count:], dict.fromkeys(quantiles, naive)),
-        })  # fmt: skip
+        rows.append(
+            {
+                "zone": zone,
+                "mape": mape(total[count:], base * found.zone_mean[z]),
+                "pinball_mw": pinball_loss(total[count:], {q: v[z] for q, v in quantiles.items()}),
+                "naive_mape": mape(total[count:], naive),
+                "naive_pinball_mw": pinball_loss(total[count:], dict.fromkeys(quantiles, naive)),
+            }
+        )
     return rows
 
 
 def _print(document: Json) -> None:
     rows = [
-        [zone["zone"], zone["buses"], sum(zone["mean_mw"]) / len(zone["mean_mw"]),
-         sum(zone["spread_mw"]) / len(zone["spread_mw"])]
+        [
+            zone["zone"],
+            zone["buses"],
+            sum(zone["mean_mw"]) / len(zone["mean_mw"]),
+            sum(zone["spread_mw"]) / len(zone["spread_mw"]),
+        ]
         for zone in document["zones"]
-    ]  # fmt: skip
+    ]
     first, last = document["steps"][0], document["steps"][-1]
     title = f"{document['case']}: forecast of {len(document['steps'])} steps, {first} to {last}"
     print_table(title, ["zone", "buses", "mean MW", "std MW"], rows)

@@ -51,10 +51,15 @@ def grant(args: argparse.Namespace, dataset: Dataset, settings: LearnSettings) -
     units = sum(len(owner.units) for owner in owners)
     kind = owners[0].protection.units
     document = {
-        "ledger": args.ledger, "dataset": dataset.name, "epsilon": args.epsilon,
-        "delta": args.delta, "units": units, "unit": kind, "clients": len(owners),
+        "ledger": args.ledger,
+        "dataset": dataset.name,
+        "epsilon": args.epsilon,
+        "delta": args.delta,
+        "units": units,
+        "unit": kind,
+        "clients": len(owners),
         "protected": str(owners[0].protection),
-    }  # fmt: skip
+    }
     delta = f" at delta {args.delta:g}" if args.delta else ""
     told = (
         f"{args.ledger}: epsilon {args.epsilon:g}{delta} granted to each of {units} {kind} of "

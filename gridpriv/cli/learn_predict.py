@@ -22,10 +22,11 @@ def predict_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``learn predict``."""
     parser.add_argument("model", metavar="MODEL", help="model.npz of learn run --out")
     parser.add_argument(
-        "dataset", metavar="DATA",
+        "dataset",
+        metavar="DATA",
         help="FILE.npz (x), FILE.csv or FILE.parquet (the columns of training), a folder of "
         "images, or a named data set, of which the test rows are predicted; labels y are optional",
-    )  # fmt: skip
+    )
     parser.add_argument(
         "--data", metavar="DIR", help="folder of data sets (default: $GRIDPRIV_DATA)"
     )

@@ -40,8 +40,16 @@ ACTIONS = {
     "verify": "check every byte; print the ledger's head",
 }
 COLUMNS = (
-    "row", "owner", "run", "charged_at", "units", "kind", "parameter", "second", "count",
-)  # fmt: skip
+    "row",
+    "owner",
+    "run",
+    "charged_at",
+    "units",
+    "kind",
+    "parameter",
+    "second",
+    "count",
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -142,11 +150,15 @@ def _print_accounts(file: str, owners: list[Json]) -> None:
         f"Ledger {file}",
         ["owner", "units", "epsilon", "delta", "releases", "spent epsilon", "used %", "left %"],
         [
-            [*(owner[name] for name in ("owner", "units", "epsilon", "delta", "releases")),
-             owner["total"]["epsilon"], 100.0 * owner["used"], 100.0 * owner["left"]]
+            [
+                *(owner[name] for name in ("owner", "units", "epsilon", "delta", "releases")),
+                owner["total"]["epsilon"],
+                100.0 * owner["used"],
+                100.0 * owner["left"],
+            ]
             for owner in owners
         ],
-    )  # fmt: skip
+    )
     for adjacency in sorted({owner["adjacency"] for owner in owners}):
         print(f"Protected: {adjacency.rstrip('.')}.")
     for keeper in sorted({owner["kept_by"] for owner in owners}):
@@ -209,12 +221,17 @@ def _export(args: argparse.Namespace, key: Path | None) -> int:
 def _charges(book: Book) -> list[Json]:
     """Return every charge, oldest first; ``units`` is for how many units it was."""
     return [
-        dict(zip(COLUMNS, (row, entry.owner, entry.run, entry.at, units, *vars(charge).values(),
-                           count), strict=True))
+        dict(
+            zip(
+                COLUMNS,
+                (row, entry.owner, entry.run, entry.at, units, *vars(charge).values(), count),
+                strict=True,
+            )
+        )
         for row, entry in book.charged
         for units in (sum(last - first + 1 for first, last in entry.units),)
         for charge, count in entry.charges
-    ]  # fmt: skip
+    ]
 
 
 def _verify(args: argparse.Namespace, key: Path | None) -> int:

@@ -55,14 +55,33 @@ RARELY = 100_000  # new objects between two collections: imports make many and d
 TRACEBACK = "GRIDPRIV_TRACEBACK"
 DEFECT, PIPE_CLOSED = 70, 141
 # what a path given by the user can be, and what a machine can run out of
-OF_INPUT = frozenset({
-    errno.ENOENT, errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR, errno.ENAMETOOLONG,
-    errno.ELOOP, errno.EEXIST, errno.ENOTEMPTY, errno.ENXIO,
-})  # fmt: skip
-OF_MACHINE = frozenset({
-    errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EMFILE, errno.ENFILE, errno.ENOMEM,
-    errno.EFBIG, errno.EAGAIN,
-})  # fmt: skip
+OF_INPUT = frozenset(
+    {
+        errno.ENOENT,
+        errno.EACCES,
+        errno.EPERM,
+        errno.EISDIR,
+        errno.ENOTDIR,
+        errno.ENAMETOOLONG,
+        errno.ELOOP,
+        errno.EEXIST,
+        errno.ENOTEMPTY,
+        errno.ENXIO,
+    }
+)
+OF_MACHINE = frozenset(
+    {
+        errno.ENOSPC,
+        errno.EDQUOT,
+        errno.EIO,
+        errno.EROFS,
+        errno.EMFILE,
+        errno.ENFILE,
+        errno.ENOMEM,
+        errno.EFBIG,
+        errno.EAGAIN,
+    }
+)
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -39,27 +39,41 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.add_argument("case", metavar="CASE", help=CASE)
     add_zone_arguments(parser)
-    parser.add_argument("--protect", default="10MW", metavar="BETA",
-                        help="change of one bus's demand that is hidden, such as 10MW; without "
-                        "a unit it is per unit of the case's base")  # fmt: skip
+    parser.add_argument(
+        "--protect",
+        default="10MW",
+        metavar="BETA",
+        help="change of one bus's demand that is hidden, such as 10MW; without "
+        "a unit it is per unit of the case's base",
+    )
     parser.add_argument("--total", type=REAL, default=1.0, metavar="E", help="pure total epsilon")
-    parser.add_argument("--public-demand", metavar="FILE",
-                        help="expected demand of every bus, bus,pd_mw,qd_mvar "
-                        "(default: guessed from capacity)")  # fmt: skip
+    parser.add_argument(
+        "--public-demand",
+        metavar="FILE",
+        help="expected demand of every bus, bus,pd_mw,qd_mvar (default: guessed from capacity)",
+    )
     parser.add_argument(
         "--releases",
         default=RELEASES,
         metavar="A,B,...",
         help="statistics of demand: nothing | bus | total | tree | auto",
     )
-    parser.add_argument("--mechanisms", default=MECHANISMS, metavar="A,B,...",
-                        help="noise: knorm | laplace")  # fmt: skip
-    parser.add_argument("--rounds", default=ROUNDS, metavar="A,B,...",
-                        help="numbers of rounds, or central")  # fmt: skip
-    parser.add_argument("--draws", type=WHOLE, default=10, metavar="N",
-                        help="demand scenarios, drawn from public data")  # fmt: skip
-    parser.add_argument("--solver", default=Settings.solver, metavar="NAME",
-                        help="clarabel, ipopt or pyomo:NAME")  # fmt: skip
+    parser.add_argument(
+        "--mechanisms", default=MECHANISMS, metavar="A,B,...", help="noise: knorm | laplace"
+    )
+    parser.add_argument(
+        "--rounds", default=ROUNDS, metavar="A,B,...", help="numbers of rounds, or central"
+    )
+    parser.add_argument(
+        "--draws",
+        type=WHOLE,
+        default=10,
+        metavar="N",
+        help="demand scenarios, drawn from public data",
+    )
+    parser.add_argument(
+        "--solver", default=Settings.solver, metavar="NAME", help="clarabel, ipopt or pyomo:NAME"
+    )
     add_output(parser, "write plan.json")
 
 
@@ -78,10 +92,14 @@ def execute(args: argparse.Namespace) -> int:
     beta = parse_beta(args.protect, "protect")
     beta.distance(case.base_mva, "protect")
     settings = make_settings(
-        mechanism="knorm", noise_schedule="once",
-        budget=f"total:{args.total}", beta=beta,
-        solver=args.solver, public_demand=args.public_demand, seed=0,
-    )  # fmt: skip
+        mechanism="knorm",
+        noise_schedule="once",
+        budget=f"total:{args.total}",
+        beta=beta,
+        solver=args.solver,
+        public_demand=args.public_demand,
+        seed=0,
+    )
     protected = settings.adjacency(case)  # warns of a distance that is none of this grid's
     options = list(methods(*_axes(args)))
     if not 1 <= args.draws <= MOST_DRAWS:
@@ -92,13 +110,19 @@ def execute(args: argparse.Namespace) -> int:
     varied = ("release", "mechanism", "rounds", "coordination", "seed")
     common = {name: value for name, value in settings.told_of(case).items() if name not in varied}
     document = {
-        "case": case.name, "zones": zoning.n_zone, "beta": args.protect,
-        "protected_mw": case.base_mva * protected.beta, "total": args.total,
-        "map_sha256": map_digest(zone_map(case, zoning)), "settings": common,
-        "draws": args.draws, "methods": [one.as_dict() for one in found],
+        "case": case.name,
+        "zones": zoning.n_zone,
+        "beta": args.protect,
+        "protected_mw": case.base_mva * protected.beta,
+        "total": args.total,
+        "map_sha256": map_digest(zone_map(case, zoning)),
+        "settings": common,
+        "draws": args.draws,
+        "methods": [one.as_dict() for one in found],
         "over_time": costs_over_time(args.total),
-        "recommended": best.as_dict(), "sentences": sentences(case, found, best, args),
-    }  # fmt: skip
+        "recommended": best.as_dict(),
+        "sentences": sentences(case, found, best, args),
+    }
     if folder is not None:
         write_results(folder, "plan", document)
     tell(args, document, lambda: _summarise(document), folder)
@@ -169,12 +193,25 @@ def _command(best: Expected, args: argparse.Namespace) -> str:
         if best.rounds == "central"
         else ["--noise-schedule", "once", "--rounds", best.rounds]
     )
-    return shlex.join([
-        "gridpriv", "run", args.case, *given_words(args, *ZONE_FLAGS, "public_demand"),
-        "--release", best.release, "--mechanism", best.mechanism, *coordination,
-        "--budget", f"total:{shortest(args.total)}", "--beta", args.protect,
-        "--solver", args.solver,
-    ])  # fmt: skip
+    return shlex.join(
+        [
+            "gridpriv",
+            "run",
+            args.case,
+            *given_words(args, *ZONE_FLAGS, "public_demand"),
+            "--release",
+            best.release,
+            "--mechanism",
+            best.mechanism,
+            *coordination,
+            "--budget",
+            f"total:{shortest(args.total)}",
+            "--beta",
+            args.protect,
+            "--solver",
+            args.solver,
+        ]
+    )
 
 
 def over_time(rows: list[Json]) -> str:
@@ -208,11 +245,15 @@ def _summarise(document: Json) -> None:
         "median (least to most)",
         [*named, "feasible", "sum's error MW", *(columns[name] for name in measured)],
         [
-            [*(row[name] for name in named), share, amount(row["error_mw"], "MW"),
-             *(_range(row[name]) for name in measured)]
+            [
+                *(row[name] for name in named),
+                share,
+                amount(row["error_mw"], "MW"),
+                *(_range(row[name]) for name in measured),
+            ]
             for row, share in zip(rows, shares, strict=True)
         ],
-    )  # fmt: skip
+    )
     failed = sum(row["without_dispatch"] for row in rows)
     if failed:
         print(f"{counted(failed, 'run')} ended without a dispatch: not AC-feasible.")

@@ -48,32 +48,87 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     add_case_arguments(parser)
     flags: tuple[tuple[str, Json], ...] = (
-        ("--protect", {"default": "10MW", "metavar": "BETA",
-                       "help": "change of one bus's demand that is hidden, with its unit"}),
+        (
+            "--protect",
+            {
+                "default": "10MW",
+                "metavar": "BETA",
+                "help": "change of one bus's demand that is hidden, with its unit",
+            },
+        ),
         ("--total", {"type": REAL, "default": 1.0, "metavar": "E", "help": "pure total epsilon"}),
-        ("--protects", {"default": "p+q", "metavar": "NAME",
-                        "help": f"demands of a bus that are protected: {' | '.join(PROTECTS)}"}),
-        ("--release", {"default": "auto", "metavar": "NAME",
-                       "help": f"statistics of demand: {' | '.join(RELEASES)}"}),
-        ("--mechanism", {"metavar": "NAME", "help": f"{' | '.join(MECHANISMS)} (default: knorm for "
-                         "p+q, else laplace)"}),
-        ("--noise", {"default": "simulated", "metavar": "NAME",
-                     "help": f"source of the noise: {' | '.join(NOISES)}"}),
+        (
+            "--protects",
+            {
+                "default": "p+q",
+                "metavar": "NAME",
+                "help": f"demands of a bus that are protected: {' | '.join(PROTECTS)}",
+            },
+        ),
+        (
+            "--release",
+            {
+                "default": "auto",
+                "metavar": "NAME",
+                "help": f"statistics of demand: {' | '.join(RELEASES)}",
+            },
+        ),
+        (
+            "--mechanism",
+            {
+                "metavar": "NAME",
+                "help": f"{' | '.join(MECHANISMS)} (default: knorm for p+q, else laplace)",
+            },
+        ),
+        (
+            "--noise",
+            {
+                "default": "simulated",
+                "metavar": "NAME",
+                "help": f"source of the noise: {' | '.join(NOISES)}",
+            },
+        ),
         ("--seed", {"type": WHOLE, "metavar": "N", "help": "seed of simulated noise"}),
-        ("--public-demand", {"metavar": "FILE", "help": "expected demand of every bus, "
-                             "bus,pd_mw,qd_mvar (default: guessed from capacity)"}),
-        ("--fidelity", {"metavar": "NAME", "help": "cost: half of the total goes to one priced "
-                        "query that keeps the optimal cost near the true one"}),
-        ("--scenarios", {"type": WHOLE, "default": 0, "metavar": "N", "help": "write N demands "
-                         "drawn from the posterior too, at no further epsilon"}),
-        ("--series", {"metavar": "FILE.csv", "help": "publish every step of a series at one total: "
-                      "step,load_scale or step,bus,pd_mw,qd_mvar; or profiles[:FIRST,STEPS]"}),
-    )  # fmt: skip
+        (
+            "--public-demand",
+            {
+                "metavar": "FILE",
+                "help": "expected demand of every bus, "
+                "bus,pd_mw,qd_mvar (default: guessed from capacity)",
+            },
+        ),
+        (
+            "--fidelity",
+            {
+                "metavar": "NAME",
+                "help": "cost: half of the total goes to one priced "
+                "query that keeps the optimal cost near the true one",
+            },
+        ),
+        (
+            "--scenarios",
+            {
+                "type": WHOLE,
+                "default": 0,
+                "metavar": "N",
+                "help": "write N demands drawn from the posterior too, at no further epsilon",
+            },
+        ),
+        (
+            "--series",
+            {
+                "metavar": "FILE.csv",
+                "help": "publish every step of a series at one total: "
+                "step,load_scale or step,bus,pd_mw,qd_mvar; or profiles[:FIRST,STEPS]",
+            },
+        ),
+    )
     for flag, given in flags:
         parser.add_argument(flag, **given)
     add_ledger_arguments(parser)
-    add_output(parser, "the MATPOWER file to write; its certificate and data sheet stand beside it",
-               "FILE")  # fmt: skip
+    add_output(
+        parser, "the MATPOWER file to write; its certificate and data sheet stand beside it", "FILE"
+    )
 
 
 def execute(args: argparse.Namespace) -> int:
@@ -100,9 +155,12 @@ class Ready:
 
 def _settings(args: argparse.Namespace) -> Settings:
     for name, allowed in (
-        ("protects", PROTECTS), ("release", RELEASES), ("mechanism", MECHANISMS),
-        ("noise", NOISES), ("fidelity", FIDELITIES),
-    ):  # fmt: skip
+        ("protects", PROTECTS),
+        ("release", RELEASES),
+        ("mechanism", MECHANISMS),
+        ("noise", NOISES),
+        ("fidelity", FIDELITIES),
+    ):
         if getattr(args, name) is not None:
             one_of(name, getattr(args, name), allowed)
     if not (args.total > 0.0 and math.isfinite(args.total)):
@@ -113,10 +171,16 @@ def _settings(args: argparse.Namespace) -> Settings:
         if args.series and getattr(args, name):
             raise not_allowed(name, getattr(args, name), "left out with --series")
     return make_settings(
-        mechanism=args.mechanism, budget=Budget("total", args.total), noise=args.noise,
-        beta=parse_beta(args.protect, "protect"), protects=args.protects, seed=args.seed,
-        release=args.release, public_demand=args.public_demand, coordination="central",
-    )  # fmt: skip
+        mechanism=args.mechanism,
+        budget=Budget("total", args.total),
+        noise=args.noise,
+        beta=parse_beta(args.protect, "protect"),
+        protects=args.protects,
+        seed=args.seed,
+        release=args.release,
+        public_demand=args.public_demand,
+        coordination="central",
+    )
 
 
 def _place(args: argparse.Namespace) -> Path:
@@ -211,10 +275,12 @@ def _demands(column: str, names: Iterable[str], served: Iterable[Served]) -> str
         (name, bus, f"{p:.6f}", f"{q:.6f}")
         for name, one in zip(names, served, strict=True)
         for bus, p, q in zip(
-            one.case.bus_id.tolist(), one.case.base_mva * one.case.pd,
-            one.case.base_mva * one.case.qd, strict=True,
+            one.case.bus_id.tolist(),
+            one.case.base_mva * one.case.pd,
+            one.case.base_mva * one.case.qd,
+            strict=True,
         )
-    ]  # fmt: skip
+    ]
     return csv_text((column, *DEMAND_COLUMNS), rows)
 
 
@@ -237,7 +303,7 @@ def summarise(document: Json) -> None:
             ["true optimal cost, from", amount(span[0], "$/h"), "$/h"],
             ["true optimal cost, to", amount(span[1], "$/h"), "$/h"],
         ],
-    )  # fmt: skip
+    )
     for sentence in sentences(document):
         print(sentence)
 

@@ -31,9 +31,13 @@ class Relaxation(Scenario):
     """Objective and solver of the relaxation."""
 
     objective: ObjectiveKind = changed(
-        Grid, "objective", "imbalance",
-        help="what is minimised", choices=RELAXED_OBJECTIVES, unset="",
-    )  # fmt: skip
+        Grid,
+        "objective",
+        "imbalance",
+        help="what is minimised",
+        choices=RELAXED_OBJECTIVES,
+        unset="",
+    )
     imbalance_weight: float | None = changed(
         Grid, "imbalance_weight", None, unset="none: with cost, the balance is hard"
     )
@@ -93,7 +97,10 @@ def _summarise(document: Json, prices: Floats) -> None:
     ]
     if document["objective"] == "cost" and np.isfinite(prices).all():
         rows[2:2] = price_rows(prices)
-    print_table(f"{document['case']}: SOC relaxation, {document['objective']}",
-                ["result", "value", "unit"], rows)  # fmt: skip
+    print_table(
+        f"{document['case']}: SOC relaxation, {document['objective']}",
+        ["result", "value", "unit"],
+        rows,
+    )
     sentence = str(document["explanation"])
     print(f"{sentence[0].upper()}{sentence[1:]}.")

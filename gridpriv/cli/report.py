@@ -18,12 +18,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.add_argument("folder", metavar="DIR", help="folder of gridpriv compare or run --out")
     add_formats(parser)
-    parser.add_argument("--figures", metavar="FORMAT",
-                        help="also write every figure as a file: png | svg | pdf")  # fmt: skip
+    parser.add_argument(
+        "--figures", metavar="FORMAT", help="also write every figure as a file: png | svg | pdf"
+    )
     parser.add_argument("--pivot", metavar="ROWS,COLUMNS", help=PIVOT)
     parser.add_argument("--values", metavar="A,B", help="figures of --pivot (default: the cost)")
-    parser.add_argument("--public", action="store_true",
-                        help="leave out figures of private data; into a new folder")  # fmt: skip
+    parser.add_argument(
+        "--public", action="store_true", help="leave out figures of private data; into a new folder"
+    )
     add_output(parser, "where to (default: the folder itself; with --public, public/ in it)")
 
 
@@ -36,9 +38,14 @@ def execute(args: argparse.Namespace) -> int:
     if not formats:
         raise not_allowed("format", args.format, "one or more of html, pdf, xlsx, csv, tex")
     files = export(
-        args.folder, formats, public=args.public, out=args.out, figures=args.figures,
-        pivot=_pivot(args.pivot), values=(args.values or "").split(",") if args.values else (),
-    )  # fmt: skip
+        args.folder,
+        formats,
+        public=args.public,
+        out=args.out,
+        figures=args.figures,
+        pivot=_pivot(args.pivot),
+        values=(args.values or "").split(",") if args.values else (),
+    )
     names = [str(file) for file in files]
     tell(args, {"folder": args.folder, "files": names}, lambda: print("\n".join(names)))
     return 0

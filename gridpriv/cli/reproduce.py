@@ -24,8 +24,9 @@ SCALE = "quick | full, the paper's own size (default: %(default)s)"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.add_argument("name", metavar="NAME", nargs="?", help="such as rk-fig3; none: list them")
-    parser.add_argument("--data", metavar="DIR",
-                        help="folder of data sets (default: $GRIDPRIV_DATA)")  # fmt: skip
+    parser.add_argument(
+        "--data", metavar="DIR", help="folder of data sets (default: $GRIDPRIV_DATA)"
+    )
     parser.add_argument("--scale", default="quick", metavar="NAME", help=SCALE)
     add_running(parser)
 
@@ -38,9 +39,11 @@ def execute(args: argparse.Namespace) -> int:
     known = reproductions()
     if args.name is None:
         rows = [{"name": name, "what": title} for name, title in known.items()]
-        tell(args, {"reproductions": rows}, lambda: print_table(
-            "Reproductions", ["name", "what"], list(known.items())
-        ))  # fmt: skip
+        tell(
+            args,
+            {"reproductions": rows},
+            lambda: print_table("Reproductions", ["name", "what"], list(known.items())),
+        )
         return 0
     one_of("name", args.name, known)
     if args.name == "rk-table1" or args.name in GRID_TABLES:
@@ -55,10 +58,16 @@ def execute(args: argparse.Namespace) -> int:
     output_folder(args.out)
     running = {} if learning else {"cluster": args.cluster, "time_limit": args.time_limit}
     study = reproduce(
-        args.name, Path(args.out), scale=args.scale, data=args.data, jobs=args.jobs,
-        resume=args.resume, retry_failed=args.retry_failed,
-        progress=partial(progress, args, args.name), **running,
-    )  # fmt: skip
+        args.name,
+        Path(args.out),
+        scale=args.scale,
+        data=args.data,
+        jobs=args.jobs,
+        resume=args.resume,
+        retry_failed=args.retry_failed,
+        progress=partial(progress, args, args.name),
+        **running,
+    )
     if not (args.quiet or args.json):
         print_claims(study.tables["claims"])
     return (finish_learning if learning else finish)(study, args, formats)
@@ -125,8 +134,10 @@ def print_claims(
     out.print(f"{header}\n")
     for row in claims.to_dict("records"):
         noise = f" ({row['sensitivity']} noise)" if row["sensitivity"] else ""
-        _paragraph(f"{row['outcome']} ({row['holding']} of {row['comparisons']}): ",
-                   f"{row['claim']}{noise}")  # fmt: skip
+        _paragraph(
+            f"{row['outcome']} ({row['holding']} of {row['comparisons']}): ",
+            f"{row['claim']}{noise}",
+        )
         _paragraph("    ", str(row.get("detail") or ""))
         if row.get("settled"):
             cause = f", because of {row['cause']}: {row['why']}" if row["cause"] else ""

@@ -53,20 +53,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="format of res_bus and other tables: csv | parquet | json",
     )
     parser.add_argument(
-        "--reference", action=argparse.BooleanOptionalAction, default=None,
+        "--reference",
+        action=argparse.BooleanOptionalAction,
+        default=None,
         help="also compute the baselines: noise-free, prior-only and AC optimum (default: "
         "unless --public or --series)",
-    )  # fmt: skip
+    )
     dry = "check case, zones and settings and print the time; run nothing"
     parser.add_argument("--dry-run", action="store_true", help=dry)
     parser.add_argument(
         "--public", action="store_true", help="write public figures only (releases and public data)"
     )
     parser.add_argument(
-        "--write", metavar="FILE",
+        "--write",
+        metavar="FILE",
         help="write the set points into a copy of the case: .m .mat .json .xiidm .zip .uct .raw; "
         "local, for the owner of the demand",
-    )  # fmt: skip
+    )
     add_output(parser, "folder for settings, tables and figures")
 
 

@@ -36,9 +36,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_settings(parser, Settings, PRESETS, without=("stream", "temporal_basis"))
     add_flags(parser, Security)
     parser.add_argument(
-        "--secure", action="store_true",
+        "--secure",
+        action="store_true",
         help="plan so that no listed outage violates a limit (preventive, on released demand)",
-    )  # fmt: skip
+    )
     add_ledger_arguments(parser)
     parser.add_argument(
         "--public", action="store_true", help="write public figures only (releases and public data)"
@@ -75,10 +76,14 @@ def execute(args: argparse.Namespace) -> int:
         advance = stack.enter_context(progress(args, case.name, settings.rounds + len(listed)))
         result = run_prepared(prepared, lambda _: advance("round"), charge=charge, admit=admit)
         found = security(
-            result, listed, view=chosen.view, rating=chosen.rating, screen=chosen.screen,
+            result,
+            listed,
+            view=chosen.view,
+            rating=chosen.rating,
+            screen=chosen.screen,
             secure=args.secure,
             watch=lambda one: advance(one.contingency.name),
-        )  # fmt: skip
+        )
     document = found.as_dict(public=args.public)
     if folder is not None:
         write_results(folder, "security", document, contingencies=found.table)
@@ -90,20 +95,35 @@ def summarise(document: Json) -> None:
     """Print the most severe contingencies, and the verdict."""
     rows = document["contingencies"]
     loadings = any(row["worst_loading_percent"] is not None for row in rows)
-    columns = ["outage", "at", "AC state", *(["loading %"] if loadings else []),
-               "violations", "worst", "islanded MW", "shed MW"]  # fmt: skip
+    columns = [
+        "outage",
+        "at",
+        "AC state",
+        *(["loading %"] if loadings else []),
+        "violations",
+        "worst",
+        "islanded MW",
+        "shed MW",
+    ]
     shown = [
-        [row["name"], " ".join(row["at"]), row["status"],
-         *([row["worst_loading_percent"]] if loadings else []),
-         len(row["violations"]), _worst(row["violations"]),
-         amount(row["islanded_mw"], "MW"), amount(row["shed_mw"], "MW")]
+        [
+            row["name"],
+            " ".join(row["at"]),
+            row["status"],
+            *([row["worst_loading_percent"]] if loadings else []),
+            len(row["violations"]),
+            _worst(row["violations"]),
+            amount(row["islanded_mw"], "MW"),
+            amount(row["shed_mw"], "MW"),
+        ]
         for row in rows[:MOST_SHOWN]
-    ]  # fmt: skip
+    ]
     print_table(
         f"{document['case']}: {_contingencies(len(rows))}, "
         f"{VIEWS.get(document['view'], document['view'])}",
-        columns, shown,
-    )  # fmt: skip
+        columns,
+        shown,
+    )
     for sentence in sentences(document):
         print(sentence)
 
@@ -148,9 +168,13 @@ def sentences(document: Json) -> list[str]:
 def _prevented(prevention: Json) -> str:
     """Return the cost of the preventive plan and the contingencies left, as a sentence."""
     before, cost = prevention["cost_before"], prevention["cost"]
-    priced = "" if cost is None else (
-        f" Cost {cost:,.1f} $/h, {cost - before:+,.1f} $/h over the plan without contingencies."
-    )  # fmt: skip
+    priced = (
+        ""
+        if cost is None
+        else (
+            f" Cost {cost:,.1f} $/h, {cost - before:+,.1f} $/h over the plan without contingencies."
+        )
+    )
     left = len(prevention["not_prevented"])
     return (
         f"Preventive plan: {prevention['violations_before']} violations before, "

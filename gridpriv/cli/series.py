@@ -47,10 +47,11 @@ COUPLING = {
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add ``--series`` and ``--resume``."""
     parser.add_argument(
-        "--series", metavar="FILE.csv",
+        "--series",
+        metavar="FILE.csv",
         help="one run per step under one budget: step,load_scale or step,bus,pd_mw,qd_mvar; "
         "or profiles[:FIRST,STEPS] of a simbench net",
-    )  # fmt: skip
+    )
     for name, text in COUPLING.items():
         parser.add_argument(f"--{name}", metavar="FILE.csv", help=text)
     parser.add_argument(
@@ -89,9 +90,14 @@ def run_horizon(
     case, storages = with_storage(case, args.storage) if args.storage else (case, ())
     series = read_series(args, case)
     chronology = Chronology.of(
-        case, storages, steps=len(series), hours=args.step_hours, ramps=args.ramps,
-        reserves=args.reserves, switches=args.commitment,
-    )  # fmt: skip
+        case,
+        storages,
+        steps=len(series),
+        hours=args.step_hours,
+        ramps=args.ramps,
+        reserves=args.reserves,
+        switches=args.commitment,
+    )
     sizes = np.abs(series.pd).sum(axis=1)
     for step in dict.fromkeys((int(sizes.argmax()), int(sizes.argmin()))):
         scaled = series.at(step).scale_load(settings.load_scale)
@@ -158,10 +164,14 @@ def _run_steps(
                     admit = None
                     plan = _planned(horizon, kept, known)
                 result = horizon.run_step(
-                    number, charge, admit=in_turn(admit, partial(kept.begin, number)),
-                    leave=partial(kept.add, number), transport=zones, known=known,
+                    number,
+                    charge,
+                    admit=in_turn(admit, partial(kept.begin, number)),
+                    leave=partial(kept.add, number),
+                    transport=zones,
+                    known=known,
                     plan=plan,
-                )  # fmt: skip
+                )
                 admit = None  # the first step has spoken for all
                 try:
                     if args.reference:
@@ -211,9 +221,14 @@ def _drawn(
 
 
 def held_runs(
-    args: argparse.Namespace, folder: Path, case: Case, zoning: Zoning, settings: Settings,
-    seed: int, series: DemandSeries | None = None,
-) -> AbstractContextManager[RunFolder]:  # fmt: skip
+    args: argparse.Namespace,
+    folder: Path,
+    case: Case,
+    zoning: Zoning,
+    settings: Settings,
+    seed: int,
+    series: DemandSeries | None = None,
+) -> AbstractContextManager[RunFolder]:
     """Return the folder that a run, or a series, is kept in; held until its context ends."""
     from gridpriv.study.run_folder import Runs, open_runs
 

@@ -38,6 +38,9 @@ def summarise(document: Json) -> None:
     """Print the zone's plan and what the run cost it; for its owner's eyes."""
     plan = document["plan"]
     rows = [[key, value] for key, value in plan.items() if key not in ("solved", "generators")]
-    rows += [[f"privacy: {key}", row[key]] for row in document["privacy"]
-             for key in ("releases", "total_pure", "total")]  # fmt: skip
+    rows += [
+        [f"privacy: {key}", row[key]]
+        for row in document["privacy"]
+        for key in ("releases", "total_pure", "total")
+    ]
     print_table(f"Zone {document['zone']}, run {document['run']}", ["figure", "value"], rows)

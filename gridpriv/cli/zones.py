@@ -47,9 +47,12 @@ def execute(args: argparse.Namespace) -> int:
 
         write_figure(zones_map(case, zoning), args.plot, private=False)
     document = {
-        "case": case.name, "buses": case.n_bus, "source": zoning.source, "tie_lines": ties,
+        "case": case.name,
+        "buses": case.n_bus,
+        "source": zoning.source,
+        "tie_lines": ties,
         "zones": report.to_dict("records"),
-    }  # fmt: skip
+    }
     tell(args, document, lambda: _summarise(document))
     return 0
 

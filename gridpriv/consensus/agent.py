@@ -81,10 +81,20 @@ class Agent:
         Public estimate of the data, for the warm start.
     """
 
-    verbs = frozenset({
-        "ready", "release", "warm_start", "round", "disclose", "reuse", "adopt",
-        "figures", "drawn", "smoothness",
-    })  # fmt: skip
+    verbs = frozenset(
+        {
+            "ready",
+            "release",
+            "warm_start",
+            "round",
+            "disclose",
+            "reuse",
+            "adopt",
+            "figures",
+            "drawn",
+            "smoothness",
+        }
+    )
 
     def __init__(
         self,

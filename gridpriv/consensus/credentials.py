@@ -44,8 +44,9 @@ def certificate_name(pem: bytes, usage: Usage) -> str:
     """
     x509 = _x509()
     own = read_certificate(pem)
-    names = [str(part.value) for part in own.subject.get_attributes_for_oid(
-        x509.NameOID.COMMON_NAME)]  # fmt: skip
+    names = [
+        str(part.value) for part in own.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)
+    ]
     if len(names) != 1:
         raise InputError(f"a certificate of {len(names)} common names; exactly one is allowed")
     try:

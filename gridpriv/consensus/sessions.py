@@ -478,8 +478,9 @@ class Sessions:
         sentence = f"{failure.turn}: zone {failure.zone!r} cannot answer: {failure.reason}"
         kind = BudgetError if failure.reason == "budget" else ZoneError
         self._error = kind(sentence)
-        self.note("error", "failed", zone=failure.zone, turn=str(failure.turn),
-                  reason=failure.reason)  # fmt: skip
+        self.note(
+            "error", "failed", zone=failure.zone, turn=str(failure.turn), reason=failure.reason
+        )
 
 
 def _lost(session: Session) -> bool:

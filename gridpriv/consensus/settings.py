@@ -21,8 +21,10 @@ class Rounds(Part):
     local_updates: int = count(1, "local updates E of a round")
     step: Step = choice("nonsmooth", get_args(Step), "step-size rule of update linearized")
     penalty: PenaltySchedule = notation(
-        ResidualBalancing(), parse_penalty, "PENALTY",
+        ResidualBalancing(),
+        parse_penalty,
+        "PENALTY",
         "penalty rho: a number, auto (residual balancing) or geometric:INITIAL,FACTOR,INTERVAL,MAX",
         kinds=PenaltySchedule,
-    )  # fmt: skip
+    )
     workers: int = count(1, "processes for the zones of one run; results do not depend on it")

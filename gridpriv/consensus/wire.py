@@ -68,8 +68,13 @@ class TurnId:
 
 
 RANKS: dict[Phase, int] = {
-    "none": 0, "warm_start": 1, "ready": 2, "round": 3, "missed": 3, "agreed": 4,
-}  # fmt: skip
+    "none": 0,
+    "warm_start": 1,
+    "ready": 2,
+    "round": 3,
+    "missed": 3,
+    "agreed": 4,
+}
 BEFORE = TurnId("none", 0)
 
 
@@ -259,8 +264,9 @@ class _WireReader:
         if origin is tuple:
             return tuple(self.read(parts[0]) for _ in range(self.count()))
         if origin is Mapping:
-            pairs = [(self.read(parts[0]), self.read(parts[1]))
-                     for _ in range(self.count(MOST_RELEASES))]  # fmt: skip
+            pairs = [
+                (self.read(parts[0]), self.read(parts[1])) for _ in range(self.count(MOST_RELEASES))
+            ]
             if len(dict(pairs)) < len(pairs):
                 raise MessageError("a release that is listed twice")
             return dict(pairs)

@@ -337,8 +337,10 @@ def read_transcript(path: Path) -> tuple[list[dict[str, str]], list[tuple[bytes,
 def _public(error: Exception) -> Reason:
     """Return the public word for a failure: its sentence may hold private figures."""
     kinds: dict[type[GridprivError], Reason] = {
-        SolverError: "solver", BudgetError: "budget", StorageError: "storage"
-    }  # fmt: skip
+        SolverError: "solver",
+        BudgetError: "budget",
+        StorageError: "storage",
+    }
     reasons = (reason for kind, reason in kinds.items() if isinstance(error, kind))
     return next(reasons, "defect")
 

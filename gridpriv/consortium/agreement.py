@@ -277,8 +277,9 @@ def _agreement(document: Json) -> Agreement:
 def _zone(zone: Mapping[str, Any], settings: Settings) -> SharedVariables:
     name = zone["zone"]
     numbers = np.array(zone["coordinates"], dtype=np.int64)
-    start, units, largest = (np.array(zone[key], dtype=float)
-                             for key in ("start", "units", "largest"))  # fmt: skip
+    start, units, largest = (
+        np.array(zone[key], dtype=float) for key in ("start", "units", "largest")
+    )
     if not numbers.shape == start.shape == units.shape == largest.shape or numbers.ndim != 1:
         raise ValueError(f"zone {name!r}: coordinates, start, units and largest differ in length")
     positive = (units > 0.0).all() and (largest >= 0.0).all()

@@ -42,9 +42,13 @@ class ChargedOnce:
 
 
 def charged_once(
-    ledger: Ledger, key: Path | None, run: str, owner: str,
-    kept: Mapping[Release, int] | None, most: int,
-) -> ChargedOnce:  # fmt: skip
+    ledger: Ledger,
+    key: Path | None,
+    run: str,
+    owner: str,
+    kept: Mapping[Release, int] | None,
+    most: int,
+) -> ChargedOnce:
     """Return the charging of a zone's releases in a run that may have begun before.
 
     Parameters

@@ -122,8 +122,13 @@ def coordinate(
             most,
             lambda zone, pem: _keep_certificate(state / CERTIFICATES, zone, pem),
         )
-        note("info", "listening", address=server.address, run=agreement.run,
-             zones=len(agreement.zones))  # fmt: skip
+        note(
+            "info",
+            "listening",
+            address=server.address,
+            run=agreement.run,
+            zones=len(agreement.zones),
+        )
         listening(server.address)
         try:
             outcome = play(agreement, sessions.carry, note)
@@ -183,14 +188,15 @@ def report(agreement: Agreement, outcome: CoordinatedRun) -> Json:
         "run": agreement.run,
         "case": agreement.case,
         "settings": agreement.agreed_settings,
-        "zones": [{"zone": zone, "shared": limits.size}
-                  for zone, limits in agreement.public.zones.items()],
+        "zones": [
+            {"zone": zone, "shared": limits.size} for zone, limits in agreement.public.zones.items()
+        ],
         "noise": noise_caveat(settings.drawn, settings.noise),
         "rounds": [dict(zip(COLUMNS, row, strict=True)) for row in _rows(outcome)]
         if protected
         else None,
         "privacy": json_ready(statements) if protected else None,
-    }  # fmt: skip
+    }
 
 
 def write_report(agreement: Agreement, outcome: CoordinatedRun, folder: Path) -> None:

@@ -70,10 +70,13 @@ def make_keys(
 
     def signed(name: str, key: Any, extensions: Sequence[tuple[Any, bool]]) -> Certificate:
         builder: CertificateBuilder = x509.CertificateBuilder(
-            issuer_name=named(AUTHORITY), subject_name=named(name), public_key=key.public_key(),
-            serial_number=x509.random_serial_number(), not_valid_before=start,
+            issuer_name=named(AUTHORITY),
+            subject_name=named(name),
+            public_key=key.public_key(),
+            serial_number=x509.random_serial_number(),
+            not_valid_before=start,
             not_valid_after=until,
-        )  # fmt: skip
+        )
         for extension, critical in extensions:
             builder = builder.add_extension(extension, critical)
         return builder.sign(own, hashes.SHA256())
@@ -115,10 +118,11 @@ def check_name(zone: str) -> None:
     plain = zone.isprintable() and "/" not in zone and zone not in (".", "..")
     if not (plain and 0 < len(zone) <= LONGEST_NAME and zone not in (NAME, "authority")):
         raise not_allowed(
-            "zone", zone,
+            "zone",
+            zone,
             f"1 to {LONGEST_NAME} printable characters without '/', and neither '{NAME}' nor "
             "'authority'",
-        )  # fmt: skip
+        )
 
 
 def check_pair(given: Credentials, name: str) -> None:

@@ -32,10 +32,16 @@ def zone_member(prepared: Prepared, place: int, seed: int, charge: Charging | No
     """Return the zone at a place of a run, compiled, with its agent."""
     zone = prepared.zones[place]
     fleet = Fleet(
-        (zone,), (prepared.shared[place],), prepared.rules, prepared.settings.solver,
-        NoiseStreams(seed), (prepared.disclosure(zone),), charge, prepared.settings,
+        (zone,),
+        (prepared.shared[place],),
+        prepared.rules,
+        prepared.settings.solver,
+        NoiseStreams(seed),
+        (prepared.disclosure(zone),),
+        charge,
+        prepared.settings,
         prepared.solver_tolerance,
-    )  # fmt: skip
+    )
     (member,) = fleet.members([0])
     assert isinstance(member, ZoneMember)
     return member

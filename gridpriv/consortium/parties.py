@@ -71,9 +71,11 @@ class ZoneParty(Party):
     coordinator: str = words("127.0.0.1:50051", "where the coordinator is", "HOST:PORT")
     timeout: float = number(600.0, "how long a run may go without progress", positive, unit="s")
     beat: float = number(
-        0.0, "answers leave at multiples of this after their order came; 0 is at once",
-        not_negative, unit="s",
-    )  # fmt: skip
+        0.0,
+        "answers leave at multiples of this after their order came; 0 is at once",
+        not_negative,
+        unit="s",
+    )
     ledger: str | None = words(None, "its ledger, charged before every draw", "FILE", unset="none")
     ledger_key: str | None = words(None, "the ledger's key", "FILE", unset="beside the ledger")
     seed: int | None = count(
@@ -141,9 +143,10 @@ def credentials(party: Party, folder: Path, name: str, *, insecure: bool) -> Cre
     for key, file in files.items():
         if file is None:
             raise not_allowed(
-                key, file, "a PEM file; without certificates only --insecure-loopback runs, on "
-                "one machine",
-            )  # fmt: skip
+                key,
+                file,
+                "a PEM file; without certificates only --insecure-loopback runs, on one machine",
+            )
     given = Credentials(
         read_bytes(folder / files["certificate"], "certificate", MIB),
         read_secret(folder / files["key"], "key"),

@@ -181,9 +181,13 @@ def take_part_as_zone(
 def over_grpc(party: ZoneParty, credentials: Credentials | None, note: Note) -> Serving:
     """Return a function that answers a coordinator's requests over gRPC."""
     return partial(
-        take_part, address=party.coordinator, credentials=credentials, timeout=party.timeout,
-        beat=party.beat, note=note,
-    )  # fmt: skip
+        take_part,
+        address=party.coordinator,
+        credentials=credentials,
+        timeout=party.timeout,
+        beat=party.beat,
+        note=note,
+    )
 
 
 def outcome(own: OwnZone, member: ZoneMember, client: ZoneClient) -> Json:
@@ -255,9 +259,11 @@ def _refuse_uncharged(agreement: Agreement, party: ZoneParty) -> None:
     settings = agreement.settings
     if settings.sensitivity == "published" and settings.noise == "secure" and party.ledger is None:
         raise not_allowed(
-            "ledger", None, "a ledger: with sensitivity published and secure noise the certified "
+            "ledger",
+            None,
+            "a ledger: with sensitivity published and secure noise the certified "
             "cost of a release is not known before the run",
-        )  # fmt: skip
+        )
 
 
 def _charging(

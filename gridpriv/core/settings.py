@@ -283,7 +283,8 @@ def documented(part: PartType) -> PartType:
     chosen = defaults(part)
     for name, one in settings_of(part).items():
         lines.append(f"    {name}")
-        lines += textwrap.wrap(one.described(chosen[name]), 92,
-                               initial_indent=" " * 8, subsequent_indent=" " * 8)  # fmt: skip
+        lines += textwrap.wrap(
+            one.described(chosen[name]), 92, initial_indent=" " * 8, subsequent_indent=" " * 8
+        )
     part.__doc__ = "\n".join(lines) + "\n    "
     return part

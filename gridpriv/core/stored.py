@@ -35,9 +35,16 @@ OLD = {  # what earlier versions left, and what makes it again
 }
 
 SHOWN = (
-    "case", "method", "budget", "seed", "total_epsilon", "redispatch_shed_mw", "test_error_pct",
-    "status", "reason",
-)  # fmt: skip
+    "case",
+    "method",
+    "budget",
+    "seed",
+    "total_epsilon",
+    "redispatch_shed_mw",
+    "test_error_pct",
+    "status",
+    "reason",
+)
 ROWS_SHOWN = 20
 TABLE_NAME = re.compile(r"[a-z][a-z0-9_]{0,60}")
 

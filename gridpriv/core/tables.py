@@ -116,12 +116,15 @@ def setting_columns(part: type[Part]) -> tuple[Column, ...]:
     """Return a column per setting: public, but for the seed."""
     return tuple(
         Column(
-            name, "private" if name == "seed" else "settings",
-            name.replace("_", " ").capitalize(), one.help, one.unit,
+            name,
+            "private" if name == "seed" else "settings",
+            name.replace("_", " ").capitalize(),
+            one.help,
+            one.unit,
             _dtype(one.choices, name, part),
         )
         for name, one in settings_of(part).items()
-    )  # fmt: skip
+    )
 
 
 def _dtype(choices: Collection[str], name: str, part: type[Part]) -> Dtype:

@@ -216,11 +216,31 @@ class Case:
 NO_MODEL = ("xy", "rate_b", "rate_c")
 GEN_FIELDS = ("gen_bus", "pmin", "pmax", "qmin", "qmax", "vg", "pg", "gen_row")
 BRANCH_FIELDS = (
-    "f_bus", "t_bus", "r", "x", "b", "tap", "shift", "rate", "angmin", "angmax", "branch_row",
-)  # fmt: skip
+    "f_bus",
+    "t_bus",
+    "r",
+    "x",
+    "b",
+    "tap",
+    "shift",
+    "rate",
+    "angmin",
+    "angmax",
+    "branch_row",
+)
 BUS_FIELDS = (
-    "bus_id", "pd", "qd", "gs", "bs", "vmin", "vmax", "vm", "va", "base_kv", "reference",
-)  # fmt: skip
+    "bus_id",
+    "pd",
+    "qd",
+    "gs",
+    "bs",
+    "vmin",
+    "vmax",
+    "vm",
+    "va",
+    "base_kv",
+    "reference",
+)
 
 
 def _keep_rows(case: Case, gens: NDArray[np.bool_], branches: NDArray[np.bool_]) -> Case:

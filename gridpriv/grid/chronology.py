@@ -25,9 +25,14 @@ from gridpriv.grid.case import POLYNOMIAL, Case, GenCost
 from gridpriv.grid.csvfile import CsvRows
 
 OPTIONS = {
-    "charge_mw": np.nan, "efficiency_charge": 1.0, "efficiency_discharge": 1.0,
-    "loss_percent_per_hour": 0.0, "soc_percent": 50.0, "end_soc_percent": np.nan, "q_mvar": 0.0,
-}  # fmt: skip
+    "charge_mw": np.nan,
+    "efficiency_charge": 1.0,
+    "efficiency_discharge": 1.0,
+    "loss_percent_per_hour": 0.0,
+    "soc_percent": 50.0,
+    "end_soc_percent": np.nan,
+    "q_mvar": 0.0,
+}
 REQUIRED = "required"
 
 
@@ -148,9 +153,15 @@ class Chronology:
         if reserves is not None:
             most, price, needed = _read_reserves(case, Path(reserves))
         return Chronology(
-            hours, tuple(storages), up, down, most, price, np.tile(needed[:, None], steps),
+            hours,
+            tuple(storages),
+            up,
+            down,
+            most,
+            price,
+            np.tile(needed[:, None], steps),
             () if switches is None else _read_switches(case, Path(switches)),
-        )  # fmt: skip
+        )
 
     @property
     def empty(self) -> bool:
@@ -198,11 +209,20 @@ def with_storage(case: Case, path: str | Path) -> tuple[Case, tuple[Storage, ...
         soc = value["soc_percent"]
         end = soc if np.isnan(value["end_soc_percent"]) else value["end_soc_percent"]
         reactive.append(value["q_mvar"] / base)
-        found.append(Storage(
-            name, case.n_gen + len(found), charge / base, value["p_mw"] / base, full,
-            value["efficiency_charge"], value["efficiency_discharge"],
-            value["loss_percent_per_hour"] / 100, soc / 100 * full, end / 100 * full,
-        ))  # fmt: skip
+        found.append(
+            Storage(
+                name,
+                case.n_gen + len(found),
+                charge / base,
+                value["p_mw"] / base,
+                full,
+                value["efficiency_charge"],
+                value["efficiency_discharge"],
+                value["loss_percent_per_hour"] / 100,
+                soc / 100 * full,
+                end / 100 * full,
+            )
+        )
     if not found:
         raise InputError(f"{rows.label} lists no storage")
     return _with_generators(case, found, np.array(buses), np.array(reactive)), tuple(found)
@@ -210,11 +230,16 @@ def with_storage(case: Case, path: str | Path) -> tuple[Case, tuple[Storage, ...
 
 def _check_row(rows: CsvRows, line: int, row: dict[str, str], value: dict[str, float]) -> None:
     ranges = {
-        "p_mw": (0.0, np.inf), "charge_mw": (0.0, np.inf), "energy_mwh": (0.0, np.inf),
-        "efficiency_charge": (1e-3, 1.0), "efficiency_discharge": (1e-3, 1.0),
-        "loss_percent_per_hour": (0.0, 100.0), "soc_percent": (0.0, 100.0),
-        "end_soc_percent": (0.0, 100.0), "q_mvar": (0.0, np.inf),
-    }  # fmt: skip
+        "p_mw": (0.0, np.inf),
+        "charge_mw": (0.0, np.inf),
+        "energy_mwh": (0.0, np.inf),
+        "efficiency_charge": (1e-3, 1.0),
+        "efficiency_discharge": (1e-3, 1.0),
+        "loss_percent_per_hour": (0.0, 100.0),
+        "soc_percent": (0.0, 100.0),
+        "end_soc_percent": (0.0, 100.0),
+        "q_mvar": (0.0, np.inf),
+    }
     for key, (low, high) in ranges.items():
         if not np.isnan(value[key]) and not low <= value[key] <= high:
             allowed = f"{low:g} or more" if np.isinf(high) else f"from {low:g} to {high:g}"
@@ -237,11 +262,13 @@ def _with_generators(
         gen_bus=grown("gen_bus", buses).astype(np.int64),
         pmin=grown("pmin", [-s.charge for s in storages]),
         pmax=grown("pmax", [s.discharge for s in storages]),
-        qmin=grown("qmin", -reactive), qmax=grown("qmax", reactive),
-        vg=grown("vg", case.vm[buses]), pg=grown("pg", 0.0),
+        qmin=grown("qmin", -reactive),
+        qmax=grown("qmax", reactive),
+        vg=grown("vg", case.vm[buses]),
+        pg=grown("pg", 0.0),
         gen_row=grown("gen_row", first + np.arange(count)).astype(np.int64),
         cost=(*case.cost, *([free] * count)) if case.cost else (),
-    )  # fmt: skip
+    )
 
 
 def _generator(

@@ -18,7 +18,8 @@ CONVERSION: dict[str, Schema] = {
         Column("generators", "settings", "Generators", "number of generators in service"),
         Column("load_mw", "private", "Load", "sum of active demand", "MW"),
         TableSchema(
-            "differences", "one figure of the source in the new file",
+            "differences",
+            "one figure of the source in the new file",
             (Column("field", "settings", "Figure", "name of the figure"),),
             (
                 Column("status", "private", "Status", "kept, changed or lost"),
@@ -27,7 +28,8 @@ CONVERSION: dict[str, Schema] = {
             ),
         ),
         TableSchema(
-            "unsupported", "one field of the source that is not modelled",
+            "unsupported",
+            "one field of the source that is not modelled",
             (Column("field", "settings", "Field", "table and column in the source"),),
             (
                 Column("status", "settings", "Status", "unsupported"),
@@ -37,4 +39,4 @@ CONVERSION: dict[str, Schema] = {
             ),
         ),
     ),
-}  # fmt: skip
+}

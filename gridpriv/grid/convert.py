@@ -34,20 +34,29 @@ ROUNDING = 1e-9
 EXPORTED = re.compile(r"VL-?([0-9]+)_0")
 """Names of buses in PowSyBl's PSS/E export of a MATPOWER case."""
 BUS_FIGURES = {
-    "pd": "demand, active", "qd": "demand, reactive", "gs": "shunts, active",
-    "bs": "shunts, reactive", "vmin": "voltage band, lower", "vmax": "voltage band, upper",
+    "pd": "demand, active",
+    "qd": "demand, reactive",
+    "gs": "shunts, active",
+    "bs": "shunts, reactive",
+    "vmin": "voltage band, lower",
+    "vmax": "voltage band, upper",
     "base_kv": "nominal voltage",
-}  # fmt: skip
+}
 BRANCH_FIGURES = {
-    "rate": "ratings, permanent (A)", "rate_b": "ratings, temporary (B)",
-    "rate_c": "ratings, emergency (C)", "angmin": "angle limits, lower",
+    "rate": "ratings, permanent (A)",
+    "rate_b": "ratings, temporary (B)",
+    "rate_c": "ratings, emergency (C)",
+    "angmin": "angle limits, lower",
     "angmax": "angle limits, upper",
-}  # fmt: skip
+}
 GEN_FIGURES = {
-    "pg": "active set points", "vg": "voltage set points", "pmin": "active limits, lower",
-    "pmax": "active limits, upper", "qmin": "reactive limits, lower",
+    "pg": "active set points",
+    "vg": "voltage set points",
+    "pmin": "active limits, lower",
+    "pmax": "active limits, upper",
+    "qmin": "reactive limits, lower",
     "qmax": "reactive limits, upper",
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True)
@@ -207,8 +216,9 @@ def _figures(before: Case, after: Case, here: Ints, there: Ints) -> Iterator[Dif
     change = np.abs(old - new)
     scale = float(np.abs(old).max()) or 1.0
     count = len(np.unique((change > ROUNDING * scale).nonzero()[0]))
-    yield _outcome("admittances (impedance, charging, taps, phase shifts)", count,
-                   float(change.max()) / scale)  # fmt: skip
+    yield _outcome(
+        "admittances (impedance, charging, taps, phase shifts)", count, float(change.max()) / scale
+    )
     first, second = np.argsort(here), np.argsort(there)
     if before.n_branch == after.n_branch:
         orders = _branch_order(before, first), _branch_order(after, second)
@@ -266,9 +276,11 @@ def _texts(before: Case, after: Case) -> Iterator[Difference]:
         ("branch names", before.names.branch, after.names.branch),
         ("generator names", before.names.gen, after.names.gen),
         ("coordinates", before.xy is not None, after.xy is not None),
-        *((f"groups: {kind}", names, after.groups.get(kind)) for kind, names in
-          before.groups.items()),
-    )  # fmt: skip
+        *(
+            (f"groups: {kind}", names, after.groups.get(kind))
+            for kind, names in before.groups.items()
+        ),
+    )
     for label, old, new in texts:
         if not old:
             continue

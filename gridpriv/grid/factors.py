@@ -51,9 +51,11 @@ class Factors:
         """
         n = matrix.shape[0]
         whole = splu(
-            matrix, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0,
+            matrix,
+            permc_spec="MMD_AT_PLUS_A",
+            diag_pivot_thresh=0.0,
             options={"SymmetricMode": True},
-        )  # fmt: skip
+        )
         if not np.array_equal(whole.perm_r, whole.perm_c):
             raise RuntimeError("a pivot on the diagonal is 0")
         lower = sparse.csc_array(whole.L)
@@ -80,9 +82,12 @@ class Factors:
         given, here = np.zeros((len(up), right.shape[1])), np.zeros((len(up), len(buses)))
         given[at], here[at, np.arange(len(buses))] = right, 1.0
         both = solve_triangular(
-            self._triangle(up), np.hstack([here, given]),
-            lower=True, unit_diagonal=True, check_finite=False,
-        )  # fmt: skip
+            self._triangle(up),
+            np.hstack([here, given]),
+            lower=True,
+            unit_diagonal=True,
+            check_finite=False,
+        )
         here, given = both[:, : len(buses)], both[:, len(buses) :]
         return np.asarray(here.T @ (given / self.pivots[up, None]))
 

@@ -162,8 +162,11 @@ def _powsybl(path: Path) -> tuple[Case, ReadReport]:
 
 
 READERS: dict[str, Reader] = {
-    ".m": load_matpower, ".mat": _mat, ".json": _json, **dict.fromkeys(FORMATS, _powsybl),
-}  # fmt: skip
+    ".m": load_matpower,
+    ".mat": _mat,
+    ".json": _json,
+    **dict.fromkeys(FORMATS, _powsybl),
+}
 
 
 def read_case(name: str | Path) -> tuple[Case, ReadReport]:

@@ -24,8 +24,18 @@ MOST_FIELDS, MOST_DIMENSIONS = 500, 32
 MATRIX, COMPRESSED = 14, 15
 STRUCT, CHAR = 2, 4
 NUMERIC = range(6, 16)
-NUMBERS = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8", 12: "i8",
-           13: "u8"}  # fmt: skip
+NUMBERS = {
+    1: "i1",
+    2: "u1",
+    3: "i2",
+    4: "u2",
+    5: "i4",
+    6: "u4",
+    7: "f4",
+    9: "f8",
+    12: "i8",
+    13: "u8",
+}
 TEXTS = {1: "latin-1", 2: "latin-1", 4: "utf-16", 16: "utf-8", 17: "utf-16", 18: "utf-32"}
 
 
@@ -191,8 +201,10 @@ def _struct(parts: _Parts) -> dict[str, Any]:
     wide = int(length[0]) if len(length) == 1 else 0
     if wide < 1 or len(data) % wide or len(data) // wide > MOST_FIELDS:
         raise MatFileError(f"a struct without field names, or with more than {MOST_FIELDS}")
-    names = [bytes(data[at : at + wide]).split(b"\0")[0].decode("latin-1")
-             for at in range(0, len(data), wide)]  # fmt: skip
+    names = [
+        bytes(data[at : at + wide]).split(b"\0")[0].decode("latin-1")
+        for at in range(0, len(data), wide)
+    ]
     return {name: _field(parts) for name in names}
 
 

@@ -34,8 +34,10 @@ _TOKEN = re.compile(
     r"|(?P<name>[A-Za-z]\w*(?:\.[A-Za-z]\w*)?)|(?P<mark>[-+*/^()\[\],:=]))"
 )
 _FUNCTIONS: dict[str, Callable[[float], float]] = {
-    "sqrt": math.sqrt, "sin": math.sin, "acos": math.acos,
-}  # fmt: skip
+    "sqrt": math.sqrt,
+    "sin": math.sin,
+    "acos": math.acos,
+}
 COLUMNS = {  # what MATPOWER's functions return, in their order
     "idx_bus": (1, 2, 3, 4, *range(1, 18)),
     "idx_brch": (*range(1, 12), *range(14, 20), 12, 13, 20, 21),

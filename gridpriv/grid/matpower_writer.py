@@ -34,10 +34,13 @@ def matpower_text(case: Case, comments: Iterable[str] = (), qg: Floats | None = 
     for name, header, rows in (
         ("bus", "bus_i type Pd Qd Gs Bs area Vm Va baseKV zone Vmax Vmin", bus_rows(case)),
         ("gen", "bus Pg Qg Qmax Qmin Vg mBase status Pmax Pmin", generator_rows(case, qg)),
-        ("branch", "fbus tbus r x b rateA rateB rateC ratio angle status angmin angmax",
-         branch_rows(case)),
+        (
+            "branch",
+            "fbus tbus r x b rateA rateB rateC ratio angle status angmin angmax",
+            branch_rows(case),
+        ),
         ("gencost", "model startup shutdown n values", cost_rows(case)),
-    ):  # fmt: skip
+    ):
         if len(rows) or name != "gencost":
             lines += [f"% {' '.join(header.split())}", f"mpc.{name} = [", *_rows(rows), "];", ""]
     return "\n".join(lines)
@@ -48,9 +51,12 @@ def matpower_bytes(case: Case, qg: Floats | None = None) -> bytes:
     from scipy.io import savemat
 
     tables = {
-        "version": "2", "baseMVA": case.base_mva, "bus": bus_rows(case),
-        "gen": generator_rows(case, qg), "branch": branch_rows(case),
-    }  # fmt: skip
+        "version": "2",
+        "baseMVA": case.base_mva,
+        "bus": bus_rows(case),
+        "gen": generator_rows(case, qg),
+        "branch": branch_rows(case),
+    }
     costs = {"gencost": cost_rows(case)} if case.cost else {}
     file = io.BytesIO()
     savemat(file, {"mpc": tables | costs}, do_compression=True)
@@ -79,10 +85,23 @@ def bus_rows(case: Case) -> Floats:
         kind[case.gen_bus[0]] = REFERENCE
     base = case.base_mva
     area, zone = (_groups(case.groups.get(group, ()), case.n_bus) for group in ("area", "zone"))
-    return np.column_stack([
-        case.bus_id, kind, base * case.pd, base * case.qd, base * case.gs, base * case.bs,
-        area, case.vm, np.rad2deg(case.va), case.base_kv, zone, case.vmax, case.vmin,
-    ])  # fmt: skip
+    return np.column_stack(
+        [
+            case.bus_id,
+            kind,
+            base * case.pd,
+            base * case.qd,
+            base * case.gs,
+            base * case.bs,
+            area,
+            case.vm,
+            np.rad2deg(case.va),
+            case.base_kv,
+            zone,
+            case.vmax,
+            case.vmin,
+        ]
+    )
 
 
 def generator_rows(case: Case, qg: Floats | None = None) -> Floats:
@@ -90,11 +109,20 @@ def generator_rows(case: Case, qg: Floats | None = None) -> Floats:
     base, ones = case.base_mva, np.ones(case.n_gen)
     limits = [base * limit for limit in (case.qmax, case.qmin)]
     given = 0.0 * ones if qg is None else base * qg
-    return np.column_stack([
-        case.bus_id[case.gen_bus], base * case.pg, given, *limits, case.vg, MBASE * ones,
-        IN_SERVICE * ones, base * case.pmax, base * case.pmin,
-        np.zeros((case.n_gen, 11)),
-    ])  # fmt: skip
+    return np.column_stack(
+        [
+            case.bus_id[case.gen_bus],
+            base * case.pg,
+            given,
+            *limits,
+            case.vg,
+            MBASE * ones,
+            IN_SERVICE * ones,
+            base * case.pmax,
+            base * case.pmin,
+            np.zeros((case.n_gen, 11)),
+        ]
+    )
 
 
 def branch_rows(case: Case) -> Floats:
@@ -102,13 +130,22 @@ def branch_rows(case: Case) -> Floats:
     base, none = case.base_mva, np.zeros(case.n_branch)
     ratio = np.where((case.tap == 1.0) & (case.shift == 0.0), 0.0, case.tap)
     emergency = [none if rate is None else rate for rate in (case.rate_b, case.rate_c)]
-    return np.column_stack([
-        case.bus_id[case.f_bus], case.bus_id[case.t_bus], case.r, case.x, case.b,
-        base * case.rate, *(base * rate for rate in emergency), ratio, np.rad2deg(case.shift),
-        IN_SERVICE + none,
-        np.where(np.isinf(case.angmin), -NO_ANGLE, np.rad2deg(case.angmin)),
-        np.where(np.isinf(case.angmax), NO_ANGLE, np.rad2deg(case.angmax)),
-    ])  # fmt: skip
+    return np.column_stack(
+        [
+            case.bus_id[case.f_bus],
+            case.bus_id[case.t_bus],
+            case.r,
+            case.x,
+            case.b,
+            base * case.rate,
+            *(base * rate for rate in emergency),
+            ratio,
+            np.rad2deg(case.shift),
+            IN_SERVICE + none,
+            np.where(np.isinf(case.angmin), -NO_ANGLE, np.rad2deg(case.angmin)),
+            np.where(np.isinf(case.angmax), NO_ANGLE, np.rad2deg(case.angmax)),
+        ]
+    )
 
 
 def cost_rows(case: Case) -> Floats:

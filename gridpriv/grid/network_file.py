@@ -27,9 +27,13 @@ FORMAT = "gridpriv network 1"
 WHOLE = ("bus_id", "f_bus", "t_bus", "gen_bus", "branch_row", "gen_row")
 REAL = ("gs", "bs", "vmin", "vmax", "base_kv", "r", "x", "b", "tap", "shift", "rate")
 OPEN = {  # limits that may be missing, and what stands for that
-    "angmin": -math.inf, "angmax": math.inf, "pmin": -math.inf, "pmax": math.inf,
-    "qmin": -math.inf, "qmax": math.inf,
-}  # fmt: skip
+    "angmin": -math.inf,
+    "angmax": math.inf,
+    "pmin": -math.inf,
+    "pmax": math.inf,
+    "qmin": -math.inf,
+    "qmax": math.inf,
+}
 STATE = {"pd": 0.0, "qd": 0.0, "vm": 1.0, "va": 0.0, "vg": 1.0, "pg": 0.0}
 KEYS = ("format", "name", "base_mva", *WHOLE, *REAL, *OPEN, "reference", "cost")
 

@@ -89,9 +89,12 @@ class DemandSeries:
         """Return one row per step: its name and the total demand in MW and MVAr."""
         base = self.case.base_mva
         return DataFrame(
-            {"step": self.steps, "pd_mw": base * self.pd.sum(axis=1),
-             "qd_mvar": base * self.qd.sum(axis=1)}
-        )  # fmt: skip
+            {
+                "step": self.steps,
+                "pd_mw": base * self.pd.sum(axis=1),
+                "qd_mvar": base * self.qd.sum(axis=1),
+            }
+        )
 
 
 def override_demand(case: Case, path: str | Path) -> Case:
@@ -265,8 +268,9 @@ def series_from_simbench(
         raise not_allowed("steps", f"{first} to {first + count}", f"within 0 to {length}")
     window = slice(first, first + count)
     pd_new, qd_new = (np.tile(values, (count, 1)) for values in (case.pd, case.qd))
-    index = {bus: case.index_of[number] for bus, number in bus_of.items()
-             if number in case.index_of}  # fmt: skip
+    index = {
+        bus: case.index_of[number] for bus, number in bus_of.items() if number in case.index_of
+    }
     load, sgen = profiles["load"][window], profiles.get("renewables")
     base = case.base_mva
     _add_profiles(net, "load", "p_mw", load, "_pload", index, pd_new, 1.0 / base)

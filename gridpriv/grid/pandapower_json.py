@@ -30,12 +30,24 @@ NET = ("pandapower.auxiliary", "pandapowerNet")
 TABLES = {("pandas.core.frame", "DataFrame"), ("pandas", "DataFrame")}
 NUMBERS = {("numpy", name) for name in ("float64", "float32", "int64", "int32", "uint32")}
 LEFT_OUT = {
-    ("numpy", "array"), ("numpy", "bool"), ("numpy", "bool_"), ("builtins", "tuple"),
-    ("builtins", "set"), ("builtins", "frozenset"), ("builtins", "complex"),
-    ("pandas.core.series", "Series"), ("pandas", "Series"), ("pandas", "Index"),
-    ("pandas", "RangeIndex"), ("networkx", "Graph"), ("networkx", "MultiGraph"),
-    ("networkx", "DiGraph"), ("shapely", "Point"), ("shapely", "LineString"),
-    ("shapely", "Polygon"), ("geopandas.geodataframe", "GeoDataFrame"),
+    ("numpy", "array"),
+    ("numpy", "bool"),
+    ("numpy", "bool_"),
+    ("builtins", "tuple"),
+    ("builtins", "set"),
+    ("builtins", "frozenset"),
+    ("builtins", "complex"),
+    ("pandas.core.series", "Series"),
+    ("pandas", "Series"),
+    ("pandas", "Index"),
+    ("pandas", "RangeIndex"),
+    ("networkx", "Graph"),
+    ("networkx", "MultiGraph"),
+    ("networkx", "DiGraph"),
+    ("shapely", "Point"),
+    ("shapely", "LineString"),
+    ("shapely", "Polygon"),
+    ("geopandas.geodataframe", "GeoDataFrame"),
     ("pandapower.control.basic_controller", "BasicCtrl"),
     ("pandapower.control.basic_controller", "Controller"),
     ("pandapower.control.controller.DERController.der_control", "DERController"),
@@ -63,7 +75,7 @@ LEFT_OUT = {
     ("pandapower.timeseries.data_source", "DataSource"),
     ("pandapower.timeseries.data_sources.frame_data", "DFData"),
     ("pandapower.timeseries.output_writer", "OutputWriter"),
-}  # fmt: skip
+}
 KNOWN = TABLES | NUMBERS | LEFT_OUT
 FLOATS = {"float64", "float32", "Float64", "Float32"}
 WHOLE = {f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)}

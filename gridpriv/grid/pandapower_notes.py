@@ -36,9 +36,13 @@ READ = {
     "pwl_cost": "active power",
 }
 VOLTAGE_PARTS = (
-    "const_z_percent", "const_i_percent", "const_z_p_percent", "const_i_p_percent",
-    "const_z_q_percent", "const_i_q_percent",
-)  # fmt: skip
+    "const_z_percent",
+    "const_i_percent",
+    "const_z_p_percent",
+    "const_i_p_percent",
+    "const_z_q_percent",
+    "const_i_q_percent",
+)
 PUBLIC_TABLES = ("res_", "_", "std_", "dtypes")
 
 
@@ -96,9 +100,12 @@ def _buses(net: Net, case: Case, bus_of: dict[int, int]) -> Iterator[FieldNote]:
         on = in_service(net, "load")
         mw = float(loads.loc[on & loads["bus"].isin(lost), "p_mw"].sum()) if len(loads) else 0.0
         yield FieldNote(
-            "bus: not connected to an external grid", "unsupported", len(lost),
-            f"left out with {mw:g} MW of load, as in pandapower's power flow", mw != 0,
-        )  # fmt: skip
+            "bus: not connected to an external grid",
+            "unsupported",
+            len(lost),
+            f"left out with {mw:g} MW of load, as in pandapower's power flow",
+            mw != 0,
+        )
 
 
 def _fixed_voltages(net: Net, bus_of: dict[int, int]) -> Iterator[FieldNote]:
@@ -119,11 +126,13 @@ def _fixed_voltages(net: Net, bus_of: dict[int, int]) -> Iterator[FieldNote]:
             )
         else:
             yield FieldNote(
-                field, "unsupported", 1,
+                field,
+                "unsupported",
+                1,
                 f"{fixed}, outside its voltage band of {low[at]:.6g} to {high[at]:.6g} p.u., as in "
                 "pandapower's optimal power flow; set controllable to True to keep the band",
                 left_out=True,
-            )  # fmt: skip
+            )
 
 
 def _unsupported(net: Net) -> Iterator[FieldNote]:
@@ -134,14 +143,18 @@ def _unsupported(net: Net) -> Iterator[FieldNote]:
     parts = loads[[c for c in VOLTAGE_PARTS if c in loads]]
     varying = int(((parts.fillna(0) != 0).any(axis=1) & in_service(net, "load")).sum())
     yield from counted(
-        "load: voltage dependence", "unsupported", varying,
-        "constant power is taken, as at 1 p.u.", left_out=True,
-    )  # fmt: skip
+        "load: voltage dependence",
+        "unsupported",
+        varying,
+        "constant power is taken, as at 1 p.u.",
+        left_out=True,
+    )
     for table in ("load", "storage"):
         rows = frame(net, table)
         if "controllable" in rows:
-            flexible = int((rows["controllable"].fillna(False).astype(bool)
-                            & in_service(net, table)).sum())  # fmt: skip
+            flexible = int(
+                (rows["controllable"].fillna(False).astype(bool) & in_service(net, table)).sum()
+            )
             yield from counted(f"{table}: controllable", "unsupported", flexible, "held at p_mw")
     costs = frame(net, "poly_cost")
     names = [str(name) for name in costs]

@@ -42,9 +42,14 @@ def write_net(case: Case) -> tuple[Net, PandapowerLink]:
         index = case.bus_id if case.bus_id.max() <= LARGEST_INDEX else np.arange(case.n_bus)
         kv = np.where(case.base_kv > 0, case.base_kv, 1.0)
         pp.create_buses(
-            net, case.n_bus, vn_kv=kv, index=index, min_vm_pu=case.vmin, max_vm_pu=case.vmax,
+            net,
+            case.n_bus,
+            vn_kv=kv,
+            index=index,
+            min_vm_pu=case.vmin,
+            max_vm_pu=case.vmax,
             name=[case.names.bus.get(b, str(b)) for b in case.bus_id.tolist()],
-        )  # fmt: skip
+        )
         line = (case.tap == 1) & (case.shift == 0) & np.isclose(kv[case.f_bus], kv[case.t_bus])
         shunt_f = np.where(line, 0.0, -0.5j * case.b / case.tap**2)
         shunt_t = np.where(line, 0.0, -0.5j * case.b)
@@ -90,9 +95,11 @@ def _demands(
     np.add.at(admittance, case.t_bus, -shunt_t)
     for bus in np.flatnonzero(admittance):
         pp.create_shunt(
-            net, int(index[bus]), p_mw=base * admittance[bus].real,
+            net,
+            int(index[bus]),
+            p_mw=base * admittance[bus].real,
             q_mvar=-base * admittance[bus].imag,
-        )  # fmt: skip
+        )
 
 
 def _branches(
@@ -109,12 +116,16 @@ def _branches(
         volts = kv[case.f_bus[at]]
         ohm = volts**2 / base
         made = pp.create_lines_from_parameters(
-            net, f[at], t[at], length_km=1.0, r_ohm_per_km=case.r[at] * ohm,
+            net,
+            f[at],
+            t[at],
+            length_km=1.0,
+            r_ohm_per_km=case.r[at] * ohm,
             x_ohm_per_km=case.x[at] * ohm,
             c_nf_per_km=case.b[at] / ohm / (2 * np.pi * HERTZ) * 1e9,
             max_i_ka=np.where(limited[at], rate[at] / volts / np.sqrt(3.0), NO_LIMIT),
             max_loading_percent=100.0,
-        )  # fmt: skip
+        )
         for row, number in zip(at, made, strict=True):
             elements[row] = Element("line", int(number))
     at = np.flatnonzero(~line)
@@ -122,12 +133,19 @@ def _branches(
         power = np.where(limited[at], rate[at], NO_LIMIT)
         sign = np.where(case.x[at] < 0, -1.0, 1.0)
         made = pp.create_transformers_from_parameters(
-            net, f[at], t[at], sn_mva=power, vn_hv_kv=kv[case.f_bus[at]] * case.tap[at],
+            net,
+            f[at],
+            t[at],
+            sn_mva=power,
+            vn_hv_kv=kv[case.f_bus[at]] * case.tap[at],
             vn_lv_kv=kv[case.t_bus[at]],
             vk_percent=sign * np.hypot(case.r[at], case.x[at]) * power / base * 100.0,
-            vkr_percent=case.r[at] * power / base * 100.0, pfe_kw=0.0, i0_percent=0.0,
-            shift_degree=np.rad2deg(case.shift[at]), max_loading_percent=100.0,
-        )  # fmt: skip
+            vkr_percent=case.r[at] * power / base * 100.0,
+            pfe_kw=0.0,
+            i0_percent=0.0,
+            shift_degree=np.rad2deg(case.shift[at]),
+            max_loading_percent=100.0,
+        )
         for row, number in zip(at, made, strict=True):
             elements[row] = Element("trafo", int(number))
     return tuple(elements)
@@ -165,11 +183,13 @@ def _generators(net: Net, case: Case, index: NDArray[np.int64]) -> tuple[Element
         limits = {
             name: float(base * value)
             for name, value in (
-                ("min_p_mw", case.pmin[g]), ("max_p_mw", case.pmax[g]),
-                ("min_q_mvar", case.qmin[g]), ("max_q_mvar", case.qmax[g]),
+                ("min_p_mw", case.pmin[g]),
+                ("max_p_mw", case.pmax[g]),
+                ("min_q_mvar", case.qmin[g]),
+                ("max_q_mvar", case.qmax[g]),
             )
             if np.isfinite(value)
-        }  # fmt: skip
+        }
         slack = g in slacks
         set_points = (
             {"va_degree": np.rad2deg(case.va[bus])} if slack else {"p_mw": base * case.pg[g]}
@@ -181,9 +201,16 @@ def _generators(net: Net, case: Case, index: NDArray[np.int64]) -> tuple[Element
         elements.append(Element("ext_grid" if slack else "gen", int(number)))
     for bus in bare:  # holds voltage and angle, gives nothing in the model
         pp.create_ext_grid(
-            net, int(index[bus]), vm_pu=setpoint[bus], va_degree=np.rad2deg(case.va[bus]),
-            min_p_mw=0.0, max_p_mw=0.0, min_q_mvar=0.0, max_q_mvar=0.0, controllable=True,
-        )  # fmt: skip
+            net,
+            int(index[bus]),
+            vm_pu=setpoint[bus],
+            va_degree=np.rad2deg(case.va[bus]),
+            min_p_mw=0.0,
+            max_p_mw=0.0,
+            min_q_mvar=0.0,
+            max_q_mvar=0.0,
+            controllable=True,
+        )
     _write_costs(net, case, elements)
     return tuple(elements)
 
@@ -196,9 +223,13 @@ def _write_costs(net: Net, case: Case, elements: list[Element]) -> None:
         if cost.model == POLYNOMIAL and not any(values[:-3]):
             c2, c1, c0 = (0.0, 0.0, 0.0, *values)[-3:]
             pp.create_poly_cost(
-                net, element.index, element.table, cp1_eur_per_mw=c1, cp0_eur=c0,
+                net,
+                element.index,
+                element.table,
+                cp1_eur_per_mw=c1,
+                cp0_eur=c0,
                 cp2_eur_per_mw2=c2,
-            )  # fmt: skip
+            )
         elif cost.model == PIECEWISE:
             mw, price = np.array(values[::2]), np.array(values[1::2])
             areas = np.column_stack([mw[:-1], mw[1:], np.diff(price) / np.diff(mw)])

@@ -32,8 +32,11 @@ from gridpriv.grid.tables import MatpowerTables, case_from_tables
 LONGEST_WAIT = 3 * MOST_SECONDS
 """Seconds on the clock: a busy machine takes longer than its processor time."""
 WRITTEN = {
-    ".xiidm": "XIIDM", ".zip": "CGMES", ".uct": "UCTE", ".raw": "PSS/E",
-}  # fmt: skip
+    ".xiidm": "XIIDM",
+    ".zip": "CGMES",
+    ".uct": "UCTE",
+    ".raw": "PSS/E",
+}
 """Formats that pypowsybl writes."""
 
 
@@ -139,9 +142,13 @@ def _answer(place: Path, source: str) -> dict[str, Any]:
     try:
         done = subprocess.run(
             [sys.executable, "-P", "-c", f"{boot}; main({str(place)!r})"],
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-            cwd=place, timeout=LONGEST_WAIT, check=False,
-        )  # fmt: skip
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd=place,
+            timeout=LONGEST_WAIT,
+            check=False,
+        )
         code = str(done.returncode)
     except subprocess.TimeoutExpired:
         code = "time out"

@@ -30,16 +30,25 @@ class Branches:
         self.ratings = _ratings(network.get_loading_limits(all_attributes=True))
         for line in _lines(network, buses).itertuples():
             self._add(
-                ("line", line), _open(line, "1"), _open(line, "2"), line.r, line.x,
-                line.g1 + 1j * line.b1, line.g2 + 1j * line.b2,
-            )  # fmt: skip
+                ("line", line),
+                _open(line, "1"),
+                _open(line, "2"),
+                line.r,
+                line.x,
+                line.g1 + 1j * line.b1,
+                line.g2 + 1j * line.b2,
+            )
         for trafo in network.get_2_windings_transformers(all_attributes=True).itertuples():
             self._add(
-                ("trafo", trafo), _open(trafo, "1"), _open(trafo, "2"),
-                trafo.r_at_current_tap, trafo.x_at_current_tap,
-                trafo.g_at_current_tap + 1j * trafo.b_at_current_tap, 0j,
+                ("trafo", trafo),
+                _open(trafo, "1"),
+                _open(trafo, "2"),
+                trafo.r_at_current_tap,
+                trafo.x_at_current_tap,
+                trafo.g_at_current_tap + 1j * trafo.b_at_current_tap,
+                0j,
                 trafo.rho * np.exp(1j * trafo.alpha),
-            )  # fmt: skip
+            )
         self._three_windings(network.get_3_windings_transformers(all_attributes=True))
         for line in network.get_boundary_lines(all_attributes=True).itertuples():
             far = line.tie_line_id if line.paired else line.Index
@@ -48,9 +57,14 @@ class Branches:
             point = f"boundary of {far}"
             buses.add(point, line.voltage_level_id, level["nominal_v"], label)
             self._add(
-                ("boundary line", line), _open(line, ""), point, line.r, line.x,
-                line.g + 1j * line.b, 0j,
-            )  # fmt: skip
+                ("boundary line", line),
+                _open(line, ""),
+                point,
+                line.r,
+                line.x,
+                line.g + 1j * line.b,
+                0j,
+            )
 
     def _three_windings(self, frame: pd.DataFrame) -> None:
         """Add a leg per winding, from its bus to the star point."""
@@ -64,15 +78,29 @@ class Branches:
                     return getattr(trafo, f"{quantity.replace('#', leg)}")
 
                 self._add(
-                    ("trafo3w", trafo), _open(trafo, leg), star, of("r#_at_current_tap"),
-                    of("x#_at_current_tap"), of("g#_at_current_tap") + 1j * of("b#_at_current_tap"),
-                    0j, of("rho#") * np.exp(1j * of("alpha#")), leg,
-                )  # fmt: skip
+                    ("trafo3w", trafo),
+                    _open(trafo, leg),
+                    star,
+                    of("r#_at_current_tap"),
+                    of("x#_at_current_tap"),
+                    of("g#_at_current_tap") + 1j * of("b#_at_current_tap"),
+                    0j,
+                    of("rho#") * np.exp(1j * of("alpha#")),
+                    leg,
+                )
 
     def _add(
-        self, element: tuple[str, Any], near: str, far: str, r: float, x: float,
-        y_near: complex, y_far: complex, ratio: complex = 1.0, leg: str = "",
-    ) -> None:  # fmt: skip
+        self,
+        element: tuple[str, Any],
+        near: str,
+        far: str,
+        r: float,
+        x: float,
+        y_near: complex,
+        y_far: complex,
+        ratio: complex = 1.0,
+        leg: str = "",
+    ) -> None:
         """Add a branch: the ideal transformer at its near end, then ``y_near``, r + jx, ``y_far``.
 
         An end is the key of its bus; empty where it is open.

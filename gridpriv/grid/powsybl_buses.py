@@ -51,8 +51,11 @@ class Buses:
             self.labels.append(label)
             self.shunt.append(0j)
             for values, value in (
-                (self.vm, np.nan), (self.va, np.nan), (self.pd, 0.0), (self.qd, 0.0)
-            ):  # fmt: skip
+                (self.vm, np.nan),
+                (self.va, np.nan),
+                (self.pd, 0.0),
+                (self.qd, 0.0),
+            ):
                 values.append(value)
         return self.at[key]
 

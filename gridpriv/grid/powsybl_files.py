@@ -17,9 +17,14 @@ from gridpriv.core.errors import InputError
 from gridpriv.core.reading import LARGEST, read_bytes, unpacked_bound
 
 FORMATS = {
-    ".xiidm": "XIIDM", ".iidm": "XIIDM", ".zip": "CGMES", ".uct": "UCTE", ".raw": "PSS/E",
-    ".cdf": "IEEE-CDF", ".txt": "IEEE-CDF",
-}  # fmt: skip
+    ".xiidm": "XIIDM",
+    ".iidm": "XIIDM",
+    ".zip": "CGMES",
+    ".uct": "UCTE",
+    ".raw": "PSS/E",
+    ".cdf": "IEEE-CDF",
+    ".txt": "IEEE-CDF",
+}
 """PowSyBl's name of the format by the ending of a file's name."""
 ENDINGS = {"IEEE-CDF": ".txt", "XIIDM": ".xiidm"}
 """Endings by which PowSyBl knows a format, where the file may have another."""
@@ -104,6 +109,13 @@ def _check_archive(content: bytes, where: str) -> None:
                         f"{where} unpacks to more than {unpacked_bound(len(content))} bytes"
                     )
                 refuse_declarations(text, f"{where}, {entry.filename[:100]!r}")
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, OSError, zlib.error,
-            ValueError) as error:  # fmt: skip
+    except (
+        zipfile.BadZipFile,
+        NotImplementedError,
+        RuntimeError,
+        EOFError,
+        OSError,
+        zlib.error,
+        ValueError,
+    ) as error:
         raise InputError(f"{where} is no readable zip archive: {error}") from error

@@ -48,9 +48,13 @@ class Injections:
             self.buses.qd[bus] += q
 
     def _add(
-        self, element: tuple[str, Any], bus: int, p: tuple[float, float, float],
-        q: tuple[float, float], vm: float,
-    ) -> None:  # fmt: skip
+        self,
+        element: tuple[str, Any],
+        bus: int,
+        p: tuple[float, float, float],
+        q: tuple[float, float],
+        vm: float,
+    ) -> None:
         """Add a generator with its output and limits (p, least, most; least and most q)."""
         row = np.zeros(mpc.GEN_COLUMNS)
         row[mpc.GEN_BUS] = bus

@@ -59,7 +59,13 @@ def network_tables(network: PowsyblNetwork) -> PowsyblTables:
         notes = network_notes(network, branches.joined, gens.remote)
         names, loads = buses.named(), buses.by_number(gens.loads)
         return PowsyblTables(
-            buses.table(), branches.table(), gens.table(),
+            buses.table(),
+            branches.table(),
+            gens.table(),
             SourceNames(names, tuple(branches.names), tuple(gens.names)),
-            buses.groups(), notes, branches.ids, gens.ids, loads,
-        )  # fmt: skip
+            buses.groups(),
+            notes,
+            branches.ids,
+            gens.ids,
+            loads,
+        )

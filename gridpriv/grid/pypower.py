@@ -105,10 +105,11 @@ def _read(
         branch=_matrix(fields["branch"], "branch"),
         gencost=_rows(fields.get("gencost")),
         dcline=_matrix(fields.get("dcline", []), "dcline"),
-        others=tuple((key, _length(value)) for key, value in fields.items()
-                     if key not in READ_FIELDS),
+        others=tuple(
+            (key, _length(value)) for key, value in fields.items() if key not in READ_FIELDS
+        ),
         first_bus=0,
-    )  # fmt: skip
+    )
     case = case_from_tables(tables)
     return case, report_tables(tables, case, source, kind)
 

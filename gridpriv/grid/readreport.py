@@ -110,10 +110,13 @@ def grid_notes(case: Case) -> Iterator[FieldNote]:
     """Yield what is said of a case whatever its format: references, islands, generators."""
     reference = case.bus_id[case.reference].tolist()
     yield FieldNote(
-        "reference bus", "read", len(reference),
+        "reference bus",
+        "read",
+        len(reference),
         f"bus {', '.join(map(str, reference[:5]))}; used by the AC check, the relaxation needs none"
-        if reference else "none given: the AC check takes the bus of the largest generator",
-    )  # fmt: skip
+        if reference
+        else "none given: the AC check takes the bus of the largest generator",
+    )
     number = len(np.unique(islands(case)))
     yield from counted(
         "islands", "read", number * (number > 1), "the grid in service is not connected"
@@ -171,19 +174,25 @@ def _gen_notes(tables: MatpowerTables, case: Case) -> Iterator[FieldNote]:
     demand = (on[:, mpc.PMIN] < 0) & (on[:, mpc.PMAX] == 0)
     fixed_factor = demand & ((on[:, mpc.QMIN] != 0) | (on[:, mpc.QMAX] != 0))
     yield from counted(
-        "gen: dispatchable loads (Pmin < 0 = Pmax)", "read", int(demand.sum()),
+        "gen: dispatchable loads (Pmin < 0 = Pmax)",
+        "read",
+        int(demand.sum()),
         "generators of negative output: not part of the private demand",
-    )  # fmt: skip
+    )
     yield from counted(
-        "gen: power factor of dispatchable loads", "unsupported", int(fixed_factor.sum()),
+        "gen: power factor of dispatchable loads",
+        "unsupported",
+        int(fixed_factor.sum()),
         "P and Q move independently within their limits",
-    )  # fmt: skip
+    )
     if on.shape[1] > 15:
         curves = (on[:, 10:16] != 0).any(axis=1)
         yield from counted(
-            "gen: Pc1 to Qc2max (capability curve)", "unsupported", int(curves.sum()),
+            "gen: Pc1 to Qc2max (capability curve)",
+            "unsupported",
+            int(curves.sum()),
             "the box Qmin..Qmax is used",
-        )  # fmt: skip
+        )
     if on.shape[1] > 20:
         ramps = (on[:, 16:21] != 0).any(axis=1)
         yield from counted("gen: ramp rates, apf", "ignored", int(ramps.sum()), "one period only")
@@ -196,9 +205,11 @@ def _cost_notes(tables: MatpowerTables, case: Case) -> Iterator[FieldNote]:
     polynomial = [cost for cost in case.cost if cost.model == POLYNOMIAL]
     high = sum(any(cost.values[:-3]) for cost in polynomial)
     yield FieldNote(
-        "gencost: active power", "read", len(case.cost),
+        "gencost: active power",
+        "read",
+        len(case.cost),
         f"{len(polynomial)} polynomial, {len(case.cost) - len(polynomial)} piecewise linear",
-    )  # fmt: skip
+    )
     yield from counted("gencost: powers above 2", "unsupported", high, "objective cost refuses")
     rows = tables.gencost[: len(tables.gen)]
     starts = sum(any(row[1:3]) for row in rows)

@@ -171,9 +171,12 @@ def _columns(table: Floats, name: str, least: int) -> Floats:
 def _integers(values: Floats, table: str, column: str, least: int) -> Ints:
     whole = np.isfinite(values) & (values == np.round(values))
     _refuse(
-        ~(whole & (values >= least) & (values < LARGEST_BUS)), values, table, column,
+        ~(whole & (values >= least) & (values < LARGEST_BUS)),
+        values,
+        table,
+        column,
         f"a whole number, {least} or more (a bus number)",
-    )  # fmt: skip
+    )
     return values.astype(np.int64)
 
 

@@ -20,8 +20,13 @@ if TYPE_CHECKING:
     from gridpriv.learning.settings import LearnSettings, make_learn_settings
 
 __all__ = [
-    "DATASETS", "Dataset", "LearnResult", "LearnSettings", "learn", "load_dataset",
+    "DATASETS",
+    "Dataset",
+    "LearnResult",
+    "LearnSettings",
+    "learn",
+    "load_dataset",
     "make_learn_settings",
-]  # fmt: skip
+]
 
 __getattr__, __dir__ = lazily(__name__)

@@ -46,9 +46,13 @@ def noise_rule(settings: LearnSettings, releases: int) -> NoiseRule | None:
     if settings.mechanism == "none":
         return None
     multiplier = noise_multiplier(
-        settings.budget, settings.mechanism, settings.sensitivity, releases, settings.delta,
+        settings.budget,
+        settings.mechanism,
+        settings.sensitivity,
+        releases,
+        settings.delta,
         settings.noise,
-    )  # fmt: skip
+    )
     if settings.sensitivity == "proven":
         multiplier *= ROUNDING
     return NoiseRule(settings.mechanism, settings.noise, multiplier)
@@ -173,10 +177,13 @@ def _calibration(client: int, release: Release) -> Json:
     """Return the assumed and the proven sensitivity of a client's last release."""
     assumed, sound = release.assumed, release.sensitivity
     return {
-        "client": client + 1, "assumed": assumed, "sensitivity": sound.value,
+        "client": client + 1,
+        "assumed": assumed,
+        "sensitivity": sound.value,
         "ratio": sound.value / assumed if assumed > 0 else None,
-        "scale": release.mechanism.scale, "bound_source": sound.bound_source,
-    }  # fmt: skip
+        "scale": release.mechanism.scale,
+        "bound_source": sound.bound_source,
+    }
 
 
 def _worst_rho(tallies: list[Mapping[Charge, int]]) -> float | None:

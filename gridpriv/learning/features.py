@@ -52,10 +52,11 @@ def transform(name: str, x: Images) -> Images:
     side = math.isqrt(x.shape[1])
     if side * side != x.shape[1] or side % CELL or side < 2 * CELL:
         raise not_allowed(
-            "features", name,
+            "features",
+            name,
             f"raw here: {x.shape[1]} columns are no square image whose side is a multiple of "
             f"{CELL}, at least {2 * CELL} pixels",
-        )  # fmt: skip
+        )
     apply = {HOG: _hog, SCATTERING: _scattering}[name]
     parts = [
         _unit_rows(apply(x[first : first + ROWS].reshape(-1, side, side)))

@@ -68,9 +68,10 @@ class History:
     def __post_init__(self) -> None:
         if self.p.ndim != 2 or self.p.shape != self.q.shape or 0 in self.p.shape:
             raise not_allowed(
-                f"history of zone {self.zone}", f"p {self.p.shape}, q {self.q.shape}",
+                f"history of zone {self.zone}",
+                f"p {self.p.shape}, q {self.q.shape}",
                 "two arrays (steps, buses) of one shape: every zone needs a bus and a step",
-            )  # fmt: skip
+            )
 
 
 @dataclass(frozen=True, eq=False)
@@ -343,9 +344,13 @@ def _pooled(shapes: Floats, variances: Floats) -> Floats:
 
 
 def _assembled(
-    levels: Sequence[tuple[Floats, Floats]], sums: Sequence[float], relative: Floats,
-    errors: Floats, drawn: Mapping[str, Sequence[Release]], epsilon: float,
-) -> Forecast:  # fmt: skip
+    levels: Sequence[tuple[Floats, Floats]],
+    sums: Sequence[float],
+    relative: Floats,
+    errors: Floats,
+    drawn: Mapping[str, Sequence[Release]],
+    epsilon: float,
+) -> Forecast:
     """Return the forecast of levels times shapes, with the errors of both."""
     means, spreads, zone_mean = [], [], []
     for z, (level, variance) in enumerate(levels):
@@ -357,9 +362,13 @@ def _assembled(
         zone_mean.append(sums[z] * relative[z])
     zone_spread = np.repeat(errors[:, None], relative.shape[1], axis=1)
     return Forecast(
-        np.concatenate(means, axis=2), np.concatenate(spreads, axis=2), np.array(zone_mean),
-        zone_spread, {zone: tuple(found) for zone, found in drawn.items()}, epsilon,
-    )  # fmt: skip
+        np.concatenate(means, axis=2),
+        np.concatenate(spreads, axis=2),
+        np.array(zone_mean),
+        zone_spread,
+        {zone: tuple(found) for zone, found in drawn.items()},
+        epsilon,
+    )
 
 
 def pinball_loss(actual: Floats, quantiles: Mapping[float, Floats]) -> float:

@@ -139,9 +139,11 @@ def make_keeper(folder: Path, dataset: Dataset, settings: LearnSettings, *, resu
         there is none, it is another one, or it is damaged.
     """
     identity = {
-        "settings": settings.as_given(), "dataset": dataset.name,
-        "fingerprint": dataset.fingerprint, "version": version("gridpriv"),
-    }  # fmt: skip
+        "settings": settings.as_given(),
+        "dataset": dataset.name,
+        "fingerprint": dataset.fingerprint,
+        "version": version("gridpriv"),
+    }
     secure = settings.noise == "secure" and settings.mechanism != "none"
     every = 0.0 if secure else EVERY_SECONDS
     if not resume:

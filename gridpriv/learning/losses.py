@@ -161,8 +161,7 @@ def _square_values(scores: Array, targets: Array) -> Array:
 # the softmax Jacobian diag(p) - pp' has eigenvalues of 1/2 at most (Boehning 1992)
 SOFTMAX = Loss("softmax", _softmax_residual, _softmax_values, math.sqrt(2.0), 2.0, 0.5)
 LOGISTIC = Loss("logistic", _logistic_residual, _logistic_values, 1.0, 1.0, 0.25, _logistic_slopes)
-SQUARES = Loss("squares", _square_residual, _square_values, math.inf, math.inf, 2.0,
-               _square_slopes)  # fmt: skip
+SQUARES = Loss("squares", _square_residual, _square_values, math.inf, math.inf, 2.0, _square_slopes)
 
 
 def loss_of(dataset: Dataset) -> Loss:

@@ -54,10 +54,11 @@ def check_module(module: Any, dataset: Dataset, settings: LearnSettings) -> None
     kind = next(module.parameters()).dtype
     if settings.noise == "secure" and kind != torch.float64:
         raise not_allowed(
-            "module parameters", str(kind),
+            "module parameters",
+            str(kind),
             "torch.float64 with secure noise: call module.double(). Sums in float32 round by more "
             "than the certificate covers",
-        )  # fmt: skip
+        )
     public = torch.stack(
         [torch.zeros(dataset.features), torch.full((dataset.features,), dataset.features**-0.5)]
     ).to(kind)
@@ -92,10 +93,11 @@ def _refuse_mixing(functional: Functional) -> None:
         with_others = functional.scores(start, batch)[:1]
         if not torch.allclose(alone, with_others, rtol=1e-4, atol=1e-5):
             raise not_allowed(
-                "module", type(functional.module).__name__,
+                "module",
+                type(functional.module).__name__,
                 "one whose score of a row does not depend on the other rows of a batch: a clipped "
                 "gradient must be one sample's",
-            )  # fmt: skip
+            )
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,9 +23,12 @@ def prepare_dataset(dataset: Dataset, settings: LearnSettings, *, linear: bool) 
     if settings.features != RAW:
         x, x_test = (transform(settings.features, x) for x in (dataset.x_train, dataset.x_test))
         dataset = replace(
-            dataset, x_train=clip_rows(x, TRANSFORMED_NORM)[0], x_test=x_test,
-            norm=TRANSFORMED_NORM, columns=(),
-        )  # fmt: skip
+            dataset,
+            x_train=clip_rows(x, TRANSFORMED_NORM)[0],
+            x_test=x_test,
+            norm=TRANSFORMED_NORM,
+            columns=(),
+        )
     intercept = intercept_of(dataset.norm, settings) if linear else 0.0
     if intercept:
         dataset = replace(

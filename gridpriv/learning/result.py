@@ -19,9 +19,15 @@ from gridpriv.learning.trained import TrainedModel
 from gridpriv.privacy.mechanism import Charge
 
 COLUMNS = (
-    "round", "objective", "consensus_residual", "noise_magnitude", "train_loss",
-    "test_accuracy", "test_error", "seconds",
-)  # fmt: skip
+    "round",
+    "objective",
+    "consensus_residual",
+    "noise_magnitude",
+    "train_loss",
+    "test_accuracy",
+    "test_error",
+    "seconds",
+)
 
 
 @dataclass(frozen=True)

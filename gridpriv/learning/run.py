@@ -304,12 +304,15 @@ def _recount(task: Task, drawn: Sequence[int]) -> None:
 def _described(dataset: Dataset, clipped: int, norm: float | None) -> Json:
     """Return the data set as given; what training adds to its rows is left out."""
     return {
-        "name": dataset.name, "train_samples": len(dataset.y_train),
-        "test_samples": len(dataset.y_test), "features": dataset.features,
-        "classes": dataset.classes, "clipped": clipped,
+        "name": dataset.name,
+        "train_samples": len(dataset.y_train),
+        "test_samples": len(dataset.y_test),
+        "features": dataset.features,
+        "classes": dataset.classes,
+        "clipped": clipped,
         "norm": dataset.norm if norm is None else min(norm, dataset.norm),
         "source": dataset.source,
-    }  # fmt: skip
+    }
 
 
 def _client_table(task: Task, w: Floats) -> pd.DataFrame:

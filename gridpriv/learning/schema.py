@@ -23,8 +23,12 @@ ROUND = Column("round", "settings", "Round", "from 1")
 SEED = Column("seed", "private", "Seed", "of splits, samples and the simulated noise", dtype="any")
 SECONDS = Column("seconds", "private", "Time", "wall clock", "s")
 NOISE = Column("noise_magnitude", "private", "Noise magnitude", "sum of |noise| over coordinates")
-RESIDUAL = Column("consensus_residual", "releases", "Distance of local models",
-                  "2-norm of local models less the global one")  # fmt: skip
+RESIDUAL = Column(
+    "consensus_residual",
+    "releases",
+    "Distance of local models",
+    "2-norm of local models less the global one",
+)
 OBJECTIVE = Column("objective", "private", "Objective", "mean loss plus regularizer")
 TRAIN_LOSS = Column(
     "train_loss",
@@ -34,64 +38,85 @@ TRAIN_LOSS = Column(
     "clients of their means; with ryu-kim, whose objective it is, over samples",
 )
 ACCURACY = Column("test_accuracy", "private", "Test accuracy", "of the global model")
-ERROR = Column("test_error", "private", "Test error",
-               "of the global model: share of wrong classes, or mean squared error")  # fmt: skip
+ERROR = Column(
+    "test_error",
+    "private",
+    "Test error",
+    "of the global model: share of wrong classes, or mean squared error",
+)
 
 ROUNDS = TableSchema(
-    "rounds", "one round of one learning run",
+    "rounds",
+    "one round of one learning run",
     (ROUND,),
     (
-        OBJECTIVE, RESIDUAL, NOISE, TRAIN_LOSS, ACCURACY, ERROR,
+        OBJECTIVE,
+        RESIDUAL,
+        NOISE,
+        TRAIN_LOSS,
+        ACCURACY,
+        ERROR,
         Column("local_loss", "private", "Local loss", "mean, of every client's own model"),
         Column("local_error", "private", "Local test error", "mean over clients' own models"),
         SECONDS,
     ),
-)  # fmt: skip
+)
 CLIENT = Column("client", "settings", "Client", "from 1", dtype="any")
 CLIENTS = TableSchema(
-    "clients", "one client",
+    "clients",
+    "one client",
     (CLIENT,),
     (
         Column("samples", "settings", "Samples", "training samples of the client"),
         Column("variables", "settings", "Variables", "of the model"),
         TRAIN_LOSS,
     ),
-)  # fmt: skip
+)
 
 # of a comparison, whose tables are read beside those of grids
 TEST_ERROR = Column("test_error_pct", "private", "Test error", "of the global model", "%")
 TEST_MSE = Column("test_mse", "private", "Test mean squared error", "of the global model")
-MEAN_OBJECTIVE = Column("mean_objective", "private", "Objective", "as training loss",
-                        "mean loss")  # fmt: skip
+MEAN_OBJECTIVE = Column("mean_objective", "private", "Objective", "as training loss", "mean loss")
 DISAGREEMENT = Column(
     "consensus_residual_max", "private", "Distance of local models", RESIDUAL.meaning
 )
-LOCAL_ERROR = Column("local_error_pct", "private", "Test error of local models",
-                     "mean over clients' own models", "%")  # fmt: skip
-LOCAL_MSE = Column("local_mse", "private", "Squared error of local models",
-                   "mean over clients' own models")  # fmt: skip
+LOCAL_ERROR = Column(
+    "local_error_pct", "private", "Test error of local models", "mean over clients' own models", "%"
+)
+LOCAL_MSE = Column(
+    "local_mse", "private", "Squared error of local models", "mean over clients' own models"
+)
 LOCAL_LOSS = Column("local_loss", "private", "Loss of local models", "mean, over training samples")
 MEASURED = (
-    Column("normalized_error", "private", "Normalized error",
-           "sum of squared distances to the centralized solution over its squared norm"),
+    Column(
+        "normalized_error",
+        "private",
+        "Normalized error",
+        "sum of squared distances to the centralized solution over its squared norm",
+    ),
     Column("augmented_objective", "private", "Augmented objective", "of Huang et al."),
     Column("accounted", "settings", "Total privacy loss", "epsilon by an accounting"),
-)  # fmt: skip
+)
 FIGURES = (TEST_ERROR, TEST_MSE, LOCAL_ERROR, LOCAL_MSE, MEAN_OBJECTIVE, LOCAL_LOSS, DISAGREEMENT)
 COMPARED_ROUNDS = TableSchema(
-    "rounds", "one evaluated round of one learning run",
+    "rounds",
+    "one evaluated round of one learning run",
     (ROUND,),
     (NOISE, *FIGURES, *MEASURED),
-)  # fmt: skip
+)
 FINALS = (
     ADJACENCY,
-    Column("client_rounds", "settings", "Client-rounds", "rounds times clients of a round",
-           dtype="any"),
+    Column(
+        "client_rounds", "settings", "Client-rounds", "rounds times clients of a round", dtype="any"
+    ),
     Column("tuned", "releases", "Tuned", "what was chosen from the declared grid", dtype="any"),
-    *FIGURES, NOISE, *MEASURED,
-)  # fmt: skip
+    *FIGURES,
+    NOISE,
+    *MEASURED,
+)
 STATEMENTS = TableSchema(
-    "statements", "the privacy of one client in one run",
+    "statements",
+    "the privacy of one client in one run",
     (CLIENT,),
     (
         ASSUMED,
@@ -100,7 +125,7 @@ STATEMENTS = TableSchema(
         Column("scale", "releases", "Noise scale", "of the last release"),
         BOUND_SOURCE,
     ),
-)  # fmt: skip
+)
 
 LEARN_DOCUMENT: dict[str, Schema] = {
     "case": Column("case", "settings", "Data set", "by name", dtype="text"),
@@ -173,7 +198,9 @@ LEARN_DOCUMENT: dict[str, Schema] = {
     "version": Column("version", "settings", "Version", "of gridpriv"),
 }
 TIMING = TableSchema(
-    "timing", "how long one learning run took", (),
+    "timing",
+    "how long one learning run took",
+    (),
     (Column("round_seconds", "private", "Median round", "wall clock", "s"),),
-)  # fmt: skip
+)
 TABLES = (COMPARED_ROUNDS, STATEMENTS, CLIENTS, TIMING)

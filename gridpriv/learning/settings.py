@@ -142,14 +142,16 @@ class Model(Part):
         None, "gamma_0 of fedspd-dp's step size gamma_0 sqrt(t)", positive, unset="(26) and (27)"
     )
     gradient_change: GradientChange | None = choice(
-        None, get_args(GradientChange),
+        None,
+        get_args(GradientChange),
         "how far sensitivity 'published' takes a gradient of b samples to move",
         unset="2G with fedspd-dp, 2G/b with dp-admm",
-    )  # fmt: skip
+    )
     output_step: OutputStep = choice(
-        "paper", get_args(OutputStep),
+        "paper",
+        get_args(OutputStep),
         "step of ryu-kim's output perturbation: the paper's, or the common a/sqrt(t)",
-    )  # fmt: skip
+    )
     decay: float = number(0.975, "factor of cdp-admm's variance a round", check_delta)
     graph: str = words(
         "regular:4", "links of cdp-admm and ddp-admm: ring, complete, regular:D or a file", "GRAPH"
@@ -170,22 +172,30 @@ class LearnSettings(Model, Samples, Rounds, Privacy):
         Privacy, "mechanism", "gaussian", choices=("none", "laplace", "gaussian"), unset=""
     )
     perturbation: Literal["objective", "output"] = changed(
-        Privacy, "perturbation", "objective", choices=("objective", "output"),
+        Privacy,
+        "perturbation",
+        "objective",
+        choices=("objective", "output"),
         help="what carries the noise of ryu-kim",
-    )  # fmt: skip
+    )
     budget: Budget = changed(Privacy, "budget", Budget("total", 1.0, 1e-5))
     rounds: int = changed(Rounds, "rounds", 100)
     local_updates: int = changed(
         Rounds, "local_updates", 1, help="local updates of a round: E of ryu-kim, else Q"
     )
     step: Literal["nonsmooth", "smooth"] = changed(
-        Rounds, "step", "nonsmooth", choices=("nonsmooth", "smooth"),
+        Rounds,
+        "step",
+        "nonsmooth",
+        choices=("nonsmooth", "smooth"),
         help="theorem of Huang et al. for dp-admm's step size",
-    )  # fmt: skip
+    )
     penalty: BudgetedPenalty = notation(
-        BudgetedPenalty(2.0, 1.2, 10_000, 1e9, 5.0), parse_penalty, "PENALTY",
+        BudgetedPenalty(2.0, 1.2, 10_000, 1e9, 5.0),
+        parse_penalty,
+        "PENALTY",
         "penalty rho: a number, or geometric:INITIAL,FACTOR,INTERVAL,MAX[,OVER_EPSILON]",
-    )  # fmt: skip
+    )
     workers: int = changed(Rounds, "workers", 2, help="threads over clients")
 
     def agree(self) -> None:
@@ -195,9 +205,10 @@ class LearnSettings(Model, Samples, Rounds, Privacy):
             raise not_allowed("learning_rate", None, "a positive number with dp-fedavg")
         if self.noise == "secure" and self.algorithm == "dvp":
             raise not_allowed(
-                "noise", self.noise,
+                "noise",
+                self.noise,
                 "'simulated' with dvp: its certificate needs noise that has a density",
-            )  # fmt: skip
+            )
         if self.noise == "secure" and self.sensitivity == "published":
             raise not_allowed("noise", self.noise, "'simulated' with sensitivity 'published'")
         usual = defaults(LearnSettings)
@@ -218,48 +229,86 @@ class LearnSettings(Model, Samples, Rounds, Privacy):
 PUBLISHED = LearnSettings(intercept="off")
 RYU_KIM = replace(
     PUBLISHED,
-    sensitivity="published", budget=Budget("per-release", 1.0), delta=1e-6, adjacency="add-one",
-    regularizer="l2:2e-6", rounds=5000, evaluate_every=50,
-)  # fmt: skip
+    sensitivity="published",
+    budget=Budget("per-release", 1.0),
+    delta=1e-6,
+    adjacency="add-one",
+    regularizer="l2:2e-6",
+    rounds=5000,
+    evaluate_every=50,
+)
 HUANG = replace(
     PUBLISHED,
-    algorithm="dp-admm", sensitivity="published", budget=Budget("per-release", 0.1), delta=1e-3,
-    clients=100, penalty=BudgetedPenalty(0.1), rounds=100, evaluate_every=1,
-)  # fmt: skip
+    algorithm="dp-admm",
+    sensitivity="published",
+    budget=Budget("per-release", 0.1),
+    delta=1e-3,
+    clients=100,
+    penalty=BudgetedPenalty(0.1),
+    rounds=100,
+    evaluate_every=1,
+)
 LI = replace(
     PUBLISHED,
-    algorithm="fedspd-dp", sensitivity="published", budget=Budget("per-release", 1.0), delta=1e-4,
-    clients=100, sampled_clients=20, penalty=BudgetedPenalty(20.0), local_updates=5, batch=10,
-    sampling="without-replacement", regularizer="l1:1e-4", rounds=100, missing="mode",
+    algorithm="fedspd-dp",
+    sensitivity="published",
+    budget=Budget("per-release", 1.0),
+    delta=1e-4,
+    clients=100,
+    sampled_clients=20,
+    penalty=BudgetedPenalty(20.0),
+    local_updates=5,
+    batch=10,
+    sampling="without-replacement",
+    regularizer="l1:1e-4",
+    rounds=100,
+    missing="mode",
     evaluate_every=1,
-)  # fmt: skip
+)
 GAUTHIER = replace(
     PUBLISHED,
-    algorithm="cdp-admm", budget=Budget("total", 10.0, 1e-5), split="writer",
-    penalty=BudgetedPenalty(4.0), rounds=300, clip=20.0, evaluate_every=1,
-)  # fmt: skip
+    algorithm="cdp-admm",
+    budget=Budget("total", 10.0, 1e-5),
+    split="writer",
+    penalty=BudgetedPenalty(4.0),
+    rounds=300,
+    clip=20.0,
+    evaluate_every=1,
+)
 
 ACCURATE = LearnSettings(
-    algorithm="dpsgd", rounds=150, clip=0.1, momentum=0.9, averaging=0.5, centring="on",
-    learning_rate=None, evaluate_every=50,
-)  # fmt: skip
+    algorithm="dpsgd",
+    rounds=150,
+    clip=0.1,
+    momentum=0.9,
+    averaging=0.5,
+    centring="on",
+    learning_rate=None,
+    evaluate_every=50,
+)
 ACCURATE_NAME, IMAGES = "accurate", ("mnist", "femnist")
 
 # preset and data set -> settings; Ryu and Kim's constants are those of section 6.2 and E.1
 PRESETS: dict[tuple[str, str], LearnSettings] = {
     ("ryu-kim", "mnist"): replace(
-        RYU_KIM, clients=10, split="contiguous", box=0.1,
+        RYU_KIM,
+        clients=10,
+        split="contiguous",
+        box=0.1,
         penalty=BudgetedPenalty(2.0, 1.2, 10_000, 1e9, 5.0),
     ),
     ("ryu-kim", "femnist"): replace(
-        RYU_KIM, split="writer", box=1.0, step_scale=100.0,
+        RYU_KIM,
+        split="writer",
+        box=1.0,
+        step_scale=100.0,
         penalty=BudgetedPenalty(0.005, 1.2, 2_000, 1e9, 0.05),
     ),
     ("huang-l1", "adult"): replace(HUANG, regularizer="l1:1e-6", radius=23.0),
     ("huang-l2", "adult"): replace(HUANG, regularizer="l2:1e-6", radius=89.0, step="smooth"),
     ("li", "adult"): LI,
     ("gauthier", "lasso"): GAUTHIER,
-}  # fmt: skip
+}
 
 
 def preset_names() -> list[str]:

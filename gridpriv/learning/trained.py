@@ -109,10 +109,11 @@ class TrainedModel:
         rows = np.asarray(x)
         if rows.dtype.kind not in "fiub" or rows.ndim != 2 or rows.shape[1] != known.features:
             raise not_allowed(
-                "rows", f"{rows.dtype} of shape {rows.shape}",
+                "rows",
+                f"{rows.dtype} of shape {rows.shape}",
                 f"numbers of shape (N, {known.features}): the model was trained on "
                 f"{known.dataset}, whose rows have {known.features} columns",
-            )  # fmt: skip
+            )
         if not np.isfinite(rows).all():
             row = int(np.flatnonzero(~np.isfinite(rows).all(axis=1))[0])
             raise not_allowed(f"row {row}", rows[row].tolist()[:4], "finite numbers")
@@ -223,11 +224,19 @@ def trained_model(
     intercept = float(prepared.x_train[0, -1]) if linear and width < prepared.features else 0.0
     named = settings.model != LINEAR
     description = ModelDescription(
-        dataset=dataset.name, task=dataset.task, classes=dataset.classes, labels=dataset.labels,
-        columns=dataset.columns, features=dataset.features, transform=settings.features, norm=norm,
-        intercept=intercept, kind=settings.model if named else (LINEAR if linear else "module"),
-        source=source_digest(settings.model) if named else "", certificate=privacy,
-    )  # fmt: skip
+        dataset=dataset.name,
+        task=dataset.task,
+        classes=dataset.classes,
+        labels=dataset.labels,
+        columns=dataset.columns,
+        features=dataset.features,
+        transform=settings.features,
+        norm=norm,
+        intercept=intercept,
+        kind=settings.model if named else (LINEAR if linear else "module"),
+        source=source_digest(settings.model) if named else "",
+        certificate=privacy,
+    )
     return TrainedModel(to_numpy(w), description, module)
 
 

@@ -37,8 +37,15 @@ from gridpriv.privacy.noise import NoiseStreams
 CHARGED = "charged"
 APART = 2**32  # between seeds of streams that must have nothing in common
 TUNABLE = (
-    "learning_rate", "radius", "step_scale", "penalty", "diameter", "proximity", "decay", "clip",
-)  # fmt: skip
+    "learning_rate",
+    "radius",
+    "step_scale",
+    "penalty",
+    "diameter",
+    "proximity",
+    "decay",
+    "clip",
+)
 
 
 @dataclass(frozen=True)

@@ -149,9 +149,11 @@ class SolvedRelaxation:
         if self.balanced:
             return f"the relaxation serves all load; {limit_sentence(self.limits)}"
         least = self.least_shed_mw
-        bound = "no balanced solution" if least is None else (
-            f"at least {least:.4g} MW cannot be served, by the relaxation"
-        )  # fmt: skip
+        bound = (
+            "no balanced solution"
+            if least is None
+            else (f"at least {least:.4g} MW cannot be served, by the relaxation")
+        )
         try:
             return f"{bound}; {self.shortage.sentence()}"
         except SolverError as error:

@@ -52,9 +52,11 @@ class _Linear:
         added = np.arange(self.columns, self.columns + len(low))
         self.columns += len(low)
         for held, values in (
-            (self.low, low), (self.high, high), (self.cost, np.full(len(low), cost)),
+            (self.low, low),
+            (self.high, high),
+            (self.cost, np.full(len(low), cost)),
             (self.whole, np.full(len(low), float(whole))),
-        ):  # fmt: skip
+        ):
             held.append(np.asarray(values, float))
         return added
 
@@ -78,11 +80,12 @@ class _Linear:
         matrix = sparse.coo_array((values, (rows, columns)), shape=(self.rows, self.columns))
         lower, upper = (np.concatenate(side) for side in zip(*self.sides, strict=True))
         found = milp(
-            np.concatenate(self.cost), integrality=np.concatenate(self.whole),
+            np.concatenate(self.cost),
+            integrality=np.concatenate(self.whole),
             bounds=Bounds(np.concatenate(self.low), np.concatenate(self.high)),
             constraints=LinearConstraint(matrix.tocsr(), lower, upper),
             options={"mip_rel_gap": GAP},
-        )  # fmt: skip
+        )
         if found.x is None:
             raise SolverError(f"no commitment serves the released demand: HiGHS: {found.message}")
         return np.asarray(found.x)
@@ -133,9 +136,13 @@ def commitment(case: Case, chronology: Chronology, need: Floats) -> Bools:
 
 
 def _reserve(
-    program: _Linear, chronology: Chronology, g: int, output: Ints, on: Ints,
+    program: _Linear,
+    chronology: Chronology,
+    g: int,
+    output: Ints,
+    on: Ints,
     limits: tuple[float, float],
-) -> tuple[Ints, Ints]:  # fmt: skip
+) -> tuple[Ints, Ints]:
     """Add a generator's reserves, up and down; return their variables."""
     count, hours = len(output), chronology.hours
     none = np.zeros(count)
@@ -158,8 +165,12 @@ def _ramps(program: _Linear, chronology: Chronology, g: int, output: Ints, high:
     if any(switch.gen == g for switch in chronology.switches):
         return  # the AC plan holds ramps between steps in which it runs
     rows = np.ones(len(output) - 1)
-    program.row(-min(down, 2 * high) * rows, min(up, 2 * high) * rows,
-                (output[1:], 1.0), (output[:-1], -1.0))  # fmt: skip
+    program.row(
+        -min(down, 2 * high) * rows,
+        min(up, 2 * high) * rows,
+        (output[1:], 1.0),
+        (output[:-1], -1.0),
+    )
 
 
 def _energy(program: _Linear, chronology: Chronology, storage: Storage, output: Ints) -> None:
@@ -204,8 +215,9 @@ def _starts(program: _Linear, switch: Switch, on: Ints, hours: float) -> None:
     none, endless = np.zeros(count), np.full(count, np.inf)
     start = program.variables(none, none + 1.0, switch.start_cost / hours)
     stop = program.variables(none, none + 1.0)
-    program.row(none[1:], none[1:], (on[1:], 1.0), (on[:-1], -1.0), (start[1:], -1.0),
-                (stop[1:], 1.0))  # fmt: skip
+    program.row(
+        none[1:], none[1:], (on[1:], 1.0), (on[:-1], -1.0), (start[1:], -1.0), (stop[1:], 1.0)
+    )
     for hours_least, changed, sign in ((switch.min_up, start, 1.0), (switch.min_down, stop, -1.0)):
         steps = int(np.ceil(hours_least / hours - 1e-9))
         for t in range(1, count):

@@ -38,9 +38,13 @@ PLACE = 0.15
 
 
 def disclose(
-    zone: Zone, release: str, prior: Prior, noise: NoiseRule, adjacency: DemandAdjacency,
+    zone: Zone,
+    release: str,
+    prior: Prior,
+    noise: NoiseRule,
+    adjacency: DemandAdjacency,
     direct: DirectCurrent,
-) -> Disclosure:  # fmt: skip
+) -> Disclosure:
     """Return a zone's release strategy; of several the one of least expected error.
 
     Parameters
@@ -61,15 +65,24 @@ def disclose(
         if math.isfinite(option.sensitivity(adjacency, noise.norm).value)
     ]
     return auto(
-        options, drawn, prior, used(zone, direct),
-        reactive=every_bus(zone), power_factors=adjacency.power_factors,
-    )  # fmt: skip
+        options,
+        drawn,
+        prior,
+        used(zone, direct),
+        reactive=every_bus(zone),
+        power_factors=adjacency.power_factors,
+    )
 
 
 def disclose_over_time(
-    zone: Zone, release: str, options: Sequence[Cosines], prior: Prior, noise: NoiseRule,
-    adjacency: DemandAdjacency, direct: DirectCurrent,
-) -> TemporalDisclosure:  # fmt: skip
+    zone: Zone,
+    release: str,
+    options: Sequence[Cosines],
+    prior: Prior,
+    noise: NoiseRule,
+    adjacency: DemandAdjacency,
+    direct: DirectCurrent,
+) -> TemporalDisclosure:
     """Return a zone's release strategy over time, chosen as by :func:`disclose`.
 
     Parameters
@@ -87,24 +100,32 @@ def disclose_over_time(
     for strategy, option in product(strategies(zone, release), options):
         over = option if len(strategy.matrix) else Cosines(option.steps)  # nothing has no basis
         still = Disclosure(
-            strategy, prior, 0.0,
-            power_factors=adjacency.power_factors, exact=noise.source == "secure",
-        )  # fmt: skip
+            strategy,
+            prior,
+            0.0,
+            power_factors=adjacency.power_factors,
+            exact=noise.source == "secure",
+        )
         sensitivity = TemporalDisclosure(still, over).sensitivity(adjacency, noise.norm)
         if math.isinf(sensitivity.value):
             continue
         variance = noise.release(sensitivity).mechanism.variance
         left = expected_error(
-            strategy, variance, prior, use,
-            reactive=reactive, power_factors=adjacency.power_factors,
-        )  # fmt: skip
+            strategy,
+            variance,
+            prior,
+            use,
+            reactive=reactive,
+            power_factors=adjacency.power_factors,
+        )
         expected = math.hypot(left, shared * math.sqrt(coefficient_left(over, variance, level)))
         found.append(TemporalDisclosure(replace(still, expected=expected), over))
     if not found:
         raise not_allowed(
-            "temporal_basis", str(max(len(option.weights) for option in options)),
+            "temporal_basis",
+            str(max(len(option.weights) for option in options)),
             "0 with mechanism 'staircase': a bus moves the cosines too",
-        )  # fmt: skip
+        )
     return min(found, key=lambda one: one.level.expected)
 
 

@@ -96,8 +96,14 @@ class FlowDomain:
         direction = np.eye(count)[zone]
         ends = []
         for sign in (1.0, -1.0):
-            found = linprog(sign * direction, A_ub=matrix, b_ub=bound, A_eq=np.ones((1, count)),
-                            b_eq=[0.0], bounds=(None, None))  # fmt: skip
+            found = linprog(
+                sign * direction,
+                A_ub=matrix,
+                b_ub=bound,
+                A_eq=np.ones((1, count)),
+                b_eq=[0.0],
+                bounds=(None, None),
+            )
             change = {0: sign * (found.fun or 0.0), 3: -sign * np.inf}.get(found.status, np.nan)
             ends.append(float(self.net_position[zone] + change))
         return ends[0], ends[1]

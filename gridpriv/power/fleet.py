@@ -139,9 +139,13 @@ class ZoneMember:
     def ac_open(self, ends: TieEnds, estimated: bool) -> Ints | None:
         """Begin AC rounds on the released demand; return the numbers of the border entries."""
         self._ac = zone_block(
-            self.problem.program.zone, self.agent.released, ends, self.service.voll, self.unit,
+            self.problem.program.zone,
+            self.agent.released,
+            ends,
+            self.service.voll,
+            self.unit,
             estimated=estimated,
-        )  # fmt: skip
+        )
         return None if self._ac is None else self._ac.at
 
     def ac_verb(self, zone: ZoneBlock, verb: str, *given: Any) -> Any:
@@ -177,9 +181,15 @@ class ZoneMember:
         agent = self.agent
         zone = self.problem.program.zone
         plan, self._planned = plan_zone(
-            zone, agent.data, boundary, self.service, self.unit, agent.average, self._planned,
+            zone,
+            agent.data,
+            boundary,
+            self.service,
+            self.unit,
+            agent.average,
+            self._planned,
             self._scheduled(boundary),
-        )  # fmt: skip
+        )
         return plan
 
     def _scheduled(self, boundary: Boundary) -> Scheduled | None:

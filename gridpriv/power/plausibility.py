@@ -31,8 +31,9 @@ def demand_questions(case: Case, given: str, load_scale: float = 1.0) -> list[st
     """
     able, asked = case.base_mva * capacity(case), []
     for name, unit, demand in (
-        ("active demand pd_mw", "MW", case.pd), ("reactive demand qd_mvar", "MVAr", case.qd),
-    ):  # fmt: skip
+        ("active demand pd_mw", "MW", case.pd),
+        ("reactive demand qd_mvar", "MVAr", case.qd),
+    ):
         total = case.base_mva * float(np.abs(demand).sum())
         if total > MOST_TIMES * able > 0.0:
             doubt = f"Is it in {unit}, not in k{unit[1:]}?"

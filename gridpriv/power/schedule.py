@@ -231,11 +231,17 @@ def coordinates(network: Network, state: AcState) -> Floats:
         for g in network.piecewise.tolist()
     ]
     families = {
-        "w": state.vm**2, "wr": product.real, "wi": product.imag,
-        "p_from": state.s_from.real, "q_from": state.s_from.imag,
-        "p_to": state.s_to.real, "q_to": state.s_to.imag,
-        "pg": state.pg, "qg": state.qg, "pc": np.array(costs),
-    }  # fmt: skip
+        "w": state.vm**2,
+        "wr": product.real,
+        "wi": product.imag,
+        "p_from": state.s_from.real,
+        "q_from": state.s_from.imag,
+        "p_to": state.s_to.real,
+        "q_to": state.s_to.imag,
+        "pg": state.pg,
+        "qg": state.qg,
+        "pc": np.array(costs),
+    }
     z = np.zeros(network.offsets["end"])
     for (name, start), (_, end) in pairwise(network.offsets.items()):
         z[start:end] = families[name]

@@ -176,9 +176,15 @@ class SecureProblem:
             first = ends.size + place * count
             shared = None if cuts is None else ZoneCuts(cuts, first + np.arange(count))
             block = zone_block(
-                zone, self.demand(zone), ends.of(zone), self.voll, self.unit,
-                estimated=estimated, shed=shed, cuts=shared,
-            )  # fmt: skip
+                zone,
+                self.demand(zone),
+                ends.of(zone),
+                self.voll,
+                self.unit,
+                estimated=estimated,
+                shed=shed,
+                cuts=shared,
+            )
             assert block is not None
             blocks.append(block)
             at.append(block.at)
@@ -248,15 +254,20 @@ def _worst(analysed: Sequence[PostContingency]) -> dict[Place, Limit]:
 
 def collapsed(after: PostContingency) -> bool:
     """Test for a voltage so low that no set point before the outage would hold it."""
-    return any(v.kind == "voltage" and v.limit == "lower" and v.amount > LARGEST_MOVE
-               for v in after.violations)  # fmt: skip
+    return any(
+        v.kind == "voltage" and v.limit == "lower" and v.amount > LARGEST_MOVE
+        for v in after.violations
+    )
 
 
 def _passed(plan: SecurePlan) -> float:
     """Return by how much limits are passed over all contingencies, as shares of the limits."""
-    return sum(v.amount / max(abs(v.bound), 1e-3)
-               for c in plan.contingencies for v in c.violations
-               if v.kind in SLACK_PRICE and not collapsed(c))  # fmt: skip
+    return sum(
+        v.amount / max(abs(v.bound), 1e-3)
+        for c in plan.contingencies
+        for v in c.violations
+        if v.kind in SLACK_PRICE and not collapsed(c)
+    )
 
 
 def _stacked(kept: Mapping[Place, Sequence[Cut]]) -> Cuts | None:

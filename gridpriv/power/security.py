@@ -87,10 +87,14 @@ class PostContingency:
         loading = self.worst_loading_percent or 0.0
         voltage = [limit.amount for limit in self.violations if limit.kind == "voltage"]
         return (
-            float(self.status == "diverged"), max(loading - NORMAL_PERCENT, 0.0),
-            max(voltage, default=0.0), float(len(self.violations)), self.shed_mw,
-            self.islanded_mw, loading,
-        )  # fmt: skip
+            float(self.status == "diverged"),
+            max(loading - NORMAL_PERCENT, 0.0),
+            max(voltage, default=0.0),
+            float(len(self.violations)),
+            self.shed_mw,
+            self.islanded_mw,
+            loading,
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -277,10 +281,23 @@ def _near(before: PreContingency, outage: Outage) -> AcState | None:
     curtailment = np.where(dead, np.maximum(-left.pd, 0.0), asked.curtailment)
     none = np.zeros(1)
     return AcState(
-        left, vm, np.angle(voltage), s_from, s_to, asked.pg[kept] + regulation,
-        share_reactive(left, generated), p_shed, q_shed, curtailment, regulation,
-        dead, none, none, found.mismatch, 1,
-    )  # fmt: skip
+        left,
+        vm,
+        np.angle(voltage),
+        s_from,
+        s_to,
+        asked.pg[kept] + regulation,
+        share_reactive(left, generated),
+        p_shed,
+        q_shed,
+        curtailment,
+        regulation,
+        dead,
+        none,
+        none,
+        found.mismatch,
+        1,
+    )
 
 
 def _smaller(before: PreContingency, outage: Outage) -> AreaGrid:
@@ -371,9 +388,14 @@ def assess(before: PreContingency, contingency: Contingency) -> PostContingency:
         return PostContingency(contingency, "diverged", None, "", (), islanded_mw, 0.0)
     loading, branch = worst_loading(state.case, state.standing.flow)
     return PostContingency(
-        contingency, "converged", loading, branch, state.violations, islanded_mw,
+        contingency,
+        "converged",
+        loading,
+        branch,
+        state.violations,
+        islanded_mw,
         max(state.shed_mw - before.state.shed_mw, 0.0),
-    )  # fmt: skip
+    )
 
 
 def worst_loading(case: Case, flow: Floats) -> tuple[float | None, str]:

@@ -59,8 +59,9 @@ class Key:
 
     def digest(self, purpose: str, content: bytes) -> bytes:
         """Return HMAC-SHA256 of the content, apart for each purpose."""
-        return hmac.digest(self.secret, f"gridpriv ledger 2 {purpose}\0".encode() + content,
-                           hashlib.sha256)  # fmt: skip
+        return hmac.digest(
+            self.secret, f"gridpriv ledger 2 {purpose}\0".encode() + content, hashlib.sha256
+        )
 
     def follow(self, head: Head, row: bytes) -> Head:
         """Return the head of a chain with one row more."""

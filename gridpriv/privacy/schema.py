@@ -35,7 +35,16 @@ TOTAL = (
     Column("delta", "settings", "Delta", "the target delta"),
 )
 ASSUMED = Column("assumed", "releases", "Assumed sensitivity", "that the noise is calibrated to")
-BOUND_SOURCE = Column("bound_source", "settings", "Source of the bound",
-                    "where the proven sensitivity comes from", dtype="text")  # fmt: skip
-RATIO = Column("ratio", "releases", "Sound over assumed sensitivity",
-               "above 1, less privacy is delivered than stated")  # fmt: skip
+BOUND_SOURCE = Column(
+    "bound_source",
+    "settings",
+    "Source of the bound",
+    "where the proven sensitivity comes from",
+    dtype="text",
+)
+RATIO = Column(
+    "ratio",
+    "releases",
+    "Sound over assumed sensitivity",
+    "above 1, less privacy is delivered than stated",
+)

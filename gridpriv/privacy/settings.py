@@ -23,9 +23,11 @@ class Privacy(Part):
     """Noise of a run: mechanism, perturbed quantity, scale and budget."""
 
     mechanism: Mechanism | None = choice(
-        None, NAMES, "noise mechanism",
+        None,
+        NAMES,
+        "noise mechanism",
         unset="knorm for demand with p and q protected, else laplace",
-    )  # fmt: skip
+    )
     perturbation: Target = choice("demand", PERTURBED, "perturbed quantity")
     sensitivity: SensitivityBound = choice(
         "proven",
@@ -34,9 +36,11 @@ class Privacy(Part):
         "algorithm",
     )
     budget: Budget = notation(
-        Budget("total", 5.0), parse_budget, "BUDGET",
+        Budget("total", 5.0),
+        parse_budget,
+        "BUDGET",
         "privacy budget, of all releases or of each: total:E[,D] or per-release:E[,D]",
-    )  # fmt: skip
+    )
     delta: float = number(1e-5, "delta of one Gaussian release if the budget has none", check_delta)
     target_delta: float = number(1e-5, "delta at which total epsilon is reported", check_delta)
     noise: Noise = choice(

@@ -28,10 +28,15 @@ REFRESHED = {
 def audit_bars(result: AuditResult) -> Bars:
     """Return nominal, certified and measured epsilon of every level."""
     bars = [
-        Bar(level.level, level.measured.epsilon, point=level.nominal, level=level.certified,
-            note=f"{level.verdict}, {2 * level.measured.runs} runs")
+        Bar(
+            level.level,
+            level.measured.epsilon,
+            point=level.nominal,
+            level=level.certified,
+            note=f"{level.verdict}, {2 * level.measured.runs} runs",
+        )
         for level in result.levels
-    ]  # fmt: skip
+    ]
     title = (
         f"{result.prepared.case.name}: bus {result.neighbour.bus}, "
         f"{100 * result.plan.confidence:g} % confidence"
@@ -54,8 +59,9 @@ def errors_bars(result: AttackResult) -> Bars:
     return Bars(
         f"{result.prepared.case.name}: demand reconstruction",
         "mean absolute error of a bus's active demand (MW); intervals: 95 % over seeds",
-        bars, line=float(table["mae_mw"].iloc[0]),
-    )  # fmt: skip
+        bars,
+        line=float(table["mae_mw"].iloc[0]),
+    )
 
 
 def epsilon_chart(result: AttackResult) -> Chart:
@@ -92,9 +98,10 @@ def error_map(result: AttackResult, label: str | None = None) -> GridMap:
     return GridMap(
         f"{case.name}: demand read from messages, {wanted.label}",
         *network_tables(case, zoning),
-        values=shades, limits=(0.0, 1.0),
+        values=shades,
+        limits=(0.0, 1.0),
         value_label="error / error of the prior (0: known, 1: no better than the prior)",
-    )  # fmt: skip
+    )
 
 
 def _curve(name: str, across: ArrayLike, mean: ArrayLike, half: ArrayLike) -> Series:
@@ -106,6 +113,12 @@ def _curve(name: str, across: ArrayLike, mean: ArrayLike, half: ArrayLike) -> Se
 def _chart(title: str, x_label: str, curves: list[Series], levels: dict[str, float]) -> Chart:
     series = (*curves, *(Series(n, (), (float(v),), flat=True) for n, v in levels.items()))
     return Chart(
-        title, x_label, "mean error of a bus (MW)", series, "MW", x_log=True, bars=True,
+        title,
+        x_label,
+        "mean error of a bus (MW)",
+        series,
+        "MW",
+        x_log=True,
+        bars=True,
         size=(6.4, 4.0),
-    )  # fmt: skip
+    )

@@ -67,21 +67,38 @@ class Bars:
             value, half = ([getattr(b, name) for b in self.bars] for name in ("value", "half"))
             axes.barh(y, value, 0.45, color=[b.colour for b in self.bars], label=bar)
             if any(half):
-                axes.errorbar(value, y, xerr=half, linestyle="", color="black", capsize=3,
-                            elinewidth=1.0)  # fmt: skip
+                axes.errorbar(
+                    value, y, xerr=half, linestyle="", color="black", capsize=3, elinewidth=1.0
+                )
             marks = {"point": ("o", PALETTE[1], 6, point), "level": ("|", "black", 14, level)}
             for name, (marker, colour, size, label) in marks.items():
                 at = np.array([getattr(b, name) for b in self.bars], dtype=float)
                 if np.isfinite(at).any():
                     at = np.where(np.isfinite(at), at, math.nan)
-                    axes.plot(at, y, linestyle="", marker=marker, color=colour, markersize=size,
-                            markeredgewidth=2.5 if name == "level" else 0.8,
-                            markeredgecolor="black", label=label, zorder=3)  # fmt: skip
+                    axes.plot(
+                        at,
+                        y,
+                        linestyle="",
+                        marker=marker,
+                        color=colour,
+                        markersize=size,
+                        markeredgewidth=2.5 if name == "level" else 0.8,
+                        markeredgecolor="black",
+                        label=label,
+                        zorder=3,
+                    )
             if math.isfinite(self.line):
                 axes.axvline(self.line, color="black", linewidth=1.0, linestyle="--")
             for k, b in enumerate(self.bars):
-                axes.annotate(b.note, (0, k), (3, 12.0), textcoords="offset points", fontsize=7.5,
-                            va="center", parse_math=False)  # fmt: skip
+                axes.annotate(
+                    b.note,
+                    (0, k),
+                    (3, 12.0),
+                    textcoords="offset points",
+                    fontsize=7.5,
+                    va="center",
+                    parse_math=False,
+                )
             axes.set_yticks(y, [b.name for b in self.bars], parse_math=False)
             axes.tick_params(axis="y", length=0)
             axes.set_ylim(len(self.bars) - 0.45, -0.65)
@@ -150,27 +167,60 @@ class SplitBars:
             axes.barh(y, method, 0.4, color="#999999", label="method without noise")
             for gain, look in ((False, {"color": PALETTE[0]}), (True, GAIN)):
                 if (here := (noise < 0.0) == gain).any():
-                    axes.barh(y[here], noise[here], 0.4, left=method[here], **look,
-                              label="noise (lowers the cost)" if gain else "noise")  # fmt: skip
+                    axes.barh(
+                        y[here],
+                        noise[here],
+                        0.4,
+                        left=method[here],
+                        **look,
+                        label="noise (lowers the cost)" if gain else "noise",
+                    )
             least, most = _ends(method, noise, half)
             total, drawn = method + noise, half > 0
-            ends = np.maximum([total - np.maximum(total - half, least),
-                               np.minimum(total + half, most) - total], 0.0)  # fmt: skip
+            ends = np.maximum(
+                [total - np.maximum(total - half, least), np.minimum(total + half, most) - total],
+                0.0,
+            )
             axes.errorbar(
-                total[drawn], y[drawn], xerr=ends[:, drawn], linestyle="", color="black",
-                capsize=3, elinewidth=1.0,
-            )  # fmt: skip
+                total[drawn],
+                y[drawn],
+                xerr=ends[:, drawn],
+                linestyle="",
+                color="black",
+                capsize=3,
+                elinewidth=1.0,
+            )
             span = max(most - least, 1e-9)
             if least <= self.line <= most + 0.5 * span:
                 most = max(most, self.line)
-                axes.axvline(self.line, color="black", linewidth=1.0, linestyle="--",
-                             label="prior-only (epsilon = 0)")  # fmt: skip
+                axes.axvline(
+                    self.line,
+                    color="black",
+                    linewidth=1.0,
+                    linestyle="--",
+                    label="prior-only (epsilon = 0)",
+                )
             for k, bar in enumerate(self.bars):
                 end = max(method[k], method[k] + noise[k], 0.0) + half[k]
-                axes.annotate(bar.note, (min(end, most), k), (5, 0), textcoords="offset points",
-                              fontsize=8, va="center", parse_math=False, bbox=PATCH)  # fmt: skip
-                axes.annotate(bar.name, (least, k), (0, 9.5), textcoords="offset points",
-                              fontsize=8, parse_math=False, bbox=PATCH)  # fmt: skip
+                axes.annotate(
+                    bar.note,
+                    (min(end, most), k),
+                    (5, 0),
+                    textcoords="offset points",
+                    fontsize=8,
+                    va="center",
+                    parse_math=False,
+                    bbox=PATCH,
+                )
+                axes.annotate(
+                    bar.name,
+                    (least, k),
+                    (0, 9.5),
+                    textcoords="offset points",
+                    fontsize=8,
+                    parse_math=False,
+                    bbox=PATCH,
+                )
             axes.axvline(0.0, color="black", linewidth=0.8)
             axes.set_yticks([])
             axes.spines["left"].set_visible(False)
@@ -181,8 +231,9 @@ class SplitBars:
             set_title(axes, self.title)
             if legend:
                 handles, labels = axes.get_legend_handles_labels()
-                axes.legend(handles, labels, loc="upper left", bbox_to_anchor=(-0.02, -0.22),
-                            ncols=2)  # fmt: skip
+                axes.legend(
+                    handles, labels, loc="upper left", bbox_to_anchor=(-0.02, -0.22), ncols=2
+                )
         return axes
 
 
@@ -210,11 +261,14 @@ def split_bars(title: str, rows: pd.DataFrame, budget: str) -> SplitBars:
         half = row.cost_of_privacy_high - row.cost_of_privacy
         interval = f" \u00b1 {amount(half, '$/h')}" if known and math.isfinite(half) else ""
         value = f"{amount(row.cost_of_privacy, '$/h')}{interval} $/h"
-        bars.append(SplitBar(
-            str(row.series), row.method_cost if split else 0.0,
-            row.noise_cost if split else row.cost_of_privacy if known else 0.0,
-            half if known and math.isfinite(half) else 0.0,
-            value if known else "not AC-feasible" if row.ac_feasible == 0.0 else "no cost",
-        ))  # fmt: skip
+        bars.append(
+            SplitBar(
+                str(row.series),
+                row.method_cost if split else 0.0,
+                row.noise_cost if split else row.cost_of_privacy if known else 0.0,
+                half if known and math.isfinite(half) else 0.0,
+                value if known else "not AC-feasible" if row.ac_feasible == 0.0 else "no cost",
+            )
+        )
     prior = rows[(rows.budget == NOTHING) & (rows.ac_feasible != 0.0)].cost_of_privacy
     return SplitBars(title, tuple(bars), float(prior.min()) if len(prior) else math.nan)

@@ -41,10 +41,17 @@ def cost_charts(table: pd.DataFrame, look: dict[str, Look]) -> list[Chart]:
 def cost_chart(table: pd.DataFrame, metric: Metric, panel: str, look: dict[str, Look]) -> Chart:
     """Return one figure of a panel's methods against certified total epsilon."""
     return Chart(
-        f"{panel}: {metric.title.lower()}", "certified total epsilon (smaller is more private)",
-        metric.label, tuple(_cost_series(table[table.panel == panel], metric)), metric.unit,
-        x_log=True, floor=metric.least, bars=True, size=COST_SIZE, style=look,
-    )  # fmt: skip
+        f"{panel}: {metric.title.lower()}",
+        "certified total epsilon (smaller is more private)",
+        metric.label,
+        tuple(_cost_series(table[table.panel == panel], metric)),
+        metric.unit,
+        x_log=True,
+        floor=metric.least,
+        bars=True,
+        size=COST_SIZE,
+        style=look,
+    )
 
 
 def _cost_series(rows: pd.DataFrame, metric: Metric) -> list[Series]:
@@ -100,19 +107,26 @@ def _along(steps: pd.DataFrame) -> tuple[list[float], str]:
 
 
 def column_charts(
-    metrics: Sequence[Metric], table: pd.DataFrame, across: Iterable[float], x_label: str,
+    metrics: Sequence[Metric],
+    table: pd.DataFrame,
+    across: Iterable[float],
+    x_label: str,
     look: dict[str, Look],
-) -> list[Chart]:  # fmt: skip
+) -> list[Chart]:
     """Return a chart for every metric that a table has, all of the one series of ``look``."""
     (name,) = look or ("",)
     x = _floats(across)
     return [
         Chart(
-            f"{metric.title} by {x_label}", x_label, metric.label,
-            (Series(name, x, _floats(table[metric.key])),), metric.unit, style=look,
+            f"{metric.title} by {x_label}",
+            x_label,
+            metric.label,
+            (Series(name, x, _floats(table[metric.key])),),
+            metric.unit,
+            style=look,
         )
         for metric in drawable(metrics, table)
-    ]  # fmt: skip
+    ]
 
 
 def convergence_charts(rounds: pd.DataFrame) -> dict[str, Chart]:
@@ -165,9 +179,17 @@ def _panel_rounds(
         at = "" if budget == NO_NOISE else f", {budget_words(budget)}"
         title = f"{panel}{at}"
         charts.append(
-            Chart(title, "round", metric.label, tuple(series), metric.unit,
-                  f"{metric.title}, {title}", size=ROUND_SIZE, style=look)
-        )  # fmt: skip
+            Chart(
+                title,
+                "round",
+                metric.label,
+                tuple(series),
+                metric.unit,
+                f"{metric.title}, {title}",
+                size=ROUND_SIZE,
+                style=look,
+            )
+        )
     return charts
 
 

@@ -89,9 +89,9 @@ def _private(study: Study, told: pd.DataFrame) -> pd.DataFrame:
         releases_per_zone=drawn.max(), total_pure=totals[0].pure, total_epsilon=totals[0].epsilon
     )
     once = noisy.epsilon_certified == 0.0  # the steps draw nothing
-    return noisy.assign(**{
-        name: noisy[name].mask(once) for name in ("epsilon_claimed", "epsilon_certified")
-    })  # fmt: skip
+    return noisy.assign(
+        **{name: noisy[name].mask(once) for name in ("epsilon_claimed", "epsilon_certified")}
+    )
 
 
 def noted(study: Study) -> pd.DataFrame:

@@ -135,7 +135,7 @@ def _series_document(kept: RunFolder, horizon: Horizon, rows: list[Json]) -> Jso
         },
         "seed": seed,
         "version": version("gridpriv"),
-    }  # fmt: skip
+    }
     if kept.store.public:
         document = publish(document, SERIES_DOCUMENT, protected=True)
     return document

@@ -157,9 +157,15 @@ class Chart:
             moved = ax.transData + ScaledTranslation(aside, 0.0, fig.dpi_scale_trans)
             ends = np.nan_to_num([y - np.array(s.low), np.array(s.high) - y])
             drawn = ax.errorbar(
-                x[shown], edge[shown], yerr=np.maximum(ends[:, shown], 0.0), capsize=2.5,
-                elinewidth=1.0, label=s.name, transform=moved, **look,
-            )  # fmt: skip
+                x[shown],
+                edge[shown],
+                yerr=np.maximum(ends[:, shown], 0.0),
+                capsize=2.5,
+                elinewidth=1.0,
+                label=s.name,
+                transform=moved,
+                **look,
+            )
             for part in drawn.get_children():
                 part.set_gid(gid)
             return
@@ -183,8 +189,9 @@ class Chart:
 
         return sum(
             other.x == curve.x and np.allclose(height(other), height(curve), 0, 0.008, True)
-            for other in self.series[k + 1 :] if not other.flat
-        )  # fmt: skip
+            for other in self.series[k + 1 :]
+            if not other.flat
+        )
 
     @cached_property
     def limits(self) -> tuple[float, float]:

@@ -124,9 +124,10 @@ def _left_out(study: Study) -> Iterator[Message]:
 
 
 NOISE_OF = {
-    "": "", "published": " with the noise that the paper states",
+    "": "",
+    "published": " with the noise that the paper states",
     "proven": " with noise that certifies the stated epsilon",
-}  # fmt: skip
+}
 
 
 def _claims(study: Study) -> Iterator[Message]:

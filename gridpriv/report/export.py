@@ -123,8 +123,10 @@ def _figures(report: Report, kind: str, stem: str) -> dict[str, bytes]:
 
     drawn = {
         f"{heading} {chart.title}": chart.plot(figsize=(7.2, 3.6))
-        for section in report.sections for heading, charts in section.charts for chart in charts
-    }  # fmt: skip
+        for section in report.sections
+        for heading, charts in section.charts
+        for chart in charts
+    }
     drawn |= {plot.title: plot.plot() for section in report.sections for plot in section.figures}
     return {
         f"{stem}-figures/{slug(name)}.{kind}": figure_bytes(ax.get_figure(root=True), kind)

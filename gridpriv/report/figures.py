@@ -101,8 +101,17 @@ def set_title(ax: Axes, title: str, note: str = "") -> None:
     note = lines(note, wide, 9.0) if note else ""
     room = "\n" * (note.count("\n") + bool(note))
     ax.set_title(lines(title, wide, 10.0) + room, parse_math=False)
-    ax.annotate(note, (0, 1), (0, 5), xycoords="axes fraction", textcoords="offset points",
-                fontsize=9, color="#555555", linespacing=1.3, parse_math=False)  # fmt: skip
+    ax.annotate(
+        note,
+        (0, 1),
+        (0, 5),
+        xycoords="axes fraction",
+        textcoords="offset points",
+        fontsize=9,
+        color="#555555",
+        linespacing=1.3,
+        parse_math=False,
+    )
 
 
 def set_labels(ax: Axes, x_label: str, y_label: str) -> None:

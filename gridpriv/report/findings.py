@@ -31,9 +31,17 @@ CAPTIONS = {
 CENTRAL = "central"
 ENDS = ("least", "median", "most")
 NOISE = {
-    "mechanism", "sensitivity", "budget", "delta", "target_delta", "noise", "beta", "protects",
-    "power_factor", "noise_schedule",
-}  # fmt: skip
+    "mechanism",
+    "sensitivity",
+    "budget",
+    "delta",
+    "target_delta",
+    "noise",
+    "beta",
+    "protects",
+    "power_factor",
+    "noise_schedule",
+}
 """Settings that a run reads for its noise only."""
 IN_OTHER_WORDS = {"seed", "workers", "zoning", "coordination"}
 """Settings that change no expectation, or that a plan states by its zone map and rounds."""
@@ -93,10 +101,11 @@ def _method_of(run: Json) -> Json:
 
 def _plan_rows(document: Json) -> pd.DataFrame:
     grid = {
-        "case": str(document["case"]), "beta": str(parse_beta(document["beta"])),
+        "case": str(document["case"]),
+        "beta": str(parse_beta(document["beta"])),
         "budget": str(Budget("total", float(document["total"]))),
         "map_sha256": str(document.get("map_sha256")),
-    }  # fmt: skip
+    }
     grid |= {name: str(value) for name, value in document.get("settings", {}).items()}
     return pd.DataFrame(
         [

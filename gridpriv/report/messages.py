@@ -170,9 +170,11 @@ TEMPLATES: dict[str, tuple[Severity, str]] = {
         "info",
         "This run is {gap} $/h over the AC optimum. The plan did not try its settings.",
     ),
-    "plan-measured": ("info",
+    "plan-measured": (
+        "info",
         "This run is {gap} $/h over the AC optimum. On the plan's scenarios its method is {least} "
-        "to {most} over, in the median {median}."),
+        "to {most} over, in the median {median}.",
+    ),
     "gaussian-delta": (
         "info",
         "Epsilon of one Gaussian release holds at the delta of that release. Totals are not sums "
@@ -188,17 +190,31 @@ TEMPLATES: dict[str, tuple[Severity, str]] = {
     ),
     "repeat": ("info", "To repeat: {command}"),
     "next-seeds": ("next", "To rank the methods, add seeds (--seeds {seeds})."),
-    "next-rounds": ("next", "Add rounds (--rounds) or a larger --penalty where runs have not "
-                    "converged."),
-    "next-once": ("next", "Draw the noise once (--perturbation demand --noise-schedule once): "
-                  "noise in every round keeps the residual up."),
-    "next-budget": ("next", "Raise the budget, protect a smaller change (--beta), or release "
-                    "fewer values (--release auto): gridpriv plan CASE compares them."),
-    "next-infeasible": ("next", "See which limits are violated: gridpriv run CASE with the same "
-                        "settings names them."),
-    "next-run": ("next", "Run {method} alone for its dispatch, interchange and prices: gridpriv "
-                 "run {case}."),
-    "next-secure": ("next", "For deployment draw the noise with --noise secure and charge a "
-                    "--ledger."),
-}  # fmt: skip
+    "next-rounds": (
+        "next",
+        "Add rounds (--rounds) or a larger --penalty where runs have not converged.",
+    ),
+    "next-once": (
+        "next",
+        "Draw the noise once (--perturbation demand --noise-schedule once): "
+        "noise in every round keeps the residual up.",
+    ),
+    "next-budget": (
+        "next",
+        "Raise the budget, protect a smaller change (--beta), or release "
+        "fewer values (--release auto): gridpriv plan CASE compares them.",
+    ),
+    "next-infeasible": (
+        "next",
+        "See which limits are violated: gridpriv run CASE with the same settings names them.",
+    ),
+    "next-run": (
+        "next",
+        "Run {method} alone for its dispatch, interchange and prices: gridpriv run {case}.",
+    ),
+    "next-secure": (
+        "next",
+        "For deployment draw the noise with --noise secure and charge a --ledger.",
+    ),
+}
 message = partial(make_message, TEMPLATES)

@@ -46,21 +46,41 @@ class Metric:
 
 
 OF_LEARNING = (
-    Metric("accounted", "Total privacy loss", "epsilon", "from formulas",
-           spoken="total privacy loss"),
-    Metric("normalized_error", "Normalized error", "of the centralized solution",
-           "from private samples", spoken="normalized error"),
-    Metric("augmented_objective", "Augmented objective", "sum over clients",
-           "from private samples", spoken="augmented objective"),
+    Metric(
+        "accounted", "Total privacy loss", "epsilon", "from formulas", spoken="total privacy loss"
+    ),
+    Metric(
+        "normalized_error",
+        "Normalized error",
+        "of the centralized solution",
+        "from private samples",
+        spoken="normalized error",
+    ),
+    Metric(
+        "augmented_objective",
+        "Augmented objective",
+        "sum over clients",
+        "from private samples",
+        spoken="augmented objective",
+    ),
     Metric("test_error_pct", "Test error", "%", "from test samples"),
-    Metric("test_mse", "Test error", "mean squared error", "from test samples",
-           spoken="mean squared test error"),
-    Metric("mean_objective", "Objective", "mean loss", "from private samples",
-           spoken="mean loss"),
+    Metric(
+        "test_mse",
+        "Test error",
+        "mean squared error",
+        "from test samples",
+        spoken="mean squared test error",
+    ),
+    Metric("mean_objective", "Objective", "mean loss", "from private samples", spoken="mean loss"),
     Metric("local_error_pct", "Test error of local models", "%", "from test samples"),
-    Metric("local_loss", "Loss of local models", "mean loss", "from private samples",
-           spoken="loss of local models"),
-)  # fmt: skip
+    Metric(
+        "local_loss",
+        "Loss of local models",
+        "mean loss",
+        "from private samples",
+        spoken="loss of local models",
+    ),
+)
 RESIDUAL = Metric("consensus_residual", "Consensus residual", "p.u.", "from releases only")
 REDISPATCH_SHED = Metric("redispatch_shed_mw", "Load shedding", "MW", "from private demand", 1e-3)
 # the first that a study has is what sentences are about: of classifiers, then of grids

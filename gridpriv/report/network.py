@@ -133,9 +133,14 @@ class GridMap:
             for colours in filter(None, (branches, buses)):
                 self._colourbar(axes, colours)
             if legend:
-                axes.legend(handles=self._legend(), loc="upper left", bbox_to_anchor=(0.0, 0.0),
-                            ncols=max(int(wide / 140.0), 1), columnspacing=1.2,
-                            handlelength=2.2)  # fmt: skip
+                axes.legend(
+                    handles=self._legend(),
+                    loc="upper left",
+                    bbox_to_anchor=(0.0, 0.0),
+                    ncols=max(int(wide / 140.0), 1),
+                    columnspacing=1.2,
+                    handlelength=2.2,
+                )
             figure = axes.get_figure(root=True)
             assert figure is not None
             figure.draw_without_rendering()  # what stands around the map says how large it is
@@ -244,13 +249,26 @@ class GridMap:
         for z in range(len(self.zones) if self.values is None else 0):
             pale = tuple(1.0 - 0.26 * (1.0 - part) for part in to_rgb(ZONES[z % len(ZONES)]))
             mine = place[ends[inside & (zone[ends[:, 0]] == z)]]
-            ax.add_collection(LineCollection(
-                list(mine), colors=[pale], linewidths=wide, capstyle="round", zorder=0.5,
-                rasterized=self._coarse,
-            ))  # fmt: skip
+            ax.add_collection(
+                LineCollection(
+                    list(mine),
+                    colors=[pale],
+                    linewidths=wide,
+                    capstyle="round",
+                    zorder=0.5,
+                    rasterized=self._coarse,
+                )
+            )
             at = place[zone == z]
-            ax.scatter(at[:, 0], at[:, 1], s=wide**2, color=[pale], linewidths=0, zorder=0.5,
-                       rasterized=self._coarse)  # fmt: skip
+            ax.scatter(
+                at[:, 0],
+                at[:, 1],
+                s=wide**2,
+                color=[pale],
+                linewidths=0,
+                zorder=0.5,
+                rasterized=self._coarse,
+            )
 
     def _branches(self, ax: Axes, place: Floats, radius: float, colours: Colours | None) -> None:
         """Draw the branches, parallel ones side by side, tie lines dashed."""
@@ -263,9 +281,13 @@ class GridMap:
         width = width * min(1.0, 0.4 + radius / 8.0)
         for which, name, dashes in ((~tie, "branches", "solid"), (tie, "ties", (0, (3, 1.8)))):
             drawn = LineCollection(
-                list(lines[which]), linewidths=width[which], linestyles=[dashes], zorder=1.0,
-                rasterized=self._coarse, gid=name,
-            )  # fmt: skip
+                list(lines[which]),
+                linewidths=width[which],
+                linestyles=[dashes],
+                zorder=1.0,
+                rasterized=self._coarse,
+                gid=name,
+            )
             if colours is None:
                 drawn.set_color("black" if name == "ties" else PLAIN)
             else:
@@ -282,16 +304,30 @@ class GridMap:
             faces = colours.shades.to_rgba(colours.value)
         for which, marker in ((~square, "o"), (square, "s")):
             ax.scatter(
-                place[which, 0], place[which, 1], marker=marker, color=faces[which],
-                s=4.0 * radius**2 * (1.0 if marker == "o" else 0.8), edgecolors="#111111",
-                linewidths=0.6 if radius > 3 else 0.2, zorder=2.0, rasterized=self._coarse,
+                place[which, 0],
+                place[which, 1],
+                marker=marker,
+                color=faces[which],
+                s=4.0 * radius**2 * (1.0 if marker == "o" else 0.8),
+                edgecolors="#111111",
+                linewidths=0.6 if radius > 3 else 0.2,
+                zorder=2.0,
+                rasterized=self._coarse,
                 gid=f"buses {marker}",
-            )  # fmt: skip
+            )
         size = min(9.0, 2.9 * radius / (max(len(str(bus)) for bus in buses) + 0.6))
         for k, bus in enumerate(buses if size >= 3.2 else ()):
             ink = "white" if np.dot(faces[k, :3], (0.3, 0.6, 0.1)) < 0.45 else "black"
-            ax.text(place[k, 0], place[k, 1], str(bus), size=size, color=ink,
-                    ha="center", va="center_baseline", zorder=3.0)  # fmt: skip
+            ax.text(
+                place[k, 0],
+                place[k, 1],
+                str(bus),
+                size=size,
+                color=ink,
+                ha="center",
+                va="center_baseline",
+                zorder=3.0,
+            )
 
     def _shed(self, ax: Axes, place: Floats, radius: float) -> list[Floats]:
         """Draw rings of area proportional to load shedding (MW); return their labels' places."""
@@ -305,8 +341,17 @@ class GridMap:
         area = min(max(area, 5.0 * radius**2), most_area)
         hole, unit = (2.0 * radius) ** 2, 4.0 / math.pi * area / most  # squares of diameters
         rings = value >= SMALLEST_MW
-        ax.scatter(place[rings, 0], place[rings, 1], s=hole + unit * value[rings], color=SHED,
-                   alpha=0.45, edgecolors=DARK, linewidths=1.0, zorder=0.8, gid="shed")  # fmt: skip
+        ax.scatter(
+            place[rings, 0],
+            place[rings, 1],
+            s=hole + unit * value[rings],
+            color=SHED,
+            alpha=0.45,
+            edgecolors=DARK,
+            linewidths=1.0,
+            zorder=0.8,
+            gid="shed",
+        )
         for k in np.argsort(-value, kind="stable")[:8]:
             text, out = f"{figure(value[k], 3)} MW", math.sqrt(hole + unit * value[k]) / 2.0 + 7.0
             wide = 0.6 * 9.0 * len(text) / 2.0
@@ -317,8 +362,18 @@ class GridMap:
                 covers |= (other < (2.0 * wide, 11.0)).all(axis=1).any()
                 if value[k] > 0.02 * most and not covers:
                     taken.append(at)
-                    ax.text(at[0], at[1], text, size=9, color=DARK, weight="bold", ha="center",
-                            va="center", zorder=4.0, bbox=PATCH)  # fmt: skip
+                    ax.text(
+                        at[0],
+                        at[1],
+                        text,
+                        size=9,
+                        color=DARK,
+                        weight="bold",
+                        ha="center",
+                        va="center",
+                        zorder=4.0,
+                        bbox=PATCH,
+                    )
                     break
         return taken
 
@@ -346,9 +401,18 @@ class GridMap:
                 score -= 100.0 * (np.linalg.norm(spots - at, axis=1) < 4 * size)
             best = spots[int(np.argmax(np.round(score, 3)))]
             taken = [*taken, best]
-            ax.text(best[0], best[1], f"zone {name}", size=size, color="#333333",
-                    weight="bold", ha="center", va="center", zorder=4.0,
-                    bbox=PATCH)  # fmt: skip
+            ax.text(
+                best[0],
+                best[1],
+                f"zone {name}",
+                size=size,
+                color="#333333",
+                weight="bold",
+                ha="center",
+                va="center",
+                zorder=4.0,
+                bbox=PATCH,
+            )
 
 
 PATCH = {"facecolor": "white", "alpha": 0.7, "edgecolor": "none", "boxstyle": "round,pad=0.1"}
@@ -386,10 +450,21 @@ def _side_by_side(lines: Floats, ends: Ints, radius: float) -> Floats:
     )
 
 
-def _dot(label: str, colour: str, marker: str = "o", *, size: float = 7.0,
-         alpha: float = 1.0) -> Line2D:  # fmt: skip
-    return Line2D([], [], linestyle="", marker=marker, markersize=size, color=colour, alpha=alpha,
-                  markeredgecolor="#111111", markeredgewidth=0.7, label=label)  # fmt: skip
+def _dot(
+    label: str, colour: str, marker: str = "o", *, size: float = 7.0, alpha: float = 1.0
+) -> Line2D:
+    return Line2D(
+        [],
+        [],
+        linestyle="",
+        marker=marker,
+        markersize=size,
+        color=colour,
+        alpha=alpha,
+        markeredgecolor="#111111",
+        markeredgewidth=0.7,
+        label=label,
+    )
 
 
 def _line(label: str, colour: str, **look: Any) -> Line2D:

@@ -32,9 +32,12 @@ PREAMBLE = """
 LINE = 145
 """Characters of a table's text that a page is wide enough for."""
 COLOURS = {
-    "": "black", "wide": "black", "good": 'rgb("#00694d")', "warn": 'rgb("#8a5a00")',
+    "": "black",
+    "wide": "black",
+    "good": 'rgb("#00694d")',
+    "warn": 'rgb("#8a5a00")',
     "bad": 'rgb("#a32a0a")',
-}  # fmt: skip
+}
 
 
 def to_pdf(report: Report) -> bytes:

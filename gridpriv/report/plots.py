@@ -120,10 +120,13 @@ class RunPlots:
         """Draw voltage magnitude (p.u.) at every bus, zone by zone, with its limits."""
         case = self.result.case
         return self._by_bus(
-            ax, result_tables(self.result.solution)["res_bus"]["vm_pu"].to_numpy(),
-            f"{self._name}: voltage magnitude", "voltage magnitude (p.u.)", (case.vmin, case.vmax),
+            ax,
+            result_tables(self.result.solution)["res_bus"]["vm_pu"].to_numpy(),
+            f"{self._name}: voltage magnitude",
+            "voltage magnitude (p.u.)",
+            (case.vmin, case.vmax),
             **options,
-        )  # fmt: skip
+        )
 
     def prices(self, ax: Axes | None = None, **options: Any) -> Axes:
         """Draw the price of active power at every bus, zone by zone."""
@@ -145,9 +148,13 @@ class RunPlots:
             series.append(Series("limit", (), (100.0,), flat=True))
         label, unit = ("loading (% of limit)", "%") if limited else ("flow (MVA)", "MVA")
         return Chart(
-            f"{self._name}: branch loading", "branches, in order of loading", label, tuple(series),
-            unit, log_from=math.inf,
-        ).plot(ax, **options)  # fmt: skip
+            f"{self._name}: branch loading",
+            "branches, in order of loading",
+            label,
+            tuple(series),
+            unit,
+            log_from=math.inf,
+        ).plot(ax, **options)
 
     def interchange(
         self, ax: Axes | None = None, *, figsize: Size | None = None, legend: bool = True
@@ -162,8 +169,12 @@ class RunPlots:
                 values = [row[f"{kind}_mw"] for row in rows]
                 axes.bar(at + 0.38 * (k - 0.5), values, width=0.36, color=PALETTE[k], label=kind)
             axes.axhline(0.0, color="black", linewidth=0.8)
-            axes.set_xticks(at, [f"zone {row['zone']}" for row in rows], parse_math=False,
-                          rotation=90 if len(rows) > 12 else 0)  # fmt: skip
+            axes.set_xticks(
+                at,
+                [f"zone {row['zone']}" for row in rows],
+                parse_math=False,
+                rotation=90 if len(rows) > 12 else 0,
+            )
             if legend:
                 axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
             _frame(axes, f"{self._name}: interchange", "", "interchange, exports positive (MW)")
@@ -173,9 +184,17 @@ class RunPlots:
     def _name(self) -> str:
         return str(self.result.case.name)
 
-    def _by_bus(self, ax: Axes | None, value: Floats, title: str, label: str,
-                limits: tuple[Floats, ...] = (), *, figsize: Size | None = None,
-                legend: bool = True) -> Axes:  # fmt: skip
+    def _by_bus(
+        self,
+        ax: Axes | None,
+        value: Floats,
+        title: str,
+        label: str,
+        limits: tuple[Floats, ...] = (),
+        *,
+        figsize: Size | None = None,
+        legend: bool = True,
+    ) -> Axes:
         """Draw a value at every bus, in the order of zones and bus numbers."""
         zone = self.result.zoning.zone_of
         order = np.lexsort((self.result.case.bus_id, zone))
@@ -189,13 +208,21 @@ class RunPlots:
                     at[here], value[here], **look[name] | {"linestyle": ""}, label=f"zone {name}"
                 )
             for limit in limits:
-                axes.step(np.arange(len(order)), limit[order], where="mid", color="#777777",
-                        linewidth=1.0, linestyle="--", label="limits")  # fmt: skip
+                axes.step(
+                    np.arange(len(order)),
+                    limit[order],
+                    where="mid",
+                    color="#777777",
+                    linewidth=1.0,
+                    linestyle="--",
+                    label="limits",
+                )
             if legend and len(look) <= 12:
                 handles, names = axes.get_legend_handles_labels()
                 listed = dict(zip(names, handles, strict=True))
-                axes.legend(listed.values(), listed.keys(), loc="upper left",
-                            bbox_to_anchor=(1.0, 1.0))  # fmt: skip
+                axes.legend(
+                    listed.values(), listed.keys(), loc="upper left", bbox_to_anchor=(1.0, 1.0)
+                )
             few = order[: len(order) if len(order) <= 40 else 0]
             axes.set_xticks(range(len(few)), self.result.case.bus_id[few])
             _frame(axes, title, "bus, by zone", label)
@@ -237,14 +264,22 @@ class StudyPlots:
             cells = wide.to_numpy(dtype=float)
             least, most = np.nanmin(cells), np.nanmax(cells)
             log = least > 0 and most >= LOG_FROM * least
-            drawn = axes.imshow(cells, norm="log" if log else "linear", cmap="cividis",
-                                aspect="auto")  # fmt: skip
+            drawn = axes.imshow(
+                cells, norm="log" if log else "linear", cmap="cividis", aspect="auto"
+            )
             bar = axes.get_figure().colorbar(drawn, ax=axes, format=tick)  # type: ignore[union-attr]
             bar.set_label(metric.label, parse_math=False)
             for (row, column), value in np.ndenumerate(cells):
                 ink = "white" if float(drawn.norm(value)) < 0.5 else "black"  # type: ignore[arg-type]
-                axes.text(column, row, figure(value) if np.isfinite(value) else "–", ha="center",
-                          va="center", color=ink, fontsize=9)  # fmt: skip
+                axes.text(
+                    column,
+                    row,
+                    figure(value) if np.isfinite(value) else "–",
+                    ha="center",
+                    va="center",
+                    color=ink,
+                    fontsize=9,
+                )
             axes.set_xticks(
                 range(wide.shape[1]), [budget_words(b).rpartition(" ")[2] for b in wide]
             )

@@ -84,8 +84,10 @@ def _at_most(total: Total) -> dict[str, str]:
     unknown = f", and what {total.unknown} failed runs released" if total.unknown else ""
     assert total.epsilon is not None
     return {
-        "epsilon": epsilon_text(total.epsilon), "delta": f"{total.delta:g}", "unknown": unknown,
-    }  # fmt: skip
+        "epsilon": epsilon_text(total.epsilon),
+        "delta": f"{total.delta:g}",
+        "unknown": unknown,
+    }
 
 
 def epsilon_text(value: float) -> str:

@@ -45,41 +45,62 @@ def with_interval(mean: Column) -> tuple[Column, ...]:
     """Return a mean and the ends of its 95 % interval."""
     ends = (("low", "95 % from"), ("high", "95 % to"))
     return mean, *(
-        replace(mean, name=f"{mean.name}_{end}", title=title,
-                meaning=f"of the mean of {mean.title.lower()} (Student's t)")
+        replace(
+            mean,
+            name=f"{mean.name}_{end}",
+            title=title,
+            meaning=f"of the mean of {mean.title.lower()} (Student's t)",
+        )
         for end, title in ends
-    )  # fmt: skip
+    )
 
 
 SUMMARY = TableSchema(
-    "summary", "one method at one budget: means over seeds",
+    "summary",
+    "one method at one budget: means over seeds",
     WAY,
     (
         RUNS.column("total_epsilon"),
-        *with_interval(learning.TEST_ERROR), *with_interval(learning.TEST_MSE),
-        learning.MEAN_OBJECTIVE, learning.DISAGREEMENT,
-        *with_interval(Column("cost_of_privacy", "private", "Cost of privacy",
-                              "cost less that of the cheapest noise-free method on the grid",
-                              "$/h")),
+        *with_interval(learning.TEST_ERROR),
+        *with_interval(learning.TEST_MSE),
+        learning.MEAN_OBJECTIVE,
+        learning.DISAGREEMENT,
+        *with_interval(
+            Column(
+                "cost_of_privacy",
+                "private",
+                "Cost of privacy",
+                "cost less that of the cheapest noise-free method on the grid",
+                "$/h",
+            )
+        ),
         *with_interval(zonal.REDISPATCH_SHED),
-        Column("ac_feasible_pct", "private", "AC-feasible", "share of AC-feasible runs",
-               "% of runs"),
-        zonal.DEVIATION, zonal.BALANCING, zonal.FULL_COST,
-        zonal.IMBALANCE, zonal.SHED, zonal.OBJECTIVE, zonal.RESIDUAL,
+        Column(
+            "ac_feasible_pct", "private", "AC-feasible", "share of AC-feasible runs", "% of runs"
+        ),
+        zonal.DEVIATION,
+        zonal.BALANCING,
+        zonal.FULL_COST,
+        zonal.IMBALANCE,
+        zonal.SHED,
+        zonal.OBJECTIVE,
+        zonal.RESIDUAL,
         Column("seeds", "releases", "Seeds", "runs that finished"),
         Column("failed", "releases", "Failed", "runs that did not"),
     ),
-)  # fmt: skip
+)
 PRIVACY = TableSchema(
-    "privacy", "one method at one budget: the worst zone or client, the worst seed",
+    "privacy",
+    "one method at one budget: the worst zone or client, the worst seed",
     WAY,
     (
         *study.CERTIFICATE,
         replace(RATIO, name="sensitivity_ratio"),
     ),
-)  # fmt: skip
+)
 AC = TableSchema(
-    "ac", "one method at one budget",
+    "ac",
+    "one method at one budget",
     WAY,
     (
         replace(zonal.AC_CONVERGED, name="ac_converged_pct", unit="% of runs"),
@@ -87,53 +108,67 @@ AC = TableSchema(
         replace(zonal.AC_VOLTAGES, title="Most voltage violations", unit="buses"),
         replace(zonal.AC_LOADINGS, title="Most loading violations", unit="branches"),
     ),
-)  # fmt: skip
+)
 ZONES = TableSchema(
-    "zones", "one zone: means over seeds",
+    "zones",
+    "one zone: means over seeds",
     (PANEL, SERIES, zonal.NAME_OF_ZONE),
     tuple(
         zonal.ZONES.column(name)
         for name in ("buses", "tie_lines", "generators", "load_mw", "variables", "shared")
     ),
-)  # fmt: skip
+)
 FAILED = TableSchema(
-    "failed", "runs that failed or did not settle, alike ones together",
+    "failed",
+    "runs that failed or did not settle, alike ones together",
     (study.CASE, RUNS.column("method"), BUDGET, RUNS.column("status")),
     (
         Column("count", "releases", "Runs", "how many"),
         RUNS.column("finished_rounds"),
         replace(RUNS.column("reason"), title="Reason (of the first)"),
     ),
-)  # fmt: skip
+)
 OUTCOME = TableSchema(
-    "outcome", "one figure of a run",
+    "outcome",
+    "one figure of a run",
     (Column("result", "settings", "Result", "in words"),),
-    (Column("value", "releases", "Value", "of one that may be seen"),
-     Column("unit", "settings", "Unit", "of the value", dtype="text")),
-)  # fmt: skip
+    (
+        Column("value", "releases", "Value", "of one that may be seen"),
+        Column("unit", "settings", "Unit", "of the value", dtype="text"),
+    ),
+)
 PLAN = TableSchema(
-    "plan", "one method that gridpriv plan tried on sampled demand scenarios",
-    (Column("release", "settings", "Release", "of demand"),
-     Column("mechanism", "settings", "Noise", "its mechanism", dtype="text"),
-     Column("rounds", "settings", "Rounds", "their number, or central"),
-     Column("beta", "settings", "Beta", "change of one bus that is hidden", dtype="text"),
-     Column("budget", "settings", "Budget", "of all releases", dtype="text")),
-    (Column("error_mw", "settings", "Error", "expected, of a zone's sum", "MW"),
-     Column("least", "settings", "Least", "over the AC optimum, of all scenarios", "$/h"),
-     Column("median", "settings", "Median", "over the AC optimum, of the scenarios", "$/h"),
-     Column("most", "settings", "Most", "over the AC optimum, of all scenarios", "$/h")),
-)  # fmt: skip
+    "plan",
+    "one method that gridpriv plan tried on sampled demand scenarios",
+    (
+        Column("release", "settings", "Release", "of demand"),
+        Column("mechanism", "settings", "Noise", "its mechanism", dtype="text"),
+        Column("rounds", "settings", "Rounds", "their number, or central"),
+        Column("beta", "settings", "Beta", "change of one bus that is hidden", dtype="text"),
+        Column("budget", "settings", "Budget", "of all releases", dtype="text"),
+    ),
+    (
+        Column("error_mw", "settings", "Error", "expected, of a zone's sum", "MW"),
+        Column("least", "settings", "Least", "over the AC optimum, of all scenarios", "$/h"),
+        Column("median", "settings", "Median", "over the AC optimum, of the scenarios", "$/h"),
+        Column("most", "settings", "Most", "over the AC optimum, of all scenarios", "$/h"),
+    ),
+)
 PROVENANCE = TableSchema(
-    "provenance", "versions and machine of a study",
+    "provenance",
+    "versions and machine of a study",
     (Column("what", "settings", "What", "of the manifest"),),
     (Column("value", "settings", "Value", "in words"),),
-)  # fmt: skip
+)
 SETTINGS = TableSchema(
-    "settings", "one setting",
-    (Column("where", "settings", "Where", "all runs, an axis, or one method"),
-     Column("setting", "settings", "Setting", "by name")),
+    "settings",
+    "one setting",
+    (
+        Column("where", "settings", "Where", "all runs, an axis, or one method"),
+        Column("setting", "settings", "Setting", "by name"),
+    ),
     (Column("value", "settings", "Value", "as given"),),
-)  # fmt: skip
+)
 DERIVED = (SUMMARY, OUTCOME, PRIVACY, AC, ZONES, FAILED, PLAN, PROVENANCE, SETTINGS)
 DOCUMENTS: dict[str, tuple[str, Schema]] = {
     "run --json": ("a run, as run.json in its folder", RUN_DOCUMENT),

@@ -60,9 +60,18 @@ def sections(study: Study, table: pd.DataFrame, tables: Iterable[Table]) -> Iter
     """Return the sections of a study's page, in order; the first has the page's one chart."""
     of = Subject(study, table, {t.name: t for t in tables})
     made = (
-        result, cost, claims, convergence, places, privacy, planned, audited, ac, failed,
+        result,
+        cost,
+        claims,
+        convergence,
+        places,
+        privacy,
+        planned,
+        audited,
+        ac,
+        failed,
         provenance,
-    )  # fmt: skip
+    )
     return (section for make in made if (section := make(of)) is not None)
 
 
@@ -111,9 +120,12 @@ def result(of: Subject) -> Section | None:
     if means_over(of.study) == "steps":
         charts = (("", tuple(step_charts(of.study, of.look))),)
         return Section(
-            "Step by step", (message("steps", {}),), charts=charts,
-            tables=of.held("outcome", "steps"), look=of.look,
-        )  # fmt: skip
+            "Step by step",
+            (message("steps", {}),),
+            charts=charts,
+            tables=of.held("outcome", "steps"),
+            look=of.look,
+        )
     if "outcome" in of.tables:
         return Section("Result", figures=_run_maps(of), tables=of.held("outcome", "interchange"))
     split = tuple(_splits(of))
@@ -151,11 +163,15 @@ def _run_maps(of: Subject) -> tuple[GridMap, ...]:
     return (
         loading_map(name, network, shed, flows, width=wide),
         GridMap(
-            f"{name}: branch loading and voltage magnitude", *network, flows=flows,
-            values=values, limits=(low, max(VOLTAGES[1], *values.values())),
-            value_label="voltage magnitude (p.u.)", width=wide,
+            f"{name}: branch loading and voltage magnitude",
+            *network,
+            flows=flows,
+            values=values,
+            limits=(low, max(VOLTAGES[1], *values.values())),
+            value_label="voltage magnitude (p.u.)",
+            width=wide,
         ),
-    )  # fmt: skip
+    )
 
 
 def cost(of: Subject) -> Section | None:
@@ -167,9 +183,12 @@ def cost(of: Subject) -> Section | None:
     if charts and of.table.seeds.max() == 2:
         notes.append(message("two-seeds", {}))
     return Section(
-        "By certified total epsilon" if charts else "Means over seeds", tuple(notes),
-        charts=(("", charts),) if charts else (), tables=of.held("summary"), look=of.look,
-    )  # fmt: skip
+        "By certified total epsilon" if charts else "Means over seeds",
+        tuple(notes),
+        charts=(("", charts),) if charts else (),
+        tables=of.held("summary"),
+        look=of.look,
+    )
 
 
 def claims(of: Subject) -> Section | None:
@@ -244,9 +263,12 @@ def _shed_maps(
         at = "" if budget == NO_NOISE else f", {budget_words(budget)}"
         values = {int(bus): float(value) for bus, value in mean.fillna(0.0).items()}
         yield GridMap(
-            f"{rows.panel.iloc[0]}: {series}{at}", *network, shed=values,
-            note=f"load shedding: {figure(total)} MW", width=_width(network[0]),
-        )  # fmt: skip
+            f"{rows.panel.iloc[0]}: {series}{at}",
+            *network,
+            shed=values,
+            note=f"load shedding: {figure(total)} MW",
+            width=_width(network[0]),
+        )
 
 
 def _width(buses: pd.DataFrame) -> float:

@@ -32,9 +32,14 @@ LARGEST = 1e100
 """No finite figure of a grid, a budget or a clock is larger."""
 STATUSES = ("done", "failed", WITHHELD)
 LISTED = {
-    "case": "case", "zone": "zone", "bus": "bus", "from": "bus", "to": "bus", "from_bus": "bus",
+    "case": "case",
+    "zone": "zone",
+    "bus": "bus",
+    "from": "bus",
+    "to": "bus",
+    "from_bus": "bus",
     "to_bus": "bus",
-}  # fmt: skip
+}
 """Columns whose entries a column of the network's buses lists."""
 
 

@@ -14,16 +14,39 @@ from gridpriv.report.ranking import half_width
 SIGNED = ("cost_of_privacy",)
 """Figures that may be negative."""
 METRICS = (
-    "cost_of_privacy", "cost", "balancing_mw", "interchange_deviation_mw", "imbalance_mw",
-    "shed_mw", "redispatch_shed_mw", "objective", "consensus_residual",
-    "noise_magnitude", "test_error_pct", "test_mse", "mean_objective", "consensus_residual_max",
-    "local_error_pct", "local_loss", "normalized_error", "augmented_objective", "accounted",
-)  # fmt: skip
+    "cost_of_privacy",
+    "cost",
+    "balancing_mw",
+    "interchange_deviation_mw",
+    "imbalance_mw",
+    "shed_mw",
+    "redispatch_shed_mw",
+    "objective",
+    "consensus_residual",
+    "noise_magnitude",
+    "test_error_pct",
+    "test_mse",
+    "mean_objective",
+    "consensus_residual_max",
+    "local_error_pct",
+    "local_loss",
+    "normalized_error",
+    "augmented_objective",
+    "accounted",
+)
 CONSTANT = (
-    "total_epsilon", "total_pure", "target_delta", "epsilon_claimed", "epsilon_certified",
-    "release_delta", "releases_per_zone", "releases_per_client", "published_total",
-    "ac_vm_violations", "ac_loading_violations",
-)  # fmt: skip
+    "total_epsilon",
+    "total_pure",
+    "target_delta",
+    "epsilon_claimed",
+    "epsilon_certified",
+    "release_delta",
+    "releases_per_zone",
+    "releases_per_client",
+    "published_total",
+    "ac_vm_violations",
+    "ac_loading_violations",
+)
 AVERAGED = ("ac_converged", "ac_feasible", "baseline_cost", "method_cost", "noise_cost")
 PANEL = ["case", "zoning", "load_scale"]
 COMBINATION = [*PANEL, "method", "local_updates", "budget"]

@@ -17,7 +17,8 @@ from gridpriv.report.verdict import Card, Fact
 from gridpriv.study.schema import CLAIMS
 
 VARIANCES = TableSchema(
-    "table1", "one algorithm at one epsilon: variance of the noise on a coordinate",
+    "table1",
+    "one algorithm at one epsilon: variance of the noise on a coordinate",
     (
         Column("algorithm", "settings", "Algorithm", "as the paper calls it"),
         Column("epsilon", "settings", "Epsilon per release", "as stated"),
@@ -31,7 +32,7 @@ VARIANCES = TableSchema(
             ("proven_case118", "Sound, case118"),
         )
     ),
-)  # fmt: skip
+)
 
 
 def write_table1(table: pd.DataFrame, claims: pd.DataFrame, folder: Path) -> list[Path]:

@@ -141,9 +141,10 @@ def series_card(study: Study) -> Card:
         state = "good" if feasible == len(known) else "bad"
         facts.append(Fact("AC-feasible", f"{feasible} of {len(known)} steps", "", state))
     facts += [
-        Fact(str(name).strip().capitalize(), f"{value} {unit}") for name, value, unit in
-        series_figures(steps) if not str(name).startswith(("demand", " "))
-    ]  # fmt: skip
+        Fact(str(name).strip().capitalize(), f"{value} {unit}")
+        for name, value, unit in series_figures(steps)
+        if not str(name).startswith(("demand", " "))
+    ]
     facts += _series_certificate(study)
     return Card(str(study.manifest["title"]), tuple(facts))
 
@@ -274,8 +275,11 @@ class Panel:
         prior = self.row_of(NOTHING)
         if prior is not None and row.budget not in QUIET:
             cost = share_of(prior.cost_of_privacy, base) if priced else None
-            yield Fact("Prior-only baseline", cost or metric.text(prior[metric.key]),
-                       f"{metric.noun} at epsilon = 0")  # fmt: skip
+            yield Fact(
+                "Prior-only baseline",
+                cost or metric.text(prior[metric.key]),
+                f"{metric.noun} at epsilon = 0",
+            )
 
     def _privacy(self, rows: pd.DataFrame) -> Iterator[Fact]:
         totals = rows.total_epsilon.dropna()

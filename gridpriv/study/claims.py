@@ -76,8 +76,12 @@ class Claim:
     why: str = ""
 
     def __post_init__(self) -> None:
-        kinds = [bool(self.less and self.more), bool(self.falling),
-                 bool(self.passes and self.rival), bool(self.spread)]  # fmt: skip
+        kinds = [
+            bool(self.less and self.more),
+            bool(self.falling),
+            bool(self.passes and self.rival),
+            bool(self.spread),
+        ]
         if sum(kinds) != 1:
             raise InputError(
                 f"claim {self.text!r}: one of less with more, falling, passes with rival, spread"

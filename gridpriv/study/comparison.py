@@ -111,9 +111,14 @@ def compare(
         left = [task for task in tasks if task.id not in stored]
         with progress(len(left)) as advance:
             run_tasks(
-                left, grids, store, jobs=jobs or os.cpu_count() or 1, cluster=cluster,
-                time_limit=time_limit, advance=advance,
-            )  # fmt: skip
+                left,
+                grids,
+                store,
+                jobs=jobs or os.cpu_count() or 1,
+                cluster=cluster,
+                time_limit=time_limit,
+                advance=advance,
+            )
         store.finish(told_totals)
     return read_study(out)
 

@@ -36,9 +36,14 @@ FLAG: Kind = (lambda value: isinstance(value, bool), "true or false")
 SETTINGS: Kind = (lambda value: isinstance(value, dict), "a table of settings")
 ANY: Kind = (lambda _: True, "")  # looked at later, or made a text
 KINDS = {
-    "title": ANY, "question": ANY, "seeds": ANY, "per_release": FLAG, "reference": FLAG,
-    "settings": SETTINGS, "methods": (each(dict), "tables, each under [[methods]]"),
-}  # fmt: skip
+    "title": ANY,
+    "question": ANY,
+    "seeds": ANY,
+    "per_release": FLAG,
+    "reference": FLAG,
+    "settings": SETTINGS,
+    "methods": (each(dict), "tables, each under [[methods]]"),
+}
 
 
 def read_plan(path: str | Path, scale: str = "quick") -> StudyPlan:

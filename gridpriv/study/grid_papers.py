@@ -57,17 +57,28 @@ def restoration(cases: Sequence[str] = ("case14", "case30"), draws: int = DRAWS)
     table = pd.DataFrame(rows)
     share = {method: rows["feasible"].mean() for method, rows in table.groupby("method")}
     restored = table[table["method"] == "restored, true cost"]
-    return Computed(table, pd.DataFrame([
-        _claim("Restored loads are AC-feasible more often than naive ones",
-               share["restored, true cost"] > share["naive Laplace"],
-               f"{share['restored, true cost']:.2f} > {share['naive Laplace']:.2f}"),
-        _claim("The optimal cost on restored loads is within 1 % of the true one",
-               bool((restored["cost_error"] <= 100.0 * FIDELITY + 1e-3).all()),
-               f"largest mean {restored['cost_error'].max():.3g} %"),
-        _claim("Restoration costs no privacy",
-               bool(np.isfinite(restored["certified"]).all()),
-               "it reads the true optimal cost, which carries no noise"),
-    ]))  # fmt: skip
+    return Computed(
+        table,
+        pd.DataFrame(
+            [
+                _claim(
+                    "Restored loads are AC-feasible more often than naive ones",
+                    share["restored, true cost"] > share["naive Laplace"],
+                    f"{share['restored, true cost']:.2f} > {share['naive Laplace']:.2f}",
+                ),
+                _claim(
+                    "The optimal cost on restored loads is within 1 % of the true one",
+                    bool((restored["cost_error"] <= 100.0 * FIDELITY + 1e-3).all()),
+                    f"largest mean {restored['cost_error'].max():.3g} %",
+                ),
+                _claim(
+                    "Restoration costs no privacy",
+                    bool(np.isfinite(restored["certified"]).all()),
+                    "it reads the true optimal cost, which carries no noise",
+                ),
+            ]
+        ),
+    )
 
 
 def _restored_rows(case: Case, draws: int) -> Iterator[dict[str, object]]:
@@ -82,10 +93,13 @@ def _restored_rows(case: Case, draws: int) -> Iterator[dict[str, object]]:
         found = [draw(seed) for seed in range(draws)]
         errors = [abs((one.cost or 0.0) / true - 1.0) for one in found if one is not None]
         yield {
-            "case": case.name, "method": method, "stated": EPSILON, "certified": certified,
+            "case": case.name,
+            "method": method,
+            "stated": EPSILON,
+            "certified": certified,
             "feasible": len(errors) / draws,
             "cost_error": 100.0 * float(np.mean(errors)) if errors else math.nan,
-        }  # fmt: skip
+        }
 
 
 def _naive(case: Case, seed: int) -> Case:
@@ -124,8 +138,12 @@ def _restored(noisy: Case, true: float) -> AcOptimum | None:
 
 
 def _published(case: Case, seed: int, *, priced: bool) -> AcOptimum | None:
-    settings = make_settings(budget=f"total:{EPSILON}", beta=f"{BETA_MW}MW", seed=seed,
-                             release="bus" if priced else "auto")  # fmt: skip
+    settings = make_settings(
+        budget=f"total:{EPSILON}",
+        beta=f"{BETA_MW}MW",
+        seed=seed,
+        release="bus" if priced else "auto",
+    )
     return protect(prepare_publication(case, settings, priced=priced)).served.optimum
 
 
@@ -141,18 +159,30 @@ def capacities() -> Computed:
         price = (_dispatch_cost(dear, 150.0) - _dispatch_cost(dear, 150.0 + step)) / step
         rows.append({"dearest": dear, "shadow_price": price, "ratio": price / dear})
     table = pd.DataFrame(rows)
-    return Computed(table, pd.DataFrame([
-        _claim("The dearest price times the change of a capacity bounds the change of the cost",
-               bool((table["ratio"] <= 1.0).all()),
-               f"the shadow price is up to {table['ratio'].max():.3g} times the dearest price"),
-    ]))  # fmt: skip
+    return Computed(
+        table,
+        pd.DataFrame(
+            [
+                _claim(
+                    "The dearest price times the change of a capacity bounds the change of "
+                    "the cost",
+                    bool((table["ratio"] <= 1.0).all()),
+                    f"the shadow price is up to {table['ratio'].max():.3g} times the dearest price",
+                ),
+            ]
+        ),
+    )
 
 
 def _dispatch_cost(dear: float, rating: float) -> float:
     found = linprog(
-        [10.0, dear], A_ub=[[2.0 / 3.0, 1.0 / 3.0]], b_ub=[rating],
-        A_eq=[[1.0, 1.0]], b_eq=[300.0], bounds=[(0.0, None)] * 2,
-    )  # fmt: skip
+        [10.0, dear],
+        A_ub=[[2.0 / 3.0, 1.0 / 3.0]],
+        b_ub=[rating],
+        A_eq=[[1.0, 1.0]],
+        b_eq=[300.0],
+        bounds=[(0.0, None)] * 2,
+    )
     return float(found.fun)
 
 
@@ -165,21 +195,45 @@ def feeder(case: str = "case15da") -> Computed:
     fixed = excess_loss(1.0, sigma, 1.0 - SHARE, sigma)
     path = epsilon_of(Charge("gaussian", multiplier / math.sqrt(depth)), DELTA)
     single = epsilon_of(Charge("gaussian", multiplier), DELTA)
-    table = pd.DataFrame([
-        {"noise": "one flow, public deviation", "stated": EPSILON, "certified": single,
-         "delta": fixed},
-        {"noise": "one flow, deviation a share of its private load", "stated": EPSILON,
-         "certified": None, "delta": scaled},
-        {"noise": f"all flows of a path of {depth} branches", "stated": EPSILON, "certified": path,
-         "delta": DELTA},
-    ])  # fmt: skip
-    return Computed(table, pd.DataFrame([
-        _claim("Noise that is a share of a private load is (1, 1e-5)-private for 10 % of it",
-               scaled <= DELTA, f"delta {scaled:.2g} at epsilon 1, with a public deviation "
-               f"{fixed:.2g}"),
-        _claim("The noise of one flow serves all flows that one load moves", path <= EPSILON,
-               f"epsilon {path:.3g} for {depth} branches"),
-    ]))  # fmt: skip
+    table = pd.DataFrame(
+        [
+            {
+                "noise": "one flow, public deviation",
+                "stated": EPSILON,
+                "certified": single,
+                "delta": fixed,
+            },
+            {
+                "noise": "one flow, deviation a share of its private load",
+                "stated": EPSILON,
+                "certified": None,
+                "delta": scaled,
+            },
+            {
+                "noise": f"all flows of a path of {depth} branches",
+                "stated": EPSILON,
+                "certified": path,
+                "delta": DELTA,
+            },
+        ]
+    )
+    return Computed(
+        table,
+        pd.DataFrame(
+            [
+                _claim(
+                    "Noise that is a share of a private load is (1, 1e-5)-private for 10 % of it",
+                    scaled <= DELTA,
+                    f"delta {scaled:.2g} at epsilon 1, with a public deviation {fixed:.2g}",
+                ),
+                _claim(
+                    "The noise of one flow serves all flows that one load moves",
+                    path <= EPSILON,
+                    f"epsilon {path:.3g} for {depth} branches",
+                ),
+            ]
+        ),
+    )
 
 
 def excess_loss(mean: float, sigma: float, other: float, deviation: float) -> float:
@@ -191,8 +245,7 @@ def excess_loss(mean: float, sigma: float, other: float, deviation: float) -> fl
 
         width = max(first[1], second[1])
         points = np.linspace(-12.0, 12.0, 49) * width + first[0]
-        return float(sum(quad(excess, a, b, limit=200)[0]
-                         for a, b in pairwise(points)))  # fmt: skip
+        return float(sum(quad(excess, a, b, limit=200)[0] for a, b in pairwise(points)))
 
     pair = (mean, sigma), (other, deviation)
     return max(one_way(*pair), one_way(*reversed(pair)))
@@ -209,9 +262,13 @@ def _depth(case: Case) -> int:
 
 def _claim(text: str, holds: bool, detail: str) -> dict[str, object]:
     return {
-        "claim": text, "sensitivity": "", "outcome": HOLDS if holds else FAILS,
-        "holding": int(holds), "comparisons": 1, "detail": detail,
-    }  # fmt: skip
+        "claim": text,
+        "sensitivity": "",
+        "outcome": HOLDS if holds else FAILS,
+        "holding": int(holds),
+        "comparisons": 1,
+        "detail": detail,
+    }
 
 
 GRID_TABLES: dict[str, tuple[str, Callable[[], Computed]]] = {

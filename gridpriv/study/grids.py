@@ -48,9 +48,10 @@ def parse_zoning(case: Case, text: str) -> Zoning:
     found = zoning_of(case, int(count) if text else None, method or None)
     if found is None:
         raise not_allowed(
-            "zonings", "the default map",
+            "zonings",
+            "the default map",
             f"K, METHOD:K or a file for case {case.name}, which has no shipped map",
-        )  # fmt: skip
+        )
     return found
 
 

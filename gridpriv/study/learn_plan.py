@@ -29,14 +29,18 @@ DIFFERENCES = ("client-rounds", "units")
 
 WHOLE: Kind = (lambda value: isinstance(value, int), "a whole number")
 KINDS: dict[str, Kind] = {
-    "budgets": (each(str), "a list of texts"), "allow": (each(str), "a list of texts"),
+    "budgets": (each(str), "a list of texts"),
+    "allow": (each(str), "a list of texts"),
     "seeds": (
         lambda value: each(int)(value) and all(one >= 0 and one is not True for one in value),
         "a list of whole numbers, 0 or more",
     ),
-    "methods": (each(dict), "tables"), "settings": SETTINGS,
-    "tuning": (SETTINGS[0], "a table of lists"), "client_rounds": WHOLE, "data_seed": WHOLE,
-}  # fmt: skip
+    "methods": (each(dict), "tables"),
+    "settings": SETTINGS,
+    "tuning": (SETTINGS[0], "a table of lists"),
+    "client_rounds": WHOLE,
+    "data_seed": WHOLE,
+}
 
 
 @dataclass(frozen=True)
@@ -110,9 +114,14 @@ class LearnPlan:
         return found
 
     def _settings(
-        self, way: Method, given: Json, preset: str | None, dataset: str, budget: str,
+        self,
+        way: Method,
+        given: Json,
+        preset: str | None,
+        dataset: str,
+        budget: str,
         seed: int,
-    ) -> LearnSettings:  # fmt: skip
+    ) -> LearnSettings:
         """Return a run's settings: of the common ones those that its algorithm reads."""
         own = dict(way.settings)
         base = make_learn_settings(dataset_name(dataset), preset)
@@ -135,10 +144,14 @@ class LearnPlan:
         noisy = [t for t in trials if t.budget != NO_NOISE]
         trained = [t for t in trials if t.settings.algorithm != "centralized"]
         for what, of, why, some in (
-            ("units", _unit, "protect different things, so that their budgets do not compare",
-             noisy),
+            (
+                "units",
+                _unit,
+                "protect different things, so that their budgets do not compare",
+                noisy,
+            ),
             ("client-rounds", client_rounds, "train with unequal client-rounds", trained),
-        ):  # fmt: skip
+        ):
             for dataset in dict.fromkeys(t.dataset for t in some):
                 found = {of(t.settings): t.way for t in reversed(some) if t.dataset == dataset}
                 if len(found) > 1 and what not in self.allowed:
@@ -152,13 +165,17 @@ class LearnPlan:
     def as_dict(self) -> Json:
         """Return the plan with the keys of a study file."""
         told = {
-            "dataset": self.dataset, "budgets": list(self.budgets), "seeds": list(self.seeds),
+            "dataset": self.dataset,
+            "budgets": list(self.budgets),
+            "seeds": list(self.seeds),
             "settings": as_told(self.settings),
             "methods": [{"name": way.name} | as_told(dict(way.settings)) for way in self.ways],
             "tuning": None if self.tuning is None else self.tuning.as_dict(),
-            "client-rounds": self.client_rounds, "allow": list(self.allowed),
-            "measure": self.measure, "data-seed": self.data_seed,
-        }  # fmt: skip
+            "client-rounds": self.client_rounds,
+            "allow": list(self.allowed),
+            "measure": self.measure,
+            "data-seed": self.data_seed,
+        }
         return {key: value for key, value in told.items() if value not in (None, [], {}, "")}
 
 
@@ -199,8 +216,20 @@ class Trial:
 def read_learn_plan(path: Path, scale: str = "quick") -> LearnPlan:
     """Return the plan of a study file; its table ``full`` changes it at that scale."""
     given = read_table(path, "study file")
-    known = ("title", "question", "dataset", "budgets", "seeds", "settings", "methods", "tuning",
-             "client_rounds", "allow", "measure", "data_seed")  # fmt: skip
+    known = (
+        "title",
+        "question",
+        "dataset",
+        "budgets",
+        "seeds",
+        "settings",
+        "methods",
+        "tuning",
+        "client_rounds",
+        "allow",
+        "measure",
+        "data_seed",
+    )
     told = plain(at_scale(given, scale, known))
     check_kinds(told, KINDS, (lambda value: isinstance(value, str), "a text"))
     tuning = told.pop("tuning", None)
@@ -238,9 +267,12 @@ def as_told(given: Json) -> Json:
 
 
 def _repeated(
-    given: Json, preset: str | None, dataset: str, budgets: tuple[str, ...],
+    given: Json,
+    preset: str | None,
+    dataset: str,
+    budgets: tuple[str, ...],
     seeds: tuple[int, ...],
-) -> list[tuple[str, int]]:  # fmt: skip
+) -> list[tuple[str, int]]:
     """Return the budgets and seeds of a way; without noise no budget."""
     base = make_learn_settings(dataset_name(dataset), preset)
     quiet = given.get("mechanism") == NO_NOISE

@@ -70,9 +70,13 @@ class Shelf:
         """Return the data set that ``learn run`` with these settings has."""
         seed = settings.seed if self.data_seed is None else self.data_seed
         return _read(
-            self, name, settings.missing, settings.scaling, settings.norm,
+            self,
+            name,
+            settings.missing,
+            settings.scaling,
+            settings.norm,
             seed if dataset_name(name) in DRAWN else 0,
-        )  # fmt: skip
+        )
 
 
 @lru_cache(maxsize=4)
@@ -80,9 +84,14 @@ def _read(
     shelf: Shelf, name: str, missing: str, scaling: str, norm: float | None, seed: int
 ) -> Dataset:
     return load_dataset(
-        name, shelf.folder, download=shelf.download, missing=missing, scaling=scaling, seed=seed,
+        name,
+        shelf.folder,
+        download=shelf.download,
+        missing=missing,
+        scaling=scaling,
+        seed=seed,
         norm=norm,
-    )  # fmt: skip
+    )
 
 
 def compare_learning(
@@ -178,13 +187,21 @@ def _identity(trial: Trial) -> Json:
     """Return the identity of a run as a row."""
     settings = trial.settings
     return {
-        "run": trial.id, "number": trial.number, "case": dataset_name(trial.dataset), "zoning": "",
-        "load_scale": 1.0, "method": trial.way, "budget": trial.budget, "seed": settings.seed,
-        "mechanism": settings.mechanism, "sensitivity": settings.sensitivity,
+        "run": trial.id,
+        "number": trial.number,
+        "case": dataset_name(trial.dataset),
+        "zoning": "",
+        "load_scale": 1.0,
+        "method": trial.way,
+        "budget": trial.budget,
+        "seed": settings.seed,
+        "mechanism": settings.mechanism,
+        "sensitivity": settings.sensitivity,
         "adjacency": protected(settings.algorithm, settings.adjacency, settings.trust),
         "local_updates": settings.local_updates,
-        "client_rounds": client_rounds(settings), "tuned": "",
-    }  # fmt: skip
+        "client_rounds": client_rounds(settings),
+        "tuned": "",
+    }
 
 
 def _result_rows(row: Json, result: LearnResult, measure: Measure | None) -> Rows:
@@ -241,9 +258,12 @@ def keep_learning_run(
     trial = Trial(0, name, settings.algorithm, settings)
     given = {key: value for key, value in settings.as_given().items() if key != "seed"}
     told = {
-        "dataset": dataset.name, "samples": len(dataset.y_train),
-        "fingerprint": dataset.fingerprint, "settings": as_told(given), "seeds": [settings.seed],
-    }  # fmt: skip
+        "dataset": dataset.name,
+        "samples": len(dataset.y_train),
+        "fingerprint": dataset.fingerprint,
+        "settings": as_told(given),
+        "seeds": [settings.seed],
+    }
     title = f"A run of {settings.algorithm} on {dataset.name}"
     question = "How well does this run learn, and what does it protect?"
     manifest = header(LEARNING_RUN, title, question, told, 1) | {"repeat": repeat}
@@ -286,11 +306,14 @@ def _rounds(result: LearnResult, measure: Measure | None) -> list[Json]:
     share = 100.0 if result.dataset["classes"] else 1.0
     return [
         {
-            "round": row["round"], "noise_magnitude": row["noise_magnitude"],
-            error: share * row["test_error"], local: share * row["local_error"],
-            "mean_objective": row["objective"], "local_loss": row["local_loss"],
+            "round": row["round"],
+            "noise_magnitude": row["noise_magnitude"],
+            error: share * row["test_error"],
+            local: share * row["local_error"],
+            "mean_objective": row["objective"],
+            "local_loss": row["local_loss"],
             "consensus_residual_max": row["consensus_residual"],
         }
         | ({} if measure is None else {measure.name: row[measure.name]})
         for row in table[table["objective"].notna()].to_dict("records")
-    ]  # fmt: skip
+    ]

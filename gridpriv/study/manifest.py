@@ -12,9 +12,17 @@ from gridpriv.core.document import Json
 from gridpriv.core.errors import not_allowed
 
 PACKAGES = (
-    "gridpriv", "numpy", "scipy", "pandas", "pyomo", "casadi", "clarabel", "pandapower",
-    "dp-accounting", "pyarrow",
-)  # fmt: skip
+    "gridpriv",
+    "numpy",
+    "scipy",
+    "pandas",
+    "pyomo",
+    "casadi",
+    "clarabel",
+    "pandapower",
+    "dp-accounting",
+    "pyarrow",
+)
 LEARNING_RUN = "learning run"
 """Kind of a folder that holds one run of learning."""
 

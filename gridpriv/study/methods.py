@@ -70,14 +70,17 @@ DEFAULT_METHODS = (
     *(
         make_method(
             f"paper: {target}, {noise.capitalize()}",
-            preset="ryu-kim", sensitivity="proven", perturbation=target, mechanism=noise,
+            preset="ryu-kim",
+            sensitivity="proven",
+            perturbation=target,
+            mechanism=noise,
         )
         for target in ("objective", "output")
         for noise in ("laplace", "gaussian")
     ),
     make_method("demand, per round", perturbation="demand", noise_schedule="round"),
     make_method("demand, once", perturbation="demand", noise_schedule="once"),
-)  # fmt: skip
+)
 
 
 def methods_at(

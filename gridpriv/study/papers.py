@@ -140,11 +140,22 @@ def _store_totals(out: Path, *, resume: bool) -> None:
             if run in store.stored():
                 continue
             row = {
-                "run": run, "number": number, "case": "adult", "zoning": "", "load_scale": 1.0,
-                "method": accounting, "budget": NO_NOISE, "seed": 0, "mechanism": NO_NOISE,
-                "local_updates": 5, "status": "done", "reason": "", "finished_rounds": max(curve),
-                "sensitivity": "published", "accounted": curve[max(curve)],
-            }  # fmt: skip
+                "run": run,
+                "number": number,
+                "case": "adult",
+                "zoning": "",
+                "load_scale": 1.0,
+                "method": accounting,
+                "budget": NO_NOISE,
+                "seed": 0,
+                "mechanism": NO_NOISE,
+                "local_updates": 5,
+                "status": "done",
+                "reason": "",
+                "finished_rounds": max(curve),
+                "sensitivity": "published",
+                "accounted": curve[max(curve)],
+            }
             rounds = [{"run": run, "round": t, "accounted": e} for t, e in curve.items()]
             store.add({"runs": [row], "rounds": rounds})
         store.finish()
@@ -181,17 +192,24 @@ def table1() -> pd.DataFrame:
 def table1_claims(table: pd.DataFrame) -> pd.DataFrame:
     """Return the verdicts on ObjG > OutG > ObjL > OutL, for published and for proven noise."""
     rows = []
-    for column, words in (("drawn", "published"), ("proven_case14", "proven, case14"),
-                          ("proven_case118", "proven, case118")):  # fmt: skip
+    for column, words in (
+        ("drawn", "published"),
+        ("proven_case14", "proven, case14"),
+        ("proven_case118", "proven, case118"),
+    ):
         at = (rows for _, rows in table.sort_values(column, ascending=False).groupby("epsilon"))
         orders = [" > ".join(rows.algorithm) for rows in at]
         right = [o == "ObjG > OutG > ObjL > OutL" for o in orders]
         rows.append(
-            {"claim": "Variance: ObjG > OutG > ObjL > OutL", "sensitivity": words,
-             "outcome": "holds" if all(right) else "does not hold",
-             "holding": sum(right), "comparisons": len(right),
-             "detail": "" if all(right) else "; ".join(dict.fromkeys(orders))}
-        )  # fmt: skip
+            {
+                "claim": "Variance: ObjG > OutG > ObjL > OutL",
+                "sensitivity": words,
+                "outcome": "holds" if all(right) else "does not hold",
+                "holding": sum(right),
+                "comparisons": len(right),
+                "detail": "" if all(right) else "; ".join(dict.fromkeys(orders)),
+            }
+        )
     return pd.DataFrame(rows)
 
 

@@ -127,10 +127,11 @@ class StudyPlan:
             raise not_allowed("methods", names, "each name once")
         for taken in sorted({clean(r.name) for r in self.references} & set(names)):
             raise not_allowed(
-                "methods.name", taken,
+                "methods.name",
+                taken,
                 "another name: a reference that the study adds has this one (or leave references "
                 "out: reference = false, --no-reference)",
-            )  # fmt: skip
+            )
         for case in self.cases:
             if not isinstance(case, str) or not case:
                 raise not_allowed("cases", case, "names of cases, or paths")
@@ -153,10 +154,12 @@ class StudyPlan:
                 grounds.setdefault(self._come_to(ground), ground)
         missing = [one for kind, one in REFERENCES.items() if kind not in drawn and self.reference]
         return tuple(
-            make_method(", ".join([one.name, *(word_of(k, v) for k, v in ground.items())]),
-                    **(ground | dict(one.settings)))
+            make_method(
+                ", ".join([one.name, *(word_of(k, v) for k, v in ground.items())]),
+                **(ground | dict(one.settings)),
+            )
             for one, ground in product(missing, grounds.values())
-        )  # fmt: skip
+        )
 
     def _come_to(self, ground: Json) -> str:
         """Return a key of the baseline run of such settings: equal for equal runs."""
@@ -171,9 +174,11 @@ class StudyPlan:
         seen: dict[str, StudyTask] = {}
         for place in product(self.cases, self.zonings):
             for scale, method, updates, budget in product(
-                self.load_scales, (*self.references, *self.methods),
-                self.local_updates or (None,), self.budgets,
-            ):  # fmt: skip
+                self.load_scales,
+                (*self.references, *self.methods),
+                self.local_updates or (None,),
+                self.budgets,
+            ):
                 axes = {"load_scale": scale} | (
                     {} if updates is None else {"local_updates": updates}
                 )

@@ -29,13 +29,17 @@ def without_repeats(*columns: Column) -> tuple[Column, ...]:
 
 
 RUNS = TableSchema(
-    "runs", "one run of a study",
+    "runs",
+    "one run of a study",
     study_schema.IDENTITY,
     without_repeats(
         *(c for c in zonal.SETTINGS.figures if c.name in (*SETTINGS_SHOWN, "outage")),
-        *zonal.FINALS, *learning.FINALS, *study_schema.CERTIFICATE, *study_schema.STATUS,
+        *zonal.FINALS,
+        *learning.FINALS,
+        *study_schema.CERTIFICATE,
+        *study_schema.STATUS,
     ),
-)  # fmt: skip
+)
 
 
 def merged(one: TableSchema, other: TableSchema) -> TableSchema:

@@ -136,8 +136,10 @@ class RunFolder:
         self._note_once(_drawn_rows(drawn, _run(0), early=known is None) | told)
 
     def _note_once(self, rows: Rows) -> None:
-        shown = {name: [row | {"run": _run(0), "step": EVERY} for row in found]
-                 for name, found in rows.items()}  # fmt: skip
+        shown = {
+            name: [row | {"run": _run(0), "step": EVERY} for row in found]
+            for name, found in rows.items()
+        }
         self.store.note(ONCE, shown)
 
     def known(self, horizon: Horizon) -> Known | None:
@@ -177,10 +179,14 @@ class RunFolder:
     def _rows(self, number: int, result: RunResult) -> Rows:
         run, settings = _run(number), self.runs.settings
         told = {
-            "run": run, "number": number, "case": self.runs.case.name, "zoning": "",
-            "method": noise(settings.as_dict()), "seed": self.runs.known_seed,
+            "run": run,
+            "number": number,
+            "case": self.runs.case.name,
+            "zoning": "",
+            "method": noise(settings.as_dict()),
+            "seed": self.runs.known_seed,
             "budget": settings.drawn,
-        }  # fmt: skip
+        }
         rows = run_rows(told | settings_shown(settings), result, result.early or "")
         del rows["charges"]  # beside what was released
         more = {"prices": result.prices, "binding": result.binding}

@@ -166,8 +166,14 @@ def _epsilon(charges: Charges, delta: float) -> float:
 def charge_rows(run: str, charges: Mapping[str, Charges] | Mapping[int, Charges]) -> list[Json]:
     """Return the rows of the table ``charges`` of one run, by owner."""
     return [
-        {"run": run, "owner": str(owner), "kind": charge.kind, "parameter": charge.parameter,
-         "second": charge.second, "count": count}
+        {
+            "run": run,
+            "owner": str(owner),
+            "kind": charge.kind,
+            "parameter": charge.parameter,
+            "second": charge.second,
+            "count": count,
+        }
         for owner, spent in charges.items()
         for charge, count in spent.items()
-    ]  # fmt: skip
+    ]

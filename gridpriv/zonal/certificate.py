@@ -37,10 +37,12 @@ from gridpriv.zonal.prepared import Prepared
 MOST_CERTAIN = 1.2784645427610738
 """Where x / (1 + e^x) is largest."""
 METRICS = {
-    "box": "sum over buses of max(|p|, |q|)", "pair": "sum over buses of max(|p|, |q|)",
-    1: "sum over buses of |p| + |q|", "number": "sum over buses of |p| + |q|",
+    "box": "sum over buses of max(|p|, |q|)",
+    "pair": "sum over buses of max(|p|, |q|)",
+    1: "sum over buses of |p| + |q|",
+    "number": "sum over buses of |p| + |q|",
     2: "sum over buses of p^2 + q^2",
-}  # fmt: skip
+}
 
 PUBLIC_DATA = (
     "topology, impedances, ratings, voltage and angle limits, shunts, generators with their limits "
@@ -127,36 +129,40 @@ def certificate(made: Made, published: Case, files: Mapping[str, str], run: str 
     charges = Counter(one.release.certified for one in made.drawn)
     epsilon, beta = total_pure(charges), base * made.ready.rules.adjacency.beta
     optimum = made.served.optimum
-    return dict(json_ready({
-        "case": published.name,
-        "source": made.ready.case.name,
-        "buses": published.n_bus,
-        "protected": {
-            "adjacency": made.adjacency,
-            "beta_mw": beta,
-            "protects": settings.protects,
-            "total_epsilon": epsilon,
-            "noise": settings.noise,
-            "caveat": noise_caveat(settings.drawn, settings.noise),
-            "best_guess": best_guess(epsilon),
-            "inversion_error_mw": inversion_error(beta, epsilon),
-        },
-        "releases": [_row(one) for one in made.drawn],
-        "demand": _demand(made),
-        "optimum": {
-            "ac_feasible": not optimum.violations,
-            "cost": optimum.cost,
-            "cost_range": made.cost_range,
-            "rated_branches": int((published.rate > 0).sum()),
-        },
-        "files": [
-            {"name": name, "sha256": hashlib.sha256(text.encode()).hexdigest()}
-            for name, text in files.items()
-        ],
-        "ledger": None if run is None else {"run": run},
-        "public_data": PUBLIC_DATA,
-        "version": version("gridpriv"),
-    }))  # fmt: skip
+    return dict(
+        json_ready(
+            {
+                "case": published.name,
+                "source": made.ready.case.name,
+                "buses": published.n_bus,
+                "protected": {
+                    "adjacency": made.adjacency,
+                    "beta_mw": beta,
+                    "protects": settings.protects,
+                    "total_epsilon": epsilon,
+                    "noise": settings.noise,
+                    "caveat": noise_caveat(settings.drawn, settings.noise),
+                    "best_guess": best_guess(epsilon),
+                    "inversion_error_mw": inversion_error(beta, epsilon),
+                },
+                "releases": [_row(one) for one in made.drawn],
+                "demand": _demand(made),
+                "optimum": {
+                    "ac_feasible": not optimum.violations,
+                    "cost": optimum.cost,
+                    "cost_range": made.cost_range,
+                    "rated_branches": int((published.rate > 0).sum()),
+                },
+                "files": [
+                    {"name": name, "sha256": hashlib.sha256(text.encode()).hexdigest()}
+                    for name, text in files.items()
+                ],
+                "ledger": None if run is None else {"run": run},
+                "public_data": PUBLIC_DATA,
+                "version": version("gridpriv"),
+            }
+        )
+    )
 
 
 def _row(drawn: Drawn) -> Json:
@@ -214,55 +220,62 @@ def data_sheet(document: Json, notes: Sequence[str] = ()) -> str:
     )
     total, bus = demand["expected_total_error_mw"], demand["expected_bus_error_mw"]
     errors = (
-        [] if total is None
+        []
+        if total is None
         else [f"Expected error of the total: {total:.4g} MW; of one bus: {bus:.4g} MW."]
-    )  # fmt: skip
+    )
     rows = [
         f"| {r['quantity']} | {r['mechanism']} | {r['epsilon']:.4g} | {r['sensitivity']:.4g} "
         f"| {r['standard_deviation']:.4g} | {r['unit']} |"
         for r in document["releases"]
     ]
-    simulated = [
-        "**Simulated noise: this file has no privacy.** The figures below hold for the same "
-        "settings with `--noise secure`.",
-        "",
-    ] if guard["noise"] == "simulated" else []  # fmt: skip
-    return "\n".join([
-        f"# {document['case']}: a protected copy of {document['source']}",
-        "",
-        f"{document['buses']} buses, {demand['total_mw']:,.1f} MW of active demand. "
-        f"{guard['caveat'][:1].upper()}{guard['caveat'][1:]}.",
-        "",
-        "## What is protected",
-        "",
-        *simulated,
-        f"Protected: {guard['adjacency']}. Total epsilon: {guard['total_epsilon']:.4g} (pure).",
-        f"Two demands of one bus that are {guard['beta_mw']:.4g} MW apart are distinguished with a "
-        f"probability of {guard['best_guess']:.3f} at most.",
-        f"Any estimate of one bus's demand is off by {guard['inversion_error_mw']:.4g} MW or more, "
-        "on average over two possible demands.",
-        "",
-        "| release | noise | epsilon | sensitivity | standard deviation | unit |",
-        "|---|---|---|---|---|---|",
-        *rows,
-        "",
-        f"Not protected: {document['public_data']}.",
-        "",
-        "## What it can be used for",
-        "",
-        *errors,
-        *costs,
-        projected,
-        *notes,
-        "Voltages, outputs and setpoints in the file are those of the AC optimum of this case.",
-        "",
-        "## What it must not be used for",
-        "",
-        "Demand of single buses, load growth, siting: figures of one bus are mostly noise and "
-        "prior.",
-        "Any further release of the same demand adds to the total epsilon.",
-        "",
-        f"Made by gridpriv {document['version']} publish; the certificate beside this file has "
-        "every figure.",
-        "",
-    ])  # fmt: skip
+    simulated = (
+        [
+            "**Simulated noise: this file has no privacy.** The figures below hold for the same "
+            "settings with `--noise secure`.",
+            "",
+        ]
+        if guard["noise"] == "simulated"
+        else []
+    )
+    return "\n".join(
+        [
+            f"# {document['case']}: a protected copy of {document['source']}",
+            "",
+            f"{document['buses']} buses, {demand['total_mw']:,.1f} MW of active demand. "
+            f"{guard['caveat'][:1].upper()}{guard['caveat'][1:]}.",
+            "",
+            "## What is protected",
+            "",
+            *simulated,
+            f"Protected: {guard['adjacency']}. Total epsilon: {guard['total_epsilon']:.4g} (pure).",
+            f"Two demands of one bus that are {guard['beta_mw']:.4g} MW apart are distinguished "
+            f"with a probability of {guard['best_guess']:.3f} at most.",
+            f"Any estimate of one bus's demand is off by {guard['inversion_error_mw']:.4g} MW or more, "
+            "on average over two possible demands.",
+            "",
+            "| release | noise | epsilon | sensitivity | standard deviation | unit |",
+            "|---|---|---|---|---|---|",
+            *rows,
+            "",
+            f"Not protected: {document['public_data']}.",
+            "",
+            "## What it can be used for",
+            "",
+            *errors,
+            *costs,
+            projected,
+            *notes,
+            "Voltages, outputs and setpoints in the file are those of the AC optimum of this case.",
+            "",
+            "## What it must not be used for",
+            "",
+            "Demand of single buses, load growth, siting: figures of one bus are mostly noise and "
+            "prior.",
+            "Any further release of the same demand adds to the total epsilon.",
+            "",
+            f"Made by gridpriv {document['version']} publish; the certificate beside this file has "
+            "every figure.",
+            "",
+        ]
+    )

@@ -75,15 +75,19 @@ class DayPlan:
         """Return one row per step and storage (:data:`gridpriv.zonal.documents.STORAGE_STEP`)."""
         base = case.base_mva
         return [
-            {"step": name, "storage": storage.name,
-             "bus": int(case.bus_id[case.gen_bus[storage.gen]]),
-             "p_mw": base * float(self.output[t, storage.gen]),
-             "energy_mwh": base * float(self.energy[t, k]),
-             "soc_percent": 100.0 * float(self.energy[t, k] / storage.energy)
-             if storage.energy > 0 else None}
+            {
+                "step": name,
+                "storage": storage.name,
+                "bus": int(case.bus_id[case.gen_bus[storage.gen]]),
+                "p_mw": base * float(self.output[t, storage.gen]),
+                "energy_mwh": base * float(self.energy[t, k]),
+                "soc_percent": 100.0 * float(self.energy[t, k] / storage.energy)
+                if storage.energy > 0
+                else None,
+            }
             for t, name in enumerate(steps)
             for k, storage in enumerate(self.chronology.storages)
-        ]  # fmt: skip
+        ]
 
 
 def plan_day(prepared: Sequence[Prepared], chronology: Chronology) -> DayPlan:
@@ -126,9 +130,16 @@ def plan_day(prepared: Sequence[Prepared], chronology: Chronology) -> DayPlan:
     on = np.ones_like(output) if running is None else running.astype(float)
     low, high = _windows(case, chronology, output, reserve, on)
     return DayPlan(
-        chronology, schedules, output, low, high, reserve, _energies(optimum, chronology, count),
-        running, optimum.rounds,
-    )  # fmt: skip
+        chronology,
+        schedules,
+        output,
+        low,
+        high,
+        reserve,
+        _energies(optimum, chronology, count),
+        running,
+        optimum.rounds,
+    )
 
 
 def _outputs(optimum: DayOptimum, case: Case) -> Floats:

@@ -204,15 +204,21 @@ class ExchangeResult:
         """Corners of the domain in the net positions of the first two zones; the last balances."""
         names = self.zones
         if len(names) < 3:
-            return {"first_zone": names[0], "second_zone": names[-1], "balancing_zone": None,
-                    "corners": []}  # fmt: skip
+            return {
+                "first_zone": names[0],
+                "second_zone": names[-1],
+                "balancing_zone": None,
+                "corners": [],
+            }
         case = self.domain.case
         most = float(np.minimum(np.maximum(case.pmax, 0.0), 1e6).sum())
         corners = case.base_mva * self.domain.slice(0, 1, len(names) - 1, most)
         return {
-            "first_zone": names[0], "second_zone": names[1], "balancing_zone": names[-1],
+            "first_zone": names[0],
+            "second_zone": names[1],
+            "balancing_zone": names[-1],
             "corners": [{"first_mw": x, "second_mw": y} for x, y in corners.tolist()],
-        }  # fmt: skip
+        }
 
     @property
     def table(self) -> pd.DataFrame:
@@ -296,10 +302,15 @@ def exchange(
         raise SolverError("the demand has no AC optimum, so nothing is scheduled on it")
     domain = flow_domain(optimum.state, result.zoning.zone_of, ptdf)
     return ExchangeResult(
-        settings, result.zoning.names, optimum, domain, _market(case, optimum.state.pg),
+        settings,
+        result.zoning.names,
+        optimum,
+        domain,
+        _market(case, optimum.state.pg),
         privacy_document(result.settings, result.case, result.rules, result.statements),
-        result.settings.mechanism != "none", time.perf_counter() - began,
-    )  # fmt: skip
+        result.settings.mechanism != "none",
+        time.perf_counter() - began,
+    )
 
 
 def _market(case: Case, pg: Floats) -> Floats | None:
@@ -312,8 +323,10 @@ def _market(case: Case, pg: Floats) -> Floats | None:
         pmax=np.where(np.isfinite(case.pmax), case.pmax, pg),
     )
     middle = (np.arange(STEPS) + 0.5) / STEPS
-    marginal = np.array([
-        [marginal_cost(cost, case.base_mva, low + part * (high - low)) for part in middle]
-        for cost, low, high in zip(case.cost, ranged.pmin, ranged.pmax, strict=True)
-    ])  # fmt: skip
+    marginal = np.array(
+        [
+            [marginal_cost(cost, case.base_mva, low + part * (high - low)) for part in middle]
+            for cost, low, high in zip(case.cost, ranged.pmin, ranged.pmax, strict=True)
+        ]
+    )
     return merit_order(ranged, float(pg.sum()), marginal)

@@ -108,9 +108,14 @@ def settled_case(solution: GridSolution) -> Case:
     """Return the case with the demand that is served, the outputs and the voltages; local."""
     case, vm = solution.case, np.where(solution.vm > 0, solution.vm, 1.0)
     return replace(
-        case, pd=case.pd - solution.p_shed, qd=case.qd - solution.q_shed, pg=solution.pg,
-        vg=vm[case.gen_bus], vm=vm, va=solution.va,
-    )  # fmt: skip
+        case,
+        pd=case.pd - solution.p_shed,
+        qd=case.qd - solution.q_shed,
+        pg=solution.pg,
+        vg=vm[case.gen_bus],
+        vm=vm,
+        va=solution.va,
+    )
 
 
 def _powsybl_result(solution: GridSolution) -> dict[str, Any]:
@@ -195,9 +200,13 @@ def _not_served(net: Any, link: PandapowerLink, solution: GridSolution, given: C
     bus_at = _net_buses(link)
     for bus in np.flatnonzero(np.abs(difference) > SMALLEST_MVA):
         create_sgen(
-            net, bus_at[int(case.bus_id[bus])], p_mw=float(difference[bus].real),
-            q_mvar=float(difference[bus].imag), name="gridpriv: not served", controllable=False,
-        )  # fmt: skip
+            net,
+            bus_at[int(case.bus_id[bus])],
+            p_mw=float(difference[bus].real),
+            q_mvar=float(difference[bus].imag),
+            name="gridpriv: not served",
+            controllable=False,
+        )
 
 
 def _net_buses(link: PandapowerLink) -> dict[int, int]:
@@ -214,16 +223,19 @@ def _fill_results(net: Any, link: PandapowerLink, solution: GridSolution) -> Non
     elements = [link.branch[row] for row in rows]
     taken = bus_intake(solution, s_from, s_to)
     representative = set(_net_buses(link).values())
-    at = {bus: case.index_of[number] for bus, number in link.bus.items()
-          if number in case.index_of}  # fmt: skip
+    at = {bus: case.index_of[number] for bus, number in link.bus.items() if number in case.index_of}
     index = [int(bus) for bus in net.bus.index if int(bus) in at]
     where = [at[bus] for bus in index]
     own = np.array([bus in representative for bus in index], dtype=float)
     net["res_bus"] = DataFrame(
-        {"vm_pu": solution.vm[where], "va_degree": np.rad2deg(solution.va[where]),
-         "p_mw": base * taken.real[where] * own, "q_mvar": base * taken.imag[where] * own},
+        {
+            "vm_pu": solution.vm[where],
+            "va_degree": np.rad2deg(solution.va[where]),
+            "p_mw": base * taken.real[where] * own,
+            "q_mvar": base * taken.imag[where] * own,
+        },
         index=index,
-    ).reindex(net.bus.index)  # fmt: skip
+    ).reindex(net.bus.index)
     for table, near, far in (("line", "from", "to"), ("trafo", "hv", "lv")):
         mine = np.array([k for k, e in enumerate(elements) if e.table == table], dtype=np.int64)
         flows = branch_flows(solution, s_from, s_to, mine, near, far)
@@ -237,10 +249,12 @@ def _fill_results(net: Any, link: PandapowerLink, solution: GridSolution) -> Non
         columns = ["p_mw", "q_mvar"] if table == "ext_grid" else list(figures)
         net[f"res_{table}"] = figures[columns].reindex(net[table].index)
     net["res_shed"] = DataFrame(
-        {"p_mw": base * solution.p_shed[where] * own,
-         "q_mvar": base * solution.q_shed[where] * own},
+        {
+            "p_mw": base * solution.p_shed[where] * own,
+            "q_mvar": base * solution.q_shed[where] * own,
+        },
         index=index,
-    )  # fmt: skip
+    )
 
 
 def _loading(table: DataFrame, flows: DataFrame, kind: str) -> DataFrame:

@@ -190,11 +190,17 @@ def forecast(
             generator = np.random.default_rng([settings.seed or 0, draw])
             grid, optimum = scenario(case, zoning, expected, generator, settings.voll)
             with closing(Kept(in_process)) as zones:
-                tried.append([
-                    _outcome(prepare(grid, zoning, replace(settings, seed=draw, **way)), optimum,
-                             zones, watch)
-                    for way in options
-                ])  # fmt: skip
+                tried.append(
+                    [
+                        _outcome(
+                            prepare(grid, zoning, replace(settings, seed=draw, **way)),
+                            optimum,
+                            zones,
+                            watch,
+                        )
+                        for way in options
+                    ]
+                )
         of_ways = [list(outcomes) for outcomes in zip(*tried, strict=True)]
         silent = [k for k, way in enumerate(options) if way["release"] == "nothing"]
         found = [
@@ -276,9 +282,10 @@ def recommended(found: Sequence[Expected]) -> Expected:
     """
     nothing = [one for one in found if one.release == "nothing"]
     worth = [
-        one for one in found
+        one
+        for one in found
         if one.release != "nothing" and (one.better is None or 2 * one.better > one.scenarios)
-    ]  # fmt: skip
+    ]
     left = [*nothing, *worth]
     for place in range(max(len(one.harm) for one in left)):
         figures = [one.harm[place] if place < len(one.harm) else np.inf for one in left]
@@ -317,13 +324,22 @@ def _expected(prepared: Prepared, way: Json, outcomes: Sequence[Outcome | None])
     known = [one for one in outcomes if one is not None]
     beyond = [o.cost - o.optimum for o in known if o.cost is not None and o.optimum is not None]
     return Expected(
-        way["release"], way["mechanism"], str(way.get("rounds", CENTRAL)),
-        noise_mw(prepared), error_mw(prepared),
-        _range([one.cost for one in known if one.cost is not None]), _range(beyond), None,
-        _range([one.shed_mw for one in known]), _range([one.balancing_mw for one in known]),
-        None, None, len(outcomes), sum(one.ac_feasible for one in known),
+        way["release"],
+        way["mechanism"],
+        str(way.get("rounds", CENTRAL)),
+        noise_mw(prepared),
+        error_mw(prepared),
+        _range([one.cost for one in known if one.cost is not None]),
+        _range(beyond),
+        None,
+        _range([one.shed_mw for one in known]),
+        _range([one.balancing_mw for one in known]),
+        None,
+        None,
+        len(outcomes),
+        sum(one.ac_feasible for one in known),
         len(outcomes) - len(known),
-    )  # fmt: skip
+    )
 
 
 def _against(

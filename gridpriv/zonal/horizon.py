@@ -115,11 +115,16 @@ class Horizon:
         )
         return tuple(
             disclose_over_time(
-                zone, self.settings.release, options, zone_prior(zone, owned.expected),
-                owned.rules.noise, owned.rules.adjacency, owned.direct_current,
+                zone,
+                self.settings.release,
+                options,
+                zone_prior(zone, owned.expected),
+                owned.rules.noise,
+                owned.rules.adjacency,
+                owned.direct_current,
             )
             for zone in owned.zones
-        )  # fmt: skip
+        )
 
     @property
     def planned(self) -> Releases:
@@ -139,11 +144,15 @@ class Horizon:
             return []
         base = self.settings.load_scale * self.series.case.base_mva
         return [
-            {"zone": zone.name, "statistics": one.level.strategy.name,
-             "cosines": len(one.over.weights), "weight": max(one.over.weights, default=None),
-             "expected_error_mw": base * one.level.expected}
+            {
+                "zone": zone.name,
+                "statistics": one.level.strategy.name,
+                "cosines": len(one.over.weights),
+                "weight": max(one.over.weights, default=None),
+                "expected_error_mw": base * one.level.expected,
+            }
             for zone, one in zip(self.owned.zones, self.disclosures, strict=True)
-        ]  # fmt: skip
+        ]
 
     def draw(self, charge: Charging = lambda *_: None) -> Known:
         """Charge and draw what serves all steps; return what it leaves likely."""
@@ -313,16 +322,18 @@ def _check_temporal_basis(series: DemandSeries, settings: Settings) -> None:
     basis = settings.temporal_basis
     if series.scales:
         raise not_allowed(
-            "temporal_basis", basis,
+            "temporal_basis",
+            basis,
             "left out: the steps of this series are factors on one demand, and one release of that "
             "demand serves them all",
-        )  # fmt: skip
+        )
     if settings.effective_perturbation() != ONCE:
         raise not_allowed(
-            "temporal_basis", basis,
+            "temporal_basis",
+            basis,
             "left out, or beside perturbation demand and noise_schedule once: a basis is released "
             "once",
-        )  # fmt: skip
+        )
     most = len(series) - 1
     if basis != PER_STEP and int(basis) > most:
         warnings.warn(

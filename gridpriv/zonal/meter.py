@@ -32,21 +32,42 @@ MOST_BUSES = 3_000
 RESOLUTION_MW = 0.01
 """What a meter on a tie line resolves."""
 METER = TableSchema(
-    "meter", "one zone: its meters beside its message", (),
+    "meter",
+    "one zone: its meters beside its message",
+    (),
     (
         Column("zone", "private", "Zone", "name of the zone"),
-        Column("interchange_mw_per_mw", "private", "Interchange",
-               "largest change of the interchange by the active demand of one bus", "MW/MW"),
+        Column(
+            "interchange_mw_per_mw",
+            "private",
+            "Interchange",
+            "largest change of the interchange by the active demand of one bus",
+            "MW/MW",
+        ),
         Column("bus", "private", "At bus", "number of that bus"),
-        Column("tie_mw_per_mw", "private", "Tie flow",
-               "largest change of one tie flow by the active demand of one bus", "MW/MW"),
+        Column(
+            "tie_mw_per_mw",
+            "private",
+            "Tie flow",
+            "largest change of one tie flow by the active demand of one bus",
+            "MW/MW",
+        ),
         Column("tie", "private", "On tie", "bus numbers of that tie line"),
-        Column("noise_mw", "private", "Message noise",
-               "standard deviation of the noise in the released total of the zone", "MW"),
-        Column("meter_tells_more", "private", "Meter shows more",
-               "the interchange shows the total demand more precisely than the message"),
+        Column(
+            "noise_mw",
+            "private",
+            "Message noise",
+            "standard deviation of the noise in the released total of the zone",
+            "MW",
+        ),
+        Column(
+            "meter_tells_more",
+            "private",
+            "Meter shows more",
+            "the interchange shows the total demand more precisely than the message",
+        ),
     ),
-)  # fmt: skip
+)
 
 
 class SettledRun(Protocol):
@@ -130,15 +151,17 @@ def meter_rows(result: SettledRun) -> list[Json] | None:
         moves = np.abs(found.interchange_p[number, own])
         flows = np.abs(found.flow_p[:, own])
         place = int(np.argmax(flows.max(axis=1))) if len(found.ties) else None
-        rows.append({
-            "zone": zone.name,
-            "interchange_mw_per_mw": float(moves.max()),
-            "bus": int(result.case.bus_id[own[int(np.argmax(moves))]]),
-            "tie_mw_per_mw": 0.0 if place is None else float(flows[place].max()),
-            "tie": None if place is None else _ends(result, found.ties[place]),
-            "noise_mw": noise if math.isfinite(noise) else None,
-            "meter_tells_more": bool(float(moves.min()) * noise > RESOLUTION_MW),
-        })  # fmt: skip
+        rows.append(
+            {
+                "zone": zone.name,
+                "interchange_mw_per_mw": float(moves.max()),
+                "bus": int(result.case.bus_id[own[int(np.argmax(moves))]]),
+                "tie_mw_per_mw": 0.0 if place is None else float(flows[place].max()),
+                "tie": None if place is None else _ends(result, found.ties[place]),
+                "noise_mw": noise if math.isfinite(noise) else None,
+                "meter_tells_more": bool(float(moves.min()) * noise > RESOLUTION_MW),
+            }
+        )
     return rows
 
 

@@ -71,9 +71,12 @@ def opened(ground: Ground, carry: Carrying) -> tuple[State, Plan]:
             state = turn.state
     acceleration = settings.effective_acceleration()
     plan = Plan(
-        settings.rounds, ground.step, in_rounds, settings.effective_tolerance(),
+        settings.rounds,
+        ground.step,
+        in_rounds,
+        settings.effective_tolerance(),
         acceleration=None if acceleration == "none" else anderson(len(ground.start)),
-    )  # fmt: skip
+    )
     if settings.effective_perturbation().target == "output":
         carry("ready")(_last_orders(consensus, state, plan))
     elif settings.effective_start() == "flat":

@@ -20,12 +20,26 @@ MOST_NEGLIGIBLE_MW, NEGLIGIBLE = 0.01, 1e-4
 
 NOTHING: dict[str, None] = dict.fromkeys(
     (
-        "status", "ac_feasible", "failure", "load_mw", "cost", "generation_cost", "shed_mw",
-        "deenergized_mw", "curtailed_mw",
-        "balancing_mw", "balancing_cost", "interchange_deviation_mw", "losses_mw",
-        "regulation_mw", "violations", "interchange", "fallback_zones", "replans",
+        "status",
+        "ac_feasible",
+        "failure",
+        "load_mw",
+        "cost",
+        "generation_cost",
+        "shed_mw",
+        "deenergized_mw",
+        "curtailed_mw",
+        "balancing_mw",
+        "balancing_cost",
+        "interchange_deviation_mw",
+        "losses_mw",
+        "regulation_mw",
+        "violations",
+        "interchange",
+        "fallback_zones",
+        "replans",
     )
-)  # fmt: skip
+)
 """Figures of a run that ended before it settled."""
 OF_A_VIOLATION = ("kind", "element", "at", "limit", "amount", "unit")
 

@@ -277,10 +277,11 @@ def _refuse_without_minimiser(case: Case, settings: Settings) -> None:
             up, down = np.isposinf(high[here]), np.isneginf(low[here])
             if here.sum() > 1 and up.any() and down.any() and (up | down).sum() > 1:
                 raise not_allowed(
-                    "perturbation", "objective",
+                    "perturbation",
+                    "objective",
                     f"demand or output here: two generators of bus {case.bus_id[bus]} have no "
                     "limits against each other, so an objective with noise has no minimum",
-                )  # fmt: skip
+                )
 
 
 def _hold_to(factors: PowerFactors | None, expected: PublicDemand, case: Case) -> None:
@@ -290,10 +291,11 @@ def _hold_to(factors: PowerFactors | None, expected: PublicDemand, case: Case) -
     for bus, p, q in zip(case.bus_id, *expected.mean, strict=True):
         if not factors.holds(float(p), float(q)):
             raise not_allowed(
-                "power_factor", str(factors),
+                "power_factor",
+                str(factors),
                 f"a band that the public demand keeps to: bus {bus} has "
                 f"{case.base_mva * p:.6g} MW, {case.base_mva * q:.6g} MVAr",
-            )  # fmt: skip
+            )
 
 
 def _warn_of_large_delta(settings: Settings, entries: int) -> None:

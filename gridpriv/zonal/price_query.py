@@ -70,9 +70,10 @@ def check_priced(case: Case) -> None:
     """
     if not has_convex_costs(case):
         raise not_allowed(
-            "fidelity", "cost",
+            "fidelity",
+            "cost",
             f"left out: case {case.name} has no convex generation costs, hence no prices",
-        )  # fmt: skip
+        )
 
 
 def price_query(

@@ -87,9 +87,12 @@ class DemandRelease:
         """Yield demands (2, n) of the posterior, without end."""
         held = self.disclosure
         draws = posterior_draws(
-            held.strategy.matrix, self.released, self.release.mechanism.variance, held.prior,
+            held.strategy.matrix,
+            self.released,
+            self.release.mechanism.variance,
+            held.prior,
             generator,
-        )  # fmt: skip
+        )
         return (demand.reshape(2, -1) for demand in draws)
 
     def at(self, demand: Floats) -> Case:
@@ -226,9 +229,13 @@ class ProtectedCase:
             query = self.posterior.query.release
             drawn.append(Drawn("demand at published prices", query, 1.0, "$/h"))
         return Made(
-            ready, str(ready.rules.adjacency.protection(base)), tuple(drawn), self.served,
-            self.posterior.covariance, self.cost_range,
-        )  # fmt: skip
+            ready,
+            str(ready.rules.adjacency.protection(base)),
+            tuple(drawn),
+            self.served,
+            self.posterior.covariance,
+            self.cost_range,
+        )
 
     def scenarios(self, count: int) -> tuple[Served, ...]:
         """Return demands drawn from the posterior, each projected; at no further epsilon."""
@@ -244,9 +251,14 @@ def solved_case(served: Served, name: str) -> Case:
     state = served.optimum.state
     known = state.case.base_kv > 0
     return replace(
-        state.case, name=name, vm=state.vm, va=state.va, pg=state.pg,
-        vg=state.vm[state.case.gen_bus], base_kv=np.where(known, state.case.base_kv, 1.0),
-    )  # fmt: skip
+        state.case,
+        name=name,
+        vm=state.vm,
+        va=state.va,
+        pg=state.pg,
+        vg=state.vm[state.case.gen_bus],
+        base_kv=np.where(known, state.case.base_kv, 1.0),
+    )
 
 
 def whole_grid(case: Case) -> Zoning:

@@ -56,8 +56,9 @@ class ProtectedSeries:
         """Contents of the certificate."""
         owned, statistics = self.horizon.owned, self.horizon.disclosures[0].level.strategy.name
         steps = len(self.horizon.series)
-        drawn = Drawn(f"demand of {steps} steps: {statistics}", self.release,
-                      owned.case.base_mva, "MW")  # fmt: skip
+        drawn = Drawn(
+            f"demand of {steps} steps: {statistics}", self.release, owned.case.base_mva, "MW"
+        )
         return Made(owned, self.horizon.adjacency, (drawn,), self.served[0])
 
 

@@ -340,9 +340,17 @@ class RunResult(Instance):
         if self.settlement is not None and self.settlement.state is not None:
             state = self.settlement.state
             return GridSolution(
-                state.case, state.vm, state.va, state.s_from, state.s_to, state.pg, state.qg,
-                state.p_shed - state.curtailment, state.q_shed, "settled grid",
-            )  # fmt: skip
+                state.case,
+                state.vm,
+                state.va,
+                state.s_from,
+                state.s_to,
+                state.pg,
+                state.qg,
+                state.p_shed - state.curtailment,
+                state.q_shed,
+                "settled grid",
+            )
         size = self.network.offsets["end"]
         total, holders = np.zeros(size), np.zeros(size)
         for zone, after in zip(self.zone_models, self.outcomes, strict=True):
@@ -352,11 +360,14 @@ class RunResult(Instance):
 
     def _released_rows(self) -> list[Json]:
         return [
-            {"zone": zone.name, "statistics": found.strategy.name,
-             "expected_error_mw": self.case.base_mva * found.scale * found.expected}
+            {
+                "zone": zone.name,
+                "statistics": found.strategy.name,
+                "expected_error_mw": self.case.base_mva * found.scale * found.expected,
+            }
             for zone, found in zip(self.zone_models, self.disclosures, strict=True)
             if found is not None
-        ]  # fmt: skip
+        ]
 
     def _final(self) -> Json:
         last = self.trace.rounds[-1] if self.trace.rounds else None

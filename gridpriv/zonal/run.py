@@ -211,10 +211,16 @@ def run_prepared(
 def crew(prepared: Prepared, charge: Charging | None = None) -> Fleet:
     """Return the zones of a run, for a transport to carry."""
     return Fleet(
-        prepared.zones, prepared.shared, prepared.rules, prepared.settings.solver,
-        NoiseStreams(prepared.seed), prepared.disclosures, charge, prepared.settings,
+        prepared.zones,
+        prepared.shared,
+        prepared.rules,
+        prepared.settings.solver,
+        NoiseStreams(prepared.seed),
+        prepared.disclosures,
+        charge,
+        prepared.settings,
         prepared.solver_tolerance,
-    )  # fmt: skip
+    )
 
 
 def own_transport(workers: int) -> Carry:
@@ -270,9 +276,12 @@ def disclosed_schedule(prepared: Prepared, transport: Transport) -> CentralSched
 
     demands = answers(transport.ask("disclose"))
     return central_schedule(
-        prepared.network, prepared.zones, demands, prepared.settings.voll,
+        prepared.network,
+        prepared.zones,
+        demands,
+        prepared.settings.voll,
         ac=prepared.planning == "ac",
-    )  # fmt: skip
+    )
 
 
 def play_rounds(
@@ -333,9 +342,11 @@ def _redispatched(
     """Let every zone redispatch around the schedule, and find the AC state of the grid."""
     boundaries = _boundaries(prepared, transport, schedule)
     return settle(
-        prepared.network.case, prepared.zones, boundaries,
+        prepared.network.case,
+        prepared.zones,
+        boundaries,
         lambda given: answers(transport.ask("plan", given)),
-    )  # fmt: skip
+    )
 
 
 def _boundaries(

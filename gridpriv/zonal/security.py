@@ -252,10 +252,14 @@ def security(
             raise SolverError(f"before any outage, {error}") from error
         analysed = security_analysis(before, outages, screen, watch)
     return SecurityResult(
-        settings, before, analysed,
+        settings,
+        before,
+        analysed,
         privacy_document(result.settings, result.case, result.rules, result.statements),
-        result.settings.mechanism != "none", time.perf_counter() - began, prevention,
-    )  # fmt: skip
+        result.settings.mechanism != "none",
+        time.perf_counter() - began,
+        prevention,
+    )
 
 
 def check_secure(settings: Security) -> None:
@@ -280,9 +284,7 @@ def _prevented(
 ) -> tuple[PreContingency, tuple[PostContingency, ...], Prevention]:
     """Return the preventive plan of the released demand, and the grid after every contingency."""
     case, voll = viewed_case(result), result.settings.voll
-    problem = SecureProblem(
-        case, result.zone_models, outages, rating, voll, operating_unit(case)
-    )  # fmt: skip
+    problem = SecureProblem(case, result.zone_models, outages, rating, voll, operating_unit(case))
     first, plan = secure_plan(problem, watch)
     cost_before, cost = (_cost(p.before.state, voll) for p in (first, plan))
     left = tuple(one.contingency.name for one in plan.contingencies if not one.secure)
@@ -319,9 +321,13 @@ def _scheduled(result: RunResult, view: str) -> tuple[Case, Dispatch]:
         raise SolverError("the released demand has no AC optimum, so nothing is scheduled on it")
     state = optimum.state
     return case, Dispatch(
-        state.pg, np.where(state.vm > 0, state.vm, 1.0), state.va, state.p_shed, state.q_shed,
+        state.pg,
+        np.where(state.vm > 0, state.vm, 1.0),
+        state.va,
+        state.p_shed,
+        state.q_shed,
         state.curtailment,
-    )  # fmt: skip
+    )
 
 
 def viewed_case(result: RunResult, view: str = SHARED) -> Case:

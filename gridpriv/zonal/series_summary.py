@@ -74,8 +74,11 @@ def _of_series(steps: list[Json], planned: int, settings: Json) -> Iterator[tupl
         if known := [step[key] for step in steps if step.get(key) is not None]:
             feasible = sum(status == "feasible" for status in known)
             yield "steps-feasible", {"of": of, "feasible": feasible, "known": len(known)}
-    shed = [(step["redispatch_shed_mw"], step["step"]) for step in steps
-            if step.get("redispatch_shed_mw") is not None]  # fmt: skip
+    shed = [
+        (step["redispatch_shed_mw"], step["step"])
+        for step in steps
+        if step.get("redispatch_shed_mw") is not None
+    ]
     if shed:
         most, at = max(shed, key=lambda pair: pair[0])
         mean = {"mean": amount(sum(mw for mw, _ in shed) / len(shed), "MW")}

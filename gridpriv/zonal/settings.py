@@ -86,9 +86,12 @@ class Adjacency(Part):
         "p+q", PROTECTS, "protected demand of a bus: active, reactive or both"
     )
     power_factor: str | None = words(
-        None, "range of power factors of protected changes, such as 0.9..1 (public)", "A..B",
-        parse_power_factors, unset="any",
-    )  # fmt: skip
+        None,
+        "range of power factors of protected changes, such as 0.9..1 (public)",
+        "A..B",
+        parse_power_factors,
+        unset="any",
+    )
 
     def agree(self) -> None:
         """Refuse power factors of one kind of demand."""
@@ -136,19 +139,25 @@ class Draws(Part):
         "best of these by public data (auto), or nothing",
     )
     public_demand: str | None = words(
-        None, "public prior: expected demand of every bus (bus,pd_mw,qd_mvar)", "FILE",
+        None,
+        "public prior: expected demand of every bus (bus,pd_mw,qd_mvar)",
+        "FILE",
         unset="estimated from generation capacity",
-    )  # fmt: skip
+    )
     stream: str | None = words(
-        None, "release every zone's total in blocks of hours, with the budget for any WINDOW of "
-        "consecutive hours (such as 24h, day, year); beside --series", "WINDOW", parse_window,
+        None,
+        "release every zone's total in blocks of hours, with the budget for any WINDOW of "
+        "consecutive hours (such as 24h, day, year); beside --series",
+        "WINDOW",
+        parse_window,
         unset="none",
-    )  # fmt: skip
+    )
     temporal_basis: str = choice(
-        AUTO, (AUTO, PER_STEP, *map(str, range(MOST_COSINES + 1))),
+        AUTO,
+        (AUTO, PER_STEP, *map(str, range(MOST_COSINES + 1))),
         "cosine coefficients of a zone's total over a series, released once with its mean; "
         "per-step: every step is a release of its own",
-    )  # fmt: skip
+    )
     noise_schedule: NoiseSchedule | None = choice(
         None,
         get_args(NoiseSchedule),
@@ -173,25 +182,31 @@ class Grid(Scenario):
     """The optimization of the zones and its coordination."""
 
     objective: ObjectiveKind | None = choice(
-        None, OBJECTIVES, "objective of the zones",
+        None,
+        OBJECTIVES,
+        "objective of the zones",
         unset="cost, or losses without convex costs; imbalance with update linearized or noise "
         "on objective or output",
-    )  # fmt: skip
+    )
     imbalance_weight: float | None = number(
-        None, "weight of the squared imbalance in objectives cost and losses", positive,
+        None,
+        "weight of the squared imbalance in objectives cost and losses",
+        positive,
         unset="1e4 on a base of 100 MVA",
-    )  # fmt: skip
+    )
     coordination: Coordination = choice(
-        "rounds", get_args(Coordination),
+        "rounds",
+        get_args(Coordination),
         "schedule by rounds among zones, or by one central optimization of the released demand",
-    )  # fmt: skip
+    )
     planning: Planning | None = choice(
-        None, get_args(Planning),
+        None,
+        get_args(Planning),
         "equations of the schedule: AC power flow, or its second-order cone relaxation as in the "
         "papers",
         unset="ac where demand is released once, or nothing is perturbed, and the objective is "
         "cost or losses; else soc",
-    )  # fmt: skip
+    )
     update: Update = choice("exact", get_args(Update), "local update")
     consensus: Consensus = choice(
         "boundary",
@@ -199,16 +214,18 @@ class Grid(Scenario):
         "coupling variables: those of tie lines, or all variables as in the papers",
     )
     start: Start | None = choice(
-        None, get_args(Start),
+        None,
+        get_args(Start),
         "first iterate: a flat voltage profile, or a warm start by rounds on public data",
         unset="warm with update exact, else flat",
-    )  # fmt: skip
+    )
     acceleration: Acceleration | None = choice(
-        None, get_args(Acceleration),
+        None,
+        get_args(Acceleration),
         "whether rounds go on by Anderson steps; they need update exact, penalty "
         "auto, start warm and noise that is not fresh",
         unset="anderson where it can be, else none",
-    )  # fmt: skip
+    )
     convexity: float = number(1.0, "modulus alpha of step strongly-convex", positive)
     tolerance: float | None = number(
         None,
@@ -219,10 +236,11 @@ class Grid(Scenario):
     )
     solver: str = words("clarabel", "solver of the zones: clarabel, ipopt or pyomo:NAME", "NAME")
     solver_tolerance: SolverTolerance = choice(
-        "matched", get_args(SolverTolerance),
+        "matched",
+        get_args(SolverTolerance),
         "tolerance of clarabel where no release depends on the minimizer: matched to the "
         f"consensus residual on more than {FEW_ZONES} zones, or 1e-8",
-    )  # fmt: skip
+    )
 
 
 @documented
@@ -253,42 +271,76 @@ class Settings(Service, Grid, Rounds, Draws, Adjacency, Privacy):
         noisy, demand = self.mechanism != "none", self.perturbation == "demand"
         central = self.coordination == "central"
         for wrong, name, allowed in (
-            (self.imbalance_weight is not None and self.objective in (None, "imbalance"),
-             "imbalance_weight",
-             "left out, or beside objective cost or losses: imbalance has no other term"),
-            (self.noise_schedule is not None and not demand,
-             "noise_schedule", f"left out: perturbation {self.perturbation} has none"),
-            (self.noise == "secure" and self.seed is not None,
-             "seed", "left out: secure noise has no seed"),
-            (self.mechanism == "knorm" and not demand,
-             "mechanism", "with perturbation 'demand' only: its noise is on pairs (p, q)"),
-            (self.mechanism == "staircase" and not demand,
-             "mechanism", "with perturbation 'demand' only: its noise is on what one bus moves"),
-            (self.mechanism == "staircase" and self.release == "tree",
-             "release", "bus, total, auto or nothing with mechanism 'staircase': a bus moves "
-             "several sums of a tree, and each would cost a whole epsilon"),
-            (self.mechanism == "staircase" and self.noise == "secure",
-             "noise", "simulated with mechanism 'staircase': its discrete form on a grid has no "
-             "proven sampler here (secure noise: knorm, laplace, gaussian)"),
-            (self.power_factor is not None and not demand,
-             "power_factor", f"left out: perturbation {self.perturbation!r} is for changes at any"),
-            (self.acceleration not in (None, "none") and not self.repeats(),
-             "acceleration",
-             "'none', or with a stationary iteration: update exact, penalty auto, "
-             "start warm, coordination rounds, and noise that is not fresh"),
-            (central and noisy and not demand,
-             "coordination",
-             f"'rounds' with perturbation {self.perturbation!r}: only demand can be gathered"),
-            (central and self.noise_schedule not in (None, "once"),
-             "noise_schedule", "'once': coordination central has one round"),
-            (self.planning == "ac" and not self.released_demand(),
-             "planning",
-             "'soc' where noise is drawn in every round or is not on demand: AC rounds read one "
-             "release of demand"),
-            (noisy and demand and self.sensitivity == "published",
-             "sensitivity",
-             "'proven' with perturbation 'demand': no other bound is published"),
-        ):  # fmt: skip
+            (
+                self.imbalance_weight is not None and self.objective in (None, "imbalance"),
+                "imbalance_weight",
+                "left out, or beside objective cost or losses: imbalance has no other term",
+            ),
+            (
+                self.noise_schedule is not None and not demand,
+                "noise_schedule",
+                f"left out: perturbation {self.perturbation} has none",
+            ),
+            (
+                self.noise == "secure" and self.seed is not None,
+                "seed",
+                "left out: secure noise has no seed",
+            ),
+            (
+                self.mechanism == "knorm" and not demand,
+                "mechanism",
+                "with perturbation 'demand' only: its noise is on pairs (p, q)",
+            ),
+            (
+                self.mechanism == "staircase" and not demand,
+                "mechanism",
+                "with perturbation 'demand' only: its noise is on what one bus moves",
+            ),
+            (
+                self.mechanism == "staircase" and self.release == "tree",
+                "release",
+                "bus, total, auto or nothing with mechanism 'staircase': a bus moves "
+                "several sums of a tree, and each would cost a whole epsilon",
+            ),
+            (
+                self.mechanism == "staircase" and self.noise == "secure",
+                "noise",
+                "simulated with mechanism 'staircase': its discrete form on a grid has no "
+                "proven sampler here (secure noise: knorm, laplace, gaussian)",
+            ),
+            (
+                self.power_factor is not None and not demand,
+                "power_factor",
+                f"left out: perturbation {self.perturbation!r} is for changes at any",
+            ),
+            (
+                self.acceleration not in (None, "none") and not self.repeats(),
+                "acceleration",
+                "'none', or with a stationary iteration: update exact, penalty auto, "
+                "start warm, coordination rounds, and noise that is not fresh",
+            ),
+            (
+                central and noisy and not demand,
+                "coordination",
+                f"'rounds' with perturbation {self.perturbation!r}: only demand can be gathered",
+            ),
+            (
+                central and self.noise_schedule not in (None, "once"),
+                "noise_schedule",
+                "'once': coordination central has one round",
+            ),
+            (
+                self.planning == "ac" and not self.released_demand(),
+                "planning",
+                "'soc' where noise is drawn in every round or is not on demand: AC rounds read one "
+                "release of demand",
+            ),
+            (
+                noisy and demand and self.sensitivity == "published",
+                "sensitivity",
+                "'proven' with perturbation 'demand': no other bound is published",
+            ),
+        ):
             if wrong:
                 raise not_allowed(name, getattr(self, name), allowed)
 
@@ -406,9 +458,12 @@ class Settings(Service, Grid, Rounds, Draws, Adjacency, Privacy):
 
 
 PRIOR_ONLY: Json = {
-    "mechanism": "knorm", "perturbation": "demand", "noise_schedule": "once", "release": NOTHING,
+    "mechanism": "knorm",
+    "perturbation": "demand",
+    "noise_schedule": "once",
+    "release": NOTHING,
     "sensitivity": "proven",
-}  # fmt: skip
+}
 """What makes of a run one in which everybody goes by what is public."""
 
 PRESETS: dict[str, Settings] = {

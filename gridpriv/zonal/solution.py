@@ -47,9 +47,17 @@ def solution_of_variables(network: Network, z: Floats, source: str) -> GridSolut
     difference = np.angle(part["wr"] + 1j * part["wi"])
     angles = tree_angles(network.case, network.pair_i, network.pair_j, difference)
     return GridSolution(
-        network.case, np.sqrt(w), angles, s_from, s_to, part["pg"], part["qg"],
-        imbalance.real, imbalance.imag, source,
-    )  # fmt: skip
+        network.case,
+        np.sqrt(w),
+        angles,
+        s_from,
+        s_to,
+        part["pg"],
+        part["qg"],
+        imbalance.real,
+        imbalance.imag,
+        source,
+    )
 
 
 def tree_angles(

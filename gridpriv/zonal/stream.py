@@ -146,9 +146,11 @@ class Stream(Horizon):
         found = []
         for zone in owned.zones:
             level = Disclosure(
-                total(len(zone.own)), zone_prior(zone, owned.expected), 0.0,
+                total(len(zone.own)),
+                zone_prior(zone, owned.expected),
+                0.0,
                 exact=owned.rules.noise.source == "secure",
-            )  # fmt: skip
+            )
             one = StreamDisclosure(level, self.block, self.hours)
             error = self.error(one, owned.rules.noise.multiplier)
             found.append(replace(one, level=replace(level, expected=error)))
@@ -182,10 +184,15 @@ class Stream(Horizon):
         """Return the releases of zones (:data:`gridpriv.zonal.schema.RELEASED_ONCE`)."""
         base = self.settings.load_scale * self.series.case.base_mva
         return [
-            {"zone": zone.name, "statistics": f"total of every {self.block} h", "cosines": 0,
-             "weight": None, "expected_error_mw": base * one.level.expected}
+            {
+                "zone": zone.name,
+                "statistics": f"total of every {self.block} h",
+                "cosines": 0,
+                "weight": None,
+                "expected_error_mw": base * one.level.expected,
+            }
             for zone, one in zip(self.owned.zones, self.disclosures, strict=True)
-        ]  # fmt: skip
+        ]
 
     def draw(self, charge: Charging = lambda *_: None) -> Known:
         """Charge and draw every block of the series; return the estimate of every step."""
@@ -245,10 +252,12 @@ def stream_costs(settings: Settings, window: int, block: int) -> Json:
         if hours >= 24
     }
     return {
-        "window_hours": window, "block_hours": block,
+        "window_hours": window,
+        "block_hours": block,
         "releases_per_window": window // block,
-        "total_per_window": budget.epsilon, **{f"total_per_{k}": v for k, v in periods.items()},
-    }  # fmt: skip
+        "total_per_window": budget.epsilon,
+        **{f"total_per_{k}": v for k, v in periods.items()},
+    }
 
 
 def estimates(
@@ -318,16 +327,25 @@ def make_stream(series: DemandSeries, zoning: Zoning, settings: Settings) -> Hor
 def _check(settings: Settings) -> None:
     """Refuse what a stream cannot release."""
     for wrong, name, allowed in (
-        (settings.effective_perturbation() != ONCE, "perturbation",
-         "demand, with noise drawn once a block and a mechanism, beside --stream"),
-        (settings.effective_mechanism() == "staircase", "mechanism",
-         "knorm, laplace or gaussian beside --stream: part of a block's move would cost a whole "
-         "epsilon under staircase noise"),
-        (settings.release not in ("auto", "total"), "release",
-         "total or auto beside --stream: zones release their totals"),
+        (
+            settings.effective_perturbation() != ONCE,
+            "perturbation",
+            "demand, with noise drawn once a block and a mechanism, beside --stream",
+        ),
+        (
+            settings.effective_mechanism() == "staircase",
+            "mechanism",
+            "knorm, laplace or gaussian beside --stream: part of a block's move would cost a whole "
+            "epsilon under staircase noise",
+        ),
+        (
+            settings.release not in ("auto", "total"),
+            "release",
+            "total or auto beside --stream: zones release their totals",
+        ),
         (settings.power_factor is not None, "power_factor", "left out beside --stream"),
         (settings.temporal_basis != AUTO, "temporal_basis", "left out beside --stream"),
         (settings.budget.scope != "total", "budget", "total:E[,D] beside --stream, of one window"),
-    ):  # fmt: skip
+    ):
         if wrong:
             raise not_allowed(name, str(getattr(settings, name)), allowed)

@@ -209,8 +209,11 @@ def noise(settings: Json) -> str:
         return "no noise"
     if releases_nothing(settings):
         return "no demand released"
-    drawn = {"once": " (drawn once)", "round": " (drawn every round)",
-             "update": " (drawn every update)"}.get(settings["noise_schedule"], "")  # fmt: skip
+    drawn = {
+        "once": " (drawn once)",
+        "round": " (drawn every round)",
+        "update": " (drawn every update)",
+    }.get(settings["noise_schedule"], "")
     return f"{settings['mechanism']} noise on {settings['perturbation']}{drawn}"
 
 
@@ -249,10 +252,12 @@ def notes(document: Json) -> list[Message]:
         worst = max(privacy["sensitivity"], key=lambda row: row["ratio"], default=None)
         if worst and worst["ratio"] > 1.0 + 1e-9:
             values = {
-                "published": shown(worst["assumed"]), "zone": worst["zone"],
-                "proven": shown(worst["sensitivity"]), "source": worst["bound_source"],
+                "published": shown(worst["assumed"]),
+                "zone": worst["zone"],
+                "proven": shown(worst["sensitivity"]),
+                "source": worst["bound_source"],
                 "ratio": shown(worst["ratio"]),
-            }  # fmt: skip
+            }
             told.append(message("published-sensitivity", values))
     scale = document["settings"].get("load_scale", 1.0)
     if privacy["mechanism"] != "none" and privacy["releases_per_zone"] and scale > 1.0:

@@ -34,10 +34,14 @@ def result_tables(solution: GridSolution) -> dict[str, DataFrame]:
     buses = case.bus_id
     taken = bus_intake(solution, solution.s_from, solution.s_to)
     res_bus = DataFrame(
-        {"vm_pu": solution.vm, "va_degree": np.rad2deg(solution.va), "p_mw": base * taken.real,
-         "q_mvar": base * taken.imag},
+        {
+            "vm_pu": solution.vm,
+            "va_degree": np.rad2deg(solution.va),
+            "p_mw": base * taken.real,
+            "q_mvar": base * taken.imag,
+        },
         index=buses,
-    )  # fmt: skip
+    )
     ends = {"from_bus": buses[case.f_bus], "to_bus": buses[case.t_bus]}
     flows = branch_flows(
         solution, solution.s_from, solution.s_to, np.arange(case.n_branch), "from", "to"
@@ -78,14 +82,20 @@ def branch_flows(
     vm = np.where(solution.vm > 0, solution.vm, np.nan)
     current = {near: np.abs(there) / (vm * kv)[f], far: np.abs(back) / (vm * kv)[t]}
     table = {
-        f"p_{near}_mw": there.real, f"q_{near}_mvar": there.imag,
-        f"p_{far}_mw": back.real, f"q_{far}_mvar": back.imag,
-        "pl_mw": (there + back).real, "ql_mvar": (there + back).imag,
-        f"i_{near}_ka": current[near], f"i_{far}_ka": current[far],
+        f"p_{near}_mw": there.real,
+        f"q_{near}_mvar": there.imag,
+        f"p_{far}_mw": back.real,
+        f"q_{far}_mvar": back.imag,
+        "pl_mw": (there + back).real,
+        "ql_mvar": (there + back).imag,
+        f"i_{near}_ka": current[near],
+        f"i_{far}_ka": current[far],
         "i_ka": np.maximum(current[near], current[far]),
-        f"vm_{near}_pu": solution.vm[f], f"va_{near}_degree": np.rad2deg(solution.va[f]),
-        f"vm_{far}_pu": solution.vm[t], f"va_{far}_degree": np.rad2deg(solution.va[t]),
-    }  # fmt: skip
+        f"vm_{near}_pu": solution.vm[f],
+        f"va_{near}_degree": np.rad2deg(solution.va[f]),
+        f"vm_{far}_pu": solution.vm[t],
+        f"va_{far}_degree": np.rad2deg(solution.va[t]),
+    }
     return DataFrame(table, index=RangeIndex(len(rows)))
 
 
@@ -93,9 +103,13 @@ def generator_output(solution: GridSolution, rows: NDArray[np.int64]) -> DataFra
     """Return output and voltage of some generators."""
     base, bus = solution.case.base_mva, solution.case.gen_bus[rows]
     return DataFrame(
-        {"p_mw": base * solution.pg[rows], "q_mvar": base * solution.qg[rows],
-         "va_degree": np.rad2deg(solution.va[bus]), "vm_pu": solution.vm[bus]}
-    )  # fmt: skip
+        {
+            "p_mw": base * solution.pg[rows],
+            "q_mvar": base * solution.qg[rows],
+            "va_degree": np.rad2deg(solution.va[bus]),
+            "vm_pu": solution.vm[bus],
+        }
+    )
 
 
 def frames_json(tables: Mapping[str, DataFrame]) -> str:

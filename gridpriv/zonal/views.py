@@ -54,8 +54,9 @@ class FlowBased(Part):
         SHARED,
         "demand: shared (as released) | local (true) | zone:NAME (true in this zone, as released "
         "in the others)",
-        "VIEW", check_view,
-    )  # fmt: skip
+        "VIEW",
+        check_view,
+    )
     ptdf: FlowModel = choice("dc", ("dc", "ac"), "power flow of the PTDFs")
     threshold: float = number(
         5.0, "zone-to-zone PTDF from which a branch is listed", not_negative, unit="%"
@@ -73,10 +74,13 @@ class Security(Part):
         SHARED,
         "demand: shared (as released) | local (true) | zone:NAME (true in this zone, as released "
         "in the others)",
-        "VIEW", check_view,
-    )  # fmt: skip
+        "VIEW",
+        check_view,
+    )
     rating: Rating = choice("C", RATINGS, "branch rating after an outage, as MATPOWER's rateA to C")
     screen: float = number(
-        0.0, "outages whose DC-estimated loading is below it get no AC power flow", not_negative,
+        0.0,
+        "outages whose DC-estimated loading is below it get no AC power flow",
+        not_negative,
         unit="%",
-    )  # fmt: skip
+    )

@@ -19,8 +19,12 @@ from gridpriv.zonal.settings import Settings
 @cache
 def prepared(case: str = "case14", **given: Any) -> Prepared:
     settings = {
-        "budget": "per-release:1", "rounds": 3, "solver": "clarabel", "seed": 1, "penalty": "3"
-    } | given  # fmt: skip
+        "budget": "per-release:1",
+        "rounds": 3,
+        "solver": "clarabel",
+        "seed": 1,
+        "penalty": "3",
+    } | given
     loaded = load_case(case)
     zoning = shipped_zoning(loaded)
     assert zoning is not None

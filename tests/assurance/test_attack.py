@@ -221,9 +221,13 @@ def test_bad_input_is_refused() -> None:
 @pytest.mark.slow
 def test_noise_drawn_each_round_averages_out() -> None:
     run = prepared(
-        update="linearized", start="flat", budget="per-release:20", protects="p", rounds=16,
+        update="linearized",
+        start="flat",
+        budget="per-release:20",
+        protects="p",
+        rounds=16,
         consensus="all",
-    )  # fmt: skip
+    )
     table = averaging(run, AttackPlan(seeds=3, bus=12), (1, 16))
     mean = table.groupby(["noise_schedule", "rounds"])["mae_mw"].mean()
     assert mean["round", 16] < 0.5 * mean["round", 1]
@@ -247,9 +251,16 @@ def test_noise_on_demand_is_heard_in_units_of_the_demand_that_is_run() -> None:
 def test_sums_tell_a_zones_mean_and_nothing_of_a_bus(load_scale: float) -> None:
     """Without noise to speak of, the sum is known, and every bus is off by the same."""
     summed = prepared(
-        mechanism="knorm", noise_schedule="once", release="total", budget="total:1e5", beta="1MW",
-        solver="clarabel", seed=1, rounds=2, load_scale=load_scale,
-    )  # fmt: skip
+        mechanism="knorm",
+        noise_schedule="once",
+        release="total",
+        budget="total:1e5",
+        beta="1MW",
+        solver="clarabel",
+        seed=1,
+        rounds=2,
+        load_scale=load_scale,
+    )
     result = attack(summed, AttackPlan(seeds=1, rounds=2))
     (found,) = [o for o in result.outcomes if o.adversary == "releases"]
     for zone in summed.zones:

@@ -129,9 +129,16 @@ def test_noise_skipped_on_one_coordinate_is_caught() -> None:
 def test_paper_calibration_is_refuted_on_case118() -> None:
     """RK erratum 2: at the largest bus the noise certifies 13 times the nominal 0.1."""
     run = prepared(
-        "case118", perturbation="objective", sensitivity="published", update="linearized",
-        consensus="all", protects="p", rounds=1, budget="per-release:0.1", penalty="100",
-    )  # fmt: skip
+        "case118",
+        perturbation="objective",
+        sensitivity="published",
+        update="linearized",
+        consensus="all",
+        protects="p",
+        rounds=1,
+        budget="per-release:0.1",
+        penalty="100",
+    )
     found = _release(run, 20_000)
     assert found.certified == pytest.approx(1.3, rel=1e-6)
     assert 0.1 < found.measured.epsilon < found.certified

@@ -24,8 +24,12 @@ def models(**given: Any) -> LearnedModels:
     data = Dataset("made", "binary", x, y, x[:2], y[:2], classes=2, norm=1.0)
     settings: dict[str, Any] = {
         "intercept": "off",
-        "clients": 1, "split": "contiguous", "rounds": 1, "clip": 0.5, "workers": 1
-    } | given  # fmt: skip
+        "clients": 1,
+        "split": "contiguous",
+        "rounds": 1,
+        "clip": 0.5,
+        "workers": 1,
+    } | given
     return LearnedModels(data, with_sample(data, 0, np.ones(1), 1), LearnSettings(**settings))
 
 

@@ -114,9 +114,12 @@ def test_any_neighbour(config: dict[str, Any], zone: int, bus: int, dp: float, d
 def test_a_cost_beside_the_imbalance(perturbation: str, update: str, mechanism: str) -> None:
     """The weight of the imbalance scales what a release hides; the cost itself hides nothing."""
     run = prepared(
-        objective="cost", imbalance_weight=30.0, perturbation=perturbation, update=update,
+        objective="cost",
+        imbalance_weight=30.0,
+        perturbation=perturbation,
+        update=update,
         mechanism=mechanism,
-    )  # fmt: skip
+    )
     findings = replayed(run, lambda z: _worst(run, z))
     assert [f for f in findings if not f.passed] == []
     ratios = [f.ratio for f in findings if f.check == "values"]
@@ -135,9 +138,15 @@ def test_case118(perturbation: str, update: str) -> None:
 def test_paper_calibration_declares_the_sound_sensitivity() -> None:
     """What the accountant charges for is sound even where the noise is not."""
     run = prepared(
-        "case118", perturbation="objective", sensitivity="published", mechanism="laplace",
-        update="linearized", consensus="all", protects="p", rounds=1,
-    )  # fmt: skip
+        "case118",
+        perturbation="objective",
+        sensitivity="published",
+        mechanism="laplace",
+        update="linearized",
+        consensus="all",
+        protects="p",
+        rounds=1,
+    )
     findings = replayed(run, lambda z: _worst(run, z))
     assert not _failed(findings)
     largest = max(f.measured for f in findings if f.check == "values")

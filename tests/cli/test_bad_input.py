@@ -21,8 +21,10 @@ def grid(
     """Write four buses of 50, 40, 30 and 20 MW in two zones; return the words that name them."""
     loads = dict(zip(range(1, 5), (50, 40, 30, 20), strict=True))
     text = ["mpc.version = '2';", "mpc.baseMVA = 100;", "mpc.bus = ["]
-    text += [f"{b} {3 if b == 1 else 1} {sign * mw} {mw / 5} 0 0 1 1 0 110 1 1.1 0.9;"
-             for b, mw in loads.items()]  # fmt: skip
+    text += [
+        f"{b} {3 if b == 1 else 1} {sign * mw} {mw / 5} 0 0 1 1 0 110 1 1.1 0.9;"
+        for b, mw in loads.items()
+    ]
     text += ["];", "mpc.gen = [", *(f"{b} 0 0 100 -100 1 100 1 200 0;" for b in generators), "];"]
     text += ["mpc.branch = [", *(LINE.format(*ends) for ends in lines), "];"]
     if generators:
@@ -49,9 +51,13 @@ def outcome(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[Any, dict[
     ],
 )
 def test_a_zone_without_generators_is_served_or_its_demand_is_shed(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], generators: tuple[int, ...],
-    lines: tuple[tuple[int, int], ...], shed: float, dead: float,
-) -> None:  # fmt: skip
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    generators: tuple[int, ...],
+    lines: tuple[tuple[int, int], ...],
+    shed: float,
+    dead: float,
+) -> None:
     physical, _, warned = outcome(capsys, *grid(tmp_path, generators, lines))
     assert physical["shed_mw"] == pytest.approx(shed, abs=1e-3)
     assert physical["deenergized_mw"] == pytest.approx(dead, abs=1e-3)

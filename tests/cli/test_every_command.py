@@ -42,12 +42,22 @@ QUICK = {
     "cases": ["cases", "case14"],
     "zones": ["zones", "case14", "--zones", "2"],
     "schema": ["schema", "runs"],
-    "run": ["run", "case14", "--rounds", "1", "--solver", "clarabel", "--seed", "1",
-            "--mechanism", "none"],
+    "run": [
+        "run",
+        "case14",
+        "--rounds",
+        "1",
+        "--solver",
+        "clarabel",
+        "--seed",
+        "1",
+        "--mechanism",
+        "none",
+    ],
     "relax": ["relax", "case14"],
     "learn": ["learn", "run", "lasso", "--rounds", "1", "--clients", "5", "--clip", "1"],
     "reproduce": ["reproduce"],
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", QUICK)
@@ -74,22 +84,39 @@ def test_a_misspelt_setting_is_refused_in_the_same_words_in_every_notation(
         with pytest.raises(InputError) as told:
             read_plan(path).tasks()
         assert sentence in str(told.value), path
-    for words in (["run", "case14", "--roundz", "3"], ["learn", "run", "lasso", "--roundz", "3"],
-                  ["compare", "case14", "--method", "a: roundz=3"]):  # fmt: skip
+    for words in (
+        ["run", "case14", "--roundz", "3"],
+        ["learn", "run", "lasso", "--roundz", "3"],
+        ["compare", "case14", "--method", "a: roundz=3"],
+    ):
         assert main(words) == 2
         assert sentence in " ".join(capsys.readouterr().err.split()), words
 
 
 OUT = {
-    "run": ["case14"], "compare": ["case14"], "plan": ["case14"], "audit": ["case14"],
-    "attack": ["case14"], "relax": ["case14"], "acopf": ["case14"], "security": ["case14"],
+    "run": ["case14"],
+    "compare": ["case14"],
+    "plan": ["case14"],
+    "audit": ["case14"],
+    "attack": ["case14"],
+    "relax": ["case14"],
+    "acopf": ["case14"],
+    "security": ["case14"],
     "exchange": ["case14"],
-    "reproduce": ["rk-fig3"], "learn run": ["lasso"], "learn compare": ["lasso"],
-}  # fmt: skip
+    "reproduce": ["rk-fig3"],
+    "learn run": ["lasso"],
+    "learn compare": ["lasso"],
+}
 OWN_OUT = {
-    "publish", "report", "zones", "ledger export", "consortium", "keys", "learn predict",
+    "publish",
+    "report",
+    "zones",
+    "ledger export",
+    "consortium",
+    "keys",
+    "learn predict",
     "learn forecast",
-}  # fmt: skip
+}
 """Whose ``--out`` is one file, or a place that other tests hold."""
 
 
@@ -108,8 +135,9 @@ def test_every_command_that_writes_a_folder_refuses_a_file_in_the_same_words(
         assert main([*name.split(), *words, "--out", str(taken)]) == 2, name
         told = capsys.readouterr()
         assert told.err.endswith(f"out = {str(taken)!r}: must be a folder, not a file\n"), (
-            name, told.err,
-        )  # fmt: skip
+            name,
+            told.err,
+        )
         assert told.out == ""
     assert taken.read_text() == "mine"
     assert [path.name for path in tmp_path.iterdir()] == ["taken"]

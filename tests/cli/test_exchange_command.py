@@ -15,8 +15,14 @@ from gridpriv.cli.main import main
 from gridpriv.core.errors import InputError
 from gridpriv.grid.convert import write_case
 
-NOISE = {"beta": "10 MW", "budget": "total:5", "noise_schedule": "once", "rounds": 3, "seed": 3,
-         "solver": "clarabel"}  # fmt: skip
+NOISE = {
+    "beta": "10 MW",
+    "budget": "total:5",
+    "noise_schedule": "once",
+    "rounds": 3,
+    "seed": 3,
+    "solver": "clarabel",
+}
 
 
 @pytest.fixture(scope="module")
@@ -42,8 +48,13 @@ def test_the_document_balances(noisy: Any) -> None:
     assert abs(sum(row["tie_revenue"] for row in zones)) < base, "payments add up to zero"
     assert sum(row["redispatch_cost"] for row in zones) >= -1e-6, "the market is the cheapest"
     generated = sum(row["generation_cost"] for row in zones)
-    optimum = gridpriv.acopf(replace(noisy.case, pd=gridpriv.exchange(noisy).domain.case.pd,
-                                     qd=gridpriv.exchange(noisy).domain.case.qd))  # fmt: skip
+    optimum = gridpriv.acopf(
+        replace(
+            noisy.case,
+            pd=gridpriv.exchange(noisy).domain.case.pd,
+            qd=gridpriv.exchange(noisy).domain.case.qd,
+        )
+    )
     assert generated == pytest.approx(optimum.generation_cost, rel=1e-4)
     for row in document["exchanges"]:
         assert row["most_mw"] is None or row["most_mw"] >= 0.0
@@ -55,8 +66,13 @@ def test_the_document_balances(noisy: Any) -> None:
 def test_private_demand_moves_no_byte_of_the_shared_view(noisy: Any) -> None:
     """With the releases held, every figure of the shared view is the same for any demand."""
     draw = np.random.default_rng(7)
-    other = replace(noisy.case, pd=draw.permutation(noisy.case.pd), vm=noisy.case.vm[::-1].copy(),
-                    pg=draw.permutation(noisy.case.pg), vg=noisy.case.vg[::-1].copy())  # fmt: skip
+    other = replace(
+        noisy.case,
+        pd=draw.permutation(noisy.case.pd),
+        vm=noisy.case.vm[::-1].copy(),
+        pg=draw.permutation(noisy.case.pg),
+        vg=noisy.case.vg[::-1].copy(),
+    )
     scrambled = replace(noisy, case=other)
     documents = [gridpriv.exchange(one).as_dict(public=True) for one in (noisy, scrambled)]
     texts = [json.dumps(document | {"seconds": None}) for document in documents]
@@ -71,8 +87,18 @@ def test_the_folder_has_table_document_and_figure(
     tmp_path: Path, rated: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "out"
-    words = ["--zones", "3", "--method", "louvain", "--rounds", "3", "--seed", "1",
-             "--solver", "clarabel"]  # fmt: skip
+    words = [
+        "--zones",
+        "3",
+        "--method",
+        "louvain",
+        "--rounds",
+        "3",
+        "--seed",
+        "1",
+        "--solver",
+        "clarabel",
+    ]
     assert main(["exchange", str(rated), *words, "--out", str(out)]) == 0
     said = capsys.readouterr().out
     assert "Largest exchange" in said and "at tie prices" in said

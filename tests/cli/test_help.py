@@ -149,9 +149,11 @@ def test_what_is_one_word_too_many_is_named(capsys) -> None:
 
 @pytest.mark.parametrize(
     ("words", "told"),
-    [(["rnu", "case14"], "command = 'rnu': must be one of run, compare, "),
-     (["ledger", "shwo", "l"], "'shwo': must be one of ")],
-)  # fmt: skip
+    [
+        (["rnu", "case14"], "command = 'rnu': must be one of run, compare, "),
+        (["ledger", "shwo", "l"], "'shwo': must be one of "),
+    ],
+)
 def test_a_command_that_is_nearly_one_is_told_which(words, told, capsys) -> None:
     assert main(words) == 2
     said = capsys.readouterr().err

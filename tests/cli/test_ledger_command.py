@@ -282,11 +282,19 @@ def test_in_the_c_locale_names_are_printed(tmp_path: Path) -> None:
     zones.write_text("bus,zone\n" + "".join(f"{b},Süd\n" for b in range(1, 15)))
     plain = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
     grant = ["grant", str(book), "--case", "case14", "--zoning", str(zones), "--epsilon", "1"]
-    for words in (grant, ["show", str(book)], ["export", str(book)], ["verify", str(book)],
-                  ["show", str(book), "--json"], ["show", f"{book}x"]):  # fmt: skip
+    for words in (
+        grant,
+        ["show", str(book)],
+        ["export", str(book)],
+        ["verify", str(book)],
+        ["show", str(book), "--json"],
+        ["show", f"{book}x"],
+    ):
         done = subprocess.run(
             [sys.executable, "-m", "gridpriv.cli.main", "ledger", *words],
-            env=os.environ | plain, capture_output=True, check=False,
-        )  # fmt: skip
+            env=os.environ | plain,
+            capture_output=True,
+            check=False,
+        )
         assert done.returncode == (2 if words[-1].endswith("x") else 0), done.stderr
         assert b"Traceback" not in done.stderr

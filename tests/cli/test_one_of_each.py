@@ -13,11 +13,23 @@ WHOLE = ["case14", "--zones", "1"]
 COMMANDS = {
     "run": ["run", *WHOLE, "--rounds", "1", "--no-reference", "--seed", "1"],
     "zones": ["zones", *WHOLE],
-    "plan": ["plan", *WHOLE, "--protect", "10MW", "--total", "1", "--draws", "1",
-             "--releases", "nothing", "--rounds", "1"],
+    "plan": [
+        "plan",
+        *WHOLE,
+        "--protect",
+        "10MW",
+        "--total",
+        "1",
+        "--draws",
+        "1",
+        "--releases",
+        "nothing",
+        "--rounds",
+        "1",
+    ],
     "ledger": ["ledger", "grant", "OUT", "--case", *WHOLE, "--epsilon", "1", "--beta", "1MW"],
     "consortium": ["consortium", *WHOLE, "--run", "one", "--out", "OUT"],
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("command", COMMANDS)

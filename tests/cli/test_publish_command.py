@@ -124,22 +124,25 @@ def test_releases_are_charged_and_a_second_case_is_refused(here, capsys) -> None
     assert names(here) == before
 
 
-@pytest.mark.parametrize(("words", "said"), [
-    (["--out", "own.txt"], "a file name that ends in .m"),
-    ([], "--out is missing"),
-    (["--out", "none/own.m"], "there is no folder none"),
-    (["--out", "own.m", "--total", "0"], "must be a positive number"),
-    (["--out", "own.m", "--total", "nan"], "must be a positive number"),
-    (["--out", "own.m", "--protect", "-1MW"], "protect"),
-    (["--out", "own.m", "--release", "nothing"], "must be one of bus"),
-    (["--out", "own.m", "--mechanism", "gaussian"], "must be one of knorm"),
-    (["--out", "own.m", "--mechanism", "staircase", "--release", "tree"], "staircase"),
-    (["--out", "own.m", "--fidelity", "losses"], "must be one of cost"),
-    (["--out", "own.m", "--scenarios", "-1"], "scenarios"),
-    (["--out", "own.m", "--series", "day.csv", "--scenarios", "2"], "left out with --series"),
-    (["--out", "own.m", "--noise", "secure", "--seed", "1"], "secure noise has no seed"),
-    (["--out", "own.m", "--ledger-key", "k"], "--ledger-key"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--out", "own.txt"], "a file name that ends in .m"),
+        ([], "--out is missing"),
+        (["--out", "none/own.m"], "there is no folder none"),
+        (["--out", "own.m", "--total", "0"], "must be a positive number"),
+        (["--out", "own.m", "--total", "nan"], "must be a positive number"),
+        (["--out", "own.m", "--protect", "-1MW"], "protect"),
+        (["--out", "own.m", "--release", "nothing"], "must be one of bus"),
+        (["--out", "own.m", "--mechanism", "gaussian"], "must be one of knorm"),
+        (["--out", "own.m", "--mechanism", "staircase", "--release", "tree"], "staircase"),
+        (["--out", "own.m", "--fidelity", "losses"], "must be one of cost"),
+        (["--out", "own.m", "--scenarios", "-1"], "scenarios"),
+        (["--out", "own.m", "--series", "day.csv", "--scenarios", "2"], "left out with --series"),
+        (["--out", "own.m", "--noise", "secure", "--seed", "1"], "secure noise has no seed"),
+        (["--out", "own.m", "--ledger-key", "k"], "--ledger-key"),
+    ],
+)
 def test_bad_input_is_refused_and_nothing_is_written(words, said, here, capsys) -> None:
     assert main(["publish", "case14", *words]) == 2
     assert said in capsys.readouterr().err

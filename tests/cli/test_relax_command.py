@@ -9,8 +9,18 @@ import pytest
 
 from gridpriv.cli.main import main
 
-KEYS = {"case", "objective", "bound", "unit", "relative_error", "status", "solver", "seconds",
-        "shed_mw", "explanation"}  # fmt: skip
+KEYS = {
+    "case",
+    "objective",
+    "bound",
+    "unit",
+    "relative_error",
+    "status",
+    "solver",
+    "seconds",
+    "shed_mw",
+    "explanation",
+}
 
 
 def test_the_document_has_the_bound_and_what_binds(capsys):

@@ -29,17 +29,32 @@ def as_json(capsys, *words):
 
 
 def test_the_json_document_has_the_promised_shape(capsys):
-    document = as_json(capsys, "run", "case14", "--rounds", "2", "--seed", "1", "--solver",
-                       "clarabel")  # fmt: skip
+    document = as_json(
+        capsys, "run", "case14", "--rounds", "2", "--seed", "1", "--solver", "clarabel"
+    )
     assert set(document) >= {
-        "case", "buses", "zones", "settings", "rounds", "final", "privacy", "solver", "timing",
-        "seed", "version",
-    }  # fmt: skip
+        "case",
+        "buses",
+        "zones",
+        "settings",
+        "rounds",
+        "final",
+        "privacy",
+        "solver",
+        "timing",
+        "seed",
+        "version",
+    }
     assert set(document["zones"][0]) >= {"zone", "buses", "variables", "shared", "tie_lines"}
     assert set(document["rounds"][0]) >= {
-        "round", "objective", "consensus_residual", "noise_magnitude", "shed_mw", "surplus_mw",
+        "round",
+        "objective",
+        "consensus_residual",
+        "noise_magnitude",
+        "shed_mw",
+        "surplus_mw",
         "seconds",
-    }  # fmt: skip
+    }
     final = document["final"]
     assert set(final) >= {"objective", "consensus_residual", "shed_mw", "surplus_mw", "shed_mvar"}
     assert set(final["redispatch"]) >= {"objective", "shed_mw"}
@@ -50,15 +65,14 @@ def test_the_json_document_has_the_promised_shape(capsys):
     assert privacy["total_pure"] == pytest.approx(5.0)
     assert privacy["total"]["delta"] == 1e-5
     assert len(privacy["sensitivity"]) == 3
-    assert set(document["solver"]) >= {
-        "name", "version", "solves", "failures", "seconds_per_solve"
-    }  # fmt: skip
+    assert set(document["solver"]) >= {"name", "version", "solves", "failures", "seconds_per_solve"}
     assert set(document["timing"]) >= {"load", "build", "solve", "total"}
 
 
 def test_without_noise_every_epsilon_is_null(capsys):
-    document = as_json(capsys, "run", "case14", "--mechanism", "none", "--rounds", "1", "--solver",
-                       "clarabel")  # fmt: skip
+    document = as_json(
+        capsys, "run", "case14", "--mechanism", "none", "--rounds", "1", "--solver", "clarabel"
+    )
     privacy = document["privacy"]
     assert privacy["mechanism"] == "none"
     assert privacy["per_release"]["nominal"] is None
@@ -66,8 +80,24 @@ def test_without_noise_every_epsilon_is_null(capsys):
 
 
 def test_the_preset_certifies_13_times_what_it_claims_and_says_why(capsys):
-    words = ("run", "case118", "--preset", "ryu-kim", "--mechanism", "laplace", "--epsilon", "0.1",
-             "--protects", "p", "--rounds", "2", "--solver", "clarabel", "--seed", "1")  # fmt: skip
+    words = (
+        "run",
+        "case118",
+        "--preset",
+        "ryu-kim",
+        "--mechanism",
+        "laplace",
+        "--epsilon",
+        "0.1",
+        "--protects",
+        "p",
+        "--rounds",
+        "2",
+        "--solver",
+        "clarabel",
+        "--seed",
+        "1",
+    )
     document = as_json(capsys, *words)
     release = document["privacy"]["per_release"]
     assert release["nominal"] == pytest.approx(0.1)
@@ -88,16 +118,42 @@ def test_the_preset_certifies_13_times_what_it_claims_and_says_why(capsys):
 )
 def test_total_budgets_calibrate_the_noise(capsys, words, multiplier):
     document = as_json(
-        capsys, "run", "case14", "--budget", "total:1,1e-5", "--mechanism", "gaussian", "--rounds",
-        "100", "--solver", "clarabel", "--seed", "1", "--start", "flat", "--tolerance", "1e9",
+        capsys,
+        "run",
+        "case14",
+        "--budget",
+        "total:1,1e-5",
+        "--mechanism",
+        "gaussian",
+        "--rounds",
+        "100",
+        "--solver",
+        "clarabel",
+        "--seed",
+        "1",
+        "--start",
+        "flat",
+        "--tolerance",
+        "1e9",
         *words,
-    )  # fmt: skip
+    )
     assert document["privacy"]["noise_multiplier"] == pytest.approx(multiplier, rel=2e-3)
 
 
 def test_a_folder_holds_settings_tables_and_figures(capsys, tmp_path):
-    code, out, _ = call(capsys, "run", "case14", "--rounds", "2", "--seed", "4", "--solver",
-                        "clarabel", "--out", str(tmp_path / "run"))  # fmt: skip
+    code, out, _ = call(
+        capsys,
+        "run",
+        "case14",
+        "--rounds",
+        "2",
+        "--seed",
+        "4",
+        "--solver",
+        "clarabel",
+        "--out",
+        str(tmp_path / "run"),
+    )
     assert code == 0
     assert "Written to" in out
     folder = tmp_path / "run"
@@ -110,8 +166,9 @@ def test_a_folder_holds_settings_tables_and_figures(capsys, tmp_path):
     assert buses.pd_mw.sum() == pytest.approx(259.0)
     assert (folder / "zones.png").read_bytes().startswith(b"\x89PNG")
     assert (folder / "network.png").read_bytes().startswith(b"\x89PNG")
-    bus, shed = (pd.read_csv(folder / f"{name}.csv", index_col=0) for name in
-                 ("res_bus", "res_shed"))  # fmt: skip
+    bus, shed = (
+        pd.read_csv(folder / f"{name}.csv", index_col=0) for name in ("res_bus", "res_shed")
+    )
     made = pd.read_csv(folder / "res_gen.csv").groupby("bus").p_mw.sum().reindex(bus.index)
     demand = buses.set_index("bus").pd_mw
     served = (made.fillna(0.0) + bus.p_mw).to_numpy()  # bus.p_mw is what branches bring
@@ -130,8 +187,20 @@ def test_result_tables_in_another_format(capsys, tmp_path, kind):
 
 
 def test_a_public_export_holds_nothing_computed_from_demand(capsys, tmp_path):
-    document = as_json(capsys, "run", "case14", "--rounds", "2", "--seed", "4", "--solver",
-                       "clarabel", "--public", "--out", str(tmp_path / "run"))  # fmt: skip
+    document = as_json(
+        capsys,
+        "run",
+        "case14",
+        "--rounds",
+        "2",
+        "--seed",
+        "4",
+        "--solver",
+        "clarabel",
+        "--public",
+        "--out",
+        str(tmp_path / "run"),
+    )
     assert document["final"]["objective"] is None
     assert document["final"]["shed_mw"] is None
     assert document["final"]["redispatch"]["shed_mw"] is None
@@ -140,8 +209,18 @@ def test_a_public_export_holds_nothing_computed_from_demand(capsys, tmp_path):
     assert all(row["noise_magnitude"] is None for row in document["rounds"])
     assert all(row["consensus_residual"] is not None for row in document["rounds"])
     names = {path.name for path in (tmp_path / "run").iterdir()}
-    tables = ("charges", "documents", "network_branches", "network_buses", "releases", "rounds",
-              "runs", "statements", "tie_prices", "zones")  # fmt: skip
+    tables = (
+        "charges",
+        "documents",
+        "network_branches",
+        "network_buses",
+        "releases",
+        "rounds",
+        "runs",
+        "statements",
+        "tie_prices",
+        "zones",
+    )
     copies = {"rounds.csv", "zones.png", "zones.csv", "tie_prices.csv", "convergence.png"}
     assert names == {"manifest.json", "run.json", *copies, *(f"{t}.parquet" for t in tables)}
     columns = set(pd.read_csv(tmp_path / "run" / "rounds.csv").columns)
@@ -173,12 +252,14 @@ def test_a_public_export_holds_nothing_computed_from_demand(capsys, tmp_path):
         (("run", "case14", "--zones", "3", "--method", "kmeans"), "method = 'kmeans'"),
         (("run", "case14", "--epsilon", "1", "--budget", "total:1"), "exclude each other"),
         (("run", "case14", "--preset", "ryukim"), "did you mean 'ryu-kim'"),
-        (("run", "case14", "--preset", "ryu-kim", "--mechanism", "gaussian", "--epsilon", "2"),
-         "at most 1"),
+        (
+            ("run", "case14", "--preset", "ryu-kim", "--mechanism", "gaussian", "--epsilon", "2"),
+            "at most 1",
+        ),
         (("run", "case14", "--outage", "bus:1"), "gen:N or branch:N"),
         (("zones", "case14", "--zones", "0"), "zones = 0"),
     ],
-)  # fmt: skip
+)
 def test_bad_input_names_the_value_and_writes_nothing(capsys, tmp_path, words, message):
     out = () if words[0] == "zones" else ("--out", str(tmp_path / "run"))
     code, printed, err = call(capsys, *words, *out)
@@ -199,9 +280,18 @@ def test_a_missing_bus_in_a_map_is_refused_before_anything_runs(capsys, tmp_path
 
 def test_zones_reports_draws_and_writes(capsys, tmp_path):
     document = as_json(
-        capsys, "zones", "case118", "--zones", "4", "--method", "louvain", "--out",
-        str(tmp_path / "z.csv"), "--plot", str(tmp_path / "z.png"),
-    )  # fmt: skip
+        capsys,
+        "zones",
+        "case118",
+        "--zones",
+        "4",
+        "--method",
+        "louvain",
+        "--out",
+        str(tmp_path / "z.csv"),
+        "--plot",
+        str(tmp_path / "z.png"),
+    )
     assert len(document["zones"]) == 4
     assert all(zone["connected"] for zone in document["zones"])
     assert len((tmp_path / "z.csv").read_text().splitlines()) == 119
@@ -217,11 +307,31 @@ def test_cases_lists_the_shipped_ones(capsys):
 
 
 HEAVY = {
-    "numpy", "scipy", "scipy.stats", "pandas", "pyarrow", "pyomo", "pyomo.environ", "casadi",
-    "clarabel", "networkx", "dp_accounting", "pandapower", "opendp", "PIL", "typst", "rich",
-    "multiprocessing", "distributed", "matplotlib", "grpc", "gridpriv.report.document",
-    "gridpriv.study.plan", "gridpriv.learning", "gridpriv.assurance",
-}  # fmt: skip
+    "numpy",
+    "scipy",
+    "scipy.stats",
+    "pandas",
+    "pyarrow",
+    "pyomo",
+    "pyomo.environ",
+    "casadi",
+    "clarabel",
+    "networkx",
+    "dp_accounting",
+    "pandapower",
+    "opendp",
+    "PIL",
+    "typst",
+    "rich",
+    "multiprocessing",
+    "distributed",
+    "matplotlib",
+    "grpc",
+    "gridpriv.report.document",
+    "gridpriv.study.plan",
+    "gridpriv.learning",
+    "gridpriv.assurance",
+}
 MODELS = {"numpy", "scipy", "casadi", "clarabel"}
 
 
@@ -435,7 +545,7 @@ ALONE = "warning: one zone holds the whole grid: there is no other zone to coord
         (["--zone-size", "40", "--reference"], [ALONE]),
         (["--zone-size", "7"], []),
     ],
-)  # fmt: skip
+)
 def test_what_has_no_effect_is_said_to_have_none(words, said, capsys):
     """A budget without noise, and zones of which there is one: each is said once."""
     reference = [] if "--reference" in words else ["--no-reference"]

@@ -15,10 +15,32 @@ from gridpriv.core.errors import InputError
 
 NOISE = ["--budget", "total:1", "--beta", "10MW", "--mechanism", "knorm", "--seed", "1"]
 PLAIN = ["--mechanism", "none"]
-KEYS = {"case", "buses", "view", "rating", "visibility", "secure", "base", "prevention",
-        "contingencies", "privacy", "seconds", "version"}  # fmt: skip
-OF_A_CONTINGENCY = {"name", "kind", "outages", "at", "status", "worst_loading_percent",
-                    "worst_branch", "violations", "islanded_mw", "shed_mw"}  # fmt: skip
+KEYS = {
+    "case",
+    "buses",
+    "view",
+    "rating",
+    "visibility",
+    "secure",
+    "base",
+    "prevention",
+    "contingencies",
+    "privacy",
+    "seconds",
+    "version",
+}
+OF_A_CONTINGENCY = {
+    "name",
+    "kind",
+    "outages",
+    "at",
+    "status",
+    "worst_loading_percent",
+    "worst_branch",
+    "violations",
+    "islanded_mw",
+    "shed_mw",
+}
 
 
 def document(capsys, *words):
@@ -62,16 +84,26 @@ def test_the_shared_view_is_a_function_of_released_demand_and_the_public_network
     rng = np.random.default_rng(3)
     case = noisy.case
     other = replace(
-        case, pd=case.pd * rng.uniform(0.3, 3, case.n_bus), qd=rng.normal(size=case.n_bus),
-        vm=rng.uniform(0.9, 1.1, case.n_bus), va=rng.normal(size=case.n_bus),
-        vg=rng.uniform(0.9, 1.1, case.n_gen), pg=rng.uniform(0, 1, case.n_gen),
-    )  # fmt: skip
+        case,
+        pd=case.pd * rng.uniform(0.3, 3, case.n_bus),
+        qd=rng.normal(size=case.n_bus),
+        vm=rng.uniform(0.9, 1.1, case.n_bus),
+        va=rng.normal(size=case.n_bus),
+        vg=rng.uniform(0.9, 1.1, case.n_gen),
+        pg=rng.uniform(0, 1, case.n_gen),
+    )
     network = replace(noisy.network, case=other)
     zones = tuple(replace(zone, network=network) for zone in noisy.zone_models)
-    scrambled = replace(noisy, case=other, zone_models=zones, settlement=None, outcomes=tuple(
-        replace(one, z=one.z * np.nan, p_imbalance=one.p_imbalance * np.nan)
-        for one in noisy.outcomes
-    ))  # fmt: skip
+    scrambled = replace(
+        noisy,
+        case=other,
+        zone_models=zones,
+        settlement=None,
+        outcomes=tuple(
+            replace(one, z=one.z * np.nan, p_imbalance=one.p_imbalance * np.nan)
+            for one in noisy.outcomes
+        ),
+    )
     told, same = (gridpriv.security(one).as_dict(public=True) for one in (noisy, scrambled))
     assert json.dumps(told) == json.dumps(same)
     assert told["seconds"] is None and told["contingencies"][0]["violations"]
@@ -112,8 +144,23 @@ def test_files_hold_the_ranking(tmp_path, capsys):
 
 def test_a_run_is_charged_to_the_ledger_once_and_the_analysis_not_at_all(tmp_path, capsys):
     ledger = str(tmp_path / "owners.ledger")
-    assert main(["ledger", "grant", ledger, "--case", "case14", "--epsilon", "1.5",
-                 "--beta", "10MW", "--quiet"]) == 0  # fmt: skip
+    assert (
+        main(
+            [
+                "ledger",
+                "grant",
+                ledger,
+                "--case",
+                "case14",
+                "--epsilon",
+                "1.5",
+                "--beta",
+                "10MW",
+                "--quiet",
+            ]
+        )
+        == 0
+    )
     words = ["security", "case14", *NOISE, "--ledger", ledger, "--quiet"]
     assert main(words) == 0
     assert main(words) == 4  # another run would exceed the grant

@@ -92,8 +92,9 @@ def test_an_interrupted_day_goes_on_where_it_stopped(
     assert run(day, "--out", str(broken), "--resume") == 0, "the seed is the folder's"
     assert asked == [0, 1, 2, 2, 3]
     for name in ("steps.csv", "rounds.csv", "res_bus.csv"):
-        a, b = (pd.read_csv(f / name).drop(columns="seconds", errors="ignore")
-                for f in (whole, broken))  # fmt: skip
+        a, b = (
+            pd.read_csv(f / name).drop(columns="seconds", errors="ignore") for f in (whole, broken)
+        )
         pd.testing.assert_frame_equal(a, b)
     privacy = [json.loads((f / "horizon.json").read_text())["privacy"] for f in (whole, broken)]
     assert privacy[0] == privacy[1]
@@ -117,10 +118,26 @@ def test_a_public_folder_holds_nothing_computed_from_demand(day: str, tmp_path: 
     out = tmp_path / "out"
     assert run(day, "--seed", "3", "--public", "--out", str(out)) == 0
     files = {str(path.relative_to(out)) for path in out.rglob("*") if path.is_file()}
-    tables = {"runs", "steps", "rounds", "zones", "statements", "tie_prices", "releases",
-              "charges", "network_buses", "network_branches"}  # fmt: skip
-    copies = {"horizon.json", "horizon.png", "steps.csv", "rounds.csv", "zones.csv",
-              "tie_prices.csv"}  # fmt: skip
+    tables = {
+        "runs",
+        "steps",
+        "rounds",
+        "zones",
+        "statements",
+        "tie_prices",
+        "releases",
+        "charges",
+        "network_buses",
+        "network_branches",
+    }
+    copies = {
+        "horizon.json",
+        "horizon.png",
+        "steps.csv",
+        "rounds.csv",
+        "zones.csv",
+        "tie_prices.csv",
+    }
     assert files == {"manifest.json"} | {f"{name}.parquet" for name in tables} | copies
     assert list(pd.read_csv(out / "steps.csv")) == ["step", "rounds", "consensus_residual"]
     told = "".join((out / f).read_text() for f in files if f.endswith((".json", ".csv")))
@@ -294,9 +311,22 @@ def test_wrong_use_is_told(
 def test_a_simbench_day_by_name(tmp_path: Path) -> None:
     simbench = pytest.importorskip("simbench")
     code = "1-LV-rural1--0-sw"
-    words = ["run", f"simbench:{code}", "--zones", "2", "--mechanism", "none", "--rounds", "2",
-             "--series", "profiles:40,3", "--out", str(tmp_path / "out"), "--solver",
-             "clarabel"]  # fmt: skip
+    words = [
+        "run",
+        f"simbench:{code}",
+        "--zones",
+        "2",
+        "--mechanism",
+        "none",
+        "--rounds",
+        "2",
+        "--series",
+        "profiles:40,3",
+        "--out",
+        str(tmp_path / "out"),
+        "--solver",
+        "clarabel",
+    ]
     assert main(words) == 0
     steps = pd.read_csv(tmp_path / "out" / "steps.csv")
     net = simbench.get_simbench_net(code)

@@ -24,13 +24,18 @@ ASCII = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONIO
 
 def run(*words: str, cwd: Path | None = None, **given) -> subprocess.CompletedProcess[str]:
     given.setdefault("stdout", subprocess.PIPE)
-    given["env"] = os.environ | {"PYTHONPATH": str(Path(entry.__file__).parents[2])} | given.get(
-        "env", {}
-    )  # fmt: skip
+    given["env"] = (
+        os.environ | {"PYTHONPATH": str(Path(entry.__file__).parents[2])} | given.get("env", {})
+    )
     return subprocess.run(
-        [*PROGRAM, *words], stderr=subprocess.PIPE, cwd=cwd, check=False,
-        encoding="utf-8", errors="surrogateescape", **given,
-    )  # fmt: skip
+        [*PROGRAM, *words],
+        stderr=subprocess.PIPE,
+        cwd=cwd,
+        check=False,
+        encoding="utf-8",
+        errors="surrogateescape",
+        **given,
+    )
 
 
 def one_sentence(done: subprocess.CompletedProcess[str], code: int, words: str) -> None:
@@ -104,9 +109,12 @@ def test_places_that_nothing_can_be_written_to(place: str) -> None:
 def test_an_interrupt_ends_in_one_sentence() -> None:
     words = [*RUN[:2], "--rounds", "1000000", "--tolerance", "0"]
     process = subprocess.Popen(
-        [*PROGRAM, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        [*PROGRAM, *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
         start_new_session=True,
-    )  # fmt: skip
+    )
     time.sleep(6.0)
     os.kill(process.pid, signal.SIGINT)
     _, told = process.communicate(timeout=60)

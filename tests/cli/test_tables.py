@@ -15,10 +15,17 @@ from gridpriv.study.methods import DEFAULT_METHODS
 def test_numbers_are_not_split_and_gaps_stand_with_them(columns, monkeypatch, capsys) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
     rows = [
-        ["paper: objective perturbation, Gaussian, linearized", "per-release:0.1234567,1e-05",
-         0.123456, 123456.7, -1.234e-5, 1.234e12, 12],
+        [
+            "paper: objective perturbation, Gaussian, linearized",
+            "per-release:0.1234567,1e-05",
+            0.123456,
+            123456.7,
+            -1.234e-5,
+            1.234e12,
+            12,
+        ],
         ["no noise", "none", None, 2.747, None, 0.2206, 1],
-    ]  # fmt: skip
+    ]
     print_table("T", ["way", "budget", "total eps", "shed", "95 % +-", "imbalance", "seeds"], rows)
     told = capsys.readouterr().out
     assert max(map(len, told.splitlines())) <= columns
@@ -27,8 +34,9 @@ def test_numbers_are_not_split_and_gaps_stand_with_them(columns, monkeypatch, ca
         assert re.search(rf"(?<!\S){re.escape(number)}(?!\S)", first), (number, told)
     last = next(line for line in told.splitlines() if "no noise" in line)
     assert [m.end() for m in re.finditer(r" -(?= )", last)] == [
-        first.index("0.1235") + len("0.1235"), first.index("-1.234e-05") + len("-1.234e-05"),
-    ]  # fmt: skip
+        first.index("0.1235") + len("0.1235"),
+        first.index("-1.234e-05") + len("-1.234e-05"),
+    ]
 
 
 @pytest.mark.parametrize("costs", [True, False])
@@ -38,9 +46,14 @@ def test_the_answer_of_a_comparison_splits_no_word_at_80_columns(costs, monkeypa
     ways = [method.name for method in DEFAULT_METHODS]
     figures = {"cost_of_privacy": 123456.7, "cost_of_privacy_high": 654321.0} if costs else {}
     nothing = dict.fromkeys(("cost_of_privacy", "cost_of_privacy_high"), math.nan)
-    row = nothing | {"panel": "case118", "total_epsilon": 0.5, "redispatch_shed_mw": 1e-12,
-                     "interchange_deviation_mw": 2.4e-9, "ac_feasible": 0.8765,
-                     "seeds": 5}  # fmt: skip
+    row = nothing | {
+        "panel": "case118",
+        "total_epsilon": 0.5,
+        "redispatch_shed_mw": 1e-12,
+        "interchange_deviation_mw": 2.4e-9,
+        "ac_feasible": 0.8765,
+        "seeds": 5,
+    }
     print_summary(pd.DataFrame([row | figures | {"series": way} for way in ways]))
     told = capsys.readouterr().out
     assert max(map(len, told.splitlines())) <= 80

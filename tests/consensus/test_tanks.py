@@ -101,10 +101,14 @@ def test_rehearsing_and_getting_ready_touch_nothing_private():
 @pytest.mark.parametrize(
     ("target", "noise_schedule", "updates", "expected"),
     [
-        ("demand", "once", 3, 1), ("demand", "round", 3, 4), ("demand", "update", 3, 12),
-        ("objective", "update", 2, 8), ("output", "update", 2, 8), ("none", "update", 2, 0),
+        ("demand", "once", 3, 1),
+        ("demand", "round", 3, 4),
+        ("demand", "update", 3, 12),
+        ("objective", "update", 2, 8),
+        ("output", "update", 2, 8),
+        ("none", "update", 2, 0),
     ],
-)  # fmt: skip
+)
 def test_every_draw_is_told_in_a_reply_counted_and_planned(
     target, noise_schedule, updates, expected
 ):
@@ -194,9 +198,10 @@ def test_a_coordinator_is_given_replies_and_nothing_else():
         node.module for node in ast.walk(source) if isinstance(node, ast.ImportFrom) and node.module
     }
     assert {m for m in seen if m.startswith("gridpriv.consensus")} == {
-        "gridpriv.consensus.acceleration", "gridpriv.consensus.messages",
+        "gridpriv.consensus.acceleration",
+        "gridpriv.consensus.messages",
         "gridpriv.consensus.schedules",
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.parametrize("away", [1, 3])

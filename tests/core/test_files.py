@@ -33,9 +33,15 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     assert names(tmp_path) == ["a"]
 
 
-@pytest.mark.parametrize(("umask", "private", "mode"), [
-    (0o022, False, 0o644), (0o027, False, 0o640), (0o022, True, 0o600), (0o000, True, 0o600),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("umask", "private", "mode"),
+    [
+        (0o022, False, 0o644),
+        (0o027, False, 0o640),
+        (0o022, True, 0o600),
+        (0o000, True, 0o600),
+    ],
+)
 def test_private_files_are_their_owners(
     tmp_path: Path, umask: int, private: bool, mode: int
 ) -> None:
@@ -142,8 +148,11 @@ def test_text_that_is_none_is_told(tmp_path: Path) -> None:
 def test_what_is_no_regular_file_is_not_replaced(tmp_path, kind):
     """As root a rename would take /dev/zero away from everybody."""
     place = tmp_path / "there"
-    make = {"pipe": os.mkfifo, "folder": Path.mkdir,
-            "link to a device": lambda path: path.symlink_to("/dev/null")}  # fmt: skip
+    make = {
+        "pipe": os.mkfifo,
+        "folder": Path.mkdir,
+        "link to a device": lambda path: path.symlink_to("/dev/null"),
+    }
     make[kind](place)
     before = place.lstat()
     with pytest.raises(StorageError, match="no regular file"):

@@ -111,9 +111,13 @@ print(sorted(unordered({function}, [4.0, 9.0], 2)))
 def run_script(folder: Path, text: str) -> subprocess.CompletedProcess[str]:
     (folder / "script.py").write_text(text)
     return subprocess.run(
-        [sys.executable, "script.py"], cwd=folder, capture_output=True, text=True, timeout=60,
+        [sys.executable, "script.py"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=60,
         check=False,
-    )  # fmt: skip
+    )
 
 
 def test_a_script_needs_no_main_guard(tmp_path: Path):
@@ -139,11 +143,19 @@ def test_nothing_is_imported_from_the_working_directory(tmp_path: Path):
     for name in ("gridpriv", "numpy", "multiprocessing"):
         (tmp_path / f"{name}.py").write_text("raise SystemExit('imported')")
     done = subprocess.run(
-        [sys.executable, "-P", "-c",
-         "import math; from gridpriv.core.processes import unordered; "
-         "print(sorted(unordered(math.sqrt, [4.0, 9.0], 2)))"],
-        cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-P",
+            "-c",
+            "import math; from gridpriv.core.processes import unordered; "
+            "print(sorted(unordered(math.sqrt, [4.0, 9.0], 2)))",
+        ],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
     assert done.stdout == "[2.0, 3.0]\n"
 
 
@@ -161,9 +173,12 @@ sys.stdin.read()
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL, signal.SIGINT])
 def test_a_busy_worker_dies_with_its_parent_however_that_ends(how: signal.Signals):
     parent = subprocess.Popen(
-        [sys.executable, "-c", BUSY], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL, text=True,
-    )  # fmt: skip
+        [sys.executable, "-c", BUSY],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
     assert parent.stdout is not None
     worker = int(parent.stdout.readline())
     time.sleep(1.0)

@@ -27,9 +27,12 @@ FENCE = re.compile(r"(?:^<!-- ([^\n]*?) -->\n)?^```(\w*)\n(.*?)^```$", re.DOTALL
 RUN = ("python", "sh")
 SHOWN = ("text", "toml", "csv", "json")
 MADE = {  # by docs/site_pages.py
-    "reference/commands.md", "reference/settings.md", "reference/tables.md", "reference/api.md",
+    "reference/commands.md",
+    "reference/settings.md",
+    "reference/tables.md",
+    "reference/api.md",
     "decisions/index.md",
-}  # fmt: skip
+}
 WHY = re.compile(r"not run: \S+ .{8}")
 
 
@@ -82,8 +85,12 @@ def play(page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, *, slow: boo
         else:
             done = subprocess.run(
                 ["bash", "-euo", "pipefail", "-c", block.text],
-                env=environment, capture_output=True, text=True, check=False, timeout=900,
-            )  # fmt: skip
+                env=environment,
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=900,
+            )
             assert done.returncode == 0, (block.text, done.stdout, done.stderr)
 
 

@@ -20,8 +20,11 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("site")
     done = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)],
-        cwd=ROOT, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     return folder
 
@@ -65,10 +68,20 @@ return [...document.querySelectorAll("math")]
 @pytest.mark.parametrize("width", [1280, 390])
 @pytest.mark.parametrize(
     "page",
-    [".", "start", "concepts/admm", "explanation/equations", "explanation/sensitivity",
-     "reference/commands", "reference/tables", "reference/api", "extend/solver", "learning",
-     "peers"],
-)  # fmt: skip
+    [
+        ".",
+        "start",
+        "concepts/admm",
+        "explanation/equations",
+        "explanation/sensitivity",
+        "reference/commands",
+        "reference/tables",
+        "reference/api",
+        "extend/solver",
+        "learning",
+        "peers",
+    ],
+)
 def test_a_page_fits_the_screen(browser, site: Path, page: str, width: int) -> None:
     browser.execute_cdp_cmd(
         "Emulation.setDeviceMetricsOverride",

@@ -22,8 +22,17 @@ from gridpriv.core import records
 
 How = Literal["kill", "full", "error"]
 KILLED, DEFECT = 137, 70
-CHANGES = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate", "os.chmod",
-           "fcntl.flock", "os.link", "os.symlink"}  # fmt: skip
+CHANGES = {
+    "os.rename",
+    "os.remove",
+    "os.mkdir",
+    "os.rmdir",
+    "os.truncate",
+    "os.chmod",
+    "fcntl.flock",
+    "os.link",
+    "os.symlink",
+}
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
 

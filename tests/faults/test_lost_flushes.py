@@ -46,8 +46,9 @@ class Disk:
             loose = [k for k in range(safe + 1, end) if past[k][0] != "flush"][-5:]
             known = max((n for at, n in self.done.items() if at <= end), default=0)
             # a head is within one sector, which a disk writes whole or not at all (ledger_file.py)
-            ways = [("whole", "lost") if past[k][1] == 0 else ("whole", "half", "lost")
-                    for k in loose]  # fmt: skip
+            ways = [
+                ("whole", "lost") if past[k][1] == 0 else ("whole", "half", "lost") for k in loose
+            ]
             for kept in itertools.product(*ways):
                 fate = dict(zip(loose, kept, strict=True))
                 yield known, known + 1, content(past, fate)

@@ -16,10 +16,23 @@ pytestmark = pytest.mark.slow
 
 TRIES = 20
 COMMANDS = {
-    "compare": ["compare", "case14", "--budgets", "1,5", "--seeds", "40", "--rounds", "20",
-                "--jobs", "2", "--format", "none", "--quiet"],
+    "compare": [
+        "compare",
+        "case14",
+        "--budgets",
+        "1,5",
+        "--seeds",
+        "40",
+        "--rounds",
+        "20",
+        "--jobs",
+        "2",
+        "--format",
+        "none",
+        "--quiet",
+    ],
     "run": ["run", "case14", "--workers", "2", "--rounds", "20000", "--tolerance", "0", "--quiet"],
-}  # fmt: skip
+}
 
 
 def processes() -> dict[int, int]:
@@ -48,8 +61,11 @@ def descendants(pid: int) -> set[int]:
 def start(name: str, out: Path) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-m", "gridpriv.cli.main", *COMMANDS[name], "--out", str(out)],
-        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True,
-    )  # fmt: skip
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
 
 
 def wait_for_workers(process: subprocess.Popen[str], at_least: int = 2) -> set[int]:

@@ -25,10 +25,18 @@ MANIFEST = {"kind": "study", "title": "toy", "study": {"weight": 2}, "planned": 
 def rows(run: str) -> Rows:
     number = RUNS.index(run)
     return {
-        "runs": [{"run": run, "number": number, "status": "done", "mean": number / 3,
-                  "count": None if number == 1 else number, "seed": 2**64 - 1}],
+        "runs": [
+            {
+                "run": run,
+                "number": number,
+                "status": "done",
+                "mean": number / 3,
+                "count": None if number == 1 else number,
+                "seed": 2**64 - 1,
+            }
+        ],
         "rounds": [{"run": run, "round": t, "residual": 0.1**t} for t in range(1, 4)],
-    }  # fmt: skip
+    }
 
 
 def toy_study(folder: Path, *, resume: bool) -> int:

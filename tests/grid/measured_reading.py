@@ -43,8 +43,12 @@ def measured(path: Path) -> dict[str, object]:
         held = pipe.read()
     _, status = os.waitpid(child, 0)
     if status:
-        return {"file": str(path), "outcome": f"ended by {status}", "seconds": LONGEST_S,
-                "megabytes": float("inf")}  # fmt: skip
+        return {
+            "file": str(path),
+            "outcome": f"ended by {status}",
+            "seconds": LONGEST_S,
+            "megabytes": float("inf"),
+        }
     return dict(json.loads(held))
 
 

@@ -22,10 +22,14 @@ def one_branch(**values: float) -> Case:
 
 
 @given(
-    st.floats(0.001, 0.2), st.floats(0.01, 0.5), st.floats(0, 0.5), st.floats(0.8, 1.2),
-    st.floats(-0.6, 0.6), st.complex_numbers(min_magnitude=0.9, max_magnitude=1.1),
+    st.floats(0.001, 0.2),
+    st.floats(0.01, 0.5),
+    st.floats(0, 0.5),
+    st.floats(0.8, 1.2),
+    st.floats(-0.6, 0.6),
     st.complex_numbers(min_magnitude=0.9, max_magnitude=1.1),
-)  # fmt: skip
+    st.complex_numbers(min_magnitude=0.9, max_magnitude=1.1),
+)
 def test_two_port_is_an_ideal_transformer_then_a_pi(
     r: float, x: float, b: float, tap: float, shift: float, v_f: complex, v_t: complex
 ) -> None:
@@ -52,9 +56,11 @@ def test_agrees_with_the_pypower_of_pandapower(name: str) -> None:
     _, from_end, to_end = make_ybus.makeYbus(100.0, bus, branch)
     y, rows = branch_admittance(case), np.arange(case.n_branch)
     for ours, theirs, at in [
-        (y.ff, from_end, case.f_bus), (y.ft, from_end, case.t_bus),
-        (y.tf, to_end, case.f_bus), (y.tt, to_end, case.t_bus),
-    ]:  # fmt: skip
+        (y.ff, from_end, case.f_bus),
+        (y.ft, from_end, case.t_bus),
+        (y.tf, to_end, case.f_bus),
+        (y.tt, to_end, case.t_bus),
+    ]:
         np.testing.assert_allclose(ours, np.asarray(theirs[rows, at]).ravel(), atol=1e-10)
 
 

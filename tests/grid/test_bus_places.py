@@ -49,9 +49,17 @@ def test_a_bus_without_a_place_stands_amid_its_neighbours() -> None:
     np.testing.assert_array_equal(case.xy[case.index_of[7]], whole.xy[whole.index_of[6]])
 
 
-@pytest.mark.parametrize("bad", [None, "not json", '{"type": "Point"}', 3.0,
-                                 '{"coordinates": ["a", 1]}', '{"coordinates": [NaN, 1]}',
-                                 ])  # fmt: skip
+@pytest.mark.parametrize(
+    "bad",
+    [
+        None,
+        "not json",
+        '{"type": "Point"}',
+        3.0,
+        '{"coordinates": ["a", 1]}',
+        '{"coordinates": [NaN, 1]}',
+    ],
+)
 def test_unusable_places_are_none_not_an_error(bad: Any) -> None:
     net = networks.case14()
     net.bus["geo"] = net.bus["geo"].astype(object)

@@ -15,9 +15,30 @@ from gridpriv.grid.case import BRANCH_FIELDS, BUS_FIELDS, GEN_FIELDS, Case
 from gridpriv.grid.library import load_case
 
 FLOAT_FIELDS = [
-    "pd", "qd", "gs", "bs", "vmin", "vmax", "vm", "va", "base_kv", "r", "x", "b", "tap", "shift",
-    "rate", "pmin", "pmax", "qmin", "qmax", "vg", "pg", "angmin", "angmax",
-]  # fmt: skip
+    "pd",
+    "qd",
+    "gs",
+    "bs",
+    "vmin",
+    "vmax",
+    "vm",
+    "va",
+    "base_kv",
+    "r",
+    "x",
+    "b",
+    "tap",
+    "shift",
+    "rate",
+    "pmin",
+    "pmax",
+    "qmin",
+    "qmax",
+    "vg",
+    "pg",
+    "angmin",
+    "angmax",
+]
 
 
 def with_value(case: Case, name: str, row: int, value: Any) -> Case:

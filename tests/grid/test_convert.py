@@ -29,11 +29,14 @@ def test_matpower_files_are_read_back_as_they_were(tmp_path: Path, suffix: str) 
         case = load_case(name)
         limits = np.full(case.n_gen, np.inf)
         case = replace(
-            case, rate=np.arange(case.n_branch) / 7, rate_b=np.arange(case.n_branch) / 3,
-            angmin=np.where(np.arange(case.n_branch) % 2, -0.3, -np.inf), qmax=limits,
+            case,
+            rate=np.arange(case.n_branch) / 7,
+            rate_b=np.arange(case.n_branch) / 3,
+            angmin=np.where(np.arange(case.n_branch) % 2, -0.3, -np.inf),
+            qmax=limits,
             shift=np.arange(case.n_branch) / 50,
             cost=(GenCost(1, (0.0, 0.0, 10.0, 1 / 3)), *case.cost[1:]),
-        )  # fmt: skip
+        )
         path = tmp_path / f"{name}{suffix}"
         write_case(case, path)
         again = load_case(path)
@@ -66,15 +69,18 @@ def test_the_account_finds_every_change(case14: Case) -> None:
         ({"pmax": case14.pmax + 1e-6}, "active limits, upper"),
         ({"cost": ()}, "generator costs"),
     ):
-        found = {r.field for r in differences(case14, replace(case14, **change))
-                 if r.status != "kept"}  # fmt: skip
+        found = {
+            r.field for r in differences(case14, replace(case14, **change)) if r.status != "kept"
+        }
         assert found == {field}
     fewer = list(differences(case14, case14.without(("branch:1", "gen:2"))))
     assert {row.field: row.count for row in fewer if row.status == "lost"} == {
-        "branches in service": 1, "generators in service": 1, "generator costs": 1,
+        "branches in service": 1,
+        "generators in service": 1,
+        "generator costs": 1,
     } or {"branches in service", "generators in service"} <= {
         row.field for row in fewer if row.status == "lost"
-    }  # fmt: skip
+    }
 
 
 def test_formats_and_places_that_are_refused(tmp_path: Path) -> None:

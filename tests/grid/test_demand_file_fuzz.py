@@ -15,11 +15,33 @@ from gridpriv.grid.case import Case
 from gridpriv.grid.overrides import override_demand, read_demand_series
 
 CELLS = st.one_of(
-    st.sampled_from(["1", "14", "2", "0", "-3", "1e3", "nan", "inf", "", " 5 ", "1_000", "x",
-                     "9" * 400, "1,5", '"', "\u0661", "0x10", "1e400", "-0.0", "+4"]),
+    st.sampled_from(
+        [
+            "1",
+            "14",
+            "2",
+            "0",
+            "-3",
+            "1e3",
+            "nan",
+            "inf",
+            "",
+            " 5 ",
+            "1_000",
+            "x",
+            "9" * 400,
+            "1,5",
+            '"',
+            "\u0661",
+            "0x10",
+            "1e400",
+            "-0.0",
+            "+4",
+        ]
+    ),
     st.floats().map(repr),
     st.integers(-5, 20).map(str),
-)  # fmt: skip
+)
 
 
 @st.composite

@@ -23,8 +23,9 @@ SETTINGS = gridpriv.Settings(
 def flat(steps: int, case: gridpriv.Case = CASE14) -> DemandSeries:
     """Return a series that repeats the case's own demand."""
     names = tuple(map(str, range(steps)))
-    return DemandSeries(case, names, np.tile(case.pd, (steps, 1)), np.tile(case.qd, (steps, 1)),
-                        "test")  # fmt: skip
+    return DemandSeries(
+        case, names, np.tile(case.pd, (steps, 1)), np.tile(case.qd, (steps, 1)), "test"
+    )
 
 
 def zoning() -> gridpriv.Zoning:
@@ -51,8 +52,11 @@ def test_the_total_of_the_horizon_is_the_budget(given: dict[str, Any], releases:
 def test_figures_of_a_horizon_draw_its_table() -> None:
     result = run_series(flat(3), zoning(), replace(SETTINGS, rounds=1))
     table = result.table()
-    columns = {"demand": "demand_mw", "shedding": "redispatch_shed_mw",
-               "residual": "consensus_residual"}  # fmt: skip
+    columns = {
+        "demand": "demand_mw",
+        "shedding": "redispatch_shed_mw",
+        "residual": "consensus_residual",
+    }
     for name, column in columns.items():
         ax = getattr(result.plot, name)()
         assert list(ax.lines[0].get_ydata()) == list(table[column])
@@ -104,8 +108,13 @@ def test_without_noise_every_step_is_its_own_run() -> None:
 def test_a_day_of_case14_under_one_budget() -> None:
     hours = np.arange(96) / 4.0
     shape = 0.8 + 0.3 * np.sin((hours - 9.0) * np.pi / 12.0)
-    series = DemandSeries(CASE14, tuple(map(str, hours)), np.outer(shape, CASE14.pd),
-                          np.outer(shape, CASE14.qd), "test")  # fmt: skip
+    series = DemandSeries(
+        CASE14,
+        tuple(map(str, hours)),
+        np.outer(shape, CASE14.pd),
+        np.outer(shape, CASE14.qd),
+        "test",
+    )
     result = run_series(series, zoning(), replace(SETTINGS, rounds=10, budget="total:5"))
     assert len(result.results) == 96
     assert result.table().seconds.sum() < 120

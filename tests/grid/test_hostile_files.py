@@ -80,13 +80,21 @@ def escaped(value: Any) -> str:
 
 def table(cell: Any) -> dict[str, Any]:
     held = {"columns": ["object"], "index": [0], "data": [[cell]]}
-    return {"_module": "pandas.core.frame", "_class": "DataFrame", "_object": json.dumps(held),
-            "orient": "split", "dtype": {"object": "object"}}  # fmt: skip
+    return {
+        "_module": "pandas.core.frame",
+        "_class": "DataFrame",
+        "_object": json.dumps(held),
+        "orient": "split",
+        "dtype": {"object": "object"},
+    }
 
 
 def controller(held: str) -> dict[str, Any]:
-    return {"_module": "pandapower.control.controller.const_control", "_class": "ConstControl",
-            "_object": held}  # fmt: skip
+    return {
+        "_module": "pandapower.control.controller.const_control",
+        "_class": "ConstControl",
+        "_object": held,
+    }
 
 
 PLACES = {
@@ -112,9 +120,13 @@ def run_watched(folder: Path, calm: list[Path], files: list[Path]) -> list[dict[
     words = [str(HERE / "audited_reading.py"), *map(str, calm), "--", *map(str, files)]
     paths = os.pathsep.join(["", str(HERE.parent.parent), os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(
-        [sys.executable, *words], cwd=folder, capture_output=True, text=True, check=False,
+        [sys.executable, *words],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
         env={**os.environ, "PYTHONPATH": paths},
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr
     return [json.loads(line) for line in done.stdout.splitlines()]
 
@@ -155,9 +167,10 @@ def test_no_other_file_has_anything_imported_opened_or_run(tmp_path: Path) -> No
     savemat(tmp_path / "calm.mat", {"mpc": {"bus": np.ones((2, 13)), "names": cells}})
     (tmp_path / "h.mat").write_bytes(pickle.dumps(Runs()))
     found = run_watched(
-        tmp_path, [CASE14, tmp_path / "calm.mat"],
+        tmp_path,
+        [CASE14, tmp_path / "calm.mat"],
         [tmp_path / name for name in (*bodies, "h.mat", "calm.mat")],
-    )  # fmt: skip
+    )
     assert [entry for entry in found if entry["events"]] == []
     assert [e["outcome"] for e in found if not e["outcome"].startswith("refused (2)")] == []
     assert not (tmp_path / "ran").exists()

@@ -27,12 +27,18 @@ def test_every_kind_of_value_is_read_as_written(tmp_path: Path, packed: bool) ->
     cells = np.empty(2, dtype=object)
     cells[:] = ["north", "south east"]
     given_content = {
-        "mpc": {"bus": np.arange(6.0).reshape(2, 3), "small": np.array([[1, 2]], dtype=np.uint8),
-                "whole": np.array([[-5]], dtype=np.int64), "name": "Zürich",
-                "inner": {"cost": np.array([[1.5]])}, "names": cells,
-                "none": np.zeros((0, 3)), "z": np.array([[1 + 2j]])},
+        "mpc": {
+            "bus": np.arange(6.0).reshape(2, 3),
+            "small": np.array([[1, 2]], dtype=np.uint8),
+            "whole": np.array([[-5]], dtype=np.int64),
+            "name": "Zürich",
+            "inner": {"cost": np.array([[1.5]])},
+            "names": cells,
+            "none": np.zeros((0, 3)),
+            "z": np.array([[1 + 2j]]),
+        },
         "flag": np.array([[True]]),
-    }  # fmt: skip
+    }
     read = read_variables(written(tmp_path / "a.mat", given_content, do_compression=packed))
     mpc = read["mpc"]
     np.testing.assert_array_equal(mpc["bus"], [[0, 1, 2], [3, 4, 5]])
@@ -62,11 +68,13 @@ def test_tables_equal_scipys(tmp_path: Path, rows: list[list[float]], kind: type
 @settings(max_examples=300)
 def test_no_damage_does_more_than_raise(tmp_path: Path, data: st.DataObject) -> None:
     """Bytes that make compiled readers crash end here as MatFileError, or as another value."""
-    content = bytearray(written(
-        tmp_path / "a.mat",
-        {"mpc": {"bus": np.ones((3, 4)), "name": "x", "s": {"t": np.array([[2]], np.int16)}}},
-        do_compression=data.draw(st.booleans()),
-    ))  # fmt: skip
+    content = bytearray(
+        written(
+            tmp_path / "a.mat",
+            {"mpc": {"bus": np.ones((3, 4)), "name": "x", "s": {"t": np.array([[2]], np.int16)}}},
+            do_compression=data.draw(st.booleans()),
+        )
+    )
     for _ in range(data.draw(st.integers(1, 4))):
         content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
     content = content[: data.draw(st.integers(0, len(content)))]

@@ -193,12 +193,22 @@ def test_very_many_statements_are_refused() -> None:
 @pytest.mark.parametrize(
     ("text", "value"),  # as Octave prints them
     [
-        ("50/3", 16.666666666666668), ("-50/3", -16.666666666666668), ("135/sqrt(3)", 77.94228634),
-        ("-2^2", -4.0), ("2^-1", 0.5), ("2--3", 5.0), ("8/4/2", 1.0), ("8/4*2", 4.0),
-        ("1-2-3", -4.0), ("(1+2)*3^2", 27.0), ("sin(acos(.85))", 0.5267826876426369),
-        ("1.e1", 10.0), ("-(1e1)", -10.0), ("2*-3", -6.0),
+        ("50/3", 16.666666666666668),
+        ("-50/3", -16.666666666666668),
+        ("135/sqrt(3)", 77.94228634),
+        ("-2^2", -4.0),
+        ("2^-1", 0.5),
+        ("2--3", 5.0),
+        ("8/4/2", 1.0),
+        ("8/4*2", 4.0),
+        ("1-2-3", -4.0),
+        ("(1+2)*3^2", 27.0),
+        ("sin(acos(.85))", 0.5267826876426369),
+        ("1.e1", 10.0),
+        ("-(1e1)", -10.0),
+        ("2*-3", -6.0),
     ],
-)  # fmt: skip
+)
 def test_numbers_are_computed_as_matlab_does(text: str, value: float) -> None:
     assert constant(text) == pytest.approx(value, rel=1e-9)
 
@@ -283,7 +293,7 @@ def test_units_are_converted_where_the_file_says_so(comma: str) -> None:
         ("];\nmpc.gen =", "mpc.gen =", r"line 9: mpc.bus \(line 4\) is not closed"),
         ("];\nmpc.gencost", "]';\nmpc.gencost", r'line 22: "\'" after the end of mpc.branch'),
     ],
-)  # fmt: skip
+)
 def test_malformed_rows_are_refused_with_where_they_stand(old: str, new: str, message: str) -> None:
     assert SMALL.count(old) == 1
     with pytest.raises(InputError, match=message):
@@ -309,9 +319,13 @@ def test_a_missing_or_unreadable_file_is_an_input_error(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "hint"),
-    [("cas14", " (did you mean 'case14'?)"), ("case_118", " (did you mean 'case118'?)"),
-     ("no_such_case", ""), ("my_grid", "")],
-)  # fmt: skip
+    [
+        ("cas14", " (did you mean 'case14'?)"),
+        ("case_118", " (did you mean 'case118'?)"),
+        ("no_such_case", ""),
+        ("my_grid", ""),
+    ],
+)
 def test_a_name_that_is_nearly_a_cases_is_told_which(name: str, hint: str) -> None:
     said = f"case '{name}' is not known{hint}: a shipped case (case118, case14), a path"
     with pytest.raises(InputError, match=re.escape(said)):
@@ -331,11 +345,30 @@ def test_an_unknown_case_is_told_what_is_installed(monkeypatch):
 
 
 IN_OHM_AND_KW = (
-    "case10ba", "case118zh", "case12da", "case136ma", "case141", "case15da", "case15nbr",
-    "case16am", "case16ci", "case18nbr", "case22", "case28da", "case33bw",
-    "case33mg", "case34sa", "case38si", "case51ga", "case51he",
-    "case69", "case70da", "case74ds", "case85", "case94pi",
-)  # fmt: skip
+    "case10ba",
+    "case118zh",
+    "case12da",
+    "case136ma",
+    "case141",
+    "case15da",
+    "case15nbr",
+    "case16am",
+    "case16ci",
+    "case18nbr",
+    "case22",
+    "case28da",
+    "case33bw",
+    "case33mg",
+    "case34sa",
+    "case38si",
+    "case51ga",
+    "case51he",
+    "case69",
+    "case70da",
+    "case74ds",
+    "case85",
+    "case94pi",
+)
 
 
 @pytest.mark.large

@@ -26,10 +26,13 @@ from gridpriv.zonal.tables import frames_json, result_tables
 pp = pytest.importorskip("pandapower")
 networks = pytest.importorskip("pandapower.networks")
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
-FLOWS = {"line": "p_from_mw q_from_mvar p_to_mw q_to_mvar pl_mw ql_mvar i_ka loading_percent",
-         "trafo": "p_hv_mw q_hv_mvar p_lv_mw q_lv_mvar pl_mw ql_mvar i_hv_ka loading_percent",
-         "bus": "vm_pu va_degree p_mw q_mvar", "gen": "p_mw q_mvar vm_pu va_degree",
-         "ext_grid": "p_mw q_mvar"}  # fmt: skip
+FLOWS = {
+    "line": "p_from_mw q_from_mvar p_to_mw q_to_mvar pl_mw ql_mvar i_ka loading_percent",
+    "trafo": "p_hv_mw q_hv_mvar p_lv_mw q_lv_mvar pl_mw ql_mvar i_hv_ka loading_percent",
+    "bus": "vm_pu va_degree p_mw q_mvar",
+    "gen": "p_mw q_mvar vm_pu va_degree",
+    "ext_grid": "p_mw q_mvar",
+}
 
 
 def power_flow(net: Any) -> Any:
@@ -45,8 +48,16 @@ def solution_of_voltages(case: Case, voltage: Any, pg: Any, qg: Any) -> GridSolu
     for at, flow in ((case.f_bus, s_from), (case.t_bus, s_to), (case.gen_bus, -(pg + 1j * qg))):
         np.add.at(lacking, at, flow)
     return GridSolution(
-        case, np.abs(voltage), np.angle(voltage), s_from, s_to, pg, qg, lacking.real, lacking.imag,
-    )  # fmt: skip
+        case,
+        np.abs(voltage),
+        np.angle(voltage),
+        s_from,
+        s_to,
+        pg,
+        qg,
+        lacking.real,
+        lacking.imag,
+    )
 
 
 def ac_solution(net: Any, served: float = 1.0) -> tuple[GridSolution, Any]:
@@ -76,9 +87,13 @@ def assert_power_flow_agrees(filled: Any, tolerance: float = 1e-6) -> None:
 
 @pytest.mark.parametrize(
     "make",
-    [networks.case14, networks.case118, networks.iceland,
-     networks.create_kerber_landnetz_freileitung_1],
-)  # fmt: skip
+    [
+        networks.case14,
+        networks.case118,
+        networks.iceland,
+        networks.create_kerber_landnetz_freileitung_1,
+    ],
+)
 def test_there_and_back_power_flow_and_losses_agree(make: Any) -> None:
     solution, net = ac_solution(make())
     assert np.abs(solution.p_shed).max() < 1e-9
@@ -227,9 +242,18 @@ def test_angles_of_a_tight_solution_are_the_ac_angles(case118: Case) -> None:
     exact = solution_of_voltages(case118, v, case118.pg, np.zeros(case118.n_gen))
     product = v[network.pair_i] * np.conj(v[network.pair_j])
     z = np.concatenate(
-        [np.abs(v) ** 2, product.real, product.imag, exact.s_from.real, exact.s_from.imag,
-         exact.s_to.real, exact.s_to.imag, exact.pg, exact.qg]
-    )  # fmt: skip
+        [
+            np.abs(v) ** 2,
+            product.real,
+            product.imag,
+            exact.s_from.real,
+            exact.s_from.imag,
+            exact.s_to.real,
+            exact.s_to.imag,
+            exact.pg,
+            exact.qg,
+        ]
+    )
     ours = solution_of_variables(network, z, "test")
     np.testing.assert_allclose(ours.va, case118.va, atol=1e-10)
     np.testing.assert_allclose(ours.vm, case118.vm, atol=1e-12)
@@ -296,8 +320,11 @@ def test_a_settled_run_is_the_power_flow_of_its_net_with_auxiliary_buses(make: A
             assert state.vm[case.index_of[bus]] == pytest.approx(
                 filled.res_bus.vm_pu[bus], abs=1e-8
             )
-    for name, columns in (("line", FLOWS["line"]), ("trafo", FLOWS["trafo"]),
-                          ("ext_grid", "p_mw q_mvar")):  # fmt: skip
+    for name, columns in (
+        ("line", FLOWS["line"]),
+        ("trafo", FLOWS["trafo"]),
+        ("ext_grid", "p_mw q_mvar"),
+    ):
         for column in columns.split()[:4]:
             apart = (written[name][column] - filled[f"res_{name}"][column]).abs().max()
             assert not apart > 1e-6, (name, column)

@@ -27,9 +27,13 @@ pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::Deprec
 
 def solved(net: Any) -> Any:
     pp.runpp(
-        net, numba=False, init="dc", calculate_voltage_angles=True, tolerance_mva=1e-9,
+        net,
+        numba=False,
+        init="dc",
+        calculate_voltage_angles=True,
+        tolerance_mva=1e-9,
         voltage_depend_loads=False,
-    )  # fmt: skip
+    )
     return net
 
 
@@ -136,13 +140,23 @@ def small() -> Any:
     net.bus.loc[9, "max_vm_pu"] = 1.02
     pp.create_switch(net, 7, 9, et="b", closed=True)
     pp.create_line_from_parameters(
-        net, 4, 7, length_km=2.0, r_ohm_per_km=0.4, x_ohm_per_km=0.3, c_nf_per_km=100.0,
-        max_i_ka=0.2, parallel=2, df=0.9, max_loading_percent=80.0,
-    )  # fmt: skip
+        net,
+        4,
+        7,
+        length_km=2.0,
+        r_ohm_per_km=0.4,
+        x_ohm_per_km=0.3,
+        c_nf_per_km=100.0,
+        max_i_ka=0.2,
+        parallel=2,
+        df=0.9,
+        max_loading_percent=80.0,
+    )
     pp.create_load(net, 9, p_mw=4.0, q_mvar=1.0, scaling=0.5)
     pp.create_sgen(net, 9, p_mw=1.0, q_mvar=0.2)
-    pp.create_gen(net, 7, p_mw=1.5, vm_pu=1.0, min_p_mw=0.5, max_p_mw=3.0, max_q_mvar=2.0,
-                  min_q_mvar=-2.0)  # fmt: skip
+    pp.create_gen(
+        net, 7, p_mw=1.5, vm_pu=1.0, min_p_mw=0.5, max_p_mw=3.0, max_q_mvar=2.0, min_q_mvar=-2.0
+    )
     pp.create_ext_grid(net, 4)
     return net
 
@@ -179,8 +193,16 @@ def test_generators_that_may_not_move_are_held() -> None:
 
 def test_dispatchable_static_generators_are_generators() -> None:
     net = small()
-    pp.create_sgen(net, 4, p_mw=2.0, min_p_mw=0.0, max_p_mw=5.0, max_q_mvar=1.0, min_q_mvar=-1.0,
-                   controllable=True)  # fmt: skip
+    pp.create_sgen(
+        net,
+        4,
+        p_mw=2.0,
+        min_p_mw=0.0,
+        max_p_mw=5.0,
+        max_q_mvar=1.0,
+        min_q_mvar=-1.0,
+        controllable=True,
+    )
     found = convert_net(net)
     assert found.link.gen[2] == Element("sgen", 1)
     assert (found.case.pmin[2], found.case.pmax[2]) == (0, 0.5)
@@ -212,16 +234,19 @@ def test_the_report_names_what_is_unsupported() -> None:
     net = small()
     net.load["const_z_p_percent"] = 40.0
     net.load["controllable"] = True
-    pp.create_dcline(net, 4, 9, p_mw=1.0, loss_percent=1.0, loss_mw=0.1, vm_from_pu=1.0,
-                     vm_to_pu=1.0)  # fmt: skip
+    pp.create_dcline(
+        net, 4, 9, p_mw=1.0, loss_percent=1.0, loss_mw=0.1, vm_from_pu=1.0, vm_to_pu=1.0
+    )
     pp.create_bus(net, vn_kv=20.0, index=20)
     pp.create_load(net, 20, p_mw=0.7)
     report = convert_net(net).report
     found = {note.field: note for note in report.unsupported}
     assert set(found) == {
-        "load: voltage dependence", "load: controllable", "dcline",
+        "load: voltage dependence",
+        "load: controllable",
+        "dcline",
         "bus: not connected to an external grid",
-    }  # fmt: skip
+    }
     assert found["dcline"].left_out
     assert "0.7 MW" in found["bus: not connected to an external grid"].note
     assert report.table().status.isin(["read", "ignored", "unsupported"]).all()
@@ -313,9 +338,10 @@ def test_structure_that_cannot_be_read_is_refused() -> None:
 @settings(max_examples=25, phases=[Phase.explicit, Phase.generate])
 @pytest.mark.filterwarnings("ignore")
 @given(
-    st.sampled_from(["bus", "line", "load", "gen", "ext_grid", "sgen", "switch"]), st.data(),
+    st.sampled_from(["bus", "line", "load", "gen", "ext_grid", "sgen", "switch"]),
+    st.data(),
     st.one_of(st.floats(), st.integers(-3, 12), st.sampled_from([1e300, -1e-300, True, False])),
-)  # fmt: skip
+)
 def test_any_number_anywhere_is_refused_or_satisfied(
     table: str, data: st.DataObject, value: Any
 ) -> None:
@@ -348,9 +374,14 @@ def test_any_number_anywhere_is_refused_or_satisfied(
 
 @pytest.mark.parametrize(
     ("name", "base"),
-    [("oberrhein", 100.0), ("cigre mv with open lines", 100.0), ("cigre lv", 1.0),
-     ("kerber with iron losses", 1.0), ("case14", 100.0)],
-)  # fmt: skip
+    [
+        ("oberrhein", 100.0),
+        ("cigre mv with open lines", 100.0),
+        ("cigre lv", 1.0),
+        ("kerber with iron losses", 1.0),
+        ("case14", 100.0),
+    ],
+)
 def test_the_base_comes_from_name_plates_not_from_demand(name: str, base: float) -> None:
     net = NETS[name]()
     assert case_from_pandapower(net).base_mva == base
@@ -382,8 +413,9 @@ def test_an_external_grid_holds_its_set_point_unless_it_is_controllable(
         net.ext_grid["controllable"] = controllable
     case = case_from_pandapower(net)
     assert (case.vmin[0], case.vmax[0]) == ((0.95, 1.05) if controllable else (0.99, 0.99))
-    optimum = acopf(replace(case, pmax=case.pmax.clip(max=10), pmin=case.pmin.clip(min=-10)),
-                    "losses").state  # fmt: skip
+    optimum = acopf(
+        replace(case, pmax=case.pmax.clip(max=10), pmin=case.pmin.clip(min=-10)), "losses"
+    ).state
     assert (abs(optimum.vm[0] - 0.99) < 1e-6) is not bool(controllable)
 
 
@@ -447,8 +479,9 @@ def test_the_optimum_of_ieee30_is_pandapowers_with_its_slack_fixed() -> None:
 @pytest.mark.parametrize("sent", [3.0, -3.0])
 def test_dc_lines_are_what_pandapower_injects(sent: float) -> None:
     net = networks.case14()
-    pp.create_dcline(net, 3, 9, p_mw=sent, loss_percent=2.0, loss_mw=0.1, vm_from_pu=1.02,
-                     vm_to_pu=1.02)  # fmt: skip
+    pp.create_dcline(
+        net, 3, 9, p_mw=sent, loss_percent=2.0, loss_mw=0.1, vm_from_pu=1.02, vm_to_pu=1.02
+    )
     pp.runpp(net, numba=False)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

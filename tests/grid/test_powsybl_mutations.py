@@ -73,9 +73,12 @@ def outcomes(suffix: str, sample: Path, first: int, count: int) -> dict[str, int
         f"print(json.dumps(tests.batch({suffix!r}, Path({str(sample)!r}), {first}, {count})))"
     )
     done = subprocess.run(
-        [sys.executable, "-P", "-c", code], capture_output=True, text=True, timeout=LONGEST_S,
+        [sys.executable, "-P", "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=LONGEST_S,
         check=False,
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     found: dict[str, int] = json.loads(done.stdout.splitlines()[-1])
     return found

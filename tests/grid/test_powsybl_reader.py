@@ -31,7 +31,7 @@ NETWORKS: dict[str, Callable[[], Any]] = {
     "four substations": networks.create_four_substations_node_breaker_network,
     "metrix": networks.create_metrix_tutorial_six_buses_network,
     "tie lines": networks.create_eurostag_tutorial_example1_with_tie_lines_and_areas,
-}  # fmt: skip
+}
 MOST_APART = 1e-6
 
 
@@ -41,11 +41,16 @@ def solved(network: Any) -> tuple[Any, int]:
     largest = gens[gens["voltage_regulator_on"]].sort_values("target_p")["bus_id"].iloc[-1]
     slack = stated["bus_id"].iloc[0] if len(stated) else largest
     parameters = pypowsybl.loadflow.Parameters(
-        distributed_slack=False, use_reactive_limits=False, hvdc_ac_emulation=False,
+        distributed_slack=False,
+        use_reactive_limits=False,
+        hvdc_ac_emulation=False,
         read_slack_bus=False,
-        provider_parameters={"slackBusSelectionMode": "NAME", "slackBusesIds": slack,
-                             "newtonRaphsonConvEpsPerEq": "1e-9"},
-    )  # fmt: skip
+        provider_parameters={
+            "slackBusSelectionMode": "NAME",
+            "slackBusesIds": slack,
+            "newtonRaphsonConvEpsPerEq": "1e-9",
+        },
+    )
     result = pypowsybl.loadflow.run_ac(network, parameters)[0]
     assert result.status.name == "CONVERGED"
     network.per_unit = True
@@ -61,9 +66,11 @@ def flow(case: Case, slack: int) -> Any:
     held = case.qmin == case.qmax
     open_ended = replace(
         case,
-        pmin=np.where(balancing, -np.inf, case.pg), pmax=np.where(balancing, np.inf, case.pg),
-        qmin=np.where(held, case.qmin, -np.inf), qmax=np.where(held, case.qmax, np.inf),
-    )  # fmt: skip
+        pmin=np.where(balancing, -np.inf, case.pg),
+        pmax=np.where(balancing, np.inf, case.pg),
+        qmin=np.where(held, case.qmin, -np.inf),
+        qmax=np.where(held, case.qmax, np.inf),
+    )
     return ac_flow(open_ended, dispatch_of(open_ended))
 
 
@@ -124,7 +131,7 @@ CHANGES: dict[str, Callable[[Any], object]] = {
         id="B3-G", voltage_regulator_on=False, target_q=11.0
     ),
     "generator off": lambda n: n.update_generators(id="B8-G", connected=False),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", CHANGES)
@@ -213,8 +220,11 @@ def test_a_network_in_memory_is_not_changed() -> None:
     ("name", "content", "message"),
     [
         ("a.xiidm", b'<!DOCTYPE n [<!ENTITY e SYSTEM "file:///etc/passwd">]><n>&e;</n>', "DOCTYPE"),
-        ("a.xiidm", '<?xml version="1.0" encoding="UTF-16"?><!DOCTYPE n><n/>'.encode("utf-16"),
-         "DOCTYPE"),
+        (
+            "a.xiidm",
+            '<?xml version="1.0" encoding="UTF-16"?><!DOCTYPE n><n/>'.encode("utf-16"),
+            "DOCTYPE",
+        ),
         ("a.xiidm", b"", "is no XML"),
         ("a.xiidm", b"<network>", "not readable"),
         ("a.zip", b"PK", "no readable zip archive"),
@@ -222,7 +232,7 @@ def test_a_network_in_memory_is_not_changed() -> None:
         ("a.raw", b"0, 100.0, 35 / x\n", "no bus in service"),
         ("a.txt", b"a text\n", "not readable"),
     ],
-)  # fmt: skip
+)
 def test_files_that_are_refused(
     tmp_path: Path, name: str, content: bytes, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

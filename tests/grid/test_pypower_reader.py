@@ -23,10 +23,13 @@ CASE14 = load_case("case14")
 
 def ppc() -> dict[str, Any]:
     return {
-        "version": "2", "baseMVA": TABLES.base_mva, "bus": TABLES.bus.copy(),
-        "gen": TABLES.gen.copy(), "branch": TABLES.branch.copy(),
+        "version": "2",
+        "baseMVA": TABLES.base_mva,
+        "bus": TABLES.bus.copy(),
+        "gen": TABLES.gen.copy(),
+        "branch": TABLES.branch.copy(),
         "gencost": np.array(TABLES.gencost),
-    }  # fmt: skip
+    }
 
 
 def test_a_dict_is_the_case_of_the_file() -> None:

@@ -148,12 +148,28 @@ MAT: dict[str, Callable[[Path], bytes]] = {
         packed(variable(b"mpc", 1, (4_000_000, 1), element(14, b"") * 4_000_000))
     ),
     "a bomb of structs": lambda _: mat(
-        packed(variable(b"mpc", 2, (1_000_000, 1), element(5, struct.pack("<i", 2)),
-                        element(1, b"a\0"), element(14, b"") * 1_000_000))
+        packed(
+            variable(
+                b"mpc",
+                2,
+                (1_000_000, 1),
+                element(5, struct.pack("<i", 2)),
+                element(1, b"a\0"),
+                element(14, b"") * 1_000_000,
+            )
+        )
     ),
     "fields": lambda _: mat(
-        packed(variable(b"mpc", 2, (1, 1), element(5, struct.pack("<i", 1)),
-                        element(1, b"a" * 9_000_000), element(14, b"") * 1_000_000))
+        packed(
+            variable(
+                b"mpc",
+                2,
+                (1, 1),
+                element(5, struct.pack("<i", 1)),
+                element(1, b"a" * 9_000_000),
+                element(14, b"") * 1_000_000,
+            )
+        )
     ),
     "text of many rows": lambda _: mat(
         packed(variable(b"mpc", 4, (9_000_000, 1), element(1, b"a" * 9_000_000)))
@@ -166,7 +182,7 @@ MAT: dict[str, Callable[[Path], bytes]] = {
     "dimensions": lambda _: mat(variable(b"a", 6, (2**31 - 1,) * 200_000, element(9, b""))),
     "structs in structs": lambda _: mat(element(14, element(14, b"") * 100_000)),
     "a whole grid": incompressible_grid,
-}  # fmt: skip
+}
 
 
 def net_of(entries: dict[str, Any]) -> str:
@@ -179,20 +195,36 @@ def net_of(entries: dict[str, Any]) -> str:
 def table(columns: dict[str, str], data: str, count: int, first: int = 0) -> dict[str, Any]:
     index = ",".join(map(str, range(first, first + count)))
     held = f'{{"columns":{json.dumps(list(columns))},"index":[{index}],"data":[{data}]}}'
-    return {"_module": "pandas", "_class": "DataFrame", "_object": held, "orient": "split",
-            "dtype": columns}  # fmt: skip
+    return {
+        "_module": "pandas",
+        "_class": "DataFrame",
+        "_object": held,
+        "orient": "split",
+        "dtype": columns,
+    }
 
 
 BUS_TYPES = {"vn_kv": "float64", "in_service": "bool"}
 LINE_TYPES = {
-    "from_bus": "uint32", "to_bus": "uint32", "length_km": "float64", "r_ohm_per_km": "float64",
-    "x_ohm_per_km": "float64", "c_nf_per_km": "float64", "g_us_per_km": "float64",
-    "max_i_ka": "float64", "df": "float64", "parallel": "uint32", "in_service": "bool",
-}  # fmt: skip
-GRID_TYPES = {
-    "bus": "uint32", "vm_pu": "float64", "va_degree": "float64", "slack_weight": "float64",
+    "from_bus": "uint32",
+    "to_bus": "uint32",
+    "length_km": "float64",
+    "r_ohm_per_km": "float64",
+    "x_ohm_per_km": "float64",
+    "c_nf_per_km": "float64",
+    "g_us_per_km": "float64",
+    "max_i_ka": "float64",
+    "df": "float64",
+    "parallel": "uint32",
     "in_service": "bool",
-}  # fmt: skip
+}
+GRID_TYPES = {
+    "bus": "uint32",
+    "vm_pu": "float64",
+    "va_degree": "float64",
+    "slack_weight": "float64",
+    "in_service": "bool",
+}
 
 
 def long_line(count: int, first: int = 0) -> dict[str, Any]:
@@ -207,8 +239,13 @@ def long_line(count: int, first: int = 0) -> dict[str, Any]:
 
 
 def switched(count: int) -> dict[str, Any]:
-    types = {"bus": "uint32", "element": "uint32", "et": "object", "closed": "bool",
-             "z_ohm": "float64"}  # fmt: skip
+    types = {
+        "bus": "uint32",
+        "element": "uint32",
+        "et": "object",
+        "closed": "bool",
+        "z_ohm": "float64",
+    }
     cells = ",".join(f'[{n},{n + 1},"b",true,0]' for n in range(count - 1))
     return long_line(2) | {
         "bus": table(BUS_TYPES, ",".join(["[1,true]"] * count), count),
@@ -244,8 +281,13 @@ JSON: dict[str, Callable[[], str]] = {
     ),
     "wide rows": lambda: net_of(
         long_line(2)
-        | {"mine": table({f"c{n}": "int64" for n in range(400)},
-                         ",".join(["[" + ",".join("1" * 400) + "]"] * 1100), 1100)}
+        | {
+            "mine": table(
+                {f"c{n}": "int64" for n in range(400)},
+                ",".join(["[" + ",".join("1" * 400) + "]"] * 1100),
+                1100,
+            )
+        }
     ),
     "a long line": lambda: net_of(long_line(12_500)),
     "a long line, numbered high": lambda: net_of(long_line(9_500, first=990_000)),
@@ -254,21 +296,41 @@ JSON: dict[str, Callable[[], str]] = {
     "a chain of switches": lambda: net_of(switched(19_000)),
     "loads": lambda: net_of(
         long_line(2)
-        | {"load": table({"bus": "uint32", "p_mw": "float64", "q_mvar": "float64",
-                          "scaling": "float64", "in_service": "bool"},
-                         ",".join(["[0,1,1,1,true]"] * 45_000), 45_000)}
+        | {
+            "load": table(
+                {
+                    "bus": "uint32",
+                    "p_mw": "float64",
+                    "q_mvar": "float64",
+                    "scaling": "float64",
+                    "in_service": "bool",
+                },
+                ",".join(["[0,1,1,1,true]"] * 45_000),
+                45_000,
+            )
+        }
     ),
     "costs": lambda: net_of(
         long_line(2)
-        | {"poly_cost": table({"element": "uint32", "et": "object", "cp0_eur": "float64",
-                               "cp1_eur_per_mw": "float64", "cp2_eur_per_mw2": "float64"},
-                              ",".join(['[0,"ext_grid",0,1,0]'] * 30_000), 30_000)}
+        | {
+            "poly_cost": table(
+                {
+                    "element": "uint32",
+                    "et": "object",
+                    "cp0_eur": "float64",
+                    "cp1_eur_per_mw": "float64",
+                    "cp2_eur_per_mw2": "float64",
+                },
+                ",".join(['[0,"ext_grid",0,1,0]'] * 30_000),
+                30_000,
+            )
+        }
     ),
     "profiles": lambda: net_of(
-        long_line(2) | {"profiles": {"load": table({"a_pload": "float64"},
-                                                   ",".join(["[1]"] * 90_000), 90_000)}}
+        long_line(2)
+        | {"profiles": {"load": table({"a_pload": "float64"}, ",".join(["[1]"] * 90_000), 90_000)}}
     ),
-}  # fmt: skip
+}
 CSV: dict[str, Callable[[], str]] = {
     "steps": lambda: "step,load_scale\n" + rows(lambda n: f"{n},1", SIZE),
     "steps of a bus": lambda: "step,bus,pd_mw\n" + rows(lambda n: f"{n},1,1", SIZE),
@@ -301,9 +363,13 @@ def test_a_megabyte_of_anything_is_read_within_bounds(tmp_path: Path) -> None:
     assert too_large == [], "each is about 1 MB or less"
     words = [str(HERE / "measured_reading.py"), *map(str, calm), "--", *map(str, files)]
     done = subprocess.run(
-        [sys.executable, *words], cwd=tmp_path, capture_output=True, text=True, check=False,
+        [sys.executable, *words],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE.parent.parent), str(HERE)])},
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr
     found = [json.loads(line) for line in done.stdout.splitlines()]
     assert len(found) == len(files)
@@ -324,9 +390,13 @@ def test_what_is_no_regular_file_is_refused_at_once(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(tmp_path / "s.m"))
     for name, kind in (
-        ("pipe.m", "is a pipe"), ("folder.m", "is a folder"), ("device.m", "is a device"),
-        ("to a pipe.m", "is a pipe"), ("s.m", "is a socket"), ("nowhere.m", "does not exist"),
-    ):  # fmt: skip
+        ("pipe.m", "is a pipe"),
+        ("folder.m", "is a folder"),
+        ("device.m", "is a device"),
+        ("to a pipe.m", "is a pipe"),
+        ("s.m", "is a socket"),
+        ("nowhere.m", "does not exist"),
+    ):
         for suffix in (".m", ".mat", ".json"):
             path = (tmp_path / name).with_suffix(suffix)
             if suffix != ".m":
@@ -374,8 +444,11 @@ def test_sizes_and_encodings_are_stated(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["x" * 300 + ".m", "a/" * 3000 + "b.m", "a\0b.m", "\ud800.m"])
 def test_hostile_names_are_sentences(tmp_path: Path, name: str) -> None:
-    for read in (load_case, lambda path: override_demand(CASE14, path),
-                 lambda path: read_zoning(path, CASE14)):  # fmt: skip
+    for read in (
+        load_case,
+        lambda path: override_demand(CASE14, path),
+        lambda path: read_zoning(path, CASE14),
+    ):
         with pytest.raises(InputError):
             read(str(tmp_path) + "/" + name)
 
@@ -401,8 +474,10 @@ def test_what_may_not_be_read_is_a_sentence(tmp_path: Path) -> None:
     )
     done = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path / "a.m"), str(folder / "b.m")],
-        capture_output=True, text=True, check=False,
+        capture_output=True,
+        text=True,
+        check=False,
         env={**os.environ, "PYTHONPATH": str(HERE.parent.parent)},
-    )  # fmt: skip
+    )
     folder.chmod(0o755)
     assert done.stdout.count("Permission denied") == 2, done.stdout + done.stderr

@@ -20,14 +20,27 @@ CASE14 = load_case("case14")
 
 # Where each column of the tables must arrive: field, and factor from the source's unit.
 COLUMNS = {
-    ("bus", 2): ("pd", 1 / 100), ("bus", 3): ("qd", 1 / 100), ("bus", 4): ("gs", 1 / 100),
-    ("bus", 5): ("bs", 1 / 100), ("bus", 7): ("vm", 1), ("bus", 8): ("va", np.pi / 180),
-    ("bus", 9): ("base_kv", 1), ("bus", 11): ("vmax", 1), ("bus", 12): ("vmin", 1),
-    ("branch", 2): ("r", 1), ("branch", 3): ("x", 1), ("branch", 4): ("b", 1),
-    ("branch", 5): ("rate", 1 / 100), ("branch", 9): ("shift", np.pi / 180),
-    ("gen", 1): ("pg", 1 / 100), ("gen", 3): ("qmax", 1 / 100), ("gen", 4): ("qmin", 1 / 100),
-    ("gen", 5): ("vg", 1), ("gen", 8): ("pmax", 1 / 100), ("gen", 9): ("pmin", 1 / 100),
-}  # fmt: skip
+    ("bus", 2): ("pd", 1 / 100),
+    ("bus", 3): ("qd", 1 / 100),
+    ("bus", 4): ("gs", 1 / 100),
+    ("bus", 5): ("bs", 1 / 100),
+    ("bus", 7): ("vm", 1),
+    ("bus", 8): ("va", np.pi / 180),
+    ("bus", 9): ("base_kv", 1),
+    ("bus", 11): ("vmax", 1),
+    ("bus", 12): ("vmin", 1),
+    ("branch", 2): ("r", 1),
+    ("branch", 3): ("x", 1),
+    ("branch", 4): ("b", 1),
+    ("branch", 5): ("rate", 1 / 100),
+    ("branch", 9): ("shift", np.pi / 180),
+    ("gen", 1): ("pg", 1 / 100),
+    ("gen", 3): ("qmax", 1 / 100),
+    ("gen", 4): ("qmin", 1 / 100),
+    ("gen", 5): ("vg", 1),
+    ("gen", 8): ("pmax", 1 / 100),
+    ("gen", 9): ("pmin", 1 / 100),
+}
 NASTY = st.one_of(
     st.floats(allow_nan=True, allow_infinity=True),
     st.sampled_from([0.0, -0.0, -1.0, 0.5, 1e-320, 1e17, 2.0**53, 1e300, 3.0, 4.0, 15.0]),
@@ -71,9 +84,11 @@ def test_one_number_changed_is_refused_or_arrives_and_nothing_else_changes(
 
 @settings(max_examples=200)
 @given(
-    st.sampled_from(["bus", "branch", "gen"]), st.sampled_from([0, 1, 7, 8, 10, 11, 12]),
-    st.integers(0, 4), NASTY,
-)  # fmt: skip
+    st.sampled_from(["bus", "branch", "gen"]),
+    st.sampled_from([0, 1, 7, 8, 10, 11, 12]),
+    st.integers(0, 4),
+    NASTY,
+)
 def test_numbers_that_change_the_structure(table: str, column: int, row: int, value: float) -> None:
     if column >= getattr(TABLES, table).shape[1]:
         return
@@ -116,9 +131,12 @@ def test_reordered_rows_are_the_same_grid(
     bus: list[int], branch: list[int], gen: list[int]
 ) -> None:
     tables = replace(
-        TABLES, bus=TABLES.bus[bus], branch=TABLES.branch[branch], gen=TABLES.gen[gen],
+        TABLES,
+        bus=TABLES.bus[bus],
+        branch=TABLES.branch[branch],
+        gen=TABLES.gen[gen],
         gencost=tuple(TABLES.gencost[g] for g in gen),
-    )  # fmt: skip
+    )
     case = case_from_tables(tables)
     for name in ("pd", "qd", "bs", "vmin", "vmax", "va"):
         np.testing.assert_array_equal(getattr(case, name), getattr(CASE14, name)[bus])

@@ -40,17 +40,36 @@ def net() -> Any:
     """Return a net with a row in every table that is read."""
     found = pp.create_empty_network(sn_mva=10.0, add_stdtypes=False)
     for number in range(5):
-        pp.create_bus(found, vn_kv=20.0 if number < 4 else 0.4, index=number, min_vm_pu=0.9,
-                      max_vm_pu=1.1, geodata=(float(number), 0.5))  # fmt: skip
+        pp.create_bus(
+            found,
+            vn_kv=20.0 if number < 4 else 0.4,
+            index=number,
+            min_vm_pu=0.9,
+            max_vm_pu=1.1,
+            geodata=(float(number), 0.5),
+        )
     for f, t in ((0, 1), (1, 2)):
         pp.create_line_from_parameters(found, f, t, 1.0, 0.4, 0.3, 100.0, 0.2)
     pp.create_switch(found, 2, 3, et="b")
     pp.create_switch(found, 0, 0, et="l")
     pp.create_transformer_from_parameters(
-        found, 3, 4, sn_mva=1.0, vn_hv_kv=20.0, vn_lv_kv=0.4, vkr_percent=1.0, vk_percent=6.0,
-        pfe_kw=1.0, i0_percent=0.1, tap_side="hv", tap_neutral=0, tap_min=-2, tap_max=2,
-        tap_step_percent=2.5, tap_pos=1,
-    )  # fmt: skip
+        found,
+        3,
+        4,
+        sn_mva=1.0,
+        vn_hv_kv=20.0,
+        vn_lv_kv=0.4,
+        vkr_percent=1.0,
+        vk_percent=6.0,
+        pfe_kw=1.0,
+        i0_percent=0.1,
+        tap_side="hv",
+        tap_neutral=0,
+        tap_min=-2,
+        tap_max=2,
+        tap_step_percent=2.5,
+        tap_pos=1,
+    )
     pp.create_load(found, 1, p_mw=1.0, q_mvar=0.2, const_z_p_percent=10.0)
     pp.create_load(found, 4, p_mw=0.1)
     pp.create_sgen(found, 2, p_mw=0.3)
@@ -78,10 +97,12 @@ def document() -> dict[str, Any]:
     entries = whole["_object"]
     filled = {key: value for key, value in entries.items() if '"index":[]' not in str(value)}
     profile = {
-        "_module": "pandas", "_class": "DataFrame", "orient": "split",
+        "_module": "pandas",
+        "_class": "DataFrame",
+        "orient": "split",
         "dtype": {"a_pload": "float64", "a_qload": "float64", "a": "float64"},
         "_object": '{"columns":["a_pload","a_qload","a"],"index":[0,1],"data":[[1,1,1],[2,2,2]]}',
-    }  # fmt: skip
+    }
     whole["_object"] = filled | {"profiles": {"load": profile, "renewables": profile}}
     return whole
 
@@ -130,9 +151,16 @@ def damaged_net(draw: random.Random) -> bytes:
 @cache
 def packed_case14(compressed: bool) -> bytes:
     tables = parse_matpower(TEXT14.decode(), "case14")
-    content = {"version": "2", "baseMVA": tables.base_mva, "bus": tables.bus, "gen": tables.gen,
-               "branch": tables.branch, "gencost": tables.gencost, "bus_name": ["a", "b"],
-               "reserves": {"cost": [1.0]}}  # fmt: skip
+    content = {
+        "version": "2",
+        "baseMVA": tables.base_mva,
+        "bus": tables.bus,
+        "gen": tables.gen,
+        "branch": tables.branch,
+        "gencost": tables.gencost,
+        "bus_name": ["a", "b"],
+        "reserves": {"cost": [1.0]},
+    }
     file = io.BytesIO()
     savemat(file, {"mpc": content}, do_compression=compressed)
     return file.getvalue()
@@ -141,8 +169,9 @@ def packed_case14(compressed: bool) -> bytes:
 def damaged_mat(draw: random.Random) -> bytes:
     if draw.random() < 0.2:
         return damaged(packed_case14(True), draw)
-    held = bytearray(damaged(packed_case14(False), draw) if draw.random() < 0.3 else
-                     packed_case14(False))  # fmt: skip
+    held = bytearray(
+        damaged(packed_case14(False), draw) if draw.random() < 0.3 else packed_case14(False)
+    )
     for _ in range(draw.randint(1, 5)):
         at = draw.randrange(128, max(len(held), 129))
         held[at : at + 1] = bytes([draw.choice([0, 1, 2, 5, 6, 9, 14, 15, 127, 255])])
@@ -175,12 +204,16 @@ READERS: dict[str, tuple[str, Callable[[random.Random], bytes], Callable[[Path],
     "zone map": (".csv", lambda draw: damaged(MAP14, draw), read_map),
     "demand": (".csv", lambda draw: damaged(DEMAND, draw), lambda p: override_demand(CASE14, p)),
     "series of factors": (
-        ".csv", lambda draw: damaged(SCALES, draw), lambda p: read_demand_series(p, CASE14),
+        ".csv",
+        lambda draw: damaged(SCALES, draw),
+        lambda p: read_demand_series(p, CASE14),
     ),
     "series of buses": (
-        ".csv", lambda draw: damaged(STEPS, draw), lambda p: read_demand_series(p, CASE14),
+        ".csv",
+        lambda draw: damaged(STEPS, draw),
+        lambda p: read_demand_series(p, CASE14),
     ),
-}  # fmt: skip
+}
 
 
 def failures(reader: str, batch: int, count: int, folder: Path) -> tuple[list[str], int]:

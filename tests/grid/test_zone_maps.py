@@ -119,7 +119,7 @@ def test_the_two_zone_ties_of_case14_are_its_transformers(case14: Case) -> None:
         (lambda t: t.replace("\n9,3\n", "\n9\n"), r"line 10: '9'; it must be bus,zone"),
         (lambda t: t.replace("\n9,3\n", "\n9,3,1\n"), r"line 10: '9,3,1'"),
     ],
-)  # fmt: skip
+)
 def test_a_wrong_map_is_refused_with_its_line(  # type: ignore[no-untyped-def]
     tmp_path: Path, rewrite, message: str
 ) -> None:

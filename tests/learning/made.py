@@ -17,10 +17,16 @@ def multiclass(samples: int = 300, features: int = 6, classes: int = 3, seed: in
     x = random.random((samples + 100, features)).astype(np.float32)
     y = (x @ random.normal(size=(features, classes))).argmax(axis=1)
     return Dataset(
-        name="made", task="multiclass", x_train=x[:samples], y_train=y[:samples],
-        x_test=x[samples:], y_test=y[samples:], classes=classes, norm=float(np.sqrt(features)),
+        name="made",
+        task="multiclass",
+        x_train=x[:samples],
+        y_train=y[:samples],
+        x_test=x[samples:],
+        y_test=y[samples:],
+        classes=classes,
+        norm=float(np.sqrt(features)),
         writer_of=np.arange(samples) % 7,
-    )  # fmt: skip
+    )
 
 
 def binary(samples: int = 400, features: int = 5, seed: int = 2) -> Dataset:
@@ -28,9 +34,15 @@ def binary(samples: int = 400, features: int = 5, seed: int = 2) -> Dataset:
     x, _ = clip_rows(random.normal(size=(samples + 100, features)), 1.0)
     y = np.where(x @ random.normal(size=features) + 0.3 * random.normal(size=len(x)) > 0, 1, -1)
     return Dataset(
-        name="made", task="binary", x_train=x[:samples], y_train=y[:samples], x_test=x[samples:],
-        y_test=y[samples:], classes=2, norm=1.0,
-    )  # fmt: skip
+        name="made",
+        task="binary",
+        x_train=x[:samples],
+        y_train=y[:samples],
+        x_test=x[samples:],
+        y_test=y[samples:],
+        classes=2,
+        norm=1.0,
+    )
 
 
 def write_idx(path: Path, array: np.ndarray) -> None:
@@ -53,10 +65,12 @@ def write_leaf(folder: Path, writers: int = 3) -> None:
     random = np.random.default_rng(4)
     for part in ("train", "test"):
         users = {
-            f"f{k}": {"x": random.random((4 + k, 784)).round(2).tolist(),
-                      "y": random.integers(0, 62, 4 + k).tolist()}
+            f"f{k}": {
+                "x": random.random((4 + k, 784)).round(2).tolist(),
+                "y": random.integers(0, 62, 4 + k).tolist(),
+            }
             for k in range(writers)
-        }  # fmt: skip
+        }
         write_writers(folder / part / "all_data_0.json.gz", users)
 
 

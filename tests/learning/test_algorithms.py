@@ -57,9 +57,15 @@ def test_dp_admm_reaches_it_without_noise():
     data = made.binary()
     found = learn(
         data,
-        made.plain(algorithm="dp-admm", penalty="0.1", rounds=3000, regularizer="l2:0.01",
-                      step="smooth", **FREE),
-    )  # fmt: skip
+        made.plain(
+            algorithm="dp-admm",
+            penalty="0.1",
+            rounds=3000,
+            regularizer="l2:0.01",
+            step="smooth",
+            **FREE,
+        ),
+    )
     assert found.final["objective"] == pytest.approx(optimum(data, "l2:0.01"), rel=1e-4)
 
 
@@ -80,9 +86,15 @@ def test_graph_admm_reaches_it_without_noise(algorithm):
     data = made.binary()
     found = learn(
         data,
-        made.plain(algorithm=algorithm, penalty="0.05", rounds=2000, regularizer="l2:0.01",
-                      graph="ring", **FREE),
-    )  # fmt: skip
+        made.plain(
+            algorithm=algorithm,
+            penalty="0.05",
+            rounds=2000,
+            regularizer="l2:0.01",
+            graph="ring",
+            **FREE,
+        ),
+    )
     assert found.final["objective"] == pytest.approx(optimum(data, "l2:0.01"), rel=1e-4)
 
 
@@ -130,9 +142,14 @@ def test_results_do_not_depend_on_threads(mechanism, perturbation):
     data = made.multiclass()
     budget = "total:5" if mechanism == "laplace" else "total:5,1e-5"
     settings = made.plain(
-        mechanism=mechanism, perturbation=perturbation, budget=budget, rounds=5, local_updates=2,
-        clients=4, workers=1,
-    )  # fmt: skip
+        mechanism=mechanism,
+        perturbation=perturbation,
+        budget=budget,
+        rounds=5,
+        local_updates=2,
+        clients=4,
+        workers=1,
+    )
     one, two = learn(data, settings), learn(data, replace(settings, workers=2))
     assert np.array_equal(one.w, two.w)
     assert one.privacy["total"]["epsilon"] <= 5.0 * (1 + 1e-6)
@@ -146,9 +163,13 @@ def test_sound_calibration_certifies_the_budget(algorithm):
     given = {"graph": "ring"} if algorithm == "cdp-admm" else {}
     given |= {} if algorithm == "dpsgd" else {"penalty": "1"}
     settings = made.plain(
-        algorithm=algorithm, budget="total:2,1e-5", rounds=8, clients=5, regularizer="l2:0.01",
+        algorithm=algorithm,
+        budget="total:2,1e-5",
+        rounds=8,
+        clients=5,
+        regularizer="l2:0.01",
         **given,
-    )  # fmt: skip
+    )
     found = learn(made.binary(), settings)
     assert 1.99 < found.privacy["total"]["epsilon"] <= 2.0
     assert found.privacy["total"]["nominal"] == 2.0
@@ -283,9 +304,13 @@ def test_more_clients_than_models_scored_at_once_have_their_own_errors(monkeypat
 def test_a_client_holds_its_model_and_multipliers_and_no_more():
     data, clients, rounds = made.multiclass(samples=256, features=2000), 128, 3
     settings = made.plain(
-        algorithm="ryu-kim", clients=clients, rounds=rounds, evaluate_every=rounds,
-        budget="total:1,1e-5", workers=1,
-    )  # fmt: skip
+        algorithm="ryu-kim",
+        clients=clients,
+        rounds=rounds,
+        evaluate_every=rounds,
+        budget="total:1,1e-5",
+        workers=1,
+    )
     models = clients * 2000 * data.classes * 8  # bytes of a model a client
     held = []
     learn(data, replace(settings, clients=2))  # imports
@@ -302,14 +327,30 @@ def test_a_client_holds_its_model_and_multipliers_and_no_more():
 @pytest.mark.parametrize("algorithm", sorted(READS))
 def test_what_an_algorithm_does_not_read_is_refused(algorithm):
     other = {
-        "perturbation": "output", "local_updates": 3, "step_scale": 2.0, "box": 0.5,
-        "step": "smooth", "radius": 7.0, "learning_rate": 1.0, "batch": 4,
+        "perturbation": "output",
+        "local_updates": 3,
+        "step_scale": 2.0,
+        "box": 0.5,
+        "step": "smooth",
+        "radius": 7.0,
+        "learning_rate": 1.0,
+        "batch": 4,
         "sampling": "without-replacement",
-        "sampled_clients": 2, "graph": "ring", "decay": 0.5, "penalty": "3", "clip": 1.0,
-        "diameter": 2.0, "proximity": 5.0, "gradient_change": "2G/b",
-        "output_step": "common", "averaging": 0.5, "momentum": 0.5, "centring": "on",
-        "trust": "central", "participation": "secret",
-    }  # fmt: skip
+        "sampled_clients": 2,
+        "graph": "ring",
+        "decay": 0.5,
+        "penalty": "3",
+        "clip": 1.0,
+        "diameter": 2.0,
+        "proximity": 5.0,
+        "gradient_change": "2G/b",
+        "output_step": "common",
+        "averaging": 0.5,
+        "momentum": 0.5,
+        "centring": "on",
+        "trust": "central",
+        "participation": "secret",
+    }
     assert set(other) == SPECIFIC
     mechanism = "none" if algorithm in NON_PRIVATE else "gaussian"
     for name, value in other.items():
@@ -324,9 +365,14 @@ def test_what_an_algorithm_does_not_read_is_refused(algorithm):
 def test_amplified_run_uses_less_noise_for_the_same_total():
     data = made.binary(samples=1000)
     settings = made.plain(
-        algorithm="dpsgd", budget="total:1,1e-5", rounds=10, clients=5, batch=10,
-        adjacency="add-one", sampling="poisson",
-    )  # fmt: skip
+        algorithm="dpsgd",
+        budget="total:1,1e-5",
+        rounds=10,
+        clients=5,
+        batch=10,
+        adjacency="add-one",
+        sampling="poisson",
+    )
     amplified = learn(data, settings)
     fixed = learn(data, replace(settings, sampling="without-replacement"))
     for found in (amplified, fixed):
@@ -356,9 +402,17 @@ def test_dp_admm_release_moves_no_further_than_lemma_1():
 def test_fedspd_paper_certifies_nothing_and_says_so():
     found = learn(
         made.binary(),
-        made.plain(algorithm="fedspd-dp", sensitivity="published", budget="per-release:1,1e-4",
-                      rounds=3, clients=4, local_updates=2, batch=5, penalty="20"),
-    )  # fmt: skip
+        made.plain(
+            algorithm="fedspd-dp",
+            sensitivity="published",
+            budget="per-release:1,1e-4",
+            rounds=3,
+            clients=4,
+            local_updates=2,
+            batch=5,
+            penalty="20",
+        ),
+    )
     assert found.as_dict()["privacy"]["total"]["epsilon"] is None
     assert any("nothing is certified" in note for note in found.privacy["notes"])
 
@@ -411,9 +465,13 @@ def test_settings_that_the_data_cannot_have_are_refused(given, message):
 def test_divergence_is_an_error_not_a_table_of_nans():
     data = made.binary()
     wild = made.plain(
-        algorithm="dpsgd", mechanism="none", clients=5, rounds=400, learning_rate=1e6,
+        algorithm="dpsgd",
+        mechanism="none",
+        clients=5,
+        rounds=400,
+        learning_rate=1e6,
         regularizer="l2:1",
-    )  # fmt: skip
+    )
     with (
         np.errstate(over="ignore", invalid="ignore"),
         pytest.raises(SolverError, match="diverged in round"),
@@ -475,8 +533,14 @@ def test_schedules_are_the_papers():
     m_i, epsilon, delta, k = 400, 0.1, 1e-3, 7
     multiplier = np.sqrt(2 * np.log(1.25 / delta)) / epsilon
     s = 2.0 / m_i
-    printed = 23 * (2 * k * (1 + 1e-6 * np.sqrt(104)) ** 2
-                    + 1664 * k * np.log(1.25 / delta) / (m_i * epsilon) ** 2) ** -0.5  # fmt: skip
+    printed = (
+        23
+        * (
+            2 * k * (1 + 1e-6 * np.sqrt(104)) ** 2
+            + 1664 * k * np.log(1.25 / delta) / (m_i * epsilon) ** 2
+        )
+        ** -0.5
+    )
     assert nonsmooth_step(23, 1 + 1e-6 * np.sqrt(104), 104, s, multiplier)(k) == pytest.approx(
         printed
     )

@@ -64,10 +64,14 @@ def composed_epsilon(kind, multiplier, rate, releases):
 @pytest.mark.parametrize(
     ("kind", "multiplier", "rate", "releases"),
     [
-        (REPLACED, 0.5, 64 / 6000, 300), (REPLACED, 2.0, 0.1, 150), (REPLACED, 1.0, 0.01, 1000),
-        (DRAWN, 0.75, 64 / 6000, 300), (DRAWN, 2.0, 0.1, 150), (DRAWN, 1.0, 0.01, 1000),
+        (REPLACED, 0.5, 64 / 6000, 300),
+        (REPLACED, 2.0, 0.1, 150),
+        (REPLACED, 1.0, 0.01, 1000),
+        (DRAWN, 0.75, 64 / 6000, 300),
+        (DRAWN, 2.0, 0.1, 150),
+        (DRAWN, 1.0, 0.01, 1000),
     ],
-)  # fmt: skip
+)
 def test_totals_agree_with_numerical_integration(kind, multiplier, rate, releases):
     own = composed_epsilon(kind, multiplier, rate, releases)
     total = total_epsilon({Charge(kind, multiplier, rate): releases}, DELTA)

@@ -552,13 +552,23 @@ def test_fingerprint_changes_with_any_number(monkeypatch):
     columns = np.asfortranarray(data.x_train)
     assert replace(data, x_train=columns).fingerprint == data.fingerprint
     changes = [
-        {"norm": np.nextafter(data.norm, 9.0)}, {"writer_of": None},
-        {"x_train": data.x_train.astype(float)}, {"y_test": data.y_test.astype(float)},
-        {"x_train": data.x_train[:-1], "y_train": data.y_train[:-1],
-         "writer_of": data.writer_of[:-1]},
-        {"x_train": data.x_test, "y_train": data.y_test, "x_test": data.x_train,
-         "y_test": data.y_train, "writer_of": None},
-    ]  # fmt: skip
+        {"norm": np.nextafter(data.norm, 9.0)},
+        {"writer_of": None},
+        {"x_train": data.x_train.astype(float)},
+        {"y_test": data.y_test.astype(float)},
+        {
+            "x_train": data.x_train[:-1],
+            "y_train": data.y_train[:-1],
+            "writer_of": data.writer_of[:-1],
+        },
+        {
+            "x_train": data.x_test,
+            "y_train": data.y_test,
+            "x_test": data.x_train,
+            "y_test": data.y_train,
+            "writer_of": None,
+        },
+    ]
     for part in ("x_train", "y_train", "x_test", "y_test", "writer_of"):
         array = getattr(data, part).copy()
         array[-1] = np.where(array[-1] == 0, 1, 0)

@@ -21,7 +21,7 @@ CASES = {
     "cdp-admm": {"graph": "ring", "penalty": "0.5"},
     "ddp-admm": {"graph": "ring", "penalty": "0.5"},
     "centralized": {"mechanism": "none", "regularizer": "l2:0.01"},
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("device", ["torch", "cuda"])
@@ -33,9 +33,13 @@ def test_torch_and_numpy_agree(name, device):
         pytest.skip("no CUDA device")
     data = made.multiclass() if name.startswith("ryu-kim") else made.binary()
     given = {
-        "algorithm": name.split()[0], "clients": 4, "rounds": 20, "evaluate_every": 20,
-        "budget": "total:5,1e-5", **CASES[name],
-    }  # fmt: skip
+        "algorithm": name.split()[0],
+        "clients": 4,
+        "rounds": 20,
+        "evaluate_every": 20,
+        "budget": "total:5,1e-5",
+        **CASES[name],
+    }
     ours, theirs = (learn(data, made.plain(**given, device=d)) for d in ("cpu", device))
     scale = np.abs(ours.w).max()
     assert np.abs(ours.w - theirs.w).max() < 1e-4 * scale

@@ -34,17 +34,45 @@ def mnist(tmp_path):
 
 
 def test_run_prints_one_json_document(mnist, capsys):
-    words = ["learn", "run", "mnist", "--data", str(mnist), "--preset", "ryu-kim", "--rounds", "3",
-             "--epsilon", "0.1", "--evaluate-every", "2", "--json"]  # fmt: skip
+    words = [
+        "learn",
+        "run",
+        "mnist",
+        "--data",
+        str(mnist),
+        "--preset",
+        "ryu-kim",
+        "--rounds",
+        "3",
+        "--epsilon",
+        "0.1",
+        "--evaluate-every",
+        "2",
+        "--json",
+    ]
     assert main(words) == 0
     out, err = capsys.readouterr()
     found = json.loads(out)
     assert err == ""
-    assert {"case", "clients", "settings", "rounds", "final", "privacy", "solver", "timing", "seed",
-            "version"} <= set(found)  # fmt: skip
+    assert {
+        "case",
+        "clients",
+        "settings",
+        "rounds",
+        "final",
+        "privacy",
+        "solver",
+        "timing",
+        "seed",
+        "version",
+    } <= set(found)
     assert set(found["final"]) == {
-        "objective", "consensus_residual", "train_loss", "test_accuracy", "test_error",
-    }  # fmt: skip
+        "objective",
+        "consensus_residual",
+        "train_loss",
+        "test_accuracy",
+        "test_error",
+    }
     assert [row["test_error"] is None for row in found["rounds"]] == [True, False, False]
     assert len(found["clients"]) == 10 and found["clients"][0]["samples"] == 4
     assert found["settings"]["penalty"] == "geometric:2,1.2,10000,1e9,5"
@@ -341,12 +369,14 @@ def test_a_presets_batch_is_undone_by_none(tmp_path):
         ("dataset = 'lasso'\nbudgets = [0.5, 'total:1']", "a list of texts"),
         ("dataset = 'lasso'\n[[methods]]\nalgorithm = 'dpsgd'", "a text that names the method"),
         ("dataset = 'lasso'\n[[methods]]\nname = 'a'\nalgorithm = 'dpsgd'", "budgets = []"),
-        ("dataset = 'lasso'\nbudgets = ['total:1,1e-5']\n[[methods]]\nname = 'a'\nrunds = 3",
-         "did you mean 'rounds'"),
+        (
+            "dataset = 'lasso'\nbudgets = ['total:1,1e-5']\n[[methods]]\nname = 'a'\nrunds = 3",
+            "did you mean 'rounds'",
+        ),
         ("dataset = 'lasso'\ntuning = 3", "a table of lists"),
         ("dataset = 'lasso'\nmeasure = 'speed'\n[[methods]]\nname = 'a'", "measure = 'speed'"),
     ],
-)  # fmt: skip
+)
 def test_a_study_file_that_says_nothing_runnable_is_refused(tmp_path, capsys, text, message):
     (tmp_path / "s.toml").write_text(text)
     out = tmp_path / "out"

@@ -25,8 +25,21 @@ def data(tmp_path):
 
 
 def learn(action, data, ledger, *given):
-    return main(["learn", action, str(data), "--norm", "1", "--clients", "4",
-                 "--ledger", str(ledger), "--json", *given])  # fmt: skip
+    return main(
+        [
+            "learn",
+            action,
+            str(data),
+            "--norm",
+            "1",
+            "--clients",
+            "4",
+            "--ledger",
+            str(ledger),
+            "--json",
+            *given,
+        ]
+    )
 
 
 def spent(ledger, capsys):
@@ -143,8 +156,9 @@ def test_other_samples_in_their_place_are_refused(tmp_path, data, capsys):
     np.savez(data, **held)
     assert learn("run", data, ledger, *CHEAP, "--algorithm", "dp-admm") == 2
     assert "is for other data" in capsys.readouterr().err
-    assert learn("run", data, ledger, *CHEAP, "--algorithm", "dp-admm", "--adjacency",
-                 "add-one") == 2  # fmt: skip
+    assert (
+        learn("run", data, ledger, *CHEAP, "--algorithm", "dp-admm", "--adjacency", "add-one") == 2
+    )
 
 
 def test_what_is_not_certified_does_not_fit(tmp_path, data, capsys):
@@ -162,10 +176,40 @@ def test_a_sampled_release_is_charged_without_amplification(tmp_path):
     np.savez(tmp_path / "own.npz", x=x, y=np.resize((-1, 1), 40), client=np.repeat(range(4), 10))
     file, out = tmp_path / "samples.ledger", tmp_path / "out"
     own = [str(tmp_path / "own.npz"), "--norm", "2", "--split", "writer", "--adjacency", "add-one"]
-    assert main(["learn", "grant", *own, "--epsilon", "9", "--delta", "1e-5", "--ledger",
-                 str(file), "--algorithm", "dpsgd"]) == 0  # fmt: skip
-    run = ["learn", "run", *own, "--algorithm", "dpsgd", "--batch", "3", "--rounds", "4",
-           "--ledger", str(file), "--out", str(out), "--quiet"]  # fmt: skip
+    assert (
+        main(
+            [
+                "learn",
+                "grant",
+                *own,
+                "--epsilon",
+                "9",
+                "--delta",
+                "1e-5",
+                "--ledger",
+                str(file),
+                "--algorithm",
+                "dpsgd",
+            ]
+        )
+        == 0
+    )
+    run = [
+        "learn",
+        "run",
+        *own,
+        "--algorithm",
+        "dpsgd",
+        "--batch",
+        "3",
+        "--rounds",
+        "4",
+        "--ledger",
+        str(file),
+        "--out",
+        str(out),
+        "--quiet",
+    ]
     assert main(run) == 0
     certified = json.loads((out / "run.json").read_text())["privacy"]
     task, _ = make_task(

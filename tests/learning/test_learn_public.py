@@ -22,9 +22,31 @@ def write(path, x, y):
 def run(path, out, algorithm, *more):
     graph = ["--graph", "complete"] if algorithm in ("cdp-admm", "ddp-admm") else []
     clip = ["--clip", "1"] if algorithm == "dp-fedavg" else []
-    words = ["learn", "run", str(path), "--algorithm", algorithm, "--rounds", "4", "--norm", "2",
-             "--split", "writer", "--penalty", "20", "--regularizer", "l2:0.1", "--workers", "1",
-             "--evaluate-every", "1", "--quiet", "--public", "--out", str(out)]  # fmt: skip
+    words = [
+        "learn",
+        "run",
+        str(path),
+        "--algorithm",
+        algorithm,
+        "--rounds",
+        "4",
+        "--norm",
+        "2",
+        "--split",
+        "writer",
+        "--penalty",
+        "20",
+        "--regularizer",
+        "l2:0.1",
+        "--workers",
+        "1",
+        "--evaluate-every",
+        "1",
+        "--quiet",
+        "--public",
+        "--out",
+        str(out),
+    ]
     if "penalty" not in READS[algorithm]:
         del words[words.index("--penalty") : words.index("--penalty") + 2]
     return main([*words, *graph, *clip, *more])
@@ -55,8 +77,9 @@ def test_other_samples_under_the_same_releases_change_no_byte(tmp_path, monkeypa
     assert told["privacy"]["total"]["epsilon"] and told["seed"] is None
     assert told["final"]["train_loss"] is None and told["final"]["consensus_residual"] is not None
     assert list(pd.read_csv(tmp_path / "out1.0" / "rounds.csv").columns) == [
-        "round", "consensus_residual",
-    ]  # fmt: skip
+        "round",
+        "consensus_residual",
+    ]
     assert (tmp_path / "out1.0" / "run.json").stat().st_mode & 0o044
 
 

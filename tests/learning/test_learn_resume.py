@@ -172,8 +172,22 @@ def test_the_command_goes_on_where_it_was(tmp_path, monkeypatch, capsys):
     x = np.random.default_rng(1).normal(size=(40, 3)) / 4
     np.savez(tmp_path / "own.npz", x=x, y=np.resize((-1, 1), 40), client=np.repeat(range(4), 10))
     out, spent = tmp_path / "out", Counter()
-    words = ["learn", "run", str(tmp_path / "own.npz"), "--norm", "2", "--split", "writer",
-             "--algorithm", "dpsgd", "--rounds", "5", "--out", str(out), "--quiet"]  # fmt: skip
+    words = [
+        "learn",
+        "run",
+        str(tmp_path / "own.npz"),
+        "--norm",
+        "2",
+        "--split",
+        "writer",
+        "--algorithm",
+        "dpsgd",
+        "--rounds",
+        "5",
+        "--out",
+        str(out),
+        "--quiet",
+    ]
     pay = learn.__globals__["Task"].pay
 
     def stopped(self, client, release):

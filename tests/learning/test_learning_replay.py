@@ -181,12 +181,16 @@ ADDITIVE = {
     "ddp-admm": {"algorithm": "ddp-admm", "graph": "ring", **ADMM},
     "dpsgd": {"algorithm": "dpsgd"},
     "dpsgd-poisson": {"algorithm": "dpsgd", "batch": 2, "rounds": 8},
-    "dpsgd-without": {"algorithm": "dpsgd", "batch": 2, "sampling": "without-replacement",
-                      "rounds": 8},
+    "dpsgd-without": {
+        "algorithm": "dpsgd",
+        "batch": 2,
+        "sampling": "without-replacement",
+        "rounds": 8,
+    },
     "dpsgd-with": {"algorithm": "dpsgd", "batch": 2, "sampling": "with-replacement", "rounds": 20},
     "fedspd": FEDSPD,
     "fedspd-poisson": FEDSPD | {"batch": 2, "rounds": 8},
-}  # fmt: skip
+}
 
 
 def settings_for(name, **given):
@@ -242,10 +246,19 @@ def test_ryu_kim_releases_move_as_far_as_is_stated(
     mechanism, sensitivity = noise.split()
     updates, order = 2, 1 if mechanism == "laplace" else 2
     settings = made.plain(
-        mechanism=mechanism, perturbation=perturbation, sensitivity=sensitivity, rounds=2,
-        local_updates=updates, budget="per-release:0.3", adjacency=adjacency, clip=CLIP.get(kind),
-        clients=CLIENTS, split="contiguous", penalty="0.5", workers=1,
-    )  # fmt: skip
+        mechanism=mechanism,
+        perturbation=perturbation,
+        sensitivity=sensitivity,
+        rounds=2,
+        local_updates=updates,
+        budget="per-release:0.3",
+        adjacency=adjacency,
+        clip=CLIP.get(kind),
+        clients=CLIENTS,
+        split="contiguous",
+        penalty="0.5",
+        workers=1,
+    )
     # what the first round releases leads to the models; then the minimisers stay there
     sign = -1.0 if perturbation == "objective" else 1.0
     first = Tape([10.0 * sign * far.reshape(-1)] * CLIENTS * updates)
@@ -274,9 +287,15 @@ def blank_client(data):
 
 
 FEDAVG = {
-    "algorithm": "dp-fedavg", "clients": CLIENTS, "split": "contiguous", "rounds": 3,
-    "budget": "per-release:5", "local_updates": 4, "learning_rate": 0.5, "clip": 0.5,
-}  # fmt: skip
+    "algorithm": "dp-fedavg",
+    "clients": CLIENTS,
+    "split": "contiguous",
+    "rounds": 3,
+    "budget": "per-release:5",
+    "local_updates": 4,
+    "learning_rate": 0.5,
+    "clip": 0.5,
+}
 
 
 def test_dp_fedavg_moves_by_one_clipped_update_over_the_active_clients():
@@ -342,8 +361,9 @@ def test_noise_has_the_charged_scale(name):
     clients = NOISY[name].get("clients", 3 if "graph" in NOISY[name] else 1)
     settings = made.plain(
         **{"split": "contiguous", "budget": "per-release:1", "adjacency": "add-one", "clip": 0.5}
-        | NOISY[name] | {"clients": clients, "rounds": 3}
-    )  # fmt: skip
+        | NOISY[name]
+        | {"clients": clients, "rounds": 3}
+    )
     noisy, ledger = play(wide(), settings, {})
     drawn = []
     for t in (1, 3):
@@ -376,9 +396,16 @@ def test_ryu_kim_noise_has_the_charged_scale(monkeypatch, perturbation, mechanis
 
     monkeypatch.setattr(kind, "perturb", watched)
     settings = made.plain(
-        mechanism=mechanism, perturbation=perturbation, budget="per-release:1", rounds=2,
-        local_updates=2, clients=2, clip=0.5, penalty="0.5", workers=1,
-    )  # fmt: skip
+        mechanism=mechanism,
+        perturbation=perturbation,
+        budget="per-release:1",
+        rounds=2,
+        local_updates=2,
+        clients=2,
+        clip=0.5,
+        penalty="0.5",
+        workers=1,
+    )
     _, ledger = play(wide(), settings, {})
     assert related(drawn) < 0.1
     expected = ledger.made[0][-1].parameter * ledger.stated[0][-1][0]
@@ -390,9 +417,13 @@ def test_dual_perturbation_has_the_noise_of_its_certificate():
     """The noise is read off the minimiser: b = -grad F(v); its scale gives the charge."""
     data, rho, modulus = wide("binary"), 0.5, 0.3
     settings = made.plain(
-        algorithm="dvp", clients=1, rounds=2, penalty=str(rho), regularizer=f"l2:{modulus}",
+        algorithm="dvp",
+        clients=1,
+        rounds=2,
+        penalty=str(rho),
+        regularizer=f"l2:{modulus}",
         budget="per-release:1",
-    )  # fmt: skip
+    )
     rounds, ledger = play(data, settings, {})
     v, y = rounds[0].local[0][:, 0], data.y_train
     slope = -data.x_train.T @ (y / (1.0 + np.exp(y * (data.x_train @ v)))) / len(y)
@@ -416,9 +447,13 @@ def test_dual_perturbation_covers_what_the_solver_errs(monkeypatch):
     monkeypatch.setattr(dvp, "minimise_locally", watched)
     rho = 0.5
     settings = made.plain(
-        algorithm="dvp", clients=1, rounds=1, penalty=str(rho), regularizer="l2:0.3",
+        algorithm="dvp",
+        clients=1,
+        rounds=1,
+        penalty=str(rho),
+        regularizer="l2:0.3",
         budget="per-release:1",
-    )  # fmt: skip
+    )
     rounds, ledger = play(wide("binary"), settings, {})
     cover = np.std(rounds[0].local - found[0])
     event = dp_accounting.GaussianDpEvent(cover / (2e-6 / rho))
@@ -514,8 +549,10 @@ def test_step_sensitivity_counts_a_sample_as_often_as_it_is_drawn():
     assert step_sensitivity(task_for(), 40, bound) == pytest.approx(2 * 3 / 40)
     assert step_sensitivity(task_for(adjacency="add-one"), 40, bound) == pytest.approx(3 / 40)
     for sampling, expected in (
-        ("poisson", 2 * 3 / 10), ("without-replacement", 2 * 3 / 10), ("with-replacement", 2 * 3),
-    ):  # fmt: skip
+        ("poisson", 2 * 3 / 10),
+        ("without-replacement", 2 * 3 / 10),
+        ("with-replacement", 2 * 3),
+    ):
         task = task_for(batch=10, sampling=sampling)
         assert step_sensitivity(task, 40, bound) == pytest.approx(expected)
 
@@ -573,9 +610,16 @@ def test_fedspd_states_what_its_largest_batch_does(monkeypatch):
     x, y = np.full((samples, 1), norm), np.where(alone, 1e3, 0.0)
     data = Dataset("made", "regression", x, y, x[:0], y[:0], 0, norm)
     settings = made.plain(
-        algorithm="fedspd-dp", clients=1, split="contiguous", batch=batch, clip=0.5, penalty="0.01",
-        local_updates=updates, rounds=1, budget="per-release:5",
-    )  # fmt: skip
+        algorithm="fedspd-dp",
+        clients=1,
+        split="contiguous",
+        batch=batch,
+        clip=0.5,
+        penalty="0.01",
+        local_updates=updates,
+        rounds=1,
+        budget="per-release:5",
+    )
     (first,), ledger = play(data, settings, {1: 0.0})
     (second,), _ = play(replace(data, y_train=-y), settings, {1: 0.0})
     moved = np.abs(released(settings, first) - released(settings, second)).item()
@@ -655,9 +699,13 @@ def test_every_printed_figure_is_its_worst_clients():
     """A client sampled at rate 1 and one at 1/20: the totals are alike, the noise is not."""
     data = replace(made.binary(samples=420), writer_of=np.repeat([0, 1], [20, 400]))
     settings = made.plain(
-        algorithm="dpsgd", adjacency="add-one", batch=20, split="writer", rounds=20,
+        algorithm="dpsgd",
+        adjacency="add-one",
+        batch=20,
+        split="writer",
+        rounds=20,
         budget="total:1,1e-5",
-    )  # fmt: skip
+    )
     ledger = play(data, settings, {})[1]
     one, other = (dict(ledger.charges[p]) for p in (0, 1))
     assert zcdp_total(other) > 2.0 * zcdp_total(one)  # less noise: amplification makes up for it
@@ -674,14 +722,23 @@ def test_gradient_moves_as_far_as_two_opposite_samples(norm):
     random = np.random.default_rng(0)
     corner, z = np.ones((1, 6)), 30.0 * np.outer(np.ones(6), [1.0, 0.0, -1.0]).reshape(-1)
     rest, labels = random.random((4, 6)), [1, 0, 1, 2, 0]
-    data = Dataset("made", "multiclass", np.concatenate([corner, rest]), np.array(labels),
-                   rest[:0], np.array([], int), 3, math.sqrt(6.0))  # fmt: skip
+    data = Dataset(
+        "made",
+        "multiclass",
+        np.concatenate([corner, rest]),
+        np.array(labels),
+        rest[:0],
+        np.array([], int),
+        3,
+        math.sqrt(6.0),
+    )
     targets = targets_of(data, data.y_train, np.float64)
     problems = [
-        ClientProblem("1", 0, np.concatenate([x, rest]), targets, SOFTMAX, data.norm, 5,
-                      Regularizer())
+        ClientProblem(
+            "1", 0, np.concatenate([x, rest]), targets, SOFTMAX, data.norm, 5, Regularizer()
+        )
         for x in (corner, -corner)
-    ]  # fmt: skip
+    ]
     here, there = (problem.gradient(z, np.ones(5)) for problem in problems)
     stated = problems[0].gradient_sensitivity(SampleAdjacency("replace-one"), norm).value
     assert REACHED * stated <= np.linalg.norm(here - there, norm) <= stated * (1.0 + 1e-12)
@@ -698,8 +755,9 @@ def test_secure_noise_has_the_scale_that_is_charged_and_no_seed(name):
     clients = SECURE[name].get("clients", 3 if "graph" in SECURE[name] else 1)
     settings = made.plain(
         **{"split": "contiguous", "budget": "total:2,1e-5", "adjacency": "add-one", "clip": 0.5}
-        | SECURE[name] | {"clients": clients, "rounds": 2, "noise": "secure"}
-    )  # fmt: skip
+        | SECURE[name]
+        | {"clients": clients, "rounds": 2, "noise": "secure"}
+    )
     drawn = []
     with pytest.MonkeyPatch.context() as patch:
         perturb = SecureGaussian.perturb

@@ -114,9 +114,13 @@ def test_every_release_moves_by_no_more_than_its_distance(monkeypatch):
 def test_releases_add_up_to_the_total_and_are_charged_before_they_are_drawn():
     features, charged = calendar(TIMES), []
     found = forecast_demand(
-        histories(), features, features[:3], epsilon=0.5, beta=1.0,
+        histories(),
+        features,
+        features[:3],
+        epsilon=0.5,
+        beta=1.0,
         charge=lambda zone, release: charged.append((zone, release)),
-    )  # fmt: skip
+    )
     for zone in ("zone 0", "zone 1"):
         own = [release for name, release in charged if name == zone]
         assert tuple(own) == found.releases[zone]
@@ -188,8 +192,21 @@ def test_the_command_writes_a_public_demand_file_and_charges_the_ledger_of_run(t
     grant = ["ledger", "grant", ledger, "--case", "case14", "--epsilon", "1", "--quiet"]
     assert main(grant) == 0
     capsys.readouterr()
-    command = ["learn", "forecast", "case14", "--history", str(history), "--total", "0.8",
-               "--steps", "3", "--ledger", ledger, "--out", str(out)]  # fmt: skip
+    command = [
+        "learn",
+        "forecast",
+        "case14",
+        "--history",
+        str(history),
+        "--total",
+        "0.8",
+        "--steps",
+        "3",
+        "--ledger",
+        ledger,
+        "--out",
+        str(out),
+    ]
     assert main([*command, "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["privacy"]["total_pure"] == pytest.approx(0.8)

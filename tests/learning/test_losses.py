@@ -97,9 +97,16 @@ def test_regularizer_in_other_words_is_refused():
 def client(data, count=None, **given):
     targets = targets_of(data, data.y_train, data.x_train.dtype.type)
     return ClientProblem(
-        "1", 0, data.x_train, targets, SOFTMAX, data.norm, count or len(targets), Regularizer(),
+        "1",
+        0,
+        data.x_train,
+        targets,
+        SOFTMAX,
+        data.norm,
+        count or len(targets),
+        Regularizer(),
         **given,
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize("kind", ["add-one", "replace-one"])

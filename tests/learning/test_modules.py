@@ -79,9 +79,16 @@ def test_one_sample_moves_a_sum_by_no_more_than_the_clip(strange):
 def test_a_private_run_learns_and_states_what_it_costs():
     data = made.multiclass(samples=1500)
     settings = made.plain(
-        algorithm="dpsgd", clip=1.0, clients=3, rounds=60, batch=100, adjacency="add-one",
-        budget="total:8,1e-5", learning_rate=1.0, evaluate_every=60,
-    )  # fmt: skip
+        algorithm="dpsgd",
+        clip=1.0,
+        clients=3,
+        rounds=60,
+        batch=100,
+        adjacency="add-one",
+        budget="total:8,1e-5",
+        learning_rate=1.0,
+        evaluate_every=60,
+    )
     result = learn(data, settings, module=network())
     assert result.privacy["total"]["epsilon"] <= 8.0
     assert result.privacy["releases_per_client"] == 60

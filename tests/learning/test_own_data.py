@@ -67,8 +67,10 @@ def test_an_archive_a_csv_and_a_parquet_file_are_the_same_data(tmp_path, samples
     table.to_csv(tmp_path / "mine.csv", index=False)
     table.to_parquet(tmp_path / "mine.parquet")
     npz = archive(tmp_path, x=x, y=y, client=client)
-    read = [load_dataset(str(p), norm=1.0) for p in
-            (npz, tmp_path / "mine.csv", tmp_path / "mine.parquet")]  # fmt: skip
+    read = [
+        load_dataset(str(p), norm=1.0)
+        for p in (npz, tmp_path / "mine.csv", tmp_path / "mine.parquet")
+    ]
     assert len({data.fingerprint for data in read}) == 1
     data = read[0]
     assert (data.task, data.name, data.norm) == ("binary", "mine", 1.0)
@@ -268,8 +270,17 @@ def pipe(folder):
     return folder / "pipe.npz"
 
 
-BOMBS = [packed_zeros, claimed_zeros, repeated_rows, repeated_text, many_columns, large_image,
-         gzipped_digits, endless, pipe]  # fmt: skip
+BOMBS = [
+    packed_zeros,
+    claimed_zeros,
+    repeated_rows,
+    repeated_text,
+    many_columns,
+    large_image,
+    gzipped_digits,
+    endless,
+    pipe,
+]
 
 
 @pytest.mark.parametrize("make", BOMBS)

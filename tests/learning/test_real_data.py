@@ -50,12 +50,17 @@ def test_mnist_accuracy_is_that_of_the_public_experiments(
         learn(
             mnist,
             make_learn_settings(
-                "mnist", "ryu-kim", perturbation=perturbation, budget=f"per-release:{epsilon}",
-                rounds=200, evaluate_every=200, seed=seed,
+                "mnist",
+                "ryu-kim",
+                perturbation=perturbation,
+                budget=f"per-release:{epsilon}",
+                rounds=200,
+                evaluate_every=200,
+                seed=seed,
             ),
         ).final["test_accuracy"]
         for seed in range(5)
-    ]  # fmt: skip
+    ]
     spread = np.std(found, ddof=1)
     print(f"{perturbation} {epsilon:g}: mean {np.mean(found):.4f} spread {spread:.4f}")
     assert np.mean(found) == pytest.approx(accuracy, abs=tolerance)
@@ -119,9 +124,17 @@ def test_adult_without_noise_is_scikit_learns(adult):
     assert objective_value(clients, term, solve(clients, term)) == pytest.approx(theirs, rel=1e-6)
     admm = learn(
         adult,
-        make_learn_settings("adult", "huang-l2", algorithm="admm", mechanism="none", rounds=400,
-                            penalty="0.002", regularizer="l2:1e-4", evaluate_every=400),
-    )  # fmt: skip
+        make_learn_settings(
+            "adult",
+            "huang-l2",
+            algorithm="admm",
+            mechanism="none",
+            rounds=400,
+            penalty="0.002",
+            regularizer="l2:1e-4",
+            evaluate_every=400,
+        ),
+    )
     assert admm.final["objective"] == pytest.approx(theirs, rel=1e-4)
 
 
@@ -143,7 +156,9 @@ def test_cost_grows_with_samples_not_with_clients(mnist):
     few, many = seconds(30_000, 10), seconds(30_000, 40)
     noise_and_messages = 40 * 7840 * 1e-7  # what 40 models of 7,840 floats cost to draw and send
     less, more = seconds(20_000, 10), seconds(60_000, 10)
-    print(f"10 clients {few:.4f} s, 40 clients {many:.4f} s; 20,000 rows {less:.4f} s, "
-          f"60,000 rows {more:.4f} s")  # fmt: skip
+    print(
+        f"10 clients {few:.4f} s, 40 clients {many:.4f} s; 20,000 rows {less:.4f} s, "
+        f"60,000 rows {more:.4f} s"
+    )
     assert many < 2.0 * few + noise_and_messages
     assert more < 3.5 * less + 0.01

@@ -55,8 +55,9 @@ def test_a_written_model_predicts_as_the_result_does(tmp_path, capsys):
     given = ["learn", "predict", str(out / "model.npz"), str(tmp_path / "rows.csv"), "--json"]
     assert main(given) == 0
     found = json.loads(capsys.readouterr().out)
-    result = learn(load_dataset(data, norm=12.0), LearnSettings(algorithm="centralized",
-                                                                mechanism="none"))  # fmt: skip
+    result = learn(
+        load_dataset(data, norm=12.0), LearnSettings(algorithm="centralized", mechanism="none")
+    )
     assert found["predictions"] == result.model.predict(table[["load", "sun"]].to_numpy()).tolist()
     assert found["accuracy"] is None
     assert (out / "model.npz").stat().st_mode & 0o077 == 0
@@ -131,8 +132,22 @@ def test_a_module_from_the_command_line_predicts_with_its_own_code_only(tmp_path
         "    def __init__(self):\n        super().__init__(2, 1)\n"
     )
     out, model = tmp_path / "out", f"module:{code}:Net"
-    run = ["learn", "run", str(tmp_path / "offset.csv"), "--norm", "12", "--model", model,
-           "--algorithm", "dpsgd", "--clip", "1", "--rounds", "2", "--quiet"]  # fmt: skip
+    run = [
+        "learn",
+        "run",
+        str(tmp_path / "offset.csv"),
+        "--norm",
+        "12",
+        "--model",
+        model,
+        "--algorithm",
+        "dpsgd",
+        "--clip",
+        "1",
+        "--rounds",
+        "2",
+        "--quiet",
+    ]
     assert main([*run, "--out", str(out)]) == 0
     given = ["learn", "predict", str(out / "model.npz"), str(tmp_path / "offset.csv"), "--json"]
     assert main(given) == 0

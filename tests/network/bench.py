@@ -144,8 +144,9 @@ class Zone:
             # secure noise has no seed: a draw that is made again is another one
             self.seed += 1
             charge = lambda _, releases: pay("z", releases)  # noqa: E731
-            self.client = ZoneClient(self.name, RUN, agent_of(self.name, charge, self.seed), LIMITS,
-                                     Path("zone"))  # fmt: skip
+            self.client = ZoneClient(
+                self.name, RUN, agent_of(self.name, charge, self.seed), LIMITS, Path("zone")
+            )
 
     @contextmanager
     def patched(self):
@@ -293,9 +294,13 @@ class Coordination:
     def start(self):
         with self.patched():
             self.sessions = Sessions(
-                agreement(), Journal(Path("x")), 1.0, self.script.late, lambda *_, **__: None,
+                agreement(),
+                Journal(Path("x")),
+                1.0,
+                self.script.late,
+                lambda *_, **__: None,
                 changed=Pump(self.step),
-            )  # fmt: skip
+            )
         self.sessions.start_from([np.zeros(1)] * 2)
         self.connected.clear()
 
@@ -346,9 +351,15 @@ class Coordination:
         zone = self.honest if name == ZONES[0] else self.liar
         hello = Hello(name, "1", RUN, "topology", json.dumps({"rounds": ROUNDS}), zone.client.last)
         if name == ZONES[1] and (lie := self.lie("hello")):
-            hello = replace(hello, **{
-                0: {"version": "2"}, 1: {"run": "x"}, 2: {"zone": ZONES[0]}, 3: {"settings": "{"},
-            }[int(lie.number) % 4])  # fmt: skip
+            hello = replace(
+                hello,
+                **{
+                    0: {"version": "2"},
+                    1: {"run": "x"},
+                    2: {"zone": ZONES[0]},
+                    3: {"settings": "{"},
+                }[int(lie.number) % 4],
+            )
         certified = name
         try:
             self.admitted[self.sessions.admit(encode(hello), certified)] += 1
@@ -421,8 +432,13 @@ class Coordination:
                 stated = [{half: 1}, odd, {RELEASE: 2**31}, {RELEASE: 2}][int(lie.number) % 4]
                 told = replace(told, reply=Reply(reply.sent, stated))
             case "turn":
-                told = replace(told, turn=TurnId(["round", "warm_start", "agreed", "missed"][
-                    int(lie.number) % 4], int(lie.number) % 5))  # fmt: skip
+                told = replace(
+                    told,
+                    turn=TurnId(
+                        ["round", "warm_start", "agreed", "missed"][int(lie.number) % 4],
+                        int(lie.number) % 5,
+                    ),
+                )
             case "zone":
                 told = replace(told, zone=ZONES[0])
             case "digest":
@@ -466,8 +482,20 @@ class Coordination:
             raise ViolationError("a finished run did not charge every round once")
 
 
-ANSWER_LIES = ("silent", "value", "size", "releases", "turn", "zone", "digest", "failure", "replay",
-               "second", "cut", "bytes")  # fmt: skip
+ANSWER_LIES = (
+    "silent",
+    "value",
+    "size",
+    "releases",
+    "turn",
+    "zone",
+    "digest",
+    "failure",
+    "replay",
+    "second",
+    "cut",
+    "bytes",
+)
 
 
 def decode_turn(content, other):
@@ -561,6 +589,22 @@ class LyingCoordinator:
         self.zone.audit(ended=True)
 
 
-KINDS = ("w", "penalty", "step", "phase", "number", "run", "zone", "again", "missed", "size", "cut",
-         "flip", "hello", "due", "due", "due")  # fmt: skip
+KINDS = (
+    "w",
+    "penalty",
+    "step",
+    "phase",
+    "number",
+    "run",
+    "zone",
+    "again",
+    "missed",
+    "size",
+    "cut",
+    "flip",
+    "hello",
+    "due",
+    "due",
+    "due",
+)
 POINTS = ("", "", "", "order", "before charge", "charge", "draw", "keep", "send")

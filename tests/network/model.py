@@ -72,8 +72,12 @@ def steps(state, crashes, bugs):
     if state.crashes < crashes:
         zones = tuple(replace(zone, order=0, answer=0) for zone in state.zones)
         journal = 0 if "lost journal" in bugs else state.journal
-        yield ("crash", -1, 0), replace(state, zones=zones, taken=frozenset(), journal=journal,
-                                        crashes=state.crashes + 1)  # fmt: skip
+        yield (
+            ("crash", -1, 0),
+            replace(
+                state, zones=zones, taken=frozenset(), journal=journal, crashes=state.crashes + 1
+            ),
+        )
 
 
 def _zone_steps(zone, bugs):
@@ -180,10 +184,14 @@ def accepts(trace, crashes):
     states = _closed({State()}, crashes)
     for number, event in enumerate(trace):
         states = _closed(
-            {after for state in states for name, after in steps(state, crashes, frozenset())
-             if _matches(name, event)},
+            {
+                after
+                for state in states
+                for name, after in steps(state, crashes, frozenset())
+                if _matches(name, event)
+            },
             crashes,
-        )  # fmt: skip
+        )
         if not states:
             return number, event
     return None

@@ -49,8 +49,20 @@ class Net:
             ip("-n", self.name(party), "link", "set", "lo", "up")
         for k, zone in enumerate(ZONES):
             here, there = f"{self.tag}c{k}", f"{self.tag}z{k}"
-            ip("link", "add", here, "netns", self.name("coordinator"), "type", "veth",
-               "peer", "name", there, "netns", self.name(zone))  # fmt: skip
+            ip(
+                "link",
+                "add",
+                here,
+                "netns",
+                self.name("coordinator"),
+                "type",
+                "veth",
+                "peer",
+                "name",
+                there,
+                "netns",
+                self.name(zone),
+            )
             for party, link, address in (("coordinator", here, 1), (zone, there, 2)):
                 ip("-n", self.name(party), "addr", "add", f"10.77.{k}.{address}/24", "dev", link)
                 ip("-n", self.name(party), "link", "set", link, "up")
@@ -76,14 +88,24 @@ class Net:
     def deafen(self, k, side, *, down):
         """Lose every frame that one side sends."""
         party, link, other = (
-            ("coordinator", f"{self.tag}c{k}", 2) if side == "coordinator"
+            ("coordinator", f"{self.tag}c{k}", 2)
+            if side == "coordinator"
             else (ZONES[k], f"{self.tag}z{k}", 1)
-        )  # fmt: skip
+        )
         where = ["-n", self.name(party), "neigh"]
         to = f"10.77.{k}.{other}"
         if down:
-            ip(*where, "replace", to, "lladdr", "02:00:00:00:00:99", "dev", link, "nud",
-               "permanent")  # fmt: skip
+            ip(
+                *where,
+                "replace",
+                to,
+                "lladdr",
+                "02:00:00:00:00:99",
+                "dev",
+                link,
+                "nud",
+                "permanent",
+            )
         else:
             ip(*where, "del", to, "dev", link)
 
@@ -244,8 +266,11 @@ def verdict(folder, codes, residuals):
     from gridpriv.privacy.ledger import read_book
 
     if set(codes.values()) != {0} or len(codes) < len(PARTIES):
-        errors = {p: (folder / f"{p}.error").read_text() for p in PARTIES
-                  if (folder / f"{p}.error").exists()}  # fmt: skip
+        errors = {
+            p: (folder / f"{p}.error").read_text()
+            for p in PARTIES
+            if (folder / f"{p}.error").exists()
+        }
         return f"codes {codes}, {errors}"
     report = json.loads((folder / "coordinator" / "report" / "run.json").read_text())
     if [row["consensus_residual"] for row in report["rounds"]] != residuals:
@@ -272,8 +297,12 @@ def main(place, first, count):
             folder = Path(shutil.copytree(root / "template", root / str(seed)))
             events, codes, took = schedule(net, folder, seed)
             wrong = verdict(folder, codes, residuals)
-            print(json.dumps({"seed": seed, "events": events, "took": round(took, 1),
-                              "wrong": wrong}), flush=True)  # fmt: skip
+            print(
+                json.dumps(
+                    {"seed": seed, "events": events, "took": round(took, 1), "wrong": wrong}
+                ),
+                flush=True,
+            )
             if not wrong:
                 shutil.rmtree(folder)
     finally:

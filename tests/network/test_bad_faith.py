@@ -83,9 +83,13 @@ def request(agreement, turn, w, penalty, name="1", step=None):
 def test_a_coordinator_cannot_choose_what_a_release_costs(case14, zones14, tmp_path, update):
     """Penalty 1e-6 or step 1e12 made a certified epsilon of thousands of one of 4.8."""
     given = {
-        "perturbation": "output", "sensitivity": "published", "mechanism": "laplace",
-        "budget": "per-release:1", "update": update, "rounds": 3,
-    }  # fmt: skip
+        "perturbation": "output",
+        "sensitivity": "published",
+        "mechanism": "laplace",
+        "budget": "per-release:1",
+        "update": update,
+        "rounds": 3,
+    }
     folder = laid_out(case14, zones14, tmp_path / "here", **given)
     agreement = read_agreement(folder / "1" / "agreement.json")
     client = zone_client(folder, agreement)
@@ -114,8 +118,14 @@ def test_a_coordinator_cannot_choose_what_a_release_costs(case14, zones14, tmp_p
 
 @pytest.mark.parametrize("noise", ["simulated", "secure"])
 def test_the_published_calibration_of_secure_noise_needs_a_ledger(case14, zones14, tmp_path, noise):
-    given = {"perturbation": "output", "sensitivity": "published", "mechanism": "laplace",
-             "noise": noise, "seed": None, "rounds": 3}  # fmt: skip
+    given = {
+        "perturbation": "output",
+        "sensitivity": "published",
+        "mechanism": "laplace",
+        "noise": noise,
+        "seed": None,
+        "rounds": 3,
+    }
     folder = tmp_path / "here"
     lay_out(case14, zones14, settings(**given), "trial", LOOPBACK, folder)
     agreement = read_agreement(folder / "1" / "agreement.json")
@@ -127,8 +137,11 @@ def test_the_published_calibration_of_secure_noise_needs_a_ledger(case14, zones1
     allowed = LateError if noise == "simulated" else InputError
     with pytest.raises(allowed, match=r"nobody|a ledger: with sensitivity published"):
         take_part_as_zone(agreement, party, folder / "1", serving, QUIET)
-    (dataset,) = (d for d in zone_datasets(case14, zones14, agreement.settings.protected(case14))
-                  if d.owner == "1")  # fmt: skip
+    (dataset,) = (
+        d
+        for d in zone_datasets(case14, zones14, agreement.settings.protected(case14))
+        if d.owner == "1"
+    )
     grant(folder / "1" / "ledger", [dataset], 1e9)
     charged = changed(party, ledger="ledger")
     with pytest.raises(LateError, match="nobody"):
@@ -137,15 +150,22 @@ def test_the_published_calibration_of_secure_noise_needs_a_ledger(case14, zones1
 
 def test_every_honest_order_is_allowed(case14, zones14, tmp_path):
     """Of every schedule and update: a run over the network is the one in one process."""
-    for number, given in enumerate((
-        {"update": "linearized", "perturbation": "output", "penalty": "geometric:1,1.5,2,9"},
-        {"update": "exact", "perturbation": "output"},
-        {"update": "linearized", "perturbation": "objective", "penalty": "2"},
-        {"noise_schedule": "once", "rounds": 8, "acceleration": "none"},
-        {"noise_schedule": "once", "start": "flat", "acceleration": "none", "rounds": 4},
-        {"update": "linearized", "perturbation": "output", "start": "warm"},
-        {"consensus": "all", "mechanism": "none", "perturbation": "demand", "noise_schedule": None},
-    )):  # fmt: skip
+    for number, given in enumerate(
+        (
+            {"update": "linearized", "perturbation": "output", "penalty": "geometric:1,1.5,2,9"},
+            {"update": "exact", "perturbation": "output"},
+            {"update": "linearized", "perturbation": "objective", "penalty": "2"},
+            {"noise_schedule": "once", "rounds": 8, "acceleration": "none"},
+            {"noise_schedule": "once", "start": "flat", "acceleration": "none", "rounds": 4},
+            {"update": "linearized", "perturbation": "output", "start": "warm"},
+            {
+                "consensus": "all",
+                "mechanism": "none",
+                "perturbation": "demand",
+                "noise_schedule": None,
+            },
+        )
+    ):
         folder = laid_out(case14, zones14, tmp_path / str(number), **given)
         results = Consortium(folder, secure=False).coordinator().zones(*ZONES).results()
         assert not any(isinstance(r, Exception) for r in results.values()), (given, results)
@@ -169,11 +189,13 @@ def test_stated_releases_are_the_agreements(folder):
     other = replace(release, mechanism=type(release.mechanism)(release.mechanism.scale * 0.5))
     told = replace(release.sensitivity, bound_source="x" * 1000)
     for releases, when in (
-        ({release: 2}, turn), ({release: 4}, last), ({other: 1}, turn),
+        ({release: 2}, turn),
+        ({release: 4}, last),
+        ({other: 1}, turn),
         ({replace(release, assumed=release.assumed * 2.0): 1}, turn),
         ({replace(release, sensitivity=told): 1}, turn),
         ({replace(release, sensitivity=replace(told, value=1e-9)): 1}, turn),
-    ):  # fmt: skip
+    ):
         with pytest.raises(LimitError):
             answer(releases, when)
 
@@ -392,8 +414,9 @@ def test_a_run_can_go_on_without_the_one_that_lied(folder, monkeypatch):
 def test_rounds_that_diverge_blame_nobody_and_are_not_journalled(folder):
     agreement = read_agreement(folder / NAME / "agreement.json")
     own = Sessions(agreement.public, Journal(folder), 1.0, "wait", QUIET)
-    orders = [Order(1, zone.start * 1e14 + 1e13, zone.units, 1.0)
-              for zone in agreement.zones.values()]  # fmt: skip
+    orders = [
+        Order(1, zone.start * 1e14 + 1e13, zone.units, 1.0) for zone in agreement.zones.values()
+    ]
     with pytest.raises(DivergedError, match="beyond 1e"):
         own.carry("round")(orders)
     assert not (folder / "turns").exists()
@@ -420,8 +443,9 @@ def certificate(folder, names, usage):
     from cryptography.hazmat.primitives.asymmetric import ec
 
     root = x509.load_pem_x509_certificate((folder / "authority" / "certificate.pem").read_bytes())
-    signer = serialization.load_pem_private_key((folder / "authority" / "key.pem").read_bytes(),
-                                                None)  # fmt: skip
+    signer = serialization.load_pem_private_key(
+        (folder / "authority" / "key.pem").read_bytes(), None
+    )
     own = ec.generate_private_key(ec.SECP256R1())
     now = datetime.now(UTC)
     builder = x509.CertificateBuilder(
@@ -442,8 +466,7 @@ def certificate(folder, names, usage):
         builder = builder.add_extension(x509.ExtendedKeyUsage([kind]), False)
     pem = serialization.Encoding.PEM
     plain = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    return (builder.sign(signer, hashes.SHA256()).public_bytes(pem),
-            own.private_bytes(pem, *plain))  # fmt: skip
+    return (builder.sign(signer, hashes.SHA256()).public_bytes(pem), own.private_bytes(pem, *plain))
 
 
 @pytest.mark.parametrize(

@@ -27,12 +27,16 @@ FIGURES = st.one_of(
     st.integers(0, 400).map(float),
 )
 WHOLE = st.integers(0, 400).map(float)
-ASKED = st.builds(Asked, st.sampled_from(KINDS), st.one_of(WHOLE, st.floats(-1e13, 1e13)),
-                  st.sampled_from(POINTS))  # fmt: skip
+ASKED = st.builds(
+    Asked, st.sampled_from(KINDS), st.one_of(WHOLE, st.floats(-1e13, 1e13)), st.sampled_from(POINTS)
+)
 LIES = st.builds(
     lambda kind, at, whole, figure: Lie(kind, at, figure if kind == "value" else whole),
-    st.sampled_from((*ANSWER_LIES, "hello")), st.integers(0, 7), WHOLE, FIGURES,
-)  # fmt: skip
+    st.sampled_from((*ANSWER_LIES, "hello")),
+    st.integers(0, 7),
+    WHOLE,
+    FIGURES,
+)
 SCRIPTS = st.builds(
     Script,
     st.lists(LIES, max_size=3),

@@ -50,9 +50,12 @@ def test_places_of_reactive_flows_are_whole_numbers_of_the_zone(
 
 @pytest.mark.parametrize(
     ("field", "other"),
-    [("reactive", lambda held: held[:-1]), ("units", lambda held: [2.0 * held[0], *held[1:]]),
-     ("start", lambda held: [held[0] + 1e-9, *held[1:]])],
-)  # fmt: skip
+    [
+        ("reactive", lambda held: held[:-1]),
+        ("units", lambda held: [2.0 * held[0], *held[1:]]),
+        ("start", lambda held: [held[0] + 1e-9, *held[1:]]),
+    ],
+)
 def test_a_zone_checks_all_that_the_agreement_says_of_it(case14, zones14, tmp_path, field, other):
     folder = laid_out(case14, zones14, tmp_path / "here") / "1"
     party = read_party(folder / "zone.toml", ZoneParty)
@@ -85,9 +88,12 @@ def test_a_zone_solves_as_far_as_the_agreement_says(
 
 @pytest.mark.parametrize(
     ("given", "noise_schedule"),
-    [({}, "once"), ({"noise_schedule": "round"}, "round"),
-     ({"perturbation": "objective", "update": "linearized"}, None)],
-)  # fmt: skip
+    [
+        ({}, "once"),
+        ({"noise_schedule": "round"}, "round"),
+        ({"perturbation": "objective", "update": "linearized"}, None),
+    ],
+)
 def test_the_agreement_says_when_noise_is_drawn(case14, zones14, tmp_path, given, noise_schedule):
     """Parties of another version, with another default, must not draw another number of times."""
     lay_out(case14, zones14, make_settings(rounds=3, **given), "trial", LOOPBACK, tmp_path / "new")

@@ -83,9 +83,12 @@ def hello(folder, name="1", **changes):
     agreement = read_agreement(folder / name / "agreement.json")
     public = agreement.public
     given = {
-        "zone": name, "version": public.version, "run": public.run, "topology": public.topology,
+        "zone": name,
+        "version": public.version,
+        "run": public.run,
+        "topology": public.topology,
         "settings": json.dumps(agreement.agreed_settings),
-    }  # fmt: skip
+    }
     return encode(Hello(**given | changes))
 
 
@@ -240,8 +243,12 @@ def test_a_zones_certificate_is_no_coordinators(folder):
 
     agreement = read_agreement(folder / "1" / "agreement.json")
     sessions = Sessions(agreement.public, Journal(folder), 5.0, "wait", lambda *_, **__: None)
-    shown = Credentials(*((folder / "false" / f).read_bytes() for f in (
-        "certificate.pem", "key.pem", "authority.pem")))  # fmt: skip
+    shown = Credentials(
+        *(
+            (folder / "false" / f).read_bytes()
+            for f in ("certificate.pem", "key.pem", "authority.pem")
+        )
+    )
     server = Server(sessions, "127.0.0.1:0", shown, 3, 100)
     parties = Consortium(folder, timeout=1.5)
     parties._address = server.address
@@ -620,9 +627,15 @@ def test_what_a_zone_does_next_is_its_redispatch_by_what_was_agreed(
     averages = [one.z for one in done.outcomes]
     agreed = agreed_boundaries(prepared.network, prepared.zones, averages)
     fleet = Fleet(
-        prepared.zones, prepared.shared, prepared.rules, "clarabel", NoiseStreams(11),
-        prepared.disclosures, None, prepared.settings,
-    )  # fmt: skip
+        prepared.zones,
+        prepared.shared,
+        prepared.rules,
+        "clarabel",
+        NoiseStreams(11),
+        prepared.disclosures,
+        None,
+        prepared.settings,
+    )
     for position, zone in enumerate(prepared.zones):
         (member,) = fleet.members([position])
         member.agent._at = type(member.agent._at)(averages[position], averages[position], 0.0)

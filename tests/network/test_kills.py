@@ -75,8 +75,10 @@ class Parties:
     def __init__(self, folder):
         self.folder = folder
         port = free_port()
-        for path in (folder / "coordinator" / "coordinator.toml",
-                     *(folder / z / "zone.toml" for z in ZONES)):  # fmt: skip
+        for path in (
+            folder / "coordinator" / "coordinator.toml",
+            *(folder / z / "zone.toml" for z in ZONES),
+        ):
             path.write_text(path.read_text().replace("127.0.0.1:0", f"127.0.0.1:{port}"))
         (folder / "party.py").write_text(RECORDING)
         self.processes = {}
@@ -89,10 +91,19 @@ class Parties:
         sent = self.folder / f"sent-{name}"
         with (self.folder / f"err-{name}").open("ab") as errors:
             self.processes[name] = subprocess.Popen(
-                [sys.executable, str(self.folder / "party.py"), str(sent), kind, "--quiet",
-                 "--config", str(self.folder / name / config)],
-                stdout=subprocess.DEVNULL, stderr=errors, env=os.environ | {"OMP_NUM_THREADS": "1"},
-            )  # fmt: skip
+                [
+                    sys.executable,
+                    str(self.folder / "party.py"),
+                    str(sent),
+                    kind,
+                    "--quiet",
+                    "--config",
+                    str(self.folder / name / config),
+                ],
+                stdout=subprocess.DEVNULL,
+                stderr=errors,
+                env=os.environ | {"OMP_NUM_THREADS": "1"},
+            )
 
     def kill(self, name):
         self.processes[name].send_signal(signal.SIGKILL)

@@ -65,11 +65,16 @@ def test_an_order_is_laid_out_as_the_format_says():
     """By hand, field by field."""
     text = lambda t: struct.pack("<I", len(t)) + t  # noqa: E731
     by_hand = (
-        b"gridpriv" + struct.pack("<HB", 4, 2) + text(b"a run") + text("zone ä".encode())
+        b"gridpriv"
+        + struct.pack("<HB", 4, 2)
+        + text(b"a run")
+        + text("zone ä".encode())
         + struct.pack("<BI", 3, 3)
-        + struct.pack("<I2d", 2, 1.5, -2.0) + struct.pack("<I2d", 2, 3.0, 1e-3)
-        + struct.pack("<d", 0.1) + text(b"")
-    )  # fmt: skip
+        + struct.pack("<I2d", 2, 1.5, -2.0)
+        + struct.pack("<I2d", 2, 3.0, 1e-3)
+        + struct.pack("<d", 0.1)
+        + text(b"")
+    )
     assert encode(EVERY[2]) == by_hand
 
 
@@ -155,9 +160,14 @@ def asked(phase, number, w=0.5, rho=1.0):
 
 
 LIMITS = RequestLimits(
-    warm_starts=2, trial=False, rounds=4, size=1, step=nonsmooth_step(),
-    warm_start=ConstantPenalty(1.0), schedule=ConstantPenalty(1.0),
-)  # fmt: skip
+    warm_starts=2,
+    trial=False,
+    rounds=4,
+    size=1,
+    step=nonsmooth_step(),
+    warm_start=ConstantPenalty(1.0),
+    schedule=ConstantPenalty(1.0),
+)
 
 
 def client(agent, path, **changes):
@@ -165,10 +175,14 @@ def client(agent, path, **changes):
 
 
 SCRIPT = [
-    asked("warm_start", 1), asked("warm_start", 2, 0.3),
-    asked("round", 1, 0.7), asked("round", 2, 0.1),
-    asked("missed", 3, -0.4), asked("round", 4, 0.2), asked("agreed", 4, 0.6),
-]  # fmt: skip
+    asked("warm_start", 1),
+    asked("warm_start", 2, 0.3),
+    asked("round", 1, 0.7),
+    asked("round", 2, 0.1),
+    asked("missed", 3, -0.4),
+    asked("round", 4, 0.2),
+    asked("agreed", 4, 0.6),
+]
 
 
 def test_a_client_answers_as_its_agent_would(tmp_path):

@@ -183,9 +183,20 @@ def ends_early(patch):
     patch(zone, "_check_end", lambda *_: None)
 
 
-DEFECTS = [no_penalties, no_steps, any_turn, answers_again, keeps_nothing, charges_again,
-           charges_nothing_after_a_restart, takes_any_value, takes_any_turn, forgets_turns,
-           seats_anybody, ends_early]  # fmt: skip
+DEFECTS = [
+    no_penalties,
+    no_steps,
+    any_turn,
+    answers_again,
+    keeps_nothing,
+    charges_again,
+    charges_nothing_after_a_restart,
+    takes_any_value,
+    takes_any_turn,
+    forgets_turns,
+    seats_anybody,
+    ends_early,
+]
 
 
 def found_by_bench(number):

@@ -20,8 +20,11 @@ def test_schedules_of_faults_between_namespaces(tmp_path):
     program = Path(__file__).with_name("namespaces.py")
     done = subprocess.run(
         [sys.executable, str(program), str(tmp_path), "0", str(SCHEDULES)],
-        stdout=subprocess.PIPE, text=True, check=True, env=os.environ | {"OMP_NUM_THREADS": "1"},
-    )  # fmt: skip
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+    )
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     assert len(rows) == SCHEDULES
     assert not [row for row in rows if row["wrong"]]

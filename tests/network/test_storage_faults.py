@@ -54,8 +54,14 @@ def take_part(folder, left):
             drawn = None if kept is None else kept.memory.drawn
             pay = charged_once(ledger, None, RUN, "tank 1", drawn, 1)
             transcript = Transcript(folder / "state" / "transcript", {"zone": ZONES[0]})
-            client = ZoneClient(ZONES[0], RUN, agent_of(ZONES[0], pay), LIMITS,
-                                folder / "state" / "zone", transcript=transcript)  # fmt: skip
+            client = ZoneClient(
+                ZONES[0],
+                RUN,
+                agent_of(ZONES[0], pay),
+                LIMITS,
+                folder / "state" / "zone",
+                transcript=transcript,
+            )
             for turn in TURNS:
                 place = decode(order(*turn)).turn
                 if place.rank < client.last.rank:
@@ -88,8 +94,12 @@ def begin(folder):
 
 
 def survives(tmp_path, how: How, every: int):
-    count = run(lambda: take_part(tmp_path / "n" / "zone", tmp_path / "n" / "left"),
-                begin(tmp_path / "n" / "zone"), 10**9, how).operations  # fmt: skip
+    count = run(
+        lambda: take_part(tmp_path / "n" / "zone", tmp_path / "n" / "left"),
+        begin(tmp_path / "n" / "zone"),
+        10**9,
+        how,
+    ).operations
     whole = answers(tmp_path / "n" / "left")
     assert len(whole) == len(TURNS)
     for at in range(1, count + 1, every):
@@ -104,8 +114,9 @@ def survives(tmp_path, how: How, every: int):
         told = answers(left)
         assert told.keys() == whole.keys(), (how, at)
         assert all(len(each) == 1 for each in told.values()), (how, at)
-        charges = [count for _, row in read_book(folder / "ledger").charged
-                   for _, count in row.charges]  # fmt: skip
+        charges = [
+            count for _, row in read_book(folder / "ledger").charged for _, count in row.charges
+        ]
         # an operation that fails within a charge or its draw may cost one release more, never less
         assert 3 <= sum(charges) <= 4 + (how == "full"), (how, at, charges)
         _, exchanges = read_transcript(folder / "state" / "transcript")
@@ -144,8 +155,9 @@ def mutated(content, chance):
     elif kind == 4:
         data += chance.bytes(int(chance.integers(1, 60)))
     else:
-        data[at : at + 8] = np.array(chance.choice([np.nan, np.inf, -np.inf, 1e13, -0.0, 1e-320]),
-                                     "<f8").tobytes()  # fmt: skip
+        data[at : at + 8] = np.array(
+            chance.choice([np.nan, np.inf, -np.inf, 1e13, -0.0, 1e-320]), "<f8"
+        ).tobytes()
     return bytes(data)
 
 

@@ -135,8 +135,11 @@ def test_a_zone_beyond_the_limits_is_named(folder):
 
     def far(request, answer):
         told = decode(answer)
-        other = replace(told, reply=Reply(np.full_like(told.reply.sent, 1e9), told.reply.releases),
-                        signature=b"")  # fmt: skip
+        other = replace(
+            told,
+            reply=Reply(np.full_like(told.reply.sent, 1e9), told.reply.releases),
+            signature=b"",
+        )
         return [(request, sign(encode(other)))]
 
     change(folder / "3" / "state" / "transcript", TurnId("round", 3), far)

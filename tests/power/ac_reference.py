@@ -47,10 +47,12 @@ def classic(case):
     endless = np.full(case.n_gen, np.inf)
     return replace(
         case,
-        qmin=-endless, qmax=endless,
-        pmin=np.where(slack, -np.inf, case.pg), pmax=np.where(slack, np.inf, case.pg),
+        qmin=-endless,
+        qmax=endless,
+        pmin=np.where(slack, -np.inf, case.pg),
+        pmax=np.where(slack, np.inf, case.pg),
         reference=np.arange(case.n_bus) == first,
-    )  # fmt: skip
+    )
 
 
 def rectangular_newton(case, voltage, most=40):

@@ -43,8 +43,9 @@ class Program:
 
 def _at(count, places):
     places = [int(i) for i in places]
-    return ca.DM.triplet(places, list(range(len(places))), ca.DM.ones(len(places)), count,
-                         len(places))  # fmt: skip
+    return ca.DM.triplet(
+        places, list(range(len(places))), ca.DM.ones(len(places)), count, len(places)
+    )
 
 
 def _flow(near, far, angle, own, mutual):
@@ -70,8 +71,9 @@ def _step(program, case, pd, qd):
     pt, qt = _flow(vm[j], vm[i], -angle, y + half, -y / tap)
     at_gen, at_f, at_t = _at(n, case.gen_bus), _at(n, f), _at(n, t)
     for output, demand, shunt, out, back in (
-        (pg, pd, -case.gs, pf, pt), (qg, qd, case.bs, qf, qt),
-    ):  # fmt: skip
+        (pg, pd, -case.gs, pf, pt),
+        (qg, qd, case.bs, qf, qt),
+    ):
         flows = ca.mtimes(at_f, out) + ca.mtimes(at_t, back)
         program.row(ca.mtimes(at_gen, output) - demand + shunt * vm**2 - flows, 0, 0)
     k = np.flatnonzero(case.rate > 0).tolist()

@@ -27,8 +27,10 @@ def polar_optimum(case, shed_price=None, cost=None, power_factor=True):
         lack_q[case.gen_bus[k]] -= qg[k]
     for k in range(case.n_branch):
         y = chain_matrix(case, k)
-        for a, b, near, far in ((0, 1, case.f_bus[k], case.t_bus[k]),
-                                (1, 0, case.t_bus[k], case.f_bus[k])):  # fmt: skip
+        for a, b, near, far in (
+            (0, 1, case.f_bus[k], case.t_bus[k]),
+            (1, 0, case.t_bus[k], case.f_bus[k]),
+        ):
             own, mutual = y[a, a], y[a, b]
             turn = va[near] - va[far] - np.angle(mutual)
             p = own.real * vm[near] ** 2 + abs(mutual) * vm[near] * vm[far] * ca.cos(turn)
@@ -59,8 +61,10 @@ def polar_optimum(case, shed_price=None, cost=None, power_factor=True):
         f += sum(cost(k, pg[k]) for k in range(g))
     quiet = {"print_time": False, "ipopt.print_level": 0, "ipopt.sb": "yes"}
     solver = ca.nlpsol("polar", "ipopt", {"x": x, "f": f, "g": ca.vertcat(*rows)}, quiet)
-    middle = [np.where(np.isfinite(a + b), (a + b) / 2, 0.0)
-              for a, b in ((case.pmin, case.pmax), (case.qmin, case.qmax))]  # fmt: skip
+    middle = [
+        np.where(np.isfinite(a + b), (a + b) / 2, 0.0)
+        for a, b in ((case.pmin, case.pmax), (case.qmin, case.qmax))
+    ]
     start = np.concatenate([np.zeros(n), np.ones(n), *middle, most / 2])
     found = solver(x0=start, lbx=lower, ubx=upper, lbg=low, ubg=high)
     assert solver.stats()["success"], solver.stats()["return_status"]

@@ -25,11 +25,19 @@ def read_model(zone):
     cone, cone_offset, cone_sizes = _cone_rows(_cone_constraints(model), number)
     cost_linear, cost_square = _cost(model, number)
     return {
-        "a_eq": a_eq, "b_eq": b_eq, "a_in": a_in, "b_in": b_in, "lower": lower, "upper": upper,
-        "cone": cone, "cone_offset": cone_offset, "cone_sizes": cone_sizes,
+        "a_eq": a_eq,
+        "b_eq": b_eq,
+        "a_in": a_in,
+        "b_in": b_in,
+        "lower": lower,
+        "upper": upper,
+        "cone": cone,
+        "cone_offset": cone_offset,
+        "cone_sizes": cone_sizes,
         "imbalance": _imbalance_rows(model, number),
-        "cost_linear": cost_linear, "cost_square": cost_square,
-    }  # fmt: skip
+        "cost_linear": cost_linear,
+        "cost_square": cost_square,
+    }
 
 
 def _bounds(columns):

@@ -220,8 +220,16 @@ def test_the_document(capsys):
     assert main(["acopf", "case14", "--json", "--bound"]) == 0
     captured = capsys.readouterr()
     document = json.loads(captured.out)
-    wanted = {"case", "objective", "cost", "shed_mw", "losses_mw", "status", "violations",
-              "seconds"}  # fmt: skip
+    wanted = {
+        "case",
+        "objective",
+        "cost",
+        "shed_mw",
+        "losses_mw",
+        "status",
+        "violations",
+        "seconds",
+    }
     assert wanted <= set(document)
     assert document["cost"] == pytest.approx(8081.5, abs=0.1)
     assert document["gap"] == pytest.approx(1 - document["bound"] / document["cost"])

@@ -125,8 +125,10 @@ def test_feasible_is_wrong_of_a_state_outside_a_limit(modules, finished, capsys,
 def test_a_table_that_was_cut_off_goes_on_where_it_ended(modules, tmp_path):
     _, corpus = modules
     path = tmp_path / "table.csv"
-    rows = [corpus.Row("case5", 5, 2, "spectral", "1", mode, 0, 1.0, gap_percent=0.25)
-            for mode in ("central", "rounds")]  # fmt: skip
+    rows = [
+        corpus.Row("case5", 5, 2, "spectral", "1", mode, 0, 1.0, gap_percent=0.25)
+        for mode in ("central", "rounds")
+    ]
     for row in rows:
         corpus.append(path, row)
     assert corpus.stored(path) == rows

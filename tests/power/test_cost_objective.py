@@ -73,9 +73,13 @@ def test_the_bound_does_not_depend_on_the_base(case14):
 def test_rounds_do_not_depend_on_the_base(case14, zones14, objective):
     """On 1 MVA the imbalance is 10^4 times as large in per unit; in MW nothing differs."""
     settings = make_settings(
-        objective=objective, mechanism="none", rounds=6, start="flat", load_scale=3.0,
+        objective=objective,
+        mechanism="none",
+        rounds=6,
+        start="flat",
+        load_scale=3.0,
         solver="clarabel",
-    )  # fmt: skip
+    )
     runs = [run(case, zones14, settings) for case in (case14, on_base(case14, 1.0))]
     shed = [r.rounds["shed_mw"].to_numpy() for r in runs]
     # the flat start has no generation to speak of and flows of 0 on both bases

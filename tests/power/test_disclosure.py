@@ -144,14 +144,19 @@ def test_demand_that_an_ac_optimum_serves_is_within_the_range_of_its_zone(sign):
 
 def source(rates=(0.4, 0.3, 0.2), ends=((1, 2), (2, 3), (2, 4))):
     """Return four buses behind an unlimited generator at bus 1; rates in p.u. of 100 MVA."""
-    lines = (f"{f} {t} 0.01 0.1 0 {100 * rate} 0 0 0 0 1 -360 360;"
-             for (f, t), rate in zip(ends, rates, strict=True))  # fmt: skip
+    lines = (
+        f"{f} {t} 0.01 0.1 0 {100 * rate} 0 0 0 0 1 -360 360;"
+        for (f, t), rate in zip(ends, rates, strict=True)
+    )
     buses = (f"{bus} {3 if bus == 1 else 1} 10 2 0 0 1 1 0 20 1 1.1 0.9;" for bus in range(1, 5))
     tables = parse_matpower(
-        "mpc.version = '2';\nmpc.baseMVA = 100;\nmpc.bus = [\n" + "\n".join(buses)
+        "mpc.version = '2';\nmpc.baseMVA = 100;\nmpc.bus = [\n"
+        + "\n".join(buses)
         + "\n];\nmpc.gen = [\n1 0 0 Inf -Inf 1 100 1 Inf -Inf;\n];\nmpc.branch = [\n"
-        + "\n".join(lines) + "\n];\n", "source",
-    )  # fmt: skip
+        + "\n".join(lines)
+        + "\n];\n",
+        "source",
+    )
     return case_from_tables(tables)
 
 
@@ -160,9 +165,15 @@ def test_an_unlimited_source_delivers_what_the_ratings_around_it_allow():
     # an unrated line joins bus 2 to the source: what leaves both is what counts
     assert capacity(source((0.0, 0.3, 0.2))) == pytest.approx(0.5)
     two = source()
-    two = replace(two, gen_bus=np.array([0, 0]), gen_row=np.array([1, 2]),
-                  **{name: getattr(two, name)[[0, 0]]
-                     for name in ("pmin", "pmax", "qmin", "qmax", "vg", "pg")})  # fmt: skip
+    two = replace(
+        two,
+        gen_bus=np.array([0, 0]),
+        gen_row=np.array([1, 2]),
+        **{
+            name: getattr(two, name)[[0, 0]]
+            for name in ("pmin", "pmax", "qmin", "qmax", "vg", "pg")
+        },
+    )
     assert capacity(two) == pytest.approx(0.4), "two sources share the ratings of one bus"
     mean = public_demand(source(), None).mean
     assert mean[0].sum() == pytest.approx(0.45 * 0.4)

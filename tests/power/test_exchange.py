@@ -130,8 +130,12 @@ def test_the_merit_order_is_the_cheapest() -> None:
     found = merit_order(case, total, marginal)
     assert found.sum() == pytest.approx(total)
     width = np.repeat((case.pmax - case.pmin) / 4, 4)
-    best = linprog(marginal.ravel(), A_eq=np.ones((1, len(width))), b_eq=[total - case.pmin.sum()],
-                   bounds=[(0.0, w) for w in width])  # fmt: skip
+    best = linprog(
+        marginal.ravel(),
+        A_eq=np.ones((1, len(width))),
+        b_eq=[total - case.pmin.sum()],
+        bounds=[(0.0, w) for w in width],
+    )
     parts = (found - case.pmin)[:, None] - np.arange(4) * width.reshape(case.n_gen, 4)
     cost = (np.clip(parts, 0.0, width.reshape(case.n_gen, 4)) * marginal).sum()
     assert cost == pytest.approx(best.fun)

@@ -83,5 +83,7 @@ def test_limits_are_tightened_by_a_share_of_their_width() -> None:
 def test_a_grid_that_serves_nothing_says_so() -> None:
     case = two_buses(20.0, 90.0)
     with pytest.raises(SolverError, match="no demand near the released"):
-        nearest_served(replace(case, angmin=np.array([0.5]), angmax=np.array([0.5]),
-                               rate=np.array([0.01])), "box")  # fmt: skip
+        nearest_served(
+            replace(case, angmin=np.array([0.5]), angmax=np.array([0.5]), rate=np.array([0.01])),
+            "box",
+        )

@@ -36,10 +36,19 @@ def lifted(network, v):
     out += (case.gs - 1j * case.bs) * abs(v) ** 2 + case.pd + 1j * case.qd
     at = np.bincount(case.gen_bus, minlength=case.n_bus)
     each = out[case.gen_bus] / at[case.gen_bus]
-    return np.concatenate([
-        abs(v) ** 2, product.real, product.imag, s_from.real, s_from.imag, s_to.real, s_to.imag,
-        each.real, each.imag,
-    ])  # fmt: skip
+    return np.concatenate(
+        [
+            abs(v) ** 2,
+            product.real,
+            product.imag,
+            s_from.real,
+            s_from.imag,
+            s_to.real,
+            s_to.imag,
+            each.real,
+            each.imag,
+        ]
+    )
 
 
 @pytest.mark.parametrize("name", ["case14", "case118"])

@@ -40,9 +40,11 @@ def case39():
 
 
 GRIDS = {
-    "case14": lambda: load_case("case14"), "case30": lambda: load_case(PGLIB),
-    "case39": case39, "case118": lambda: load_case("case118"),
-}  # fmt: skip
+    "case14": lambda: load_case("case14"),
+    "case30": lambda: load_case(PGLIB),
+    "case39": case39,
+    "case118": lambda: load_case("case118"),
+}
 
 
 def analysed(case, rating="C"):
@@ -57,9 +59,11 @@ def energized_part(outage):
     """What an outage leaves in service, as a case of its own."""
     case, live = outage.case, ~outage.dead
     return part_of(
-        case, np.flatnonzero(live), np.flatnonzero(live[case.f_bus] & live[case.t_bus]),
+        case,
+        np.flatnonzero(live),
+        np.flatnonzero(live[case.f_bus] & live[case.t_bus]),
         np.flatnonzero(live[case.gen_bus]),
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize("name", GRIDS)
@@ -186,8 +190,16 @@ def test_the_state_found_near_the_one_before_is_that_of_a_power_flow_from_the_st
 
 def chain3():
     """1 - 2 - 3, demand 0.1, 0.3, 0.2; generators of 1.0 at bus 1 and 0.15 at bus 3; no losses."""
-    case = meshed([0.1, 0.3, 0.2], 1.0, [0, 2], [0.0, 0.0], [1.0, 0.15], ([0, 1], [1, 2]),
-                  [0.0, 0.0], [0.1, 0.1])  # fmt: skip
+    case = meshed(
+        [0.1, 0.3, 0.2],
+        1.0,
+        [0, 2],
+        [0.0, 0.0],
+        [1.0, 0.15],
+        ([0, 1], [1, 2]),
+        [0.0, 0.0],
+        [0.1, 0.1],
+    )
     return replace(case, qd=np.array([0.0, 0.03, 0.04]), pg=np.array([0.5, 0.1]))
 
 
@@ -230,8 +242,13 @@ def test_a_demand_beyond_every_line_has_no_state():
 def test_worst_loading_is_by_the_emergency_rating_and_ranks_first():
     lines = [0.1, 0.2, 0.2]
     case = meshed([0.0, 0.9], 9.0, [0], [0.0], [2.0], ([0, 0, 0], [1, 1, 1]), [0.0] * 3, lines)
-    case = replace(case, pg=np.array([0.9]), rate=np.array([0.6, 0.4, 0.4]),
-                   rate_b=np.zeros(3), rate_c=np.array([0.0, 0.8, 0.0]))  # fmt: skip
+    case = replace(
+        case,
+        pg=np.array([0.9]),
+        rate=np.array([0.6, 0.4, 0.4]),
+        rate_b=np.zeros(3),
+        rate_c=np.array([0.0, 0.8, 0.0]),
+    )
     assert branch_rating(case, "B").tolist() == [0.6, 0.4, 0.4]
     assert branch_rating(case, "C").tolist() == [0.6, 0.8, 0.4]
     rows = security_analysis(analysed(case), contingencies(case, "branches"))
@@ -264,8 +281,11 @@ def test_the_screening_is_the_dc_power_flow_without_the_elements():
     case = load_case("case14")
     before = analysed(case)
     rng = np.random.default_rng(0)
-    listed = [*contingencies(case, "all"), Contingency("two", "multiple", ("branch:1", "branch:7")),
-              Contingency("both", "multiple", ("branch:3", "gen:2"))]  # fmt: skip
+    listed = [
+        *contingencies(case, "all"),
+        Contingency("two", "multiple", ("branch:1", "branch:7")),
+        Contingency("both", "multiple", ("branch:3", "gen:2")),
+    ]
     flow = rng.normal(size=case.n_bus)
     flow -= flow.mean()
     start = dc_flows(case, flow, np.ones(case.n_branch))

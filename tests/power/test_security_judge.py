@@ -48,8 +48,7 @@ def compared(case, dispatch, kind):
     both, different = 0, []
     for one in security_analysis(before, listed):
         name, outside = one.contingency.name, Outage.of(before, one.contingency)
-        mine = {(v.kind, v.element): (v.value, v.bound) for v in one.violations
-                if v.kind in JUDGED}  # fmt: skip
+        mine = {(v.kind, v.element): (v.value, v.bound) for v in one.violations if v.kind in JUDGED}
         if theirs[name] is None:  # its reactive limits cannot all be met: ours says which
             beyond = any(v.kind == "generator Q" for v in one.violations)
             if not beyond and one.status != "diverged":
@@ -73,9 +72,7 @@ def compared(case, dispatch, kind):
     return both, different
 
 
-@pytest.mark.parametrize(
-    ("grid", "kind"), [("case14", "all"), ("case118", "branches")]
-)  # fmt: skip
+@pytest.mark.parametrize(("grid", "kind"), [("case14", "all"), ("case118", "branches")])
 def test_the_limits_passed_after_every_outage_are_those_of_pypowsybl(grid, kind):
     pytest.importorskip("pypowsybl")
     case = load_case(grid)

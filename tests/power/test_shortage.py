@@ -54,13 +54,17 @@ def without(case, kind, at):
     if kind == "generator P":
         return replace(case, pmax=np.where(gens, 1e3, case.pmax))
     if kind == "generator Q":
-        return replace(case, qmin=np.where(gens, -1e3, case.qmin),
-                       qmax=np.where(gens, 1e3, case.qmax))  # fmt: skip
+        return replace(
+            case, qmin=np.where(gens, -1e3, case.qmin), qmax=np.where(gens, 1e3, case.qmax)
+        )
     if kind == "line":
         return replace(case, rate=np.where(lines, 0.0, case.rate))
     if kind == "angle":
-        return replace(case, angmin=np.where(lines, -np.inf, case.angmin),
-                       angmax=np.where(lines, np.inf, case.angmax))  # fmt: skip
+        return replace(
+            case,
+            angmin=np.where(lines, -np.inf, case.angmin),
+            angmax=np.where(lines, np.inf, case.angmax),
+        )
     return replace(case, vmin=np.where(buses, 0.5, case.vmin), vmax=np.where(buses, 1.5, case.vmax))
 
 

@@ -107,9 +107,13 @@ def test_a_public_run_and_series_hold_no_digest(tmp_path: Path, noted: set[str])
 
 def test_a_public_report_holds_no_digest(tmp_path: Path, noted: set[str]) -> None:
     plan = make_plan(
-        ["case14"], budgets=[5], seeds=(3,), settings={"rounds": 2}, reference=False,
+        ["case14"],
+        budgets=[5],
+        seeds=(3,),
+        settings={"rounds": 2},
+        reference=False,
         methods=[Method("demand, once", (("perturbation", "demand"), ("noise_schedule", "once")))],
-    )  # fmt: skip
+    )
     compare(plan, out=tmp_path / "study", jobs=1)
     words = ["report", str(tmp_path / "study"), "--public", "--out", str(tmp_path / "public")]
     assert main([*words, "--format", "html,csv,tex"]) == 0
@@ -138,7 +142,12 @@ def test_what_a_ledger_exports_holds_no_mark(
     assert len(marks) == 28
     assert leaks(Path(book).read_text(), marks)
     capsys.readouterr()
-    for words in (["show"], ["show", "--json"], ["export"], ["export", "--format", "json"],
-                  ["verify", "--json"]):  # fmt: skip
+    for words in (
+        ["show"],
+        ["show", "--json"],
+        ["export"],
+        ["export", "--format", "json"],
+        ["verify", "--json"],
+    ):
         assert main(["ledger", words[0], book, *words[1:]]) == 0
         assert not leaks(capsys.readouterr().out, marks)

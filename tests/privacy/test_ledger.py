@@ -48,10 +48,18 @@ def test_charges_up_to_the_grant_and_not_one_more(file: Path) -> None:
         with pytest.raises(BudgetError) as refused:
             ledger.charge("north", "run-2", {TENTH: 3})
         message = str(refused.value)
-        for part in ("'north'", "3 of the 3 buses lack the budget", "granted epsilon 1",
-                     "spent 80 %", "epsilon 0.8", "asked for releases: 3 (laplace 10)",
-                     "epsilon 1.1",
-                     "left 20 %", "room for 2 more", "nothing was charged"):  # fmt: skip
+        for part in (
+            "'north'",
+            "3 of the 3 buses lack the budget",
+            "granted epsilon 1",
+            "spent 80 %",
+            "epsilon 0.8",
+            "asked for releases: 3 (laplace 10)",
+            "epsilon 1.1",
+            "left 20 %",
+            "room for 2 more",
+            "nothing was charged",
+        ):
             assert part in message
         assert refused.value.exit_code == 4
         ledger.charge("north", "run-2", {TENTH: 2})
@@ -73,7 +81,7 @@ def test_an_entry_says_who_when_and_what(file: Path) -> None:
     grant(file, [dataset("west", [9])], 9.0, 1e-5)
     with Ledger(file, [dataset("west", [9])]) as ledger:
         ledger.charge("west", "run-7", charges)
-    (_, entry), = read_book(file).charged  # fmt: skip
+    ((_, entry),) = read_book(file).charged
     assert (entry.owner, entry.run, dict(entry.charges)) == ("west", "run-7", charges)
     assert entry.units == ((5, 5),)
     assert before <= entry.at <= now()
@@ -241,8 +249,14 @@ def test_a_ledger_locked_too_long_is_refused_and_charged_later(file: Path) -> No
 
 
 def test_a_charge_that_means_nothing_is_refused(file: Path) -> None:
-    bad = [{Charge("laplace", -1.0): 1}, {TENTH: -5}, {Charge("noise", 1.0): 1},
-           {Charge("uncertified", 1.0): 1}, {Charge("approximate", 1.0, 1.5): 1}, {}]  # fmt: skip
+    bad = [
+        {Charge("laplace", -1.0): 1},
+        {TENTH: -5},
+        {Charge("noise", 1.0): 1},
+        {Charge("uncertified", 1.0): 1},
+        {Charge("approximate", 1.0, 1.5): 1},
+        {},
+    ]
     with Ledger(file, [NORTH]) as ledger:
         for charges in bad:
             with pytest.raises(InputError):
@@ -255,8 +269,9 @@ def test_grants_are_made_once_and_all_or_none(file: Path, tmp_path: Path) -> Non
         with pytest.raises(InputError, match="have a grant already; nothing was granted"):
             grant(file, [again], 9.0)
     assert [(a.owner, a.units, a.grant.epsilon) for a in accounts(file)] == [
-        ("north", 3, 1.0), ("south", 2, 1.0),
-    ]  # fmt: skip
+        ("north", 3, 1.0),
+        ("south", 2, 1.0),
+    ]
     grant(file, [dataset("west", (9,))], 9.0, 1e-6)
     assert accounts(file)[2].grant.epsilon == 9.0
     for epsilon, delta in ((0.0, 0.0), (float("nan"), 0.0), (1.0, 1.0), (1.0, -1e-9)):
@@ -405,8 +420,9 @@ def charge_at_once(path: Path, charge: Charge, allowed: int, asks: int) -> None:
     assert account.total <= account.grant.epsilon * (1.0 + 1e-9)
 
 
-@pytest.mark.parametrize(("delta", "charge"), [(0.0, Charge("laplace", 120.0)),
-                                               (1e-5, Charge("gaussian", 40.0))])  # fmt: skip
+@pytest.mark.parametrize(
+    ("delta", "charge"), [(0.0, Charge("laplace", 120.0)), (1e-5, Charge("gaussian", 40.0))]
+)
 def test_eight_processes_some_killed_never_overspend(
     tmp_path: Path, delta: float, charge: Charge
 ) -> None:

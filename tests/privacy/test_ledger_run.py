@@ -80,9 +80,13 @@ def test_a_gaussian_run_planned_at_the_whole_grant_finishes(
     path = tmp_path / "l.db"
     grant(path, datasets, 1.0, 1e-5)
     settings = Settings(
-        mechanism="gaussian", budget="total:1,1e-5", noise_schedule="round", rounds=4, seed=1,
+        mechanism="gaussian",
+        budget="total:1,1e-5",
+        noise_schedule="round",
+        rounds=4,
+        seed=1,
         start="flat",
-    )  # fmt: skip
+    )
     plan = {Charge("gaussian", gaussian_multiplier(1.0, 1e-5, 4)): 4}
     planned = dict.fromkeys(zoning.names, plan)
     with Ledger(path, datasets) as ledger:
@@ -132,9 +136,13 @@ def test_a_solver_that_fails_leaves_every_draw_charged_and_stated(
 
     monkeypatch.setattr(ZoneProblem, "minimise_exact", failing)
     settings = Settings(
-        perturbation=perturbation, noise_schedule="round" if perturbation == "demand" else None,
-        budget="total:3", rounds=6, seed=1, start="flat",
-    )  # fmt: skip
+        perturbation=perturbation,
+        noise_schedule="round" if perturbation == "demand" else None,
+        budget="total:3",
+        rounds=6,
+        seed=1,
+        start="flat",
+    )
     early: list[RunResult] = []
     with Ledger(path, datasets) as ledger, pytest.raises(SolverError, match="zone 3"):
         run_prepared(
@@ -187,9 +195,13 @@ def test_scaled_demand_is_the_same_data_and_costs_what_is_stated(
     path = tmp_path / "l.db"
     grant(path, datasets, 10.0)
     settings = Settings(
-        budget="total:2", rounds=2, seed=1, start="flat", load_scale=scale,
+        budget="total:2",
+        rounds=2,
+        seed=1,
+        start="flat",
+        load_scale=scale,
         perturbation=perturbation,
-    )  # fmt: skip
+    )
     with Ledger(path, datasets) as ledger:
         found = run(CASE, zoning, settings, charge=ReleaseCharge(ledger, "r"))
     spent = [a.total_pure for a in read_accounts(path)]
@@ -227,9 +239,13 @@ def test_every_step_of_scaled_demand_costs_what_a_step_is_to_cost(
     grant(path, datasets, 10.0)
     file.write_text("step,load_scale\n0,0.8\n1,1.5\n2,1\n")
     settings = Settings(
-        budget="per-release:0.5", rounds=2, seed=1, start="flat", load_scale=2.0,
+        budget="per-release:0.5",
+        rounds=2,
+        seed=1,
+        start="flat",
+        load_scale=2.0,
         perturbation="objective",
-    )  # fmt: skip
+    )
     with Ledger(path, datasets) as ledger:
         charge = ReleaseCharge(ledger, "r")
         found = run_series(read_demand_series(file, CASE), zoning, settings, charge=charge)

@@ -81,11 +81,14 @@ def test_sampler_and_accountant_read_the_same_object():
 @pytest.mark.parametrize(
     ("perturbation", "releases"),
     [
-        (Perturbation("objective"), 60), (Perturbation("output"), 60),
-        (Perturbation("demand", "update"), 60), (Perturbation("demand", "round"), 20),
-        (Perturbation("demand", "once"), 1), (Perturbation("none"), 0),
+        (Perturbation("objective"), 60),
+        (Perturbation("output"), 60),
+        (Perturbation("demand", "update"), 60),
+        (Perturbation("demand", "round"), 20),
+        (Perturbation("demand", "once"), 1),
+        (Perturbation("none"), 0),
     ],
-)  # fmt: skip
+)
 def test_releases_of_a_run_are_counted(perturbation, releases):
     assert perturbation.releases(rounds=20, local_updates=3) == releases
     if perturbation.target != "none":

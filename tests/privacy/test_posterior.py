@@ -11,9 +11,11 @@ from gridpriv.privacy.strategies import linear, posterior
 from gridpriv.privacy.strategies.prior import Prior
 
 MATRICES = {
-    "bus": np.eye(3), "total": np.ones((1, 3)),
-    "tree": np.vstack([0.5 * np.ones((1, 3)), 0.5 * np.eye(3)]), "nothing": np.zeros((0, 3)),
-}  # fmt: skip
+    "bus": np.eye(3),
+    "total": np.ones((1, 3)),
+    "tree": np.vstack([0.5 * np.ones((1, 3)), 0.5 * np.eye(3)]),
+    "nothing": np.zeros((0, 3)),
+}
 
 
 @pytest.mark.parametrize("name", MATRICES)
@@ -25,9 +27,14 @@ def test_draws_have_the_posterior_mean_and_covariance(name, monkeypatch) -> None
     mean = np.array([1.0, 2.0, 3.0, 0.5, 0.5, 0.5])
     prior = Prior(mean, np.array([2.0, 1.0]), -wide, wide)
     seen, variance = np.concatenate([matrix @ [2, 2, 2], matrix @ [1, 0, 1]]), 0.3
-    draws = np.array(list(islice(
-        posterior.posterior_draws(matrix, seen, variance, prior, np.random.default_rng(0)), 3_000
-    )))[:, :3]  # fmt: skip
+    draws = np.array(
+        list(
+            islice(
+                posterior.posterior_draws(matrix, seen, variance, prior, np.random.default_rng(0)),
+                3_000,
+            )
+        )
+    )[:, :3]
     belief = prior.active
     before = 4.0 * np.outer(belief.shares, belief.shares) + 0.64 * belief.deviations
     noisy = matrix @ before @ matrix.T + variance * np.eye(len(matrix))

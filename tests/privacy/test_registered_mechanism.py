@@ -44,12 +44,15 @@ def registered() -> Iterator[None]:
 @pytest.mark.usefixtures("registered")
 @pytest.mark.parametrize(
     ("copy", "of", "budget", "releases"),
-    [("copied_laplace", "laplace", "total:5", 1), ("copied_laplace", "laplace", "total:1", 20),
-     ("copied_laplace", "laplace", "per-release:0.5", 20),
-     ("copied_laplace", "laplace", "total:1,1e-5", 20),
-     ("copied_gaussian", "gaussian", "total:1,1e-5", 20),
-     ("copied_gaussian", "gaussian", "per-release:1,1e-6", 1)],
-)  # fmt: skip
+    [
+        ("copied_laplace", "laplace", "total:5", 1),
+        ("copied_laplace", "laplace", "total:1", 20),
+        ("copied_laplace", "laplace", "per-release:0.5", 20),
+        ("copied_laplace", "laplace", "total:1,1e-5", 20),
+        ("copied_gaussian", "gaussian", "total:1,1e-5", 20),
+        ("copied_gaussian", "gaussian", "per-release:1,1e-6", 1),
+    ],
+)
 def test_its_noise_is_that_of_the_mechanism_it_copies(
     copy: str, of: str, budget: str, releases: int
 ) -> None:
@@ -67,10 +70,27 @@ def test_a_run_and_a_study_take_it_by_name(tmp_path: Path) -> None:
     environment = os.environ | {"GRIDPRIV_PLUGINS": str(module)}
     costs = {}
     for name in ("laplace", "copied"):
-        words = ["run", "case14", "--mechanism", name, "--rounds", "1", "--planning", "soc",
-                 "--seed", "3", "--no-reference", "--json"]  # fmt: skip
-        told = subprocess.run([sys.executable, "-c", COMMAND, *words], env=environment,
-                              capture_output=True, text=True, check=True)  # fmt: skip
+        words = [
+            "run",
+            "case14",
+            "--mechanism",
+            name,
+            "--rounds",
+            "1",
+            "--planning",
+            "soc",
+            "--seed",
+            "3",
+            "--no-reference",
+            "--json",
+        ]
+        told = subprocess.run(
+            [sys.executable, "-c", COMMAND, *words],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
         document = json.loads(told.stdout)
         costs[name] = document["final"]["physical"]["cost"], document["privacy"]["total_pure"]
     assert costs["laplace"] == pytest.approx(costs["copied"], rel=1e-7)
@@ -86,9 +106,13 @@ class Constant(Laplace):
 
 @pytest.mark.parametrize(
     ("name", "kind", "message"),
-    [("laplace", Laplace, "a name that no mechanism has"), ("A-b", Laplace, "lower case"),
-     ("constant", Constant, "distance / scale only"), ("empty", dict.fromkeys, "lacks scale")],
-)  # fmt: skip
+    [
+        ("laplace", Laplace, "a name that no mechanism has"),
+        ("A-b", Laplace, "lower case"),
+        ("constant", Constant, "distance / scale only"),
+        ("empty", dict.fromkeys, "lacks scale"),
+    ],
+)
 def test_what_is_no_mechanism_is_refused(name: str, kind: object, message: str) -> None:
     given = kind if name != "empty" else (lambda _scale: object())
     with pytest.raises(InputError, match=message):

@@ -97,12 +97,15 @@ def test_no_move_within_the_shares_costs_more_than_the_stated_corner():
 @pytest.mark.parametrize(
     "strategy",
     [
-        bus(5), total(5), tree(LEVELS, (0.5, 0.5)), tree(LEVELS, (0.7, 0.3)),
+        bus(5),
+        total(5),
+        tree(LEVELS, (0.5, 0.5)),
+        tree(LEVELS, (0.7, 0.3)),
         tree((*LEVELS, np.array([0, 0, 1, 1, 1])), (0.2, 0.5, 0.3)),
         Statistics("random", np.random.default_rng(3).normal(size=(4, 5))),
     ],
     ids=["bus", "total", "halves", "tree", "three levels", "random"],
-)  # fmt: skip
+)
 def test_no_number_or_pair_moves_by_more_than_its_share(strategy, norm, protects):
     adjacency, generator = DemandAdjacency(0.1, protects), np.random.default_rng(1)
     stated, largest = strategy.sensitivity(adjacency, norm), 0.0

@@ -103,9 +103,7 @@ def test_a_million_draws_have_the_density(dimension, epsilon):
     assert (0.3 * noise).var() == pytest.approx(mechanism.variance, rel=0.03)
 
 
-@pytest.mark.parametrize(
-    ("epsilon", "deviation"), [(1.0, 1.99), (5.0, 0.306), (10.0, 0.073)]
-)  # fmt: skip
+@pytest.mark.parametrize(("epsilon", "deviation"), [(1.0, 1.99), (5.0, 0.306), (10.0, 0.073)])
 def test_the_noise_on_a_pair_is_the_best_of_its_kind(epsilon, deviation):
     """Standard deviation of a number in units of beta; K-norm noise has 2.00, 0.400 and 0.200."""
     assert math.sqrt(staircase.variance(epsilon, 2)) == pytest.approx(deviation, rel=0.006)

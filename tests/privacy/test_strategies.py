@@ -60,12 +60,15 @@ def brute_force(strategy, adjacency, norm, units):
 @pytest.mark.parametrize(
     "strategy",
     [
-        bus(6), total(6), tree(HALVES, (0.5, 0.2, 0.3)), tree(HALVES, (1.0, 2.0, 4.0)),
+        bus(6),
+        total(6),
+        tree(HALVES, (0.5, 0.2, 0.3)),
+        tree(HALVES, (1.0, 2.0, 4.0)),
         Statistics("random", np.random.default_rng(1).normal(size=(4, 6))),
         Statistics("sparse", np.random.default_rng(2).choice([0.0, 0.0, -1.5, 1.0], (9, 6))),
     ],
     ids=["bus", "total", "tree", "heavy tree", "random", "sparse"],
-)  # fmt: skip
+)
 def test_sensitivities_are_the_largest_move_over_all_corners(strategy, norm, protects):
     adjacency = DemandAdjacency(0.07, protects)
     stated = strategy.sensitivity(adjacency, norm)
@@ -135,9 +138,7 @@ def test_the_estimate_is_the_mean_of_a_sampled_posterior():
     s = np.exp(generator.uniform(np.log(0.05), np.log(5.0), draws))
     t = 0.4 * generator.normal(size=draws)
     demand = prior.mean[:3] + np.outer(t, scale / scale.sum()) + s[:, None] * e
-    log_weight = stats.norm.logpdf(
-        seen, demand @ strategy.matrix.T, np.sqrt(variance)
-    ).sum(axis=1)  # fmt: skip
+    log_weight = stats.norm.logpdf(seen, demand @ strategy.matrix.T, np.sqrt(variance)).sum(axis=1)
     weight = np.exp(log_weight - log_weight.max())
     expected = weight @ demand / weight.sum()
     found = strategy.estimate(np.concatenate([seen, seen]), variance, prior)[:3]
@@ -149,8 +150,9 @@ def test_equal_loads_are_recognised_and_pooled_and_unequal_ones_are_not():
     generator, variance = np.random.default_rng(0), 0.04
     prior = prior_of(np.full(40, 0.5), 100.0)
     for demand, lowest, highest in (
-        (np.full(40, 0.5), 0.0, 0.15), (np.geomspace(0.01, 6.0, 40), 0.85, 1.05)
-    ):  # fmt: skip
+        (np.full(40, 0.5), 0.0, 0.15),
+        (np.geomspace(0.01, 6.0, 40), 0.85, 1.05),
+    ):
         ratios = []
         for _ in range(20):
             noise = np.sqrt(variance) * generator.normal(size=80)

@@ -12,9 +12,11 @@ from gridpriv.study import Method, Study, compare, make_plan
 SCHEMES = [
     Method("no noise", (("mechanism", "none"),)),
     Method("demand, once", (("perturbation", "demand"), ("noise_schedule", "once"))),
-    Method("a <b>bold</b> & 100 % name", (("perturbation", "demand"), ("noise_schedule", "once"),
-                                          ("rounds", 3))),
-]  # fmt: skip
+    Method(
+        "a <b>bold</b> & 100 % name",
+        (("perturbation", "demand"), ("noise_schedule", "once"), ("rounds", 3)),
+    ),
+]
 
 
 @pytest.fixture(scope="session")

@@ -131,8 +131,11 @@ def test_a_file_is_the_same_whoever_writes_it_and_when(kind: str, tmp_path: Path
     files = [tmp_path / f"{k}.{kind}" for k in range(2)]
     for k, file in enumerate(files):
         when = {"PYTHONHASHSEED": str(k), "SOURCE_DATE_EPOCH": str(10**9 * k), "PATH": ""}
-        subprocess.run([sys.executable, "-c", code, str(file)], check=True,
-                       env={"PYTHONPATH": ":".join(sys.path)} | when)  # fmt: skip
+        subprocess.run(
+            [sys.executable, "-c", code, str(file)],
+            check=True,
+            env={"PYTHONPATH": ":".join(sys.path)} | when,
+        )
     assert files[0].read_bytes() == files[1].read_bytes()
     assert files[0].stat().st_mode & 0o077 == 0
     start = {"png": b"\x89PNG", "pdf": b"%PDF", "svg": b"<?xml"}[kind]
@@ -151,9 +154,17 @@ def test_ticks_are_near_the_data() -> None:
 
 @pytest.mark.parametrize(
     ("values", "log"),
-    [((3.0, 0.02), True), ((0.665, 0.441), False), ((1.4e-4, 2.6e-4), False), ((128.0,), False),
-     ((1.0, 1e9), True), ((0.0, 499.0), False), ((-3.0, 400.0), False), ((0.0, 0.0), False)],
-)  # fmt: skip
+    [
+        ((3.0, 0.02), True),
+        ((0.665, 0.441), False),
+        ((1.4e-4, 2.6e-4), False),
+        ((128.0,), False),
+        ((1.0, 1e9), True),
+        ((0.0, 499.0), False),
+        ((-3.0, 400.0), False),
+        ((0.0, 0.0), False),
+    ],
+)
 def test_an_axis_has_ticks_with_digits_of_their_own(values, log: bool) -> None:
     """A value of 0 has no place on a logarithmic axis."""
     ax = drawn(chart(Series("a", X[: len(values)], values)).plot())
@@ -212,8 +223,15 @@ def test_every_text_is_on_the_page_and_covers_no_other(words: int, size) -> None
     series = [
         Series(f"series {k}", (0.5, 1.0, 5.0, 10.0), (10.0**k, 5.0, 2.0, 1.0)) for k in range(2)
     ]
-    shown = Chart(title, "certified total epsilon", "Squared imbalance (p.u. squared)",
-                  tuple(series), "", x_log=True, size=size)  # fmt: skip
+    shown = Chart(
+        title,
+        "certified total epsilon",
+        "Squared imbalance (p.u. squared)",
+        tuple(series),
+        "",
+        x_log=True,
+        size=size,
+    )
     ax = shown.plot(legend=False)
     assert_readable(ax)
     assert ax.get_title(loc="left").split() == title.split()
@@ -273,8 +291,11 @@ def test_what_an_image_says_to_those_who_cannot_see_it() -> None:
 
 
 def test_bars_intervals_points_and_levels_stand_at_their_values() -> None:
-    bars = [Bar("message", 0.5, half=0.1, point=1.0, level=np.inf),
-            Bar("values", 2.0, level=1.5, note="violation"), Bar("nothing", 0.0)]  # fmt: skip
+    bars = [
+        Bar("message", 0.5, half=0.1, point=1.0, level=np.inf),
+        Bar("values", 2.0, level=1.5, note="violation"),
+        Bar("nothing", 0.0),
+    ]
     ax = Bars("t", "epsilon", bars, ("measured", "nominal", "certified"), line=1.0).plot()
     assert [bar.get_width() for bar in ax.containers[0]] == [0.5, 2.0, 0.0]
     by_label = {line.get_label(): line for line in ax.lines}
@@ -293,15 +314,18 @@ def test_an_ending_that_is_no_format_is_refused(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(("names", "across", "label"), [
-    (["0", "900", "1800"], (0.0, 900.0, 1800.0), "step"),
-    (["0.5", "7", "1e3"], (0.5, 7.0, 1000.0), "step"),
-    (["2", "2", "3"], (2.0, 2.0, 3.0), "step"),
-    (["00:00", "06:00", "12:00"], (1.0, 2.0, 3.0), "step, counted from 1"),
-    (["1", "noon", "3"], (1.0, 2.0, 3.0), "step, counted from 1"),
-    (["10", "9", "11"], (1.0, 2.0, 3.0), "step, counted from 1"),  # an axis would fold
-    (["1", "", "3"], (1.0, 2.0, 3.0), "step, counted from 1"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("names", "across", "label"),
+    [
+        (["0", "900", "1800"], (0.0, 900.0, 1800.0), "step"),
+        (["0.5", "7", "1e3"], (0.5, 7.0, 1000.0), "step"),
+        (["2", "2", "3"], (2.0, 2.0, 3.0), "step"),
+        (["00:00", "06:00", "12:00"], (1.0, 2.0, 3.0), "step, counted from 1"),
+        (["1", "noon", "3"], (1.0, 2.0, 3.0), "step, counted from 1"),
+        (["10", "9", "11"], (1.0, 2.0, 3.0), "step, counted from 1"),  # an axis would fold
+        (["1", "", "3"], (1.0, 2.0, 3.0), "step, counted from 1"),
+    ],
+)
 def test_a_series_stands_at_its_steps_names_where_they_are_rising_numbers(
     names: list[str], across: tuple[float, ...], label: str, tmp_path: Path
 ) -> None:

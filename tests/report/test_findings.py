@@ -39,8 +39,21 @@ def test_the_attack_is_a_section_with_the_figures_of_its_file(folder: Path) -> N
 
 def test_a_plan_stands_beside_what_was_measured(folder: Path) -> None:
     """The way of the run, another budget's, and one that is not the run's."""
-    words = ["plan", "case14", "--draws", "1", "--rounds", "2", "--mechanisms", "laplace",
-             "--protect", "1MW", "--quiet", "--out", str(folder / "plan")]  # fmt: skip
+    words = [
+        "plan",
+        "case14",
+        "--draws",
+        "1",
+        "--rounds",
+        "2",
+        "--mechanisms",
+        "laplace",
+        "--protect",
+        "1MW",
+        "--quiet",
+        "--out",
+        str(folder / "plan"),
+    ]
     over = json.loads((folder / "run.json").read_text())["final"]["cost_of_privacy"]
     for total, releases in (("5", "nothing,bus"), ("4", "bus"), ("5", "total")):
         assert main([*words, "--total", total, "--releases", releases]) == 0
@@ -60,9 +73,17 @@ def test_a_plan_stands_beside_what_was_measured(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "other", [[], ["--objective", "imbalance"], ["--update", "linearized"], ["--consensus", "all"],
-              ["--penalty", "100"], ["--zoning", "thirds.csv"], ["--tolerance", "1e-9"]]
-)  # fmt: skip
+    "other",
+    [
+        [],
+        ["--objective", "imbalance"],
+        ["--update", "linearized"],
+        ["--consensus", "all"],
+        ["--penalty", "100"],
+        ["--zoning", "thirds.csv"],
+        ["--tolerance", "1e-9"],
+    ],
+)
 def test_a_plan_of_other_settings_is_not_held_against_the_run(
     other: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -72,11 +93,29 @@ def test_a_plan_of_other_settings_is_not_held_against_the_run(
     Path("thirds.csv").write_text("bus,zone\n" + zones)
     words = [*BUS, "--seed", "7", *other]
     assert main(["run", *FEW, str(tmp_path / "run"), *words]) == 0
-    plan = ["plan", "case14", "--draws", "1", "--rounds", "2", "--mechanisms", "laplace",
-            "--protect", "1MW", "--total", "5", "--releases", "bus", "--quiet"]  # fmt: skip
+    plan = [
+        "plan",
+        "case14",
+        "--draws",
+        "1",
+        "--rounds",
+        "2",
+        "--mechanisms",
+        "laplace",
+        "--protect",
+        "1MW",
+        "--total",
+        "5",
+        "--releases",
+        "bus",
+        "--quiet",
+    ]
     assert main([*plan, "--out", str(tmp_path / "run" / "plan")]) == 0
-    (told,) = [str(s.notes[-1]) for s in make_report(read_source(tmp_path / "run")).sections
-               if s.title == "Plan"]  # fmt: skip
+    (told,) = [
+        str(s.notes[-1])
+        for s in make_report(read_source(tmp_path / "run")).sections
+        if s.title == "Plan"
+    ]
     assert "This run is" in told
     assert told.endswith("did not try its settings.") == bool(other)
 
@@ -86,8 +125,11 @@ def test_the_default_ways_hold_that_of_a_run_of_default_release_and_rounds(tmp_p
     assert main([*run, "--out", str(tmp_path / "run")]) == 0
     plan = ["plan", "case14", "--draws", "1", "--protect", "1MW", "--total", "5", "--quiet"]
     assert main([*plan, "--out", str(tmp_path / "run" / "plan")]) == 0
-    (told,) = [str(s.notes[-1]) for s in make_report(read_source(tmp_path / "run")).sections
-               if s.title == "Plan"]  # fmt: skip
+    (told,) = [
+        str(s.notes[-1])
+        for s in make_report(read_source(tmp_path / "run")).sections
+        if s.title == "Plan"
+    ]
     ways = json.loads((tmp_path / "run" / "plan" / "plan.json").read_text())["methods"]
     (own,) = [way for way in ways if (way["release"], way["rounds"]) == ("auto", "20")]
     assert told.endswith(f"in the median {amount(own['over_optimum']['median'], '$/h')}.")

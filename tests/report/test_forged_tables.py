@@ -29,9 +29,26 @@ from gridpriv.report.document import Report
 from gridpriv.report.export import export
 
 RUN = ["run", "case14", "--zones", "3", "--rounds", "2", "--seed", "1", "--solver", "clarabel"]
-STUDY = ["compare", "case14", "--zonings", "3", "--rounds", "2", "--solver", "clarabel", "--seeds",
-         "1", "--mechanisms", "none,laplace", "--budgets", "5", "--jobs", "1", "--format",
-         "none"]  # fmt: skip
+STUDY = [
+    "compare",
+    "case14",
+    "--zonings",
+    "3",
+    "--rounds",
+    "2",
+    "--solver",
+    "clarabel",
+    "--seeds",
+    "1",
+    "--mechanisms",
+    "none,laplace",
+    "--budgets",
+    "5",
+    "--jobs",
+    "1",
+    "--format",
+    "none",
+]
 SAMPLE = 12
 
 WAYS: dict[str, Callable[[int], pa.Array]] = {

@@ -28,14 +28,14 @@ HOSTILE = (
     "+1+cmd|'/C calc'!A0",
     "-2+3+cmd|'/C calc'!A0",
     "@SUM(1+1)*cmd|'/C calc'!A0",
-    "\t=HYPERLINK(\"http://x.example\")",
+    '\t=HYPERLINK("http://x.example")',
     "\r=1+1",
     "  =1+1",
     "\uff1d1+1",
     "\u00a0=1+1",
     'a","=1+1',
     "<script>alert(1)</script>",
-    "\"><img src=x onerror=alert(1)>",
+    '"><img src=x onerror=alert(1)>',
     "' onmouseover='alert(1)",
     "</script><script>alert(1)</script>",
     "]]><svg onload=alert(1)>",
@@ -45,7 +45,7 @@ HOSTILE = (
     "$x_1^2$ % rest ~ # &",
     '"] #panic("typst")',
     '\\"#panic("typst")',
-    "#read(\"/etc/passwd\") ${sys.inputs}",
+    '#read("/etc/passwd") ${sys.inputs}',
     "[red]markup[/red]",
     "[/never opened]",
     "[link=http://x.example]x[/link]",
@@ -54,7 +54,7 @@ HOSTILE = (
     "\u202eesrever",
     "\x00nul\x0bvt",
     "%s %(x)s {0} {title} {caveat}",
-)  # fmt: skip
+)
 
 
 def zone_map(names: tuple[str, ...]) -> pd.DataFrame:
@@ -68,12 +68,20 @@ def made(folder: Path, names: tuple[str, ...], zones: tuple[str, ...], title: st
     """Return a study's folder with these names of ways and zones."""
     folder.mkdir()
     zone_map(zones).to_csv(folder / "zones.csv", index=False)
-    methods = [Method(f"{name} {k:02d}", (("rounds", 1), ("beta", f"{1 + k}MW")))
-               for k, name in enumerate(names)]  # fmt: skip
+    methods = [
+        Method(f"{name} {k:02d}", (("rounds", 1), ("beta", f"{1 + k}MW")))
+        for k, name in enumerate(names)
+    ]
     plan = make_plan(
-        ["case14"], budgets=[5], seeds=[1], methods=methods, title=title, question=title,
-        zonings=[str(folder / "zones.csv")], reference=False,
-    )  # fmt: skip
+        ["case14"],
+        budgets=[5],
+        seeds=[1],
+        methods=methods,
+        title=title,
+        question=title,
+        zonings=[str(folder / "zones.csv")],
+        reference=False,
+    )
     compare(plan, out=folder / "study", jobs=1)
     return folder / "study"
 
@@ -150,8 +158,16 @@ def test_latex_has_the_commands_of_one_with_harmless_names(reports: tuple[Path, 
         body = "\n".join(lines[1:])
         bare = re.sub(r"\\(textbackslash|textasciitilde|textasciicircum)\{\}|\\[&%$#_{}]", "", body)
         commands = set(re.findall(r"\\[A-Za-z]+", bare))
-        assert commands <= {"\\begin", "\\end", "\\centering", "\\caption", "\\label", "\\toprule",
-                            "\\midrule", "\\bottomrule"}, path.name  # fmt: skip
+        assert commands <= {
+            "\\begin",
+            "\\end",
+            "\\centering",
+            "\\caption",
+            "\\label",
+            "\\toprule",
+            "\\midrule",
+            "\\bottomrule",
+        }, path.name
         inside = bare[bare.index("\\midrule") : bare.index("\\bottomrule")]
         assert not re.search(r"[%$#~^_{}]", inside), path.name
 
@@ -186,8 +202,16 @@ def test_the_terminal_shows_names_as_they_are(
 
 def test_a_runs_tables_hold_no_formula(tmp_path: Path) -> None:
     zone_map(("=1+1", "@x", "-a")).to_csv(tmp_path / "zones.csv", index=False)
-    words = ["run", "case14", "--zoning", str(tmp_path / "zones.csv"), "--rounds", "2",
-             "--solver", "clarabel"]  # fmt: skip
+    words = [
+        "run",
+        "case14",
+        "--zoning",
+        str(tmp_path / "zones.csv"),
+        "--rounds",
+        "2",
+        "--solver",
+        "clarabel",
+    ]
     assert main([*words, "--out", str(tmp_path / "run")]) == 0
     for path in (tmp_path / "run").glob("*.csv"):
         with path.open(newline="") as file:

@@ -22,9 +22,24 @@ from gridpriv.study import Study
 @pytest.fixture(scope="module")
 def lasso(tmp_path_factory):
     folder = tmp_path_factory.mktemp("lasso") / "study"
-    words = ["learn", "compare", "lasso", "--preset", "gauthier", "--algorithms",
-             "cdp-admm,ddp-admm", "--totals", "1", "--seeds", "2", "--rounds", "5",
-             "--out", str(folder), "--quiet"]  # fmt: skip
+    words = [
+        "learn",
+        "compare",
+        "lasso",
+        "--preset",
+        "gauthier",
+        "--algorithms",
+        "cdp-admm,ddp-admm",
+        "--totals",
+        "1",
+        "--seeds",
+        "2",
+        "--rounds",
+        "5",
+        "--out",
+        str(folder),
+        "--quiet",
+    ]
     assert main(words) == 0
     return folder
 
@@ -32,10 +47,18 @@ def lasso(tmp_path_factory):
 def made_up(**columns):
     """Return a study of one algorithm at one total whose runs have the given figures."""
     runs = pd.DataFrame(columns).assign(
-        case="adult", zoning="", load_scale=1.0, method="pvp", local_updates=1,
-        budget="total:1,1e-05", mechanism="gaussian", status="done", reason="",
-        total_epsilon=1.0, target_delta=1e-5,
-    )  # fmt: skip
+        case="adult",
+        zoning="",
+        load_scale=1.0,
+        method="pvp",
+        local_updates=1,
+        budget="total:1,1e-05",
+        mechanism="gaussian",
+        status="done",
+        reason="",
+        total_epsilon=1.0,
+        target_delta=1e-5,
+    )
     runs["run"] = [str(k) for k in range(len(runs))]
     nothing = pd.DataFrame({"run": pd.Series(dtype=str)})
     tables = dict.fromkeys(("rounds", "zones", "buses", "statements", "timing"), nothing)
@@ -127,8 +150,23 @@ def test_an_interrupted_learning_run_says_what_it_released(tmp_path, monkeypatch
             raise KeyboardInterrupt
         return noisy
 
-    words = ["learn", "run", "lasso", "--algorithm", "dpsgd", "--rounds", "4", "--clients", "5",
-             "--clip", "1", "--budget", "total:2,1e-5", "--noise", noise]  # fmt: skip
+    words = [
+        "learn",
+        "run",
+        "lasso",
+        "--algorithm",
+        "dpsgd",
+        "--rounds",
+        "4",
+        "--clients",
+        "5",
+        "--clip",
+        "1",
+        "--budget",
+        "total:2,1e-5",
+        "--noise",
+        noise,
+    ]
     with monkeypatch.context() as patch:
         patch.setattr(Task, "drawn", dying)
         assert main([*words, "--quiet", "--out", str(tmp_path)]) == 130

@@ -201,8 +201,12 @@ def test_loading_and_shed_are_drawn_and_told_with_units() -> None:
     )
     at = {text.get_text(): text.get_position() for text in ax.texts}
     np.testing.assert_allclose(rings.get_offsets(), [at["3"], at["14"]])
-    assert {"Branch loading (% of limit)", "without a limit (1)", "80.0 MW",
-            "load shedding, area by MW (most: 80.0)"} <= set(words(ax))  # fmt: skip
+    assert {
+        "Branch loading (% of limit)",
+        "without a limit (1)",
+        "80.0 MW",
+        "load shedding, area by MW (most: 80.0)",
+    } <= set(words(ax))
     assert "Load shedding: 100 MW, most at bus 3, 80.0 MW." in drawing.alt
     assert "At their limit: 1 branch." in drawing.alt
 
@@ -220,16 +224,24 @@ def test_without_limits_flow_is_shown_in_mva() -> None:
 def test_values_of_buses_are_shown_as_shades_that_grow_brighter() -> None:
     case, zoning = grid("case14")
     values = {int(bus): k / 13.0 for k, bus in enumerate(case.bus_id) if bus != 7}
-    ax = GridMap("t", *network_tables(case, zoning), values=values, limits=(0.0, 1.0),
-                 value_label="error / error of the prior").plot()  # fmt: skip
+    ax = GridMap(
+        "t",
+        *network_tables(case, zoning),
+        values=values,
+        limits=(0.0, 1.0),
+        value_label="error / error of the prior",
+    ).plot()
     assert "error / error of the prior" in words(ax)
     names = {tuple(np.round(t.get_position(), 6)): t.get_text() for t in ax.texts}
     face = {
         names[tuple(np.round(at, 6))]: sum(colour[:3])
         for kind in "os"
-        for at, colour in zip(part(ax, f"buses {kind}").get_offsets(),
-                              part(ax, f"buses {kind}").get_facecolors(), strict=True)
-    }  # fmt: skip
+        for at, colour in zip(
+            part(ax, f"buses {kind}").get_offsets(),
+            part(ax, f"buses {kind}").get_facecolors(),
+            strict=True,
+        )
+    }
     bright = [face[str(bus)] for bus in case.bus_id if bus != 7]
     assert bright == sorted(bright) and len(set(bright)) == 13
     assert face["7"] == 3.0

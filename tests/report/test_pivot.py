@@ -47,10 +47,12 @@ def test_latex_is_booktabs_and_inert(study: Study) -> None:
 
 @pytest.mark.parametrize(
     ("rows", "columns", "values", "message"),
-    [("method", "case", "cost", "different values of budget. Add 'budget'"),
-     ("methud", "budget", "cost", "did you mean 'method'"),
-     ("method", "budget", "cots", "did you mean 'cost'")],
-)  # fmt: skip
+    [
+        ("method", "case", "cost", "different values of budget. Add 'budget'"),
+        ("methud", "budget", "cost", "did you mean 'method'"),
+        ("method", "budget", "cots", "did you mean 'cost'"),
+    ],
+)
 def test_a_table_that_says_nothing_is_refused(
     study: Study, rows: str, columns: str, values: str, message: str
 ) -> None:

@@ -26,11 +26,16 @@ FORMATS = ["html", "xlsx", "csv", "tex", "pdf"]
 def private_study(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("cost")
     plan = make_plan(
-        ["case14"], budgets=[5], seeds=SEEDS, settings={"rounds": 3, "objective": "cost"},
+        ["case14"],
+        budgets=[5],
+        seeds=SEEDS,
+        settings={"rounds": 3, "objective": "cost"},
         reference=False,
-        methods=[Method("no noise", (("mechanism", "none"),)),
-                 Method("demand, once", (("perturbation", "demand"), ("noise_schedule", "once")))],
-    )  # fmt: skip
+        methods=[
+            Method("no noise", (("mechanism", "none"),)),
+            Method("demand, once", (("perturbation", "demand"), ("noise_schedule", "once"))),
+        ],
+    )
     compare(plan, out=folder, jobs=1)
     return folder
 

@@ -92,8 +92,21 @@ def test_a_day_is_held_again_against_what_it_was_held_against(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("day.csv").write_text("step,bus,pd_mw\n1,3,80\n2,3,90\n")
-    words = ["run", "case14", "--zones", "2", "--series", "day.csv", "--reference", "--solver",
-             "clarabel", "--noise-schedule", "once", "--rounds", "2"]  # fmt: skip
+    words = [
+        "run",
+        "case14",
+        "--zones",
+        "2",
+        "--series",
+        "day.csv",
+        "--reference",
+        "--solver",
+        "clarabel",
+        "--noise-schedule",
+        "once",
+        "--rounds",
+        "2",
+    ]
     assert main([*words, "--out", "first", "--quiet"]) == 0
     assert main(["report", "first", "--quiet"]) == 0
     again = printed(tmp_path / "first")

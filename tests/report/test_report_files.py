@@ -124,8 +124,9 @@ def test_csv_holds_the_numbers_in_full(study_folder: Path, study: Study) -> None
     assert [float(r["Imbalance (MW)"]) for r in rows] == list(table.imbalance_mw)
 
 
-@pytest.mark.parametrize(("kind", "draws"), [("csv", False), ("tex", False), ("xlsx", False),
-                                             ("html", True)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("kind", "draws"), [("csv", False), ("tex", False), ("xlsx", False), ("html", True)]
+)
 def test_only_formats_that_show_figures_import_what_draws_them(
     copied: Path, kind: str, draws: bool
 ) -> None:
@@ -133,8 +134,9 @@ def test_only_formats_that_show_figures_import_what_draws_them(
         "import sys; from gridpriv.report.export import export\n"
         "export(sys.argv[1], sys.argv[2:]); print('matplotlib' in sys.modules)"
     )
-    told = subprocess.run([sys.executable, "-c", code, str(copied), kind], capture_output=True,
-                          text=True, check=True)  # fmt: skip
+    told = subprocess.run(
+        [sys.executable, "-c", code, str(copied), kind], capture_output=True, text=True, check=True
+    )
     assert told.stdout == f"{draws}\n"
 
 
@@ -143,8 +145,10 @@ def test_every_figure_is_written_as_a_file(copied: Path) -> None:
     names = {file.name for file in files}
     assert all(file.parent == copied / "report-figures" for file in files)
     assert "case14-zones.svg" in names
-    assert {f"consensus-residual-by-round-from-releases-only-case14-total-epsilon-{e}.svg"
-            for e in ("0-5", "5", "10")} <= names  # fmt: skip
+    assert {
+        f"consensus-residual-by-round-from-releases-only-case14-total-epsilon-{e}.svg"
+        for e in ("0-5", "5", "10")
+    } <= names
     chart = next(file for file in files if "consensus-residual" in file.name)
     assert "demand, once" in chart.read_text(encoding="utf-8"), "its legend"
     with pytest.raises(InputError, match="one of png, svg, pdf"):
@@ -170,8 +174,9 @@ def measured(texts: list[str], place: Path, *, bold: bool) -> dict[str, float]:
     listed = ", ".join(json.dumps(text, ensure_ascii=False) for text in texts)
     source.write_text(
         "#context [#metadata((" + listed + ",).map(t => measure(text(size: 6.8pt, "
-        f'weight: "{weight}", t)).width.pt())) <widths>]', encoding="utf-8",
-    )  # fmt: skip
+        f'weight: "{weight}", t)).width.pt())) <widths>]',
+        encoding="utf-8",
+    )
     (found,) = json.loads(typst.query(str(source), "<widths>", field="value"))
     return dict(zip(texts, found, strict=True))
 
@@ -223,8 +228,23 @@ def test_the_pdf_is_typeset_with_the_answer_on_its_first_page(study_folder: Path
 
 
 def test_what_draws_nothing_and_what_draws_no_noise_are_told_apart(tmp_path: Path) -> None:
-    words = ["compare", "case14", "--mechanism", "knorm", "--rounds", "1", "--budgets", "1",
-             "--seeds", "1", "--jobs", "1", "--format", "none", "--quiet"]  # fmt: skip
+    words = [
+        "compare",
+        "case14",
+        "--mechanism",
+        "knorm",
+        "--rounds",
+        "1",
+        "--budgets",
+        "1",
+        "--seeds",
+        "1",
+        "--jobs",
+        "1",
+        "--format",
+        "none",
+        "--quiet",
+    ]
     assert main([*words, "--out", str(tmp_path)]) == 0
     for flags, place in ([], "report-csv"), (["--public"], "public/report-public-csv"):
         assert main(["report", str(tmp_path), "--format", "csv", "--quiet", *flags]) == 0
@@ -235,8 +255,24 @@ def test_what_draws_nothing_and_what_draws_no_noise_are_told_apart(tmp_path: Pat
 
 def test_a_single_runs_folder_has_a_report(tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    assert main(["run", "case14", "--rounds", "3", "--seed", "1", "--out", str(folder), "--quiet",
-                 "--solver", "clarabel"]) == 0  # fmt: skip
+    assert (
+        main(
+            [
+                "run",
+                "case14",
+                "--rounds",
+                "3",
+                "--seed",
+                "1",
+                "--out",
+                str(folder),
+                "--quiet",
+                "--solver",
+                "clarabel",
+            ]
+        )
+        == 0
+    )
     assert main(["report", str(folder), "--format", "html,csv"]) == 0
     page = (folder / "report.html").read_text()
     final = json.loads((folder / "run.json").read_text())["final"]
@@ -255,8 +291,25 @@ def test_a_run_without_a_branch_is_drawn_without_it(tmp_path: Path) -> None:
 
 def test_a_public_runs_folder_has_a_report_without_private_figures(tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    assert main(["run", "case14", "--rounds", "3", "--seed", "1", "--out", str(folder), "--quiet",
-                 "--solver", "clarabel", "--public"]) == 0  # fmt: skip
+    assert (
+        main(
+            [
+                "run",
+                "case14",
+                "--rounds",
+                "3",
+                "--seed",
+                "1",
+                "--out",
+                str(folder),
+                "--quiet",
+                "--solver",
+                "clarabel",
+                "--public",
+            ]
+        )
+        == 0
+    )
     assert "load_mw" not in pd.read_csv(folder / "zones.csv")
     assert main(["report", str(folder)]) == 0
     assert "left out" in (folder / "report.html").read_text()
@@ -311,9 +364,26 @@ def test_a_folder_that_cannot_be_read_is_refused_in_one_line(
 def test_a_series_has_a_report_of_its_steps(tmp_path: Path) -> None:
     (tmp_path / "loads.csv").write_text("step,load_scale\nnight,0.6\nnoon,4\n")
     folder = tmp_path / "out"
-    assert main(["run", "case14", "--rounds", "2", "--seed", "1", "--series",
-                 str(tmp_path / "loads.csv"), "--out", str(folder), "--quiet",
-                 "--solver", "clarabel"]) == 0  # fmt: skip
+    assert (
+        main(
+            [
+                "run",
+                "case14",
+                "--rounds",
+                "2",
+                "--seed",
+                "1",
+                "--series",
+                str(tmp_path / "loads.csv"),
+                "--out",
+                str(folder),
+                "--quiet",
+                "--solver",
+                "clarabel",
+            ]
+        )
+        == 0
+    )
     assert main(["report", str(folder), "--format", "html,csv"]) == 0
     document = json.loads((folder / "horizon.json").read_text())
     unserved = [step["redispatch_shed_mw"] for step in document["steps"]]
@@ -383,8 +453,23 @@ def test_the_compare_command_ends_with_a_report(
 def test_the_compare_command_tells_of_ways_without_a_finished_run(
     flags: list[str], code: int, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ["compare", "case14", "--budgets", "5", "--mechanism", "knorm", "--rounds", "2",
-             "--seeds", "1", "--jobs", "1", "--out", str(tmp_path), *flags]  # fmt: skip
+    words = [
+        "compare",
+        "case14",
+        "--budgets",
+        "5",
+        "--mechanism",
+        "knorm",
+        "--rounds",
+        "2",
+        "--seeds",
+        "1",
+        "--jobs",
+        "1",
+        "--out",
+        str(tmp_path),
+        *flags,
+    ]
     assert main(words) == code
     assert told in " ".join(capsys.readouterr().err.split())
     assert (tmp_path / "report.html").is_file()

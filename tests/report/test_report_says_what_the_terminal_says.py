@@ -29,20 +29,42 @@ from gridpriv.study.total import study_totals
 QUICK = ["--solver", "clarabel", "--seed", "5"]
 NOISE = ["--noise-schedule", "once", "--budget", "total:0.2", "--beta", "30MW", "--rounds", "2"]
 PUBLIC = {
-    "not-converged", "ended-early", "ac-rounds-not-converged", "released-statistics", "protected",
-    "published-sensitivity", "noise-source", "adaptive-penalty",
+    "not-converged",
+    "ended-early",
+    "ac-rounds-not-converged",
+    "released-statistics",
+    "protected",
+    "published-sensitivity",
+    "noise-source",
+    "adaptive-penalty",
     "protected-scaled",
-}  # fmt: skip
+}
 """Codes of messages that follow from releases and public data."""
 STRESSED = {
     "not converged": ["--rounds", "1", "--mechanism", "none"],
-    "islanded": ["--rounds", "3", "--mechanism", "none",
-                 "--outage", "branch:17", "--outage", "branch:20"],
+    "islanded": [
+        "--rounds",
+        "3",
+        "--mechanism",
+        "none",
+        "--outage",
+        "branch:17",
+        "--outage",
+        "branch:20",
+    ],
     "zero demand": ["--rounds", "2", "--mechanism", "none", "--demand", "DEMAND"],
     "worth nothing": NOISE,
-    "overloaded": [*NOISE, "--load-scale", "3", "--outage", "branch:1", "--no-reference",
-                   "--release", "tree"],
-}  # fmt: skip
+    "overloaded": [
+        *NOISE,
+        "--load-scale",
+        "3",
+        "--outage",
+        "branch:1",
+        "--no-reference",
+        "--release",
+        "tree",
+    ],
+}
 
 
 @pytest.fixture(scope="module", params=STRESSED)
@@ -86,8 +108,20 @@ def test_a_report_says_every_sentence_that_the_terminal_said(told: tuple[Path, l
 def test_a_report_has_the_row_of_an_infeasible_prior_only_baseline(
     tmp_path: Path,
 ) -> None:
-    words = ["--rounds", "8", "--load-scale", "3", "--outage", "branch:1", "--budget", "total:0.3",
-             "--beta", "30MW", "--seed", "3"]  # fmt: skip
+    words = [
+        "--rounds",
+        "8",
+        "--load-scale",
+        "3",
+        "--outage",
+        "branch:1",
+        "--budget",
+        "total:0.3",
+        "--beta",
+        "30MW",
+        "--seed",
+        "3",
+    ]
     assert main(["run", "case14", *words, "--quiet", "--out", str(tmp_path / "run")]) == 0
     export(tmp_path / "run")
     page = visible(tmp_path / "run" / "report.html")
@@ -187,9 +221,12 @@ def test_the_prior_only_row_of_a_study_is_that_of_a_run_that_asks_for_it(
 ) -> None:
     methods = [m for m in DEFAULT_METHODS if m.name in ("no noise", "prior-only")]
     plan = make_plan(
-        ["case14"], budgets=[0.2], methods=[*methods, NOISY], seeds=[1, 2],
+        ["case14"],
+        budgets=[0.2],
+        methods=[*methods, NOISY],
+        seeds=[1, 2],
         settings={"solver": "clarabel", "beta": "30MW"},
-    )  # fmt: skip
+    )
     study = compare(plan, out=tmp_path / "study", jobs=1)
     silent = study.runs[study.runs.method == "prior-only"]
     words = ["--mechanism", "knorm", "--release", "nothing", "--noise-schedule", "once"]

@@ -31,17 +31,44 @@ from gridpriv.core.store import reopen_store
 
 BATCH, SAMPLE, ALL = 250, 12, 20_000
 RUN = ["case14", "--zones", "3", "--rounds", "2", "--noise-schedule", "round", "--quiet"]
-STUDY = ["case14", "--zonings", "3", "--rounds", "2", "--solver", "clarabel", "--seeds", "2",
-         "--mechanisms", "none,laplace", "--budgets", "5", "--jobs", "1", "--format", "none",
-         "--quiet"]  # fmt: skip
+STUDY = [
+    "case14",
+    "--zonings",
+    "3",
+    "--rounds",
+    "2",
+    "--solver",
+    "clarabel",
+    "--seeds",
+    "2",
+    "--mechanisms",
+    "none,laplace",
+    "--budgets",
+    "5",
+    "--jobs",
+    "1",
+    "--format",
+    "none",
+    "--quiet",
+]
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder of results: a study, one half done, a run, each with an audit and attack."""
     place = tmp_path_factory.mktemp("whole")
-    audit = ["audit", *RUN, "--noise-schedule", "round", "--runs", "200", "--audit-rounds", "2",
-             "--levels", "release"]  # fmt: skip
+    audit = [
+        "audit",
+        *RUN,
+        "--noise-schedule",
+        "round",
+        "--runs",
+        "200",
+        "--audit-rounds",
+        "2",
+        "--levels",
+        "release",
+    ]
     attack = ["attack", *RUN, "--mechanism", "none", "--bus", "12", "--attack-rounds", "1"]
     for name, words in {
         "study": ["compare", *STUDY],
@@ -106,8 +133,14 @@ KINDS: dict[str, tuple[str, str]] = {
 def read(folder: Path, draw: random.Random) -> tuple[int, str]:
     """Report a folder; return the exit code and what is wrong about how it ended."""
     shutil.rmtree(folder.parent / "out", ignore_errors=True)
-    words = ["report", str(folder), "--out", str(folder.parent / "out"), "--format",
-             draw.choice(["csv", "csv", "tex", "html", "xlsx"])]  # fmt: skip
+    words = [
+        "report",
+        str(folder),
+        "--out",
+        str(folder.parent / "out"),
+        "--format",
+        draw.choice(["csv", "csv", "tex", "html", "xlsx"]),
+    ]
     words += ["--public"] * (draw.random() < 0.3)
     out, err = io.StringIO(), io.StringIO()
     try:

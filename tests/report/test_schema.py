@@ -52,8 +52,26 @@ def strangers(folder: Path) -> list[str]:
 @pytest.mark.parametrize("objective", ["imbalance", "cost"])
 def test_a_run_holds_nothing_undeclared(objective: str, tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    assert main(["run", "case14", "--rounds", "2", "--seed", "1", "--objective", objective,
-                 "--solver", "clarabel", "--quiet", "--out", str(folder)]) == 0  # fmt: skip
+    assert (
+        main(
+            [
+                "run",
+                "case14",
+                "--rounds",
+                "2",
+                "--seed",
+                "1",
+                "--objective",
+                objective,
+                "--solver",
+                "clarabel",
+                "--quiet",
+                "--out",
+                str(folder),
+            ]
+        )
+        == 0
+    )
     assert {"prices", "tie_prices", "binding", "res_bus", "buses"} <= {
         path.stem for path in folder.glob("*.csv")
     }
@@ -64,9 +82,26 @@ def test_a_run_holds_nothing_undeclared(objective: str, tmp_path: Path) -> None:
 def test_a_series_holds_nothing_undeclared(tmp_path: Path) -> None:
     (tmp_path / "loads.csv").write_text("step,load_scale\n1,1.0\n2,0.9\n")
     folder = tmp_path / "day"
-    assert main(["run", "case14", "--rounds", "2", "--seed", "1", "--solver", "clarabel",
-                 "--quiet", "--series", str(tmp_path / "loads.csv"),
-                 "--out", str(folder)]) == 0  # fmt: skip
+    assert (
+        main(
+            [
+                "run",
+                "case14",
+                "--rounds",
+                "2",
+                "--seed",
+                "1",
+                "--solver",
+                "clarabel",
+                "--quiet",
+                "--series",
+                str(tmp_path / "loads.csv"),
+                "--out",
+                str(folder),
+            ]
+        )
+        == 0
+    )
     assert len(list(folder.glob("*.csv"))) >= 6
     assert strangers(folder) == []
     assert undeclared(json.loads((folder / "horizon.json").read_text()), SERIES_DOCUMENT) == []
@@ -81,8 +116,26 @@ def test_a_study_holds_nothing_undeclared(study_folder: Path) -> None:
 def test_learning_holds_nothing_undeclared(tmp_path: Path) -> None:
     compared, single = tmp_path / "compared", tmp_path / "single"
     common = ["lasso", "--rounds", "2", "--clients", "5", "--quiet"]
-    assert main(["learn", "compare", *common, "--algorithms", "ryu-kim,dpsgd", "--totals", "1",
-                 "--seeds", "1", "--clip", "1", "--out", str(compared)]) == 0  # fmt: skip
+    assert (
+        main(
+            [
+                "learn",
+                "compare",
+                *common,
+                "--algorithms",
+                "ryu-kim,dpsgd",
+                "--totals",
+                "1",
+                "--seeds",
+                "1",
+                "--clip",
+                "1",
+                "--out",
+                str(compared),
+            ]
+        )
+        == 0
+    )
     assert strangers(compared) == []
     assert undeclared(json.loads((compared / "manifest.json").read_text()), MANIFEST) == []
     assert main(["learn", "run", *common, "--clip", "1", "--out", str(single)]) == 0
@@ -93,13 +146,23 @@ def test_learning_holds_nothing_undeclared(tmp_path: Path) -> None:
 
 
 TABLE = TableSchema(
-    "rounds", "a round",
+    "rounds",
+    "a round",
     (Column("round", "settings", "Round", "from 1"),),
-    (Column("residual", "releases", "Residual", "of what was sent"),
-     Column("shed", "private", "Shed", "of true demand", "MW")),
-)  # fmt: skip
-FRAME = pd.DataFrame({"run": ["a", "b"], "round": [1, 1], "residual": [2.0, 3.0],
-                      "shed": [4.0, 5.0], "new": [6.0, 7.0]})  # fmt: skip
+    (
+        Column("residual", "releases", "Residual", "of what was sent"),
+        Column("shed", "private", "Shed", "of true demand", "MW"),
+    ),
+)
+FRAME = pd.DataFrame(
+    {
+        "run": ["a", "b"],
+        "round": [1, 1],
+        "residual": [2.0, 3.0],
+        "shed": [4.0, 5.0],
+        "new": [6.0, 7.0],
+    }
+)
 
 
 def test_what_is_undeclared_or_private_stays() -> None:

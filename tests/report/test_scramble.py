@@ -73,8 +73,12 @@ def commands(place: Path, words: list[list[str]], tape: Path) -> str:
     for number, one in enumerate(words):
         done = subprocess.run(
             [sys.executable, "driver.py", str(tape) + f"-{number}", *one],
-            cwd=place, env=environment, capture_output=True, text=True, check=False,
-        )  # fmt: skip
+            cwd=place,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         assert done.returncode == 0, done.stderr
         if "--public" in one:
             told += done.stdout + done.stderr
@@ -172,13 +176,33 @@ def test_a_public_report_of_a_study(objective: str, tmp_path: Path) -> None:
     pytest.importorskip("typst")
     owners = [
         [
-            ["compare", "case14.m", "--mechanisms", "none,laplace", "--perturbations", "demand",
-             "--budgets", "5", "--rounds", "3", "--seeds", seeds, "--jobs", "1", "--objective",
-             objective, "--format", "none", "--quiet", "--out", "study"],
+            [
+                "compare",
+                "case14.m",
+                "--mechanisms",
+                "none,laplace",
+                "--perturbations",
+                "demand",
+                "--budgets",
+                "5",
+                "--rounds",
+                "3",
+                "--seeds",
+                seeds,
+                "--jobs",
+                "1",
+                "--objective",
+                objective,
+                "--format",
+                "none",
+                "--quiet",
+                "--out",
+                "study",
+            ],
             ["report", "study", "--public", "--out", "public", *FORMATS],
         ]
         for seeds in ("11,12", "21,22")
-    ]  # fmt: skip
+    ]
     differing(tmp_path, owners, grids())
 
 
@@ -187,10 +211,12 @@ def test_a_public_report_of_a_run(tmp_path: Path) -> None:
     pytest.importorskip("typst")
     private = [word for word in RUN if word != "--public"]
     owners = [
-        [[*private, "--seed", seed, "--objective", "cost", "--quiet", "--out", "run"],
-         ["report", "run", "--public", "--out", "public", *FORMATS]]
+        [
+            [*private, "--seed", seed, "--objective", "cost", "--quiet", "--out", "run"],
+            ["report", "run", "--public", "--out", "public", *FORMATS],
+        ]
         for seed in ("1", "2")
-    ]  # fmt: skip
+    ]
     differing(tmp_path, owners, grids())
 
 
@@ -207,8 +233,21 @@ def samples(tmp_path: Path) -> list[dict[str, bytes]]:
     return files
 
 
-LEARN = ["--rounds", "3", "--clip", "1", "--norm", "1", "--split", "contiguous", "--clients", "5",
-         "--quiet", "--out", "private"]  # fmt: skip
+LEARN = [
+    "--rounds",
+    "3",
+    "--clip",
+    "1",
+    "--norm",
+    "1",
+    "--split",
+    "contiguous",
+    "--clients",
+    "5",
+    "--quiet",
+    "--out",
+    "private",
+]
 # the tape is in the order of draws, so clients draw in theirs
 COMPARE = [*LEARN, "--totals", "2", "--seeds", "2", "--format", "none", "--workers", "1"]
 
@@ -220,16 +259,27 @@ COMPARE = [*LEARN, "--totals", "2", "--seeds", "2", "--format", "none", "--worke
         ["compare", "own.npz", "--algorithms", "ryu-kim,dpsgd", *COMPARE],
         ["compare", "own.npz", "--algorithms", "dp-admm,fedspd-dp", *COMPARE],
         ["compare", "own.npz", "--algorithms", "cdp-admm,ddp-admm", *COMPARE],
-        ["compare", "own.npz", "--algorithms", "dpsgd", "--tune", "learning-rate=0.01,1",
-         "--tune-on", "charged", *COMPARE],
+        [
+            "compare",
+            "own.npz",
+            "--algorithms",
+            "dpsgd",
+            "--tune",
+            "learning-rate=0.01,1",
+            "--tune-on",
+            "charged",
+            *COMPARE,
+        ],
     ],
     ids=" ".join,
-)  # fmt: skip
+)
 def test_a_public_report_of_learning(words: list[str], tmp_path: Path) -> None:
     pytest.importorskip("typst")
     owners = [
-        [["learn", *(seed if word == "SEED" else word for word in words)],
-         ["report", "private", "--public", "--out", "public", *FORMATS]]
+        [
+            ["learn", *(seed if word == "SEED" else word for word in words)],
+            ["report", "private", "--public", "--out", "public", *FORMATS],
+        ]
         for seed in ("1", "2")
-    ]  # fmt: skip
+    ]
     differing(tmp_path, owners, samples(tmp_path))

@@ -27,11 +27,23 @@ from gridpriv.zonal.messages import TEMPLATES as OF_RUNS
 COST = next(metric for metric in COSTS if metric.key == "cost_of_privacy")
 TOTAL = "total:5,1e-05"
 PLAIN = {
-    "case": "case14", "zoning": "", "load_scale": 1.0, "local_updates": 1, "status": "done",
-    "ac_feasible": True, "consensus_residual": 1e-4, "redispatch_shed_mw": 0.0,
-    "target_delta": 1e-5, "configuration": "c", "noise_schedule": "once", "mechanism": "laplace",
-    "total_epsilon": 5.0, "noise": "simulated", "protects": "p+q", "protection": "a change",
-}  # fmt: skip
+    "case": "case14",
+    "zoning": "",
+    "load_scale": 1.0,
+    "local_updates": 1,
+    "status": "done",
+    "ac_feasible": True,
+    "consensus_residual": 1e-4,
+    "redispatch_shed_mw": 0.0,
+    "target_delta": 1e-5,
+    "configuration": "c",
+    "noise_schedule": "once",
+    "mechanism": "laplace",
+    "total_epsilon": 5.0,
+    "noise": "simulated",
+    "protects": "p+q",
+    "protection": "a change",
+}
 
 
 def method(name: str, costs: list[float], **other: Any) -> list[dict[str, Any]]:
@@ -69,10 +81,13 @@ def told(study: Study, code: str) -> list[str]:
 
 def test_a_method_is_ranked_first_where_its_paired_difference_is_significant() -> None:
     base = np.array([10.0, 400.0, 90.0, 220.0, 310.0])  # seeds matter more than methods
-    for gap, significant in ((np.array([4.0, 5.0, 4.0, 6.0, 5.0]), True),
-                             (np.array([40.0, -50.0, 4.0, -6.0, 50.0]), False)):  # fmt: skip
-        study = made(noise_free(8000.0), method("a", list(8000 + base)),
-                     method("b", list(8000 + base + gap)))  # fmt: skip
+    for gap, significant in (
+        (np.array([4.0, 5.0, 4.0, 6.0, 5.0]), True),
+        (np.array([40.0, -50.0, 4.0, -6.0, 50.0]), False),
+    ):
+        study = made(
+            noise_free(8000.0), method("a", list(8000 + base)), method("b", list(8000 + base + gap))
+        )
         p = stats.ttest_1samp(gap, 0.0).pvalue
         assert (p < 0.05) == significant
         assert ("lowest" in codes(study)) == significant
@@ -84,10 +99,13 @@ def test_equal_methods_are_told_apart_in_at_most_one_study_of_twenty() -> None:
     """Six methods that do not differ: each pair at 95 % tells some apart in a third of studies."""
     rng, ranked, trials = np.random.default_rng(3), 0, 400
     for _ in range(trials):
-        runs = pd.DataFrame([
-            {"series": f"m{k}", "seed": seed, "budget": TOTAL, "cost_of_privacy": cost}
-            for k in range(6) for seed, cost in enumerate(rng.normal(50.0, 20.0, 5))
-        ])  # fmt: skip
+        runs = pd.DataFrame(
+            [
+                {"series": f"m{k}", "seed": seed, "budget": TOTAL, "cost_of_privacy": cost}
+                for k in range(6)
+                for seed, cost in enumerate(rng.normal(50.0, 20.0, 5))
+            ]
+        )
         ranked += len(rank(runs, COST).leaders) < 6
     assert ranked <= 0.05 * trials + 2.0 * math.sqrt(0.05 * 0.95 * trials)
 
@@ -103,18 +121,20 @@ def test_one_seed_is_never_a_ranking() -> None:
 )
 def test_noise_free_methods_are_compared_exactly(costs: tuple[float, ...], code: str) -> None:
     """They draw nothing: one run of each is all there is to know."""
-    study = made(*(noise_free(8000.0, f"m{k}", redispatch_shed_mw=mw)
-                   for k, mw in enumerate(costs)))  # fmt: skip
+    study = made(
+        *(noise_free(8000.0, f"m{k}", redispatch_shed_mw=mw) for k, mw in enumerate(costs))
+    )
     assert code in codes(study)
     assert "next-seeds" not in codes(study)
 
 
 def test_the_cost_of_privacy_is_that_of_the_method_and_that_of_the_noise() -> None:
     study = made(
-        noise_free(8000.0), noise_free(8300.0, "noise-free, linearized", configuration="d"),
+        noise_free(8000.0),
+        noise_free(8300.0, "noise-free, linearized", configuration="d"),
         method("exact", [8010.0, 8030.0]),
         method("linearized", [8250.0, 8310.0], configuration="d"),
-    )  # fmt: skip
+    )
     rows = summary(study).set_index("method")
     assert rows.cost_of_privacy[["exact", "linearized"]].tolist() == [20.0, 280.0]
     assert rows.method_cost[["exact", "linearized"]].tolist() == [0.0, 300.0]
@@ -124,16 +144,20 @@ def test_the_cost_of_privacy_is_that_of_the_method_and_that_of_the_noise() -> No
     assert facts["Cost of privacy"] == "+20.00 $/h (0.25 %)"
     bars = split_bars("t", summary(study)[summary(study).panel == "case14"], TOTAL)
     assert [(b.name, b.method, b.noise) for b in bars.bars] == [
-        ("exact", 0.0, 20.0), ("linearized", 300.0, -20.0)
-    ]  # fmt: skip
+        ("exact", 0.0, 20.0),
+        ("linearized", 300.0, -20.0),
+    ]
 
 
 def test_an_infeasible_baseline_gives_no_cost() -> None:
     study = made(noise_free(8000.0, ac_feasible=False), method("a", [8100.0, 8120.0]))
     assert summary(study).cost_of_privacy.isna().all()
     assert "noise-free-infeasible" in codes(study)
-    other = made(noise_free(7000.0, ac_feasible=False), noise_free(8000.0, "other"),
-                 method("a", [8100.0, 8120.0]))  # fmt: skip
+    other = made(
+        noise_free(7000.0, ac_feasible=False),
+        noise_free(8000.0, "other"),
+        method("a", [8100.0, 8120.0]),
+    )
     row = summary(other).set_index("method").loc["a"]
     assert row.cost_of_privacy == 110.0, "the cheapest AC-feasible one is the baseline"
     assert "noise-free-infeasible" not in codes(other)
@@ -141,9 +165,10 @@ def test_an_infeasible_baseline_gives_no_cost() -> None:
 
 def test_an_infeasible_run_has_no_cost_and_its_method_no_rank() -> None:
     study = made(
-        noise_free(8000.0), method("a", [8001.0, 8001.5, 8001.2], ac_feasible=False),
+        noise_free(8000.0),
+        method("a", [8001.0, 8001.5, 8001.2], ac_feasible=False),
         method("b", [8100.0, 8101.0, 8102.0]),
-    )  # fmt: skip
+    )
     study.runs.loc[1, "ac_feasible"] = True
     assert "partly-infeasible" in codes(study) and "lowest" not in codes(study)
     assert told(study, "partly-infeasible")[0].count('"a": 2 of 3') == 1
@@ -158,14 +183,18 @@ def test_an_infeasible_run_has_no_cost_and_its_method_no_rank() -> None:
 
 @pytest.mark.parametrize(
     ("prior", "feasible", "code"),
-    [(8050.0, True, "prior-only-cheaper"), (9000.0, True, None),
-     (8050.0, False, "prior-only-infeasible")],
-)  # fmt: skip
+    [
+        (8050.0, True, "prior-only-cheaper"),
+        (9000.0, True, None),
+        (8050.0, False, "prior-only-infeasible"),
+    ],
+)
 def test_a_budget_is_compared_with_releasing_nothing(
     prior: float, feasible: bool, code: str | None
 ) -> None:
-    study = made(noise_free(8000.0), prior_only(prior, ac_feasible=feasible),
-                 method("a", [8100.0, 8120.0]))  # fmt: skip
+    study = made(
+        noise_free(8000.0), prior_only(prior, ac_feasible=feasible), method("a", [8100.0, 8120.0])
+    )
     found = codes(study) & {"prior-only-cheaper", "prior-only-infeasible"}
     assert found == ({code} if code else set())
     assert ("next-budget" in codes(study)) == (code == "prior-only-cheaper")
@@ -175,8 +204,10 @@ def test_a_budget_is_compared_with_releasing_nothing(
 
 @pytest.mark.parametrize(("schedule", "step"), [("round", "next-once"), ("once", "next-rounds")])
 def test_a_study_that_has_not_converged_says_what_helps(schedule: str, step: str) -> None:
-    study = made(noise_free(8000.0), method("a", [8100.0, 8120.0], consensus_residual=0.5,
-                                            noise_schedule=schedule))  # fmt: skip
+    study = made(
+        noise_free(8000.0),
+        method("a", [8100.0, 8120.0], consensus_residual=0.5, noise_schedule=schedule),
+    )
     assert "not-converged" in codes(study)
     assert codes(study) & {"next-once", "next-rounds"} == {step}
     late = made(noise_free(8000.0, consensus_residual=0.5), method("a", [8100.0, 8120.0]))
@@ -199,8 +230,10 @@ def test_a_negative_cost_of_privacy_is_called_chance() -> None:
 
 def test_methods_that_protect_different_things_are_named() -> None:
     study = made(method("a", [1.0]), method("b", [1.0], protection="another", protects="q"))
-    assert told(study, "protected-by") == ['Protected by "a": a change.',
-                                           'Protected by "b": another.']  # fmt: skip
+    assert told(study, "protected-by") == [
+        'Protected by "a": a change.',
+        'Protected by "b": another.',
+    ]
     assert "protected-one-kind" in codes(study)
     assert told(made(method("a", [1.0]), method("b", [1.0])), "protected") == [
         "Protected: a change."
@@ -224,8 +257,14 @@ def test_a_template_is_at_most_three_sentences_of_25_words() -> None:
 def test_the_card_of_a_real_study_is_that_of_its_runs(reference: bool, tmp_path: Path) -> None:
     schedule = (("perturbation", "demand"), ("noise_schedule", "once"))
     methods = [Method("once", schedule), Method("two rounds", (*schedule, ("rounds", 2)))]
-    plan = make_plan(["case14"], budgets=[1, 8], methods=methods, seeds=[1, 2],
-                     settings={"solver": "clarabel", "rounds": 4}, reference=reference)  # fmt: skip
+    plan = make_plan(
+        ["case14"],
+        budgets=[1, 8],
+        methods=methods,
+        seeds=[1, 2],
+        settings={"solver": "clarabel", "rounds": 4},
+        reference=reference,
+    )
     compare(plan, out=tmp_path, jobs=1)
     study = read_source(tmp_path)
     runs, (card,) = with_cost_of_privacy(study.runs), cards(study, summary(study))
@@ -233,8 +272,10 @@ def test_the_card_of_a_real_study_is_that_of_its_runs(reference: bool, tmp_path:
     assert card.title == "case14 (259.0 MW of load), total epsilon 8"
     key = "cost_of_privacy" if reference else "redispatch_shed_mw"
     at = runs[runs.budget.str.startswith("total:8")].groupby("method")[key].mean()
-    assert at[facts["Lowest cost of privacy" if reference else
-                    "Lowest load shedding"].value] == at.min()  # fmt: skip
+    assert (
+        at[facts["Lowest cost of privacy" if reference else "Lowest load shedding"].value]
+        == at.min()
+    )
     plain = runs[runs.budget == "none"]
     assert len(plain) == (2 if reference else 0)
     if reference:

@@ -46,8 +46,10 @@ def test_the_command_prints_writes_and_refuses(tmp_path, capsys) -> None:
     document = json.loads(capsys.readouterr().out)
     assert [claim["outcome"] for claim in document["claims"]] == ["does not hold"]
     assert {path.name for path in (tmp_path / "out").iterdir()} == {
-        "dvorkin-tco.json", "table.csv", "claims.csv",
-    }  # fmt: skip
+        "dvorkin-tco.json",
+        "table.csv",
+        "claims.csv",
+    }
     assert main(["reproduce", "dvorkin-tco", "--scale", "full"]) == 2
     assert "scale" in capsys.readouterr().err
 

@@ -87,15 +87,26 @@ def made_up(reverse: str = "") -> Study:
             for updates in (1, 5):
                 run = f"{method}-{eps}-{updates}"
                 runs.append(
-                    {"run": run, "case": "c", "method": method, "budget": f"per-release:{eps}",
-                     "local_updates": updates, "mechanism": "x", "rounds": 20, "status": "done"}
-                )  # fmt: skip
+                    {
+                        "run": run,
+                        "case": "c",
+                        "method": method,
+                        "budget": f"per-release:{eps}",
+                        "local_updates": updates,
+                        "mechanism": "x",
+                        "rounds": 20,
+                        "status": "done",
+                    }
+                )
                 kind = {"ObjG": 4.0, "OutG": 3.0, "ObjL": 2.0, "OutL": 1.0}[method]
                 rank = {"ObjL": 1.0, "ObjG": 2.0, "OutL": 3.0, "OutG": 4.0}[method]
                 if updates == 5 and eps == 1.0:
                     rank = 5.0 - rank
-                figures = {"noise_magnitude": kind / eps, "objective": rank,
-                           "consensus_residual": 1.0 / updates}  # fmt: skip
+                figures = {
+                    "noise_magnitude": kind / eps,
+                    "objective": rank,
+                    "consensus_residual": 1.0 / updates,
+                }
                 if reverse:
                     figures[reverse] = 1.0 / figures[reverse]
                 # early rounds say the opposite: only the last ten count for these two
@@ -148,9 +159,16 @@ def learned(curves: dict[str, dict[str, list[float]]]) -> Study:
         for budget, values in budgets.items():
             run = f"{method} {budget}"
             runs.append(
-                {"run": run, "case": "x", "method": method, "budget": budget, "local_updates": 1,
-                 "status": "done", "error": values[-1]}
-            )  # fmt: skip
+                {
+                    "run": run,
+                    "case": "x",
+                    "method": method,
+                    "budget": budget,
+                    "local_updates": 1,
+                    "status": "done",
+                    "error": values[-1],
+                }
+            )
             rounds += [{"run": run, "round": t + 1, "error": v} for t, v in enumerate(values)]
     return Study(None, {}, {"runs": pd.DataFrame(runs), "rounds": pd.DataFrame(rounds)})
 
@@ -221,8 +239,14 @@ def test_statements_name_schemes_that_their_study_has() -> None:
         told = tomllib.loads((FOLDER / f"{name}.toml").read_text(encoding="utf-8"))
         methods = {method["name"] for method in told["methods"]}
         for claim in claims_of(name):
-            named = {*claim.less, *claim.more, *claim.falling, *claim.spread, claim.passes,
-                     claim.rival} - {""}  # fmt: skip
+            named = {
+                *claim.less,
+                *claim.more,
+                *claim.falling,
+                *claim.spread,
+                claim.passes,
+                claim.rival,
+            } - {""}
             assert named <= methods, (name, claim.text)
 
 

@@ -34,8 +34,11 @@ def test_default_study_sets_the_stated_ways_side_by_side_at_equal_totals() -> No
         (t.settings.perturbation, t.settings.effective_perturbation().noise_schedule) for t in noisy
     }
     assert ways == {
-        ("objective", "update"), ("output", "update"), ("demand", "round"), ("demand", "once"),
-    }  # fmt: skip
+        ("objective", "update"),
+        ("output", "update"),
+        ("demand", "round"),
+        ("demand", "once"),
+    }
     assert any(t.settings.mechanism == "none" for t in tasks)
 
 
@@ -44,8 +47,9 @@ def test_nothing_released_stands_beside_private_ways_once_a_grid_and_load() -> N
     plan = make_plan(["case14"], seeds=3, load_scales=[1.0, 1.2], beta=["1MW", "5MW"])
     silent = [t for t in plan.tasks() if t.settings.release == "nothing"]
     assert [(t.method, t.budget, t.settings.load_scale) for t in silent] == [
-        ("prior-only", "nothing", 1.0), ("prior-only", "nothing", 1.2),
-    ]  # fmt: skip
+        ("prior-only", "nothing", 1.0),
+        ("prior-only", "nothing", 1.2),
+    ]
     rounds = make_plan(["case14"], rounds=[2, 3]).tasks()
     assert len([t for t in rounds if t.settings.release == "nothing"]) == 2
 
@@ -53,28 +57,35 @@ def test_nothing_released_stands_beside_private_ways_once_a_grid_and_load() -> N
 def beside(plan: StudyPlan) -> set[tuple[str, str, int]]:
     """What a plan runs that draws no noise: its name, what it draws, and its rounds."""
     return {
-        (t.method, t.budget, t.settings.rounds) for t in plan.tasks()
+        (t.method, t.budget, t.settings.rounds)
+        for t in plan.tasks()
         if t.budget in ("none", "nothing")
-    }  # fmt: skip
+    }
 
 
 def test_every_study_has_the_same_zones_without_noise_and_with_nothing_released() -> None:
     """A study of a file and one of axes, each way's other settings kept, whatever its noise."""
     text = {
-        "cases": ["case14"], "settings": {"beta": "5MW"}, "methods": [
-            {"name": "few", "rounds": 3}, {"name": "many", "rounds": 9, "mechanism": "knorm"},
+        "cases": ["case14"],
+        "settings": {"beta": "5MW"},
+        "methods": [
+            {"name": "few", "rounds": 3},
+            {"name": "many", "rounds": 9, "mechanism": "knorm"},
             {"name": "as many", "rounds": 9, "perturbation": "output"},
         ],
-    }  # fmt: skip
+    }
     assert beside(plan_from(text)) == {
         (f"{name}, rounds {n}", drawn, n)
-        for n in (3, 9) for name, drawn in (("no noise", "none"), ("prior-only", "nothing"))
-    }  # fmt: skip
+        for n in (3, 9)
+        for name, drawn in (("no noise", "none"), ("prior-only", "nothing"))
+    }
     axes = make_plan(["case14"], mechanism=["laplace"], update=["exact", "linearized"], seeds=2)
     assert {name for name, _, _ in beside(axes)} == {
-        "no noise, exact", "no noise, linearized", "prior-only, exact",
+        "no noise, exact",
+        "no noise, linearized",
+        "prior-only, exact",
         "prior-only, linearized",
-    }  # fmt: skip
+    }
     assert beside(plan_from(text | {"reference": False})) == set()
 
 
@@ -97,8 +108,9 @@ def test_what_comes_to_the_same_has_one_reference(ways, axes, references) -> Non
     assert not any(dict(one.settings).get("workers") for one in plan.references)
     done = {
         json.dumps(t.settings.as_dict() | {"mechanism": t.budget}, sort_keys=True)
-        for t in plan.tasks() if t.budget in ("none", "nothing")
-    }  # fmt: skip
+        for t in plan.tasks()
+        if t.budget in ("none", "nothing")
+    }
     assert len(done) >= 2 * references
 
 
@@ -199,8 +211,10 @@ def test_an_axis_multiplies_schemes_except_those_that_set_it() -> None:
         objective=["imbalance", "cost"],
     )
     assert [s.name for s in plan.methods] == [
-        "own", "both, objective imbalance", "both, objective cost",
-    ]  # fmt: skip
+        "own",
+        "both, objective imbalance",
+        "both, objective cost",
+    ]
 
 
 def test_a_study_file_may_be_json(tmp_path: Path) -> None:
@@ -296,11 +310,14 @@ def test_a_missing_study_file_is_named(tmp_path: Path) -> None:
 def test_a_schemes_own_local_updates_win_over_the_axis() -> None:
     plan = plan_from(
         {
-            "cases": ["case14"], "budgets": [1], "seeds": [1], "local-updates": [1, 5],
+            "cases": ["case14"],
+            "budgets": [1],
+            "seeds": [1],
+            "local-updates": [1, 5],
             "reference": False,
             "methods": [{"name": "both"}, {"name": "own", "local-updates": 2}],
         }
-    )  # fmt: skip
+    )
     found = [(t.method, t.settings.local_updates) for t in plan.tasks()]
     assert sorted(found) == [("both", 1), ("both", 5), ("own", 2)]
 
@@ -315,9 +332,15 @@ def test_a_study_file_without_end_is_refused_at_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["seeds = 10000000000000000000", "seeds = [[1]]", "seeds = 1979-05-27", "seeds = 200000000",
-     "seeds = [18446744073709551616]", "load-scales = [[1]]"],
-)  # fmt: skip
+    [
+        "seeds = 10000000000000000000",
+        "seeds = [[1]]",
+        "seeds = 1979-05-27",
+        "seeds = 200000000",
+        "seeds = [18446744073709551616]",
+        "load-scales = [[1]]",
+    ],
+)
 def test_a_bad_axis_of_a_study_file_is_named(tmp_path: Path, text: str) -> None:
     with pytest.raises(InputError, match=text.partition(" ")[0]):
         read_plan(write(tmp_path, f'cases = ["case14"]\n{text}'))

@@ -20,10 +20,23 @@ pytestmark = pytest.mark.slow
 
 def start(plan_file: Path, out: Path, *more: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        [sys.executable, "-m", "gridpriv.cli.main", "compare", "--study", str(plan_file),
-         "--out", str(out), "--format", "none", *more],
-        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True,
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-m",
+            "gridpriv.cli.main",
+            "compare",
+            "--study",
+            str(plan_file),
+            "--out",
+            str(out),
+            "--format",
+            "none",
+            *more,
+        ],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
 
 
 def test_two_workers_give_the_tables_of_one(tmp_path, make_small_plan, assert_same_tables) -> None:
@@ -91,8 +104,10 @@ def test_a_full_disk_is_said_and_loses_nothing(
     out = tmp_path / "out"
     told = subprocess.run(
         [sys.executable, "-c", FULL_DISK, str(file), str(out)],
-        capture_output=True, text=True, check=True,
-    ).stdout  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
     assert told.startswith("StorageError cannot write")
     assert "--resume" in told
     assert "3 of 7 runs are stored" in told
@@ -138,9 +153,20 @@ def test_what_workers_warn_of_is_told_here_once(tmp_path) -> None:
     ]
     for jobs in ("1", "2"):
         done = subprocess.run(
-            [sys.executable, "-m", "gridpriv.cli.main", "compare", *words, "--jobs", jobs,
-             "--out", str(tmp_path / jobs)],
-            capture_output=True, text=True, check=True,
-        )  # fmt: skip
+            [
+                sys.executable,
+                "-m",
+                "gridpriv.cli.main",
+                "compare",
+                *words,
+                "--jobs",
+                jobs,
+                "--out",
+                str(tmp_path / jobs),
+            ],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
         assert done.stderr.count("warning: delta = 0.01 is at least 1/236") == 1
         assert done.stderr.count("warning: ") == 1

@@ -130,8 +130,10 @@ def test_every_run_says_when_its_rounds_stop_and_how_far_its_solves_go(tmp_path:
     compare(plan, out=tmp_path, jobs=1)
     runs = read_source(tmp_path).runs.set_index("method")
     assert runs.solver_tolerance.to_dict() == {
-        "as it is": "matched", "loose": "matched", "all rounds": "tight"
-    }  # fmt: skip
+        "as it is": "matched",
+        "loose": "matched",
+        "all rounds": "tight",
+    }
     assert runs.tolerance.to_dict() == {"as it is": 1e-4, "loose": 0.05, "all rounds": 0.0}
     assert runs.finished_rounds["loose"] < runs.finished_rounds["all rounds"] == 20
 
@@ -228,9 +230,13 @@ def test_a_forged_table_that_holds_lists_is_refused(tmp_path: Path, small_plan) 
 def test_norms_of_several_mechanisms_stand_in_one_table(tmp_path: Path, order: tuple) -> None:
     """The norm of one mechanism is a number, that of the other a word."""
     plan = make_plan(
-        ["case14"], mechanism=order, budgets=[1], seeds=[1], reference=False,
+        ["case14"],
+        mechanism=order,
+        budgets=[1],
+        seeds=[1],
+        reference=False,
         settings={"rounds": 1},
-    )  # fmt: skip
+    )
     told = compare(plan, out=tmp_path, jobs=1)
     statements = told.tables["statements"].merge(told.runs[["run", "mechanism"]], on="run")
     norms = dict(zip(statements.mechanism, statements.norm, strict=True))

@@ -35,18 +35,28 @@ def gaussian_epsilon(multipliers: list[float], delta: float) -> float:
 
 
 def made(runs: list[dict], charges: list[tuple], maps: dict[str, dict[str, str]]) -> Study:
-    common = {"case": "c", "zoning": "", "load_scale": 1.0, "beta": "0.01", "protects": "p+q",
-              "budget": "total:1", "target_delta": DELTA}  # fmt: skip
+    common = {
+        "case": "c",
+        "zoning": "",
+        "load_scale": 1.0,
+        "beta": "0.01",
+        "protects": "p+q",
+        "budget": "total:1",
+        "target_delta": DELTA,
+    }
     columns = ["run", "owner", "kind", "parameter", "second", "count"]
     manifest = {"cases": [{"case": "c", "zoning": z, "map": m} for z, m in maps.items()]}
-    tables = {"runs": pd.DataFrame([common | one for one in runs]),
-              "charges": pd.DataFrame(charges, columns=columns)}  # fmt: skip
+    tables = {
+        "runs": pd.DataFrame([common | one for one in runs]),
+        "charges": pd.DataFrame(charges, columns=columns),
+    }
     return Study(Path(), manifest, tables)
 
 
 def test_runs_on_the_same_data_compose() -> None:
-    charges = [(run, zone, "gaussian", m, 0.0, 4)
-               for run in "ab" for zone, m in (("1", 3.0), ("2", 5.0))]  # fmt: skip
+    charges = [
+        (run, zone, "gaussian", m, 0.0, 4) for run in "ab" for zone, m in (("1", 3.0), ("2", 5.0))
+    ]
     study = made([{"run": "a"}, {"run": "b"}], charges, {"": {"1": "1", "2": "2"}})
     (total,) = study_totals(study)
     assert total.runs == 2 and total.unknown == 0
@@ -55,8 +65,11 @@ def test_runs_on_the_same_data_compose() -> None:
 
 def test_a_run_counts_by_its_charges_and_not_by_the_budget_that_it_names() -> None:
     charges = [("a", "1", "gaussian", 4.0, 0.0, 1), ("b", "1", "gaussian", 4.0, 0.0, 1)]
-    runs = [{"run": "a", "budget": "total:1"}, {"run": "b", "budget": "none"},
-            {"run": "c", "budget": "none"}]  # fmt: skip
+    runs = [
+        {"run": "a", "budget": "total:1"},
+        {"run": "b", "budget": "none"},
+        {"run": "c", "budget": "none"},
+    ]
     (total,) = study_totals(made(runs, charges, {"": {"1": "1"}}))
     assert (total.runs, total.unknown) == (2, 0)
     assert total.epsilon == pytest.approx(gaussian_epsilon([4.0, 4.0], DELTA), rel=1e-6)
@@ -90,8 +103,11 @@ def test_a_bus_is_charged_for_its_zones_under_every_map() -> None:
 def test_distances_are_compared_as_power_and_what_differs_is_named() -> None:
     """0.01 per unit of 100 MVA is 1 MW, and 1,000 kW too; 2 MW is not."""
     charges = [(run, "1", "gaussian", 4.0, 0.0, 1) for run in "abc"]
-    runs = [{"run": "a", "beta": "0.01"}, {"run": "b", "beta": "1MW"},
-            {"run": "c", "beta": "1000kW"}]  # fmt: skip
+    runs = [
+        {"run": "a", "beta": "0.01"},
+        {"run": "b", "beta": "1MW"},
+        {"run": "c", "beta": "1000kW"},
+    ]
     study = made(runs, charges, {"": {"1": "1"}})
     study.manifest["cases"][0]["base_mva"] = 100.0
     assert differing(study, study.runs) == []
@@ -122,13 +138,22 @@ def test_what_has_no_one_total_says_so() -> None:
 
 
 def test_a_study_tells_its_total_also_in_public(tmp_path: Path) -> None:
-    methods = [Method("output", (("perturbation", "output"), ("mechanism", "gaussian"))),
-               Method("no noise", (("mechanism", "none"),))]  # fmt: skip
+    methods = [
+        Method("output", (("perturbation", "output"), ("mechanism", "gaussian"))),
+        Method("no noise", (("mechanism", "none"),)),
+    ]
     study = compare(
-        make_plan(["case14"], budgets=[1], methods=methods, seeds=3, settings={"rounds": 2},
-                  reference=False),
-        out=tmp_path / "study", jobs=1,
-    )  # fmt: skip
+        make_plan(
+            ["case14"],
+            budgets=[1],
+            methods=methods,
+            seeds=3,
+            settings={"rounds": 2},
+            reference=False,
+        ),
+        out=tmp_path / "study",
+        jobs=1,
+    )
     (total,) = study_totals(study)
     assert total.runs == 3
     each = study.done.total_epsilon.dropna().max()
@@ -149,8 +174,10 @@ def test_a_study_tells_its_total_also_in_public(tmp_path: Path) -> None:
 def test_other_units_have_no_one_total_and_the_report_says_which(
     tmp_path: Path, other: dict, told: str
 ) -> None:
-    ways = tuple(method_of({"name": n} | way) for n, way in
-                 (("ours", {"algorithm": "dpsgd"}), ("theirs", other)))  # fmt: skip
+    ways = tuple(
+        method_of({"name": n} | way)
+        for n, way in (("ours", {"algorithm": "dpsgd"}), ("theirs", other))
+    )
     given = {"rounds": 2, "clients": 5, "clip": 1.0}
     plan = LearnPlan("lasso", ways, ("total:1,1e-5",), (0,), given, allowed=("units",))
     study = compare_learning(plan, tmp_path / "study")
@@ -179,8 +206,9 @@ def test_a_comparison_that_was_killed_draws_no_secure_noise_again(
     """What the lost run had drawn is known to nobody, so no total may follow."""
     pytest.importorskip("opendp")
     way = method_of({"name": "ours", "algorithm": "pvp", "noise": noise})
-    plan = LearnPlan("lasso", (way,), ("total:1,1e-5",), (0,), {"rounds": 1, "clients": 2,
-                                                               "clip": 1.0})  # fmt: skip
+    plan = LearnPlan(
+        "lasso", (way,), ("total:1,1e-5",), (0,), {"rounds": 1, "clients": 2, "clip": 1.0}
+    )
 
     def lost(*_: object, **__: object) -> None:
         raise KeyboardInterrupt

@@ -73,21 +73,37 @@ def grid(seed: int) -> Grid:
     shunt = rng.normal(0.0, 5.0, (n, 2)) * (rng.random((n, 2)) < 0.2)
     band = rng.choice([0.0, 0.05, 0.1])
     rows = [
-        [numbers[i], 3 if i == 0 else 1, pd[i], qd[i], *shunt[i], 1, 1, 0, 135, 1, 1 + band,
-         1 - band]
+        [
+            numbers[i],
+            3 if i == 0 else 1,
+            pd[i],
+            qd[i],
+            *shunt[i],
+            1,
+            1,
+            0,
+            135,
+            1,
+            1 + band,
+            1 - band,
+        ]
         for i in range(n)
-    ]  # fmt: skip
+    ]
     objective = "cost" if len(gens) and rng.random() < 0.2 else "imbalance"
     text = "\n".join(
         [
-            "function mpc = degenerate", "mpc.version = '2';", f"mpc.baseMVA = {BASE};",
+            "function mpc = degenerate",
+            "mpc.version = '2';",
+            f"mpc.baseMVA = {BASE};",
             _table("bus", rows),
             _table("gen", [_gen(rng, numbers[g]) for g in gens]),
             _table("branch", [_branch(rng, numbers[i], numbers[j]) for i, j in lines]),
-            _table("gencost", [[2, 0, 0, 3, *rng.choice([[0.01, 20, 0], [0, 5, 1], [0, 0, 0]])]
-                               for _ in gens]),
+            _table(
+                "gencost",
+                [[2, 0, 0, 3, *rng.choice([[0.01, 20, 0], [0, 5, 1], [0, 0, 0]])] for _ in gens],
+            ),
         ]
-    )  # fmt: skip
+    )
     zone_of = _zones(rng, n)
     zoning = "bus,zone\n" + "".join(f"{b},{z}\n" for b, z in zip(numbers, zone_of, strict=True))
     touched = {i for line in lines for i in line} | set(gens.tolist())
@@ -97,9 +113,15 @@ def grid(seed: int) -> Grid:
     paper = {"ryu-kim", "linearized"} & set(privacy)
     objective_words = () if paper else ("--objective", objective)
     words = (
-        *privacy, *objective_words, "--rounds", str(rng.choice([1, 3, 25])), "--seed", str(seed),
-        "--solver", str(rng.choice(["clarabel", "ipopt"])),
-    )  # fmt: skip
+        *privacy,
+        *objective_words,
+        "--rounds",
+        str(rng.choice([1, 3, 25])),
+        "--seed",
+        str(seed),
+        "--solver",
+        str(rng.choice(["clarabel", "ipopt"])),
+    )
     demand = {int(b): float(p) for b, p in zip(numbers, pd, strict=True)}
     return Grid(text, zoning, words, frozenset(lone), demand, len(set(zone_of)))
 

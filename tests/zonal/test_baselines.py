@@ -19,8 +19,19 @@ from gridpriv.zonal.series_summary import series_sentences
 from gridpriv.zonal.settings import make_settings
 from gridpriv.zonal.summary import MOST_ZONES_NAMED, figures, notes, released, sentences
 
-GRID = ["run", "case14", "--objective", "cost", "--rounds", "5", "--solver", "clarabel",
-        "--planning", "soc", "--json"]  # fmt: skip
+GRID = [
+    "run",
+    "case14",
+    "--objective",
+    "cost",
+    "--rounds",
+    "5",
+    "--solver",
+    "clarabel",
+    "--planning",
+    "soc",
+    "--json",
+]
 ONCE = ["--mechanism", "knorm", "--noise-schedule", "once", "--beta", "20MW", "--seed", "4"]
 
 
@@ -129,8 +140,13 @@ def test_a_run_without_a_dispatch_is_worse_than_one_with(private):
 
 
 def test_a_negative_cost_of_privacy_is_called_chance(private):
-    for cost, gap, said in ((-0.67, 14.0, "14.67 $/h above"), (-0.67, None, "That is chance."),
-                            (0.0, 14.0, None), (0.67, 14.0, None), (None, None, None)):  # fmt: skip
+    for cost, gap, said in (
+        (-0.67, 14.0, "14.67 $/h above"),
+        (-0.67, None, "That is chance."),
+        (0.0, 14.0, None),
+        (0.67, 14.0, None),
+        (None, None, None),
+    ):
         document = changed(private, costs={"cost": cost, "optimality_gap": gap})
         text = " ".join(str(m) for m in messages(document) if m.code == "negative-cost-of-privacy")
         assert (said in text) if said else not text
@@ -138,8 +154,14 @@ def test_a_negative_cost_of_privacy_is_called_chance(private):
         assert "negative-cost-of-privacy" not in codes(silent)  # it has no noise
 
 
-VIOLATION = {"kind": "line", "element": 3, "at": "1-2", "limit": "upper", "amount": 4.5,
-             "unit": "MVA"}  # fmt: skip
+VIOLATION = {
+    "kind": "line",
+    "element": 3,
+    "at": "1-2",
+    "limit": "upper",
+    "amount": 4.5,
+    "unit": "MVA",
+}
 
 
 def test_infeasible_and_marginal_states_are_named_with_their_limits(private):
@@ -159,11 +181,14 @@ def test_infeasible_and_marginal_states_are_named_with_their_limits(private):
 
 @pytest.mark.parametrize(
     ("run_status", "baseline", "code"),
-    [("infeasible", "feasible", "noise-free-feasible"),
-     ("infeasible", "infeasible", "noise-free-infeasible"),
-     ("feasible", "infeasible", "noise-free-infeasible"), ("feasible", "feasible", None),
-     ("infeasible", None, None)],
-)  # fmt: skip
+    [
+        ("infeasible", "feasible", "noise-free-feasible"),
+        ("infeasible", "infeasible", "noise-free-infeasible"),
+        ("feasible", "infeasible", "noise-free-infeasible"),
+        ("feasible", "feasible", None),
+        ("infeasible", None, None),
+    ],
+)
 def test_the_noise_free_baseline_is_said_where_it_matters(private, run_status, baseline, code):
     document = changed(
         private,
@@ -190,11 +215,14 @@ def test_a_noise_free_baseline_that_has_not_converged_is_said_to_be_none(private
 
 @pytest.mark.parametrize(
     ("mechanism", "noise_schedule", "release", "code"),
-    [("none", "once", "bus", "not-converged"), ("knorm", "once", "bus", "not-converged"),
-     ("laplace", "round", "bus", "not-converged-fresh-noise"),
-     ("laplace", None, "bus", "not-converged-fresh-noise"),
-     ("laplace", "round", "nothing", "not-converged")],
-)  # fmt: skip
+    [
+        ("none", "once", "bus", "not-converged"),
+        ("knorm", "once", "bus", "not-converged"),
+        ("laplace", "round", "bus", "not-converged-fresh-noise"),
+        ("laplace", None, "bus", "not-converged-fresh-noise"),
+        ("laplace", "round", "nothing", "not-converged"),
+    ],
+)
 def test_a_run_that_has_not_converged_is_advised_what_helps(
     private, mechanism, noise_schedule, release, code
 ):
@@ -215,8 +243,9 @@ def test_balancing_power_without_noise_is_a_warning(private):
             private, physical={"balancing_mw": balancing}, settings={"mechanism": "none"}
         )
         assert ("balancing-without-noise" in codes(document)) == said
-        assert "balancing-without-noise" not in codes(changed(document, settings={
-            "mechanism": "laplace"}))  # fmt: skip
+        assert "balancing-without-noise" not in codes(
+            changed(document, settings={"mechanism": "laplace"})
+        )
 
 
 def test_every_template_takes_its_values(private):
@@ -254,18 +283,27 @@ def test_a_prior_only_baseline_that_is_not_feasible_has_a_row(private):
 def test_no_state_after_shortage_has_a_generator_above_its_limit(capsys):
     """At four times its load, with much noise and an outage: by the run's own tables."""
     for words in (["--load-scale", "4"], ["--load-scale", "3", "--outage", "branch:1"]):
-        for more in (["--budget", "total:0.3", "--beta", "30MW", "--seed", "3"],
-                     ["--mechanism", "none"]):  # fmt: skip
+        for more in (
+            ["--budget", "total:0.3", "--beta", "30MW", "--seed", "3"],
+            ["--mechanism", "none"],
+        ):
             document = document_of(capsys, *words, *more, "--no-reference")
             kinds = {(v["kind"], v["limit"]) for v in document["final"]["physical"]["violations"]}
             assert ("generator P", "upper") not in kinds
 
 
 def test_a_series_says_how_many_steps_and_baselines_are_feasible():
-    steps = [{"step": str(k), "consensus_residual": 0.0, "cost": None,
-              "status": "feasible" if k else "infeasible", "noise_free_status": "feasible",
-              "prior_only_status": silent}
-             for k, silent in enumerate(("feasible", "infeasible", None))]  # fmt: skip
+    steps = [
+        {
+            "step": str(k),
+            "consensus_residual": 0.0,
+            "cost": None,
+            "status": "feasible" if k else "infeasible",
+            "noise_free_status": "feasible",
+            "prior_only_status": silent,
+        }
+        for k, silent in enumerate(("feasible", "infeasible", None))
+    ]
     text = series_sentences(steps, 3, {"voll": 1.0, "objective": "cost"})
     assert text[1:4] == [
         "AC-feasible steps: 2 of 3.",
@@ -278,9 +316,10 @@ def test_a_series_says_how_many_steps_and_baselines_are_feasible():
 
 
 def test_a_series_says_in_how_many_steps_the_noise_free_baseline_has_not_converged():
-    steps = [{"step": str(k), "consensus_residual": 0.0, "cost": None,
-              "noise_free_residual": residual}
-             for k, residual in enumerate((0.5, 0.02, 1e-3, None))]  # fmt: skip
+    steps = [
+        {"step": str(k), "consensus_residual": 0.0, "cost": None, "noise_free_residual": residual}
+        for k, residual in enumerate((0.5, 0.02, 1e-3, None))
+    ]
     settings = {"voll": 1.0, "objective": "cost"}
     text = " ".join(series_sentences(steps, 4, settings))
     assert "In 2 steps the noise-free baseline has not converged" in text and "0.5 p.u." in text

@@ -10,9 +10,15 @@ import pytest
 from gridpriv import InputError, load_case, make_settings, run, shipped_zoning
 
 CENTRAL = {
-    "coordination": "central", "objective": "cost", "mechanism": "knorm", "release": "total",
-    "budget": "total:1", "beta": "10MW", "seed": 3, "solver": "clarabel",
-}  # fmt: skip
+    "coordination": "central",
+    "objective": "cost",
+    "mechanism": "knorm",
+    "release": "total",
+    "budget": "total:1",
+    "beta": "10MW",
+    "seed": 3,
+    "solver": "clarabel",
+}
 
 
 def ran(case, **given):

@@ -45,9 +45,13 @@ def day(folder, steps, storage=STORAGE, ramps=RAMPS, reserves=RESERVES):
         case, tuple(f"h{k}" for k in range(steps)), pd, qd, "day", tuple(factors.tolist())
     )
     chronology = Chronology.of(
-        case, storages, steps=steps, hours=24 / steps, ramps=folder / "ramps.csv",
+        case,
+        storages,
+        steps=steps,
+        hours=24 / steps,
+        ramps=folder / "ramps.csv",
         reserves=folder / "reserves.csv",
-    )  # fmt: skip
+    )
     return series, chronology
 
 
@@ -167,8 +171,9 @@ def test_files_that_are_refused(tmp_path, changes, said):
 
 def test_steps_of_demands_that_are_released_one_by_one_are_not_planned_together(tmp_path):
     series, chronology = day(tmp_path, 4)
-    settings = make_settings(mechanism="knorm", noise_schedule="round", budget="total:5",
-                             beta="1 MW")  # fmt: skip
+    settings = make_settings(
+        mechanism="knorm", noise_schedule="round", budget="total:5", beta="1 MW"
+    )
     with pytest.raises(InputError, match="released once"):
         make_horizon(series, shipped_zoning(series.case), settings, chronology)
 
@@ -176,14 +181,30 @@ def test_steps_of_demands_that_are_released_one_by_one_are_not_planned_together(
 def test_the_command_writes_what_storages_do(tmp_path, capsys):
     (tmp_path / "day.csv").write_text("step,load_scale\nnight,0.6\nday,1\n")
     (tmp_path / "storage.csv").write_text(STORAGE)
-    words = ["run", "case14", "--series", str(tmp_path / "day.csv"), "--objective", "cost",
-             "--mechanism", "none", "--storage", str(tmp_path / "storage.csv"), "--no-reference",
-             "--json", "--out", str(tmp_path / "out")]  # fmt: skip
+    words = [
+        "run",
+        "case14",
+        "--series",
+        str(tmp_path / "day.csv"),
+        "--objective",
+        "cost",
+        "--mechanism",
+        "none",
+        "--storage",
+        str(tmp_path / "storage.csv"),
+        "--no-reference",
+        "--json",
+        "--out",
+        str(tmp_path / "out"),
+    ]
     assert main(words) == 0
     rows = json.loads(capsys.readouterr().out)["storage"]
     assert [(row["step"], row["storage"]) for row in rows] == [
-        ("night", "big"), ("night", "small"), ("day", "big"), ("day", "small"),
-    ]  # fmt: skip
+        ("night", "big"),
+        ("night", "small"),
+        ("day", "big"),
+        ("day", "small"),
+    ]
     assert rows[0]["p_mw"] < -1 and rows[2]["p_mw"] > 1
     assert (tmp_path / "out" / "storage.csv").is_file()
 
@@ -216,9 +237,15 @@ def test_a_generator_that_stands_still_gives_nothing(tmp_path):
     case = replace(series.case, pmin=np.where(np.arange(7) == 1, 0.6, series.case.pmin))
     settings = make_settings(objective="cost", mechanism="none", seed=1)
     result = run_series(
-        replace(series, case=case), shipped_zoning(case), settings,
-        chronology=replace(chronology, switches=switches, reserve_required=np.zeros((2, 3)),
-                           reserve_most=np.zeros((2, 7))),
-    )  # fmt: skip
+        replace(series, case=case),
+        shipped_zoning(case),
+        settings,
+        chronology=replace(
+            chronology,
+            switches=switches,
+            reserve_required=np.zeros((2, 3)),
+            reserve_most=np.zeros((2, 7)),
+        ),
+    )
     assert not result.plan.running[:, 1].any()
     assert np.abs(outputs(result)[:, 1]).max() < 1e-6

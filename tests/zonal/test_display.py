@@ -121,9 +121,13 @@ def test_figures_of_a_result_are_drawn_on_given_axes(result, name) -> None:
 
 def test_a_study_shows_its_runs(tmp_path) -> None:
     study = gridpriv.compare(
-        "case14", out=tmp_path / "s", mechanism=["none"], zonings=["2"], jobs=1,
+        "case14",
+        out=tmp_path / "s",
+        mechanism=["none"],
+        zonings=["2"],
+        jobs=1,
         settings={"rounds": 1},
-    )  # fmt: skip
+    )
     assert repr(study).endswith("1 runs)") and str(tmp_path / "s") in repr(study)
     cells = [c.text for c in ET.fromstring(study._repr_html_()).iter("td")]
     assert "no noise" in cells and "done" in cells

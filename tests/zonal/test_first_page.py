@@ -14,8 +14,18 @@ from gridpriv.core.display import amount, shown
 from gridpriv.power.ac.optimum import acopf
 from gridpriv.zonal.series_summary import series_figures, series_sentences
 
-HEAVY = ["run", "case14", "--load-scale", "2.5", "--mechanism", "none", "--rounds", "10",
-         "--planning", "soc"]  # fmt: skip
+HEAVY = [
+    "run",
+    "case14",
+    "--load-scale",
+    "2.5",
+    "--mechanism",
+    "none",
+    "--rounds",
+    "10",
+    "--planning",
+    "soc",
+]
 
 
 @pytest.fixture(scope="module")
@@ -77,14 +87,22 @@ def test_interchange_says_its_sign_and_keeps_the_maps_order(heavy, capsys):
 @pytest.mark.parametrize(
     ("value", "unit", "told"),
     [
-        (1.35e-12, "MW", "under 0.001"), (-1.35e-12, "MW", "under 0.001"), (0.0, "MW", "0"),
-        (0.00123456, "MW", "0.001"), (0.99996, "MW", "1.000"),
-        (65.29635, "MW", "65.30"), (-34.8679, "MW", "-34.87"),
-        (1536637.889, "$/h", "1536640"), (8114.3199, "$/h", "8114.32"),
-        (-0.114967, "$/h", "-0.11"), (0.0071, "$/h", "under 0.01"), (3.593e6, "$/h", "3593000"),
-        (float("nan"), "MW", "-"), (None, "$/h", "-"),
+        (1.35e-12, "MW", "under 0.001"),
+        (-1.35e-12, "MW", "under 0.001"),
+        (0.0, "MW", "0"),
+        (0.00123456, "MW", "0.001"),
+        (0.99996, "MW", "1.000"),
+        (65.29635, "MW", "65.30"),
+        (-34.8679, "MW", "-34.87"),
+        (1536637.889, "$/h", "1536640"),
+        (8114.3199, "$/h", "8114.32"),
+        (-0.114967, "$/h", "-0.11"),
+        (0.0071, "$/h", "under 0.01"),
+        (3.593e6, "$/h", "3593000"),
+        (float("nan"), "MW", "-"),
+        (None, "$/h", "-"),
     ],
-)  # fmt: skip
+)
 def test_one_format_for_one_kind_of_figure(value, unit, told):
     assert shown(amount(value, unit)) == told
 
@@ -103,8 +121,11 @@ def test_a_public_summary_has_no_rows_without_a_figure(capsys):
 def test_figures_of_the_first_page_are_those_of_the_document(heavy, capsys):
     summarise(heavy)
     told, physical = capsys.readouterr().out, heavy["final"]["physical"]
-    for name, key in (("load shedding", "shed_mw"), ("losses", "losses_mw"),
-                      ("balancing power", "balancing_mw")):  # fmt: skip
+    for name, key in (
+        ("load shedding", "shed_mw"),
+        ("losses", "losses_mw"),
+        ("balancing power", "balancing_mw"),
+    ):
         shown_mw = float(re.search(rf"^ *{name} +([\d.]+) +MW", told, re.M)[1])
         assert shown_mw == pytest.approx(physical[key], rel=1e-3)
     cost = float(re.search(r"^ *cost +([\d.]+)", told, re.M)[1])

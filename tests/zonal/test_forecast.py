@@ -78,10 +78,14 @@ def test_noise_larger_than_the_grid_is_said(tmp_path, capsys):
 
 @pytest.mark.parametrize(
     ("given", "mw", "warned"),
-    [("10MW", "10", ""), ("0.1", "10", ""), ("10kW", "0.01", ""),
-     ("3", "300", "beta = 3 is 300 MVA on the base of"),
-     ("200MW", "200", "more than its largest bus can generate (120 MW)")],
-)  # fmt: skip
+    [
+        ("10MW", "10", ""),
+        ("0.1", "10", ""),
+        ("10kW", "0.01", ""),
+        ("3", "300", "beta = 3 is 300 MVA on the base of"),
+        ("200MW", "200", "more than its largest bus can generate (120 MW)"),
+    ],
+)
 def test_what_is_protected_is_told_in_megawatts_first(given, mw, warned, tmp_path, capsys):
     path = tmp_path / "tiny.m"
     path.write_text(TINY.format(*(9,) * 8))
@@ -102,13 +106,18 @@ def test_the_help_of_what_is_protected_names_the_unit(capsys):
 
 def test_bad_input_is_named(tmp_path, capsys):
     for flags, named in (
-        (["--total", "0"], "total = 0.0:"), (["--protect", "0MW"], "protect = '0MW':"),
-        (["--total", "nan"], "total = nan:"), (["--protect", "10MWh"], "protect = '10MWh':"),
-        (["--protect", "1e9MW"], "protect = '1e9MW':"), (["--protect", "1e7"], "protect = 1"),
-        (["--rounds", "x"], "rounds"), (["--releases", "sum"], "releases"),
-        (["--draws", "0"], "draws"), (["--draws", "1001"], "draws"),
+        (["--total", "0"], "total = 0.0:"),
+        (["--protect", "0MW"], "protect = '0MW':"),
+        (["--total", "nan"], "total = nan:"),
+        (["--protect", "10MWh"], "protect = '10MWh':"),
+        (["--protect", "1e9MW"], "protect = '1e9MW':"),
+        (["--protect", "1e7"], "protect = 1"),
+        (["--rounds", "x"], "rounds"),
+        (["--releases", "sum"], "releases"),
+        (["--draws", "0"], "draws"),
+        (["--draws", "1001"], "draws"),
         (["--mechanisms", "gaussian"], "mechanisms"),
-    ):  # fmt: skip
+    ):
         path = tmp_path / "tiny.m"
         path.write_text(TINY.format(*[9] * 8))
         assert main(["plan", str(path), "--zones", "2", *flags]) == 2
@@ -147,31 +156,57 @@ def test_a_plan_does_not_contradict_the_runs_it_recommends(name, capsys):
         (way for way in told["methods"] if way["release"] == "nothing"),
         key=lambda way: way["cost"]["median"],
     )
-    found = {way: measured(name, planned, capsys) for way, planned in
-             (("best", best), ("nothing", nothing))}  # fmt: skip
+    found = {
+        way: measured(name, planned, capsys)
+        for way, planned in (("best", best), ("nothing", nothing))
+    }
     # what the recommendation rests on: prior-only, and what the way saves beside it
     saved = found["best"] - found["nothing"]
     for figures, over in (
-        (found["nothing"], nothing["over_optimum"]), (saved, best["over_prior_only"]),
-    ):  # fmt: skip
+        (found["nothing"], nothing["over_optimum"]),
+        (saved, best["over_prior_only"]),
+    ):
         assert all(over["least"] <= one <= over["most"] for one in figures), (figures, over)
     # what is recommended is as good as prior-only, or better, in the mean of its runs; costs
     # that differ by less than WORTH are the same to a plan, and one run's hang on its rounds
-    silent = [measured(name, nothing | {"rounds": rounds}, capsys, seeds=[1])[0]
-              for rounds in ("central", "10", "15", "20", "30", "40", "60")]  # fmt: skip
+    silent = [
+        measured(name, nothing | {"rounds": rounds}, capsys, seeds=[1])[0]
+        for rounds in ("central", "10", "15", "20", "30", "40", "60")
+    ]
     same = WORTH * acopf(load_case(name), "cost").cost
     assert np.mean(found["best"]) <= np.mean(silent) + same
 
 
 def measured(name, way, capsys, seeds=range(1, 6)):
     """What a planned way costs beyond the AC optimum on the true demand, of every seed."""
-    schedule = (["--coordination", "central"] if way["rounds"] == "central"
-                else ["--noise-schedule", "once", "--rounds", way["rounds"]])  # fmt: skip
+    schedule = (
+        ["--coordination", "central"]
+        if way["rounds"] == "central"
+        else ["--noise-schedule", "once", "--rounds", way["rounds"]]
+    )
     costs = []
     for seed in seeds:
         flags = ["--release", way["release"], "--mechanism", way["mechanism"], *schedule]
-        assert main(["run", name, *flags, "--budget", "total:1", "--beta", "10MW", "--solver",
-                     "clarabel", "--seed", str(seed), "--no-reference", "--json"]) == 0  # fmt: skip
+        assert (
+            main(
+                [
+                    "run",
+                    name,
+                    *flags,
+                    "--budget",
+                    "total:1",
+                    "--beta",
+                    "10MW",
+                    "--solver",
+                    "clarabel",
+                    "--seed",
+                    str(seed),
+                    "--no-reference",
+                    "--json",
+                ]
+            )
+            == 0
+        )
         costs.append(json.loads(capsys.readouterr().out)["final"]["physical"]["cost"])
     return np.array(costs) - acopf(load_case(name), "cost").cost
 
@@ -179,9 +214,22 @@ def measured(name, way, capsys, seeds=range(1, 6)):
 def way(release, cost, error=1.0, failed=0, better=None):
     at = Range(cost, cost, cost)
     return Expected(
-        release, "knorm", "10", 1.0, error, at, None, None, at, at,
-        None if release == "nothing" else better, 0, 10, 10 - failed, failed,
-    )  # fmt: skip
+        release,
+        "knorm",
+        "10",
+        1.0,
+        error,
+        at,
+        None,
+        None,
+        at,
+        at,
+        None if release == "nothing" else better,
+        0,
+        10,
+        10 - failed,
+        failed,
+    )
 
 
 def test_the_recommendation_is_the_cheapest_and_nothing_where_nothing_is_as_good():
@@ -197,8 +245,10 @@ def test_the_recommendation_is_the_cheapest_and_nothing_where_nothing_is_as_good
 def test_ways_of_equal_error_are_told_apart_by_what_the_plan_shows():
     """Medians of costs are of scenarios that differ by far more than ways on one scenario do."""
     shown = {"a": 29.2, "b": 17.4}
-    ways = {name: replace(way("total", cost), over_optimum=Range(*[shown[name]] * 3))
-            for name, cost in (("a", 142171.0), ("b", 142174.0))}  # fmt: skip
+    ways = {
+        name: replace(way("total", cost), over_optimum=Range(*[shown[name]] * 3))
+        for name, cost in (("a", 142171.0), ("b", 142174.0))
+    }
     assert recommended(list(ways.values())) is ways["b"]
     nothing = [replace(one, release="nothing") for one in ways.values()]
     assert recommended(nothing).over_optimum.median == 17.4

@@ -160,9 +160,21 @@ def test_a_defect_after_the_last_round_leaves_all_rounds(case14, zones14, monkey
 def test_ctrl_c_leaves_a_folder_that_says_what_the_ledger_says(tmp_path, workers):
     ledger, out = granted(tmp_path / "l.db"), tmp_path / "out"
     words = [
-        "run", "case14", "--rounds", "100000", "--noise-schedule", "round", "--epsilon", "0.0001",
-        "--workers", str(workers), "--ledger", str(ledger), "--out", str(out),
-    ]  # fmt: skip
+        "run",
+        "case14",
+        "--rounds",
+        "100000",
+        "--noise-schedule",
+        "round",
+        "--epsilon",
+        "0.0001",
+        "--workers",
+        str(workers),
+        "--ledger",
+        str(ledger),
+        "--out",
+        str(out),
+    ]
     command = subprocess.Popen(
         [sys.executable, "-m", "gridpriv.cli.main", *words], stderr=subprocess.PIPE, text=True
     )

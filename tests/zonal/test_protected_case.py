@@ -71,10 +71,13 @@ def test_a_published_case_is_a_function_of_releases(release, priced, monkeypatch
     monkeypatch.setattr(Release, "apply", apply)
     monkeypatch.setattr(protected_case, "RANGE_DRAWS", 2)
     case, generator = load_case("case14"), np.random.default_rng(3)
-    scrambled = replace(case, **{
-        name: getattr(case, name) + generator.normal(0.0, 0.1, len(getattr(case, name)))
-        for name in ("pd", "qd", "vm", "va", "vg", "pg")
-    })  # fmt: skip
+    scrambled = replace(
+        case,
+        **{
+            name: getattr(case, name) + generator.normal(0.0, 0.1, len(getattr(case, name)))
+            for name in ("pd", "qd", "vm", "va", "vg", "pg")
+        },
+    )
     given = settings(release=release)
     assert published(case, given, priced) == published(scrambled, given, priced)
 
@@ -137,11 +140,16 @@ def test_an_attack_on_published_files_stays_within_the_bounds() -> None:
     for move in (0.0, 0.1):
         pd = case.pd.copy()
         pd[13] += move
-        values.append([
-            protect(prepare_publication(replace(case, pd=pd), settings(release="bus", seed=seed)))
-            .case("x").pd[13]
-            for seed in range(300)
-        ])  # fmt: skip
+        values.append(
+            [
+                protect(
+                    prepare_publication(replace(case, pd=pd), settings(release="bus", seed=seed))
+                )
+                .case("x")
+                .pd[13]
+                for seed in range(300)
+            ]
+        )
     below, above = np.sort(values[0]), np.sort(values[1])
     guesses = [
         (np.searchsorted(below, t) + 300 - np.searchsorted(above, t)) / 600

@@ -26,9 +26,15 @@ from gridpriv.zonal.horizon import Horizon, make_horizon
 from gridpriv.zonal.prepared import noise_rule, prepare
 
 ONCE = {
-    "mechanism": "knorm", "noise_schedule": "once", "release": "total", "budget": "total:1",
-    "beta": "10MW", "rounds": 2, "seed": 3, "solver": "clarabel",
-}  # fmt: skip
+    "mechanism": "knorm",
+    "noise_schedule": "once",
+    "release": "total",
+    "budget": "total:1",
+    "beta": "10MW",
+    "rounds": 2,
+    "seed": 3,
+    "solver": "clarabel",
+}
 FLAGS = [
     word for name, value in ONCE.items() for word in (f"--{name.replace('_', '-')}", str(value))
 ]
@@ -104,8 +110,9 @@ def test_steps_of_their_own_demand_share_a_release_unless_drawn_anew(
 
     monkeypatch.setattr(Release, "apply", counted)
     settings = make_settings(**(ONCE | {"temporal_basis": temporal_basis}))
-    found = run_series(read_demand_series(path, case), shipped_zoning(case), settings,
-                       charge=charge)  # fmt: skip
+    found = run_series(
+        read_demand_series(path, case), shipped_zoning(case), settings, charge=charge
+    )
     assert len(charge.told) == len(applied) == draws * 3
     assert [s.total_pure for s in found.statements] == pytest.approx([1.0] * 3)
 
@@ -116,8 +123,23 @@ def test_an_interrupted_day_with_secure_noise_goes_on_without_a_second_draw(
     """Secure noise cannot be made again: what was released is what the folder holds."""
     pytest.importorskip("opendp")
     ledger = str(tmp_path / "owner.ledger")
-    assert main(["ledger", "grant", ledger, "--case", "case14", "--epsilon", "1.01",
-                 "--beta", "10MW", "--quiet"]) == 0  # fmt: skip
+    assert (
+        main(
+            [
+                "ledger",
+                "grant",
+                ledger,
+                "--case",
+                "case14",
+                "--epsilon",
+                "1.01",
+                "--beta",
+                "10MW",
+                "--quiet",
+            ]
+        )
+        == 0
+    )
     words = ["run", "case14", "--series", either, *FLAGS, "--noise", "secure", "--quiet"]
     at = words.index("--seed")
     words = [*words[:at], *words[at + 2 :], "--out", str(tmp_path / "out"), "--ledger", ledger]
@@ -152,8 +174,23 @@ def test_a_day_says_what_it_released_once(either, release, tmp_path, capsys):
 
 def test_a_ledger_admits_a_day_that_its_grant_covers_once(either, tmp_path):
     ledger = str(tmp_path / "owner.ledger")
-    assert main(["ledger", "grant", ledger, "--case", "case14", "--epsilon", "1.01",
-                 "--beta", "10MW", "--quiet"]) == 0  # fmt: skip
+    assert (
+        main(
+            [
+                "ledger",
+                "grant",
+                ledger,
+                "--case",
+                "case14",
+                "--epsilon",
+                "1.01",
+                "--beta",
+                "10MW",
+                "--quiet",
+            ]
+        )
+        == 0
+    )
     words = ["run", "case14", "--series", either, *FLAGS, "--quiet", "--ledger", ledger]
     assert main([*words, "--out", str(tmp_path / "a")]) == 0
     assert main([*words, "--out", str(tmp_path / "b")]) == 4
@@ -278,10 +315,35 @@ def test_a_single_run_has_no_course():
 def test_a_draw_that_was_cut_off_is_told_as_it_was_charged(error, either, tmp_path, monkeypatch):
     """One zone has paid when the second is refused: folder and ledger say so, zone by zone."""
     ledger, out = str(tmp_path / "owner.ledger"), tmp_path / "out"
-    assert main(["ledger", "grant", ledger, "--case", "case14", "--epsilon", "5",
-                 "--beta", "10MW", "--quiet"]) == 0  # fmt: skip
-    words = ["run", "case14", "--series", either, *FLAGS, "--quiet", "--ledger", ledger,
-             "--out", str(out)]  # fmt: skip
+    assert (
+        main(
+            [
+                "ledger",
+                "grant",
+                ledger,
+                "--case",
+                "case14",
+                "--epsilon",
+                "5",
+                "--beta",
+                "10MW",
+                "--quiet",
+            ]
+        )
+        == 0
+    )
+    words = [
+        "run",
+        "case14",
+        "--series",
+        either,
+        *FLAGS,
+        "--quiet",
+        "--ledger",
+        ledger,
+        "--out",
+        str(out),
+    ]
     honest, paid = ReleaseCharge.__call__, []
 
     def second_fails(self, owner, releases):
@@ -311,8 +373,19 @@ def test_steps_whose_release_is_gone_are_not_joined_by_others(
     pytest.importorskip("opendp")
     out = tmp_path / "out"
     at = FLAGS.index("--seed")
-    words = ["run", "case14", "--series", either, *FLAGS[:at], *FLAGS[at + 2 :], "--quiet",
-             "--noise", "secure", "--out", str(out)]  # fmt: skip
+    words = [
+        "run",
+        "case14",
+        "--series",
+        either,
+        *FLAGS[:at],
+        *FLAGS[at + 2 :],
+        "--quiet",
+        "--noise",
+        "secure",
+        "--out",
+        str(out),
+    ]
     assert fails_at_noon(words, monkeypatch) == 3
     (out / "parts" / "once-drawn.json").unlink()
     capsys.readouterr()
@@ -326,8 +399,23 @@ def test_a_day_killed_once_it_has_drawn_counts_the_draw(charged, either, tmp_pat
     ledger, out = str(tmp_path / "owner.ledger"), tmp_path / "out"
     words = ["run", "case14", "--series", either, *FLAGS, "--quiet", "--out", str(out)]
     if charged:
-        assert main(["ledger", "grant", ledger, "--case", "case14", "--epsilon", "5",
-                     "--beta", "10MW", "--quiet"]) == 0  # fmt: skip
+        assert (
+            main(
+                [
+                    "ledger",
+                    "grant",
+                    ledger,
+                    "--case",
+                    "case14",
+                    "--epsilon",
+                    "5",
+                    "--beta",
+                    "10MW",
+                    "--quiet",
+                ]
+            )
+            == 0
+        )
         words += ["--ledger", ledger]
     child = os.fork()
     if child == 0:
@@ -363,8 +451,9 @@ def test_every_statistic_has_noise_of_its_own(tmp_path, monkeypatch):
     def heard(self, released, release):
         own = horizon.owned.zones[[one is self for one in fixed].index(True)].own
         days = np.hstack([series.pd[:, own], series.qd[:, own]])
-        seen.append((released - self.measure(days)) / self.sensitivity(
-            settings.adjacency(case), 1).value)  # fmt: skip
+        seen.append(
+            (released - self.measure(days)) / self.sensitivity(settings.adjacency(case), 1).value
+        )
         return honest(self, released, release)
 
     monkeypatch.setattr(TemporalDisclosure, "estimate", heard)

@@ -77,9 +77,12 @@ def test_objective_perturbation_beats_output_perturbation_tenfold(name):
 
     def last(perturbation, seed, updates=1, mechanism="laplace"):
         settings = preset(
-            mechanism=mechanism, perturbation=perturbation, budget="per-release:0.05", seed=seed,
+            mechanism=mechanism,
+            perturbation=perturbation,
+            budget="per-release:0.05",
+            seed=seed,
             local_updates=updates,
-        )  # fmt: skip
+        )
         return run(case, zoning, settings).rounds.iloc[-1]
 
     seeds = range(5)
@@ -92,10 +95,12 @@ def test_objective_perturbation_beats_output_perturbation_tenfold(name):
     noise = [
         last(p, 0, mechanism=m).noise_magnitude
         for p, m in (
-            ("objective", "gaussian"), ("output", "gaussian"), ("objective", "laplace"),
+            ("objective", "gaussian"),
+            ("output", "gaussian"),
+            ("objective", "laplace"),
             ("output", "laplace"),
         )
-    ]  # fmt: skip
+    ]
     assert noise == sorted(noise, reverse=True)
 
 

@@ -158,9 +158,10 @@ def test_the_bounds_that_a_refusal_names_are_allowed_themselves(case14, beta, ba
         ("20", "2000 MVA on the base of case14, more than its largest bus"),
         ("2", "200 MVA on the base of case14; a distance in megawatts is written with its unit"),
         ("500MW", "500 MVA on the base of case14, more than its largest bus"),
-        ("0.5", None), ("20MW", None),
+        ("0.5", None),
+        ("20MW", None),
     ],
-)  # fmt: skip
+)
 def test_a_distance_that_was_meant_in_megawatts_is_questioned(case14, beta, said):
     settings = make_settings(beta=beta)
     if said is None:
@@ -179,9 +180,12 @@ def test_a_distance_that_was_meant_in_megawatts_is_questioned(case14, beta, said
         (None, {"release": "nothing"}, "nothing"),
         (None, {"release": "nothing", "perturbation": "output"}, "total:5"),
         ("ryu-kim", {"release": "nothing"}, "per-release:0.1"),
-        ("ryu-kim", {"release": "nothing", "perturbation": "demand", "sensitivity": "proven"},
-         "nothing"),
+        (
+            "ryu-kim",
+            {"release": "nothing", "perturbation": "demand", "sensitivity": "proven"},
+            "nothing",
+        ),
     ],
-)  # fmt: skip
+)
 def test_settings_tell_what_a_run_draws(preset, given, drawn):
     assert make_settings(preset, **given).drawn == drawn

@@ -22,9 +22,15 @@ from gridpriv.zonal.summary import figures, line
 
 OPTIMUM = {"case14": 8081.5, "case118": 129660.7}
 NOISY = {
-    "mechanism": "laplace", "perturbation": "demand", "noise_schedule": "once", "budget": "total:1",
-    "beta": "10MW", "objective": "cost", "rounds": 15, "solver": "clarabel",
-}  # fmt: skip
+    "mechanism": "laplace",
+    "perturbation": "demand",
+    "noise_schedule": "once",
+    "budget": "total:1",
+    "beta": "10MW",
+    "objective": "cost",
+    "rounds": 15,
+    "solver": "clarabel",
+}
 
 
 def settled_run(name, zones=None, **settings):
@@ -118,8 +124,11 @@ def test_at_the_optimums_boundary_every_zone_plans_the_optimum(agreed14):
 
 def test_a_zone_plans_with_its_own_demand_and_no_other(case14, zones14, agreed14):
     zones, averages, boundaries, _ = agreed14
-    other = replace(case14, pd=np.where(zones14.zone_of == 0, case14.pd, 7 * case14.pd),
-                    qd=np.where(zones14.zone_of == 0, case14.qd, -case14.qd))  # fmt: skip
+    other = replace(
+        case14,
+        pd=np.where(zones14.zone_of == 0, case14.pd, 7 * case14.pd),
+        qd=np.where(zones14.zone_of == 0, case14.qd, -case14.qd),
+    )
     there = make_zones(make_network(other), zones14)[0]
     here = zones[0]
     plans = [
@@ -144,8 +153,11 @@ def test_a_zone_without_a_plan_does_as_in_the_last_round_and_no_total_is_lost(
     case14, agreed14, zones14
 ):
     _, averages, _, _ = agreed14
-    tight = replace(case14, vmin=np.where(case14.bus_id == 3, 1.3, case14.vmin),
-                    vmax=np.where(case14.bus_id == 3, 1.31, case14.vmax))  # fmt: skip
+    tight = replace(
+        case14,
+        vmin=np.where(case14.bus_id == 3, 1.3, case14.vmin),
+        vmax=np.where(case14.bus_id == 3, 1.31, case14.vmax),
+    )
     impossible = make_zones(make_network(tight), zones14)
     bounds = agreed_boundaries(impossible[0].network, impossible, averages)
 
@@ -180,8 +192,11 @@ def test_a_grid_that_settles_nowhere_says_where_it_fails(monkeypatch):
 
 
 def test_a_stressed_grid_sheds_until_it_carries_the_rest(case14, zones14):
-    result = run(case14, zones14, make_settings(mechanism="none", rounds=20, load_scale=3.0,
-                                                solver="clarabel"))  # fmt: skip
+    result = run(
+        case14,
+        zones14,
+        make_settings(mechanism="none", rounds=20, load_scale=3.0, solver="clarabel"),
+    )
     physical = result.physical
     assert physical["ac_feasible"] is True, physical["violations"]
     least = gridpriv.acopf(result.case, "shed").state.shed_mw
@@ -214,15 +229,17 @@ def test_a_zone_that_neighbours_cannot_help_sheds_its_own():
     case = case_from_pandapower(networks.create_cigre_network_mv())
     least = gridpriv.acopf(case, "shed").state.shed_mw
     assert least > 0.5  # its transformer of 25 MVA is too small for the load behind it
-    result = run(case, partition(case, 2), make_settings(mechanism="none", rounds=8,
-                                                         solver="clarabel"))  # fmt: skip
+    result = run(
+        case, partition(case, 2), make_settings(mechanism="none", rounds=8, solver="clarabel")
+    )
     assert result.physical["ac_feasible"], result.physical["violations"]
     assert least - 0.01 <= result.physical["shed_mw"] <= least + 1.0
 
 
 def test_a_dead_island_is_the_cause_of_its_own_shed(case14, zones14):
-    settings = make_settings(mechanism="none", rounds=10, solver="clarabel",
-                             outage=("branch:17", "branch:20"))  # fmt: skip
+    settings = make_settings(
+        mechanism="none", rounds=10, solver="clarabel", outage=("branch:17", "branch:20")
+    )
     physical = run(case14, zones14, settings).physical
     assert physical["shed_mw"] == pytest.approx(14.9)
     assert physical["deenergized_mw"] == pytest.approx(14.9)
@@ -247,8 +264,18 @@ def test_the_causes_of_shed_demand_add_up_to_it(held, parts):
 
 
 def test_the_cost_of_privacy_is_the_difference_to_the_same_run_without_noise(capsys):
-    flags = ["run", "case14", "--objective", "cost", "--rounds", "8", "--solver", "clarabel",
-             "--json", "--quiet"]  # fmt: skip
+    flags = [
+        "run",
+        "case14",
+        "--objective",
+        "cost",
+        "--rounds",
+        "8",
+        "--solver",
+        "clarabel",
+        "--json",
+        "--quiet",
+    ]
     noise = [
         "--mechanism",
         "laplace",

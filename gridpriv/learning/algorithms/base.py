@@ -113,9 +113,10 @@ class Task:
         """Return the clients of a linear model; raises :class:`InputError` for a module's."""
         if not isinstance(self.clients, Clients):
             raise not_allowed(
-                "algorithm", self.settings.algorithm,
+                "algorithm",
+                self.settings.algorithm,
                 "dpsgd, dp-fedavg, dp-admm, cdp-admm or ddp-admm with a module",
-            )  # fmt: skip
+            )
         return self.clients
 
     def sample_gradient(self) -> float:
@@ -181,9 +182,14 @@ class Task:
         return release
 
     def releases(
-        self, distances: Floats, bound_source: str, *, multiplier: float | None = None,
-        assumed: Floats | None = None, proved: bool = True,
-    ) -> list[Release]:  # fmt: skip
+        self,
+        distances: Floats,
+        bound_source: str,
+        *,
+        multiplier: float | None = None,
+        assumed: Floats | None = None,
+        proved: bool = True,
+    ) -> list[Release]:
         """Return one release a client from their distances, (P,); none without noise."""
         if self.rule is None:
             return []

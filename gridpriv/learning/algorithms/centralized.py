@@ -60,9 +60,13 @@ def solve(
     start = np.zeros(2 * size if split else size)
     with one_blas_thread():
         found = minimize(
-            objective, start, jac=True, method="L-BFGS-B", bounds=[bounds] * len(start),
+            objective,
+            start,
+            jac=True,
+            method="L-BFGS-B",
+            bounds=[bounds] * len(start),
             options=options,
-        )  # fmt: skip
+        )
     if not found.success and "ABNORMAL" not in found.message:
         raise SolverError(f"the centralized solution was not found: {found.message}")
     w = found.x[:size] - found.x[size:] if split else found.x

@@ -62,9 +62,11 @@ def releases(task: Task) -> Releases:
         if task.rule is None:
             return Drawing([], active)
         release = task.release_of(
-            float(distance[0]), "a client's clipped update",
-            multiplier=step_multiplier(task, amplified), amplified=amplified,
-        )  # fmt: skip
+            float(distance[0]),
+            "a client's clipped update",
+            multiplier=step_multiplier(task, amplified),
+            amplified=amplified,
+        )
         return Drawing([release], active[None])
 
     return of_round

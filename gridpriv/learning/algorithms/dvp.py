@@ -106,10 +106,11 @@ def budget_split(task: Task) -> Split | None:
         return None
     if task.regularizer.kind == "l1" or task.clients.shape[1] > 1:
         raise not_allowed(
-            "algorithm", "dvp",
+            "algorithm",
+            "dvp",
             "another, or sensitivity 'published': it is certified for smooth regularizers and one "
             "output (two classes, or numbers) only",
-        )  # fmt: skip
+        )
     settings, budget = task.settings, task.settings.budget
     delta, epsilon = _release_delta(task), budget.epsilon
     if budget.scope == "total":
@@ -123,11 +124,12 @@ def budget_split(task: Task) -> Split | None:
     ratio = math.log1p(curvature / (samples * modulus))
     if ratio >= epsilon - cover_epsilon:
         raise not_allowed(
-            "budget", str(task.settings.budget),
+            "budget",
+            str(task.settings.budget),
             f"more than {ratio:.3g} a release with dvp here, which allows "
             f"{epsilon - cover_epsilon:.3g}: what a sample's curvature gives away is not covered "
             "by noise; take a larger --penalty",
-        )  # fmt: skip
+        )
     # certificate() is t x + x^2/2 + ratio with x = 1/m and t = sqrt(2 ln(1/delta))
     tail = math.sqrt(2.0 * math.log(2.0 / delta))
     left = epsilon - cover_epsilon - ratio

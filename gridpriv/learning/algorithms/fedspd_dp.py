@@ -149,8 +149,15 @@ def sound_sensitivity(
     return 2.0 * total / steps
 
 
-def published_total(epsilon: float, steps: int, batch: int, samples: float, share: float,
-                rounds: int, with_replacement: bool) -> float:  # fmt: skip
+def published_total(
+    epsilon: float,
+    steps: int,
+    batch: int,
+    samples: float,
+    share: float,
+    rounds: int,
+    with_replacement: bool,
+) -> float:
     """Return (21) with c_0 = 3.04; it certifies nothing."""
     rate = steps * batch / samples
     if with_replacement:
@@ -161,9 +168,15 @@ def published_total(epsilon: float, steps: int, batch: int, samples: float, shar
 
 
 def _local_steps(
-    task: Task, t: int, active: Ints, gamma: float, rho: float, state: Array, dual: Array,
+    task: Task,
+    t: int,
+    active: Ints,
+    gamma: float,
+    rho: float,
+    state: Array,
+    dual: Array,
     x_0: Array,
-) -> tuple[Array, Array]:  # fmt: skip
+) -> tuple[Array, Array]:
     """Return the active clients' last iterates and the means of their Q iterates, (13)."""
     xp = namespace(state)
     x = xp.stack([state[int(p)] for p in active])

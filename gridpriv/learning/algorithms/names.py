@@ -27,7 +27,13 @@ SPECIFIC: frozenset[str] = frozenset().union(*READS.values())
 ALGORITHMS = tuple(READS)
 # what noise is added to; ryu-kim's is a setting
 PERTURBED = {
-    "pvp": "output", "dvp": "dual", "dp-admm": "output", "dpsgd": "gradient",
-    "dp-fedavg": "update", "fedspd-dp": "output", "cdp-admm": "output", "ddp-admm": "output",
-}  # fmt: skip
+    "pvp": "output",
+    "dvp": "dual",
+    "dp-admm": "output",
+    "dpsgd": "gradient",
+    "dp-fedavg": "update",
+    "fedspd-dp": "output",
+    "cdp-admm": "output",
+    "ddp-admm": "output",
+}
 NON_PRIVATE = ("admm", "centralized")

@@ -40,10 +40,11 @@ def releases(task: Task) -> Releases:
     convex = task.settings.clip is None or task.clients.shape[1] == 1
     if not convex and task.rule is not None and task.settings.sensitivity == "proven":
         raise not_allowed(
-            "clip", task.settings.clip,
+            "clip",
+            task.settings.clip,
             "none with pvp and several outputs: a clipped loss of several outputs is not convex, "
             "so that lemma 4 does not hold and nothing is certified",
-        )  # fmt: skip
+        )
     if not convex:
         task.tally.note("a clipped loss of several outputs is not convex: lemma 4 does not hold")
 

@@ -177,12 +177,18 @@ def make_problems(task: Task) -> list[ClientProblem]:
     output = settings.mechanism != "none" and settings.perturbation == "output"
     return [
         ClientProblem(
-            str(p + 1), p, *clients.part(p), clients.loss, task.norm,
+            str(p + 1),
+            p,
+            *clients.part(p),
+            clients.loss,
+            task.norm,
             int(clients.counts[p]) if output else samples,
-            task.regularizer, settings.box, settings.clip,
+            task.regularizer,
+            settings.box,
+            settings.clip,
         )
         for p in range(clients.number)
-    ]  # fmt: skip
+    ]
 
 
 def each_agent(task: Task) -> Iterator[ClientAgent]:

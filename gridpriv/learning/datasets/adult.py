@@ -23,17 +23,35 @@ FILES = ("adult.data", "adult.test")
 SITE = "https://archive.ics.uci.edu/ml/machine-learning-databases/adult/"
 
 NAMES = (
-    "age", "workclass", "fnlwgt", "education", "education-num", "marital-status", "occupation",
-    "relationship", "race", "sex", "capital-gain", "capital-loss", "hours-per-week",
-    "native-country", "income",
-)  # fmt: skip
+    "age",
+    "workclass",
+    "fnlwgt",
+    "education",
+    "education-num",
+    "marital-status",
+    "occupation",
+    "relationship",
+    "race",
+    "sex",
+    "capital-gain",
+    "capital-loss",
+    "hours-per-week",
+    "native-country",
+    "income",
+)
 COLUMNS = len(NAMES)
 # upper bounds of the numeric columns (they are 0 or more), from the census form, not the rows
 BOUNDS = {0: 100.0, 2: 1.5e6, 4: 16.0, 10: 1e5, 11: 5e3, 12: 100.0}
 # mean and standard deviation of the published training file's columns, to three digits: constants
 # of a standardization that reads nothing off the rows given
-MOMENTS = {0: (38.6, 13.6), 2: (1.9e5, 1.06e5), 4: (10.1, 2.57), 10: (1080.0, 7390.0),
-           11: (87.3, 403.0), 12: (40.4, 12.3)}  # fmt: skip
+MOMENTS = {
+    0: (38.6, 13.6),
+    2: (1.9e5, 1.06e5),
+    4: (10.1, 2.57),
+    10: (1080.0, 7390.0),
+    11: (87.3, 403.0),
+    12: (40.4, 12.3),
+}
 MOST_DEVIATIONS = 3.0  # standardized numbers are clipped to this
 CATEGORIES = {
     1: "Private, Self-emp-not-inc, Self-emp-inc, Federal-gov, Local-gov, State-gov, Without-pay, "
@@ -146,10 +164,17 @@ def load_adult(
         else ""
     )
     return Dataset(
-        name="adult", task="binary", x_train=train.x, y_train=train.y, x_test=test.x,
-        y_test=test.y, classes=2, norm=_norm(scaling), clipped=int(train.outside.sum()),
+        name="adult",
+        task="binary",
+        x_train=train.x,
+        y_train=train.y,
+        x_test=test.x,
+        y_test=test.y,
+        classes=2,
+        norm=_norm(scaling),
+        clipped=int(train.outside.sum()),
         source=f"UCI Adult files in {folder}, missing values: {missing}, scaling: {scaling}{moved}",
-    )  # fmt: skip
+    )
 
 
 def read_rows(path: Path) -> list[PersonRow]:

@@ -43,26 +43,29 @@ def load_femnist(folder: Path, dtype: type[np.floating] = np.float32) -> Dataset
     _check_pixels([*train, *test])
     pixels = train[0].x.shape[1]
     return Dataset(
-        name="femnist", task="multiclass",
+        name="femnist",
+        task="multiclass",
         x_train=np.concatenate([one.x for one in train]),
         y_train=np.concatenate([one.y for one in train]),
         x_test=np.concatenate([one.x for one in test]),
         y_test=np.concatenate([one.y for one in test]),
-        classes=CLASSES, norm=math.sqrt(pixels),
+        classes=CLASSES,
+        norm=math.sqrt(pixels),
         writer_of=np.repeat(np.arange(len(train)), [len(one.y) for one in train]),
         source=f"LEAF files in {folder}: {len(train)} writers with training data, "
         f"{len(test)} with test data{_missing(folder)}",
-    )  # fmt: skip
+    )
 
 
 def _missing(folder: Path) -> str:
     """Return a note if files that LEAF makes are missing; data of one's own have none."""
     missing = [
-        key for key in packaged_sums()
+        key
+        for key in packaged_sums()
         if key.startswith("femnist/")
         and not (path := folder / key.removeprefix("femnist/")).is_file()
         and not path.with_name(SUMS).is_file()
-    ]  # fmt: skip
+    ]
     return f"; {len(missing)} of the listed files are missing" if missing else ""
 
 

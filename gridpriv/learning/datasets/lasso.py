@@ -34,8 +34,14 @@ def make_lasso(
     x, y = x.astype(dtype, copy=False), y.astype(dtype)
     cut = agents * samples
     return Dataset(
-        name="lasso", task="regression", x_train=x[:cut], y_train=y[:cut], x_test=x[cut:],
-        y_test=y[cut:], classes=0, norm=bound,
+        name="lasso",
+        task="regression",
+        x_train=x[:cut],
+        y_train=y[:cut],
+        x_test=x[cut:],
+        y_test=y[cut:],
+        classes=0,
+        norm=bound,
         writer_of=np.repeat(np.arange(agents), samples),
         source=f"synthetic, seed {seed}",
-    )  # fmt: skip
+    )

@@ -51,10 +51,16 @@ def load_mnist(folder: Path, dtype: type[np.floating] = np.float32) -> Dataset:
             f"{paths[0]} of {_shown(train.size)}"
         )
     return Dataset(
-        name="mnist", task="multiclass", x_train=train.x, y_train=train.y,
-        x_test=test.x, y_test=test.y, classes=CLASSES, norm=math.sqrt(math.prod(train.size)),
+        name="mnist",
+        task="multiclass",
+        x_train=train.x,
+        y_train=train.y,
+        x_test=test.x,
+        y_test=test.y,
+        classes=CLASSES,
+        norm=math.sqrt(math.prod(train.size)),
         source=f"MNIST idx files in {folder}",
-    )  # fmt: skip
+    )
 
 
 def _read_part(images: Path, labels: Path, dtype: type[np.floating]) -> ImageSet:

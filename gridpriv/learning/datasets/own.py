@@ -94,12 +94,20 @@ def _dataset(
             f"{path} client of row {int(np.isnan(writer_of).argmax())}", math.nan, "a name"
         )
     return Dataset(
-        name=path.stem, task=task, x_train=x, y_train=y, x_test=x_test, y_test=y_test,
-        classes=classes, norm=norm, clipped=clipped,
+        name=path.stem,
+        task=task,
+        x_train=x,
+        y_train=y,
+        x_test=x_test,
+        y_test=y_test,
+        classes=classes,
+        norm=norm,
+        clipped=clipped,
         writer_of=None if writer_of is None else np.unique(writer_of, return_inverse=True)[1],
-        source=f"own data, {path.name}", labels=labels,
+        source=f"own data, {path.name}",
+        labels=labels,
         columns=tuple(map(str, arrays.get("columns", ()))),
-    )  # fmt: skip
+    )
 
 
 def _features(path: Path, name: str, x: Array, dtype: type[np.floating]) -> Features:

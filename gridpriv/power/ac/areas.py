@@ -101,10 +101,20 @@ class AreaGrid:
         # an area without room on one side would go there by its other generators
         up, down = np.where(most[gen_area] > 0, up, down), np.where(least[gen_area] > 0, down, up)
         return AreaGrid(
-            case, dispatch, island, _references(case, island), area_of, areas[:, 0],
-            _area_interchange(schedule, areas, area_of, case), bus_admittance(case),
-            up, down, most, -least, _bias(most, least, areas[:, 0], island.max() + 1),
-        )  # fmt: skip
+            case,
+            dispatch,
+            island,
+            _references(case, island),
+            area_of,
+            areas[:, 0],
+            _area_interchange(schedule, areas, area_of, case),
+            bus_admittance(case),
+            up,
+            down,
+            most,
+            -least,
+            _bias(most, least, areas[:, 0], island.max() + 1),
+        )
 
     @cached_property
     def equations(self) -> FlowEquations:

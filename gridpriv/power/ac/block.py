@@ -182,9 +182,12 @@ class Block:
         ones = np.ones(count)
         n = form.columns
         return BlockPoint(
-            u[:n], u[n:], np.zeros(form.rows),
-            np.where(self._has_low, ones, 0.0), np.where(self._has_high, ones, 0.0),
-        )  # fmt: skip
+            u[:n],
+            u[n:],
+            np.zeros(form.rows),
+            np.where(self._has_low, ones, 0.0),
+            np.where(self._has_high, ones, 0.0),
+        )
 
     def begin(self, mu: float) -> None:
         """Set the multipliers of bounds to mu over the distances."""
@@ -290,9 +293,9 @@ class Block:
         lagrangian = form.gradient(at.x) + form.jacobian(at.x).T @ at.multiplier
         in_x = lagrangian - at.z_low[:n] + at.z_high[:n]
         in_s = -at.multiplier[self._inequality] - at.z_low[n:] + at.z_high[n:]
-        products = np.concatenate([
-            (low * at.z_low)[self._has_low], (high * at.z_high)[self._has_high]
-        ])  # fmt: skip
+        products = np.concatenate(
+            [(low * at.z_low)[self._has_low], (high * at.z_high)[self._has_high]]
+        )
         inside = np.zeros(n, dtype=bool)
         inside[self._own[self._own < n]] = True
         gradient = np.zeros(len(self._border))
@@ -416,11 +419,12 @@ class _Pattern:
         mixed = np.flatnonzero((place[rows] >= 0) & (edge[cols] >= 0))
         at_edge = np.flatnonzero((edge[rows] >= 0) & (edge[cols] >= 0))
         return _Pattern(
-            form, inner,
+            form,
+            inner,
             (mixed, place[rows[mixed]] * k + edge[cols[mixed]]),
             (at_edge, edge[rows[at_edge]] * k + edge[cols[at_edge]]),
             (p, k),
-        )  # fmt: skip
+        )
 
     def values(self, x: Floats, multiplier: Floats, primal: Floats, dual: Floats) -> Floats:
         form = self.form

@@ -173,9 +173,15 @@ class _Built:
             for zone, demand in zip(zones, released, strict=True):
                 running = None if committed is None else committed[t]
                 block = zone_block(
-                    zone, demand, ends.of(zone), voll, unit, estimated=estimated,
-                    shared_gens=coupled, running=running,
-                )  # fmt: skip
+                    zone,
+                    demand,
+                    ends.of(zone),
+                    voll,
+                    unit,
+                    estimated=estimated,
+                    shared_gens=coupled,
+                    running=running,
+                )
                 if block is None:
                     continue
                 units = block.part.gens[block.shared]
@@ -194,8 +200,15 @@ class _Built:
         units_ = []
         for j, gen in enumerate(coupled.tolist()):
             here = np.flatnonzero(holding == gen)
-            own = _unit_block(case, gen, chronology, start[:, j], len(here) > 0, price,
-                              None if committed is None else committed[:, gen])  # fmt: skip
+            own = _unit_block(
+                case,
+                gen,
+                chronology,
+                start[:, j],
+                len(here) > 0,
+                price,
+                None if committed is None else committed[:, gen],
+            )
             units_.append(own)
             blocks.append(own.block)
             at.append(np.concatenate([outputs[:, j], held[:, :, here].ravel()]))

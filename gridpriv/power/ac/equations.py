@@ -160,10 +160,12 @@ def residual(equations: FlowEquations, point: Point) -> Residual:
     actual = equations.tie_area @ power.real[n:]
     moved = point.alpha - (actual - equations.interchange - equations.bias @ shared)
     area = point.alpha - np.clip(moved, equations.least, equations.most)
-    held = np.concatenate([
-        (equations.q_low < wanted) & (wanted < equations.q_high),
-        (equations.least < moved) & (moved < equations.most),
-    ])  # fmt: skip
+    held = np.concatenate(
+        [
+            (equations.q_low < wanted) & (wanted < equations.q_high),
+            (equations.least < moved) & (moved < equations.most),
+        ]
+    )
     return Residual(np.concatenate([active, generated - stand, area]), held)
 
 
@@ -246,9 +248,24 @@ class Jacobian:
         found, slot = np.unique(key, return_inverse=True)
         indptr = np.searchsorted(found, size * np.arange(delta + islands + 1))
         return Jacobian(
-            row, column, admittance, own, area, metered, weight, turning, up, down, bias, slack,
-            slot, found % size, indptr, row_order, column_place,
-        )  # fmt: skip
+            row,
+            column,
+            admittance,
+            own,
+            area,
+            metered,
+            weight,
+            turning,
+            up,
+            down,
+            bias,
+            slack,
+            slot,
+            found % size,
+            indptr,
+            row_order,
+            column_place,
+        )
 
     def refilled(self, equations: FlowEquations) -> Jacobian:
         """Return the pattern with the coefficients of other equations that have the same one."""
@@ -274,16 +291,18 @@ class Jacobian:
         own = np.where(self.own, current[self.row] * here, 0.0)
         by_angle, by_magnitude = 1j * (own - far), (own + far) / point.vm[self.column]
         rising = (point.alpha >= 0).astype(float)
-        values = np.concatenate([
-            self._rows(by_angle, held, n)[self.turning],
-            self._rows(by_magnitude, held, n),
-            KAPPA * held[:n],
-            -self.up.data * rising[self.up.col],
-            -self.down.data * (1.0 - rising[self.down.col]),
-            -self.bias.data * (held[n + self.bias.row] & ~given.exhausted[self.bias.col]),
-            -self.slack.data * given.exhausted[self.slack.col],
-            ~held[n:],
-        ])  # fmt: skip
+        values = np.concatenate(
+            [
+                self._rows(by_angle, held, n)[self.turning],
+                self._rows(by_magnitude, held, n),
+                KAPPA * held[:n],
+                -self.up.data * rising[self.up.col],
+                -self.down.data * (1.0 - rising[self.down.col]),
+                -self.bias.data * (held[n + self.bias.row] & ~given.exhausted[self.bias.col]),
+                -self.slack.data * given.exhausted[self.slack.col],
+                ~held[n:],
+            ]
+        )
         data = np.bincount(self.slot, values, minlength=len(self.indices))
         shape = (2 * n + given.bias.shape[0], len(self.indptr) - 1)
         return sparse.csc_array((data, self.indices, self.indptr), shape=shape)
@@ -303,9 +322,11 @@ def _elimination(row: Ints, column: Ints, n: int) -> Ints:
     graph.data[:] = 1.0
     dominant = (graph + sparse.diags_array(np.full(n, n + 1.0))).tocsc()
     factors = splu(
-        dominant, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0,
+        dominant,
+        permc_spec="MMD_AT_PLUS_A",
+        diag_pivot_thresh=0.0,
         options={"SymmetricMode": True},
-    )  # fmt: skip
+    )
     return np.asarray(factors.perm_c, dtype=np.int64)
 
 

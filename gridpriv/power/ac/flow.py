@@ -110,11 +110,13 @@ def ac_flow(
     )
     try:
         grid, settled = _held_or_shared(
-            live.case, inner, replace(schedule, zone_of=schedule.zone_of[live.buses]),
+            live.case,
+            inner,
+            replace(schedule, zone_of=schedule.zone_of[live.buses]),
             None
             if before is None
             else PreviousState(before.voltage[live.buses], before.pg[live.gens]),
-        )  # fmt: skip
+        )
     except PowerFlowError as error:
         raise error.named(int(live.case.bus_id[error.bus]), case.base_mva) from None
     voltage = np.zeros(case.n_bus, complex)
@@ -126,11 +128,23 @@ def ac_flow(
     s_from, s_to = branch_flows(case, voltage)
     interchange = interchange_of(case, schedule, s_from, s_to)
     return AcState(
-        case, np.abs(voltage), np.angle(voltage), s_from, s_to, pg, qg,
-        served.p_shed, served.q_shed, served.curtailment, regulation, dead,
-        interchange, interchange - schedule.interchange,
-        settled.solution.mismatch, settled.power_flows,
-    )  # fmt: skip
+        case,
+        np.abs(voltage),
+        np.angle(voltage),
+        s_from,
+        s_to,
+        pg,
+        qg,
+        served.p_shed,
+        served.q_shed,
+        served.curtailment,
+        regulation,
+        dead,
+        interchange,
+        interchange - schedule.interchange,
+        settled.solution.mismatch,
+        settled.power_flows,
+    )
 
 
 def _dead_state(case: Case, served: Dispatch, schedule: Schedule) -> AcState:

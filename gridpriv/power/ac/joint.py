@@ -233,10 +233,14 @@ def zone_block(
     balanced = edge[own[edge]]
     columns = np.concatenate([model.e[edge], model.f[turning]])
     rows = np.concatenate([model.p_balance[balanced], model.q_balance[balanced]])
-    at = np.concatenate([
-        number[E, edge], number[F, turning],
-        number[P_BALANCE, balanced], number[Q_BALANCE, balanced],
-    ])  # fmt: skip
+    at = np.concatenate(
+        [
+            number[E, edge],
+            number[F, turning],
+            number[P_BALANCE, balanced],
+            number[Q_BALANCE, balanced],
+        ]
+    )
     if estimated:
         add_reactive_slack(model, REACTIVE_SLACK_WEIGHT * lost)
     if cuts is not None:

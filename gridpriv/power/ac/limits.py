@@ -175,11 +175,16 @@ def _named(family: _Family, name: str, amount: Floats, which: Bools) -> Iterator
     bound, rating = family.low if name == "lower" else family.high, family.rating
     for k in np.flatnonzero(which).tolist():
         yield Limit(
-            family.kind, int(family.element[k]), name,
+            family.kind,
+            int(family.element[k]),
+            name,
             "-".join(str(end[k]) for end in family.ends),
-            float(family.value[k]), float(bound[k]), float(amount[k]), family.unit,
+            float(family.value[k]),
+            float(bound[k]),
+            float(amount[k]),
+            family.unit,
             float(rating[k]),
-        )  # fmt: skip
+        )
 
 
 def limit_table(limits: tuple[Limit, ...]) -> pd.DataFrame:

@@ -129,9 +129,11 @@ def _improved(
     """
     try:
         factors = splu(
-            jacobian.at(equations, point, lack.held), permc_spec="NATURAL",
-            diag_pivot_thresh=LEAST_PIVOT, options={"SymmetricMode": True},
-        )  # fmt: skip
+            jacobian.at(equations, point, lack.held),
+            permc_spec="NATURAL",
+            diag_pivot_thresh=LEAST_PIVOT,
+            options={"SymmetricMode": True},
+        )
     except RuntimeError:  # exactly singular
         return None
     change = _change(jacobian, factors, lack)

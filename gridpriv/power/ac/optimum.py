@@ -192,9 +192,11 @@ def acopf(
     if dead.all():
         raise not_allowed("case", case.name, "one with a generator that can give active power")
     live = part_of(
-        case, np.flatnonzero(~dead), np.flatnonzero(~dead[case.f_bus]),
+        case,
+        np.flatnonzero(~dead),
+        np.flatnonzero(~dead[case.f_bus]),
         np.flatnonzero(~dead[case.gen_bus]),
-    )  # fmt: skip
+    )
     model = ac_model(live.case)
     unit = _add_objective(model, objective, voll)
     if estimated:
@@ -208,9 +210,17 @@ def acopf(
     for price, rows in ((p_price, model.p_balance), (q_price, model.q_balance)):
         price[live.buses] = np.where(priced, unit * found.multiplier[rows], np.nan)
     return AcOptimum(
-        state, objective, voll, p_price, q_price, found.status, found.iterations,
-        time.perf_counter() - began, _voltage_gradient(case, live, model, found), unit,
-    )  # fmt: skip
+        state,
+        objective,
+        voll,
+        p_price,
+        q_price,
+        found.status,
+        found.iterations,
+        time.perf_counter() - began,
+        _voltage_gradient(case, live, model, found),
+        unit,
+    )
 
 
 def _voltage_gradient(case: Case, live: SubCase, model: AcModel, found: Solved) -> sparse.csr_array:
@@ -305,7 +315,20 @@ def _state(case: Case, live: SubCase, model: AcModel, x: Floats) -> AcState:
     np.add.at(balance, case.t_bus, s_to)
     np.subtract.at(balance, case.gen_bus, pg + 1j * qg)
     return AcState(
-        case, np.abs(voltage), np.angle(voltage), s_from, s_to, pg, qg, p_shed, q_shed, curtailment,
-        np.zeros(case.n_gen), dead, np.zeros(1), np.zeros(1),
-        float(np.abs(balance).max()), 0,
-    )  # fmt: skip
+        case,
+        np.abs(voltage),
+        np.angle(voltage),
+        s_from,
+        s_to,
+        pg,
+        qg,
+        p_shed,
+        q_shed,
+        curtailment,
+        np.zeros(case.n_gen),
+        dead,
+        np.zeros(1),
+        np.zeros(1),
+        float(np.abs(balance).max()),
+        0,
+    )

@@ -110,9 +110,17 @@ def tightened(case: Case, margin: float) -> Case:
     qmin, qmax = within(case.qmin, case.qmax)
     angmin, angmax = within(case.angmin, case.angmax)
     return replace(
-        case, vmin=vmin, vmax=vmax, pmin=pmin, pmax=pmax, qmin=qmin, qmax=qmax,
-        angmin=angmin, angmax=angmax, rate=(1.0 - margin) * case.rate,
-    )  # fmt: skip
+        case,
+        vmin=vmin,
+        vmax=vmax,
+        pmin=pmin,
+        pmax=pmax,
+        qmin=qmin,
+        qmax=qmax,
+        angmin=angmin,
+        angmax=angmax,
+        rate=(1.0 - margin) * case.rate,
+    )
 
 
 def _all_served(case: Case, objective: AcObjective, start: Dispatch | None) -> AcOptimum | None:

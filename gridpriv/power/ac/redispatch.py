@@ -299,9 +299,14 @@ def _live_area(zone: Zone, demand: Floats, boundary: Boundary, dead: Bools) -> _
     bus = np.searchsorted(zone.buses, part.buses)
     rate = boundary.rate[np.searchsorted(zone.branches, part.branches)]
     case = replace(
-        part.case, pd=pd, qd=qd, vmin=boundary.vmin[bus], vmax=boundary.vmax[bus], rate=rate,
+        part.case,
+        pd=pd,
+        qd=qd,
+        vmin=boundary.vmin[bus],
+        vmax=boundary.vmax[bus],
+        rate=rate,
         qmax=boundary.qmax[np.searchsorted(zone.gens, part.gens)],
-    )  # fmt: skip
+    )
     ties = np.flatnonzero(own[case.f_bus] != own[case.t_bus])
     return _Area(replace(part, case=case), own, ties, own[case.f_bus[ties]])
 

@@ -197,11 +197,16 @@ def _boundary(zone: Zone, s_from: Complexes, s_to: Complexes, w: Floats) -> Boun
     out = np.isin(f, zone.own)
     near, far = np.where(out, s_from[ties], s_to[ties]), np.where(out, s_to[ties], s_from[ties])
     return Boundary(
-        near.real, near.imag, np.where(out, w[f], w[t]), np.where(out, w[t], w[f]),
+        near.real,
+        near.imag,
+        np.where(out, w[f], w[t]),
+        np.where(out, w[t], w[f]),
         0.5 * float((near - far).real.sum()),
-        case.vmin[zone.buses], case.vmax[zone.buses], case.rate[zone.branches],
+        case.vmin[zone.buses],
+        case.vmax[zone.buses],
+        case.rate[zone.branches],
         case.qmax[zone.gens],
-    )  # fmt: skip
+    )
 
 
 def settle(

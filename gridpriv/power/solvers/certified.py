@@ -37,9 +37,14 @@ from gridpriv.power.solvers.clarabel import FAST, clarabel_settings, conic_rows
 ROUNDING = 1e-13
 """Least slack of a feasible point, p.u.: more than rounding takes from it."""
 ATTEMPTS = (
-    (1e-9, None, 0.99), (1e-10, 1.0, 0.9), (1e-10, 10.0, 0.95), (1e-10, 1.0, 0.99),
-    (1e-10, 100.0, 0.99), (3e-10, None, 0.95), (3e-11, 1.0, 0.95),
-)  # fmt: skip
+    (1e-9, None, 0.99),
+    (1e-10, 1.0, 0.9),
+    (1e-10, 10.0, 0.95),
+    (1e-10, 1.0, 0.99),
+    (1e-10, 100.0, 0.99),
+    (3e-10, None, 0.95),
+    (3e-11, 1.0, 0.95),
+)
 """First margin, p.u.; largest entry of q, where it is scaled; how far a step goes.
 
 The error grows with the margin's root. Which attempt comes furthest is chance: of 18 problems at
@@ -118,9 +123,11 @@ class Certified:
         else:
             first, _, step = ATTEMPTS[number]
             chosen = FAST | {
-                "tol_feas": first, "tol_gap_abs": 0.1 * first, "tol_gap_rel": 0.1 * first,
+                "tol_feas": first,
+                "tol_gap_abs": 0.1 * first,
+                "tol_gap_rel": 0.1 * first,
                 "max_step_fraction": step,
-            }  # fmt: skip
+            }
             upper, settings = self._program.upper_triangle(p), clarabel_settings(chosen)
             self._solvers[number] = clarabel.DefaultSolver(
                 upper, q, self._rows, offset, self._cones, settings
