@@ -251,8 +251,8 @@ def data_sheet(document: Json, notes: Sequence[str] = ()) -> str:
             f"Protected: {guard['adjacency']}. Total epsilon: {guard['total_epsilon']:.4g} (pure).",
             f"Two demands of one bus that are {guard['beta_mw']:.4g} MW apart are distinguished "
             f"with a probability of {guard['best_guess']:.3f} at most.",
-            f"Any estimate of one bus's demand is off by {guard['inversion_error_mw']:.4g} MW or more, "
-            "on average over two possible demands.",
+            f"Any estimate of one bus's demand is off by {guard['inversion_error_mw']:.4g} MW or "
+            "more, on average over two possible demands.",
             "",
             "| release | noise | epsilon | sensitivity | standard deviation | unit |",
             "|---|---|---|---|---|---|",
