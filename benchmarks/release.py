@@ -19,8 +19,7 @@ from typing import Any
 import numpy as np
 
 from gridpriv import load_case, make_settings, partition, shipped_zoning
-from gridpriv.consensus.in_process import in_process
-from gridpriv.consensus.kept import Kept
+from gridpriv.consensus.transport import ReusedAgents, in_process
 from gridpriv.zonal.prepared import prepare
 from gridpriv.zonal.reference import PRIOR_ONLY
 from gridpriv.zonal.run import run_prepared
@@ -28,7 +27,7 @@ from gridpriv.zonal.run import run_prepared
 RELEASES = "bus,total,tree,auto"
 
 
-def cell(case: Any, zoning: Any, zones: Kept, seeds: int, **given: Any) -> dict[str, Any]:
+def cell(case: Any, zoning: Any, zones: ReusedAgents, seeds: int, **given: Any) -> dict[str, Any]:
     """Return a cell's means over seeds."""
     costs, shed, failed, chosen = [], [], 0, set()
     began = time.perf_counter()
@@ -66,7 +65,7 @@ def main() -> None:
     parser.add_argument("--solver", default="clarabel")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
-    case, zones, rows = load_case(args.case), Kept(in_process), []
+    case, zones, rows = load_case(args.case), ReusedAgents(in_process), []
     zoning = shipped_zoning(case) if args.zones is None else None
     zoning = zoning or shipped_zoning(case, args.zones) or partition(case, args.zones)
     common = {"rounds": args.rounds, "solver": args.solver}

@@ -26,8 +26,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from gridpriv.consensus.in_process import in_process
-from gridpriv.consensus.kept import Kept
+from gridpriv.consensus.transport import ReusedAgents, in_process
 from gridpriv.core.errors import GridprivWarning, SolverError
 from gridpriv.grid.case import Case
 from gridpriv.grid.library import load_case, zoning_of
@@ -129,7 +128,7 @@ def measure(path: Path, grids: list[str], seeds: int) -> None:
                 prior: None if error is None else prior_file(case, zoning, error, Path(folder))
                 for prior, error in PRIORS.items()
             }
-            with closing(Kept(in_process)) as transport:
+            with closing(ReusedAgents(in_process)) as transport:
                 for cell in cells(grid, priors, scale, seeds):
                     if cell.labels in done:
                         continue

@@ -14,11 +14,10 @@ from scipy.optimize import lsq_linear
 
 from gridpriv.consensus.agent import Agent
 from gridpriv.consensus.coordinator import Plan, State, make_consensus, rounds
-from gridpriv.consensus.in_process import InProcess
 from gridpriv.consensus.memory import AgentRules
 from gridpriv.consensus.problem import Minimiser
 from gridpriv.consensus.schedules import ConstantPenalty, nonsmooth_step
-from gridpriv.consensus.transport import exchange
+from gridpriv.consensus.transport import InProcess, exchange
 from gridpriv.privacy.accounting import total_pure
 from gridpriv.privacy.noise import NoiseStreams
 from gridpriv.privacy.perturbation import NoiseRule, Perturbation
@@ -88,7 +87,7 @@ def agree(noise):
     ends = np.zeros(2 * len(PIPES))  # each pipe's flow as its two districts have it
     begin = State(ends, ends, np.ones(len(PIPES)))
     plan = Plan(ROUNDS, nonsmooth_step(), ConstantPenalty(1.0))
-    *_, last = rounds(exchange(InProcess(agents), "round"), consensus, begin, plan)
+    *_, last = rounds(exchange(InProcess(agents), Agent.round), consensus, begin, plan)
     return agents, last
 
 

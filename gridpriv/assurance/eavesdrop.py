@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gridpriv.consensus.agent import Agent
-from gridpriv.consensus.in_process import InProcess
 from gridpriv.consensus.memory import AgentRules, Streams
 from gridpriv.consensus.messages import Order, Reply
+from gridpriv.consensus.transport import Calls, InProcess, R, each
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import SolverError, not_allowed
 from gridpriv.power.fleet import public_proxy
@@ -47,14 +47,15 @@ class Eavesdropper:
         self._inner = InProcess(agents)
         self.heard: list[list[Heard]] = [[] for _ in agents]
 
-    def ask(self, verb: str, *given: Sequence[Any]) -> list[Any]:
-        """Ask every agent; if it is a round, keep what was said."""
-        outcomes = self._inner.ask(verb, *given)
-        if verb in ("warm_start", "round"):
-            for zone, (order, reply) in enumerate(zip(*given, outcomes, strict=True)):
-                if isinstance(reply, Reply):
-                    said = Heard(**vars(order), reply=reply, warm_start=verb == "warm_start")
-                    self.heard[zone].append(said)
+    def ask(self, calls: Calls[R]) -> list[R | Exception]:
+        """Call every agent; if it is a round, keep the order and the reply."""
+        outcomes = self._inner.ask(calls)
+        for zone, (one, reply) in enumerate(zip(each(calls, len(outcomes)), outcomes, strict=True)):
+            name = one.method.__name__
+            if name in ("warm_start", "round") and isinstance(reply, Reply):
+                (order,) = one.given
+                warm = name == "warm_start"
+                self.heard[zone].append(Heard(**vars(order), reply=reply, warm_start=warm))
         return outcomes
 
     def close(self) -> None:

@@ -24,8 +24,7 @@ import numpy as np
 from pandas import DataFrame
 
 from gridpriv.assurance.replay import Finding, Tape, taped
-from gridpriv.consensus.in_process import in_process
-from gridpriv.consensus.transport import Crew, Transport
+from gridpriv.consensus.transport import AgentFactory, Calls, R, Transport, each, in_process
 from gridpriv.core.errors import GridprivError
 from gridpriv.core.tables import publish_table
 from gridpriv.grid.case import Case
@@ -37,7 +36,7 @@ from gridpriv.zonal.run import crew, open_rounds, run_prepared
 
 PUBLIC_CHECKS = ("public state", "public bytes")
 OWN = ("figures", "outcome", "drawn", "plan")
-"""Verbs of a simulation that a zone's owner answers to itself."""
+"""Methods of a simulation that a zone's owner answers to itself."""
 Compared = Sequence[tuple[str, Case]]
 """Cases that differ in demand only, by the name of the difference."""
 
@@ -128,23 +127,25 @@ def differences(a: Any, b: Any, path: str = "") -> Iterator[str]:
 class Recorder:
     """A transport that keeps everything that crosses the network.
 
-    Every argument of a verb comes from the coordinator. Answers are kept but for those that an
+    Every argument of a call comes from the coordinator. Answers are kept but for those that an
     owner gives to itself (:data:`OWN`). Of plans the first is kept: replans follow measurements.
     """
 
-    def __init__(self, inner: Transport) -> None:
-        self._inner = inner
+    def __init__(self, inner: Transport, zones: int) -> None:
+        self._inner, self._zones = inner, zones
         self.crossed: list[tuple[str, Any, Any]] = []
         self._planned = False
 
-    def ask(self, verb: str, *given: Sequence[Any]) -> list[Any]:
-        """Ask every zone and keep the question, and the answers that are sent."""
-        outcomes = self._inner.ask(verb, *given)
-        if verb not in OWN:
-            self.crossed.append((verb, given, outcomes))
-        elif verb == "plan" and not self._planned:
+    def ask(self, calls: Calls[R]) -> list[R | Exception]:
+        """Call every zone and keep the calls, and the answers that are sent."""
+        outcomes = self._inner.ask(calls)
+        sent = each(calls, self._zones)
+        name, given = sent[0].method.__name__, [one.given for one in sent]
+        if name not in OWN:
+            self.crossed.append((name, given, outcomes))
+        elif name == "plan" and not self._planned:
             self._planned = True
-            self.crossed.append((verb, given, None))
+            self.crossed.append((name, given, None))
         return outcomes
 
     def close(self) -> None:
@@ -175,14 +176,14 @@ def published_run(prepared: Prepared, tape: Tape) -> dict[str, Any]:
     recorders: list[Recorder] = []
     early: list[RunResult] = []
 
-    def carry(crew: Crew) -> Recorder:
-        recorders.append(Recorder(in_process(crew)))
+    def connect(factory: AgentFactory) -> Recorder:
+        recorders.append(Recorder(in_process(factory), len(factory.sizes)))
         return recorders[-1]
 
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of other demand, for the terminal of its owner
-            result = run_prepared(run, leave=early.append, transport=carry)
+            result = run_prepared(run, leave=early.append, transport=connect)
     except GridprivError:
         if not early:
             raise

@@ -32,7 +32,7 @@ from gridpriv.grid.case import Case
 from gridpriv.zonal.settings import PRESETS, Settings, make_settings
 
 if TYPE_CHECKING:
-    from gridpriv.consensus.transport import Carry
+    from gridpriv.consensus.transport import Connect
     from gridpriv.study.run_folder import RunFolder
     from gridpriv.zonal.prepared import Prepared
     from gridpriv.zonal.result import RunResult
@@ -125,10 +125,10 @@ def _run(
     case: Case,
     prepared: Prepared,
     folder: Path | None,
-    transport: Carry | None,
+    transport: Connect | None,
     load_seconds: float,
 ) -> int:
-    from gridpriv.consensus.kept import Kept
+    from gridpriv.consensus.transport import ReusedAgents
     from gridpriv.zonal.run import own_transport, run_prepared
 
     def told(document: Json, *, early: bool = False) -> None:
@@ -157,7 +157,7 @@ def _run(
             told(result.as_dict(public=args.public), early=result.early is not None)
 
         own = own_transport(prepared.settings.workers)
-        zones = stack.enter_context(closing(Kept(transport or own)))
+        zones = stack.enter_context(closing(ReusedAgents(transport or own)))
         with ExitStack() as running:
             charge, admit = running.enter_context(charging(args, case, prepared))
             advance = running.enter_context(progress(args, case.name, prepared.settings.rounds))
@@ -197,7 +197,7 @@ def _check_writing(args: argparse.Namespace) -> None:
         )
 
 
-def _compared(result: RunResult, zones: Carry) -> RunResult:
+def _compared(result: RunResult, zones: Connect) -> RunResult:
     """Return the result with its baselines; an interrupt there keeps the run."""
     from gridpriv.zonal.reference import reference
 
@@ -229,7 +229,7 @@ def finished(args: argparse.Namespace, kept: RunFolder) -> Json | None:
     return write_run_copies(kept, args.tables)
 
 
-def _transport(args: argparse.Namespace, settings: Settings) -> Carry | None:
+def _transport(args: argparse.Namespace, settings: Settings) -> Connect | None:
     """Return where zones work, if not in this machine's own processes."""
     if args.cluster is None:
         return None
@@ -240,7 +240,7 @@ def _transport(args: argparse.Namespace, settings: Settings) -> Carry | None:
         )
     if settings.workers > 1:
         raise InputError("--workers and --cluster exclude each other: the cluster has its own")
-    from gridpriv.consensus.cluster import Cluster
+    from gridpriv.consensus.transport import Cluster
 
     return partial(Cluster, address=args.cluster)
 

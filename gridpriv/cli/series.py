@@ -23,7 +23,7 @@ from gridpriv.core.errors import BudgetError, InputError, SolverError
 from gridpriv.core.interrupts import uninterrupted
 
 if TYPE_CHECKING:
-    from gridpriv.consensus.transport import Carry
+    from gridpriv.consensus.transport import Connect
     from gridpriv.grid.case import Case
     from gridpriv.grid.overrides import DemandSeries
     from gridpriv.grid.zoning import Zoning
@@ -77,7 +77,7 @@ def run_horizon(
     zoning: Zoning,
     settings: Settings,
     folder: Path | None,
-    transport: Carry | None = None,
+    transport: Connect | None = None,
 ) -> int:
     """Run every step that is still to do, print the summary or the document."""
     import tempfile
@@ -138,9 +138,9 @@ def read_series(args: argparse.Namespace, case: Case) -> DemandSeries:
 
 
 def _run_steps(
-    args: argparse.Namespace, horizon: Horizon, kept: RunFolder, transport: Carry | None
+    args: argparse.Namespace, horizon: Horizon, kept: RunFolder, transport: Connect | None
 ) -> None:
-    from gridpriv.consensus.kept import Kept
+    from gridpriv.consensus.transport import ReusedAgents
     from gridpriv.zonal.reference import reference
     from gridpriv.zonal.run import own_transport
 
@@ -157,7 +157,9 @@ def _run_steps(
         charge, admit = stack.enter_context(charging(args, case, first, draws))
         advance = stack.enter_context(progress(args, case.name, len(left)))
         for number in left:
-            with closing(Kept(transport or own_transport(horizon.settings.workers))) as zones:
+            with closing(
+                ReusedAgents(transport or own_transport(horizon.settings.workers))
+            ) as zones:
                 if once and known is None:
                     horizon.tried(number, zones)
                     known = _drawn(horizon, kept, charge, admit)

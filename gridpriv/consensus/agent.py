@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import copy
 import math
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gridpriv.consensus.memory import AgentRules, Effort, Figures, Iterate, Memory, Place, Streams
+from gridpriv.consensus.memory import (
+    AgentRules,
+    AgentState,
+    Effort,
+    Figures,
+    Iterate,
+    Place,
+    Streams,
+)
 from gridpriv.consensus.messages import Order, Reply
 from gridpriv.consensus.problem import LocalProblem, Minimiser
+from gridpriv.consensus.releases import AgentReleases
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import SolverError
-from gridpriv.core.interrupts import uninterrupted
-from gridpriv.privacy.perturbation import NoiseRule, Target
+from gridpriv.privacy.perturbation import Target
 from gridpriv.privacy.release import Charging, Release
-from gridpriv.privacy.sensitivity import reach
 
 Perturb = Callable[[str, Floats, Place, Floats], Floats]
 """From a target, a value, its place and the local metric to what may be used of the value."""
@@ -67,7 +72,7 @@ class Attraction:
 
 
 class Agent:
-    """One agent's state: its iterate, its duals and, for noisy data, their last draw.
+    """One agent's state: its iterate, its duals and its releases.
 
     Parameters
     ----------
@@ -81,21 +86,6 @@ class Agent:
         Public estimate of the data, for the warm start.
     """
 
-    verbs = frozenset(
-        {
-            "ready",
-            "release",
-            "warm_start",
-            "round",
-            "disclose",
-            "reuse",
-            "adopt",
-            "figures",
-            "drawn",
-            "smoothness",
-        }
-    )
-
     def __init__(
         self,
         problem: LocalProblem,
@@ -106,47 +96,18 @@ class Agent:
         charge: Charging | None = None,
         proxy: Floats | None = None,
     ) -> None:
-        self.problem = problem
-        self.shared = shared
+        self.problem, self.shared, self.data = problem, shared, data
+        self.releases = AgentReleases(problem, data, rules, streams, charge)
         self._whole = bool(shared.all())
         start = problem.start()
         self._at = Iterate(start, start, np.zeros_like(start))
-        self._data = data
         self._proxy = proxy
-        self._rules = rules
-        self._streams = streams
-        self._charge = charge
-        self._draw: Place | None = None
-        self._estimate = data
-        self._releases: Counter[Release] = Counter()
-        self._drawn: Counter[Release] = Counter()
-        self._magnitude = 0.0
         self._effort = Effort()
 
     @property
-    def data(self) -> Floats:
-        """The private data."""
-        return self._data
-
-    @property
-    def released(self) -> Floats:
-        """The data as others may know them: by the one release, or as they are without noise.
-
-        Raises
-        ------
-        ValueError
-            Where nothing of the data has been released yet, or something else is perturbed.
-        """
-        if self.released_data is None:
-            raise ValueError(f"{self.problem.name}: no data have been released")
-        return self.released_data
-
-    @property
-    def released_data(self) -> Floats | None:
-        """The same, or None where ``released`` raises."""
-        target = self._rules.perturbation.target
-        drawn = target == "none" or (target == "demand" and self._draw is not None)
-        return self._estimate if drawn else None
+    def rules(self) -> AgentRules:
+        """The rules of the run."""
+        return self.releases.rules
 
     @property
     def average(self) -> Floats:
@@ -155,33 +116,21 @@ class Agent:
 
     @property
     def iterate(self) -> Iterate:
-        """Where the agent stands; private once a round was run."""
+        """The agent's iterate; private once a round was run."""
         return self._at
 
-    def stand(self, at: Iterate) -> None:
-        """Stand where the same warm start has led before."""
+    @iterate.setter
+    def iterate(self, at: Iterate) -> None:
         self._at = at
-
-    def perform(self, verb: str, *given: Any) -> Any:
-        """Do what a message asks for by name.
-
-        Raises
-        ------
-        ValueError
-            For a verb that no agent knows.
-        """
-        if verb not in self.verbs:
-            raise ValueError(f"no agent knows the verb {verb!r}")
-        return getattr(self, verb)(*given)
 
     def twin(self, data: Floats, streams: Streams) -> Agent:
         """Return a copy on other data and noise, in the same state and around the same problem."""
-        shared = (self.problem, self._rules, self.shared)
+        shared = (self.problem, self.rules, self.shared)
         twin = copy.deepcopy(self, {id(part): part for part in shared})
-        twin._data, twin._estimate, twin._streams = data, data, streams
+        twin.data, twin.releases.estimate, twin.releases.streams = data, data, streams
         return twin
 
-    def ready(self, order: Order) -> None:
+    def ready(self, order: Order) -> Reply:
         """Try a round on the public proxy and forget it: what cannot work fails before it costs.
 
         The solver is asked for what it will be asked for in rounds: where its errors count, for a
@@ -189,10 +138,11 @@ class Agent:
         """
         view = self._public_view("warm-start round")
         release = self.release(order.penalty, order.step)
-        if self._certifies_minimisers and release is not None:
+        if self.releases.certifies_minimisers and release is not None:
             signs = np.where(np.arange(len(order.w)) % 2, -1.0, 1.0)
             order = replace(order, w=order.w + NOISY * release.mechanism.scale * signs)
-        self._updated(order, replace(view, released=self._rules.perturbation.target))
+        self._updated(order, replace(view, released=self.rules.perturbation.target))
+        return Reply(np.zeros(0), {})
 
     def warm_start(self, order: Order) -> Reply:
         """Run a round on the public proxy, without noise: nothing private is touched."""
@@ -201,54 +151,52 @@ class Agent:
 
     def round(self, order: Order) -> Reply:
         """Run one round: E local updates, their average, the dual update."""
-        self._releases.clear()
-        self._magnitude = 0.0
-        private = View(self._data, self._perturb, "round", self._rules.perturbation.target)
+        self.releases.begin_round()
+        target = self.rules.perturbation.target
+        private = View(self.data, self.releases.perturb, "round", target)
         self._at, self._effort = self._updated(order, private)
-        return Reply(self._part(self._at.average), dict(self._releases))
+        return Reply(self._part(self._at.average), dict(self.releases.of_round))
 
     def disclose(self) -> Floats:
         """Release the data's statistics; return what they leave likely of the data (public)."""
-        self._releases.clear()
-        self._magnitude = 0.0
-        return self._perturb("demand", self._data, (1, 1), np.zeros_like(self._at.z))
+        self.releases.begin_round()
+        return self.releases.perturb("demand", self.data, (1, 1), np.zeros_like(self._at.z))
 
     def reuse(self, estimate: Floats) -> None:
-        """Go by what an earlier release leaves likely, and draw nothing where noise is kept."""
-        self._draw, self._estimate = self._rules.perturbation.drawn_at(1, 1), estimate
+        """Use the estimate of an earlier release; draw nothing where noise is drawn once."""
+        draw = self.rules.perturbation.drawn_at(1, 1)
+        self.releases.draw, self.releases.estimate = draw, estimate
 
-    def adopt(self, z: Floats) -> None:
+    def set_iterate(self, z: Floats) -> None:
         """Take a schedule that was made of what all have disclosed, in place of rounds."""
         self._at = Iterate(z, z, np.zeros_like(z))
 
     def figures(self) -> Figures:
         """Return the figures of the last round; private."""
-        return Figures(
-            values=self.problem.figures(self._at.average, self._data),
-            noise_magnitude=self._magnitude,
-            effort=self._effort,
-        )
+        values = self.problem.figures(self._at.average, self.data)
+        return Figures(values, self.releases.magnitude, self._effort)
 
     def drawn(self) -> dict[Release, int]:
         """Return every release so far, those of a round that failed included: what was charged."""
-        return dict(self._drawn)
+        return dict(self.releases.drawn)
 
-    def memory(self) -> Memory:
+    def state(self) -> AgentState:
         """Return the state from which another agent of the same problem and data can go on."""
-        estimate = np.zeros(0) if self._draw is None else self._estimate
-        return Memory(self._at, self._draw, estimate, dict(self._drawn))
+        releases = self.releases
+        estimate = np.zeros(0) if releases.draw is None else releases.estimate
+        return AgentState(self._at, releases.draw, estimate, self.drawn())
 
-    def resume(self, memory: Memory) -> None:
-        """Go on from where a memory was taken."""
-        self._at, self._draw = memory.at, memory.draw
-        self._estimate = self._data if memory.draw is None else memory.estimate
-        self._drawn = Counter(memory.drawn)
+    def resume(self, state: AgentState) -> None:
+        """Go on from where a state was taken."""
+        self._at = state.at
+        estimate = self.data if state.draw is None else state.estimate
+        self.releases.resume(state.draw, estimate, state.drawn)
 
     def miss(self, order: Order) -> None:
         """Note a round that went on with what was sent last: nothing is drawn or solved."""
         at = self._at
-        apart = self._spread(order.penalty * (order.w - self._part(at.average)))
-        self._at = Iterate(at.z, at.average, at.dual + apart)
+        dual = at.dual + self._spread(order.penalty * (order.w - self._part(at.average)))
+        self._at = Iterate(at.z, at.average, dual)
 
     def smoothness(self) -> float:
         """Return L of the agent's objective (public)."""
@@ -259,12 +207,12 @@ class Agent:
 
         None also for a quantity without coordinates, and for one that no private datum moves.
         """
-        if self._draw is not None and self._rules.perturbation.noise_schedule == "once":
+        perturbation = self.rules.perturbation
+        if self.releases.draw is not None and perturbation.noise_schedule == "once":
             return None
-        exact = self._rules.update == "exact"
-        rho = self._spread(penalty)
-        empty = self._rules.perturbation.target == "output" and exact and not self.shared.any()
-        return None if empty else self._release_at(rho if exact else rho + 1.0 / step)
+        exact, rho = self.rules.update == "exact", self._spread(penalty)
+        empty = perturbation.target == "output" and exact and not self.shared.any()
+        return None if empty else self.releases.release(rho if exact else rho + 1.0 / step)
 
     def _updated(self, order: Order, view: View) -> tuple[Iterate, Effort]:
         """Return where a round leads from here, and what it took."""
@@ -272,7 +220,7 @@ class Agent:
         pull = self._spread(order.penalty * order.w) + self._at.dual
         attraction = Attraction(pull, rho, order.step)
         z, solved = self._at.z, []
-        for e in range(1, self._rules.local_updates + 1):
+        for e in range(1, self.rules.local_updates + 1):
             try:
                 solved.append(self._local_update(z, (order.number, e), attraction, view))
             except SolverError as error:
@@ -286,12 +234,12 @@ class Agent:
 
     def _local_update(self, z: Floats, place: Place, to: Attraction, view: View) -> Minimiser:
         """(3.2): the noisy linearized update from ``z``, or the exact one."""
-        exact = self._rules.update == "exact"
+        exact = self.rules.update == "exact"
         metric = to.rho if exact else to.rho + 1.0 / to.step
         at = np.zeros_like(z) if exact else z
         near, within = view.released != "output", math.inf
-        if self._certifies_minimisers and not near:
-            within = self._covered(metric)
+        if self.releases.certifies_minimisers and not near:
+            within = self.releases.covered(metric)
         data = view.perturb("demand", view.data, place, metric)
         gradient = view.perturb("objective", self.problem.gradient(at, data), place, metric)
         if exact:
@@ -306,90 +254,11 @@ class Agent:
 
     def _released(self, z: Floats, place: Place, metric: Floats, view: View) -> Floats:
         """Perturb the minimiser: all of it where it is fed back, else what is sent."""
-        if self._rules.update == "linearized":
+        if self.rules.update == "linearized":
             return view.perturb("output", z, place, metric)
         kept = z.copy()
         kept[self.shared] = view.perturb("output", z[self.shared], place, metric)
         return kept
-
-    def _perturb(self, target: str, value: Floats, place: Place, metric: Floats) -> Floats:
-        """Return ``value`` with noise if it is what this run perturbs; charge, then draw."""
-        if self._rules.perturbation.target != target or not value.size:
-            return value
-        release = self._release_at(metric)
-        if target == "demand":
-            found = self._disclosed(release, value, place)
-        else:
-            found = self._released_at(release, value, place)
-        self._magnitude += float(np.abs(found - value).sum())
-        return found
-
-    def _disclosed(self, release: Release | None, data: Floats, place: Place) -> Floats:
-        """Return the estimate of the data by a release of its statistics; drawn when it is due."""
-        draw = self._rules.perturbation.drawn_at(*place)
-        if draw != self._draw:
-            disclosure = self.problem.disclosure
-            noisy = self._released_at(release, disclosure.measure(data), draw)
-            self._draw, self._estimate = draw, disclosure.estimate(noisy, release)
-        return self._estimate
-
-    def _released_at(self, release: Release | None, value: Floats, place: Place) -> Floats:
-        """Return the value with the noise of a place; as it is where nothing private is in it."""
-        if release is None:
-            return value
-        self._pay(release)
-        return release.apply(value, lambda: self._streams.stream(self.problem.key, *place))
-
-    def _pay(self, release: Release) -> None:
-        """Charge a release that is about to be drawn, and count it; an interrupt splits nothing.
-
-        Where nobody is charged there is nothing to split: what is not drawn need not be counted.
-        """
-        if self._charge is None:
-            self._count(release)
-            return
-        with uninterrupted():
-            self._charge(self.problem.name, {release: 1})
-            self._count(release)
-
-    def _count(self, release: Release) -> None:
-        self._releases[release] += 1
-        self._drawn[release] += 1
-
-    def _release_at(self, metric: Floats) -> Release | None:
-        """Return the release of one draw in this metric; None where nothing private is in it."""
-        noise = self._rules.noise
-        if noise is None:
-            return None
-        sensitivity = self._sensitivity(noise, metric)
-        return noise.release(sensitivity) if sensitivity.value else None
-
-    def _sensitivity(self, noise: NoiseRule, metric: Floats) -> Any:
-        rules = self._rules
-        problem, adjacency = self.problem, rules.adjacency
-        if rules.perturbation.target == "objective":
-            return problem.gradient_sensitivity(adjacency, noise.norm)
-        if rules.perturbation.target == "demand":
-            return problem.disclosure.sensitivity(adjacency, noise.norm)
-        exact = problem.output_sensitivity(adjacency, noise.norm, rules.update, metric)
-        share = problem.solver_share[rules.update] if self._certifies_minimisers else 0.0
-        return exact.widened(share)
-
-    @property
-    def _certifies_minimisers(self) -> bool:
-        """Return True where errors of minimisers count, which a published sensitivity ignores."""
-        noise = self._rules.noise
-        output = self._rules.perturbation.target == "output"
-        return output and noise is not None and noise.assumed is None
-
-    def _covered(self, metric: Floats) -> float:
-        """Return the error of a minimiser that its noise covers, in the norm of the metric."""
-        noise, share = self._rules.noise, self.problem.solver_share[self._rules.update]
-        met = metric[metric > 0.0]
-        if noise is None or not share or not met.size:
-            return math.inf
-        noisy = self._sensitivity(noise, metric).value
-        return 0.5 * share / (1.0 + share) * noisy / reach(met, noise.norm) or math.inf
 
     def _public_view(self, called: str) -> View:
         if self._proxy is None:
@@ -412,3 +281,51 @@ def _unperturbed(target: str, value: Floats, place: Place, metric: Floats) -> Fl
     """Return a public value as it is."""
     del target, place, metric
     return value
+
+
+class WarmStart:
+    """An agent's warm start, computed once for all runs that warm start alike.
+
+    It is on public data and without noise, so the same orders give the same replies.
+    """
+
+    def __init__(self) -> None:
+        self._held: list[tuple[Order, Reply]] = []
+        self._end: Iterate | None = None
+        self._replied = 0  # in this run; the agent is there unless more are held
+
+    def reset(self) -> None:
+        """Begin with the first order again."""
+        self._replied = 0
+
+    def reply(self, agent: Agent, order: Order) -> Reply:
+        """Return the agent's reply; a remembered one while the orders are those of before."""
+        if self._replied < len(self._held):
+            known, reply = self._held[self._replied]
+            if _alike(known, order):
+                self._replied += 1
+                if self._replied == len(self._held) and self._end is not None:
+                    agent.iterate = self._end
+                return reply
+            self._forget_the_rest(agent)
+        reply = agent.warm_start(order)
+        self._held.append((order, reply))
+        self._end, self._replied = agent.iterate, len(self._held)
+        return reply
+
+    def leave(self, agent: Agent) -> None:
+        """Let the agent go on to something else from where its warm start has come."""
+        if 0 < self._replied < len(self._held):
+            self._forget_the_rest(agent)
+
+    def _forget_the_rest(self, agent: Agent) -> None:
+        for order, _ in self._held[: self._replied]:
+            agent.warm_start(order)
+        del self._held[self._replied :]
+        self._end = agent.iterate
+
+
+def _alike(one: Order, other: Order) -> bool:
+    return (one.number, one.step) == (other.number, other.step) and (
+        one.w.tobytes() + one.penalty.tobytes() == other.w.tobytes() + other.penalty.tobytes()
+    )

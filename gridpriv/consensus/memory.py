@@ -75,7 +75,7 @@ class Figures:
 
 @dataclass(frozen=True, eq=False)
 class Iterate:
-    """Where an agent stands between rounds.
+    """An agent's variables between rounds.
 
     Attributes
     ----------
@@ -93,7 +93,7 @@ class Iterate:
 
 
 @dataclass(frozen=True, eq=False)
-class Memory:
+class AgentState:
     """All that an agent keeps from one round to the next; private.
 
     Attributes

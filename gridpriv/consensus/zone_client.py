@@ -19,7 +19,7 @@ import numpy as np
 
 from gridpriv.consensus.agent import Agent
 from gridpriv.consensus.limits import RequestLimits
-from gridpriv.consensus.memory import Iterate, Memory
+from gridpriv.consensus.memory import AgentState, Iterate
 from gridpriv.consensus.messages import Reply
 from gridpriv.consensus.signatures import Signer, digest, not_signed, unsigned
 from gridpriv.consensus.wire import (
@@ -63,8 +63,8 @@ class ClientState:
         Of the last warm start or round; empty before the first.
     before : Iterate
         The agent's iterate before the last turn.
-    memory : Memory
-        The agent's memory now.
+    memory : AgentState
+        The agent's state now.
     figures : tuple of (int, dict)
         The rounds, and the zone's own figures of each.
     """
@@ -75,7 +75,7 @@ class ClientState:
     first: bytes
     penalty: Floats
     before: Iterate
-    memory: Memory
+    memory: AgentState
     figures: tuple[tuple[int, Mapping[str, float]], ...] = ()
 
 
@@ -122,7 +122,7 @@ class ZoneClient:
         self._agent, self._limits, self._sign = agent, limits, sign
         self._transcript = transcript
         self._previous: Request | None = None
-        now = agent.memory()
+        now = agent.state()
         self._state = ClientState(BEFORE, b"", b"", b"", NOTHING, now.at, now)
         self._file = Records(path, private=True)
         if kept := self._file.read():
@@ -176,7 +176,7 @@ class ZoneClient:
         previous = self._previous.order if self._previous is not None else None
         penalty = state.penalty if state.penalty.size else None
         self._limits.check(request, state.last, previous, penalty)
-        before = self._agent.memory()
+        before = self._agent.state()
         try:
             reply = self._performed(request)
         except Exception as error:
@@ -192,7 +192,7 @@ class ZoneClient:
                 state.first or content,
                 request.order.penalty if request.phase in _ITERATES else state.penalty,
                 before.at,
-                self._agent.memory(),
+                self._agent.state(),
                 state.figures + self._own_figures(request),
             )
         )
@@ -215,7 +215,7 @@ class ZoneClient:
         agent, order = self._agent, request.order
         match request.phase:
             case "ready":
-                agent.ready(order)
+                return agent.ready(order)
             case "warm_start":
                 return agent.warm_start(order)
             case "round":
@@ -230,7 +230,7 @@ class ZoneClient:
     def _miss(self, request: Request) -> None:
         """Note a round that went on without this zone, answered since or not."""
         if self.last == TurnId("round", request.order.number):
-            self._agent.resume(replace(self._agent.memory(), at=self._state.before))
+            self._agent.resume(replace(self._agent.state(), at=self._state.before))
         self._agent.miss(request.order)
 
     def _own_figures(self, request: Request) -> tuple[tuple[int, Mapping[str, float]], ...]:
@@ -242,7 +242,7 @@ class ZoneClient:
     def _fail(self, error: Exception) -> None:
         """Keep what was drawn before the failure: it counts, and an answer to it left."""
         self.failed = error
-        self._keep(replace(self._state, memory=self._agent.memory()))
+        self._keep(replace(self._state, memory=self._agent.state()))
 
     def _keep(self, state: ClientState) -> None:
         write = self._file.add if self._file.size < MOST_BYTES else self._file.renew

@@ -42,7 +42,7 @@ def zone_member(prepared: Prepared, place: int, seed: int, charge: Charging | No
         prepared.settings,
         prepared.solver_tolerance,
     )
-    (member,) = fleet.members([0])
+    (member,) = fleet.make([0])
     assert isinstance(member, ZoneMember)
     return member
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gridpriv.consensus.transport import Performer, attempt, rows
+from gridpriv.consensus.transport import Calls, R, each
 from gridpriv.core.threads import one_blas_thread
 
 SHARES = 4  # of the agents, for each thread: one that is held up leaves the rest to the others
@@ -26,7 +26,7 @@ SHARES = 4  # of the agents, for each thread: one that is held up leaves the res
 class Threads:
     """Agents of this process on a few threads; results do not depend on how many."""
 
-    def __init__(self, agents: Sequence[Performer], workers: int) -> None:
+    def __init__(self, agents: Sequence[Any], workers: int) -> None:
         self._agents = agents
         self._workers = max(1, min(workers, len(agents), os.cpu_count() or 1))
         self._stack = ExitStack()
@@ -39,12 +39,12 @@ class Threads:
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    def ask(self, verb: str, *given: Sequence[Any]) -> list[Any]:
+    def ask(self, calls: Calls[R]) -> list[R | Exception]:
         """Return every agent's answer, or its exception."""
-        agents, each = self._agents, rows(len(self._agents), given)
+        agents, own = self._agents, each(calls, len(self._agents))
 
-        def attempted(share: NDArray[np.intp]) -> list[Any]:
-            return [attempt(agents[i], verb, each[i]) for i in share]
+        def attempted(share: NDArray[np.intp]) -> list[R | Exception]:
+            return [own[i].answer(agents[i]) for i in share]
 
         shares = np.array_split(np.arange(len(agents)), SHARES * self._workers)
         return list(chain.from_iterable(self._pool.map(attempted, shares)))

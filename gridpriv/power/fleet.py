@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gridpriv.consensus.agent import Agent
-from gridpriv.consensus.kept import WarmStart
-from gridpriv.consensus.memory import AgentRules, Streams
+from gridpriv.consensus.agent import Agent, WarmStart
+from gridpriv.consensus.memory import AgentRules, Figures, Streams
+from gridpriv.consensus.messages import Order, Reply
 from gridpriv.consensus.settings import SolverTolerance
-from gridpriv.consensus.transport import Performer
-from gridpriv.core.arrays import Floats, Ints
+from gridpriv.consensus.transport import Call, call
+from gridpriv.core.arrays import Complexes, Floats, Ints
+from gridpriv.power.ac.block import Block, Direction, Elimination, Merit
 from gridpriv.power.ac.joint import TieEnds, ZoneBlock, zone_block
 from gridpriv.power.ac.quadratic import Solved
 from gridpriv.power.ac.redispatch import (
@@ -30,7 +30,7 @@ from gridpriv.power.prior import capacity
 from gridpriv.power.problem import ZoneProblem
 from gridpriv.power.program import compile_zone
 from gridpriv.power.zone import Zone
-from gridpriv.privacy.release import Charging
+from gridpriv.privacy.release import Charging, Release
 from gridpriv.privacy.strategies.disclosure import Disclosure
 
 # A stand-in for demand that nobody has to protect: a share of the generating capacity, equal
@@ -43,7 +43,7 @@ PROXY_REACTIVE = 0.3
 
 @dataclass(frozen=True, eq=False)
 class Fleet:
-    """The zones of a run as a crew: whoever is sent it makes the zones that it is asked for."""
+    """The zones of a run: makes those at some positions, where they work."""
 
     zones: tuple[Zone, ...]
     shared: tuple[NDArray[np.bool_], ...]
@@ -60,23 +60,24 @@ class Fleet:
         """Number of variables of every zone."""
         return [len(zone.coordinates) for zone in self.zones]
 
-    def members(self, positions: Sequence[int]) -> list[Performer]:
+    def make(self, positions: Sequence[int]) -> list[ZoneMember]:
         """Return the zones at these positions, compiled."""
         unit = operating_unit(self.zones[0].network.case)
         return [self._member(position, unit) for position in positions]
 
-    def beginnings(self) -> list[list[Any]]:
-        """Return every zone's rules, noise streams, disclosure and charge."""
-        alike: list[Any] = [self.rules, self.streams, self.charge]
-        rules, streams, charge = ([one] * len(self.zones) for one in alike)
-        return [rules, streams, list(self.disclosures), charge]
+    def resets(self) -> list[Call[None]]:
+        """Return the calls that start every zone on this run."""
+        return [
+            call(ZoneMember.reset, self.rules, self.streams, disclosure, self.charge)
+            for disclosure in self.disclosures
+        ]
 
     def _member(self, position: int, unit: float | None) -> ZoneMember:
         problem = ZoneProblem(
             compile_zone(self.zones[position]), self.solver, solver_tolerance=self.solver_tolerance
         )
         member = ZoneMember(problem, self.shared[position], self.service, unit)
-        member.begin(self.rules, self.streams, self.disclosures[position], self.charge)
+        member.reset(self.rules, self.streams, self.disclosures[position], self.charge)
         return member
 
 
@@ -88,23 +89,23 @@ class ZoneMember:
     shared: NDArray[np.bool_]
     service: Service
     unit: float | None
-    agent: Agent = field(init=False)
+    _agent: Agent = field(init=False)
     _warm_start: WarmStart = field(init=False, default_factory=WarmStart)
     _planned: Solved | None = field(init=False, default=None)
     _ac: ZoneBlock | None = field(init=False, default=None)
 
-    def begin(
+    def reset(
         self,
         rules: AgentRules,
         streams: Streams,
         disclosure: Disclosure | None,
         charge: Charging | None,
     ) -> None:
-        """Begin a run, another one's iterates and draws forgotten.
+        """Start a run; iterates and draws of another one are forgotten.
 
         What is compiled stays, and so does the warm start where zones' solvers have no memory.
         """
-        if hasattr(self, "agent") and self.problem.solver.startswith("pyomo:"):
+        if hasattr(self, "_agent") and self.problem.solver.startswith("pyomo:"):
             self.problem = ZoneProblem(
                 self.problem.program,
                 self.problem.solver,
@@ -112,35 +113,67 @@ class ZoneMember:
             )
             self._warm_start = WarmStart()
         self.problem = self.problem.disclosing(disclosure)
-        self._warm_start.begin()
+        self._warm_start.reset()
         self._planned = self._ac = None
         zone = self.problem.program.zone
-        self.agent = Agent(
+        self._agent = Agent(
             self.problem, zone.demand, self.shared, rules, streams, charge, public_proxy(zone)
         )
 
-    def perform(self, verb: str, *given: Any) -> Any:
-        """Do what a verb names: what an owner does here, the rest is the agent's."""
-        if verb == "begin":
-            return self.begin(*given)
-        if verb == "warm_start":
-            return self._warm_start.reply(self.agent, *given)
-        self._warm_start.leave(self.agent)
-        if verb == "outcome":
-            return self.outcome(self.agent.average)
-        if verb == "plan":
-            return self.plan(*given)
-        if verb == "ac_open":
-            return self.ac_open(*given)
-        if verb.startswith("ac_"):
-            return None if self._ac is None else self.ac_verb(self._ac, verb, *given)
-        return self.agent.perform(verb, *given)
+    @property
+    def agent(self) -> Agent:
+        """The zone's agent, after its warm start."""
+        self._warm_start.leave(self._agent)
+        return self._agent
+
+    def warm_start(self, order: Order) -> Reply:
+        """Run a round on public data, or return the reply of an earlier run to the same orders."""
+        return self._warm_start.reply(self._agent, order)
+
+    def ready(self, order: Order) -> Reply:
+        """Try a round on public data."""
+        return self.agent.ready(order)
+
+    def round(self, order: Order) -> Reply:
+        """Run one round."""
+        return self.agent.round(order)
+
+    def disclose(self) -> Floats:
+        """Release the demand; return what the release leaves likely of it."""
+        return self.agent.disclose()
+
+    def reuse(self, estimate: Floats) -> None:
+        """Use the estimate of an earlier release."""
+        self.agent.reuse(estimate)
+
+    def set_iterate(self, z: Floats) -> None:
+        """Take a schedule in place of rounds."""
+        self.agent.set_iterate(z)
+
+    def smoothness(self) -> float:
+        """Return L of the zone's objective (public)."""
+        return self.agent.smoothness()
+
+    def release(self, penalty: Floats, step: float) -> Release | None:
+        """Return the release of one draw (public)."""
+        return self.agent.release(penalty, step)
+
+    def figures(self) -> Figures:
+        """Return the figures of the last round; private."""
+        return self.agent.figures()
+
+    def drawn(self) -> dict[Release, int]:
+        """Return every release so far."""
+        return self.agent.drawn()
 
     def ac_open(self, ends: TieEnds, estimated: bool) -> Ints | None:
-        """Begin AC rounds on the released demand; return the numbers of the border entries."""
+        """Begin AC rounds on the released demand; return the numbers of the border entries.
+
+        Every answer of AC rounds is a function of released demand.
+        """
         self._ac = zone_block(
             self.problem.program.zone,
-            self.agent.released,
+            self._released(),
             ends,
             self.service.voll,
             self.unit,
@@ -148,31 +181,54 @@ class ZoneMember:
         )
         return None if self._ac is None else self._ac.at
 
-    def ac_verb(self, zone: ZoneBlock, verb: str, *given: Any) -> Any:
-        """Answer a verb of AC rounds; every answer is a function of released demand."""
-        block = zone.block
-        match verb:
-            case "ac_begin":
-                block.begin(*given)
-                return block.merit(block.point, *given)
-            case "ac_merit":
-                return block.merit(block.point, *given)
-            case "ac_eliminate":
-                return block.eliminate(*given)
-            case "ac_direction":
-                return block.direction(*given)
-            case "ac_trial":
-                return block.trial(*given)
-            case "ac_accept":
-                return block.accept()
-            case "ac_schedule":
-                return zone.voltage, zone.slope, zone.price_level
-        raise ValueError(f"no zone knows the verb {verb!r}")
+    def _released(self) -> Floats:
+        released = self.agent.releases.released_data
+        if released is None:
+            raise ValueError(f"{self.problem.name}: no data have been released")
+        return released
 
-    def outcome(self, z: Floats) -> ZoneOutcome:
-        """Return the zone at z, by its true demand."""
-        p, q = np.split(self.problem.imbalance(z, self.agent.data), 2)
-        return ZoneOutcome(z, p, q, self.agent.released_data)
+    @property
+    def _block(self) -> Block | None:
+        return None if self._ac is None else self._ac.block
+
+    def ac_begin(self, mu: float) -> Merit | None:
+        """Start the iterations at a barrier parameter; None from a zone without a live part."""
+        if self._block is not None:
+            self._block.begin(mu)
+        return self.ac_merit(mu)
+
+    def ac_merit(self, mu: float) -> Merit | None:
+        """Return the block's merit at its point."""
+        return None if (block := self._block) is None else block.merit(block.point, mu)
+
+    def ac_eliminate(self, mu: float, delta: float) -> Elimination | None:
+        """Return the block's Schur complement."""
+        return None if (block := self._block) is None else block.eliminate(mu, delta)
+
+    def ac_direction(self, border: Floats | None) -> Direction | None:
+        """Return the block's direction for the border's."""
+        block = self._block
+        return None if block is None or border is None else block.direction(border)
+
+    def ac_trial(self, primal: float, dual: float) -> Merit | None:
+        """Return the block's merit after a step of these lengths."""
+        return None if (block := self._block) is None else block.trial(primal, dual)
+
+    def ac_accept(self) -> None:
+        """Take the step that was tried."""
+        if self._block is not None:
+            self._block.accept()
+
+    def ac_schedule(self) -> tuple[Complexes, Complexes, float] | None:
+        """Return voltages, slopes and the price level of the zone."""
+        ac = self._ac
+        return None if ac is None else (ac.voltage, ac.slope, ac.price_level)
+
+    def outcome(self) -> ZoneOutcome:
+        """Return the zone at its average, by its true demand."""
+        agent = self.agent
+        p, q = np.split(self.problem.imbalance(agent.average, agent.data), 2)
+        return ZoneOutcome(agent.average, p, q, agent.releases.released_data)
 
     def plan(self, boundary: Boundary | None) -> ZonePlan | None:
         """Return the zone's plan at a boundary; None keeps its plan."""

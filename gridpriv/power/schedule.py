@@ -6,14 +6,15 @@ lose or gain where one departs from it. It is a function of released demand and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
+from typing import TypeVar, cast
 
 import numpy as np
 
-from gridpriv.core.arrays import Complexes, Floats, Ints
+from gridpriv.consensus.transport import Calls, Transport, answers, call
+from gridpriv.core.arrays import Complexes, Floats
 from gridpriv.core.errors import SolverError
 from gridpriv.grid.case import Case
 from gridpriv.power.ac.block import Direction, Elimination, Merit
@@ -22,15 +23,14 @@ from gridpriv.power.ac.joint import tie_ends
 from gridpriv.power.ac.optimum import AcOptimum, acopf
 from gridpriv.power.ac.state import AcState
 from gridpriv.power.centralized import relax
+from gridpriv.power.fleet import ZoneMember
 from gridpriv.power.objective import AcObjective, cost_at
 from gridpriv.power.zone import Network, Zone
 
 AC_TOLERANCE = 1e-6
 """Error of the optimality conditions (p.u., and multiples of c0) at which AC rounds end."""
 MOST_AC_ROUNDS = 200
-
-Ask = Callable[..., Sequence[Any]]
-"""From a verb and its arguments, zone by zone, to the zones' answers."""
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,26 +150,27 @@ def _by_zone(optimum: AcOptimum, zones: Sequence[Zone]) -> AcSchedule:
 
 
 def schedule_in_rounds(
-    network: Network, zones: Sequence[Zone], ask: Ask, most: int = MOST_AC_ROUNDS
+    network: Network, zones: Sequence[Zone], transport: Transport, most: int = MOST_AC_ROUNDS
 ) -> AcRounds:
     """Return the AC optimal power flow that zones find together.
 
     Parameters
     ----------
-    ask : callable
-        Carries a verb to all zones (:class:`gridpriv.power.fleet.ZoneMember`).
+    transport : Transport
+        To all zones (:class:`gridpriv.power.fleet.ZoneMember`).
     most : int
         Rounds at most.
     """
     ends = tie_ends(network.case, zones)
     parts = [ends.of(zone) for zone in zones]
     for estimated in (False, True):
-        places: list[Ints | None] = list(ask("ac_open", parts, [estimated] * len(zones)))
+        opening = [call(ZoneMember.ac_open, part, estimated) for part in parts]
+        places = answers(transport, opening)
         live = [z for z, at in enumerate(places) if at is not None]
         if not live:  # nothing generates anywhere: there is no voltage to schedule
             return AcRounds(None, ())
         border = Border(ends.size, [at for at in places if at is not None])
-        rounds = tuple(iterate(_Asked(ask, len(zones), live), border, most, AC_TOLERANCE))
+        rounds = tuple(iterate(_Asked(transport, len(zones), live), border, most, AC_TOLERANCE))
         if rounds and rounds[-1].converged(AC_TOLERANCE):
             break
     else:
@@ -177,7 +178,7 @@ def schedule_in_rounds(
     voltage = np.zeros(network.case.n_bus, complex)
     slopes = [np.zeros(len(zone.buses), complex) for zone in zones]
     level = 1.0
-    for z, answer in enumerate(ask("ac_schedule")):
+    for z, answer in enumerate(answers(transport, call(ZoneMember.ac_schedule))):
         if answer is not None:
             seen, slopes[z], price = answer
             level = max(level, price)
@@ -190,36 +191,33 @@ def schedule_in_rounds(
 class _Asked:
     """The zones' blocks behind a transport."""
 
-    ask: Ask
+    transport: Transport
     zones: int
     live: Sequence[int]
 
-    def _all(self, verb: str, *given: Any) -> list[Any]:
-        """Return the live zones' answers to a verb with the same arguments."""
-        answers = self.ask(verb, *([value] * self.zones for value in given))
-        return [answers[z] for z in self.live]
+    def _all(self, calls: Calls[R | None]) -> list[R]:
+        """Return the live zones' answers, which are not None."""
+        replies = answers(self.transport, calls)
+        return [cast(R, replies[z]) for z in self.live]
 
     def begin(self, mu: float) -> list[Merit]:
-        return self._all("ac_begin", mu)
+        return self._all(call(ZoneMember.ac_begin, mu))
 
     def merit(self, mu: float) -> list[Merit]:
-        return self._all("ac_merit", mu)
+        return self._all(call(ZoneMember.ac_merit, mu))
 
     def eliminate(self, mu: float, delta: float) -> list[Elimination | None]:
-        return self._all("ac_eliminate", mu, delta)
+        return self._all(call(ZoneMember.ac_eliminate, mu, delta))
 
     def direction(self, border: Sequence[Floats]) -> list[Direction]:
-        parts: list[Floats | None] = [None] * self.zones
-        for z, part in zip(self.live, border, strict=True):
-            parts[z] = part
-        answers = self.ask("ac_direction", parts)
-        return [answers[z] for z in self.live]
+        parts = dict(zip(self.live, border, strict=True))
+        return self._all([call(ZoneMember.ac_direction, parts.get(z)) for z in range(self.zones)])
 
     def trial(self, primal: float, dual: float) -> list[Merit]:
-        return self._all("ac_trial", primal, dual)
+        return self._all(call(ZoneMember.ac_trial, primal, dual))
 
     def accept(self) -> list[None]:
-        return self._all("ac_accept")
+        return self._all(call(ZoneMember.ac_accept))
 
 
 def coordinates(network: Network, state: AcState) -> Floats:

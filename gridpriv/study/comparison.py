@@ -19,7 +19,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from gridpriv.consensus.kept import Kept
+from gridpriv.consensus.transport import ReusedAgents
 from gridpriv.core.cluster import connect
 from gridpriv.core.document import Json
 from gridpriv.core.errors import GridprivError, GridprivWarning, SolverError, not_allowed, notes
@@ -203,7 +203,7 @@ def executed(batch: Batch) -> Iterator[Rows]:
         reason = f"{error}{notes(error)}"
         yield from (failed_rows(_untried(task), reason) for task in batch.tasks)
         return
-    with closing(Kept(own_transport(first.workers))) as zones:
+    with closing(ReusedAgents(own_transport(first.workers))) as zones:
         for task in batch.tasks:
             one = replace(prepared, settings=task.settings, seed=task.settings.seed or 0)
             limit = _limit(batch.time_limit)

@@ -19,9 +19,7 @@ from itertools import product
 
 import numpy as np
 
-from gridpriv.consensus.in_process import in_process
-from gridpriv.consensus.kept import Kept
-from gridpriv.consensus.transport import Carry
+from gridpriv.consensus.transport import Connect, ReusedAgents, in_process
 from gridpriv.core.arrays import Floats
 from gridpriv.core.document import Json
 from gridpriv.core.errors import GridprivWarning, SolverError
@@ -189,7 +187,7 @@ def forecast(
         for draw in range(draws):
             generator = np.random.default_rng([settings.seed or 0, draw])
             grid, optimum = scenario(case, zoning, expected, generator, settings.voll)
-            with closing(Kept(in_process)) as zones:
+            with closing(ReusedAgents(in_process)) as zones:
                 tried.append(
                     [
                         _outcome(
@@ -303,7 +301,7 @@ def _at_most(figure: float) -> float:
 
 
 def _outcome(
-    prepared: Prepared, optimum: float | None, zones: Carry, watch: Watch
+    prepared: Prepared, optimum: float | None, zones: Connect, watch: Watch
 ) -> Outcome | None:
     """Return the outcome of a strategy; None without a dispatch."""
     try:

@@ -29,7 +29,7 @@ import numpy as np
 from pandas import DataFrame
 
 from gridpriv.consensus.memory import AgentRules
-from gridpriv.consensus.transport import Carry
+from gridpriv.consensus.transport import Connect
 from gridpriv.core.arrays import Floats
 from gridpriv.core.display import counted
 from gridpriv.core.document import Json
@@ -236,7 +236,7 @@ class Horizon:
             return ready.rules
         return replace(ready.rules, noise=replace(noise, multiplier=self.multiplier))
 
-    def tried(self, number: int, transport: Carry) -> None:
+    def tried(self, number: int, transport: Connect) -> None:
         """Try every zone of a step on public data: what cannot work fails before it costs."""
         ready = self.prepared(number, self.expected())
         with closing(transport(crew(ready))) as zones:
@@ -249,7 +249,7 @@ class Horizon:
         *,
         admit: Admit | None = None,
         leave: Leave = lambda _: None,
-        transport: Carry | None = None,
+        transport: Connect | None = None,
         known: Known | None = None,
         plan: DayPlan | None = None,
     ) -> RunResult:

@@ -14,7 +14,7 @@ import warnings
 from dataclasses import dataclass, replace
 from functools import partial
 
-from gridpriv.consensus.transport import Carry
+from gridpriv.consensus.transport import Connect
 from gridpriv.core.document import Json
 from gridpriv.core.errors import GridprivError, GridprivWarning
 from gridpriv.power.ac.optimum import acopf
@@ -29,12 +29,12 @@ NO_NOISE: Json = {"mechanism": "none"}
 SILENT: Json = PRIOR_ONLY | {"noise": "simulated", "seed": 0}
 
 
-def reference(result: RunResult, scale: float, zones: Carry | None = None) -> Reference:
+def reference(result: RunResult, scale: float, zones: Connect | None = None) -> Reference:
     """Return the baselines of a run: two more runs where it has noise, and AC optima.
 
     ``scale`` is by how much its demand is a multiple of the owner's, which is public. ``zones``
-    carries the run's own zones, kept (:class:`gridpriv.consensus.kept.Kept`); else they are
-    compiled anew.
+    holds the run's own zones, compiled (:class:`gridpriv.consensus.transport.ReusedAgents`);
+    else they are compiled anew.
     """
     noisy, own = result.settings.mechanism != "none", result.physical
     settled = partial(_settled, result, scale, zones)
@@ -67,7 +67,7 @@ class _Beside:
     residual: float | None = None
 
 
-def _settled(result: RunResult, scale: float, zones: Carry | None, given: Json) -> _Beside:
+def _settled(result: RunResult, scale: float, zones: Connect | None, given: Json) -> _Beside:
     """Return the figures of the same zones' run with other noise settings."""
     # the result's case has its load scale and outages already
     kind = result.network.objective.kind  # a default may depend on the noise

@@ -13,17 +13,24 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gridpriv.consensus.coordinator import Plan, State, Turn, orders_at, rounds
-from gridpriv.consensus.in_process import in_process
-from gridpriv.consensus.messages import Order
+from gridpriv.consensus.messages import Order, Phase, Reply
 from gridpriv.consensus.schedules import nonsmooth_step
-from gridpriv.consensus.transport import Carry, Transport, answers, exchange
+from gridpriv.consensus.transport import (
+    Connect,
+    Transport,
+    Workers,
+    answers,
+    call,
+    exchange,
+    in_process,
+)
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import GridprivError, InputError
 from gridpriv.core.threads import one_blas_thread
 from gridpriv.grid.case import Case
 from gridpriv.power.ac.redispatch import Boundary
 from gridpriv.power.ac.settle import Settlement, agreed_boundaries, scheduled_boundaries, settle
-from gridpriv.power.fleet import Fleet, ZoneOutcome
+from gridpriv.power.fleet import Fleet, ZoneMember, ZoneOutcome
 from gridpriv.power.zone import flat_start
 from gridpriv.privacy.noise import NoiseStreams
 from gridpriv.privacy.release import Charging, Release
@@ -69,7 +76,7 @@ def run(
     charge: Charging | None = None,
     *,
     zones: Zones = None,
-    transport: Carry | None = None,
+    transport: Connect | None = None,
     **given: Any,
 ) -> RunResult:
     """Run the consensus algorithm on a case.
@@ -137,7 +144,7 @@ def run_prepared(
     *,
     admit: Admit | None = None,
     leave: Leave = lambda _: None,
-    transport: Carry | None = None,
+    transport: Connect | None = None,
 ) -> RunResult:
     """Run what :func:`prepare` returned.
 
@@ -194,7 +201,9 @@ def run_prepared(
             central = disclosed_schedule(prepared, zones)
             for turn in play_rounds(prepared, zones, opening, central):
                 seconds, state = time.perf_counter() - before, turn.state
-                records.append(round_record(turn, names, answers(zones.ask("figures")), seconds))
+                records.append(
+                    round_record(turn, names, answers(zones, call(ZoneMember.figures)), seconds)
+                )
                 watch(records[-1])
                 before = time.perf_counter()
             on_ac = None if central is not None else ac_rounds(prepared, zones)
@@ -223,12 +232,10 @@ def crew(prepared: Prepared, charge: Charging | None = None) -> Fleet:
     )
 
 
-def own_transport(workers: int) -> Carry:
+def own_transport(workers: int) -> Connect:
     """Return the transport of this machine's processes."""
     if workers == 1:
         return in_process
-    from gridpriv.consensus.workers import Workers
-
     return partial(Workers, workers=workers)
 
 
@@ -241,10 +248,17 @@ def _reason(error: BaseException) -> str:
     return f"internal error, {type(error).__name__}: {error}"
 
 
+OPENING: dict[Phase, Callable[[ZoneMember, Order], Reply]] = {
+    "ready": ZoneMember.ready,
+    "warm_start": ZoneMember.warm_start,
+}
+
+
 def open_rounds(prepared: Prepared, transport: Transport) -> Opening:
     """Try or warm start every zone on its public proxy; return where the private rounds start."""
     if prepared.known is not None:
-        answers(transport.ask("reuse", [earlier.demand for earlier in prepared.known]))
+        calls = [call(ZoneMember.reuse, earlier.demand) for earlier in prepared.known]
+        answers(transport, calls)
     if prepared.settings.coordination == "central" or prepared.scheduled is not None:
         return _open_central(prepared, transport)
     numbers = np.unique(np.concatenate([zone.coordinates[s] for zone, s in prepared.held]))
@@ -256,12 +270,12 @@ def open_rounds(prepared: Prepared, transport: Transport) -> Opening:
         step=step_size(
             prepared.settings,
             lambda: (
-                max(answers(transport.ask("smoothness"))),
+                max(answers(transport, call(ZoneMember.smoothness))),
                 nominal_epsilon(prepared.settings, prepared.rules),
             ),
         ),
     )
-    state, plan = opened(ground, partial(exchange, transport))
+    state, plan = opened(ground, lambda phase: exchange(transport, OPENING[phase]))
     orders = orders_at(prepared.consensus, state, plan, 1)
     return Opening(state, plan, tuple(_releases(transport, orders)))
 
@@ -274,7 +288,7 @@ def disclosed_schedule(prepared: Prepared, transport: Transport) -> CentralSched
         return None
     from gridpriv.power.schedule import central_schedule  # imports the conic solver
 
-    demands = answers(transport.ask("disclose"))
+    demands = answers(transport, call(ZoneMember.disclose))
     return central_schedule(
         prepared.network,
         prepared.zones,
@@ -290,7 +304,9 @@ def play_rounds(
     """Run the private rounds, or the one exchange of a central schedule."""
     if central is not None:
         return _central(prepared, transport, opening.state, central.z)
-    return rounds(exchange(transport, "round"), prepared.consensus, opening.state, opening.plan)
+    return rounds(
+        exchange(transport, ZoneMember.round), prepared.consensus, opening.state, opening.plan
+    )
 
 
 def _open_central(prepared: Prepared, transport: Transport) -> Opening:
@@ -307,7 +323,8 @@ def _open_central(prepared: Prepared, transport: Transport) -> Opening:
 
 def _central(prepared: Prepared, transport: Transport, state: State, z: Floats) -> Iterator[Turn]:
     """Send every zone its part of a central schedule."""
-    answers(transport.ask("adopt", [z[zone.coordinates] for zone in prepared.zones]))
+    calls = [call(ZoneMember.set_iterate, z[zone.coordinates]) for zone in prepared.zones]
+    answers(transport, calls)
     sent = _shared_parts(prepared, z)
     yield Turn(
         1, prepared.consensus.average(sent), state.rho, 0.0, 0.0, 0.0, replace(state, sent=sent)
@@ -321,8 +338,8 @@ def _shared_parts(prepared: Prepared, z: Floats) -> Floats:
 
 def _releases(transport: Transport, orders: Sequence[Order]) -> list[Release | None]:
     """Return the release of one draw of every zone under an order; public."""
-    penalties, steps = [order.penalty for order in orders], [order.step for order in orders]
-    return answers(transport.ask("release", penalties, steps))
+    calls = [call(ZoneMember.release, order.penalty, order.step) for order in orders]
+    return answers(transport, calls)
 
 
 def ac_rounds(prepared: Prepared, transport: Transport) -> AcRounds | None:
@@ -331,9 +348,7 @@ def ac_rounds(prepared: Prepared, transport: Transport) -> AcRounds | None:
         return None
     from gridpriv.power.schedule import schedule_in_rounds
 
-    return schedule_in_rounds(
-        prepared.network, prepared.zones, lambda verb, *given: answers(transport.ask(verb, *given))
-    )
+    return schedule_in_rounds(prepared.network, prepared.zones, transport)
 
 
 def _redispatched(
@@ -345,7 +360,7 @@ def _redispatched(
         prepared.network.case,
         prepared.zones,
         boundaries,
-        lambda given: answers(transport.ask("plan", given)),
+        lambda given: answers(transport, [call(ZoneMember.plan, boundary) for boundary in given]),
     )
 
 
@@ -359,7 +374,7 @@ def _boundaries(
         return scheduled_boundaries(
             network, zones, schedule.voltage, schedule.slopes, firmness, schedule.output_prices
         )
-    averages = [outcome.z for outcome in answers(transport.ask("outcome"))]
+    averages = [outcome.z for outcome in answers(transport, call(ZoneMember.outcome))]
     return agreed_boundaries(network, zones, averages)
 
 
@@ -405,17 +420,17 @@ def _drawn(
     """
     most = prepared.rules.perturbation.releases(finished + 1, prepared.rules.local_updates)
     found = {}
-    told = zip(prepared.zones, transport.ask("drawn"), opening.releases, strict=True)
+    told = zip(prepared.zones, transport.ask(call(ZoneMember.drawn)), opening.releases, strict=True)
     for zone, drawn, release in told:
         lost = {} if release is None else {release: most}
-        found[zone.name] = lost if isinstance(drawn, BaseException) else drawn
+        found[zone.name] = lost if isinstance(drawn, Exception) else drawn
     return found
 
 
 def _outcomes(prepared: Prepared, transport: Transport) -> Iterator[ZoneOutcome]:
     """Yield every zone after its last round; NaN for one whose process was lost."""
-    for zone, outcome in zip(prepared.zones, transport.ask("outcome"), strict=True):
-        if isinstance(outcome, BaseException):
+    for zone, outcome in zip(prepared.zones, transport.ask(call(ZoneMember.outcome)), strict=True):
+        if isinstance(outcome, Exception):
             size, own = len(zone.coordinates), len(zone.own)
             yield ZoneOutcome(*(np.full(n, np.nan) for n in (size, own, own)))
         else:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from gridpriv.consensus.agent import Agent
+from gridpriv.consensus.releases import AgentReleases
 from gridpriv.grid.library import load_case, shipped_zoning
 from gridpriv.privacy.mechanism import Laplace, Stream
 from gridpriv.privacy.perturbation import NoiseRule
@@ -76,7 +77,7 @@ class DataDependentStep(Agent):
     """Takes smaller steps where the demand is larger."""
 
     def round(self, order: Any) -> Any:
-        step = order.step / (1.0 + float(np.linalg.norm(self._data)))
+        step = order.step / (1.0 + float(np.linalg.norm(self.data)))
         return super().round(replace(order, step=step))
 
 
@@ -100,9 +101,17 @@ class Uncharged(Agent):
         return replace(super().round(order), releases={})
 
 
-class DataDependentNoise(Agent):
+class ReadsData(AgentReleases):
     """Reads its sensitivity off the data, as the published codes do."""
 
     def _sensitivity(self, noise: Any, metric: Any) -> Any:
         declared = super()._sensitivity(noise, metric)
-        return replace(declared, value=declared.value * float(np.abs(self._data).max()))
+        return replace(declared, value=declared.value * float(np.abs(self.estimate).max()))
+
+
+class DataDependentNoise(Agent):
+    """Releases with a sensitivity read off the data."""
+
+    def __init__(self, *given: Any, **more: Any) -> None:
+        super().__init__(*given, **more)
+        self.releases.__class__ = ReadsData

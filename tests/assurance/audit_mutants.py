@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from gridpriv.consensus import agent, coordinator, schedules
+from gridpriv.consensus import agent, coordinator, releases, schedules
 from gridpriv.power import disclosure as power_disclosure
 from gridpriv.power import fleet, problem
 from gridpriv.privacy import mechanism, noise, staircase
@@ -76,7 +76,7 @@ def third_zone_reuses_noise_of_the_first() -> None:
 
 
 def noise_ends_after_round_6() -> None:
-    honest = agent.Agent._released_at
+    honest = releases.AgentReleases._released_at
 
     def tired(self: Any, release: Any, value: Any, place: Any) -> Any:
         if place[0] > 6 and release is not None:
@@ -84,17 +84,17 @@ def noise_ends_after_round_6() -> None:
             return value
         return honest(self, release, value, place)
 
-    agent.Agent._released_at = tired
+    releases.AgentReleases._released_at = tired
 
 
 def last_round_on_true_demand() -> None:
-    honest = agent.Agent._disclosed
+    honest = releases.AgentReleases._disclosed
 
     def frank(self: Any, release: Any, data: Any, place: Any) -> Any:
         released = honest(self, release, data, place)
         return data if place[0] == 20 else released
 
-    agent.Agent._disclosed = frank
+    releases.AgentReleases._disclosed = frank
 
 
 def exact_output_sensitivity_halved() -> None:
@@ -180,8 +180,8 @@ def central_on_true_demand() -> None:
 
 
 def estimate_kept_near_true_demand() -> None:
-    honest = agent.Agent._disclosed
-    agent.Agent._disclosed = lambda self, release, data, place: np.clip(
+    honest = releases.AgentReleases._disclosed
+    releases.AgentReleases._disclosed = lambda self, release, data, place: np.clip(
         honest(self, release, data, place), data - 0.5, data + 0.5
     )
 

@@ -108,7 +108,7 @@ class Tank:
 
 @dataclass(frozen=True)
 class Waterworks:
-    """Both tanks as a crew.
+    """Both tanks.
 
     Attributes
     ----------
@@ -128,7 +128,7 @@ class Waterworks:
     def sizes(self) -> list[int]:
         return [2, 2]
 
-    def members(self, positions: Sequence[int]) -> list[Agent]:
+    def make(self, positions: Sequence[int]) -> list[Agent]:
         return [self.agent(position + 1) for position in positions]
 
     def agent(self, key: int) -> Agent:

@@ -5,11 +5,11 @@ import pytest
 from tanks import Waterworks, rules
 
 from gridpriv.consensus.acceleration import Anderson, Step
+from gridpriv.consensus.agent import Agent
 from gridpriv.consensus.coordinator import Plan, State, make_consensus, rounds
-from gridpriv.consensus.in_process import in_process
 from gridpriv.consensus.messages import Reply
 from gridpriv.consensus.schedules import ConstantPenalty, GeometricPenalty, nonsmooth_step
-from gridpriv.consensus.transport import exchange
+from gridpriv.consensus.transport import exchange, in_process
 
 SLOW = {"demands": (3.0, 4.0), "capacities": (2.0, 1.5)}
 
@@ -74,7 +74,7 @@ def played(acceleration, count, penalty=TOO_LARGE):
     consensus = make_consensus([np.array([0]), np.array([0])])
     plan = Plan(count, nonsmooth_step(), penalty, acceleration=acceleration)
     begin = State(np.zeros(2), np.zeros(2), np.array([30.0]))
-    return list(rounds(exchange(transport, "round"), consensus, begin, plan))
+    return list(rounds(exchange(transport, Agent.round), consensus, begin, plan))
 
 
 def test_accelerated_rounds_reach_the_optimum_that_plain_ones_are_far_from():

@@ -19,12 +19,11 @@ import pytest
 from tanks import FLOW, INFLOW, Waterworks, rules
 
 from gridpriv.consensus import coordinator
+from gridpriv.consensus.agent import Agent
 from gridpriv.consensus.coordinator import Plan, State, make_consensus, rounds
-from gridpriv.consensus.in_process import in_process
 from gridpriv.consensus.messages import Exchange, Order, Reply, Stale
 from gridpriv.consensus.schedules import ConstantPenalty, nonsmooth_step
-from gridpriv.consensus.transport import answers, equal_shares, exchange
-from gridpriv.consensus.workers import Workers
+from gridpriv.consensus.transport import Workers, answers, call, equal_shares, exchange, in_process
 from gridpriv.core.errors import InputError, SolverError
 from gridpriv.core.processes import WorkerError
 from gridpriv.privacy.release import Release
@@ -37,9 +36,9 @@ def start(rho=1.0):
     return State(np.zeros(2), np.zeros(2), np.array([rho]))
 
 
-def play(transport, count, verb="round"):
+def play(transport, count):
     plan = Plan(count, nonsmooth_step(), ConstantPenalty(1.0))
-    return list(rounds(exchange(transport, verb), CONSENSUS, start(), plan))
+    return list(rounds(exchange(transport, Agent.round), CONSENSUS, start(), plan))
 
 
 @pytest.mark.parametrize(("update", "count"), [("exact", 60), ("linearized", 1000)])
@@ -50,13 +49,13 @@ def test_the_tanks_share_what_is_lacking(update, count):
     near = 1e-6 if update == "exact" else 0.05
     assert turns[-1].w == pytest.approx([0.75], abs=near)
     assert turns[-1].residual < near
-    figures = answers(transport.ask("figures"))
+    figures = answers(transport, call(Agent.figures))
     assert sum(f.values["objective"] for f in figures) == pytest.approx(2 * 1.75**2, abs=10 * near)
 
 
 def test_one_exact_round_is_the_minimiser_by_hand():
     """At w = 1, rho = 2, dual 0: min (d - x + q)^2 + (q - 1)^2, x at its capacity of 2."""
-    (agent,) = Waterworks(**SHORT, rules=rules()).members([0])
+    (agent,) = Waterworks(**SHORT, rules=rules()).make([0])
     reply = agent.round(Order(1, np.array([1.0]), np.array([2.0]), 1.0))
     assert agent.average[INFLOW] == pytest.approx(2.0)
     # 2 (d - x + q) + 2 (q - 1) = 0 at d - x = 1
@@ -69,7 +68,7 @@ def test_one_exact_round_is_the_minimiser_by_hand():
 
 def test_several_updates_send_their_average_and_go_on_from_the_last():
     """Two linearized updates by hand, without a bound in reach."""
-    (agent,) = Waterworks(**SHORT, rules=rules("linearized", local_updates=2)).members([1])
+    (agent,) = Waterworks(**SHORT, rules=rules("linearized", local_updates=2)).make([1])
     agent.round(Order(1, np.array([0.0]), np.array([1.0]), 0.1))
     # z <- (z/eta + 2 b (d - b'z)) / (1/eta + [0, rho]), d = 4
     z, seen = np.zeros(2), []
@@ -85,14 +84,14 @@ def test_several_updates_send_their_average_and_go_on_from_the_last():
 def test_rehearsing_and_getting_ready_touch_nothing_private():
     def twin(demand):
         works = Waterworks((demand, 4.0), (2.0, 1.5), rules(target="demand"))
-        return works.members([0])[0]
+        return works.make([0])[0]
 
     here, there = twin(3.0), twin(300.0)
     order = Order(1, np.array([0.3]), np.array([1.0]), 1.0)
     for agent in (here, there):
         agent.ready(order)
         assert agent.average == pytest.approx([0.0, 0.0])
-        assert agent.perform("warm_start", order).releases == {}
+        assert agent.warm_start(order).releases == {}
         assert agent.drawn() == {}
     assert np.array_equal(here.average, there.average)
     assert here.average[FLOW] != 0.0
@@ -112,10 +111,10 @@ def test_rehearsing_and_getting_ready_touch_nothing_private():
 def test_every_draw_is_told_in_a_reply_counted_and_planned(
     target, noise_schedule, updates, expected
 ):
-    crew = Waterworks(**SHORT, rules=rules("linearized", target, updates, noise_schedule))
-    transport = in_process(crew)
-    port, told = exchange(transport, "round"), [Counter(), Counter()]
-    one = transport.ask("release", [np.ones(1)] * 2, [1.0] * 2)
+    works = Waterworks(**SHORT, rules=rules("linearized", target, updates, noise_schedule))
+    transport = in_process(works)
+    port, told = exchange(transport, Agent.round), [Counter(), Counter()]
+    one = transport.ask(call(Agent.release, np.ones(1), 1.0))
 
     def listening(orders):
         replies = port(orders)
@@ -125,7 +124,7 @@ def test_every_draw_is_told_in_a_reply_counted_and_planned(
 
     plan = Plan(4, nonsmooth_step(), ConstantPenalty(1.0))
     assert len(list(rounds(listening, CONSENSUS, start(), plan))) == 4
-    drawn = answers(transport.ask("drawn"))
+    drawn = answers(transport, call(Agent.drawn))
     assert [dict(total) for total in told] == drawn
     assert [sum(counts.values()) for counts in drawn] == [expected] * 2
     assert [set(counts) for counts in drawn] == [{r} if expected else set() for r in one]
@@ -165,17 +164,17 @@ def test_a_charge_comes_before_its_draw_and_a_refusal_leaves_nothing():
                 raise InputError("no more")
             self.append((owner, releases))
 
-    crew = Waterworks(**SHORT, rules=rules("linearized", "objective", 3))
-    agent = crew.agent(1)
-    agent._charge = Purse()
+    works = Waterworks(**SHORT, rules=rules("linearized", "objective", 3))
+    agent = works.agent(1)
+    agent.releases.charge = Purse()
     streams = []
 
     class Watched:
         def stream(self, *place):
-            streams.append((place, len(agent._charge)))
+            streams.append((place, len(agent.releases.charge)))
             return np.random.default_rng(0)
 
-    agent._streams = Watched()
+    agent.releases.streams = Watched()
     with pytest.raises(InputError, match="no more"):
         agent.round(Order(1, np.zeros(1), np.ones(1), 1.0))
     assert streams == [((1, 1, 1), 1), ((1, 1, 2), 2)]
@@ -212,7 +211,7 @@ def test_rounds_go_on_while_an_agent_is_away(away):
 
     def carried(given):
         nonlocal last
-        replies = exchange(zones, "round")(given)
+        replies = exchange(zones, Agent.round)(given)
         if away <= given[0].number < back:
             return [replies[0], Stale(last, {})]
         last = replies[1].sent
@@ -230,7 +229,7 @@ def test_what_a_coordinator_does_follows_from_what_was_sent():
     orders, tape = [], []
 
     def recorded(given):
-        replies = exchange(first, "round")(given)
+        replies = exchange(first, Agent.round)(given)
         orders.append(given)
         tape.append([Reply(reply.sent.copy(), {}) for reply in replies])
         return replies
@@ -251,13 +250,6 @@ def test_what_a_coordinator_does_follows_from_what_was_sent():
         assert np.array_equal(one.penalty, other.penalty)
 
 
-def test_no_verb_but_the_agents_own_is_done():
-    transport = in_process(Waterworks(**SHORT, rules=rules()))
-    for verb in ("data", "_data", "twin", "__class__", "perform"):
-        with pytest.raises(ValueError, match="no agent knows the verb"):
-            answers(transport.ask(verb))
-
-
 # ---- transports
 
 
@@ -276,18 +268,18 @@ def dask():
 
 def same_everywhere(make):
     """A noisy run is the same to the last bit, figures and draws included."""
-    crew = Waterworks(**SHORT, rules=rules("linearized", "demand", 2, "round"))
-    near = in_process(crew)
-    far = make(crew)
+    works = Waterworks(**SHORT, rules=rules("linearized", "demand", 2, "round"))
+    near = in_process(works)
+    far = make(works)
     try:
         here, there = play(near, 12), play(far, 12)
         for one, other in zip(here, there, strict=True):
             assert one.residual == other.residual
             assert np.array_equal(one.w, other.w)
             assert np.array_equal(one.state.dual, other.state.dual)
-        for verb in ("drawn", "smoothness"):
-            assert far.ask(verb) == near.ask(verb)
-        told = [[vars(figures) for figures in where.ask("figures")] for where in (near, far)]
+        for method in (Agent.drawn, Agent.smoothness):
+            assert far.ask(call(method)) == near.ask(call(method))
+        told = [[vars(each) for each in where.ask(call(Agent.figures))] for where in (near, far)]
         assert told[0] == told[1]
     finally:
         far.close()
@@ -300,7 +292,7 @@ def test_worker_processes_change_nothing(make):
 
 @pytest.mark.slow
 def test_a_dask_cluster_changes_nothing(dask):
-    from gridpriv.consensus.cluster import Cluster
+    from gridpriv.consensus.transport import Cluster
 
     same_everywhere(partial(Cluster, address=dask))
 
@@ -310,12 +302,12 @@ def the_others_go_on(make):
 
     The rounds end with its error; the other has drawn in round 3 as well.
     """
-    crew = Waterworks(**SHORT, rules=rules("exact", "demand", 1, "round"), breaks=(1, 3))
-    transport = make(crew)
+    works = Waterworks(**SHORT, rules=rules("exact", "demand", 1, "round"), breaks=(1, 3))
+    transport = make(works)
     try:
         with pytest.raises(SolverError, match="zone tank 1, round 3, local update 1: the pipe"):
             play(transport, 5)
-        drawn = answers(transport.ask("drawn"))
+        drawn = answers(transport, call(Agent.drawn))
         assert [sum(one.values()) for one in drawn] == [3, 3]
     finally:
         transport.close()
@@ -328,7 +320,7 @@ def test_a_failure_is_one_agents_only(make):
 
 @pytest.mark.slow
 def test_a_failure_on_a_dask_cluster_is_one_agents_only(dask):
-    from gridpriv.consensus.cluster import Cluster
+    from gridpriv.consensus.transport import Cluster
 
     the_others_go_on(partial(Cluster, address=dask))
 
@@ -337,7 +329,7 @@ def test_a_lost_worker_is_an_error_in_its_place():
     transport = Workers(Waterworks(**SHORT, rules=rules()), workers=2)
     try:
         os.kill(transport._workers[0].process.pid, signal.SIGKILL)
-        lost, kept = transport.ask("smoothness")
+        lost, kept = transport.ask(call(Agent.smoothness))
         assert isinstance(lost, WorkerError)
         assert "killed by signal 9" in str(lost)
         assert kept == 4.0
@@ -352,35 +344,35 @@ def test_an_answer_that_nobody_waited_for_is_dropped():
         answer, Workers._answer = Workers._answer, None
         try:
             with pytest.raises(TypeError):
-                transport.ask("figures")
+                transport.ask(call(Agent.figures))
         finally:
             Workers._answer = answer
-        assert answers(transport.ask("smoothness")) == [4.0, 4.0]
+        assert answers(transport, call(Agent.smoothness)) == [4.0, 4.0]
     finally:
         transport.close()
 
 
-class NoCrew:
-    """A crew that cannot be made."""
+class NoAgents:
+    """A factory that fails."""
 
     @property
     def sizes(self):
         return [1, 1]
 
-    def members(self, positions):
+    def make(self, positions):
         raise SolverError(f"no member {positions}")
 
 
 @pytest.mark.parametrize("make", [in_process, *PROCESSES])
-def test_a_crew_that_cannot_be_made_says_why(make):
+def test_a_factory_that_fails_says_why(make):
     with pytest.raises(SolverError, match="no member"):
-        make(NoCrew())
+        make(NoAgents())
 
 
 @pytest.mark.slow
 def test_nothing_answers_at_an_address():
     pytest.importorskip("distributed")
-    from gridpriv.consensus.cluster import Cluster
+    from gridpriv.consensus.transport import Cluster
 
     with pytest.raises(InputError, match="cannot be reached"):
         Cluster(Waterworks(**SHORT, rules=rules()), "tcp://127.0.0.1:1")
@@ -409,8 +401,8 @@ def test_a_script_without_a_main_guard_works(tmp_path):
 
 
 def test_a_reply_holds_releases_only():
-    crew = Waterworks(**SHORT, rules=rules("exact", "demand", 1, "round"))
-    replies = exchange(in_process(crew), "round")([Order(1, np.zeros(1), np.ones(1), 1.0)] * 2)
+    works = Waterworks(**SHORT, rules=rules("exact", "demand", 1, "round"))
+    replies = exchange(in_process(works), Agent.round)([Order(1, np.zeros(1), np.ones(1), 1.0)] * 2)
     for reply in replies:
         assert reply.sent.shape == (1,)
         assert all(isinstance(release, Release) for release in reply.releases)

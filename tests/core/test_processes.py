@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from gridpriv.consensus.workers import _serve
+from gridpriv.consensus.transport import _serve
 from gridpriv.core.errors import GridprivError
 from gridpriv.core.processes import Beside, Worker, WorkerError, _serve_one, unordered
 from gridpriv.core.threads import VARIABLE
@@ -61,7 +61,7 @@ def test_leaving_does_not_wait_for_a_process_that_is_busy():
 
 
 class Nobody:
-    def members(self, share):
+    def make(self, share):
         return share
 
 

@@ -104,7 +104,7 @@ class Book:
 def agent_of(zone, charge=None, seed=7):
     works = Waterworks(**WORKS, rules=rules("linearized", "demand", 1, "round"), seed=seed)
     agent = works.agent(ZONES.index(zone) + 1)
-    agent._charge = charge
+    agent.releases.charge = charge
     return agent
 
 

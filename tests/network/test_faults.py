@@ -637,8 +637,8 @@ def test_what_a_zone_does_next_is_its_redispatch_by_what_was_agreed(
         prepared.settings,
     )
     for position, zone in enumerate(prepared.zones):
-        (member,) = fleet.members([position])
-        member.agent._at = type(member.agent._at)(averages[position], averages[position], 0.0)
+        (member,) = fleet.make([position])
+        member.set_iterate(averages[position])
         plan, told = member.plan(agreed[position]), results[zone.name]["plan"]
         base = case14.base_mva
         assert told["interchange_mw"] == pytest.approx(base * agreed[position].interchange)

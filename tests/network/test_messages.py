@@ -148,7 +148,7 @@ class Purse:
 def agent(target="demand", noise_schedule="round", purse=None, **given):
     works = Waterworks(**NOISY, rules=rules("linearized", target, 2, noise_schedule), **given)
     one = works.agent(1)
-    one._charge = purse
+    one.releases.charge = purse
     return one
 
 

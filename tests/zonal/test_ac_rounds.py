@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from gridpriv import InputError, load_case, make_settings, partition, run
-from gridpriv.consensus.in_process import in_process
-from gridpriv.consensus.transport import answers
+from gridpriv.consensus.transport import answers, call, each, in_process
 from gridpriv.power.ac.optimum import acopf
+from gridpriv.power.fleet import ZoneMember
 from gridpriv.power.schedule import schedule_in_rounds
 from gridpriv.zonal.prepared import prepare
 from gridpriv.zonal.run import crew, open_rounds
@@ -33,9 +33,10 @@ class Recording:
     def __init__(self, inner):
         self.inner, self.heard = inner, []
 
-    def ask(self, verb, *given):
-        replies = answers(self.inner.ask(verb, *given))
-        self.heard.append((verb, [_plain(reply) for reply in replies]))
+    def ask(self, calls):
+        replies = answers(self.inner, calls)
+        name = each(calls, 1)[0].method.__name__
+        self.heard.append((name, [_plain(reply) for reply in replies]))
         return replies
 
 
@@ -75,20 +76,21 @@ def test_rounds_read_released_demand_only():
     """Played on other demand with the releases frozen: every message is the same to the bit."""
     case = load_case("case118")
     prepared, transport = _fleet(case, 6)
-    answers(transport.ask("disclose"))
+    answers(transport, call(ZoneMember.disclose))
     generator = np.random.default_rng(11)
     other = replace(
         case, pd=case.pd * generator.uniform(0.2, 1.7, case.n_bus), qd=case.qd[::-1] + 0.01
     )
     again, elsewhere = _fleet(other, 6)
-    agents = zip(transport._performers, elsewhere._performers, strict=True)
+    agents = zip(transport.agents, elsewhere.agents, strict=True)
     for here, there in agents:
-        there.agent._draw, there.agent._estimate = here.agent._draw, here.agent.released
+        of_there, of_here = there.agent.releases, here.agent.releases
+        of_there.draw, of_there.estimate = of_here.draw, of_here.released_data
         assert not np.array_equal(here.agent.data, there.agent.data)
     heard = []
     for run_of, of in ((prepared, transport), (again, elsewhere)):
         recording = Recording(of)
-        played = schedule_in_rounds(run_of.network, run_of.zones, recording.ask)
+        played = schedule_in_rounds(run_of.network, run_of.zones, recording)
         assert played.schedule is not None and len(played.iterations) > 5
         heard.append(recording.heard)
     assert len(heard[0]) == len(heard[1])
@@ -106,9 +108,9 @@ def test_rounds_differ_where_what_was_released_differs():
         prepared = prepare(case, partition(case, 3), settings)
         transport = in_process(crew(prepared))
         open_rounds(prepared, transport)
-        answers(transport.ask("disclose"))
+        answers(transport, call(ZoneMember.disclose))
         recording = Recording(transport)
-        schedule_in_rounds(prepared.network, prepared.zones, recording.ask)
+        schedule_in_rounds(prepared.network, prepared.zones, recording)
         heard.append(recording.heard)
     assert heard[0] != heard[1]
 
@@ -125,9 +127,7 @@ def test_they_are_refused_where_no_single_release_is_made(given):
 def test_nothing_is_read_before_a_release():
     prepared, transport = _fleet(load_case("case14"), 3)
     with pytest.raises(ValueError, match="no data have been released"):
-        schedule_in_rounds(
-            prepared.network, prepared.zones, lambda v, *g: answers(transport.ask(v, *g))
-        )
+        schedule_in_rounds(prepared.network, prepared.zones, transport)
 
 
 def test_zones_of_one_bus_and_of_many_ties_converge():

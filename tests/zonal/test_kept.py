@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 
 from gridpriv import make_settings
-from gridpriv.consensus.in_process import in_process
-from gridpriv.consensus.kept import Kept, WarmStart
+from gridpriv.consensus.agent import WarmStart
 from gridpriv.consensus.messages import Order, Reply
+from gridpriv.consensus.transport import ReusedAgents, call, in_process
 from gridpriv.core.errors import SolverError
 from gridpriv.core.processes import WorkerError
 from gridpriv.power import fleet
+from gridpriv.power.fleet import ZoneMember
 from gridpriv.power.problem import ZoneProblem
 from gridpriv.zonal.prepared import prepare
 from gridpriv.zonal.run import own_transport, run_prepared
@@ -61,7 +62,7 @@ def counted(monkeypatch):
 def test_a_run_after_another_is_what_it_is_alone(case14, zones14, given, workers):
     later = replace(NOISY, **given)
     alone = run_prepared(prepare(case14, zones14, later))
-    with closing(Kept(own_transport(workers))) as zones:
+    with closing(ReusedAgents(own_transport(workers))) as zones:
         run_prepared(prepare(case14, zones14, NOISY), transport=zones)
         after = run_prepared(prepare(case14, zones14, later), transport=zones)
     assert last(after) == last(alone)
@@ -69,7 +70,7 @@ def test_a_run_after_another_is_what_it_is_alone(case14, zones14, given, workers
 
 
 def test_zones_are_compiled_and_rehearse_once(case14, zones14, counted):
-    with closing(Kept(in_process)) as zones:
+    with closing(ReusedAgents(in_process)) as zones:
         for settings in (NOISY, replace(NOISY, mechanism="none"), replace(NOISY, seed=5)):
             run_prepared(prepare(case14, zones14, settings), transport=zones)
     assert counted == {"compiled": 3, "solved": 3 * (20 + 3 * 3)}
@@ -79,25 +80,26 @@ def test_zones_of_a_lost_process_are_made_again():
     """A transport that cannot begin anew is closed, and another one carries the next run."""
 
     class Lost:
-        def __init__(self, crew):
-            carried.append(crew)
+        def __init__(self, factory):
+            carried.append(factory)
 
-        def ask(self, verb, *_):
-            return [WorkerError("a worker was lost") if verb == "begin" else verb]
+        def ask(self, calls):
+            name = calls[0].method.__name__
+            return [WorkerError("a worker was lost") if name == "reset" else name]
 
         def close(self):
             closed.append(self)
 
-    class Crew:
-        def beginnings(self):
-            return []
+    class Factory:
+        def resets(self):
+            return [call(ZoneMember.reset)]
 
     carried, closed = [], []
-    first, second = Crew(), Crew()
-    zones = Kept(Lost)
+    first, second = Factory(), Factory()
+    zones = ReusedAgents(Lost)
     zones(first).close()
     assert closed == []
-    assert zones(second).ask("round") == ["round"]
+    assert zones(second).ask([call(ZoneMember.round)]) == ["round"]
     assert carried == [first, second]
     assert len(closed) == 1
     zones.close()
@@ -107,7 +109,7 @@ def test_zones_of_a_lost_process_are_made_again():
 def test_a_run_that_rehearses_less_goes_on_from_there(case14, zones14, monkeypatch):
     from gridpriv.zonal import opening
 
-    with closing(Kept(in_process)) as zones:
+    with closing(ReusedAgents(in_process)) as zones:
         run_prepared(prepare(case14, zones14, NOISY), transport=zones)
         monkeypatch.setattr(opening, "WARM_START_ROUNDS", 7)
         after = run_prepared(prepare(case14, zones14, NOISY), transport=zones)
@@ -121,9 +123,6 @@ class Adds:
 
     def __init__(self):
         self.iterate = 0.0
-
-    def stand(self, at):
-        self.iterate = at
 
     def warm_start(self, order):
         if order.w[0] == 99.0:
@@ -140,7 +139,7 @@ def test_a_warm_start_that_failed_leaves_the_next_one_where_it_alone_would_stand
     warm_start = WarmStart()
     for told in ((1, 10, 100), (1, 99), (1, 5)):
         agent = Adds()
-        warm_start.begin()
+        warm_start.reset()
         try:
             heard = [warm_start.reply(agent, order(n, w)).sent[0] for n, w in enumerate(told)]
         except SolverError:
@@ -154,7 +153,7 @@ def test_an_order_that_differs_in_anything_is_rehearsed(other):
     warm_start = WarmStart()
     for second in (order(1, 2), other, order(1, 2), order(1, 2)):
         agent, alone = Adds(), Adds()
-        warm_start.begin()
+        warm_start.reset()
         for told in (order(0, 1), second, order(2, 4)):
             assert warm_start.reply(agent, told).sent == alone.warm_start(told).sent
         warm_start.leave(agent)

@@ -7,8 +7,8 @@ from contextlib import closing
 import pytest
 
 from gridpriv import Settings, run
-from gridpriv.consensus.in_process import in_process
 from gridpriv.consensus.schedules import InUnits, KeptPenalty, ResidualBalancing
+from gridpriv.consensus.transport import in_process
 from gridpriv.zonal.messages import messages
 from gridpriv.zonal.prepared import prepare
 from gridpriv.zonal.run import crew, open_rounds

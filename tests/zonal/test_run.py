@@ -9,7 +9,7 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from gridpriv import InputError, SolverError, load_case, make_settings, run, shipped_zoning
-from gridpriv.consensus.cluster import Cluster
+from gridpriv.consensus.transport import Cluster
 from gridpriv.grid.partition import partition
 from gridpriv.grid.zoning import zoning_from_groups
 from gridpriv.power.centralized import relax

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from gridpriv.consensus.agent import Agent
 from gridpriv.consensus.coordinator import FullyShared, Plan, State, Turn, rounds
-from gridpriv.consensus.memory import AgentRules, Iterate, Memory
+from gridpriv.consensus.memory import AgentRules, Iterate
 from gridpriv.consensus.messages import Order, Reply
 from gridpriv.consensus.schedules import StepSize
 from gridpriv.consensus.transport import exchange
@@ -90,7 +90,7 @@ class ClientAgent(Agent):
         """Run one round."""
         if self.observed is not None and isinstance(self.problem, ClientProblem):
             noise = self.observed.at(self.problem.largest_gradient(self._at.z))
-            self._rules = replace(self._rules, noise=noise)
+            self.releases.rules = replace(self.rules, noise=noise)
         if self.own_step is not None:
             order = replace(order, step=self.own_step(order.number))
         return super().round(order)
@@ -110,7 +110,7 @@ def ryu_kim(task: Task, watch: Watch) -> None:
     first = task.begun.rounds + 1
     plan = Plan(settings.rounds, scaled_step(settings.step_scale), penalty, first=first)
     with Threads(agents, settings.workers) as transport:
-        for turn in rounds(exchange(transport, "round"), consensus, state, plan):
+        for turn in rounds(exchange(transport, ClientAgent.round), consensus, state, plan):
             noise = float(sum(agent.figures().noise_magnitude for agent in agents))
             watch(_left(agents, turn, task.clients.shape, noise))
 
@@ -124,7 +124,7 @@ def _begun(task: Task, penalty: BudgetedPenalty) -> tuple[list[ClientAgent], Sta
     agents = []
     # one after the other: what an agent is made with is let go of before the next is made
     for agent, *at in zip(each_agent(task), z, average, dual, strict=True):
-        agent.resume(Memory(Iterate(*at), None, np.zeros(0), {}))
+        agent.iterate = Iterate(*at)
         agents.append(agent)
     return agents, State(*coordinator)
 
@@ -138,7 +138,7 @@ def _left(agents: list[ClientAgent], turn: Turn, shape: tuple[int, int], noise: 
 
 def _state(agents: list[ClientAgent], state: State) -> tuple[Floats, ...]:
     """Return the state for the next round: agents' iterates and duals, coordinator's means."""
-    at = [agent.memory().at for agent in agents]
+    at = [agent.iterate for agent in agents]
     own = (np.stack([getattr(one, part) for one in at]) for part in ("z", "average", "dual"))
     return *own, state.sent, state.dual, state.rho
 
