@@ -29,7 +29,7 @@ from gridpriv.core.errors import GridprivError
 from gridpriv.core.tables import publish_table
 from gridpriv.grid.case import Case
 from gridpriv.power.fleet import public_proxy
-from gridpriv.zonal import schema
+from gridpriv.zonal import rows
 from gridpriv.zonal.prepared import Prepared, prepare
 from gridpriv.zonal.result import RunResult
 from gridpriv.zonal.run import crew, open_rounds, run_prepared
@@ -194,7 +194,7 @@ def published_run(prepared: Prepared, tape: Tape) -> dict[str, Any]:
 def _texts(result: RunResult) -> dict[str, str]:
     """Return the text of the document and of each table that ``--public`` keeps of a run."""
     texts = {"document": json.dumps(result.as_dict(public=True), sort_keys=True)}
-    for table in schema.TABLES:
+    for table in rows.TABLES:
         frame = getattr(result, table.name, None)
         if isinstance(frame, DataFrame):
             texts[table.name] = publish_table(frame, table).to_csv()

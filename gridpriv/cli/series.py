@@ -189,12 +189,14 @@ def _planned(horizon: Horizon, kept: RunFolder, known: Known | None) -> DayPlan 
     from pandas import DataFrame
 
     from gridpriv.core.text import frame_csv
-    from gridpriv.zonal.documents import STORAGE_FILE, STORAGE_STEP
+    from gridpriv.zonal.documents import STORAGE_FILE, StorageStep
 
     plan = horizon.plan(known)
     if plan is not None:
         rows = plan.rows(horizon.series.case, horizon.series.steps)
-        kept.store.text(STORAGE_FILE, frame_csv(DataFrame(rows, columns=list(STORAGE_STEP))))
+        kept.store.text(
+            STORAGE_FILE, frame_csv(DataFrame(rows, columns=list(StorageStep.table.names)))
+        )
     return plan
 
 

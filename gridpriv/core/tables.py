@@ -1,9 +1,10 @@
-"""Declarations of stored and exported figures: name, title, unit, meaning, dtype and origin.
+"""Typed rows: every stored, exported or printed figure is a field that declares itself.
 
-Whoever makes a table or a document declares it beside the code that makes it; units in headers,
-``gridpriv schema``, the documentation and what may be published follow from the declaration.
-:func:`publish` is the one way out: it keeps what is declared and public, and nothing else, so a
-figure that nobody declared stays at home.
+A table's row, or a part of a document, is a subclass of :class:`Row`: a frozen dataclass whose
+fields carry title, meaning, unit, kind and origin. Parquet columns, JSON keys, headers,
+``gridpriv schema`` and what may be published follow from the field. :func:`publish` and
+:func:`publish_table` are the ways out: they keep what is declared and public, and nothing else, so
+a figure that nobody declared stays at home.
 
 A figure's *origin* decides who may see it:
 
@@ -15,10 +16,13 @@ A figure's *origin* decides who may see it:
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+import inspect
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias, dataclass_transform
 
+from gridpriv.core.document import Json
 from gridpriv.core.settings import Part, settings_of
 
 if TYPE_CHECKING:
@@ -28,6 +32,15 @@ Origin = Literal["settings", "releases", "private"]
 """Known before the run; computed from released values; from private data, noise or times."""
 Dtype = Literal["number", "text", "flag", "any"]
 """Kind of a column's cells; ``any`` where folders of different kinds differ."""
+Number: TypeAlias = float | None
+Text: TypeAlias = str | None
+Flag: TypeAlias = bool | None
+DTYPES: Mapping[str, Dtype] = {
+    **dict.fromkeys(("Number", "float", "int"), "number"),
+    **dict.fromkeys(("Text", "str"), "text"),
+    **dict.fromkeys(("Flag", "bool"), "flag"),
+}
+"""By a field's annotation; ``any`` for every other."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +58,8 @@ class Column:
         Empty for words, counts and figures without one.
     dtype : {'number', 'text', 'flag', 'any'}
         Of the cells; a report refuses others.
+    place : str
+        Where a document has it, keys joined by dots; empty where it is in none.
     """
 
     name: str
@@ -53,6 +68,7 @@ class Column:
     meaning: str
     unit: str = ""
     dtype: Dtype = "number"
+    place: str = ""
 
     @property
     def visibility(self) -> str:
@@ -76,17 +92,19 @@ class TableSchema:
     Attributes
     ----------
     row : str
-        What one row is.
+        What one row is, in a noun phrase.
     keys : tuple of Column
-        What the row is about; a table of which nothing but these is public is not published.
-    figures : tuple of Column
-        What it says of that.
+        Tell rows apart. A table with no other public columns is not published: its rows alone
+        would say that there was something to list.
+    nested : mapping of str to TableSchema
+        Parts of a document that are documents, or lists of rows, themselves.
     """
 
     name: str
     row: str
     keys: tuple[Column, ...]
     figures: tuple[Column, ...]
+    nested: Mapping[str, TableSchema] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         names = [column.name for column in self.columns]
@@ -103,6 +121,11 @@ class TableSchema:
         """The columns' names."""
         return tuple(column.name for column in self.columns)
 
+    @property
+    def entries(self) -> dict[str, Column | TableSchema]:
+        """Columns and nested parts by name."""
+        return {column.name: column for column in self.columns} | dict(self.nested)
+
     def column(self, name: str) -> Column:
         """Return a column by name; ``KeyError`` if it is not declared."""
         return {column.name: column for column in self.columns}[name]
@@ -111,8 +134,101 @@ class TableSchema:
         """Return the names of the columns that may be published."""
         return tuple(c.name for c in self.columns if c.shown(protected=protected))
 
+    def flat(self, place: str = "") -> Iterator[tuple[str, Column]]:
+        """Yield every column, of nested parts too, with its place in the document."""
+        for name, entry in self.entries.items():
+            here = f"{place}{name}"
+            yield from entry.flat(f"{here}.") if isinstance(entry, TableSchema) else [(here, entry)]
 
-def setting_columns(part: type[Part]) -> tuple[Column, ...]:
+
+def _figure(origin: Origin, text: str, unit: str = "", *, key: bool = False, at: str = "") -> Any:
+    title, _, meaning = text.partition(": ")
+    told = {"origin": origin, "title": title, "meaning": meaning, "unit": unit, "place": at}
+    return field(default=None, metadata={"column": told, "key": key})
+
+
+known = partial(_figure, "settings")
+"""A figure that is known before the run: its title and meaning, as ``TITLE: MEANING``, its unit,
+and ``at``, the place that a document has it."""
+released = partial(_figure, "releases")
+"""A figure that is computed from released values; see :data:`known`."""
+private = partial(_figure, "private")
+"""A figure that is computed from private data, noise or times; see :data:`known`."""
+key = partial(_figure, "settings", key=True)
+"""A figure that tells rows apart; see :data:`known`."""
+
+
+def part(row: type[Row] | TableSchema) -> Any:
+    """Return a field that holds another row, or a list of them."""
+    table = row if isinstance(row, TableSchema) else row.table
+    return field(default=None, metadata={"part": table})
+
+
+def like(row: type[Row], name: str, **changes: str) -> Any:
+    """Return a field with the declaration of another row's, changed where it differs."""
+    told = {one.name: one.metadata for one in fields(row)}[name]  # type: ignore[arg-type]
+    return field(default=None, metadata={**told, "column": told["column"] | changes})
+
+
+@dataclass_transform(kw_only_default=True, frozen_default=True)
+class Row:
+    """Base of typed rows; a subclass becomes a frozen dataclass.
+
+    Its docstring's first paragraph says what one row is. Fields without a declaration are refused.
+    A name that Python keeps for itself ends in ``_``.
+    """
+
+    table: ClassVar[TableSchema]
+
+    def __init_subclass__(cls, name: str = "") -> None:
+        super().__init_subclass__()
+        dataclass(frozen=True, kw_only=True)(cls)
+        row = inspect.cleandoc(cls.__doc__ or "").partition("\n\n")[0].replace("\n", " ")
+        columns: dict[bool, list[Column]] = {True: [], False: []}
+        nested = {}
+        for one in fields(cls):  # type: ignore[arg-type]
+            if "part" in one.metadata:
+                nested[one.name.rstrip("_")] = one.metadata["part"]
+                continue
+            dtype = DTYPES.get(str(one.type), "any")
+            told = {"name": one.name.rstrip("_"), "dtype": dtype} | one.metadata["column"]
+            columns[one.metadata["key"]].append(Column(**told))
+        plain = f"{row[:1].lower()}{row[1:]}".rstrip(".")
+        cls.table = TableSchema(name, plain, tuple(columns[True]), tuple(columns[False]), nested)
+
+    @classmethod
+    def of(cls, source: object, **given: Any) -> Self:
+        """Return a row whose figures are attributes of an object, those given instead."""
+        names = [one.name for one in fields(cls)]  # type: ignore[arg-type]
+        return cls(**{name: getattr(source, name, None) for name in names} | given)
+
+    @classmethod
+    def read(cls, document: Json) -> Json:
+        """Return the figures that a document has at the places that their columns name."""
+        found: Json = {}
+        for column in cls.table.columns:
+            *parents, last = column.place.split(".")
+            here: Any = document
+            for parent in parents:
+                here = here.get(parent, {})
+            if last in here:
+                found[column.name] = here[last]
+        return found
+
+    def as_dict(self) -> Json:
+        """Return the figures by name, rows in it as dicts."""
+        held = ((one.name, getattr(self, one.name)) for one in fields(self))  # type: ignore[arg-type]
+        return {name.rstrip("_"): as_plain(value) for name, value in held}
+
+
+def as_plain(value: Any) -> Any:
+    """Return rows, also in lists, as dicts; everything else as it is."""
+    if isinstance(value, Row):
+        return value.as_dict()
+    return [as_plain(one) for one in value] if isinstance(value, list | tuple) else value
+
+
+def setting_columns(settings: type[Part]) -> tuple[Column, ...]:
     """Return a column per setting: public, but for the seed."""
     return tuple(
         Column(
@@ -121,15 +237,15 @@ def setting_columns(part: type[Part]) -> tuple[Column, ...]:
             name.replace("_", " ").capitalize(),
             one.help,
             one.unit,
-            _dtype(one.choices, name, part),
+            _dtype(one.choices, name, settings),
         )
-        for name, one in settings_of(part).items()
+        for name, one in settings_of(settings).items()
     )
 
 
-def _dtype(choices: Collection[str], name: str, part: type[Part]) -> Dtype:
+def _dtype(choices: Collection[str], name: str, settings: type[Part]) -> Dtype:
     """Return the kind of a setting's values: of its default, where that is a plain one."""
-    default = getattr(part, name, None)
+    default = getattr(settings, name, None)
     if choices:
         return "text"
     if isinstance(default, bool):
@@ -137,41 +253,43 @@ def _dtype(choices: Collection[str], name: str, part: type[Part]) -> Dtype:
     return "number" if isinstance(default, int | float) else "any"
 
 
-Schema = Column | TableSchema | Mapping[str, "Schema"]
+def first_of_each(*columns: Column) -> tuple[Column, ...]:
+    """Return columns, the first of each name."""
+    return tuple(
+        {column.name: column for column in reversed(columns)}[name]
+        for name in dict.fromkeys(column.name for column in columns)
+    )
 
 
-def by_name(*parts: Column | TableSchema) -> dict[str, Schema]:
-    """Return entries of a document, each under its own name."""
-    return {part.name: part for part in parts}
+def merged(one: TableSchema, other: TableSchema) -> TableSchema:
+    """Return the table that holds the columns of both; those of the first win."""
+    keys = first_of_each(*one.keys, *other.keys)
+    figures = first_of_each(*one.figures, *other.figures)
+    return TableSchema(one.name, f"{one.row}, or {other.row}", keys, figures)
 
 
-def publish(value: Any, schema: Schema, *, protected: bool) -> Any:
+def publish(value: Any, schema: Column | TableSchema, *, protected: bool) -> Any:
     """Return the public part of a document: private entries are None, undeclared ones left out.
-
-    A list of rows of which no column may be published is None: their number would tell of them.
 
     Parameters
     ----------
-    value : Any
-        What JSON can hold, in the shape of its declaration.
-    schema : Column, TableSchema or mapping
-        A table schema stands for a row (a dict) or for a list of rows.
+    schema : Column or TableSchema
+        Declares the value: a figure, one row or a list of rows.
     protected : bool
-        Whether the run's messages carry noise.
+        Messages carry noise, so what is computed from releases may be published.
     """
     if isinstance(schema, Column):
         return value if schema.shown(protected=protected) else None
     if isinstance(value, list | tuple):
-        if isinstance(schema, TableSchema) and not schema.published(protected=protected):
-            return None
+        if not any(column.shown(protected=protected) for _, column in schema.flat()):
+            return None  # the number of rows would tell
         return [publish(row, schema, protected=protected) for row in value]
     if value is None:
         return None
-    parts = {c.name: c for c in schema.columns} if isinstance(schema, TableSchema) else schema
     return {
-        key: publish(value[key], part, protected=protected)
-        for key, part in parts.items()
-        if key in value
+        name: publish(value[name], entry, protected=protected)
+        for name, entry in schema.entries.items()
+        if name in value
     }
 
 
@@ -182,22 +300,20 @@ def publish_table(
 
     Parameters
     ----------
-    frame : DataFrame
-        Beside declared columns it may have the keys ``run`` and ``step``.
     unprotected : collection of str
-        Runs (values of the column ``run``) whose messages carry no noise. A table of figures
-        from messages loses their rows; the table of runs keeps their settings.
+        Runs without noise. Rows of theirs are left out of tables that hold what was computed from
+        releases, and in the table of runs such figures are empty.
     """
     added = [name for name in ("run", "step") if name in frame and name not in table.names]
     shown = [name for name in table.published(protected=True) if name in frame]
     kept = frame[added + shown]
-    if not set(shown) - {key.name for key in table.keys}:
+    if not set(shown) - {column.name for column in table.keys}:
         return kept.iloc[:0]
     if not unprotected or "run" not in frame:
         return kept
     bare = frame["run"].isin(unprotected)
-    known = {*added, *table.published(protected=False)}
+    public = {*added, *table.published(protected=False)}
     if table.name == "runs":
-        hidden = [name for name in kept if name not in known]
+        hidden = [name for name in kept if name not in public]
         return kept.assign(**{name: kept[name].where(~bare, None) for name in hidden})
-    return kept if known >= set(kept) else kept[~bare]
+    return kept if public >= set(kept) else kept[~bare]

@@ -2,41 +2,44 @@
 
 from __future__ import annotations
 
-from gridpriv.core.tables import Column, Schema, TableSchema, by_name
+from gridpriv.core.tables import Flag, Number, Row, Text, key, known, part, private
 
-FILE = (
-    Column("file", "settings", "File", "name of the file"),
-    Column("format", "settings", "Format", "format of the file, and its reader"),
-)
-CONVERSION: dict[str, Schema] = {
-    **by_name(Column("case", "settings", "Case", "name of the grid")),
-    "source": by_name(*FILE),
-    "target": by_name(*FILE),
-    **by_name(
-        Column("buses", "settings", "Buses", "number of buses in service"),
-        Column("branches", "settings", "Branches", "number of branches in service"),
-        Column("generators", "settings", "Generators", "number of generators in service"),
-        Column("load_mw", "private", "Load", "sum of active demand", "MW"),
-        TableSchema(
-            "differences",
-            "one figure of the source in the new file",
-            (Column("field", "settings", "Figure", "name of the figure"),),
-            (
-                Column("status", "private", "Status", "kept, changed or lost"),
-                Column("count", "private", "Elements", "number of elements that differ"),
-                Column("largest", "private", "Difference", "largest relative difference"),
-            ),
-        ),
-        TableSchema(
-            "unsupported",
-            "one field of the source that is not modelled",
-            (Column("field", "settings", "Field", "table and column in the source"),),
-            (
-                Column("status", "settings", "Status", "unsupported"),
-                Column("count", "settings", "Rows", "number of rows"),
-                Column("note", "settings", "Note", "treatment of the field"),
-                Column("left_out", "settings", "Left out", "the power balance may differ by it"),
-            ),
-        ),
-    ),
-}
+
+class CaseFile(Row):
+    """A case file."""
+
+    file: Text = known("File: name of the file")
+    format: Text = known("Format: format of the file, and its reader")
+
+
+class DifferenceRow(Row, name="differences"):
+    """One figure of the source in the new file."""
+
+    field: Text = key("Figure: name of the figure")
+    status: Text = private("Status: kept, changed or lost")
+    count: Number = private("Elements: number of elements that differ")
+    largest: Number = private("Difference: largest relative difference")
+
+
+class Unsupported(Row, name="unsupported"):
+    """One field of the source that is not modelled."""
+
+    field: Text = key("Field: table and column in the source")
+    status: Text = known("Status: unsupported")
+    count: Number = known("Rows: number of rows")
+    note: Text = known("Note: treatment of the field")
+    left_out: Flag = known("Left out: the power balance may differ by it")
+
+
+class ConversionDocument(Row, name="conversion"):
+    """A conversion of a case file."""
+
+    case: Text = known("Case: name of the grid")
+    source: CaseFile = part(CaseFile)
+    target: CaseFile = part(CaseFile)
+    buses: Number = known("Buses: number of buses in service")
+    branches: Number = known("Branches: number of branches in service")
+    generators: Number = known("Generators: number of generators in service")
+    load_mw: Number = private("Load: sum of active demand", "MW")
+    differences: list[DifferenceRow] = part(DifferenceRow)
+    unsupported: list[Unsupported] = part(Unsupported)

@@ -13,31 +13,11 @@ from gridpriv.core.display import html_page, shown
 from gridpriv.core.document import Json
 from gridpriv.core.tables import publish
 from gridpriv.core.text import json_ready
+from gridpriv.learning.rows import Evaluated, LearnDocument, LearnTiming
 from gridpriv.learning.settings import LearnSettings
 from gridpriv.learning.summary import figures, privacy_figures, sentences, title
 from gridpriv.learning.trained import TrainedModel
 from gridpriv.privacy.mechanism import Charge
-
-COLUMNS = (
-    "round",
-    "objective",
-    "consensus_residual",
-    "noise_magnitude",
-    "train_loss",
-    "test_accuracy",
-    "test_error",
-    "seconds",
-)
-
-
-@dataclass(frozen=True)
-class LearnTiming:
-    """Seconds of a run's parts; ``solve`` leaves out what evaluation took."""
-
-    load: float
-    build: float
-    solve: float
-    total: float
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -93,22 +73,19 @@ class LearnResult:
     def final(self) -> dict[str, float]:
         """Figures after the last round."""
         last = self.rounds.iloc[-1]
-        keys = ("objective", "consensus_residual", "train_loss", "test_accuracy", "test_error")
-        return {key: float(last[key]) for key in keys}
+        return {name: float(last[name]) for name in Evaluated.table.names}
 
     def as_dict(self, *, public: bool = False) -> Json:
         """Return the run as JSON can hold it; with ``public`` what follows from releases alone."""
         if public:
-            from gridpriv.learning.schema import LEARN_DOCUMENT
-
-            published: Json = publish(self.as_dict(), LEARN_DOCUMENT, protected=True)
+            published: Json = publish(self.as_dict(), LearnDocument.table, protected=True)
             return published
         document = {
             "case": self.dataset["name"],
             "dataset": self.dataset,
             "clients": self.clients.to_dict("records"),
             "settings": self.settings.as_dict(),
-            "rounds": self.rounds[list(COLUMNS)].to_dict("records"),
+            "rounds": self.rounds.to_dict("records"),
             "final": self.final,
             "privacy": self.privacy,
             "solver": {
@@ -118,7 +95,7 @@ class LearnResult:
                 "failures": 0,
                 "seconds_per_solve": float(self.rounds["seconds"].mean()),
             },
-            "timing": vars(self.timing),
+            "timing": self.timing.as_dict(),
             "seed": self.settings.seed,
             "version": version("gridpriv"),
         }

@@ -36,7 +36,8 @@ from gridpriv.learning.modules import ClientModels, check_module, module_clients
 from gridpriv.learning.prepared import prepare_dataset
 from gridpriv.learning.regularizers import parse_regularizer
 from gridpriv.learning.releases import Tally
-from gridpriv.learning.result import LearnResult, LearnTiming
+from gridpriv.learning.result import LearnResult
+from gridpriv.learning.rows import LearnTiming
 from gridpriv.learning.settings import LearnSettings
 from gridpriv.learning.trained import trained_model
 from gridpriv.privacy.noise import NoiseStreams

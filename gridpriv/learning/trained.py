@@ -157,9 +157,9 @@ class TrainedModel:
         """Return the model without whatever of its certificate is private."""
         from dataclasses import replace
 
-        from gridpriv.learning.schema import LEARN_DOCUMENT
+        from gridpriv.learning.rows import LearnPrivacy
 
-        shown = publish(self.description.certificate, LEARN_DOCUMENT["privacy"], protected=True)
+        shown = publish(self.description.certificate, LearnPrivacy.table, protected=True)
         return replace(self, description=replace(self.description, certificate=shown, public=True))
 
     def save(self, path: str | Path) -> None:

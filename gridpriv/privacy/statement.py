@@ -7,54 +7,29 @@ so a zone's loss is that of its own releases and a run's is that of its worst zo
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from gridpriv.core.errors import InputError
+from gridpriv.core.tables import key, known, released
 from gridpriv.privacy.accounting import epsilon_of, total_epsilon, total_pure
 from gridpriv.privacy.budget import NO_NOISE, NOTHING
 from gridpriv.privacy.mechanism import Charge
 from gridpriv.privacy.release import Release
+from gridpriv.privacy.rows import Bound
 from gridpriv.privacy.sensitivity import Norm
 
 
-@dataclass(frozen=True)
-class ZoneStatement:
-    """One zone's privacy loss.
+class ZoneStatement(Bound, name="statements"):
+    """The privacy of one zone in one run."""
 
-    Attributes
-    ----------
-    nominal, certified : float
-        Epsilon of one release: as stated, and of the worst release under the sound
-        sensitivity (at the release's delta where it is not pure).
-    total_pure : float
-        By basic composition; inf for Gaussian noise.
-    total : float
-        Epsilon of all releases at the target delta.
-    assumed, sensitivity : float
-        Calibrated to, and sound, of the worst release.
-    norm : {1, 2, 'box'}
-    scale : float
-        Of the noise of the worst release.
-    bound_source : str
-        Where the sound sensitivity comes from.
-    """
-
-    zone: str
-    releases: int
-    nominal: float
-    certified: float
-    total_pure: float
-    total: float
-    assumed: float
-    sensitivity: float
-    norm: Norm
-    scale: float
-    bound_source: str
-
-    @property
-    def ratio(self) -> float:
-        """Sound over assumed sensitivity: above 1, the stated epsilon is not what is delivered."""
-        return self.sensitivity / self.assumed
+    zone: str = key("Zone: name in the zone map")
+    releases: int = released("Releases: of the zone")
+    nominal: float = known("Claimed epsilon: that the settings state for one release")
+    certified: float = released(
+        "Certified epsilon: of the worst release, under a proven sensitivity"
+    )
+    total_pure: float = released("Pure total epsilon: by basic composition")
+    total: float = released("Total epsilon: of all releases at the target delta")
+    norm: Norm = known("Norm: in which the sensitivity is measured")
 
 
 def noise_caveat(drawn: str, noise: str) -> str:
@@ -106,6 +81,7 @@ def zone_statement(
         assumed=worst.assumed,
         sensitivity=worst.sensitivity.value,
         norm=worst.sensitivity.norm,
+        ratio=worst.sensitivity.value / worst.assumed,
         scale=worst.mechanism.scale,
         bound_source=worst.sensitivity.bound_source,
     )

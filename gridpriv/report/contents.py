@@ -22,10 +22,10 @@ from gridpriv.report.summary import (
     reference_budget,
 )
 from gridpriv.report.tables import Table, make_table
-from gridpriv.study.schema import CLAIMS, GRIDS
+from gridpriv.study.rows import ClaimRow, GridRow
 from gridpriv.study.total import study_totals
-from gridpriv.zonal.documents import INTERCHANGE
-from gridpriv.zonal.schema import STEPS
+from gridpriv.zonal.documents import Interchange
+from gridpriv.zonal.rows import StepRow
 from gridpriv.zonal.series_summary import series_figures
 from gridpriv.zonal.summary import figures
 
@@ -58,24 +58,24 @@ def _contents(study: Study, table: pd.DataFrame) -> Iterator[Content]:
         yield _interchange(document)
     elif means_over(study) == "steps":
         yield _outcome("Means of the steps", series_figures(step_rows(study)))
-        yield STEPS, "Steps", held.get("steps", pd.DataFrame())
+        yield StepRow.table, "Steps", held.get("steps", pd.DataFrame())
     else:
         yield schema.SUMMARY, "Means over seeds", told
-    yield CLAIMS, "Stated orderings", held.get("claims", pd.DataFrame())
-    yield schema.ZONES, f"Per zone, means over {means_over(study)}", _zones(study, table)
+    yield ClaimRow.table, "Stated orderings", held.get("claims", pd.DataFrame())
+    yield schema.ZoneMeans.table, f"Per zone, means over {means_over(study)}", _zones(study, table)
     if len(told):
-        yield schema.PRIVACY, "Privacy, nominal and certified", _private(study, told)
+        yield schema.Guarantee.table, "Privacy, nominal and certified", _private(study, told)
     for name in findings.SCHEMAS:
         yield findings.SCHEMAS[name], findings.CAPTIONS[name], held.get(name, pd.DataFrame())
     if len(told) and told.ac_converged.notna().any():
-        yield schema.AC, "AC power flow at the dispatched generation", told
-    yield schema.FAILED, "Reasons", _alike(noted(study))
-    yield schema.PROVENANCE, "This study", _provenance(study)
-    yield GRIDS, "Cases", _grids(study.manifest)
+        yield schema.PowerFlows.table, "AC power flow at the dispatched generation", told
+    yield schema.Failures.table, "Reasons", _alike(noted(study))
+    yield schema.Provenance.table, "This study", _provenance(study)
+    yield GridRow.table, "Cases", _grids(study.manifest)
     yield (
-        schema.SETTINGS,
+        schema.SettingValue.table,
         "Settings",
-        pd.DataFrame(_setting_rows(study.manifest), columns=schema.SETTINGS.names),
+        pd.DataFrame(_setting_rows(study.manifest), columns=schema.SettingValue.table.names),
     )
 
 
@@ -104,7 +104,11 @@ def noted(study: Study) -> pd.DataFrame:
 def _outcome(caption: str, rows: Rows) -> Content:
     """Return the result of runs with the terminal's names and digits."""
     told = [(name, shown(value), unit) for name, value, unit in rows]
-    return schema.OUTCOME, caption, pd.DataFrame(told, columns=schema.OUTCOME.names)
+    return (
+        schema.RunOutcome.table,
+        caption,
+        pd.DataFrame(told, columns=schema.RunOutcome.table.names),
+    )
 
 
 def _interchange(document: Json) -> Content:
@@ -113,7 +117,7 @@ def _interchange(document: Json) -> Content:
     rows = [held[zone["zone"]] for zone in document["zones"] if zone["zone"] in held]
     rows = [row for row in rows if row.get("scheduled_mw") is not None]
     caption = "Interchange, exports positive, metered in the middle of tie lines"
-    return INTERCHANGE, caption, pd.DataFrame(rows if len(rows) > 1 else [])
+    return Interchange.table, caption, pd.DataFrame(rows if len(rows) > 1 else [])
 
 
 def _worded(study: Study, table: pd.DataFrame) -> pd.DataFrame:
@@ -143,8 +147,8 @@ def _zones(study: Study, table: pd.DataFrame) -> pd.DataFrame:
     at = {name: reference_budget(rows) for name, rows in table.groupby("panel")}
     chosen = runs[(runs.budget == runs.panel.map(at)) | runs.budget.isin(QUIET)]
     joined = zones.merge(chosen[["run", "panel", "series"]], on="run")
-    numbers = [c.name for c in schema.ZONES.figures if c.name in joined]
-    keys = [c.name for c in schema.ZONES.keys]
+    numbers = [c.name for c in schema.ZoneMeans.table.figures if c.name in joined]
+    keys = [c.name for c in schema.ZoneMeans.table.keys]
     return joined.groupby(keys, sort=False)[numbers].mean().reset_index()
 
 
@@ -172,7 +176,7 @@ def _provenance(study: Study) -> pd.DataFrame:
         },
     }
     rows = [(name, value) for name, value in told.items() if value]
-    return pd.DataFrame(rows, columns=schema.PROVENANCE.names)
+    return pd.DataFrame(rows, columns=schema.Provenance.table.names)
 
 
 def _grids(manifest: Json) -> pd.DataFrame:

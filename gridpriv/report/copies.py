@@ -21,7 +21,7 @@ from gridpriv.report.plots import flows_of, loading_map, zones_map
 from gridpriv.study.publish import STORED
 from gridpriv.study.run_folder import RunFolder
 from gridpriv.zonal.checks import zone_statements
-from gridpriv.zonal.documents import SERIES_DOCUMENT, STORAGE_FILE
+from gridpriv.zonal.documents import STORAGE_FILE, SeriesDocument
 from gridpriv.zonal.horizon import Horizon
 from gridpriv.zonal.run_document import totals
 from gridpriv.zonal.stream import Stream
@@ -131,11 +131,11 @@ def _series_document(kept: RunFolder, horizon: Horizon, rows: list[Json]) -> Jso
             "noise_multiplier": horizon.multiplier,
             "stream": horizon.costs if isinstance(horizon, Stream) else None,
             **json_ready(totals(settings, statements)),
-            "zones": json_ready([vars(s) for s in statements]),
+            "zones": json_ready([s.as_dict() for s in statements]),
         },
         "seed": seed,
         "version": version("gridpriv"),
     }
     if kept.store.public:
-        document = publish(document, SERIES_DOCUMENT, protected=True)
+        document = publish(document, SeriesDocument.table, protected=True)
     return document

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from gridpriv.assurance.schema import ATTACK, AUDIT
+from gridpriv.assurance.rows import Attack, Audit
 from gridpriv.core.display import amount
 from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError
@@ -20,9 +20,9 @@ from gridpriv.core.sealed import read_sealed
 from gridpriv.privacy.adjacency import parse_beta
 from gridpriv.privacy.budget import NOTHING, Budget
 from gridpriv.report.messages import message
-from gridpriv.report.schema import PLAN
+from gridpriv.report.schema import PlannedMethod
 
-SCHEMAS = {"plan": PLAN, "audit": AUDIT, "attack": ATTACK}
+SCHEMAS = {"plan": PlannedMethod.table, "audit": Audit.table, "attack": Attack.table}
 CAPTIONS = {
     "plan": "Expected, on sampled demand scenarios",
     "audit": "Epsilon, stated and measured",

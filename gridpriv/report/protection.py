@@ -19,7 +19,8 @@ from gridpriv.privacy.statement import noise_caveat
 from gridpriv.report.messages import message
 from gridpriv.report.summary import short
 from gridpriv.study.manifest import LEARNING_RUN
-from gridpriv.study.total import Total, differing, study_totals
+from gridpriv.study.rows import StudyTotal
+from gridpriv.study.total import differing, study_totals
 from gridpriv.zonal.summary import protection
 
 
@@ -80,7 +81,7 @@ def _learning_released(study: Study) -> Iterator[Message]:
     yield message("protected", {"adjacency": adjacency})
 
 
-def _at_most(total: Total) -> dict[str, str]:
+def _at_most(total: StudyTotal) -> dict[str, str]:
     unknown = f", and what {total.unknown} failed runs released" if total.unknown else ""
     assert total.epsilon is not None
     return {

@@ -17,7 +17,7 @@ from gridpriv.report.document import Report
 from gridpriv.report.schema import marked
 from gridpriv.report.tables import cell
 from gridpriv.study.publish import STORED
-from gridpriv.study.schema import RUN
+from gridpriv.study.rows import Identity
 
 MOST_ROWS = 1_048_575
 MEASURED = 1000
@@ -72,7 +72,9 @@ def _undated(book: bytes) -> bytes:
 
 def _declared(frame: pd.DataFrame, name: str) -> list[Column]:
     """Return the declared columns of a stored table; one that nobody declared has its name."""
-    known = {column.name: column for column in (RUN, *STORED[name].columns)}
+    known = {
+        column.name: column for column in (Identity.table.column("run"), *STORED[name].columns)
+    }
     return [known.get(key, Column(key, "private", str(key), "")) for key in frame]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,14 +20,15 @@ import pandas as pd
 from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError
 from gridpriv.core.stored import Study, read_study
-from gridpriv.core.tables import Column, Dtype, Schema, TableSchema
+from gridpriv.core.tables import Dtype, TableSchema
 from gridpriv.core.text import clean
 from gridpriv.report.findings import SCHEMAS, read_findings
 from gridpriv.study.publish import STORED, WITHHELD, publish_study
+from gridpriv.study.rows import Manifest
 from gridpriv.study.run_folder import RUN, SERIES
-from gridpriv.study.schema import MANIFEST
-from gridpriv.zonal.documents import RUN_DOCUMENT
+from gridpriv.zonal.documents import RunDocument
 
+DOCUMENTS = (RunDocument.table, Manifest.table)
 LARGEST = 1e100
 """No finite figure of a grid, a budget or a clock is larger."""
 STATUSES = ("done", "failed", WITHHELD)
@@ -131,19 +132,15 @@ def _declared(said: str) -> bool:
     """Return True if a name quoted in a text is declared of a table, document or manifest."""
     names = set(re.findall(r"'(\w+)'", said))
     return not names.isdisjoint(
-        _names([*STORED.values(), *SCHEMAS.values(), RUN_DOCUMENT, MANIFEST])
+        {"run", "step"}.union(
+            *(_names(schema) for schema in (*STORED.values(), *SCHEMAS.values(), *DOCUMENTS))
+        )
     )
 
 
-def _names(schemas: Iterable[Schema]) -> Iterator[str]:
-    for schema in schemas:
-        if isinstance(schema, Column):
-            yield schema.name
-        elif isinstance(schema, TableSchema):
-            yield from ("run", "step", *schema.names)
-        else:
-            yield from schema
-            yield from _names(schema.values())
+def _names(schema: TableSchema) -> set[str]:
+    """Return the names of a table's or a document's entries, of nested ones too."""
+    return set(schema.entries).union(*map(_names, schema.nested.values()))
 
 
 def _check_columns(name: str, table: pd.DataFrame, schema: TableSchema) -> None:

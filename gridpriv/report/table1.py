@@ -14,7 +14,7 @@ from gridpriv.report.sections import Section
 from gridpriv.report.tables import make_table
 from gridpriv.report.text import to_csv
 from gridpriv.report.verdict import Card, Fact
-from gridpriv.study.schema import CLAIMS
+from gridpriv.study.rows import ClaimRow
 
 VARIANCES = TableSchema(
     "table1",
@@ -38,7 +38,7 @@ VARIANCES = TableSchema(
 def write_table1(table: pd.DataFrame, claims: pd.DataFrame, folder: Path) -> list[Path]:
     """Write table1.csv and report.html."""
     variances = make_table(VARIANCES, "Variance of the noise", table)
-    stated = make_table(CLAIMS, "Stated ordering", claims)
+    stated = make_table(ClaimRow.table, "Stated ordering", claims)
     held = claims.set_index("sensitivity").outcome
     worst = (table.proven_case118 / table.drawn).groupby(table.algorithm).max()
     facts = (

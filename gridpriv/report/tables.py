@@ -8,11 +8,11 @@ from typing import Any
 
 import pandas as pd
 
-from gridpriv.assurance.schema import ATTACK, AUDIT
+from gridpriv.assurance.rows import Attack, Audit
 from gridpriv.core.display import figure
 from gridpriv.core.tables import Column, TableSchema
 
-FINDINGS = (AUDIT, ATTACK)
+FINDINGS = (Audit.table, Attack.table)
 """An attack's error is no solver's dust, however small: it has found the demand."""
 POWER = ("MW", "MVAr", "MVA")
 GAP = 2

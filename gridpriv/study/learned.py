@@ -31,16 +31,17 @@ from gridpriv.learning.datasets.library import DRAWN, dataset_name, load_dataset
 from gridpriv.learning.interrupted import Keeper, is_begun, make_keeper
 from gridpriv.learning.measures import MEASURES, Measure
 from gridpriv.learning.result import LearnResult
+from gridpriv.learning.rows import LearnRound
 from gridpriv.learning.run import learn, split_for
-from gridpriv.learning.schema import ROUNDS
 from gridpriv.learning.settings import LearnSettings
 from gridpriv.learning.trained import FILE
 from gridpriv.learning.tuning import Tuning, tune
 from gridpriv.privacy.budget import QUIET
+from gridpriv.privacy.rows import Certificate
 from gridpriv.study.learn_plan import TITLE, LearnPlan, Trial, as_told, client_rounds
 from gridpriv.study.manifest import LEARNING_RUN, header
 from gridpriv.study.publish import publish_manifest, publish_rows
-from gridpriv.study.record import failed_rows, privacy_figures
+from gridpriv.study.record import failed_rows
 from gridpriv.study.total import charge_rows, told_totals
 
 # from a data set's name and a run's settings to the data set
@@ -218,7 +219,7 @@ def _result_rows(row: Json, result: LearnResult, measure: Measure | None) -> Row
             "buses": [],
             "statements": [{"run": run} | one for one in result.privacy["sensitivity"]],
             "charges": charge_rows(run, charges),
-            "timing": [{"run": run, "process": os.getpid(), **vars(result.timing), **seconds}],
+            "timing": [{"run": run, "process": os.getpid(), **result.timing.as_dict(), **seconds}],
         }
     )
     return rows
@@ -275,7 +276,7 @@ def keep_learning_run(
             result, row = run(keeper), _identity(trial) | {"run": "0"}  # a digest covers the seed
             document = json.dumps(result.as_dict(public=public), indent=2)
             rows = _result_rows(row, result, None)
-            rounds = publish_table(result.rounds, ROUNDS) if public else result.rounds
+            rounds = publish_table(result.rounds, LearnRound.table) if public else result.rounds
             store.text("run.json", f"{document}\n")
             store.text("rounds.csv", frame_csv(rounds))
             (result.model.published() if public else result.model).save(out / FILE)
@@ -288,11 +289,11 @@ def keep_learning_run(
 
 
 def _finals(result: LearnResult) -> Json:
-    privacy = result.privacy
-    return privacy_figures(privacy) | {
+    epsilons = Certificate.read({"privacy": result.privacy})
+    epsilons.pop("published_total", None)
+    return epsilons | {
         "noise_magnitude": float(result.rounds["noise_magnitude"].mean()),
         "finished_rounds": len(result.rounds),
-        "releases_per_client": privacy["releases_per_client"],
     }
 
 

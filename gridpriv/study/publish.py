@@ -11,50 +11,33 @@ import pandas as pd
 
 from gridpriv.core.document import Json
 from gridpriv.core.stored import Rows, Study
-from gridpriv.core.tables import Column, TableSchema, publish, publish_table
-from gridpriv.learning import schema as learning
-from gridpriv.study import schema as study_schema
+from gridpriv.core.tables import TableSchema, first_of_each, merged, publish, publish_table
+from gridpriv.learning import rows as learning
+from gridpriv.learning.rows import LearnFigures
+from gridpriv.privacy.rows import Certificate
 from gridpriv.study.record import SETTINGS_SHOWN
-from gridpriv.study.schema import MANIFEST
-from gridpriv.zonal import schema as zonal
-from gridpriv.zonal.documents import RUN_DOCUMENT
-
-
-def without_repeats(*columns: Column) -> tuple[Column, ...]:
-    """Return columns, the first of each name."""
-    found: dict[str, Column] = {}
-    for column in columns:
-        found.setdefault(column.name, column)
-    return tuple(found.values())
-
+from gridpriv.study.rows import ChargeRow, ClaimRow, Ending, Identity, Manifest
+from gridpriv.zonal import rows as zonal
+from gridpriv.zonal.documents import RunDocument
 
 RUNS = TableSchema(
     "runs",
     "one run of a study",
-    study_schema.IDENTITY,
-    without_repeats(
+    Identity.table.keys,
+    first_of_each(
+        *Identity.table.figures,
         *(c for c in zonal.SETTINGS.figures if c.name in (*SETTINGS_SHOWN, "outage")),
-        *zonal.FINALS,
-        *learning.FINALS,
-        *study_schema.CERTIFICATE,
-        *study_schema.STATUS,
+        *zonal.RunFigures.table.figures,
+        *LearnFigures.table.figures,
+        *Certificate.table.figures,
+        *Ending.table.figures,
     ),
 )
 
 
-def merged(one: TableSchema, other: TableSchema) -> TableSchema:
-    """Return the table that holds the columns of both; those of the first win."""
-    return TableSchema(
-        one.name,
-        f"{one.row}, or {other.row}",
-        without_repeats(*one.keys, *other.keys),
-        without_repeats(*one.figures, *other.figures),
-    )
-
-
 def _stored() -> dict[str, TableSchema]:
     found = {"runs": RUNS}
-    for table in (*zonal.TABLES, *study_schema.TABLES, *learning.TABLES):
+    for table in (*zonal.TABLES, ClaimRow.table, ChargeRow.table, *learning.TABLES):
         held = found.get(table.name)
         found[table.name] = table if held is None else merged(held, table)
     return found
@@ -91,7 +74,7 @@ def publish_study(study: Study) -> Study:
         for one in study.tables["documents"].itertuples(index=False):
             run, document = named[one.run], json.loads(one.document)
             told.append(
-                (run, json.dumps(publish(document, RUN_DOCUMENT, protected=run not in bare)))
+                (run, json.dumps(publish(document, RunDocument.table, protected=run not in bare)))
             )
         tables["documents"] = pd.DataFrame(told, columns=["run", "document"])
     if bare:
@@ -113,7 +96,7 @@ def _uncertified(runs: pd.DataFrame) -> pd.Series[bool]:
 
 def publish_manifest(manifest: Json) -> Json:
     """Return the public part of a manifest."""
-    told: Json = publish(manifest, MANIFEST, protected=True)
+    told: Json = publish(manifest, Manifest.table, protected=True)
     return {key: value for key, value in told.items() if value is not None} | {"public": True}
 
 

@@ -22,11 +22,11 @@ from gridpriv.core.document import Json
 from gridpriv.core.stored import TABLES, Rows
 from gridpriv.privacy.mechanism import Charge
 from gridpriv.privacy.release import Release
+from gridpriv.privacy.rows import Certificate
 from gridpriv.study.methods import BESIDE_GROUND
 from gridpriv.study.plan import StudyTask
-from gridpriv.study.schema import CERTIFICATE
 from gridpriv.study.total import charge_rows
-from gridpriv.zonal import schema as zonal
+from gridpriv.zonal.rows import RunFigures
 from gridpriv.zonal.settings import Settings
 
 if TYPE_CHECKING:
@@ -34,7 +34,9 @@ if TYPE_CHECKING:
 
 OUT_OF_ORDER = ("seconds",)
 FINALS = tuple(
-    column.name for column in (*zonal.FINALS, *CERTIFICATE) if column.name != "releases_per_client"
+    name
+    for name in (*RunFigures.table.names, *Certificate.table.names)
+    if name != "releases_per_client"
 )
 SETTINGS_SHOWN = (
     "mechanism",
@@ -79,11 +81,10 @@ def run_rows(identity_row: Json, result: RunResult, reason: str = "") -> Rows:
         "zones": with_run(run, result.zones),
         "buses": with_run(run, result.buses),
         "statements": [
-            {"run": run, **vars(s), "norm": str(s.norm), "ratio": s.ratio}
-            for s in result.statements
+            {"run": run} | one.as_dict() | {"norm": str(one.norm)} for one in result.statements
         ],
         "charges": charge_rows(run, certified(result.trace.releases)),
-        "timing": [{"run": run, "process": os.getpid(), **vars(result.timing)}],
+        "timing": [{"run": run, "process": os.getpid(), **result.timing.as_dict()}],
     }
 
 
@@ -137,39 +138,12 @@ def settings_shown(settings: Settings) -> Json:
 def finals(document: Json) -> Json:
     """Return a run's figures, from its document."""
     final, privacy = document["final"], document["privacy"]
-    redispatch, ac, physical = final["redispatch"], final["ac"], final["physical"]
     plan = (final["shed_mw"], final["surplus_mw"])
-    rounds = ("objective", "consensus_residual", "shed_mw", "surplus_mw")
-    settled = ("cost", "balancing_mw", "interchange_deviation_mw", "ac_feasible")
-    of_ac = ("converged", "slack_mw", "vm_violations", "loading_violations")
     return {
-        **{name: final[name] for name in rounds},
+        **RunFigures.read(document),
         "imbalance_mw": None if None in plan else math.fsum(plan),
-        "shed_mvar": final["shed_mvar"],
-        **{
-            f"redispatch_{k}": redispatch[k] for k in ("shed_mw", "surplus_mw", "objective", "cost")
-        },
-        **{name: physical[name] for name in settled},
-        "explanation": final["explanation"],
-        **{f"ac_{name}": ac[name] for name in of_ac},
-        "releases_per_zone": privacy["releases_per_zone"],
-        **privacy_figures(privacy),
+        **Certificate.read(document),
         "protection": None if privacy["mechanism"] == "none" else privacy["adjacency"],
-        "published_total": privacy["published_total"],
-        "solves": document["solver"]["solves"],
-        "solver_retries": document["solver"]["failures"],
-    }
-
-
-def privacy_figures(privacy: Json) -> Json:
-    """Return the epsilons of one release and of the total from a privacy block."""
-    return {
-        "epsilon_claimed": privacy["per_release"]["nominal"],
-        "epsilon_certified": privacy["per_release"]["certified"],
-        "release_delta": privacy["per_release"]["delta"],
-        "total_pure": privacy["total_pure"],
-        "total_epsilon": privacy["total"]["epsilon"],
-        "target_delta": privacy["total"]["delta"],
     }
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import reduce
 from operator import or_
 
@@ -25,37 +24,14 @@ from gridpriv.privacy.adjacency import parse_beta
 from gridpriv.privacy.budget import QUIET
 from gridpriv.privacy.ledger_rows import total_of
 from gridpriv.privacy.mechanism import Charge
+from gridpriv.study.rows import StudyTotal
 
 MOST = 30  # different charges whose loss distributions are composed; more by Renyi divergences
 
 Charges = Mapping[Charge, int]
 
 
-@dataclass(frozen=True)
-class Total:
-    """Total privacy of the noisy runs on one data set.
-
-    Attributes
-    ----------
-    runs : int
-        Noisy runs that released anything.
-    epsilon, pure : float or None
-        At ``delta``, and by basic composition; None where runs protect different things.
-    delta : float
-        The least of the runs' target deltas.
-    unknown : int
-        Noisy runs that failed and left no record of what they released; not in the total.
-    """
-
-    case: str
-    runs: int
-    epsilon: float | None
-    pure: float | None
-    delta: float
-    unknown: int
-
-
-def study_totals(study: Study) -> list[Total]:
+def study_totals(study: Study) -> list[StudyTotal]:
     """Return the total of every data set of a study with its noisy runs' charges."""
     charges = study.tables.get("charges", pd.DataFrame())
     if charges.empty:
@@ -69,7 +45,7 @@ def study_totals(study: Study) -> list[Total]:
 
 def told_totals(study: Study) -> Json:
     """Return the totals for a manifest; None where nothing is certified."""
-    return {"totals": json_ready([vars(total) for total in study_totals(study)])}
+    return {"totals": json_ready([total.as_dict() for total in study_totals(study)])}
 
 
 def _with_killed(study: Study, charges: pd.DataFrame) -> pd.DataFrame:
@@ -85,14 +61,14 @@ def _with_killed(study: Study, charges: pd.DataFrame) -> pd.DataFrame:
     return left if study.runs.empty else pd.concat([study.runs, left], ignore_index=True)
 
 
-def _total(study: Study, case: str, noisy: pd.DataFrame, charges: pd.DataFrame) -> Total:
+def _total(study: Study, case: str, noisy: pd.DataFrame, charges: pd.DataFrame) -> StudyTotal:
     runs = noisy[noisy["run"].isin(charges["run"])]
     # what ended drew what it is charged for: a step of a series may have drawn nothing
     ended = noisy["status"].eq("done") if "status" in noisy else False
     delta, unknown = float(runs["target_delta"].min()), len(noisy) - len(runs)
     unknown -= int((ended & ~noisy["run"].isin(runs["run"])).sum())
     if differing(study, runs):
-        return Total(case, len(runs), None, None, delta, unknown)
+        return StudyTotal(case=case, runs=len(runs), delta=delta, unknown=unknown)
     by_run = {run: _by_owner(rows) for run, rows in charges.groupby("run")}
     units: dict[frozenset[tuple[Charge, int]], Counter[Charge]] = {}
     for owner_of in _owners(study, case, runs):
@@ -105,7 +81,9 @@ def _total(study: Study, case: str, noisy: pd.DataFrame, charges: pd.DataFrame) 
         units[frozenset(total.items())] = total
     epsilon = max((_epsilon(spent, delta) for spent in units.values()), default=0.0)
     pure = max((total_pure(spent) for spent in units.values()), default=0.0)
-    return Total(case, len(runs), epsilon, pure, delta, unknown)
+    return StudyTotal(
+        case=case, runs=len(runs), epsilon=epsilon, pure=pure, delta=delta, unknown=unknown
+    )
 
 
 def differing(study: Study, runs: pd.DataFrame) -> list[str]:

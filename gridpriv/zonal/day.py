@@ -72,7 +72,7 @@ class DayPlan:
         return replace(case, **limits)
 
     def rows(self, case: Case, steps: Sequence[str]) -> list[Json]:
-        """Return one row per step and storage (:data:`gridpriv.zonal.documents.STORAGE_STEP`)."""
+        """Return one row per step and storage (:class:`gridpriv.zonal.documents.StorageStep`)."""
         base = case.base_mva
         return [
             {

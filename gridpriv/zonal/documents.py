@@ -1,454 +1,552 @@
-"""Documents of a run and of a series, ``--json``: every key, its unit, and who may see it."""
+"""Documents that ``--json`` prints: every key, its unit, and who may see it."""
 
 from __future__ import annotations
 
-from gridpriv.core.tables import Column, Schema, TableSchema, by_name
-from gridpriv.privacy.schema import PER_RELEASE, STATED, TOTAL
-from gridpriv.zonal import schema as zonal
-from gridpriv.zonal.meter import METER
+from typing import Any
 
-OUTSIDE = TableSchema(
-    "violations",
-    "one limit that the settled grid is outside of",
-    (),
-    (
-        Column(
-            "kind",
-            "private",
-            "Kind",
-            "generator P, generator Q, line, voltage or angle",
-            dtype="text",
-        ),
-        Column(
-            "element", "private", "Element", "generator row, branch row or bus number", dtype="any"
-        ),
-        Column("at", "private", "At", "bus numbers", dtype="text"),
-        Column("limit", "private", "Limit", "lower or upper", dtype="text"),
-        Column("amount", "private", "Amount", "outside the limit"),
-        Column("unit", "private", "Unit", "of the amount", dtype="text"),
-    ),
+from gridpriv.core.tables import (
+    Flag,
+    Number,
+    Row,
+    Text,
+    key,
+    known,
+    like,
+    part,
+    private,
+    released,
 )
-INTERCHANGE = TableSchema(
-    "interchange",
-    "one zone: what its tie lines take from it, metered in their middle",
-    (zonal.NAME_OF_ZONE,),
-    (
-        Column("scheduled_mw", "releases", "Scheduled", "by what zones sent last", "MW"),
-        Column("actual_mw", "private", "Actual", "after settling", "MW"),
-        Column("deviation_mw", "private", "Deviation", "actual less scheduled", "MW"),
-        zonal.BALANCING,
-        zonal.BALANCING_COST,
-        Column("shed_mw", "private", "Load shedding", "active demand that is not served", "MW"),
-    ),
-)
-PHYSICAL = by_name(
-    zonal.STATUS,
-    zonal.AC_FEASIBLE,
-    Column("failure", "private", "Failure", "reason why the AC power flow fails, if it does"),
-    Column("load_mw", "private", "Load", "sum of positive active demand", "MW"),
-    zonal.FULL_COST,
-    zonal.GENERATION_COST,
-    zonal.OPTIMALITY_GAP,
-    Column("shed_mw", "private", "Load shedding", "active demand that is not served", "MW"),
-    Column(
-        "deenergized_mw",
-        "private",
-        "Shed on de-energized islands",
-        "load shedding on islands without generation",
-        "MW",
-    ),
-    Column(
-        "curtailed_mw", "private", "Curtailed generation", "generation that cannot be used", "MW"
-    ),
-    zonal.BALANCING,
-    zonal.BALANCING_COST,
-    zonal.DEVIATION,
-    Column("losses_mw", "private", "Losses", "active power losses of branches", "MW"),
-    Column("regulation_mw", "private", "Regulation", zonal.AC_SLACK.meaning, "MW"),
-    Column(
-        "fallback_zones",
-        "private",
-        "Fallback zones",
-        "without an AC plan: they act as in the last round",
-    ),
-    Column("replans", "private", "Replans", "how often zones planned again"),
-    OUTSIDE,
-    INTERCHANGE,
-)
+from gridpriv.privacy.rows import Bound, NoiseBlock, PerRelease, TotalEpsilon
+from gridpriv.privacy.statement import ZoneStatement
+from gridpriv.zonal import rows
+from gridpriv.zonal.rows import ELEMENT, LIMIT, SETTINGS, OfZone
 
-PRIVACY = by_name(
-    *STATED,
-    Column("beta", "settings", "Beta", "adjacency distance", "p.u.", dtype="text"),
-    Column("protects", "settings", "Protects", "which demand of a bus", dtype="text"),
-    Column("releases_per_zone", "releases", "Releases per zone", "of the zone that made most"),
-    PER_RELEASE,
-    Column(
-        "noise_multiplier",
-        "settings",
-        "Noise multiplier",
-        "noise scale over the sensitivity it is calibrated to",
-    ),
-    Column("total_pure", "releases", "Pure total epsilon", "of the worst zone"),
-    TableSchema("total", "all releases of the worst zone", (), TOTAL),
-    Column(
-        "published_total",
-        "settings",
-        "The paper's total",
-        "Ryu and Kim's theorem 4.6; no certificate",
-    ),
-)
 
-RELEASED = TableSchema(
-    "released",
-    "one zone: what it releases of its demand",
-    (zonal.NAME_OF_ZONE,),
-    (
-        Column("statistics", "settings", "Statistics", "of demand that carry the noise"),
-        Column(
-            "expected_error_mw",
-            "settings",
-            "Expected error",
-            "of what the objective counts of the demand, from public data",
-            "MW",
-        ),
-    ),
-)
-REDISPATCH = TableSchema(
-    "redispatch",
-    "the dispatch after local redispatch",
-    (),
-    (
-        zonal.OBJECTIVE,
-        zonal.SHED,
-        zonal.SURPLUS,
-        zonal.COST,
-        Column("failed_zones", "private", "Failed zones", "without a redispatch"),
-    ),
-)
-AC = TableSchema(
-    "ac",
-    "the AC power flow of that dispatch",
-    (),
-    (
-        Column("converged", "private", "Converged", "whether it has a solution"),
-        Column("slack_mw", "private", "Regulation", zonal.AC_SLACK.meaning, "MW"),
-        Column("vm_violations", "private", "Voltage violations", zonal.AC_VOLTAGES.meaning),
-        Column("vm_worst_pu", "private", "Worst voltage", "distance outside the band", "p.u."),
-        Column("loading_violations", "private", "Loading violations", zonal.AC_LOADINGS.meaning),
-    ),
-)
-AC_ROUNDS = TableSchema(
-    "ac_rounds",
-    "rounds in which zones solve the AC optimal power flow of released demand",
-    (),
-    (
-        Column("rounds", "releases", "AC rounds", "number of rounds"),
-        Column("converged", "releases", "Converged", "optimality conditions hold to 1e-6"),
-        Column(
-            "primal_residual",
-            "releases",
-            "Primal residual",
-            "largest residual of the AC equations in the last round",
-            "p.u.",
-        ),
-        Column(
-            "dual_residual",
-            "releases",
-            "Dual residual",
-            "largest component of the Lagrangian's gradient in the last round",
-        ),
-    ),
-)
-SOLVER = TableSchema(
-    "solver",
-    "the solver of the local problems",
-    (),
-    (
-        Column("name", "settings", "Solver", "by name"),
-        Column("version", "settings", "Solver's version", "as installed"),
-        zonal.SOLVES,
-        Column("failures", "private", "Failures", "solves that were tried again"),
-        Column("seconds_per_solve", "private", "Time of a solve", "wall clock", "s"),
-    ),
-)
+class CaseDocument(Row):
+    """One document."""
 
-CASE = (zonal.CASE, Column("buses", "settings", "Buses", "of the case"))
-MESSAGES = TableSchema(
-    "messages",
-    "one message that changes how the figures are read",
-    (),
-    (
-        Column("code", "private", "Code", "kind of message"),
-        Column("severity", "private", "Severity", "warning or info"),
-        Column("text", "private", "Text", "message in English"),
-    ),
-)
-RUN_DOCUMENT: dict[str, Schema] = {
-    **by_name(
-        *CASE,
-        TableSchema("zones", "one zone", (zonal.NAME_OF_ZONE,), zonal.ZONE_SIZE),
-        RELEASED,
-        zonal.SETTINGS,
-        zonal.ROUNDS,
-        Column("ended", "releases", "Ended", "finished, or early"),
-        Column("reason", "private", "Reason", "what ended the run early", dtype="text"),
-        MESSAGES,
-    ),
-    "final": {
-        **by_name(
-            *zonal.FIGURES,
-            zonal.EXPLANATION,
-            zonal.RESIDUAL,
-            zonal.DISAGREEMENT,
-            zonal.DUAL_RESIDUAL,
-            AC_ROUNDS,
-            REDISPATCH,
-        ),
-        "physical": PHYSICAL,
-        "meter": METER,
-        **by_name(TableSchema("cost_of_privacy", "what noise cost", (), zonal.COST_OF_PRIVACY), AC),
-    },
-    "privacy": PRIVACY | {"sensitivity": zonal.STATEMENTS},
-    **by_name(
-        SOLVER,
-        zonal.TIMING,
-        zonal.SEED,
-        zonal.VERSION,
-        Column("repeat", "private", "To repeat", "command line, with its paths"),
-    ),
-}
+    case: Text = known("Case: name or path that was given")
+    buses: Number = known("Buses: of the case")
+    version: Text = known("Version: of gridpriv")
 
-PASSED = TableSchema(
-    "violations",
-    "one limit that is passed",
-    (),
-    (
-        Column(
-            "kind",
-            "releases",
-            "Kind",
-            "generator P, generator Q, line, voltage or angle",
-            dtype="text",
-        ),
-        Column(
-            "element", "releases", "Element", "generator row, branch row or bus number", dtype="any"
-        ),
-        Column("limit", "releases", "Limit", "lower or upper", dtype="text"),
-        Column("at", "releases", "At", "bus numbers", dtype="text"),
-        Column("value", "releases", "Value", "value of the limited quantity"),
-        Column("bound", "releases", "Bound", "limit of the quantity"),
-        Column("amount", "releases", "Amount", "distance of the value beyond the limit"),
-        Column("unit", "releases", "Unit", "unit of value, bound and amount", dtype="text"),
-    ),
-)
-AFTER_OUTAGE = by_name(
-    Column(
-        "status",
-        "releases",
-        "Status",
-        "converged, diverged (no AC state) or screened",
-        dtype="text",
-    ),
-    Column(
-        "worst_loading_percent",
-        "releases",
-        "Worst loading",
-        "largest apparent power over the rating",
-        "%",
-    ),
-    Column("worst_branch", "releases", "Worst branch", "bus numbers of that branch"),
-    PASSED,
-    Column(
-        "islanded_mw",
-        "releases",
-        "Islanded",
-        "active demand separated from the largest part of its island",
-        "MW",
-    ),
-    Column("shed_mw", "releases", "Shed", "active load shedding", "MW"),
-)
-CONTINGENCY = by_name(
-    Column("name", "settings", "Contingency", "name in the list, or the element that fails"),
-    Column("kind", "settings", "Kind", "branch, generator or multiple", dtype="text"),
-    Column("outages", "settings", "Outages", "elements that fail"),
-    Column("at", "settings", "At", "bus numbers of these elements", dtype="text"),
-)
-PREVENTION = by_name(
-    Column("cost_before", "releases", "Cost before", "of the plan without contingencies", "$/h"),
-    Column("cost", "releases", "Cost", "of the preventive plan; null without one", "$/h"),
-    Column(
-        "violations_before",
-        "releases",
-        "Violations before",
-        "limits passed after all contingencies in the plan without them",
-    ),
-    Column("cuts", "releases", "Cuts", "limits after contingencies that the plan was held to"),
-    Column("plans", "releases", "Plans", "plans until no limit was passed; 0 without --secure"),
-    Column("rounds", "releases", "Rounds", "rounds of all plans together"),
-    Column(
-        "not_prevented",
-        "releases",
-        "Not prevented",
-        "contingencies that still pass a limit or shed demand",
-    ),
-)
-SECURITY_DOCUMENT: dict[str, Schema] = {
-    **by_name(
-        *CASE,
-        Column("view", "settings", "View", "demand that the analysis takes"),
-        Column("rating", "settings", "Rating", "branch rating after an outage: A, B or C"),
-        Column("visibility", "settings", "Visibility", "public (by released demand) or local"),
-        Column(
-            "secure",
-            "releases",
-            "Secure",
-            "no contingency passes a limit or sheds demand, nor does the grid before it",
-        ),
-    ),
-    "base": AFTER_OUTAGE,
-    "prevention": PREVENTION,
-    "contingencies": CONTINGENCY | AFTER_OUTAGE,
-    "privacy": PRIVACY | {"sensitivity": zonal.STATEMENTS},
-    **by_name(
-        Column("seconds", "private", "Time", "wall clock of the analysis", "s"), zonal.VERSION
-    ),
-}
+
+class Seeded(Row):
+    """A run with simulated noise."""
+
+    seed: Any = private("Seed: of the simulated noise; whoever has it can undo that")
+
+
+class Violation(Row, name="violations"):
+    """One limit that the settled grid is outside of."""
+
+    kind: Text = private(LIMIT)
+    element: Any = private(ELEMENT)
+    at: Text = private("At: bus numbers")
+    limit: Text = private("Limit: lower or upper")
+    amount: Number = private("Amount: outside the limit")
+    unit: Text = private("Unit: of the amount")
+
+
+class Interchange(OfZone, name="interchange"):
+    """One zone: what its tie lines take from it, metered in their middle."""
+
+    scheduled_mw: Number = released("Scheduled: by what zones sent last", "MW")
+    actual_mw: Number = private("Actual: after settling", "MW")
+    deviation_mw: Number = private("Deviation: actual less scheduled", "MW")
+    balancing_mw: Number = like(rows.SettledFigures, "balancing_mw")
+    balancing_cost: Number = private(
+        "Balancing cost: balancing power at the balancing price, paid between zones", "$/h"
+    )
+    shed_mw: Number = private("Load shedding: active demand that is not served", "MW")
+
+
+class Physical(rows.SettledFigures, name="physical"):
+    """The AC state after redispatch; None where a run ended before it."""
+
+    status: Text = like(rows.StepRow, "status")
+    failure: Text = private("Failure: reason why the AC power flow fails, if it does")
+    load_mw: Number = private("Load: sum of positive active demand", "MW")
+    generation_cost: Number = private(
+        "Generation cost: cost of generation after AC redispatch", "$/h"
+    )
+    optimality_gap: Number = private(
+        "Optimality gap: cost less that of the AC optimum of the whole grid", "$/h"
+    )
+    shed_mw: Number = like(Interchange, "shed_mw")
+    deenergized_mw: Number = private(
+        "Shed on de-energized islands: load shedding on islands without generation", "MW"
+    )
+    curtailed_mw: Number = private("Curtailed generation: generation that cannot be used", "MW")
+    balancing_cost: Number = like(Interchange, "balancing_cost")
+    interchange_deviation_mw: Number = like(rows.RunFigures, "interchange_deviation_mw")
+    losses_mw: Number = private("Losses: active power losses of branches", "MW")
+    regulation_mw: Number = like(rows.RunFigures, "ac_slack_mw")
+    fallback_zones: Any = private(
+        "Fallback zones: without an AC plan: they act as in the last round"
+    )
+    replans: Number = private("Replans: how often zones planned again")
+    violations: list[Violation] | None = part(Violation)
+    interchange: list[Interchange] | None = part(Interchange)
+
+
+class Meter(Row, name="meter"):
+    """One zone: its meters beside its message."""
+
+    zone: Text = private("Zone: name of the zone")
+    interchange_mw_per_mw: Number = private(
+        "Interchange: largest change of the interchange by the active demand of one bus", "MW/MW"
+    )
+    bus: Number = private("At bus: number of that bus")
+    tie_mw_per_mw: Number = private(
+        "Tie flow: largest change of one tie flow by the active demand of one bus", "MW/MW"
+    )
+    tie: Text = private("On tie: bus numbers of that tie line")
+    noise_mw: Number = private(
+        "Message noise: standard deviation of the noise in the released total of the zone", "MW"
+    )
+    meter_tells_more: Flag = private(
+        "Meter shows more: the interchange shows the total demand more precisely than the message"
+    )
+
+
+class CostOfPrivacy(rows.Baselines, name="cost_of_privacy"):
+    """Cost of the noise over the baselines."""
+
+    cost: Number = private("Cost of privacy: cost less that of the noise-free baseline", "$/h")
+    shed_mw: Number = private(
+        "Load shedding by privacy: load shedding less that of the noise-free baseline", "MW"
+    )
+    optimality_gap: Number = like(Physical, "optimality_gap")
+    least_shed_mw: Number = private(
+        "Least load shedding: load shedding of the AC optimum that sheds least", "MW"
+    )
+    island_mw: Number = like(Physical, "deenergized_mw")
+    unavoidable_mw: Number = private(
+        "Unavoidable load shedding: load shedding of any dispatch of the rest of the grid", "MW"
+    )
+    coordination_mw: Number = private(
+        "Load shedding by coordination: load shedding of the noise-free baseline beyond that", "MW"
+    )
+    noise_mw: Number = private("Load shedding by noise: the rest of the load shedding", "MW")
+
+
+class AcRoundsFigures(Row, name="ac_rounds"):
+    """Rounds in which zones solve the AC optimal power flow of released demand."""
+
+    rounds: Number = released("AC rounds: number of rounds")
+    converged: Flag = released("Converged: optimality conditions hold to 1e-6")
+    primal_residual: Number = released(
+        "Primal residual: largest residual of the AC equations in the last round", "p.u."
+    )
+    dual_residual: Number = released(
+        "Dual residual: largest component of the Lagrangian's gradient in the last round"
+    )
+
+
+class Redispatch(Row, name="redispatch"):
+    """The dispatch after local redispatch."""
+
+    objective: Number = like(rows.Plans, "objective")
+    shed_mw: Number = like(rows.Plans, "shed_mw")
+    surplus_mw: Number = like(rows.Plans, "surplus_mw")
+    cost: Number = like(rows.Plans, "cost")
+    failed_zones: Any = private("Failed zones: without a redispatch")
+
+
+class PowerFlow(Row, name="ac"):
+    """The AC power flow of that dispatch."""
+
+    converged: Flag = private("Converged: whether it has a solution")
+    slack_mw: Number = like(rows.RunFigures, "ac_slack_mw")
+    vm_violations: Number = like(rows.RunFigures, "ac_vm_violations")
+    vm_worst_pu: Number = private("Worst voltage: distance outside the band", "p.u.")
+    loading_violations: Number = like(rows.RunFigures, "ac_loading_violations")
+
+
+class Final(rows.Residuals, rows.Plans):
+    """Figures after the last round."""
+
+    explanation: Text = like(rows.RunFigures, "explanation")
+    ac_rounds: AcRoundsFigures | None = part(AcRoundsFigures)
+    redispatch: Redispatch = part(Redispatch)
+    physical: Physical = part(Physical)
+    meter: list[Meter] | None = part(Meter)
+    cost_of_privacy: CostOfPrivacy | None = part(CostOfPrivacy)
+    ac: PowerFlow = part(PowerFlow)
+
+
+class PrivacyBlock(NoiseBlock):
+    """Protection and certified totals of a run."""
+
+    beta: Any = known("Beta: adjacency distance", "p.u.")
+    protects: Text = known("Protects: which demand of a bus")
+    releases_per_zone: Number = released("Releases per zone: of the zone that made most")
+    per_release: PerRelease = part(PerRelease)
+    noise_multiplier: Number = known(
+        "Noise multiplier: noise scale over the sensitivity it is calibrated to"
+    )
+    total_pure: Number = released("Pure total epsilon: of the worst zone")
+    total: TotalEpsilon = part(TotalEpsilon)
+    published_total: Number = known("The paper's total: Ryu and Kim's theorem 4.6; no certificate")
+
+
+class RunPrivacy(PrivacyBlock):
+    """Protection and certified totals of a run, and of every zone."""
+
+    sensitivity: list[ZoneStatement] = part(ZoneStatement)
+
+
+class ReleasedStatistics(OfZone, name="released"):
+    """One zone: what it releases of its demand."""
+
+    statistics: Text = known("Statistics: of demand that carry the noise")
+    expected_error_mw: Number = known(
+        "Expected error: of what the objective counts of the demand, from public data", "MW"
+    )
+
+
+class Solver(Row, name="solver"):
+    """The solver of the local problems."""
+
+    name: Text = known("Solver: by name")
+    version: Text = known("Solver's version: as installed")
+    solves: Number = like(rows.RunFigures, "solves")
+    failures: Number = private("Failures: solves that were tried again")
+    seconds_per_solve: Number = private("Time of a solve: wall clock", "s")
+
+
+class Note(Row, name="messages"):
+    """One message that changes how the figures are read."""
+
+    code: Text = private("Code: kind of message")
+    severity: Text = private("Severity: warning or info")
+    text: Text = private("Text: message in English")
+
+
+class RunDocument(CaseDocument, Seeded, name="run"):
+    """One run."""
+
+    zones: list[rows.ZoneSize] = part(rows.ZoneSize)
+    settings: Any = part(SETTINGS)
+    rounds: list[rows.RoundRow] = part(rows.RoundRow)
+    ended: Text = released("Ended: finished, or early")
+    reason: Text = private("Reason: what ended the run early")
+    messages: list[Note] = part(Note)
+    final: Final = part(Final)
+    privacy: RunPrivacy = part(RunPrivacy)
+    solver: Solver = part(Solver)
+    timing: rows.Timing = part(rows.Timing)
+    repeat: Text = private("To repeat: command line, with its paths")
+    released: list[ReleasedStatistics] = part(ReleasedStatistics)
+
+
+class LimitPassed(Row, name="violations"):
+    """One limit that is passed."""
+
+    kind: Text = released(LIMIT)
+    element: Any = released(ELEMENT)
+    limit: Text = released("Limit: lower or upper")
+    at: Text = released("At: bus numbers")
+    value: Number = released("Value: value of the limited quantity")
+    bound: Number = released("Bound: limit of the quantity")
+    amount: Number = released("Amount: distance of the value beyond the limit")
+    unit: Text = released("Unit: unit of value, bound and amount")
+
+
+class AfterOutage(Row):
+    """The grid after an outage."""
+
+    status: Text = released("Status: converged, diverged (no AC state) or screened")
+    worst_loading_percent: Number = released(
+        "Worst loading: largest apparent power over the rating", "%"
+    )
+    worst_branch: Text = released("Worst branch: bus numbers of that branch")
+    violations: list[LimitPassed] = part(LimitPassed)
+    islanded_mw: Number = released(
+        "Islanded: active demand separated from the largest part of its island", "MW"
+    )
+    shed_mw: Number = released("Shed: active load shedding", "MW")
+
+
+class ContingencyRow(AfterOutage):
+    """One contingency."""
+
+    name: Text = known("Contingency: name in the list, or the element that fails")
+    kind: Text = known("Kind: branch, generator or multiple")
+    outages: Any = known("Outages: elements that fail")
+    at: Any = known("At: bus numbers of these elements")
+
+
+class Prevention(Row):
+    """A preventive plan of all zones, on their released demand."""
+
+    cost_before: Number = released("Cost before: of the plan without contingencies", "$/h")
+    cost: Number = released("Cost: of the preventive plan; null without one", "$/h")
+    violations_before: Number = released(
+        "Violations before: limits passed after all contingencies in the plan without them"
+    )
+    cuts: Number = released("Cuts: limits after contingencies that the plan was held to")
+    plans: Number = released("Plans: plans until no limit was passed; 0 without --secure")
+    rounds: Number = released("Rounds: rounds of all plans together")
+    not_prevented: Any = released(
+        "Not prevented: contingencies that still pass a limit or shed demand"
+    )
+
+
+class Analysis(CaseDocument):
+    """An analysis of a run."""
+
+    view: Text = known("View: demand that the analysis takes")
+    visibility: Text = known("Visibility: public (by released demand) or local")
+    privacy: RunPrivacy = part(RunPrivacy)
+    seconds: Number = private("Time: wall clock of the analysis", "s")
+
+
+class SecurityDocument(Analysis, name="security"):
+    """A contingency analysis."""
+
+    rating: Text = known("Rating: branch rating after an outage: A, B or C")
+    secure: Flag = released(
+        "Secure: no contingency passes a limit or sheds demand, nor does the grid before it"
+    )
+    base: AfterOutage = part(AfterOutage)
+    prevention: Prevention = part(Prevention)
+    contingencies: list[ContingencyRow] = part(ContingencyRow)
+
+
+class ZonePair(Row):
+    """One ordered pair of zones."""
+
+    from_zone: Text = key("From: zone that sells, or that pays")
+    to_zone: Text = key("To: zone that buys, or that is paid")
+
+
+class ZoneExchange(OfZone, name="zones"):
+    """One zone."""
+
+    net_position_mw: Number = released("Net position: export before a change", "MW")
+    least_mw: Number = released("Least: smallest net position in the domain", "MW")
+    most_mw: Number = released("Most: largest net position in the domain", "MW")
+    market_cost: Number = released("Market cost: generation without a network", "$/h")
+    generation_cost: Number = released("Generation cost: at the AC optimum", "$/h")
+    redispatch_mw: Number = released("Redispatch: upward changes of generators", "MW")
+    redispatch_cost: Number = released("Redispatch cost: generation cost less market cost", "$/h")
+    tie_revenue: Number = released("Tie revenue: received less paid at tie prices", "$/h")
+
+
+class Ptdf(OfZone, name="ptdf"):
+    """One zone."""
+
+    ptdf: Number = released("PTDF: change of flow per net position")
+
+
+class BranchExchange(Row):
+    """One branch."""
+
+    branch: Text = known("Branch: branch:N with N the row of the source")
+    at: Text = known("At: bus numbers of its ends")
+    tie_line: Flag = known("Tie line: ends lie in two zones")
+    rating_mva: Number = known("Rating: permanent rating", "MVA")
+    flow_mw: Number = released("Flow: active flow from the first end", "MW")
+    margin_mw: Number = released("Margin: room for more flow", "MW")
+    opposite_margin_mw: Number = released("Opposite margin: room for less flow", "MW")
+    largest_ptdf: Number = released("Largest PTDF: largest difference between two zones")
+    ptdf: list[Ptdf] = part(Ptdf)
+
+
+class PairExchange(ZonePair, name="exchanges"):
+    """One ordered pair of zones."""
+
+    most_mw: Number = released("Most: largest exchange that no branch limits", "MW")
+    limit: Text = released("Limit: branch that limits it")
+    limit_at: Text = released("At: bus numbers of its ends")
+    generation_mw: Number = released("Generation: room of the generators of both", "MW")
+
+
+class Corner(Row, name="corners"):
+    """One corner of the slice."""
+
+    first_mw: Number = released("First: net position of the first zone", "MW")
+    second_mw: Number = released("Second: net position of the second zone", "MW")
+
+
+class Domain(Row):
+    """A slice of the flow-based domain."""
+
+    first_zone: Text = known("First zone: of the horizontal axis")
+    second_zone: Text = known("Second zone: of the vertical axis")
+    balancing_zone: Text = known("Balancing zone: takes the difference")
+    corners: list[Corner] = part(Corner)
+
+
+class Payment(ZonePair, name="payments"):
+    """One pair of zones."""
+
+    energy_mwh: Number = released("Energy: sold in an hour", "MWh")
+    amount: Number = released("Amount: paid at tie prices", "$/h")
+
+
+class ExchangeDocument(Analysis, name="exchange"):
+    """Exchange between the zones of a run."""
+
+    ptdf_model: Text = known("PTDF model: dc or ac power flow")
+    zones: list[ZoneExchange] = part(ZoneExchange)
+    exchanges: list[PairExchange] = part(PairExchange)
+    branches: list[BranchExchange] = part(BranchExchange)
+    domain: Domain = part(Domain)
+    payments: list[Payment] = part(Payment)
+
 
 STORAGE_FILE = "storage.csv"
-STORAGE_STEP = by_name(
-    Column("step", "settings", "Step", "name of the step"),
-    Column("storage", "settings", "Storage", "name of the storage"),
-    Column("bus", "settings", "Bus", "bus number"),
-    Column("p_mw", "releases", "Output", "discharge less charge, as planned and as kept to", "MW"),
-    Column("energy_mwh", "releases", "Energy", "energy after the step", "MWh"),
-    Column("soc_percent", "releases", "State of charge", "energy over capacity", "%"),
-)
 
-ZONE_PAIR = (
-    Column("from_zone", "settings", "From", "zone that sells, or that pays"),
-    Column("to_zone", "settings", "To", "zone that buys, or that is paid"),
-)
-EXCHANGE_ZONE = TableSchema(
-    "zones",
-    "one zone",
-    (zonal.NAME_OF_ZONE,),
-    (
-        Column("net_position_mw", "releases", "Net position", "export before a change", "MW"),
-        Column("least_mw", "releases", "Least", "smallest net position in the domain", "MW"),
-        Column("most_mw", "releases", "Most", "largest net position in the domain", "MW"),
-        Column("market_cost", "releases", "Market cost", "generation without a network", "$/h"),
-        Column("generation_cost", "releases", "Generation cost", "at the AC optimum", "$/h"),
-        Column("redispatch_mw", "releases", "Redispatch", "upward changes of generators", "MW"),
-        Column(
-            "redispatch_cost",
-            "releases",
-            "Redispatch cost",
-            "generation cost less market cost",
-            "$/h",
-        ),
-        Column("tie_revenue", "releases", "Tie revenue", "received less paid at tie prices", "$/h"),
-    ),
-)
-EXCHANGE_BRANCH = by_name(
-    Column("branch", "settings", "Branch", "branch:N with N the row of the source"),
-    Column("at", "settings", "At", "bus numbers of its ends"),
-    Column("tie_line", "settings", "Tie line", "ends lie in two zones"),
-    Column("rating_mva", "settings", "Rating", "permanent rating", "MVA"),
-    Column("flow_mw", "releases", "Flow", "active flow from the first end", "MW"),
-    Column("margin_mw", "releases", "Margin", "room for more flow", "MW"),
-    Column("opposite_margin_mw", "releases", "Opposite margin", "room for less flow", "MW"),
-    Column("largest_ptdf", "releases", "Largest PTDF", "largest difference between two zones"),
-    TableSchema(
-        "ptdf",
-        "one zone",
-        (zonal.NAME_OF_ZONE,),
-        (Column("ptdf", "releases", "PTDF", "change of flow per net position"),),
-    ),
-)
-EXCHANGE_PAIR = TableSchema(
-    "exchanges",
-    "one ordered pair of zones",
-    ZONE_PAIR,
-    (
-        Column("most_mw", "releases", "Most", "largest exchange that no branch limits", "MW"),
-        Column("limit", "releases", "Limit", "branch that limits it"),
-        Column("limit_at", "releases", "At", "bus numbers of its ends"),
-        Column("generation_mw", "releases", "Generation", "room of the generators of both", "MW"),
-    ),
-)
-EXCHANGE_DOCUMENT: dict[str, Schema] = {
-    **by_name(
-        *CASE,
-        Column("view", "settings", "View", "demand that the analysis takes"),
-        Column("ptdf_model", "settings", "PTDF model", "dc or ac power flow"),
-        Column("visibility", "settings", "Visibility", "public (by released demand) or local"),
-        EXCHANGE_ZONE,
-        EXCHANGE_PAIR,
-    ),
-    "branches": EXCHANGE_BRANCH,
-    "domain": by_name(
-        Column("first_zone", "settings", "First zone", "of the horizontal axis"),
-        Column("second_zone", "settings", "Second zone", "of the vertical axis"),
-        Column("balancing_zone", "settings", "Balancing zone", "takes the difference"),
-        TableSchema(
-            "corners",
-            "one corner of the slice",
-            (),
-            (
-                Column("first_mw", "releases", "First", "net position of the first zone", "MW"),
-                Column("second_mw", "releases", "Second", "net position of the second zone", "MW"),
-            ),
-        ),
-    ),
-    **by_name(
-        TableSchema(
-            "payments",
-            "one pair of zones",
-            ZONE_PAIR,
-            (
-                Column("energy_mwh", "releases", "Energy", "sold in an hour", "MWh"),
-                Column("amount", "releases", "Amount", "paid at tie prices", "$/h"),
-            ),
-        ),
-    ),
-    "privacy": PRIVACY | {"sensitivity": zonal.STATEMENTS},
-    **by_name(
-        Column("seconds", "private", "Time", "wall clock of the analysis", "s"), zonal.VERSION
-    ),
-}
 
-STREAM = TableSchema(
-    "stream",
-    "budget of a stream",
-    (),
-    (
-        Column("window_hours", "settings", "Window", "consecutive hours with one budget", "h"),
-        Column("block_hours", "settings", "Block", "hours of one released mean", "h"),
-        Column("releases_per_window", "settings", "Releases", "of a zone in a window"),
-        Column("total_per_window", "settings", "Total of a window", "epsilon"),
-        *(
-            Column(
-                f"total_per_{period}",
-                "settings",
-                f"Total of a {period}",
-                f"epsilon of a bus that differs in every hour of a {period}; null where the "
-                "noise has no pure epsilon",
-            )
-            for period in ("day", "week", "month", "year")
-        ),
-    ),
-)
-SERIES_DOCUMENT: dict[str, Schema] = {
-    **by_name(
-        *CASE,
-        Column("series", "settings", "Series", "where the steps come from"),
-        Column("planned", "settings", "Planned", "steps of the series"),
-        Column("finished", "releases", "Finished", "steps that are run to their end"),
-        zonal.SETTINGS,
-        zonal.RELEASED_ONCE,
-        zonal.STEPS,
-    ),
-    "storage": STORAGE_STEP,
-    "privacy": PRIVACY | {"zones": zonal.STATEMENTS, "stream": STREAM},
-    **by_name(zonal.SEED, zonal.VERSION),
-}
+class StorageStep(Row, name="storage"):
+    """One storage in one step."""
+
+    step: Text = known("Step: name of the step")
+    storage: Text = known("Storage: name of the storage")
+    bus: Number = known("Bus: bus number")
+    p_mw: Number = released("Output: discharge less charge, as planned and as kept to", "MW")
+    energy_mwh: Number = released("Energy: energy after the step", "MWh")
+    soc_percent: Number = released("State of charge: energy over capacity", "%")
+
+
+LONGER = "epsilon of a bus that differs in every hour of a {0}; null without a pure epsilon"
+
+
+class StreamBudget(Row, name="stream"):
+    """Budget of a stream."""
+
+    window_hours: Number = known("Window: consecutive hours with one budget", "h")
+    block_hours: Number = known("Block: hours of one released mean", "h")
+    releases_per_window: Number = known("Releases: of a zone in a window")
+    total_per_window: Number = known("Total of a window: epsilon")
+    total_per_day: Number = known(f"Total of a day: {LONGER.format('day')}")
+    total_per_week: Number = known(f"Total of a week: {LONGER.format('week')}")
+    total_per_month: Number = known(f"Total of a month: {LONGER.format('month')}")
+    total_per_year: Number = known(f"Total of a year: {LONGER.format('year')}")
+
+
+class ReleasedOnce(OfZone, name="released_once"):
+    """One zone: what it releases of all steps at once."""
+
+    statistics: Text = known("Statistics: of mean demand that carry the noise")
+    cosines: Number = known("Cosines: of the sum over the steps, beside its mean")
+    weight: Number = known("Weight: of a cosine beside a sum's mean")
+    expected_error_mw: Number = known(
+        "Expected error: of what the objective counts of a step (of factor 1), from public data",
+        "MW",
+    )
+
+
+class SeriesPrivacy(PrivacyBlock):
+    """Protection and certified totals of a series, and of every zone."""
+
+    zones: list[ZoneStatement] = part(ZoneStatement)
+    stream: StreamBudget | None = part(StreamBudget)
+
+
+class SeriesDocument(CaseDocument, Seeded, name="series"):
+    """One series."""
+
+    series: Text = known("Series: where the steps come from")
+    planned: Number = known("Planned: steps of the series")
+    finished: Number = released("Finished: steps that are run to their end")
+    settings: Any = part(SETTINGS)
+    released_once: list[ReleasedOnce] = part(ReleasedOnce)
+    steps: list[rows.StepRow] = part(rows.StepRow)
+    storage: list[StorageStep] = part(StorageStep)
+    privacy: SeriesPrivacy = part(SeriesPrivacy)
+
+
+class PublishedProtection(Row):
+    """Guarantee of a published case."""
+
+    adjacency: Text = like(NoiseBlock, "adjacency")
+    beta_mw: Number = known("Beta: protected change of one bus", "MW")
+    protects: Text = known("Protects: which demand of a bus")
+    total_epsilon: Number = released("Total epsilon: pure, of all releases")
+    noise: Text = known("Noise: simulated or secure")
+    caveat: Text = known("Caveat: what the noise's source means for privacy")
+    best_guess: Number = released(
+        "Best guess: largest probability of telling two demands beta apart"
+    )
+    inversion_error_mw: Number = released(
+        "Inversion error: least mean absolute error of any estimate of one bus's demand, over two "
+        "demands",
+        "MW",
+    )
+
+
+class PublishedRelease(Row, name="releases"):
+    """One release."""
+
+    quantity: Text = known("Quantity: what carries the noise")
+    mechanism: Text = known("Mechanism: law of the noise")
+    sensitivity: Number = released("Sensitivity: largest change between neighbours")
+    scale: Number = released("Scale: of the noise")
+    standard_deviation: Number = released("Noise: standard deviation of one number")
+    unit: Text = known("Unit: of sensitivity, scale and noise")
+    norm: Text = known("Norm: of the sensitivity")
+    epsilon: Number = released("Epsilon: pure, of this release")
+    bound_source: Text = like(Bound, "bound_source")
+
+
+class PublishedDemand(Row):
+    """Demand of a published case."""
+
+    total_mw: Number = released("Total: published active demand", "MW")
+    expected_total_error_mw: Number = released(
+        "Expected error of the total: standard deviation of the posterior", "MW"
+    )
+    expected_bus_error_mw: Number = released(
+        "Expected error of a bus: root mean square of posterior standard deviations", "MW"
+    )
+    projected_mw: Number = released("Projected: sum of changes of active demand", "MW")
+    projected_mvar: Number = released("Projected: sum of changes of reactive demand", "MVAr")
+    metric: Text = known("Metric: distance that the projection minimises")
+    margin: Number = released("Margin: share by which limits were tightened")
+
+
+class PublishedOptimum(Row):
+    """AC optimum of a published case."""
+
+    ac_feasible: Flag = released(
+        "AC-feasible: an AC optimum serves all published demand within all limits"
+    )
+    cost: Number = released("Optimal cost: of the published case; null without costs", "$/h")
+    cost_range: Any = released(
+        "Cost range: of the true case's optimal cost, 19 of 21 under the posterior; null without "
+        "--fidelity cost",
+        "$/h",
+    )
+    rated_branches: Number = known("Rated branches: branches with a limit")
+
+
+class PublishedFile(Row, name="files"):
+    """One file."""
+
+    name: Text = known("Name: of the file")
+    sha256: Text = released("SHA-256: of its content")
+
+
+class LedgerEntry(Row, name="ledger"):
+    """The ledger entry; null without a ledger."""
+
+    run: Text = released("Run: identifier in the ledger")
+
+
+class CertificateDocument(Row, name="certificate"):
+    """A published case."""
+
+    case: Text = known("Case: name of the published case")
+    source: Text = known("Source: case that it is a protected copy of")
+    buses: Number = known("Buses: number of buses")
+    protected: PublishedProtection = part(PublishedProtection)
+    releases: list[PublishedRelease] = part(PublishedRelease)
+    demand: PublishedDemand = part(PublishedDemand)
+    optimum: PublishedOptimum = part(PublishedOptimum)
+    files: list[PublishedFile] = part(PublishedFile)
+    ledger: LedgerEntry | None = part(LedgerEntry)
+    public_data: Text = known("Public data: declared public and left unchanged")
+    version: Text = known("Version: of gridpriv")

@@ -30,7 +30,7 @@ from gridpriv.power.ac.optimum import AcOptimum
 from gridpriv.power.exchange import FlowDomain, flow_domain, merit_order
 from gridpriv.power.objective import AcObjective, cost_at, has_convex_costs, marginal_cost
 from gridpriv.power.schedule import estimated_optimum
-from gridpriv.zonal.documents import EXCHANGE_DOCUMENT
+from gridpriv.zonal.documents import ExchangeDocument
 from gridpriv.zonal.result import RunResult
 from gridpriv.zonal.run_document import privacy_document
 from gridpriv.zonal.security import viewed_case
@@ -262,7 +262,7 @@ class ExchangeResult:
             "version": version("gridpriv"),
         }
         if public:
-            document = publish(document, EXCHANGE_DOCUMENT, protected=True)
+            document = publish(document, ExchangeDocument.table, protected=True)
         cleaned: Json = json_ready(document)
         return cleaned
 

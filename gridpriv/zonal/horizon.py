@@ -56,8 +56,8 @@ from gridpriv.zonal.checks import zone_statements
 from gridpriv.zonal.day import DayPlan, plan_day
 from gridpriv.zonal.prepared import Earlier, Prepared, prepare
 from gridpriv.zonal.result import RunResult
+from gridpriv.zonal.rows import Baselines
 from gridpriv.zonal.run import Admit, Leave, crew, open_rounds, own_transport, run_prepared
-from gridpriv.zonal.schema import BESIDE
 from gridpriv.zonal.settings import AUTO, PER_STEP, Settings
 
 Known: TypeAlias = tuple[TemporalBasis, ...]
@@ -139,7 +139,7 @@ class Horizon:
         return found
 
     def released_rows(self) -> list[Json]:
-        """Return zones' single release (:data:`gridpriv.zonal.schema.RELEASED_ONCE`)."""
+        """Return zones' single release (:class:`gridpriv.zonal.documents.ReleasedOnce`)."""
         if not self.released_once:
             return []
         base = self.settings.load_scale * self.series.case.base_mva
@@ -436,7 +436,7 @@ def run_series(
 
 
 def step_row(name: str, result: RunResult) -> Json:
-    """Return a step's figures (:data:`gridpriv.zonal.schema.STEPS`)."""
+    """Return a step's figures (:class:`gridpriv.zonal.rows.Step`)."""
     last, base, physical = result.rounds.iloc[-1], result.case.base_mva, result.physical
     return {
         "step": name,
@@ -451,7 +451,7 @@ def step_row(name: str, result: RunResult) -> Json:
         "balancing_mw": physical["balancing_mw"],
         "status": physical["status"],
         "ac_feasible": physical["ac_feasible"],
-        **{name: getattr(result.reference, name, None) for name in BESIDE},
+        **Baselines.of(result.reference).as_dict(),
         "seconds": result.timing.total,
     }
 

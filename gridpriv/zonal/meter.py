@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from gridpriv.core.document import Json
-from gridpriv.core.tables import Column, TableSchema
 from gridpriv.grid.case import Case
 
 if TYPE_CHECKING:
@@ -31,43 +30,6 @@ MOST_BUSES = 3_000
 """Largest grid with meter figures: derivatives are dense, ties times buses."""
 RESOLUTION_MW = 0.01
 """What a meter on a tie line resolves."""
-METER = TableSchema(
-    "meter",
-    "one zone: its meters beside its message",
-    (),
-    (
-        Column("zone", "private", "Zone", "name of the zone"),
-        Column(
-            "interchange_mw_per_mw",
-            "private",
-            "Interchange",
-            "largest change of the interchange by the active demand of one bus",
-            "MW/MW",
-        ),
-        Column("bus", "private", "At bus", "number of that bus"),
-        Column(
-            "tie_mw_per_mw",
-            "private",
-            "Tie flow",
-            "largest change of one tie flow by the active demand of one bus",
-            "MW/MW",
-        ),
-        Column("tie", "private", "On tie", "bus numbers of that tie line"),
-        Column(
-            "noise_mw",
-            "private",
-            "Message noise",
-            "standard deviation of the noise in the released total of the zone",
-            "MW",
-        ),
-        Column(
-            "meter_tells_more",
-            "private",
-            "Meter shows more",
-            "the interchange shows the total demand more precisely than the message",
-        ),
-    ),
-)
 
 
 class SettledRun(Protocol):
@@ -141,7 +103,7 @@ def meter_table(result: SettledRun) -> DataFrame:
 
 
 def meter_rows(result: SettledRun) -> list[Json] | None:
-    """Return a row per zone (:data:`METER`); None where nothing is settled."""
+    """Return a row per zone (``documents.Meter``); None where nothing is settled."""
     found = derivatives(result)
     if found is None:
         return None

@@ -2,59 +2,34 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from gridpriv.core.display import amount
 from gridpriv.core.document import Json
+from gridpriv.core.tables import Number, like, private
 from gridpriv.grid.case import Case
 from gridpriv.power.ac.service import Service
 from gridpriv.power.ac.settle import Settlement
 from gridpriv.power.objective import generation_cost
 from gridpriv.power.zone import Zone
-from gridpriv.zonal.schema import BESIDE
+from gridpriv.zonal.documents import CostOfPrivacy, Physical, Violation
+from gridpriv.zonal.rows import Baselines
 
 MOST_NEGLIGIBLE_MW, NEGLIGIBLE = 0.01, 1e-4
 """Power below this, or below this share of a grid's load, is rounding."""
-
-NOTHING: dict[str, None] = dict.fromkeys(
-    (
-        "status",
-        "ac_feasible",
-        "failure",
-        "load_mw",
-        "cost",
-        "generation_cost",
-        "shed_mw",
-        "deenergized_mw",
-        "curtailed_mw",
-        "balancing_mw",
-        "balancing_cost",
-        "interchange_deviation_mw",
-        "losses_mw",
-        "regulation_mw",
-        "violations",
-        "interchange",
-        "fallback_zones",
-        "replans",
-    )
-)
-"""Figures of a run that ended before it settled."""
-OF_A_VIOLATION = ("kind", "element", "at", "limit", "amount", "unit")
 
 
 def physical_figures(
     case: Case, zones: tuple[Zone, ...], settled: Settlement, service: Service
 ) -> Json:
-    """Return the figures of an AC state (:data:`gridpriv.zonal.documents.PHYSICAL`).
+    """Return the figures of an AC state (:class:`gridpriv.zonal.documents.Physical`).
 
     Where the dispatch has no AC power flow, what depends on the grid's state is None; what zones
     shed and curtailment by their own plans is not.
     """
     base, state = case.base_mva, settled.state
     interchange = interchange_rows(zones, settled, service, base)
-    figures: Json = dict(NOTHING)
+    figures: Json = Physical().as_dict()
     figures |= {
         "status": settled.status,
         "ac_feasible": settled.status == "feasible",
@@ -62,9 +37,7 @@ def physical_figures(
         "failure": settled.failure,
         "shed_mw": base * float(sum(plan.p_shed.sum() for plan in settled.plans)),
         "curtailed_mw": base * float(sum(plan.curtailment.sum() for plan in settled.plans)),
-        "violations": [
-            {key: getattr(limit, key) for key in OF_A_VIOLATION} for limit in settled.violations
-        ],
+        "violations": [Violation.of(limit).as_dict() for limit in settled.violations],
         "interchange": interchange,
         "fallback_zones": [
             zone.name for zone, plan in zip(zones, settled.plans, strict=True) if not plan.solved
@@ -131,36 +104,14 @@ def verdict(figures: Json) -> str:
     return ", ".join(parts)
 
 
-@dataclass(frozen=True)
-class Reference:
+class Reference(Baselines):
     """Baselines of a run's cost and load shedding.
 
-    Attributes
-    ----------
-    noise_free_cost, noise_free_shed_mw : float or None
-        Of the same zones' run without noise, in $/h and MW.
-    optimum_cost : float or None
-        Of the AC optimum in $/h; None without costs, or where none was found.
-    least_shed_mw : float or None
-        What an AC plan of the whole grid sheds that sheds least; None where none was found.
-    prior_only_cost, prior_only_shed_mw : float or None
-        Of the same zones' run on the public prior alone, at epsilon 0; None for a run without
-        noise.
-    noise_free_status, prior_only_status : str or None
-        AC feasibility of those runs; None where they have no dispatch, and for a run without noise.
-    noise_free_residual : float or None
-        Consensus residual of the former's last round, p.u.; None likewise.
+    None: a figure that has no AC state, or a run that is infeasible, costs or solver failing.
     """
 
-    noise_free_cost: float | None
-    noise_free_shed_mw: float | None
-    optimum_cost: float | None
-    least_shed_mw: float | None
-    prior_only_cost: float | None = None
-    prior_only_shed_mw: float | None = None
-    noise_free_status: str | None = None
-    prior_only_status: str | None = None
-    noise_free_residual: float | None = None
+    optimum_cost: Number = private("Optimal cost: cost of the AC optimum of the whole grid", "$/h")
+    least_shed_mw: Number = like(CostOfPrivacy, "least_shed_mw")
 
 
 def cost_of_privacy(figures: Json, held: Reference) -> Json:
@@ -170,7 +121,7 @@ def cost_of_privacy(figures: Json, held: Reference) -> Json:
         "shed_mw": _beyond(figures["shed_mw"], held.noise_free_shed_mw),
         "optimality_gap": optimality_gap(figures, held),
         "least_shed_mw": held.least_shed_mw,
-        **{name: getattr(held, name) for name in BESIDE},
+        **Baselines.of(held).as_dict(),
         **shed_causes(figures, held),
     }
 

@@ -26,10 +26,9 @@ from gridpriv.power.zone import Network, Zone
 from gridpriv.privacy.statement import ZoneStatement
 from gridpriv.privacy.strategies.disclosure import Disclosure
 from gridpriv.zonal import summary
-from gridpriv.zonal.documents import RUN_DOCUMENT
+from gridpriv.zonal.documents import Physical, RunDocument
 from gridpriv.zonal.meter import meter_rows
 from gridpriv.zonal.physical import (
-    NOTHING,
     Reference,
     cost_of_privacy,
     optimality_gap,
@@ -37,6 +36,7 @@ from gridpriv.zonal.physical import (
     verdict,
 )
 from gridpriv.zonal.prepared import Instance
+from gridpriv.zonal.rows import Timing, ZoneSize
 from gridpriv.zonal.run_document import (
     ac_document,
     ac_rounds_document,
@@ -51,30 +51,6 @@ if TYPE_CHECKING:
 
     from gridpriv.power.schedule import AcRounds
     from gridpriv.zonal.solution import GridSolution
-
-OF_A_ZONE = ("zone", "buses", "variables", "shared", "tie_lines", "generators", "connected")
-OF_A_ROUND = (
-    "round",
-    "objective",
-    "consensus_residual",
-    "consensus_residual_max",
-    "dual_residual",
-    "noise_magnitude",
-    "shed_mw",
-    "surplus_mw",
-    "seconds",
-    "cost",
-)
-
-
-@dataclass(frozen=True)
-class Timing:
-    """Seconds of a run's parts."""
-
-    load: float
-    build: float
-    solve: float
-    total: float
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -280,7 +256,7 @@ class RunResult(Instance):
     def physical(self) -> Json:
         """The AC state after redispatch in MW and $/h (:mod:`gridpriv.zonal.physical`); local."""
         if self.settlement is None:
-            return dict(NOTHING)
+            return Physical().as_dict()
         return physical_figures(self.case, self.zone_models, self.settlement, self.settings)
 
     def explanation(self) -> str | None:
@@ -296,24 +272,24 @@ class RunResult(Instance):
         document = {
             "case": self.case.name,
             "buses": self.case.n_bus,
-            "zones": [{key: row[key] for key in OF_A_ZONE} for row in self._zones],
+            "zones": [{name: row[name] for name in ZoneSize.table.names} for row in self._zones],
             "released": self._released_rows(),
             "settings": self.settings.told_of(self.case) | {"zoning": self.zoning.source},
-            "rounds": [{k: row[k] for k in OF_A_ROUND if k in row} for row in self._rounds],
+            "rounds": self._rounds,
             "ended": "early" if self.early else "finished",
             "reason": self.early,
             "messages": [],
             "final": self._final(),
             "privacy": privacy_document(self.settings, self.case, self.rules, self.statements),
             "solver": solver_document(self.settings.solver, self.trace),
-            "timing": vars(self.timing),
+            "timing": self.timing.as_dict(),
             "seed": None if self.settings.noise == "secure" else self.seed,
             "version": version("gridpriv"),
         }
         document["messages"] = [note.as_dict() for note in summary.notes(document)]
         if public:
             protected = self.settings.mechanism != "none"
-            document = publish(document, RUN_DOCUMENT, protected=protected)
+            document = publish(document, RunDocument.table, protected=protected)
         cleaned: Json = json_ready(document)
         return cleaned
 

@@ -39,7 +39,8 @@ from gridpriv.zonal.checks import nominal_epsilon, zone_statements
 from gridpriv.zonal.given import Zones, case_of, settings_from, zoning_for
 from gridpriv.zonal.opening import Ground, coordinate_units, opened, step_size
 from gridpriv.zonal.prepared import Instance, Prepared, prepare
-from gridpriv.zonal.result import RunResult, Timing
+from gridpriv.zonal.result import RunResult
+from gridpriv.zonal.rows import Timing
 from gridpriv.zonal.settings import Settings
 from gridpriv.zonal.trace import RoundRecord, Trace, round_record
 

@@ -1,4 +1,4 @@
-"""Parts of a run's document; :mod:`gridpriv.zonal.documents` says who may see what of them."""
+"""Parts of a run's document; :mod:`gridpriv.zonal.documents` declares them."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def privacy_document(
         },
         "noise_multiplier": rules.noise.multiplier if rules.noise else None,
         "published_total": paper,
-        "sensitivity": [vars(s) | {"ratio": s.ratio} for s in statements],
+        "sensitivity": [s.as_dict() for s in statements],
     }
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -38,39 +38,13 @@ from gridpriv.power.security import (
     security_analysis,
     worst_loading,
 )
-from gridpriv.zonal.documents import SECURITY_DOCUMENT
+from gridpriv.zonal.documents import Prevention, SecurityDocument
 from gridpriv.zonal.result import RunResult
 from gridpriv.zonal.run_document import privacy_document
 from gridpriv.zonal.views import LOCAL, SHARED, Security, check_view_of, viewing_zone
 
 if TYPE_CHECKING:
     import pandas as pd
-
-
-@dataclass(frozen=True)
-class Prevention:
-    """A preventive plan of all zones, on their released demand.
-
-    Attributes
-    ----------
-    cost_before, cost : float or None
-        Of generation and shed demand, $/h: of the plan without contingencies, and of the
-        preventive one. None where the case has no costs.
-    violations_before : int
-        Limits passed after all contingencies in the plan without them.
-    cuts, plans, rounds : int
-        Limits that the plan was held to; plans until none was passed; rounds of all plans.
-    not_prevented : tuple of str
-        Contingencies that still pass a limit or shed demand.
-    """
-
-    cost_before: float | None
-    cost: float | None
-    violations_before: int
-    cuts: int
-    plans: int
-    rounds: int
-    not_prevented: tuple[str, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,14 +122,14 @@ class SecurityResult:
             "visibility": "public" if self.public else "local",
             "secure": self.secure,
             "base": _before(self.before.state),
-            "prevention": asdict(self.prevention or NOT_PREVENTIVE),
+            "prevention": (self.prevention or NOT_PREVENTIVE).as_dict(),
             "contingencies": self._rows(),
             "privacy": self.privacy,
             "seconds": self.seconds,
             "version": version("gridpriv"),
         }
         if public:
-            document = publish(document, SECURITY_DOCUMENT, protected=True)
+            document = publish(document, SecurityDocument.table, protected=True)
         cleaned: Json = json_ready(document)
         return cleaned
 
@@ -177,7 +151,7 @@ class SecurityResult:
         ]
 
 
-NOT_PREVENTIVE = Prevention(None, None, 0, 0, 0, 0, ())
+NOT_PREVENTIVE = Prevention(violations_before=0, cuts=0, plans=0, rounds=0, not_prevented=())
 
 
 def _before(state: AcState) -> Json:
@@ -289,8 +263,10 @@ def _prevented(
     cost_before, cost = (_cost(p.before.state, voll) for p in (first, plan))
     left = tuple(one.contingency.name for one in plan.contingencies if not one.secure)
     passed = sum(len(one.violations) for one in first.contingencies)
-    counts = (passed, plan.cuts, plan.plans, plan.rounds)
-    return plan.before, plan.contingencies, Prevention(cost_before, cost, *counts, left)
+    prevention = Prevention.of(
+        plan, cost_before=cost_before, cost=cost, violations_before=passed, not_prevented=left
+    )
+    return plan.before, plan.contingencies, prevention
 
 
 def _cost(state: AcState, voll: float) -> float | None:

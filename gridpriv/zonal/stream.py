@@ -181,7 +181,7 @@ class Stream(Horizon):
         }
 
     def released_rows(self) -> list[Json]:
-        """Return the releases of zones (:data:`gridpriv.zonal.schema.RELEASED_ONCE`)."""
+        """Return the releases of zones (:class:`gridpriv.zonal.documents.ReleasedOnce`)."""
         base = self.settings.load_scale * self.series.case.base_mva
         return [
             {

@@ -15,11 +15,10 @@ import pytest
 
 from gridpriv.cli.main import main
 from gridpriv.core.tables import Column, TableSchema, publish, publish_table
-from gridpriv.learning.schema import CLIENTS, LEARN_DOCUMENT
-from gridpriv.learning.schema import ROUNDS as LEARN_ROUNDS
+from gridpriv.learning.rows import Client, LearnDocument, LearnRound
 from gridpriv.study.publish import STORED
-from gridpriv.study.schema import MANIFEST
-from gridpriv.zonal.documents import RUN_DOCUMENT, SERIES_DOCUMENT
+from gridpriv.study.rows import Manifest
+from gridpriv.zonal.documents import RunDocument, SeriesDocument
 
 ADDED = {"run", "step", "index"}
 
@@ -30,11 +29,11 @@ def undeclared(value: Any, schema: Any, place: str = "") -> list[str]:
         return []
     if isinstance(value, list):
         return sorted({path for row in value for path in undeclared(row, schema, place)})
-    if isinstance(schema, TableSchema):
-        return [f"{place}{key}" for key in value if key not in schema.names]
-    found = [f"{place}{key}" for key in value if key not in schema]
+    found = [f"{place}{key}" for key in value if key not in schema.entries]
     below = [
-        undeclared(value[key], schema[key], f"{place}{key}.") for key in schema if key in value
+        undeclared(value[key], entry, f"{place}{key}.")
+        for key, entry in schema.entries.items()
+        if key in value
     ]
     return [*found, *(path for paths in below for path in paths)]
 
@@ -76,7 +75,7 @@ def test_a_run_holds_nothing_undeclared(objective: str, tmp_path: Path) -> None:
         path.stem for path in folder.glob("*.csv")
     }
     assert strangers(folder) == []
-    assert undeclared(json.loads((folder / "run.json").read_text()), RUN_DOCUMENT) == []
+    assert undeclared(json.loads((folder / "run.json").read_text()), RunDocument.table) == []
 
 
 def test_a_series_holds_nothing_undeclared(tmp_path: Path) -> None:
@@ -104,13 +103,15 @@ def test_a_series_holds_nothing_undeclared(tmp_path: Path) -> None:
     )
     assert len(list(folder.glob("*.csv"))) >= 6
     assert strangers(folder) == []
-    assert undeclared(json.loads((folder / "horizon.json").read_text()), SERIES_DOCUMENT) == []
+    assert undeclared(json.loads((folder / "horizon.json").read_text()), SeriesDocument.table) == []
 
 
 def test_a_study_holds_nothing_undeclared(study_folder: Path) -> None:
     assert len(list(study_folder.glob("*.parquet"))) >= 8
     assert strangers(study_folder) == []
-    assert undeclared(json.loads((study_folder / "manifest.json").read_text()), MANIFEST) == []
+    assert (
+        undeclared(json.loads((study_folder / "manifest.json").read_text()), Manifest.table) == []
+    )
 
 
 def test_learning_holds_nothing_undeclared(tmp_path: Path) -> None:
@@ -137,12 +138,12 @@ def test_learning_holds_nothing_undeclared(tmp_path: Path) -> None:
         == 0
     )
     assert strangers(compared) == []
-    assert undeclared(json.loads((compared / "manifest.json").read_text()), MANIFEST) == []
+    assert undeclared(json.loads((compared / "manifest.json").read_text()), Manifest.table) == []
     assert main(["learn", "run", *common, "--clip", "1", "--out", str(single)]) == 0
     document = json.loads((single / "run.json").read_text())
-    assert undeclared(document, LEARN_DOCUMENT) == []
-    assert set(pd.read_csv(single / "rounds.csv")) <= set(LEARN_ROUNDS.names)
-    assert set(pd.DataFrame(document["clients"])) <= set(CLIENTS.names)
+    assert undeclared(document, LearnDocument.table) == []
+    assert set(pd.read_csv(single / "rounds.csv")) <= set(LearnRound.table.names)
+    assert set(pd.DataFrame(document["clients"])) <= set(Client.table.names)
 
 
 TABLE = TableSchema(
@@ -200,7 +201,8 @@ def test_the_command_tells_every_table(capsys: pytest.CaptureFixture[str]) -> No
 def test_the_number_of_private_rows_is_not_published() -> None:
     """A list of rows that nobody may read says not even how long it is."""
     private = TableSchema("limits", "a limit", (), (Column("mw", "private", "Amount", "", "MW"),))
+    document = TableSchema("document", "a document", (), (), {"limits": private})
     lists: list[list[dict[str, float]]] = [[], [{"mw": 1.0}], [{"mw": 1.0}, {"mw": 2.0}]]
     for protected in (True, False):
-        told = [publish({"limits": x}, {"limits": private}, protected=protected) for x in lists]
+        told = [publish({"limits": x}, document, protected=protected) for x in lists]
         assert told == [{"limits": None}] * 3

@@ -1,0 +1,196 @@
+"""Rows and documents of learning runs: every figure, its unit, and who may see it.
+
+How many training samples a client has is public: noise is calibrated to it. Under calibration
+``sound`` models follow from releases alone. What is measured on them with samples is private: of
+training samples, which a certificate covers, and of test samples, which none does.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gridpriv.core.tables import (
+    Number,
+    Row,
+    TableSchema,
+    Text,
+    key,
+    known,
+    like,
+    part,
+    private,
+    released,
+    setting_columns,
+)
+from gridpriv.learning.settings import LearnSettings
+from gridpriv.privacy.rows import Bound, NoiseBlock, PerRelease, TotalEpsilon
+
+
+class Evaluated(Row):
+    """The global model after a round."""
+
+    objective: Number = private("Objective: mean loss plus regularizer")
+    consensus_residual: Number = released(
+        "Distance of local models: 2-norm of local models less the global one"
+    )
+    train_loss: Number = private(
+        "Training loss: at the global model, mean over clients of their means; with ryu-kim, whose "
+        "objective it is, over samples"
+    )
+    test_accuracy: Number = private("Test accuracy: of the global model")
+    test_error: Number = private(
+        "Test error: of the global model: share of wrong classes, or mean squared error"
+    )
+
+
+class OfRound(Row):
+    """One round."""
+
+    round: Number = key("Round: from 1")
+    noise_magnitude: Number = private("Noise magnitude: sum of |noise| over coordinates")
+
+
+class LearnRound(OfRound, Evaluated, name="rounds"):
+    """One round of one learning run."""
+
+    local_loss: Number = private("Local loss: mean, of every client's own model")
+    local_error: Number = private("Local test error: mean over clients' own models")
+    seconds: Number = private("Time: wall clock", "s")
+
+
+class OfClient(Row):
+    """One client."""
+
+    client: Any = key("Client: from 1")
+
+
+class Client(OfClient, name="clients"):
+    """One client."""
+
+    samples: Number = known("Samples: training samples of the client")
+    variables: Number = known("Variables: of the model")
+    train_loss: Number = like(Evaluated, "train_loss")
+
+
+class Compared(Row):
+    """A run of a comparison, whose tables are read beside those of grids."""
+
+    test_error_pct: Number = private("Test error: of the global model", "%")
+    test_mse: Number = private("Test mean squared error: of the global model")
+    local_error_pct: Number = private(
+        "Test error of local models: mean over clients' own models", "%"
+    )
+    local_mse: Number = private("Squared error of local models: mean over clients' own models")
+    mean_objective: Number = private("Objective: as training loss", "mean loss")
+    local_loss: Number = private("Loss of local models: mean, over training samples")
+    consensus_residual_max: Number = private(
+        "Distance of local models: 2-norm of local models less the global one"
+    )
+    normalized_error: Number = private(
+        "Normalized error: sum of squared distances to the centralized solution over its squared "
+        "norm"
+    )
+    augmented_objective: Number = private("Augmented objective: of Huang et al.")
+    accounted: Number = known("Total privacy loss: epsilon by an accounting")
+
+
+class ComparedRound(OfRound, Compared, name="rounds"):
+    """One evaluated round of one learning run."""
+
+
+class LearnFigures(Compared):
+    """Figures of a learning run in the table of runs."""
+
+    adjacency: Text = like(NoiseBlock, "adjacency")
+    client_rounds: Any = known("Client-rounds: rounds times clients of a round")
+    tuned: Any = released("Tuned: what was chosen from the declared grid")
+    noise_magnitude: Number = like(OfRound, "noise_magnitude")
+
+
+class Calibration(Bound, OfClient, name="statements"):
+    """The privacy of one client in one run."""
+
+    sensitivity: float = released("Sensitivity: proven, of the last release")
+    scale: float = released("Noise scale: of the last release")
+
+
+class DatasetRow(Row, name="dataset"):
+    """The data set."""
+
+    name: Text = known("Name: of the data set")
+    train_samples: Number = known("Training samples: how many")
+    test_samples: Number = known("Test samples: how many")
+    features: Number = known("Features: of a sample")
+    classes: Number = known("Classes: 0 for a regression")
+    norm: Any = known("Norm bound: public, of a sample's features")
+    clipped: Number = private("Clipped: rows clipped to public bounds")
+    source: Text = known("Source: in words")
+
+
+class LearnTotal(TotalEpsilon, name="total"):
+    """All releases of the worst client."""
+
+    nominal: Number = known("Claimed total: that the settings state")
+
+
+class LearnPrivacy(NoiseBlock):
+    """Protection and certified totals of a learning run."""
+
+    releases_per_client: Number = released("Releases per client: of the client that made most")
+    per_release: PerRelease = part(PerRelease)
+    noise_multiplier: Number = released("Noise multiplier: least noise scale over sensitivity")
+    total_pure: Number = released("Pure total epsilon: of the worst client")
+    total: LearnTotal = part(LearnTotal)
+    zcdp: Number = released("Total rho: of zero-concentrated privacy")
+    published_total: Number = known("The paper's total: no certificate")
+    sensitivity: list[Calibration] = part(Calibration)
+    notes: Any = released("Notes: on the certificate")
+
+
+class AlgorithmFigures(Row, name="solver"):
+    """The algorithm."""
+
+    name: Text = known("Algorithm: by name")
+    version: Text = known("Version: of gridpriv")
+    solves: Number = released("Rounds: that were finished")
+    failures: Number = private("Failures: always 0")
+    seconds_per_solve: Number = private("Time of a round: wall clock", "s")
+
+
+class LearnTiming(Row, name="timing"):
+    """Seconds of a run's parts; ``solve`` leaves out what evaluation took."""
+
+    load: Number = private("Load: wall clock", "s")
+    build: Number = private("Build: wall clock", "s")
+    solve: Number = private("Solve: wall clock", "s")
+    total: Number = private("Total: wall clock", "s")
+
+
+class RoundTime(Row, name="timing"):
+    """Time of one learning run."""
+
+    round_seconds: Number = private("Median round: wall clock", "s")
+
+
+SETTINGS = TableSchema(
+    "settings", "the settings of a learning run", (), setting_columns(LearnSettings)
+)
+
+
+class LearnDocument(Row, name="learn"):
+    """A learning run."""
+
+    case: Text = known("Data set: by name")
+    dataset: DatasetRow = part(DatasetRow)
+    clients: list[Client] = part(Client)
+    settings: Any = part(SETTINGS)
+    rounds: list[LearnRound] = part(LearnRound)
+    final: Evaluated = part(Evaluated)
+    privacy: LearnPrivacy = part(LearnPrivacy)
+    solver: AlgorithmFigures = part(AlgorithmFigures)
+    timing: LearnTiming = part(LearnTiming)
+    seed: Any = private("Seed: of splits, samples and the simulated noise")
+    version: Text = known("Version: of gridpriv")
+
+
+TABLES = tuple(row.table for row in (ComparedRound, Calibration, Client, RoundTime))

@@ -1,0 +1,448 @@
+"""Rows of the tables of a run on a grid: every figure, its unit, and who may see it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gridpriv.core.tables import (
+    Column,
+    Flag,
+    Number,
+    Row,
+    TableSchema,
+    Text,
+    key,
+    known,
+    like,
+    private,
+    released,
+    setting_columns,
+)
+from gridpriv.privacy.statement import ZoneStatement
+from gridpriv.zonal.settings import Settings
+
+LIMIT = "Kind: generator P, generator Q, line, voltage or angle"
+ELEMENT = "Element: generator row, branch row or bus number"
+
+
+class OfZone(Row):
+    """One zone."""
+
+    zone: Text = key("Zone: name in the zone map")
+
+
+class OfBus(Row):
+    """One bus."""
+
+    bus: Number = key("Bus: number in the case")
+
+
+class OfBranch(Row):
+    """One branch."""
+
+    from_bus: Number = key("From bus: number of the branch's first end")
+    to_bus: Number = key("To bus: number of the branch's second end")
+
+
+class OfStep(Row):
+    """One step of a series."""
+
+    step: Text = key("Step: name in the series")
+
+
+class InUnit(Row):
+    """A figure with its unit."""
+
+    unit: Text = key("Unit: of the figure in the same row")
+
+
+class Plans(Row):
+    """Sum of the plans of all zones in a round."""
+
+    objective: Number = private(
+        "Squared imbalance: of true demand: what zones minimise with the objective imbalance",
+        "p.u. squared",
+        at="final.objective",
+    )
+    cost: Number = private("Cost: of generation", "$/h")
+    shed_mw: Number = private(
+        "Shed in the last round: active load shedding by the last round's plan",
+        "MW",
+        at="final.shed_mw",
+    )
+    surplus_mw: Number = private(
+        "Surplus: active power without a taker by the last round's plan",
+        "MW",
+        at="final.surplus_mw",
+    )
+    shed_mvar: Number = private(
+        "Reactive shed: reactive load shedding by the last round's plan",
+        "MVAr",
+        at="final.shed_mvar",
+    )
+    surplus_mvar: Number = private(
+        "Reactive surplus: reactive power without a taker by the last round's plan", "MVAr"
+    )
+
+
+class Residuals(Row):
+    """Residuals of the consensus."""
+
+    consensus_residual: Number = released(
+        "Consensus residual: 2-norm of w less what zones sent",
+        "p.u.",
+        at="final.consensus_residual",
+    )
+    consensus_residual_max: Number = released(
+        "Largest disagreement: of one shared variable: w less what a zone sent", "p.u."
+    )
+    dual_residual: Number = released(
+        "Dual residual: 2-norm of rho times the change of w, in multiples of the mean marginal cost"
+    )
+
+
+class RoundRow(Residuals, Plans, name="rounds"):
+    """One round of one run."""
+
+    round: Number = key("Round: from 1")
+    noise_magnitude: Number = private("Noise magnitude: sum of |noise| over coordinates", "p.u.")
+    penalty_min: Number = released("Least penalty: smallest rho of the round")
+    penalty_max: Number = released("Largest penalty: largest rho of the round")
+    solver_iterations: Number = private("Solver iterations: of all zones")
+    solver_retries: Number = private(
+        "Solver retries: solves that were tried again", at="solver.failures"
+    )
+    seconds: Number = private("Time: wall clock", "s")
+
+
+class ZoneSize(OfZone, name="zones"):
+    """One zone."""
+
+    buses: Number = known("Buses: how many")
+    variables: Number = known("Variables: of the zone's local problem")
+    shared: Number = known("Shared: variables that another holder has too")
+    tie_lines: Number = known("Tie lines: branches with one end in the zone")
+    generators: Number = known("Generators: how many")
+    connected: Flag = known("Connected: whether its buses are")
+    share_of_mean: Number = known("Share of the mean size: buses over the mean zone's")
+    capacity_mw: Number = known("Capacity: of its generators", "MW")
+
+
+class ZoneRow(ZoneSize, Plans, name="zones"):
+    """One zone of one run, after the last round."""
+
+    load_mw: Number = private("Load: active demand", "MW")
+
+
+class SettledFigures(Row):
+    """The AC state after redispatch, in short."""
+
+    ac_feasible: Flag = private(
+        "AC-feasible: true where no limit is violated", at="final.physical.ac_feasible"
+    )
+    cost: Number = private(
+        "Cost: generation and load shedding at voll, without payments between zones for balancing "
+        "power; none where the state is infeasible",
+        "$/h",
+        at="final.physical.cost",
+    )
+    balancing_mw: Number = private(
+        "Balancing power: interchange that zones lack of their schedule and draw from others' "
+        "reserves",
+        "MW",
+        at="final.physical.balancing_mw",
+    )
+
+
+class BusRow(OfBus, OfZone, name="buses"):
+    """One bus of one run."""
+
+    pd_mw: Number = private("Active demand: of the bus", "MW")
+    qd_mvar: Number = private("Reactive demand: of the bus", "MVAr")
+    shed_mw: Number = like(Plans, "shed_mw")
+    shed_mvar: Number = like(Plans, "shed_mvar")
+    vm_pu: Number = private("Voltage: magnitude by the last round's plan", "p.u.")
+    redispatch_shed_mw: Number = private(
+        "Shed after redispatch: load shedding when every zone plans with its true demand and the "
+        "grid has settled",
+        "MW",
+        at="final.redispatch.shed_mw",
+    )
+    redispatch_shed_mvar: Number = private(
+        "Reactive shed after redispatch: reactive load shedding after local redispatch", "MVAr"
+    )
+
+
+class BusPrice(OfBus, OfZone, InUnit, name="prices"):
+    """One bus, after local redispatch."""
+
+    p_price: Number = private("Active price: of one more unit of active demand")
+    q_price: Number = private("Reactive price: of one more unit of reactive demand")
+
+
+class TiePrice(OfZone, OfBranch, InUnit, name="tie_prices"):
+    """One flow on a tie line, as one zone prices it after the last round."""
+
+    branch_row: Number = key("Branch: 1-based row of the source")
+    flow: Text = key("Flow: p_from, q_from, p_to or q_to")
+    price: Number = released("Price: dual of the flow's consensus constraint")
+
+
+class BindingLimit(InUnit, name="binding"):
+    """One limit that the dispatch after local redispatch stands at."""
+
+    kind: Text = private(LIMIT)
+    element: Any = private(ELEMENT)
+    limit: Text = private("Limit: lower or upper")
+    at: Text = private("At: bus numbers")
+    value: Number = private("Value: of the limited quantity")
+    bound: Number = private("Bound: what it is limited to")
+    amount: Number = private("Amount: by which the value is outside; 0 at the limit")
+
+
+class StateRow(Row):
+    """State of the grid; signs and names are pandapower's."""
+
+    index: Number = key("Index: bus number, or 1-based row of the source")
+
+
+class ResBus(StateRow, name="res_bus"):
+    """One bus: state of the dispatch; signs and names are pandapower's."""
+
+    vm_pu: Number = private("Voltage: magnitude", "p.u.")
+    va_degree: Number = private("Angle: of the voltage", "degree")
+    p_mw: Number = private("Active power: that the bus takes from the grid", "MW")
+    q_mvar: Number = private("Reactive power: that the bus takes from the grid", "MVAr")
+
+
+class ResLine(StateRow, OfBranch, name="res_line"):
+    """One branch or transformer: state of the dispatch; signs and names are pandapower's."""
+
+    p_from_mw: Number = private("Active flow, from: into the branch at the from end", "MW")
+    q_from_mvar: Number = private("Reactive flow, from: into the branch at the from end", "MVAr")
+    i_from_ka: Number = private("Current, from: at the from end", "kA")
+    vm_from_pu: Number = private("Voltage, from: at the from end", "p.u.")
+    va_from_degree: Number = private("Angle, from: at the from end", "degree")
+    p_to_mw: Number = private("Active flow, to: into the branch at the to end", "MW")
+    q_to_mvar: Number = private("Reactive flow, to: into the branch at the to end", "MVAr")
+    i_to_ka: Number = private("Current, to: at the to end", "kA")
+    vm_to_pu: Number = private("Voltage, to: at the to end", "p.u.")
+    va_to_degree: Number = private("Angle, to: at the to end", "degree")
+    pl_mw: Number = private("Active loss: of the branch", "MW")
+    ql_mvar: Number = private("Reactive loss: of the branch", "MVAr")
+    i_ka: Number = private("Current: of the end that carries more", "kA")
+    loading_percent: Number = private("Loading: apparent power over the rating", "%")
+
+
+class ResGen(StateRow, OfBus, name="res_gen"):
+    """One generator: state of the dispatch; signs and names are pandapower's."""
+
+    p_mw: Number = private("Active power: generated", "MW")
+    q_mvar: Number = private("Reactive power: generated", "MVAr")
+    va_degree: Number = private("Angle: of the bus's voltage", "degree")
+    vm_pu: Number = private("Voltage: magnitude of the bus's voltage", "p.u.")
+
+
+class ResShed(StateRow, name="res_shed"):
+    """One bus: state of the dispatch; signs and names are pandapower's."""
+
+    p_mw: Number = private("Active shed: active load shedding", "MW")
+    q_mvar: Number = private("Reactive shed: reactive load shedding", "MVAr")
+
+
+class Timing(Row, name="timing"):
+    """Time of one run."""
+
+    load: Number = private("Reading: of case and settings", "s")
+    build: Number = private("Building: of the local problems", "s")
+    solve: Number = private("Solving: of all rounds", "s")
+    total: Number = private("In all: from reading to the last check", "s")
+
+
+class StoredTiming(Timing, name="timing"):
+    """Time of one run; the only table that differs between two machines."""
+
+    process: Number = private("Process: number of the process that ran it")
+
+
+class Baselines(Row):
+    """Figures of other runs of the same zones."""
+
+    noise_free_cost: Number = private("Noise-free cost: cost of the noise-free baseline", "$/h")
+    noise_free_shed_mw: Number = private(
+        "Noise-free load shedding: load shedding of the noise-free baseline", "MW"
+    )
+    noise_free_status: Text = private(
+        "Noise-free AC feasibility: status of the noise-free baseline"
+    )
+    noise_free_residual: Number = private(
+        "Noise-free residual: consensus residual of the noise-free baseline", "p.u."
+    )
+    prior_only_status: Text = private(
+        "Prior-only AC feasibility: status of the prior-only baseline (epsilon = 0)"
+    )
+    prior_only_cost: Number = private(
+        "Prior-only cost: cost of the prior-only baseline (epsilon = 0)", "$/h"
+    )
+    prior_only_shed_mw: Number = private(
+        "Prior-only load shedding: load shedding of the prior-only baseline (epsilon = 0)", "MW"
+    )
+
+
+class StepRow(OfStep, Baselines, SettledFigures, name="steps"):
+    """One step of a series."""
+
+    status: Text = private(
+        "AC feasibility: feasible, marginal (violations within 0.1 % of the limit) or infeasible"
+    )
+    rounds: Number = released("Rounds finished: of the step's run")
+    consensus_residual: Number = like(Residuals, "consensus_residual")
+    demand_mw: Number = private("Demand: active demand of the grid", "MW")
+    objective: Number = like(Plans, "objective")
+    shed_mw: Number = like(Plans, "shed_mw")
+    surplus_mw: Number = like(Plans, "surplus_mw")
+    redispatch_shed_mw: Number = like(BusRow, "redispatch_shed_mw")
+    seconds: Number = like(RoundRow, "seconds")
+
+
+class DrawRow(OfStep, OfZone, name="releases"):
+    """Equal releases of one zone in one run or step."""
+
+    early: Flag = released("Early: whether the step ended before it could be stored")
+    mechanism: Text = known("Mechanism: that drew the noise")
+    scale: Number = released("Noise scale: of the mechanism")
+    sensitivity: Number = released("Sensitivity: proven")
+    norm: Any = known("Norm: in which the sensitivity is measured")
+    bound_source: Text = known("Provenance: where the sensitivity comes from")
+    assumed: Number = known("Assumed sensitivity: that the noise is calibrated to")
+    share: Number = known("Largest share: larger part of the sensitivity, active or reactive")
+    count: Number = released("Count: how many; of an early end that nobody saw, at most")
+
+
+class Document(Row, name="documents"):
+    """One run."""
+
+    document: Text = private("Document: what run --json prints, as JSON")
+
+
+class LikelyDemand(OfStep, OfZone, OfBus, name="released"):
+    """One bus: its likely demand after one release, as the mean of the steps or unscaled."""
+
+    pd_pu: Number = released("Active demand: that the release leaves likely", "p.u.")
+    qd_pu: Number = released("Reactive demand: that the release leaves likely", "p.u.")
+
+
+class TemporalCoefficient(OfStep, OfZone, name="temporal_coefficients"):
+    """One cosine of a zone's sum over the steps: what one release leaves likely."""
+
+    cosine: Number = key("Cosine: half waves over all steps")
+    p_pu: Number = released("Active swing: its coefficient, as a mean over steps", "p.u.")
+    q_pu: Number = released("Reactive swing: its coefficient, as a mean over steps", "p.u.")
+
+
+class OfGrid(Row):
+    """One case."""
+
+    case: Text = key("Case: name or path that was given")
+    zoning: Text = key("Zoning: as given; empty for the case's own")
+
+
+class NetworkBus(OfGrid, OfBus, name="network_buses"):
+    """One bus, as maps draw it."""
+
+    zone: Text = known("Zone: name in the zone map")
+    x: Number = known("x: position in the drawing")
+    y: Number = known("y: position in the drawing")
+    generator: Flag = known("Generator: whether it has one")
+
+
+class NetworkBranch(OfGrid, name="network_branches"):
+    """One branch, as maps draw it."""
+
+    from_: Number = known("From bus: number of the branch's first end")
+    to: Number = known("To bus: number of the branch's second end")
+    tie: Flag = known("Tie: whether it joins two zones")
+
+
+class RunFigures(SettledFigures):
+    """Figures of a run in the table of runs, read from its document."""
+
+    objective: Number = like(Plans, "objective")
+    consensus_residual: Number = like(Residuals, "consensus_residual")
+    shed_mw: Number = like(Plans, "shed_mw")
+    surplus_mw: Number = like(Plans, "surplus_mw")
+    imbalance_mw: Number = private("Imbalance: shed plus surplus by the last round's plan", "MW")
+    shed_mvar: Number = like(Plans, "shed_mvar")
+    redispatch_shed_mw: Number = like(BusRow, "redispatch_shed_mw")
+    redispatch_surplus_mw: Number = private(
+        "Surplus after redispatch: active power without a taker after local redispatch",
+        "MW",
+        at="final.redispatch.surplus_mw",
+    )
+    redispatch_objective: Number = private(
+        "Squared imbalance after redispatch: of true demand after local redispatch",
+        "p.u. squared",
+        at="final.redispatch.objective",
+    )
+    noise_magnitude: Number = like(RoundRow, "noise_magnitude")
+    redispatch_cost: Number = private(
+        "Cost after redispatch: of generation after local redispatch",
+        "$/h",
+        at="final.redispatch.cost",
+    )
+    interchange_deviation_mw: Number = private(
+        "Interchange deviation: largest deviation of a zone from its scheduled interchange",
+        "MW",
+        at="final.physical.interchange_deviation_mw",
+    )
+    explanation: Text = private(
+        "Explanation: load shedding and binding limits", at="final.explanation"
+    )
+    ac_converged: Flag = private(
+        "AC power flow converged: whether the dispatch has an AC solution", at="final.ac.converged"
+    )
+    ac_slack_mw: Number = private(
+        "Regulation: active power that generators add to their plans", "MW", at="final.ac.slack_mw"
+    )
+    ac_vm_violations: Number = private(
+        "Voltage violations: buses outside their band by the AC solution",
+        at="final.ac.vm_violations",
+    )
+    ac_loading_violations: Number = private(
+        "Loading violations: branches above their rating by the AC solution",
+        at="final.ac.loading_violations",
+    )
+    solves: Number = released(
+        "Solves: local updates of all zones in finished rounds", at="solver.solves"
+    )
+    solver_retries: Number = like(RoundRow, "solver_retries")
+
+
+ZONE_MAP = Column("zoning", "settings", "Zone map", "where it comes from", dtype="text")
+SETTINGS = TableSchema(
+    "settings", "the settings of a run", (), (*setting_columns(Settings), ZONE_MAP)
+)
+TABLES = tuple(
+    row.table
+    for row in (
+        RoundRow,
+        ZoneRow,
+        BusRow,
+        BusPrice,
+        TiePrice,
+        BindingLimit,
+        ResBus,
+        ResLine,
+        ResGen,
+        ResShed,
+        ZoneStatement,
+        StoredTiming,
+        StepRow,
+        DrawRow,
+        LikelyDemand,
+        TemporalCoefficient,
+        Document,
+        NetworkBus,
+        NetworkBranch,
+    )
+)
