@@ -39,7 +39,10 @@ class Releases(Part):
         Privacy,
         "sensitivity",
         "proven",
-        help="the analytic or the classical Gaussian of --epsilon and --delta",
+        help=(
+            "Gaussian calibration of --epsilon and --delta: analytic (proven) or classical "
+            "(published)"
+        ),
     )
     delta: float = changed(Privacy, "delta", 1e-5, help="delta of one Gaussian release")
 
@@ -49,12 +52,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--releases", type=WHOLE, required=True, metavar="T", help="number of releases"
     )
-    noise = parser.add_argument_group("noise", "One of the three.")
-    noise.add_argument("--epsilon", type=REAL, metavar="E", help="of one release")
+    noise = parser.add_argument_group("noise", "Exactly one of these flags.")
+    noise.add_argument("--epsilon", type=REAL, metavar="E", help="epsilon of one release")
     noise.add_argument(
-        "--noise-multiplier", type=REAL, metavar="M", help="scale of the noise over the sensitivity"
+        "--noise-multiplier", type=REAL, metavar="M", help="noise scale divided by sensitivity"
     )
-    noise.add_argument("--total", metavar="E[,D]", help="find the noise for this total")
+    noise.add_argument("--total", metavar="E[,D]", help="total for which the noise is computed")
     add_flags(parser, Releases)
     parser.add_argument(
         "--target-delta",

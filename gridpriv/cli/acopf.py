@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--bound",
         action="store_true",
-        help="with cost: solve the relaxation too; print its bound, compare its prices",
+        help="with --objective cost, also solve the SOC relaxation: lower bound and prices",
     )
     add_output(parser, "write acopf.json, buses.csv, generators.csv, binding.csv")
 

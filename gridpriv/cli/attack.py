@@ -28,26 +28,36 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_run_arguments(parser)
     hide_what_runs_only(parser)
     parser.add_argument(
-        "--seeds", type=WHOLE, default=5, metavar="N", help="noisy runs that are attacked"
+        "--seeds", type=WHOLE, default=5, metavar="N", help="number of noisy runs to attack"
     )
     parser.add_argument(
-        "--epsilons", type=EPSILONS, default=(), metavar="E,E", help="total budgets to sweep"
+        "--epsilons",
+        type=EPSILONS,
+        default=(),
+        metavar="E,E",
+        help="total epsilons of further attacked runs, comma-separated",
     )
     parser.add_argument(
-        "--attack-rounds", type=WHOLE, default=10, metavar="R", help="rounds that are heard at most"
+        "--attack-rounds",
+        type=WHOLE,
+        default=10,
+        metavar="R",
+        help="largest number of rounds that the adversary observes",
     )
     parser.add_argument(
         "--prior",
         default="grid",
         metavar="WHOSE",
-        help="whose total the prior shares out equally: grid | zone",
+        help=(
+            "public prior: equal shares of the total demand of the grid or of the zone: grid | zone"
+        ),
     )
     parser.add_argument(
         "--prior-spread",
         type=REAL,
         default=1.0,
         metavar="S",
-        help="spread of the public prior over its mean",
+        help="standard deviation of the public prior divided by its mean",
     )
     parser.add_argument(
         "--bus", type=WHOLE, metavar="BUS", help="attack this bus's zone only (default: every zone)"
@@ -55,7 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--averaging",
         action="store_true",
-        help="also error against rounds, drawn each round or once",
+        help="also report the error by number of rounds, for noise drawn every round and once",
     )
 
 

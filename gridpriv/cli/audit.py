@@ -34,7 +34,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--runs",
         type=WHOLE,
         metavar="N",
-        help="runs on each of D and D' (default: 50000, 10000, and 3000 of 5 rounds)",
+        help=(
+            "runs on each of two neighbouring demands (default: 50000 at level release, 10000 "
+            "at solution, 3000 at messages)"
+        ),
     )
     parser.add_argument(
         "--confidence", type=REAL, default=0.999, metavar="C", help="confidence of the bound"
@@ -44,16 +47,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=WHOLE,
         default=5,
         metavar="R",
-        help="rounds that are replayed and observed",
+        help="number of rounds that are replayed",
     )
     parser.add_argument(
         "--levels",
         default="release,solution,messages",
         metavar="A,B",
-        help="observed, by commas: release | solution | messages",
+        help="what the adversary observes, comma-separated: release | solution | messages",
     )
     parser.add_argument(
-        "--bus", type=WHOLE, metavar="BUS", help="bus whose demand moves (default: the worst)"
+        "--bus",
+        type=WHOLE,
+        metavar="BUS",
+        help=(
+            "bus whose demand differs between the neighbours (default: the bus of largest "
+            "sensitivity)"
+        ),
     )
     parser.add_argument(
         "--sweep", action="store_true", help="audit every perturbation, mechanism and update"

@@ -23,8 +23,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "case", metavar="CASE", nargs="?", help="report of one case: every field of its source"
     )
-    parser.add_argument("--report", action="store_true", help="the same, said explicitly")
-    parser.add_argument("--all", action="store_true", help="read the extras' cases too (a minute)")
+    parser.add_argument("--report", action="store_true", help="report of CASE, as without the flag")
+    parser.add_argument(
+        "--all",
+        action="store_true",
+        help="also read the cases of installed extras (takes a minute)",
+    )
     add_output(parser)
 
 

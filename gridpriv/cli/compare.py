@@ -39,19 +39,26 @@ if TYPE_CHECKING:
 OWN_FLAGS = ("budget", "seed", "load_scale", "local_updates")
 KINDS = {"local-updates": reading(int), "load-scales": reading(float), "seeds": reading(int)}
 AXES = {
-    "budgets": "certified totals, or total:E[;D] and per-release:E[;D] (default: 0.5,1,5,10)",
-    "local-updates": "values of E (default: what each method has)",
-    "load-scales": "factors on every demand (default: 1)",
-    "zonings": "K, METHOD:K or FILE.csv (default: the shipped map of each case)",
-    "seeds": "N for 1 to N, or a list (default: 1,2,3,4,5)",
+    "budgets": (
+        "certified total epsilons, or budgets as total:E[;D] or per-release:E[;D] (default: "
+        "0.5,1,5,10)"
+    ),
+    "local-updates": "numbers of local updates E of a round (default: that of each method)",
+    "load-scales": "factors on the demand of every bus (default: 1)",
+    "zonings": "zone maps: K, PARTITION:K or FILE.csv (default: the shipped map of each case)",
+    "seeds": "number of seeds N (1 to N), or a list (default: 1,2,3,4,5)",
 }
 EXAMPLE = "once: noise_schedule=once"
-METHOD = "'NAME: SETTING=VALUE ...', a method, repeatable (default: those of the axes)"
+METHOD = (
+    "method to compare, as 'NAME: SETTING=VALUE ...'; repeatable (default: the recommended and "
+    "the published methods)"
+)
 
 EPILOG = (
-    "A setting with one value holds for every run; with several, by commas or given again, every "
-    "method is run at each. Its default is that of a method which does not set it. mechanism, "
-    "perturbation, noise_schedule and update replace the default methods by their combinations."
+    "A setting with one value applies to every run. With several values, comma-separated or "
+    "repeated, every method runs at each of them. A method's own value takes precedence. If "
+    "mechanism, perturbation, noise_schedule or update is given, the combinations of their "
+    "values replace the default methods."
 )
 
 
@@ -62,13 +69,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--study", metavar="FILE", help="read the study from a TOML or JSON file (default: none)"
     )
     parser.add_argument("--method", action="append", metavar="METHOD", help=METHOD)
-    axes = parser.add_argument_group("axes", "What every method is run at, by commas.")
+    axes = parser.add_argument_group("axes", "Values at which every method runs, comma-separated.")
     for name, text in AXES.items():
         axes.add_argument(f"--{name}", metavar="A,B,...", help=text)
     axes.add_argument(
         "--per-release",
         action="store_true",
-        help="budgets are per release, as in the paper, not totals",
+        help="read budgets as epsilons per release, as in the paper, not as totals",
     )
     parser.epilog = EPILOG
     add_settings(
@@ -82,9 +89,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         dest="reference",
         action="store_false",
         default=None,
-        help="leave out the same zones without noise, and with prior-only",
+        help="leave out the noise-free and the prior-only baseline",
     )
-    dry = "check the study and print its runs and time; run nothing"
+    dry = "check the study, print its runs and the estimated time, run nothing"
     parser.add_argument("--dry-run", action="store_true", help=dry)
     parser.add_argument(
         "--title", metavar="TEXT", help="title of the report (default: a general one)"
@@ -96,12 +103,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def add_running(parser: argparse.ArgumentParser) -> None:
     """Add how a study is run and where it goes."""
     parser.add_argument("--jobs", type=WHOLE, metavar="N", help="processes (default: all cores)")
-    parser.add_argument("--cluster", metavar="ADDRESS", help="run on a Dask cluster instead")
-    parser.add_argument("--resume", action="store_true", help="run what the folder does not hold")
     parser.add_argument(
-        "--retry-failed", action="store_true", help="with --resume: failed runs too"
+        "--cluster", metavar="ADDRESS", help=("address of a Dask cluster that runs the study")
     )
-    parser.add_argument("--time-limit", type=REAL, metavar="SECONDS", help="stop a run after this")
+    parser.add_argument("--resume", action="store_true", help="run only what the folder lacks")
+    parser.add_argument(
+        "--retry-failed", action="store_true", help="with --resume, also repeat failed runs"
+    )
+    parser.add_argument("--time-limit", type=REAL, metavar="SECONDS", help="time limit of one run")
     add_formats(parser)
     add_output(parser, "folder of the study (default: study-NAME)")
 

@@ -33,19 +33,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "folders",
         metavar="FOLDER",
         nargs="*",
-        help="after the word verify in place of CASE: parties' folders whose signed transcripts "
-        "are replayed, to name who deviated from the agreement",
+        help=(
+            "with 'verify' in place of CASE: folders of parties whose signed transcripts are "
+            "replayed, to name parties that deviated from the agreement"
+        ),
     )
     parser.add_argument("--run", metavar="NAME", default="1", help="name of the run")
     parser.add_argument(
         "--address",
         metavar="HOST:PORT",
         default="127.0.0.1:50051",
-        help="where zones reach the coordinator",
+        help="address of the coordinator for zones",
     )
     add_zone_arguments(parser)
     add_settings(parser, Settings, PRESETS, without=("workers", "temporal_basis", "stream"))
-    add_output(parser, "a new folder, with one folder per party", "DIR")
+    add_output(parser, "new folder with one folder per party", "DIR")
 
 
 def execute(args: argparse.Namespace) -> int:

@@ -30,17 +30,17 @@ gridpriv compare --study study.toml --out study
 """,
     "plan": r"""
 # protect 10 MW at one bus at a total epsilon of 1
-gridpriv plan case14 --protect 10MW --total 1
+gridpriv plan case14 --beta 10MW --total 1
 # with last year's published demand and three kinds of release
 gridpriv plan grid.m --zones 3 --public-demand published.csv \
     --releases nothing,bus,total --rounds central
 """,
     "publish": r"""
 # a case to share, with noise from the operating system's entropy
-gridpriv publish case14 --protect 10MW --total 1 --noise secure \
+gridpriv publish case14 --beta 10MW --total 1 --noise secure \
     --out case14_private.m
 # a trial, simulated noise: keeps the optimal cost, adds 20 scenarios
-gridpriv publish case118 --protect 20MW --total 2 --fidelity cost \
+gridpriv publish case118 --beta 20MW --total 2 --fidelity cost \
     --scenarios 20 --out trial.m
 """,
     "report": r"""
@@ -95,7 +95,8 @@ gridpriv security case118 --beta 10MW --budget total:1 --mechanism knorm
 gridpriv security case118 --contingencies list.csv --view zone:2
 """,
     "zones": r"""
-gridpriv zones case118 --zones 4 --method louvain --plot zones.svg --out z.csv
+gridpriv zones case118 --zones 4 --partition louvain --plot zones.svg \
+    --out zones.csv
 gridpriv zones grid.json --zones-from zone
 """,
     "cases": r"""

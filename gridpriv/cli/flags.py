@@ -144,7 +144,7 @@ def refuse_beside_study(given: Iterable[str]) -> None:
         )
 
 
-ZONE_FLAGS = ("zones", "zoning", "zones_from", "method", "zone_size")
+ZONE_FLAGS = ("zones", "zoning", "zones_from", "partition", "zone_size")
 
 
 def command_again(args: argparse.Namespace, settings: Settings) -> str:
@@ -248,10 +248,11 @@ def add_zone_arguments(parser: argparse.ArgumentParser) -> None:
         help="zones from the groups of the case: area | zone | country | substation",
     )
     zones.add_argument(
-        "--method",
+        "--partition",
         metavar="NAME",
         help="partition method: spectral | louvain | kernighan-lin | metis (default: spectral)",
     )
+    zones.add_argument("--method", dest="partition", help=argparse.SUPPRESS)  # its older name
     zones.add_argument(
         "--zone-size", type=WHOLE, metavar="N", help="target buses per zone, in place of --zones"
     )
@@ -261,6 +262,12 @@ NOT_HONOURED = (
     "demand",
     "ledger",
     "series",
+    "storage",
+    "ramps",
+    "reserves",
+    "commitment",
+    "dry_run",
+    "write",
     "resume",
     "public",
     "cluster",
@@ -273,7 +280,7 @@ NOT_HONOURED = (
 def hide_what_runs_only(parser: argparse.ArgumentParser) -> None:
     """Leave flags of ``run`` that are refused out of the help; they are parsed, to say so."""
     for action in parser._actions:
-        if action.dest in (*NOT_HONOURED, "ledger_key", "tables"):
+        if action.dest in (*NOT_HONOURED, "ledger_key", "tables", "step_hours"):
             action.help = argparse.SUPPRESS
 
 
@@ -287,9 +294,10 @@ def studied_run(args: argparse.Namespace) -> tuple[Case, Zoning, Settings]:
 
     for name in NOT_HONOURED:
         if getattr(args, name, None):
+            flag = name.replace("_", "-")
             raise InputError(
-                f"--{name} is a flag of gridpriv run: gridpriv {args.command} studies the settings "
-                "on the case's own demand, publishes nothing and charges nothing"
+                f"--{flag} is a flag of gridpriv run. gridpriv {args.command} reads the case's own "
+                "demand, publishes nothing and charges nothing: leave the flag out"
             )
     settings = make_settings(args.preset, **given_settings(args, Settings))
     case = load_case(args.case)
@@ -302,10 +310,10 @@ def chosen_zoning(case: Case, args: argparse.Namespace) -> Zoning:
     from gridpriv.grid.zoning import read_zoning, zoning_from_source
 
     given = [flag for flag in ("zoning", "zones_from") if getattr(args, flag)]
-    if given and (len(given) > 1 or args.zones or args.method or args.zone_size):
+    if given and (len(given) > 1 or args.zones or args.partition or args.zone_size):
         raise InputError(
             f"--{given[0].replace('_', '-')} names a map; leave out --zones, --zone-size, "
-            "--method and every other map"
+            "--partition and every other map"
         )
     if args.zones_from:
         return zoning_from_source(case, args.zones_from)
@@ -320,11 +328,11 @@ def chosen_zoning(case: Case, args: argparse.Namespace) -> Zoning:
     zones = args.zones
     if args.zone_size:
         zones = max(1, round(case.n_bus / args.zone_size))
-    if args.method is not None:
+    if args.partition is not None:
         from gridpriv.grid.partition import METHODS
 
-        one_of("method", args.method, METHODS)
-    found = zoning_of(case, zones, args.method)
+        one_of("partition", args.partition, METHODS)
+    found = zoning_of(case, zones, args.partition)
     if found is None:
         own = [f", --zones-from {name}" for name in case.groups]
         raise InputError(

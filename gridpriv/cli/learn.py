@@ -52,13 +52,13 @@ if TYPE_CHECKING:
 
 EXAMPLE = "slow: algorithm=dpsgd clip=1"
 ALGORITHMS, TOTALS, SEEDS = "ryu-kim,dp-admm,dpsgd", "0.5,1,5", 3
-METHOD = "'NAME: SETTING=VALUE ...', a way with settings of its own, repeatable (default: none)"
-TUNE = "values that every way which reads the setting chooses from, repeatable (default: none)"
+METHOD = "method to compare, as 'NAME: SETTING=VALUE ...'; repeatable (default: none)"
+TUNE = "values among which every method with this setting is tuned; repeatable (default: none)"
 TUNE_ON = (
-    "public:S, a share S of the training rows that is declared public, or charged, which shares "
-    "the budget (default: public:0.1)"
+    "rows for tuning: public:S (a share S of the training rows, declared public) or charged "
+    "(private rows; tuning takes part of the budget) (default: public:0.1)"
 )
-CLIENT_ROUNDS = "rounds of every way times its clients of a round (default: --rounds for all)"
+CLIENT_ROUNDS = "rounds times clients per round, equal for every method (default: --rounds for all)"
 OF_PLANS = (
     "algorithms",
     "method",
@@ -72,8 +72,8 @@ OF_PLANS = (
 )
 
 ACTIONS = {
-    "run": "one run on a data set",
-    "compare": "algorithms side by side at equal certified totals; each gets the settings it reads",
+    "run": "run one algorithm on a data set",
+    "compare": "compare algorithms at equal certified totals; each takes the settings that it has",
     "predict": "predict rows with a model that learn run --out has written",
     "forecast": "forecast demand from the zones' history, as a public prior of demand",
     "grant": "grant a total budget to each sample of a data set, in a ledger",
@@ -98,8 +98,14 @@ def _run_arguments(parser: argparse.ArgumentParser) -> None:
     _source_arguments(parser)
     add_settings(parser, LearnSettings, preset_names())
     add_ledger_arguments(parser)
-    parser.add_argument("--public", action="store_true", help="export releases only")
-    parser.add_argument("--resume", action="store_true", help="run what --out was begun for")
+    parser.add_argument(
+        "--public",
+        action="store_true",
+        help="write public figures only (releases and public data)",
+    )
+    parser.add_argument(
+        "--resume", action="store_true", help="continue the interrupted run of --out"
+    )
     add_output(parser, "write model.npz, tables, run.json and rounds.csv")
 
 
@@ -115,19 +121,19 @@ def _compare_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--algorithms",
         metavar="A,B",
-        help=f"names, by commas; ryu-kim:output is its output perturbation (default: {ALGORITHMS})",
+        help=f"algorithms; ryu-kim:output is its output perturbation (default: {ALGORITHMS})",
     )
     parser.add_argument("--method", action="append", metavar="METHOD", help=METHOD)
     parser.add_argument(
         "--totals",
         metavar="E,E",
-        help=f"certified total epsilons, by commas (default: {TOTALS})",
+        help=f"certified total epsilons, comma-separated (default: {TOTALS})",
     )
     parser.add_argument(
         "--seeds",
         type=WHOLE,
         metavar="N",
-        help=f"repetitions, each with a seed of its own (default: {SEEDS})",
+        help=f"number of seeds (default: {SEEDS})",
     )
     parser.add_argument("--tune", action="append", metavar="SETTING=V,V", help=TUNE)
     parser.add_argument("--tune-on", metavar="ROWS", help=TUNE_ON)
@@ -136,14 +142,14 @@ def _compare_arguments(parser: argparse.ArgumentParser) -> None:
         "--allow",
         action="append",
         metavar="NAME",
-        help="what ways may differ in: client-rounds | units",
+        help="accepted differences between methods: client-rounds | units",
     )
     parser.add_argument(
         "--jobs", type=WHOLE, default=1, metavar="N", help="processes (default: %(default)s)"
     )
-    parser.add_argument("--resume", action="store_true", help="run what the folder does not hold")
+    parser.add_argument("--resume", action="store_true", help="run only what the folder lacks")
     parser.add_argument(
-        "--retry-failed", action="store_true", help="with --resume: failed runs too"
+        "--retry-failed", action="store_true", help="with --resume, also repeat failed runs"
     )
     add_formats(parser)
     add_output(parser, "folder of the study", default="learn-compare")

@@ -36,13 +36,15 @@ def forecast_arguments(parser: argparse.ArgumentParser) -> None:
         "--history",
         metavar="FILE.csv",
         required=True,
-        help="demand of the past: step,bus,pd_mw,qd_mvar, steps being dates and times",
+        help="past demand: step,bus,pd_mw,qd_mvar; steps are dates and times",
     )
     parser.add_argument(
         "--weather",
         metavar="FILE.csv",
-        help="public columns by step, of the history and of the steps ahead, such as "
-        "step,temperature (default: calendar only)",
+        help=(
+            "public columns for past and forecast steps, such as step,temperature (default: "
+            "calendar only)"
+        ),
     )
     add_zone_arguments(parser)
     parser.add_argument(
@@ -50,13 +52,16 @@ def forecast_arguments(parser: argparse.ArgumentParser) -> None:
         type=REAL,
         default=0.2,
         metavar="E",
-        help="total epsilon of a zone's releases, pure; inf for no noise (default: %(default)s)",
+        help="total epsilon (pure DP) of a zone's releases; inf: no noise (default: %(default)s)",
     )
     parser.add_argument(
         "--beta",
         default="1MW",
         metavar="BETA",
-        help="how far one bus's demand may change, in every step (default: %(default)s)",
+        help=(
+            "adjacency distance: protected change of one bus's demand in every step (default: "
+            "%(default)s)"
+        ),
     )
     parser.add_argument(
         "--noise",
@@ -75,8 +80,10 @@ def forecast_arguments(parser: argparse.ArgumentParser) -> None:
         type=WHOLE,
         default=0,
         metavar="N",
-        help="leave out the last N steps and compare with them (default: 0); "
-        "what is compared is private",
+        help=(
+            "hold out the last N steps and compare the forecast with them (default: 0); the "
+            "comparison is private"
+        ),
     )
     parser.add_argument(
         "--quantiles",
@@ -86,7 +93,7 @@ def forecast_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="(default: 0)")
     add_ledger_arguments(parser)
-    add_output(parser, "the forecast, a file for --public-demand", "F.csv")
+    add_output(parser, "file of the forecast, for --public-demand", "F.csv")
 
 
 def forecast(args: argparse.Namespace) -> int:

@@ -29,7 +29,9 @@ OF_SAMPLES = frozenset(
 
 def grant_arguments(parser: argparse.ArgumentParser) -> None:
     """Add what ``learn grant`` takes beside a data set."""
-    parser.add_argument("--epsilon", type=REAL, required=True, metavar="E", help="of all releases")
+    parser.add_argument(
+        "--epsilon", type=REAL, required=True, metavar="E", help="total of all releases"
+    )
     parser.add_argument(
         "--delta", type=REAL, default=0.0, metavar="D", help="of all releases (default: 0, pure)"
     )

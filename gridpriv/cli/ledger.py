@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 
 FORMATS = ("csv", "json")
 ACTIONS = {
-    "grant": "grant a total budget to each bus of a case; makes the ledger",
-    "show": "every grant and what is left of it",
-    "export": "every charge as CSV, or with the grants as JSON",
-    "verify": "check every byte; print the ledger's head",
+    "grant": "grant a total budget to each bus of a case; creates the ledger",
+    "show": "show every grant and its remaining budget",
+    "export": "export charges as CSV, or charges and grants as JSON",
+    "verify": "verify the whole ledger and print its head digest",
 }
 COLUMNS = (
     "row",
@@ -63,11 +63,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     for action in (grant, show, export, verify):
         action.add_argument("file", metavar="FILE", help="the ledger")
-        action.add_argument("--key", metavar="FILE", help="its key (default: FILE.key beside it)")
+        action.add_argument(
+            "--key", metavar="FILE", help="key file of the ledger (default: FILE.key)"
+        )
     grant.add_argument("--case", required=True, metavar="CASE", help=CASE)
     grant.add_argument("--demand", metavar="FILE.csv", help=DEMAND)
     add_zone_arguments(grant)
-    grant.add_argument("--epsilon", type=REAL, required=True, metavar="E", help="of all releases")
+    grant.add_argument(
+        "--epsilon", type=REAL, required=True, metavar="E", help="total of all releases"
+    )
     grant.add_argument(
         "--delta", type=REAL, default=0.0, metavar="D", help="of all releases (default: 0, pure)"
     )
@@ -79,11 +83,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--format", metavar="NAME", help="csv | json (default: that of --out's name, or csv)"
     )
     verify.add_argument(
-        "--expect", metavar="HEAD", help="a head that verify printed before: refuse an older copy"
+        "--expect",
+        metavar="HEAD",
+        help="head digest printed earlier; an older copy of the ledger is refused",
     )
     for action in (grant, show, verify):
         add_output(action)
-    add_output(export, "write there, not on standard output", "FILE")
+    add_output(export, "output file; otherwise standard output", "FILE")
 
 
 def execute(args: argparse.Namespace) -> int:

@@ -23,7 +23,7 @@ from gridpriv.cli.progress import progress
 from gridpriv.core.display import amount, counted, figure
 from gridpriv.core.document import Json
 from gridpriv.core.errors import not_allowed, one_of
-from gridpriv.core.settings import shortest
+from gridpriv.core.settings import settings_of, shortest
 from gridpriv.grid.case import Case
 from gridpriv.privacy.adjacency import parse_beta
 from gridpriv.zonal.settings import Release, Settings, make_settings
@@ -40,17 +40,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("case", metavar="CASE", help=CASE)
     add_zone_arguments(parser)
     parser.add_argument(
-        "--protect",
+        "--beta",
         default="10MW",
         metavar="BETA",
-        help="change of one bus's demand that is hidden, such as 10MW; without "
-        "a unit it is per unit of the case's base",
+        help=settings_of(Settings)["beta"].help,
     )
-    parser.add_argument("--total", type=REAL, default=1.0, metavar="E", help="pure total epsilon")
+    parser.add_argument("--protect", dest="beta", help=argparse.SUPPRESS)  # its older name
+    parser.add_argument(
+        "--total", type=REAL, default=1.0, metavar="E", help="total epsilon (pure DP)"
+    )
     parser.add_argument(
         "--public-demand",
         metavar="FILE",
-        help="expected demand of every bus, bus,pd_mw,qd_mvar (default: guessed from capacity)",
+        help=(
+            "expected demand of every bus, bus,pd_mw,qd_mvar (default: estimated from "
+            "generation capacity)"
+        ),
     )
     parser.add_argument(
         "--releases",
@@ -62,14 +67,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--mechanisms", default=MECHANISMS, metavar="A,B,...", help="noise: knorm | laplace"
     )
     parser.add_argument(
-        "--rounds", default=ROUNDS, metavar="A,B,...", help="numbers of rounds, or central"
+        "--rounds",
+        default=ROUNDS,
+        metavar="A,B,...",
+        help="numbers of rounds; central: one central optimization",
     )
     parser.add_argument(
         "--draws",
         type=WHOLE,
         default=10,
         metavar="N",
-        help="demand scenarios, drawn from public data",
+        help="number of demand scenarios sampled from public data",
     )
     parser.add_argument(
         "--solver", default=Settings.solver, metavar="NAME", help="clarabel, ipopt or pyomo:NAME"
@@ -89,8 +97,8 @@ def execute(args: argparse.Namespace) -> int:
     zoning = chosen_zoning(case, args)
     if not (args.total > 0.0 and math.isfinite(args.total)):
         raise not_allowed("total", args.total, "a positive number")
-    beta = parse_beta(args.protect, "protect")
-    beta.distance(case.base_mva, "protect")
+    beta = parse_beta(args.beta, "beta")
+    beta.distance(case.base_mva, "beta")
     settings = make_settings(
         mechanism="knorm",
         noise_schedule="once",
@@ -112,7 +120,7 @@ def execute(args: argparse.Namespace) -> int:
     document = {
         "case": case.name,
         "zones": zoning.n_zone,
-        "beta": args.protect,
+        "beta": args.beta,
         "protected_mw": case.base_mva * protected.beta,
         "total": args.total,
         "map_sha256": map_digest(zone_map(case, zoning)),
@@ -207,7 +215,7 @@ def _command(best: Expected, args: argparse.Namespace) -> str:
             "--budget",
             f"total:{shortest(args.total)}",
             "--beta",
-            args.protect,
+            args.beta,
             "--solver",
             args.solver,
         ]

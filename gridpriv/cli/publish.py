@@ -49,20 +49,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_case_arguments(parser)
     flags: tuple[tuple[str, Json], ...] = (
         (
-            "--protect",
+            "--beta",
             {
                 "default": "10MW",
                 "metavar": "BETA",
-                "help": "change of one bus's demand that is hidden, with its unit",
+                "help": "adjacency distance: protected change of one bus's demand, with its unit",
             },
         ),
-        ("--total", {"type": REAL, "default": 1.0, "metavar": "E", "help": "pure total epsilon"}),
+        (
+            "--total",
+            {"type": REAL, "default": 1.0, "metavar": "E", "help": "total epsilon (pure DP)"},
+        ),
         (
             "--protects",
             {
                 "default": "p+q",
                 "metavar": "NAME",
-                "help": f"demands of a bus that are protected: {' | '.join(PROTECTS)}",
+                "help": f"protected demand of a bus: {' | '.join(PROTECTS)}",
             },
         ),
         (
@@ -93,16 +96,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             "--public-demand",
             {
                 "metavar": "FILE",
-                "help": "expected demand of every bus, "
-                "bus,pd_mw,qd_mvar (default: guessed from capacity)",
+                "help": (
+                    "expected demand of every bus, bus,pd_mw,qd_mvar (default: estimated from "
+                    "generation capacity)"
+                ),
             },
         ),
         (
             "--fidelity",
             {
                 "metavar": "NAME",
-                "help": "cost: half of the total goes to one priced "
-                "query that keeps the optimal cost near the true one",
+                "help": (
+                    "cost: spend half of the total on a noisy cost query that keeps the "
+                    "optimal cost near the true one"
+                ),
             },
         ),
         (
@@ -111,23 +118,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                 "type": WHOLE,
                 "default": 0,
                 "metavar": "N",
-                "help": "write N demands drawn from the posterior too, at no further epsilon",
+                "help": (
+                    "also write N demand scenarios sampled from the posterior, at no further "
+                    "epsilon"
+                ),
             },
         ),
         (
             "--series",
             {
                 "metavar": "FILE.csv",
-                "help": "publish every step of a series at one total: "
-                "step,load_scale or step,bus,pd_mw,qd_mvar; or profiles[:FIRST,STEPS]",
+                "help": (
+                    "publish every step of a series under one total: step,load_scale or "
+                    "step,bus,pd_mw,qd_mvar; or profiles[:FIRST,STEPS]"
+                ),
             },
         ),
     )
     for flag, given in flags:
         parser.add_argument(flag, **given)
+    parser.add_argument("--protect", dest="beta", help=argparse.SUPPRESS)  # its older name
     add_ledger_arguments(parser)
     add_output(
-        parser, "the MATPOWER file to write; its certificate and data sheet stand beside it", "FILE"
+        parser, "MATPOWER file to write; certificate and data sheet are written next to it", "FILE"
     )
 
 
@@ -174,7 +187,7 @@ def _settings(args: argparse.Namespace) -> Settings:
         mechanism=args.mechanism,
         budget=Budget("total", args.total),
         noise=args.noise,
-        beta=parse_beta(args.protect, "protect"),
+        beta=parse_beta(args.beta, "beta"),
         protects=args.protects,
         seed=args.seed,
         release=args.release,

@@ -34,7 +34,7 @@ class Relaxation(Scenario):
         Grid,
         "objective",
         "imbalance",
-        help="what is minimised",
+        help="objective to minimize",
         choices=RELAXED_OBJECTIVES,
         unset="",
     )

@@ -22,11 +22,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--figures", metavar="FORMAT", help="also write every figure as a file: png | svg | pdf"
     )
     parser.add_argument("--pivot", metavar="ROWS,COLUMNS", help=PIVOT)
-    parser.add_argument("--values", metavar="A,B", help="figures of --pivot (default: the cost)")
     parser.add_argument(
-        "--public", action="store_true", help="leave out figures of private data; into a new folder"
+        "--values", metavar="A,B", help="columns whose means --pivot shows (default: the cost)"
     )
-    add_output(parser, "where to (default: the folder itself; with --public, public/ in it)")
+    parser.add_argument(
+        "--public",
+        action="store_true",
+        help="leave out figures of private data; writes a new folder",
+    )
+    add_output(parser, "output folder (default: DIR; with --public, DIR/public)")
 
 
 def execute(args: argparse.Namespace) -> int:

@@ -18,12 +18,17 @@ from gridpriv.core.errors import not_allowed, one_of
 if TYPE_CHECKING:
     import pandas as pd
 
-SCALE = "quick | full, the paper's own size (default: %(default)s)"
+SCALE = "size of the study: quick, or full as in the paper (default: %(default)s)"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.add_argument("name", metavar="NAME", nargs="?", help="such as rk-fig3; none: list them")
+    parser.add_argument(
+        "name",
+        metavar="NAME",
+        nargs="?",
+        help=("figure or table, such as rk-fig3; without it, all are listed"),
+    )
     parser.add_argument(
         "--data", metavar="DIR", help="folder of data sets (default: $GRIDPRIV_DATA)"
     )

@@ -59,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="also compute the baselines: noise-free, prior-only and AC optimum (default: "
         "unless --public or --series)",
     )
-    dry = "check case, zones and settings and print the time; run nothing"
+    dry = "check case, zones and settings, print the estimated time, run nothing"
     parser.add_argument("--dry-run", action="store_true", help=dry)
     parser.add_argument(
         "--public", action="store_true", help="write public figures only (releases and public data)"
@@ -67,8 +67,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--write",
         metavar="FILE",
-        help="write the set points into a copy of the case: .m .mat .json .xiidm .zip .uct .raw; "
-        "local, for the owner of the demand",
+        help=(
+            "write the set points into a copy of the case: .m .mat .json .xiidm .zip .uct "
+            ".raw; for the demand's owner only"
+        ),
     )
     add_output(parser, "folder for settings, tables and figures")
 

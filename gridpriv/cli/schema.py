@@ -19,10 +19,10 @@ for the owner of the data. What is not listed here is never published.
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.add_argument("table", nargs="?", metavar="TABLE", help="by name; none: all of them")
     parser.add_argument(
-        "--markdown", action="store_true", help="print the tables as the documentation has them"
+        "table", nargs="?", metavar="TABLE", help=("name of a table; without it, all are printed")
     )
+    parser.add_argument("--markdown", action="store_true", help="print Markdown")
     add_output(parser)
 
 

@@ -36,10 +36,16 @@ if TYPE_CHECKING:
 
 
 COUPLING = {
-    "storage": "storage that steps share: name,bus,p_mw,energy_mwh and more (docs/howto/day.md)",
-    "ramps": "largest change of output: gen,up_mw_per_hour,down_mw_per_hour",
-    "reserves": "reserve that zones hold together: gen,up_mw,down_mw[,up_price,down_price]; "
-    "row required: system requirement",
+    "storage": (
+        "storage units, scheduled over all steps: name,bus,p_mw,energy_mwh and more "
+        "(docs/howto/day.md)"
+    ),
+    "ramps": "ramp limits of generators: gen,up_mw_per_hour,down_mw_per_hour",
+    "reserves": (
+        "reserve capacity of generators, shared by the zones: "
+        "gen,up_mw,down_mw[,up_price,down_price]; the row 'required' holds the requirement of "
+        "the system"
+    ),
     "commitment": "generators that may be switched off: gen,start_cost,min_up_hours,min_down_hours",
 }
 

@@ -19,7 +19,7 @@ class Rounds(Part):
 
     rounds: int = count(20, "number of rounds T")
     local_updates: int = count(1, "local updates E of a round")
-    step: Step = choice("nonsmooth", get_args(Step), "step-size rule of update linearized")
+    step: Step = choice("nonsmooth", get_args(Step), "step-size rule of the linearized update")
     penalty: PenaltySchedule = notation(
         ResidualBalancing(),
         parse_penalty,
@@ -27,4 +27,6 @@ class Rounds(Part):
         "penalty rho: a number, auto (residual balancing) or geometric:INITIAL,FACTOR,INTERVAL,MAX",
         kinds=PenaltySchedule,
     )
-    workers: int = count(1, "processes for the zones of one run; results do not depend on it")
+    workers: int = count(
+        1, "worker processes for the zones of one run; results do not depend on their number"
+    )

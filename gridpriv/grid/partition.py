@@ -90,7 +90,7 @@ def metis(graph: nx.Graph, zones: int, seed: int) -> Groups:
     try:
         import pymetis
     except ImportError:
-        raise missing_extra("pymetis", "metis", "--method metis") from None
+        raise missing_extra("pymetis", "metis", "--partition metis") from None
     nodes = list(graph)
     number = {node: i for i, node in enumerate(nodes)}
     adjacency = [[number[other] for other in graph[node]] for node in nodes]

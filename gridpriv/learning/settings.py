@@ -66,7 +66,11 @@ def unread_setting(name: str, value: Any, algorithm: str) -> InputError:
 class Samples(Part):
     """Samples, their split over clients, and the adjacency of one sample."""
 
-    adjacency: Kind = choice("replace-one", KINDS, "what one sample may do")
+    adjacency: Kind = choice(
+        "replace-one",
+        KINDS,
+        "neighbouring data sets: one sample replaced, or one added or removed",
+    )
     norm: float | None = number(
         None, "clip features to this 2-norm", positive, unset="the data set's public bound"
     )
@@ -81,17 +85,17 @@ class Samples(Part):
     )
     split: str = words("iid", "iid, contiguous, writer or dirichlet:A", "SPLIT")
     batch: int | None = count(None, "samples of a local step", unset="all")
-    sampling: Sampling = choice("poisson", get_args(Sampling), "how a batch is drawn")
-    sampled_clients: int | None = count(None, "clients of a round", unset="all")
+    sampling: Sampling = choice("poisson", get_args(Sampling), "sampling of a batch")
+    sampled_clients: int | None = count(None, "number of clients sampled in a round", unset="all")
     participation: Participation = choice(
         "public",
         get_args(Participation),
-        "how dp-fedavg draws them: in public, or in secret by its trusted server, each client "
-        "with equal chance, which amplifies",
+        "sampling of clients by dp-fedavg: public, or secret by its trusted server (Poisson "
+        "sampling, which amplifies privacy)",
     )
-    missing: Missing = choice("drop", get_args(Missing), "what is made of Adult's missing values")
-    scaling: Scaling = choice("bounds", get_args(Scaling), "how Adult's numbers are scaled")
-    features: str = choice("raw", TRANSFORMS, "public transform of the features, of images")
+    missing: Missing = choice("drop", get_args(Missing), "treatment of missing values in Adult")
+    scaling: Scaling = choice("bounds", get_args(Scaling), "scaling of numeric features in Adult")
+    features: str = choice("raw", TRANSFORMS, "public transform of image features")
     intercept: Intercept = choice(
         "on", get_args(Intercept), "add a constant feature, as large as the norm of the others"
     )
@@ -105,22 +109,29 @@ class Model(Part):
     model: str = words(
         LINEAR, f"{LINEAR}, or a torch module as module:FILE.py:CLASS", "MODEL", check_model
     )
-    algorithm: str = choice("ryu-kim", ALGORITHMS, "how clients learn together")
+    algorithm: str = choice("ryu-kim", ALGORITHMS, "learning algorithm")
     step_scale: float = number(
-        1.0, "a of eta = a/sqrt(t) (ryu-kim), or the constant eta (cdp-admm, ddp-admm)", positive
+        1.0,
+        (
+            "step-size factor a in eta = a/sqrt(t) (ryu-kim), or the constant eta (cdp-admm, "
+            "ddp-admm)"
+        ),
+        positive,
     )
     regularizer: str = words("none", "none, l1:L or l2:L", "REGULARIZER", parse_regularizer)
     box: float | None = number(
-        None, "U: every parameter stays in [-U, U]", positive, unset="no box"
+        None, "bound U of the box constraint [-U, U] on every parameter", positive, unset="no box"
     )
-    radius: float = number(23.0, "norm of a solution, in dp-admm's step size", positive)
+    radius: float = number(
+        23.0, "bound on the norm of the solution in dp-admm's step size", positive
+    )
     learning_rate: float | None = number(
         0.1,
         "learning rate of dpsgd and of dp-fedavg's local steps",
         positive,
         unset="chosen from the noise, with dpsgd",
     )
-    momentum: float = number(0.0, "of dpsgd's steps: 0.9 averages some ten gradients", fraction)
+    momentum: float = number(0.0, "momentum of dpsgd (0.9 averages about ten gradients)", fraction)
     averaging: float = number(
         0.0, "share of dpsgd's last rounds whose models are averaged", fraction
     )
@@ -132,11 +143,11 @@ class Model(Part):
     trust: Trust = choice(
         "local",
         get_args(Trust),
-        "who sees clients' values with dpsgd: nobody (local), or a server that adds the noise of "
+        "trust model of dpsgd: clients add the noise (local), or a trusted server adds it to "
         "their mean (central)",
     )
     diameter: float = number(
-        1.0, "d_X of fedspd-dp's step size: how far apart two models may be", positive
+        1.0, "diameter d_X of the set of models in fedspd-dp's step size", positive
     )
     proximity: float | None = number(
         None, "gamma_0 of fedspd-dp's step size gamma_0 sqrt(t)", positive, unset="(26) and (27)"
@@ -144,19 +155,23 @@ class Model(Part):
     gradient_change: GradientChange | None = choice(
         None,
         get_args(GradientChange),
-        "how far sensitivity 'published' takes a gradient of b samples to move",
+        "published sensitivity of a gradient over b samples",
         unset="2G with fedspd-dp, 2G/b with dp-admm",
     )
     output_step: OutputStep = choice(
         "paper",
         get_args(OutputStep),
-        "step of ryu-kim's output perturbation: the paper's, or the common a/sqrt(t)",
+        "step size of ryu-kim's output perturbation: as in the paper, or a/sqrt(t)",
     )
-    decay: float = number(0.975, "factor of cdp-admm's variance a round", check_delta)
+    decay: float = number(
+        0.975, "factor by which cdp-admm's noise variance shrinks per round", check_delta
+    )
     graph: str = words(
-        "regular:4", "links of cdp-admm and ddp-admm: ring, complete, regular:D or a file", "GRAPH"
+        "regular:4",
+        "communication graph of cdp-admm and ddp-admm: ring, complete, regular:D or a file",
+        "GRAPH",
     )
-    device: str = choice("cpu", DEVICES, "where arrays live")
+    device: str = choice("cpu", DEVICES, "device of the arrays")
     evaluate_every: int = count(10, "rounds between evaluations; the last is always evaluated")
 
 
@@ -176,19 +191,22 @@ class LearnSettings(Model, Samples, Rounds, Privacy):
         "perturbation",
         "objective",
         choices=("objective", "output"),
-        help="what carries the noise of ryu-kim",
+        help="perturbed quantity of ryu-kim",
     )
     budget: Budget = changed(Privacy, "budget", Budget("total", 1.0, 1e-5))
     rounds: int = changed(Rounds, "rounds", 100)
     local_updates: int = changed(
-        Rounds, "local_updates", 1, help="local updates of a round: E of ryu-kim, else Q"
+        Rounds,
+        "local_updates",
+        1,
+        help="number of local updates of a round (E in ryu-kim, Q elsewhere)",
     )
     step: Literal["nonsmooth", "smooth"] = changed(
         Rounds,
         "step",
         "nonsmooth",
         choices=("nonsmooth", "smooth"),
-        help="theorem of Huang et al. for dp-admm's step size",
+        help="step-size rule of dp-admm (theorems of Huang et al.)",
     )
     penalty: BudgetedPenalty = notation(
         BudgetedPenalty(2.0, 1.2, 10_000, 1e9, 5.0),

@@ -41,7 +41,9 @@ class Privacy(Part):
         "BUDGET",
         "privacy budget, of all releases or of each: total:E[,D] or per-release:E[,D]",
     )
-    delta: float = number(1e-5, "delta of one Gaussian release if the budget has none", check_delta)
+    delta: float = number(
+        1e-5, "delta of one Gaussian release, if the budget names none", check_delta
+    )
     target_delta: float = number(1e-5, "delta at which total epsilon is reported", check_delta)
     noise: Noise = choice(
         "simulated",

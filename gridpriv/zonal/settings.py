@@ -147,7 +147,7 @@ class Draws(Part):
     stream: str | None = words(
         None,
         "release every zone's total in blocks of hours, with the budget for any WINDOW of "
-        "consecutive hours (such as 24h, day, year); beside --series",
+        "consecutive hours (such as 24h, day, year); needs --series",
         "WINDOW",
         parse_window,
         unset="none",
@@ -155,14 +155,14 @@ class Draws(Part):
     temporal_basis: str = choice(
         AUTO,
         (AUTO, PER_STEP, *map(str, range(MOST_COSINES + 1))),
-        "cosine coefficients of a zone's total over a series, released once with its mean; "
-        "per-step: every step is a release of its own",
+        "number of cosine (DCT) coefficients of a zone's total over a series that are released "
+        "with its mean; per-step: one release per step instead",
     )
     noise_schedule: NoiseSchedule | None = choice(
         None,
         get_args(NoiseSchedule),
         "when demand noise is drawn",
-        unset="once, for demand noise",
+        unset="once for noise on demand",
     )
     seed: int | None = count(None, "seed of simulated noise", least=0, unset="drawn and recorded")
 
@@ -185,8 +185,10 @@ class Grid(Scenario):
         None,
         OBJECTIVES,
         "objective of the zones",
-        unset="cost, or losses without convex costs; imbalance with update linearized or noise "
-        "on objective or output",
+        unset=(
+            "cost; losses if the case has no convex costs; imbalance with the linearized "
+            "update or noise on objective or output"
+        ),
     )
     imbalance_weight: float | None = number(
         None,
@@ -197,15 +199,15 @@ class Grid(Scenario):
     coordination: Coordination = choice(
         "rounds",
         get_args(Coordination),
-        "schedule by rounds among zones, or by one central optimization of the released demand",
+        "computation of the schedule: in rounds among zones, or in one central optimization of "
+        "the released demand",
     )
     planning: Planning | None = choice(
         None,
         get_args(Planning),
         "equations of the schedule: AC power flow, or its second-order cone relaxation as in the "
         "papers",
-        unset="ac where demand is released once, or nothing is perturbed, and the objective is "
-        "cost or losses; else soc",
+        unset="ac with objective cost or losses and at most one release of demand; else soc",
     )
     update: Update = choice("exact", get_args(Update), "local update")
     consensus: Consensus = choice(
@@ -222,11 +224,13 @@ class Grid(Scenario):
     acceleration: Acceleration | None = choice(
         None,
         get_args(Acceleration),
-        "whether rounds go on by Anderson steps; they need update exact, penalty "
-        "auto, start warm and noise that is not fresh",
-        unset="anderson where it can be, else none",
+        "Anderson acceleration of the rounds; needs update exact, penalty auto, start warm and "
+        "noise drawn at most once",
+        unset="anderson where these hold, else none",
     )
-    convexity: float = number(1.0, "modulus alpha of step strongly-convex", positive)
+    convexity: float = number(
+        1.0, "strong-convexity modulus alpha of the strongly-convex step rule", positive
+    )
     tolerance: float | None = number(
         None,
         "largest consensus residual of one coupling variable at which rounds stop, p.u.; 0 runs "
@@ -238,8 +242,8 @@ class Grid(Scenario):
     solver_tolerance: SolverTolerance = choice(
         "matched",
         get_args(SolverTolerance),
-        "tolerance of clarabel where no release depends on the minimizer: matched to the "
-        f"consensus residual on more than {FEW_ZONES} zones, or 1e-8",
+        "tolerance of Clarabel: 1e-8 (tight), or matched to the consensus residual in solves "
+        f"that no release depends on, on grids of more than {FEW_ZONES} zones",
     )
 
 

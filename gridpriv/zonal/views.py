@@ -59,7 +59,7 @@ class FlowBased(Part):
     )
     ptdf: FlowModel = choice("dc", ("dc", "ac"), "power flow of the PTDFs")
     threshold: float = number(
-        5.0, "zone-to-zone PTDF from which a branch is listed", not_negative, unit="%"
+        5.0, "least zone-to-zone PTDF of a listed branch", not_negative, unit="%"
     )
 
 
@@ -80,7 +80,7 @@ class Security(Part):
     rating: Rating = choice("C", RATINGS, "branch rating after an outage, as MATPOWER's rateA to C")
     screen: float = number(
         0.0,
-        "outages whose DC-estimated loading is below it get no AC power flow",
+        "loading by the DC estimate below which an outage gets no AC power flow",
         not_negative,
         unit="%",
     )

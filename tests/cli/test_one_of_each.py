@@ -16,7 +16,7 @@ COMMANDS = {
     "plan": [
         "plan",
         *WHOLE,
-        "--protect",
+        "--beta",
         "10MW",
         "--total",
         "1",

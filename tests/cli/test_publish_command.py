@@ -132,7 +132,7 @@ def test_releases_are_charged_and_a_second_case_is_refused(here, capsys) -> None
         (["--out", "none/own.m"], "there is no folder none"),
         (["--out", "own.m", "--total", "0"], "must be a positive number"),
         (["--out", "own.m", "--total", "nan"], "must be a positive number"),
-        (["--out", "own.m", "--protect", "-1MW"], "protect"),
+        (["--out", "own.m", "--beta", "-1MW"], "beta"),
         (["--out", "own.m", "--release", "nothing"], "must be one of bus"),
         (["--out", "own.m", "--mechanism", "gaussian"], "must be one of knorm"),
         (["--out", "own.m", "--mechanism", "staircase", "--release", "tree"], "staircase"),

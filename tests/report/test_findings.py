@@ -48,7 +48,7 @@ def test_a_plan_stands_beside_what_was_measured(folder: Path) -> None:
         "2",
         "--mechanisms",
         "laplace",
-        "--protect",
+        "--beta",
         "1MW",
         "--quiet",
         "--out",
@@ -102,7 +102,7 @@ def test_a_plan_of_other_settings_is_not_held_against_the_run(
         "2",
         "--mechanisms",
         "laplace",
-        "--protect",
+        "--beta",
         "1MW",
         "--total",
         "5",
@@ -123,7 +123,7 @@ def test_a_plan_of_other_settings_is_not_held_against_the_run(
 def test_the_default_ways_hold_that_of_a_run_of_default_release_and_rounds(tmp_path: Path) -> None:
     run = ["run", "case14", "--mechanism", "knorm", "--seed", "1", "--quiet"]
     assert main([*run, "--out", str(tmp_path / "run")]) == 0
-    plan = ["plan", "case14", "--draws", "1", "--protect", "1MW", "--total", "5", "--quiet"]
+    plan = ["plan", "case14", "--draws", "1", "--beta", "1MW", "--total", "5", "--quiet"]
     assert main([*plan, "--out", str(tmp_path / "run" / "plan")]) == 0
     (told,) = [
         str(s.notes[-1])

@@ -89,7 +89,7 @@ def test_noise_larger_than_the_grid_is_said(tmp_path, capsys):
 def test_what_is_protected_is_told_in_megawatts_first(given, mw, warned, tmp_path, capsys):
     path = tmp_path / "tiny.m"
     path.write_text(TINY.format(*(9,) * 8))
-    assert main(["plan", str(path), *FEW, "--protect", given]) == 0
+    assert main(["plan", str(path), *FEW, "--beta", given]) == 0
     printed = capsys.readouterr()
     title = " ".join(printed.out.partition("release")[0].split())
     assert f" {mw} MW protected; " in title
@@ -107,11 +107,11 @@ def test_the_help_of_what_is_protected_names_the_unit(capsys):
 def test_bad_input_is_named(tmp_path, capsys):
     for flags, named in (
         (["--total", "0"], "total = 0.0:"),
-        (["--protect", "0MW"], "protect = '0MW':"),
+        (["--beta", "0MW"], "beta = '0MW':"),
         (["--total", "nan"], "total = nan:"),
-        (["--protect", "10MWh"], "protect = '10MWh':"),
-        (["--protect", "1e9MW"], "protect = '1e9MW':"),
-        (["--protect", "1e7"], "protect = 1"),
+        (["--beta", "10MWh"], "beta = '10MWh':"),
+        (["--beta", "1e9MW"], "beta = '1e9MW':"),
+        (["--beta", "1e7"], "beta = 1"),
         (["--rounds", "x"], "rounds"),
         (["--releases", "sum"], "releases"),
         (["--draws", "0"], "draws"),
@@ -149,7 +149,7 @@ def test_a_grid_that_serves_no_stand_in_is_told(tmp_path, capsys):
 @pytest.mark.parametrize("name", ["case14", "case118"])
 def test_a_plan_does_not_contradict_the_runs_it_recommends(name, capsys):
     """Costs of runs on the true demand lie within the ranges of the plan."""
-    assert main(["plan", name, "--protect", "10MW", "--total", "1", "--json"]) == 0
+    assert main(["plan", name, "--beta", "10MW", "--total", "1", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     best = told["recommended"]
     nothing = min(
