@@ -1,4 +1,4 @@
-"""Rounds over gRPC with mutual TLS, a process a zone, beside one process: time and equality.
+"""Rounds over a network with mutual TLS, a process a zone, beside one process: time and equality.
 
     python benchmarks/consortium.py FOLDER CASE [ZONES [ROUNDS]]
 
@@ -26,7 +26,7 @@ from gridpriv.consortium.agreement import read_agreement
 from gridpriv.consortium.coordinate import coordinate
 from gridpriv.consortium.folders import lay_out
 from gridpriv.consortium.parties import CoordinatorParty, ZoneParty, credentials, read_party
-from gridpriv.consortium.zone import over_grpc, take_part_as_zone
+from gridpriv.consortium.zone import over_network, take_part_as_zone
 
 ADDRESS = "127.0.0.1:50933"
 
@@ -41,7 +41,7 @@ def zone(place: Path, name: str) -> int:
         party = read_party(place / "zone.toml", ZoneParty)
         agreement = read_agreement(place / "agreement.json")
         proved = credentials(party, place, name, insecure=False)
-        serving = over_grpc(party, proved, unheard)
+        serving = over_network(party, proved, unheard)
         take_part_as_zone(agreement, party, place, serving, unheard, proved)
         code = 0
     finally:
@@ -87,7 +87,7 @@ def main(folder: str, name: str, zones: str = "", rounds: str = "30") -> None:
         one.consensus_residual for one in result.trace.rounds
     ]
     print(f"{name}, {zoning.n_zone} zones: {codes.count(0)} ended well, {took:.1f} s in all")
-    print(f"gRPC: {median_ms(over_network)}")
+    print(f"network: {median_ms(over_network)}")
     print(f"one process: {median_ms(in_one_process)}")
     print(f"the same to the last bit: {same}")
 

@@ -20,7 +20,7 @@ def execute(args: argparse.Namespace) -> int:
     from gridpriv.consortium.agreement import read_agreement
     from gridpriv.consortium.log import notes
     from gridpriv.consortium.parties import ZoneParty, credentials, read_party
-    from gridpriv.consortium.zone import over_grpc, take_part_as_zone
+    from gridpriv.consortium.zone import over_network, take_part_as_zone
 
     path = Path(args.config)
     party, folder = read_party(path, ZoneParty), path.parent
@@ -28,7 +28,7 @@ def execute(args: argparse.Namespace) -> int:
     proved = credentials(party, folder, name, insecure=args.insecure_loopback)
     agreement = read_agreement(folder / party.agreement)
     note = notes(name, args.log)
-    serving = over_grpc(party, proved, note)
+    serving = over_network(party, proved, note)
     document = take_part_as_zone(agreement, party, folder, serving, note, proved)
     tell(args, document, lambda: summarise(document), folder / party.state)
     return 0

@@ -1,6 +1,6 @@
 """The coordinator's side of a run over a network: one session a zone, turn by turn.
 
-Nothing here knows a network. Whoever carries messages (:mod:`gridpriv.consensus.grpc_server`)
+Nothing here knows a network. Whoever carries messages (:mod:`gridpriv.consensus.server`)
 brings a zone's first message to :meth:`Sessions.admit`, sends the zone what
 :meth:`Sessions.messages` yields and brings each answer to :meth:`Sessions.take`.
 
@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from threading import Condition
+from threading import Condition, RLock
 from typing import Any, Literal
 
 import numpy as np
@@ -45,6 +45,7 @@ Verify = Callable[[bytes, bytes], None]
 """Takes a message's bytes and its signature; raises :class:`MessageError` for a wrong one."""
 
 NO_FLOATS = np.zeros(0)
+LOOK = 0.1  # seconds between two looks whether a zone that waits is still connected
 CLOSING = 5.0  # seconds in which zones are told that a run is over
 
 
@@ -199,7 +200,9 @@ class Sessions:
         self._public, self._journal = public, journal
         self._timeout, self._late, self.note = timeout, late, note
         self._sign = sign
-        self._changed = Condition() if changed is None else changed
+        lock = RLock()
+        self._changed = changed or Condition(lock)  # what the coordinator waits on
+        self._orders = changed or Condition(lock)  # what zones wait on
         self._sessions = {zone: Session(n) for n, zone in enumerate(public.zones)}
         self._sent = [NO_FLOATS] * len(self._sessions)
         self._turn = BEFORE
@@ -224,7 +227,7 @@ class Sessions:
         """
         with self._changed:
             self._shutdown = self._sign(encode(self._public.shutdown(error)))
-            self._changed.notify_all()
+            self._orders.notify_all()
             sessions = self._sessions.values()
             if error is not None:
                 self._changed.wait_for(lambda: all(s.closed for s in sessions), 0.4 * CLOSING)
@@ -273,7 +276,7 @@ class Sessions:
             for session in sessions:
                 session.reply, session.answer = None, b""
             self._check_own_state()
-            self._changed.notify_all()
+            self._orders.notify_all()
             self._changed.wait_for(lambda: self._is_settled(turn), self._timeout)
             if self._error is not None:
                 raise self._error
@@ -396,14 +399,14 @@ class Sessions:
         session = self._sessions[zone]
         while True:
             with self._changed:
-                self._changed.wait_for(
-                    lambda: not here() or self._shutdown is not None or bool(self._due(session))
-                )
+                while not self._orders.wait_for(
+                    lambda: self._shutdown is not None or bool(self._due(session)), LOOK
+                ):
+                    if not here():
+                        return
                 over, due = self._shutdown, self._due(session)
                 session.closed = session.closed or over is not None
                 self._changed.notify_all()
-            if not here():
-                return
             if over is not None:
                 yield over
                 return

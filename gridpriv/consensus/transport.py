@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
-from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
 
 from gridpriv.consensus.messages import Exchange, Order, Reply
 from gridpriv.core.cluster import connect
 from gridpriv.core.errors import GridprivError, InputError
-from gridpriv.core.processes import Worker, WorkerError
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
 
 R = TypeVar("R")
 P = ParamSpec("P")
@@ -157,6 +158,8 @@ class Workers:
     """
 
     def __init__(self, factory: AgentFactory, workers: int) -> None:
+        from gridpriv.core.processes import Worker  # imports multiprocessing
+
         self._shares = equal_shares(factory.sizes, workers)
         self._workers = [Worker(_serve, factory, share) for share in self._shares]
         self._owed = [1] * workers  # answers that were asked for and not yet taken
@@ -278,6 +281,8 @@ class AgentActor:
 
 def _outcome(future: Any) -> Any:
     """Return an actor's answer, or that its worker was lost."""
+    from gridpriv.core.processes import WorkerError
+
     try:
         return future.result()
     except Exception as error:

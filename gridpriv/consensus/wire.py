@@ -11,8 +11,9 @@ evaluated: every length is checked before it is believed, and what is left over 
 numbers that are not finite, beyond :data:`LARGEST`, or not positive where they must be.
 
 A zone sends a :class:`Hello`, :class:`Answer` and :class:`Failure`, a coordinator a
-:class:`Welcome`, :class:`Request` and :class:`Shutdown`. The last field of all but the first two is
-its sender's signature of everything before it (:mod:`gridpriv.consensus.signatures`).
+:class:`Welcome`, :class:`Request`, :class:`Shutdown` and :class:`Refusal`. The last field of
+Request, Answer, Failure and Shutdown is its sender's signature of everything before it
+(:mod:`gridpriv.consensus.signatures`).
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from gridpriv.core.errors import GridprivError
 from gridpriv.privacy.mechanism import MECHANISMS, Mechanism, Staircase, make_mechanism
 from gridpriv.privacy.release import Release
 
-VERSION = 4
+VERSION = 5
 MAGIC = b"gridpriv"
 HEAD = struct.Struct("<8sHB")
 COUNT, REAL = struct.Struct("<I"), struct.Struct("<d")
@@ -147,8 +148,16 @@ class Shutdown:
     signature: bytes = b""
 
 
-Message = Hello | Welcome | Request | Answer | Failure | Shutdown
-KINDS: tuple[type[Message], ...] = (Hello, Welcome, Request, Answer, Failure, Shutdown)
+@dataclass(frozen=True)
+class Refusal:
+    """The coordinator's refusal of a caller; ``taken`` where another process has its place."""
+
+    reason: str
+    taken: bool
+
+
+Message = Hello | Welcome | Request | Answer | Failure | Shutdown | Refusal
+KINDS: tuple[type[Message], ...] = (Hello, Welcome, Request, Answer, Failure, Shutdown, Refusal)
 
 
 def encode(message: Message) -> bytes:

@@ -12,9 +12,9 @@ import numpy as np
 
 from gridpriv.consensus.coordinator import Turn, rounds
 from gridpriv.consensus.credentials import Credentials
-from gridpriv.consensus.grpc_server import Server
 from gridpriv.consensus.journal import Journal
 from gridpriv.consensus.messages import Order, Reply
+from gridpriv.consensus.server import Server
 from gridpriv.consensus.sessions import Note, Sessions
 from gridpriv.consensus.signatures import KeySigner, Signer, not_signed
 from gridpriv.consortium.agreement import Agreement
@@ -83,7 +83,7 @@ def coordinate(
     note: Note,
     listening: Callable[[str], None] = lambda _: None,
 ) -> CoordinatedRun:
-    """Coordinate a run over gRPC, from its start or from where it was stopped.
+    """Coordinate a run over a network, from its start or from where it was stopped.
 
     Parameters
     ----------

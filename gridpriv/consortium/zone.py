@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
+from gridpriv.consensus.client import take_part
 from gridpriv.consensus.credentials import Credentials
-from gridpriv.consensus.grpc_client import take_part
 from gridpriv.consensus.sessions import LateError, Note
 from gridpriv.consensus.signatures import KeySigner, not_signed
 from gridpriv.consensus.wire import Hello, Shutdown, encode
@@ -126,7 +126,7 @@ def take_part_as_zone(
         Of its configuration.
     serving : callable
         Answers requests until the run is over, given the zone's client and its first message
-        (:func:`over_grpc`).
+        (:func:`over_network`).
     credentials : Credentials, optional
         To sign messages with.
 
@@ -178,8 +178,8 @@ def take_part_as_zone(
     return document
 
 
-def over_grpc(party: ZoneParty, credentials: Credentials | None, note: Note) -> Serving:
-    """Return a function that answers a coordinator's requests over gRPC."""
+def over_network(party: ZoneParty, credentials: Credentials | None, note: Note) -> Serving:
+    """Return a function that answers a coordinator's requests over a network."""
     return partial(
         take_part,
         address=party.coordinator,

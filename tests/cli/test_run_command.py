@@ -326,7 +326,7 @@ HEAVY = {
     "multiprocessing",
     "distributed",
     "matplotlib",
-    "grpc",
+    "cryptography",
     "gridpriv.report.document",
     "gridpriv.study.plan",
     "gridpriv.learning",

@@ -40,7 +40,7 @@ DATA = {
     "learning_mnist.py": r"output: test accuracy 0\.\d+, certified total epsilon 0\.\d+ at",
     "learning_cnn.py": r"certified: epsilon [0-3](\.\d+)? at delta 1e-05",
 }
-NEEDS = {"consortium.py": "grpc", "helics_run.py": "helics", "learning_cnn.py": "torch"}
+NEEDS = {"consortium.py": "cryptography", "helics_run.py": "helics", "learning_cnn.py": "torch"}
 STUDY = "study.toml"
 
 

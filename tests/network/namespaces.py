@@ -11,7 +11,6 @@ namespace of its own, forked from this one; a link joins each zone's to the coor
 - kill: a party gets SIGKILL and is started again;
 - clock: a party starts again with its clock a day back (within its certificates' time).
 
-gRPC is imported by the children only: it does not survive a fork.
 """
 
 from __future__ import annotations
@@ -159,7 +158,7 @@ def play(folder, party, shift):
     from gridpriv.consortium.coordinate import coordinate
     from gridpriv.consortium.log import notes
     from gridpriv.consortium.parties import CoordinatorParty, ZoneParty, credentials, read_party
-    from gridpriv.consortium.zone import over_grpc, take_part_as_zone
+    from gridpriv.consortium.zone import over_network, take_part_as_zone
 
     if shift:
         honest = time.time
@@ -174,7 +173,7 @@ def play(folder, party, shift):
     own = read_party(folder / "zone.toml", ZoneParty)
     proved = credentials(own, folder, party, insecure=False)
     agreement = read_agreement(folder / own.agreement)
-    take_part_as_zone(agreement, own, folder, over_grpc(own, proved, note), note, proved)
+    take_part_as_zone(agreement, own, folder, over_network(own, proved, note), note, proved)
     return 0
 
 

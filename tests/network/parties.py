@@ -11,7 +11,7 @@ from gridpriv.consortium.agreement import read_agreement
 from gridpriv.consortium.coordinate import coordinate
 from gridpriv.consortium.folders import lay_out
 from gridpriv.consortium.parties import CoordinatorParty, ZoneParty, credentials, read_party
-from gridpriv.consortium.zone import over_grpc, take_part_as_zone
+from gridpriv.consortium.zone import over_network, take_part_as_zone
 from gridpriv.zonal.settings import make_settings
 
 LOOPBACK = "127.0.0.1:0"
@@ -85,7 +85,7 @@ class Consortium:
         proved = credentials(party, folder, name, insecure=not self.secure)
         note = self.notes.setdefault(name, Notes())
         agreement = read_agreement(folder / party.agreement)
-        serving = over_grpc(party, proved, note)
+        serving = over_network(party, proved, note)
         return take_part_as_zone(agreement, party, folder, serving, note, proved)
 
     def result(self, name, timeout=90.0):

@@ -18,7 +18,7 @@ ZONES = ("1", "2", "3")
 
 
 @pytest.mark.parametrize("secure", [True, False])
-def test_three_zones_over_grpc_are_a_run_in_one_process(folder, in_one_process, secure):
+def test_three_zones_over_network_are_a_run_in_one_process(folder, in_one_process, secure):
     parties = Consortium(folder, secure=secure).coordinator().zones(*ZONES)
     results = parties.results()
     same_rounds(results["coordinator"], in_one_process)

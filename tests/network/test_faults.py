@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import json
 import shutil
+import socket
+import ssl
 import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from queue import SimpleQueue
 
-import grpc
 import numpy as np
 import pytest
 from parties import Consortium, laid_out, same_rounds, settings, total
 
 from gridpriv.consensus import zone_client
-from gridpriv.consensus.credentials import NAME
-from gridpriv.consensus.grpc_server import METHOD, SERVICE, Server
+from gridpriv.consensus.channel import Channel, tls
+from gridpriv.consensus.credentials import NAME, Credentials
 from gridpriv.consensus.messages import Order, Reply
+from gridpriv.consensus.server import Server
 from gridpriv.consensus.sessions import LateError
 from gridpriv.consensus.signatures import KeySigner, unsigned
 from gridpriv.consensus.wire import (
@@ -25,6 +26,7 @@ from gridpriv.consensus.wire import (
     Answer,
     Failure,
     Hello,
+    Refusal,
     Request,
     Shutdown,
     TurnId,
@@ -47,36 +49,42 @@ class Caller:
     """Somebody with a zone's certificate (or none) who sends whatever they like."""
 
     def __init__(self, parties, name):
-        place = parties.folder / name
+        place, self.address, self.context = parties.folder / name, parties.address, None
         if parties.secure:
-            proved = grpc.ssl_channel_credentials(
-                *((place / f).read_bytes() for f in ("authority.pem", "key.pem", "certificate.pem"))
-            )
-            options = [("grpc.ssl_target_name_override", NAME)]
-            self.channel = grpc.secure_channel(parties.address, proved, options)
-        else:
-            self.channel = grpc.insecure_channel(parties.address)
+            self.context = tls(read_pair(place), server=False)
+
+    def dial(self, timeout=10.0):
+        host, _, port = self.address.rpartition(":")
+        channel = Channel(socket.create_connection((host, int(port)), timeout), 1 << 16)
+        channel.deadline = time.monotonic() + timeout
+        if self.context is not None:
+            channel.secure(self.context, NAME)
+        return channel
 
     def say(self, *messages, heard=1, timeout=10.0):
         """Send messages, each after ``heard`` answers; return the answers, or the refusal."""
-        out = SimpleQueue()
-        call = self.channel.stream_stream(f"/{SERVICE}/{METHOD}")(
-            iter(out.get, None), timeout=timeout
-        )
-        answers = []
+        answers, channel = [], None
         try:
+            channel = self.dial(timeout)
             for message in messages:
-                out.put(message)
+                channel.send(message)
                 for _ in range(heard):
-                    answers.append(next(call))
+                    if (content := channel.read()) is None:
+                        return answers
+                    if content[:8] == b"gridpriv" and isinstance(decode(content), Refusal):
+                        return decode(content)
+                    answers.append(content)
             return answers
-        except grpc.RpcError as error:
+        except OSError as error:
             return error
-        except StopIteration:
-            return answers
         finally:
-            out.put(None)
-            call.cancel()
+            if channel is not None:
+                channel.close()
+
+
+def read_pair(place):
+    names = ("certificate.pem", "key.pem", "authority.pem")
+    return Credentials(*((place / name).read_bytes() for name in names))
 
 
 def hello(folder, name="1", **changes):
@@ -119,7 +127,7 @@ def test_who_has_another_agreement_is_told_in_what_and_nobody_is_disturbed(
     if changes.get("settings") == "rounds":
         changes = {"settings": replaced(folder, rounds=9)}
     refusal = Caller(parties, "1").say(hello(folder, "1", **changes))
-    assert reason in refusal.details()
+    assert reason in refusal.reason
     results = parties.zones(*ZONES).results()
     same_rounds(results[NAME], in_one_process)
 
@@ -158,7 +166,7 @@ def test_a_second_agent_for_a_zone_is_refused(folder, in_one_process):
     while not parties.notes.get("1", []) or not parties.notes["1"].named("welcome"):
         time.sleep(0.01)
     refusal = Caller(parties, "1").say(hello(folder, "1"))
-    assert refusal.details() == "another process takes part for zone '1' already"
+    assert refusal.reason == "another process takes part for zone '1' already"
     shutil.copytree(folder / "1", folder / "again", ignore=shutil.ignore_patterns("state"))
     second = Consortium(folder)
     second._address = parties.address
@@ -210,25 +218,24 @@ def test_certificates_that_nobody_should_believe(folder):
 def test_tls_itself_asks_for_a_certificate_of_the_authority(folder):
     """Past gridpriv's own checks: no certificate, a stranger's, an expired one."""
     parties = Consortium(folder, timeout=4.0).coordinator()
-    authority = (folder / "1" / "authority.pem").read_bytes()
     _, strangers = make_keys(ZONES)
-    options = [("grpc.ssl_target_name_override", NAME)]
+    own = read_pair(folder / "1")
 
-    def dial(*given):
-        channel = grpc.secure_channel(
-            parties.address, grpc.ssl_channel_credentials(authority, *given), options
-        )
-        call = channel.stream_stream(f"/{SERVICE}/{METHOD}")
-        with pytest.raises(grpc.RpcError) as error:
-            list(call(iter([hello(folder)]), timeout=5.0))
-        return error.value.code()
+    def dial(context):
+        caller = Caller(parties, "1")
+        caller.context = context
+        found = caller.say(hello(folder))
+        assert isinstance(found, OSError) or found == [], found
 
-    assert dial() is grpc.StatusCode.UNAVAILABLE
+    bare = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    bare.load_verify_locations(cadata=own.authority.decode())
+    dial(bare)
     pair = strangers["1"]
-    assert dial(pair.key, pair.certificate) is grpc.StatusCode.UNAVAILABLE
-    plain = grpc.insecure_channel(parties.address).stream_stream(f"/{SERVICE}/{METHOD}")
-    with pytest.raises(grpc.RpcError):
-        list(plain(iter([hello(folder)]), timeout=5.0))
+    dial(tls(Credentials(pair.certificate, pair.key, own.authority), server=False))
+    old = tls(own, server=False)
+    old.minimum_version = old.maximum_version = ssl.TLSVersion.TLSv1_2
+    dial(old)
+    dial(None)
     assert not parties.notes[NAME].named("seated")
 
 
@@ -237,19 +244,12 @@ def test_a_zones_certificate_is_no_coordinators(folder):
     shutil.copytree(folder / "coordinator", folder / "false")
     for name in ("certificate.pem", "key.pem"):
         shutil.copy(folder / "3" / name, folder / "false" / name)
-    from gridpriv.consensus.credentials import Credentials
     from gridpriv.consensus.journal import Journal
     from gridpriv.consensus.sessions import Sessions
 
     agreement = read_agreement(folder / "1" / "agreement.json")
     sessions = Sessions(agreement.public, Journal(folder), 5.0, "wait", lambda *_, **__: None)
-    shown = Credentials(
-        *(
-            (folder / "false" / f).read_bytes()
-            for f in ("certificate.pem", "key.pem", "authority.pem")
-        )
-    )
-    server = Server(sessions, "127.0.0.1:0", shown, 3, 100)
+    server = Server(sessions, "127.0.0.1:0", read_pair(folder / "false"), 3, 100)
     parties = Consortium(folder, timeout=1.5)
     parties._address = server.address
     parties._here.set()
@@ -501,10 +501,10 @@ def wire(monkeypatch, drop=None):
     By address: a zone of another run may still be calling a coordinator that has left. With
     ``drop``, the connection of zone 2 breaks once it has answered that turn.
     """
-    from gridpriv.consensus import grpc_client
+    from gridpriv.consensus import client
 
     sent, breaks = {}, [] if drop is None else [drop]
-    honest_messages, honest_send = grpc_client._Connection.messages, grpc_client._Connection.send
+    honest_messages, honest_send = client._Connection.messages, client._Connection.send
 
     def record(line, content):
         told = decode(content)
@@ -520,10 +520,10 @@ def wire(monkeypatch, drop=None):
         honest_send(self, content)
         if told.zone == "2" and told.turn in breaks:
             breaks.remove(told.turn)
-            self._call.cancel()
+            self._channel.end()
 
-    monkeypatch.setattr(grpc_client._Connection, "messages", messages)
-    monkeypatch.setattr(grpc_client._Connection, "send", send)
+    monkeypatch.setattr(client._Connection, "messages", messages)
+    monkeypatch.setattr(client._Connection, "send", send)
     return sent
 
 
@@ -687,16 +687,13 @@ def garbage(folder, count, party="1", seed=1):
 
 def throw(folder, in_one_process, count):
     parties = Consortium(folder, timeout=120.0).coordinator().zones("2", "3")
-    caller, status = Caller(parties, "1"), grpc.StatusCode
+    caller = Caller(parties, "1")
     for message in garbage(folder, count):
-        large = len(message) == 1 << 20
-        refusal = status.RESOURCE_EXHAUSTED if large else status.INVALID_ARGUMENT
-        # an empty stream is no message, and an order is waiting after the welcome; the seat of
-        # the message before is free, and its thread, once its stream has ended
-        busy = {status.ALREADY_EXISTS, status.RESOURCE_EXHAUSTED} - {refusal}
-        while (told := caller.say(hello(folder), message, heard=2)).code() in busy:
+        # an order is waiting after the welcome; the place of the message before is free once its
+        # connection has ended
+        while getattr(found := caller.say(hello(folder), message, heard=2), "taken", False):
             pass
-        assert told.code() is refusal, message[:100]
+        assert isinstance(found, Refusal) and not found.taken, (found, message[:100])
     results = parties.zones("1").results()
     assert not isinstance(results["1"], Exception), results
     same_rounds(results[NAME], in_one_process)
@@ -726,7 +723,7 @@ def test_garbage_of_a_coordinator_is_refused_and_the_agent_lives(folder, monkeyp
         yield from honest(self, zone, here)
 
     monkeypatch.setattr(Sessions, "messages", messages)
-    monkeypatch.setattr("gridpriv.consensus.grpc_client.PAUSES", (0.01,))
+    monkeypatch.setattr("gridpriv.consensus.client.PAUSES", (0.01,))
     parties = Consortium(folder, timeout=60.0).coordinator().zones(*ZONES)
     results = parties.results()
     assert len(results[NAME].turns) == 3

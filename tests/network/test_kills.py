@@ -29,19 +29,19 @@ ZONES = ("1", "2", "3")
 ROUNDS = 6
 RECORDING = """
 import sys
-from gridpriv.consensus import grpc_client
+from gridpriv.consensus import client
 from gridpriv.consensus.wire import decode
 from gridpriv.cli.main import main
 
-honest, place = grpc_client._Connection.send, sys.argv.pop(1)
+honest, place = client._Connection.send, sys.argv.pop(1)
 
 def send(self, content):
     with open(place, "ab") as file:
         file.write(len(content).to_bytes(4, "little") + content)
     honest(self, content)
 
-grpc_client._Connection.send = send
-grpc_client.PAUSES = (0.05,)
+client._Connection.send = send
+client.PAUSES = (0.05,)
 sys.exit(main())
 """
 

@@ -1,23 +1,24 @@
-"""A zone's connection to its coordinator over gRPC."""
+"""A zone's connection to its coordinator."""
 
 from __future__ import annotations
 
+import socket
+import ssl
 import time
 from collections.abc import Callable, Iterator
-from queue import SimpleQueue
-from threading import Timer
-from typing import Any
+from contextlib import suppress
 
+from gridpriv.consensus.channel import Channel, tls
 from gridpriv.consensus.credentials import (
     NAME,
     Credentials,
     check_certificate,
     refuse_beyond_loopback,
+    split_address,
 )
-from gridpriv.consensus.grpc_server import METHOD, SERVICE, load, options
 from gridpriv.consensus.sessions import LateError, Note, TakenError
 from gridpriv.consensus.signatures import Verifier
-from gridpriv.consensus.wire import MessageError, Shutdown, Welcome, decode
+from gridpriv.consensus.wire import MessageError, Refusal, Shutdown, Welcome, decode
 from gridpriv.consensus.zone_client import ZoneClient
 from gridpriv.core.errors import GridprivError, InputError
 
@@ -117,56 +118,83 @@ class _LostError(GridprivError):
 
 
 class _Connection:
-    """A zone's side of a stream."""
+    """A zone's side of a connection."""
 
     def __init__(self, address: str, credentials: Credentials | None, client: ZoneClient) -> None:
-        self._grpc = load()
         self._address, self._credentials, self._client = address, credentials, client
-        self._options = options(client.size)
-        self._proved = credentials and self._grpc.ssl_channel_credentials(
-            credentials.authority, credentials.key, credentials.certificate
-        )
-        self._channel: Any = None
-        self._call: Any = None
+        self._context = None if credentials is None else tls(credentials, server=False)
+        self._channel: Channel | None = None
         self._repeats = 0
         self.deadline = 0.0
 
     def messages(self, hello: bytes, deadline: float) -> Iterator[bytes | Welcome | Shutdown]:
         """Yield requests as they come, and other messages decoded, from the welcome on."""
-        self._outgoing: SimpleQueue[bytes | None] = SimpleQueue()
-        self._channel, self.deadline, self._repeats = self._open(), deadline, 0
-        self._outgoing.put(hello)
-        dial = self._channel.stream_stream(f"/{SERVICE}/{METHOD}")
-        self._call = dial(iter(self._outgoing.get, None))
-        welcomed = False
-        while True:
-            content = self._next()
-            if content is None:
-                return
-            message = decode(content)
-            if isinstance(message, Welcome) == welcomed:
-                raise MessageError("a second welcome" if welcomed else "a message before a welcome")
-            if isinstance(message, Welcome):
-                self._believe(message)
-                welcomed = True
-            elif isinstance(message, Shutdown) and self._client.verify is not None:
-                self._client.verify(content, message.signature)
-            yield message if isinstance(message, Welcome | Shutdown) else content
-
-    def _next(self) -> bytes | None:
-        """Return the next message; None where the coordinator has ended the stream."""
-        slow = Timer(max(0.01, self.deadline - time.monotonic()), self._call.cancel)
-        slow.daemon = True
-        slow.start()
+        self.deadline, self._repeats = deadline, 0
         try:
-            content: bytes = next(self._call)
-        except StopIteration:
-            return None
-        except self._grpc.RpcError as error:
-            raise self._reason(error) from None
-        finally:
-            slow.cancel()
-        return content
+            channel = self._opened()
+            channel.send(hello)
+            welcomed = False
+            while True:
+                channel.deadline = max(self.deadline, time.monotonic() + 0.01)
+                if (content := channel.read()) is None:
+                    return
+                message = decode(content)
+                if isinstance(message, Refusal):
+                    raise _refused(message)
+                if isinstance(message, Welcome) == welcomed:
+                    raise MessageError(
+                        "a second welcome" if welcomed else "a message before a welcome"
+                    )
+                if isinstance(message, Welcome):
+                    self._believe(message)
+                    welcomed = True
+                elif isinstance(message, Shutdown) and self._client.verify is not None:
+                    self._client.verify(content, message.signature)
+                yield message if isinstance(message, Welcome | Shutdown) else content
+        except TimeoutError:
+            raise _LostError("it sent no new turn") from None
+        except ssl.SSLError as error:
+            raise _LostError(f"TLS handshake: {error.reason or error}") from None
+        except OSError as error:
+            raise _LostError(error.strerror or str(error)) from None
+
+    def send(self, answer: bytes) -> None:
+        """Send an answer."""
+        assert self._channel is not None
+        self._channel.deadline = time.monotonic() + GRACE
+        try:
+            self._channel.send(answer)
+        except OSError as error:
+            raise _LostError(error.strerror or str(error)) from None
+
+    def finish(self) -> None:
+        """Wait until the last answer has arrived: the coordinator ends the connection then."""
+        if self._channel is not None:
+            self._channel.deadline = time.monotonic() + GRACE
+            with suppress(OSError, MessageError):
+                self._channel.read()
+
+    def hang_up(self) -> None:
+        """End the connection."""
+        channel, self._channel = self._channel, None
+        if channel is not None:
+            channel.close()
+
+    def count_repeat(self) -> None:
+        """Refuse a turn that comes again more than once on one connection."""
+        self._repeats += 1
+        if self._repeats > 1:
+            raise MessageError("an order again that was answered")
+
+    def _opened(self) -> Channel:
+        left = max(0.01, min(GRACE, self.deadline - time.monotonic()))
+        host, port = split_address("coordinator", self._address)
+        plain = socket.create_connection((host.strip("[]"), port), timeout=left)
+        self._channel = channel = Channel(plain, self._client.size)
+        channel.deadline = time.monotonic() + left
+        if self._context is not None:
+            channel.secure(self._context, NAME)
+        return channel
 
     def _believe(self, welcome: Welcome) -> None:
         """Take the coordinator's certificate, if it is one; its messages are checked with it."""
@@ -181,54 +209,11 @@ class _Connection:
             ) from None
         self._client.note_certificate(welcome.certificate)
 
-    def send(self, answer: bytes) -> None:
-        """Send an answer."""
-        self._outgoing.put(answer)
 
-    def count_repeat(self) -> None:
-        """Refuse a turn that comes again more than once on one connection."""
-        self._repeats += 1
-        if self._repeats > 1:
-            raise MessageError("an order again that was answered")
-
-    def finish(self) -> None:
-        """Wait until the last answer has arrived: the coordinator answers it."""
-        slow = Timer(GRACE, self._call.cancel)
-        slow.daemon = True
-        slow.start()
-        try:
-            next(self._call, None)
-        except self._grpc.RpcError:
-            return
-        finally:
-            slow.cancel()
-
-    def hang_up(self) -> None:
-        """End the connection."""
-        if self._call is not None:
-            self._outgoing.put(None)
-            self._call.cancel()
-            self._call = None
-        if self._channel is not None:
-            self._channel.close()
-            self._channel = None
-
-    def _open(self) -> Any:
-        if self._proved is None:
-            return self._grpc.insecure_channel(self._address, self._options)
-        named = [("grpc.ssl_target_name_override", NAME)]
-        return self._grpc.secure_channel(self._address, self._proved, self._options + named)
-
-    def _reason(self, error: Any) -> GridprivError:
-        code, details = error.code(), error.details() or ""
-        status = self._grpc.StatusCode
-        if code is status.ALREADY_EXISTS:
-            return TakenError(details)
-        if code in (status.FAILED_PRECONDITION, status.INVALID_ARGUMENT):
-            return InputError(f"the coordinator refuses: {details}")
-        if code is status.CANCELLED:
-            return _LostError("it sent no new turn")
-        return _LostError(details)
+def _refused(refusal: Refusal) -> GridprivError:
+    if refusal.taken:
+        return TakenError(refusal.reason)
+    return InputError(f"the coordinator refuses: {refusal.reason}")
 
 
 def _until_beat(since: float, beat: float) -> float:
