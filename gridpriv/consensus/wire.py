@@ -20,15 +20,17 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
+from operator import attrgetter
 from types import UnionType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import numpy as np
 
 from gridpriv.consensus.messages import Order, Phase, Reply
+from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import GridprivError
 from gridpriv.privacy.mechanism import MECHANISMS, Mechanism, Staircase, make_mechanism
 from gridpriv.privacy.release import Release
@@ -187,45 +189,90 @@ def decode(content: bytes) -> Message:
 
 def packed(value: Any, kind: Any) -> bytes:
     """Return a value of a declared type as bytes."""
-    origin, parts = get_origin(kind), get_args(kind)
-    if kind is Mechanism:
-        step = REAL.pack(value.step) if isinstance(value, Staircase) else b""
-        return bytes([NOISES.index(type(value))]) + REAL.pack(value.scale) + step
-    if hasattr(kind, "__dataclass_fields__"):
-        return b"".join(packed(getattr(value, name), of) for name, of in _fields(kind))
-    if origin is Literal:
-        return bytes([parts.index(value)])
-    if origin is np.ndarray:
-        return COUNT.pack(value.size) + np.ascontiguousarray(value, dtype="<f8").tobytes()
-    if origin is UnionType:
-        return b"\0" if value is None else b"\1" + packed(value, parts[0])
-    if origin is tuple and parts[-1] is not Ellipsis:
-        return b"".join(packed(one, of) for one, of in zip(value, parts, strict=True))
-    if origin is tuple:
-        return COUNT.pack(len(value)) + b"".join(packed(one, parts[0]) for one in value)
-    if origin is Mapping:
-        pairs = tuple(value.items())
-        return packed(pairs, tuple[tuple[parts], ...])  # type: ignore[valid-type]
-    if kind in (str, bytes):
-        content: bytes = value.encode("utf-8") if kind is str else value
-        return COUNT.pack(len(content)) + content
-    if kind is bool:
-        return bytes([value])
-    number: struct.Struct = COUNT if kind is int else REAL
-    return number.pack(value)
+    return _writer(kind)(value)
 
 
 def unpacked(content: bytes, kind: Any, most: float = LARGEST) -> Any:
     """Return the value that :func:`packed` was given; numbers are at most ``most``, or anything."""
     body = _WireReader(content, most)
-    found = body.read(kind)
+    found = _reader(kind)(body)
     body.end()
     return found
 
 
 @cache
-def _fields(kind: Any) -> tuple[tuple[str, Any], ...]:
-    return tuple(get_type_hints(kind).items())
+def _writer(kind: Any) -> Callable[[Any], bytes]:
+    """Return the function that writes values of a declared type."""
+    origin, parts = get_origin(kind), get_args(kind)
+    if kind is Mechanism:
+        return lambda value: (
+            bytes([NOISES.index(type(value))])
+            + REAL.pack(value.scale)
+            + (REAL.pack(value.step) if isinstance(value, Staircase) else b"")
+        )
+    if hasattr(kind, "__dataclass_fields__"):
+        fields = [(attrgetter(name), _writer(of)) for name, of in get_type_hints(kind).items()]
+        return lambda value: b"".join([write(get(value)) for get, write in fields])
+    if origin is Literal:
+        return lambda value: bytes([parts.index(value)])
+    if origin is np.ndarray:
+        return lambda value: (
+            COUNT.pack(value.size) + np.ascontiguousarray(value, dtype="<f8").tobytes()
+        )
+    if origin is UnionType:
+        inner = _writer(parts[0])
+        return lambda value: b"\0" if value is None else b"\1" + inner(value)
+    if origin is tuple and parts[-1] is not Ellipsis:
+        each = [_writer(of) for of in parts]
+        return lambda value: b"".join([write(one) for write, one in zip(each, value, strict=True)])
+    if origin is tuple:
+        inner = _writer(parts[0])
+        return lambda value: COUNT.pack(len(value)) + b"".join(map(inner, value))
+    if origin is Mapping:
+        inner = _writer(tuple[tuple[parts], ...])  # type: ignore[valid-type]
+        return lambda value: inner(tuple(value.items()))
+    if kind is str:
+        return lambda value: _counted(value.encode("utf-8"))
+    return {bytes: _counted, bool: lambda value: bytes([value]), int: COUNT.pack}.get(
+        kind, REAL.pack
+    )
+
+
+def _counted(content: bytes) -> bytes:
+    return COUNT.pack(len(content)) + content
+
+
+@cache
+def _reader(kind: Any) -> Callable[[_WireReader], Any]:
+    """Return the function that reads values of a declared type."""
+    origin, parts = get_origin(kind), get_args(kind)
+    if kind is Mechanism:
+        return _WireReader.mechanism
+    if hasattr(kind, "__dataclass_fields__"):
+        fields = [_reader(of) for of in get_type_hints(kind).values()]
+        return lambda body: body.whole(kind, [read(body) for read in fields])
+    if origin is Literal:
+        return lambda body: parts[body.one_of(len(parts))]
+    if origin is np.ndarray:
+        return _WireReader.array
+    if origin is UnionType:
+        inner = _reader(parts[0])
+        return lambda body: inner(body) if body.one_of(2) else None
+    if origin is tuple and parts[-1] is not Ellipsis:
+        each = [_reader(of) for of in parts]
+        return lambda body: tuple([read(body) for read in each])
+    if origin is tuple:
+        inner = _reader(parts[0])
+        return lambda body: tuple([inner(body) for _ in range(body.count())])
+    if origin is Mapping:
+        key, value = map(_reader, parts)
+        return lambda body: body.mapping(key, value)
+    return {
+        float: _WireReader.number,
+        bool: lambda body: bool(body.one_of(2)),
+        bytes: lambda body: body.take(body.count()),
+        str: _WireReader.text,
+    }.get(kind, _WireReader.count)
 
 
 class _WireReader:
@@ -252,40 +299,33 @@ class _WireReader:
         if self._at != len(self._content):
             raise MessageError("a message with more in it than its fields")
 
-    def read(self, kind: Any) -> Any:
-        """Return a value of a declared type."""
-        origin, parts = get_origin(kind), get_args(kind)
-        if kind is Mechanism:
-            noise = NOISES[self.one_of(len(NOISES))]
-            scale = _positive(self.read(float))
-            step = _positive(self.read(float)) if issubclass(noise, Staircase) else scale
-            return make_mechanism(noise, scale, step)
-        if hasattr(kind, "__dataclass_fields__"):
-            return self.whole(kind, [self.read(of) for _, of in _fields(kind)])
-        if origin is Literal:
-            return parts[self.one_of(len(parts))]
-        if origin is np.ndarray:
-            return self.within(np.frombuffer(self.take(8 * self.count()), "<f8").astype(float))
-        if origin is UnionType:
-            return self.read(parts[0]) if self.one_of(2) else None
-        if origin is tuple and parts[-1] is not Ellipsis:
-            return tuple(self.read(of) for of in parts)
-        if origin is tuple:
-            return tuple(self.read(parts[0]) for _ in range(self.count()))
-        if origin is Mapping:
-            pairs = [
-                (self.read(parts[0]), self.read(parts[1])) for _ in range(self.count(MOST_RELEASES))
-            ]
-            if len(dict(pairs)) < len(pairs):
-                raise MessageError("a release that is listed twice")
-            return dict(pairs)
-        if kind is float:
-            return self.within(REAL.unpack(self.take(REAL.size))[0])
-        if kind is bool:
-            return bool(self.one_of(2))
-        if kind is bytes:
-            return self.take(self.count())
-        return self.text() if kind is str else self.count()
+    def number(self) -> float:
+        """Return a number of the range that is allowed."""
+        value: float = REAL.unpack(self.take(REAL.size))[0]
+        if math.isfinite(self._most) and not abs(value) <= self._most:  # NaN too
+            raise MessageError("a number that is not finite, or too large")
+        return value
+
+    def array(self) -> Floats:
+        """Return numbers of the range that is allowed."""
+        values = np.frombuffer(self.take(8 * self.count()), "<f8").astype(float)
+        if math.isfinite(self._most) and not np.all(np.abs(values) <= self._most):  # NaN too
+            raise MessageError("a number that is not finite, or too large")
+        return values
+
+    def mechanism(self) -> Mechanism:
+        """Return noise of a positive scale."""
+        noise = NOISES[self.one_of(len(NOISES))]
+        scale = _positive(self.number())
+        step = _positive(self.number()) if issubclass(noise, Staircase) else scale
+        return make_mechanism(noise, scale, step)
+
+    def mapping(self, key: Callable[[Any], Any], value: Callable[[Any], Any]) -> dict[Any, Any]:
+        """Return a mapping whose keys differ."""
+        pairs = [(key(self), value(self)) for _ in range(self.count(MOST_RELEASES))]
+        if len(dict(pairs)) < len(pairs):
+            raise MessageError("a release that is listed twice")
+        return dict(pairs)
 
     def whole(self, kind: Any, fields: list[Any]) -> Any:
         """Return a dataclass of its fields, if they go together."""
@@ -330,12 +370,6 @@ class _WireReader:
         if not text.isprintable():
             raise MessageError("a text that cannot be printed")
         return text
-
-    def within(self, values: Any) -> Any:
-        """Return numbers of the range that is allowed."""
-        if math.isfinite(self._most) and not np.all(np.abs(values) <= self._most):  # NaN too
-            raise MessageError("a number that is not finite, or too large")
-        return values
 
 
 def _positive(value: float) -> float:

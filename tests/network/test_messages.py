@@ -19,6 +19,7 @@ from gridpriv.consensus.wire import (
     Failure,
     Hello,
     MessageError,
+    Refusal,
     Request,
     Shutdown,
     TurnId,
@@ -47,6 +48,7 @@ EVERY = [
     Answer(RUN, "zone ä", TurnId("round", 3), Reply(np.array([0.1, -1e-300]), RELEASES), bytes(32)),
     Failure(RUN, "zone ä", TurnId("warm_start", 2), "budget"),
     Shutdown(RUN, False, "waited 3 s"),
+    Refusal("its run is another", True),
 ]
 NAMES = [type(message).__name__ for message in EVERY]
 
@@ -66,7 +68,7 @@ def test_an_order_is_laid_out_as_the_format_says():
     text = lambda t: struct.pack("<I", len(t)) + t  # noqa: E731
     by_hand = (
         b"gridpriv"
-        + struct.pack("<HB", 4, 2)
+        + struct.pack("<HB", 5, 2)
         + text(b"a run")
         + text("zone ä".encode())
         + struct.pack("<BI", 3, 3)
@@ -123,7 +125,7 @@ def test_numbers_beyond_the_range_are_refused(bad):
 def test_a_message_of_another_version_says_which():
     content = bytearray(encode(Welcome(RUN)))
     content[8] = 9
-    with pytest.raises(MessageError, match="version 9; this is version 4"):
+    with pytest.raises(MessageError, match="version 9; this is version 5"):
         decode(bytes(content))
 
 
