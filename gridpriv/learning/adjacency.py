@@ -10,6 +10,12 @@ from gridpriv.core.errors import one_of
 Kind = Literal["replace-one", "add-one"]
 KINDS: tuple[Kind, ...] = ("replace-one", "add-one")
 
+TRUSTED = {
+    "local": "no server is trusted",
+    "central": "the server is trusted",
+    "secure-sum": "no server is trusted with terms of a sum, and few clients tell it theirs",
+}
+
 
 @dataclass(frozen=True)
 class SampleAdjacency:
@@ -43,5 +49,4 @@ def protected(algorithm: str, kind: Kind, trust: str = "local") -> str:
     """Return a sentence on the protection by an algorithm's releases, also against a server."""
     if algorithm == "dp-fedavg":
         return "one client's update is in the sum or not; the server is trusted"
-    server = "no server is trusted" if trust == "local" else "the server is trusted"
-    return f"{SampleAdjacency(kind)}; {server}"
+    return f"{SampleAdjacency(kind)}; {TRUSTED[trust]}"

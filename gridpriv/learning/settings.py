@@ -44,7 +44,7 @@ OutputStep = Literal["paper", "common"]
 Missing = Literal["drop", "mode"]
 Scaling = Literal["bounds", "standard"]
 Intercept = Literal["on", "off"]
-Trust = Literal["local", "central"]
+Trust = Literal["local", "central", "secure-sum"]
 Participation = Literal["public", "secret"]
 
 # what a comparison sets itself
@@ -143,9 +143,16 @@ class Model(Part):
     trust: Trust = choice(
         "local",
         get_args(Trust),
-        "trust model of dpsgd: clients add the noise (local), or a trusted server adds it to "
-        "their mean (central)",
+        "trust model of dpsgd: clients add all noise (local) or shares of it to a masked sum "
+        "(secure-sum), or a trusted server adds it to their mean (central)",
     )
+    colluding: int | None = count(
+        None,
+        "clients that may tell the server of a secure sum all that they know",
+        least=0,
+        unset="a tenth of a round's",
+    )
+    dropouts: int = count(0, "clients that a round of a secure sum may lose", least=0)
     diameter: float = number(
         1.0, "diameter d_X of the set of models in fedspd-dp's step size", positive
     )

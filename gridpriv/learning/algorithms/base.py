@@ -220,6 +220,11 @@ class Task:
             self.charge(str(client + 1), {covering(release): 1})
         self.tally.add(client, release)
 
+    def charge_all(self, drawing: Drawing) -> None:
+        """Charge the releases of a round, which are about to be drawn."""
+        for client, release in drawing:
+            self.pay(client, release)
+
     def release(self, t: int, values: Array, drawing: Drawing) -> tuple[Array, Array]:
         """Charge and draw round t's releases; return what leaves, and the noise in it.
 
@@ -234,8 +239,7 @@ class Task:
         """
         if not drawing.releases:
             return values, namespace(values).zeros_like(values)
-        for client, release in drawing:
-            self.pay(client, release)
+        self.charge_all(drawing)
         released = like(self.drawn(t, to_numpy(values), drawing.releases), values)
         return released, released - values
 

@@ -4,7 +4,8 @@ Every client sends its noisy gradient and the server averages and steps. With ``
 client's gradient is that of a batch; with ``--clip`` every sample's gradient is scaled down to
 the clip, as published; without, the loss's own bound holds. With ``--trust central`` the server
 sees gradients and releases their mean with noise: the mean of P clients moves by 1/P of what one
-moves, and every client is charged for it.
+moves, and every client is charged for it. With ``--trust secure-sum`` the server sees that noisy
+mean alone (:mod:`gridpriv.learning.secure_sum`).
 
 With ``--centring on`` clients first release the mean of their features: between neighbours it moves
 by at most twice the norm bound over their samples. Steps are then taken on features less that mean,
@@ -19,6 +20,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from gridpriv.consensus.transport import InProcess
+from gridpriv.core.arrays import Ints
 from gridpriv.core.errors import not_allowed
 from gridpriv.learning.algorithms.base import (
     Drawing,
@@ -36,9 +39,19 @@ from gridpriv.learning.algorithms.batches import (
     step_multiplier,
     step_sensitivity,
 )
-from gridpriv.learning.arrays import Array, namespace
-from gridpriv.learning.releases import ROUNDING
+from gridpriv.learning.arrays import Array, like, namespace, to_numpy
+from gridpriv.learning.releases import ROUNDING, Amplification, Sampled
+from gridpriv.learning.secure_sum import (
+    SharedGaussian,
+    SumClient,
+    SumRule,
+    mean_of,
+    on_grid,
+    secure_sum,
+    shared_gaussian,
+)
 from gridpriv.privacy.accounting import gaussian_multiplier
+from gridpriv.privacy.mechanism import Mechanism
 from gridpriv.privacy.release import Release
 
 CENTRING = 0.05
@@ -61,9 +74,7 @@ def dpsgd(task: Task, watch: Watch) -> None:
     for t in rounds:
         active = active_clients(task, t)
         gradients = _gradients(task, t, xp.stack([w] * len(active)))
-        if settings.trust == "central":
-            gradients = xp.mean(gradients, axis=0)[None]
-        noisy, noise = task.release(t, gradients, drawing(t))
+        noisy, noise = released(task, t, gradients, drawing(t))
         slope = xp.mean(noisy, axis=0) + task.regularizer.subgradient(w)
         velocity = settings.momentum * velocity + (1.0 - settings.momentum) * slope
         w = w - rate * velocity
@@ -77,6 +88,33 @@ def dpsgd(task: Task, watch: Watch) -> None:
         watch(Round(t, model, local, magnitude(noise), held(w, velocity, total, centre)))
 
 
+def released(task: Task, t: int, values: Array, drawing: Drawing) -> tuple[Array, Array]:
+    """Return what leaves of the clients' values (A, J, K), and the noise in it.
+
+    Every client's value, or, with a server or a secure sum, their mean (1, J, K).
+    """
+    trust, xp = task.settings.trust, namespace(values)
+    if trust == "local":
+        return task.release(t, values, drawing)
+    mean = xp.mean(values, axis=0)[None]
+    if trust == "central" or not drawing.releases:
+        return task.release(t, mean, drawing)
+    mechanism = drawing.releases[0].mechanism
+    shared = mechanism.noise if isinstance(mechanism, Sampled) else mechanism
+    assert isinstance(shared, SharedGaussian)
+    rule, flat = shared.rule, to_numpy(values).reshape(len(values), -1)
+    steps = on_grid(flat, shared.step * rule.clients)
+    exact = (steps.sum(axis=0) * shared.step).reshape(mean.shape)
+    if task.settings.noise == "simulated":
+        noisy, noise = task.release(t, exact, drawing)
+        return like(noisy, mean), noise
+    task.charge_all(drawing)
+    clients = [SumClient(i, rule, shared.share, own) for i, own in enumerate(steps)]
+    total = secure_sum(InProcess(clients), rule, shared.dimension)
+    noisy = mean_of(total, shared.step).reshape(mean.shape)
+    return like(noisy, mean), noisy - exact
+
+
 def chosen_rate(task: Task, drawing: Drawing) -> float:
     """Return a learning rate from public numbers: smaller the more noise a step has.
 
@@ -87,8 +125,8 @@ def chosen_rate(task: Task, drawing: Drawing) -> float:
     clip = task.settings.clip or task.sample_gradient()
     if not math.isfinite(clip):
         raise not_allowed("learning_rate", None, "a number, or given with --clip")
-    scale = max((release.mechanism.scale for release in drawing.releases), default=0.0)
-    noise = scale * math.sqrt(task.size / max(len(drawing.releases), 1)) / clip
+    variance = max((release.mechanism.variance for release in drawing.releases), default=0.0)
+    noise = math.sqrt(variance * task.size / max(len(drawing.releases), 1)) / clip
     return min(FASTEST, SLOWING / max(noise, 1e-12)) / clip
 
 
@@ -136,13 +174,17 @@ def centre_multiplier(task: Task) -> float | None:
 
 def _means(task: Task) -> Drawing:
     """Return the releases of the clients' mean features."""
-    multiplier = centre_multiplier(task)
+    multiplier, source = centre_multiplier(task), "a mean of rows of bounded norm"
     if multiplier is None:
         return Drawing([], np.array([], dtype=int))
     distance = task.adjacency.factor * task.norm / task.clients.counts
-    return Drawing.of_all(
-        task.releases(distance, "a mean of rows of bounded norm", multiplier=multiplier)
+    if task.settings.trust == "local":
+        return Drawing.of_all(task.releases(distance, source, multiplier=multiplier))
+    everybody = np.arange(task.clients.number)
+    release = _of_mean(
+        task, float(distance.max()), source, multiplier, everybody, task.clients.shape[0]
     )
+    return Drawing([release], everybody[None])
 
 
 def _centred(task: Task, centre: Array) -> tuple[Task, Array]:
@@ -157,7 +199,7 @@ def _centred(task: Task, centre: Array) -> tuple[Task, Array]:
     if task.begun.rounds == 0:
         xp = namespace(clients.x)
         means = [xp.mean(clients.part(p)[0], axis=0)[None] for p in range(clients.number)]
-        noisy, _ = task.release(0, xp.stack(means), _means(task))
+        noisy, _ = released(task, 0, xp.stack(means), _means(task))
         centre = xp.mean(noisy, axis=0)
         centre[:, -1] = 0.0
     moved = clients.x - centre
@@ -176,30 +218,51 @@ def _folded(w: Array, centre: Array, task: Task, constant: float) -> Array:
 def _steps(task: Task) -> Releases:
     """Return the releases of a step of every round."""
     bound, number = task.sample_gradient(), task.clients.number
-    noisy, central = task.rule is not None, task.settings.trust == "central"
-    own = [_release(task, p, bound) for p in range(number if noisy and not central else 0)]
+    noisy, local = task.rule is not None, task.settings.trust == "local"
+    source = "one sample's bounded gradient"
+
+    def of(p: int, active: Ints | None = None) -> Release:
+        samples = int(task.clients.counts[p])
+        amplified, distance = (
+            amplification(task, samples, 1),
+            step_sensitivity(task, samples, bound),
+        )
+        multiplier = step_multiplier(task, amplified, centre_multiplier(task))
+        if active is not None:
+            return _of_mean(task, distance, source, multiplier, active, task.size, amplified)
+        return task.release_of(distance, source, multiplier=multiplier, amplified=amplified)
+
+    own = [of(p) for p in range(number if noisy and local else 0)]
 
     def of_round(t: int) -> Drawing:
         active = active_clients(task, t)
-        if noisy and central:
+        if noisy and not local:
+            # who has the fewest samples moves the mean furthest, and is sampled most
             smallest = int(active[np.argmin(task.clients.counts[active])])
-            return Drawing([_release(task, smallest, bound, len(active))], active[None])
+            return Drawing([of(smallest, active)], active[None])
         return Drawing([own[p] for p in active] if own else [], active)
 
     return of_round
 
 
-def _release(task: Task, p: int, bound: float, clients: int = 1) -> Release:
-    """Return the release of one client's gradient, or of the mean of several.
-
-    The mean moves by 1/P of what the client with the fewest samples, which moves furthest and is
-    sampled most, moves alone.
-    """
-    samples = int(task.clients.counts[p])
-    amplified = amplification(task, samples, 1)
-    return task.release_of(
-        step_sensitivity(task, samples, bound) / clients,
-        "one sample's bounded gradient",
-        multiplier=step_multiplier(task, amplified, centre_multiplier(task)),
-        amplified=amplified,
-    )
+def _of_mean(
+    task: Task,
+    distance: float,
+    source: str,
+    multiplier: float,
+    active: Ints,
+    dimension: int,
+    amplified: Amplification | None = None,
+) -> Release:
+    """Return the release of the mean of several clients' values, of which one moves."""
+    settings, distance = task.settings, distance / len(active)
+    release = task.release_of(distance, source, multiplier=multiplier, amplified=amplified)
+    if settings.trust == "central":
+        return release
+    tenth = min(math.ceil(len(active) / 10), len(active) - 1)
+    colluding = tenth if settings.colluding is None else settings.colluding
+    rule = SumRule(len(active), colluding, settings.dropouts)
+    shared: Mechanism = shared_gaussian(multiplier, distance, rule, dimension)
+    if amplified is not None:
+        shared = Sampled(shared, amplified.rate, amplified.kind)
+    return replace(release, mechanism=shared)

@@ -13,7 +13,17 @@ READS: dict[str, frozenset[str]] = {
     "dvp": frozenset(_PENALTY),
     "dp-admm": frozenset({"step", "radius", "gradient_change", *_PENALTY}),
     "dpsgd": frozenset(
-        {"learning_rate", "clip", "momentum", "averaging", "centring", "trust", *_BATCHES}
+        {
+            "learning_rate",
+            "clip",
+            "momentum",
+            "averaging",
+            "centring",
+            "trust",
+            "colluding",
+            "dropouts",
+            *_BATCHES,
+        }
     ),
     "dp-fedavg": frozenset({"learning_rate", "clip", "local_updates", "participation", *_BATCHES}),
     "fedspd-dp": frozenset(
