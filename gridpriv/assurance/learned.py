@@ -1,15 +1,31 @@
-"""The learning module's mechanisms under the statistical audit: one training sample replaced.
+"""Audit of the learning module: replay on neighbours, its own accountant, and the law of noise.
 
-What is observed is every client's model of every round, as it is sent; what is nominal and
-certified are the totals of the rounds run. The audit is the one of
-:func:`gridpriv.assurance.audit.audit_mechanism`.
+A lane is an algorithm with its settings on made samples. It runs on D with every value before its
+noise recorded, and on the neighbour D' with the same released: whatever then differs before noise
+is what one sample (with dp-fedavg: one client) moves. Four checks of each lane:
+
+- ``values``: no value moves further than its charge covers;
+- ``total``: Gaussian noise at the measured movement, composed by a numerical integration of its
+  own, costs at most the certified total. Every draw counts, so that one that was not charged shows;
+- ``law``: noise over its declared scale has standard deviation 1;
+- ``independence``: noise of other rounds and clients is uncorrelated.
+
+The neighbours are extreme: sample 1 has features of full norm, reversed in D', so that a clipped
+gradient turns around. What is measured is near what is allowed where the bound is tight.
+
+:class:`LearnedModels` is for the statistical audit of whole runs
+(:func:`gridpriv.assurance.audit.audit_mechanism`): what is observed is every client's model of
+every round, as it is sent; what is nominal and certified are the totals of the rounds run.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -18,12 +34,306 @@ from gridpriv.core.arrays import Floats
 from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError, not_allowed
 from gridpriv.learning.algorithms import find_algorithm
-from gridpriv.learning.algorithms.base import Round, Task
+from gridpriv.learning.algorithms.base import ALONE, Round, Shared, Task
 from gridpriv.learning.arrays import to_numpy
 from gridpriv.learning.datasets.base import Dataset
 from gridpriv.learning.run import learn, make_task
-from gridpriv.learning.settings import LearnSettings
+from gridpriv.learning.settings import LearnSettings, make_learn_settings
+from gridpriv.learning.tuning import Tuning, tune
+from gridpriv.privacy.accounting import total_epsilon
+from gridpriv.privacy.mechanism import Charge
 from gridpriv.privacy.noise import NoiseStreams
+from gridpriv.privacy.release import Release
+
+CLIENTS, SAMPLES, FEATURES = 3, 8, 40
+CLIP, ROUNDS, DELTA = 0.05, 12, 1e-5
+SLACK = 1e-2  # of a total: two grids of losses
+DEVIATIONS = 5.0  # of the law and independence: one in two million
+LOSS_STEP, LOSS_REACH = 2e-4, 40.0
+
+
+@dataclass(frozen=True)
+class Lane:
+    """Settings that are audited.
+
+    Attributes
+    ----------
+    name : str
+    given : mapping
+        Over those common to all lanes.
+    batch : {'', 'poisson', 'fixed'}
+        How a batch is drawn, of which the sample is a member with chance b/m.
+    tuned : bool
+        Charged tuning chooses the learning rate first.
+    module : bool
+        A torch module on clients of more samples than are taken at once.
+    """
+
+    name: str
+    given: Mapping[str, Any]
+    batch: str = ""
+    tuned: bool = False
+    module: bool = False
+
+
+DPSGD = {"algorithm": "dpsgd", "learning_rate": 1.0}
+ADMM = {"penalty": "0.5"}
+LANES = (
+    Lane("dpsgd", DPSGD),
+    Lane("dpsgd, add-one", DPSGD | {"adjacency": "add-one"}),
+    Lane("dpsgd, Poisson batches", DPSGD | {"batch": 2}, "poisson"),
+    Lane(
+        "dpsgd, batches without replacement",
+        DPSGD | {"batch": 2, "sampling": "without-replacement"},
+        "fixed",
+    ),
+    Lane("dpsgd, central", DPSGD | {"trust": "central"}),
+    Lane("dpsgd, secure sum", DPSGD | {"trust": "secure-sum"}),
+    Lane("dpsgd, centring", DPSGD | {"centring": "on"}),
+    Lane("dpsgd, charged tuning", DPSGD, tuned=True),
+    Lane("dp-admm", {"algorithm": "dp-admm", **ADMM}),
+    Lane("pvp", {"algorithm": "pvp", **ADMM}),
+    Lane("fedspd-dp", {"algorithm": "fedspd-dp", "local_updates": 2, **ADMM}),
+    Lane("cdp-admm", {"algorithm": "cdp-admm", "graph": "ring", "decay": 0.9, **ADMM}),
+    Lane("ddp-admm", {"algorithm": "ddp-admm", "graph": "ring", **ADMM}),
+    Lane("dp-fedavg", {"algorithm": "dp-fedavg", "learning_rate": 1.0, "local_updates": 2}),
+    Lane("torch module", DPSGD, module=True),
+)
+
+
+@dataclass(eq=False)
+class DrawTape:
+    """Every draw of a run in order: values before noise, what left, and the releases.
+
+    ``outputs`` are released instead of fresh draws where they are given.
+    """
+
+    outputs: Sequence[Floats] = ()
+    values: list[Floats] = field(default_factory=list)
+    left: list[Floats] = field(default_factory=list)
+    releases: list[Sequence[Release]] = field(default_factory=list)
+
+    @contextmanager
+    def recording(self) -> Iterator[None]:
+        """Record draws of every task, those that tuning makes too."""
+        honest = Task.drawn
+
+        def drawn(task: Task, t: int, values: Floats, releases: Sequence[Release]) -> Floats:
+            place = len(self.values)
+            self.values.append(values.copy())
+            self.releases.append(releases)
+            out = honest(task, t, values, releases) if not self.outputs else self.outputs[place]
+            self.left.append(out)
+            return out.copy()
+
+        setattr(Task, "drawn", drawn)  # noqa: B010 (mypy takes no assignment to a method)
+        try:
+            yield
+        finally:
+            setattr(Task, "drawn", honest)  # noqa: B010
+
+
+@dataclass(frozen=True)
+class LearnedCheck:
+    """One check of a lane: it passes where ``measured`` is at most ``allowed``."""
+
+    lane: str
+    check: str
+    measured: float
+    allowed: float
+
+    @property
+    def passed(self) -> bool:
+        """True where what was measured is at most what is allowed."""
+        return self.measured <= self.allowed
+
+    def as_dict(self) -> Json:
+        """Return the check as JSON can hold it."""
+        return vars(self) | {"passed": self.passed}
+
+
+def audit_learning(lanes: Sequence[Lane] = LANES) -> list[LearnedCheck]:
+    """Return the checks of all lanes; a lane of a torch module needs torch."""
+    found: list[LearnedCheck] = []
+    for lane in lanes:
+        if lane.module and _module() is None:
+            continue
+        found += audit_lane(lane)
+    return found
+
+
+def audit_lane(lane: Lane) -> list[LearnedCheck]:
+    """Run a lane on D and on D', and return its checks."""
+    settings = lane_settings(lane)
+    here, there = neighbours(lane, settings)
+    first = DrawTape()
+    charges = _trained(lane, here, settings, first)
+    second = DrawTape(first.left)
+    _trained(lane, there, settings, second)
+    moved, excess = [], 0.0
+    for k, releases in enumerate(first.releases):
+        apart = first.values[k] - second.values[k]
+        release, distance = releases[0], float(np.linalg.norm(apart[0]))
+        scale = release.mechanism.scale
+        moved.append(distance / scale)
+        excess = max(excess, distance * release.certified.parameter / scale)
+        others = np.linalg.norm(apart.reshape(len(apart), -1)[1:], axis=1)
+        excess = max(excess, float(others.max(initial=0.0)) / scale * 1e6)  # they see no sample
+    certified = total_epsilon(charges, DELTA)
+    rate = 2.0 / SAMPLES if lane.batch else 1.0
+    measured = exact_total(np.array(moved), lane.batch, rate, DELTA)
+    noise = [
+        (out - value).reshape(len(value), -1)
+        / np.array([math.sqrt(r.mechanism.variance) for r in releases])[:, None]
+        for out, value, releases in zip(first.left, first.values, first.releases, strict=True)
+    ]
+    return [
+        LearnedCheck(lane.name, "values", excess, 1.0 + 1e-4),
+        LearnedCheck(lane.name, "total", measured, certified * (1.0 + SLACK)),
+        LearnedCheck(lane.name, "law", *_law(noise)),
+        LearnedCheck(lane.name, "independence", *_independence(noise)),
+    ]
+
+
+def lane_settings(lane: Lane) -> LearnSettings:
+    """Return the settings of a lane."""
+    common: dict[str, Any] = {
+        "clip": CLIP,
+        "rounds": 6 if lane.module else ROUNDS,
+        "clients": CLIENTS,
+        "split": "contiguous",
+        "budget": f"total:2,{DELTA:g}",
+        "target_delta": DELTA,
+        "intercept": "on" if lane.given.get("centring") == "on" else "off",
+    }
+    return make_learn_settings("made", None, **common | dict(lane.given))
+
+
+def neighbours(lane: Lane, settings: LearnSettings) -> tuple[Dataset, Dataset]:
+    """Return D and D': sample 1 of client 1 turned around, blank, or all of client 1 blank."""
+    random = np.random.default_rng(0)
+    size = 300 if lane.module else SAMPLES
+    x = random.normal(size=(CLIENTS * size, FEATURES))
+    x *= 0.3 / np.linalg.norm(x, axis=1, keepdims=True)
+    row = size - 1 if lane.module else 0  # the last one of a client's last chunk
+    x[row] = 1.0 / math.sqrt(FEATURES)
+    y = np.where(random.random(len(x)) > 0.5, 1, -1)
+    here = Dataset("made", "binary", x, y, x[:4], y[:4], 2, 1.0)
+    other = x.copy()
+    if settings.algorithm == "dp-fedavg":
+        other[:size] = 0.0
+    else:
+        other[row] *= -1.0 if settings.adjacency == "replace-one" else 0.0
+    return here, replace(here, x_train=other)
+
+
+def _trained(
+    lane: Lane, dataset: Dataset, settings: LearnSettings, tape: DrawTape
+) -> Mapping[Charge, int]:
+    """Run a lane under a tape; return what the first client is charged in all."""
+    shared: Shared = ALONE
+    with tape.recording():
+        if lane.tuned:
+            grid = Tuning("charged", (("learning_rate", (0.5, 1.0)),))
+            chosen = tune(dataset, grid.candidates(settings), grid)
+            dataset, settings, shared = chosen.dataset, chosen.settings, chosen.shared
+        module = _module() if lane.module else None
+        return learn(dataset, settings, module=module, shared=shared).charges[0]
+
+
+def _module() -> Any:
+    """Return a small linear module in double precision; None without torch."""
+    try:
+        import torch
+    except ImportError:
+        return None
+    module = torch.nn.Linear(FEATURES, 1).double()
+    torch.nn.init.zeros_(module.weight)
+    torch.nn.init.zeros_(module.bias)
+    return module
+
+
+def exact_total(moved: Floats, batch: str, rate: float, delta: float) -> float:
+    """Return the epsilon of Gaussian releases that moved by so many standard deviations each.
+
+    Without batches in closed form (they compose to one Gaussian of mu = sqrt(sum moved^2)); with
+    them by convolving the distribution of the loss on a grid. A batch holds the sample with chance
+    ``rate``; the movement of a round in which it does not is that of one in which it does.
+
+    Parameters
+    ----------
+    moved : (releases,)
+    batch : {'', 'poisson', 'fixed'}
+    """
+    from scipy.optimize import brentq
+    from scipy.special import log_ndtr, ndtr
+
+    if not batch:
+        mu = float(np.sqrt((moved**2).sum()))
+        if mu == 0.0:
+            return 0.0
+
+        def excess(e: float) -> float:
+            tail = math.exp(e + float(log_ndtr(-e / mu - mu / 2.0)))
+            return float(ndtr(mu / 2.0 - e / mu)) - tail - delta
+
+        return float(brentq(excess, 0.0, mu * mu / 2.0 + 10.0 * mu + 1.0))
+    most = float(moved.max())
+    x = np.linspace(-40.0, 40.0, 400_001)
+
+    def normal(mean: float) -> Floats:
+        return np.asarray(np.exp(-0.5 * (x - mean) ** 2))
+
+    # a replaced sample moves a Poisson batch from either side of the batch without it, and trades
+    # places with another in a batch of fixed size
+    if batch == "poisson":
+        p = (1.0 - rate) * normal(0.0) + rate * normal(most / 2.0)
+        q = (1.0 - rate) * normal(0.0) + rate * normal(-most / 2.0)
+    else:
+        p, q = (1.0 - rate) * normal(0.0) + rate * normal(most), normal(0.0)
+    return max(_composed(p, q, len(moved), delta), _composed(q, p, len(moved), delta))
+
+
+def _composed(p: Floats, q: Floats, count: int, delta: float) -> float:
+    """Return epsilon of ``count`` equal releases of densities p against q on one grid."""
+    from scipy.fft import irfft, rfft
+    from scipy.optimize import brentq
+
+    kept = (p > 1e-300) & (q > 1e-300)
+    weights, losses = p[kept] / p.sum(), np.log(p[kept] / q[kept])
+    size = int(2 * LOSS_REACH / LOSS_STEP)
+    place = np.rint(losses / LOSS_STEP).astype(int) % size
+    law = np.bincount(place, weights, size)
+    law = np.maximum(irfft(rfft(law) ** count, size), 0.0)
+    grid = LOSS_STEP * ((np.arange(size) + size // 2) % size - size // 2)
+
+    def excess(e: float) -> float:
+        above = grid > e
+        return float((law[above] * -np.expm1(e - grid[above])).sum()) - delta
+
+    return 0.0 if excess(0.0) <= 0.0 else float(brentq(excess, 0.0, LOSS_REACH - 1.0))
+
+
+def _law(noise: Sequence[Floats]) -> tuple[float, float]:
+    """Return the distance of the mean square of standardized noise from 1, and its bound."""
+    pooled = np.concatenate([one.ravel() for one in noise])
+    return abs(float((pooled**2).mean()) - 1.0), DEVIATIONS * math.sqrt(2.0 / len(pooled))
+
+
+def _independence(noise: Sequence[Floats]) -> tuple[float, float]:
+    """Return the largest correlation of two draws of equal length, and its bound."""
+    by_length: dict[int, list[Floats]] = {}
+    for one in noise:
+        by_length.setdefault(one.shape[1], []).append(one)
+    worst, allowed = 0.0, 1.0
+    for length, parts in by_length.items():
+        rows = np.concatenate(parts)
+        if len(rows) < 2:
+            continue
+        products = rows @ rows.T / length
+        worst = max(worst, float(np.abs(products[np.triu_indices(len(rows), 1)]).max()))
+        allowed = min(allowed, (DEVIATIONS + 1.0) / math.sqrt(length))
+    return worst, allowed
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from gridpriv.grid.zoning import Zoning
 
 FAILED = 1
+LEARNING = "learning"  # in the place of a case: the algorithms of gridpriv learn
 SWEPT = ("perturbation", "mechanism", "update")
 
 
@@ -71,6 +72,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace) -> int:
     """Audit; print or write the verdict; return 1 if what is certified does not hold."""
+    if args.case == LEARNING:
+        return _learning(args)
     from gridpriv.assurance.audit import RUNS
     from gridpriv.assurance.audit_result import AuditPlan
 
@@ -89,6 +92,29 @@ def execute(args: argparse.Namespace) -> int:
             _draw(results[0], folder)
     tell(args, document, lambda: _print(results, args.sweep), folder)
     return 0 if all(result.passed for result in results) else FAILED
+
+
+def _learning(args: argparse.Namespace) -> int:
+    """Audit the algorithms of ``gridpriv learn`` on made samples."""
+    from gridpriv.assurance.learned import audit_learning
+
+    checks = audit_learning()
+    failed = [check for check in checks if not check.passed]
+    verdict = "violation" if failed else "consistent"
+    document: Json = {"case": LEARNING, "checks": [c.as_dict() for c in checks], "verdict": verdict}
+    folder = output_folder(args.out)
+    if folder is not None:
+        write_results(folder, "audit", document)
+    title = "gridpriv learn: replay on a neighbour, total by numerical integration, law of noise"
+    rows = [[c.lane, c.check, c.measured, c.allowed, "yes" if c.passed else "NO"] for c in checks]
+    heads = ["algorithm", "check", "measured", "allowed", "passed"]
+
+    def show() -> None:
+        print_table(title, heads, rows)
+        print(f"Verdict: {verdict}; {len(failed)} of {len(checks)} checks failed.")
+
+    tell(args, document, show, folder)
+    return FAILED if failed else 0
 
 
 def sweep(settings: Settings) -> list[Settings]:

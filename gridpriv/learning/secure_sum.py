@@ -57,7 +57,7 @@ KEY = 32  # bytes of a key or seed
 
 @dataclass(frozen=True)
 class SumRule:
-    """How many clients take part in a sum, and how many of them may fail it.
+    """Number of clients of a sum, and of those that may collude or be lost.
 
     Attributes
     ----------

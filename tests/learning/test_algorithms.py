@@ -349,6 +349,8 @@ def test_what_an_algorithm_does_not_read_is_refused(algorithm):
         "momentum": 0.5,
         "centring": "on",
         "trust": "central",
+        "colluding": 1,
+        "dropouts": 1,
         "participation": "secret",
     }
     assert set(other) == SPECIFIC
