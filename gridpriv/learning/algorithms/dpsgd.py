@@ -89,7 +89,7 @@ def dpsgd(task: Task, watch: Watch) -> None:
 
 
 def released(task: Task, t: int, values: Array, drawing: Drawing) -> tuple[Array, Array]:
-    """Return what leaves of the clients' values (A, J, K), and the noise in it.
+    """Release the clients' values (A, J, K); return what is released and the noise in it.
 
     Every client's value, or, with a server or a secure sum, their mean (1, J, K).
     """
