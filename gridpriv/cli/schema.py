@@ -45,11 +45,8 @@ def _print(tables: dict[str, Json]) -> None:
     for name, table in tables.items():
         print_table(
             f"{name}: {table['row']}",
-            ["column", "unit", "who", "meaning"],
-            [
-                [c["name"], c["unit"], c["visibility"], f"{c['title']}: {c['meaning']}"]
-                for c in table["columns"]
-            ],
+            ["column", "unit", "visibility", "meaning"],
+            [[c["name"], c["unit"], c["visibility"], c["meaning"]] for c in table["columns"]],
         )
 
 
@@ -62,12 +59,12 @@ def markdown(tables: dict[str, Json]) -> str:
             "",
             f"One row is {table['row']}.",
             "",
-            "| column | unit | who | computed from | meaning |",
-            "|---|---|---|---|---|",
+            "| column | title | unit | visibility | computed from | meaning |",
+            "|---|---|---|---|---|---|",
         ]
         lines += [
-            f"| `{c['name']}` | {c['unit']} | {c['visibility']} | {c['origin']} "
-            f"| {c['title']}: {c['meaning']} |"
+            f"| `{c['name']}` | {c['title']} | {c['unit']} | {c['visibility']} | {c['origin']} "
+            f"| {c['meaning']} |"
             for c in table["columns"]
         ]
         lines.append("")

@@ -53,7 +53,7 @@ class Column:
     title : str
         For people; headers are title and unit.
     meaning : str
-        In a phrase that can stand after "title:".
+        A noun phrase that stands alone.
     unit : str
         Empty for words, counts and figures without one.
     dtype : {'number', 'text', 'flag', 'any'}

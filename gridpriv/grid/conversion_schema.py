@@ -25,10 +25,10 @@ class Unsupported(Row, name="unsupported"):
     """One field of the source that is not modelled."""
 
     field: Text = key("Field: table and column in the source")
-    status: Text = known("Status: unsupported")
+    status: Text = known("Status: status of the field, always unsupported")
     count: Number = known("Rows: number of rows")
     note: Text = known("Note: treatment of the field")
-    left_out: Flag = known("Left out: the power balance may differ by it")
+    left_out: Flag = known("Left out: power that the conversion leaves out of the balance")
 
 
 class ConversionDocument(Row, name="conversion"):

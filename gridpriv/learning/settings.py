@@ -83,7 +83,9 @@ class Samples(Part):
     clients: int | None = count(
         None, "number of clients", unset="every writer with split writer, else 10"
     )
-    split: str = words("iid", "iid, contiguous, writer or dirichlet:A", "SPLIT")
+    split: str = words(
+        "iid", "split of the samples over clients: iid, contiguous, writer or dirichlet:A", "SPLIT"
+    )
     batch: int | None = count(None, "samples of a local step", unset="all")
     sampling: Sampling = choice("poisson", get_args(Sampling), "sampling of a batch")
     sampled_clients: int | None = count(None, "number of clients sampled in a round", unset="all")
@@ -118,7 +120,9 @@ class Model(Part):
         ),
         positive,
     )
-    regularizer: str = words("none", "none, l1:L or l2:L", "REGULARIZER", parse_regularizer)
+    regularizer: str = words(
+        "none", "regularizer of the loss: none, l1:L or l2:L", "REGULARIZER", parse_regularizer
+    )
     box: float | None = number(
         None, "bound U of the box constraint [-U, U] on every parameter", positive, unset="no box"
     )

@@ -21,15 +21,15 @@ from gridpriv.privacy.sensitivity import Norm
 class ZoneStatement(Bound, name="statements"):
     """The privacy of one zone in one run."""
 
-    zone: str = key("Zone: name in the zone map")
-    releases: int = released("Releases: of the zone")
-    nominal: float = known("Claimed epsilon: that the settings state for one release")
+    zone: str = key("Zone: name of the zone in the zone map")
+    releases: int = released("Releases: number of releases of the zone")
+    nominal: float = known("Nominal epsilon: epsilon of one release according to the settings")
     certified: float = released(
-        "Certified epsilon: of the worst release, under a proven sensitivity"
+        "Certified epsilon: largest epsilon of a release under a proven sensitivity"
     )
-    total_pure: float = released("Pure total epsilon: by basic composition")
-    total: float = released("Total epsilon: of all releases at the target delta")
-    norm: Norm = known("Norm: in which the sensitivity is measured")
+    total_pure: float = released("Pure total epsilon: total epsilon (pure DP) by basic composition")
+    total: float = released("Total epsilon: total epsilon of all releases at the target delta")
+    norm: Norm = known("Norm: norm of the sensitivity")
 
 
 def noise_caveat(drawn: str, noise: str) -> str:

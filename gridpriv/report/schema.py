@@ -47,20 +47,20 @@ def marked(column: Column) -> Column:
 
 def with_interval(mean: Column) -> tuple[Column, ...]:
     """Return a mean and the ends of its 95 % interval."""
-    meaning = f"of the mean of {mean.title.lower()} (Student's t)"
-    ends = (("low", "95 % from"), ("high", "95 % to"))
+    ends = (("low", "lower", "95 % from"), ("high", "upper", "95 % to"))
+    of = f"end of the 95 % interval (Student's t) of the mean {mean.title.lower()}"
     return mean, *(
-        replace(mean, name=f"{mean.name}_{end}", title=title, meaning=meaning)
-        for end, title in ends
+        replace(mean, name=f"{mean.name}_{end}", title=title, meaning=f"{which} {of}")
+        for end, which, title in ends
     )
 
 
 class OfMethod(Row):
     """One method at one budget."""
 
-    panel: Text = key("Case: and what varies beside it")
-    series: Text = key("Method: and what varies beside it")
-    budget_shown: Text = key("Budget: in words")
+    panel: Text = key("Case: name of the case, with the other axes of the study")
+    series: Text = key("Method: name of the method, with the other axes of the study")
+    budget_shown: Text = key("Budget: privacy budget of a run")
 
 
 class MethodMeans(OfMethod, name="summary"):
@@ -83,8 +83,8 @@ class MethodMeans(OfMethod, name="summary"):
     shed_mw: Number = like(RunFigures, "shed_mw")
     objective: Number = like(RunFigures, "objective")
     consensus_residual: Number = like(RunFigures, "consensus_residual")
-    seeds: Number = released("Seeds: runs that finished")
-    failed: Number = released("Failed: runs that did not")
+    seeds: Number = released("Seeds: number of finished runs")
+    failed: Number = released("Failed: number of failed runs")
 
 
 WITH_INTERVAL = ("test_error_pct", "test_mse", "cost_of_privacy", "redispatch_shed_mw")
@@ -109,7 +109,10 @@ class PowerFlows(OfMethod, name="ac"):
 
     ac_converged_pct: Number = like(RunFigures, "ac_converged", unit="% of runs")
     ac_slack_mw: Number = like(
-        RunFigures, "ac_slack_mw", title="Mean regulation", meaning="of its size, over seeds"
+        RunFigures,
+        "ac_slack_mw",
+        title="Mean regulation",
+        meaning="mean size of the regulation over seeds",
     )
     ac_vm_violations: Number = like(
         RunFigures, "ac_vm_violations", title="Most voltage violations", unit="buses"
@@ -141,7 +144,7 @@ class Failures(Row, name="failed"):
     budget_shown: Text = like(OfMethod, "budget_shown")
     status: Text = like(Ending, "status")
 
-    count: Number = released("Runs: how many")
+    count: Number = released("Runs: number of runs")
     finished_rounds: Number = like(Ending, "finished_rounds")
     reason: Text = like(Ending, "reason", title="Reason (of the first)")
 
@@ -149,38 +152,38 @@ class Failures(Row, name="failed"):
 class RunOutcome(Row, name="outcome"):
     """One figure of a run."""
 
-    result: Text = key("Result: in words")
-    value: Number = released("Value: of one that may be seen")
-    unit: Text = known("Unit: of the value")
+    result: Text = key("Result: name of the result")
+    value: Number = released("Value: value of the result")
+    unit: Text = known("Unit: unit of the value")
 
 
 class PlannedMethod(Row, name="plan"):
     """One method that gridpriv plan tried on sampled demand scenarios."""
 
-    release: Text = key("Release: of demand")
-    mechanism: Text = key("Noise: its mechanism")
-    rounds: Text = key("Rounds: their number, or central")
-    beta: Text = key("Beta: change of one bus that is hidden")
-    budget: Text = key("Budget: of all releases")
-    error_mw: Number = known("Error: expected, of a zone's sum", "MW")
-    least: Number = known("Least: over the AC optimum, of all scenarios", "$/h")
-    median: Number = known("Median: over the AC optimum, of the scenarios", "$/h")
-    most: Number = known("Most: over the AC optimum, of all scenarios", "$/h")
+    release: Text = key("Release: released statistics of demand")
+    mechanism: Text = key("Noise: mechanism of the noise")
+    rounds: Text = key("Rounds: number of rounds, or central")
+    beta: Text = key("Beta: protected change of one bus's demand")
+    budget: Text = key("Budget: budget of all releases")
+    error_mw: Number = known("Error: expected error of a zone's total", "MW")
+    least: Number = known("Least: smallest optimality gap over all scenarios", "$/h")
+    median: Number = known("Median: median optimality gap over the scenarios", "$/h")
+    most: Number = known("Most: largest optimality gap over all scenarios", "$/h")
 
 
 class Provenance(Row, name="provenance"):
     """Versions and machine of a study."""
 
-    what: Text = key("What: of the manifest")
-    value: Text = known("Value: in words")
+    what: Text = key("Entry: name of an entry of the manifest")
+    value: Text = known("Value: value of the entry")
 
 
 class SettingValue(Row, name="settings"):
     """One setting."""
 
-    where: Text = key("Where: all runs, an axis, or one method")
-    setting: Text = key("Setting: by name")
-    value: Text = known("Value: as given")
+    where: Text = key("Where: scope of the setting: all runs, an axis, or one method")
+    setting: Text = key("Setting: name of the setting")
+    value: Text = known("Value: value of the setting")
 
 
 ROWS = (

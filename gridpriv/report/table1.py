@@ -20,8 +20,8 @@ VARIANCES = TableSchema(
     "table1",
     "one algorithm at one epsilon: variance of the noise on a coordinate",
     (
-        Column("algorithm", "settings", "Algorithm", "as the paper calls it"),
-        Column("epsilon", "settings", "Epsilon per release", "as stated"),
+        Column("algorithm", "settings", "Algorithm", "name of the algorithm in the paper"),
+        Column("epsilon", "settings", "Epsilon per release", "nominal epsilon of one release"),
     ),
     tuple(
         Column(name, "settings", title, "variance of the noise", "p.u. squared")

@@ -19,23 +19,23 @@ from gridpriv.core.tables import (
     released,
 )
 
-SEED = "Seed: of the simulated noise; whoever has it can undo that"
+SEED = "Seed: seed of simulated noise; the noise can be removed with it"
 
 
 class OfData(Row):
     """One case."""
 
     case: Text = key("Case: name or path of the grid or data set")
-    zoning: Text = key("Zoning: as given; empty for the case's own")
+    zoning: Text = key("Zoning: zone map of the run; empty for the shipped map of the case")
 
 
 class Identity(OfData):
     """One run of a study."""
 
-    run: Text = key("Run: its identity in the study; its number where published")
-    number: Number = key("Number: position in the plan")
+    run: Text = key("Run: identifier of the run in the study; a number in published tables")
+    number: Number = key("Number: position of the run in the plan")
     method: Text = key("Method: name of the settings that are compared")
-    budget: Text = key("Budget: of the noise; none: no noise; nothing: no release")
+    budget: Text = key("Budget: privacy budget; none: noise-free; nothing: prior-only")
     configuration: Text = key("Configuration: digest of the settings that a noise-free run has too")
     seed: Any = private(SEED)
 
@@ -44,36 +44,40 @@ class Ending(Row):
     """End of a run."""
 
     status: Text = released("Status: done, failed, or withheld (published without certified noise)")
-    finished_rounds: Number = released("Rounds finished: before the end or a failure")
-    reason: Text = private("Reason: of a failure, or what to know of a finished run")
+    finished_rounds: Number = released("Rounds finished: number of rounds finished")
+    reason: Text = private("Reason: reason of a failure, or remark on a finished run")
 
 
 class ClaimRow(Row, name="claims"):
     """One statement of a paper, checked."""
 
-    claim: Text = key("What the paper states: in its words or shorter")
+    claim: Text = key("Claim: claim of the paper")
     case: Text = like(OfData, "case")
-    sensitivity: Text = key("Sensitivity bound: of the noise in the compared runs")
-    outcome: Text = private("Outcome: holds or does not hold")
-    holding: Number = private("Comparisons that hold: how many")
-    comparisons: Number = private("Comparisons: how many")
-    detail: Text = private("Where not, or how far: the figures compared")
-    settled: Text = known("As settled: the outcome when the figure was settled")
-    cause: Text = known("Cause: of that: paper, data or ours")
-    why: Text = known("Why: the cause in words")
+    sensitivity: Text = key(
+        "Sensitivity bound: sensitivity bound that sets the noise in the compared runs"
+    )
+    outcome: Text = private("Outcome: outcome of the claim: holds or does not hold")
+    holding: Number = private(
+        "Comparisons that hold: number of comparisons for which the claim holds"
+    )
+    comparisons: Number = private("Comparisons: number of comparisons")
+    detail: Text = private("Details: figures compared, and exceptions")
+    settled: Text = known("Recorded outcome: outcome recorded with gridpriv's reference run")
+    cause: Text = known("Cause: cause of the outcome: paper, data or gridpriv")
+    why: Text = known("Why: explanation of the cause")
 
 
 class GridRow(OfData, name="cases"):
     """One case under one zone map."""
 
-    name: Text = known("Name: of the case itself")
-    source: Text = known("Zone map: where it comes from")
-    buses: Number = known("Buses: how many")
-    branches: Number = known("Branches: how many")
-    zones: Number = known("Zones: how many")
+    name: Text = known("Name: name of the case inside its file")
+    source: Text = known("Zone map: source of the zone map")
+    buses: Number = known("Buses: number of buses")
+    branches: Number = known("Branches: number of branches")
+    zones: Number = known("Zones: number of zones")
     tie_lines: Number = known("Tie lines: branches between zones")
-    base_mva: Number = known("Base: of per unit figures", "MVA")
-    load_mw: Number = private("Load: active demand", "MW")
+    base_mva: Number = known("Base: base of per-unit figures", "MVA")
+    load_mw: Number = private("Load: total active demand", "MW")
     fingerprint: Text = private("Fingerprint: SHA-256 of the case, its demand included")
     map: Any = known("Map: zone of every bus")
 
@@ -82,26 +86,27 @@ class StudyTotal(Row, name="totals"):
     """Total of all noisy runs on one data set."""
 
     case: str = like(OfData, "case")
-    runs: int = released("Runs: noisy ones that released anything")
+    runs: int = released("Runs: number of noisy runs with releases")
     epsilon: Number = released(
-        "Total epsilon: at delta; none where nothing is certified, or runs protect different things"
+        "Total epsilon: total epsilon at the delta beside it; none without a certificate, and "
+        "for runs that protect different changes"
     )
-    pure: Number = released("Pure total epsilon: by basic composition")
-    delta: float = known("Delta: the least of the runs' target deltas")
-    unknown: int = released("Unknown: failed runs that left no record of releases")
+    pure: Number = released("Pure total epsilon: total epsilon (pure DP) by basic composition")
+    delta: float = known("Delta: smallest target delta of the runs")
+    unknown: int = released("Unknown: failed runs without a record of releases")
 
 
 class ChargeRow(Row, name="charges"):
     """Equal releases of one zone or client in one run."""
 
     run: Text = like(Identity, "run")
-    owner: Text = key("Zone or client: whose data they protect")
-    kind: Text = known("Mechanism: as the accountant knows it")
+    owner: Text = key("Zone or client: zone or client that owns the protected data")
+    kind: Text = known("Mechanism: mechanism in the accountant's terms")
     parameter: Number = released(
         "Parameter: noise over sensitivity, or epsilon or rho of mechanisms that state one"
     )
     second: Number = released("Second parameter: sampling rate, or delta")
-    count: Number = released("Count: how many")
+    count: Number = released("Count: number of equal releases")
 
 
 class Seeds(Row):
@@ -113,7 +118,7 @@ class Seeds(Row):
 class Data(Seeds):
     """The plan of a study, and its data."""
 
-    samples: Number = known("Samples: of the training data")
+    samples: Number = known("Samples: number of training samples")
     fingerprint: Text = private("Fingerprint: SHA-256 of the data")
     demand_sha256: Text = private("Digest: SHA-256 of the demand")
 
@@ -144,7 +149,7 @@ PLAN = TableSchema(
     "the plan of a study",
     (),
     (
-        *(Column(name, "settings", name.capitalize(), "of the plan") for name in PLANNED),
+        *(Column(name, "settings", name.capitalize(), f"{name} of the plan") for name in PLANNED),
         *Data.table.figures,
     ),
 )
@@ -153,20 +158,20 @@ PLAN = TableSchema(
 class Manifest(Seeds, name="manifest"):
     """One study."""
 
-    format: Number = known("Format: of the folder")
-    kind: Text = known("Kind: what was run")
-    title: Text = known("Title: of the report")
-    question: Text = known("Question: that the report answers")
+    format: Number = known("Format: version of the folder format")
+    kind: Text = known("Kind: kind of run")
+    title: Text = known("Title: title of the report")
+    question: Text = known("Question: question that the report answers")
     study: Any = part(PLAN)
     cases: list[GridRow] = part(GridRow)
     totals: list[StudyTotal] = part(StudyTotal)
-    planned: Number = known("Planned: runs of the plan")
-    finished: Flag = known("Finished: whether all of them are there")
+    planned: Number = known("Planned: number of planned runs")
+    finished: Flag = known("Finished: completeness of the planned runs")
     tables: Any = private("Tables: rows and checksum of each")
-    checksum: Text = private("Checksum: of the manifest")
-    public: Flag = known("Public: whether private figures were left out")
-    version: Text = known("Version: of gridpriv")
-    versions: Any = known("Versions: of what figures depend on")
+    checksum: Text = private("Checksum: checksum of the manifest")
+    public: Flag = known("Public: flag of a folder without private figures")
+    version: Text = known("Version: version of gridpriv")
+    versions: Any = known("Versions: versions of the packages that figures depend on")
     machine: Any = private("Machine: system, processor")
-    created: Text = private("Created: when the study began")
-    repeat: Text = private("To repeat: the command, with its seed")
+    created: Text = private("Created: start time of the study")
+    repeat: Text = private("To repeat: command that repeats the run, with its seed")

@@ -26,14 +26,14 @@ class CaseDocument(Row):
     """One document."""
 
     case: Text = known("Case: name or path that was given")
-    buses: Number = known("Buses: of the case")
-    version: Text = known("Version: of gridpriv")
+    buses: Number = known("Buses: number of buses of the case")
+    version: Text = known("Version: version of gridpriv")
 
 
 class Seeded(Row):
     """A run with simulated noise."""
 
-    seed: Any = private("Seed: of the simulated noise; whoever has it can undo that")
+    seed: Any = private("Seed: seed of simulated noise; the noise can be removed with it")
 
 
 class Violation(Row, name="violations"):
@@ -41,30 +41,30 @@ class Violation(Row, name="violations"):
 
     kind: Text = private(LIMIT)
     element: Any = private(ELEMENT)
-    at: Text = private("At: bus numbers")
-    limit: Text = private("Limit: lower or upper")
-    amount: Number = private("Amount: outside the limit")
-    unit: Text = private("Unit: of the amount")
+    at: Text = private("At: bus numbers of the element")
+    limit: Text = private("Limit: side of the limit, lower or upper")
+    amount: Number = private("Amount: amount beyond the limit")
+    unit: Text = private("Unit: unit of the amount")
 
 
 class Interchange(OfZone, name="interchange"):
     """One zone: what its tie lines take from it, metered in their middle."""
 
-    scheduled_mw: Number = released("Scheduled: by what zones sent last", "MW")
-    actual_mw: Number = private("Actual: after settling", "MW")
-    deviation_mw: Number = private("Deviation: actual less scheduled", "MW")
+    scheduled_mw: Number = released("Scheduled: interchange according to the last round", "MW")
+    actual_mw: Number = private("Actual: interchange after AC redispatch", "MW")
+    deviation_mw: Number = private("Deviation: actual less scheduled interchange", "MW")
     balancing_mw: Number = like(rows.SettledFigures, "balancing_mw")
     balancing_cost: Number = private(
         "Balancing cost: balancing power at the balancing price, paid between zones", "$/h"
     )
-    shed_mw: Number = private("Load shedding: active demand that is not served", "MW")
+    shed_mw: Number = private("Load shedding: active load shedding", "MW")
 
 
 class Physical(rows.SettledFigures, name="physical"):
     """The AC state after redispatch; None where a run ended before it."""
 
     status: Text = like(rows.StepRow, "status")
-    failure: Text = private("Failure: reason why the AC power flow fails, if it does")
+    failure: Text = private("Failure: reason of a failed AC power flow")
     load_mw: Number = private("Load: sum of positive active demand", "MW")
     generation_cost: Number = private(
         "Generation cost: cost of generation after AC redispatch", "$/h"
@@ -76,15 +76,15 @@ class Physical(rows.SettledFigures, name="physical"):
     deenergized_mw: Number = private(
         "Shed on de-energized islands: load shedding on islands without generation", "MW"
     )
-    curtailed_mw: Number = private("Curtailed generation: generation that cannot be used", "MW")
+    curtailed_mw: Number = private("Curtailed generation: curtailed active generation", "MW")
     balancing_cost: Number = like(Interchange, "balancing_cost")
     interchange_deviation_mw: Number = like(rows.RunFigures, "interchange_deviation_mw")
     losses_mw: Number = private("Losses: active power losses of branches", "MW")
     regulation_mw: Number = like(rows.RunFigures, "ac_slack_mw")
     fallback_zones: Any = private(
-        "Fallback zones: without an AC plan: they act as in the last round"
+        "Fallback zones: zones without an AC plan, which follow the last round"
     )
-    replans: Number = private("Replans: how often zones planned again")
+    replans: Number = private("Replans: number of repeated zone plans")
     violations: list[Violation] | None = part(Violation)
     interchange: list[Interchange] | None = part(Interchange)
 
@@ -105,7 +105,8 @@ class Meter(Row, name="meter"):
         "Message noise: standard deviation of the noise in the released total of the zone", "MW"
     )
     meter_tells_more: Flag = private(
-        "Meter shows more: the interchange shows the total demand more precisely than the message"
+        "Meter shows more: flag of an interchange that reveals the total demand more precisely "
+        "than the message"
     )
 
 
@@ -125,16 +126,20 @@ class CostOfPrivacy(rows.Baselines, name="cost_of_privacy"):
         "Unavoidable load shedding: load shedding of any dispatch of the rest of the grid", "MW"
     )
     coordination_mw: Number = private(
-        "Load shedding by coordination: load shedding of the noise-free baseline beyond that", "MW"
+        "Load shedding by coordination: load shedding of the noise-free baseline beyond the "
+        "unavoidable one",
+        "MW",
     )
-    noise_mw: Number = private("Load shedding by noise: the rest of the load shedding", "MW")
+    noise_mw: Number = private(
+        ("Load shedding by noise: load shedding of the run beyond the noise-free baseline"), "MW"
+    )
 
 
 class AcRoundsFigures(Row, name="ac_rounds"):
     """Rounds in which zones solve the AC optimal power flow of released demand."""
 
     rounds: Number = released("AC rounds: number of rounds")
-    converged: Flag = released("Converged: optimality conditions hold to 1e-6")
+    converged: Flag = released("Converged: fulfilment of the optimality conditions to 1e-6")
     primal_residual: Number = released(
         "Primal residual: largest residual of the AC equations in the last round", "p.u."
     )
@@ -150,16 +155,18 @@ class Redispatch(Row, name="redispatch"):
     shed_mw: Number = like(rows.Plans, "shed_mw")
     surplus_mw: Number = like(rows.Plans, "surplus_mw")
     cost: Number = like(rows.Plans, "cost")
-    failed_zones: Any = private("Failed zones: without a redispatch")
+    failed_zones: Any = private("Failed zones: zones without a redispatch")
 
 
 class PowerFlow(Row, name="ac"):
     """The AC power flow of that dispatch."""
 
-    converged: Flag = private("Converged: whether it has a solution")
+    converged: Flag = private("Converged: existence of an AC power-flow solution")
     slack_mw: Number = like(rows.RunFigures, "ac_slack_mw")
     vm_violations: Number = like(rows.RunFigures, "ac_vm_violations")
-    vm_worst_pu: Number = private("Worst voltage: distance outside the band", "p.u.")
+    vm_worst_pu: Number = private(
+        ("Worst voltage: largest distance of a voltage beyond its band"), "p.u."
+    )
     loading_violations: Number = like(rows.RunFigures, "ac_loading_violations")
 
 
@@ -179,13 +186,15 @@ class PrivacyBlock(NoiseBlock):
     """Protection and certified totals of a run."""
 
     beta: Any = known("Beta: adjacency distance", "p.u.")
-    protects: Text = known("Protects: which demand of a bus")
-    releases_per_zone: Number = released("Releases per zone: of the zone that made most")
+    protects: Text = known("Protects: protected demand of a bus: active, reactive or both")
+    releases_per_zone: Number = released(
+        "Releases per zone: largest number of releases of one zone"
+    )
     per_release: PerRelease = part(PerRelease)
     noise_multiplier: Number = known(
         "Noise multiplier: noise scale over the sensitivity it is calibrated to"
     )
-    total_pure: Number = released("Pure total epsilon: of the worst zone")
+    total_pure: Number = released("Pure total epsilon: largest total epsilon (pure DP) of a zone")
     total: TotalEpsilon = part(TotalEpsilon)
     published_total: Number = known("The paper's total: Ryu and Kim's theorem 4.6; no certificate")
 
@@ -199,20 +208,22 @@ class RunPrivacy(PrivacyBlock):
 class ReleasedStatistics(OfZone, name="released"):
     """One zone: what it releases of its demand."""
 
-    statistics: Text = known("Statistics: of demand that carry the noise")
+    statistics: Text = known("Statistics: statistics of demand that carry the noise")
     expected_error_mw: Number = known(
-        "Expected error: of what the objective counts of the demand, from public data", "MW"
+        "Expected error: expected error of the demand total that the objective counts, from "
+        "public data",
+        "MW",
     )
 
 
 class Solver(Row, name="solver"):
     """The solver of the local problems."""
 
-    name: Text = known("Solver: by name")
-    version: Text = known("Solver's version: as installed")
+    name: Text = known("Solver: name of the solver")
+    version: Text = known("Solver's version: version of the solver")
     solves: Number = like(rows.RunFigures, "solves")
     failures: Number = private("Failures: solves that were tried again")
-    seconds_per_solve: Number = private("Time of a solve: wall clock", "s")
+    seconds_per_solve: Number = private("Time of a solve: wall-clock time of a solve", "s")
 
 
 class Note(Row, name="messages"):
@@ -229,14 +240,14 @@ class RunDocument(CaseDocument, Seeded, name="run"):
     zones: list[rows.ZoneSize] = part(rows.ZoneSize)
     settings: Any = part(SETTINGS)
     rounds: list[rows.RoundRow] = part(rows.RoundRow)
-    ended: Text = released("Ended: finished, or early")
-    reason: Text = private("Reason: what ended the run early")
+    ended: Text = released("Ended: end of the run: finished or early")
+    reason: Text = private("Reason: reason of an early end")
     messages: list[Note] = part(Note)
     final: Final = part(Final)
     privacy: RunPrivacy = part(RunPrivacy)
     solver: Solver = part(Solver)
     timing: rows.Timing = part(rows.Timing)
-    repeat: Text = private("To repeat: command line, with its paths")
+    repeat: Text = private("To repeat: command line that repeats the run")
     released: list[ReleasedStatistics] = part(ReleasedStatistics)
 
 
@@ -245,8 +256,8 @@ class LimitPassed(Row, name="violations"):
 
     kind: Text = released(LIMIT)
     element: Any = released(ELEMENT)
-    limit: Text = released("Limit: lower or upper")
-    at: Text = released("At: bus numbers")
+    limit: Text = released("Limit: side of the limit, lower or upper")
+    at: Text = released("At: bus numbers of the element")
     value: Number = released("Value: value of the limited quantity")
     bound: Number = released("Bound: limit of the quantity")
     amount: Number = released("Amount: distance of the value beyond the limit")
@@ -280,16 +291,18 @@ class ContingencyRow(AfterOutage):
 class Prevention(Row):
     """A preventive plan of all zones, on their released demand."""
 
-    cost_before: Number = released("Cost before: of the plan without contingencies", "$/h")
-    cost: Number = released("Cost: of the preventive plan; null without one", "$/h")
+    cost_before: Number = released("Cost before: cost of the plan without contingencies", "$/h")
+    cost: Number = released("Cost: cost of the preventive plan; null without one", "$/h")
     violations_before: Number = released(
-        "Violations before: limits passed after all contingencies in the plan without them"
+        "Violations before: number of limits violated after contingencies in the plan without them"
     )
-    cuts: Number = released("Cuts: limits after contingencies that the plan was held to")
-    plans: Number = released("Plans: plans until no limit was passed; 0 without --secure")
-    rounds: Number = released("Rounds: rounds of all plans together")
+    cuts: Number = released("Cuts: number of post-contingency limits added to the plan")
+    plans: Number = released(
+        "Plans: number of plans until no limit was violated; 0 without --secure"
+    )
+    rounds: Number = released("Rounds: number of rounds of all plans")
     not_prevented: Any = released(
-        "Not prevented: contingencies that still pass a limit or shed demand"
+        "Not prevented: contingencies that still violate a limit or shed load"
     )
 
 
@@ -299,7 +312,7 @@ class Analysis(CaseDocument):
     view: Text = known("View: demand that the analysis takes")
     visibility: Text = known("Visibility: public (by released demand) or local")
     privacy: RunPrivacy = part(RunPrivacy)
-    seconds: Number = private("Time: wall clock of the analysis", "s")
+    seconds: Number = private("Time: wall-clock time of the analysis", "s")
 
 
 class SecurityDocument(Analysis, name="security"):
@@ -307,7 +320,8 @@ class SecurityDocument(Analysis, name="security"):
 
     rating: Text = known("Rating: branch rating after an outage: A, B or C")
     secure: Flag = released(
-        "Secure: no contingency passes a limit or sheds demand, nor does the grid before it"
+        "Secure: N-1 security: no violated limit and no load shedding before or after any "
+        "contingency"
     )
     base: AfterOutage = part(AfterOutage)
     prevention: Prevention = part(Prevention)
@@ -328,10 +342,10 @@ class ZoneExchange(OfZone, name="zones"):
     least_mw: Number = released("Least: smallest net position in the domain", "MW")
     most_mw: Number = released("Most: largest net position in the domain", "MW")
     market_cost: Number = released("Market cost: generation without a network", "$/h")
-    generation_cost: Number = released("Generation cost: at the AC optimum", "$/h")
+    generation_cost: Number = released("Generation cost: generation cost at the AC optimum", "$/h")
     redispatch_mw: Number = released("Redispatch: upward changes of generators", "MW")
     redispatch_cost: Number = released("Redispatch cost: generation cost less market cost", "$/h")
-    tie_revenue: Number = released("Tie revenue: received less paid at tie prices", "$/h")
+    tie_revenue: Number = released("Tie revenue: revenue less payments at tie-line prices", "$/h")
 
 
 class Ptdf(OfZone, name="ptdf"):
@@ -345,11 +359,13 @@ class BranchExchange(Row):
 
     branch: Text = known("Branch: branch:N with N the row of the source")
     at: Text = known("At: bus numbers of its ends")
-    tie_line: Flag = known("Tie line: ends lie in two zones")
+    tie_line: Flag = known("Tie line: flag of a branch between two zones")
     rating_mva: Number = known("Rating: permanent rating", "MVA")
     flow_mw: Number = released("Flow: active flow from the first end", "MW")
-    margin_mw: Number = released("Margin: room for more flow", "MW")
-    opposite_margin_mw: Number = released("Opposite margin: room for less flow", "MW")
+    margin_mw: Number = released("Margin: spare capacity for additional flow", "MW")
+    opposite_margin_mw: Number = released(
+        ("Opposite margin: spare capacity in the opposite direction"), "MW"
+    )
     largest_ptdf: Number = released("Largest PTDF: largest difference between two zones")
     ptdf: list[Ptdf] = part(Ptdf)
 
@@ -360,7 +376,9 @@ class PairExchange(ZonePair, name="exchanges"):
     most_mw: Number = released("Most: largest exchange that no branch limits", "MW")
     limit: Text = released("Limit: branch that limits it")
     limit_at: Text = released("At: bus numbers of its ends")
-    generation_mw: Number = released("Generation: room of the generators of both", "MW")
+    generation_mw: Number = released(
+        ("Generation: spare capacity of the generators of both zones"), "MW"
+    )
 
 
 class Corner(Row, name="corners"):
@@ -373,17 +391,17 @@ class Corner(Row, name="corners"):
 class Domain(Row):
     """A slice of the flow-based domain."""
 
-    first_zone: Text = known("First zone: of the horizontal axis")
-    second_zone: Text = known("Second zone: of the vertical axis")
-    balancing_zone: Text = known("Balancing zone: takes the difference")
+    first_zone: Text = known("First zone: zone on the horizontal axis")
+    second_zone: Text = known("Second zone: zone on the vertical axis")
+    balancing_zone: Text = known("Balancing zone: zone that balances the two")
     corners: list[Corner] = part(Corner)
 
 
 class Payment(ZonePair, name="payments"):
     """One pair of zones."""
 
-    energy_mwh: Number = released("Energy: sold in an hour", "MWh")
-    amount: Number = released("Amount: paid at tie prices", "$/h")
+    energy_mwh: Number = released("Energy: energy sold in one hour", "MWh")
+    amount: Number = released("Amount: payment at tie-line prices", "$/h")
 
 
 class ExchangeDocument(Analysis, name="exchange"):
@@ -406,7 +424,7 @@ class StorageStep(Row, name="storage"):
     step: Text = known("Step: name of the step")
     storage: Text = known("Storage: name of the storage")
     bus: Number = known("Bus: bus number")
-    p_mw: Number = released("Output: discharge less charge, as planned and as kept to", "MW")
+    p_mw: Number = released("Output: discharge less charge", "MW")
     energy_mwh: Number = released("Energy: energy after the step", "MWh")
     soc_percent: Number = released("State of charge: energy over capacity", "%")
 
@@ -419,8 +437,8 @@ class StreamBudget(Row, name="stream"):
 
     window_hours: Number = known("Window: consecutive hours with one budget", "h")
     block_hours: Number = known("Block: hours of one released mean", "h")
-    releases_per_window: Number = known("Releases: of a zone in a window")
-    total_per_window: Number = known("Total of a window: epsilon")
+    releases_per_window: Number = known("Releases: number of releases of a zone in a window")
+    total_per_window: Number = known("Total of a window: total epsilon of a window")
     total_per_day: Number = known(f"Total of a day: {LONGER.format('day')}")
     total_per_week: Number = known(f"Total of a week: {LONGER.format('week')}")
     total_per_month: Number = known(f"Total of a month: {LONGER.format('month')}")
@@ -430,11 +448,14 @@ class StreamBudget(Row, name="stream"):
 class ReleasedOnce(OfZone, name="released_once"):
     """One zone: what it releases of all steps at once."""
 
-    statistics: Text = known("Statistics: of mean demand that carry the noise")
-    cosines: Number = known("Cosines: of the sum over the steps, beside its mean")
-    weight: Number = known("Weight: of a cosine beside a sum's mean")
+    statistics: Text = known("Statistics: statistics of mean demand that carry the noise")
+    cosines: Number = known(
+        "Cosines: number of released cosine coefficients of the total, besides its mean"
+    )
+    weight: Number = known("Weight: weight of a cosine coefficient relative to the mean")
     expected_error_mw: Number = known(
-        "Expected error: of what the objective counts of a step (of factor 1), from public data",
+        "Expected error: expected error of the demand total of a step at load scale 1, from "
+        "public data",
         "MW",
     )
 
@@ -449,9 +470,9 @@ class SeriesPrivacy(PrivacyBlock):
 class SeriesDocument(CaseDocument, Seeded, name="series"):
     """One series."""
 
-    series: Text = known("Series: where the steps come from")
-    planned: Number = known("Planned: steps of the series")
-    finished: Number = released("Finished: steps that are run to their end")
+    series: Text = known("Series: source of the steps")
+    planned: Number = known("Planned: number of planned steps")
+    finished: Number = released("Finished: number of finished steps")
     settings: Any = part(SETTINGS)
     released_once: list[ReleasedOnce] = part(ReleasedOnce)
     steps: list[rows.StepRow] = part(rows.StepRow)
@@ -464,12 +485,12 @@ class PublishedProtection(Row):
 
     adjacency: Text = like(NoiseBlock, "adjacency")
     beta_mw: Number = known("Beta: protected change of one bus", "MW")
-    protects: Text = known("Protects: which demand of a bus")
-    total_epsilon: Number = released("Total epsilon: pure, of all releases")
-    noise: Text = known("Noise: simulated or secure")
-    caveat: Text = known("Caveat: what the noise's source means for privacy")
+    protects: Text = known("Protects: protected demand of a bus: active, reactive or both")
+    total_epsilon: Number = released("Total epsilon: total epsilon (pure DP) of all releases")
+    noise: Text = known("Noise: source of randomness, simulated or secure")
+    caveat: Text = known("Caveat: consequence of the noise's source for privacy")
     best_guess: Number = released(
-        "Best guess: largest probability of telling two demands beta apart"
+        "Best guess: largest probability of distinguishing two demands at distance beta"
     )
     inversion_error_mw: Number = released(
         "Inversion error: least mean absolute error of any estimate of one bus's demand, over two "
@@ -481,14 +502,14 @@ class PublishedProtection(Row):
 class PublishedRelease(Row, name="releases"):
     """One release."""
 
-    quantity: Text = known("Quantity: what carries the noise")
+    quantity: Text = known("Quantity: perturbed quantity")
     mechanism: Text = known("Mechanism: law of the noise")
     sensitivity: Number = released("Sensitivity: largest change between neighbours")
-    scale: Number = released("Scale: of the noise")
+    scale: Number = released("Scale: scale of the noise")
     standard_deviation: Number = released("Noise: standard deviation of one number")
-    unit: Text = known("Unit: of sensitivity, scale and noise")
-    norm: Text = known("Norm: of the sensitivity")
-    epsilon: Number = released("Epsilon: pure, of this release")
+    unit: Text = known("Unit: unit of sensitivity, scale and noise")
+    norm: Text = known("Norm: norm of the sensitivity")
+    epsilon: Number = released("Epsilon: epsilon (pure DP) of this release")
     bound_source: Text = like(Bound, "bound_source")
 
 
@@ -512,12 +533,14 @@ class PublishedOptimum(Row):
     """AC optimum of a published case."""
 
     ac_feasible: Flag = released(
-        "AC-feasible: an AC optimum serves all published demand within all limits"
+        "AC-feasible: existence of an AC optimum without load shedding or violated limit"
     )
-    cost: Number = released("Optimal cost: of the published case; null without costs", "$/h")
+    cost: Number = released(
+        ("Optimal cost: optimal cost of the published case; null without costs"), "$/h"
+    )
     cost_range: Any = released(
-        "Cost range: of the true case's optimal cost, 19 of 21 under the posterior; null without "
-        "--fidelity cost",
+        "Cost range: range of the true case's optimal cost that holds 19 of 21 posterior "
+        "draws; null without --fidelity cost",
         "$/h",
     )
     rated_branches: Number = known("Rated branches: branches with a limit")
@@ -526,8 +549,8 @@ class PublishedOptimum(Row):
 class PublishedFile(Row, name="files"):
     """One file."""
 
-    name: Text = known("Name: of the file")
-    sha256: Text = released("SHA-256: of its content")
+    name: Text = known("Name: name of the file")
+    sha256: Text = released("SHA-256: SHA-256 digest of the file")
 
 
 class LedgerEntry(Row, name="ledger"):
@@ -548,5 +571,5 @@ class CertificateDocument(Row, name="certificate"):
     optimum: PublishedOptimum = part(PublishedOptimum)
     files: list[PublishedFile] = part(PublishedFile)
     ledger: LedgerEntry | None = part(LedgerEntry)
-    public_data: Text = known("Public data: declared public and left unchanged")
-    version: Text = known("Version: of gridpriv")
+    public_data: Text = known("Public data: data declared public and left unchanged")
+    version: Text = known("Version: version of gridpriv")

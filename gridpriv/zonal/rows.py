@@ -28,13 +28,13 @@ ELEMENT = "Element: generator row, branch row or bus number"
 class OfZone(Row):
     """One zone."""
 
-    zone: Text = key("Zone: name in the zone map")
+    zone: Text = key("Zone: name of the zone in the zone map")
 
 
 class OfBus(Row):
     """One bus."""
 
-    bus: Number = key("Bus: number in the case")
+    bus: Number = key("Bus: bus number in the case")
 
 
 class OfBranch(Row):
@@ -47,31 +47,32 @@ class OfBranch(Row):
 class OfStep(Row):
     """One step of a series."""
 
-    step: Text = key("Step: name in the series")
+    step: Text = key("Step: name of the step in the series")
 
 
 class InUnit(Row):
     """A figure with its unit."""
 
-    unit: Text = key("Unit: of the figure in the same row")
+    unit: Text = key("Unit: unit of the value in the same row")
 
 
 class Plans(Row):
     """Sum of the plans of all zones in a round."""
 
     objective: Number = private(
-        "Squared imbalance: of true demand: what zones minimise with the objective imbalance",
+        "Squared imbalance: squared imbalance at true demand, the objective of --objective "
+        "imbalance",
         "p.u. squared",
         at="final.objective",
     )
-    cost: Number = private("Cost: of generation", "$/h")
+    cost: Number = private("Cost: cost of generation", "$/h")
     shed_mw: Number = private(
-        "Shed in the last round: active load shedding by the last round's plan",
+        "Shed in the last round: active load shedding of the last round's plan",
         "MW",
         at="final.shed_mw",
     )
     surplus_mw: Number = private(
-        "Surplus: active power without a taker by the last round's plan",
+        "Curtailed in the last round: curtailed active generation of the last round's plan",
         "MW",
         at="final.surplus_mw",
     )
@@ -81,7 +82,7 @@ class Plans(Row):
         at="final.shed_mvar",
     )
     surplus_mvar: Number = private(
-        "Reactive surplus: reactive power without a taker by the last round's plan", "MVAr"
+        "Reactive surplus: surplus of reactive power in the last round's plan", "MVAr"
     )
 
 
@@ -94,7 +95,7 @@ class Residuals(Row):
         at="final.consensus_residual",
     )
     consensus_residual_max: Number = released(
-        "Largest disagreement: of one shared variable: w less what a zone sent", "p.u."
+        "Largest residual: largest consensus residual of one coupling variable", "p.u."
     )
     dual_residual: Number = released(
         "Dual residual: 2-norm of rho times the change of w, in multiples of the mean marginal cost"
@@ -104,51 +105,53 @@ class Residuals(Row):
 class RoundRow(Residuals, Plans, name="rounds"):
     """One round of one run."""
 
-    round: Number = key("Round: from 1")
+    round: Number = key("Round: number of the round, from 1")
     noise_magnitude: Number = private("Noise magnitude: sum of |noise| over coordinates", "p.u.")
     penalty_min: Number = released("Least penalty: smallest rho of the round")
     penalty_max: Number = released("Largest penalty: largest rho of the round")
-    solver_iterations: Number = private("Solver iterations: of all zones")
+    solver_iterations: Number = private("Solver iterations: solver iterations, sum over zones")
     solver_retries: Number = private(
         "Solver retries: solves that were tried again", at="solver.failures"
     )
-    seconds: Number = private("Time: wall clock", "s")
+    seconds: Number = private("Time: wall-clock time", "s")
 
 
 class ZoneSize(OfZone, name="zones"):
     """One zone."""
 
-    buses: Number = known("Buses: how many")
-    variables: Number = known("Variables: of the zone's local problem")
-    shared: Number = known("Shared: variables that another holder has too")
+    buses: Number = known("Buses: number of buses")
+    variables: Number = known("Variables: number of variables of the zone's local problem")
+    shared: Number = known("Shared: number of coupling variables")
     tie_lines: Number = known("Tie lines: branches with one end in the zone")
-    generators: Number = known("Generators: how many")
-    connected: Flag = known("Connected: whether its buses are")
-    share_of_mean: Number = known("Share of the mean size: buses over the mean zone's")
-    capacity_mw: Number = known("Capacity: of its generators", "MW")
+    generators: Number = known("Generators: number of generators")
+    connected: Flag = known("Connected: connectedness of the zone's buses")
+    share_of_mean: Number = known(
+        "Share of the mean size: number of buses divided by the mean over zones"
+    )
+    capacity_mw: Number = known("Capacity: capacity of the zone's generators", "MW")
 
 
 class ZoneRow(ZoneSize, Plans, name="zones"):
     """One zone of one run, after the last round."""
 
-    load_mw: Number = private("Load: active demand", "MW")
+    load_mw: Number = private("Load: total active demand", "MW")
 
 
 class SettledFigures(Row):
     """The AC state after redispatch, in short."""
 
     ac_feasible: Flag = private(
-        "AC-feasible: true where no limit is violated", at="final.physical.ac_feasible"
+        "AC-feasible: flag of an AC state without violated limits", at="final.physical.ac_feasible"
     )
     cost: Number = private(
-        "Cost: generation and load shedding at voll, without payments between zones for balancing "
-        "power; none where the state is infeasible",
+        "Cost: cost of generation and load shedding (at voll), without payments for balancing "
+        "power; none if the state is infeasible",
         "$/h",
         at="final.physical.cost",
     )
     balancing_mw: Number = private(
-        "Balancing power: interchange that zones lack of their schedule and draw from others' "
-        "reserves",
+        "Balancing power: deviation from scheduled interchange that zones draw from other "
+        "zones' reserves",
         "MW",
         at="final.physical.balancing_mw",
     )
@@ -157,34 +160,33 @@ class SettledFigures(Row):
 class BusRow(OfBus, OfZone, name="buses"):
     """One bus of one run."""
 
-    pd_mw: Number = private("Active demand: of the bus", "MW")
-    qd_mvar: Number = private("Reactive demand: of the bus", "MVAr")
+    pd_mw: Number = private("Active demand: active demand of the bus", "MW")
+    qd_mvar: Number = private("Reactive demand: reactive demand of the bus", "MVAr")
     shed_mw: Number = like(Plans, "shed_mw")
     shed_mvar: Number = like(Plans, "shed_mvar")
-    vm_pu: Number = private("Voltage: magnitude by the last round's plan", "p.u.")
+    vm_pu: Number = private("Voltage: voltage magnitude in the last round's plan", "p.u.")
     redispatch_shed_mw: Number = private(
-        "Shed after redispatch: load shedding when every zone plans with its true demand and the "
-        "grid has settled",
+        "Shed after redispatch: load shedding after AC redispatch with true demand",
         "MW",
         at="final.redispatch.shed_mw",
     )
     redispatch_shed_mvar: Number = private(
-        "Reactive shed after redispatch: reactive load shedding after local redispatch", "MVAr"
+        "Reactive shed after redispatch: reactive load shedding after zone redispatch", "MVAr"
     )
 
 
 class BusPrice(OfBus, OfZone, InUnit, name="prices"):
     """One bus, after local redispatch."""
 
-    p_price: Number = private("Active price: of one more unit of active demand")
-    q_price: Number = private("Reactive price: of one more unit of reactive demand")
+    p_price: Number = private("Active price: marginal cost of active demand")
+    q_price: Number = private("Reactive price: marginal cost of reactive demand")
 
 
 class TiePrice(OfZone, OfBranch, InUnit, name="tie_prices"):
     """One flow on a tie line, as one zone prices it after the last round."""
 
     branch_row: Number = key("Branch: 1-based row of the source")
-    flow: Text = key("Flow: p_from, q_from, p_to or q_to")
+    flow: Text = key("Flow: direction and end of the flow: p_from, q_from, p_to or q_to")
     price: Number = released("Price: dual of the flow's consensus constraint")
 
 
@@ -193,11 +195,11 @@ class BindingLimit(InUnit, name="binding"):
 
     kind: Text = private(LIMIT)
     element: Any = private(ELEMENT)
-    limit: Text = private("Limit: lower or upper")
-    at: Text = private("At: bus numbers")
-    value: Number = private("Value: of the limited quantity")
-    bound: Number = private("Bound: what it is limited to")
-    amount: Number = private("Amount: by which the value is outside; 0 at the limit")
+    limit: Text = private("Limit: side of the limit, lower or upper")
+    at: Text = private("At: bus numbers of the element")
+    value: Number = private("Value: value of the limited quantity")
+    bound: Number = private("Bound: limit of the quantity")
+    amount: Number = private("Amount: distance of the value beyond the limit; 0 at the limit")
 
 
 class StateRow(Row):
@@ -209,38 +211,48 @@ class StateRow(Row):
 class ResBus(StateRow, name="res_bus"):
     """One bus: state of the dispatch; signs and names are pandapower's."""
 
-    vm_pu: Number = private("Voltage: magnitude", "p.u.")
-    va_degree: Number = private("Angle: of the voltage", "degree")
-    p_mw: Number = private("Active power: that the bus takes from the grid", "MW")
-    q_mvar: Number = private("Reactive power: that the bus takes from the grid", "MVAr")
+    vm_pu: Number = private("Voltage: voltage magnitude", "p.u.")
+    va_degree: Number = private("Angle: voltage angle of the bus", "degree")
+    p_mw: Number = private("Active power: active power drawn from the grid by the bus", "MW")
+    q_mvar: Number = private(
+        ("Reactive power: reactive power drawn from the grid by the bus"), "MVAr"
+    )
 
 
 class ResLine(StateRow, OfBranch, name="res_line"):
     """One branch or transformer: state of the dispatch; signs and names are pandapower's."""
 
-    p_from_mw: Number = private("Active flow, from: into the branch at the from end", "MW")
-    q_from_mvar: Number = private("Reactive flow, from: into the branch at the from end", "MVAr")
-    i_from_ka: Number = private("Current, from: at the from end", "kA")
-    vm_from_pu: Number = private("Voltage, from: at the from end", "p.u.")
-    va_from_degree: Number = private("Angle, from: at the from end", "degree")
-    p_to_mw: Number = private("Active flow, to: into the branch at the to end", "MW")
-    q_to_mvar: Number = private("Reactive flow, to: into the branch at the to end", "MVAr")
-    i_to_ka: Number = private("Current, to: at the to end", "kA")
-    vm_to_pu: Number = private("Voltage, to: at the to end", "p.u.")
-    va_to_degree: Number = private("Angle, to: at the to end", "degree")
-    pl_mw: Number = private("Active loss: of the branch", "MW")
-    ql_mvar: Number = private("Reactive loss: of the branch", "MVAr")
-    i_ka: Number = private("Current: of the end that carries more", "kA")
+    p_from_mw: Number = private(
+        ("Active flow, from: active power flow into the branch at the from end"), "MW"
+    )
+    q_from_mvar: Number = private(
+        ("Reactive flow, from: reactive power flow into the branch at the from end"), "MVAr"
+    )
+    i_from_ka: Number = private("Current, from: current at the from end", "kA")
+    vm_from_pu: Number = private("Voltage, from: voltage magnitude at the from end", "p.u.")
+    va_from_degree: Number = private("Angle, from: voltage angle at the from end", "degree")
+    p_to_mw: Number = private(
+        ("Active flow, to: active power flow into the branch at the to end"), "MW"
+    )
+    q_to_mvar: Number = private(
+        ("Reactive flow, to: reactive power flow into the branch at the to end"), "MVAr"
+    )
+    i_to_ka: Number = private("Current, to: current at the to end", "kA")
+    vm_to_pu: Number = private("Voltage, to: voltage magnitude at the to end", "p.u.")
+    va_to_degree: Number = private("Angle, to: voltage angle at the to end", "degree")
+    pl_mw: Number = private("Active loss: active power loss of the branch", "MW")
+    ql_mvar: Number = private("Reactive loss: reactive power loss of the branch", "MVAr")
+    i_ka: Number = private("Current: larger current of the two ends", "kA")
     loading_percent: Number = private("Loading: apparent power over the rating", "%")
 
 
 class ResGen(StateRow, OfBus, name="res_gen"):
     """One generator: state of the dispatch; signs and names are pandapower's."""
 
-    p_mw: Number = private("Active power: generated", "MW")
-    q_mvar: Number = private("Reactive power: generated", "MVAr")
-    va_degree: Number = private("Angle: of the bus's voltage", "degree")
-    vm_pu: Number = private("Voltage: magnitude of the bus's voltage", "p.u.")
+    p_mw: Number = private("Active power: generated active power", "MW")
+    q_mvar: Number = private("Reactive power: generated reactive power", "MVAr")
+    va_degree: Number = private("Angle: voltage angle of the bus", "degree")
+    vm_pu: Number = private("Voltage: voltage magnitude of the bus", "p.u.")
 
 
 class ResShed(StateRow, name="res_shed"):
@@ -253,10 +265,10 @@ class ResShed(StateRow, name="res_shed"):
 class Timing(Row, name="timing"):
     """Time of one run."""
 
-    load: Number = private("Reading: of case and settings", "s")
-    build: Number = private("Building: of the local problems", "s")
-    solve: Number = private("Solving: of all rounds", "s")
-    total: Number = private("In all: from reading to the last check", "s")
+    load: Number = private("Reading: time to read case and settings", "s")
+    build: Number = private("Building: time to build the local problems", "s")
+    solve: Number = private("Solving: time of all rounds", "s")
+    total: Number = private("Total: time from reading to the last check", "s")
 
 
 class StoredTiming(Timing, name="timing"):
@@ -293,9 +305,10 @@ class StepRow(OfStep, Baselines, SettledFigures, name="steps"):
     """One step of a series."""
 
     status: Text = private(
-        "AC feasibility: feasible, marginal (violations within 0.1 % of the limit) or infeasible"
+        "AC feasibility: status of the AC state: feasible, marginal (violations within 0.1 % "
+        "of the limit) or infeasible"
     )
-    rounds: Number = released("Rounds finished: of the step's run")
+    rounds: Number = released("Rounds finished: number of finished rounds of the step")
     consensus_residual: Number = like(Residuals, "consensus_residual")
     demand_mw: Number = private("Demand: active demand of the grid", "MW")
     objective: Number = like(Plans, "objective")
@@ -308,52 +321,60 @@ class StepRow(OfStep, Baselines, SettledFigures, name="steps"):
 class DrawRow(OfStep, OfZone, name="releases"):
     """Equal releases of one zone in one run or step."""
 
-    early: Flag = released("Early: whether the step ended before it could be stored")
-    mechanism: Text = known("Mechanism: that drew the noise")
-    scale: Number = released("Noise scale: of the mechanism")
-    sensitivity: Number = released("Sensitivity: proven")
-    norm: Any = known("Norm: in which the sensitivity is measured")
-    bound_source: Text = known("Provenance: where the sensitivity comes from")
-    assumed: Number = known("Assumed sensitivity: that the noise is calibrated to")
+    early: Flag = released("Early: flag of a step that ended before it was stored")
+    mechanism: Text = known("Mechanism: mechanism that drew the noise")
+    scale: Number = released("Noise scale: noise scale of the mechanism")
+    sensitivity: Number = released("Sensitivity: proven sensitivity")
+    norm: Any = known("Norm: norm of the sensitivity")
+    bound_source: Text = known("Source of the bound: derivation or page of the sensitivity")
+    assumed: Number = known("Assumed sensitivity: sensitivity that sets the noise scale")
     share: Number = known("Largest share: larger part of the sensitivity, active or reactive")
-    count: Number = released("Count: how many; of an early end that nobody saw, at most")
+    count: Number = released("Count: number of releases; an upper bound after an early end")
 
 
 class Document(Row, name="documents"):
     """One run."""
 
-    document: Text = private("Document: what run --json prints, as JSON")
+    document: Text = private("Document: JSON document of the run, as run --json prints it")
 
 
 class LikelyDemand(OfStep, OfZone, OfBus, name="released"):
     """One bus: its likely demand after one release, as the mean of the steps or unscaled."""
 
-    pd_pu: Number = released("Active demand: that the release leaves likely", "p.u.")
-    qd_pu: Number = released("Reactive demand: that the release leaves likely", "p.u.")
+    pd_pu: Number = released(
+        ("Active demand: posterior mean of active demand after the release"), "p.u."
+    )
+    qd_pu: Number = released(
+        ("Reactive demand: posterior mean of reactive demand after the release"), "p.u."
+    )
 
 
 class TemporalCoefficient(OfStep, OfZone, name="temporal_coefficients"):
     """One cosine of a zone's sum over the steps: what one release leaves likely."""
 
-    cosine: Number = key("Cosine: half waves over all steps")
-    p_pu: Number = released("Active swing: its coefficient, as a mean over steps", "p.u.")
-    q_pu: Number = released("Reactive swing: its coefficient, as a mean over steps", "p.u.")
+    cosine: Number = key("Cosine: number of half waves over all steps")
+    p_pu: Number = released(
+        ("Active coefficient: DCT coefficient of active demand, as a mean over steps"), "p.u."
+    )
+    q_pu: Number = released(
+        ("Reactive coefficient: DCT coefficient of reactive demand, as a mean over steps"), "p.u."
+    )
 
 
 class OfGrid(Row):
     """One case."""
 
     case: Text = key("Case: name or path that was given")
-    zoning: Text = key("Zoning: as given; empty for the case's own")
+    zoning: Text = key("Zoning: zone map of the run; empty for the shipped map of the case")
 
 
 class NetworkBus(OfGrid, OfBus, name="network_buses"):
     """One bus, as maps draw it."""
 
-    zone: Text = known("Zone: name in the zone map")
+    zone: Text = known("Zone: name of the zone in the zone map")
     x: Number = known("x: position in the drawing")
     y: Number = known("y: position in the drawing")
-    generator: Flag = known("Generator: whether it has one")
+    generator: Flag = known("Generator: presence of a generator at the bus")
 
 
 class NetworkBranch(OfGrid, name="network_branches"):
@@ -361,7 +382,7 @@ class NetworkBranch(OfGrid, name="network_branches"):
 
     from_: Number = known("From bus: number of the branch's first end")
     to: Number = known("To bus: number of the branch's second end")
-    tie: Flag = known("Tie: whether it joins two zones")
+    tie: Flag = known("Tie: flag of a branch between two zones")
 
 
 class RunFigures(SettledFigures):
@@ -371,22 +392,25 @@ class RunFigures(SettledFigures):
     consensus_residual: Number = like(Residuals, "consensus_residual")
     shed_mw: Number = like(Plans, "shed_mw")
     surplus_mw: Number = like(Plans, "surplus_mw")
-    imbalance_mw: Number = private("Imbalance: shed plus surplus by the last round's plan", "MW")
+    imbalance_mw: Number = private(
+        ("Imbalance: load shedding plus curtailed generation of the last round's plan"), "MW"
+    )
     shed_mvar: Number = like(Plans, "shed_mvar")
     redispatch_shed_mw: Number = like(BusRow, "redispatch_shed_mw")
     redispatch_surplus_mw: Number = private(
-        "Surplus after redispatch: active power without a taker after local redispatch",
+        "Curtailed after redispatch: curtailed active generation after zone redispatch",
         "MW",
         at="final.redispatch.surplus_mw",
     )
     redispatch_objective: Number = private(
-        "Squared imbalance after redispatch: of true demand after local redispatch",
+        "Squared imbalance after redispatch: squared imbalance at true demand after zone "
+        "redispatch",
         "p.u. squared",
         at="final.redispatch.objective",
     )
     noise_magnitude: Number = like(RoundRow, "noise_magnitude")
     redispatch_cost: Number = private(
-        "Cost after redispatch: of generation after local redispatch",
+        "Cost after redispatch: cost of generation after zone redispatch",
         "$/h",
         at="final.redispatch.cost",
     )
@@ -399,10 +423,13 @@ class RunFigures(SettledFigures):
         "Explanation: load shedding and binding limits", at="final.explanation"
     )
     ac_converged: Flag = private(
-        "AC power flow converged: whether the dispatch has an AC solution", at="final.ac.converged"
+        "AC power flow converged: existence of an AC power-flow solution at the dispatch",
+        at="final.ac.converged",
     )
     ac_slack_mw: Number = private(
-        "Regulation: active power that generators add to their plans", "MW", at="final.ac.slack_mw"
+        "Regulation: active power that generators add to the dispatch in the AC solution",
+        "MW",
+        at="final.ac.slack_mw",
     )
     ac_vm_violations: Number = private(
         "Voltage violations: buses outside their band by the AC solution",
@@ -418,7 +445,7 @@ class RunFigures(SettledFigures):
     solver_retries: Number = like(RoundRow, "solver_retries")
 
 
-ZONE_MAP = Column("zoning", "settings", "Zone map", "where it comes from", dtype="text")
+ZONE_MAP = Column("zoning", "settings", "Zone map", "source of the zone map", dtype="text")
 SETTINGS = TableSchema(
     "settings", "the settings of a run", (), (*setting_columns(Settings), ZONE_MAP)
 )

@@ -7,6 +7,7 @@ name only.
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import pytest
 from gridpriv.cli.main import main
 from gridpriv.core.tables import Column, TableSchema, publish, publish_table
 from gridpriv.learning.rows import Client, LearnDocument, LearnRound
+from gridpriv.report.schema import told
 from gridpriv.study.publish import STORED
 from gridpriv.study.rows import Manifest
 from gridpriv.zonal.documents import RunDocument, SeriesDocument
@@ -206,3 +208,21 @@ def test_the_number_of_private_rows_is_not_published() -> None:
     for protected in (True, False):
         told = [publish({"limits": x}, document, protected=protected) for x in lists]
         assert told == [{"limits": None}] * 3
+
+
+FRAGMENT = re.compile(
+    r"(of|by|how|whether|what|that|where|which|from|in|to|at|with|without|under|over|after|before"
+    r"|as|its|is|none|whose|always|also|and|beside)\b",
+    re.IGNORECASE,
+)
+
+
+def test_every_meaning_is_a_noun_phrase_that_stands_alone() -> None:
+    columns = [column for table in told().values() for column in table["columns"]]
+    assert len(columns) > 500
+    fragments = [
+        f"{column['name']}: {column['meaning']}"
+        for column in columns
+        if FRAGMENT.match(column["meaning"]) or len(column["meaning"].split()) < 2
+    ]
+    assert fragments == []
