@@ -27,9 +27,9 @@ import casadi  # noqa: F401
 import helics
 
 from gridpriv import load_case, make_settings, shipped_zoning
+from gridpriv.consensus.credentials import digest
 from gridpriv.consensus.messages import Exchange, Order, Phase, Reply
 from gridpriv.consensus.sessions import PublicAgreement, RefusedError, ZoneError
-from gridpriv.consensus.signatures import digest
 from gridpriv.consensus.wire import (
     Answer,
     Failure,
@@ -45,8 +45,7 @@ from gridpriv.consensus.zone_client import ZoneClient
 from gridpriv.consortium.agreement import read_agreement
 from gridpriv.consortium.coordinate import CoordinatedRun, play
 from gridpriv.consortium.folders import lay_out
-from gridpriv.consortium.log import notes
-from gridpriv.consortium.parties import ZoneParty, read_party
+from gridpriv.consortium.parties import ZoneParty, notes, read_party
 from gridpriv.consortium.zone import take_part_as_zone
 from gridpriv.core.errors import GridprivError
 

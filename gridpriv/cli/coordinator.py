@@ -34,8 +34,7 @@ def execute(args: argparse.Namespace) -> int:
     from gridpriv.consensus.credentials import NAME
     from gridpriv.consortium.agreement import read_agreement
     from gridpriv.consortium.coordinate import coordinate, report
-    from gridpriv.consortium.log import notes
-    from gridpriv.consortium.parties import CoordinatorParty, credentials, read_party
+    from gridpriv.consortium.parties import CoordinatorParty, credentials, notes, read_party
 
     path = Path(args.config)
     party = read_party(path, CoordinatorParty)

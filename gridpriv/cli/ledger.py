@@ -100,7 +100,7 @@ def execute(args: argparse.Namespace) -> int:
 
 def _grant(args: argparse.Namespace, key: Path | None) -> int:
     from gridpriv.privacy.ledger import grant, read_book
-    from gridpriv.privacy.ledger_key import key_path
+    from gridpriv.privacy.ledger_file import key_path
     from gridpriv.zonal.datasets import zone_datasets
 
     case = given_case(args)
@@ -242,7 +242,7 @@ def _charges(book: Book) -> list[Json]:
 
 def _verify(args: argparse.Namespace, key: Path | None) -> int:
     from gridpriv.privacy.ledger import verify
-    from gridpriv.privacy.ledger_key import parse_head
+    from gridpriv.privacy.ledger_file import parse_head
 
     expect = None if args.expect is None else parse_head(args.expect)
     found = verify(args.file, expect, key)

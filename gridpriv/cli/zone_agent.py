@@ -18,8 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(args: argparse.Namespace) -> int:
     """Take part, and print the outcome for the zone's owner."""
     from gridpriv.consortium.agreement import read_agreement
-    from gridpriv.consortium.log import notes
-    from gridpriv.consortium.parties import ZoneParty, credentials, read_party
+    from gridpriv.consortium.parties import ZoneParty, credentials, notes, read_party
     from gridpriv.consortium.zone import over_network, take_part_as_zone
 
     path = Path(args.config)

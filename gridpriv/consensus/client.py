@@ -12,12 +12,12 @@ from gridpriv.consensus.channel import Channel, tls
 from gridpriv.consensus.credentials import (
     NAME,
     Credentials,
+    Verifier,
     check_certificate,
     refuse_beyond_loopback,
     split_address,
 )
 from gridpriv.consensus.sessions import LateError, Note, TakenError
-from gridpriv.consensus.signatures import Verifier
 from gridpriv.consensus.wire import MessageError, Refusal, Shutdown, Welcome, decode
 from gridpriv.consensus.zone_client import ZoneClient
 from gridpriv.core.errors import GridprivError, InputError

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from gridpriv.consensus.settings import Update
+from gridpriv.consensus.schedules import Update
 from gridpriv.core.arrays import Floats
 from gridpriv.privacy.perturbation import NoiseRule, Perturbation
 from gridpriv.privacy.release import Release

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from gridpriv.consensus.settings import Update
+from gridpriv.consensus.schedules import Update
 from gridpriv.core.arrays import Floats, Ints
 from gridpriv.privacy.sensitivity import Norm, Sensitivity
 from gridpriv.privacy.strategies.disclosure import Disclosure

@@ -1,17 +1,17 @@
-"""Step sizes and penalties of the rounds. All of them use public figures only."""
+"""Settings of rounds, step sizes and penalties. All of them use public figures only."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Literal, Protocol, get_args, runtime_checkable
 
 import numpy as np
 
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import not_allowed, positive, whole
-from gridpriv.core.settings import shortest
+from gridpriv.core.settings import Part, choice, count, notation, shortest
 
 StepSize = Callable[[int], float]
 
@@ -242,3 +242,27 @@ def parse_penalty(text: str) -> PenaltySchedule:
     except (ValueError, OverflowError):
         pass
     raise not_allowed("penalty", text, "a number, 'auto', or geometric:INITIAL,FACTOR,INTERVAL,MAX")
+
+
+Update = Literal["exact", "linearized"]
+SolverTolerance = Literal["matched", "tight"]
+Step = Literal["nonsmooth", "smooth", "strongly-convex"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rounds(Part):
+    """Rounds of consensus ADMM."""
+
+    rounds: int = count(20, "number of rounds T")
+    local_updates: int = count(1, "local updates E of a round")
+    step: Step = choice("nonsmooth", get_args(Step), "step-size rule of the linearized update")
+    penalty: PenaltySchedule = notation(
+        ResidualBalancing(),
+        parse_penalty,
+        "PENALTY",
+        "penalty rho: a number, auto (residual balancing) or geometric:INITIAL,FACTOR,INTERVAL,MAX",
+        kinds=PenaltySchedule,
+    )
+    workers: int = count(
+        1, "worker processes for the zones of one run; results do not depend on their number"
+    )

@@ -27,12 +27,12 @@ from threading import Lock, Thread
 from gridpriv.consensus.channel import Channel, tls
 from gridpriv.consensus.credentials import (
     Credentials,
+    Verifier,
     certificate_name,
     refuse_beyond_loopback,
     split_address,
 )
 from gridpriv.consensus.sessions import RefusedError, Sessions, TakenError
-from gridpriv.consensus.signatures import Verifier
 from gridpriv.consensus.wire import MessageError, Refusal, encode
 from gridpriv.core.errors import GridprivError, InputError, not_allowed
 

@@ -13,7 +13,7 @@ numbers that are not finite, beyond :data:`LARGEST`, or not positive where they 
 A zone sends a :class:`Hello`, :class:`Answer` and :class:`Failure`, a coordinator a
 :class:`Welcome`, :class:`Request`, :class:`Shutdown` and :class:`Refusal`. The last field of
 Request, Answer, Failure and Shutdown is its sender's signature of everything before it
-(:mod:`gridpriv.consensus.signatures`).
+(:mod:`gridpriv.consensus.credentials`).
 """
 
 from __future__ import annotations

@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 
 from gridpriv.consensus.agent import Agent
+from gridpriv.consensus.credentials import Signer, digest, not_signed, unsigned
 from gridpriv.consensus.limits import RequestLimits
 from gridpriv.consensus.memory import AgentState, Iterate
 from gridpriv.consensus.messages import Reply
-from gridpriv.consensus.signatures import Signer, digest, not_signed, unsigned
 from gridpriv.consensus.wire import (
     BEFORE,
     Answer,

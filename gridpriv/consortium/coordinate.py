@@ -11,12 +11,10 @@ from pathlib import Path
 import numpy as np
 
 from gridpriv.consensus.coordinator import Turn, rounds
-from gridpriv.consensus.credentials import Credentials
-from gridpriv.consensus.journal import Journal
+from gridpriv.consensus.credentials import Credentials, KeySigner, Signer, not_signed
 from gridpriv.consensus.messages import Order, Reply
 from gridpriv.consensus.server import Server
-from gridpriv.consensus.sessions import Note, Sessions
-from gridpriv.consensus.signatures import KeySigner, Signer, not_signed
+from gridpriv.consensus.sessions import Journal, Note, Sessions
 from gridpriv.consortium.agreement import Agreement
 from gridpriv.consortium.parties import CoordinatorParty
 from gridpriv.core.document import Json

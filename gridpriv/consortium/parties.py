@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import logging
+import sys
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TypeVar, get_args
+from typing import Any, TypeVar, get_args
 
 from gridpriv.consensus.credentials import Credentials, split_address
-from gridpriv.consensus.sessions import Late
+from gridpriv.consensus.sessions import Late, Note
 from gridpriv.consortium.keys import check_pair
-from gridpriv.core.errors import InputError, not_allowed, not_negative, positive
+from gridpriv.core.errors import InputError, not_allowed, not_negative, one_of, positive
 from gridpriv.core.reading import MIB, read_bytes, read_secret, read_table
 from gridpriv.core.settings import (
     Part,
@@ -154,3 +157,29 @@ def credentials(party: Party, folder: Path, name: str, *, insecure: bool) -> Cre
     )
     check_pair(given, name)
     return given
+
+
+LEVELS = ("debug", "info", "warning", "error")
+
+
+def notes(party: str, level: str) -> Note:
+    """Return a function that writes a party's events of a level and above to standard error.
+
+    An event has a name, and names of zones, turns, runs, or reasons of the network.
+    """
+    one_of("log", level, LEVELS)
+    logger = logging.getLogger(f"gridpriv.consortium.{party}")
+    logger.setLevel(level.upper())
+    logger.propagate = False
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(message)s"))
+    logger.handlers = [handler]
+
+    def note(kind: str, event: str, **about: Any) -> None:
+        number = getattr(logging, kind.upper())
+        if logger.isEnabledFor(number):
+            at = datetime.now(UTC).isoformat(timespec="milliseconds")
+            line = {"at": at, "level": kind, "party": party, "event": event} | about
+            logger.log(number, json.dumps(line))
+
+    return note

@@ -17,11 +17,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
-from gridpriv.consensus.credentials import NAME, Usage, check_certificate
-from gridpriv.consensus.journal import read_journal
+from gridpriv.consensus.credentials import (
+    NAME,
+    Usage,
+    Verifier,
+    check_certificate,
+    digest,
+    unsigned,
+)
 from gridpriv.consensus.limits import RequestLimits
 from gridpriv.consensus.messages import Exchange, Order, Phase, Reply, Stale
-from gridpriv.consensus.signatures import Verifier, digest, unsigned
+from gridpriv.consensus.sessions import read_journal
 from gridpriv.consensus.wire import (
     BEFORE,
     Answer,

@@ -13,9 +13,8 @@ from pathlib import Path
 import numpy as np
 
 from gridpriv.consensus.client import take_part
-from gridpriv.consensus.credentials import Credentials
+from gridpriv.consensus.credentials import Credentials, KeySigner, not_signed
 from gridpriv.consensus.sessions import LateError, Note
-from gridpriv.consensus.signatures import KeySigner, not_signed
 from gridpriv.consensus.wire import Hello, Shutdown, encode
 from gridpriv.consensus.zone_client import Transcript, ZoneClient, read_state
 from gridpriv.consortium.agreement import Agreement, SharedVariables

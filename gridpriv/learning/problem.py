@@ -14,7 +14,7 @@ from functools import lru_cache
 import numpy as np
 
 from gridpriv.consensus.problem import Minimiser
-from gridpriv.consensus.settings import Update
+from gridpriv.consensus.schedules import Update
 from gridpriv.core.arrays import Floats, Ints
 from gridpriv.core.errors import InputError
 from gridpriv.learning.adjacency import SampleAdjacency

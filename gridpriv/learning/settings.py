@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
-from gridpriv.consensus.settings import Rounds
+from gridpriv.consensus.schedules import Rounds
 from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError, not_allowed, one_of, positive
 from gridpriv.core.settings import (

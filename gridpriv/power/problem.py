@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from gridpriv.consensus.problem import Minimiser
-from gridpriv.consensus.settings import SolverTolerance, Update
+from gridpriv.consensus.schedules import SolverTolerance, Update
 from gridpriv.core.arrays import Floats, Ints
 from gridpriv.power.objective import fixed_cost
 from gridpriv.power.presolve import ReducedProgram, presolve

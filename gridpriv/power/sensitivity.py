@@ -48,7 +48,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from gridpriv.consensus.settings import Update
+from gridpriv.consensus.schedules import Update
 from gridpriv.core.arrays import Floats
 from gridpriv.power.program import Matrix, ZoneProgram
 from gridpriv.privacy.adjacency import DemandAdjacency

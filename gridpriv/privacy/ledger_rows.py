@@ -24,7 +24,7 @@ from gridpriv.core.errors import InputError
 from gridpriv.privacy.accounting import Charges, pure_epsilon, total_epsilon, total_pure
 from gridpriv.privacy.adjacency import Move, Protection
 from gridpriv.privacy.filters import GrantFilter, PlannedFilter, RenyiFilter, Rule, combined
-from gridpriv.privacy.ledger_key import Key
+from gridpriv.privacy.ledger_file import Key
 from gridpriv.privacy.mechanism import Charge
 
 MARK_BYTES = 16

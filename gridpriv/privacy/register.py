@@ -28,7 +28,7 @@ from pathlib import Path
 
 from gridpriv.core.errors import GridprivWarning, InputError
 from gridpriv.core.files import StorageError, write_text
-from gridpriv.privacy.ledger_key import UNDONE, Head
+from gridpriv.privacy.ledger_file import UNDONE, Head
 
 ACCOUNTS, LOCK = "accounts.json", "lock"
 TRIAL = ".gridpriv-register"

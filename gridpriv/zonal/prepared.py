@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from gridpriv.consensus.coordinator import Consensus, make_consensus
 from gridpriv.consensus.memory import AgentRules
-from gridpriv.consensus.settings import SolverTolerance
+from gridpriv.consensus.schedules import SolverTolerance
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import GridprivWarning, not_allowed
 from gridpriv.grid.case import Case

@@ -9,8 +9,13 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from gridpriv.consensus.acceleration import Acceleration
-from gridpriv.consensus.schedules import ConstantPenalty, ResidualBalancing
-from gridpriv.consensus.settings import Rounds, SolverTolerance, Update
+from gridpriv.consensus.schedules import (
+    ConstantPenalty,
+    ResidualBalancing,
+    Rounds,
+    SolverTolerance,
+    Update,
+)
 from gridpriv.core.display import html_table
 from gridpriv.core.document import Json
 from gridpriv.core.errors import (

@@ -17,7 +17,7 @@ import pytest
 
 from gridpriv.core.errors import InputError
 from gridpriv.core.records import Records
-from gridpriv.privacy import ledger_file, ledger_key
+from gridpriv.privacy import ledger_file
 from gridpriv.privacy.ledger import Ledger, grant, read_book
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "privacy"))
@@ -74,7 +74,7 @@ def content(log: list[Write], fate: dict[int, str]) -> bytes:
 def charged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Disk]:
     path, one = tmp_path / "ledger", dataset("z", [7])
     disk = Disk(path)
-    fsync, cut, write = os.fsync, os.ftruncate, ledger_key.write_at
+    fsync, cut, write = os.fsync, os.ftruncate, ledger_file.write_at
 
     def ours(handle: int) -> bool:
         return Path(f"/proc/self/fd/{handle}").readlink() == path

@@ -20,11 +20,10 @@ from tanks import Waterworks, rules
 
 from gridpriv.consensus import journal, zone_client
 from gridpriv.consensus.coordinator import Plan, State, make_consensus, rounds
-from gridpriv.consensus.journal import Journal
 from gridpriv.consensus.limits import AnswerLimits, ReleaseLimits, RequestLimits
 from gridpriv.consensus.messages import Order, Reply
 from gridpriv.consensus.schedules import ConstantPenalty, nonsmooth_step
-from gridpriv.consensus.sessions import LateError, PublicAgreement, RefusedError, Sessions
+from gridpriv.consensus.sessions import Journal, LateError, PublicAgreement, RefusedError, Sessions
 from gridpriv.consensus.wire import (
     BEFORE,
     Answer,

@@ -156,8 +156,13 @@ def play(folder, party, shift):
     """Take part as a party; in a child."""
     from gridpriv.consortium.agreement import read_agreement
     from gridpriv.consortium.coordinate import coordinate
-    from gridpriv.consortium.log import notes
-    from gridpriv.consortium.parties import CoordinatorParty, ZoneParty, credentials, read_party
+    from gridpriv.consortium.parties import (
+        CoordinatorParty,
+        ZoneParty,
+        credentials,
+        notes,
+        read_party,
+    )
     from gridpriv.consortium.zone import over_network, take_part_as_zone
 
     if shift:

@@ -16,16 +16,17 @@ from test_faults import Caller, hello
 
 from gridpriv.consensus import server
 from gridpriv.consensus.credentials import NAME, certificate_name
-from gridpriv.consensus.journal import Journal, read_journal
 from gridpriv.consensus.limits import LimitError
 from gridpriv.consensus.messages import Order, Reply
 from gridpriv.consensus.server import UNADMITTED
 from gridpriv.consensus.sessions import (
     DivergedError,
+    Journal,
     LateError,
     LostStateError,
     Sessions,
     ZoneError,
+    read_journal,
 )
 from gridpriv.consensus.wire import (
     Answer,

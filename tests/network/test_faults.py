@@ -16,11 +16,10 @@ from parties import Consortium, laid_out, same_rounds, settings, total
 
 from gridpriv.consensus import zone_client
 from gridpriv.consensus.channel import Channel, tls
-from gridpriv.consensus.credentials import NAME, Credentials
+from gridpriv.consensus.credentials import NAME, Credentials, KeySigner, unsigned
 from gridpriv.consensus.messages import Order, Reply
 from gridpriv.consensus.server import Server
 from gridpriv.consensus.sessions import LateError
-from gridpriv.consensus.signatures import KeySigner, unsigned
 from gridpriv.consensus.wire import (
     BEFORE,
     Answer,
@@ -244,8 +243,7 @@ def test_a_zones_certificate_is_no_coordinators(folder):
     shutil.copytree(folder / "coordinator", folder / "false")
     for name in ("certificate.pem", "key.pem"):
         shutil.copy(folder / "3" / name, folder / "false" / name)
-    from gridpriv.consensus.journal import Journal
-    from gridpriv.consensus.sessions import Sessions
+    from gridpriv.consensus.sessions import Journal, Sessions
 
     agreement = read_agreement(folder / "1" / "agreement.json")
     sessions = Sessions(agreement.public, Journal(folder), 5.0, "wait", lambda *_, **__: None)
@@ -462,7 +460,7 @@ def test_a_zone_that_ends_anywhere_in_a_round_pays_once(
 
 def test_a_coordinator_that_ends_anywhere_goes_on(folder, in_one_process, monkeypatch):
     """Before and after its journal's file of a turn is written, early and late in the run."""
-    from gridpriv.consensus.journal import Journal
+    from gridpriv.consensus.sessions import Journal
 
     honest = Journal.write
     points = {3: "before", 9: "after", 21: "before", 22: "after", 24: "after"}

@@ -10,10 +10,9 @@ import pytest
 from parties import Consortium
 
 from gridpriv.cli.main import main
-from gridpriv.consensus.credentials import NAME
+from gridpriv.consensus.credentials import NAME, KeySigner
 from gridpriv.consensus.messages import Reply
 from gridpriv.consensus.sessions import Sessions
-from gridpriv.consensus.signatures import KeySigner
 from gridpriv.consensus.wire import Answer, Request, TurnId, decode, encode, packed
 from gridpriv.consensus.zone_client import EXCHANGED, PAIR, read_transcript
 from gridpriv.consortium.verify import verify
@@ -24,7 +23,8 @@ ZONES = ("1", "2", "3")
 
 
 def played(folder, **more):
-    results = Consortium(folder, **more).coordinator().zones(*ZONES).results()
+    parties = Consortium(folder, **more).coordinator()
+    results = parties.zones(*ZONES, timeout=30.0).results()
     assert not any(isinstance(result, Exception) for result in results.values()), results
     return [folder / name for name in (NAME, *ZONES)]
 

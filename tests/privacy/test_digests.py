@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from gridpriv.cli.main import main
-from gridpriv.privacy.ledger_key import Key
+from gridpriv.privacy.ledger_file import Key
 from gridpriv.study import Method, compare, make_plan
 
 SHA256 = hashlib.sha256

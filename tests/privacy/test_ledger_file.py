@@ -34,8 +34,7 @@ from gridpriv.cli.main import main
 from gridpriv.core.errors import BudgetError, GridprivError, InputError
 from gridpriv.core.files import StorageError
 from gridpriv.privacy.ledger import Ledger, grant, read_book, verify
-from gridpriv.privacy.ledger_file import HEAD_BYTES
-from gridpriv.privacy.ledger_key import Head, parse_head
+from gridpriv.privacy.ledger_file import HEAD_BYTES, Head, parse_head
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import clarabel
 import numpy as np
 from scipy import sparse
 
-from gridpriv.consensus.settings import SolverTolerance
+from gridpriv.consensus.schedules import SolverTolerance
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import SolverError
 from gridpriv.power.presolve import LiftedProgram, ReducedProgram, lifted
