@@ -110,6 +110,16 @@ class Meter(Row, name="meter"):
     )
 
 
+class HeldZone(Row, name="hold"):
+    """One zone that keeps its scheduled interchange."""
+
+    zone: Text = known("Zone: name of the zone")
+    band_mw: Number = known(
+        "Band: error of the estimated total demand that the zone serves itself", "MW"
+    )
+    delta: Number = known("Delta: chance of a larger error over the noise, from public data")
+
+
 class CostOfPrivacy(rows.Baselines, name="cost_of_privacy"):
     """Cost of the noise over the baselines."""
 
@@ -178,6 +188,7 @@ class Final(rows.Residuals, rows.Plans):
     redispatch: Redispatch = part(Redispatch)
     physical: Physical = part(Physical)
     meter: list[Meter] | None = part(Meter)
+    hold: list[HeldZone] | None = part(HeldZone)
     cost_of_privacy: CostOfPrivacy | None = part(CostOfPrivacy)
     ac: PowerFlow = part(PowerFlow)
 

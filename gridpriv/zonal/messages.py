@@ -12,6 +12,7 @@ from gridpriv.core.display import amount, counted, figure, shown
 from gridpriv.core.document import Json
 from gridpriv.core.message import Message, Severity, by_severity, make_message
 from gridpriv.privacy.budget import NOTHING
+from gridpriv.zonal.hold import hold_messages
 from gridpriv.zonal.meter import meter_messages
 from gridpriv.zonal.physical import negligible_mw
 from gridpriv.zonal.trace import AGREED
@@ -52,6 +53,11 @@ TEMPLATES: dict[str, tuple[Severity, str]] = {
         "warning",
         "Meters on the tie lines of zone {zone} show its total load more precisely than its "
         "release (noise {noise}): 1 MW of load changes its interchange by up to {moves} MW.",
+    ),
+    "hold": (
+        "info",
+        "Zones keep their scheduled interchange themselves. Zone {zone} is the likeliest to leave "
+        "it: where its total demand is off its estimate by more than {band} MW, delta = {delta}.",
     ),
     "balancing-without-noise": (
         "warning",
@@ -196,6 +202,8 @@ def _meter(document: Json) -> Iterator[tuple[str, Json]]:
     if document["settings"]["mechanism"] != "none":
         for values in meter_messages(document["final"].get("meter")):
             yield "meter", values
+    for values in hold_messages(document["final"].get("hold")):
+        yield "hold", values
 
 
 def limits_named(violations: list[Json]) -> str:

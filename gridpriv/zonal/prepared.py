@@ -31,6 +31,7 @@ from gridpriv.privacy.adjacency import DemandAdjacency, PowerFactors
 from gridpriv.privacy.budget import noise_multiplier
 from gridpriv.privacy.perturbation import NoiseRule
 from gridpriv.privacy.strategies.disclosure import Disclosure
+from gridpriv.zonal.hold import Hold, make_hold, unreserved
 from gridpriv.zonal.settings import AUTO, FEW_ZONES, Planning, Settings
 
 if TYPE_CHECKING:
@@ -55,6 +56,8 @@ class Instance:
         Of the simulated noise.
     rules : AgentRules
         What every zone draws, and by which update it goes on.
+    hold : Hold or None
+        Generation that zones set aside to keep the scheduled interchange.
     """
 
     case: Case
@@ -63,6 +66,7 @@ class Instance:
     shared: tuple[NDArray[np.bool_], ...]
     seed: int
     rules: AgentRules
+    hold: Hold | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,7 +125,7 @@ class Prepared(Instance):
         expected, noise = self.expected, self.rules.noise
         if expected is None or noise is None:
             return None
-        prior = zone_prior(zone, expected)
+        prior = zone_prior(unreserved(zone, self.case), expected)
         found = disclose(
             zone, self.settings.release, prior, noise, self.rules.adjacency, self.direct_current
         )
@@ -231,7 +235,7 @@ def prepare(case: Case, zoning: Zoning, settings: Settings, scale: float = 1.0) 
     expected = public_demand(case, settings.public_demand) if disclosed else None
     if expected is not None and settings.public_demand is not None:
         _hold_to(adjacency.power_factors, expected, case)
-    return Prepared(
+    ready = Prepared(
         case=case,
         zoning=zoning,
         settings=settings,
@@ -242,7 +246,18 @@ def prepare(case: Case, zoning: Zoning, settings: Settings, scale: float = 1.0) 
         rules=rules,
         scale=scale,
         expected=expected,
+        hold=None,
     )
+    if settings.hold is None:
+        return ready
+    return _held(ready, make_hold(ready.zones, ready.disclosures, rules.noise, adjacency))
+
+
+def _held(prepared: Prepared, hold: Hold) -> Prepared:
+    """Return a run whose schedule leaves generation aside."""
+    network = make_network(hold.narrowed(prepared.case), prepared.network.objective)
+    zones = tuple(sorted(make_zones(network, prepared.zoning), key=lambda zone: zone.key))
+    return replace(prepared, network=network, zones=zones, hold=hold)
 
 
 def check_single(settings: Settings, zoning: Zoning) -> None:

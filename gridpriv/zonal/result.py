@@ -72,6 +72,8 @@ class RunResult(Instance):
         Of the simulated noise.
     rules : AgentRules
         What every zone draws and by which update it goes on.
+    hold : Hold or None
+        Generation that zones set aside to keep the scheduled interchange.
     zone_models : tuple of Zone
         In the order of their keys, which no zone map changes.
     consensus : Consensus
@@ -360,6 +362,7 @@ class RunResult(Instance):
         gap = None if self.reference is None else optimality_gap(self.physical, self.reference)
         final["physical"] = self.physical | {"optimality_gap": gap}
         final["meter"] = meter_rows(self)
+        final["hold"] = None if self.hold is None else self.hold.rows(self.case.base_mva)
         final["cost_of_privacy"] = None
         if self.reference is not None:
             final["cost_of_privacy"] = cost_of_privacy(self.physical, self.reference)

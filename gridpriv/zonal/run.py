@@ -357,8 +357,14 @@ def _redispatched(
 ) -> Settlement:
     """Let every zone redispatch around the schedule, and find the AC state of the grid."""
     boundaries = _boundaries(prepared, transport, schedule)
+    if prepared.hold is not None:
+        aside = prepared.hold.reserve
+        boundaries = tuple(
+            replace(one, reserve=aside[zone.gens])
+            for zone, one in zip(prepared.zones, boundaries, strict=True)
+        )
     return settle(
-        prepared.network.case,
+        prepared.case,
         prepared.zones,
         boundaries,
         lambda given: answers(transport, [call(ZoneMember.plan, boundary) for boundary in given]),

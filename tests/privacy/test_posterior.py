@@ -7,6 +7,7 @@ from itertools import islice
 import numpy as np
 import pytest
 
+from gridpriv.privacy.mechanism import Gaussian
 from gridpriv.privacy.strategies import linear, posterior
 from gridpriv.privacy.strategies.prior import Prior
 
@@ -27,10 +28,11 @@ def test_draws_have_the_posterior_mean_and_covariance(name, monkeypatch) -> None
     mean = np.array([1.0, 2.0, 3.0, 0.5, 0.5, 0.5])
     prior = Prior(mean, np.array([2.0, 1.0]), -wide, wide)
     seen, variance = np.concatenate([matrix @ [2, 2, 2], matrix @ [1, 0, 1]]), 0.3
+    noise = Gaussian(variance**0.5)
     draws = np.array(
         list(
             islice(
-                posterior.posterior_draws(matrix, seen, variance, prior, np.random.default_rng(0)),
+                posterior.posterior_draws(matrix, seen, noise, prior, np.random.default_rng(0)),
                 3_000,
             )
         )
@@ -47,7 +49,9 @@ def test_draws_have_the_posterior_mean_and_covariance(name, monkeypatch) -> None
 
 def test_draws_keep_to_the_public_range() -> None:
     prior = Prior(np.ones(6), np.array([5.0, 5.0]), np.array([2.0, -9.0]), np.array([4.0, 9.0]))
-    draws = posterior.posterior_draws(np.eye(3), np.ones(6), 9.0, prior, np.random.default_rng(1))
+    draws = posterior.posterior_draws(
+        np.eye(3), np.ones(6), Gaussian(3.0), prior, np.random.default_rng(1)
+    )
     sums = [demand[:3].sum() for demand in islice(draws, 200)]
     assert min(sums) >= 2.0 - 1e-9
     assert max(sums) <= 4.0 + 1e-9

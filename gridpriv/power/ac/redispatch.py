@@ -99,6 +99,9 @@ class Boundary:
         others have no reserves.
     output_price : (gens,), optional
         What output is worth in other steps, in multiples of c0 per p.u.
+    reserve : (gens,), optional
+        Generation that the schedule left aside, up and down; with it, the interchange stays the
+        scheduled one when a zone plans again.
     """
 
     p: Floats
@@ -115,6 +118,7 @@ class Boundary:
     worth: TieWorth | None = None
     firm: bool = False
     output_price: Floats | None = None
+    reserve: Floats | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -298,6 +302,8 @@ def _live_area(zone: Zone, demand: Floats, boundary: Boundary, dead: Bools) -> _
     pd[own], qd[own] = demand.reshape(2, -1)[:, np.searchsorted(zone.own, part.buses[own])]
     bus = np.searchsorted(zone.buses, part.buses)
     rate = boundary.rate[np.searchsorted(zone.branches, part.branches)]
+    gens = np.searchsorted(zone.gens, part.gens)
+    aside = np.zeros(len(gens)) if boundary.reserve is None else boundary.reserve[gens]
     case = replace(
         part.case,
         pd=pd,
@@ -305,7 +311,9 @@ def _live_area(zone: Zone, demand: Floats, boundary: Boundary, dead: Bools) -> _
         vmin=boundary.vmin[bus],
         vmax=boundary.vmax[bus],
         rate=rate,
-        qmax=boundary.qmax[np.searchsorted(zone.gens, part.gens)],
+        qmax=boundary.qmax[gens],
+        pmin=part.case.pmin - aside,
+        pmax=part.case.pmax + aside,
     )
     ties = np.flatnonzero(own[case.f_bus] != own[case.t_bus])
     return _Area(replace(part, case=case), own, ties, own[case.f_bus[ties]])

@@ -8,17 +8,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from gridpriv.core.errors import GridprivWarning, not_allowed, positive
-from gridpriv.core.settings import Part, number
+from gridpriv.core.settings import Part, choice, number
 from gridpriv.grid.case import Case
 from gridpriv.power.objective import marginal_cost
 
 VOLL = 10_000.0
 BALANCING_PRICE = 1_000.0
+HOLDS = ("interchange",)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Service(Part):
-    """Prices of load shedding and of balancing power."""
+    """Prices of load shedding and of balancing power, and who regulates."""
 
     voll: float = number(VOLL, "value of lost load", positive, unit="$/MWh")
     balancing_price: float = number(
@@ -26,6 +27,13 @@ class Service(Part):
         "price of balancing power: deviation from the scheduled interchange",
         positive,
         unit="$/MWh",
+    )
+    hold: str | None = choice(
+        None,
+        HOLDS,
+        "interchange: zones set generation aside so that they keep the scheduled interchange "
+        "themselves, whatever their demand, but for a stated chance (delta)",
+        unset="zones that have no generation left draw balancing power",
     )
 
     def agree(self) -> None:

@@ -163,6 +163,7 @@ def measured_boundary(
         reaction=_reaction(zone, state, beyond),
         worth=_worth_at(zone, planned.worth, state),
         output_price=planned.output_price,
+        reserve=planned.reserve,
         vmin=np.clip(planned.vmin + gain * (low - vm), low, middle),
         vmax=np.clip(planned.vmax - gain * (vm - high), middle, high),
         rate=np.where(rate > 0, tightened, 0.0),
@@ -260,7 +261,7 @@ def _replanned(
             for old, new in zip(plans, plan(asked), strict=True)
         ]
         for z, one in enumerate(asked):
-            if one is not None and plans[z].solved:
+            if one is not None and one.reserve is None and plans[z].solved:
                 held[z] = plans[z].interchange
         last = _settled(case, zones, scheduled, held, plans, last)
         idle = 0 if _harm(last) < (1.0 - WORTH_IT) * _harm(best) else idle + 1

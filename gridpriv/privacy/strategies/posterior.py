@@ -5,7 +5,8 @@ released statistics (Matheron's rule), which makes it a draw of the posterior:
 
     d0 = mean + t k + s e,   d = d0 + C S' V(s)^-1 (y - S d0 - noise),   C = spread^2 kk' + s^2 D,
 
-with s drawn by its posterior weight. Noise that is not normal is taken for normal.
+with s drawn by its posterior weight and the noise by the mechanism's own law, so that a draw lies
+about the estimate as the true demand does, under the model, also where noise is not normal.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from functools import cached_property
 import numpy as np
 
 from gridpriv.core.arrays import Floats
+from gridpriv.privacy.mechanism import Mechanism
 from gridpriv.privacy.strategies.linear import DEVIATIONS, Evidence, evidence, in_range
 from gridpriv.privacy.strategies.prior import Prior, Sums
 
@@ -46,15 +48,14 @@ class Observed:
         """Evidence on the relative size of deviations, s."""
         return evidence(self.matrix, self.seen, self.variance, self.belief)
 
-    def draw(self, belief: Sums, generator: np.random.Generator) -> Floats:
-        """Return a demand (n,) of the posterior, its sum in the belief's range."""
+    def draw(self, belief: Sums, noise: Floats, generator: np.random.Generator) -> Floats:
+        """Return a demand (n,) of the posterior for noise (m,), its sum in the belief's range."""
         known = self.evidence
         row = int(generator.choice(len(DEVIATIONS), p=known.weight))
         s, shares = DEVIATIONS[row], belief.shares
         apart = belief.scale * generator.standard_normal(len(shares))
         apart -= apart.sum() * belief.scale**2 / (belief.scale**2).sum()
         start = belief.mean + belief.spread * generator.standard_normal() * shares + s * apart
-        noise = np.sqrt(self.variance) * generator.standard_normal(len(self.seen))
         missed = self.seen - self.matrix @ start - noise
         pull = known.vectors @ ((known.vectors.T @ missed) / known.size[row])
         total = self.matrix @ shares @ pull
@@ -67,7 +68,7 @@ class Observed:
 def posterior_draws(
     matrix: Floats,
     released: Floats,
-    variance: float,
+    mechanism: Mechanism,
     prior: Prior,
     generator: np.random.Generator,
 ) -> Iterator[Floats]:
@@ -79,12 +80,14 @@ def posterior_draws(
         S.
     released : (2m,)
         Statistics with noise.
-    variance : float
-        Of the noise on each.
+    mechanism : Mechanism
+        Of the noise.
     """
+    variance, none = mechanism.variance, np.zeros_like(released)
     p_seen, q_seen = np.split(released, 2)
     active = Observed(matrix, p_seen, variance, prior.active)
     reactive = Observed(matrix, q_seen, variance, prior.reactive(prior.active.mean))
     while True:
-        p = active.draw(prior.active, generator)
-        yield np.concatenate([p, reactive.draw(prior.reactive(p), generator)])
+        p_noise, q_noise = np.split(mechanism.perturb(none, lambda: generator), 2)
+        p = active.draw(prior.active, p_noise, generator)
+        yield np.concatenate([p, reactive.draw(prior.reactive(p), q_noise, generator)])

@@ -1,0 +1,91 @@
+"""Held interchange: equal on neighbouring demands, and its chance against the mechanism's law."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import gridpriv
+from gridpriv.core.arrays import Floats
+from gridpriv.grid.case import Case
+from gridpriv.zonal.hold import total_errors
+from gridpriv.zonal.prepared import Earlier, Prepared, prepare
+from gridpriv.zonal.run import run_prepared
+
+SEED = 4
+"""Of a release that leaves zone 2 of case14 without generation to regulate."""
+
+
+def ready_for(case: Case, hold: str | None, release: str = "auto") -> Prepared:
+    given = gridpriv.make_settings(
+        seed=SEED,
+        beta="10MW",
+        budget="total:3",
+        hold=hold,
+        release=release,
+        coordination="central",
+        objective="cost",
+    )
+    zoning = gridpriv.shipped_zoning(case)
+    assert zoning is not None
+    return prepare(case, zoning, given)
+
+
+def released(ready: Prepared) -> tuple[Earlier, ...]:
+    """Return what one draw of every zone leaves to be known."""
+    rule, found = ready.rules.noise, []
+    assert rule is not None
+    for zone, disclosure in zip(ready.zones, ready.disclosures, strict=True):
+        release = rule.release(disclosure.sensitivity(ready.rules.adjacency, rule.norm))
+        generator = np.random.default_rng([SEED, zone.key])
+        noisy = release.apply(disclosure.measure(zone.demand), lambda own=generator: own)
+        found.append(Earlier(disclosure, disclosure.estimate(noisy, release)))
+    return tuple(found)
+
+
+def interchanges(hold: str | None, moves: Sequence[tuple[int, float, float]]) -> Floats:
+    """Return every zone's interchange in MW on neighbours of case14; releases are frozen."""
+    case = gridpriv.load_case("case14")
+    known, found = released(ready_for(case, hold)), []
+    for bus, dp, dq in moves:
+        pd, qd = case.pd.copy(), case.qd.copy()
+        pd[bus] += dp / case.base_mva
+        qd[bus] += dq / case.base_mva
+        ready = ready_for(replace(case, pd=pd, qd=qd), hold)
+        result = run_prepared(replace(ready, known=known))
+        found.append(case.base_mva * result.settlement.state.interchange)
+    return np.array(found)
+
+
+def test_neighbouring_demands_have_the_same_interchange_to_a_hundredth_of_a_megawatt() -> None:
+    moves = [(0, 0.0, 0.0), (13, 10.0, -10.0)]
+    free = interchanges(None, moves)
+    assert np.ptp(free, axis=0).max() > 1.0, "a zone without room shows its load"
+    corners = [(bus, dp, dq) for bus in (4, 9) for dp, dq in ((10.0, 10.0), (-10.0, 10.0))]
+    held = interchanges("interchange", [*moves, *corners])
+    assert np.ptp(held, axis=0).max() <= 0.01
+
+
+def test_the_chance_is_that_of_the_mechanism() -> None:
+    """K-norm noise on a total, of scale b: P(|p| > t) = exp(-t/b) (1 + t/2b)."""
+    ready = ready_for(gridpriv.load_case("case118"), None, "total")
+    rule, disclosure = ready.rules.noise, ready.disclosures[0]
+    assert rule is not None and disclosure is not None
+    errors = total_errors(disclosure, rule, ready.rules.adjacency)
+    scale = ready.rules.adjacency.beta / 3.0
+    for t in (1.0, 3.0, 6.0):
+        exact = np.exp(-t) * (1.0 + t / 2.0)
+        assert (errors > t * scale).mean() == pytest.approx(exact, rel=0.1)
+
+
+def test_what_is_set_aside_is_public() -> None:
+    case = gridpriv.load_case("case14")
+    other = replace(case, pd=case.pd[::-1].copy(), qd=0.0 * case.qd)
+    here, there = ready_for(case, "interchange").hold, ready_for(other, "interchange").hold
+    assert here is not None and there is not None
+    np.testing.assert_array_equal(here.reserve, there.reserve)
+    np.testing.assert_array_equal(here.delta, there.delta)
+    assert (here.delta[here.band > here.band.min() + 1e-9] <= 1.1e-3).all()
