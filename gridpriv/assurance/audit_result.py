@@ -149,7 +149,7 @@ class AuditResult:
         if not self.passed:
             return "FAILED: more than the certified epsilon was measured"
         if any(row.verdict == "claim refuted" for row in self.levels):
-            return "the certified epsilon stands; the nominal one is refuted"
+            return "the certified epsilon holds; the nominal epsilon is refuted"
         return "nothing contradicts the certified or the nominal epsilon"
 
     def as_dict(self) -> Json:

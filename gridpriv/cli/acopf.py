@@ -129,6 +129,6 @@ def _summarise(found: AcOptimum, document: Json) -> None:
     if document["shed_mw"] - document["deenergized_mw"] > SHED_TOLERANCE_MW:
         told = limit_sentence(found.state.binding)
         print(
-            f"Where demand is not served, the grid stands at limits: {told}. gridpriv relax says "
-            "which of them keep it from being served."
+            f"Binding limits where load is shed: {told}. gridpriv relax lists the "
+            "limits that cause load shedding."
         )

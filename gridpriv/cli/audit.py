@@ -186,8 +186,9 @@ def _print(results: list[AuditResult], many: bool) -> None:
         ],
     )
     print(
-        "nominal, cert.(ified): epsilon as stated and as charged; measured: a lower bound;\n"
-        "sees: the least epsilon that so many runs would tell from the nominal one."
+        "nominal: epsilon according to the settings; cert.: certified epsilon, as charged;\n"
+        "measured: lower bound of epsilon; sees: least epsilon above the nominal one that\n"
+        "this number of runs detects."
     )
     print(f"Verdict: {document['verdict']}.")
 

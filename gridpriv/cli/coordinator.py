@@ -19,11 +19,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_party_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of every party."""
-    parser.add_argument("--config", metavar="FILE", required=True, help="its configuration (TOML)")
+    parser.add_argument("--config", metavar="FILE", required=True, help="configuration file (TOML)")
     parser.add_argument(
         "--insecure-loopback",
         action="store_true",
-        help="no certificates: anybody on this machine may take part for any zone",
+        help=(
+            "run without certificates, on loopback addresses only; any process of this machine "
+            "can then act as any zone"
+        ),
     )
     parser.add_argument("--log", metavar="LEVEL", default="warning", help=LOG)
     add_output(parser)

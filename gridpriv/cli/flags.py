@@ -139,9 +139,7 @@ def named_settings(text: str, kind: type[Part], example: str, *also: str) -> tup
 def refuse_beside_study(given: Iterable[str]) -> None:
     """Refuse what a study file says itself."""
     if told := ", ".join(given):
-        raise InputError(
-            f"--study names a whole study; put into the file what you give beside it: {told}"
-        )
+        raise InputError(f"--study reads a whole study. Move these settings into the file: {told}")
 
 
 ZONE_FLAGS = ("zones", "zoning", "zones_from", "partition", "zone_size")

@@ -18,12 +18,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         metavar="NAME",
         required=True,
-        help="a zone, as the terms name it (repeatable)",
+        help="zone name from the agreement (repeatable)",
     )
     parser.add_argument(
-        "--days", type=WHOLE, default=30, metavar="N", help="how long certificates hold"
+        "--days", type=WHOLE, default=30, metavar="N", help="validity of the certificates, days"
     )
-    add_output(parser, "a new folder, with a folder a party", "DIR")
+    add_output(parser, "new folder with one folder per party", "DIR")
 
 
 def execute(args: argparse.Namespace) -> int:

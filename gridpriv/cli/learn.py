@@ -209,7 +209,7 @@ def _run(args: argparse.Namespace) -> int:
     from gridpriv.learning.datasets import dataset_name
 
     if args.resume and args.out is None:
-        raise InputError("--resume goes on with what a folder holds: give --out")
+        raise InputError("--resume continues the run of a folder. Name the folder with --out")
     given = given_settings(args, LearnSettings)
     name = dataset_name(args.dataset)
     settings = make_learn_settings(name, args.preset, **given)

@@ -264,4 +264,4 @@ def _print_verified(file: str, found: LedgerFile, *, expected: bool) -> None:
         print("An older copy of the file looks like this one without an earlier head:")
         print("keep this head elsewhere, and give it to --expect next time.")
     else:
-        print("It goes on from the expected head.")
+        print("The ledger continues the expected head.")

@@ -179,10 +179,10 @@ def sentences(
     spread = public_demand(case, args.public_demand).spread
     inside = (args.draws - 1) / (args.draws + 1)
     said.append(
-        f"Ranges are over the AC-feasible ones of {args.draws} demand scenarios from public data: "
-        f"a further scenario lies within with probability {inside:.0%}. A zone's sum spreads by "
-        f"{spread:.0%} (standard deviation); scenarios of which the grid cannot serve {RESERVE:g} "
-        "times as much are left out. The true demand was not read."
+        f"Ranges cover the AC-feasible ones of {args.draws} demand scenarios sampled from public "
+        f"data. A further scenario lies in the range with probability {inside:.0%}. The demand of "
+        f"a zone varies by {spread:.0%} (standard deviation). Scenarios without an AC optimum at "
+        f"{RESERVE:g} times their demand are left out. The true demand was not read."
     )
     return said
 
@@ -251,7 +251,7 @@ def _summarise(document: Json) -> None:
         f"{document['case']}: {counted(document['zones'], 'zone')} at total {document['total']:g} "
         f"({', '.join(noises)}), {document['protected_mw']:.6g} MW protected; "
         "median (least to most)",
-        [*named, "feasible", "sum's error MW", *(columns[name] for name in measured)],
+        [*named, "feasible", "error of a zone's total MW", *(columns[name] for name in measured)],
         [
             [
                 *(row[name] for name in named),

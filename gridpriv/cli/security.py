@@ -138,7 +138,7 @@ def sentences(document: Json) -> list[str]:
     said = [
         "Secure: no contingency violates a limit or sheds load."
         if document["secure"]
-        else f"Not secure. Of {_contingencies(len(rows))}, {outside} pass a limit, "
+        else f"Not secure. Of {_contingencies(len(rows))}, {outside} violate a limit, "
         f"{shed} shed load and {diverged} have no AC state."
     ]
     if base["violations"] or base["shed_mw"] > SHED_TOLERANCE_MW:

@@ -52,7 +52,7 @@ class CoordinatorParty(Party):
     late: Late = choice(
         "wait",
         get_args(Late),
-        "whether a run waits for a late zone, goes on with its last release, or stops",
+        "response to a late zone: wait for it, continue with its last release, or stop",
     )
     report: str = words("report", "its public report", "FOLDER")
 
@@ -80,7 +80,7 @@ class ZoneParty(Party):
         unit="s",
     )
     ledger: str | None = words(None, "its ledger, charged before every draw", "FILE", unset="none")
-    ledger_key: str | None = words(None, "the ledger's key", "FILE", unset="beside the ledger")
+    ledger_key: str | None = words(None, "the ledger's key", "FILE", unset="LEDGER.key")
     seed: int | None = count(
         None, "seed of its simulated noise", least=0, unset="drawn, and kept in its state"
     )

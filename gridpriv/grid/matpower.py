@@ -202,7 +202,7 @@ def _carry_out(code: list[_Line | _Unless], state: Arithmetic, tables_line: int)
                 raise _not_read(part.line, f"if {part.name}", f"{part.name} is not 0")
             continue
         if "mpc." in part.text and part.number < tables_line:
-            raise _not_read(part.number, part.text, "it stands before the tables")
+            raise _not_read(part.number, part.text, "it is above the tables")
         try:
             state.carry_out(part.text)
         except WrongError as error:

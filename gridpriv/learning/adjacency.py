@@ -13,7 +13,7 @@ KINDS: tuple[Kind, ...] = ("replace-one", "add-one")
 TRUSTED = {
     "local": "no server is trusted",
     "central": "the server is trusted",
-    "secure-sum": "no server is trusted with terms of a sum, and few clients tell it theirs",
+    "secure-sum": "no server sees single terms of a sum, and few clients collude with it",
 }
 
 

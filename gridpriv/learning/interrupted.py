@@ -149,7 +149,7 @@ def make_keeper(folder: Path, dataset: Dataset, settings: LearnSettings, *, resu
     if not resume:
         if is_begun(folder):
             raise InputError(
-                f"out = {str(folder)!r} holds a run that was interrupted: add --resume to go on "
+                f"out = {str(folder)!r} holds a run that was interrupted: add --resume to continue "
                 "with it, or name another folder"
             )
         return Keeper(folder, identity, every)
@@ -164,8 +164,8 @@ def make_keeper(folder: Path, dataset: Dataset, settings: LearnSettings, *, resu
         rest = "remove it and start again"
         if secure:
             rest = (
-                f"this run cannot go on. It released {released(folder)}, which stays so: whatever "
-                "is run in another folder is released besides"
+                f"this run cannot continue. It released {released(folder)}; a run in another "
+                "folder releases in addition to that"
             )
         raise InputError(f"{error}: {rest}") from error
     _refuse_other(folder, told["identity"], identity)

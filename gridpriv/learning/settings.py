@@ -152,11 +152,13 @@ class Model(Part):
     )
     colluding: int | None = count(
         None,
-        "clients that may tell the server of a secure sum all that they know",
+        "number of clients that may collude with the server of a secure sum",
         least=0,
-        unset="a tenth of a round's",
+        unset="a tenth of the clients of a round",
     )
-    dropouts: int = count(0, "clients that a round of a secure sum may lose", least=0)
+    dropouts: int = count(
+        0, ("number of clients that may drop out of a round of a secure sum"), least=0
+    )
     diameter: float = number(
         1.0, "diameter d_X of the set of models in fedspd-dp's step size", positive
     )

@@ -13,7 +13,7 @@ def title(document: Json) -> str:
     noise = "no noise"
     if settings["mechanism"] != "none":
         noise = f"{settings['mechanism']} noise on the {settings['perturbation']}"
-        noise += f", {settings['sensitivity']} calibration"
+        noise += f", {settings['sensitivity']} sensitivity"
     rounds = "one solve" if _one_solve(document) else counted(settings["rounds"], "round")
     return (
         f"{document['dataset']['name']}: {settings['algorithm']}, "
@@ -34,8 +34,8 @@ def figures(document: Json) -> Table:
         ["norm bound", dataset["norm"]],
     ]
     if not _one_solve(document):
-        rows.append(["seconds a round", document["solver"]["seconds_per_solve"]])
-    rows.append(["seconds in all", document["timing"]["total"]])
+        rows.append(["seconds per round", document["solver"]["seconds_per_solve"]])
+    rows.append(["seconds in total", document["timing"]["total"]])
     # a public document leaves out what is private
     return title(document), ["result", "value"], [row for row in rows if row[1] is not None]
 

@@ -140,7 +140,7 @@ def tune(dataset: Dataset, candidates: Sequence[LearnSettings], tuning: Tuning) 
     """
     if tuning.share is None:
         if candidates[0].mechanism == "none":
-            raise not_allowed("tune-on", CHARGED, "public:S for a way without noise")
+            raise not_allowed("tune-on", CHARGED, "public:S for a method without noise")
         return _charged(dataset, candidates)
     private, public, ratio = divided(dataset, tuning.share, candidates[0].seed)
     errors = [_tried(public, _thinner(one, ratio), Shared(noise=ratio))[0] for one in candidates]

@@ -29,7 +29,7 @@ class PerRelease(Row, name="per_release"):
 class TotalEpsilon(Row, name="total"):
     """All releases of the worst zone."""
 
-    epsilon: Number = released("Total epsilon: total epsilon at the delta beside it")
+    epsilon: Number = released("Total epsilon: total epsilon at the delta of the same row")
     delta: Number = known("Delta: target delta")
 
 

@@ -158,7 +158,7 @@ class LearnPlan:
                     told = "; ".join(f"{way}: {unit}" for unit, way in found.items())
                     more = " give --client-rounds N, or" if what == "client-rounds" else ""
                     raise InputError(
-                        f"these ways {why} ({told}):{more} leave one out, or allow it by name "
+                        f"these methods {why} ({told}):{more} leave one out, or allow it by name "
                         f"(--allow {what})"
                     )
 

@@ -88,8 +88,8 @@ class StudyTotal(Row, name="totals"):
     case: str = like(OfData, "case")
     runs: int = released("Runs: number of noisy runs with releases")
     epsilon: Number = released(
-        "Total epsilon: total epsilon at the delta beside it; none without a certificate, and "
-        "for runs that protect different changes"
+        "Total epsilon: total epsilon at the delta of the same row; none without a "
+        "certificate, and for runs that protect different changes"
     )
     pure: Number = released("Pure total epsilon: total epsilon (pure DP) by basic composition")
     delta: float = known("Delta: smallest target delta of the runs")

@@ -275,7 +275,7 @@ def _remember(store: Store, runs: Runs) -> None:
         was = read_sealed(path)
     except FileNotFoundError:
         raise InputError(
-            f"{path} is missing: without it nobody knows with which demand and seed "
+            f"{path} is missing: it states the demand and the seed with which "
             f"{store.folder} was begun; name another folder"
         ) from None
     if was["demand_sha256"] != _digest(runs):

@@ -331,8 +331,8 @@ def _check_temporal_basis(series: DemandSeries, settings: Settings) -> None:
         raise not_allowed(
             "temporal_basis",
             basis,
-            "left out, or beside perturbation demand and noise_schedule once: a basis is released "
-            "once",
+            "left out, or with perturbation demand and noise_schedule once: a basis is "
+            "released once",
         )
     most = len(series) - 1
     if basis != PER_STEP and int(basis) > most:

@@ -283,7 +283,7 @@ class Settings(Service, Grid, Rounds, Draws, Adjacency, Privacy):
             (
                 self.imbalance_weight is not None and self.objective in (None, "imbalance"),
                 "imbalance_weight",
-                "left out, or beside objective cost or losses: imbalance has no other term",
+                "left out, or with objective cost or losses: imbalance has no other term",
             ),
             (
                 self.noise_schedule is not None and not demand,

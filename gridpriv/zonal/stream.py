@@ -330,22 +330,22 @@ def _check(settings: Settings) -> None:
         (
             settings.effective_perturbation() != ONCE,
             "perturbation",
-            "demand, with noise drawn once a block and a mechanism, beside --stream",
+            "demand, with noise drawn once a block and a mechanism, with --stream",
         ),
         (
             settings.effective_mechanism() == "staircase",
             "mechanism",
-            "knorm, laplace or gaussian beside --stream: part of a block's move would cost a whole "
-            "epsilon under staircase noise",
+            "knorm, laplace or gaussian with --stream: part of a block's move would cost a "
+            "whole epsilon under staircase noise",
         ),
         (
             settings.release not in ("auto", "total"),
             "release",
-            "total or auto beside --stream: zones release their totals",
+            "total or auto with --stream: zones release their totals",
         ),
-        (settings.power_factor is not None, "power_factor", "left out beside --stream"),
-        (settings.temporal_basis != AUTO, "temporal_basis", "left out beside --stream"),
-        (settings.budget.scope != "total", "budget", "total:E[,D] beside --stream, of one window"),
+        (settings.power_factor is not None, "power_factor", "left out with --stream"),
+        (settings.temporal_basis != AUTO, "temporal_basis", "left out with --stream"),
+        (settings.budget.scope != "total", "budget", "total:E[,D] with --stream, of one window"),
     ):
         if wrong:
             raise not_allowed(name, str(getattr(settings, name)), allowed)

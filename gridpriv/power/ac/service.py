@@ -41,7 +41,7 @@ class Service(Part):
         super().agree()
         price, voll = self.balancing_price, self.voll
         if price >= voll:
-            why = "$/MWh: else a zone sheds load before it draws balancing power"
+            why = "$/MWh; otherwise a zone sheds load before it draws balancing power"
             if voll == VOLL:  # the default: what was given is the other
                 raise not_allowed("balancing_price", price, f"below voll = {voll:g} {why}")
             raise not_allowed("voll", voll, f"above balancing_price = {price:g} {why}")
