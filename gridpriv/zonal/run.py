@@ -207,7 +207,10 @@ def run_prepared(
                 )
                 watch(records[-1])
                 before = time.perf_counter()
-            on_ac = None if central is not None else ac_rounds(prepared, zones)
+                if central is None and len(records) == 1:
+                    on_ac = ac_rounds(prepared, zones)
+                    if on_ac is not None and on_ac.schedule is not None:
+                        break  # the relaxation's rounds would not be read
             planned = central or on_ac
             schedule = None if planned is None else planned.schedule
             return result(_redispatched(prepared, zones, schedule))

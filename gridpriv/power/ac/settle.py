@@ -4,8 +4,10 @@ The grid decides. It takes all plans at once (:func:`gridpriv.power.ac.flow.ac_f
 zone's interchange while its generators can, and spreads the rest over all zones' headroom: that is
 balancing energy. A zone that then finds something outside a limit plans again with the
 boundary that it measures at its own ends, its actual interchange included, and with what the
-grid beyond would do with its changes; from then on it holds the interchange that it planned. What
-it gives to others beyond what was agreed, or takes from them, is balancing energy.
+grid beyond would do with its changes; from then on it holds the interchange that it planned. From
+the second replan on, neighbours of zones whose voltages stay outside their band plan again too, as
+they are asked to (:mod:`gridpriv.power.ac.requests`). What a zone gives to others beyond what was
+agreed, or takes from them, is balancing energy.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from gridpriv.core.arrays import Complexes, Floats, Ints
+from gridpriv.core.arrays import Complexes, Floats
 from gridpriv.grid.admittance import branch_flows
 from gridpriv.grid.case import Case
 from gridpriv.power.ac.emergency import emergency_shedding
@@ -30,6 +32,7 @@ from gridpriv.power.ac.redispatch import (
     tie_branches,
     tie_places,
 )
+from gridpriv.power.ac.requests import owner_of, requests, within_request
 from gridpriv.power.ac.state import AcState, Dispatch, Schedule
 from gridpriv.power.ac.surroundings import Lossless, Surroundings, lossless, surroundings
 from gridpriv.power.zone import FLOWS, Network, Zone
@@ -245,6 +248,7 @@ def _replanned(
     held = scheduled.copy()
     best = last = _settled(case, zones, scheduled, held, plans, None)
     idle = 0
+    owners = owner_of(case, zones)
     grid, beyond = lossless(case), dict[int, Surroundings | None]()
     for replans in range(1, MOST_REPLANS + 1):
         if last.state is None or not (last.violations or _shedding(zones, last)):
@@ -256,6 +260,13 @@ def _replanned(
                 beyond[z] = surroundings_of(zones[z], grid)
             boundaries[z] = measured_boundary(zones[z], last.state, boundaries[z], beyond[z], gain)
             asked[z] = boundaries[z]
+        for z, (low, high) in requests(zones, owners, last.state).items() if gain else ():
+            if z not in beyond:
+                beyond[z] = surroundings_of(zones[z], grid)
+            measured = asked[z] or measured_boundary(
+                zones[z], last.state, boundaries[z], beyond[z], gain
+            )
+            boundaries[z] = asked[z] = within_request(measured, low, high)
         plans = [
             old if new is None or not new.solved else new
             for old, new in zip(plans, plan(asked), strict=True)
@@ -276,7 +287,7 @@ def _after_emergency_shedding(
     case: Case, zones: Sequence[Zone], held: Floats, settlement: Settlement
 ) -> Settlement:
     """Shed load until no generator is above a limit; keep the better outcome."""
-    best, owners = settlement, _owners(case, zones)
+    best, owners = settlement, owner_of(case, zones)
     for _ in range(MOST_CUTS):
         share = None if settlement.state is None else emergency_shedding(settlement.state, owners)
         if share is None:
@@ -341,7 +352,7 @@ def _settled(
     before: Settlement | None,
 ) -> Settlement:
     """Settle the grid on plans; ``before`` is the settlement that the zones have seen."""
-    schedule = Schedule(_owners(case, zones), held)
+    schedule = Schedule(owner_of(case, zones), held)
     replans, stood = (0, None) if before is None else (before.replans + 1, before.state)
     try:
         state = ac_flow(case, joint_dispatch(case, zones, plans), schedule, stood)
@@ -349,14 +360,6 @@ def _settled(
         return Settlement(None, str(error), tuple(plans), scheduled, replans)
     state = replace(state, deviation=state.interchange - scheduled)
     return Settlement(state, "", tuple(plans), scheduled, replans)
-
-
-def _owners(case: Case, zones: Sequence[Zone]) -> Ints:
-    """Return the position of every bus's zone."""
-    owner = np.zeros(case.n_bus, dtype=np.int64)
-    for z, zone in enumerate(zones):
-        owner[zone.own] = z
-    return owner
 
 
 def joint_dispatch(case: Case, zones: Sequence[Zone], plans: Sequence[ZonePlan]) -> Dispatch:
@@ -380,7 +383,7 @@ def joint_dispatch(case: Case, zones: Sequence[Zone], plans: Sequence[ZonePlan])
 
 def _turns(case: Case, zones: Sequence[Zone], plans: Sequence[ZonePlan]) -> Floats:
     """Return the angle to add to each zone's, so that both sides of a tree of ties agree."""
-    owner = _owners(case, zones)
+    owner = owner_of(case, zones)
     turns, known = np.zeros(len(zones)), np.zeros(len(zones), bool)
     for root in range(len(zones)):
         if known[root]:
