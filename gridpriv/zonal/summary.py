@@ -197,7 +197,8 @@ def _rounds(document: Json) -> str:
         return "one central schedule"
     rounds = counted(_length(document["rounds"]), "round")
     if on_ac is not None:
-        return f"{rounds} on the SOC relaxation, {on_ac['rounds']} on the AC equations"
+        on_equations = f"{counted(on_ac['rounds'], 'round')} on the AC equations"
+        return on_equations if on_ac["converged"] else f"{on_equations}, {rounds} on the relaxation"
     if ended_at_tolerance(document):
         rounds = f"{len(document['rounds'])} of {counted(settings['rounds'], 'round')}"
     return f"{rounds} of {settings['update']} updates"

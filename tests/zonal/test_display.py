@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import xml.etree.ElementTree as ET
 
 import numpy as np
@@ -21,8 +22,8 @@ def result(case14, zones14):
 
 def test_repr_is_one_line(result) -> None:
     text = repr(result)
-    assert text.startswith("RunResult(case14, 3 zones, 2 rounds on the SOC relaxation, ")
-    assert " on the AC equations, knorm noise on demand (drawn once), " in text
+    assert re.match(r"RunResult\(case14, 3 zones, \d+ rounds on the AC equations, ", text)
+    assert "equations, knorm noise on demand (drawn once), " in text
     assert "\n" not in text and len(text) < 200
     assert f"{result.as_dict()['final']['redispatch']['shed_mw']:.4g} MW shed" in text
     assert "total epsilon 5 at delta = 1e-05" in text

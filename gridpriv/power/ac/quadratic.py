@@ -46,6 +46,15 @@ WARM: dict[str, Any] = {
     "ipopt.warm_start_mult_bound_push": NEAR,
 }
 """Beside ``OPTIONS``, where a solution of nearly the same program is known."""
+CLOSE = 1e-6
+POINT: dict[str, Any] = {
+    "ipopt.mu_init": NEAR,
+    "ipopt.bound_push": CLOSE,
+    "ipopt.bound_frac": CLOSE,
+    "ipopt.slack_bound_push": CLOSE,
+    "ipopt.slack_bound_frac": CLOSE,
+}
+"""Beside ``OPTIONS``, where a point near the solution is known, without multipliers."""
 SOLVED = ("Solve_Succeeded", "Solved_To_Acceptable_Level")
 
 
@@ -218,13 +227,15 @@ class QuadraticProgram:
         )
 
     def solve_again(self, before: Solved | None, start: Floats | None = None) -> Solved:
-        """Solve from the solution of a program of this shape; without one, or in vain, anew."""
+        """Solve from a solution of a program of this shape, from a point near it, or anew."""
         if before is None or before.shape != (self.rows, self.columns):
-            found = self.solve(start)
-            return found if found.solved or start is None else self.solve()
-        found = self._solve(
-            OPTIONS | WARM, before.x, lam_g0=before.multiplier, lam_x0=before.bound_multiplier
-        )
+            if start is None:
+                return self.solve()
+            found = self._solve(OPTIONS | POINT, start)
+        else:
+            found = self._solve(
+                OPTIONS | WARM, before.x, lam_g0=before.multiplier, lam_x0=before.bound_multiplier
+            )
         return found if found.solved else self.solve()
 
     def solve(self, start: Floats | None = None, zero: Ints | None = None) -> Solved:
