@@ -148,7 +148,7 @@ def test_a_defect_after_the_last_round_leaves_all_rounds(case14, zones14, monkey
 
     monkeypatch.setattr(run, "_redispatched", broken)
     early = []
-    settings = make_settings(rounds=3, seed=1, start="flat", solver="clarabel")
+    settings = make_settings(rounds=3, seed=1, start="flat", planning="soc")
     with pytest.raises(ZeroDivisionError):
         run_prepared(prepare(case14, zones14, settings), leave=early.append)
     assert len(early[0].rounds) == 3
