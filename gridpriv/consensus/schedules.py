@@ -253,7 +253,7 @@ Step = Literal["nonsmooth", "smooth", "strongly-convex"]
 class Rounds(Part):
     """Rounds of consensus ADMM."""
 
-    rounds: int = count(20, "number of rounds T")
+    rounds: int = count(20, "number of rounds T, at most")
     local_updates: int = count(1, "local updates E of a round")
     step: Step = choice("nonsmooth", get_args(Step), "step-size rule of the linearized update")
     penalty: PenaltySchedule = notation(
