@@ -40,6 +40,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="plan so that no listed outage violates a limit (preventive, on released demand)",
     )
+    parser.add_argument(
+        "--corrective",
+        action="store_true",
+        help="find zones' redispatch after each outage that violates a limit (--secure does too)",
+    )
     add_ledger_arguments(parser)
     parser.add_argument(
         "--public", action="store_true", help="write public figures only (releases and public data)"
@@ -82,6 +87,7 @@ def execute(args: argparse.Namespace) -> int:
             rating=chosen.rating,
             screen=chosen.screen,
             secure=args.secure,
+            corrective=args.corrective,
             watch=lambda one: advance(one.contingency.name),
         )
     document = found.as_dict(public=args.public)
@@ -148,6 +154,8 @@ def sentences(document: Json) -> list[str]:
         )
     if document["prevention"]["plans"]:
         said.append(_prevented(document["prevention"]))
+    if document["corrected"] is not None:
+        said.append(_corrected(rows))
     if screened:
         said.append(
             f"{screened} contingencies were screened by DC power flow: their voltages are not "
@@ -181,6 +189,19 @@ def _prevented(prevention: Json) -> str:
         f"{_contingencies(left)} not prevented; {counted(prevention['cuts'], 'cut')}, "
         f"{counted(prevention['plans'], 'plan')}.{priced}"
     )
+
+
+def _corrected(rows: list[Json]) -> str:
+    """Return the result of corrective redispatch as a sentence."""
+    tried = [row["corrective"] for row in rows if row["corrective"] is not None]
+    if not tried:
+        return "Corrective redispatch: none is needed."
+    done = [one for one in tried if one["status"] == "corrected"]
+    shed = [one["shed_mw"] for one in done if one["shed_mw"] > SHED_TOLERANCE_MW]
+    shedding = f", {len(shed)} by load shedding of up to {max(shed):.4g} MW" if shed else ""
+    failed = len(tried) - len(done)
+    left = f" No set points keep the limits after {_contingencies(failed)}." if failed else ""
+    return f"Corrective redispatch secures {len(done)} of {len(tried)}{shedding}.{left}"
 
 
 def _worst(violations: list[Json]) -> str:

@@ -90,7 +90,6 @@ def run_horizon(
 
     from gridpriv.grid.chronology import Chronology, with_storage
     from gridpriv.report.copies import write_series_copies
-    from gridpriv.zonal.horizon import make_horizon
     from gridpriv.zonal.stream import make_stream
 
     case, storages = with_storage(case, args.storage) if args.storage else (case, ())
@@ -108,16 +107,7 @@ def run_horizon(
     for step in dict.fromkeys((int(sizes.argmax()), int(sizes.argmin()))):
         scaled = series.at(step).scale_load(settings.load_scale)
         question_demand(args, scaled, settings.load_scale, series.steps[step])
-    if settings.stream is not None and not chronology.empty:
-        raise InputError(
-            f"--stream {settings.stream} with storage, ramps, reserves or a commitment: must be "
-            "left out. Those plan all steps before the first; a stream releases them one by one."
-        )
-    horizon = (
-        make_horizon(series, zoning, settings, chronology)
-        if settings.stream is None
-        else make_stream(series, zoning, settings)
-    )
+    horizon = make_stream(series, zoning, settings, chronology)
     with ExitStack() as stack:
         place = folder or Path(stack.enter_context(tempfile.TemporaryDirectory()))
         told = (case, zoning, settings, horizon.seed, series)

@@ -109,6 +109,8 @@ class Chronology:
         Reserve of all zones together, up and down.
     switches : tuple of Switch
         Generators that a commitment may let stand still.
+    before : (g,), optional
+        Output before the first step, which ramps are counted from; without it the first is free.
     """
 
     hours: float
@@ -119,6 +121,7 @@ class Chronology:
     reserve_price: Floats
     reserve_required: Floats
     switches: tuple[Switch, ...] = ()
+    before: Floats | None = None
 
     @staticmethod
     def of(
@@ -168,6 +171,29 @@ class Chronology:
         """True if nothing couples the steps."""
         bounded = np.isfinite(self.ramp_up).any() or np.isfinite(self.ramp_down).any()
         return not (self.storages or self.switches or bounded or self.reserve_required.any())
+
+    def later(self, energy: Floats, before: Floats | None, ramps: float, steps: int) -> Chronology:
+        """Return the chronology of some steps from a state on.
+
+        Parameters
+        ----------
+        energy : (storages,)
+            Energy before them, p.u. hours.
+        before : (g,) or None
+            Output before them.
+        ramps : float
+            Share of the ramps that may be planned.
+        steps : int
+        """
+        held = zip(self.storages, energy.tolist(), strict=True)
+        return replace(
+            self,
+            storages=tuple(replace(one, start=level) for one, level in held),
+            ramp_up=ramps * self.ramp_up,
+            ramp_down=ramps * self.ramp_down,
+            reserve_required=self.reserve_required[:, :steps],
+            before=before,
+        )
 
 
 def _check_end(case: Case, storage: Storage, steps: int, hours: float) -> None:

@@ -6,9 +6,10 @@ each limit that a state passes becomes a cut, linear in the set points before th
 (:mod:`gridpriv.power.ac.derivative`). All cuts are linearized anew and the zones solve again,
 until no contingency passes a limit that a cut could prevent.
 
-Cuts are priced, so a plan exists also where not every contingency can be prevented; what is left
-is reported. Demand that an outage separates from all generation, or that an island lacks capacity
-for, is shed whatever the plan.
+Cuts are priced, so a plan exists also where not every contingency can be prevented. A contingency
+that no set points correct without load shedding (:mod:`gridpriv.power.corrective`) has no secure
+preventive plan. It is left to corrective redispatch, and so is one that still passes a limit after
+:data:`PATIENCE` plans; their cuts are dropped.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from gridpriv.power.ac.limits import TOLERANCE, Limit
 from gridpriv.power.ac.model import NOTIONAL_COST
 from gridpriv.power.ac.newton import PowerFlowError
 from gridpriv.power.ac.state import AcState
+from gridpriv.power.corrective import Correction, correct
 from gridpriv.power.security import (
     Outage,
     PostContingency,
@@ -45,6 +47,10 @@ from gridpriv.power.zone import Zone
 
 MOST_PLANS, RELINEARIZED = 20, 6
 """Plans, each with the cuts of those before it; plans after which all cuts are linearized anew."""
+HARD = 0.02
+"""Share of a limit passed from which a contingency is tried by redispatch after the first plan."""
+PATIENCE = 10
+"""Plans after which a contingency that still passes a limit is left to corrective redispatch."""
 MOST = 2
 """Contingencies that one plan's cuts of a limit come from: the others pass it less."""
 FAR = 0.1
@@ -93,6 +99,8 @@ class SecurePlan:
         Limits after contingencies that the plan was held to.
     plans, rounds : int
         How often zones planned, and rounds of all plans together.
+    left : frozenset of str
+        Contingencies that are left to corrective redispatch.
     """
 
     before: PreContingency
@@ -101,6 +109,7 @@ class SecurePlan:
     cuts: int
     plans: int
     rounds: int
+    left: frozenset[str] = frozenset()
 
     @property
     def sheds(self) -> bool:
@@ -197,6 +206,11 @@ class SecureProblem:
     def _dead(self, zone: Zone) -> bool:
         return bool(dead_buses(self.case)[zone.own].all())
 
+    def corrected(self, before: PreContingency, contingency: Contingency) -> Correction:
+        """Return the zones' corrective redispatch after a contingency."""
+        owners = [(zone.name, zone.own) for zone in self.zones]
+        return correct(before, contingency, owners, self.voll)
+
     def before(self, blocks: Sequence[ZoneBlock]) -> PreContingency:
         """Return the grid in a plan, before any outage."""
         return pre_contingency(self.case, joint_plan(self.case, blocks), self.rating)
@@ -218,6 +232,8 @@ def secure_plan(
         If the joint plan or its AC state is not found.
     """
     kept: dict[Place, list[Cut]] = {}
+    left: frozenset[str] = frozenset()
+    tried: set[str] = set()
     rounds, first, best = 0, None, None
     for number in range(1, MOST_PLANS + 1):
         try:
@@ -229,24 +245,56 @@ def secure_plan(
             break
         rounds += taken
         analysed = security_analysis(before, problem.listed, watch=watch)
+        passing = _passing(analysed, left)
+        hard = _passing(analysed, left, HARD) if number == 1 else passing
+        more = _unpreventable(problem, before, hard, tried)
+        tried |= hard.keys()
+        left |= more if number < PATIENCE else passing.keys()
         held = sum(map(len, kept.values()))
-        plan = SecurePlan(before, blocks, analysed, held, number, rounds)
+        plan = SecurePlan(before, blocks, analysed, held, number, rounds, left)
         first = first or plan
-        best = plan if best is None or _passed(plan) <= _passed(best) else best
-        passed = _worst(analysed)
-        if not passed:
+        best = plan if best is None or _passed(plan, left) <= _passed(best, left) else best
+        passed = _worst(analysed, left)
+        if not passed and not passing.keys() & left:
             break
+        kept = {place: cuts for place, cuts in kept.items() if place[0] not in left}
         kept = _linearized(problem, before, passed, kept, anew=number <= RELINEARIZED)
     assert first is not None and best is not None
-    return first, replace(best, plans=number, rounds=rounds)
+    return first, replace(best, plans=number, rounds=rounds, left=left)
 
 
-def _worst(analysed: Sequence[PostContingency]) -> dict[Place, Limit]:
+def _passing(
+    analysed: Sequence[PostContingency], left: frozenset[str], share: float = 0.0
+) -> dict[str, Contingency]:
+    """Return the contingencies that pass a limit of a line or a voltage by more than a share."""
+    return {
+        c.contingency.name: c.contingency
+        for c in analysed
+        if c.contingency.name not in left
+        and (
+            c.status == "diverged"
+            or any(v.kind in SLACK_PRICE and v.amount > share * abs(v.bound) for v in c.violations)
+        )
+    }
+
+
+def _unpreventable(
+    problem: SecureProblem,
+    before: PreContingency,
+    passing: Mapping[str, Contingency],
+    tried: set[str],
+) -> frozenset[str]:
+    """Return the contingencies, of those not tried yet, that no set points secure."""
+    new = {name: one for name, one in passing.items() if name not in tried}
+    return frozenset(n for n, one in new.items() if not problem.corrected(before, one).secure)
+
+
+def _worst(analysed: Sequence[PostContingency], left: frozenset[str]) -> dict[Place, Limit]:
     """Return the limits that are passed, of each element in the contingencies that pass it most."""
     places: dict[tuple[str, int, str], list[tuple[float, Place, Limit]]] = {}
     for c in analysed:
         for v in c.violations:
-            if v.kind in SLACK_PRICE and not collapsed(c):
+            if v.kind in SLACK_PRICE and not collapsed(c) and c.contingency.name not in left:
                 place = (c.contingency.name, v.kind, v.element, v.limit)
                 places.setdefault(place[1:], []).append((-v.amount, place, v))
     return {place: limit for ranked in places.values() for _, place, limit in sorted(ranked)[:MOST]}
@@ -260,13 +308,13 @@ def collapsed(after: PostContingency) -> bool:
     )
 
 
-def _passed(plan: SecurePlan) -> float:
+def _passed(plan: SecurePlan, left: frozenset[str]) -> float:
     """Return by how much limits are passed over all contingencies, as shares of the limits."""
     return sum(
         v.amount / max(abs(v.bound), 1e-3)
         for c in plan.contingencies
         for v in c.violations
-        if v.kind in SLACK_PRICE and not collapsed(c)
+        if v.kind in SLACK_PRICE and c.contingency.name not in left
     )
 
 

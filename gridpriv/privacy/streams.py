@@ -28,8 +28,10 @@ only, so that b is chosen by them.
 
 from __future__ import annotations
 
+import copy
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -129,6 +131,21 @@ class TotalFilter:
         move[-1, :-1] = self._row @ move[:-1, :-1]
         self._state = move @ self._state
         self._covariance = move @ self._covariance @ move.T + step @ self._noise @ step.T
+
+    def predicted(self, hours: Sequence[int]) -> Floats:
+        """Return the totals of hours from now on, the present one first, by the releases so far.
+
+        Parameters
+        ----------
+        hours : (k,) int
+            In ascending order.
+        """
+        found, later = [], copy.copy(self)
+        for hour in hours:
+            for passed in range(later._hour + 1, hour + 1):
+                later.advance(passed)
+            found.append(later.expected)
+        return np.array(found)
 
     def observe(self, mean: float | None, hours: int, variance: float) -> None:
         """Take in the released mean of a block that ends here, and begin the next block.

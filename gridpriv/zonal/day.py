@@ -9,11 +9,17 @@ of the plan and a ramp of r per step, up and down, it may depart from the plan b
     at most  min(r - u_t, r + u_(t+1)) / 2  upwards,   min(r + u_t, r - u_(t+1)) / 2  downwards:
 
 the sum of two neighbouring departures never passes what a ramp leaves.
+
+Where hours are released as they come, the plan recedes: in every step zones plan the next
+:data:`LOOK_AHEAD` hours on what the releases until then predict, and keep the first step of that
+plan. The next step is not known then, so :data:`PLANNED` of every ramp is for plans and the rest is
+shared by the departures of two neighbouring steps.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -29,6 +35,11 @@ from gridpriv.power.ac.redispatch import operating_unit
 from gridpriv.power.commitment import commitment
 from gridpriv.power.schedule import AcSchedule, CentralSchedule, coordinates
 from gridpriv.zonal.prepared import Prepared
+
+LOOK_AHEAD = 24
+"""Hours that a receding plan reaches."""
+PLANNED = 0.8
+"""Share of every ramp that a receding plan uses."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,12 +126,7 @@ def plan_day(prepared: Sequence[Prepared], chronology: Chronology) -> DayPlan:
     if chronology.switches:
         running = commitment(case, chronology, _outputs(optimum, case).sum(axis=1))
         optimum = day_optimum(*given, running)
-    output, prices = _outputs(optimum, case), np.zeros((count, case.n_gen))
-    reserve = np.zeros((2, count, case.n_gen))
-    for unit in optimum.units:
-        prices[:, unit.gen] = unit.price
-        if unit.reserve.size:
-            reserve[:, :, unit.gen] = unit.block.point.x[unit.reserve]
+    output, prices, reserve = _coupled(optimum, case)
     schedules = tuple(
         _schedule(step, demand, blocks, prices[t])
         for t, (step, demand, blocks) in enumerate(
@@ -140,6 +146,66 @@ def plan_day(prepared: Sequence[Prepared], chronology: Chronology) -> DayPlan:
         running,
         optimum.rounds,
     )
+
+
+def look_ahead(hours: float) -> int:
+    """Return the steps of so many hours that a receding plan reaches, the first included."""
+    return max(math.ceil(LOOK_AHEAD / hours), 1)
+
+
+def plan_receding(
+    prepared: Sequence[Prepared],
+    predicted: Callable[[int], Sequence[Sequence[Floats]]],
+    chronology: Chronology,
+) -> DayPlan:
+    """Return the first steps of the plans that zones make in every step.
+
+    Parameters
+    ----------
+    prepared : sequence of Prepared
+        The steps.
+    predicted : callable
+        Returns zones' demand, step by step from a step on, by the releases until that step.
+    chronology : Chronology
+        Every plan meets the end conditions of storages in the last step that it reaches.
+
+    Raises
+    ------
+    SolverError
+        If the rounds of a plan do not converge.
+    """
+    case, count, rounds = prepared[0].case, len(prepared), 0
+    output, low, high = np.zeros((3, count, case.n_gen))
+    reserve = np.zeros((2, count, case.n_gen))
+    energy = np.zeros((count, len(chronology.storages)))
+    level, last = np.array([storage.start for storage in chronology.storages]), None
+    schedules = []
+    for t, step in enumerate(prepared):
+        demands = predicted(t)
+        ahead = chronology.later(level, last, PLANNED, len(demands))
+        given = (step.zones, demands, ahead, step.settings.voll, operating_unit(case))
+        optimum = day_optimum(*given)
+        outputs, prices, held = _coupled(optimum, case)
+        output[t], reserve[:, t], rounds = outputs[0], held[:, 0], rounds + optimum.rounds
+        energy[t] = _energies(optimum, ahead, len(demands))[0]
+        schedules.append(_schedule(step, demands[0], optimum.steps[0], prices[0]))
+        level, last = energy[t], output[t]
+    departure = 0.5 * (1.0 - PLANNED) * chronology.hours
+    low = np.maximum(case.pmin + reserve[1], output - departure * chronology.ramp_down)
+    high = np.minimum(case.pmax - reserve[0], output + departure * chronology.ramp_up)
+    low, high = _kept(low, high, output, chronology)
+    return DayPlan(chronology, tuple(schedules), output, low, high, reserve, energy, None, rounds)
+
+
+def _coupled(optimum: DayOptimum, case: Case) -> tuple[Floats, Floats, Floats]:
+    """Return outputs (T, g), what they are worth in other steps (T, g), and reserves (2, T, g)."""
+    output = _outputs(optimum, case)
+    prices, reserve = np.zeros_like(output), np.zeros((2, *output.shape))
+    for unit in optimum.units:
+        prices[:, unit.gen] = unit.price
+        if unit.reserve.size:
+            reserve[:, :, unit.gen] = unit.block.point.x[unit.reserve]
+    return output, prices, reserve
 
 
 def _outputs(optimum: DayOptimum, case: Case) -> Floats:
@@ -196,6 +262,13 @@ def _windows(
     below = np.minimum(np.vstack([endless, down]), np.vstack([up, endless])) / 2
     low = np.maximum(case.pmin * on + reserve[1], output - below)
     high = np.minimum(case.pmax * on - reserve[0], output + above)
+    return _kept(low, high, output, chronology)
+
+
+def _kept(
+    low: Floats, high: Floats, output: Floats, chronology: Chronology
+) -> tuple[Floats, Floats]:
+    """Return limits that hold the plan; storages keep to it."""
     for storage in chronology.storages:
         low[:, storage.gen] = high[:, storage.gen] = output[:, storage.gen]
     return np.minimum(low, output), np.maximum(high, np.minimum(low, output))

@@ -290,6 +290,25 @@ class AfterOutage(Row):
     shed_mw: Number = released("Shed: active load shedding", "MW")
 
 
+class ZoneCorrectionRow(OfZone, name="zones"):
+    """One zone: its corrective redispatch after an outage."""
+
+    up_mw: Number = released("Up: outputs raised", "MW")
+    down_mw: Number = released("Down: outputs lowered", "MW")
+    shed_mw: Number = released("Shed: load shedding of the zone after the outage", "MW")
+
+
+class CorrectionRow(Row, name="corrective"):
+    """Corrective redispatch after an outage; null where none is needed or asked for."""
+
+    status: Text = released(
+        "Status: corrected, limits left, or no state (no set points keep the limits)"
+    )
+    shed_mw: Number = released("Shed: load shedding of all zones after the outage", "MW")
+    violations: Number = released("Violations: limits that are still passed")
+    zones: list[ZoneCorrectionRow] = part(ZoneCorrectionRow)
+
+
 class ContingencyRow(AfterOutage):
     """One contingency."""
 
@@ -297,6 +316,7 @@ class ContingencyRow(AfterOutage):
     kind: Text = known("Kind: branch, generator or multiple")
     outages: Any = known("Outages: elements that fail")
     at: Any = known("At: bus numbers of these elements")
+    corrective: CorrectionRow | None = part(CorrectionRow)
 
 
 class Prevention(Row):
@@ -333,6 +353,10 @@ class SecurityDocument(Analysis, name="security"):
     secure: Flag = released(
         "Secure: N-1 security: no violated limit and no load shedding before or after any "
         "contingency"
+    )
+    corrected: Flag = released(
+        "Corrected: zones' redispatch leaves no limit passed after any contingency, load shedding "
+        "counted in its row; null without --corrective or --secure"
     )
     base: AfterOutage = part(AfterOutage)
     prevention: Prevention = part(Prevention)

@@ -8,8 +8,8 @@ epsilon. The other views take true demand and are local.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,6 +28,7 @@ from gridpriv.power.ac.newton import PowerFlowError
 from gridpriv.power.ac.redispatch import operating_unit
 from gridpriv.power.ac.settle import joint_dispatch
 from gridpriv.power.ac.state import AcState, Dispatch
+from gridpriv.power.corrective import Correction, correct
 from gridpriv.power.objective import AcObjective, generation_cost, has_convex_costs
 from gridpriv.power.schedule import estimated_optimum
 from gridpriv.power.secure import SecureProblem, secure_plan
@@ -64,6 +65,8 @@ class SecurityResult:
     seconds : float
     prevention : Prevention, optional
         The preventive plan that the contingencies were analysed in.
+    corrections : mapping, optional
+        Corrective redispatch by name of the contingency, of those that are not secure.
     """
 
     settings: Security
@@ -73,6 +76,7 @@ class SecurityResult:
     protected: bool
     seconds: float
     prevention: Prevention | None = None
+    corrections: Mapping[str, Correction] | None = None
 
     @property
     def public(self) -> bool:
@@ -87,6 +91,13 @@ class SecurityResult:
         return sound and all(one.secure for one in self.contingencies)
 
     @property
+    def corrected(self) -> bool | None:
+        """True where redispatch leaves no limit passed; None where it was not asked for."""
+        if self.corrections is None:
+            return None
+        return all(one.status == "corrected" for one in self.corrections.values())
+
+    @property
     def table(self) -> pd.DataFrame:
         """One row per contingency."""
         import pandas as pd
@@ -95,6 +106,7 @@ class SecurityResult:
             row
             | {name: " ".join(row[name]) for name in ("outages", "at")}
             | {"violations": len(row["violations"])}
+            | {"corrective": (row["corrective"] or {}).get("status", "")}
             for row in self._rows()
         ]
         return pd.DataFrame(rows)
@@ -121,6 +133,7 @@ class SecurityResult:
             "rating": self.settings.rating,
             "visibility": "public" if self.public else "local",
             "secure": self.secure,
+            "corrected": self.corrected,
             "base": _before(self.before.state),
             "prevention": (self.prevention or NOT_PREVENTIVE).as_dict(),
             "contingencies": self._rows(),
@@ -146,12 +159,25 @@ class SecurityResult:
                 "violations": [limit._asdict() for limit in one.violations],
                 "islanded_mw": one.islanded_mw,
                 "shed_mw": one.shed_mw,
+                "corrective": _correction((self.corrections or {}).get(one.contingency.name)),
             }
             for one in self.contingencies
         ]
 
 
 NOT_PREVENTIVE = Prevention(violations_before=0, cuts=0, plans=0, rounds=0, not_prevented=())
+
+
+def _correction(found: Correction | None) -> Json | None:
+    """Return a corrective redispatch (:class:`gridpriv.zonal.documents.CorrectionRow`)."""
+    if found is None:
+        return None
+    return {
+        "status": found.status,
+        "shed_mw": found.shed_mw,
+        "violations": len(found.violations),
+        "zones": [asdict(zone) for zone in found.zones],
+    }
 
 
 def _before(state: AcState) -> Json:
@@ -174,6 +200,7 @@ def security(
     rating: Rating = "C",
     screen: float = 0.0,
     secure: bool = False,
+    corrective: bool = False,
     watch: Callable[[PostContingency], object] = lambda _: None,
 ) -> SecurityResult:
     """Return the contingency analysis of a run.
@@ -196,7 +223,10 @@ def security(
         power flow. Its voltages are not checked.
     secure : bool
         Let zones plan so that no contingency passes a limit (:mod:`gridpriv.power.secure`), in
-        place of the AC optimum. On released demand only.
+        place of the AC optimum. On released demand only. What a plan cannot prevent is corrected.
+    corrective : bool
+        Find zones' redispatch after every contingency that is not secure
+        (:mod:`gridpriv.power.corrective`).
     watch : callable
         Called after every contingency.
 
@@ -233,7 +263,20 @@ def security(
         result.settings.mechanism != "none",
         time.perf_counter() - began,
         prevention,
+        _corrections(result, before, analysed) if corrective or secure else None,
     )
+
+
+def _corrections(
+    result: RunResult, before: PreContingency, analysed: Sequence[PostContingency]
+) -> dict[str, Correction]:
+    """Return zones' redispatch after every contingency that is not secure."""
+    owners = [(zone.name, zone.own) for zone in result.zone_models]
+    return {
+        one.contingency.name: correct(before, one.contingency, owners, result.settings.voll)
+        for one in analysed
+        if not one.secure
+    }
 
 
 def check_secure(settings: Security) -> None:

@@ -19,6 +19,7 @@ import numpy as np
 from gridpriv.core.arrays import Floats
 from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError, not_allowed
+from gridpriv.grid.chronology import Chronology
 from gridpriv.grid.overrides import DemandSeries
 from gridpriv.grid.zoning import Zoning
 from gridpriv.power.prior import zone_prior
@@ -39,6 +40,7 @@ from gridpriv.privacy.streams import (
     parse_window,
     releases_in,
 )
+from gridpriv.zonal.day import DayPlan, look_ahead, plan_receding
 from gridpriv.zonal.horizon import (
     ONCE,
     Horizon,
@@ -63,11 +65,14 @@ class StreamDisclosure:
         Hours of a block.
     hours : (steps,) int
         Of every step of the series, counted from its first one.
+    ahead : int
+        Steps that are predicted in every step, itself included.
     """
 
     level: Disclosure
     block: int
     hours: tuple[int, ...]
+    ahead: int = 1
 
     def sensitivity(self, adjacency: DemandAdjacency, norm: Norm) -> Sensitivity:
         """Return by how much the mean of one block moves."""
@@ -86,12 +91,18 @@ class StreamDisclosure:
             TotalFilter(float(reactive.mean.sum()), reactive.spread),
         )
 
-    def at(self, step: int, basis: TemporalBasis) -> Floats:
-        """Return the demand (2n,) of a step, counted from 0; its totals in their public range."""
+    def at(self, step: int, basis: TemporalBasis, later: int = 0) -> Floats:
+        """Return the demand (2n,) of a step, counted from 0; its totals in their public range.
+
+        Parameters
+        ----------
+        later : int
+            With it, that of so many steps later, by the releases until ``step``.
+        """
         prior, found = self.level.prior, []
         for mean, swing, sums in zip(
             basis.mean.reshape(2, -1),
-            basis.temporal_coefficients[:, step],
+            basis.temporal_coefficients[:, step * self.ahead + later],
             (prior.active, prior.reactive(prior.active.mean)),
             strict=True,
         ):
@@ -125,6 +136,33 @@ class Stream(Horizon):
         """True: the steps' runs draw nothing themselves."""
         return True
 
+    @property
+    def ahead(self) -> int:
+        """Steps that are predicted in every step: one where nothing couples them."""
+        coupled = self.chronology is not None and not self.chronology.empty
+        reach = look_ahead(self.chronology.hours) if coupled and self.chronology else 1
+        return min(reach, len(self.series))
+
+    def plan(self, known: Known | None) -> DayPlan | None:
+        """Return the plan that recedes with the releases; None where nothing couples the steps."""
+        if self.chronology is None or self.chronology.empty:
+            return None
+        count = len(self.series)
+        steps = [self.prepared(number, known) for number in range(count)]
+
+        def predicted(number: int) -> list[list[Floats]]:
+            if known is None:
+                reached = steps[number : number + self.ahead]
+                return [[zone.demand for zone in step.zones] for step in reached]
+            likely = list(zip(self.disclosures, known, strict=True))
+            scale, reach = steps[number].scale, min(self.ahead, count - number)
+            return [
+                [scale * one.at(number, basis, later) for one, basis in likely]
+                for later in range(reach)
+            ]
+
+        return plan_receding(steps, predicted, self.chronology)
+
     @cached_property
     def hours(self) -> tuple[int, ...]:
         """Hour of every step, counted from the first; consecutive where steps have no numbers."""
@@ -151,7 +189,7 @@ class Stream(Horizon):
                 0.0,
                 exact=owned.rules.noise.source == "secure",
             )
-            one = StreamDisclosure(level, self.block, self.hours)
+            one = StreamDisclosure(level, self.block, self.hours, self.ahead)
             error = self.error(one, owned.rules.noise.multiplier)
             found.append(replace(one, level=replace(level, expected=error)))
         return tuple(found)
@@ -218,7 +256,7 @@ class Stream(Horizon):
     def expected(self) -> Known:
         """Return the public prior where nothing has been drawn."""
         return tuple(
-            TemporalBasis(one.level.prior.mean, np.zeros((2, len(self.series))))
+            TemporalBasis(one.level.prior.mean, np.zeros((2, self.ahead * len(self.series))))
             for one in self.disclosures
         )
 
@@ -281,7 +319,7 @@ def estimates(
     totals = (on_grid(halves) if one.level.exact else halves).sum(axis=2)
     step_of = {hour: step for step, hour in enumerate(one.hours)}
     filters = one.filters()
-    swings, block = np.zeros((2, len(demand))), np.zeros(2)
+    swings, block = np.zeros((2, len(demand), one.ahead)), np.zeros(2)
     level = one.level.prior.mean.reshape(2, -1).sum(axis=1)
     for hour in range(one.hours[-1] + 1):
         for filter_ in filters:
@@ -295,11 +333,18 @@ def estimates(
                 filter_.observe(float(mean), one.block, variance)
             block = np.zeros(2)
         if step is not None:
-            swings[:, step] = [filter_.expected for filter_ in filters] - level
-    return TemporalBasis(one.level.prior.mean, swings)
+            later = one.hours[step : step + one.ahead]
+            for k, filter_ in enumerate(filters):
+                swings[k, step, : len(later)] = filter_.predicted(later) - level[k]
+    return TemporalBasis(one.level.prior.mean, swings.reshape(2, -1))
 
 
-def make_stream(series: DemandSeries, zoning: Zoning, settings: Settings) -> Horizon:
+def make_stream(
+    series: DemandSeries,
+    zoning: Zoning,
+    settings: Settings,
+    chronology: Chronology | None = None,
+) -> Horizon:
     """Return the horizon of a series: a stream where the settings name a window.
 
     The number of hours in a block is that of least expected error, by public figures.
@@ -310,15 +355,20 @@ def make_stream(series: DemandSeries, zoning: Zoning, settings: Settings) -> Hor
         For a window no block divides, or settings whose noise a stream cannot have.
     """
     if settings.stream is None:
-        return make_horizon(series, zoning, settings)
+        return make_horizon(series, zoning, settings, chronology)
     _check(settings)
+    if chronology is not None and chronology.switches:
+        raise InputError(
+            f"--stream {settings.stream} with --commitment: must be left out. A commitment is "
+            "made for all steps before the first; a stream releases them one by one."
+        )
     series = replace(series, scales=())  # beta is of the demand of each hour
-    plain = make_horizon(series, zoning, replace(settings, stream=None))
+    plain = make_horizon(series, zoning, replace(settings, stream=None), chronology)
     window = parse_window(settings.stream)
     options = []
     for block in blocks_of(window):
         multiplier = horizon_multiplier(settings, window // block)
-        stream = Stream(series, zoning, settings, plain.seed, multiplier, block=block)
+        stream = Stream(series, zoning, settings, plain.seed, multiplier, chronology, block=block)
         error = sum(one.level.expected**2 for one in stream.disclosures)
         options.append((error, block, stream))
     return min(options, key=lambda option: option[:2])[2]

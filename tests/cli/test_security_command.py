@@ -22,6 +22,7 @@ KEYS = {
     "rating",
     "visibility",
     "secure",
+    "corrected",
     "base",
     "prevention",
     "contingencies",
@@ -40,6 +41,7 @@ OF_A_CONTINGENCY = {
     "violations",
     "islanded_mw",
     "shed_mw",
+    "corrective",
 }
 
 

@@ -18,6 +18,7 @@ from gridpriv.core.errors import InputError
 from gridpriv.grid.chronology import Chronology, with_storage
 from gridpriv.grid.overrides import DemandSeries
 from gridpriv.zonal.horizon import make_horizon, run_series
+from gridpriv.zonal.stream import make_stream
 
 STORAGE = (
     "name,bus,p_mw,energy_mwh,efficiency_charge,efficiency_discharge\n"
@@ -249,3 +250,42 @@ def test_a_generator_that_stands_still_gives_nothing(tmp_path):
     )
     assert not result.plan.running[:, 1].any()
     assert np.abs(outputs(result)[:, 1]).max() < 1e-6
+
+
+def streamed(folder, changed=None, budget="total:1000"):
+    """Return a day whose hours are released as they come, its plan, and what it knows."""
+    series, chronology = day(folder, 8)
+    if changed is not None:
+        for demand in (series.pd, series.qd):
+            demand[changed:] *= 1.1
+    settings = make_settings(
+        objective="cost", mechanism="knorm", budget=budget, beta="1 MW", stream="4h", seed=3
+    )
+    horizon = make_stream(series, shipped_zoning(series.case), settings, chronology)
+    known = horizon.draw()
+    return horizon, horizon.plan(known), known
+
+
+def test_a_receding_plan_rests_on_the_releases_until_its_step(tmp_path):
+    (horizon, here, _), (_, there, _) = streamed(tmp_path), streamed(tmp_path, changed=5)
+    first = 5 - 5 % horizon.block
+    assert here.output[:first].tobytes() == there.output[:first].tobytes()
+    assert np.abs(here.output[5:] - there.output[5:]).max() > 1e-3
+
+
+def test_a_receding_day_passes_no_limit_over_time(tmp_path):
+    horizon, plan, known = streamed(tmp_path, budget="total:5")
+    steps = [horizon.run_step(number, known=known, plan=plan) for number in range(8)]
+    found = type("Day", (), {"results": steps, "series": horizon.series, "plan": plan})
+    never_passed(found, horizon.chronology)
+    best = day_cost(horizon.series.case, horizon.series.pd, horizon.series.qd, horizon.chronology)
+    assert best < cost(found, horizon.chronology) < 1.1 * best  # it does not know the day ahead
+
+
+def test_a_commitment_of_a_stream_is_refused(tmp_path):
+    series = day(tmp_path, 8)[0]
+    (tmp_path / "units.csv").write_text("gen,start_cost,min_up_hours,min_down_hours\n1,10,1,1\n")
+    switched = Chronology.of(series.case, steps=8, switches=tmp_path / "units.csv")
+    settings = make_settings(mechanism="knorm", budget="total:5", stream="4h", seed=3)
+    with pytest.raises(InputError, match="--commitment: must be left out"):
+        make_stream(series, shipped_zoning(series.case), settings, switched)

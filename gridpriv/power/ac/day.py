@@ -278,7 +278,12 @@ def _add_ramps(
 ) -> None:
     """Add -down h <= pg_t - pg_(t-1) <= up h, where the generator runs in both steps."""
     up, down = (r[gen] * chronology.hours for r in (chronology.ramp_up, chronology.ramp_down))
-    if len(output) < 2 or (np.isinf(up) and np.isinf(down)):
+    if np.isinf(up) and np.isinf(down):
+        return
+    if chronology.before is not None:
+        last = chronology.before[[gen]]
+        program.add_linear(program.add_rows(last - down, last + up), output[:1], 1.0)
+    if len(output) < 2:
         return
     both = (on[1:] > 0) & (on[:-1] > 0)
     wide = np.where(np.isfinite(high[1:]), high[1:], np.inf)

@@ -1,0 +1,120 @@
+"""Corrective redispatch: by hand, against a second optimum, and judged by pypowsybl."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import casadi as ca
+import numpy as np
+import pytest
+from polar_optimum import polar_optimum
+from test_ac_flow import meshed
+
+from gridpriv import load_case, partition
+from gridpriv.grid.contingencies import Contingency, contingencies
+from gridpriv.power.ac.optimum import acopf
+from gridpriv.power.ac.state import Dispatch, dispatch_of
+from gridpriv.power.corrective import correct
+from gridpriv.power.security import (
+    Outage,
+    post_contingency,
+    pre_contingency,
+    security_analysis,
+)
+
+PGLIB = "tests/data/pglib/pglib_opf_case30_ieee.m"
+
+
+def single(name):
+    return Contingency(name, name.partition(":")[0], (name,))
+
+
+def two_lines(second):
+    """Return 80 MW at the second of two buses, joined by two lines of 50 MVA."""
+    ends = ([0, 0], [1, 1])
+    case = meshed([0.0, 0.8], 99.0, [0, 1], [0.0, 0.0], [2.0, second], ends, [0.0] * 2, [0.1] * 2)
+    return replace(case, rate=np.array([0.5, 0.5]), pg=np.array([0.8, 0.0]))
+
+
+@pytest.mark.parametrize(("second", "moves"), [(1.0, (30, 30, 0)), (0.0, (30, 0, 30))])
+def test_a_line_is_relieved_by_the_other_zone(second, moves):
+    case = two_lines(second)
+    before = pre_contingency(case, dispatch_of(case))
+    zones = [("a", np.array([0])), ("b", np.array([1]))]
+    found = correct(before, single("branch:1"), zones, 1e4)
+    assert found.status == "corrected" and not found.violations
+    a, b = found.zones
+    assert (a.up_mw, b.down_mw, a.shed_mw) == pytest.approx((0, 0, 0), abs=0.05)
+    # the line carries 50 MVA with the reactive power that it draws itself
+    assert (a.down_mw, b.up_mw, b.shed_mw) == pytest.approx(moves, abs=0.6)
+
+
+def test_no_set_points_keep_a_voltage_that_a_reactor_sinks():
+    case = two_lines(1.0)
+    sunk = replace(case, bs=np.array([0.0, -6.0]), rate=np.zeros(2), qmax=np.array([9.0, 0.0]))
+    before = pre_contingency(sunk, dispatch_of(sunk))
+    found = correct(before, single("branch:1"), [("all", np.array([0, 1]))], 1e4)
+    assert (found.status, found.state, found.secure) == ("no state", None, False)
+
+
+def test_redispatch_is_the_least_of_a_second_formulation():
+    case = load_case(PGLIB)
+    s = acopf(case).state
+    before = pre_contingency(case, Dispatch(s.pg, s.vm, s.va, s.p_shed, s.q_shed, s.curtailment))
+    zones = [(name, np.flatnonzero(np.arange(30) % 2 == k)) for k, name in enumerate("ab")]
+    outside = [c for c in security_analysis(before, contingencies(case, "all")) if not c.secure]
+    seen = 0
+    for one in outside[:4]:
+        outage = Outage.of(before, one.contingency)
+        if outage.dead.any():
+            continue
+        found = correct(before, one.contingency, zones, 1e4)
+        pg = post_contingency(before, outage).pg
+
+        def cost(k, output, pg=pg):
+            return ca.sqrt((output - pg[k]) ** 2 + 1e-12)
+
+        least, shed = polar_optimum(outage.case, 200.0, cost)
+        moved = sum(zone.up_mw + zone.down_mw for zone in found.zones)
+        total = moved + 200 * found.shed_mw
+        assert total == pytest.approx(case.base_mva * least, rel=5e-3, abs=0.05)
+        assert found.shed_mw == pytest.approx(case.base_mva * shed.sum(), abs=0.05)
+        seen += 1
+    assert seen >= 2
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::gridpriv.core.errors.GridprivWarning")
+def test_pypowsybl_finds_no_limit_passed_after_redispatch_on_the_rts():
+    lf = pytest.importorskip("pypowsybl.loadflow")
+    from powsybl_judge import kilovolts, network, parameters
+
+    case = load_case("case_RTS_GMLC")
+    s = acopf(case).state
+    before = pre_contingency(case, Dispatch(s.pg, s.vm, s.va, s.p_shed, s.q_shed, s.curtailment))
+    zoning = partition(case, 3)
+    zones = [
+        (name, np.flatnonzero(np.array(zoning.zone_of) == k)) for k, name in enumerate(zoning.names)
+    ]
+    status = {}
+    for one in security_analysis(before, contingencies(case, "all")):
+        if one.secure:
+            continue
+        found = correct(before, one.contingency, zones, 1e4)
+        status[one.contingency.name] = found.status
+        if found.state is None or found.state.dead.any():
+            continue
+        state, kv = found.state, kilovolts(found.state.case)
+        net = network(state.case, state, state.vm, "A")  # the case holds emergency ratings
+        assert str(lf.run_ac(net, parameters(state.case))[0].status).endswith("CONVERGED")
+        volts = net.get_buses().v_mag.to_numpy() / kv
+        assert (volts > state.case.vmin - 1e-4).all() and (volts < state.case.vmax + 1e-4).all()
+        flows = net.get_branches()
+        size = np.maximum(np.hypot(flows.p1, flows.q1), np.hypot(flows.p2, flows.q2))
+        rate = dict(zip(state.case.branch_row.tolist(), state.case.rate, strict=True))
+        bound = case.base_mva * np.array([rate[int(name[1:])] for name in flows.index])
+        assert (size.to_numpy() <= np.where(bound > 0, 1.001 * bound, np.inf)).all()
+    assert len(status) > 90
+    # a cable leaves a reactor of 100 MVAr on one line: 0.88 p.u. at most
+    none = {name for name, found in status.items() if found != "corrected"}
+    assert none == {"branch:10", "branch:51", "branch:89"}
