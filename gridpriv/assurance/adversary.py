@@ -70,7 +70,10 @@ def attacked_zones(prepared: Prepared, bus: int | None) -> list[int]:
         return [zone]
     zones = [z for z, shared in enumerate(prepared.shared) if shared.any()]
     if not zones:
-        raise InputError("no zone shares a variable with another, so nothing leaves any of them")
+        raise InputError(
+            "no zone shares a variable with another, so nothing leaves any of them"
+            ": use two or more connected zones"
+        )
     return zones
 
 

@@ -62,7 +62,10 @@ def runs_needed(epsilon: float, delta: float, confidence: float) -> int:
     runs = 1
     while ceiling(runs, delta, confidence) <= epsilon:
         if runs > 10**9:
-            raise InputError(f"no number of runs below 10^9 can show an epsilon of {epsilon:g}")
+            raise InputError(
+                f"no number of runs below 10^9 can show an epsilon of {epsilon:g}"
+                ": raise --confidence or the budget"
+            )
         runs *= 2
     low, high = runs // 2, runs
     while high - low > 1:

@@ -368,6 +368,7 @@ class LearnedModels:
         if settings.batch is not None or settings.sampled_clients is not None:
             raise InputError(
                 "batch and sampled_clients are not allowed: the audit draws noise, not samples"
+                "; leave both out"
             )
 
     @cached_property

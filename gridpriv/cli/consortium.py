@@ -56,8 +56,9 @@ def execute(args: argparse.Namespace) -> int:
         return verified(args)
     if args.folders:
         raise InputError(
-            f"{args.folders[0]!r} follows the case; folders are given to 'gridpriv consortium "
+            f"{args.folders[0]!r} follows the case; give folders to 'gridpriv consortium "
             "verify FOLDER...'"
+            ", without a case"
         )
     if args.out is None:
         raise InputError("a consortium's folders need a place: give --out DIR")

@@ -63,6 +63,7 @@ def execute(args: argparse.Namespace) -> int:
     if not (prepared.case.rate > 0).any():
         raise InputError(
             f"case {case.name} has no rated branch (rateA), so nothing limits an exchange"
+            ": give ratings"
         )
     with ExitStack() as stack:
         charge, admit = stack.enter_context(charging(args, case, prepared))

@@ -201,7 +201,9 @@ def _features(times: Sequence[str], weather: str | None) -> Floats:
     try:
         table = pd.read_csv(weather)
     except (OSError, ValueError) as error:
-        raise InputError(f"weather {weather} cannot be read: {error}") from error
+        raise InputError(
+            f"weather {weather} cannot be read: {error}; a CSV file with the column step is needed"
+        ) from error
     if "step" not in table or len(table.columns) < 2:
         raise not_allowed("weather", weather, "a CSV file with step and at least one column")
     table.index = pd.Index(pd.to_datetime(table.pop("step")))
@@ -209,10 +211,14 @@ def _features(times: Sequence[str], weather: str | None) -> Floats:
     missing = [str(one) for one in wanted if one not in table.index]
     if missing:
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
-        raise InputError(f"weather {weather} misses step {missing[0]}{more}")
+        raise InputError(
+            f"weather {weather} misses step {missing[0]}{more}: give a row for every step"
+        )
     found = table.loc[wanted].to_numpy(float)
     if not np.isfinite(found).all():
-        raise InputError(f"weather {weather} holds a value that is no finite number")
+        raise InputError(
+            f"weather {weather} holds a value that is no finite number: give finite numbers"
+        )
     return np.hstack([known, found, found**2])
 
 

@@ -213,7 +213,9 @@ class _Connection:
 def _refused(refusal: Refusal) -> GridprivError:
     if refusal.taken:
         return TakenError(refusal.reason)
-    return InputError(f"the coordinator refuses: {refusal.reason}")
+    return InputError(
+        f"the coordinator refuses: {refusal.reason}; correct this in the zone's configuration"
+    )
 
 
 def _until_beat(since: float, beat: float) -> float:

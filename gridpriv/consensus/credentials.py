@@ -91,20 +91,30 @@ def check_certificate(
     try:
         own.verify_directly_issued_by(read_certificate(authority))
     except InvalidSignature:
-        raise InputError(f"the certificate of {name!r} is not signed by its authority") from None
+        raise InputError(
+            f"the certificate of {name!r} is not signed by its authority"
+            ": use the authority that made it"
+        ) from None
     except (ValueError, TypeError) as error:
-        raise InputError(f"the certificate of {name!r} is not usable: {error}") from None
+        raise InputError(
+            f"the certificate of {name!r} is not usable: {error}; make a new one (gridpriv keys)"
+        ) from None
     now = datetime.now(UTC) if timed else own.not_valid_before_utc
     if now > own.not_valid_after_utc:
         raise InputError(
             f"the certificate of {name!r} expired on {own.not_valid_after_utc:%F %T} UTC"
+            ": make a new one (gridpriv keys)"
         )
     if now < own.not_valid_before_utc:
         raise InputError(
             f"the certificate of {name!r} holds from {own.not_valid_before_utc:%F %T} UTC"
+            ": check the clock, or make a new one (gridpriv keys)"
         )
     if (shown := certificate_name(pem, usage)) != name:
-        raise InputError(f"a certificate of {shown!r} does not speak for {name!r}")
+        raise InputError(
+            f"a certificate of {shown!r} does not speak for {name!r}"
+            ": use the certificate of that zone"
+        )
 
 
 def read_certificate(pem: bytes) -> Certificate:
@@ -118,7 +128,9 @@ def read_certificate(pem: bytes) -> Certificate:
     try:
         return _x509().load_pem_x509_certificate(pem)
     except ValueError as error:
-        raise InputError(f"a certificate that is not usable: {error}") from None
+        raise InputError(
+            f"a certificate that is not usable: {error}; make a new one (gridpriv keys)"
+        ) from None
 
 
 def _x509() -> Any:
@@ -172,7 +184,9 @@ class KeySigner:
         try:
             self._key: Any = load_pem_private_key(key, None)
         except (ValueError, TypeError) as error:
-            raise InputError(f"a key that is not usable: {error}") from None
+            raise InputError(
+                f"a key that is not usable: {error}; make a new one (gridpriv keys)"
+            ) from None
         self._how = _how(self._key)
 
     def __call__(self, content: bytes) -> bytes:

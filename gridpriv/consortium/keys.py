@@ -60,7 +60,7 @@ def make_keys(
     for zone in zones:
         check_name(zone)
     if len(set(zones)) < len(zones):
-        raise InputError("a zone is named twice")
+        raise InputError("a zone is named twice: give every zone once")
     start = (begin or datetime.now(UTC)) - EARLY
     until = start + timedelta(days=days) + EARLY
     own = ec.generate_private_key(ec.SECP256R1())
@@ -141,10 +141,14 @@ def check_pair(given: Credentials, name: str) -> None:
     try:
         key: Any = load_pem_private_key(given.key, None)
     except (ValueError, TypeError) as error:
-        raise InputError(f"the key of {name!r} is not usable: {error}") from None
+        raise InputError(
+            f"the key of {name!r} is not usable: {error}; make a new one (gridpriv keys)"
+        ) from None
     check_certificate(given.certificate, given.authority, name, usage)
     if own.public_key() != key.public_key():
-        raise InputError(f"the key of {name!r} is not its certificate's")
+        raise InputError(
+            f"the key of {name!r} is not its certificate's: use the two files of one folder"
+        )
 
 
 def _cryptography() -> tuple[Any, Any, Any]:

@@ -95,4 +95,5 @@ def check_limits(own: SharedVariables, agreed: SharedVariables, zone: str) -> No
         raise InputError(
             f"zone {zone!r} has other limits or another release than the agreement states: it was "
             "not made for this network and zone map"
+            "; make the folders anew (gridpriv consortium)"
         )

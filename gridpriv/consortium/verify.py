@@ -106,6 +106,7 @@ def verify(folders: Sequence[Path]) -> Json:
     if not folders:
         raise InputError(
             "consortium verify needs folders: of the coordinator, of zones, or of both"
+            "; give one or more"
         )
     agreements = [read_agreement(folder / _party(folder).agreement) for folder in folders]
     runs = {agreement.run for agreement in agreements}
@@ -140,7 +141,10 @@ def _party(folder: Path) -> CoordinatorParty | ZoneParty:
         return read_party(folder / "coordinator.toml", CoordinatorParty)
     if (folder / "zone.toml").is_file():
         return read_party(folder / "zone.toml", ZoneParty)
-    raise InputError(f"{folder} is no party's folder: it has no coordinator.toml and no zone.toml")
+    raise InputError(
+        f"{folder} is no party's folder: it has no coordinator.toml and no zone.toml"
+        "; give folders of parties"
+    )
 
 
 def _read(folder: Path, evidence: TranscriptEvidence) -> None:
@@ -191,7 +195,10 @@ def _read_zone(path: Path, zone: str, evidence: TranscriptEvidence) -> None:
     for sent, received in exchanges:
         request, answer = decode(sent), _answer(received)
         if not isinstance(request, Request) or answer is None:
-            raise InputError(f"{path} is damaged: a record that is no order and its answer")
+            raise InputError(
+                f"{path} is damaged: a record that is no order and its answer"
+                "; use an undamaged copy"
+            )
         _add(evidence.requests, (zone, request.turn), sent, request)
         if request.phase == "missed":
             evidence.late.add((zone, TurnId("round", request.turn.number)))

@@ -77,7 +77,10 @@ def read_own(agreement: Agreement, party: ZoneParty, folder: Path) -> OwnZone:
     one_of("zone", name, agreement.zones)
     network = read_network(folder / party.network)
     if network_digest(network) != agreement.network:
-        raise InputError(f"network {folder / party.network} is not the one of the agreement")
+        raise InputError(
+            f"network {folder / party.network} is not the one of the agreement"
+            ": use the file of the zone's folder"
+        )
     zoning = read_zoning(folder / party.zoning, network)
     case = own_demand(network, zoning, name, folder / party.demand)
     prepared = prepare(case, zoning, replace(agreement.settings, workers=1))
@@ -87,6 +90,7 @@ def read_own(agreement: Agreement, party: ZoneParty, folder: Path) -> OwnZone:
         raise InputError(
             f"zone {name!r} shares other variables, or starts or weighs them otherwise, than the "
             "agreement says: it was not made for this network and zone map"
+            "; make the folders anew (gridpriv consortium)"
         )
     check_limits(with_limits(prepared, place, agreement.ground.step), agreed, name)
     return OwnZone(prepared, prepared.zones[place], case)
@@ -100,10 +104,14 @@ def own_demand(network: Case, zoning: Zoning, name: str, path: Path) -> Case:
     missing = [int(network.bus_id[i]) for i in own if not np.isfinite(given[:, i]).all()]
     others = np.setdiff1d(np.flatnonzero(np.isfinite(given).any(axis=0)), own)
     if missing:
-        raise InputError(f"demand file {path} misses pd_mw or qd_mvar of bus {missing[0]}")
+        raise InputError(
+            f"demand file {path} misses pd_mw or qd_mvar of bus {missing[0]}: give both"
+        )
     if len(others):
         bus = int(network.bus_id[others[0]])
-        raise InputError(f"demand file {path}: bus {bus} is not in zone {name!r}")
+        raise InputError(
+            f"demand file {path}: bus {bus} is not in zone {name!r}; leave the row out"
+        )
     return replace(network, pd=np.nan_to_num(given[0]), qd=np.nan_to_num(given[1]))
 
 
@@ -273,7 +281,9 @@ def _charging(
         return None
     prepared, name = own.prepared, str(party.zone)
     if prepared.rules.noise is None:
-        raise InputError("ledger charges releases; this run has none (mechanism none)")
+        raise InputError(
+            "ledger charges releases; this run has none (mechanism none): leave the ledger out"
+        )
     adjacency = prepared.settings.protected(own.case)
     (dataset,) = (
         data for data in zone_datasets(own.case, prepared.zoning, adjacency) if data.owner == name

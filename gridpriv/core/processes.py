@@ -62,6 +62,7 @@ class Worker:
             raise InputError(
                 "a script that gives its own functions to worker processes needs "
                 "if __name__ == '__main__': before what it runs"
+                "; add that line"
             )
         work = bytes(ForkingPickler.dumps((serve, given)))
         told = spawn.get_preparation_data("worker") if b"__main__" in work else {}

@@ -112,7 +112,9 @@ def read_packed(path: Path, what: str, most: int) -> bytes:
         with gzip.open(io.BytesIO(content)) as file:
             found = file.read(bound + 1)
     except (OSError, EOFError, zlib.error) as error:
-        raise InputError(f"{what} {path} is no gzip file: {error}") from error
+        raise InputError(
+            f"{what} {path} is no gzip file: {error}; give a file made by gzip"
+        ) from error
     if len(found) > bound:
         raise InputError(f"{what} {path}: must be a file that unpacks to at most {bound} bytes")
     return found
@@ -136,7 +138,9 @@ def read_text(path: Path, what: str = "file", most: int = LARGEST_OWN) -> str:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        raise InputError(f"{what} {path}, line {line}: not UTF-8 text ({error.reason})") from error
+        raise InputError(
+            f"{what} {path}, line {line}: not UTF-8 text ({error.reason}); save the file as UTF-8"
+        ) from error
 
 
 def read_table(path: Path, what: str) -> Json:
@@ -171,11 +175,13 @@ def read_document(
     try:
         document = json.loads(read_text(path, what, LARGEST))
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{where} is no JSON: {error}") from error
+        raise InputError(f"{where} is no JSON: {error}; correct the file") from error
     if not isinstance(document, dict) or document.get("format") != form:
-        raise InputError(f"{where} is not of the format {form!r}")
+        raise InputError(f"{where} is not of the format {form!r}: give a file of that format")
     if odd := sorted(set(document) ^ set(keys)):
-        raise InputError(f"{where}: the keys are not those of {form!r}: {', '.join(odd[:3])}")
+        raise InputError(
+            f"{where}: the keys are not those of {form!r}: {', '.join(odd[:3])}; correct the file"
+        )
     try:
         return make(document)
     except (KeyError, TypeError, ValueError, OverflowError) as error:
@@ -190,4 +196,4 @@ def shown(text: str) -> str:
 def _regular(mode: int, path: Path, what: str) -> None:
     if not stat.S_ISREG(mode):
         kind = next((name for test, name in KINDS if test(mode)), "a special file")
-        raise InputError(f"{what} {path} is {kind}, not a regular file")
+        raise InputError(f"{what} {path} is {kind}: must be a regular file")

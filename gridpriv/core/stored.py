@@ -174,12 +174,20 @@ def read_manifest(folder: Path) -> Json:
             return read_sealed(path)
     except FileNotFoundError:
         refuse_old(folder)
-        raise InputError(f"{folder} holds no results: there is no {path}") from None
+        raise InputError(
+            f"{folder} holds no results: there is no {path}"
+            "; give the folder of gridpriv compare or run --out"
+        ) from None
     if isinstance(written, int) and written > FORMAT:
-        raise InputError(f"{folder} was written in format {written}; this version reads {FORMAT}")
+        raise InputError(
+            f"{folder} was written in format {written}; this version reads {FORMAT}"
+            ": run the study again, or use that version"
+        )
     if isinstance(written, int):
         refuse_old(folder)
-    raise InputError(f"{path} is not the manifest of a study")
+    raise InputError(
+        f"{path} is not the manifest of a study: give the folder of gridpriv compare or run --out"
+    )
 
 
 def refuse_old(folder: Path) -> None:
@@ -249,6 +257,7 @@ def tables_in(folder: Path, manifest: Json) -> Json:
         if hashlib.sha256(content).hexdigest() != digest:
             raise InputError(
                 f"{path} is damaged or was edited: it is not what the study was finished with"
+                "; use an undamaged copy, or --resume in a new folder"
             )
         found[name] = read_parquet(path, content)
     return found

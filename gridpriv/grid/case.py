@@ -260,7 +260,7 @@ def emergency_ratings(case: Case, branches: NDArray[Any]) -> dict[str, Floats]:
 
 def _validate(case: Case) -> None:
     if case.n_bus == 0:
-        raise InputError(f"case {case.name}: no bus in service")
+        raise InputError(f"case {case.name}: no bus in service; put at least one in service")
     if not (np.isfinite(case.base_mva) and case.base_mva > 0):
         raise not_allowed("baseMVA", case.base_mva, "a positive number")
     _unique_buses(case)
@@ -295,10 +295,14 @@ def _validate(case: Case) -> None:
     _placed(case)
     for name, groups in case.groups.items():
         if len(groups) != case.n_bus:
-            raise InputError(f"case {case.name}: {len(groups)} {name} names for {case.n_bus} buses")
+            raise InputError(
+                f"case {case.name}: {len(groups)} {name} names for {case.n_bus} buses"
+                "; give one name per bus"
+            )
     if case.cost and len(case.cost) != case.n_gen:
         raise InputError(
             f"case {case.name}: {len(case.cost)} cost rows for {case.n_gen} generators"
+            "; give one or two rows per generator"
         )
 
 
@@ -306,7 +310,10 @@ def _placed(case: Case) -> None:
     if case.xy is None:
         return
     if case.xy.shape != (case.n_bus, 2):
-        raise InputError(f"case {case.name}: xy has shape {case.xy.shape}, not {(case.n_bus, 2)}")
+        raise InputError(
+            f"case {case.name}: xy has shape {case.xy.shape}, not {(case.n_bus, 2)}"
+            "; give one row per bus"
+        )
     bad = ~np.isfinite(case.xy)
     _refuse(bad[:, 0] | bad[:, 1], case.xy, "xy", "bus", case.bus_id, "finite numbers")
 
@@ -314,7 +321,9 @@ def _placed(case: Case) -> None:
 def _unique_buses(case: Case) -> None:
     ids, counts = np.unique(case.bus_id, return_counts=True)
     if (counts > 1).any():
-        raise InputError(f"case {case.name}: bus {ids[counts > 1][0]} is listed more than once")
+        raise InputError(
+            f"case {case.name}: bus {ids[counts > 1][0]} is listed more than once; leave one out"
+        )
 
 
 def _refuse(

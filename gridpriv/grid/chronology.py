@@ -250,7 +250,7 @@ def with_storage(case: Case, path: str | Path) -> tuple[Case, tuple[Storage, ...
             )
         )
     if not found:
-        raise InputError(f"{rows.label} lists no storage")
+        raise InputError(f"{rows.label} lists no storage: give one row per storage")
     return _with_generators(case, found, np.array(buses), np.array(reactive)), tuple(found)
 
 
@@ -320,7 +320,7 @@ def _read_ramps(case: Case, path: Path) -> tuple[Floats, Floats]:
             if values[g] < 0:
                 raise rows.error(line, key, row[key], "0 or more")
     if not seen:
-        raise InputError(f"{rows.label} names no generator")
+        raise InputError(f"{rows.label} names no generator: give one row per generator")
     return up, down
 
 
@@ -344,7 +344,9 @@ def _read_reserves(case: Case, path: Path) -> tuple[Floats, Floats, Floats]:
             if row.get(key, "").strip():
                 price[k, g] = rows.number(row, key, line)
     if REQUIRED not in seen:
-        raise InputError(f"{rows.label} has no row of gen {REQUIRED}: what all zones hold together")
+        raise InputError(
+            f"{rows.label} has no row of gen {REQUIRED}: what all zones hold together; add it"
+        )
     return most, price, needed
 
 
@@ -360,5 +362,5 @@ def _read_switches(case: Case, path: Path) -> tuple[Switch, ...]:
                 raise rows.error(line, key, row[key], "0 or more")
         found.append(Switch(g, *values))
     if not found:
-        raise InputError(f"{rows.label} names no generator")
+        raise InputError(f"{rows.label} names no generator: give one row per generator")
     return tuple(found)

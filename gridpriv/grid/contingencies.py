@@ -121,7 +121,7 @@ def _read(case: Case, path: Path) -> tuple[Contingency, ...]:
             raise rows.error(line, "outage", row["outage"], NOTATION)
         rows.once(elements, row["outage"], line, f"{row['name']}: outage")
     if not listed:
-        raise InputError(f"{rows.label} lists no contingency")
+        raise InputError(f"{rows.label} lists no contingency: give one row per contingency")
     return tuple(
         _single(outages[0], name) if len(outages) == 1 else Contingency(name, "multiple", outages)
         for name, outages in ((name, tuple(elements)) for name, elements in listed.items())

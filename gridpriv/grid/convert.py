@@ -142,7 +142,9 @@ def check_target(path: Path, source: str | Path) -> None:
     if path.suffix.lower() in WRITTEN:
         need_powsybl(path)
     if not path.parent.is_dir():
-        raise InputError(f"{path} cannot be written: its folder does not exist")
+        raise InputError(
+            f"{path} cannot be written: its folder does not exist; make the folder, or name another"
+        )
     if path.exists() and Path(source).exists() and path.samefile(source):
         raise InputError(f"{path} is the source itself. Give another file to write.")
 

@@ -103,6 +103,7 @@ class CsvRows:
         if key in seen:
             raise InputError(
                 f"{self.label}, line {line}: {what} {key} is repeated (first on line {seen[key]})"
+                "; leave one of the lines out"
             )
         seen[key] = line
 

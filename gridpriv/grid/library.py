@@ -126,8 +126,8 @@ def case_file(name: str | Path) -> Path:
     near = near_names(str(name), files)
     hint = f" (did you mean {' or '.join(map(repr, near))}?)" if near else ""
     raise InputError(
-        f"case {str(name)!r} is not known{hint}: a shipped case ({', '.join(shipped)}), a path to "
-        f"a file ({', '.join(READERS)}), or {libraries}"
+        f"case {str(name)!r} is not known{hint}: must be a shipped case "
+        f"({', '.join(shipped)}), a path to a file ({', '.join(READERS)}), or {libraries}"
     )
 
 

@@ -96,7 +96,9 @@ def parse_matpower(text: str, name: str) -> MatpowerTables:
         if not isinstance(part, _Assignment):
             code.append(part)
         elif part.field in assignments:
-            raise InputError(f"line {part.line}: mpc.{part.field[:80]} is assigned twice")
+            raise InputError(
+                f"line {part.line}: mpc.{part.field[:80]} is assigned twice; keep one of the two"
+            )
         else:
             assignments[part.field] = part
     for needed in ("baseMVA", "bus", "gen", "branch"):
@@ -195,7 +197,10 @@ def _continued(first: _Line, lines: Iterator[_Line]) -> _Line:
 def _carry_out(code: list[_Line | _Unless], state: Arithmetic, tables_line: int) -> None:
     """Carry out the statements of a file, in its order."""
     if len(code) > MOST_STATEMENTS:
-        raise InputError(f"more than {MOST_STATEMENTS} statements beside the tables are not read")
+        raise InputError(
+            f"more than {MOST_STATEMENTS} statements beside the tables are not read"
+            ": keep the tables only"
+        )
     for part in code:
         if isinstance(part, _Unless):
             if state.values.get(part.name) != 0:
@@ -227,18 +232,22 @@ def _collect(first: _Line, lines: Iterator[_Line], field: str) -> tuple[_Line, .
         if at >= 0:
             rest = line.text[at + 1 :].strip().rstrip(";").strip()
             if rest:
-                raise InputError(f"line {line.number}: {shown(rest)} after the end of mpc.{field}")
+                raise InputError(
+                    f"line {line.number}: {shown(rest)} after the end of mpc.{field}; remove it"
+                )
             body.append(_Line(line.number, line.text[:at]))
             return tuple(body)
         if _ASSIGN.match(line.text):
             raise InputError(
                 f"line {line.number}: mpc.{field} (line {first.number}) is not closed with {close}"
+                "; close the table"
             )
         body.append(line)
         following = next(lines, None)
         if following is None:
             raise InputError(
                 f"line {first.number}: mpc.{field} is not closed with {close} before the file ends"
+                "; close the table"
             )
         line = following
 
@@ -267,7 +276,10 @@ def _scalar(assignment: _Assignment) -> float:
 def _rows(assignment: _Assignment) -> Iterator[tuple[int, list[float]]]:
     for line in assignment.body:
         if "..." in line.text:
-            raise InputError(f"line {line.number}: rows continued with '...' are not read")
+            raise InputError(
+                f"line {line.number}: rows continued with '...' are not read"
+                "; write each row on one line"
+            )
         for piece in line.text.replace(",", " ").split(";"):
             words = piece.split()
             if words:
@@ -296,6 +308,7 @@ def _matrix(assignment: _Assignment) -> Floats:
             raise InputError(
                 f"line {number}: mpc.{assignment.field} row has {len(row)} columns; "
                 f"the rows before have {width}"
+                "; give every row the same columns"
             )
     return np.array([row for _, row in rows], dtype=float)
 

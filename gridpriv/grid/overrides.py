@@ -61,12 +61,16 @@ class DemandSeries:
         for name in ("pd", "qd"):
             values = getattr(self, name)
             if values.shape != shape:
-                raise InputError(f"{self.source}: {name} has shape {values.shape}, not {shape}")
+                raise InputError(
+                    f"{self.source}: {name} has shape {values.shape}, not {shape}"
+                    "; give one row per step and one column per bus"
+                )
             if not np.isfinite(values).all():
                 step, bus = np.argwhere(~np.isfinite(values))[0]
                 raise InputError(
                     f"{self.source}: step {self.steps[step]}, bus {self.case.bus_id[bus]}: "
                     f"{name} is not a finite number"
+                    "; give a finite number"
                 )
 
     def __len__(self) -> int:
@@ -131,7 +135,7 @@ def read_bus_demand(path: str | Path, case: Case) -> Floats:
         rows.once(seen, str(int(rows.bus(row, line, case)[1])), line, "bus")
         _apply(rows, row, line, case, *given)
     if not seen:
-        raise InputError(f"{rows.label} names no bus")
+        raise InputError(f"{rows.label} names no bus: give one row per bus")
     return given
 
 
@@ -306,7 +310,10 @@ def _add_profiles(
     ):
         name = f"{profile}{suffix}"
         if name not in profiles:
-            raise InputError(f"net.{table} row {at}: profile {name!r} is not in the net")
+            raise InputError(
+                f"net.{table} row {at}: profile {name!r} is not in the net"
+                "; correct the profile's name"
+            )
         if int(bus) in index:
             demand[:, index[int(bus)]] += value * (_numbers(profiles, name) - 1.0)
 
@@ -315,7 +322,9 @@ def _numbers(profiles: DataFrame, name: str) -> Floats:
     try:
         return np.asarray(profiles[name].to_numpy(dtype=float))
     except (TypeError, ValueError, OverflowError):
-        raise InputError(f"net.profiles: {name!r} is not a column of numbers") from None
+        raise InputError(
+            f"net.profiles: {name!r} is not a column of numbers; give numbers"
+        ) from None
 
 
 def _apply(

@@ -116,7 +116,7 @@ def check_net(net: Net) -> None:
     if not hasattr(net, "bus") or not isinstance(net.bus, pd.DataFrame):
         raise InputError(f"a pandapower net is needed, not {type(net).__name__}")
     if len(net.bus) == 0:
-        raise InputError("net.bus is empty: a grid needs a bus")
+        raise InputError("net.bus is empty: a grid needs a bus; add buses")
     for name in ("sn_mva", "f_hz"):
         value = net.get(name)
         if not isinstance(value, int | float | np.number) or not 0 < value < np.inf:
@@ -160,7 +160,10 @@ def _refuse(table: str, row: object, column: str, value: object, allowed: str) -
 def _check_index(net: Net, table: str) -> None:
     index = frame(net, table).index
     if not index.is_unique:
-        raise InputError(f"net.{table} row {index[index.duplicated()][0]} is listed more than once")
+        raise InputError(
+            f"net.{table} row {index[index.duplicated()][0]} is listed more than once"
+            ": leave one out"
+        )
     whole = pd.api.types.is_integer_dtype(index.dtype)
     if len(index) and not (whole and index.min() >= 0 and index.max() <= LARGEST_INDEX):
         raise InputError(
@@ -219,7 +222,7 @@ def _check_positive(net: Net, table: str, columns: tuple[str, ...]) -> None:
 def column_of(rows: pd.DataFrame, table: str, column: str) -> pd.Series[Any]:
     """Return a column of a table, which must have it."""
     if column not in rows:
-        raise InputError(f"net.{table} has no column {column}")
+        raise InputError(f"net.{table} has no column {column}: add the column")
     return rows[column]
 
 
@@ -227,7 +230,9 @@ def _floats(values: pd.Series[Any], table: str) -> np.ndarray[Any, np.dtype[np.f
     try:
         return np.asarray(values.to_numpy(dtype=float, na_value=np.nan))
     except (TypeError, ValueError, OverflowError):
-        raise InputError(f"net.{table}: {values.name} is not a column of numbers") from None
+        raise InputError(
+            f"net.{table}: {values.name} is not a column of numbers; give numbers"
+        ) from None
 
 
 def optional(rows: pd.DataFrame, column: str, missing: float) -> Floats:
@@ -237,5 +242,5 @@ def optional(rows: pd.DataFrame, column: str, missing: float) -> Floats:
     try:
         values = pd.to_numeric(rows[column], errors="coerce").astype(float).to_numpy()
     except (TypeError, ValueError, OverflowError):
-        raise InputError(f"{column} is not a column of numbers") from None
+        raise InputError(f"{column} is not a column of numbers: give numbers") from None
     return np.where(np.isnan(values), missing, values)

@@ -136,7 +136,10 @@ def branch_elements(work: Net, ppc: Ppc) -> tuple[Element, ...]:
         else:
             rows = [Element(table, int(i)) for i in work[table].index]
         if len(rows) != last - first:
-            raise InputError(f"net.{table}: {len(rows)} rows became {last - first} branches")
+            raise InputError(
+                f"net.{table}: {len(rows)} rows became {last - first} branches"
+                "; report this as a defect"
+            )
         listed += rows
     running = ppc["internal"]["branch_is"]
     return tuple(element for element, on in zip(listed, running, strict=True) if on)
@@ -171,6 +174,7 @@ def moved_shunts(
         raise InputError(
             f"net.{elements[int(np.argmax(skew))]}: impedances that differ by direction "
             "(rft/rtf, xft/xtf) cannot be represented"
+            "; give equal values for both directions"
         )
     at_from = (0.5 * g / tap**2).astype(np.complex128)
     return at_from, 0.5 * (g + g_skew + 1j * b_skew)

@@ -107,9 +107,11 @@ def _entries(text: str) -> Json:
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise InputError(f"not JSON ({error})") from error
+        raise InputError(f"not JSON ({error}): write the file with pandapower.to_json") from error
     if _name(document) != NET or not isinstance(document.get("_object"), dict):
-        raise InputError("not a net that pandapower.to_json wrote")
+        raise InputError(
+            "not a net that pandapower.to_json wrote: write it with pandapower.to_json"
+        )
     for module, name in _names(list(document.values())):
         if (module, name) not in KNOWN:
             raise InputError(
@@ -149,7 +151,9 @@ def _decoded(text: object) -> Any:
     except ValueError:
         return None
     except RecursionError:
-        raise InputError("lists or objects are nested too deeply") from None
+        raise InputError(
+            "lists or objects are nested too deeply: write the file with pandapower.to_json"
+        ) from None
 
 
 def _net(entries: Json) -> Net:
@@ -221,12 +225,21 @@ def _table(label: str, value: Any) -> pd.DataFrame:
     parts = [content.get(key) for key in PARTS] if isinstance(content, dict) else []
     lists = [part for part in parts if isinstance(part, list)]
     if len(lists) < len(PARTS):
-        raise InputError(f"{label} is not a table as pandapower writes it")
+        raise InputError(
+            f"{label} is not a table as pandapower writes it"
+            ": write the file with pandapower.to_json"
+        )
     columns, index, rows = lists
     if not all(isinstance(row, list) and len(row) == len(columns) for row in rows):
-        raise InputError(f"{label} has rows that do not have {len(columns)} cells, one a column")
+        raise InputError(
+            f"{label} has rows that do not have {len(columns)} cells, one a column"
+            ": write the file with pandapower.to_json"
+        )
     if len(rows) != len(index):
-        raise InputError(f"{label} has {len(rows)} rows and {len(index)} row numbers")
+        raise InputError(
+            f"{label} has {len(rows)} rows and {len(index)} row numbers"
+            ": write the file with pandapower.to_json"
+        )
     types = value.get("dtype")
     types = types if isinstance(types, dict) else {}
     return pd.DataFrame(
@@ -244,7 +257,7 @@ def _column_names(label: str, columns: list[Any]) -> list[str]:
     names = [name if isinstance(name, str) else repr(_cell(name))[:80] for name in columns]
     twice = next((name for at, name in enumerate(names) if name in names[:at]), None)
     if twice is not None:
-        raise InputError(f"{label} has the column {twice[:80]!r} more than once")
+        raise InputError(f"{label} has the column {twice[:80]!r} more than once: leave one out")
     return names
 
 
@@ -309,5 +322,5 @@ def _cell(value: Any) -> Any:
         content = value.get("_object") if _name(value) in NUMBERS else None
         value = content if isinstance(content, int | float) else None
     if isinstance(value, int) and abs(value) >= 2**63:
-        raise InputError("a whole number beyond 64 bits is not allowed")
+        raise InputError("a whole number beyond 64 bits is not allowed: give a smaller one")
     return value

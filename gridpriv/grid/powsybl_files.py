@@ -82,8 +82,8 @@ def refuse_declarations(content: bytes, where: str) -> None:
     except _BodyError:
         return
     except (expat.ExpatError, LookupError, ValueError) as error:
-        raise InputError(f"{where} is no XML: {error}") from None
-    raise InputError(f"{where} is no XML: it has no element")
+        raise InputError(f"{where} is no XML: {error}; give a CIM XML file") from None
+    raise InputError(f"{where} is no XML: it has no element; give a CIM XML file")
 
 
 def _check_archive(content: bytes, where: str) -> None:
@@ -95,11 +95,13 @@ def _check_archive(content: bytes, where: str) -> None:
             if not 0 < len(entries) <= MOST_ENTRIES:
                 raise InputError(
                     f"{where} has {len(entries)} files; 1 to {MOST_ENTRIES} CGMES files are read"
+                    ": leave the others out"
                 )
             for entry in entries:
                 if not entry.filename.lower().endswith(".xml"):
                     raise InputError(
                         f"{where} holds {entry.filename[:100]!r}; a CGMES archive holds .xml files"
+                        ": leave the others out"
                     )
                 with archive.open(entry) as file:
                     text = file.read(room + 1)
@@ -107,6 +109,7 @@ def _check_archive(content: bytes, where: str) -> None:
                 if room < 0:
                     raise InputError(
                         f"{where} unpacks to more than {unpacked_bound(len(content))} bytes"
+                        ": give a smaller file"
                     )
                 refuse_declarations(text, f"{where}, {entry.filename[:100]!r}")
     except (
@@ -118,4 +121,6 @@ def _check_archive(content: bytes, where: str) -> None:
         zlib.error,
         ValueError,
     ) as error:
-        raise InputError(f"{where} is no readable zip archive: {error}") from error
+        raise InputError(
+            f"{where} is no readable zip archive: {error}; give a .zip file of CGMES profiles"
+        ) from error

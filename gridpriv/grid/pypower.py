@@ -69,7 +69,7 @@ def read_pypower(ppc: Mapping[str, object], name: str = "pypower") -> tuple[Case
     (2, 0.5, ())
     """
     if not isinstance(ppc, Mapping):
-        raise InputError(f"{name}: a PYPOWER case is a dict, not {type(ppc).__name__}")
+        raise InputError(f"{name}: a PYPOWER case is a dict, not {type(ppc).__name__}; give a dict")
     return _read(ppc, name, name, "PYPOWER dict")
 
 
@@ -122,13 +122,15 @@ def _struct(path: Path) -> dict[str, object]:
     try:
         variables = read_variables(content)
     except MatFileError as error:
-        raise InputError(f"{path}: not a readable .mat file ({error})") from error
+        raise InputError(
+            f"{path}: not a readable .mat file ({error}); save it anew from MATLAB or Octave"
+        ) from error
     mpc = variables.get("mpc")
     if mpc is None and {"baseMVA", "bus", "gen", "branch"} <= set(variables):
         return variables
     if not isinstance(mpc, dict):
         names = ", ".join(repr(name[:30]) for name in list(variables)[:10] if name) or "nothing"
-        raise InputError(f"{path}: no struct mpc; the file holds {names}")
+        raise InputError(f"{path}: no struct mpc; the file holds {names}; save the case as mpc")
     return mpc
 
 
@@ -149,7 +151,7 @@ def _numbers(value: object, field: str) -> Floats:
 def _matrix(value: object, field: str) -> Floats:
     table = _numbers(value, field)
     if table.size and table.ndim != 2:
-        raise InputError(f"mpc.{field} has {table.ndim} dimensions; a table has 2")
+        raise InputError(f"mpc.{field} has {table.ndim} dimensions; a table has 2: give a matrix")
     return table if table.size else np.zeros((0, 0))
 
 

@@ -76,7 +76,7 @@ def case_from_tables(tables: MatpowerTables) -> Case:
     all_ids = _integers(bus[:, BUS_I], "bus", "bus_i", tables.first_bus)
     ids, counts = np.unique(all_ids, return_counts=True)
     if (counts > 1).any():
-        raise InputError(f"bus {ids[counts > 1][0]} is listed more than once")
+        raise InputError(f"bus {ids[counts > 1][0]} is listed more than once: leave one out")
     bus = bus[bus[:, BUS_TYPE] != ISOLATED]
     bus_id = _integers(bus[:, BUS_I], "bus", "bus_i", tables.first_bus)
     known = {int(i) for i in all_ids}
@@ -234,7 +234,10 @@ def _costs(
     if not rows:
         return ()
     if len(rows) not in (n_gen, 2 * n_gen):
-        raise InputError(f"mpc.gencost has {len(rows)} rows for {n_gen} generators")
+        raise InputError(
+            f"mpc.gencost has {len(rows)} rows for {n_gen} generators"
+            ": give one or two rows per generator"
+        )
     return tuple(
         _cost(row, number + 1)
         for number, (row, on) in enumerate(zip(rows[:n_gen], running, strict=True))

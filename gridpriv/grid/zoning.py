@@ -99,7 +99,7 @@ def zoning_from_groups(
     members = [sorted(group) for group in groups]
     for number, group in enumerate(members, start=1):
         if not group:
-            raise InputError(f"zone {number} of {len(members)} has no buses")
+            raise InputError(f"zone {number} of {len(members)} has no buses: leave the zone out")
     first_bus = [int(case.bus_id[group].min()) for group in members]
     labels = _labels(first_bus, names)
     order = sorted(range(len(members)), key=lambda z: _natural(labels[z]))
@@ -107,10 +107,14 @@ def zoning_from_groups(
     for new, old in enumerate(order):
         if (zone_of[members[old]] >= 0).any():
             twice = next(b for b in members[old] if zone_of[b] >= 0)
-            raise InputError(f"bus {case.bus_id[twice]} is in more than one zone")
+            raise InputError(
+                f"bus {case.bus_id[twice]} is in more than one zone: keep one row per bus"
+            )
         zone_of[members[old]] = new
     if (zone_of < 0).any():
-        raise InputError(f"bus {case.bus_id[np.argmax(zone_of < 0)]} is in no zone")
+        raise InputError(
+            f"bus {case.bus_id[np.argmax(zone_of < 0)]} is in no zone: add it to the map"
+        )
     return Zoning(tuple(labels[z] for z in order), zone_of, source)
 
 
@@ -215,7 +219,10 @@ def _read_groups(file: Path, case: Case) -> dict[str, list[int]]:
     missing = [bus for bus in map(str, case.bus_id.tolist()) if bus not in seen]
     if missing:
         some = ", ".join(missing[:5]) + (", ..." if len(missing) > 5 else "")
-        raise InputError(f"{rows.label} misses {len(missing)} of the {case.n_bus} buses: {some}")
+        raise InputError(
+            f"{rows.label} misses {len(missing)} of the {case.n_bus} buses: {some}"
+            "; add them to the map"
+        )
     return groups
 
 

@@ -194,7 +194,7 @@ def make_clients(dataset: Dataset, parts: list[Indices], device: str = "cpu") ->
     """
     for p, part in enumerate(parts):
         if len(part) == 0:
-            raise InputError(f"client {p + 1} of {len(parts)} has no samples")
+            raise InputError(f"client {p + 1} of {len(parts)} has no samples: use fewer clients")
     rows = np.concatenate(parts)
     in_order = len(rows) == len(dataset.y_train) and bool(np.all(np.diff(rows) == 1))
     x = dataset.x_train if in_order else dataset.x_train[rows]

@@ -239,7 +239,9 @@ def forecast_demand(
         raise not_allowed("history", found, f"{steps} steps in every zone, at least 2")
     held = [past, ahead, *(values for one in histories for values in (one.p, one.q))]
     if not all(np.isfinite(values).all() for values in held):
-        raise InputError("the history or its features hold a number that is not finite")
+        raise InputError(
+            "the history or its features hold a number that is not finite: give finite numbers"
+        )
     features, features_ahead = orthonormal(past, ahead)
     moved = beta * shape_sensitivity(features)
     noise = Noise(epsilon, beta, source, NoiseStreams(seed), charge) if epsilon < math.inf else None

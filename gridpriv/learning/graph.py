@@ -44,6 +44,7 @@ def check_graph(graph: Any, clients: int) -> Any:
         alone = ", ".join(str(p + 1) for p in sorted(parts[0])[:5])
         raise InputError(
             f"the graph is not connected: {len(parts)} parts, clients {alone} reach no other part"
+            "; add links between them"
         )
     return graph
 

@@ -67,6 +67,7 @@ def check_module(module: Any, dataset: Dataset, settings: LearnSettings) -> None
     except (RuntimeError, ValueError, TypeError) as error:
         raise InputError(
             f"the module takes no rows of {dataset.features} features: {error}"
+            "; change its first layer"
         ) from error
     if tuple(scores.shape) != (2, outputs):
         raise not_allowed("module output", tuple(scores.shape), f"(rows, {outputs})")

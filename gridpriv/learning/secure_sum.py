@@ -160,7 +160,10 @@ def on_grid(values: Floats, step: float) -> Floats:
     """
     steps = np.rint(values / step)
     if not np.isfinite(steps).all() or np.abs(steps).max(initial=0.0) >= 2.0**52:
-        raise InputError("a client's value is not finite or too large for the grid of the sum")
+        raise InputError(
+            "a client's value is not finite or too large for the grid of the sum"
+            ": clip the values (--clip)"
+        )
     return np.asarray(steps)
 
 
@@ -291,6 +294,7 @@ def secure_sum(transport: Transport, rule: SumRule, dimension: int, lost: Lost =
             raise InputError(
                 f"{len(gone)} of {rule.clients} clients are lost, {rule.dropouts} may be: "
                 f"the sum is not taken{reason}"
+                "; raise --dropouts, or run the round again"
             )
         return {i: answer for i, answer in enumerate(found) if i not in gone}
 

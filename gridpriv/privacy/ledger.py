@@ -102,10 +102,14 @@ def refuse_shared(datasets: Iterable[LedgerDataset]) -> None:
     seen: set[str] = set()
     for dataset in datasets:
         if not dataset.units:
-            raise InputError(f"{dataset.owner!r} has no {dataset.protection.units}")
+            raise InputError(
+                f"{dataset.owner!r} has no {dataset.protection.units}: name one or more"
+            )
         for unit in dataset.units:
             if unit.name in seen:
-                raise InputError(f"{unit.name} stands in two datasets, or twice in one")
+                raise InputError(
+                    f"{unit.name} stands in two datasets, or twice in one: name it once"
+                )
             seen.add(unit.name)
 
 
@@ -180,9 +184,11 @@ def grant(
     if delta != 0.0:
         check_delta("delta", delta)
     if not owners:
-        raise InputError("a grant needs an owner")
+        raise InputError("a grant needs an owner: name one")
     if len({dataset.protection for dataset in owners}) > 1:
-        raise InputError("a grant protects the same moves of every unit")
+        raise InputError(
+            "a grant protects the same moves of every unit: make one grant per kind of move"
+        )
     refuse_shared(owners)
     accounts = [unit.account for dataset in owners for unit in dataset.units if unit.account]
     register = Register(Path(path))
@@ -268,6 +274,7 @@ def verify(
         raise InputError(
             f"ledger {path} does not go on from the head {expect}: it is an older copy, or "
             f"another ledger; its own head is {held.file.head}"
+            "; restore the newer copy"
         )
     return held.file
 

@@ -293,7 +293,10 @@ class LedgerFile:
                 "itself, or remove the link"
             )
         if flags & os.O_CREAT:
-            return InputError(f"ledger {self.path}: there is no folder {self.path.parent}")
+            return InputError(
+                f"ledger {self.path}: there is no folder {self.path.parent}"
+                "; make it, or name another"
+            )
         return InputError(
             f"there is no ledger {self.path}; 'gridpriv ledger grant {self.path} --case CASE "
             "--epsilon E' makes one"

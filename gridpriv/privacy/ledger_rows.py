@@ -318,7 +318,9 @@ def decode(body: bytes) -> Entry:
         ((kind, told),) = json.loads(body).items()
         return ROWS[kind](told)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise InputError(f"it was written by another version of gridpriv ({error!r})") from error
+        raise InputError(
+            f"it was written by another version of gridpriv ({error!r}): use that version"
+        ) from error
 
 
 def _grant(told: Mapping[str, Any]) -> Grant:

@@ -369,7 +369,9 @@ def make_mechanism(kind: type[Additive], scale: float, distance: float) -> Mecha
 def _finite(value: Floats) -> Floats:
     """Return the value, refusing what OpenDP would turn into a number without a word."""
     if not np.isfinite(value).all():
-        raise InputError("a value to be released is not a finite number: nothing was drawn")
+        raise InputError(
+            "a value to be released is not a finite number: nothing was drawn; give a finite number"
+        )
     return value
 
 

@@ -70,7 +70,9 @@ def register_mechanism(name: str, kind: Callable[[float], object]) -> None:
         if not hasattr(one, part)
     ]
     if missing:
-        raise InputError(f"Mechanism {name!r} lacks {', '.join(missing)} (see gridpriv.Mechanism).")
+        raise InputError(
+            f"Mechanism {name!r} lacks {', '.join(missing)}. Add it (see gridpriv.Mechanism)."
+        )
     for charge in (_charge(one, 1.0), _charge(two, 2.0)):
         if not isinstance(charge, Charge):
             raise InputError(f"charge() of mechanism {name!r} must return a gridpriv Charge.")
@@ -152,7 +154,9 @@ def _import(name: str) -> None:
         return
     spec = spec_from_file_location(Path(name).stem, name)
     if spec is None or spec.loader is None:
-        raise InputError(f"{PLUGINS} names {name!r}, which is no Python file.")
+        raise InputError(
+            f"{PLUGINS} names {name!r}, which is no Python file. Name a path that ends in .py."
+        )
     module = module_from_spec(spec)
     sys.modules[spec.name] = module  # its classes are pickled by its name
     spec.loader.exec_module(module)

@@ -67,7 +67,10 @@ def read_findings(folder: Path) -> dict[str, pd.DataFrame]:
                     if any(pd.api.types.is_list_like(cell) for cell in table.to_numpy().flat):
                         raise ValueError("a cell that holds a list")
                 except (ValueError, KeyError, TypeError) as error:
-                    raise InputError(f"{place} is no result of 'gridpriv {name}'") from error
+                    raise InputError(
+                        f"{place} is no result of 'gridpriv {name}'"
+                        ": give the folder that the command wrote"
+                    ) from error
                 break
     return found
 

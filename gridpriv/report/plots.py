@@ -350,7 +350,7 @@ def _cost_of(table: pd.DataFrame) -> Metric:
 
 
 def _empty(what: str) -> InputError:
-    return InputError(f"There is nothing to draw: this result has no {what}.")
+    return InputError(f"There is nothing to draw: this result has no {what}. Draw another figure.")
 
 
 def _frame(ax: Axes, title: str, x_label: str, y_label: str) -> None:

@@ -194,4 +194,5 @@ def _check_references(tables: dict[str, pd.DataFrame]) -> None:
 def _misfit(table: str, column: str, what: str) -> InputError:
     return InputError(
         f"the folder cannot be reported: its tables do not fit together ({table}.{column}: {what})"
+        "; use an undamaged copy of the folder"
     )

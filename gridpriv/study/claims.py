@@ -85,6 +85,7 @@ class Claim:
         if sum(kinds) != 1:
             raise InputError(
                 f"claim {self.text!r}: one of less with more, falling, passes with rival, spread"
+                "; use one of these"
             )
         if self.verdict and self.verdict not in (HOLDS, FAILS):
             raise not_allowed("verdict", self.verdict, f"{HOLDS} or {FAILS}")

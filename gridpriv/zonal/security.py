@@ -362,6 +362,9 @@ def viewed_case(result: RunResult, view: str = SHARED) -> Case:
     for zone, outcome in zip(result.zone_models, result.outcomes, strict=True):
         known = zone.demand if zone.name == own else outcome.released
         if known is None:
-            raise InputError(f"zone {zone.name} has released no demand: {result.early}")
+            raise InputError(
+                f"zone {zone.name} has released no demand: {result.early}"
+                "; use a run that releases demand"
+            )
         demand[:, zone.own] = known.reshape(2, -1)
     return replace(public_network(result.case), pd=demand[0], qd=demand[1])

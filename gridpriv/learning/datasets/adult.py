@@ -189,7 +189,7 @@ def read_rows(path: Path) -> list[PersonRow]:
             raise InputError(f"{path} line {number}: {len(fields)} fields, {COLUMNS} expected")
         rows.append(PersonRow(path, number, fields))
     if not rows:
-        raise InputError(f"{path} has no row")
+        raise InputError(f"{path} has no row: give at least one")
     return rows
 
 

@@ -78,7 +78,7 @@ class Dataset:
             check_finite(self.name, part, x)
             check_labels(self.name, part, y, self.task, self.classes)
         if len(self.x_train) == 0:
-            raise InputError(f"{self.name}: no training sample")
+            raise InputError(f"{self.name}: no training sample; give at least one")
         check_norms(self.name, self.x_train, self.norm)
         object.__setattr__(self, "x_train", clip_rows(self.x_train, self.norm)[0])
 
@@ -92,16 +92,19 @@ class Dataset:
         if y.shape != x.shape[:1]:
             raise InputError(
                 f"{self.name}: {len(x)} rows of {part} features but labels of shape {y.shape}"
+                "; give one label per row"
             )
         if x.shape[1] != self.features:
             raise InputError(
                 f"{self.name}: {part} features have {x.shape[1]} columns, "
                 f"those of training {self.features}"
+                "; give the same columns"
             )
         if part == "train" and self.writer_of is not None and self.writer_of.shape != y.shape:
             raise InputError(
                 f"{self.name}: {len(y)} rows of train features but writers of shape "
                 f"{self.writer_of.shape}"
+                "; give one writer per row"
             )
 
     @property

@@ -82,7 +82,10 @@ def _read(folder: Path, dtype: type[np.floating]) -> list[Writer]:
         raise InputError(f"{empty} has no sample: a writer of a training file has 1 or more")
     writers = [one for one in found if len(one.y) > 0]
     if not writers:
-        raise InputError(f"{folder}: the .json files have no writer with a sample")
+        raise InputError(
+            f"{folder}: the .json files have no writer with a sample"
+            "; give the LEAF files of FEMNIST"
+        )
     return writers
 
 
@@ -93,7 +96,9 @@ def _users(paths: list[Path]) -> Iterator[tuple[str, Any]]:
         for name, user in _user_data(path).items():
             place = f"{path}: writer {name!r}"
             if name in seen:
-                raise InputError(f"{place} is in {seen[name]} too: a writer is in one file")
+                raise InputError(
+                    f"{place} is in {seen[name]} too: a writer is in one file; leave one out"
+                )
             seen[name] = path
             yield place, user
 
@@ -103,7 +108,9 @@ def _user_data(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(packed, object_pairs_hook=_without_repeats)
     except (ValueError, RecursionError) as error:
-        raise InputError(f"cannot read {path} as a LEAF file: {error}") from error
+        raise InputError(
+            f"cannot read {path} as a LEAF file: {error}; give the .json files of LEAF"
+        ) from error
     users = content.get("user_data") if isinstance(content, dict) else None
     if not isinstance(users, dict):
         raise InputError(
@@ -126,11 +133,14 @@ def _writer(place: str, user: Any, dtype: type[np.floating]) -> Writer:
         raise refused(place, user, "an object with the lists 'x' and 'y'")
     for name in ARRAYS:
         if name not in user:
-            raise InputError(f"{place} lacks {name!r}, a list with one entry a sample")
+            raise InputError(f"{place} lacks {name!r}, a list with one entry a sample: add it")
         if not isinstance(user[name], list):
             raise refused(f"{place}, {name}", user[name], "a list with one entry a sample")
     if len(user["x"]) != len(user["y"]):
-        raise InputError(f"{place} has {len(user['x'])} images but {len(user['y'])} labels")
+        raise InputError(
+            f"{place} has {len(user['x'])} images but {len(user['y'])} labels"
+            ": give one label per image"
+        )
     if not user["y"]:
         return Writer(place, np.empty((0, 0), dtype), np.empty(0, np.int64))
     return Writer(place, _images(place, user["x"], dtype), _labels(place, user["y"]))
@@ -171,8 +181,9 @@ def _not_an_image(place: str, images: list[Any]) -> InputError:
         if len(image) != len(images[0]):
             return InputError(
                 f"{place}, sample {row} has {len(image)} pixels, sample 0 has {len(images[0])}"
+                ": give images of one size"
             )
-    return InputError(f"{place}: the images are not lists of pixels")
+    return InputError(f"{place}: the images are not lists of pixels; give a LEAF file of FEMNIST")
 
 
 def _check_pixels(writers: list[Writer]) -> None:
@@ -183,4 +194,5 @@ def _check_pixels(writers: list[Writer]) -> None:
             raise InputError(
                 f"{one.place} has images of {one.x.shape[1]} pixels, "
                 f"{first.place} of {first.x.shape[1]}"
+                ": give images of one size"
             )

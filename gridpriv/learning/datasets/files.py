@@ -71,7 +71,7 @@ def sha256(path: Path) -> str:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
-        raise InputError(f"cannot read {path}: {error}") from error
+        raise InputError(f"cannot read {path}: {error}; check the path and the file") from error
 
 
 def read_sums(path: Path) -> dict[str, str]:

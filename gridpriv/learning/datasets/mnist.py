@@ -49,6 +49,7 @@ def load_mnist(folder: Path, dtype: type[np.floating] = np.float32) -> Dataset:
         raise InputError(
             f"{paths[2]} has images of {_shown(test.size)} pixels, "
             f"{paths[0]} of {_shown(train.size)}"
+            ": give images of one size"
         )
     return Dataset(
         name="mnist",
@@ -67,7 +68,10 @@ def _read_part(images: Path, labels: Path, dtype: type[np.floating]) -> ImageSet
     """Return the samples of a file of images and one of class numbers."""
     raw, y = read_idx(images, IMAGES), read_idx(labels, LABELS)
     if len(raw) != len(y):
-        raise InputError(f"{images} has {len(raw)} images, but {labels} has {len(y)} labels")
+        raise InputError(
+            f"{images} has {len(raw)} images, but {labels} has {len(y)} labels"
+            ": use the files of one data set"
+        )
     wrong = np.flatnonzero(y >= CLASSES)
     if len(wrong):
         row = int(wrong[0])
@@ -105,6 +109,7 @@ def read_idx(path: Path, dimensions: int) -> NDArray[np.uint8]:
     if len(content) < HEADER or content[:3] != b"\x00\x00\x08":
         raise InputError(
             f"{path} is not an idx file of unsigned bytes (magic {content[:HEADER].hex()})"
+            ": download the file again (--download)"
         )
     if content[3] != dimensions:
         raise InputError(
@@ -113,12 +118,17 @@ def read_idx(path: Path, dimensions: int) -> NDArray[np.uint8]:
         )
     start = HEADER + 4 * dimensions
     if len(content) < start:
-        raise InputError(f"{path} is incomplete: it ends within its header")
+        raise InputError(
+            f"{path} is incomplete: it ends within its header; download the file again (--download)"
+        )
     shape = tuple(int(n) for n in np.frombuffer(content[HEADER:start], dtype=">u4"))
     held, size = len(content) - start, math.prod(shape)
     if held != size:
         state = "incomplete" if held < size else "longer than its array"
-        raise InputError(f"{path} is {state}: {held} bytes for an array of {shape}")
+        raise InputError(
+            f"{path} is {state}: {held} bytes for an array of {shape}"
+            "; download the file again (--download)"
+        )
     if size == 0:
-        raise InputError(f"{path} has an array of {shape}: it holds no sample")
+        raise InputError(f"{path} has an array of {shape}: it holds no sample; give at least one")
     return np.frombuffer(content, dtype=np.uint8, offset=start).reshape(shape)

@@ -82,7 +82,7 @@ def _dataset(
     y, known, labels = _labels(path, arrays["y"])
     x_test, y_test = x[:0], y[:0]
     if ("x_test" in arrays) != ("y_test" in arrays):
-        raise InputError(f"{path} has one of x_test and y_test: both, or neither")
+        raise InputError(f"{path} has one of x_test and y_test: both, or neither; add the other")
     if "x_test" in arrays:
         x_test = _features(path, "x_test", arrays["x_test"], dtype)
         y_test = known(arrays["y_test"])
@@ -163,11 +163,15 @@ def _read_archive(path: Path, needed: tuple[str, ...] = ("x", "y")) -> dict[str,
             raise refused(f"{path} unpacked", held, f"at most {most} (save it unpacked: np.savez)")
         for name in needed:
             if name not in sizes:
-                raise InputError(f"{path} has no array {name}: it holds {', '.join(sizes) or '-'}")
+                raise InputError(
+                    f"{path} has no array {name}: it holds {', '.join(sizes) or '-'}; add the array"
+                )
         with np.load(path, allow_pickle=False) as archive:
             return {name: archive[name] for name in sizes}
     except (OSError, ValueError, EOFError, zipfile.BadZipFile, NotImplementedError) as error:
-        raise InputError(f"{path} is no archive of plain arrays: {error}") from error
+        raise InputError(
+            f"{path} is no archive of plain arrays: {error}; save it with numpy.savez"
+        ) from error
 
 
 def _check_header(path: Path, archive: zipfile.ZipFile, part: zipfile.ZipInfo) -> None:
@@ -200,7 +204,7 @@ def _table_of(path: Path) -> Any:
             return _read_csv(path, content)
         return read_parquet(path, content).to_pandas()
     except (OSError, ValueError, OverflowError, csv.Error) as error:
-        raise InputError(f"{path} is no table: {error}") from error
+        raise InputError(f"{path} is no table: {error}; give a CSV or Parquet file") from error
 
 
 def _check_columns(path: Path, features: Any) -> None:
@@ -221,9 +225,9 @@ def _read_table(path: Path) -> dict[str, Array]:
     table = _table_of(path)
     if "y" not in table:
         shown = ", ".join(map(str, table.columns[:8]))
-        raise InputError(f"{path} has no column y (the label): it has {shown}")
+        raise InputError(f"{path} has no column y (the label): it has {shown}; add it")
     if not len(table):
-        raise InputError(f"{path} has no row")
+        raise InputError(f"{path} has no row: give at least one")
     features = table.drop(columns=["y", "client", "split"], errors="ignore")
     _check_columns(path, features)
     test = np.zeros(len(table), bool)
@@ -260,7 +264,10 @@ def _read_csv(path: Path, content: bytes) -> Any:
         raise refused(f"{path} column", twice, "a name once")
     table = pd.read_csv(io.BytesIO(content))
     if not isinstance(table.index, pd.RangeIndex):  # pandas takes what has no name for an index
-        raise InputError(f"{path} has rows of more values than its {len(header)} columns")
+        raise InputError(
+            f"{path} has rows of more values than its {len(header)} columns"
+            ": give every row the same columns"
+        )
     return table
 
 
@@ -282,7 +289,7 @@ def _read_images(path: Path) -> dict[str, Array]:
         arrays[f"x{suffix}"] = np.stack(rows)
         arrays[f"y{suffix}"] = np.array([file.parent.name for file in files])
     if "x" not in arrays:
-        raise InputError(f"{path} holds no images train/CLASS/NAME.png")
+        raise InputError(f"{path} holds no images train/CLASS/NAME.png: give at least one")
     return arrays
 
 
@@ -296,7 +303,9 @@ def _image(file: Path) -> Array:
             plain = image.convert("L" if image.mode in ("1", "L", "I", "I;16", "F") else "RGB")
             return np.asarray(plain, dtype=np.float32) / np.float32(255.0)
     except (OSError, UnidentifiedImageError, Image.DecompressionBombError, ValueError) as error:
-        raise InputError(f"{file} is no image: {error}") from error
+        raise InputError(
+            f"{file} is no image: {error}; remove the file or save it as PNG"
+        ) from error
 
 
 def read_rows(path: Path, columns: tuple[str, ...]) -> tuple[Features, Array | None]:
@@ -326,6 +335,7 @@ def read_rows(path: Path, columns: tuple[str, ...]) -> tuple[Features, Array | N
         raise InputError(
             f"{path} has no column {missing[0]!r}: the model was trained on "
             f"{', '.join(columns[:8])}"
+            "; add the column"
         )
     names = [*columns] or [name for name in table if name not in ("y", "client", "split")]
     rows = table[names]

@@ -33,9 +33,11 @@ class Prior:
 
     def __post_init__(self) -> None:
         if not (np.isfinite(self.mean).all() and (self.spread > 0).all()):
-            raise InputError("a prior needs finite means and positive spreads")
+            raise InputError(
+                "a prior needs finite means and positive spreads: correct --public-demand"
+            )
         if not (self.lower <= self.upper).all():
-            raise InputError("a prior's range is empty")
+            raise InputError("a prior's range is empty: correct --public-demand")
 
     @property
     def active(self) -> Sums:

@@ -25,7 +25,7 @@ def tree(levels: Sequence[Ints], weights: Sequence[float]) -> Statistics:
         Of each level, positive: a part's sum carries noise of the common scale over the weight.
     """
     if len(levels) != len(weights) or not all(weight > 0 for weight in weights):
-        raise InputError("a tree needs one positive weight for every level")
+        raise InputError("a tree needs one positive weight for every level: give one per level")
     found: dict[bytes, float] = {}
     for parts, weight in zip(levels, weights, strict=True):
         for members in np.unique(parts)[:, None] == parts:
