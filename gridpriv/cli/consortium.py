@@ -1,7 +1,7 @@
-"""``gridpriv consortium``: folders of a run whose zones work on their own machines; its check.
+"""``gridpriv consortium``, ``coordinator``, ``zone-agent`` and ``keys``: a run of several machines.
 
-``gridpriv consortium CASE --out DIR`` makes one configuration folder per party;
-``gridpriv consortium verify FOLDER...`` replays the transcripts in such folders after a run.
+A consortium's run takes a folder per party, which ``consortium`` writes; ``consortium verify``
+replays the signed transcripts in them.
 """
 
 from __future__ import annotations
@@ -10,50 +10,48 @@ import argparse
 from pathlib import Path
 
 from gridpriv.cli.flags import (
+    WHOLE,
     add_case_arguments,
     add_output,
     add_settings,
     add_zone_arguments,
     chosen_zoning,
+    flag,
     given_case,
-    given_settings,
+    run_settings,
+    switch,
 )
-from gridpriv.cli.output import print_table, tell
+from gridpriv.cli.output import print_records, print_table, tell
+from gridpriv.cli.parser import Command
 from gridpriv.core.display import counted
+from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError
-from gridpriv.zonal.settings import PRESETS, Settings, make_settings
+from gridpriv.core.files import make_folder, refuse_used
+from gridpriv.zonal.settings import PRESETS, Settings
 
 VERIFY, DEVIATED = "verify", 3
+FOLDERS = (
+    "with 'verify' in place of CASE: folders of parties whose signed transcripts are replayed, to "
+    "name parties that deviated from the agreement"
+)
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the command's arguments."""
+def add_consortium(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``consortium``."""
     add_case_arguments(parser)
-    parser.add_argument(
-        "folders",
-        metavar="FOLDER",
-        nargs="*",
-        help=(
-            "with 'verify' in place of CASE: folders of parties whose signed transcripts are "
-            "replayed, to name parties that deviated from the agreement"
-        ),
-    )
-    parser.add_argument("--run", metavar="NAME", default="1", help="name of the run")
-    parser.add_argument(
-        "--address",
-        metavar="HOST:PORT",
-        default="127.0.0.1:50051",
-        help="address of the coordinator for zones",
-    )
+    parser.add_argument("folders", metavar="FOLDER", nargs="*", help=FOLDERS)
+    flag(parser, "--run", "NAME", "name of the run", default="1")
+    where = "address of the coordinator for zones"
+    flag(parser, "--address", "HOST:PORT", where, default="127.0.0.1:50051")
     add_zone_arguments(parser)
     add_settings(parser, Settings, PRESETS, without=("workers", "temporal_basis", "stream"))
     add_output(parser, "new folder with one folder per party", "DIR")
 
 
-def execute(args: argparse.Namespace) -> int:
+def execute_consortium(args: argparse.Namespace) -> int:
     """Make the folders, or verify the transcripts in them."""
     if args.case == VERIFY:
-        return verified(args)
+        return _verify(args)
     if args.folders:
         raise InputError(
             f"{args.folders[0]!r} follows the case; give folders to 'gridpriv consortium "
@@ -64,26 +62,21 @@ def execute(args: argparse.Namespace) -> int:
         raise InputError("a consortium's folders need a place: give --out DIR")
     from gridpriv.consortium.folders import lay_out
 
-    settings = make_settings(args.preset, **given_settings(args, Settings))
+    settings = run_settings(args)
     case = given_case(args)
-    zoning = chosen_zoning(case, args)
-    folder = Path(args.out)
+    zoning, folder = chosen_zoning(case, args), Path(args.out)
     lay_out(case, zoning, settings, args.run, args.address, folder)
     document = {"out": str(folder), "run": args.run, "zones": list(zoning.names)}
-    tell(
-        args,
-        document,
-        lambda: print(
-            f"{folder}: coordinator, {counted(zoning.n_zone, 'zone')} ({', '.join(zoning.names)}), "
-            "authority.\n"
-            f"gridpriv coordinator --config {folder / 'coordinator' / 'coordinator.toml'}\n"
-            f"gridpriv zone-agent --config {folder / zoning.names[0] / 'zone.toml'}, and so on"
-        ),
+    told = (
+        f"{folder}: coordinator, {counted(zoning.n_zone, 'zone')} ({', '.join(zoning.names)}), "
+        "authority.\n"
+        f"gridpriv coordinator --config {folder / 'coordinator' / 'coordinator.toml'}\n"
+        f"gridpriv zone-agent --config {folder / zoning.names[0] / 'zone.toml'}, and so on"
     )
-    return 0
+    return tell(args, document, lambda: print(told))
 
 
-def verified(args: argparse.Namespace) -> int:
+def _verify(args: argparse.Namespace) -> int:
     """Replay transcripts, print the deviations; exit code 3 where there are any."""
     from gridpriv.consortium.verify import summary_line, verify
 
@@ -91,11 +84,114 @@ def verified(args: argparse.Namespace) -> int:
 
     def show() -> None:
         if document["deviations"]:
-            rows = [
-                [row["party"], row["turn"] or "-", row["reason"]] for row in document["deviations"]
-            ]
-            print_table("Deviations from the agreement", ["party", "turn", "reason"], rows)
+            columns = {name: name for name in ("party", "turn", "reason")}
+            rows = [row | {"turn": row["turn"] or "-"} for row in document["deviations"]]
+            print_records("Deviations from the agreement", columns, rows)
         print(summary_line(document))
 
-    tell(args, document, show)
-    return DEVIATED if document["deviations"] else 0
+    return tell(args, document, show, code=DEVIATED if document["deviations"] else 0)
+
+
+def _add_party(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of every party."""
+    flag(parser, "--config", "FILE", "configuration file (TOML)", required=True)
+    loopback = (
+        "run without certificates, on loopback addresses only; any process of this machine can "
+        "then act as any zone"
+    )
+    switch(parser, "--insecure-loopback", loopback)
+    log = "events that are logged: debug | info | warning | error"
+    flag(parser, "--log", "LEVEL", log, default="warning")
+    add_output(parser)
+
+
+def execute_coordinator(args: argparse.Namespace) -> int:
+    """Coordinate, and print the public report."""
+    from gridpriv.consensus.credentials import NAME
+    from gridpriv.consortium.agreement import read_agreement
+    from gridpriv.consortium.coordinate import coordinate, report
+    from gridpriv.consortium.parties import CoordinatorParty, credentials, notes, read_party
+
+    path = Path(args.config)
+    party, folder = read_party(path, CoordinatorParty), path.parent
+    proved = credentials(party, folder, NAME, insecure=args.insecure_loopback)
+    agreement = read_agreement(folder / party.agreement)
+    outcome = coordinate(agreement, party, folder, proved, notes(NAME, args.log))
+    document = report(agreement, outcome)
+    return tell(args, document, lambda: _print_rounds(document), folder / party.report)
+
+
+def _print_rounds(document: Json) -> None:
+    """Print the rounds and what they cost each zone."""
+    if document["rounds"]:
+        columns = {name: name for name in document["rounds"][0]}
+        print_records(f"Run {document['run']}: {document['case']}", columns, document["rounds"])
+    if document["privacy"]:
+        shown = ("zone", "releases", "certified", "total_pure", "total")
+        print_records("Privacy", dict(zip(shown, shown, strict=True)), document["privacy"])
+    print(document["noise"])
+
+
+def execute_zone(args: argparse.Namespace) -> int:
+    """Take part, and print the outcome for the zone's owner."""
+    from gridpriv.consortium.agreement import read_agreement
+    from gridpriv.consortium.parties import ZoneParty, credentials, notes, read_party
+    from gridpriv.consortium.zone import over_network, take_part_as_zone
+
+    path = Path(args.config)
+    party, folder = read_party(path, ZoneParty), path.parent
+    name = str(party.zone)
+    proved = credentials(party, folder, name, insecure=args.insecure_loopback)
+    agreement = read_agreement(folder / party.agreement)
+    note = notes(name, args.log)
+    serving = over_network(party, proved, note)
+    document = take_part_as_zone(agreement, party, folder, serving, note, proved)
+    return tell(args, document, lambda: _print_zone(document), folder / party.state)
+
+
+def _print_zone(document: Json) -> None:
+    """Print the zone's plan and what the run cost it; for its owner's eyes."""
+    plan = document["plan"]
+    rows = [[key, value] for key, value in plan.items() if key not in ("solved", "generators")]
+    rows += [
+        [f"privacy: {key}", row[key]]
+        for row in document["privacy"]
+        for key in ("releases", "total_pure", "total")
+    ]
+    print_table(f"Zone {document['zone']}, run {document['run']}", ["figure", "value"], rows)
+
+
+def add_keys(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``keys``."""
+    zone = "zone name from the agreement (repeatable)"
+    flag(parser, "--zone", "NAME", zone, action="append", required=True)
+    flag(parser, "--days", "N", "validity of the certificates, days", WHOLE, 30)
+    add_output(parser, "new folder with one folder per party", "DIR")
+
+
+def execute_keys(args: argparse.Namespace) -> int:
+    """Make an authority and what it signs."""
+    if args.out is None:
+        raise InputError("keys need a place: give --out DIR")
+    from gridpriv.consortium.keys import make_keys, write_keys
+
+    folder = Path(args.out)
+    authority, parties = make_keys(args.zone, args.days)
+    make_folder(folder)
+    refuse_used(folder)
+    write_keys(folder, authority, parties)
+    document = {"out": str(folder), "parties": list(parties), "days": args.days}
+    told = (
+        f"{folder}: certificates of {', '.join(parties)} for {args.days} days, and the "
+        "authority that signed them.\nEach key is its party's alone; the authority's key signs "
+        "new parties: keep it away from all of them."
+    )
+    return tell(args, document, lambda: print(told))
+
+
+COMMANDS = {
+    "consortium": Command(add_consortium, execute_consortium),
+    "coordinator": Command(_add_party, execute_coordinator),
+    "zone-agent": Command(_add_party, execute_zone),
+    "keys": Command(add_keys, execute_keys),
+}

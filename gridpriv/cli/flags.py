@@ -26,8 +26,18 @@ from gridpriv.report.formats import FORMATS, check_formats
 
 if TYPE_CHECKING:
     from gridpriv.grid.case import Case
+    from gridpriv.grid.overrides import DemandSeries
     from gridpriv.grid.zoning import Zoning
     from gridpriv.zonal.settings import Settings
+
+Parser = argparse.ArgumentParser
+CASE = "case name, or file: MATPOWER .m or .mat, pandapower .json"
+DEMAND = "demand that replaces the case's, by bus: bus,pd_mw,qd_mvar"
+PUBLIC_DEMAND = (
+    "expected demand of every bus, bus,pd_mw,qd_mvar (default: estimated from generation capacity)"
+)
+PUBLIC = "write public figures only (releases and public data)"
+ZONE_FLAGS = ("zones", "zoning", "zones_from", "partition", "zone_size")
 
 
 def number(kind: Callable[[str], Any], what: str) -> Callable[[str], Any]:
@@ -49,18 +59,35 @@ def _whole(text: str) -> int:
     return value
 
 
+WHOLE = number(_whole, "a whole number below 2^64")
+REAL = number(float, "a number")
+
+
 def listed(text: str) -> list[str]:
     """Split a comma-separated text."""
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
-WHOLE = number(_whole, "a whole number below 2^64")
+def flag(
+    parser: Any,
+    name: str,
+    metavar: str,
+    text: str,
+    kind: Any = None,
+    default: Any = None,
+    **more: Any,
+) -> None:
+    """Add a flag that takes a value to a parser or a group of one."""
+    parser.add_argument(name, metavar=metavar, help=text, type=kind, default=default, **more)
 
-REAL = number(float, "a number")
+
+def switch(parser: Any, name: str, text: str) -> None:
+    """Add a flag that takes no value."""
+    parser.add_argument(name, action="store_true", help=text)
 
 
 def add_settings(
-    parser: argparse.ArgumentParser,
+    parser: Parser,
     kind: type[Part],
     presets: Iterable[str],
     without: Collection[str] = (),
@@ -69,55 +96,58 @@ def add_settings(
 ) -> None:
     """Add ``--preset``, ``--epsilon`` and the flags of settings; see :func:`add_flags`."""
     preset = f"base settings, overridden by other flags: {' | '.join(presets)} (default: none)"
-    parser.add_argument("--preset", metavar="NAME", help=preset)
+    flag(parser, "--preset", "NAME", preset)
     if "budget" not in without:
-        parser.add_argument(
-            "--epsilon",
-            type=reading(float),
-            metavar="E",
-            help="short for --budget per-release:E (default: none)",
-        )
+        short = "short for --budget per-release:E (default: none)"
+        flag(parser, "--epsilon", "E", short, reading(float))
     add_flags(parser, kind, without, axis=axis)
 
 
 def add_flags(
-    parser: argparse.ArgumentParser,
-    kind: type[Part],
-    without: Collection[str] = (),
-    *,
-    axis: bool = False,
+    parser: Parser, kind: type[Part], without: Collection[str] = (), *, axis: bool = False
 ) -> None:
     """Add a flag for every setting, in a group a part; what is not given is None.
 
-    With ``axis`` a flag takes several values, by commas or given again, and is left as texts.
+    Parameters
+    ----------
+    axis : bool
+        A flag takes several values, by commas or given again: an axis of a study.
     """
     standard, held = defaults(kind), settings_of(kind)
     for part, declared in parts_of(kind).items():
         group = parser.add_argument_group(part.__name__.lower(), part.__doc__)
         for name in declared:
-            if name not in without:
-                one = held[name]
-                group.add_argument(
-                    f"--{name.replace('_', '-')}",
-                    type=str if axis else one.read,
-                    action="append" if axis or one.repeated else "store",
-                    metavar=f"{one.metavar},..." if axis and not one.repeated else one.metavar,
-                    help=one.described(standard[name]).replace("%", "%%"),
-                )
+            if name in without:
+                continue
+            one = held[name]
+            flag(
+                group,
+                f"--{name.replace('_', '-')}",
+                f"{one.metavar},..." if axis and not one.repeated else one.metavar,
+                one.described(standard[name]).replace("%", "%%"),
+                str if axis else one.read,
+                action="append" if axis or one.repeated else "store",
+            )
 
 
 def given_settings(args: argparse.Namespace, kind: type[Part]) -> Json:
     """Return the settings that the command line names."""
-    given = {
-        name: value for name in names(kind) if (value := getattr(args, name, None)) is not None
-    }
-    if "budget" in names(kind) and getattr(args, "epsilon", None) is not None:
+    values = {name: getattr(args, name, None) for name in names(kind)}
+    given = {name: value for name, value in values.items() if value is not None}
+    if "budget" in values and getattr(args, "epsilon", None) is not None:
         if "budget" in given:
             raise InputError("--epsilon and --budget exclude each other")
         from gridpriv.privacy.budget import Budget
 
         given["budget"] = Budget("per-release", args.epsilon)
     return given
+
+
+def run_settings(args: argparse.Namespace) -> Settings:
+    """Return the settings of a run that the command line names, a preset's among them."""
+    from gridpriv.zonal.settings import Settings, make_settings
+
+    return make_settings(args.preset, **given_settings(args, Settings))
 
 
 def named_settings(text: str, kind: type[Part], example: str, *also: str) -> tuple[str, Json]:
@@ -142,13 +172,10 @@ def refuse_beside_study(given: Iterable[str]) -> None:
         raise InputError(f"--study reads a whole study. Move these settings into the file: {told}")
 
 
-ZONE_FLAGS = ("zones", "zoning", "zones_from", "partition", "zone_size")
-
-
 def command_again(args: argparse.Namespace, settings: Settings) -> str:
     """Return the command that runs the same again: files by their full path, every setting.
 
-    What decides on noise most it names whatever the defaults are, for a reader with others.
+    Some defaults are named too: those that a later version may set otherwise.
     """
     words = ["gridpriv", args.command, _full(args.case)]
     words += given_words(args, *ZONE_FLAGS, "demand", "series")
@@ -157,11 +184,8 @@ def command_again(args: argparse.Namespace, settings: Settings) -> str:
     held = settings_of(type(settings))
     files = {name: getattr(settings, name) for name in held if held[name].metavar == "FILE"}
     full: Json = {name: _full(path) for name, path in files.items() if path is not None}
-    same = replace(
-        settings,
-        noise_schedule=settings.as_dict()["noise_schedule"] or settings.noise_schedule,
-        **full,
-    )
+    schedule = settings.as_dict()["noise_schedule"] or settings.noise_schedule
+    same = replace(settings, noise_schedule=schedule, **full)
     return shlex.join([*words, *as_flags(same, ("release", "noise_schedule", "rounds"))])
 
 
@@ -177,14 +201,10 @@ def _full(text: str) -> str:
     return str(path.resolve()) if path.is_file() else text
 
 
-CASE = "case name, or file: MATPOWER .m or .mat, pandapower .json"
-DEMAND = "demand that replaces the case's, by bus: bus,pd_mw,qd_mvar"
-
-
-def add_case_arguments(parser: argparse.ArgumentParser) -> None:
+def add_case_arguments(parser: Parser) -> None:
     """Add the case, and the demand that is given for it."""
     parser.add_argument("case", metavar="CASE", help=CASE)
-    parser.add_argument("--demand", metavar="FILE.csv", help=DEMAND)
+    flag(parser, "--demand", "FILE.csv", DEMAND)
 
 
 def given_case(args: argparse.Namespace) -> Case:
@@ -192,11 +212,21 @@ def given_case(args: argparse.Namespace) -> Case:
     from gridpriv.grid.library import load_case
 
     case = load_case(args.case)
-    if args.demand is None:
+    if getattr(args, "demand", None) is None:
         return case
     from gridpriv.grid.overrides import override_demand  # imports pandas: slow
 
     return override_demand(case, args.demand)
+
+
+def read_series(args: argparse.Namespace, case: Case) -> DemandSeries:
+    """Return the series that ``--series`` names."""
+    from gridpriv.grid.overrides import read_demand_series
+    from gridpriv.grid.simbench import is_profiles, profile_series
+
+    if is_profiles(args.series):
+        return profile_series(args.series, args.case, case)
+    return read_demand_series(args.series, case)
 
 
 def question_demand(
@@ -206,10 +236,8 @@ def question_demand(
 
     Parameters
     ----------
-    case : Case
-        With its load scale.
     step : str
-        Of a series, that the demand is of.
+        Of a series.
     """
     from gridpriv.power.plausibility import demand_questions
 
@@ -228,78 +256,20 @@ def question_demand(
         warnings.warn(question, GridprivWarning, stacklevel=2)
 
 
-def add_zone_arguments(parser: argparse.ArgumentParser) -> None:
+def add_zone_arguments(parser: Parser) -> None:
     """Add the flags that choose zones."""
     zones = parser.add_argument_group(
         "zones", "Zone map; default: the map that ships with the case, if there is one."
     )
-    zones.add_argument(
-        "--zones",
-        metavar="K",
-        help="number of zones (default: that of the shipped map)",
-        type=number(_whole, "a number of zones; a map of them is named by --zoning FILE.csv"),
-    )
-    zones.add_argument("--zoning", metavar="FILE.csv", help="zone map with columns bus,zone")
-    zones.add_argument(
-        "--zones-from",
-        metavar="NAME",
-        help="zones from the groups of the case: area | zone | country | substation",
-    )
-    zones.add_argument(
-        "--partition",
-        metavar="NAME",
-        help="partition method: spectral | louvain | kernighan-lin | metis (default: spectral)",
-    )
-    zones.add_argument("--method", dest="partition", help=argparse.SUPPRESS)  # its older name
-    zones.add_argument(
-        "--zone-size", type=WHOLE, metavar="N", help="target buses per zone, in place of --zones"
-    )
-
-
-NOT_HONOURED = (
-    "demand",
-    "ledger",
-    "series",
-    "storage",
-    "ramps",
-    "reserves",
-    "commitment",
-    "dry_run",
-    "write",
-    "resume",
-    "public",
-    "cluster",
-    "reference",
-    "temporal_basis",
-    "stream",
-)
-
-
-def hide_what_runs_only(parser: argparse.ArgumentParser) -> None:
-    """Leave flags of ``run`` that are refused out of the help; they are parsed, to say so."""
-    for action in parser._actions:
-        if action.dest in (*NOT_HONOURED, "ledger_key", "tables", "step_hours"):
-            action.help = argparse.SUPPRESS
-
-
-def studied_run(args: argparse.Namespace) -> tuple[Case, Zoning, Settings]:
-    """Return case, zones and settings of a run that is studied.
-
-    Flags of ``run`` that the study would pass over in silence are refused.
-    """
-    from gridpriv.grid.library import load_case
-    from gridpriv.zonal.settings import Settings, make_settings
-
-    for name in NOT_HONOURED:
-        if getattr(args, name, None):
-            flag = name.replace("_", "-")
-            raise InputError(
-                f"--{flag} is a flag of gridpriv run. gridpriv {args.command} reads the case's own "
-                "demand, publishes nothing and charges nothing: leave the flag out"
-            )
-    settings = make_settings(args.preset, **given_settings(args, Settings))
-    case = load_case(args.case)
-    return case, chosen_zoning(case, args), settings
+    count = number(_whole, "a number of zones; a map of them is named by --zoning FILE.csv")
+    flag(zones, "--zones", "K", "number of zones (default: that of the shipped map)", count)
+    flag(zones, "--zoning", "FILE.csv", "zone map with columns bus,zone")
+    groups = "zones from the groups of the case: area | zone | country | substation"
+    flag(zones, "--zones-from", "NAME", groups)
+    method = "partition method: spectral | louvain | kernighan-lin | metis (default: spectral)"
+    flag(zones, "--partition", "NAME", method)
+    flag(zones, "--method", "NAME", argparse.SUPPRESS, dest="partition")  # its older name
+    flag(zones, "--zone-size", "N", "target buses per zone, in place of --zones", WHOLE)
 
 
 def chosen_zoning(case: Case, args: argparse.Namespace) -> Zoning:
@@ -307,7 +277,7 @@ def chosen_zoning(case: Case, args: argparse.Namespace) -> Zoning:
     from gridpriv.grid.library import zoning_of
     from gridpriv.grid.zoning import read_zoning, zoning_from_source
 
-    given = [flag for flag in ("zoning", "zones_from") if getattr(args, flag)]
+    given = [name for name in ("zoning", "zones_from") if getattr(args, name)]
     if given and (len(given) > 1 or args.zones or args.partition or args.zone_size):
         raise InputError(
             f"--{given[0].replace('_', '-')} names a map; leave out --zones, --zone-size, "
@@ -323,9 +293,7 @@ def chosen_zoning(case: Case, args: argparse.Namespace) -> Zoning:
         raise not_allowed("zones", args.zones, f"1 to {case.n_bus}, the number of buses")
     if args.zones and args.zone_size:
         raise InputError("--zones and --zone-size exclude each other")
-    zones = args.zones
-    if args.zone_size:
-        zones = max(1, round(case.n_bus / args.zone_size))
+    zones = max(1, round(case.n_bus / args.zone_size)) if args.zone_size else args.zones
     if args.partition is not None:
         from gridpriv.grid.partition import METHODS
 
@@ -346,10 +314,16 @@ def chosen_zoning(case: Case, args: argparse.Namespace) -> Zoning:
     return found
 
 
-def add_formats(parser: argparse.ArgumentParser) -> None:
+def add_ledger_arguments(parser: Parser) -> None:
+    """Add ``--ledger`` and ``--ledger-key``."""
+    flag(parser, "--ledger", "FILE", "charge every release to this ledger")
+    flag(parser, "--ledger-key", "FILE", "key of the ledger (default: FILE.key)")
+
+
+def add_formats(parser: Parser) -> None:
     """Add ``--format``, the reports to write."""
     formats = f"report formats, comma-separated: {' | '.join(FORMATS)} | none"
-    parser.add_argument("--format", metavar="A,B,...", default="html", help=formats)
+    flag(parser, "--format", "A,B,...", formats, default="html")
 
 
 def wanted_formats(args: argparse.Namespace) -> list[str]:
@@ -360,12 +334,10 @@ def wanted_formats(args: argparse.Namespace) -> list[str]:
 
 
 def add_output(
-    parser: argparse.ArgumentParser, out: str = "", place: str = "DIR", default: str | None = None
+    parser: Parser, out: str = "", place: str = "DIR", default: str | None = None
 ) -> None:
     """Add ``--out`` where there is something to write, ``--json`` and ``--quiet``."""
     if out:
-        parser.add_argument("--out", metavar=place, default=default, help=out)
-    parser.add_argument(
-        "--json", action="store_true", help="print one JSON document on standard output"
-    )
-    parser.add_argument("--quiet", action="store_true", help="print errors only")
+        flag(parser, "--out", place, out, default=default)
+    switch(parser, "--json", "print one JSON document on standard output")
+    switch(parser, "--quiet", "print errors only")

@@ -5,29 +5,37 @@ from __future__ import annotations
 import argparse
 import shlex
 import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from gridpriv.cli.charging import add_ledger_arguments
 from gridpriv.cli.flags import (
+    REAL,
     WHOLE,
+    add_flags,
     add_formats,
+    add_ledger_arguments,
     add_output,
     add_settings,
+    flag,
     given_settings,
     named_settings,
     refuse_beside_study,
+    switch,
     wanted_formats,
 )
 from gridpriv.cli.learn_forecast import forecast, forecast_arguments
-from gridpriv.cli.learn_ledger import OF_SAMPLES, charging, grant, grant_arguments
-from gridpriv.cli.learn_predict import predict, predict_arguments
-from gridpriv.cli.output import output_folder, print_table, tell, tell_finished
-from gridpriv.cli.progress import progress
+from gridpriv.cli.output import output_folder, print_table, progress, tell
+from gridpriv.cli.parser import Command
+from gridpriv.core.display import shown
 from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError, not_allowed, one_of
-from gridpriv.core.settings import as_flags, check_names, settings_of, written
+from gridpriv.core.files import write_text
+from gridpriv.core.settings import as_flags, check_names, names, settings_of, written
+from gridpriv.core.text import frame_csv, json_ready
 from gridpriv.learning.algorithms.names import READS, SPECIFIC
 from gridpriv.learning.settings import (
     PRESETS,
@@ -39,14 +47,14 @@ from gridpriv.learning.settings import (
 from gridpriv.privacy.statement import refuse_unprotected
 
 if TYPE_CHECKING:
-    import pandas as pd
-
+    from gridpriv.learning.algorithms.base import Begun
     from gridpriv.learning.datasets.base import Dataset
     from gridpriv.learning.interrupted import Keeper
     from gridpriv.learning.result import LearnResult
+    from gridpriv.learning.trained import TrainedModel
     from gridpriv.learning.tuning import Tuning
-    from gridpriv.report.document import Report
-    from gridpriv.study import Study
+    from gridpriv.privacy.ledger import ReleaseCharge
+    from gridpriv.privacy.ledger_rows import LedgerDataset
     from gridpriv.study.learn_plan import LearnPlan
     from gridpriv.study.methods import Method
 
@@ -98,14 +106,8 @@ def _run_arguments(parser: argparse.ArgumentParser) -> None:
     _source_arguments(parser)
     add_settings(parser, LearnSettings, preset_names())
     add_ledger_arguments(parser)
-    parser.add_argument(
-        "--public",
-        action="store_true",
-        help="write public figures only (releases and public data)",
-    )
-    parser.add_argument(
-        "--resume", action="store_true", help="continue the interrupted run of --out"
-    )
+    switch(parser, "--public", "write public figures only (releases and public data)")
+    switch(parser, "--resume", "continue the interrupted run of --out")
     add_output(parser, "write model.npz, tables, run.json and rounds.csv")
 
 
@@ -117,40 +119,31 @@ def _grant_arguments(parser: argparse.ArgumentParser) -> None:
 def _compare_arguments(parser: argparse.ArgumentParser) -> None:
     _source_arguments(parser, nargs="?")
     add_settings(parser, LearnSettings, preset_names(), SET_BY_COMPARISON)
-    parser.add_argument("--study", metavar="FILE", help="read the study from a TOML file instead")
-    parser.add_argument(
+    flag(parser, "--study", "FILE", "read the study from a TOML file instead")
+    flag(
+        parser,
         "--algorithms",
-        metavar="A,B",
-        help=f"algorithms; ryu-kim:output is its output perturbation (default: {ALGORITHMS})",
+        "A,B",
+        f"algorithms; ryu-kim:output is its output perturbation (default: {ALGORITHMS})",
     )
-    parser.add_argument("--method", action="append", metavar="METHOD", help=METHOD)
-    parser.add_argument(
-        "--totals",
-        metavar="E,E",
-        help=f"certified total epsilons, comma-separated (default: {TOTALS})",
+    flag(parser, "--method", "METHOD", METHOD, action="append")
+    flag(
+        parser, "--totals", "E,E", f"certified total epsilons, comma-separated (default: {TOTALS})"
     )
-    parser.add_argument(
-        "--seeds",
-        type=WHOLE,
-        metavar="N",
-        help=f"number of seeds (default: {SEEDS})",
-    )
-    parser.add_argument("--tune", action="append", metavar="SETTING=V,V", help=TUNE)
-    parser.add_argument("--tune-on", metavar="ROWS", help=TUNE_ON)
-    parser.add_argument("--client-rounds", type=WHOLE, metavar="N", help=CLIENT_ROUNDS)
-    parser.add_argument(
+    flag(parser, "--seeds", "N", f"number of seeds (default: {SEEDS})", WHOLE)
+    flag(parser, "--tune", "SETTING=V,V", TUNE, action="append")
+    flag(parser, "--tune-on", "ROWS", TUNE_ON)
+    flag(parser, "--client-rounds", "N", CLIENT_ROUNDS, WHOLE)
+    flag(
+        parser,
         "--allow",
+        "NAME",
+        "accepted differences between methods: client-rounds | units",
         action="append",
-        metavar="NAME",
-        help="accepted differences between methods: client-rounds | units",
     )
-    parser.add_argument(
-        "--jobs", type=WHOLE, default=1, metavar="N", help="processes (default: %(default)s)"
-    )
-    parser.add_argument("--resume", action="store_true", help="run only what the folder lacks")
-    parser.add_argument(
-        "--retry-failed", action="store_true", help="with --resume, also repeat failed runs"
-    )
+    flag(parser, "--jobs", "N", "processes (default: %(default)s)", WHOLE, 1)
+    switch(parser, "--resume", "run only what the folder lacks")
+    switch(parser, "--retry-failed", "with --resume, also repeat failed runs")
     add_formats(parser)
     add_output(parser, "folder of the study", default="learn-compare")
 
@@ -163,10 +156,8 @@ def _source_arguments(parser: argparse.ArgumentParser, nargs: str | None = None)
         help="mnist | femnist | adult | lasso | a folder of one of these names | data of your own: "
         "FILE.npz (x, y, client), FILE.csv or FILE.parquet (y, client), a folder of images",
     )
-    parser.add_argument(
-        "--data", metavar="DIR", help="folder of data sets (default: $GRIDPRIV_DATA)"
-    )
-    parser.add_argument("--download", action="store_true", help="fetch missing files")
+    flag(parser, "--data", "DIR", "folder of data sets (default: $GRIDPRIV_DATA)")
+    switch(parser, "--download", "fetch missing files")
 
 
 def execute(args: argparse.Namespace) -> int:
@@ -261,9 +252,9 @@ def _run(args: argparse.Namespace) -> int:
             repeat=shlex.join(["gridpriv", "learn", "run", args.dataset, *as_flags(settings)]),
         )
         if was_finished:
-            tell_finished(args)
-    tell(args, document, lambda: summarise(document), folder)
-    return 0
+            with progress(args, dataset.name, 0):
+                pass
+    return tell(args, document, lambda: summarise(document), folder)
 
 
 def summarise(document: Json) -> None:
@@ -278,6 +269,7 @@ def summarise(document: Json) -> None:
 
 
 def _compare(args: argparse.Namespace) -> int:
+    from gridpriv.cli.study import finish_learning
     from gridpriv.study.learned import Shelf, compare_learning
 
     formats = wanted_formats(args)
@@ -394,44 +386,160 @@ def _again(args: argparse.Namespace) -> str:
     return " ".join(["gridpriv learn compare", args.dataset, *flags])
 
 
-def finish_learning(study: Study, args: argparse.Namespace, formats: list[str]) -> int:
-    """Write the reports and print the means over seeds and the answer."""
-    from gridpriv.cli.compare import reported, tell_failures, verdict
-
-    reports, table, report = reported(study, formats)
-    files = [str(file) for file in reports]
-    kept = table.dropna(axis=1, how="all").astype(object)
-    rows = kept.where(kept.notna(), None).to_dict("records")
-    document = {"folder": args.out, **verdict(report), "runs": rows, "files": files}
-    written = "\n  ".join([str(args.out), *files])
-    tell(args, document, lambda: _print_means(study, table, report), written)
-    tell_failures(study)
-    return 0
-
-
-def _print_means(study: Study, table: pd.DataFrame, report: Report) -> None:
-    from gridpriv.cli.compare import print_cards, print_messages
-
-    print_cards(report)
-    error = "test_mse" if table["test_error_pct"].isna().all() else "test_error_pct"
-    columns = {
-        "series": "algorithm",
-        "total_epsilon": "total",
-        error: "squared error" if error == "test_mse" else "error %",
-        f"{error}_high": "95 % to",
-        "mean_objective": "objective",
-        "seeds": "seeds",
-    }
-    if study.failed.size:
-        columns["failed"] = "failed"
-    kept = table[list(columns)].astype(object)
-    rows = kept.where(kept.notna(), None).values.tolist()
-    print_table(study.manifest["title"], list(columns.values()), rows)
-    print_messages(report)
-
-
 def _numbers(text: str) -> list[float]:
     try:
         return [float(part) for part in text.split(",")]
     except ValueError:
         raise InputError(f"totals = {text!r}: must be numbers, by commas") from None
+
+
+# what tells which samples there are, and what is protected of them
+OF_SAMPLES = frozenset(
+    {"adjacency", "algorithm", "norm", "clients", "split", "missing", "scaling", "seed"}
+)
+
+
+def grant_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what ``learn grant`` takes beside a data set."""
+    flag(parser, "--epsilon", "E", "total of all releases", REAL, required=True)
+    flag(parser, "--delta", "D", "of all releases (default: 0, pure)", REAL, 0.0)
+    add_ledger_arguments(parser)
+    add_flags(parser, LearnSettings, without=set(names(LearnSettings)) - OF_SAMPLES)
+    add_output(parser)
+
+
+def grant(args: argparse.Namespace, dataset: Dataset, settings: LearnSettings) -> int:
+    """Grant a total to every sample (with dp-fedavg: every client) of a data set."""
+    from gridpriv.learning.run import split_for
+    from gridpriv.learning.units import client_datasets
+    from gridpriv.privacy.ledger import grant as write_grant
+
+    if args.ledger is None:
+        raise InputError("--ledger is missing: the file that the grant is written to")
+    owners = client_datasets(dataset, split_for(dataset, settings), settings)
+    key = None if args.ledger_key is None else Path(args.ledger_key)
+    write_grant(args.ledger, owners, args.epsilon, args.delta, key)
+    units = sum(len(owner.units) for owner in owners)
+    kind = owners[0].protection.units
+    document = {
+        "ledger": args.ledger,
+        "dataset": dataset.name,
+        "epsilon": args.epsilon,
+        "delta": args.delta,
+        "units": units,
+        "unit": kind,
+        "clients": len(owners),
+        "protected": str(owners[0].protection),
+    }
+    delta = f" at delta {args.delta:g}" if args.delta else ""
+    told = (
+        f"{args.ledger}: epsilon {args.epsilon:g}{delta} granted to each of {units} {kind} of "
+        f"{dataset.name}.\nProtected: {document['protected']}."
+    )
+    return tell(args, document, lambda: print(told))
+
+
+@contextmanager
+def charging(
+    args: argparse.Namespace, dataset: Dataset, settings: LearnSettings, begun: Begun
+) -> Iterator[ReleaseCharge | None]:
+    """Open ``--ledger``, refuse a run that does not fit, and yield what charges its releases."""
+    from gridpriv.learning.run import make_task, split_for
+    from gridpriv.learning.units import client_datasets, planned
+    from gridpriv.study.context import open_charge
+
+    def owners() -> Sequence[LedgerDataset]:
+        return client_datasets(dataset, split_for(dataset, settings), settings)
+
+    noisy = settings.mechanism != "none"
+    with open_charge(args.ledger, args.ledger_key, owners, noisy=noisy) as charge:
+        if charge is None:
+            yield None
+            return
+        task, _ = make_task(dataset, settings)
+        task = replace(task, begun=begun)
+        costs = {name: charge.cost(name, drawn) for name, drawn in planned(task).items()}
+        if any(cost.kind == "uncertified" for one in costs.values() for cost in one):
+            raise not_allowed(
+                "ledger", args.ledger, "left out with this run: nothing is proved of its releases"
+            )
+        charge.ledger.plan(costs)
+        yield charge
+
+
+def predict_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``learn predict``."""
+    parser.add_argument("model", metavar="MODEL", help="model.npz of learn run --out")
+    parser.add_argument(
+        "dataset",
+        metavar="DATA",
+        help="FILE.npz (x), FILE.csv or FILE.parquet (the columns of training), a folder of "
+        "images, or a named data set, of which the test rows are predicted; labels y are optional",
+    )
+    flag(parser, "--data", "DIR", "folder of data sets (default: $GRIDPRIV_DATA)")
+    add_output(parser, "CSV file of row and prediction", "F.csv")
+
+
+def predict(args: argparse.Namespace) -> int:
+    """Predict every row, and state the error where the data have labels."""
+    import pandas as pd
+
+    from gridpriv.learning.trained import load_model
+
+    model = load_model(args.model)
+    x, y = _prediction_rows(args, model)
+    predictions = model.predict(x)
+    figures = _prediction_figures(model, predictions, y)
+    document = json_ready(
+        {"model": args.model, "dataset": Path(args.dataset).stem, "rows": len(predictions)}
+        | figures
+        | {"certificate": model.description.certificate, "predictions": predictions.tolist()}
+    )
+    if args.out is not None:
+        table = pd.DataFrame({"row": range(len(predictions)), "prediction": predictions})
+        write_text(Path(args.out), frame_csv(table), private=True)
+    return tell(args, document, lambda: _print_predictions(document, model), args.out)
+
+
+def _prediction_rows(args: argparse.Namespace, model: TrainedModel) -> tuple[Any, Any]:
+    """Return rows, and labels named as the model names them, or None."""
+    from gridpriv.learning.datasets.library import DATASETS, dataset_name, load_dataset
+    from gridpriv.learning.datasets.own import is_own, read_rows
+
+    known, path = model.description, Path(args.dataset)
+    if is_own(path):
+        x, y = read_rows(path, known.columns)
+        return x.reshape(len(x), -1), y
+    name = dataset_name(args.dataset)
+    if name in DATASETS and name != known.dataset:
+        raise not_allowed("model", args.model, f"a model of {name}; it is one of {known.dataset}")
+    dataset = load_dataset(args.dataset, args.data)
+    return dataset.x_test, dataset.y_test
+
+
+def _prediction_figures(model: TrainedModel, predictions: Any, y: Any) -> Json:
+    """Return accuracy or mean squared error; None without labels."""
+    if y is None or not len(y):
+        return {"accuracy": None, "mean_squared_error": None}
+    if model.description.task == "regression":
+        return {"accuracy": None, "mean_squared_error": float(((predictions - y) ** 2).mean())}
+    right = [str(guess) == str(label) for guess, label in zip(predictions, y, strict=True)]
+    return {"accuracy": sum(right) / len(right), "mean_squared_error": None}
+
+
+def _print_predictions(document: Json, model: TrainedModel) -> None:
+    total = model.description.certificate["total"]
+    print(f"{document['rows']} rows predicted with a model of {model.description.dataset}")
+    for name in ("accuracy", "mean_squared_error"):
+        if document[name] is not None:
+            print(f"{name.replace('_', ' ').capitalize()}: {shown(document[name])}")
+    if total["epsilon"] is None:
+        print("The model was trained without noise: it protects no training row.")
+    else:
+        print(
+            f"Privacy of the training rows: epsilon {shown(total['epsilon'])} at delta "
+            f"{total['delta']:g}; {model.description.certificate['adjacency']}"
+        )
+
+
+COMMANDS = {"learn": Command(add_arguments, execute)}

@@ -5,11 +5,19 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gridpriv.cli.charging import add_ledger_arguments, opened
-from gridpriv.cli.flags import REAL, WHOLE, add_output, add_zone_arguments, chosen_zoning
+from gridpriv.cli.flags import (
+    REAL,
+    WHOLE,
+    add_ledger_arguments,
+    add_output,
+    add_zone_arguments,
+    chosen_zoning,
+    flag,
+)
 from gridpriv.cli.output import print_table, tell
 from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError, not_allowed, one_of
@@ -32,66 +40,65 @@ DAY = 24
 def forecast_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``learn forecast``."""
     parser.add_argument("case", metavar="CASE", help="case name, or file")
-    parser.add_argument(
+    flag(
+        parser,
         "--history",
-        metavar="FILE.csv",
+        "FILE.csv",
+        "past demand: step,bus,pd_mw,qd_mvar; steps are dates and times",
         required=True,
-        help="past demand: step,bus,pd_mw,qd_mvar; steps are dates and times",
     )
-    parser.add_argument(
+    flag(
+        parser,
         "--weather",
-        metavar="FILE.csv",
-        help=(
+        "FILE.csv",
+        (
             "public columns for past and forecast steps, such as step,temperature (default: "
             "calendar only)"
         ),
     )
     add_zone_arguments(parser)
-    parser.add_argument(
+    flag(
+        parser,
         "--total",
-        type=REAL,
-        default=0.2,
-        metavar="E",
-        help="total epsilon (pure DP) of a zone's releases; inf: no noise (default: %(default)s)",
+        "E",
+        "total epsilon (pure DP) of a zone's releases; inf: no noise (default: %(default)s)",
+        REAL,
+        0.2,
     )
-    parser.add_argument(
+    flag(
+        parser,
         "--beta",
-        default="1MW",
-        metavar="BETA",
-        help=(
+        "BETA",
+        (
             "adjacency distance: protected change of one bus's demand in every step (default: "
             "%(default)s)"
         ),
+        default="1MW",
     )
-    parser.add_argument(
-        "--noise",
-        default="simulated",
-        metavar="NAME",
-        help="simulated | secure (default: %(default)s)",
+    flag(
+        parser, "--noise", "NAME", "simulated | secure (default: %(default)s)", default="simulated"
     )
-    parser.add_argument(
-        "--model", default="linear", metavar="NAME", help="linear | network (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--steps", type=WHOLE, default=DAY, metavar="N", help="steps ahead (default: %(default)s)"
-    )
-    parser.add_argument(
+    flag(parser, "--model", "NAME", "linear | network (default: %(default)s)", default="linear")
+    flag(parser, "--steps", "N", "steps ahead (default: %(default)s)", WHOLE, DAY)
+    flag(
+        parser,
         "--test-steps",
-        type=WHOLE,
-        default=0,
-        metavar="N",
-        help=(
+        "N",
+        (
             "hold out the last N steps and compare the forecast with them (default: 0); the "
             "comparison is private"
         ),
+        WHOLE,
+        0,
     )
-    parser.add_argument(
+    flag(
+        parser,
         "--quantiles",
+        "Q,Q",
+        "of every zone's demand (default: %(default)s)",
         default=QUANTILES,
-        metavar="Q,Q",
-        help="of every zone's demand (default: %(default)s)",
     )
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="(default: 0)")
+    flag(parser, "--seed", "N", "(default: 0)", int, 0)
     add_ledger_arguments(parser)
     add_output(parser, "file of the forecast, for --public-demand", "F.csv")
 
@@ -101,6 +108,7 @@ def forecast(args: argparse.Namespace) -> int:
     from gridpriv.grid.library import load_case
     from gridpriv.grid.overrides import read_demand_series
     from gridpriv.learning.forecast import check_quantiles
+    from gridpriv.study.context import open_charge
 
     one_of("noise", args.noise, ("simulated", "secure"))
     one_of("model", args.model, ("linear", "network"))
@@ -115,7 +123,8 @@ def forecast(args: argparse.Namespace) -> int:
         raise not_allowed("test-steps", args.test_steps, f"fewer than {len(series) - 1}")
     adjacency = DemandAdjacency(parse_beta(args.beta).distance(case.base_mva))
     noisy = args.total < math.inf
-    with opened(args, lambda: _owners(case, zoning, adjacency), noisy=noisy) as charge:
+    owners = partial(_owners, case, zoning, adjacency)
+    with open_charge(args.ledger, args.ledger_key, owners, noisy=noisy) as charge:
         found, times = _forecast(args, series, zoning, adjacency, charge)
     quantiles = {level: found.quantile(level) * case.base_mva for level in levels}
     document = _document(args, case, zoning, found, times, quantiles)
@@ -123,8 +132,7 @@ def forecast(args: argparse.Namespace) -> int:
         document["test"] = _tested(series, zoning, found, quantiles, args)
     if args.out is not None:
         write_text(Path(args.out), frame_csv(_table(case, zoning, found, times)), private=False)
-    tell(args, document, lambda: _print(document), args.out)
-    return 0
+    return tell(args, document, lambda: _print(document), args.out)
 
 
 def _levels(text: str) -> list[float]:

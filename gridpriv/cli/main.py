@@ -18,9 +18,9 @@ import traceback
 import warnings
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
-from gridpriv.cli.parser import Parser
+from gridpriv.cli.parser import Command, Parser
 from gridpriv.core.errors import GridprivError, GridprivWarning, InputError, SolverError, notes
 from gridpriv.core.text import clean
 from gridpriv.core.threads import one_thread
@@ -51,6 +51,28 @@ COMMANDS = {
     "account": "total epsilon of T releases, or the noise for a total",
 }
 
+HOMES = {
+    "account": "budgets",
+    "acopf": "optimum",
+    "attack": "assurance",
+    "audit": "assurance",
+    "cases": "grids",
+    "compare": "study",
+    "consortium": "consortium",
+    "convert": "grids",
+    "coordinator": "consortium",
+    "exchange": "analysis",
+    "keys": "consortium",
+    "ledger": "budgets",
+    "relax": "optimum",
+    "report": "study",
+    "reproduce": "study",
+    "schema": "study",
+    "security": "analysis",
+    "zone-agent": "consortium",
+    "zones": "grids",
+}
+"""Modules of commands that share one; the others have one of their own name."""
 RARELY = 100_000  # new objects between two collections: imports make many and drop few
 TRACEBACK = "GRIDPRIV_TRACEBACK"
 DEFECT, PIPE_CLOSED = 70, 141
@@ -130,7 +152,7 @@ def _run(words: list[str], command: str, *, own: bool) -> int:
         parser.print_help()
         return 2
     show_warnings(quiet=args.quiet)
-    return int(_module(args.command).execute(args))
+    return command_of(args.command).execute(args)
 
 
 def _told(error: BaseException) -> tuple[str, int] | None:
@@ -200,12 +222,14 @@ def _parser(command: str) -> Parser:
     for name, summary in COMMANDS.items():
         described = commands.add_parser(name, help=summary, description=summary)
         if name == command:
-            _module(name).add_arguments(described)
+            command_of(name).add_arguments(described)
     return parser
 
 
-def _module(command: str) -> Any:
-    return import_module(f"gridpriv.cli.{command.replace('-', '_')}")
+def command_of(name: str) -> Command:
+    """Return a command by its name."""
+    commands: dict[str, Command] = import_module(f"gridpriv.cli.{HOMES.get(name, name)}").COMMANDS
+    return commands[name]
 
 
 class _Version(argparse.Action):

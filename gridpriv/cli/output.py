@@ -6,11 +6,12 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gridpriv.core.display import Amount, shown
+from gridpriv.core.display import Amount, amount, shown
 from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError
 from gridpriv.core.files import make_folder, write_text
@@ -26,20 +27,22 @@ def tell(
     document: Json,
     summarise: Callable[[], object],
     written: Path | str | None = None,
-) -> None:
-    """Print what ``--json`` and ``--quiet`` ask for: the document, nothing, or the summary."""
+    code: int = 0,
+) -> int:
+    """Print what ``--json`` and ``--quiet`` ask for: the document, nothing, or the summary.
+
+    Returns
+    -------
+    int
+        ``code``, the command's exit status.
+    """
     if args.json:
         sys.stdout.write(json_text(document))
     elif not args.quiet:
         summarise()
         if written is not None:
             console().print(f"Written to {written}", soft_wrap=True)  # paths stay whole
-
-
-def tell_finished(args: argparse.Namespace) -> None:
-    """Say that ``--resume`` found all of it done: what is shown was made before."""
-    if not args.quiet:
-        print(f"nothing was left to do: {args.out} was finished before", file=sys.stderr)
+    return code
 
 
 def json_text(document: Json) -> str:
@@ -86,6 +89,17 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[obje
         table.add_row(*(shown(cell) for cell in row))
     out.print(Text(title, style="bold"))
     out.print(table)
+
+
+def print_records(
+    title: str, columns: Mapping[str, str], records: Iterable[Json], **units: str
+) -> None:
+    """Print rows of a document: ``columns`` are headers by key, ``units`` those of amounts."""
+    cells = [
+        [amount(row[key], units[key]) if key in units else row[key] for key in columns]
+        for row in records
+    ]
+    print_table(title, list(columns.values()), cells)
 
 
 def print_rows(rows: Sequence[Sequence[object]]) -> None:
@@ -138,3 +152,31 @@ def write_results(folder: Path, name: str, document: Json, **tables: pd.DataFram
     for title, table in tables.items():
         write_text(folder / f"{title}.csv", frame_csv(table), private=True)
     write_text(folder / f"{name}.json", sealed(document, indent=2), private=True)
+
+
+@contextmanager
+def progress(args: argparse.Namespace, label: str, total: int) -> Iterator[Callable[..., None]]:
+    """Show a progress bar with the time left on a terminal; yield ``advance(note, steps=1)``.
+
+    A ``total`` of 0 is work that ``--resume`` found done: what is shown was made before.
+    """
+    if total == 0 and not args.quiet:
+        print(f"nothing was left to do: {args.out} was finished before", file=sys.stderr)
+    if args.quiet or args.json or not sys.stderr.isatty():
+        yield lambda *_: None
+        return
+    from rich import progress as shown_as
+    from rich.table import Column
+
+    bar = shown_as.Progress(
+        shown_as.TextColumn("{task.description}"),
+        shown_as.BarColumn(bar_width=24),
+        shown_as.MofNCompleteColumn(table_column=Column(min_width=2 * len(str(total)) + 1)),
+        shown_as.TimeRemainingColumn(table_column=Column(min_width=len("0:00:00"))),
+        shown_as.TextColumn("{task.fields[note]}"),
+        console=console(error=True),
+        transient=True,
+    )
+    with bar:
+        task = bar.add_task(label, total=total, note="")
+        yield lambda note, steps=1: bar.update(task, advance=steps, note=note)

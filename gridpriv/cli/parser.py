@@ -6,12 +6,20 @@ import argparse
 import re
 import sys
 import textwrap
-from collections.abc import Iterable, Sequence
-from typing import Any, NoReturn
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn
 
-from gridpriv.cli.examples import EXAMPLES
 from gridpriv.core.errors import not_allowed, one_of
 from gridpriv.core.settings import check_names
+
+EXAMPLES = Path(__file__).with_name("examples.txt")
+
+
+def examples() -> dict[str, str]:
+    """Return the examples of each command, by the words after ``gridpriv``."""
+    parts = EXAMPLES.read_text(encoding="utf-8").split("== ")[1:]
+    return {name: text.strip("\n") for name, _, text in (part.partition("\n") for part in parts)}
 
 
 class Parser(argparse.ArgumentParser):
@@ -57,7 +65,7 @@ class Parser(argparse.ArgumentParser):
 
     def examples(self) -> str:
         """Return the command lines that show what the command is for; empty for a group."""
-        return EXAMPLES.get(self.prog.partition(" ")[2], "").strip("\n")
+        return examples().get(self.prog.partition(" ")[2], "")
 
     def format_help(self) -> str:
         """Return the help, examples last."""
@@ -105,3 +113,10 @@ def _needed(action: argparse.Action) -> str:
     if action.option_strings:
         return f"{action.option_strings[0]} {name}"
     return {"?": f"[{name}]", "*": f"[{name} ...]", "+": f"{name} ..."}.get(str(action.nargs), name)
+
+
+class Command(NamedTuple):
+    """A command: what adds its arguments, and what executes it and returns the exit status."""
+
+    add_arguments: Callable[[argparse.ArgumentParser], None]
+    execute: Callable[[argparse.Namespace], int]

@@ -9,17 +9,19 @@ from typing import TYPE_CHECKING, get_args
 
 from gridpriv.cli.flags import (
     CASE,
+    PUBLIC_DEMAND,
     REAL,
     WHOLE,
     ZONE_FLAGS,
     add_output,
     add_zone_arguments,
     chosen_zoning,
+    flag,
     given_words,
     listed,
 )
-from gridpriv.cli.output import output_folder, print_table, tell, write_results
-from gridpriv.cli.progress import progress
+from gridpriv.cli.output import output_folder, print_table, progress, tell, write_results
+from gridpriv.cli.parser import Command
 from gridpriv.core.display import amount, counted, figure
 from gridpriv.core.document import Json
 from gridpriv.core.errors import not_allowed, one_of
@@ -39,49 +41,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.add_argument("case", metavar="CASE", help=CASE)
     add_zone_arguments(parser)
-    parser.add_argument(
-        "--beta",
-        default="10MW",
-        metavar="BETA",
-        help=settings_of(Settings)["beta"].help,
-    )
-    parser.add_argument("--protect", dest="beta", help=argparse.SUPPRESS)  # its older name
-    parser.add_argument(
-        "--total", type=REAL, default=1.0, metavar="E", help="total epsilon (pure DP)"
-    )
-    parser.add_argument(
-        "--public-demand",
-        metavar="FILE",
-        help=(
-            "expected demand of every bus, bus,pd_mw,qd_mvar (default: estimated from "
-            "generation capacity)"
-        ),
-    )
-    parser.add_argument(
+    flag(parser, "--beta", "BETA", settings_of(Settings)["beta"].help, default="10MW")
+    flag(parser, "--protect", "BETA", argparse.SUPPRESS, dest="beta")  # its older name
+    flag(parser, "--total", "E", "total epsilon (pure DP)", REAL, 1.0)
+    flag(parser, "--public-demand", "FILE", PUBLIC_DEMAND)
+    flag(
+        parser,
         "--releases",
+        "A,B,...",
+        "statistics of demand: nothing | bus | total | tree | auto",
         default=RELEASES,
-        metavar="A,B,...",
-        help="statistics of demand: nothing | bus | total | tree | auto",
     )
-    parser.add_argument(
-        "--mechanisms", default=MECHANISMS, metavar="A,B,...", help="noise: knorm | laplace"
-    )
-    parser.add_argument(
+    flag(parser, "--mechanisms", "A,B,...", "noise: knorm | laplace", default=MECHANISMS)
+    flag(
+        parser,
         "--rounds",
+        "A,B,...",
+        "numbers of rounds; central: one central optimization",
         default=ROUNDS,
-        metavar="A,B,...",
-        help="numbers of rounds; central: one central optimization",
     )
-    parser.add_argument(
-        "--draws",
-        type=WHOLE,
-        default=10,
-        metavar="N",
-        help="number of demand scenarios sampled from public data",
-    )
-    parser.add_argument(
-        "--solver", default=Settings.solver, metavar="NAME", help="clarabel, ipopt or pyomo:NAME"
-    )
+    flag(parser, "--draws", "N", "number of demand scenarios sampled from public data", WHOLE, 10)
+    flag(parser, "--solver", "NAME", "clarabel, ipopt or pyomo:NAME", default=Settings.solver)
     add_output(parser, "write plan.json")
 
 
@@ -133,8 +113,7 @@ def execute(args: argparse.Namespace) -> int:
     }
     if folder is not None:
         write_results(folder, "plan", document)
-    tell(args, document, lambda: _summarise(document), folder)
-    return 0
+    return tell(args, document, lambda: _summarise(document), folder)
 
 
 def _axes(args: argparse.Namespace) -> tuple[list[str], list[str], list[str]]:
@@ -274,3 +253,6 @@ def _range(found: dict[str, float] | None) -> str | None:
         return None
     least, median, most = (figure(found[name]) for name in ("least", "median", "most"))
     return median if least == most else f"{median} ({least} to {most})"
+
+
+COMMANDS = {"plan": Command(add_arguments, execute)}

@@ -11,9 +11,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
-from gridpriv.cli.charging import add_ledger_arguments, opened
-from gridpriv.cli.flags import REAL, WHOLE, add_case_arguments, add_output, given_case
+from gridpriv.cli.flags import (
+    PUBLIC_DEMAND,
+    REAL,
+    WHOLE,
+    add_case_arguments,
+    add_ledger_arguments,
+    add_output,
+    flag,
+    given_case,
+    read_series,
+)
 from gridpriv.cli.output import print_table, tell
+from gridpriv.cli.parser import Command
 from gridpriv.core.display import amount, counted
 from gridpriv.core.document import Json
 from gridpriv.core.errors import InputError, not_allowed, one_of
@@ -47,97 +57,32 @@ SIMULATED = "SIMULATED NOISE, NO PRIVACY: anyone with the seed can subtract the 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     add_case_arguments(parser)
-    flags: tuple[tuple[str, Json], ...] = (
-        (
-            "--beta",
-            {
-                "default": "10MW",
-                "metavar": "BETA",
-                "help": "adjacency distance: protected change of one bus's demand, with its unit",
-            },
-        ),
-        (
-            "--total",
-            {"type": REAL, "default": 1.0, "metavar": "E", "help": "total epsilon (pure DP)"},
-        ),
-        (
-            "--protects",
-            {
-                "default": "p+q",
-                "metavar": "NAME",
-                "help": f"protected demand of a bus: {' | '.join(PROTECTS)}",
-            },
-        ),
-        (
-            "--release",
-            {
-                "default": "auto",
-                "metavar": "NAME",
-                "help": f"statistics of demand: {' | '.join(RELEASES)}",
-            },
-        ),
-        (
-            "--mechanism",
-            {
-                "metavar": "NAME",
-                "help": f"{' | '.join(MECHANISMS)} (default: knorm for p+q, else laplace)",
-            },
-        ),
-        (
-            "--noise",
-            {
-                "default": "simulated",
-                "metavar": "NAME",
-                "help": f"source of the noise: {' | '.join(NOISES)}",
-            },
-        ),
-        ("--seed", {"type": WHOLE, "metavar": "N", "help": "seed of simulated noise"}),
-        (
-            "--public-demand",
-            {
-                "metavar": "FILE",
-                "help": (
-                    "expected demand of every bus, bus,pd_mw,qd_mvar (default: estimated from "
-                    "generation capacity)"
-                ),
-            },
-        ),
-        (
-            "--fidelity",
-            {
-                "metavar": "NAME",
-                "help": (
-                    "cost: spend half of the total on a noisy cost query that keeps the "
-                    "optimal cost near the true one"
-                ),
-            },
-        ),
-        (
-            "--scenarios",
-            {
-                "type": WHOLE,
-                "default": 0,
-                "metavar": "N",
-                "help": (
-                    "also write N demand scenarios sampled from the posterior, at no further "
-                    "epsilon"
-                ),
-            },
-        ),
-        (
-            "--series",
-            {
-                "metavar": "FILE.csv",
-                "help": (
-                    "publish every step of a series under one total: step,load_scale or "
-                    "step,bus,pd_mw,qd_mvar; or profiles[:FIRST,STEPS]"
-                ),
-            },
-        ),
+    beta = "adjacency distance: protected change of one bus's demand, with its unit"
+    flag(parser, "--beta", "BETA", beta, default="10MW")
+    flag(parser, "--protect", "BETA", argparse.SUPPRESS, dest="beta")  # its older name
+    flag(parser, "--total", "E", "total epsilon (pure DP)", REAL, 1.0)
+    protects = f"protected demand of a bus: {' | '.join(PROTECTS)}"
+    flag(parser, "--protects", "NAME", protects, default="p+q")
+    release = f"statistics of demand: {' | '.join(RELEASES)}"
+    flag(parser, "--release", "NAME", release, default="auto")
+    mechanism = f"{' | '.join(MECHANISMS)} (default: knorm for p+q, else laplace)"
+    flag(parser, "--mechanism", "NAME", mechanism)
+    noise = f"source of the noise: {' | '.join(NOISES)}"
+    flag(parser, "--noise", "NAME", noise, default="simulated")
+    flag(parser, "--seed", "N", "seed of simulated noise", WHOLE)
+    flag(parser, "--public-demand", "FILE", PUBLIC_DEMAND)
+    fidelity = (
+        "cost: spend half of the total on a noisy cost query that keeps the optimal cost near the "
+        "true one"
     )
-    for flag, given in flags:
-        parser.add_argument(flag, **given)
-    parser.add_argument("--protect", dest="beta", help=argparse.SUPPRESS)  # its older name
+    flag(parser, "--fidelity", "NAME", fidelity)
+    scenarios = "also write N demand scenarios sampled from the posterior, at no further epsilon"
+    flag(parser, "--scenarios", "N", scenarios, WHOLE, 0)
+    series = (
+        "publish every step of a series under one total: step,load_scale or "
+        "step,bus,pd_mw,qd_mvar; or profiles[:FIRST,STEPS]"
+    )
+    flag(parser, "--series", "FILE.csv", series)
     add_ledger_arguments(parser)
     add_output(
         parser, "MATPOWER file to write; certificate and data sheet are written next to it", "FILE"
@@ -154,8 +99,7 @@ def execute(args: argparse.Namespace) -> int:
         done = publish.draw(charge or (lambda *_: None))
         run = None if charge is None else charge.run_id
     document = _write(args, place, done, run)
-    tell(args, document, lambda: summarise(document), place)
-    return 0
+    return tell(args, document, lambda: summarise(document), place)
 
 
 @dataclass(frozen=True, eq=False)
@@ -220,7 +164,6 @@ def _case(args: argparse.Namespace, case: Case, settings: Settings) -> Ready:
 
 
 def _series(args: argparse.Namespace, case: Case, settings: Settings) -> Ready:
-    from gridpriv.cli.series import read_series
     from gridpriv.zonal.protected_case import WHOLE_GRID
     from gridpriv.zonal.protected_series import prepare_series, protect_series
 
@@ -233,13 +176,14 @@ def _charged(
     args: argparse.Namespace, case: Case, settings: Settings, planned: Mapping[Drawn, int]
 ) -> Iterator[ReleaseCharge | None]:
     """Open ``--ledger`` and check that all releases fit before the first is drawn."""
+    from gridpriv.study.context import open_charge
     from gridpriv.zonal.datasets import zone_datasets
     from gridpriv.zonal.protected_case import WHOLE_GRID, whole_grid
 
     def owners() -> Sequence[LedgerDataset]:
         return zone_datasets(case, whole_grid(case), settings.protected(case))
 
-    with opened(args, owners, noisy=True) as charge:
+    with open_charge(args.ledger, args.ledger_key, owners, noisy=True) as charge:
         if charge is not None:
             charge.ledger.plan({WHOLE_GRID: charge.cost(WHOLE_GRID, planned)})
         yield charge
@@ -336,3 +280,6 @@ def sentences(document: Json) -> list[str]:
             "No branch has a rating: AC-feasible means within voltage, angle and generator limits."
         )
     return said
+
+
+COMMANDS = {"publish": Command(add_arguments, execute)}

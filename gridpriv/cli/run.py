@@ -1,41 +1,69 @@
-"""``gridpriv run``: one private run of a case."""
+"""``gridpriv run``: one private run of a case, or of every step of a series under one budget."""
 
 from __future__ import annotations
 
 import argparse
-import time
 import warnings
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gridpriv.cli.charging import add_ledger_arguments, charging
+import numpy as np
+
 from gridpriv.cli.flags import (
+    PUBLIC,
     add_case_arguments,
+    add_ledger_arguments,
     add_output,
     add_settings,
     add_zone_arguments,
     chosen_zoning,
+    command_again,
+    flag,
     given_case,
-    given_settings,
     question_demand,
+    read_series,
+    run_settings,
+    switch,
 )
-from gridpriv.cli.output import output_folder, print_rows, print_table, tell, tell_finished
-from gridpriv.cli.progress import progress
-from gridpriv.cli.series import add_arguments as add_series_arguments
-from gridpriv.cli.series import held_runs, in_turn, refuse_without_series, run_horizon
+from gridpriv.cli.output import output_folder, print_rows, print_table, progress, tell
+from gridpriv.cli.parser import Command
+from gridpriv.core.display import counted
 from gridpriv.core.document import Json
-from gridpriv.core.errors import GridprivError, GridprivWarning, InputError, one_of
+from gridpriv.core.errors import BudgetError, GridprivWarning, InputError, SolverError, one_of
 from gridpriv.grid.case import Case
-from gridpriv.zonal.settings import PRESETS, Settings, make_settings
+from gridpriv.zonal.settings import PRESETS, Settings
 
 if TYPE_CHECKING:
     from gridpriv.consensus.transport import Connect
-    from gridpriv.study.run_folder import RunFolder
-    from gridpriv.zonal.prepared import Prepared
+    from gridpriv.grid.zoning import Zoning
+    from gridpriv.study.context import RunContext
+    from gridpriv.zonal.horizon import Horizon
     from gridpriv.zonal.result import RunResult
+
+COUPLING = {
+    "storage": "storage units, scheduled over all steps: name,bus,p_mw,energy_mwh and more "
+    "(docs/howto/day.md)",
+    "ramps": "ramp limits of generators: gen,up_mw_per_hour,down_mw_per_hour",
+    "reserves": "reserve capacity of generators, shared by the zones: "
+    "gen,up_mw,down_mw[,up_price,down_price]; the row 'required' holds the requirement of the "
+    "system",
+    "commitment": "generators that may be switched off: gen,start_cost,min_up_hours,min_down_hours",
+}
+SERIES = (
+    "one run per step under one budget: step,load_scale or step,bus,pd_mw,qd_mvar; or "
+    "profiles[:FIRST,STEPS] of a simbench net"
+)
+REFERENCE = (
+    "also compute the baselines: noise-free, prior-only and AC optimum (default: unless --public "
+    "or --series)"
+)
+WRITE = (
+    "write the set points into a copy of the case: .m .mat .json .xiidm .zip .uct .raw; for the "
+    "demand's owner only"
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,145 +71,93 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_case_arguments(parser)
     add_zone_arguments(parser)
     add_settings(parser, Settings, PRESETS)
-    add_series_arguments(parser)
+    flag(parser, "--series", "FILE.csv", SERIES)
+    for name, text in COUPLING.items():
+        flag(parser, f"--{name}", "FILE.csv", text)
+    flag(parser, "--step-hours", "H", "length of a step (default: 1)", float, 1.0)
+    switch(parser, "--resume", "run the steps that are missing in --out")
     add_ledger_arguments(parser)
-    parser.add_argument("--cluster", metavar="ADDRESS", help="solve zones on this Dask cluster")
-    parser.add_argument(
-        "--tables",
-        default="csv",
-        metavar="FORMAT",
-        help="format of res_bus and other tables: csv | parquet | json",
-    )
-    parser.add_argument(
-        "--reference",
-        action=argparse.BooleanOptionalAction,
-        default=None,
-        help="also compute the baselines: noise-free, prior-only and AC optimum (default: "
-        "unless --public or --series)",
-    )
+    flag(parser, "--cluster", "ADDRESS", "solve zones on this Dask cluster")
+    tables = "format of res_bus and other tables: csv | parquet | json"
+    flag(parser, "--tables", "FORMAT", tables, default="csv")
+    either = argparse.BooleanOptionalAction
+    parser.add_argument("--reference", action=either, default=None, help=REFERENCE)
     dry = "check case, zones and settings, print the estimated time, run nothing"
-    parser.add_argument("--dry-run", action="store_true", help=dry)
-    parser.add_argument(
-        "--public", action="store_true", help="write public figures only (releases and public data)"
-    )
-    parser.add_argument(
-        "--write",
-        metavar="FILE",
-        help=(
-            "write the set points into a copy of the case: .m .mat .json .xiidm .zip .uct "
-            ".raw; for the demand's owner only"
-        ),
-    )
+    switch(parser, "--dry-run", dry)
+    switch(parser, "--public", PUBLIC)
+    flag(parser, "--write", "FILE", WRITE)
     add_output(parser, "folder for settings, tables and figures")
 
 
 def execute(args: argparse.Namespace) -> int:
     """Run, print the summary or the JSON document, write the folder."""
+    from gridpriv.privacy.statement import refuse_unprotected
+
     if args.tables != "csv":
         from gridpriv.zonal.tables import FORMATS
 
         one_of("tables", args.tables, FORMATS)
-    given = given_settings(args, Settings)
-    from gridpriv.privacy.statement import refuse_unprotected
-
-    settings = make_settings(args.preset, **given)
-    if settings.mechanism == "none" and "budget" in given:
+    settings = run_settings(args)
+    if settings.mechanism == "none" and (args.budget is not None or args.epsilon is not None):
         warnings.warn(
             f"budget = {str(settings.budget)!r} has no effect: mechanism 'none' draws no noise",
             GridprivWarning,
             stacklevel=2,
         )
     _check_writing(args)
-    refuse_without_series(args)
+    given = [f"--{name}" for name in COUPLING if getattr(args, name) is not None]
+    if given and args.series is None:
+        raise InputError(
+            f"{given[0]} needs steps, but there is no --series. Give --series FILE.csv."
+        )
     folder = output_folder(args.out)
     settings = _resumed(args, folder, settings)
-    began = time.perf_counter()
+    context = _context(args, folder, settings)
     case = given_case(args)
     zoning = chosen_zoning(case, args)
-    load_seconds = time.perf_counter() - began
     if args.public:
         refuse_unprotected(settings.effective_mechanism())
-    transport = _transport(args, settings)
     if args.dry_run:
-        return _dry_run(args, case, settings)
-    if args.series is not None:
-        return run_horizon(args, case, zoning, settings, folder, transport)
-    question_demand(args, case.scale_load(settings.load_scale), settings.load_scale)
+        from gridpriv.study.estimate import estimate
 
+        found = estimate([(case, settings)])
+        return tell(args, vars(found), lambda: print(found))
+    if args.series is not None:
+        return _run_series(args, context, _horizon(args, case, zoning, settings))
+    question_demand(args, case.scale_load(settings.load_scale), settings.load_scale)
     from gridpriv.zonal.prepared import prepare
 
-    return _run(args, case, prepare(case, zoning, settings), folder, transport, load_seconds)
-
-
-def _dry_run(args: argparse.Namespace, case: Case, settings: Settings) -> int:
-    """Print the time of a run; what it needs has been read and checked."""
-    from gridpriv.study.estimate import estimate
-
-    found = estimate([(case, settings)])
-    tell(args, vars(found), lambda: print(found))
-    return 0
-
-
-def _run(
-    args: argparse.Namespace,
-    case: Case,
-    prepared: Prepared,
-    folder: Path | None,
-    transport: Connect | None,
-    load_seconds: float,
-) -> int:
-    from gridpriv.consensus.transport import ReusedAgents
-    from gridpriv.zonal.run import own_transport, run_prepared
-
-    def told(document: Json, *, early: bool = False) -> None:
+    def show(document: Json, early: bool = False) -> None:
         tell(args, document, lambda: None if early else summarise(document), folder)
 
-    with ExitStack() as stack:
-        kept = None
-        if folder is not None:
-            told_of = (case, prepared.zoning, prepared.settings, prepared.seed)
-            kept = stack.enter_context(held_runs(args, folder, *told_of))
-        if kept is not None and not kept.left():
-            tell_finished(args)
-            document = finished(args, kept)
-            if document is not None:
-                told(document)
-            return 0
+    def write(result: RunResult) -> None:
+        if args.write is not None:
+            from gridpriv.zonal.export import write_set_points
 
-        def keep(result: RunResult) -> None:
-            if kept is not None:
-                try:
-                    kept.add(0, result)
-                    finished(args, kept)
-                except (GridprivError, OSError) as error:
-                    error.add_note(f"not stored; {result.trace.drawn()}")
-                    raise
-            told(result.as_dict(public=args.public), early=result.early is not None)
+            write_set_points(result.solution, args.case, Path(args.write))
 
-        own = own_transport(prepared.settings.workers)
-        zones = stack.enter_context(closing(ReusedAgents(transport or own)))
-        with ExitStack() as running:
-            charge, admit = running.enter_context(charging(args, case, prepared))
-            advance = running.enter_context(progress(args, case.name, prepared.settings.rounds))
-            result = run_prepared(
-                prepared,
-                watch=lambda r: advance(f"residual {r.consensus_residual:.2e}"),
-                load_seconds=load_seconds,
-                charge=charge,
-                admit=admit if kept is None else in_turn(admit, partial(kept.begin, 0)),
-                leave=keep,
-                transport=zones,
-            )
-        try:
-            if args.reference or (args.reference is None and not args.public):
-                result = _compared(result, zones)
-            if args.write is not None:
-                from gridpriv.zonal.export import write_set_points
-
-                write_set_points(result.solution, args.case, Path(args.write))
-        finally:  # whatever becomes of the comparison, the run is charged
-            keep(result)
+    context.run(case, prepare(case, zoning, settings), show, write)
     return 0
+
+
+def _context(args: argparse.Namespace, folder: Path | None, settings: Settings) -> RunContext:
+    """Return the context of the run: ledger, folder, baselines, progress."""
+    from gridpriv.report.copies import write_run_copies
+    from gridpriv.study.context import RunContext
+
+    usual = not args.public and args.series is None
+    return RunContext(
+        out=folder,
+        public=args.public,
+        resume=args.resume,
+        ledger=args.ledger,
+        ledger_key=args.ledger_key,
+        reference=usual if args.reference is None else args.reference,
+        transport=_transport(args, settings),
+        repeat=partial(command_again, args),
+        progress=partial(progress, args),
+        copies=partial(write_run_copies, tables=args.tables),
+    )
 
 
 def _check_writing(args: argparse.Namespace) -> None:
@@ -199,19 +175,6 @@ def _check_writing(args: argparse.Namespace) -> None:
         )
 
 
-def _compared(result: RunResult, zones: Connect) -> RunResult:
-    """Return the result with its baselines; an interrupt there keeps the run."""
-    from gridpriv.zonal.reference import reference
-
-    try:
-        return replace(result, reference=reference(result, result.settings.load_scale, zones))
-    except KeyboardInterrupt as error:
-        # notes are of the run that was cut off, which draws nothing
-        interrupt = KeyboardInterrupt(*error.args)
-        interrupt.add_note("the run is done; its baselines take a new run")
-        raise interrupt from None
-
-
 def _resumed(args: argparse.Namespace, folder: Path | None, settings: Settings) -> Settings:
     """Return the settings with the seed of the folder that is gone on with."""
     if not args.resume:
@@ -221,14 +184,6 @@ def _resumed(args: argparse.Namespace, folder: Path | None, settings: Settings) 
     from gridpriv.study.run_folder import recorded_seed
 
     return settings if settings.seed is not None else replace(settings, seed=recorded_seed(folder))
-
-
-def finished(args: argparse.Namespace, kept: RunFolder) -> Json | None:
-    """Make the tables of a run and their copies; return its document."""
-    from gridpriv.report.copies import write_run_copies
-
-    kept.finish()
-    return write_run_copies(kept, args.tables)
 
 
 def _transport(args: argparse.Namespace, settings: Settings) -> Connect | None:
@@ -249,29 +204,94 @@ def _transport(args: argparse.Namespace, settings: Settings) -> Connect | None:
 
 def summarise(document: Json) -> None:
     """Print the first page of a run: verdict, figures with their baselines, privacy, messages."""
-    from gridpriv.zonal.summary import (
-        MOST_ZONES_NAMED,
-        interchange,
-        notes,
-        privacy_line,
-        results,
-        rounds_line,
-        title,
-        verdict,
-    )
+    from gridpriv.zonal import summary
 
-    print(title(document))
-    if state := verdict(document):
+    print(summary.title(document))
+    if state := summary.verdict(document):
         print(state)
-    print_rows(results(document))
-    messages = notes(document)
+    print_rows(summary.results(document))
+    messages = summary.notes(document)
     if document["privacy"]["mechanism"] != "none":
-        print(privacy_line(document))
+        print(summary.privacy_line(document))
         print(*(note for note in messages if note.code == "noise-source"), sep="\n")
-    print(rounds_line(document))
+    print(summary.rounds_line(document))
     settled = document["final"]["physical"]["balancing_mw"] is not None
-    if settled and 1 < len(document["zones"]) <= MOST_ZONES_NAMED:
-        print_table(*interchange(document))
+    if settled and 1 < len(document["zones"]) <= summary.MOST_ZONES_NAMED:
+        print_table(*summary.interchange(document))
     for note in messages:
         if note.code not in ("ac-state", "noise-source"):
             print(note)
+
+
+def _horizon(args: argparse.Namespace, case: Case, zoning: Zoning, settings: Settings) -> Horizon:
+    """Return the steps of a series, with what couples them."""
+    from gridpriv.grid.chronology import Chronology, with_storage
+    from gridpriv.zonal.stream import make_stream
+
+    case, storages = with_storage(case, args.storage) if args.storage else (case, ())
+    series = read_series(args, case)
+    chronology = Chronology.of(
+        case,
+        storages,
+        steps=len(series),
+        hours=args.step_hours,
+        ramps=args.ramps,
+        reserves=args.reserves,
+        switches=args.commitment,
+    )
+    sizes = np.abs(series.pd).sum(axis=1)
+    for step in dict.fromkeys((int(sizes.argmax()), int(sizes.argmin()))):
+        scaled = series.at(step).scale_load(settings.load_scale)
+        question_demand(args, scaled, settings.load_scale, series.steps[step])
+    return make_stream(series, zoning, settings, chronology)
+
+
+def _run_series(args: argparse.Namespace, context: RunContext, horizon: Horizon) -> int:
+    """Run every step that is still to do, print the summary or the document."""
+    import tempfile
+
+    from gridpriv.report.copies import write_series_copies
+
+    series = horizon.series
+    with ExitStack() as stack:
+        place = context.out or Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        told = (series.case, horizon.zoning, horizon.settings, horizon.seed, series)
+        kept = stack.enter_context(context.held(place, *told))
+        try:
+            context.series(horizon, kept)
+            kept.finish()
+        except (BudgetError, SolverError):
+            write_series_copies(kept, horizon, args.tables)
+            raise
+        document = write_series_copies(kept, horizon, args.tables)
+    return tell(args, document, lambda: _summarise_series(document), context.out)
+
+
+def _summarise_series(document: Json) -> None:
+    from gridpriv.zonal import series_summary as series
+    from gridpriv.zonal.summary import protected
+
+    steps, privacy = document["steps"], document["privacy"]
+    noisy, total = privacy["mechanism"] != "none", privacy["total"]
+    rows: list[list[object]] = [["steps", document["finished"], ""]]
+    rows += series.series_figures(steps)
+    if steps and "seconds" in steps[0]:
+        rows.append(["seconds", sum(step["seconds"] for step in steps), "s"])
+    if noisy:
+        rows += [
+            ["releases per zone", privacy["releases_per_zone"], ""],
+            ["total pure epsilon (worst zone)", privacy["total_pure"], ""],
+            [f"total epsilon at delta {total['delta']:g}", total["epsilon"], ""],
+        ]
+    planned = counted(document["planned"], "step")
+    title = f"{document['case']}: {document['series']}, one budget for {planned}"
+    print_table(title, ["result", "value", "unit"], rows)
+    told = series.series_messages(steps, document["planned"], document["settings"])
+    told += series.released_once(document)
+    if noisy:
+        told += protected(document)
+    for sentence in [*told, *series.stream_sentences(privacy.get("stream")), privacy["caveat"]]:
+        print(sentence)
+
+
+COMMANDS = {"run": Command(add_arguments, execute)}

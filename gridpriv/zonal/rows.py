@@ -265,10 +265,10 @@ class ResShed(StateRow, name="res_shed"):
 class Timing(Row, name="timing"):
     """Time of one run."""
 
-    load: Number = private("Reading: time to read case and settings", "s")
-    build: Number = private("Building: time to build the local problems", "s")
-    solve: Number = private("Solving: time of all rounds", "s")
-    total: Number = private("Total: time from reading to the last check", "s")
+    load: float = private("Reading: time to read case and settings", "s")
+    build: float = private("Building: time to build the local problems", "s")
+    solve: float = private("Solving: time of all rounds", "s")
+    total: float = private("Total: time from reading to the last check", "s")
 
 
 class StoredTiming(Timing, name="timing"):

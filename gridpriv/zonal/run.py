@@ -73,7 +73,6 @@ def run(
     zoning: Zones = None,
     settings: Settings | None = None,
     watch: Watch = lambda _: None,
-    load_seconds: float = 0.0,
     charge: Charging | None = None,
     *,
     zones: Zones = None,
@@ -91,8 +90,6 @@ def run(
     settings : Settings, optional
     watch : callable
         Called after every round with its :class:`RoundRecord`.
-    load_seconds : float
-        What reading the case took, for the timing table.
     charge : Charging, optional
         Called with a zone's name and every release before it is drawn (a ledger).
     transport : callable, optional
@@ -134,13 +131,12 @@ def run(
             zoning_for(own, zones if zoning is None else zoning),
             settings_from(settings, given) if given or settings is None else settings,
         )
-        return run_prepared(prepared, watch, load_seconds, charge, transport=transport)
+        return run_prepared(prepared, watch, charge, transport=transport)
 
 
 def run_prepared(
     prepared: Prepared,
     watch: Watch = lambda _: None,
-    load_seconds: float = 0.0,
     charge: Charging | None = None,
     *,
     admit: Admit | None = None,
@@ -154,7 +150,7 @@ def run_prepared(
 
     Parameters
     ----------
-    prepared, watch, load_seconds, charge, transport
+    prepared, watch, charge, transport
         As of :func:`run`.
     admit : callable, optional
         Called once, before the first charge, with all releases that the run may draw, zone by
@@ -188,10 +184,10 @@ def run_prepared(
                 ac_rounds=on_ac,
                 statements=_statements(prepared, trace),
                 timing=Timing(
-                    load=load_seconds,
+                    load=0.0,
                     build=built - began,
                     solve=solved - built,
-                    total=load_seconds + time.perf_counter() - began,
+                    total=time.perf_counter() - began,
                 ),
                 early=early,
             )

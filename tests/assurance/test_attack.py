@@ -21,7 +21,7 @@ from gridpriv.assurance.eavesdrop import Heard, listen
 from gridpriv.assurance.findings import AttackOutcome, AttackResult
 from gridpriv.assurance.identifiability import Identified, identify
 from gridpriv.assurance.stationarity import StationarityModel
-from gridpriv.cli.attack import _print
+from gridpriv.cli.assurance import _print_attack
 from gridpriv.consensus.messages import Reply
 from gridpriv.core.errors import InputError
 
@@ -119,7 +119,7 @@ def test_better_than_the_prior_begins_at_a_hundredth_of_its_error(
         number: Identified(("hidden",) * len(zone.own), np.ones(14), np.ones(2), np.ones(2))
         for number, zone in enumerate(run.zones)
     }
-    _print(AttackResult(run, AttackPlan(seeds=2), every, every, prior, outcomes, held))
+    _print_attack(AttackResult(run, AttackPlan(seeds=2), every, every, prior, outcomes, held))
     told = " ".join(capsys.readouterr().out.split())
     assert (
         "Of 14 buses, 3 are known better than by the prior, an equal share of the grid's "

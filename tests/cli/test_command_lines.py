@@ -12,12 +12,11 @@ import signal
 import socket
 import time
 from collections.abc import Iterator
-from importlib import import_module
 from pathlib import Path
 
 import pytest
 
-from gridpriv.cli.main import COMMANDS, main
+from gridpriv.cli.main import COMMANDS, command_of, main
 from gridpriv.cli.parser import Parser
 
 CASE = """function mpc = tiny
@@ -220,7 +219,7 @@ def every_flag() -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for name in COMMANDS:
         parser = Parser(prog=name)
-        import_module(f"gridpriv.cli.{name.replace('-', '_')}").add_arguments(parser)
+        command_of(name).add_arguments(parser)
         found |= leaves(parser, name)
     return found
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
-from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 import gridpriv
-from gridpriv.cli.main import COMMANDS, main
+from gridpriv.cli.main import COMMANDS, command_of, main
 from gridpriv.core.errors import InputError
 from gridpriv.study import read_plan
 
@@ -20,7 +19,7 @@ def parsers() -> dict[str, argparse.ArgumentParser]:
     found = {}
     for name in COMMANDS:
         parser = argparse.ArgumentParser(prog=name)
-        import_module(f"gridpriv.cli.{name.replace('-', '_')}").add_arguments(parser)
+        command_of(name).add_arguments(parser)
         nested = [a for a in parser._actions if isinstance(a, argparse._SubParsersAction)]
         actions = {f"{name} {k}": one for a in nested for k, one in a.choices.items()}
         found |= actions or {name: parser}

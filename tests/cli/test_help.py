@@ -8,16 +8,14 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Iterator
-from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 import gridpriv
-from gridpriv.cli.examples import EXAMPLES
 from gridpriv.cli.flags import given_settings
-from gridpriv.cli.main import COMMANDS, _parser, main
-from gridpriv.cli.parser import Parser
+from gridpriv.cli.main import COMMANDS, _parser, command_of, main
+from gridpriv.cli.parser import Parser, examples
 from gridpriv.learning import LearnSettings, make_learn_settings
 from gridpriv.study import make_plan, read_plan
 
@@ -35,12 +33,13 @@ def every_command() -> list[tuple[str, argparse.ArgumentParser]]:
     found = []
     for name in COMMANDS:
         parser = Parser(prog=f"gridpriv {name}")
-        import_module(f"gridpriv.cli.{name.replace('-', '_')}").add_arguments(parser)
+        command_of(name).add_arguments(parser)
         found += leaves(parser, name)
     return found
 
 
 EVERY = every_command()
+EXAMPLES = examples()
 
 
 @pytest.mark.parametrize(("name", "parser"), EVERY, ids=[name for name, _ in EVERY])
@@ -164,12 +163,10 @@ def test_a_command_that_is_nearly_one_is_told_which(words, told, capsys) -> None
 def test_help_of_a_command_imports_nothing_slow() -> None:
     code = (
         "import sys\n"
-        "from importlib import import_module\n"
-        "from gridpriv.cli.main import COMMANDS\n"
+        "from gridpriv.cli.main import COMMANDS, command_of\n"
         "from gridpriv.cli.parser import Parser\n"
         "for name in COMMANDS:\n"
-        "    module = 'gridpriv.cli.' + name.replace('-', '_')\n"
-        "    import_module(module).add_arguments(Parser(prog=name))\n"
+        "    command_of(name).add_arguments(Parser(prog=name))\n"
         "slow = {'pandas', 'scipy', 'pyomo', 'casadi', 'matplotlib', 'torch', 'pandapower'}\n"
         "print(sorted(slow & set(sys.modules)))"
     )

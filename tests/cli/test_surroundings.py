@@ -125,9 +125,9 @@ def test_an_interrupt_ends_in_one_sentence() -> None:
 
 def test_a_defect_is_one_sentence_unless_the_traceback_is_asked_for(tmp_path: Path) -> None:
     code = (
-        "import sys, gridpriv.cli.zones as zones, gridpriv.cli.main as main\n"
+        "import sys, gridpriv.cli.grids as grids, gridpriv.cli.main as main\n"
         "def broken(args): raise ZeroDivisionError('a defect')\n"
-        "zones.execute = broken\n"
+        "grids.COMMANDS['zones'] = grids.COMMANDS['zones']._replace(execute=broken)\n"
         "sys.argv = ['gridpriv', 'zones', 'case14']\n"
         "sys.exit(main.main())"
     )

@@ -6,8 +6,8 @@ import re
 import pandas as pd
 import pytest
 
-from gridpriv.cli.compare import print_summary
 from gridpriv.cli.output import print_table
+from gridpriv.cli.study import print_summary
 from gridpriv.study.methods import DEFAULT_METHODS
 
 

@@ -187,7 +187,7 @@ def test_typst_runs_no_name(reports: tuple[Path, Path]) -> None:
 def test_the_terminal_shows_names_as_they_are(
     reports: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from gridpriv.cli.compare import print_summary
+    from gridpriv.cli.study import print_summary
     from gridpriv.report.document import study_messages
     from gridpriv.report.summary import summary
 

@@ -1,0 +1,314 @@
+"""``gridpriv exchange`` and ``gridpriv security``: analyses of a private run."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Collection
+from functools import partial
+from typing import TYPE_CHECKING
+
+from gridpriv.cli.flags import (
+    PUBLIC,
+    add_case_arguments,
+    add_flags,
+    add_ledger_arguments,
+    add_output,
+    add_settings,
+    add_zone_arguments,
+    chosen_zoning,
+    given_case,
+    given_settings,
+    run_settings,
+    switch,
+)
+from gridpriv.cli.output import (
+    output_folder,
+    print_records,
+    progress,
+    tell,
+    write_results,
+)
+from gridpriv.cli.parser import Command
+from gridpriv.core.display import counted
+from gridpriv.core.document import Json
+from gridpriv.core.errors import InputError
+from gridpriv.zonal.settings import PRESETS, Settings
+from gridpriv.zonal.views import LOCAL, SHARED, FlowBased, Security, check_view_of
+
+if TYPE_CHECKING:
+    from gridpriv.grid.case import Case
+    from gridpriv.study.context import RunContext
+    from gridpriv.zonal.prepared import Prepared
+
+MOST_SHOWN = 10
+SHED_TOLERANCE_MW = 0.01
+VIEWS = {SHARED: "released demand", LOCAL: "true demand"}
+LOCAL_NOTE = "Local: computed from true demand. Do not publish it."
+
+
+def _add_arguments(
+    parser: argparse.ArgumentParser, kind: type[FlowBased | Security], without: Collection[str] = ()
+) -> None:
+    """Add the arguments of a run, and those of the analysis of it."""
+    add_case_arguments(parser)
+    add_zone_arguments(parser)
+    add_settings(parser, Settings, PRESETS, without=without)
+    add_flags(parser, kind)
+
+
+def _prepared(args: argparse.Namespace, chosen: FlowBased | Security) -> tuple[Case, Prepared]:
+    """Return the case and the run that is analysed; refuse a view that it has not."""
+    from gridpriv.zonal.prepared import prepare
+
+    settings = run_settings(args)
+    if args.public:
+        from gridpriv.privacy.statement import refuse_unprotected
+
+        refuse_unprotected(settings.effective_mechanism())
+        if chosen.view != SHARED:
+            raise InputError(
+                f"--public exports figures of released demand only, but --view is {chosen.view}. "
+                f"Choose --view {SHARED} or drop --public."
+            )
+    output_folder(args.out)
+    case = given_case(args)
+    prepared = prepare(case, chosen_zoning(case, args), settings)
+    check_view_of(chosen.view, prepared.zoning.names, prepared.rules.perturbation.target)
+    return case, prepared
+
+
+def _context(args: argparse.Namespace) -> RunContext:
+    from gridpriv.study.context import RunContext
+
+    return RunContext(
+        ledger=args.ledger, ledger_key=args.ledger_key, progress=partial(progress, args)
+    )
+
+
+def add_exchange(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``exchange``."""
+    _add_arguments(parser, FlowBased)
+    add_ledger_arguments(parser)
+    switch(parser, "--public", "write public figures only")
+    add_output(parser, "folder for exchange.json, branches.csv, domain.png")
+
+
+def execute_exchange(args: argparse.Namespace) -> int:
+    """Run, analyse the exchange between zones, print and write it."""
+    from gridpriv.zonal.exchange import exchange
+
+    chosen = FlowBased(**given_settings(args, FlowBased))
+    case, prepared = _prepared(args, chosen)
+    if prepared.zoning.n_zone < 2:
+        raise InputError("exchange needs at least two zones. Give --zones 2 or more.")
+    if not (prepared.case.rate > 0).any():
+        raise InputError(
+            f"case {case.name} has no rated branch (rateA), so nothing limits an exchange"
+            ": give ratings"
+        )
+    with _context(args).charged(case, prepared) as (result, _):
+        analysis = exchange(result, view=chosen.view, ptdf=chosen.ptdf, threshold=chosen.threshold)
+    document, folder = analysis.as_dict(public=args.public), output_folder(args.out)
+    if folder is not None:
+        from gridpriv.report.exchange import DomainFigure
+        from gridpriv.report.figures import write_figure
+
+        write_results(folder, "exchange", document, branches=analysis.table)
+        if document["domain"]["corners"]:
+            drawn = DomainFigure(document).plot().get_figure(root=True)
+            if drawn is not None:
+                write_figure(drawn, folder / "domain.png", private=True)
+    return tell(args, document, lambda: _print_exchange(document), folder)
+
+
+def _print_exchange(document: Json) -> None:
+    """Print zones, exchanges and the branches that limit them."""
+    zones = {
+        "zone": "zone",
+        "net_position_mw": "net position",
+        "least_mw": "least",
+        "most_mw": "most",
+        "redispatch_cost": "redispatch $/h",
+        "tie_revenue": "tie revenue $/h",
+    }
+    mw = dict.fromkeys(("net_position_mw", "least_mw", "most_mw"), "MW")
+    model = document["ptdf_model"].upper()
+    title = f"{document['case']}: exchange between zones, PTDFs by {model} power flow"
+    print_records(title, zones, document["zones"], **mw)
+    pairs = {
+        "from_zone": "from",
+        "to_zone": "to",
+        "most_mw": "limit of the network",
+        "limit_at": "limiting branch",
+        "generation_mw": "room of generators",
+    }
+    shown = [
+        row | {"limit_at": row["limit_at"] or "-"} for row in document["exchanges"][:MOST_SHOWN]
+    ]
+    title = "Largest exchange, other zones unchanged"
+    print_records(title, pairs, shown, most_mw="MW", generation_mw="MW")
+    for row in document["payments"]:
+        print(
+            f"Zone {row['from_zone']} pays zone {row['to_zone']} {row['amount']:.6g} $/h for "
+            f"{row['energy_mwh']:.4g} MWh at tie prices."
+        )
+    if document["visibility"] == "public":
+        print("Public: a function of releases and public data, at no epsilon beyond the run's.")
+    else:
+        print(LOCAL_NOTE)
+
+
+def add_security(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``security``."""
+    _add_arguments(parser, Security, without=("stream", "temporal_basis"))
+    secure = "plan so that no listed outage violates a limit (preventive, on released demand)"
+    switch(parser, "--secure", secure)
+    corrective = (
+        "find zones' redispatch after each outage that violates a limit (--secure does too)"
+    )
+    switch(parser, "--corrective", corrective)
+    add_ledger_arguments(parser)
+    switch(parser, "--public", PUBLIC)
+    add_output(parser, "write security.json, contingencies.csv")
+
+
+def execute_security(args: argparse.Namespace) -> int:
+    """Run, analyse every contingency, print the ranking."""
+    from gridpriv.grid.contingencies import contingencies
+    from gridpriv.zonal.security import check_secure, security
+
+    chosen = Security(**given_settings(args, Security))
+    if args.secure:
+        check_secure(chosen)
+    case, prepared = _prepared(args, chosen)
+    outages = contingencies(prepared.case, chosen.contingencies)
+    with _context(args).charged(case, prepared, len(outages)) as (result, advance):
+        found = security(
+            result,
+            outages,
+            view=chosen.view,
+            rating=chosen.rating,
+            screen=chosen.screen,
+            secure=args.secure,
+            corrective=args.corrective,
+            watch=lambda one: advance(one.contingency.name),
+        )
+    document, folder = found.as_dict(public=args.public), output_folder(args.out)
+    if folder is not None:
+        write_results(folder, "security", document, contingencies=found.table)
+    return tell(args, document, lambda: _print_security(document), folder)
+
+
+def _print_security(document: Json) -> None:
+    """Print the most severe contingencies, and the verdict."""
+    rows = document["contingencies"]
+    loadings = any(row["worst_loading_percent"] is not None for row in rows)
+    shown = [
+        row
+        | {"at": " ".join(row["at"]), "count": len(row["violations"])}
+        | {"worst": _worst(row["violations"])}
+        for row in rows[:MOST_SHOWN]
+    ]
+    columns = {
+        "name": "outage",
+        "at": "at",
+        "status": "AC state",
+        **({"worst_loading_percent": "loading %"} if loadings else {}),
+        "count": "violations",
+        "worst": "worst",
+        "islanded_mw": "islanded MW",
+        "shed_mw": "shed MW",
+    }
+    title = (
+        f"{document['case']}: {_contingencies(len(rows))}, "
+        f"{VIEWS.get(document['view'], document['view'])}"
+    )
+    print_records(title, columns, shown, islanded_mw="MW", shed_mw="MW")
+    for sentence in sentences(document):
+        print(sentence)
+
+
+def sentences(document: Json) -> list[str]:
+    """Return the verdict, its base case, and who may see it."""
+    rows, base = document["contingencies"], document["base"]
+    diverged = sum(row["status"] == "diverged" for row in rows)
+    outside = sum(bool(row["violations"]) for row in rows)
+    shed = sum(row["shed_mw"] > SHED_TOLERANCE_MW for row in rows)
+    screened = sum(row["status"] == "screened" for row in rows)
+    said = [
+        "Secure: no contingency violates a limit or sheds load."
+        if document["secure"]
+        else f"Not secure. Of {_contingencies(len(rows))}, {outside} violate a limit, "
+        f"{shed} shed load and {diverged} have no AC state."
+    ]
+    if base["violations"] or base["shed_mw"] > SHED_TOLERANCE_MW:
+        said.append(
+            f"Before any outage, {counted(len(base['violations']), 'limit')} are violated and "
+            f"{base['shed_mw']:.4g} MW are shed."
+        )
+    if document["prevention"]["plans"]:
+        said.append(_prevented(document["prevention"]))
+    if document["corrected"] is not None:
+        said.append(_corrected(rows))
+    if screened:
+        said.append(
+            f"{screened} contingencies were screened by DC power flow: their voltages are not "
+            "checked."
+        )
+    total = document["privacy"]["total_pure"]
+    if document["visibility"] != "public":
+        said.append(LOCAL_NOTE)
+    elif total is None:
+        said.append("Public: a function of releases and public data, at no further epsilon.")
+    else:
+        said.append(
+            "Public: a function of releases and public data, at no epsilon beyond the run's "
+            f"(total {total:.4g}, pure)."
+        )
+    return said
+
+
+def _prevented(prevention: Json) -> str:
+    """Return the cost of the preventive plan and the contingencies left, as a sentence."""
+    before, cost = prevention["cost_before"], prevention["cost"]
+    priced = (
+        ""
+        if cost is None
+        else f" Cost {cost:,.1f} $/h, {cost - before:+,.1f} $/h over the plan without "
+        "contingencies."
+    )
+    return (
+        f"Preventive plan: {prevention['violations_before']} violations before, "
+        f"{_contingencies(len(prevention['not_prevented']))} not prevented; "
+        f"{counted(prevention['cuts'], 'cut')}, {counted(prevention['plans'], 'plan')}.{priced}"
+    )
+
+
+def _corrected(rows: list[Json]) -> str:
+    """Return the result of corrective redispatch as a sentence."""
+    tried = [row["corrective"] for row in rows if row["corrective"] is not None]
+    if not tried:
+        return "Corrective redispatch: none is needed."
+    done = [one for one in tried if one["status"] == "corrected"]
+    shed = [one["shed_mw"] for one in done if one["shed_mw"] > SHED_TOLERANCE_MW]
+    shedding = f", {len(shed)} by load shedding of up to {max(shed):.4g} MW" if shed else ""
+    failed = len(tried) - len(done)
+    left = f" No set points keep the limits after {_contingencies(failed)}." if failed else ""
+    return f"Corrective redispatch secures {len(done)} of {len(tried)}{shedding}.{left}"
+
+
+def _worst(violations: list[Json]) -> str:
+    """Return the place of the limit that is passed most; lines and voltages come first."""
+    first = ("line", "voltage")
+    ranked = sorted(violations, key=lambda v: (v["kind"] not in first, -v["amount"]))
+    return f"{ranked[0]['kind']} {ranked[0]['at']}" if ranked else ""
+
+
+def _contingencies(number: int) -> str:
+    return "1 contingency" if number == 1 else f"{number} contingencies"
+
+
+COMMANDS = {
+    "exchange": Command(add_exchange, execute_exchange),
+    "security": Command(add_security, execute_security),
+}

@@ -1,0 +1,364 @@
+"""``gridpriv audit`` and ``gridpriv attack``: is epsilon delivered, and what do messages tell."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gridpriv.cli.flags import (
+    CASE,
+    REAL,
+    WHOLE,
+    add_output,
+    add_settings,
+    add_zone_arguments,
+    chosen_zoning,
+    flag,
+    number,
+    run_settings,
+    switch,
+)
+from gridpriv.cli.output import (
+    output_folder,
+    print_records,
+    print_table,
+    progress,
+    tell,
+    write_results,
+)
+from gridpriv.cli.parser import Command
+from gridpriv.core.display import counted
+from gridpriv.core.document import Json
+from gridpriv.core.errors import InputError
+from gridpriv.core.settings import settings_of
+from gridpriv.grid.case import Case
+from gridpriv.zonal.settings import PRESETS, Settings
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from gridpriv.assurance.audit_result import AuditPlan, AuditResult
+    from gridpriv.assurance.findings import AttackResult
+    from gridpriv.grid.zoning import Zoning
+
+FAILED = 1
+LEARNING = "learning"  # in the place of a case: the algorithms of gridpriv learn
+SWEPT = ("perturbation", "mechanism", "update")
+EPSILONS = number(lambda text: tuple(map(float, text.split(","))), "numbers, such as 0.5,1,5")
+AVERAGED = (1, 2, 5, 10, 20, 40)
+KNOWN_BETTER = 0.01
+"""Share of the prior's error by which an attack must beat it: less is the solver's last digits."""
+CHECKS = {
+    "calls": "releases asked for differently",
+    "values": "private value moved, at most",
+    "messages": "messages moved",
+    "history": "state that outlives a release",
+    "noise": "coordinates without noise",
+    "coordinator": "orders that differ on other data",
+    "rounds": "coordinates without noise, all rounds",
+    "outputs": "exact minimiser moved, of what is declared",
+    "law": "noise against its law, -log10 of chance",
+    "independence": "agreement of noise, from a half",
+    "public state": "public state that follows demand",
+    "public bytes": "messages and files that follow demand",
+    "series": "statistics of a series moved, at most",
+    "stream": "loss of a window of a stream",
+    "low bits": "sums with secure noise on the value's grid",
+}
+STATISTICS = {
+    "level": "observed",
+    "delta": "delta",
+    "nominal": "nominal",
+    "certified": "cert.",
+    "measured": "measured",
+    "runs": "runs",
+    "detectable": "sees",
+    "verdict": "verdict",
+}
+
+
+def _add_run(parser: argparse.ArgumentParser) -> None:
+    """Add the case, zones and settings of the run that is studied."""
+    parser.add_argument("case", metavar="CASE", help=CASE)
+    add_zone_arguments(parser)
+    add_settings(parser, Settings, PRESETS, without=("temporal_basis", "stream"))
+
+
+def _studied(args: argparse.Namespace) -> tuple[Case, Zoning, Settings]:
+    """Return case, zones and settings of a run that is studied."""
+    from gridpriv.grid.library import load_case
+
+    settings = run_settings(args)
+    case = load_case(args.case)
+    return case, chosen_zoning(case, args), settings
+
+
+def add_audit(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``audit``."""
+    _add_run(parser)
+    runs = (
+        "runs on each of two neighbouring demands (default: 50000 at level release, 10000 at "
+        "solution, 3000 at messages)"
+    )
+    flag(parser, "--runs", "N", runs, WHOLE)
+    flag(parser, "--confidence", "C", "confidence of the bound", REAL, 0.999)
+    flag(parser, "--audit-rounds", "R", "number of rounds that are replayed", WHOLE, 5)
+    levels = "what the adversary observes, comma-separated: release | solution | messages"
+    flag(parser, "--levels", "A,B", levels, default="release,solution,messages")
+    bus = (
+        "bus whose demand differs between the neighbours (default: the bus of largest sensitivity)"
+    )
+    flag(parser, "--bus", "BUS", bus, WHOLE)
+    switch(parser, "--sweep", "audit every perturbation, mechanism and update")
+    add_output(parser, "folder for settings, tables and figures")
+
+
+def execute_audit(args: argparse.Namespace) -> int:
+    """Audit; print or write the verdict; return 1 if what is certified does not hold."""
+    from gridpriv.assurance.audit import RUNS
+    from gridpriv.assurance.audit_result import AuditPlan
+
+    if args.case == LEARNING:
+        return _audit_learning(args)
+    case, zoning, settings = _studied(args)
+    levels = tuple(args.levels.split(","))
+    runs = None if args.runs is None else dict.fromkeys(RUNS, args.runs)
+    plan = AuditPlan(runs, args.confidence, args.audit_rounds, levels=levels, bus=args.bus)
+    folder = output_folder(args.out)
+    chosen = sweep(settings) if args.sweep else [settings]
+    results = [_audited(case, zoning, each, plan, args) for each in chosen]
+    documents = [result.as_dict() for result in results]
+    document = {"audits": documents} if args.sweep else documents[0]
+    if folder is not None:
+        write_results(folder, "audit", document)
+        if not args.sweep:
+            from gridpriv.report.assurance import audit_bars
+            from gridpriv.report.figures import write_figure
+
+            write_figure(audit_bars(results[0]), folder / "audit.png", private=True)
+    code = 0 if all(result.passed for result in results) else FAILED
+    return tell(args, document, lambda: _print_audits(results, args.sweep), folder, code)
+
+
+def _audit_learning(args: argparse.Namespace) -> int:
+    """Audit the algorithms of ``gridpriv learn`` on made samples."""
+    from gridpriv.assurance.learned import audit_learning
+
+    checks = audit_learning()
+    failed = [check for check in checks if not check.passed]
+    verdict = "violation" if failed else "consistent"
+    document: Json = {"case": LEARNING, "checks": [c.as_dict() for c in checks], "verdict": verdict}
+    folder = output_folder(args.out)
+    if folder is not None:
+        write_results(folder, "audit", document)
+    title = "gridpriv learn: replay on a neighbour, total by numerical integration, law of noise"
+    rows = [[c.lane, c.check, c.measured, c.allowed, "yes" if c.passed else "NO"] for c in checks]
+    heads = ["algorithm", "check", "measured", "allowed", "passed"]
+
+    def show() -> None:
+        print_table(title, heads, rows)
+        print(f"Verdict: {verdict}; {len(failed)} of {len(checks)} checks failed.")
+
+    return tell(args, document, show, folder, FAILED if failed else 0)
+
+
+def sweep(settings: Settings) -> list[Settings]:
+    """Return the settings with every perturbation, mechanism and update (sound calibration)."""
+    if settings.mechanism == "none" or settings.sensitivity == "published":
+        raise InputError("--sweep needs a mechanism and --sensitivity proven")
+    budget = settings.budget
+    if budget.scope == "total" and budget.delta is None:
+        budget = replace(budget, scope="per-release")
+    held = settings_of(type(settings))
+    found = []
+    for place in itertools.product(*(held[name].choices for name in SWEPT)):
+        changes: Json = dict(zip(SWEPT, place, strict=True))
+        demand = changes["perturbation"] == "demand"
+        changes["noise_schedule"] = settings.noise_schedule if demand else None
+        if changes["mechanism"] in ("laplace", "gaussian"):
+            found.append(replace(settings, budget=budget, **changes))
+    return found
+
+
+def _audited(
+    case: Case, zoning: Zoning, settings: Settings, plan: AuditPlan, args: argparse.Namespace
+) -> AuditResult:
+    from gridpriv.assurance.audit import audit
+    from gridpriv.zonal.prepared import prepare
+
+    total = 100 * len(plan.levels) + zoning.n_zone
+    with progress(args, f"{case.name} {settings.perturbation}", total) as advance:
+        return audit(prepare(case, zoning, settings), plan, watch=advance)
+
+
+def _print_audits(results: list[AuditResult], many: bool) -> None:
+    if many:
+        print_table(
+            f"{results[0].prepared.case.name}: audit of {len(results)} configurations",
+            ["configuration", "level", "nominal", "certified", "measured", "verdict"],
+            [row for result in results for row in _sweep_rows(result)],
+        )
+        failed = sum(not result.passed for result in results)
+        print(f"{len(results) - failed} of {len(results)} configurations hold what is certified.")
+        return
+    document = results[0].as_dict()
+    replayed = [row | {"check": CHECKS[row["check"]]} for row in document["replay"]]
+    columns = {name: name for name in ("check", "neighbours", "measured", "allowed", "passed")}
+    title = f"{document['case']}: replay on neighbouring demand, releases frozen"
+    print_records(title, columns, replayed)
+    measured = [
+        row | {"verdict": row["verdict"].removeprefix("claim ")} for row in document["statistical"]
+    ]
+    title = (
+        f"Statistical audit, bus {document['neighbour']['bus']} of zone {document['zone']}, "
+        f"{100 * document['confidence']:g} % confidence"
+    )
+    print_records(title, STATISTICS, measured)
+    print(
+        "nominal: epsilon according to the settings; cert.: certified epsilon, as charged;\n"
+        "measured: lower bound of epsilon; sees: least epsilon above the nominal one that\n"
+        "this number of runs detects."
+    )
+    print(f"Verdict: {document['verdict']}.")
+
+
+def _sweep_rows(result: AuditResult) -> list[list[object]]:
+    document: Json = result.as_dict()
+    name = " ".join(str(document["settings"][k]) for k in SWEPT)
+    replayed = all(row["passed"] for row in document["replay"])
+    shown = ("level", "nominal", "certified", "measured", "verdict")
+    rows: list[list[object]] = [
+        [name, *(row[key] for key in shown)] for row in document["statistical"]
+    ]
+    ratio = next(row["ratio"] for row in document["replay"] if row["check"] == "values")
+    verdict = "consistent" if replayed else "violation"
+    return [*rows, [name, "replay (of declared)", None, 1.0, ratio, verdict]]
+
+
+def add_attack(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``attack``."""
+    _add_run(parser)
+    flag(parser, "--seeds", "N", "number of noisy runs to attack", WHOLE, 5)
+    epsilons = "total epsilons of further attacked runs, comma-separated"
+    flag(parser, "--epsilons", "E,E", epsilons, EPSILONS, ())
+    rounds = "largest number of rounds that the adversary observes"
+    flag(parser, "--attack-rounds", "R", rounds, WHOLE, 10)
+    prior = "public prior: equal shares of the total demand of the grid or of the zone: grid | zone"
+    flag(parser, "--prior", "WHOSE", prior, default="grid")
+    spread = "standard deviation of the public prior divided by its mean"
+    flag(parser, "--prior-spread", "S", spread, REAL, 1.0)
+    flag(parser, "--bus", "BUS", "attack this bus's zone only (default: every zone)", WHOLE)
+    error = "also report the error by number of rounds, for noise drawn every round and once"
+    switch(parser, "--averaging", error)
+    add_output(parser, "folder for settings, tables and figures")
+
+
+def execute_attack(args: argparse.Namespace) -> int:
+    """Attack; print or write what was learned."""
+    from gridpriv.assurance.adversary import AttackPlan
+    from gridpriv.assurance.attack import attack
+    from gridpriv.assurance.averaging import averaging
+    from gridpriv.zonal.prepared import prepare
+
+    case, zoning, settings = _studied(args)
+    plan = AttackPlan(
+        args.seeds, args.epsilons, args.attack_rounds, args.prior, args.prior_spread, args.bus
+    )
+    folder = output_folder(args.out)
+    prepared = prepare(case, zoning, settings)
+    noisy = settings.mechanism != "none"
+    zones = zoning.n_zone if args.bus is None else 1
+    steps = zones * (1 + noisy * plan.seeds * (1 + len(plan.epsilons)))
+    steps += args.averaging * 2 * plan.seeds * len(AVERAGED)
+    with progress(args, case.name, steps) as advance:
+        result, curve = attack(prepared, plan, advance), None
+        if args.averaging and noisy:
+            curve = averaging(prepared, plan, AVERAGED, advance)
+    document = result.as_dict()
+    document["averaging"] = None if curve is None else curve.to_dict("records")
+    if folder is not None:
+        tables = {"buses": result.buses(), "by_distance": result.by_distance()}
+        write_results(folder, "attack", document, **tables)
+        _draw_attack(result, curve, folder)
+    return tell(args, document, lambda: _print_attack(result), folder)
+
+
+def _draw_attack(result: AttackResult, curve: pd.DataFrame | None, folder: Path) -> None:
+    from gridpriv.report.assurance import averaging_chart, epsilon_chart, error_map, errors_bars
+    from gridpriv.report.figures import Plot, write_figure
+
+    figures: dict[str, Plot] = {
+        "attack": errors_bars(result),
+        "map": error_map(result),
+        "map_no_noise": error_map(result, "no noise"),
+    }
+    if result.plan.epsilons:
+        figures["epsilon"] = epsilon_chart(result)
+    if curve is not None:
+        title = f"{result.prepared.case.name}: the same demand noise, drawn each round or once"
+        figures["averaging"] = averaging_chart(curve, float(result.prior_errors.mean()), title)
+    for name, figure in figures.items():
+        write_figure(figure, folder / f"{name}.png", private=True)
+
+
+def _print_attack(result: AttackResult) -> None:
+    from gridpriv.assurance.identifiability import VERDICTS
+
+    document = result.as_dict()
+    columns = {
+        "configuration": "run",
+        "adversary": "reads",
+        "mae_mw": "MW",
+        "interval_mw": "+-95%",
+        "error_percent": "median %",
+        "recovered": "in 5%",
+        "of_prior": "of prior",
+    }
+    title = (
+        f"{result.prepared.case.name}: error of active demand, "
+        f"{counted(len(result.attacked), 'bus')}, {counted(result.plan.seeds, 'seed')}"
+    )
+    print_records(title, columns, _three(document["summary"], columns))
+    zones = {name: name for name in ("zone", "demands", "rank", *VERDICTS)}
+    held = [row | {"zone": str(row["zone"])} for row in document["zones"]]
+    print_records("What noise-free messages hold (buses)", zones, held)
+    table = result.by_distance()
+    near = {
+        "configuration": "run",
+        "lines_to_tie": "lines",
+        "buses": "buses",
+        "identifiable": "identifiable",
+        "recovered": "in 5%",
+        "within_1mw": "in 1 MW",
+    }
+    rows = table[table["adversary"] == "messages"].astype({"lines_to_tie": int, "buses": int})
+    title = "Share recovered by lines to the nearest tie bus"
+    print_records(title, near, _three(rows.to_dict("records"), near))
+    errors = result.errors(result.shown).mean(axis=0)
+    closer = int((errors < (1.0 - KNOWN_BETTER) * result.prior_errors).sum())
+    print(
+        f"Of {len(result.attacked)} buses, {closer} are known better than by the prior, an "
+        f"equal share of the {result.plan.prior}'s total, by {KNOWN_BETTER:.0%} of its error or "
+        f"more ({result.shown.label}, {result.shown.adversary})."
+    )
+    print(f"Worst protected buses: {', '.join(map(str, result.worst()))}.")
+
+
+def _three(rows: list[Json], columns: Mapping[str, str]) -> list[Json]:
+    """Return rows of texts, numbers with three digits and gaps as dashes."""
+
+    def shown(value: Any) -> Any:
+        whole = isinstance(value, str | int)
+        return value if whole else "-" if value is None else f"{value:.3g}"
+
+    return [{name: shown(row[name]) for name in columns} for row in rows]
+
+
+COMMANDS = {
+    "audit": Command(add_audit, execute_audit),
+    "attack": Command(add_attack, execute_attack),
+}

@@ -1,0 +1,375 @@
+"""``gridpriv account`` and ``gridpriv ledger``: totals of releases; grants and charges."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from gridpriv.cli.flags import (
+    CASE,
+    DEMAND,
+    REAL,
+    WHOLE,
+    add_flags,
+    add_output,
+    add_zone_arguments,
+    chosen_zoning,
+    flag,
+    given_case,
+    given_settings,
+)
+from gridpriv.cli.output import json_text, print_table, tell
+from gridpriv.cli.parser import Command
+from gridpriv.core.display import counted
+from gridpriv.core.document import Json
+from gridpriv.core.errors import GridprivWarning, InputError, not_allowed, one_of
+from gridpriv.core.files import write_text
+from gridpriv.core.settings import Part, changed
+from gridpriv.core.text import csv_text, json_ready
+from gridpriv.privacy.accounting import (
+    check_delta,
+    epsilon_of,
+    published_total,
+    total_epsilon,
+    total_pure,
+)
+from gridpriv.privacy.budget import Budget, noise_multiplier, parse_budget
+from gridpriv.privacy.mechanism import Charge
+from gridpriv.privacy.settings import Privacy, SensitivityBound
+from gridpriv.zonal.settings import Adjacency
+
+if TYPE_CHECKING:
+    from gridpriv.privacy.ledger_file import LedgerFile
+    from gridpriv.privacy.ledger_rows import Account, Book, LedgerDataset
+
+LARGEST_MULTIPLIER = 1e9  # epsilon is below every accountant's grid long before
+LEAST_MULTIPLIER = 1e-3  # below it every mechanism's epsilon is beyond LARGEST
+LARGEST = 30.0  # epsilon of one release: its odds of being told apart are e^30 to 1
+FORMATS = ("csv", "json")
+ACTIONS = {
+    "grant": "grant a total budget to each bus of a case; creates the ledger",
+    "show": "show every grant and its remaining budget",
+    "export": "export charges as CSV, or charges and grants as JSON",
+    "verify": "verify the whole ledger and print its head digest",
+}
+COLUMNS = ("row", "owner", "run", "charged_at", "units", "kind", "parameter", "second", "count")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Releases(Part):
+    """Mechanism of one release."""
+
+    mechanism: Literal["laplace", "gaussian"] = changed(
+        Privacy, "mechanism", "laplace", choices=("laplace", "gaussian")
+    )
+    sensitivity: SensitivityBound = changed(
+        Privacy,
+        "sensitivity",
+        "proven",
+        help="Gaussian calibration of --epsilon and --delta: analytic (proven) or classical "
+        "(published)",
+    )
+    delta: float = changed(Privacy, "delta", 1e-5, help="delta of one Gaussian release")
+
+
+def add_account(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``account``."""
+    flag(parser, "--releases", "T", "number of releases", WHOLE, required=True)
+    noise = parser.add_argument_group("noise", "Exactly one of these flags.")
+    flag(noise, "--epsilon", "E", "epsilon of one release", REAL)
+    flag(noise, "--noise-multiplier", "M", "noise scale divided by sensitivity", REAL)
+    flag(noise, "--total", "E[,D]", "total for which the noise is computed")
+    add_flags(parser, Releases)
+    target = "delta at which the total is stated (default: that of --total, or 1e-5)"
+    flag(parser, "--target-delta", "D", target, REAL)
+    add_output(parser)
+
+
+def execute_account(args: argparse.Namespace) -> int:
+    """Print the statement."""
+    document = statement(args)
+    return tell(args, document, lambda: _print_account(document))
+
+
+def asked(args: argparse.Namespace, chosen: Releases) -> tuple[float, float]:
+    """Return the noise multiplier and the target delta that the command line asks about."""
+    multiplier: float | None = args.noise_multiplier
+    if sum(value is not None for value in (args.epsilon, multiplier, args.total)) != 1:
+        raise InputError("give one of --epsilon, --noise-multiplier and --total")
+    if args.releases < 1:
+        raise not_allowed("releases", args.releases, "a whole number, 1 or more")
+    target = Privacy.target_delta if args.target_delta is None else args.target_delta
+    check_delta("target-delta", target)
+    if chosen.sensitivity == "published" and args.epsilon is None:
+        raise InputError("--sensitivity published states the noise of one release: give --epsilon")
+    if multiplier is None:
+        text = "" if args.total is None else f"total:{args.total}"
+        budget = parse_budget(text) if text else Budget("per-release", args.epsilon)
+        if budget.scope == "total" and budget.delta is not None and args.target_delta is None:
+            target = budget.delta
+        multiplier = noise_multiplier(
+            budget, chosen.mechanism, chosen.sensitivity, args.releases, chosen.delta
+        )
+    elif not 0.0 < multiplier <= LARGEST_MULTIPLIER:
+        raise not_allowed(
+            "noise-multiplier", multiplier, f"a positive number up to {LARGEST_MULTIPLIER:g}"
+        )
+    return multiplier, target
+
+
+def statement(args: argparse.Namespace) -> Json:
+    """Return per-release and total privacy as JSON can hold it; infinite epsilon is null."""
+    chosen, releases = Releases(**given_settings(args, Releases)), args.releases
+    multiplier, target = asked(args, chosen)
+    charge, gaussian = Charge(chosen.mechanism, multiplier), chosen.mechanism == "gaussian"
+    # a Gaussian release of multiplier m has epsilon of at least about 1/(2 m^2)
+    release = math.inf if multiplier < LEAST_MULTIPLIER else epsilon_of(charge, chosen.delta)
+    if release > LARGEST:
+        raise InputError(
+            f"one release at noise multiplier {multiplier:.4g} has epsilon {release:.4g}: at most "
+            f"{LARGEST:g} can be accounted for; use more noise"
+        )
+    pure, paper = total_pure({charge: releases}), None
+    if gaussian and chosen.sensitivity == "published":
+        paper = published_total(args.epsilon, chosen.delta, releases, target)
+    return {
+        "mechanism": chosen.mechanism,
+        "sensitivity": chosen.sensitivity,
+        "releases": releases,
+        "noise_multiplier": multiplier,
+        "per_release": {
+            "nominal": release if args.epsilon is None else args.epsilon,
+            "certified": release,
+            "delta": chosen.delta if gaussian else 0.0,
+        },
+        "total_pure": pure if math.isfinite(pure) else None,
+        "total": {"epsilon": total_epsilon({charge: releases}, target), "delta": target},
+        "published_total": paper,
+    }
+
+
+def _print_account(document: Json) -> None:
+    release, total = document["per_release"], document["total"]
+    rows = [
+        ["noise scale / sensitivity", document["noise_multiplier"]],
+        [f"epsilon of one release at delta {release['delta']:g}", release["certified"]],
+        ["total epsilon at delta 0 (basic composition)", document["total_pure"]],
+        [f"total epsilon at delta {total['delta']:g} (PLD)", total["epsilon"]],
+    ]
+    paper = document["published_total"]
+    if paper is not None:
+        rows.append(["the paper's Theorem 4.6 (not a certificate)", paper])
+    plural = "s" * (document["releases"] != 1)
+    shown = [[name, None if value is None else f"{value:.5g}"] for name, value in rows]
+    title = f"{document['releases']} {document['mechanism']} release{plural}"
+    print_table(title, ["figure", "value"], shown)
+    if paper is not None:
+        wrong = paper < total["epsilon"]
+        print(
+            "Theorem 4.6 is derived as a lower bound: "
+            + ("here it is below the true total." if wrong else "it certifies nothing.")
+        )
+
+
+def add_ledger(parser: argparse.ArgumentParser) -> None:
+    """Add ``grant``, ``show``, ``export`` and ``verify``."""
+    actions = parser.add_subparsers(
+        dest="action", metavar="grant|show|export|verify", required=True
+    )
+    grant, show, export, verify = (
+        actions.add_parser(name, help=summary, description=summary)
+        for name, summary in ACTIONS.items()
+    )
+    for action in (grant, show, export, verify):
+        action.add_argument("file", metavar="FILE", help="the ledger")
+        flag(action, "--key", "FILE", "key file of the ledger (default: FILE.key)")
+    flag(grant, "--case", "CASE", CASE, required=True)
+    flag(grant, "--demand", "FILE.csv", DEMAND)
+    add_zone_arguments(grant)
+    flag(grant, "--epsilon", "E", "total of all releases", REAL, required=True)
+    flag(grant, "--delta", "D", "of all releases (default: 0, pure)", REAL, 0.0)
+    add_flags(grant, Adjacency)
+    flag(grant, "--owner", "ZONE", "grant to this zone only (repeatable)", action="append")
+    flag(export, "--format", "NAME", "csv | json (default: that of --out's name, or csv)")
+    head = "head digest printed earlier; an older copy of the ledger is refused"
+    flag(verify, "--expect", "HEAD", head)
+    for action in (grant, show, verify):
+        add_output(action)
+    add_output(export, "output file; otherwise standard output", "FILE")
+
+
+def execute_ledger(args: argparse.Namespace) -> int:
+    """Grant, show, export or verify."""
+    act = {"grant": _grant, "show": _show, "export": _export, "verify": _verify}[str(args.action)]
+    return act(args, None if args.key is None else Path(args.key))
+
+
+def _grant(args: argparse.Namespace, key: Path | None) -> int:
+    from gridpriv.privacy.ledger import grant, read_book
+    from gridpriv.privacy.ledger_file import key_path
+    from gridpriv.zonal.datasets import zone_datasets
+
+    case = given_case(args)
+    zoning = chosen_zoning(case, args)
+    near = Adjacency(**given_settings(args, Adjacency))
+    datasets = _chosen(zone_datasets(case, zoning, near.adjacency(case)), args.owner)
+    grant(args.file, datasets, args.epsilon, args.delta, key)
+    _warn_delta(args.delta, len(near.protects.split("+")) * max(map(len, zoning.members)))
+    delta = f" at delta {args.delta:g}" if args.delta else ""
+    granted = (
+        f"{args.file}: epsilon {args.epsilon:g}{delta} granted to each of the "
+        f"{counted(sum(len(dataset.units) for dataset in datasets), 'bus')} in "
+        f"{counted(len(datasets), 'zone')} of "
+        f"{case.name} ({', '.join(dataset.owner for dataset in datasets)}).\n"
+        f"Protected: {str(datasets[0].protection).rstrip('.')}.\n"
+        f"Key: {key_path(Path(args.file), key)}. Whoever has it can forge the ledger; without\n"
+        "it the ledger cannot be read."
+    )
+    return tell(args, _document(args.file, read_book(args.file, key)), lambda: print(granted))
+
+
+def _chosen(datasets: Sequence[LedgerDataset], owners: list[str] | None) -> list[LedgerDataset]:
+    """Return the datasets of ``--owner``, or all."""
+    if owners is None:
+        return list(datasets)
+    for owner in owners:
+        one_of("owner", owner, [dataset.owner for dataset in datasets])
+    return [dataset for dataset in datasets if dataset.owner in owners]
+
+
+def _warn_delta(delta: float, entries: int) -> None:
+    """Warn of a delta at which publishing one record in full would count as private."""
+    if delta >= 1.0 / entries:
+        warnings.warn(
+            f"delta = {delta:g} is not below 1/{entries}, one over the number of demand entries "
+            "of the largest zone: at such a delta, publishing an entry at random is 'private'",
+            GridprivWarning,
+            stacklevel=2,
+        )
+
+
+def _show(args: argparse.Namespace, key: Path | None) -> int:
+    from gridpriv.privacy.ledger import read_book
+
+    document = _document(args.file, read_book(args.file, key))
+    return tell(args, document, lambda: _print_accounts(args.file, document["owners"]))
+
+
+def _print_accounts(file: str, owners: list[Json]) -> None:
+    plain = ("owner", "units", "epsilon", "delta", "releases")
+    print_table(
+        f"Ledger {file}",
+        [*plain, "spent epsilon", "used %", "left %"],
+        [
+            [
+                *(owner[name] for name in plain),
+                owner["total"]["epsilon"],
+                100.0 * owner["used"],
+                100.0 * owner["left"],
+            ]
+            for owner in owners
+        ],
+    )
+    for adjacency in sorted({owner["adjacency"] for owner in owners}):
+        print(f"Protected: {adjacency.rstrip('.')}.")
+    for keeper in sorted({owner["kept_by"] for owner in owners}):
+        print(f"Kept by {keeper}.")
+    print(
+        "A row is the units of an owner at the time of the grant that have the same charges; each\n"
+        "unit has the figures of its row. Spent epsilon is certified for releases fixed in\n"
+        "advance; used and left count what the grant's filter counts, which holds for releases\n"
+        "chosen after seeing earlier ones."
+    )
+
+
+def _document(file: str, book: Book) -> Json:
+    return {"ledger": str(file), "owners": [_account(account) for account in book.accounts]}
+
+
+def _account(account: Account) -> Json:
+    """Return an account as JSON can hold it; infinite epsilon is null."""
+    used, grant = account.filter.used(account.spent), account.grant
+    return {
+        "owner": account.owner,
+        "units": account.units,
+        "epsilon": grant.epsilon,
+        "delta": grant.delta,
+        "adjacency": str(grant.protection),
+        "granted_at": grant.at,
+        "kept_by": account.kept_by,
+        "releases": sum(account.spent.values()),
+        "total_pure": json_ready(account.total_pure),
+        "total": {"epsilon": json_ready(account.total), "delta": grant.delta},
+        "used": used,
+        "left": max(0.0, 1.0 - used),
+        "charges": [vars(charge) | {"count": count} for charge, count in account.spent.items()],
+    }
+
+
+def _export(args: argparse.Namespace, key: Path | None) -> int:
+    from gridpriv.privacy.ledger import read_book
+
+    kind = args.format or (Path(args.out).suffix[1:] if args.out else "csv")
+    one_of("format", kind, FORMATS)
+    book = read_book(args.file, key)
+    charges = _charges(book)
+    document = _document(args.file, book) | {"charges": charges}
+    rows = (row.values() for row in charges)
+    text = csv_text(COLUMNS, rows) if kind == "csv" else json_text(document)
+    if args.out is not None:
+        try:
+            write_text(Path(args.out), text, private=True)
+        except ValueError:
+            raise not_allowed("out", args.out, "the name of a file") from None
+    told = "" if args.out is not None else text
+    return tell(args, document, lambda: sys.stdout.write(told), args.out)
+
+
+def _charges(book: Book) -> list[Json]:
+    """Return every charge, oldest first; ``units`` is for how many units it was."""
+    found = []
+    for row, entry in book.charged:
+        units = sum(last - first + 1 for first, last in entry.units)
+        for charge, count in entry.charges:
+            cells = (row, entry.owner, entry.run, entry.at, units, *vars(charge).values(), count)
+            found.append(dict(zip(COLUMNS, cells, strict=True)))
+    return found
+
+
+def _verify(args: argparse.Namespace, key: Path | None) -> int:
+    from gridpriv.privacy.ledger import verify
+    from gridpriv.privacy.ledger_file import parse_head
+
+    expect = None if args.expect is None else parse_head(args.expect)
+    found = verify(args.file, expect, key)
+    document = {"ledger": str(args.file), "rows": found.head.count, "head": str(found.head)}
+    document |= {"expected": args.expect, "unfinished_bytes": found.unfinished}
+    expected = expect is not None
+    return tell(args, document, lambda: _print_verified(args.file, found, expected=expected))
+
+
+def _print_verified(file: str, found: LedgerFile, *, expected: bool) -> None:
+    print(f"{file}: every byte of its {counted(found.head.count, 'row')} is as it was written.")
+    if found.unfinished:
+        print(
+            f"After them come {found.unfinished} bytes of a row that a process was stopped in; "
+            "its charge was never confirmed, and the next charge removes them."
+        )
+    print(f"Head: {found.head}")
+    if not expected:
+        print("An older copy of the file looks like this one without an earlier head:")
+        print("keep this head elsewhere, and give it to --expect next time.")
+    else:
+        print("The ledger continues the expected head.")
+
+
+COMMANDS = {
+    "account": Command(add_account, execute_account),
+    "ledger": Command(add_ledger, execute_ledger),
+}

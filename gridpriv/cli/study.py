@@ -1,0 +1,591 @@
+"""``gridpriv compare``, ``reproduce``, ``report`` and ``schema``: studies and tables."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import textwrap
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gridpriv.cli.flags import (
+    REAL,
+    WHOLE,
+    add_formats,
+    add_output,
+    add_settings,
+    flag,
+    listed,
+    named_settings,
+    refuse_beside_study,
+    switch,
+    wanted_formats,
+)
+from gridpriv.cli.output import (
+    console,
+    output_folder,
+    print_records,
+    print_table,
+    progress,
+    tell,
+    write_results,
+)
+from gridpriv.cli.parser import Command
+from gridpriv.core.display import amount, counted
+from gridpriv.core.document import Json
+from gridpriv.core.errors import InputError, SolverError, not_allowed, one_of
+from gridpriv.core.settings import Setting, names, reading, settings_of
+from gridpriv.zonal.settings import PRESETS, Settings
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from gridpriv.report.document import Report
+    from gridpriv.study import Study, StudyPlan
+
+OWN_FLAGS = ("budget", "seed", "load_scale", "local_updates")
+KINDS = {"local-updates": reading(int), "load-scales": reading(float), "seeds": reading(int)}
+AXES = {
+    "budgets": "certified total epsilons, or budgets as total:E[;D] or per-release:E[;D] "
+    "(default: 0.5,1,5,10)",
+    "local-updates": "numbers of local updates E of a round (default: that of each method)",
+    "load-scales": "factors on the demand of every bus (default: 1)",
+    "zonings": "zone maps: K, PARTITION:K or FILE.csv (default: the shipped map of each case)",
+    "seeds": "number of seeds N (1 to N), or a list (default: 1,2,3,4,5)",
+}
+EXAMPLE = "once: noise_schedule=once"
+METHOD = (
+    "method to compare, as 'NAME: SETTING=VALUE ...'; repeatable (default: the recommended and "
+    "the published methods)"
+)
+EPILOG = (
+    "A setting with one value applies to every run. With several values, comma-separated or "
+    "repeated, every method runs at each of them. A method's own value takes precedence. If "
+    "mechanism, perturbation, noise_schedule or update is given, the combinations of their "
+    "values replace the default methods."
+)
+HEADS = {"warning": "warning: ", "next": "next: "}
+PIVOT = (
+    "also write pivot.tex and pivot.csv: mean and 95 %% interval by two columns of the runs, such "
+    "as method,budget or case+method,budget"
+)
+PAGE = """# Tables and documents
+
+Made by `gridpriv schema --markdown`. *public* is what `--public` keeps: settings (what is known
+before a run), and figures computed from releases, of runs whose messages carry noise. *local* is
+for the owner of the data. What is not listed here is never published.
+"""
+
+
+def add_compare(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``compare``."""
+    parser.add_argument("case", nargs="*", metavar="CASE", help="cases by name, or paths")
+    study = "read the study from a TOML or JSON file (default: none)"
+    flag(parser, "--study", "FILE", study)
+    flag(parser, "--method", "METHOD", METHOD, action="append")
+    axes = parser.add_argument_group("axes", "Values at which every method runs, comma-separated.")
+    for name, text in AXES.items():
+        flag(axes, f"--{name}", "A,B,...", text)
+    per_release = "read budgets as epsilons per release, as in the paper, not as totals"
+    switch(axes, "--per-release", per_release)
+    parser.epilog = EPILOG
+    without = (*OWN_FLAGS, "temporal_basis", "stream")
+    add_settings(parser, Settings, PRESETS, without=without, axis=True)
+    for name in ("mechanism", "perturbation", "update"):  # as they were called before
+        parser.add_argument(f"--{name}s", dest=name, action="append", help=argparse.SUPPRESS)
+    add_running(parser)
+    parser.add_argument(
+        "--no-reference",
+        dest="reference",
+        action="store_false",
+        default=None,
+        help="leave out the noise-free and the prior-only baseline",
+    )
+    dry = "check the study, print its runs and the estimated time, run nothing"
+    switch(parser, "--dry-run", dry)
+    flag(parser, "--title", "TEXT", "title of the report (default: a general one)")
+    question = "question that the report answers (default: a general one)"
+    flag(parser, "--question", "TEXT", question)
+
+
+def add_running(parser: argparse.ArgumentParser) -> None:
+    """Add how a study is run and where it goes."""
+    flag(parser, "--jobs", "N", "processes (default: all cores)", WHOLE)
+    flag(parser, "--cluster", "ADDRESS", "address of a Dask cluster that runs the study")
+    switch(parser, "--resume", "run only what the folder lacks")
+    switch(parser, "--retry-failed", "with --resume, also repeat failed runs")
+    flag(parser, "--time-limit", "SECONDS", "time limit of one run", REAL)
+    add_formats(parser)
+    add_output(parser, "folder of the study (default: study-NAME)")
+
+
+def execute_compare(args: argparse.Namespace) -> int:
+    """Run the study, write its folder and report, print the answer."""
+    from gridpriv.study import compare, read_plan
+
+    formats = wanted_formats(args)
+    if args.study:
+        _refuse_axes(args)
+        plan = read_plan(args.study)
+    else:
+        plan = _plan(args)
+    if args.dry_run:
+        return _dry_run(plan, args)
+    if args.out is None:
+        args.out = f"study-{plan.name or '-'.join(Path(c).stem for c in plan.cases)}"
+    output_folder(args.out)
+    study = compare(
+        plan,
+        out=args.out,
+        jobs=args.jobs,
+        cluster=args.cluster,
+        resume=args.resume,
+        retry_failed=args.retry_failed,
+        time_limit=args.time_limit,
+        progress=partial(progress, args, "study"),
+    )
+    return finish(study, args, formats)
+
+
+def _dry_run(plan: StudyPlan, args: argparse.Namespace) -> int:
+    """Check a study and print how many runs it has and their time."""
+    from gridpriv.study.estimate import estimate
+    from gridpriv.study.grids import load_grids
+
+    grids = load_grids(plan)
+    tasks = [(grids[task.case, task.zoning].case, task.settings) for task in plan.tasks()]
+    jobs = args.jobs or os.cpu_count() or 1
+    found = estimate(tasks, jobs)
+    document = vars(found) | {"jobs": jobs}
+    return tell(args, document, lambda: print(f"{found} in {counted(jobs, 'job')}"))
+
+
+def finish(study: Study, args: argparse.Namespace, formats: list[str]) -> int:
+    """Write the reports and print the answer; exit code 3 if every run failed."""
+    files, table, report = reported(study, formats)
+    document = {
+        "folder": str(args.out),
+        **verdict(report),
+        "summary": without_gaps(table),
+        "runs": len(study.runs),
+        "failed": len(study.failed),
+        "files": [str(f) for f in files],
+    }
+
+    def summarise() -> None:
+        print_cards(report)
+        print_summary(table)
+        print_messages(report)
+
+    tops = [str(f) for f in files if f.parent == study.folder]
+    tell(args, document, summarise, "\n  ".join([str(args.out), *tops]))
+    return tell_failures(study)
+
+
+def finish_learning(study: Study, args: argparse.Namespace, formats: list[str]) -> int:
+    """Write the reports and print the means over seeds and the answer."""
+    reports, table, report = reported(study, formats)
+    files = [str(file) for file in reports]
+    rows = without_gaps(table.dropna(axis=1, how="all"))
+    document = {"folder": args.out, **verdict(report), "runs": rows, "files": files}
+    written = "\n  ".join([str(args.out), *files])
+    tell(args, document, lambda: _print_means(study, table, report), written)
+    return tell_failures(study)
+
+
+def _print_means(study: Study, table: pd.DataFrame, report: Report) -> None:
+    print_cards(report)
+    error = "test_mse" if table["test_error_pct"].isna().all() else "test_error_pct"
+    columns = {
+        "series": "algorithm",
+        "total_epsilon": "total",
+        error: "squared error" if error == "test_mse" else "error %",
+        f"{error}_high": "95 % to",
+        "mean_objective": "objective",
+        "seeds": "seeds",
+    }
+    if study.failed.size:
+        columns["failed"] = "failed"
+    kept = table[list(columns)].astype(object)
+    rows = kept.where(kept.notna(), None).values.tolist()
+    print_table(study.manifest["title"], list(columns.values()), rows)
+    print_messages(report)
+
+
+def without_gaps(table: pd.DataFrame) -> list[Json]:
+    """Return the rows of a table as JSON can hold them: gaps are null."""
+    rows: list[Json] = table.astype(object).where(table.notna(), None).to_dict("records")
+    return rows
+
+
+def reported(study: Study, formats: list[str]) -> tuple[list[Path], pd.DataFrame, Report]:
+    """Write the reports of a study; return them, its summary and the report."""
+    from gridpriv.report.document import make_report
+    from gridpriv.report.export import export
+    from gridpriv.report.source import read_source
+    from gridpriv.report.summary import summary
+
+    files = export(study.folder, formats) if formats else []
+    return files, summary(study), make_report(read_source(study.folder))
+
+
+def verdict(report: Report) -> Json:
+    """Return the cards and messages of a report as JSON can hold them."""
+    return {
+        "verdict": [{"title": c.title, "facts": [vars(f) for f in c.facts]} for c in report.cards],
+        "messages": [message.as_dict() for message in report.messages],
+    }
+
+
+def print_cards(report: Report) -> None:
+    """Print the verdict cards and the warnings of a report."""
+    for card in report.cards:
+        console().print(card.title, style="bold", soft_wrap=True)
+        width = max(len(fact.label) for fact in card.facts) + 4
+        for fact in card.facts:
+            label = f"  {fact.label}".ljust(width)
+            for part in filter(None, (fact.value, fact.note)):
+                print(textwrap.fill(part, 80, initial_indent=label, subsequent_indent=" " * width))
+                label = " " * width
+        print()
+    print_messages(report, ("warning",))
+
+
+def print_messages(report: Report, severities: tuple[str, ...] = ("info", "next")) -> None:
+    """Print the messages of some severities."""
+    for message in report.messages:
+        if message.severity in severities:
+            head = HEADS.get(message.severity, "")
+            print(textwrap.fill(f"{head}{message}", 80, subsequent_indent="  "))
+
+
+def tell_failures(study: Study) -> int:
+    """Warn of failed runs with the first one's reason; raise if every run failed."""
+    if not study.failed.empty:
+        reason = study.failed.reason.iloc[0]
+        words = f"{len(study.failed)} of {len(study.runs)} runs failed: {reason}"
+        if study.done.empty:
+            raise SolverError(words)
+        console(error=True).print(f"warning: {words}")
+    return 0
+
+
+def print_summary(table: pd.DataFrame) -> None:
+    """Print the means over seeds, one table a case; what no run has is no column."""
+    for panel, rows in table.groupby("panel", sort=False):
+        seeds = sorted({int(n) for n in rows.seeds})
+        many = "" if len(seeds) == 1 else f"{seeds[0]} to "
+        beyond = rows.cost_of_privacy_high - rows.cost_of_privacy
+        told = {
+            "method": list(rows.series),
+            "eps": [_number(x) for x in rows.total_epsilon],
+            "privacy $/h": [amount(x, "$/h") for x in rows.cost_of_privacy],
+            "95 % +-": [amount(x, "$/h") for x in beyond],
+            "shed MW": [amount(x, "MW") for x in rows.redispatch_shed_mw],
+            "deviation MW": [amount(x, "MW") for x in rows.interchange_deviation_mw],
+            "ok %": [None if _number(x) is None else round(100.0 * x) for x in rows.ac_feasible],
+        }
+        held = {name: cells for name, cells in told.items() if any(c is not None for c in cells)}
+        title = f"{panel}: means over {many}{counted(seeds[-1], 'seed')} after AC redispatch"
+        print_table(f"{title}; ok: AC-feasible", list(held), list(zip(*held.values(), strict=True)))
+    if table.cost_of_privacy.notna().any():
+        console().print(
+            "privacy $/h: generation and load shedding over the cheapest noise-free method, "
+            "without payments between zones for balancing power"
+        )
+
+
+def _plan(args: argparse.Namespace) -> StudyPlan:
+    from gridpriv.study import make_plan
+    from gridpriv.study.methods import WAYS, make_method
+
+    if not args.case:
+        raise InputError("name at least one case, or a study file with --study FILE.toml")
+    settings = {} if args.preset is None else {"preset": args.preset}
+    axes: Json = {}
+    for name, one in settings_of(Settings).items():
+        texts = getattr(args, name, None)
+        if texts is None or name in OWN_FLAGS:
+            continue
+        values = tuple(texts) if one.repeated else values_of(name, one, texts)
+        single = one.repeated or (len(values) == 1 and name not in WAYS)
+        (settings if single else axes)[name] = values if one.repeated or not single else values[0]
+    own = ("title", "question", "reference")
+    told = {k: getattr(args, k) for k in own if getattr(args, k) is not None}
+    read = [named_settings(text, Settings, EXAMPLE, "preset") for text in args.method or ()]
+    methods = [make_method(name, **given) for name, given in read]
+    return make_plan(
+        args.case,
+        per_release=args.per_release,
+        methods=methods,
+        settings=settings,
+        **_own_axes(args),
+        **told,
+        **axes,
+    )
+
+
+def values_of(name: str, setting: Setting, texts: Sequence[str]) -> list[Any]:
+    """Return the values that a flag names: each text is one, or several by commas."""
+    found: list[Any] = []
+    for text in texts:
+        try:
+            found.append(setting.settled(name, setting.read(text)))
+        except InputError:  # a notation such as geometric:1,2,3,4 has commas of its own
+            parts = listed(text)
+            if not parts:
+                raise
+            found += [setting.settled(name, setting.read(part)) for part in parts]
+    return found
+
+
+def _own_axes(args: argparse.Namespace) -> Json:
+    found: Json = {}
+    for name in AXES:
+        axis = name.replace("-", "_")
+        text = getattr(args, axis)
+        if text is None:
+            continue
+        found[axis] = [KINDS.get(name, str)(part) for part in listed(text)]
+        if not found[axis]:
+            raise not_allowed(name, text, "one value or more")
+    if "budgets" in found:
+        found["budgets"] = [part.replace(";", ",") for part in found["budgets"]]
+    if len(found.get("seeds", ())) == 1 and "," not in args.seeds:
+        found["seeds"] = found["seeds"][0]
+    return found
+
+
+def _refuse_axes(args: argparse.Namespace) -> None:
+    """Refuse what a study file says itself."""
+    flags = (*AXES, *(n.replace("_", "-") for n in names(Settings)), "method", "preset")
+    alone = {"--per-release": args.per_release, "--no-reference": args.reference is False}
+    given = [f"--{n}" for n in flags if getattr(args, n.replace("-", "_"), None) is not None]
+    given += [name for name, told in alone.items() if told]
+    refuse_beside_study([*args.case, *given])
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if value is not None and math.isfinite(value) else None
+
+
+def add_reproduce(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``reproduce``."""
+    name = "figure or table, such as rk-fig3; without it, all are listed"
+    parser.add_argument("name", metavar="NAME", nargs="?", help=name)
+    flag(parser, "--data", "DIR", "folder of data sets (default: $GRIDPRIV_DATA)")
+    scale = "size of the study: quick, or full as in the paper (default: %(default)s)"
+    flag(parser, "--scale", "NAME", scale, default="quick")
+    add_running(parser)
+
+
+def execute_reproduce(args: argparse.Namespace) -> int:
+    """Reproduce, check what the paper states, print and write the outcome."""
+    from gridpriv.study.grid_papers import GRID_TABLES
+    from gridpriv.study.papers import learns, reads_scale, reproduce, reproductions
+
+    known = reproductions()
+    if args.name is None:
+        rows = [{"name": name, "what": title} for name, title in known.items()]
+        listed_ = list(known.items())
+        show = partial(print_table, "Reproductions", ["name", "what"], listed_)
+        return tell(args, {"reproductions": rows}, show)
+    one_of("name", args.name, known)
+    if args.name == "rk-table1" or args.name in GRID_TABLES:
+        _refuse(args, ("data", "scale", "cluster", "resume"))
+        return _table1(args) if args.name == "rk-table1" else _grid_table(args)
+    learning = learns(args.name)
+    _refuse(args, ("cluster", "time_limit") if learning else ("data",))
+    if not reads_scale(args.name):
+        _refuse(args, ("scale",))
+    formats = wanted_formats(args)
+    args.out = args.out or f"study-{args.name}"
+    output_folder(args.out)
+    running = {} if learning else {"cluster": args.cluster, "time_limit": args.time_limit}
+    study = reproduce(
+        args.name,
+        Path(args.out),
+        scale=args.scale,
+        data=args.data,
+        jobs=args.jobs,
+        resume=args.resume,
+        retry_failed=args.retry_failed,
+        progress=partial(progress, args, args.name),
+        **running,
+    )
+    if not (args.quiet or args.json):
+        print_claims(study.tables["claims"])
+    return (finish_learning if learning else finish)(study, args, formats)
+
+
+def _refuse(args: argparse.Namespace, names: tuple[str, ...]) -> None:
+    """Refuse arguments that this reproduction does not read."""
+    for name in names:
+        value = getattr(args, name)
+        if value != args.parser.get_default(name):
+            raise not_allowed(name, value, f"left out with {args.name}, which does not read it")
+
+
+def _table1(args: argparse.Namespace) -> int:
+    from gridpriv.study.papers import table1, table1_claims
+
+    table = table1()
+    claims = table1_claims(table)
+    if args.out:
+        from gridpriv.report.table1 import write_table1
+
+        write_table1(table, claims, Path(args.out))
+    columns = ["algorithm", "epsilon", "paper prints", "drawn", "proven, case14", "proven, case118"]
+
+    def summarise() -> None:
+        title = "Variance of the noise on one coordinate (p.u. squared)"
+        print_table(title, columns, table.values.tolist())
+        print_claims(claims)
+
+    document = {"table": table.to_dict("records"), "claims": claims.to_dict("records")}
+    return tell(args, document, summarise, args.out)
+
+
+def _grid_table(args: argparse.Namespace) -> int:
+    from gridpriv.core.text import json_ready
+    from gridpriv.study.grid_papers import GRID_TABLES
+
+    title, compute = GRID_TABLES[args.name]
+    folder = output_folder(args.out)
+    computed = compute()
+    tables = {"table": computed.table, "claims": computed.claims}
+    document = {name: json_ready(table.to_dict("records")) for name, table in tables.items()}
+    if folder is not None:
+        write_results(folder, args.name, document, **tables)
+
+    def summarise() -> None:
+        columns = [name.replace("_", " ") for name in computed.table]
+        print_table(title, columns, computed.table.values.tolist())
+        print_claims(computed.claims, "Statements, and whether they hold here")
+
+    return tell(args, document, summarise, folder)
+
+
+def print_claims(
+    claims: pd.DataFrame, header: str = "What the paper states, and whether it holds here"
+) -> None:
+    """Print statements and whether they hold: a paragraph each."""
+    out = console()
+    out.print(f"{header}\n")
+    for row in claims.to_dict("records"):
+        noise = f" ({row['sensitivity']} noise)" if row["sensitivity"] else ""
+        outcome = f"{row['outcome']} ({row['holding']} of {row['comparisons']}): "
+        _paragraph(outcome, f"{row['claim']}{noise}")
+        _paragraph("    ", str(row.get("detail") or ""))
+        if row.get("settled"):
+            cause = f", because of {row['cause']}: {row['why']}" if row["cause"] else ""
+            same = row["settled"] == row["outcome"]
+            agrees = "as settled" if same else f"settled: {row['settled']}"
+            _paragraph("    ", f"{agrees}{cause}")
+    out.print()
+
+
+def _paragraph(head: str, text: str) -> None:
+    if text:
+        console().print(textwrap.fill(head + text, 80, subsequent_indent="    "))
+
+
+def add_report(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``report``."""
+    parser.add_argument("folder", metavar="DIR", help="folder of gridpriv compare or run --out")
+    add_formats(parser)
+    flag(parser, "--figures", "FORMAT", "also write every figure as a file: png | svg | pdf")
+    flag(parser, "--pivot", "ROWS,COLUMNS", PIVOT)
+    flag(parser, "--values", "A,B", "columns whose means --pivot shows (default: the cost)")
+    switch(parser, "--public", "leave out figures of private data; writes a new folder")
+    add_output(parser, "output folder (default: DIR; with --public, DIR/public)")
+
+
+def execute_report(args: argparse.Namespace) -> int:
+    """Write the report in every format asked for."""
+    from gridpriv.report.export import export
+
+    output_folder(args.out)
+    formats = wanted_formats(args)
+    if not formats:
+        raise not_allowed("format", args.format, "one or more of html, pdf, xlsx, csv, tex")
+    files = export(
+        args.folder,
+        formats,
+        public=args.public,
+        out=args.out,
+        figures=args.figures,
+        pivot=_pivot(args.pivot),
+        values=(args.values or "").split(",") if args.values else (),
+    )
+    names = [str(file) for file in files]
+    document = {"folder": args.folder, "files": names}
+    return tell(args, document, lambda: print("\n".join(names)))
+
+
+def _pivot(text: str | None) -> tuple[list[str], list[str]] | None:
+    """Return the columns that make rows and columns of a table."""
+    if text is None:
+        return None
+    parts = [part.split("+") for part in text.split(",")]
+    if len(parts) != 2 or not all(all(names) for names in parts):
+        raise InputError(
+            f"--pivot must name rows and columns, such as method,budget; got {text!r}. Join "
+            "several columns by +: case+method,budget."
+        )
+    return parts[0], parts[1]
+
+
+def add_schema(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``schema``."""
+    table = "name of a table; without it, all are printed"
+    parser.add_argument("table", nargs="?", metavar="TABLE", help=table)
+    switch(parser, "--markdown", "print Markdown")
+    add_output(parser)
+
+
+def execute_schema(args: argparse.Namespace) -> int:
+    """Print the table asked for, or all."""
+    from gridpriv.report.schema import told
+
+    tables = told()
+    if args.table is not None:
+        one_of("table", args.table, tables)
+        tables = {args.table: tables[args.table]}
+    if args.markdown:
+        print(markdown(tables), end="")
+        return 0
+    return tell(args, {"tables": list(tables.values())}, lambda: _print_schema(tables))
+
+
+def _print_schema(tables: dict[str, Json]) -> None:
+    for name, table in tables.items():
+        columns = {"name": "column"} | {n: n for n in ("unit", "visibility", "meaning")}
+        print_records(f"{name}: {table['row']}", columns, table["columns"])
+
+
+def markdown(tables: dict[str, Json]) -> str:
+    """Return the page of the documentation."""
+    lines = [PAGE]
+    for name, table in tables.items():
+        lines += [f"## {name}", "", f"One row is {table['row']}.", ""]
+        lines.append("| column | title | unit | visibility | computed from | meaning |")
+        lines.append("|---|---|---|---|---|---|")
+        lines += [
+            f"| `{c['name']}` | {c['title']} | {c['unit']} | {c['visibility']} | {c['origin']} "
+            f"| {c['meaning']} |"
+            for c in table["columns"]
+        ]
+        lines.append("")
+    return "\n".join(lines)
+
+
+COMMANDS = {
+    "compare": Command(add_compare, execute_compare),
+    "reproduce": Command(add_reproduce, execute_reproduce),
+    "report": Command(add_report, execute_report),
+    "schema": Command(add_schema, execute_schema),
+}

@@ -1,0 +1,338 @@
+"""The one place where a run is composed: its ledger, folder, resume, baselines and progress.
+
+A :class:`RunContext` runs a case or a series, from Python as from the command line. Whatever is
+released is charged and stored first; whatever was drawn is stored, however the run ends.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+
+from pandas import DataFrame
+
+from gridpriv.consensus.transport import Connect, ReusedAgents
+from gridpriv.core.document import Json
+from gridpriv.core.errors import GridprivError, InputError
+from gridpriv.core.interrupts import uninterrupted
+from gridpriv.core.text import frame_csv
+from gridpriv.grid.case import Case
+from gridpriv.grid.overrides import DemandSeries
+from gridpriv.grid.zoning import Zoning
+from gridpriv.privacy.filters import combined
+from gridpriv.privacy.ledger import Ledger, ReleaseCharge
+from gridpriv.privacy.ledger_rows import LedgerDataset
+from gridpriv.privacy.release import Charging, Release
+from gridpriv.study.run_folder import RunFolder, Runs, open_runs
+from gridpriv.zonal.datasets import zone_datasets
+from gridpriv.zonal.day import DayPlan
+from gridpriv.zonal.documents import STORAGE_FILE, StorageStep
+from gridpriv.zonal.horizon import Horizon, Known
+from gridpriv.zonal.prepared import Prepared
+from gridpriv.zonal.reference import reference
+from gridpriv.zonal.result import RunResult
+from gridpriv.zonal.run import Admit, Planned, own_transport, run_prepared
+from gridpriv.zonal.settings import Settings
+
+Progress = Callable[[str, int], AbstractContextManager[Callable[..., None]]]
+"""From a label and a number of steps to what shows them: ``advance(note, steps=1)``."""
+
+
+@contextmanager
+def unseen(_label: str, _total: int) -> Iterator[Callable[..., None]]:
+    """Show no progress."""
+    yield lambda *_: None
+
+
+@contextmanager
+def open_charge(
+    ledger: str | Path | None,
+    key: str | Path | None,
+    owners: Callable[[], Sequence[LedgerDataset]],
+    *,
+    noisy: bool,
+) -> Iterator[ReleaseCharge | None]:
+    """Open a ledger and yield what charges releases to it; None without one.
+
+    ``owners`` are the datasets that are charged, asked for where there is a ledger.
+    """
+    if ledger is None:
+        if key is not None:
+            raise InputError("--ledger-key is the key of a ledger: give --ledger")
+        yield None
+        return
+    if not noisy:
+        raise InputError("--ledger charges releases; this run has none (mechanism none)")
+    with Ledger(ledger, owners(), None if key is None else Path(key)) as opened:
+        yield ReleaseCharge(opened, uuid.uuid4().hex)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunContext:
+    """Ledger, folder, baselines and progress of a run.
+
+    Attributes
+    ----------
+    out : Path or None
+        Folder that it is stored in.
+    public : bool
+        Store public figures only.
+    resume : bool
+        Go on with what the folder holds.
+    ledger, ledger_key : path or None
+        Ledger that every release is charged to, and its key (default: FILE.key).
+    reference : bool
+        Compute baselines too.
+    transport : callable or None
+        Where zones work, if not in this machine's own processes.
+    repeat : callable
+        From settings to the command that makes the same again.
+    progress : callable
+        See :data:`Progress`.
+    copies : callable
+        Writes copies of a finished folder for people and returns its document.
+    began : float
+        Clock at which reading began, s.
+    """
+
+    out: Path | None = None
+    public: bool = False
+    resume: bool = False
+    ledger: str | Path | None = None
+    ledger_key: str | Path | None = None
+    reference: bool = False
+    transport: Connect | None = None
+    repeat: Callable[[Settings], str] = lambda _: ""
+    progress: Progress = unseen
+    copies: Callable[[RunFolder], Json | None] = lambda _: None
+    began: float = field(default_factory=time.perf_counter)
+
+    @contextmanager
+    def charging(
+        self, case: Case, first: Prepared, runs: int = 1
+    ) -> Iterator[tuple[ReleaseCharge | None, Admit | None]]:
+        """Open the ledger; yield what charges releases, and what refuses runs that do not fit.
+
+        ``first`` is the first of ``runs`` alike, which are admitted together.
+        """
+
+        def owners() -> Sequence[LedgerDataset]:
+            return zone_datasets(case, first.zoning, first.settings.protected(case))
+
+        noisy = first.rules.noise is not None
+        with open_charge(self.ledger, self.ledger_key, owners, noisy=noisy) as charge:
+            if charge is None:
+                yield None, None
+                return
+
+            def admit(planned: Planned) -> None:
+                cost = {
+                    zone: combined({}, charge.cost(zone, releases), runs)
+                    for zone, releases in planned.items()
+                }
+                charge.ledger.plan(cost)
+
+            yield charge, admit
+
+    @contextmanager
+    def charged(
+        self, case: Case, prepared: Prepared, more: int = 0
+    ) -> Iterator[tuple[RunResult, Callable[..., None]]]:
+        """Yield a run that is charged and shown, and what shows ``more`` steps that follow it."""
+        total = prepared.settings.rounds + more
+        with (
+            self.charging(case, prepared) as (charge, admit),
+            self.progress(case.name, total) as advance,
+        ):
+            yield (
+                run_prepared(prepared, lambda _: advance("round"), charge=charge, admit=admit),
+                advance,
+            )
+
+    def zones(self, workers: int) -> ReusedAgents:
+        """Return the processes of the zones, kept for further runs of them."""
+        return ReusedAgents(self.transport or own_transport(workers))
+
+    def held(
+        self,
+        folder: Path,
+        case: Case,
+        zoning: Zoning,
+        settings: Settings,
+        seed: int,
+        series: DemandSeries | None = None,
+    ) -> AbstractContextManager[RunFolder]:
+        """Return the folder that a run, or a series, is kept in; held until its context ends."""
+        again = settings if settings.noise == "secure" else replace(settings, seed=seed)
+        runs = Runs(case, zoning, settings, seed, series, self.repeat(again))
+        charged = self.ledger is not None
+        return open_runs(folder, runs, public=self.public, resume=self.resume, charged=charged)
+
+    def run(
+        self,
+        case: Case,
+        prepared: Prepared,
+        show: Callable[[Json, bool], object] = lambda *_: None,
+        after: Callable[[RunResult], object] = lambda _: None,
+    ) -> RunResult | None:
+        """Run what is prepared, with its baselines; None where the folder had it already.
+
+        Parameters
+        ----------
+        show : callable
+            Takes the run's document, and whether the run ended early.
+        after : callable
+            What else is made of the result before it is stored.
+        """
+        with ExitStack() as stack:
+            kept = None
+            if self.out is not None:
+                told = (case, prepared.zoning, prepared.settings, prepared.seed)
+                kept = stack.enter_context(self.held(self.out, *told))
+                if not kept.left():
+                    with self.progress(case.name, 0):
+                        self._finished(kept, show)
+                    return None
+
+            load = time.perf_counter() - self.began
+
+            def keep(result: RunResult) -> None:
+                total = load + result.timing.total
+                timing = replace(result.timing, load=load, total=total)
+                result = replace(result, timing=timing)
+                if kept is not None:
+                    try:
+                        kept.add(0, result)
+                        self._finished(kept)
+                    except (GridprivError, OSError) as error:
+                        error.add_note(f"not stored; {result.trace.drawn()}")
+                        raise
+                show(result.as_dict(public=self.public), result.early is not None)
+
+            zones = stack.enter_context(closing(self.zones(prepared.settings.workers)))
+            with ExitStack() as running:
+                charge, admit = running.enter_context(self.charging(case, prepared))
+                advance = running.enter_context(self.progress(case.name, prepared.settings.rounds))
+                result = run_prepared(
+                    prepared,
+                    watch=lambda r: advance(f"residual {r.consensus_residual:.2e}"),
+                    charge=charge,
+                    admit=admit if kept is None else in_turn(admit, partial(kept.begin, 0)),
+                    leave=keep,
+                    transport=zones,
+                )
+            try:
+                if self.reference:
+                    result = _compared(result, zones)
+                after(result)
+            finally:  # whatever becomes of the comparison, the run is charged
+                keep(result)
+        return result
+
+    def _finished(
+        self, kept: RunFolder, show: Callable[[Json, bool], object] = lambda *_: None
+    ) -> None:
+        kept.finish()
+        document = self.copies(kept)
+        if document is not None:
+            show(document, False)
+
+    def series(self, horizon: Horizon, kept: RunFolder) -> None:
+        """Run every step of a series that its folder does not hold; one budget serves all."""
+        left, once = kept.left(), horizon.released_once
+        case = horizon.series.case
+        if not left:
+            with self.progress(case.name, 0):
+                return
+        first = horizon.owned if once else horizon.prepared(left[0])
+        known = kept.known(horizon) if once else None
+        draws = int(known is None) if once else len(left)
+        plan = _planned(horizon, kept, known) if known is not None or not once else None
+        with ExitStack() as stack:
+            charge, admit = stack.enter_context(self.charging(case, first, draws))
+            advance = stack.enter_context(self.progress(case.name, len(left)))
+            for number in left:
+                with closing(self.zones(horizon.settings.workers)) as zones:
+                    if once and known is None:
+                        horizon.tried(number, zones)
+                        known = _drawn(horizon, kept, charge, admit)
+                        admit = None
+                        plan = _planned(horizon, kept, known)
+                    result = horizon.run_step(
+                        number,
+                        charge,
+                        admit=in_turn(admit, partial(kept.begin, number)),
+                        leave=partial(kept.add, number),
+                        transport=zones,
+                        known=known,
+                        plan=plan,
+                    )
+                    admit = None  # the first step has spoken for all
+                    try:
+                        if self.reference:
+                            scale = horizon.settings.load_scale * horizon.series.scale(number)
+                            found = reference(result, scale, zones)
+                            result = replace(result, reference=found)
+                    finally:  # what has been drawn is stored, whatever happens beside it
+                        kept.add(number, result)
+                advance(f"step {horizon.series.steps[number]}")
+
+
+def in_turn(admit: Admit | None, begin: Admit) -> Admit:
+    """Return a callback that asks the ledger and then stores the planned releases."""
+
+    def both(planned: Planned) -> None:
+        if admit is not None:
+            admit(planned)
+        begin(planned)
+
+    return both
+
+
+def _compared(result: RunResult, zones: Connect) -> RunResult:
+    """Return the result with its baselines; an interrupt there keeps the run."""
+    try:
+        return replace(result, reference=reference(result, result.settings.load_scale, zones))
+    except KeyboardInterrupt as error:
+        # notes are of the run that was cut off, which draws nothing
+        interrupt = KeyboardInterrupt(*error.args)
+        interrupt.add_note("the run is done; its baselines take a new run")
+        raise interrupt from None
+
+
+def _planned(horizon: Horizon, kept: RunFolder, known: Known | None) -> DayPlan | None:
+    """Plan all steps together where something couples them; store what storages do (public)."""
+    plan = horizon.plan(known)
+    if plan is not None:
+        rows = plan.rows(horizon.series.case, horizon.series.steps)
+        table = DataFrame(rows, columns=list(StorageStep.table.names))
+        kept.store.text(STORAGE_FILE, frame_csv(table))
+    return plan
+
+
+def _drawn(
+    horizon: Horizon, kept: RunFolder, charge: Charging | None, admit: Admit | None
+) -> Known:
+    """Draw once what serves all steps, stored before it is used."""
+    in_turn(admit, kept.begin_once)(horizon.planned)
+    drawn: dict[str, Counter[Release]] = {}
+
+    def pay(owner: str, releases: Mapping[Release, int]) -> None:
+        with uninterrupted():
+            if charge is not None:
+                charge(owner, releases)
+            drawn.setdefault(owner, Counter()).update(releases)
+
+    try:
+        known = horizon.draw(pay)
+    except BaseException:
+        kept.add_once(horizon, drawn)
+        raise
+    kept.add_once(horizon, drawn, known)
+    return known
