@@ -211,7 +211,8 @@ def _print_means(study: Study, table: pd.DataFrame, report: Report) -> None:
         columns["failed"] = "failed"
     kept = table[list(columns)].astype(object)
     rows = kept.where(kept.notna(), None).values.tolist()
-    print_table(study.manifest["title"], list(columns.values()), rows)
+    if table["mean_objective"].notna().any():  # totals alone have none
+        print_table(study.manifest["title"], list(columns.values()), rows)
     print_messages(report)
 
 
@@ -418,7 +419,19 @@ def execute_reproduce(args: argparse.Namespace) -> int:
     )
     if not (args.quiet or args.json):
         print_claims(study.tables["claims"])
+        if args.name == LI_TOTALS:
+            _print_totals(study)
     return (finish_learning if learning else finish)(study, args, formats)
+
+
+def _print_totals(study: Study) -> None:
+    """Print total epsilon by accounting and number of rounds."""
+    rounds = study.rounds.merge(study.done[["run", "method"]], on="run")
+    table = rounds.pivot(index="method", columns="round", values="accounted")
+    order = [name for name in study.done["method"] if name in table.index]
+    rows = [[name, *(f"{e:.3g}" for e in table.loc[name])] for name in order]
+    title = "Total epsilon at delta 1e-4 of 0.1 a round, by number of rounds"
+    print_table(title, ["accounting", *map(str, table.columns)], rows)
 
 
 def _refuse(args: argparse.Namespace, names: tuple[str, ...]) -> None:
@@ -477,6 +490,7 @@ def print_claims(
     out.print(f"{header}\n")
     for row in claims.to_dict("records"):
         noise = f" ({row['sensitivity']} noise)" if row["sensitivity"] else ""
+        noise += " (a question of gridpriv's)" * bool(row.get("ours"))
         outcome = f"{row['outcome']} ({row['holding']} of {row['comparisons']}): "
         _paragraph(outcome, f"{row['claim']}{noise}")
         _paragraph("    ", str(row.get("detail") or ""))

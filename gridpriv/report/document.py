@@ -130,15 +130,23 @@ NOISE_OF = {
 }
 
 
+def _marked(rows: pd.DataFrame, name: str) -> pd.Series:
+    """Return a column of True and False; False where a table has none."""
+    return rows[name].astype(bool) if name in rows else pd.Series(data=False, index=rows.index)
+
+
 def _claims(study: Study) -> Iterator[Message]:
     """Yield, of a reproduction, how many of the paper's statements hold."""
     claims = study.tables.get("claims", pd.DataFrame())
     if "outcome" not in claims:  # local
         return
     for kind, noise in NOISE_OF.items():
-        if len(rows := claims[claims.sensitivity == kind]):
-            holding = int((rows.outcome == "holds").sum())
-            yield message("claims", {"holding": holding, "stated": len(rows), "noise": noise})
+        # a paper's own statements, of which a near-chance or flat figure tells nothing
+        own = claims[claims.sensitivity == kind]
+        own = own[(own.outcome != "no information") & ~_marked(own, "ours")]
+        if len(own):
+            holding = int((own.outcome == "holds").sum())
+            yield message("claims", {"holding": holding, "stated": len(own), "noise": noise})
     ratios = study.tables["statements"]
     published = set(study.done.loc[study.done.sensitivity == "published", "run"])
     if len(ratios) and published:

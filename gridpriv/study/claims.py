@@ -14,7 +14,10 @@ study's tables) and one of
 
 Values are means over seeds: of the run's own figure (after its last round; of noise, the mean over
 rounds); of round ``round`` (for ``more``: ``than-round``); of the last ten rounds with
-``late = true``. ``updates`` and ``than-updates``
+``late = true``. A comparison tells nothing where the better of both values is ``chance`` or more
+(what guessing reaches), or where they differ by ``flat`` or less; a claim of which no comparison
+tells anything is neither held nor broken ("no information"). ``ours = true`` marks a question of
+this project's; the count of a paper's statements leaves it out. ``updates`` and ``than-updates``
 choose the local updates, ``budgets`` the budgets, and ``some = true`` asks for one comparison
 that holds in place of all. ``verdict``, ``cause`` (paper, data, ours) and ``why`` say what was
 found when it was settled, and are shown beside what is found here.
@@ -42,7 +45,7 @@ from gridpriv.core.stored import Study
 from gridpriv.privacy.budget import NO_NOISE, stated_epsilon
 
 LATE = 10
-HOLDS, FAILS = "holds", "does not hold"
+HOLDS, FAILS, SILENT = "holds", "does not hold", "no information"
 CAUSES = ("paper", "data", "ours")
 
 
@@ -71,6 +74,9 @@ class Claim:
     than_updates: int | None = None
     late: bool = False
     some: bool = False
+    chance: float = math.inf
+    flat: float = -1.0
+    ours: bool = False
     verdict: str = ""
     cause: str = ""
     why: str = ""
@@ -87,8 +93,8 @@ class Claim:
                 f"claim {self.text!r}: one of less with more, falling, passes with rival, spread"
                 "; use one of these"
             )
-        if self.verdict and self.verdict not in (HOLDS, FAILS):
-            raise not_allowed("verdict", self.verdict, f"{HOLDS} or {FAILS}")
+        if self.verdict and self.verdict not in (HOLDS, FAILS, SILENT):
+            raise not_allowed("verdict", self.verdict, f"{HOLDS}, {FAILS} or {SILENT}")
         if self.cause and self.cause not in CAUSES:
             raise not_allowed("cause", self.cause, f"one of {', '.join(CAUSES)}")
 
@@ -101,6 +107,7 @@ class Comparison:
     less: float
     more: float
     equal: bool = False
+    informative: bool = True
 
     @property
     def holds(self) -> bool:
@@ -211,21 +218,26 @@ def check_claims(study: Study, claims: Iterable[Claim]) -> pd.DataFrame:
                 rows.append(
                     {"claim": claim.text, "case": case, "sensitivity": claim.sensitivity}
                     | verdict(found, some=claim.some)
-                    | {"settled": claim.verdict, "cause": claim.cause, "why": claim.why}
+                    | {"ours": claim.ours, "settled": claim.verdict}
+                    | {"cause": claim.cause, "why": claim.why}
                 )
     return pd.DataFrame(rows)
 
 
 def verdict(found: Sequence[Comparison], *, some: bool = False) -> dict[str, object]:
-    """Return the verdict on a claim: every comparison must hold, or (``some``) one."""
-    wrong = [c for c in found if not c.holds]
-    good = len(found) - len(wrong)
+    """Return the verdict on a claim: every comparison must hold, or (``some``) one.
+
+    Comparisons that tell nothing are left out; without any other there is no information.
+    """
+    telling = [c for c in found if c.informative]
+    wrong = [c for c in telling if not c.holds]
+    good = len(telling) - len(wrong)
     holds = good > 0 if some else not wrong
-    shown = [c for c in found if c.holds] if some else wrong or found
+    shown = [c for c in telling if c.holds] if some else wrong or telling or list(found)
     return {
-        "outcome": HOLDS if holds else FAILS,
+        "outcome": (HOLDS if holds else FAILS) if telling else SILENT,
         "holding": good,
-        "comparisons": len(found),
+        "comparisons": len(telling),
         "detail": ("not: " if wrong and not some else "")
         + "; ".join(c.where for c in shown[:3])
         + (f"; {len(shown) - 3} more" if len(shown) > 3 else ""),
@@ -256,9 +268,13 @@ def _below(claim: Claim, means: Means) -> Iterator[Comparison]:
             a = means.value(one, claim.figure, at)
             b = claim.factor * means.value(other, claim.figure, than)
             times = f"{claim.factor:g} x " if claim.factor != 1.0 else ""
-            yield Comparison(
-                f"{_told(one, at)} {a:.4g} < {times}{_told(other, than)} {b:.4g}", a, b
-            )
+            where = f"{_told(one, at)} {a:.4g} < {times}{_told(other, than)} {b:.4g}"
+            yield Comparison(where, a, b, informative=_tells(claim, a, b / claim.factor))
+
+
+def _tells(claim: Claim, one: float, other: float) -> bool:
+    """Return False of two values near what guessing reaches, or near each other."""
+    return min(one, other) < claim.chance and abs(one - other) > claim.flat
 
 
 def _times(claim: Claim) -> tuple[int | str | None, int | str | None]:
@@ -304,7 +320,8 @@ def _falls(claim: Claim, means: Means) -> Iterator[Comparison]:
         for one, other in pairwise(chain):
             a, b = means.value(other, claim.figure, at), means.value(one, claim.figure, at)
             where = f"{_told(other, at)} {a:.4g} <= {_told(one, at)} {b:.4g}"
-            yield Comparison(where, a, b + claim.slack, equal=True)
+            told = _tells(claim, a, b)
+            yield Comparison(where, a, b + claim.slack, equal=True, informative=told)
 
 
 def _passes(claim: Claim, means: Means) -> Iterator[Comparison]:
@@ -334,7 +351,8 @@ def _spreads(claim: Claim, means: Means) -> Iterator[Comparison]:
     )
     over_schemes, over_budgets = np.ptp(cells, axis=0).mean(), np.ptp(cells, axis=1).mean()
     where = f"range over methods {over_schemes:.4g} < over budgets {over_budgets:.4g}"
-    yield Comparison(where, float(over_schemes), float(over_budgets))
+    told = bool(cells.min() < claim.chance) and max(over_schemes, over_budgets) > claim.flat
+    yield Comparison(where, float(over_schemes), float(over_budgets), informative=told)
 
 
 def _told(cell: Cell, at: int | str | None) -> str:

@@ -56,12 +56,15 @@ class ClaimRow(Row, name="claims"):
     sensitivity: Text = key(
         "Sensitivity bound: sensitivity bound that sets the noise in the compared runs"
     )
-    outcome: Text = private("Outcome: outcome of the claim: holds or does not hold")
+    outcome: Text = private(
+        "Outcome: outcome of the claim: holds, does not hold, or no information (near chance)"
+    )
     holding: Number = private(
         "Comparisons that hold: number of comparisons for which the claim holds"
     )
     comparisons: Number = private("Comparisons: number of comparisons")
     detail: Text = private("Details: figures compared, and exceptions")
+    ours: Any = known("Own question: true for a question of gridpriv's, not a paper's statement")
     settled: Text = known("Recorded outcome: outcome recorded with gridpriv's reference run")
     cause: Text = known("Cause: cause of the outcome: paper, data or gridpriv")
     why: Text = known("Why: explanation of the cause")

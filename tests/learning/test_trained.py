@@ -110,7 +110,7 @@ def test_a_public_model_is_a_function_of_releases_and_public_data(tmp_path):
     assert (held.classify(data.x_test) == result.model.classify(data.x_test)).all()
 
 
-@pytest.mark.parametrize("name", ["hog", "scattering"])
+@pytest.mark.parametrize("name", ["hog", "scattering", "strokes"])
 def test_a_transform_acts_on_one_row_and_bounds_it(name):
     random = np.random.default_rng(1)
     images = random.random((7, 256)).astype(np.float32)

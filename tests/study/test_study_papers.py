@@ -75,6 +75,9 @@ def test_a_statement_holds_only_if_all_its_comparisons_do() -> None:
     assert (told["holding"], told["comparisons"]) == (1, 2)
     assert verdict([right, wrong], some=True)["outcome"] == "holds"
     assert verdict([wrong], some=True)["outcome"] == "does not hold"
+    silent = Comparison("near chance", 94.5, 97.0, informative=False)
+    assert verdict([silent])["outcome"] == "no information"
+    assert verdict([right, silent])["comparisons"] == 1
     assert verdict([Comparison("tie", 1.0, 1.0)])["outcome"] == "does not hold"
     assert verdict([Comparison("tie", 1.0, 1.0, equal=True)])["outcome"] == "holds"
 

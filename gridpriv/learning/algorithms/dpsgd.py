@@ -56,7 +56,7 @@ from gridpriv.privacy.release import Release
 
 CENTRING = 0.05
 """Part of the budget, of the sum of 1/m^2 over releases, that centring takes."""
-FASTEST, SLOWING = 100.0, 11.5  # of chosen_rate
+FASTEST, SLOWING = 350.0, 8.0  # of chosen_rate
 SMALL = 0.1  # intercept of centred features, over the norm
 
 
