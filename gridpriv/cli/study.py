@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from gridpriv.report.document import Report
     from gridpriv.study import Study, StudyPlan
 
+LI_TOTALS = "li-fig6"  # a table of totals by rounds
 OWN_FLAGS = ("budget", "seed", "load_scale", "local_updates")
 KINDS = {"local-updates": reading(int), "load-scales": reading(float), "seeds": reading(int)}
 AXES = {
