@@ -17,6 +17,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -73,44 +74,45 @@ def measure(name: str, beta: str, days: int, hours: int, seed: int) -> Iterator[
     series, zoning = year_of(case), zoning_of(case, None, None)
     common = {"beta": beta, "objective": "cost", "coordination": "central", "seed": seed}
     single = make_settings(**common, budget=f"total:{TOTAL}", noise_schedule="once")
-    silent = make_settings(**common | PRIOR_ONLY)
-    plain = replace(single, mechanism="none")
-    truth = np.stack([series.pd[:, zone].sum(axis=1) for zone in zoning.members], axis=1)
-    sample = list(sampled_hours(days, hours))
+    alone = {
+        FRESH: single,
+        SILENT: make_settings(**common | PRIOR_ONLY),
+        PLAIN: replace(single, mechanism="none"),
+    }
 
-    def alone(settings: Any) -> Any:
-        return lambda hour: replace(
-            prepare(series.at(hour), zoning, settings), seed=seed * HOURS + hour
-        )
+    def ready(method: str, hour: int) -> Prepared:
+        return replace(prepare(series.at(hour), zoning, alone[method]), seed=seed * HOURS + hour)
 
-    with closing(ReusedAgents(in_process)) as zones:
-        base = [_cost(alone(plain)(hour), zones) for _, hour in sample]
-        for method, window in STREAMS.items():
-            settings = make_settings(**common, budget=f"total:{TOTAL}", stream=window)
-            stream = make_stream(series, zoning, settings)
-            known = stream.draw()
-            error = [
-                known[z].temporal_coefficients[0] + float(np.split(known[z].mean, 2)[0].sum())
-                for z in range(len(known))
+    rows, streams = {}, {}
+    for method, window in STREAMS.items():
+        settings = make_settings(**common, budget=f"total:{TOTAL}", stream=window)
+        stream = make_stream(series, zoning, settings)
+        known = stream.draw()
+        streams[method] = partial(stream.prepared, known=known)
+        missed = case.base_mva * np.stack(
+            [
+                one.temporal_coefficients[0]
+                + float(np.split(one.mean, 2)[0].sum())
+                - series.pd[:, zone.own].sum(axis=1)
+                for zone, one in zip(stream.owned.zones, known, strict=True)
             ]
-            order = [stream.owned.zoning.names.index(zone.name) for zone in stream.owned.zones]
-            missed = case.base_mva * (np.stack(error, axis=1) - truth[:, order])
-            yield {
-                "method": method,
-                "block_hours": getattr(stream, "block", None),
-                "totals": stream.costs,
-                "noise_mw": by_month(np.linalg.norm(missed, axis=1)),
-                **_over(sample, base, [_cost(stream.prepared(h, known), zones) for _, h in sample]),
-            }
-        for method, settings in ((FRESH, single), (SILENT, silent)):
-            ready = prepare(case, zoning, settings)
-            errors = np.array([_missed(alone(settings)(hour)) for hour in range(0, HOURS, 24)])
-            yield {
-                "method": method,
-                "released": [d.strategy.name for d in ready.disclosures if d is not None],
-                "noise_mw": by_month(np.repeat(errors, 24)),
-                **_over(sample, base, [_cost(alone(settings)(hour), zones) for _, hour in sample]),
-            }
+        )
+        noise = by_month(np.linalg.norm(missed, axis=0))
+        rows[method] = {"totals": stream.costs, "noise_mw": noise}
+    for method in (FRESH, SILENT):
+        errors = [_missed(ready(method, hour)) for hour in range(0, HOURS, 24)]
+        rows[method] = {"noise_mw": by_month(np.repeat(errors, 24))}
+    for method, row in rows.items():
+        print(method, row, flush=True)
+    sample = list(sampled_hours(days, hours))
+    costs: dict[str, list[tuple[float, float]]] = {method: [] for method in (PLAIN, *rows)}
+    for _, hour in sample:
+        with closing(ReusedAgents(in_process)) as zones:
+            for method, found in costs.items():
+                of_hour = streams.get(method) or partial(ready, method)
+                found.append(_cost(of_hour(hour), zones))
+    for method, row in rows.items():
+        yield {"method": method, **row, **_over(sample, costs[PLAIN], costs[method])}
 
 
 def _missed(ready: Prepared) -> float:

@@ -22,6 +22,7 @@ from gridpriv.assurance.neighbours import (
     worst_neighbours,
 )
 from gridpriv.assurance.public_state import bytes_findings, other_demands, state_findings
+from gridpriv.assurance.publishing import publish_findings
 from gridpriv.assurance.replay import Finding, replay_run
 from gridpriv.assurance.series import series_findings
 from gridpriv.assurance.statistic import measure
@@ -169,6 +170,8 @@ def _lanes(prepared: Prepared, plan: AuditPlan, make_agent: MakeAgent) -> list[F
         found += series_findings(prepared)
     if "stream" in plan.lanes and released_once:
         found += stream_findings(prepared)
+    if "publish" in plan.lanes and released_once:
+        found += publish_findings(prepared)
     return found
 
 

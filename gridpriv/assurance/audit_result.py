@@ -11,6 +11,7 @@ from gridpriv.assurance.independence import NOISE_CHECKS
 from gridpriv.assurance.low_bits import LOW_BITS
 from gridpriv.assurance.neighbours import Neighbour
 from gridpriv.assurance.public_state import PUBLIC_CHECKS
+from gridpriv.assurance.publishing import PUBLISH_CHECKS
 from gridpriv.assurance.replay import CHECKS, Finding
 from gridpriv.assurance.series import SERIES_CHECKS
 from gridpriv.assurance.statistic import Measured
@@ -21,7 +22,7 @@ from gridpriv.core.errors import not_allowed, one_of
 from gridpriv.zonal.prepared import Prepared
 
 ROUNDS = 5
-LANES = ("noise", "public", "central", "series", "stream")
+LANES = ("noise", "public", "central", "series", "stream", "publish")
 """Parts of an audit beside the replay of zones and rounds."""
 SHOWN = (
     *CHECKS,
@@ -30,6 +31,7 @@ SHOWN = (
     *PUBLIC_CHECKS,
     *SERIES_CHECKS,
     *STREAM_CHECKS,
+    *PUBLISH_CHECKS,
     LOW_BITS,
 )
 SETTINGS = (

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 import warnings
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Sized
 from contextlib import closing
 from dataclasses import fields, is_dataclass, replace
@@ -29,7 +30,9 @@ from gridpriv.core.errors import GridprivError
 from gridpriv.core.tables import publish_table
 from gridpriv.grid.case import Case
 from gridpriv.power.fleet import public_proxy
+from gridpriv.privacy.release import Release
 from gridpriv.zonal import rows
+from gridpriv.zonal.hold import Hold, make_hold
 from gridpriv.zonal.prepared import Prepared, prepare
 from gridpriv.zonal.result import RunResult
 from gridpriv.zonal.run import crew, open_rounds, run_prepared
@@ -76,6 +79,7 @@ def public_state(prepared: Prepared) -> dict[str, Any]:
         "expected demand": prepared.expected,
         "statistics": prepared.disclosures,
         "shared coordinates": prepared.shared,
+        "held interchange": hold_of(prepared),
         "warm start": [public_proxy(zone) for zone in prepared.zones],
         "planning": (prepared.planning, prepared.firmness(1.0)),
         "first iterate": opening.state,
@@ -83,6 +87,13 @@ def public_state(prepared: Prepared) -> dict[str, Any]:
         "rounds": (opening.plan.rounds, opening.plan.tolerance),
         "step": [opening.plan.step(t) for t in (1, 2, 3)],
     }
+
+
+def hold_of(prepared: Prepared) -> Hold:
+    """Return what zones set aside, or would under ``--hold interchange``."""
+    rules = prepared.rules
+    given = prepared.zones, prepared.disclosures, rules.noise, rules.adjacency
+    return prepared.hold or make_hold(*given)
 
 
 def state_findings(prepared: Prepared, demands: Compared) -> list[Finding]:
@@ -159,7 +170,9 @@ def bytes_findings(prepared: Prepared, demands: Compared, lane: str) -> list[Fin
     tape = Tape()
     base = published_run(prepared_again(prepared, own), tape)
     frozen = [draw.output for draw in tape.drawn]
-    found = []
+    uncharged = base["uncharged"]
+    label = f"{lane}, draws that were not charged" + (f": {uncharged[0]}" if uncharged else "")
+    found = [Finding("public bytes", "all", label, float(len(uncharged)), 0.0)]
     for name, case in others:
         twin = published_run(prepared_again(prepared, case), Tape(frozen))
         paths = list(differences(base, twin))
@@ -173,6 +186,11 @@ def published_run(prepared: Prepared, tape: Tape) -> dict[str, Any]:
     rule = prepared.rules.noise
     assert rule is not None
     run = replace(prepared, rules=replace(prepared.rules, noise=taped(rule, tape)))
+    charged: dict[str, Counter[Release]] = {}
+
+    def charge(owner: str, releases: Mapping[Release, int]) -> None:
+        charged.setdefault(owner, Counter()).update(releases)
+
     recorders: list[Recorder] = []
     early: list[RunResult] = []
 
@@ -183,12 +201,14 @@ def published_run(prepared: Prepared, tape: Tape) -> dict[str, Any]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of other demand, for the terminal of its owner
-            result = run_prepared(run, leave=early.append, transport=connect)
+            result = run_prepared(run, leave=early.append, transport=connect, charge=charge)
     except GridprivError:
         if not early:
             raise
         result = early[0]
-    return {"messages": recorders[0].crossed, **_texts(result)}
+    missed = {zone: drawn for zone, drawn in result.trace.releases.items() if drawn}
+    uncharged = list(differences({k: Counter(v) for k, v in missed.items()}, charged))
+    return {"messages": recorders[0].crossed, "uncharged": uncharged, **_texts(result)}
 
 
 def _texts(result: RunResult) -> dict[str, str]:

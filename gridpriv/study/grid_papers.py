@@ -8,6 +8,8 @@ computed here does not depend on it.
   bus moves both. The true optimal cost is no release at all: used exactly, nothing is certified.
 - ``dvorkin-tco``: capacities of lines are protected; the sensitivity of a DC optimum's cost to a
   capacity is its shadow price, which a network can make larger than every generator's price.
+- ``dvorkin-elo``: loads are protected in the same way; the sensitivity of the cost to a load is its
+  price. Both tables of steps follow the scales of the authors' public code.
 - ``dvorkin-ccopf``: noise whose deviation is a share of each private load; and flows along a
   feeder, all of which one load moves.
 """
@@ -39,6 +41,10 @@ from gridpriv.zonal.settings import make_settings
 BETA_MW, EPSILON, DELTA, DRAWS = 10.0, 1.0, 1e-5, 5
 FIDELITY = 0.01
 """Share of the true optimal cost that restored loads may be off by."""
+STEPS = 10
+"""Steps of the algorithms for synthetic grid data, by default in their public code."""
+FEEDER_DELTA, FEEDER_DEPTH = 1.0 / 14.0, 7
+"""delta of the feeder's public code, and branches from the source to its farthest node."""
 SHARE = 0.1
 """Standard change of a load that the feeder's noise hides, as a share of the load."""
 
@@ -174,13 +180,55 @@ def capacities() -> Computed:
     )
 
 
-def _dispatch_cost(dear: float, rating: float) -> float:
+def loads() -> Computed:
+    """Return the price of a load beside the dearest generator's price, in the same triangle."""
+    rows = []
+    for dear in (20.0, 50.0, 100.0):
+        price = _dispatch_cost(dear, 150.0, 301.0) - _dispatch_cost(dear, 150.0)
+        rows.append({"dearest": dear, "price": price, "ratio": price / dear})
+    table = pd.DataFrame(rows)
+    steps = steps_epsilon(STEPS, EPSILON)
+    return Computed(
+        table,
+        pd.DataFrame(
+            [
+                _claim(
+                    "The dearest price times the change of a load bounds the change of the cost",
+                    bool((table["ratio"] <= 1.0).all()),
+                    f"the price of a load is up to {table['ratio'].max():.3g} times the dearest",
+                ),
+                _claim(
+                    f"{STEPS} steps of the public code cost epsilon 1",
+                    steps["public code"] <= EPSILON,
+                    f"epsilon {steps['public code']:.4g} with its scale of cost answers, "
+                    f"{steps['as meant']:.3g} with the scale multiplied by 4T",
+                ),
+            ]
+        ),
+    )
+
+
+def steps_epsilon(steps: int, epsilon: float) -> dict[str, float]:
+    """Return the total epsilon of T steps, where every sensitivity holds that is assumed.
+
+    The first release takes epsilon/2. Each step picks a record by the largest noisy error, at scale
+    4T/epsilon times its sensitivity (2 epsilon/4T: errors move both ways), and releases one cost,
+    whose scale divides by 4T where it should multiply: 4T epsilon in place of epsilon/4T.
+    """
+    picks = steps * 2.0 * epsilon / (4.0 * steps)
+    return {
+        "as meant": epsilon / 2.0 + picks + steps * epsilon / (4.0 * steps),
+        "public code": epsilon / 2.0 + picks + steps * 4.0 * steps * epsilon,
+    }
+
+
+def _dispatch_cost(dear: float, rating: float, load: float = 300.0) -> float:
     found = linprog(
         [10.0, dear],
         A_ub=[[2.0 / 3.0, 1.0 / 3.0]],
         b_ub=[rating],
         A_eq=[[1.0, 1.0]],
-        b_eq=[300.0],
+        b_eq=[load],
         bounds=[(0.0, None)] * 2,
     )
     return float(found.fun)
@@ -195,6 +243,8 @@ def feeder(case: str = "case15da") -> Computed:
     fixed = excess_loss(1.0, sigma, 1.0 - SHARE, sigma)
     path = epsilon_of(Charge("gaussian", multiplier / math.sqrt(depth)), DELTA)
     single = epsilon_of(Charge("gaussian", multiplier), DELTA)
+    lax = math.sqrt(2.0 * math.log(1.25 / FEEDER_DELTA)) / EPSILON
+    paper = epsilon_of(Charge("gaussian", lax / math.sqrt(FEEDER_DEPTH)), FEEDER_DELTA)
     table = pd.DataFrame(
         [
             {
@@ -214,6 +264,12 @@ def feeder(case: str = "case15da") -> Computed:
                 "stated": EPSILON,
                 "certified": path,
                 "delta": DELTA,
+            },
+            {
+                "noise": f"all flows of the paper's longest path, {FEEDER_DEPTH} branches",
+                "stated": EPSILON,
+                "certified": paper,
+                "delta": FEEDER_DELTA,
             },
         ]
     )
@@ -274,5 +330,6 @@ def _claim(text: str, holds: bool, detail: str) -> dict[str, object]:
 GRID_TABLES: dict[str, tuple[str, Callable[[], Computed]]] = {
     "fioretto-restoration": ("Fioretto et al.: restored loads, stated and certified", restoration),
     "dvorkin-tco": ("Dvorkin and Botterud: what a line's capacity moves", capacities),
+    "dvorkin-elo": ("Dvorkin and Botterud: what a load moves, and what steps cost", loads),
     "dvorkin-ccopf": ("Dvorkin et al.: noise on a feeder, stated and certified", feeder),
 }

@@ -16,11 +16,17 @@ lambda_pi dp + lambda_qi dq, at most
 
 attained at a corner of the box; with p or q alone the other term is left out. Prices are clipped at
 a public cap, so that D stays bounded where a limit can hardly be kept.
+
+Under secure noise demand is put on the grid of :mod:`gridpriv.privacy.strategies.exact_sums` and
+the sum is rational: a demand moves by beta + g at most, and the one rounding at the end is within
+2^-53 2^18 = 4 g / 2 of the largest price on each side, 5 g / beta of D in all; 8 g / beta are
+charged.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 
@@ -33,6 +39,7 @@ from gridpriv.privacy.adjacency import DemandAdjacency
 from gridpriv.privacy.mechanism import MECHANISMS, make_mechanism
 from gridpriv.privacy.release import Release
 from gridpriv.privacy.sensitivity import Sensitivity
+from gridpriv.privacy.strategies.exact_sums import on_grid, with_rounding
 
 CAP = 2.0
 """Largest price over the largest marginal cost of a generator."""
@@ -50,14 +57,20 @@ class PriceQuery:
         Of active and reactive demand, $/h per unit.
     release : Release
         Of one number, in $/h.
+    exact : bool
+        Sum without rounding errors, as secure noise needs.
     """
 
     prices: Floats
     release: Release
+    exact: bool = False
 
     def value(self, demand: Floats) -> float:
         """Return the priced demand in $/h; ``demand`` is (2, n), per unit."""
-        return float((self.prices * demand).sum())
+        if not self.exact:
+            return float((self.prices * demand).sum())
+        pairs = zip(self.prices.ravel().tolist(), on_grid(demand).ravel().tolist(), strict=True)
+        return float(sum(Fraction(price) * Fraction(one) for price, one in pairs))
 
 
 def check_priced(case: Case) -> None:
@@ -93,14 +106,25 @@ def price_query(
     cap = CAP * _largest_marginal_cost(case)
     prices = case.base_mva * np.nan_to_num(np.stack([optimum.p_price, optimum.q_price]))
     prices = np.clip(prices, -cap, cap)
-    return PriceQuery(
-        prices, numeric_release(adjacency.beta * _dearest(prices, adjacency), epsilon, source)
-    )
+    distance, exact = adjacency.beta * _dearest(prices, adjacency), source == "secure"
+    rounded = adjacency.beta if exact else None
+    return PriceQuery(prices, numeric_release(distance, epsilon, source, rounded), exact)
 
 
-def numeric_release(distance: float, epsilon: float, source: str) -> Release:
-    """Return the release of one number of a sensitivity, at a pure epsilon."""
+def numeric_release(
+    distance: float, epsilon: float, source: str, rounded: float | None = None
+) -> Release:
+    """Return the release of one number of a sensitivity, at a pure epsilon.
+
+    Parameters
+    ----------
+    rounded : float, optional
+        beta, where the rounding of demand to its grid is charged.
+    """
     sensitivity = Sensitivity(distance, 1, "one bus moves by beta, at its published prices")
+    if rounded is not None:
+        sensitivity = with_rounding(sensitivity, rounded)
+        distance = sensitivity.value
     mechanism = make_mechanism(MECHANISMS["laplace", source], distance / epsilon, distance)
     return Release(mechanism, sensitivity, distance)
 

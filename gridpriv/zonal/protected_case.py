@@ -190,6 +190,10 @@ class Publication:
         """Return the generator of a draw."""
         return NoiseStreams(self.ready.seed).stream(self.ready.zones[0].key, 1, number)
 
+    def draw(self, release: Release, value: Floats, number: int) -> Floats:
+        """Return a private value with noise."""
+        return release.apply(value, partial(self.stream, number))
+
 
 @dataclass(frozen=True, eq=False)
 class ProtectedCase:
@@ -299,7 +303,10 @@ def prepare_publication(case: Case, settings: Settings, *, priced: bool = False)
     assert ready.expected is not None
     zone = ready.zones[0]
     prior = zone_prior(zone, ready.expected)
-    options = [Disclosure(one, prior, 0.0) for one in strategies(zone, settings.release)]
+    exact = settings.noise == "secure"
+    options = [
+        Disclosure(one, prior, 0.0, exact=exact) for one in strategies(zone, settings.release)
+    ]
     return Publication(ready, min(options, key=lambda d: _score(ready, d, priced)), priced)
 
 
@@ -340,7 +347,7 @@ def protect(publication: Publication, charge: Charging = lambda *_: None) -> Pro
     demand = ready.zones[0].demand
     value = disclosure.measure(demand)
     charge(WHOLE_GRID, {release: 1})
-    released = release.apply(value, partial(publication.stream, RELEASE))
+    released = publication.draw(release, value, RELEASE)
     first = DemandRelease(public_network(ready.case), disclosure, release, released)
     served = _nearest(first, first.mean)
     if not publication.priced:
@@ -350,7 +357,7 @@ def protect(publication: Publication, charge: Charging = lambda *_: None) -> Pro
     )
     true = np.array([query.value(demand.reshape(2, -1))])
     charge(WHOLE_GRID, {query.release: 1})
-    answer = query.release.apply(true, partial(publication.stream, QUERY))
+    answer = publication.draw(query.release, true, QUERY)
     posterior = PricedRelease(first, query, float(answer[0]))
     served = _nearest(first, posterior.mean)
     draws = _served_draws(publication, posterior, RANGE_DRAWS)

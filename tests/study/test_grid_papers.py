@@ -10,7 +10,7 @@ from scipy.stats import norm
 
 from gridpriv.cli.main import main
 from gridpriv.study import grid_papers
-from gridpriv.study.grid_papers import capacities, excess_loss, restoration
+from gridpriv.study.grid_papers import capacities, excess_loss, loads, restoration, steps_epsilon
 
 
 def test_a_shadow_price_is_that_of_the_triangle() -> None:
@@ -18,6 +18,14 @@ def test_a_shadow_price_is_that_of_the_triangle() -> None:
     table = capacities().table.set_index("dearest")
     for dear in (20.0, 50.0, 100.0):
         assert table.loc[dear, "shadow_price"] == pytest.approx(3.0 * (dear - 10.0))
+
+
+def test_the_price_of_a_load_is_that_of_the_triangle() -> None:
+    """One more MW at bus 3 takes one from the cheap generator and two more from the dear one."""
+    table = loads().table.set_index("dearest")
+    for dear in (20.0, 50.0, 100.0):
+        assert table.loc[dear, "price"] == pytest.approx(2.0 * dear - 10.0)
+    assert steps_epsilon(10, 1.0) == pytest.approx({"as meant": 1.25, "public code": 401.0})
 
 
 def test_equal_deviations_lose_what_the_gaussian_mechanism_loses() -> None:

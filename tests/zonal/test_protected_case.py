@@ -42,6 +42,23 @@ def test_the_priced_query_moves_by_its_sensitivity_at_most_and_attains_it(protec
     assert query.release.mechanism.scale == pytest.approx(largest)
 
 
+def test_secure_releases_charge_the_rounding_of_demand() -> None:
+    """At a beta of 1e-9 p.u. a step of the grid is 1.5 % of it, and sums in floats are off."""
+    case, tiny = load_case("case30"), DemandAdjacency(1e-9, "p+q")
+    query = price_query(acopf(case), tiny, 1.0, "secure")
+    plain = price_query(acopf(case), tiny, 1.0, "simulated")
+    demand, worst = np.stack([case.pd, case.qd]), 0.0
+    for bus in range(case.n_bus):
+        for move in product((-1e-9, 1e-9), repeat=2):
+            neighbour = demand.copy()
+            neighbour[:, bus] += move
+            worst = max(worst, abs(query.value(neighbour) - query.value(demand)))
+    assert worst <= query.release.sensitivity.value
+    assert query.release.sensitivity.value > 1.05 * plain.release.sensitivity.value
+    publication = prepare_publication(case, settings(noise="secure", seed=None))
+    assert "with rounding" in publication.release.sensitivity.bound_source
+
+
 def test_prices_are_those_of_one_more_megawatt() -> None:
     case = load_case("case30")
     query = price_query(acopf(case), DemandAdjacency(0.1), 1.0, "simulated")
