@@ -46,7 +46,7 @@ from gridpriv.core.errors import InputError
 from gridpriv.core.files import PRIVATE_MODE, StorageError, flush_folder
 from gridpriv.core.reading import read_secret
 
-UNDONE = "nothing charged, prior-only"
+UNDONE = "nothing charged"
 MAGIC = b"gridpriv ledger 2 "
 COUNT_DIGITS, MAC_BYTES = 12, 32
 KEY = re.compile(rb"[0-9a-f]{64}\n")

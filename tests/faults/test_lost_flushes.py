@@ -1,4 +1,4 @@
-"""A simulated disk under the ledger and under records: power fails, flushes are lost or reordered.
+"""A simulated disk under ledger, records and store: power fails, flushes are lost or reordered.
 
 Every write of a file is recorded, with the flushes between them. What a power failure can leave is
 every write before the last flush, and any of those after it, each whole, cut in half or missing.
@@ -12,8 +12,11 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from random import Random
 
 import pytest
+from harness import content as content_of
+from test_store_faults import toy_study
 
 from gridpriv.core.errors import InputError
 from gridpriv.core.records import Records
@@ -169,3 +172,82 @@ def test_records_after_a_power_failure(tmp_path: Path, honest: bool) -> None:
 
     read, _ = after_failures(disk, path, number, honest=honest)
     assert read > 5
+
+
+# ---- the store: names and contents reach the disk by flushes of their own
+
+
+class NamesAndContents:
+    """What a file system may hold after a power failure, of a folder that is written to.
+
+    A content is safe once its file was flushed, a name once its folder was. What is not safe may
+    be there or not, in any order. Every change is followed by ``failures``, called with this disk.
+    """
+
+    def __init__(self, folder: Path, failures: Callable[[NamesAndContents], None]) -> None:
+        self.folder, self.failures = folder, failures
+        self.contents: dict[int, bytes] = {}
+        self.names: dict[str, int] = {}
+
+    def now(self) -> dict[str, int]:
+        files = [path for path in self.folder.rglob("*") if path.is_file()]
+        return {str(path.relative_to(self.folder)): path.stat().st_ino for path in files}
+
+    def flushed(self, handle: int) -> None:
+        place = Path(f"/proc/self/fd/{handle}").readlink()
+        if place.is_dir():
+            kept = {n: i for n, i in self.names.items() if (self.folder / n).parent != place}
+            here = {n: i for n, i in self.now().items() if (self.folder / n).parent == place}
+            self.names = kept | here
+        elif self.folder in place.parents:
+            self.contents[os.fstat(handle).st_ino] = place.read_bytes()
+        self.failures(self)
+
+    def left(self, random: Random) -> dict[str, bytes]:
+        """Return one folder that a failure may leave: each change there or not."""
+        now = self.now()
+        held = {}
+        for name in now.keys() | self.names.keys():
+            inode = random.choice([self.names.get(name), now.get(name)])
+            if inode is not None:
+                held[name] = self.contents.get(inode, random.choice([b"", b"PAR1 a part of it"]))
+        return held
+
+
+@pytest.mark.parametrize("each", [1, pytest.param(6, marks=pytest.mark.slow)])
+def test_a_study_after_a_power_failure_resumes_to_the_same_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, each: int
+) -> None:
+    folder, random = tmp_path / "out", Random(7)
+    assert toy_study(tmp_path / "whole", resume=False) == 0
+    whole, fsync, replaced = content_of(tmp_path / "whole"), os.fsync, Path.replace
+    left: list[dict[str, bytes]] = []
+
+    def failures(disk: NamesAndContents) -> None:
+        left.extend(disk.left(random) for _ in range(each))
+
+    disk = NamesAndContents(folder, failures)
+
+    def flush(handle: int) -> None:
+        fsync(handle)
+        disk.flushed(handle)
+
+    def replace(path: Path, target: Path) -> Path:
+        there = replaced(path, target)
+        disk.failures(disk)
+        return there
+
+    monkeypatch.setattr(os, "fsync", flush)
+    monkeypatch.setattr(Path, "replace", replace)
+    assert toy_study(folder, resume=False) == 0
+    monkeypatch.undo()
+    assert len(left) > 20 * each
+    for number, files in enumerate(left):
+        again = tmp_path / f"again{number}"
+        again.mkdir()
+        for name, data in files.items():
+            (again / name).parent.mkdir(exist_ok=True)
+            (again / name).write_bytes(data)
+        resume = (again / "manifest.json").exists()
+        assert toy_study(again, resume=resume) == 0, (number, sorted(files))
+        assert content_of(again) == whole, number
