@@ -356,7 +356,10 @@ class RunResult(Instance):
         final["consensus_residual"] = self.consensus_residual
         for name in ("consensus_residual_max", "dual_residual"):
             final[name] = getattr(last, name, None)
-        final["ac_rounds"] = ac_rounds_document(self.ac_rounds)
+        final["ac_rounds"] = on_ac = ac_rounds_document(self.ac_rounds)
+        if on_ac is not None and on_ac["converged"]:
+            final["consensus_residual_max"] = on_ac["primal_residual"]
+            final["dual_residual"] = on_ac["dual_residual"]
         final["redispatch"] = redispatch_document(self.physical)
         final["ac"] = ac_document(self.physical)
         gap = None if self.reference is None else optimality_gap(self.physical, self.reference)

@@ -293,3 +293,14 @@ def test_an_interrupt_within_a_solve_is_not_swallowed():
             until = time.monotonic() + 5.0
             while time.monotonic() < until:
                 program.solve()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_grid_with_tight_low_voltage_lines_is_served_but_for_a_little():
+    """From a flat start Ipopt finds no dispatch here; from a grid without load it does."""
+    networks = pytest.importorskip("pandapower.networks")
+    net = networks.example_multivoltage()
+    net.xward["in_service"] = False
+    optimum = gridpriv.acopf(gridpriv.case_from_pandapower(net), "losses")
+    assert not optimum.violations
+    assert optimum.state.shed_mw < 0.01

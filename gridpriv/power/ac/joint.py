@@ -251,7 +251,10 @@ def zone_block(
     form = model.program.form()
     if not shed:
         form.high[model.cut] = 0.0
-    block = Block(form, columns, rows, model.program.start)
+    start = model.program.start
+    if estimated and shed:  # without load there is a solution to start from
+        start[model.cut] = 1.0
+    block = Block(form, columns, rows, start)
     return ZoneBlock(zone, part, model, block, at, edge, price, shared, len(rows))
 
 

@@ -276,16 +276,18 @@ def _add_objective(model: AcModel, objective: AcObjective, voll: float) -> float
 def _solve(model: AcModel, live: SubCase, start: Dispatch | None, *, shedding: bool) -> Solved:
     """Solve with all demand served, or where that has no solution, with some of it shed.
 
-    What the last try ended at is returned whether or not it is a solution.
+    The last search begins with all demand shed. What the last try ended at is returned whether or not it is a solution.
     """
     starts = [model.program.start]
     if start is not None:
         voltage: Complexes = (start.vm * np.exp(1j * start.va))[live.buses]
         qg = np.zeros(live.case.n_gen)
         starts.append(model.starting_from(voltage, start.pg[live.gens], qg))
+    unloaded = model.program.start.copy()
+    unloaded[model.cut] = 1.0
     everything = np.concatenate([model.cut, model.curtailment])
     for zero in (everything, None) if shedding else (everything,):
-        for begin in starts:
+        for begin in (*starts, unloaded) if zero is None else starts:
             found = model.program.solve(begin, zero)
             if found.solved:
                 return found
