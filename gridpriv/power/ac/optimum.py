@@ -276,7 +276,8 @@ def _add_objective(model: AcModel, objective: AcObjective, voll: float) -> float
 def _solve(model: AcModel, live: SubCase, start: Dispatch | None, *, shedding: bool) -> Solved:
     """Solve with all demand served, or where that has no solution, with some of it shed.
 
-    The last search begins with all demand shed. What the last try ended at is returned whether or not it is a solution.
+    The last search begins with all demand shed. What the last try ended at is returned whether or
+    not it is a solution.
     """
     starts = [model.program.start]
     if start is not None:
