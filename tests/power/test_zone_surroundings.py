@@ -41,6 +41,32 @@ def test_the_grid_beyond_reacts_as_an_ac_power_flow_says(case118, zones118, zone
     assert np.abs(beyond.susceptance @ np.ones(len(ends))).max() < 1e-8
 
 
+@pytest.mark.parametrize("zone", range(3))
+def test_reactive_flow_follows_voltages_as_an_ac_power_flow_says(case118, zones118, zone):
+    """A zone's generators all raise their voltages by 0.005 p.u.; none is at a reactive limit."""
+    free = np.full(case118.n_gen, 50.0)
+    case = replace(case118, qmin=-free, qmax=free)
+    inside = zones118.zone_of == zone
+    f, t = case.f_bus, case.t_bus
+    ties = inside[f] != inside[t]
+    ends = np.unique(np.where(inside[f], t, f)[ties])
+    beyond = surroundings(lossless(case), np.flatnonzero(inside), np.flatnonzero(ties))
+    asked = dispatch_of(case)
+    raised = replace(asked, vm=asked.vm + np.where(inside, 0.005, 0.0))
+    before, after = (ac_flow(case, one) for one in (asked, raised))
+
+    def into_ties(state):
+        flow = np.where(inside[f], state.s_to, state.s_from).imag
+        return np.array([flow[ties & ((f == j) | (t == j))].sum() for j in ends])
+
+    moved, voltage = into_ties(after) - into_ties(before), (after.vm - before.vm)[ends]
+    held = np.isin(ends, case.gen_bus)  # a generator gives whatever its voltage needs
+    assert np.abs(voltage[held]).max(initial=0.0) < 1e-9 and not held.all()
+    expected = -(beyond.stiffness @ voltage)
+    assert np.abs(moved - expected)[~held].max() < 0.15 * np.abs(moved).max()
+    assert (np.diag(beyond.stiffness)[held] > 100).all()
+
+
 def test_a_zone_around_which_nothing_generates_is_given_nothing(case14):
     inside = np.isin(np.arange(14), case14.gen_bus)
     f, t = case14.f_bus, case14.t_bus

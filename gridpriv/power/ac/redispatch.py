@@ -59,15 +59,16 @@ class Reaction:
 
     Attributes
     ----------
-    p : (k,)
-        Active flow into the zone's tie lines at the far ends.
-    angle : (buses,)
-        Of the zone's own and its neighbours' buses (rad).
+    p, q : (k,)
+        Flow into the zone's tie lines at the far ends.
+    voltage : (buses,) complex
+        Of the zone's own and its neighbours' buses.
     """
 
     beyond: Surroundings
     p: Floats
-    angle: Floats
+    q: Floats
+    voltage: Complexes
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,6 +98,8 @@ class Boundary:
     firm : bool
         With it, a deviation from the interchange costs as much as load shedding: under shortage
         others have no reserves.
+    free : bool
+        With it, only ``reaction`` holds tie flows and voltages: for a zone that replans alone.
     output_price : (gens,), optional
         What output is worth in other steps, in multiples of c0 per p.u.
     reserve : (gens,), optional
@@ -117,6 +120,7 @@ class Boundary:
     reaction: Reaction | None = None
     worth: TieWorth | None = None
     firm: bool = False
+    free: bool = False
     output_price: Floats | None = None
     reserve: Floats | None = None
 
@@ -274,13 +278,14 @@ def plan_zone(
     add_service_cost(model, lost, SPILL_WEIGHT * lost)
     deviation = service.voll if boundary.firm else service.balancing_price
     _hold_interchange(model, area, boundary.interchange, deviation / price)
-    _hold_ties(model, area, boundary)
+    if not boundary.free:
+        _hold_ties(model, area, boundary)
     if worth is not None:
         seen = np.searchsorted(zone.buses, area.part.buses)
         _value_tie_voltages(model, area, worth.voltage[seen], worth.slope[seen], boundary.firmness)
     if boundary.reaction is not None:
-        angle = boundary.reaction.angle[np.searchsorted(zone.buses, area.part.buses)]
-        _expect_reaction(model, area, boundary.reaction, angle, boundary.firmness)
+        measured = boundary.reaction.voltage[np.searchsorted(zone.buses, area.part.buses)]
+        _expect_reaction(model, area, boundary.reaction, measured, boundary.firmness)
     start = None if before or scheduled is None else _start(zone, area, model, scheduled)
     found = model.program.solve_again(before, start)
     if not found.solved:
@@ -355,18 +360,18 @@ def _value_tie_voltages(
         model.program.add_cost(variables[ends], price[ends] - 2 * weight * at[ends], weight)
 
 
-def _tie_flows(model: AcModel, area: _Area) -> tuple[Ints, Ints, Ints]:
-    """Return the variables p and q at own ends and p at the other ends of tie lines."""
-    p_from, q_from, p_to, q_to = model.flow[:, np.searchsorted(model.metered, area.ties)]
-    out = area.near_is_from
-    return np.where(out, p_from, p_to), np.where(out, q_from, q_to), np.where(out, p_to, p_from)
+def _tie_flows(model: AcModel, area: _Area) -> tuple[Ints, Ints, Ints, Ints]:
+    """Return the variables p and q at own ends, then at the other ends, of tie lines."""
+    flows = model.flow[:, np.searchsorted(model.metered, area.ties)]
+    p, q, p_far, q_far = np.where(area.near_is_from, flows, flows[[2, 3, 0, 1]])
+    return p, q, p_far, q_far
 
 
 def _hold_interchange(model: AcModel, area: _Area, agreed: float, price: float) -> None:
     """Price what is metered in the middle of tie lines beyond or short of what was agreed."""
     if not len(area.ties):
         return
-    near, _, far = _tie_flows(model, area)
+    near, _, far, _ = _tie_flows(model, area)
     row = model.program.add_rows(np.array([agreed]), np.array([agreed]))
     flows = np.concatenate([near, far])
     halves = np.repeat([0.5, -0.5], len(near))
@@ -381,7 +386,7 @@ def _hold_ties(model: AcModel, area: _Area, boundary: Boundary) -> None:
     """Add k_f ||tie flows - agreed||^2 + k_v ||w at tie ends - agreed||^2."""
     case, program = model.case, model.program
     scale = case.base_mva / BASE_MVA  # flows and voltages weigh as on a base of 100 MVA
-    p, q, _ = _tie_flows(model, area)
+    p, q, _, _ = _tie_flows(model, area)
     held = [(q, boundary.q)]
     if boundary.reaction is None:
         held.append((p, boundary.p))
@@ -403,39 +408,53 @@ def _hold_ties(model: AcModel, area: _Area, boundary: Boundary) -> None:
 
 
 def _expect_reaction(
-    model: AcModel, area: _Area, reaction: Reaction, angle: Floats, firmness: float
+    model: AcModel, area: _Area, reaction: Reaction, voltage: Complexes, firmness: float
 ) -> None:
-    """Add k ||p - p0 + B (theta - theta0) - s a||^2 at far ends, angles to first order."""
+    """Add k ||p - p0 + B (theta - theta0) - s a||^2 + k ||q - q0 + K (v - v0)||^2 at far ends.
+
+    Angles and magnitudes to first order.
+    """
     case, program, beyond = model.case, model.program, reaction.beyond
     ends = np.searchsorted(area.part.buses, beyond.ends)
     apart = islands(case)
     framed = len(model.reference) <= apart.max()  # angles are those of the measured frame
-    turned = angle if framed else angle - angle[model.reference][apart]
+    if not framed:
+        frame = voltage[model.reference][apart]
+        voltage = voltage * np.conj(frame) / np.abs(frame)
+    e, f = voltage[ends].real, voltage[ends].imag
+    size = np.abs(voltage[ends])
     far = np.where(area.near_is_from, case.t_bus[area.ties], case.f_bus[area.ties])
     at = np.searchsorted(ends, far)
-    row = program.add_rows(reaction.p, reaction.p)
-    program.add_linear(row[at], _tie_flows(model, area)[2], 1.0)
+    _, _, p, q = _tie_flows(model, area)
     endless, none = np.full(len(ends), np.inf), np.zeros(len(ends))
-    surprise = program.add_variables(-endless, endless, none)
-    program.add_linear(row, surprise, -1.0)
-    given = program.add_variables(-endless[:1], endless[:1], none[:1])
-    program.add_linear(row, np.repeat(given, len(row)), -beyond.share)
-    # theta - theta0 = f cos(theta0) - e sin(theta0) near |V| = 1, and the island's own turn
-    rows, columns = np.repeat(row, len(ends)), np.tile(np.arange(len(ends)), len(ends))
-    flat = beyond.susceptance.ravel()
-    program.add_linear(rows, model.f[ends][columns], flat * np.cos(turned[ends])[columns])
-    program.add_linear(rows, model.e[ends][columns], -flat * np.sin(turned[ends])[columns])
-    if apart.max() > 0 and not framed:
-        turns = program.add_variables(*(np.full(apart.max(), x) for x in (-np.inf, np.inf, 0.0)))
-        other = apart[ends][columns] > 0
-        program.add_linear(rows[other], turns[apart[ends][columns][other] - 1], flat[other])
     weight = firmness * REACTION_WEIGHT * case.base_mva / BASE_MVA
-    program.add_cost(surprise, 0.0, weight)
+    given = program.add_variables(-endless[:1], endless[:1], none[:1])
+    columns = np.tile(np.arange(len(ends)), len(ends))
+    # theta - theta0 = (e0 f - f0 e) / v0^2 and v = (e0 e + f0 f) / v0
+    for flow, measured, slope, by_e, by_f in (
+        (p, reaction.p, beyond.susceptance, -f / size**2, e / size**2),
+        (q, reaction.q + beyond.stiffness @ size, beyond.stiffness, e / size, f / size),
+    ):
+        row = program.add_rows(measured, measured)
+        program.add_linear(row[at], flow, 1.0)
+        surprise = program.add_variables(-endless, endless, none)
+        program.add_linear(row, surprise, -1.0)
+        program.add_cost(surprise, 0.0, weight)
+        rows, flat = np.repeat(row, len(ends)), slope.ravel()
+        program.add_linear(rows, model.f[ends][columns], flat * by_f[columns])
+        program.add_linear(rows, model.e[ends][columns], flat * by_e[columns])
+        if flow is p:
+            program.add_linear(row, np.repeat(given, len(row)), -beyond.share)
+            if apart.max() > 0 and not framed:  # an island's own turn
+                free = np.full(apart.max(), np.inf)
+                turns = program.add_variables(-free, free, np.zeros(len(free)))
+                other = apart[ends][columns] > 0
+                program.add_linear(rows[other], turns[apart[ends][columns][other] - 1], flat[other])
 
 
 def _interchange(model: AcModel, area: _Area, x: Floats) -> float:
     """Return the zone's export in a solution, metered in the middle of tie lines."""
-    near, _, far = _tie_flows(model, area)
+    near, _, far, _ = _tie_flows(model, area)
     return 0.5 * float((x[near] - x[far]).sum())
 
 

@@ -6,8 +6,9 @@ balancing energy. A zone that then finds something outside a limit plans again w
 boundary that it measures at its own ends, its actual interchange included, and with what the
 grid beyond would do with its changes; from then on it holds the interchange that it planned. From
 the second replan on, neighbours of zones whose voltages stay outside their band plan again too, as
-they are asked to (:mod:`gridpriv.power.ac.requests`). What a zone gives to others beyond what was
-agreed, or takes from them, is balancing energy.
+they are asked to (:mod:`gridpriv.power.ac.requests`). Where load is still shed or a limit is passed,
+zones replan one at a time, held by the grid's reaction alone. What a zone gives to others beyond
+what was agreed, or takes from them, is balancing energy.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from gridpriv.core.arrays import Complexes, Floats
+from gridpriv.core.arrays import Complexes, Floats, sums_at
 from gridpriv.grid.admittance import branch_flows
 from gridpriv.grid.case import Case
 from gridpriv.power.ac.emergency import emergency_shedding
@@ -43,6 +44,8 @@ GAIN = 1.0
 """From the replan after ``AS_MEASURED`` on, a limit is tightened by this share of its violation."""
 MOST_IDLE, WORTH_IT = 4, 0.02
 """Replans in a row that better nothing by this share, after which zones stop."""
+MOST_TURNS = 10
+"""Times that each zone replans alone."""
 MOST_CUTS = 8
 """Steps of emergency load shedding."""
 OUTSIDE_HARM = 10.0
@@ -184,9 +187,9 @@ def _reaction(zone: Zone, state: AcState, beyond: Surroundings | None) -> Reacti
     case, ties = zone.network.case, tie_branches(zone)
     out = np.isin(case.f_bus[ties], zone.own)
     far = np.where(out, case.t_bus[ties], case.f_bus[ties])
-    flow = np.where(out, state.s_to[ties], state.s_from[ties]).real
-    p = np.bincount(np.searchsorted(beyond.ends, far), flow, minlength=len(beyond.ends))
-    return Reaction(beyond, p.astype(float), state.va[zone.buses])
+    flow, at = np.where(out, state.s_to[ties], state.s_from[ties]), beyond.ends.searchsorted(far)
+    p, q = (sums_at(at, part, len(beyond.ends)) for part in (flow.real, flow.imag))
+    return Reaction(beyond, p, q, state.voltage[zone.buses])
 
 
 def surroundings_of(zone: Zone, grid: Lossless | None) -> Surroundings | None:
@@ -280,7 +283,52 @@ def _replanned(
             best = last
         if idle == MOST_IDLE:
             break
+    best = _in_turn(case, zones, agreed, best, plan)
     return _after_emergency_shedding(case, zones, held, best)
+
+
+def _in_turn(
+    case: Case,
+    zones: Sequence[Zone],
+    agreed: Sequence[Boundary],
+    settlement: Settlement,
+    plan: Planning,
+) -> Settlement:
+    """Let zones that shed or see a violation replan one at a time; return the best outcome.
+
+    Where all replan at once, each reckons with others that stand still, so terms that hold tie
+    flows and voltages are needed for them to end. Alone, a zone is held by the reaction of the grid
+    beyond its ties only.
+    """
+    grid = lossless(case)
+    best = last = settlement
+    boundaries, idle = list(agreed), 0
+    for _ in range(MOST_TURNS):
+        if grid is None or last.state is None or not (last.violations or _shedding(zones, last)):
+            break
+        before = _harm(best)
+        for z in sorted(_concerned(zones, last.violations) | _shedding(zones, last)):
+            beyond = surroundings_of(zones[z], grid)
+            if beyond is None or last.state is None:
+                continue
+            found = measured_boundary(zones[z], last.state, boundaries[z], beyond, GAIN)
+            boundaries[z] = replace(found, free=True, worth=None)
+            asked: list[Boundary | None] = [None] * len(zones)
+            asked[z] = boundaries[z]
+            new = plan(asked)[z]
+            if new is None or not new.solved:
+                continue
+            plans, held = list(last.plans), last.state.interchange.copy()
+            plans[z] = new
+            if boundaries[z].reserve is None:
+                held[z] = new.interchange
+            last = _settled(case, zones, best.scheduled, held, plans, last)
+            if _rank(last) < _rank(best):
+                best = last
+        idle = 0 if _harm(best) < (1.0 - WORTH_IT) * before else idle + 1
+        if idle == MOST_IDLE:
+            break
+    return best
 
 
 def _after_emergency_shedding(

@@ -7,7 +7,13 @@ active flow p_j into the tie lines at far end j follows the angles of the far en
 
 with B the susceptances of the network beyond, reduced to the far ends (Kron), and a what the
 generators beyond give in all, by their share of the range. So a flow that a zone pushes into one
-tie line comes back through the others. All of it is public; p0 and theta0 a zone measures.
+tie line comes back through the others. Reactive flow follows voltages in the same way,
+
+    q_j = q0_j - sum_k K_jk (v_k - v0_k),
+
+with K the Kron reduction of the derivative of reactive injections by voltage, d q_i / d v_j =
+-b_ij and d q_i / d v_i = sum_j b_ij - 2 shunts near 1 p.u.; generators beyond hold their voltages.
+All of it is public; p0, q0, theta0 and v0 a zone measures.
 
 The whole grid is factored once for all zones. Its inverse between the ends of a zone's tie lines,
 inverted, is the whole grid reduced to them: in the rows of the far ends, that is the network beyond
@@ -29,6 +35,8 @@ from gridpriv.grid.islands import islands
 
 ENDLESS = 1e6
 """p.u.: the range of a generator without limits, beside which others give nothing."""
+HELD = 100.0
+"""Stiffness of a generator's voltage, in mean susceptances."""
 NOTHING = 1e-12
 """Share of an island's range that is rounding."""
 
@@ -43,12 +51,15 @@ class Surroundings:
         Far ends, as buses of the whole case, in increasing order.
     susceptance : (k, k)
         B in p.u. per rad.
+    stiffness : (k, k)
+        K in p.u. per p.u.
     share : (k,)
         s of the far ends; they add up to 1 where something generates beyond them, else to 0.
     """
 
     ends: Ints
     susceptance: Floats
+    stiffness: Floats
     share: Floats
 
 
@@ -68,6 +79,8 @@ class Lossless:
         Ranges of the buses' generators.
     angles : (n,)
         While every generator gives its range, which the stakes take.
+    reactive : Factors
+        Of the derivative of reactive power by voltage, generators holding theirs.
     """
 
     case: Case
@@ -78,6 +91,7 @@ class Lossless:
     worth: float
     span: Floats
     angles: Floats
+    reactive: Factors
 
 
 def lossless(case: Case) -> Lossless | None:
@@ -88,14 +102,20 @@ def lossless(case: Case) -> Lossless | None:
     stake = np.unique(island, return_index=True)[1]
     held = np.zeros(case.n_bus)
     held[stake] = worth
-    matrix = laplacian(case.f_bus, case.t_bus, susceptance, case.n_bus) + sparse.diags_array(held)
+    matrix = laplacian(case.f_bus, case.t_bus, susceptance, case.n_bus)
+    charging = np.bincount(case.f_bus, case.b, case.n_bus)
+    charging += np.bincount(case.t_bus, case.b, case.n_bus)
+    kept = np.where(np.isin(np.arange(case.n_bus), case.gen_bus), HELD, NOTHING) * worth
+    stiffness = matrix + sparse.diags_array(kept - charging - 2.0 * case.bs)
     try:
-        factors = Factors.of(matrix.tocsc())
+        factors = Factors.of((matrix + sparse.diags_array(held)).tocsc())
+        reactive = Factors.of(stiffness.tocsc())
     except RuntimeError:  # lines of resistance only, or capacitors that cancel their lines
         return None
     each = np.clip(case.pmax - case.pmin, 0.0, ENDLESS)
     span = np.bincount(case.gen_bus, each, minlength=case.n_bus).astype(float)
-    return Lossless(case, susceptance, factors, island, stake, worth, span, factors.solve(span))
+    angles = factors.solve(span)
+    return Lossless(case, susceptance, factors, island, stake, worth, span, angles, reactive)
 
 
 def surroundings(grid: Lossless, own: Ints, ties: Ints) -> Surroundings | None:
@@ -123,6 +143,10 @@ def surroundings(grid: Lossless, own: Ints, ties: Ints) -> Surroundings | None:
         k = len(ends)
         network[:k, :k] -= np.diag(np.bincount(at, grid.susceptance[ties], minlength=k))
         through = network[:k, k:] @ np.linalg.inv(network[k:, k:])
+        kept = np.concatenate([ends, np.unique(near)])
+        stiffness = np.linalg.inv(grid.reactive.solve_at(kept, np.eye(len(kept))))[:k, :k]
+        tied = grid.susceptance[ties] - grid.case.b[ties]
+        stiffness[np.arange(k), np.arange(k)] -= np.bincount(at, tied, minlength=k)
     except np.linalg.LinAlgError:
         return None
     share = given[:k] - through @ given[k:]
@@ -132,4 +156,5 @@ def surroundings(grid: Lossless, own: Ints, ties: Ints) -> Surroundings | None:
     range_, mine = grid.span[here].sum(), grid.span[own][here[own]].sum()
     left = range_ - mine
     share = share / left if left > NOTHING * range_ else np.zeros(k)
-    return Surroundings(ends, network[:k, :k] - through @ network[k:, :k], share)
+    susceptance = network[:k, :k] - through @ network[k:, :k]
+    return Surroundings(ends, susceptance, np.asarray(stiffness, dtype=np.float64), share)
