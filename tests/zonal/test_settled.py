@@ -247,15 +247,26 @@ def test_a_dead_island_is_the_cause_of_its_own_shed(case14, zones14):
 
 
 @pytest.mark.parametrize(
-    ("held", "parts"),
+    ("noise_free", "least", "parts"),
     [
-        (Reference(100.0, 6.0, 90.0, 5.0), (2.0, 3.0, 1.0, 4.0)),
-        (Reference(100.0, 0.0, 90.0, 0.0), (2.0, 0.0, 0.0, 8.0)),  # the island sheds anyway
-        (Reference(100.0, 30.0, 90.0, 4.0), (2.0, 2.0, 6.0, 0.0)),  # noise has helped
-        (Reference(100.0, 30.0, 90.0, 20.0), (2.0, 8.0, 0.0, 0.0)),
+        (6.0, 5.0, (2.0, 3.0, 1.0, 4.0)),
+        (0.0, 0.0, (2.0, 0.0, 0.0, 8.0)),  # the island sheds anyway
+        (30.0, 4.0, (2.0, 2.0, 6.0, 0.0)),  # noise has helped
+        (30.0, 20.0, (2.0, 8.0, 0.0, 0.0)),
     ],
 )
-def test_the_causes_of_shed_demand_add_up_to_it(held, parts):
+def test_the_causes_of_shed_demand_add_up_to_it(noise_free, least, parts):
+    held = Reference(
+        noise_free_cost=100.0,
+        noise_free_shed_mw=noise_free,
+        optimum_cost=90.0,
+        least_shed_mw=least,
+        prior_only_cost=None,
+        prior_only_shed_mw=None,
+        noise_free_status=None,
+        prior_only_status=None,
+        noise_free_residual=None,
+    )
     figures = {"shed_mw": 10.0, "deenergized_mw": 2.0, "cost": 120.0}
     causes = shed_causes(figures, held)
     assert tuple(causes.values()) == parts

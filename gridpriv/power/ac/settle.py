@@ -6,9 +6,9 @@ balancing energy. A zone that then finds something outside a limit plans again w
 boundary that it measures at its own ends, its actual interchange included, and with what the
 grid beyond would do with its changes; from then on it holds the interchange that it planned. From
 the second replan on, neighbours of zones whose voltages stay outside their band plan again too, as
-they are asked to (:mod:`gridpriv.power.ac.requests`). Where load is still shed or a limit is passed,
-zones replan one at a time, held by the grid's reaction alone. What a zone gives to others beyond
-what was agreed, or takes from them, is balancing energy.
+they are asked to (:mod:`gridpriv.power.ac.requests`). Where load is still shed or a limit is
+passed, zones replan one at a time, held by the grid's reaction alone. What a zone gives to others
+beyond what was agreed, or takes from them, is balancing energy.
 """
 
 from __future__ import annotations
@@ -294,12 +294,14 @@ def _in_turn(
     settlement: Settlement,
     plan: Planning,
 ) -> Settlement:
-    """Let zones that shed or see a violation replan one at a time; return the best outcome.
+    """Let zones replan one at a time where load is shed or the state is not AC-feasible.
 
     Where all replan at once, each reckons with others that stand still, so terms that hold tie
     flows and voltages are needed for them to end. Alone, a zone is held by the reaction of the grid
     beyond its ties only.
     """
+    if settlement.status != "infeasible" and not _shedding(zones, settlement):
+        return settlement
     grid = lossless(case)
     best = last = settlement
     boundaries, idle = list(agreed), 0
