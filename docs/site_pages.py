@@ -15,13 +15,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from gridpriv.cli.schema import markdown
 from latex2mathml.converter import convert
 from mkdocs.structure.files import File, Files
 
 import gridpriv
 from gridpriv.cli.main import COMMANDS
 from gridpriv.cli.parser import Parser
-from gridpriv.cli.schema import markdown
 from gridpriv.core.settings import Part, defaults, parts_of, settings_of
 from gridpriv.learning.settings import LearnSettings
 from gridpriv.report.schema import told
