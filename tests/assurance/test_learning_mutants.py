@@ -11,7 +11,7 @@ import pytest
 from gridpriv.assurance import learned
 from gridpriv.cli.main import main
 from gridpriv.learning import clients, modules, secure_sum, tuning
-from gridpriv.learning.algorithms import base, batches, dp_admm, dpsgd, fedspd_dp
+from gridpriv.learning.algorithms import base, batches, dpsgd, fedspd_dp, star_admm
 from gridpriv.learning.releases import Amplification, Tally
 from gridpriv.privacy import noise
 
@@ -49,8 +49,8 @@ def step_sensitivity_halved(patch):
 
 
 def minimizer_sensitivity_halved(patch):
-    honest = dp_admm.sensitivity
-    patch.setattr(dp_admm, "sensitivity", lambda *given: 0.5 * honest(*given))
+    honest = star_admm.minimizer_sensitivity
+    patch.setattr(star_admm, "minimizer_sensitivity", lambda *given: 0.5 * honest(*given))
 
 
 def recursion_halved(patch):
