@@ -111,7 +111,7 @@ class Bars:
         return axes
 
 
-PATCH = {"facecolor": "white", "alpha": 0.8, "edgecolor": "none", "boxstyle": "square,pad=0.1"}
+PATCH = {"facecolor": "white", "alpha": 1.0, "edgecolor": "none", "boxstyle": "square,pad=0.1"}
 """Behind the text of a bar."""
 GAIN = {"facecolor": "white", "edgecolor": PALETTE[0], "hatch": "////", "linewidth": 0.8}
 """Look of noise that happens to lower the cost of its method."""

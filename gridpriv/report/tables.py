@@ -17,6 +17,8 @@ FINDINGS = (Audit.table, Attack.table)
 POWER = ("MW", "MVAr", "MVA")
 GAP = 2
 """Characters that the space between two columns takes."""
+SLACK = 20
+"""Characters by which a line may be exceeded, so that no part holds one narrow column."""
 LONG = 34
 """Characters from which on a text wraps."""
 INTERVAL = ("_low", "_high")
@@ -93,7 +95,9 @@ def in_parts(table: Table, line: int) -> list[Table]:
     """
     widths, parts = widths_of(table), [list(range(table.keys))]
     for group in _inseparable(table):
-        full = sum(widths[k] for k in parts[-1] + group) > line
+        rest = sum(widths[group[0] :])
+        room = line + SLACK if rest <= SLACK else line
+        full = sum(widths[k] for k in parts[-1] + group) > room
         if full and len(parts[-1]) > table.keys:
             parts.append(list(range(table.keys)))
         parts[-1] += group
